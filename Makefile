@@ -1,0 +1,52 @@
+# Every target makes .venv itself on first use, and again when pyproject.toml or constraints.txt change.
+
+PYTHON      ?= python3
+PYTEST_ARGS ?=
+ARGS        ?=
+
+BIN   := .venv/bin
+READY := .venv/.ready
+
+.DEFAULT_GOAL := help
+.PHONY: help setup run test check fix bench teeth clean
+
+help: ## Show this list
+	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "  make %-7s %s\n", $$1, $$2}' Makefile
+
+setup: $(READY) ## Make .venv with everything the other targets need
+
+run: $(READY) ## Run the demo
+	@$(BIN)/python -m holdfast.demo $(ARGS)
+
+test: check ## Check, then run the tests (ARGS="-k name" picks some)
+	$(BIN)/python -m pytest $(PYTEST_ARGS) $(ARGS)
+
+check: $(READY) ## Lint, formatting and types; changes no file
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+
+fix: $(READY) ## Repair lint and formatting in place
+	$(BIN)/ruff check --fix .
+	$(BIN)/ruff format .
+
+bench: $(READY) ## Run the benchmarks (ARGS go to them)
+	$(BIN)/python -m tests.bench $(ARGS)
+
+teeth: $(READY) ## Break the source on purpose and see that the tests notice
+	$(BIN)/python -m tests.teeth $(ARGS)
+
+clean: ## Remove caches and build output; keeps .venv
+	rm -rf build dist src/*.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis
+	find src tests -name __pycache__ -prune -exec rm -rf {} +
+
+# pip reads the build backend's version from the first variable up to 25.2 and from the second since; the path is
+# relative because pip splits these variables at spaces.
+$(READY): export PIP_CONSTRAINT := constraints.txt
+$(READY): export PIP_BUILD_CONSTRAINT := constraints.txt
+$(READY): pyproject.toml constraints.txt
+	@test -x $(BIN)/pip || $(PYTHON) -c 'import sys; sys.version_info >= (3, 11) or sys.exit("Holdfast needs Python 3.11 or newer; name one with: make PYTHON=python3.11")'
+	@test -x $(BIN)/pip || $(PYTHON) -m venv .venv
+	@echo "installing into .venv"
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[dev]'
+	@touch $@

@@ -1,0 +1,351 @@
+"""`ws.aio`: every operation awaitable, feeding the same group commit.
+
+Bodies and reads run on the event loop, because each takes microseconds and a writer thread beside a busy loop would
+starve; only the COMMIT, which waits for the disk, runs in a thread. Imported on first use of `ws.aio`: the rest of
+Holdfast does without asyncio.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import queue
+import threading
+from collections import deque
+from collections.abc import Callable, Generator, Sequence
+from pathlib import Path
+from typing import Any, Generic, TypeVar
+
+from holdfast.context import Context, Fence
+from holdfast.kernel.batch import Batch, Call, fail
+from holdfast.kernel.engine import Engine, nothing
+from holdfast.kernel.names import check_seconds
+from holdfast.kernel.tx import SYSTEM, Tx
+from holdfast.kernel.wake import Watcher
+from holdfast.ops import Async, Deadline, Do, Following, Listen, Look, Next, Operation, Step
+from holdfast.transaction import Root, Transaction
+from holdfast.types import Event, Report
+from holdfast.workspace import Workspace
+
+running_loop = asyncio.get_running_loop
+
+R = TypeVar("R")
+E = TypeVar("E")
+
+
+class AsyncCall(Call):
+    """A call whose task sleeps on a future until it is answered; its loop leads for it."""
+
+    __slots__ = ("_leader", "future")
+
+    def __init__(self, body: Callable[[Tx], Any], actor: str, leader: LoopLeader) -> None:
+        super().__init__(body, actor)
+        self._leader = leader
+        self.future: asyncio.Future[Any] = leader.loop.create_future()
+
+    def lead(self) -> None:
+        self._leader.soon(self._leader.lead, self)
+
+    def answer(self) -> None:
+        self._leader.answer(self)
+
+    def resolve(self) -> None:
+        """On the loop: wake the task."""
+        if self.future.done():
+            return  # cancelled meanwhile
+        if self.error is not None:
+            self.future.set_exception(self.error)
+        else:
+            self.future.set_result(self.result)
+
+
+class LoopLeader:
+    """Leads the group from one event loop."""
+
+    def __init__(self, engine: Engine, loop: asyncio.AbstractEventLoop) -> None:
+        self.loop = loop
+        self._engine = engine
+        self._group = engine.group
+        self._answered: deque[AsyncCall] = deque()
+        self._commits: queue.SimpleQueue[Callable[[], None] | None] | None = None
+
+    async def submit(self, body: Callable[[Tx], Any], actor: str) -> Any:
+        """Run a body in a transaction and answer its result once that is durable."""
+        call = AsyncCall(body, actor, self)
+        in_flight = self._group.in_flight
+        thread = threading.get_ident()
+        leads = self._group.join(call)
+        in_flight[thread] = in_flight.get(thread, 0) + 1
+        try:
+            if leads:
+                self.loop.call_soon(self.lead, call)  # not at once: tasks that are ready now join the same group
+            return await call.future
+        except asyncio.CancelledError:
+            self._group.leave(call)
+            raise
+        finally:
+            in_flight[thread] -= 1
+
+    def soon(self, function: Callable[..., None], *args: Any) -> None:
+        """Call on the loop, from any thread."""
+        self.loop.call_soon_threadsafe(function, *args)
+
+    def lead(self, call: AsyncCall) -> None:
+        """On the loop: run what is queued, if this call still leads."""
+        if not call.leads:
+            return
+        group = self._group
+        calls = group.take()
+        if group.turns.try_take():
+            self._run(calls)
+            return
+        timer: list[asyncio.TimerHandle] = []
+
+        def taken() -> None:
+            self.soon(run)
+
+        def run() -> None:
+            timer[0].cancel()
+            self._run(calls)
+
+        abandon = group.turns.take_later(taken)
+        timer.append(self.loop.call_later(group.busy_timeout, self._give_up, abandon, calls))
+
+    def _give_up(self, abandon: Callable[[], bool], calls: list[Call]) -> None:
+        if abandon():
+            fail(calls, self._group.turn_missed())
+            self._group.pass_on()
+            self._answer_all(calls)
+
+    def _run(self, calls: list[Call]) -> None:
+        try:
+            batch = self._group.run(calls)
+        except BaseException:
+            self._group.turns.give()
+            self._group.pass_on(call for call in calls if call.pending)
+            raise
+        if batch is None or not batch.dirty:
+            self._commit(batch, calls)  # nothing for the disk
+        else:
+            self._worker().put(lambda: self._commit(batch, calls))
+
+    def _commit(self, batch: Batch | None, calls: list[Call]) -> None:
+        """In the worker: make it durable, then pass on the lead even if the loop is gone by now."""
+        if batch is not None:
+            self._group.commit(batch, calls)
+        self._group.turns.give()
+        self._group.pass_on()
+        self._answer_all(calls)
+        if batch is not None:
+            self._group.committed(batch.emitted, batch.deadline)
+
+    @staticmethod
+    def _answer_all(calls: list[Call]) -> None:
+        for call in calls:
+            call.answer()
+
+    def answer(self, call: AsyncCall) -> None:
+        """From any thread: wake a task; those answered together wake the loop once."""
+        self._answered.append(call)
+        if len(self._answered) == 1:
+            self.soon(self._resolve)
+
+    def _resolve(self) -> None:
+        while self._answered:
+            self._answered.popleft().resolve()
+
+    def _worker(self) -> queue.SimpleQueue[Callable[[], None] | None]:
+        if self._commits is None:
+            self._commits = queue.SimpleQueue()
+            threading.Thread(target=_work, args=(self._commits,), name="holdfast-commit", daemon=True).start()
+        return self._commits
+
+    def __del__(self) -> None:
+        if self._commits is not None:
+            self._commits.put(None)
+
+
+def _work(commits: queue.SimpleQueue[Callable[[], None] | None]) -> None:
+    while (commit := commits.get()) is not None:
+        commit()
+
+
+class LoopSignal:
+    """A wake-up for one task, set from any thread."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+        self._loop = loop
+        self._event = asyncio.Event()
+
+    def set(self) -> None:
+        """Wake the task; a loop that has gone has nobody to wake."""
+        if not self._loop.is_closed():
+            self._loop.call_soon_threadsafe(self._event.set)
+
+    async def wait(self, timeout: float | None) -> None:
+        """Sleep until set, or for `timeout` real seconds."""
+        try:
+            await asyncio.wait_for(self._event.wait(), timeout)
+        except TimeoutError:
+            return
+        self._event.clear()
+
+
+async def next_event(engine: Engine, watcher: Watcher, deadline: int | None) -> Event | None:
+    """Sleep until the watcher has an event, or None at the deadline."""
+    clock, signal = engine.clock, watcher.signal
+    assert isinstance(signal, LoopSignal)
+    clock.enroll(signal)
+    try:
+        while True:
+            event = watcher.take()
+            if event is not None or (deadline is not None and clock.monotonic() >= deadline):
+                return event
+            await signal.wait(None if deadline is None else clock.patience(deadline))
+    finally:
+        clock.dismiss(signal)
+
+
+class AsyncWatch(Generic[E]):
+    """An async iterator over events as they come. It ends at its timeout; close it or just drop it."""
+
+    def __init__(self, engine: Engine, following: Following[E]) -> None:
+        timeout = check_seconds(following.timeout, "timeout", True)
+        self._engine = engine
+        self._convert = following.convert
+        self._deadline = None if timeout is None else engine.clock.monotonic() + timeout
+        self._watcher = engine.hub.watch(following.wanted, following.after, LoopSignal(asyncio.get_running_loop()))
+
+    def __aiter__(self) -> AsyncWatch[E]:
+        return self
+
+    async def __anext__(self) -> E:
+        event = await next_event(self._engine, self._watcher, self._deadline)
+        if event is None:
+            self.close()
+            raise StopAsyncIteration
+        item: E = self._engine.read(lambda snapshot: self._convert(snapshot, event))
+        return item
+
+    def close(self) -> None:
+        """Stop watching."""
+        self._watcher.close()
+
+    async def __aenter__(self) -> AsyncWatch[E]:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        self.close()
+
+
+class AsyncWorkspace(Root[Async]):
+    """The awaitable twin of a workspace, bound to the running event loop."""
+
+    def __init__(self, workspace: Workspace) -> None:
+        super().__init__(self)
+        self._workspace = workspace
+        self._engine = workspace._engine
+        self._context: Context = workspace._context
+        self._leader = leader_of(self._engine, asyncio.get_running_loop())
+
+    @property
+    def loop(self) -> asyncio.AbstractEventLoop:
+        """The event loop it belongs to."""
+        return self._leader.loop
+
+    def using(
+        self,
+        actor: str | None = None,
+        fence: Fence | None = None,
+        key: str | None = None,
+        at_least: int | None = None,
+    ) -> AsyncWorkspace:
+        """The same workspace with another call context."""
+        return AsyncWorkspace(self._workspace.using(actor, fence, key, at_least))
+
+    async def transact(self, body: Callable[[Transaction], R]) -> R:
+        """Run `body(tx)`, a plain function, in one transaction; it runs on the loop and may run again."""
+        result: R = await self._submit(self._workspace.transact_body(body))
+        return result
+
+    async def check(self) -> Report:
+        """`Workspace.check`, in a thread."""
+        return await asyncio.to_thread(self._workspace.check)
+
+    async def backup(self, path: str | Path) -> Path:
+        """`Workspace.backup`, in a thread."""
+        return await asyncio.to_thread(self._workspace.backup, path)
+
+    @property
+    def revision(self) -> int:
+        """The revision of the newest transaction."""
+        return self._workspace.revision
+
+    async def _submit(self, body: Callable[[Tx], Any]) -> Any:
+        return await self._leader.submit(body, self._context.actor)
+
+    # how operations run
+
+    def bind(self, op: Operation[..., Any]) -> Callable[..., Any]:
+        """An operation as an awaitable call."""
+        workspace = self._workspace
+        match op.kind:
+            case "read":
+                return self._bind_read(op)
+            case "write":
+                submit, actor = self._leader.submit, self._context.actor
+                return lambda *args, **kwargs: submit(workspace.body_of(op, args, kwargs), actor)
+            case "procedure":
+                return lambda *args, **kwargs: self._drive(op, args, kwargs)
+            case "first":
+                return lambda *args, **kwargs: self._first(workspace.following(op, args, kwargs))
+        return lambda *args, **kwargs: AsyncWatch(self._engine, workspace.following(op, args, kwargs))
+
+    def _bind_read(self, op: Operation[..., Any]) -> Callable[..., Any]:
+        read = self._workspace.bind_read(op)
+
+        async def call(*args: Any, **kwargs: Any) -> Any:
+            if op.listing and self._engine.due():
+                await self._leader.submit(nothing, SYSTEM)
+            return read(*args, **kwargs)
+
+        return call
+
+    async def _first(self, following: Following[E]) -> E | None:
+        async with AsyncWatch(self._engine, following) as watch:
+            return await anext(watch, None)
+
+    async def _drive(self, op: Operation[..., Any], args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
+        steps: Generator[Step, Any, Any] = op.function(*args, **kwargs)
+        try:
+            step = next(steps)
+            while True:
+                try:
+                    answer = await self._perform(op, args, kwargs, step)
+                except BaseException as error:
+                    step = steps.throw(error)
+                else:
+                    step = steps.send(answer)
+        except StopIteration as stop:
+            return stop.value
+
+    async def _perform(self, op: Operation[..., Any], args: Sequence[Any], kwargs: dict[str, Any], step: Step) -> Any:
+        workspace, engine = self._workspace, self._engine
+        match workspace.look_inside(step):
+            case Do() as do:
+                return await self._submit(workspace.step_body(op, args, kwargs, do))
+            case Look(read=read):
+                return engine.read(read)
+            case Deadline(seconds=seconds):
+                return engine.clock.monotonic() + round(seconds * 1e6)
+            case Listen(wanted=wanted):
+                return engine.hub.watch(wanted, None, LoopSignal(self.loop))
+            case Next(watcher=watcher, deadline=deadline):
+                return await next_event(engine, watcher, deadline)
+
+
+def leader_of(engine: Engine, loop: asyncio.AbstractEventLoop) -> LoopLeader:
+    """The one leader of an engine on a loop."""
+    leader: LoopLeader | None = engine.loop_leaders.get(loop)
+    if leader is None:
+        leader = engine.loop_leaders[loop] = LoopLeader(engine, loop)
+    return leader

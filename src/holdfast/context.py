@@ -1,0 +1,120 @@
+"""What belongs to a call and not to the operation: actor, fence, idempotency key, at_least.
+
+`ws.using(...)` sets it, over HTTP it is headers, on the command line global options. `surround` puts it around a
+body: the key is looked at first (a repeated call gets its stored answer, whatever became of its lock), then the
+fence.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Sequence
+from functools import lru_cache
+from typing import Any, NamedTuple, get_args, get_origin, get_type_hints
+
+import msgspec
+
+from holdfast import errors
+from holdfast.domains import cells, locks
+from holdfast.kernel import events, idempotency
+from holdfast.kernel.names import check_name
+from holdfast.kernel.tx import DerivedActor, Snapshot, Tx
+from holdfast.ops import Operation
+
+Fence = tuple[str | tuple[str, str], int]  # a lock's name, or (run, cell), and the token it was granted with
+Body = Callable[[Tx], Any]
+
+
+class Context(NamedTuple):
+    """The context of a call."""
+
+    actor: str
+    fence: Fence | None = None
+    key: str | None = None
+    at_least: int | None = None
+
+    @property
+    def plain(self) -> bool:
+        """Whether there is nothing to check."""
+        return self.fence is None and self.key is None and self.at_least is None
+
+
+def derive_actor() -> str:
+    """HOLDFAST_ACTOR if set, otherwise user@host, which may not hold anything."""
+    chosen = os.environ.get("HOLDFAST_ACTOR")
+    if chosen:
+        check_name(chosen, "HOLDFAST_ACTOR")
+        return chosen
+    user = os.environ.get("USER") or os.environ.get("LOGNAME") or "user"
+    return DerivedActor(f"{user}@{os.uname().nodename}")
+
+
+def check_context(context: Context) -> Context:
+    """Refuse a context that could not work, before it is used."""
+    check_name(str(context.actor), "actor")
+    if context.key is not None:
+        check_name(context.key, "key")
+    if context.fence is not None:
+        match context.fence:
+            case (str() | (str(), str()), int()):
+                _target(context.fence)
+            case _:
+                raise errors.Invalid(f"a fence is (lock name, token), not {context.fence!r}")
+    if context.at_least is not None and (type(context.at_least) is not int or context.at_least < 0):
+        raise errors.Invalid(f"at_least is a revision, not {context.at_least!r}")
+    return context
+
+
+def _target(fence: Fence) -> locks.Target:
+    name, _ = fence
+    return locks.named(name) if isinstance(name, str) else cells.locked(*name)
+
+
+def check_reached(snapshot: Snapshot, at_least: int | None) -> None:
+    """Raise Behind unless this store has reached the revision that the caller has seen."""
+    if at_least is not None:
+        revision = events.marks(snapshot)[0]
+        if revision < at_least:
+            raise errors.Behind(f"this workspace is at revision {revision}, not yet at {at_least}", revision=revision)
+
+
+def surround(context: Context, body: Body, operation: str, digest: bytes, answer_type: Any) -> Body:
+    """The body with its context around it: first the key, then the fence, then the body, then the answer is kept."""
+
+    def run(tx: Tx) -> Any:
+        if context.key is not None:
+            stored = idempotency.find(tx, operation, context.key, digest)
+            if stored is not None:
+                return msgspec.msgpack.decode(stored, type=answer_type)
+        check_reached(tx, context.at_least)
+        if context.fence is not None:
+            locks.check_fence(tx, _target(context.fence), context.fence[1])
+        result = body(tx)
+        if context.key is not None:
+            idempotency.keep(tx, operation, context.key, digest, msgspec.msgpack.encode(result))
+        return result
+
+    return run
+
+
+def digest_of(operation: Operation[..., Any], args: Sequence[Any], kwargs: dict[str, Any]) -> bytes:
+    """The digest of a call's arguments; functions among them do not count."""
+    import inspect
+
+    first = (None,) if operation.kind == "write" else ()
+    bound = inspect.signature(operation.function).bind(*first, *args, **kwargs)
+    bound.apply_defaults()
+    given = {name: value for name, value in bound.arguments.items() if not callable(value)}
+    try:
+        return idempotency.digest(given)
+    except (TypeError, ValueError, OverflowError) as error:
+        raise errors.InvalidValue(f"the arguments of {operation.name} cannot be stored: {error}") from error
+
+
+@lru_cache(maxsize=256)
+def answer_type(function: Callable[..., Any]) -> Any:
+    """The type of an operation's answer; of a procedure, what its generator returns."""
+    answer = get_type_hints(function)["return"]
+    if get_origin(answer) is not None and getattr(get_origin(answer), "__name__", "") == "Generator":
+        return get_args(answer)[2]
+    return answer

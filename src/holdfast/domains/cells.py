@@ -1,0 +1,443 @@
+"""State cells: versioned values under (run, cell) that never lose an update.
+
+A cell's version starts at 1, adds 1 with each change and is never reset: a delete counts as a change, and a cell
+made again goes on counting from what the log remembers. History, old values and watch are queries on the event log,
+whose cell events carry the new value; the old one is in the event before. A cell lives until deleted, or on a
+lease: its own (a ttl) or one that the user made.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any, NamedTuple
+
+from holdfast import errors
+from holdfast.domains import locks
+from holdfast.domains.cell_history import CELL, at_version, cell_history, check_cell, follow, missing
+from holdfast.domains.leases import require_lease
+from holdfast.kernel import leases
+from holdfast.kernel.names import after_prefix, check_limit, check_name, check_ttl
+from holdfast.kernel.tx import Snapshot, Tx, newest_version
+from holdfast.kernel.values import decode, encode
+from holdfast.ops import Do, Domain, Found, Look, M, Steps, first, procedure, read, stream, write
+from holdfast.types import Cell, CellInfo, Grant, as_time
+
+RUN = "run"
+CELL_LOCK = "cell-lock"
+MAX_PAGE = 10_000
+
+_VALUE_MAP = b"\x81\xa5value"  # msgpack: a map of one entry whose key is "value"
+_GET = "SELECT value, version, revision, updated, lease FROM cells WHERE run = ? AND cell = ?"
+_GET_LEASED = (
+    "SELECT c.value, c.version, c.revision, c.updated, l.deadline, (SELECT time FROM meta)"
+    " FROM cells c JOIN leases l ON l.id = c.lease WHERE c.run = ? AND c.cell = ?"
+)
+_INFO = (
+    "SELECT c.version, c.revision, c.updated, c.size, l.deadline, (SELECT time FROM meta)"
+    " FROM cells c LEFT JOIN leases l ON l.id = c.lease WHERE c.run = ? AND c.cell = ?"
+)
+
+
+class Stored(NamedTuple):
+    """A cell as a transaction finds it; what has expired was swept before."""
+
+    data: bytes
+    version: int
+    lease: str | None
+
+    @property
+    def value(self) -> Any:
+        return decode(self.data)
+
+
+def _load(tx: Tx, run: str, cell: str) -> Stored | None:
+    row = tx.one("SELECT value, version, lease FROM cells WHERE run = ? AND cell = ?", (run, cell))
+    return None if row is None else Stored(*row)
+
+
+# --- writing one cell ------------------------------------------------------------------------------------------------
+
+
+def _put(tx: Tx, run: str, cell: str, data: bytes, old: Stored | None, op: str, lease: str | None) -> int:
+    """Write the next version of a cell and its event."""
+    if old is None:
+        version = max(newest_version(tx, CELL, run, cell), newest_version(tx, RUN, "", run)) + 1
+        tx.run(
+            "INSERT INTO cells (version, revision, updated, size, lease, value, run, cell)"
+            " VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
+            (version, tx.revision, tx.now, len(data), lease, data, run, cell),
+        )
+    else:
+        version = old.version + 1
+        tx.run(
+            "UPDATE cells SET version = ?, revision = ?, updated = ?, size = ?, lease = ?, value = ?"
+            " WHERE run = ? AND cell = ?",
+            (version, tx.revision, tx.now, len(data), lease, data, run, cell),
+        )
+    return tx.emit(CELL, cell, op, scope=run, version=version, data=_VALUE_MAP + data)
+
+
+def _keep(tx: Tx, run: str, cell: str, value: Any, old: Stored | None, op: str) -> int:
+    """Write a value and leave the expiry as it is."""
+    return _put(tx, run, cell, encode(value, tx.max_value_bytes), old, op, old and old.lease)
+
+
+def _remove(tx: Tx, run: str, cell: str, version: int, lease: str | None, op: str) -> int:
+    tx.run("DELETE FROM cells WHERE run = ? AND cell = ?", (run, cell))
+    leases.drop(tx, lease, CELL)
+    return tx.emit(CELL, cell, op, scope=run, version=version + 1)
+
+
+def set_cell(tx: Tx, run: str, cell: str, value: Any, ttl: float | None = None, lease: str | None = None) -> int:
+    """Write a value and answer its version: 1 for a new cell, one more each time, also for an equal value.
+
+    With `ttl` the cell ends after so many seconds, with `lease` together with that lease, with neither it stays.
+    """
+    check_cell(run, cell)
+    data = encode(value, tx.max_value_bytes)
+    old = _load(tx, run, cell)
+    return _put(tx, run, cell, data, old, "set", _expiry(tx, old, ttl, lease))
+
+
+def _expiry(tx: Tx, old: Stored | None, ttl: float | None, lease: str | None) -> str | None:
+    """The lease a cell is written with; its old private one is used again or dropped."""
+    if lease is not None:
+        if ttl is not None:
+            raise errors.Invalid(
+                "give ttl or lease, not both", hint="a cell bound to a lease lives as long as the lease"
+            )
+        require_lease(tx, lease)
+    micros = None if ttl is None else check_ttl(ttl)
+    if old is not None and old.lease is not None and old.lease != lease:
+        leases.drop(tx, old.lease, CELL)
+    return lease if micros is None else leases.start(tx, CELL, tx.actor, micros)
+
+
+def delete_cell(tx: Tx, run: str, cell: str) -> bool:
+    """Delete a cell; False if there was none. Its version and history stay."""
+    check_cell(run, cell)
+    old = _load(tx, run, cell)
+    if old is None:
+        return False
+    _remove(tx, run, cell, old.version, old.lease, "delete")
+    return True
+
+
+def _expect(tx: Tx, run: str, cell: str, expected: int | None) -> Stored | None:
+    """The cell, if it is at the expected version; None expects it absent."""
+    check_cell(run, cell)
+    if expected is not None and (type(expected) is not int or expected < 1):
+        raise errors.Invalid(f"expected must be a version (1 or more) or None for 'absent', not {expected!r}")
+    old = _load(tx, run, cell)
+    version = None if old is None else old.version
+    if version != expected:
+        found = "absent" if version is None else f"at version {version}"
+        raise errors.VersionMismatch(
+            f"cell {cell!r} in run {run!r} is {found}, expected {'absent' if expected is None else expected}",
+            expected=expected,
+            version=version,
+            value=None if old is None else old.value,
+        )
+    return old
+
+
+def cas_cell(tx: Tx, run: str, cell: str, expected: int | None, value: Any) -> int:
+    """Write only if the cell is at version `expected`, or absent if that is None; else VersionMismatch."""
+    old = _expect(tx, run, cell, expected)
+    return _keep(tx, run, cell, value, old, "cas")
+
+
+def compare_and_delete(tx: Tx, run: str, cell: str, expected: int) -> int:
+    """Delete only if the cell is at version `expected`, else VersionMismatch; answers the version of the delete."""
+    if expected is None:
+        raise errors.Invalid("expected must be the version to delete")
+    old = _expect(tx, run, cell, expected)
+    assert old is not None
+    return _remove(tx, run, cell, old.version, old.lease, "delete")
+
+
+def init_cell(tx: Tx, run: str, cell: str, value: Any) -> int:
+    """Write only if the cell is absent, else Exists; the value and version found are left untouched."""
+    check_cell(run, cell)
+    old = _load(tx, run, cell)
+    if old is not None:
+        raise errors.Exists(
+            f"cell {cell!r} in run {run!r} exists at version {old.version}", version=old.version, value=old.value
+        )
+    return _keep(tx, run, cell, value, None, "init")
+
+
+def get_or_init(run: str, cell: str, default: Any) -> Steps[Cell]:
+    """The cell, made with `default` if absent. A function as default is called only then, once per creation."""
+    found = yield Look(lambda snapshot: find_cell(snapshot, run, cell))
+    if found is None:
+        found = yield Do(lambda tx: _get_or_init(tx, run, cell, default), keyed=True)
+    cell_found: Cell = found
+    return cell_found
+
+
+def _get_or_init(tx: Tx, run: str, cell: str, default: Any) -> Cell:
+    found = find_cell(tx, run, cell)
+    if found is None:
+        _keep(tx, run, cell, default() if callable(default) else default, None, "init")
+        found = get_cell(tx, run, cell)
+    return found
+
+
+def transition(tx: Tx, run: str, cell: str, fn: Callable[[Any], Any]) -> Cell:
+    """Replace the value by `fn(value)`. `fn` may be called again; what it raises propagates and nothing is written."""
+    check_cell(run, cell)
+    old = _load(tx, run, cell)
+    if old is None:
+        raise missing(run, cell)
+    _keep(tx, run, cell, fn(old.value), old, "transition")
+    return get_cell(tx, run, cell)
+
+
+def transition_or_init(tx: Tx, run: str, cell: str, initial: Any, fn: Callable[[Any], Any]) -> Cell:
+    """Like `transition`, but an absent cell is first made with `initial`; both versions are in its history."""
+    check_cell(run, cell)
+    if _load(tx, run, cell) is None:
+        _keep(tx, run, cell, initial, None, "init")
+    return transition(tx, run, cell, fn)
+
+
+def increment(tx: Tx, run: str, cell: str, delta: float = 1) -> Any:
+    """Add to a number and answer the new one; an absent cell counts from 0."""
+    check_cell(run, cell)
+    old = _load(tx, run, cell)
+    value = 0 if old is None else old.value
+    for number, what in ((value, f"cell {cell!r} holds"), (delta, "delta is")):
+        if type(number) is not int and type(number) is not float:
+            raise errors.InvalidValue(
+                f"{what} {type(number).__name__}, not a number", hint="increment takes int and float"
+            )
+    value += delta
+    _keep(tx, run, cell, value, old, "increment")
+    return value
+
+
+def refresh_ttl(tx: Tx, run: str, cell: str, ttl: float) -> bool:
+    """Let the cell end `ttl` seconds from now, whatever it was before; False if there is no such cell."""
+    check_cell(run, cell)
+    micros = check_ttl(ttl)
+    old = _load(tx, run, cell)
+    if old is None:
+        return False
+    leases.drop(tx, old.lease, CELL)
+    tx.run(
+        "UPDATE cells SET lease = ? WHERE run = ? AND cell = ?",
+        (leases.start(tx, CELL, tx.actor, micros), run, cell),
+    )
+    return True
+
+
+def restore_cell(tx: Tx, run: str, cell: str, version: int) -> int:
+    """Write an old version's value back as a new version."""
+    value = at_version(tx, run, cell, version).value
+    return _keep(tx, run, cell, value, _load(tx, run, cell), "restore")
+
+
+def delete_run(tx: Tx, run: str) -> int:
+    """Delete every cell of a run and answer how many; a run made again counts on from its highest version."""
+    check_name(run, "run")
+    rows = tx.all("SELECT cell, version, lease FROM cells WHERE run = ? ORDER BY cell", (run,))
+    for cell, version, lease in rows:
+        _remove(tx, run, cell, version, lease, "delete")
+    highest = tx.one("SELECT max(version) FROM events WHERE kind = ? AND scope = ?", (CELL, run))
+    if highest is not None and highest[0] is not None:
+        tx.emit(RUN, run, "delete", version=max(highest[0], newest_version(tx, RUN, "", run) + 1))
+    return len(rows)
+
+
+def end_lease(tx: Tx, lease: str, op: str) -> None:
+    """What hangs on an ended lease goes."""
+    for run, cell, version in tx.all(
+        "SELECT run, cell, version FROM cells WHERE lease = ? ORDER BY run, cell", (lease,)
+    ):
+        _remove(tx, run, cell, version, None, op)
+
+
+# --- reading ---------------------------------------------------------------------------------------------------------
+
+
+def find_cell(snapshot: Snapshot, run: str, cell: str) -> Cell | None:
+    """The cell, or None if it is absent."""
+    check_cell(run, cell)
+    row = snapshot.one(_GET, (run, cell))
+    if row is not None and row[4] is not None:
+        row = snapshot.one(_GET_LEASED, (run, cell))
+        if row is not None and snapshot.is_past(row[4], row[5]):
+            row = None
+    return None if row is None else Cell(decode(row[0]), row[1], row[2], as_time(row[3]))
+
+
+def get_cell(snapshot: Snapshot, run: str, cell: str) -> Cell:
+    """The cell's value, version, revision and time; absent: NotFound. A stored null is a value."""
+    found = find_cell(snapshot, run, cell)
+    if found is None:
+        raise missing(run, cell)
+    return found
+
+
+def info(snapshot: Snapshot, run: str, cell: str) -> CellInfo:
+    """What is known about a cell without reading its value."""
+    check_cell(run, cell)
+    row = snapshot.one(_INFO, (run, cell))
+    if row is None or (row[4] is not None and snapshot.is_past(row[4], row[5])):
+        return CellInfo(exists=False)
+    version, revision, updated, size, deadline, _ = row
+    return CellInfo(True, version, revision, as_time(updated), size, None if deadline is None else as_time(deadline))
+
+
+def exists(snapshot: Snapshot, run: str, cell: str) -> bool:
+    """Whether the cell has a value."""
+    return info(snapshot, run, cell).exists
+
+
+def ttl(snapshot: Snapshot, run: str, cell: str) -> float | None:
+    """Seconds until the cell ends, None if it does not; absent: NotFound."""
+    check_cell(run, cell)
+    row = snapshot.one(_INFO, (run, cell))
+    if row is None or (row[4] is not None and snapshot.is_past(row[4], row[5])):
+        raise missing(run, cell)
+    return None if row[4] is None else snapshot.left(row[4], row[5]) / 1e6
+
+
+def list_cells(snapshot: Snapshot, run: str, prefix: str = "", limit: int = 1000, after: str = "") -> list[str]:
+    """Names of the cells of a run in order; `after` is the last name of the page before."""
+    check_name(run, "run")
+    check_limit(limit, MAX_PAGE)
+    bounds, params = _page(prefix, after, "cell")
+    rows = snapshot.all(f"SELECT cell FROM cells WHERE run = ?{bounds} ORDER BY cell LIMIT ?", (run, *params, limit))
+    return [name for (name,) in rows]
+
+
+def list_runs(snapshot: Snapshot, prefix: str = "", limit: int = 1000, after: str = "") -> list[str]:
+    """Names of the runs that have cells; `after` is the last name of the page before."""
+    check_limit(limit, MAX_PAGE)
+    bounds, params = _page(prefix, after, "run")
+    # From one run to the next by the index, however many cells each has.
+    rows = snapshot.all(
+        f"WITH RECURSIVE found(run) AS (SELECT min(run) FROM cells WHERE true{bounds} UNION ALL"
+        f" SELECT (SELECT min(run) FROM cells WHERE run > found.run{bounds}) FROM found WHERE found.run IS NOT NULL)"
+        " SELECT run FROM found WHERE run IS NOT NULL LIMIT ?",
+        (*params, *params, limit),
+    )
+    return [name for (name,) in rows]
+
+
+def _page(prefix: str, after: str, column: str) -> tuple[str, list[str]]:
+    for text, what in ((prefix, "prefix"), (after, "after")):
+        if text:
+            check_name(text, what)
+    bounds, params = f" AND {column} > ?", [after]
+    if prefix > after:
+        bounds, params = f" AND {column} >= ?", [prefix]
+    end = after_prefix(prefix)
+    if end is not None:
+        bounds, params = f"{bounds} AND {column} < ?", [*params, end]
+    return bounds, params
+
+
+# --- locks on cells --------------------------------------------------------------------------------------------------
+
+
+def locked(run: str, cell: str) -> locks.Target:
+    """The target of a lock on a cell."""
+    check_cell(run, cell)
+    return locks.Target(CELL_LOCK, run, cell)
+
+
+def acquire_lock(
+    run: str,
+    cell: str,
+    holder: str | None = None,
+    ttl: float | None = None,
+    wait: float | None = None,
+    lease: str | None = None,
+) -> Steps[Grant]:
+    """Take the lock of a cell, as `locks.acquire` does for a name."""
+    return locks.acquiring(locked(run, cell), holder, ttl, wait, lease)
+
+
+def release_lock(tx: Tx, run: str, cell: str, holder: str | None = None, token: int | None = None) -> bool:
+    """Free the lock of a cell."""
+    return locks.let_go(tx, locked(run, cell), holder, token)
+
+
+def refresh_lock(
+    tx: Tx, run: str, cell: str, holder: str | None = None, ttl: float | None = None, token: int | None = None
+) -> Grant:
+    """Renew the lock of a cell."""
+    return locks.prolong(tx, locked(run, cell), holder, ttl, token)
+
+
+# --- for txn and check -----------------------------------------------------------------------------------------------
+
+
+def probe(tx: Tx, run: str, cell: str) -> Found | None:
+    """What a condition sees of a cell."""
+    check_cell(run, cell)
+    found = _load(tx, run, cell)
+    return None if found is None else Found(found.version, found.value)
+
+
+def probe_lock(tx: Tx, run: str, cell: str) -> Found | None:
+    """What a condition sees of a cell's lock."""
+    return locks.probe_target(tx, locked(run, cell))
+
+
+def check(snapshot: Snapshot) -> Iterator[str]:
+    """Problems: a row that is not what the newest event of its cell says, or an event without its row."""
+    newest = (
+        "SELECT scope, id, version, revision, data, max(version) FROM events WHERE kind = 'cell' GROUP BY scope, id"
+    )
+    for run, cell in snapshot.all(
+        f"SELECT c.run, c.cell FROM cells c LEFT JOIN ({newest}) e ON e.scope = c.run AND e.id = c.cell"
+        " WHERE e.version IS NULL OR e.version <> c.version OR e.revision <> c.revision"
+        " OR e.data IS NULL OR e.data <> CAST(? || c.value AS BLOB) OR c.size <> length(c.value)",
+        (_VALUE_MAP,),
+    ):
+        yield f"cell {run}/{cell} is not what its newest event says"
+    for run, cell in snapshot.all(
+        f"SELECT e.scope, e.id FROM ({newest}) e LEFT JOIN cells c ON e.scope = c.run AND e.id = c.cell"
+        " WHERE e.data IS NOT NULL AND c.run IS NULL"
+    ):
+        yield f"cell {run}/{cell} is in the log, but not in the store"
+    for run, cell in snapshot.all(
+        "SELECT run, cell FROM cells WHERE lease IS NOT NULL AND NOT EXISTS (SELECT 1 FROM leases WHERE id = lease)"
+    ):
+        yield f"cell {run}/{cell} is bound to a lease that does not exist"
+
+
+class Cells(Domain[M]):
+    """`ws.cells`."""
+
+    prefix = "cells"
+    set = write(set_cell, http="PUT /api/cells/{run}/{cell}", cli="cell set", mcp=True)
+    get = read(get_cell, http="GET /api/cells/{run}/{cell}", cli="cell get", mcp=True, plain=True)
+    find = read(find_cell, plain=True)
+    exists = read(exists, cli="cell exists", plain=True)
+    delete = write(delete_cell, http="DELETE /api/cells/{run}/{cell}", cli="cell delete", mcp=True)
+    cas = write(cas_cell, http="POST /api/cells/{run}/{cell}/cas", cli="cell cas", mcp=True)
+    init = write(init_cell, http="POST /api/cells/{run}/{cell}/init", cli="cell init")
+    get_or_init = procedure(get_or_init, http="POST /api/cells/{run}/{cell}/get-or-init", cli="cell get-or-init")
+    transition = write(transition, local=True)
+    transition_or_init = write(transition_or_init, local=True)
+    increment = write(increment, http="POST /api/cells/{run}/{cell}/increment", cli="cell increment", mcp=True)
+    compare_and_delete = write(compare_and_delete, http="POST /api/cells/{run}/{cell}/compare-and-delete")
+    history = read(cell_history, http="GET /api/cells/{run}/{cell}/history", cli="cell history")
+    at = read(at_version, http="GET /api/cells/{run}/{cell}/versions/{version}", cli="cell at")
+    restore = write(restore_cell, http="POST /api/cells/{run}/{cell}/restore", cli="cell restore")
+    info = read(info, http="GET /api/cells/{run}/{cell}/info", cli="cell info", plain=True)
+    list = read(list_cells, http="GET /api/cells/{run}", cli="cell list", mcp=True, listing=True)
+    runs = read(list_runs, http="GET /api/cells", cli="cell runs", listing=True)
+    delete_run = write(delete_run, http="DELETE /api/cells/{run}", cli="cell delete-run")
+    refresh_ttl = write(refresh_ttl, http="POST /api/cells/{run}/{cell}/refresh-ttl", cli="cell refresh-ttl")
+    ttl = read(ttl, http="GET /api/cells/{run}/{cell}/ttl", cli="cell ttl", plain=True)
+    watch = first(follow, http="GET /api/cells/{run}/{cell}/watch", cli="cell watch")
+    watch_stream = stream(follow)
+    acquire_lock = procedure(acquire_lock, http="POST /api/cells/{run}/{cell}/lock/acquire", cli="cell lock")
+    release_lock = write(release_lock, http="POST /api/cells/{run}/{cell}/lock/release", cli="cell unlock")
+    refresh_lock = write(refresh_lock, http="POST /api/cells/{run}/{cell}/lock/refresh")

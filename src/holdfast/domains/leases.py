@@ -1,0 +1,83 @@
+"""Leases that users make: bind cells and locks to one, keep refreshing it, and all of them end together if you stop."""
+
+from __future__ import annotations
+
+from holdfast import errors
+from holdfast.kernel import leases as kernel
+from holdfast.kernel.names import check_limit, check_name, check_ttl
+from holdfast.kernel.tx import Row, Snapshot, Tx
+from holdfast.ops import Domain, M, read, write
+from holdfast.types import Lease, as_time
+
+_COLUMNS = "id, holder, ttl, created, deadline"
+
+
+def _lease(row: Row) -> Lease:
+    id, holder, ttl, created, deadline = row
+    return Lease(id, holder, ttl / 1e6, as_time(created), as_time(deadline))
+
+
+def _missing(id: str) -> errors.NotFound:
+    return errors.NotFound(
+        f"there is no lease {id!r}", hint="it may have expired: create a new one and bind to it again", id=id
+    )
+
+
+def create_lease(tx: Tx, ttl: float, holder: str | None = None) -> Lease:
+    """Make a lease that ends after `ttl` seconds unless refreshed."""
+    holder = str(tx.actor) if holder is None else holder
+    check_name(holder, "holder")
+    id = kernel.start(tx, kernel.LEASE, holder, check_ttl(ttl))
+    tx.emit(kernel.LEASE, id, "create", version=1)
+    return get_lease(tx, id)
+
+
+def refresh_lease(tx: Tx, id: str) -> Lease:
+    """Let a lease run for its ttl again from now. An expired one is gone for ever: NotFound."""
+    require_lease(tx, id)
+    kernel.renew(tx, id)
+    return get_lease(tx, id)
+
+
+def revoke_lease(tx: Tx, id: str) -> None:
+    """End a lease now, and everything bound to it, in one transaction."""
+    require_lease(tx, id)
+    kernel.finish(tx, id, kernel.LEASE, "revoke")
+
+
+def get_lease(snapshot: Snapshot, id: str) -> Lease:
+    """A lease that is alive."""
+    check_name(id, "lease")
+    row = snapshot.one(
+        f"SELECT {_COLUMNS}, (SELECT time FROM meta) FROM leases WHERE id = ? AND kind = ?", (id, kernel.LEASE)
+    )
+    if row is None or snapshot.is_past(row[4], row[5]):
+        raise _missing(id)
+    return _lease(row[:5])
+
+
+def list_leases(snapshot: Snapshot, limit: int = 1000, after: str = "") -> list[Lease]:
+    """Leases that are alive, oldest first; `after` is the last id of the page before."""
+    check_limit(limit, 1000)
+    rows = snapshot.all(
+        f"SELECT {_COLUMNS} FROM leases WHERE kind = ? AND id > ? ORDER BY id LIMIT ?", (kernel.LEASE, after, limit)
+    )
+    return [_lease(row) for row in rows]
+
+
+def require_lease(tx: Tx, id: str) -> None:
+    """Raise NotFound unless `id` is a user's lease; what has expired was swept before this transaction."""
+    check_name(id, "lease")
+    if not tx.one("SELECT 1 FROM leases WHERE id = ? AND kind = ?", (id, kernel.LEASE)):
+        raise _missing(id)
+
+
+class Leases(Domain[M]):
+    """`ws.leases`."""
+
+    prefix = "leases"
+    create = write(create_lease, http="POST /api/leases", cli="lease create", mcp=True)
+    refresh = write(refresh_lease, http="POST /api/leases/{id}/refresh", cli="lease refresh", mcp=True)
+    revoke = write(revoke_lease, http="DELETE /api/leases/{id}", cli="lease revoke", mcp=True)
+    get = read(get_lease, http="GET /api/leases/{id}", cli="lease get", plain=True)
+    list = read(list_leases, http="GET /api/leases", cli="lease list", listing=True)

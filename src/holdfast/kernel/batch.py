@@ -1,0 +1,235 @@
+"""One durable commit: begin, sweep what is due, run each body in its own savepoint, commit.
+
+A body that raises is rolled back alone. If the engine rolled back the whole transaction underneath (disk full,
+interrupt), no body of the batch counts: all others run again. A COMMIT that broke midway is OutcomeUnknown for
+every body, and the connection is opened anew. The caller holds the turn from `begin` to `commit` or `rollback`.
+Called by the group.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any
+
+import apsw
+
+from holdfast import errors
+from holdfast.kernel.clock import Now
+from holdfast.kernel.ids import Ids
+from holdfast.kernel.leases import sweep
+from holdfast.kernel.migrations import check_writer
+from holdfast.kernel.store import Store, translate
+from holdfast.kernel.tx import SYSTEM, GuardedTx, Tx
+
+_HEADER = "SELECT oldest_writer, revision, time, (SELECT min(deadline) FROM leases) FROM meta WHERE id = 1"
+_FOOTER = "UPDATE meta SET revision = ?, time = ? WHERE id = 1"
+
+
+_PENDING: Any = object()
+
+
+class Call:
+    """A body waiting for its turn, then its answer: `result`, or `error`."""
+
+    __slots__ = ("actor", "body", "error", "leads", "result")
+
+    def __init__(self, body: Callable[[Tx], Any], actor: str) -> None:
+        self.body = body
+        self.actor = actor
+        self.leads = False  # its caller has the lead over the group
+        self.reset()
+
+    def reset(self) -> None:
+        """Nothing of what the body did counts."""
+        self.result: Any = _PENDING
+        self.error: BaseException | None = None
+
+    @property
+    def pending(self) -> bool:
+        """Neither done nor failed."""
+        return self.result is _PENDING and self.error is None
+
+    def lead(self) -> None:
+        """Tell the caller that the lead is its."""
+        raise NotImplementedError
+
+    def answer(self) -> None:
+        """Tell the caller that result or error is there."""
+        raise NotImplementedError
+
+
+class Writer:
+    """What a batch needs: the store, the time and the ids."""
+
+    def __init__(self, store: Store, time: Now, ids: Ids, max_value_bytes: int) -> None:
+        self.store = store
+        self.time = time
+        self.ids = ids
+        self.max_value_bytes = max_value_bytes
+
+
+class Batch:
+    """One BEGIN IMMEDIATE ... COMMIT."""
+
+    def __init__(self, writer: Writer) -> None:
+        self._writer = writer
+        self._connection = writer.store.writer
+        self.deadline: int | None = None
+        self.dirty = False
+        self.emitted = False
+        self.swept = False
+        self.committing = False
+
+    def begin(self) -> None:
+        """Open the transaction and sweep; raises a typed error and leaves nothing open if that fails."""
+        try:
+            self._connection.execute("BEGIN IMMEDIATE")
+        except apsw.Error as error:
+            if not isinstance(error, apsw.BusyError):
+                self._writer.store.reopen_writer()
+            raise translate(error) from error
+        try:
+            oldest_writer, self.revision, last_commit, due = self._connection.execute(_HEADER).fetchone()  # type: ignore[misc]
+            check_writer(oldest_writer)
+            self.now = self._writer.time.settle(last_commit)
+            if due is not None and due <= self.now:
+                self._sweep()
+        except BaseException as error:
+            self.rollback()
+            if isinstance(error, apsw.Error):
+                raise translate(error) from error
+            raise
+
+    def _sweep(self) -> None:
+        more = True
+        while more:
+            tx = self.transaction(SYSTEM)
+            more = sweep(tx)
+            self.absorb(tx)
+        self.swept = True
+
+    def transaction(self, actor: str, kind: type[Tx] = Tx) -> Tx:
+        """A Tx on this batch, after those before it."""
+        writer = self._writer
+        return kind(
+            self._connection, writer.time, writer.ids, self.now, self.revision + 1, actor, writer.max_value_bytes
+        )
+
+    def guarded(self, actor: str) -> GuardedTx:
+        """A Tx that a watchdog may end."""
+        tx = self.transaction(actor, GuardedTx)
+        assert isinstance(tx, GuardedTx)
+        return tx
+
+    def absorb(self, tx: Tx) -> None:
+        """The transaction counts: the next one comes after it."""
+        tx.end()
+        self.dirty |= tx.dirty
+        if tx.events:
+            self.revision += 1
+            self.emitted = True
+        if tx.reset_to is not None:
+            self.now = tx.reset_to
+        if tx.deadline is not None and (self.deadline is None or tx.deadline < self.deadline):
+            self.deadline = tx.deadline
+
+    def run(self, calls: Sequence[Call]) -> list[Call]:
+        """Run each body in its savepoint; afterwards each call has a result or an error.
+
+        Answers the calls to run again in a new batch, because the engine rolled back the whole transaction under one
+        of them; that one has its error.
+        """
+        execute = self._connection.execute
+        if len(calls) == 1:
+            self._run_alone(calls[0])
+            return []
+        for number, call in enumerate(calls):
+            call.reset()
+            tx = self.transaction(call.actor)
+            try:
+                execute("SAVEPOINT body")
+                call.result = call.body(tx)
+                execute("RELEASE body")
+                self.absorb(tx)
+            except KeyboardInterrupt:
+                raise
+            except BaseException as error:
+                tx.end()
+                call.error = as_ours(error)
+                if not self._connection.in_transaction:
+                    self._writer.store.reopen_writer()
+                    return [*calls[:number], *calls[number + 1 :]]
+                execute("ROLLBACK TO body")
+                execute("RELEASE body")
+        return []
+
+    def _run_alone(self, call: Call) -> None:
+        """A lone body needs no savepoint: taking it back is taking all back, and then sweeping again."""
+        tx = self.transaction(call.actor)
+        try:
+            call.result = call.body(tx)
+            self.absorb(tx)
+        except KeyboardInterrupt:
+            raise
+        except BaseException as error:
+            tx.end()
+            call.error = as_ours(error)
+            if tx.dirty or not self._connection.in_transaction:
+                self.rollback()
+                if self.swept:
+                    self.__init__(self._writer)  # type: ignore[misc]
+                    self.begin()
+
+    def commit(self) -> None:
+        """Make it durable; raises DiskFull or Busy (nothing is there), or OutcomeUnknown."""
+        if not self.dirty:
+            self.rollback()
+            return
+        try:
+            self._connection.execute(_FOOTER, (self.revision, self.now))
+            self.committing = True
+            self._connection.execute("COMMIT")
+            self._writer.time.settle(self.now)
+        except (apsw.FullError, apsw.BusyError) as error:
+            # The commit frame is written last, so a write that found no room has committed nothing.
+            self.rollback()
+            raise translate(error) from error
+        except apsw.Error as error:
+            known = not self.committing
+            self._writer.store.reopen_writer()
+            if known:
+                raise translate(error) from error
+            raise errors.OutcomeUnknown(f"the commit broke midway: {error}") from error
+
+    def rollback(self) -> None:
+        """Leave nothing."""
+        if self._connection.in_transaction:
+            try:
+                self._connection.execute("ROLLBACK")
+            except apsw.Error:
+                self._writer.store.reopen_writer()  # closing rolls back
+
+    def interrupt(self) -> None:
+        """Break off the statement that is running, from another thread."""
+        self._connection.interrupt()
+
+    @property
+    def finished(self) -> bool:
+        """Whether there is nothing left to take back, also seen from an interruption between COMMIT and its answer."""
+        return not self._connection.in_transaction
+
+
+def as_ours(error: BaseException) -> BaseException:
+    """An engine error becomes the Holdfast error that says the same; others stay as they are."""
+    if not isinstance(error, apsw.Error):
+        return error
+    ours = translate(error)
+    if ours is not error:
+        ours.__cause__ = error
+    return ours
+
+
+def fail(calls: Iterable[Call], error: BaseException) -> None:
+    """Give every call the same bad news, also those whose body had gone well."""
+    for call in calls:
+        call.error = error

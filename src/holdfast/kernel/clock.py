@@ -1,0 +1,116 @@
+"""Where time enters: the `Clock` waist, the system's clock and `Now`, the workspace's own time.
+
+Everything that waits or stamps takes its time from one Clock, so that tests and replay own it. All numbers are
+microseconds. `Now` keeps the law that a workspace's time never runs backwards:
+now = max(wall clock, last commit + monotonic time since).
+"""
+
+from __future__ import annotations
+
+import contextlib
+import threading
+import time
+from typing import Protocol
+
+# A last commit this far ahead of the wall clock means that one of the two clocks is or was wrong.
+FAR_AHEAD = 5 * 60 * 1_000_000
+
+
+class Wakeable(Protocol):
+    """Anything that can be told to look again."""
+
+    def set(self) -> None: ...
+
+
+class Signal:
+    """A wake-up that may be set from any thread, and is consumed by the one thread that waits for it."""
+
+    __slots__ = ("__weakref__", "_lock")
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._lock.acquire()
+
+    def set(self) -> None:
+        """Wake the waiter, now or when it next waits."""
+        with contextlib.suppress(RuntimeError):  # set already and not consumed yet: one wake-up is enough
+            self._lock.release()
+
+    def wait(self, timeout: float | None = None) -> bool:
+        """Wait for `set`, at most `timeout` real seconds; True if it was set."""
+        return self._lock.acquire(timeout=-1 if timeout is None else max(0.0, timeout))
+
+
+class Clock:
+    """The only source of time. Implementations: `SystemClock`, and `holdfast.testing.ManualClock` for tests."""
+
+    def wall(self) -> int:
+        """Microseconds since 1970 UTC; may jump."""
+        raise NotImplementedError
+
+    def monotonic(self) -> int:
+        """Microseconds since some start; never jumps."""
+        raise NotImplementedError
+
+    def patience(self, deadline: int) -> float | None:
+        """How many real seconds a waiter may sleep before it must look at the clock again."""
+        raise NotImplementedError
+
+    def enroll(self, waiter: Wakeable) -> None:
+        """Have `waiter` woken when this clock is moved by hand; a clock that moves by itself need not."""
+
+    def dismiss(self, waiter: Wakeable) -> None:
+        """Undo `enroll`."""
+
+    def wait_until(self, deadline: int | None, signal: Signal) -> bool:
+        """Block until `signal` is set (True) or `monotonic()` has reached `deadline` (False)."""
+        if deadline is None:
+            return signal.wait()
+        self.enroll(signal)
+        try:
+            while self.monotonic() < deadline:
+                if signal.wait(self.patience(deadline)):
+                    return True
+            return False
+        finally:
+            self.dismiss(signal)
+
+
+class SystemClock(Clock):
+    """The machine's clock."""
+
+    def wall(self) -> int:
+        return time.time_ns() // 1000
+
+    def monotonic(self) -> int:
+        return time.monotonic_ns() // 1000
+
+    def patience(self, deadline: int) -> float | None:
+        return max(0, deadline - self.monotonic()) / 1e6
+
+
+class Now:
+    """A workspace's time as one process sees it.
+
+    The anchor is the last commit this process saw and the monotonic time at which it first saw it. Writers move it;
+    readers only look, so a reader on an old snapshot cannot turn it back.
+    """
+
+    def __init__(self, clock: Clock) -> None:
+        self.clock = clock
+        self._anchor = (0, clock.monotonic())
+
+    def read(self, last_commit: int = 0) -> int:
+        """The present time, given the last commit of the snapshot at hand."""
+        committed, since = self._anchor
+        return max(self.clock.wall(), committed + self.clock.monotonic() - since, last_commit)
+
+    def settle(self, last_commit: int) -> int:
+        """The present time for a group that found `last_commit` in the store, which from now on is the anchor."""
+        if last_commit != self._anchor[0]:
+            self._anchor = (last_commit, self.clock.monotonic())
+        return self.read(last_commit)
+
+    def ahead(self) -> int:
+        """How far the workspace's time runs ahead of the wall clock."""
+        return max(0, self.read() - self.clock.wall())

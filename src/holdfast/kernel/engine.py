@@ -1,0 +1,243 @@
+"""The kernel put together: one open workspace in one process.
+
+Opens or makes the folder, brings its schema up to date, and wires store, turns, group, hub and pulse. The workspace and
+its event-loop twin run everything through this object; nothing above it knows a connection.
+"""
+
+from __future__ import annotations
+
+import os
+import weakref
+from collections.abc import Callable
+from pathlib import Path
+from threading import get_ident
+from typing import Any
+
+import apsw
+
+from holdfast import errors
+from holdfast.kernel import migrations
+from holdfast.kernel.batch import Writer
+from holdfast.kernel.clock import Clock, Now, SystemClock
+from holdfast.kernel.group import Exclusive, Group
+from holdfast.kernel.ids import Ids
+from holdfast.kernel.leases import next_deadline
+from holdfast.kernel.place import check_place
+from holdfast.kernel.store import Store, translate
+from holdfast.kernel.turns import Turns
+from holdfast.kernel.tx import SYSTEM, Snapshot, Tx
+from holdfast.kernel.values import MAX_VALUE_BYTES
+from holdfast.kernel.wake import Hub, Pulse
+
+MEMORY = ":memory:"
+CANNOT_WRITE = (errors.ReadOnly, errors.DiskFull, errors.IOFailed, errors.Busy)
+
+
+class Engine:
+    """Runs bodies and reads on one workspace."""
+
+    def __init__(
+        self,
+        path: str | os.PathLike[str],
+        *,
+        clock: Clock | None = None,
+        busy_timeout: float = 10.0,
+        transaction_timeout: float = 5.0,
+        max_value_bytes: int = MAX_VALUE_BYTES,
+        vfs: str | None = None,
+    ) -> None:
+        durable = str(path) != MEMORY
+        self.folder = _prepare(Path(path)) if durable else _temporary(self)
+        self.clock = clock or SystemClock()
+        self.time = Now(self.clock)
+        self.transaction_timeout = transaction_timeout
+        self.store = Store(self.folder, durable=durable, busy_timeout=busy_timeout, vfs=vfs)
+        self._pool: list[Snapshot] = []
+        ids = Ids()
+        try:
+            _bring_up_to_date(self.store, ids.new(self.clock.wall()))
+            self.turns = Turns(self.folder)
+        except BaseException:
+            self.store.close()
+            raise
+        writer = Writer(self.store, self.time, ids, max_value_bytes)
+        self.group = Group(writer, self.turns, busy_timeout, self._committed)
+        self.hub = Hub(self.store, self.time)
+        self.pulse = Pulse(self.store, self.time, self.hub, self.sweep)
+        self.loop_leaders: weakref.WeakKeyDictionary[Any, Any] = weakref.WeakKeyDictionary()  # kept for holdfast.aio
+        self.pulse.start()
+        _open_engines.add(self)
+
+    # --- writing -----------------------------------------------------------------------------------------------------
+
+    def submit(self, body: Callable[[Tx], Any], actor: str) -> Any:
+        """Run a body in a transaction from a thread; answers once it is durable."""
+        return self.group.submit(body, actor)
+
+    def sweep(self) -> None:
+        """End what is due; an empty body does, because every group sweeps first."""
+        self.group.submit(nothing, SYSTEM)
+
+    def sweep_if_due(self) -> None:
+        """Before a list: end what is due, unless the store cannot be written, when the last sweep must do."""
+        if self.due():
+            try:
+                self.sweep()
+            except CANNOT_WRITE:
+                return
+
+    def due(self) -> bool:
+        """Whether something is past its deadline and not swept yet."""
+        deadline = self.read(next_deadline)
+        return deadline is not None and deadline <= self.time.read()
+
+    def _committed(self, emitted: bool, deadline: int | None) -> None:
+        if deadline is not None:
+            self.pulse.expect(deadline)
+        if emitted and len(self.hub):
+            self.hub.advance()
+
+    # --- reading -----------------------------------------------------------------------------------------------------
+
+    def borrow(self) -> Snapshot:
+        """A reader from the pool; give it back."""
+        self.check_usable()
+        try:
+            return self._pool.pop()
+        except IndexError:
+            return Snapshot(self.store.connect_reader(), self.time)
+
+    def give_back(self, snapshot: Snapshot) -> None:
+        """Return a reader to the pool, or close it if the workspace has been closed meanwhile."""
+        self._pool.append(snapshot)
+        if self.store.closed:
+            self._drain()
+
+    def check_usable(self) -> None:
+        """Raise Closed after close or fork, Reentrant inside a body."""
+        if self.store.closed:
+            raise errors.Closed(self.store.closed)
+        self.group.check_not_inside()
+
+    def read(self, function: Callable[[Snapshot], Any]) -> Any:
+        """Read with one statement, which sees the newest commit."""
+        snapshot = self.borrow()
+        try:
+            return function(snapshot)
+        except apsw.Error as error:
+            raise translate(error) from error
+        finally:
+            self.give_back(snapshot)
+
+    def plain_reader(self, function: Callable[..., Any]) -> Callable[..., Any]:
+        """A read of one statement as a call, with as little as possible around it: this is the hottest path."""
+        pool, store, group, time = self._pool, self.store, self.group, self.time
+
+        def call(*args: Any, **kwargs: Any) -> Any:
+            if store.closed or group.body_thread == get_ident():
+                self.check_usable()
+            try:
+                snapshot = pool.pop()
+            except IndexError:
+                snapshot = Snapshot(store.connect_reader(), time)
+            try:
+                return function(snapshot, *args, **kwargs)
+            except apsw.Error as error:
+                raise translate(error) from error
+            finally:
+                self.give_back(snapshot)
+
+        return call
+
+    def read_snapshot(self, function: Callable[[Snapshot], Any]) -> Any:
+        """Read with several statements that see the same commit."""
+
+        def within(snapshot: Snapshot) -> Any:
+            with snapshot.held():
+                return function(snapshot)
+
+        return self.read(within)
+
+    # --- the end -----------------------------------------------------------------------------------------------------
+
+    def close(self) -> None:
+        """Finish what is queued, then close; safe to call again, and in a forked child does nothing."""
+        if self.store.closed:
+            return
+        self.pulse.stop()
+        last = Exclusive(nothing, SYSTEM)
+        self.group.await_lead(last)
+        self.group.take()
+        self.store.close()
+        self.hub.close()
+        self._drain()
+        self.turns.close()
+        self.group.pass_on()
+        _open_engines.discard(self)
+        self._cleanup()
+
+    def _drain(self) -> None:
+        while self._pool:
+            self._pool.pop().close()
+
+    _cleanup: Callable[[], object] = staticmethod(lambda: None)
+
+    def abandon(self) -> None:
+        """In a forked child: drop the inherited locks, keep the parent's connections untouched."""
+        self.store.abandon()
+        self.turns.abandon()
+
+
+def nothing(_: Tx) -> None:
+    """The empty body: what remains of a group is its sweep."""
+
+
+def _prepare(folder: Path) -> Path:
+    if folder.exists() and not folder.is_dir():
+        raise errors.Invalid(f"{folder} is a file", hint="a workspace is a folder; choose another path")
+    try:
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        ignore = folder / ".gitignore"
+        if not ignore.exists():
+            ignore.write_text("*\n", encoding="utf-8")
+    except OSError as error:
+        raise errors.ReadOnly(f"the folder {folder} cannot be written: {error.strerror}") from error
+    folder = folder.resolve()
+    check_place(folder)
+    return folder
+
+
+def _temporary(engine: Engine) -> Path:
+    import shutil
+    import tempfile
+
+    folder = Path(tempfile.mkdtemp(prefix="holdfast-"))
+    owner = os.getpid()
+
+    def remove() -> None:
+        if os.getpid() == owner:  # a forked child must not remove its parent's store
+            shutil.rmtree(folder, ignore_errors=True)
+
+    engine._cleanup = weakref.finalize(engine, remove)
+    return folder
+
+
+def _bring_up_to_date(store: Store, workspace: str) -> None:
+    connection = store.writer
+    try:
+        if migrations.schema_of(connection) < migrations.known():
+            migrations.migrate(connection, migrations.load(), workspace)
+    except apsw.Error as error:
+        raise translate(error) from error
+
+
+_open_engines: weakref.WeakSet[Engine] = weakref.WeakSet()
+
+
+def _abandon_all() -> None:
+    for engine in list(_open_engines):
+        engine.abandon()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_abandon_all)

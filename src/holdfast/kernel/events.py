@@ -1,0 +1,218 @@
+"""The event log: one ordered list of everything that happened, and the cursors into it.
+
+History of a record is a query on it, a watch is a cursor on it, audit is it. A cursor is a revision, or
+`revision-position` where a transaction must not be repeated or skipped inside. Compaction is explicit, keeps each
+record's newest event below its mark, and is never a silent gap: a cursor below the mark gets Compacted.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import datetime
+from typing import Any, NamedTuple
+
+import msgspec
+
+from holdfast import errors
+from holdfast.kernel.names import check_limit
+from holdfast.kernel.tx import Row, Snapshot, Tx
+from holdfast.types import Event, as_microseconds, as_time
+
+Position = tuple[int, int]  # revision, position
+END_OF_REVISION = 2**62
+MAX_PAGE = 1000
+
+_COLUMNS = "revision, position, time, actor, kind, scope, id, op, version, redacted, data"
+_decode = msgspec.msgpack.Decoder(dict[str, Any]).decode
+
+
+class Filter(NamedTuple):
+    """Which events a reader wants. `scope` and `id` narrow to one record; `version` skips what it has seen of it."""
+
+    kinds: tuple[str, ...] | None = None
+    scope: str | None = None
+    id: str | None = None
+    version: int = 0
+    actor: str | None = None
+    since: int | None = None
+
+    @property
+    def record(self) -> tuple[str, str, str] | None:
+        """The one record meant, if it is only one."""
+        if self.kinds is None or len(self.kinds) != 1 or self.scope is None or self.id is None:
+            return None
+        return self.kinds[0], self.scope, self.id
+
+    def matches(self, row: Row) -> bool:
+        """Whether an event row is wanted."""
+        return (
+            (self.kinds is None or row[4] in self.kinds)
+            and (self.scope is None or row[5] == self.scope)
+            and (self.id is None or row[6] == self.id)
+            and row[8] > self.version
+            and (self.actor is None or row[3] == self.actor)
+            and (self.since is None or row[2] >= self.since)
+        )
+
+    def where(self) -> tuple[list[str], list[Any]]:
+        """The same as SQL."""
+        parts: list[str] = []
+        params: list[Any] = []
+        tests = (("scope =", self.scope), ("id =", self.id), ("actor =", self.actor), ("time >=", self.since))
+        for test, value in (*tests, ("version >", self.version or None)):
+            if value is not None:
+                parts.append(f"{test} ?")
+                params.append(value)
+        if self.kinds is not None:
+            parts.append(f"kind IN ({', '.join('?' * len(self.kinds))})")
+            params += self.kinds
+        return parts, params
+
+
+def to_event(row: Row) -> Event:
+    """The public form of an event row."""
+    revision, position, time, actor, kind, scope, id, op, version, redacted, data = row
+    return Event(
+        revision=revision,
+        position=position,
+        time=as_time(time),
+        actor=actor,
+        kind=kind,
+        scope=scope,
+        id=id,
+        op=op,
+        version=version,
+        data={} if data is None else _decode(data),
+        redacted=bool(redacted),
+    )
+
+
+def parse_cursor(cursor: int | str) -> Position:
+    """The position a cursor stands for; a bare revision is its end."""
+    if isinstance(cursor, int) and not isinstance(cursor, bool) and cursor >= 0:
+        return cursor, END_OF_REVISION
+    if isinstance(cursor, str):
+        revision, dash, position = cursor.partition("-")
+        if revision.isascii() and revision.isdigit() and (not dash or (position.isascii() and position.isdigit())):
+            return int(revision), int(position) if dash else END_OF_REVISION
+    raise errors.InvalidFilter(
+        f"{cursor!r} is not a cursor", hint="a cursor is a revision such as 42, or an event's cursor such as '42-0'"
+    )
+
+
+def locate(snapshot: Snapshot, after: int | str | None) -> Position:
+    """A checked starting point: now, or `after`, which must lie neither in the future nor below the compacted mark."""
+    revision, compacted = marks(snapshot)
+    if after is None:
+        return revision, END_OF_REVISION
+    position = parse_cursor(after)
+    if position[0] > revision:
+        raise errors.InvalidFilter(
+            f"the cursor {after} lies in the future, the workspace is at revision {revision}", revision=revision
+        )
+    if position[0] < compacted:
+        raise gone(compacted)
+    return position
+
+
+def marks(snapshot: Snapshot) -> tuple[int, int]:
+    """The present revision, and the one up to which history may be gone."""
+    row = snapshot.one("SELECT revision, compacted FROM meta")
+    assert row is not None
+    return row[0], row[1]
+
+
+def gone(compacted: int) -> errors.Compacted:
+    """The error for a cursor below the mark."""
+    return errors.Compacted(f"events up to revision {compacted} have been compacted", compacted=compacted)
+
+
+def read_after(snapshot: Snapshot, after: Position, wanted: Filter, limit: int) -> list[Row]:
+    """The next wanted events in order, at most `limit`; raises Compacted if some before them are gone."""
+    where, params = wanted.where()
+    # One record is read by its own index: its versions are in the order of its revisions.
+    source, order = (
+        ("events INDEXED BY events_record", "version") if wanted.record else ("events", "revision, position")
+    )
+    where.append("(revision, position) > (?, ?)")
+    rows = snapshot.all(
+        f"SELECT {_COLUMNS} FROM {source} WHERE {' AND '.join(where)} ORDER BY {order} LIMIT ?",
+        [*params, *after, limit],
+    )
+    # Looked at after the events: if the mark is still below the cursor now, nothing was missing then.
+    compacted = marks(snapshot)[1]
+    if after[0] < compacted:
+        raise gone(compacted)
+    return rows
+
+
+def previous(snapshot: Snapshot, kind: str, scope: str, id: str, version: int) -> Row | None:
+    """The event of the record just before `version`."""
+    return snapshot.one(
+        f"SELECT {_COLUMNS} FROM events WHERE kind = ? AND scope = ? AND id = ? AND version < ?"
+        " ORDER BY version DESC LIMIT 1",
+        (kind, scope, id, version),
+    )
+
+
+def history(snapshot: Snapshot, kind: str, scope: str, id: str, before: int | None, limit: int | None) -> list[Row]:
+    """The record's events newest first, below version `before`; Compacted once only forgotten ones are left."""
+    rows = snapshot.all(
+        f"SELECT {_COLUMNS} FROM events WHERE kind = ? AND scope = ? AND id = ? AND version < ?"
+        " ORDER BY version DESC LIMIT ?",
+        (kind, scope, id, END_OF_REVISION if before is None else before, -1 if limit is None else limit),
+    )
+    if not rows and before is not None and before > 1:
+        compacted = marks(snapshot)[1]
+        oldest = snapshot.one(
+            "SELECT min(revision) FROM events WHERE kind = ? AND scope = ? AND id = ?", (kind, scope, id)
+        )
+        if oldest is not None and oldest[0] is not None and oldest[0] <= compacted:
+            raise gone(compacted)
+    return rows
+
+
+def list_events(
+    snapshot: Snapshot,
+    kinds: Sequence[str] | None = None,
+    id: str | tuple[str, str] | None = None,
+    actor: str | None = None,
+    since: datetime | None = None,
+    after: int | str | None = None,
+    limit: int = 100,
+) -> list[Event]:
+    """Events in order, from `after` (a cursor) or `since` (a time) on; without either, from the oldest kept."""
+    check_limit(limit, MAX_PAGE)
+    start = (marks(snapshot)[1], END_OF_REVISION) if after is None else locate(snapshot, after)
+    wanted = make_filter(kinds, id)._replace(actor=actor, since=None if since is None else as_microseconds(since))
+    return [to_event(row) for row in read_after(snapshot, start, wanted, limit)]
+
+
+def make_filter(kinds: Sequence[str] | None, id: str | tuple[str, str] | None) -> Filter:
+    """A checked filter: `id` is a record's id, or (scope, id) such as (run, cell)."""
+    if isinstance(kinds, str):
+        raise errors.InvalidFilter("kinds is a list of kinds, not one string", hint=f"use kinds=[{kinds!r}]")
+    scope: str | None = None
+    if isinstance(id, tuple):
+        if len(id) != 2:
+            raise errors.InvalidFilter(f"an id is a string or (scope, id), not {id!r}")
+        scope, id = id
+    return Filter(None if kinds is None else tuple(kinds), scope, id)
+
+
+def compact(tx: Tx, before: int) -> int:
+    """Forget events below revision `before`, but keep each record's newest of them; answers how many went."""
+    revision, compacted = marks(tx)
+    if isinstance(before, bool) or not isinstance(before, int) or not 0 < before <= revision + 1:
+        raise errors.InvalidFilter(f"before must be a revision from 1 to {revision + 1}, not {before!r}")
+    if before - 1 <= compacted:
+        return 0
+    gone_now = tx.run(
+        "DELETE FROM events WHERE revision < ? AND EXISTS (SELECT 1 FROM events AS newer"
+        " WHERE newer.kind = events.kind AND newer.scope = events.scope AND newer.id = events.id"
+        " AND newer.version > events.version AND newer.revision < ?)",
+        (before, before),
+    )
+    tx.run("UPDATE meta SET compacted = ? WHERE id = 1", (before - 1,))
+    tx.emit("log", "log", "compact", data=msgspec.msgpack.encode({"compacted": [compacted, before - 1]}))
+    return gone_now

@@ -1,0 +1,57 @@
+"""Idempotency keys: a call repeated with the same key gets the first answer and happens once.
+
+A key belongs to (actor, operation) and is kept for 24 hours. The digest of the arguments and the answer are stored
+in the body's own savepoint: they commit, replicate and roll back with it. Errors store nothing. Called by the
+workspace around a keyed write.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+
+from holdfast import errors
+from holdfast.kernel.names import check_name
+from holdfast.kernel.tx import Tx
+
+LIFETIME = 24 * 3600 * 1_000_000
+_CLEAN_UP = 64  # expired keys removed by each keyed call: keeps pace, and only those who use keys pay
+
+
+def digest(arguments: Any) -> bytes:
+    """A hash of plain arguments, independent of the order of keys."""
+    import hashlib
+
+    return hashlib.blake2b(msgspec.msgpack.encode(arguments, order="sorted"), digest_size=20).digest()
+
+
+def find(tx: Tx, operation: str, key: str, wanted: bytes) -> bytes | None:
+    """The stored answer, or None if this key is new; Invalid if it was used with other arguments."""
+    check_name(key, "key")
+    row = tx.one(
+        "SELECT digest, answer, expires FROM idempotency WHERE actor = ? AND operation = ? AND key = ?",
+        (tx.actor, operation, key),
+    )
+    if row is None or row[2] <= tx.now:
+        return None
+    if row[0] != wanted:
+        raise errors.Invalid(
+            f"the key {key!r} was used for {operation} with other arguments",
+            hint="use a fresh key for a new call, and the old one only to repeat the old call",
+            key=key,
+        )
+    return bytes(row[1])
+
+
+def keep(tx: Tx, operation: str, key: str, wanted: bytes, answer: bytes) -> None:
+    """Remember the answer, and forget some that are over 24 hours old."""
+    tx.run(
+        "DELETE FROM idempotency WHERE (actor, operation, key) IN"
+        " (SELECT actor, operation, key FROM idempotency WHERE expires <= ? LIMIT ?)",
+        (tx.now, _CLEAN_UP),
+    )
+    tx.run(
+        "INSERT OR REPLACE INTO idempotency (actor, operation, key, digest, expires, answer) VALUES (?, ?, ?, ?, ?, ?)",
+        (tx.actor, operation, key, wanted, tx.now + LIFETIME, answer),
+    )

@@ -1,0 +1,120 @@
+"""Numbered migrations, and the check that keeps an old process from writing to a newer store.
+
+A file `schema/NNNN_name.sql` is migration NNNN. Its first lines may say `-- oldest writer: N` and `-- oldest
+reader: N`, the oldest schema that may still work beside it; without them it is additive and locks nobody out.
+Opening a workspace runs additive migrations; one that locks others out waits for `upgrade`, which takes a snapshot
+first.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from functools import cache
+from pathlib import Path
+from typing import NamedTuple
+
+import apsw
+
+from holdfast import errors
+from holdfast.kernel.store import APPLICATION_ID
+
+SCHEMA_FOLDER = Path(__file__).parent / "schema"
+
+
+class Migration(NamedTuple):
+    """One step of the schema."""
+
+    number: int
+    sql: str
+    oldest_writer: int
+    oldest_reader: int
+
+    def locks_out(self, schema: int) -> bool:
+        """Whether a process that knows only `schema` could not go on beside it."""
+        return schema < max(self.oldest_writer, self.oldest_reader)
+
+
+def load(folder: Path = SCHEMA_FOLDER) -> list[Migration]:
+    """The migrations of a folder in order; their numbers have no gap."""
+    found = [_parse(path) for path in sorted(folder.glob("[0-9]*.sql"))]
+    if [migration.number for migration in found] != list(range(1, len(found) + 1)):
+        raise errors.Corrupt(
+            f"the migrations in {folder.name} are not numbered 1 to {len(found)}", hint="reinstall holdfast"
+        )
+    return found
+
+
+def _parse(path: Path) -> Migration:
+    sql = path.read_text(encoding="utf-8")
+    limits = dict(re.findall(r"^-- oldest (writer|reader): (\d+)$", sql, re.MULTILINE))
+    return Migration(int(path.name.split("_")[0]), sql, int(limits.get("writer", 1)), int(limits.get("reader", 1)))
+
+
+@cache
+def known() -> int:
+    """The newest schema this program knows."""
+    return max(int(path.name.split("_")[0]) for path in SCHEMA_FOLDER.glob("[0-9]*.sql"))
+
+
+def check_writer(oldest_writer: int) -> None:
+    """Called by every batch after BEGIN: an old process cannot write to a newer store."""
+    if known() < oldest_writer:
+        raise errors.Behind(
+            f"this store needs schema {oldest_writer} to write, this program knows {known()}",
+            hint="upgrade holdfast in this process and start it again",
+        )
+
+
+def schema_of(connection: apsw.Connection) -> int:
+    """The schema number of a store, 0 if the file is new; Invalid if it is somebody else's database."""
+    if not connection.execute("SELECT 1 FROM sqlite_schema WHERE name = 'meta'").fetchone():
+        if connection.execute("SELECT 1 FROM sqlite_schema").fetchone():
+            raise errors.Invalid(
+                "the file is a SQLite database, but not a Holdfast workspace", hint="choose another folder"
+            )
+        return 0
+    if connection.pragma("application_id") != APPLICATION_ID:
+        raise errors.Invalid(
+            "the file is a SQLite database, but not a Holdfast workspace", hint="choose another folder"
+        )
+    schema, reader = connection.execute("SELECT schema, oldest_reader FROM meta").fetchone()  # type: ignore[misc]
+    if known() < reader:
+        raise errors.Behind(
+            f"this store needs schema {reader} to read, this program knows {known()}", hint="upgrade holdfast"
+        )
+    return int(schema)
+
+
+def migrate(
+    connection: apsw.Connection, migrations: Sequence[Migration], workspace: str, *, lock_out: bool = False
+) -> int:
+    """Bring the store up to date in one transaction; answers its schema afterwards.
+
+    Migrations that lock out the processes of the present schema run only with `lock_out`.
+    """
+    connection.execute("BEGIN IMMEDIATE")
+    try:
+        schema = schema_of(connection)
+        for migration in migrations[schema:]:
+            if schema and migration.locks_out(schema) and not lock_out:
+                break
+            _apply(connection, migration, workspace)
+            schema = migration.number
+        connection.execute("COMMIT")
+        return schema
+    except BaseException:
+        if connection.in_transaction:
+            connection.execute("ROLLBACK")
+        raise
+
+
+def _apply(connection: apsw.Connection, migration: Migration, workspace: str) -> None:
+    connection.execute(migration.sql)
+    if migration.number == 1:
+        connection.pragma("application_id", APPLICATION_ID)
+        connection.execute("INSERT INTO meta VALUES (1, ?, 1, 1, 1, 0, 0, 0)", (workspace,))
+    connection.execute(
+        "UPDATE meta SET schema = ?, oldest_writer = max(oldest_writer, ?), oldest_reader = max(oldest_reader, ?)",
+        (migration.number, migration.oldest_writer, migration.oldest_reader),
+    )

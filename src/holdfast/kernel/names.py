@@ -1,0 +1,96 @@
+"""Checks of the small arguments every call takes: names, seconds and limits.
+
+A name is 1 to 512 bytes of UTF-8 without control characters; anything else in Unicode is fine and is compared byte by
+byte, without normalisation. Durations come in as seconds and leave as whole microseconds, the kernel's only unit.
+Invariant: what passes here can be stored and compared without another look.
+Called by the domains and the kernel before anything else is done with an argument.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Final, Literal, overload
+
+from holdfast.errors import Invalid, InvalidFilter, InvalidName
+
+MAX_NAME_BYTES: Final = 512
+MAX_SECONDS: Final = 100 * 31_557_600  # a hundred years of 365.25 days
+
+_CONTROL: Final = frozenset(chr(code) for code in (*range(0x20), *range(0x7F, 0xA0)))  # the category Cc
+_LAST: Final = "\U0010ffff"
+
+
+def check_name(name: object, what: str = "name") -> None:
+    """Raise InvalidName, naming the argument `what`, unless `name` is a name."""
+    # Printable ASCII has one byte per character and no control characters: nearly every name ends here.
+    if type(name) is str and name.isascii() and name.isprintable() and 0 < len(name) <= MAX_NAME_BYTES:
+        return
+    problem = _problem(name)
+    if problem:
+        raise InvalidName(f"{what} {problem}", what=what)
+
+
+def _problem(name: object) -> str:
+    if type(name) is not str:
+        return f"must be a str, not {type(name).__qualname__}"
+    if not name:
+        return "is empty"
+    try:
+        size = len(name.encode())
+    except UnicodeEncodeError as error:
+        return f"has a lone surrogate at position {error.start}"
+    if size > MAX_NAME_BYTES:
+        return f"is {size} bytes of UTF-8; {MAX_NAME_BYTES} is the most"
+    if not _CONTROL.isdisjoint(name):
+        at = next(at for at, char in enumerate(name) if char in _CONTROL)
+        return f"has the control character U+{ord(name[at]):04X} at position {at}"
+    return ""
+
+
+def after_prefix(prefix: str) -> str | None:
+    """The smallest string greater than all that start with `prefix`, in UTF-8 byte order; None if there is none."""
+    kept = prefix.rstrip(_LAST)  # the last code point has no successor: the one before it moves on
+    if not kept:
+        return None
+    code = ord(kept[-1]) + 1
+    return kept[:-1] + chr(0xE000 if 0xD800 <= code <= 0xDFFF else code)
+
+
+@overload
+def check_seconds(value: object, what: str, allow_none: Literal[False] = False) -> int: ...
+@overload
+def check_seconds(value: object, what: str, allow_none: bool) -> int | None: ...
+def check_seconds(value: object, what: str, allow_none: bool = False) -> int | None:
+    """A duration of 0 seconds to 100 years as microseconds, such as a timeout; None passes if allowed."""
+    if value is None and allow_none:
+        return None
+    return _microseconds(value, what, "0 or more")
+
+
+def check_ttl(ttl: object, what: str = "ttl") -> int:
+    """A duration above 0 and up to 100 years as microseconds, at least one."""
+    micros = _microseconds(ttl, what, "above 0")
+    if ttl == 0:
+        raise Invalid(f"{what} must be above 0 seconds, not {ttl!r}", what=what)
+    return max(micros, 1)
+
+
+def _microseconds(value: object, what: str, least: str) -> int:
+    if not isinstance(value, int | float) or isinstance(value, bool):
+        raise Invalid(f"{what} must be a number of seconds, not {type(value).__qualname__}", what=what)
+    if isinstance(value, float) and not math.isfinite(value):
+        raise Invalid(f"{what} must be a finite number of seconds, not {value!r}", what=what)
+    if value < 0:
+        raise Invalid(f"{what} must be {least} seconds, not {value!r}", what=what)
+    if value > MAX_SECONDS:
+        raise Invalid(f"{what} must be at most 100 years ({MAX_SECONDS} seconds)", what=what)
+    return round(value * 1_000_000)
+
+
+def check_limit(limit: object, maximum: int) -> int:
+    """`limit` if it is an int of 1 to `maximum`, else InvalidFilter."""
+    if type(limit) is not int:
+        raise InvalidFilter(f"limit must be an int, not {type(limit).__qualname__}")
+    if not 1 <= limit <= maximum:
+        raise InvalidFilter(f"limit must be 1 to {maximum}", hint="read further pages for more", maximum=maximum)
+    return limit

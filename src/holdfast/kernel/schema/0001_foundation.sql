@@ -1,0 +1,90 @@
+-- The foundation: revision counter, event log, leases, idempotency keys, locks and cells.
+--
+-- Schema law: every table has an explicit non-null primary key; no triggers, no autoincrement, no database clock,
+-- no randomness. Times are microseconds UTC. Tables that hold large values keep their rowid and put the value last,
+-- so that reading the other columns never touches the value's pages.
+
+CREATE TABLE meta (
+    id            INTEGER NOT NULL PRIMARY KEY CHECK (id = 1),
+    workspace     TEXT    NOT NULL,             -- UUID v7, made once
+    schema        INTEGER NOT NULL,             -- the newest migration applied
+    oldest_writer INTEGER NOT NULL,             -- the oldest schema number that may still write here
+    oldest_reader INTEGER NOT NULL,             -- and read here
+    revision      INTEGER NOT NULL,             -- of the last transaction that emitted an event
+    time          INTEGER NOT NULL,             -- `now` of the last commit
+    compacted     INTEGER NOT NULL              -- history at or below this revision may be gone
+);
+
+CREATE TABLE events (
+    revision INTEGER NOT NULL,
+    position INTEGER NOT NULL,                  -- within the revision, from 0
+    time     INTEGER NOT NULL,
+    actor    TEXT    NOT NULL,
+    kind     TEXT    NOT NULL,
+    scope    TEXT    NOT NULL,                  -- the run of a cell; '' where a kind has no scope
+    id       TEXT    NOT NULL,
+    op       TEXT    NOT NULL,
+    version  INTEGER NOT NULL,                  -- the record's version after this event
+    redacted INTEGER NOT NULL DEFAULT 0,        -- 1: the record was purged, data is gone
+    data     BLOB,                              -- msgpack map
+    PRIMARY KEY (revision, position)
+);
+CREATE INDEX events_record ON events (kind, scope, id, version, revision, position);
+
+CREATE TABLE leases (
+    id       TEXT    NOT NULL PRIMARY KEY,
+    kind     TEXT    NOT NULL,                  -- 'lease': made by a user; otherwise the kind of the one thing on it
+    holder   TEXT    NOT NULL,
+    ttl      INTEGER NOT NULL,
+    deadline INTEGER NOT NULL,
+    created  INTEGER NOT NULL
+);
+CREATE INDEX leases_due ON leases (deadline);
+CREATE INDEX leases_kind ON leases (kind, id);
+
+CREATE TABLE idempotency (
+    actor     TEXT    NOT NULL,
+    operation TEXT    NOT NULL,
+    key       TEXT    NOT NULL,
+    digest    BLOB    NOT NULL,                 -- of the arguments
+    expires   INTEGER NOT NULL,
+    answer    BLOB    NOT NULL,
+    PRIMARY KEY (actor, operation, key)
+);
+CREATE INDEX idempotency_expires ON idempotency (expires);
+
+CREATE TABLE locks (
+    kind     TEXT    NOT NULL,                  -- 'lock' for plain names, 'cell-lock' for cells, ...
+    scope    TEXT    NOT NULL,
+    name     TEXT    NOT NULL,
+    holder   TEXT    NOT NULL,
+    token    INTEGER NOT NULL,
+    acquired INTEGER NOT NULL,
+    lease    TEXT,                              -- null: held until released
+    PRIMARY KEY (kind, scope, name)
+);
+CREATE INDEX locks_lease ON locks (lease) WHERE lease IS NOT NULL;
+
+CREATE TABLE waiters (
+    kind   TEXT    NOT NULL,
+    scope  TEXT    NOT NULL,
+    name   TEXT    NOT NULL,
+    place  INTEGER NOT NULL,                    -- in line: made like a token, so it grows with every arrival
+    ticket TEXT    NOT NULL,                    -- the id of its lease
+    holder TEXT    NOT NULL,
+    PRIMARY KEY (kind, scope, name, place)
+);
+CREATE UNIQUE INDEX waiters_ticket ON waiters (ticket);
+
+CREATE TABLE cells (
+    run      TEXT    NOT NULL,
+    cell     TEXT    NOT NULL,
+    version  INTEGER NOT NULL,
+    revision INTEGER NOT NULL,
+    updated  INTEGER NOT NULL,
+    size     INTEGER NOT NULL,
+    lease    TEXT,                              -- null: lives until deleted
+    value    BLOB    NOT NULL,
+    PRIMARY KEY (run, cell)
+);
+CREATE INDEX cells_lease ON cells (lease) WHERE lease IS NOT NULL;

@@ -1,0 +1,148 @@
+"""The SQLite file: connections with verified settings, and the engine's errors put into ours.
+
+One writer connection, used by whoever leads the group, and a pool of reader connections. Every connection is checked to
+have the settings that the guarantees rest on. A store carried over a fork refuses every use in the child: SQLite
+connections do not survive that. Called by the engine; nobody else opens a connection to the file.
+"""
+
+from __future__ import annotations
+
+import weakref
+from pathlib import Path
+
+import apsw
+
+from holdfast import errors
+
+FILE = "holdfast.db"
+APPLICATION_ID = 0x484F4C44  # "HOLD"
+_STATEMENT_CACHE = 256
+_PAGE_CACHE_KIB = 65_536
+
+
+def check_sqlite(version: str | None = None) -> None:
+    """Refuse a SQLite library whose WAL can corrupt when two connections write and checkpoint at once."""
+    version = version or apsw.sqlite_lib_version()
+    number = tuple(int(part) for part in version.split(".")[:3])
+    if number < (3, 51, 3) or number == (3, 52, 0):
+        raise errors.Unsupported(
+            f"SQLite {version} has the WAL-reset bug, which can corrupt the store",
+            hint="install apsw with SQLite 3.51.3, or 3.53.0 and later: pip install --upgrade apsw",
+        )
+
+
+class Store:
+    """The connections of one process to one workspace file."""
+
+    def __init__(self, folder: Path, *, durable: bool, busy_timeout: float, vfs: str | None = None) -> None:
+        check_sqlite()
+        self.folder = folder
+        self.path = folder / FILE
+        self.closed = ""  # why no call is possible any more
+        self._durable = durable
+        self._busy_ms = int(busy_timeout * 1000)
+        self._vfs = vfs
+        self._writer: apsw.Connection | None = None
+        self._connections: weakref.WeakSet[apsw.Connection] = weakref.WeakSet()
+
+    @property
+    def writer(self) -> apsw.Connection:
+        """The writer connection; only the leader of the group touches it."""
+        if self._writer is None:
+            self._writer = self.connect()
+        return self._writer
+
+    def connect(self) -> apsw.Connection:
+        """A new connection with every setting made and read back."""
+        if self.closed:
+            raise errors.Closed(self.closed)
+        try:
+            connection = apsw.Connection(
+                str(self.path),
+                flags=apsw.SQLITE_OPEN_READWRITE | apsw.SQLITE_OPEN_CREATE,
+                vfs=self._vfs,
+                statementcachesize=_STATEMENT_CACHE,
+            )
+            self._connections.add(connection)
+            connection.set_busy_timeout(self._busy_ms)
+            for pragma, wanted in self._settings().items():
+                _set(connection, pragma, wanted)
+            return connection
+        except apsw.Error as error:
+            raise translate(error) from error
+
+    def connect_reader(self) -> apsw.Connection:
+        """A new connection that cannot write."""
+        connection = self.connect()
+        _set(connection, "query_only", 1)
+        return connection
+
+    def _settings(self) -> dict[str, object]:
+        return {
+            "journal_mode": "wal",
+            "synchronous": 2 if self._durable else 0,
+            "fullfsync": int(self._durable),
+            "checkpoint_fullfsync": int(self._durable),
+            "mmap_size": 0,  # a truncated or failing disk would be a crash instead of an error
+            "trusted_schema": 0,
+            "cell_size_check": 1,
+            "cache_size": -_PAGE_CACHE_KIB,
+            "temp_store": 2,
+            "foreign_keys": 0,
+        }
+
+    def reopen_writer(self) -> None:
+        """Drop the writer: after a broken COMMIT its view of the file cannot be trusted."""
+        if self._writer is not None:
+            self._writer.close(True)
+            self._writer = None
+
+    def close(self) -> None:
+        """Refuse new connections and close the writer; readers are closed by whoever has them."""
+        self.closed = self.closed or "this workspace is closed"
+        self.reopen_writer()
+
+    def abandon(self) -> None:
+        """In a forked child: never use, and never even free, the connections that belong to the parent."""
+        from ctypes import py_object, pythonapi
+
+        self.closed = "this workspace was opened before a fork"
+        for connection in self._connections:
+            pythonapi.Py_IncRef(py_object(connection))
+        self._writer = None
+
+
+def _set(connection: apsw.Connection, pragma: str, wanted: object) -> None:
+    if connection.pragma(pragma) == wanted:
+        return
+    connection.pragma(pragma, wanted)
+    found = connection.pragma(pragma)
+    # mmap_size answers nothing where a VFS has no memory mapping.
+    if found != wanted and not (found is None and pragma == "mmap_size"):
+        raise errors.Unsupported(f"SQLite did not accept PRAGMA {pragma}={wanted}, it says {found!r}")
+
+
+def translate(error: apsw.Error) -> Exception:
+    """The Holdfast error for an engine error that is known to have changed nothing.
+
+    An error that is none of these is a mistake in our own SQL, and stays as it is.
+    """
+    for kind, ours in _TRANSLATIONS:
+        if isinstance(error, kind):
+            return ours(f"{(ours.__doc__ or '').strip().rstrip('.')}: {error}")
+    return error
+
+
+_TRANSLATIONS: tuple[tuple[type[apsw.Error], type[errors.HoldfastError]], ...] = (
+    (apsw.BusyError, errors.Busy),
+    (apsw.LockedError, errors.Busy),
+    (apsw.FullError, errors.DiskFull),
+    (apsw.ReadOnlyError, errors.ReadOnly),
+    (apsw.PermissionsError, errors.ReadOnly),
+    (apsw.CorruptError, errors.Corrupt),
+    (apsw.NotADBError, errors.Corrupt),
+    (apsw.IOError, errors.IOFailed),
+    (apsw.CantOpenError, errors.IOFailed),
+    (apsw.InterruptError, errors.Timeout),
+    (apsw.TooBigError, errors.TooLarge),
+)

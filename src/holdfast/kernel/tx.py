@@ -1,0 +1,249 @@
+"""`Snapshot` and `Tx`: all that a domain can reach.
+
+A domain function gets a Snapshot to read or a Tx to write, and through them no other clock, randomness, file or
+connection. A Tx is alive only while its body runs: a statement after that would commit by itself, so it is refused.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+import apsw
+
+from holdfast import errors
+from holdfast.kernel.clock import Now
+from holdfast.kernel.ids import Ids
+from holdfast.kernel.store import translate
+
+
+class DerivedActor(str):
+    """An actor that nobody chose: it may read and write, but two of the same name are not one holder."""
+
+    __slots__ = ()
+
+
+Row = tuple[Any, ...]
+GRANTS_PER_REVISION = 4096
+SYSTEM = "system"
+
+_INSERT_EVENT = (
+    "INSERT INTO events (revision, position, time, actor, kind, scope, id, op, version, data)"
+    " VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
+)
+_NEWEST_VERSION = "SELECT max(version) FROM events WHERE kind = ? AND scope = ? AND id = ?"
+
+
+class Snapshot:
+    """Reads. Each statement sees the newest commit; inside `held` all of them see the same one."""
+
+    __slots__ = ("_connection", "_execute", "_time")
+
+    def __init__(self, connection: apsw.Connection, time: Now) -> None:
+        self._connection = connection
+        self._execute: Callable[..., apsw.Cursor] = connection.execute
+        self._time = time
+
+    def one(self, sql: str, params: Sequence[Any] = ()) -> Row | None:
+        """The first row, or None."""
+        return self._execute(sql, params).fetchone()
+
+    def all(self, sql: str, params: Sequence[Any] = ()) -> list[Row]:
+        """Every row."""
+        return self._execute(sql, params).fetchall()
+
+    @contextlib.contextmanager
+    def held(self) -> Iterator[None]:
+        """See one and the same commit with every statement inside."""
+        self._execute("BEGIN")
+        try:
+            yield
+        finally:
+            self._execute("COMMIT")
+
+    def copy_to(self, copy: Callable[[apsw.Connection], None]) -> None:
+        """Let the kernel's backup copy the store through this connection."""
+        copy(self._connection)
+
+    def close(self) -> None:
+        """Close the connection underneath."""
+        self._connection.close()
+
+    def left(self, deadline: int, last_commit: int) -> int:
+        """Microseconds until `deadline`; `last_commit` is meta.time as read by the same statement."""
+        return deadline - self._time.read(last_commit)
+
+    def is_past(self, deadline: int, last_commit: int) -> bool:
+        """Whether `deadline` has come."""
+        return self.left(deadline, last_commit) <= 0
+
+
+class Tx(Snapshot):
+    """One transaction: runs alone, sees everything before it, commits whole or leaves nothing.
+
+    Facts: `now` (one for the whole group), `revision` (taken if anything is emitted), `actor`, `max_value_bytes`.
+    """
+
+    __slots__ = (
+        "_grants",
+        "_ids",
+        "actor",
+        "deadline",
+        "dirty",
+        "events",
+        "max_value_bytes",
+        "now",
+        "reset_to",
+        "revision",
+    )
+
+    def __init__(
+        self,
+        connection: apsw.Connection,
+        time: Now,
+        ids: Ids,
+        now: int,
+        revision: int,
+        actor: str,
+        max_value_bytes: int,
+    ) -> None:
+        self._connection = connection
+        self._execute = connection.execute
+        self._time = time
+        self._ids = ids
+        self.now = now
+        self.revision = revision
+        self.actor = actor
+        self.max_value_bytes = max_value_bytes
+        self.dirty = False
+        self.events = 0  # emitted so far
+        self.deadline: int | None = None  # the earliest one this transaction set, for the ticker
+        self.reset_to: int | None = None  # the time that the workspace's clock is put back to
+        self._grants = 0
+
+    def left(self, deadline: int, last_commit: int) -> int:
+        return deadline - self.now
+
+    def reset_clock(self) -> tuple[int, int]:
+        """Accept the wall clock as the present, from the next transaction on; answers the old time and the new."""
+        self.reset_to = self._time.clock.wall()
+        return self.now, self.reset_to
+
+    def one(self, sql: str, params: Sequence[Any] = ()) -> Row | None:
+        try:
+            return self._execute(sql, params).fetchone()
+        except apsw.Error as error:
+            raise self._failed(error) from error
+
+    def all(self, sql: str, params: Sequence[Any] = ()) -> list[Row]:
+        try:
+            return self._execute(sql, params).fetchall()
+        except apsw.Error as error:
+            raise self._failed(error) from error
+
+    def run(self, sql: str, params: Sequence[Any] = ()) -> int:
+        """Change rows; answers how many."""
+        self.dirty = True
+        try:
+            self._execute(sql, params)
+            return self._connection.changes()
+        except apsw.Error as error:
+            raise self._failed(error) from error
+
+    def _failed(self, error: apsw.Error) -> Exception:
+        # Disk full and interrupts may have rolled back everything underneath. A body that goes on regardless must not
+        # reach the engine: outside a transaction each of its statements would commit by itself.
+        if not self._connection.in_transaction:
+            self.end()
+        return translate(error)
+
+    def emit(self, kind: str, id: str, op: str, *, scope: str = "", version: int = 0, data: bytes | None = None) -> int:
+        """Append an event and answer the record's version after it.
+
+        A domain that keeps versions in its rows passes the new one; otherwise the log knows the last.
+        """
+        if not version:
+            version = newest_version(self, kind, scope, id) + 1
+        self.run(
+            _INSERT_EVENT,
+            (self.revision, self.events, self.now, self.actor, kind, scope, id, op, version, data),
+        )
+        self.events += 1
+        return version
+
+    def new_id(self) -> str:
+        """A fresh UUID v7."""
+        return self._ids.new(self.now)
+
+    def new_token(self) -> int:
+        """A fencing token greater than any given before, over all locks."""
+        if self._grants == GRANTS_PER_REVISION:
+            raise errors.TooLarge(f"a transaction can grant at most {GRANTS_PER_REVISION} locks")
+        self._grants += 1
+        return self.revision * GRANTS_PER_REVISION + self._grants - 1
+
+    @contextlib.contextmanager
+    def savepoint(self) -> Iterator[None]:
+        """All or nothing for the statements inside, within this transaction."""
+        events = self.events
+        self.run("SAVEPOINT part")
+        try:
+            yield
+        except BaseException:
+            # Disk full and interrupts roll back the whole transaction from inside: then there is no savepoint left,
+            # and the batch finds that out by itself.
+            if not self.ended and self._connection.in_transaction:
+                self.run("ROLLBACK TO part")
+                self.run("RELEASE part")
+                self.events = events
+            raise
+        self.run("RELEASE part")
+
+    def end(self) -> None:
+        """The body is over: whoever kept this Tx can do nothing with it."""
+        self._execute = _ended
+
+    @property
+    def ended(self) -> bool:
+        """Whether nothing more can be done with it."""
+        return self._execute is _ended
+
+
+class GuardedTx(Tx):
+    """A Tx that a watchdog may end while user code still holds it.
+
+    Each statement and the watchdog's rollback exclude each other: between looking and executing nothing can come.
+    """
+
+    __slots__ = ("guard",)
+
+    def __init__(self, *args: Any) -> None:
+        super().__init__(*args)
+        self.guard = threading.RLock()
+
+    def one(self, sql: str, params: Sequence[Any] = ()) -> Row | None:
+        with self.guard:
+            return super().one(sql, params)
+
+    def all(self, sql: str, params: Sequence[Any] = ()) -> list[Row]:
+        with self.guard:
+            return super().all(sql, params)
+
+    def run(self, sql: str, params: Sequence[Any] = ()) -> int:
+        with self.guard:
+            return super().run(sql, params)
+
+
+def newest_version(snapshot: Snapshot, kind: str, scope: str, id: str) -> int:
+    """The last version the log knows of a record, 0 if it never was; compaction keeps each record's newest event."""
+    row = snapshot.one(_NEWEST_VERSION, (kind, scope, id))
+    return (row and row[0]) or 0
+
+
+def _ended(*_: Any) -> Any:
+    raise errors.Closed(
+        "this transaction has ended",
+        hint="use tx only inside its body; a transaction left open for too long is rolled back",
+    )

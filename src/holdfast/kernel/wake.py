@@ -1,0 +1,228 @@
+"""Waking: how watchers hear of commits, and how deadlines come without other traffic.
+
+`Hub` hands new events to the watchers of this process: one read per commit, shared by all of them. A watcher that falls
+behind leaves the hub and reads the log at its own pace; none is ever skipped. `Pulse` is one thread per open workspace:
+it notices commits of other processes by SQLite's data_version and starts a sweep when the next deadline comes.
+"""
+
+from __future__ import annotations
+
+import threading
+import weakref
+from collections import deque
+from collections.abc import Callable
+
+import apsw
+
+from holdfast import errors
+from holdfast.kernel.clock import Now, Signal, Wakeable
+from holdfast.kernel.events import END_OF_REVISION, Filter, Position, locate, marks, read_after, to_event
+from holdfast.kernel.leases import next_deadline
+from holdfast.kernel.store import Store, translate
+from holdfast.kernel.tx import Row, Snapshot
+from holdfast.types import Event
+
+PAGE = 256
+BUFFER = 1024
+WATCHED_POLL = 0.005
+IDLE_POLL = 0.25
+RETRY_SWEEP = 1_000_000
+
+
+class Watcher:
+    """One cursor on the log. `take` never blocks; `signal` is set when it may be worth calling again."""
+
+    def __init__(self, hub: Hub, wanted: Filter, cursor: Position, signal: Wakeable) -> None:
+        self.wanted = wanted
+        self.cursor = cursor
+        self.signal = signal
+        self.live = False  # the hub hands events over; otherwise it reads the log itself
+        self.buffer: deque[Row] = deque()
+        self._hub = hub
+
+    def take(self) -> Event | None:
+        """The next event, or None if there is none yet. Compacted if some were forgotten before it read them."""
+        if not self.buffer and not self.live:
+            self._hub.refill(self)
+        elif not self.buffer:
+            self._hub.check_open()
+        try:
+            row = self.buffer.popleft()
+        except IndexError:
+            return None
+        self.cursor = row[0], row[1]
+        return to_event(row)
+
+    def close(self) -> None:
+        """Stop; safe to call again."""
+        self._hub.remove(self)
+
+
+class Hub:
+    """The watchers of this process."""
+
+    def __init__(self, store: Store, time: Now) -> None:
+        self._store = store
+        self._time = time
+        self._lock = threading.RLock()
+        self._snapshot: Snapshot | None = None
+        self._head: Position = (0, END_OF_REVISION)
+        self._watchers: weakref.WeakSet[Watcher] = weakref.WeakSet()
+        self._by_record: dict[tuple[str, str, str], weakref.WeakSet[Watcher]] = {}
+        self._others: weakref.WeakSet[Watcher] = weakref.WeakSet()
+        self.on_first: Callable[[], None] = lambda: None
+
+    def __len__(self) -> int:
+        return len(self._watchers)
+
+    def watch(self, wanted: Filter, after: int | str | None, signal: Wakeable) -> Watcher:
+        """A new watcher that starts now, or after a cursor."""
+        self.check_open()
+        with self._lock:
+            snapshot = self._reader()
+            cursor = locate(snapshot, after)
+            if not self._watchers:
+                self._head = (marks(snapshot)[0], END_OF_REVISION)
+            watcher = Watcher(self, wanted, cursor, signal)
+            self._watchers.add(watcher)
+            record = wanted.record
+            (self._others if record is None else self._by_record.setdefault(record, weakref.WeakSet())).add(watcher)
+        self.on_first()
+        return watcher
+
+    def remove(self, watcher: Watcher) -> None:
+        """Forget a watcher."""
+        with self._lock:
+            self._watchers.discard(watcher)
+            self._others.discard(watcher)
+            record = watcher.wanted.record
+            if record in self._by_record:
+                self._by_record[record].discard(watcher)
+                if not self._by_record[record]:
+                    del self._by_record[record]
+
+    def refill(self, watcher: Watcher) -> None:
+        """Read the log for a watcher that is behind; with nothing left to read it goes live."""
+        self.check_open()
+        with self._lock:
+            rows = read_after(self._reader(), watcher.cursor, watcher.wanted, PAGE)
+            watcher.buffer.extend(rows)
+            if not rows and watcher in self._watchers:
+                watcher.live = True
+                watcher.cursor = max(watcher.cursor, self._head)
+
+    def advance(self) -> None:
+        """Hand over what was committed since the last time."""
+        with self._lock:
+            while self._watchers and not self._store.closed:
+                rows = read_after(self._reader(), self._head, Filter(), PAGE)
+                for row in rows:
+                    self._hand_over(row)
+                if len(rows) < PAGE:
+                    break
+
+    def _hand_over(self, row: Row) -> None:
+        self._head = position = (row[0], row[1])
+        for watcher in (*self._by_record.get(row[4:7], ()), *self._others):
+            if watcher.live and position > watcher.cursor and watcher.wanted.matches(row):
+                if len(watcher.buffer) == BUFFER:
+                    watcher.buffer.clear()
+                    watcher.live = False
+                else:
+                    watcher.buffer.append(row)
+                watcher.signal.set()
+
+    def check_open(self) -> None:
+        """Raise Closed for a watcher of a workspace that is gone."""
+        if self._store.closed:
+            raise errors.Closed(self._store.closed)
+
+    def _reader(self) -> Snapshot:
+        if self._snapshot is None:
+            self._snapshot = Snapshot(self._store.connect_reader(), self._time)
+        return self._snapshot
+
+    def close(self) -> None:
+        """Wake every watcher, to find the workspace closed."""
+        with self._lock:
+            for watcher in list(self._watchers):
+                watcher.signal.set()
+            if self._snapshot is not None:
+                self._snapshot.close()
+                self._snapshot = None
+
+
+class Pulse:
+    """The thread that notices other processes and the passing of time."""
+
+    def __init__(self, store: Store, time: Now, hub: Hub, sweep: Callable[[], None]) -> None:
+        self._store = store
+        self._time = time
+        self._hub = hub
+        self._sweep = sweep
+        self._signal = Signal()
+        self._stopped = False
+        self._deadline: int | None = None
+        self._seen = -1
+        self._thread = threading.Thread(target=self._run, name="holdfast-pulse", daemon=True)
+
+    def start(self) -> None:
+        """Begin; its connection is opened when there is a reason to, or after a quarter of a second."""
+        self._time.clock.enroll(self._signal)
+        self._hub.on_first = self._signal.set
+        self._thread.start()
+
+    def expect(self, deadline: int) -> None:
+        """A commit of this process set a deadline."""
+        if self._deadline is None or deadline < self._deadline:
+            self._deadline = deadline
+            self._signal.set()
+
+    def stop(self) -> None:
+        """End the thread and wait for it."""
+        self._stopped = True
+        self._time.clock.dismiss(self._signal)
+        self._signal.set()
+        if self._thread.is_alive() and self._thread is not threading.current_thread():
+            self._thread.join()
+
+    def _run(self) -> None:
+        connection: apsw.Connection | None = None
+        try:
+            while not self._stopped:
+                self._signal.wait(self._patience())
+                if self._stopped or self._store.closed:
+                    return
+                connection = connection or self._store.connect_reader()
+                self._beat(Snapshot(connection, self._time))
+        finally:
+            if connection is not None:
+                connection.close()
+
+    def _patience(self) -> float:
+        poll = WATCHED_POLL if len(self._hub) else IDLE_POLL
+        if self._deadline is None:
+            return poll
+        return min(poll, max(0.0, (self._deadline - self._time.read()) / 1e6))
+
+    def _beat(self, snapshot: Snapshot) -> None:
+        try:
+            version = snapshot.one("PRAGMA data_version")
+            if version is not None and version[0] != self._seen:
+                self._seen = version[0]
+                self._deadline = next_deadline(snapshot)
+                self._hub.advance()
+            if self._deadline is not None and self._deadline <= self._time.read():
+                self._sweep()
+                self._deadline = next_deadline(snapshot)
+        except (errors.HoldfastError, apsw.Error) as error:
+            self._report(error)
+
+    def _report(self, error: Exception) -> None:
+        if self._stopped or self._store.closed:
+            return
+        import logging
+
+        reason = translate(error) if isinstance(error, apsw.Error) else error
+        logging.getLogger("holdfast").warning("cannot sweep or watch just now, trying again: %s", reason)
+        self._deadline = self._time.read() + RETRY_SWEEP

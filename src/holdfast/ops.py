@@ -1,0 +1,244 @@
+"""Operations: one definition, from which Python, remote Python, HTTP, the command line and MCP are derived.
+
+A domain is a module of functions over a transaction, and a class whose body is the table of its operations:
+
+    class Cells(Domain[M]):
+        set = write(set_cell, http="PUT /api/cells/{run}/{cell}", cli="cell set", mcp=True)
+
+On `ws.cells` the method opens a transaction, on `tx.cells` it runs inside one, on `ws.aio.cells` it is awaitable;
+the types follow. What several transactions and waits make up (waiting for a lock, say) is a procedure: a generator
+of steps, written once and driven by threads and event loops alike.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Awaitable, Callable, Generator, Iterator
+from typing import Any, ClassVar, Concatenate, Generic, NamedTuple, ParamSpec, TypeVar, overload
+
+from holdfast.kernel.events import Filter
+from holdfast.kernel.tx import Snapshot, Tx
+from holdfast.kernel.wake import Watcher
+from holdfast.types import Event
+
+
+class Sync:
+    """Marks a domain whose operations return."""
+
+
+class Async:
+    """Marks a domain whose operations are awaited."""
+
+
+P = ParamSpec("P")
+R = TypeVar("R")
+E = TypeVar("E")
+M = TypeVar("M", Sync, Async)
+
+REGISTRY: dict[str, Operation[..., Any]] = {}
+
+
+class Route(NamedTuple):
+    """What the faces need to know of an operation.
+
+    `aliases` pairs other spellings of arguments on the wire with ours. `local`: takes a function, so it cannot travel.
+    """
+
+    http: str | None = None
+    cli: str | None = None
+    mcp: bool = False
+    aliases: tuple[tuple[str, str], ...] = ()
+    local: bool = False
+
+
+class Domain(Generic[M]):
+    """A group of operations on a runner; subclasses list them."""
+
+    prefix: ClassVar[str]
+
+    def __init__(self, runner: Any) -> None:
+        self._runner = runner
+
+
+class Operation(Generic[P, R]):
+    """An entry of the table: a function, its name, its kind and its routes."""
+
+    kind: ClassVar[str]
+
+    def __init__(
+        self, function: Callable[..., Any], route: Route, *, listing: bool = False, plain: bool = False
+    ) -> None:
+        self.function = function
+        self.route = route
+        self.listing = listing  # sweeps first if something is due
+        self.plain = plain  # reads with one statement, which is a snapshot by itself
+        self.name = ""
+
+    def __set_name__(self, owner: type[Domain[Any]], name: str) -> None:
+        self.method = name
+        self.name = f"{owner.prefix}.{name}" if owner.prefix else name
+        REGISTRY[self.name] = self
+
+    def bind(self, domain: Domain[Any]) -> Any:
+        """The callable for one domain object, remembered there so that the next look-up is a plain attribute."""
+        bound = domain._runner.bind(self)
+        domain.__dict__[self.method] = bound
+        return bound
+
+    @property
+    def summary(self) -> str:
+        """The first sentence of its documentation."""
+        return (self.function.__doc__ or "").strip().split("\n")[0]
+
+
+class Call(Operation[P, R]):
+    """An operation that answers one result."""
+
+    @overload
+    def __get__(self, domain: None, owner: type) -> Call[P, R]: ...
+    @overload
+    def __get__(self, domain: Domain[Async], owner: type) -> Callable[P, Awaitable[R]]: ...
+    @overload
+    def __get__(self, domain: Domain[Sync], owner: type) -> Callable[P, R]: ...
+    def __get__(self, domain: Domain[Any] | None, owner: type) -> Any:
+        return self if domain is None else self.bind(domain)
+
+
+class Read(Call[P, R]):
+    kind = "read"
+
+
+class Write(Call[P, R]):
+    kind = "write"
+
+
+class Procedure(Call[P, R]):
+    kind = "procedure"
+
+
+class First(Call[P, R]):
+    kind = "first"
+
+
+class Stream(Operation[P, R]):
+    """An operation that answers an iterator of events."""
+
+    kind = "stream"
+
+    @overload
+    def __get__(self, domain: None, owner: type) -> Stream[P, R]: ...
+    @overload
+    def __get__(self, domain: Domain[Async], owner: type) -> Callable[P, AsyncIterator[R]]: ...
+    @overload
+    def __get__(self, domain: Domain[Sync], owner: type) -> Callable[P, Iterator[R]]: ...
+    def __get__(self, domain: Domain[Any] | None, owner: type) -> Any:
+        return self if domain is None else self.bind(domain)
+
+
+# --- what procedures and streams are made of -------------------------------------------------------------------------
+
+
+class Do(NamedTuple):
+    """Run a body in a transaction. `keyed`: it is the one whose answer an idempotency key keeps."""
+
+    body: Callable[[Tx], Any]
+    keyed: bool = False
+
+
+class Look(NamedTuple):
+    """Read; inside a transaction if the call is fenced or keyed."""
+
+    read: Callable[[Snapshot], Any]
+
+
+class Deadline(NamedTuple):
+    """Answers the moment `seconds` from now, for `Next`."""
+
+    seconds: float
+
+
+class Listen(NamedTuple):
+    """Start a watcher, from now on."""
+
+    wanted: Filter
+
+
+class Next(NamedTuple):
+    """Wait for the watcher's next event; None at the deadline."""
+
+    watcher: Watcher
+    deadline: int | None
+
+
+Step = Do | Look | Deadline | Listen | Next
+Steps = Generator[Step, Any, R]
+
+
+class Following(NamedTuple, Generic[E]):
+    """What a stream reads: which events, from where, for how long, and what to make of each."""
+
+    wanted: Filter
+    after: int | str | None
+    timeout: float | None
+    convert: Callable[[Snapshot, Event], E]
+
+
+class Found(NamedTuple):
+    """What a condition of `txn` sees of a record that exists."""
+
+    version: int
+    value: Any
+
+
+# --- how a domain's table is written ---------------------------------------------------------------------------------
+
+
+def read(
+    function: Callable[Concatenate[Snapshot, P], R],
+    http: str | None = None,
+    cli: str | None = None,
+    mcp: bool = False,
+    *,
+    listing: bool = False,
+    plain: bool = False,
+) -> Read[P, R]:
+    """A read. `listing` sweeps first if something is due; `plain` promises to use a single statement."""
+    return Read(function, Route(http, cli, mcp), listing=listing, plain=plain)
+
+
+def write(
+    function: Callable[Concatenate[Tx, P], R],
+    http: str | None = None,
+    cli: str | None = None,
+    mcp: bool = False,
+    *,
+    local: bool = False,
+) -> Write[P, R]:
+    """A write: one transaction."""
+    return Write(function, Route(http, cli, mcp, local=local))
+
+
+def procedure(
+    function: Callable[P, Steps[R]], http: str | None = None, cli: str | None = None, mcp: bool = False
+) -> Procedure[P, R]:
+    """Several transactions and waits."""
+    return Procedure(function, Route(http, cli, mcp))
+
+
+def first(
+    function: Callable[Concatenate[Snapshot, P], Following[E]],
+    http: str | None = None,
+    cli: str | None = None,
+    mcp: bool = False,
+) -> First[P, E | None]:
+    """The next event of a stream, or None at its timeout."""
+    return First(function, Route(http, cli, mcp))
+
+
+def stream(
+    function: Callable[Concatenate[Snapshot, P], Following[E]],
+    http: str | None = None,
+    cli: str | None = None,
+    mcp: bool = False,
+) -> Stream[P, E]:
+    """An iterator of events that ends at its timeout."""
+    return Stream(function, Route(http, cli, mcp))

@@ -1,0 +1,137 @@
+"""Every domain in one place, and `Transaction`: the domains inside one transaction.
+
+`Root` is what a workspace offers, whatever drives it: threads (`Workspace`), an event loop (`AsyncWorkspace`), or a
+transaction in progress. This module and workspace.py alone know all domains; here they are wired to the kernel:
+what ends with a lease, what `txn` can look at, what `check` compares.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Generator, Sequence
+from datetime import datetime
+from typing import Any, TypeVar
+
+from holdfast import errors
+from holdfast.context import Body
+from holdfast.domains import cells, events, locks
+from holdfast.domains.cells import Cells
+from holdfast.domains.clock import ClockOps
+from holdfast.domains.events import Events
+from holdfast.domains.leases import Leases
+from holdfast.domains.locks import Locks
+from holdfast.kernel import leases as kernel_leases
+from holdfast.kernel.tx import Tx
+from holdfast.ops import Do, Domain, Look, M, Operation, Step, Sync, stream, write
+from holdfast.txn import Probe, run_txn
+from holdfast.types import Condition, Op, TxnResult, as_time
+
+R = TypeVar("R")
+
+kernel_leases.wire(cells.end_lease, locks.end_lease)
+
+PROBES: dict[str, Probe] = {"cell": cells.probe, "lock": locks.probe, "cell-lock": cells.probe_lock}
+CHECKERS = (cells.check, locks.check)
+
+
+def txn(tx: Tx, conditions: Sequence[Condition], then: Sequence[Op], otherwise: Sequence[Op] = ()) -> TxnResult:
+    """If every condition holds run `then`, else `otherwise`; atomically, at most 128 of all."""
+    inside = Transaction(tx)
+    return run_txn(tx, conditions, then, otherwise, PROBES, lambda op, args: inside.bind(op)(**args))
+
+
+class Root(Domain[M]):
+    """The operations and domains that a workspace itself has, whatever drives it."""
+
+    prefix = ""
+    txn = write(txn, http="POST /api/txn", cli="txn", mcp=True)
+    watch = stream(events.follow, http="GET /api/events/stream", cli="watch", mcp=True)
+
+    def __init__(self, runner: Any) -> None:
+        super().__init__(runner)
+        self.cells: Cells[M] = Cells(runner)
+        self.locks: Locks[M] = Locks(runner)
+        self.leases: Leases[M] = Leases(runner)
+        self.events: Events[M] = Events(runner)
+        self.clock: ClockOps[M] = ClockOps(runner)
+
+
+# --- inside a transaction --------------------------------------------------------------------------------------------
+
+
+class Transaction(Root[Sync]):
+    """A transaction in progress: the domains, and the facts `now`, `revision` and `actor`."""
+
+    def __init__(self, tx: Tx) -> None:
+        super().__init__(self)
+        self._tx = tx
+
+    @property
+    def now(self) -> datetime:
+        """The time of this transaction; it does not move."""
+        return as_time(self._tx.now)
+
+    @property
+    def revision(self) -> int:
+        """The revision this transaction takes if it changes anything."""
+        return self._tx.revision
+
+    @property
+    def actor(self) -> str:
+        """Who acts."""
+        return self._tx.actor
+
+    def bind(self, op: Operation[..., Any]) -> Callable[..., Any]:
+        """An operation that runs inside this transaction; a write that fails leaves nothing of itself behind."""
+        tx, function = self._tx, op.function
+        match op.kind:
+            case "read":
+                return lambda *args, **kwargs: function(tx, *args, **kwargs)
+            case "write":
+                return lambda *args, **kwargs: self._whole(lambda: function(tx, *args, **kwargs))
+            case "procedure":
+                return lambda *args, **kwargs: self._whole(lambda: drive(function(*args, **kwargs), self._perform))
+        raise errors.Invalid(f"{op.name} cannot be used inside a transaction", hint="watch outside, before or after it")
+
+    def _whole(self, run: Callable[[], Any]) -> Any:
+        with self._tx.savepoint():
+            return run()
+
+    def _perform(self, step: Step) -> Any:
+        match step:
+            case Do(body=body):
+                return body(self._tx)
+            case Look(read=read):
+                return read(self._tx)
+        raise errors.Invalid("waiting is not possible inside a transaction", hint="leave out wait=, and wait before it")
+
+
+def drive(steps: Generator[Step, Any, R], perform: Callable[[Step], Any]) -> R:
+    """Run a procedure's steps to its result."""
+    try:
+        step = next(steps)
+        while True:
+            try:
+                answer = perform(step)
+            except BaseException as error:
+                step = steps.throw(error)
+            else:
+                step = steps.send(answer)
+    except StopIteration as stop:
+        result: R = stop.value
+        return result
+
+
+def user_body(body: Callable[[Transaction], R]) -> Body:
+    """A user's function as a body; a coroutine is refused, because nobody could await it inside."""
+    if not callable(body):
+        raise errors.Invalid(f"a body is a function of one argument, not {type(body).__name__}")
+
+    def run(tx: Tx) -> Any:
+        result = body(Transaction(tx))
+        if hasattr(result, "__await__"):
+            if hasattr(result, "close"):
+                result.close()
+            raise errors.Invalid("a body cannot be a coroutine", hint="make it a plain function; tx needs no await")
+        return result
+
+    return run

@@ -1,0 +1,255 @@
+"""The workspace: what users hold.
+
+`open(path)` gives a `Workspace`; its domains (`ws.cells`, `ws.locks`, ...) run each operation as a transaction of
+its own. `Transaction`, which `ws.transact(body)` and `with ws.transaction()` hand out, has the same domains and
+runs them inside one transaction. `ws.aio` is the awaitable twin.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from holdfast import errors
+from holdfast.context import (
+    Body,
+    Context,
+    Fence,
+    answer_type,
+    check_context,
+    check_reached,
+    derive_actor,
+    digest_of,
+    surround,
+)
+from holdfast.kernel import backup as backups
+from holdfast.kernel import check as checks
+from holdfast.kernel.clock import Clock, Signal, SystemClock
+from holdfast.kernel.engine import Engine
+from holdfast.kernel.events import marks
+from holdfast.kernel.interactive import interactive
+from holdfast.kernel.tx import Snapshot
+from holdfast.kernel.values import MAX_VALUE_BYTES
+from holdfast.ops import Deadline, Do, Following, Listen, Look, Next, Operation, Step, Sync
+from holdfast.transaction import CHECKERS, Root, Transaction, drive, user_body
+from holdfast.types import Report
+from holdfast.watch import Watch, next_event
+
+if TYPE_CHECKING:
+    from holdfast.aio import AsyncWorkspace
+
+R = TypeVar("R")
+E = TypeVar("E")
+
+
+class Workspace(Root[Sync]):
+    """One workspace, for use by any number of threads. Close it, or use it as a context manager."""
+
+    def __init__(self, engine: Engine, context: Context) -> None:
+        super().__init__(self)
+        self._engine = engine
+        self._context = context
+        self._aio: AsyncWorkspace | None = None
+
+    # what a user calls
+
+    def using(
+        self,
+        actor: str | None = None,
+        fence: Fence | None = None,
+        key: str | None = None,
+        at_least: int | None = None,
+    ) -> Workspace:
+        """The same workspace with another call context: every call through it has this actor, fence, key, at_least."""
+        given = Context(actor or self._context.actor, fence, key, at_least)
+        return Workspace(self._engine, check_context(given))
+
+    def transact(self, body: Callable[[Transaction], R]) -> R:
+        """Run `body(tx)` in one transaction and answer its result once that is durable.
+
+        The body may run again, perhaps in another thread: it touches nothing but its `tx`.
+        """
+        result: R = self._engine.submit(self.transact_body(body), self._context.actor)
+        return result
+
+    @contextmanager
+    def transaction(self) -> Iterator[Transaction]:
+        """One transaction around a block: committed at its end, rolled back if it raises or takes more than 5 s."""
+        if self._context.key is not None:
+            raise errors.Invalid("a block cannot be skipped, so it cannot have a key", hint="use ws.transact(body)")
+        with interactive(self._engine.group, self._context.actor, self._engine.transaction_timeout) as tx:
+            surround(self._context, lambda _: None, "transaction", b"", None)(tx)
+            yield Transaction(tx)
+
+    @property
+    def aio(self) -> AsyncWorkspace:
+        """The awaitable twin, for the running event loop."""
+        from holdfast import aio
+
+        if self._aio is None or self._aio.loop is not aio.running_loop():
+            self._aio = aio.AsyncWorkspace(self)
+        return self._aio
+
+    @property
+    def revision(self) -> int:
+        """The revision of the newest transaction."""
+        revision: int = self._engine.read(lambda snapshot: marks(snapshot)[0])
+        return revision
+
+    @property
+    def actor(self) -> str:
+        """Who acts through this object."""
+        return str(self._context.actor)
+
+    @property
+    def clock_ahead(self) -> float:
+        """Seconds by which the workspace's time runs ahead of this machine's clock; above 300 one of them is wrong."""
+        return self._engine.time.ahead() / 1e6
+
+    def check(self) -> Report:
+        """Compare the state with the log and have SQLite check the file; `report.ok` if nothing was found."""
+        report: Report = self._engine.read_snapshot(lambda snapshot: checks.check(snapshot, CHECKERS))
+        return report
+
+    def backup(self, path: str | os.PathLike[str]) -> Path:
+        """Write a consistent copy to a new file while others go on; `holdfast.restore` makes a workspace of it."""
+        target = Path(path)
+        self._engine.read(
+            lambda snapshot: snapshot.copy_to(lambda c: backups.backup(c, target, self._engine.clock.wall()))
+        )
+        return target
+
+    def close(self) -> None:
+        """Finish what is queued and close."""
+        self._engine.close()
+
+    def __enter__(self) -> Workspace:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def __repr__(self) -> str:
+        return f"<Workspace {str(self._engine.folder)!r} actor={self.actor!r}>"
+
+    # how operations run
+
+    def bind(self, op: Operation[..., Any]) -> Callable[..., Any]:
+        """An operation as a call on this workspace."""
+        match op.kind:
+            case "read":
+                read = self.bind_read(op)
+                return self._sweep_before(read) if op.listing else read
+            case "write":
+                engine, actor = self._engine, self._context.actor
+                return lambda *args, **kwargs: engine.submit(self.body_of(op, args, kwargs), actor)
+            case "procedure":
+                return lambda *args, **kwargs: drive(
+                    op.function(*args, **kwargs), lambda step: self._perform(op, args, kwargs, step)
+                )
+            case "first":
+                return lambda *args, **kwargs: self._first(self.following(op, args, kwargs))
+        return lambda *args, **kwargs: Watch(self._engine, self.following(op, args, kwargs))
+
+    def bind_read(self, op: Operation[..., Any]) -> Callable[..., Any]:
+        """A read as a call: all its statements see one snapshot."""
+        engine, function, at_least = self._engine, op.function, self._context.at_least
+        if op.plain and at_least is None:
+            return engine.plain_reader(function)
+
+        def call(*args: Any, **kwargs: Any) -> Any:
+            def read(snapshot: Snapshot) -> Any:
+                check_reached(snapshot, at_least)
+                return function(snapshot, *args, **kwargs)
+
+            return engine.read_snapshot(read)
+
+        return call
+
+    def _sweep_before(self, read: Callable[..., Any]) -> Callable[..., Any]:
+        def call(*args: Any, **kwargs: Any) -> Any:
+            self._engine.sweep_if_due()
+            return read(*args, **kwargs)
+
+        return call
+
+    def body_of(self, op: Operation[..., Any], args: Sequence[Any], kwargs: dict[str, Any]) -> Body:
+        """A write as a body, with its context around it."""
+        function = op.function
+        if self._context.plain:
+            return lambda tx: function(tx, *args, **kwargs)
+        return self.guarded(op, args, kwargs, lambda tx: function(tx, *args, **kwargs))
+
+    def guarded(self, op: Operation[..., Any], args: Sequence[Any], kwargs: dict[str, Any], body: Body) -> Body:
+        """A body of an operation under this call's fence and key."""
+        digest = b"" if self._context.key is None else digest_of(op, args, kwargs)
+        return surround(self._context, body, op.name, digest, answer_type(op.function))
+
+    def transact_body(self, body: Callable[[Transaction], R]) -> Body:
+        """A user's body under this call's fence and key; of its answer a key keeps what is plain data."""
+        run = user_body(body)
+        return run if self._context.plain else surround(self._context, run, "transact", b"", Any)
+
+    def following(self, op: Operation[..., Any], args: Sequence[Any], kwargs: dict[str, Any]) -> Following[Any]:
+        """What a stream operation follows."""
+        following: Following[Any] = self._engine.read_snapshot(lambda snapshot: op.function(snapshot, *args, **kwargs))
+        return following
+
+    def _first(self, following: Following[E]) -> E | None:
+        with Watch(self._engine, following) as watch:
+            return next(watch, None)
+
+    def step_body(self, op: Operation[..., Any], args: Sequence[Any], kwargs: dict[str, Any], step: Do) -> Body:
+        """A procedure's transaction; only the one that decides its answer is fenced and keyed."""
+        if step.keyed and not self._context.plain:
+            return self.guarded(op, args, kwargs, step.body)
+        return step.body
+
+    def look_inside(self, step: Step) -> Step:
+        """A look becomes a transaction where the call is fenced or keyed."""
+        return Do(step.read, keyed=False) if isinstance(step, Look) and not self._context.plain else step
+
+    def _perform(self, op: Operation[..., Any], args: Sequence[Any], kwargs: dict[str, Any], step: Step) -> Any:
+        engine = self._engine
+        match self.look_inside(step):
+            case Do() as do:
+                return engine.submit(self.step_body(op, args, kwargs, do), self._context.actor)
+            case Look(read=read):
+                return engine.read(read)
+            case Deadline(seconds=seconds):
+                return engine.clock.monotonic() + round(seconds * 1e6)
+            case Listen(wanted=wanted):
+                return engine.hub.watch(wanted, None, Signal())
+            case Next(watcher=watcher, deadline=deadline):
+                return next_event(engine, watcher, deadline)
+
+
+def open_workspace(
+    path: str | os.PathLike[str],
+    *,
+    actor: str | None = None,
+    clock: Clock | None = None,
+    max_value_bytes: int = MAX_VALUE_BYTES,
+    busy_timeout: float = 10.0,
+    transaction_timeout: float = 5.0,
+    vfs: str | None = None,
+) -> Workspace:
+    """Open the workspace in a folder, made on first use; ":memory:" is a private one for tests, gone on close."""
+    context = check_context(Context(derive_actor() if actor is None else actor))
+    engine = Engine(
+        path,
+        clock=clock,
+        max_value_bytes=max_value_bytes,
+        busy_timeout=busy_timeout,
+        transaction_timeout=transaction_timeout,
+        vfs=vfs,
+    )
+    return Workspace(engine, context)
+
+
+def restore(backup: str | os.PathLike[str], path: str | os.PathLike[str], *, clock: Clock | None = None) -> int:
+    """Make a new workspace from a backup and answer its revision, which lies above any that was ever given before."""
+    return backups.restore(Path(backup), Path(path), clock or SystemClock())
