@@ -1,0 +1,84 @@
+"""Kinds of workspaces for the conformance suite: memory, file, and several processes.
+
+A `World` is one store. `world.open(actor)` gives another handle on it, as another agent would have; `world.clock` is
+its time, which stands still until advanced. `capabilities` says which forms the kind has: "callables" (bodies and
+functions as arguments), "interactive" (`with ws.transaction()`), "aio" (`ws.aio`), "local" (the engine is in this
+process).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import ClassVar
+
+import holdfast
+from holdfast.testing.clock import ManualClock
+from holdfast.testing.processes import ProcessPool, ProcessWorkspace
+from holdfast.workspace import Workspace
+
+ACTOR = "tester"
+
+
+class World:
+    """One store of one kind, and a clock."""
+
+    kind: ClassVar[str]
+    capabilities: ClassVar[frozenset[str]] = frozenset({"callables", "interactive", "aio", "local"})
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.clock = ManualClock(folder / "clock")
+        self._closers: list[Callable[[], None]] = []
+
+    def open(self, actor: str | None = ACTOR) -> Workspace:
+        """Another handle on the store."""
+        raise NotImplementedError
+
+    def close(self) -> None:
+        """Close every handle."""
+        while self._closers:
+            self._closers.pop()()
+
+
+class MemoryWorld(World):
+    """A private store without durability; its handles share one engine."""
+
+    kind = "memory"
+
+    def __init__(self, folder: Path) -> None:
+        super().__init__(folder)
+        self.clock = ManualClock()
+        self._first = holdfast.open(":memory:", actor=ACTOR, clock=self.clock)
+        self._closers.append(self._first.close)
+
+    def open(self, actor: str | None = ACTOR) -> Workspace:
+        return self._first.using(actor=actor)
+
+
+class FileWorld(World):
+    """A folder on disk; each handle has an engine of its own, as two programs in one process would."""
+
+    kind = "file"
+
+    def open(self, actor: str | None = ACTOR) -> Workspace:
+        workspace = holdfast.open(self.folder / "store", actor=actor, clock=self.clock)
+        self._closers.append(workspace.close)
+        return workspace
+
+
+class ProcessesWorld(World):
+    """A folder used by several processes; each call of a handle goes to the next of them."""
+
+    kind = "processes"
+    capabilities = frozenset()
+    pool: ClassVar[ProcessPool | None] = None
+
+    def open(self, actor: str | None = ACTOR) -> Workspace:
+        pool = ProcessesWorld.pool = ProcessesWorld.pool or ProcessPool(3)
+        workspace = ProcessWorkspace(pool, self.folder / "store", self.folder / "clock", actor)
+        self._closers.append(workspace.close)
+        return workspace  # type: ignore[return-value]  # the same operations, without what cannot cross a process
+
+
+KINDS: tuple[type[World], ...] = (MemoryWorld, FileWorld, ProcessesWorld)

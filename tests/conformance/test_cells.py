@@ -1,0 +1,3 @@
+"""Cells on every kind."""
+
+from holdfast.testing.conformance.cells import *  # noqa: F403
