@@ -25,7 +25,7 @@ from holdfast.types import (
     ValueEquals,
     VersionEquals,
 )
-from holdfast.workspace import Workspace, restore
+from holdfast.workspace import Workspace, restore, upgrade
 from holdfast.workspace import open_workspace as open
 
 __version__ = "0.1.0"
@@ -52,4 +52,5 @@ __all__ = [
     "errors",
     "open",
     "restore",
+    "upgrade",
 ]

@@ -9,8 +9,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Sequence
-from functools import lru_cache
-from typing import Any, NamedTuple, get_args, get_origin, get_type_hints
+from typing import Any
 
 import msgspec
 
@@ -25,7 +24,7 @@ Fence = tuple[str | tuple[str, str], int]  # a lock's name, or (run, cell), and 
 Body = Callable[[Tx], Any]
 
 
-class Context(NamedTuple):
+class Context(msgspec.Struct, frozen=True):
     """The context of a call."""
 
     actor: str
@@ -78,14 +77,14 @@ def check_reached(snapshot: Snapshot, at_least: int | None) -> None:
             raise errors.Behind(f"this workspace is at revision {revision}, not yet at {at_least}", revision=revision)
 
 
-def surround(context: Context, body: Body, operation: str, digest: bytes, answer_type: Any) -> Body:
+def surround(context: Context, body: Body, operation: str, digest: bytes, answer_type: Callable[[], Any]) -> Body:
     """The body with its context around it: first the key, then the fence, then the body, then the answer is kept."""
 
     def run(tx: Tx) -> Any:
         if context.key is not None:
             stored = idempotency.find(tx, operation, context.key, digest)
             if stored is not None:
-                return msgspec.msgpack.decode(stored, type=answer_type)
+                return msgspec.msgpack.decode(stored, type=answer_type())
         check_reached(tx, context.at_least)
         if context.fence is not None:
             locks.check_fence(tx, _target(context.fence), context.fence[1])
@@ -101,7 +100,7 @@ def digest_of(operation: Operation[..., Any], args: Sequence[Any], kwargs: dict[
     """The digest of a call's arguments; functions among them do not count."""
     import inspect
 
-    first = (None,) if operation.kind == "write" else ()
+    first: tuple[None, ...] = (None,) if operation.kind == "write" else ()
     bound = inspect.signature(operation.function).bind(*first, *args, **kwargs)
     bound.apply_defaults()
     given = {name: value for name, value in bound.arguments.items() if not callable(value)}
@@ -109,12 +108,3 @@ def digest_of(operation: Operation[..., Any], args: Sequence[Any], kwargs: dict[
         return idempotency.digest(given)
     except (TypeError, ValueError, OverflowError) as error:
         raise errors.InvalidValue(f"the arguments of {operation.name} cannot be stored: {error}") from error
-
-
-@lru_cache(maxsize=256)
-def answer_type(function: Callable[..., Any]) -> Any:
-    """The type of an operation's answer; of a procedure, what its generator returns."""
-    answer = get_type_hints(function)["return"]
-    if get_origin(answer) is not None and getattr(get_origin(answer), "__name__", "") == "Generator":
-        return get_args(answer)[2]
-    return answer

@@ -10,7 +10,6 @@ import fcntl
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
-from pathlib import Path
 
 from holdfast import errors
 
@@ -19,7 +18,7 @@ class FileGate:
     """Guards whatever is done inside `with gate.admit(token):`; any number of processes may share the file."""
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
-        self._path = Path(path)
+        self._path = os.fspath(path)
 
     @contextmanager
     def admit(self, token: int) -> Iterator[None]:
@@ -42,7 +41,8 @@ class FileGate:
     def highest(self) -> int:
         """The highest token let in so far, 0 if none."""
         try:
-            return _parse(self._path.read_bytes())
+            with open(self._path, "rb") as file:
+                return _parse(file.read())
         except FileNotFoundError:
             return 0
 

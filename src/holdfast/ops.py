@@ -13,7 +13,9 @@ of steps, written once and driven by threads and event loops alike.
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Awaitable, Callable, Generator, Iterator
-from typing import Any, ClassVar, Concatenate, Generic, NamedTuple, ParamSpec, TypeVar, overload
+from typing import Any, ClassVar, Concatenate, Generic, Literal, ParamSpec, TypeVar, overload
+
+import msgspec
 
 from holdfast.kernel.events import Filter
 from holdfast.kernel.tx import Snapshot, Tx
@@ -34,10 +36,11 @@ R = TypeVar("R")
 E = TypeVar("E")
 M = TypeVar("M", Sync, Async)
 
+Kind = Literal["read", "write", "procedure", "first", "stream"]
 REGISTRY: dict[str, Operation[..., Any]] = {}
 
 
-class Route(NamedTuple):
+class Route(msgspec.Struct, frozen=True):
     """What the faces need to know of an operation.
 
     `aliases` pairs other spellings of arguments on the wire with ours. `local`: takes a function, so it cannot travel.
@@ -62,11 +65,10 @@ class Domain(Generic[M]):
 class Operation(Generic[P, R]):
     """An entry of the table: a function, its name, its kind and its routes."""
 
-    kind: ClassVar[str]
-
     def __init__(
-        self, function: Callable[..., Any], route: Route, *, listing: bool = False, plain: bool = False
+        self, kind: Kind, function: Callable[..., Any], route: Route, *, listing: bool = False, plain: bool = False
     ) -> None:
+        self.kind = kind
         self.function = function
         self.route = route
         self.listing = listing  # sweeps first if something is due
@@ -103,26 +105,8 @@ class Call(Operation[P, R]):
         return self if domain is None else self.bind(domain)
 
 
-class Read(Call[P, R]):
-    kind = "read"
-
-
-class Write(Call[P, R]):
-    kind = "write"
-
-
-class Procedure(Call[P, R]):
-    kind = "procedure"
-
-
-class First(Call[P, R]):
-    kind = "first"
-
-
 class Stream(Operation[P, R]):
     """An operation that answers an iterator of events."""
-
-    kind = "stream"
 
     @overload
     def __get__(self, domain: None, owner: type) -> Stream[P, R]: ...
@@ -137,32 +121,32 @@ class Stream(Operation[P, R]):
 # --- what procedures and streams are made of -------------------------------------------------------------------------
 
 
-class Do(NamedTuple):
+class Do(msgspec.Struct, frozen=True):
     """Run a body in a transaction. `keyed`: it is the one whose answer an idempotency key keeps."""
 
     body: Callable[[Tx], Any]
     keyed: bool = False
 
 
-class Look(NamedTuple):
+class Look(msgspec.Struct, frozen=True):
     """Read; inside a transaction if the call is fenced or keyed."""
 
     read: Callable[[Snapshot], Any]
 
 
-class Deadline(NamedTuple):
+class Deadline(msgspec.Struct, frozen=True):
     """Answers the moment `seconds` from now, for `Next`."""
 
     seconds: float
 
 
-class Listen(NamedTuple):
+class Listen(msgspec.Struct, frozen=True):
     """Start a watcher, from now on."""
 
     wanted: Filter
 
 
-class Next(NamedTuple):
+class Next(msgspec.Struct, frozen=True):
     """Wait for the watcher's next event; None at the deadline."""
 
     watcher: Watcher
@@ -173,7 +157,7 @@ Step = Do | Look | Deadline | Listen | Next
 Steps = Generator[Step, Any, R]
 
 
-class Following(NamedTuple, Generic[E]):
+class Following(msgspec.Struct, Generic[E], frozen=True):
     """What a stream reads: which events, from where, for how long, and what to make of each."""
 
     wanted: Filter
@@ -182,7 +166,7 @@ class Following(NamedTuple, Generic[E]):
     convert: Callable[[Snapshot, Event], E]
 
 
-class Found(NamedTuple):
+class Found(msgspec.Struct, frozen=True):
     """What a condition of `txn` sees of a record that exists."""
 
     version: int
@@ -200,9 +184,9 @@ def read(
     *,
     listing: bool = False,
     plain: bool = False,
-) -> Read[P, R]:
+) -> Call[P, R]:
     """A read. `listing` sweeps first if something is due; `plain` promises to use a single statement."""
-    return Read(function, Route(http, cli, mcp), listing=listing, plain=plain)
+    return Call("read", function, Route(http, cli, mcp), listing=listing, plain=plain)
 
 
 def write(
@@ -212,16 +196,16 @@ def write(
     mcp: bool = False,
     *,
     local: bool = False,
-) -> Write[P, R]:
+) -> Call[P, R]:
     """A write: one transaction."""
-    return Write(function, Route(http, cli, mcp, local=local))
+    return Call("write", function, Route(http, cli, mcp, local=local))
 
 
 def procedure(
     function: Callable[P, Steps[R]], http: str | None = None, cli: str | None = None, mcp: bool = False
-) -> Procedure[P, R]:
+) -> Call[P, R]:
     """Several transactions and waits."""
-    return Procedure(function, Route(http, cli, mcp))
+    return Call("procedure", function, Route(http, cli, mcp))
 
 
 def first(
@@ -229,9 +213,9 @@ def first(
     http: str | None = None,
     cli: str | None = None,
     mcp: bool = False,
-) -> First[P, E | None]:
+) -> Call[P, E | None]:
     """The next event of a stream, or None at its timeout."""
-    return First(function, Route(http, cli, mcp))
+    return Call("first", function, Route(http, cli, mcp))
 
 
 def stream(
@@ -241,4 +225,4 @@ def stream(
     mcp: bool = False,
 ) -> Stream[P, E]:
     """An iterator of events that ends at its timeout."""
-    return Stream(function, Route(http, cli, mcp))
+    return Stream("stream", function, Route(http, cli, mcp))

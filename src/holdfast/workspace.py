@@ -10,7 +10,6 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from holdfast import errors
@@ -18,19 +17,15 @@ from holdfast.context import (
     Body,
     Context,
     Fence,
-    answer_type,
     check_context,
     check_reached,
     derive_actor,
     digest_of,
     surround,
 )
-from holdfast.kernel import backup as backups
-from holdfast.kernel import check as checks
 from holdfast.kernel.clock import Clock, Signal, SystemClock
 from holdfast.kernel.engine import Engine
 from holdfast.kernel.events import marks
-from holdfast.kernel.interactive import interactive
 from holdfast.kernel.tx import Snapshot
 from holdfast.kernel.values import MAX_VALUE_BYTES
 from holdfast.ops import Deadline, Do, Following, Listen, Look, Next, Operation, Step, Sync
@@ -39,6 +34,8 @@ from holdfast.types import Report
 from holdfast.watch import Watch, next_event
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from holdfast.aio import AsyncWorkspace
 
 R = TypeVar("R")
@@ -78,10 +75,12 @@ class Workspace(Root[Sync]):
     @contextmanager
     def transaction(self) -> Iterator[Transaction]:
         """One transaction around a block: committed at its end, rolled back if it raises or takes more than 5 s."""
+        from holdfast.kernel.interactive import interactive
+
         if self._context.key is not None:
             raise errors.Invalid("a block cannot be skipped, so it cannot have a key", hint="use ws.transact(body)")
         with interactive(self._engine.group, self._context.actor, self._engine.transaction_timeout) as tx:
-            surround(self._context, lambda _: None, "transaction", b"", None)(tx)
+            surround(self._context, lambda _: None, "transaction", b"", lambda: None)(tx)
             yield Transaction(tx)
 
     @property
@@ -111,11 +110,17 @@ class Workspace(Root[Sync]):
 
     def check(self) -> Report:
         """Compare the state with the log and have SQLite check the file; `report.ok` if nothing was found."""
+        from holdfast.kernel import check as checks
+
         report: Report = self._engine.read_snapshot(lambda snapshot: checks.check(snapshot, CHECKERS))
         return report
 
     def backup(self, path: str | os.PathLike[str]) -> Path:
         """Write a consistent copy to a new file while others go on; `holdfast.restore` makes a workspace of it."""
+        from pathlib import Path
+
+        from holdfast.kernel import backup as backups
+
         target = Path(path)
         self._engine.read(
             lambda snapshot: snapshot.copy_to(lambda c: backups.backup(c, target, self._engine.clock.wall()))
@@ -186,12 +191,12 @@ class Workspace(Root[Sync]):
     def guarded(self, op: Operation[..., Any], args: Sequence[Any], kwargs: dict[str, Any], body: Body) -> Body:
         """A body of an operation under this call's fence and key."""
         digest = b"" if self._context.key is None else digest_of(op, args, kwargs)
-        return surround(self._context, body, op.name, digest, answer_type(op.function))
+        return surround(self._context, body, op.name, digest, lambda: _answer_type(op))
 
     def transact_body(self, body: Callable[[Transaction], R]) -> Body:
         """A user's body under this call's fence and key; of its answer a key keeps what is plain data."""
         run = user_body(body)
-        return run if self._context.plain else surround(self._context, run, "transact", b"", Any)
+        return run if self._context.plain else surround(self._context, run, "transact", b"", lambda: Any)
 
     def following(self, op: Operation[..., Any], args: Sequence[Any], kwargs: dict[str, Any]) -> Following[Any]:
         """What a stream operation follows."""
@@ -227,6 +232,12 @@ class Workspace(Root[Sync]):
                 return next_event(engine, watcher, deadline)
 
 
+def _answer_type(op: Operation[..., Any]) -> Any:
+    from holdfast.schemas import answer_type  # only a repeated keyed call needs it
+
+    return answer_type(op.function)
+
+
 def open_workspace(
     path: str | os.PathLike[str],
     *,
@@ -250,6 +261,19 @@ def open_workspace(
     return Workspace(engine, context)
 
 
+def upgrade(path: str | os.PathLike[str], *, clock: Clock | None = None) -> int:
+    """Run the migrations that lock out older programs, after a backup beside the store; answers the schema."""
+    from pathlib import Path
+
+    from holdfast.kernel import upgrade as upgrades
+
+    return upgrades.upgrade(Path(path), clock or SystemClock())
+
+
 def restore(backup: str | os.PathLike[str], path: str | os.PathLike[str], *, clock: Clock | None = None) -> int:
     """Make a new workspace from a backup and answer its revision, which lies above any that was ever given before."""
+    from pathlib import Path
+
+    from holdfast.kernel import backup as backups
+
     return backups.restore(Path(backup), Path(path), clock or SystemClock())

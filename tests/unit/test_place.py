@@ -110,15 +110,15 @@ def test_a_folder_for_tests_is_accepted(tmp_path: Path) -> None:
 
 @pytest.mark.skipif(sys.platform != "linux", reason="reads the mount table of Linux")
 def test_the_table_of_this_machine_is_understood(tmp_path: Path) -> None:
-    found = place._mount_of(Path("/proc/self"), "linux")
+    found = place._mount_of("/proc/self", "linux")
     assert found == ("/proc", "proc")
-    assert place._mount_of(tmp_path, "linux") is not None
+    assert place._mount_of(str(tmp_path), "linux") is not None
 
 
 def test_what_cannot_be_judged_is_not_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    assert place._mount_of(tmp_path, "win32") is None
+    assert place._mount_of(str(tmp_path), "win32") is None
 
-    def unreadable(path: Path, platform: str) -> None:
+    def unreadable(path: str, platform: str) -> None:
         raise PermissionError("no /proc here")
 
     monkeypatch.setattr(place, "_mount_of", unreadable)
@@ -140,7 +140,7 @@ def test_the_struct_of_macos_is_read_at_its_offsets() -> None:
 
 @pytest.mark.skipif(sys.platform != "darwin", reason="calls statfs of macOS")
 def test_a_missing_folder_on_macos_is_judged_by_its_parent(tmp_path: Path) -> None:
-    found = place._mount_of(tmp_path.resolve() / "not" / "there", "darwin")
+    found = place._mount_of(str(tmp_path.resolve() / "not" / "there"), "darwin")
     assert found is not None
     assert found[0].startswith("/")
     assert not refusal(found[1])

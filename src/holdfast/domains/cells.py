@@ -9,7 +9,9 @@ lease: its own (a ttl) or one that the user made.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from typing import Any, NamedTuple
+from typing import Any
+
+import msgspec
 
 from holdfast import errors
 from holdfast.domains import locks
@@ -38,7 +40,7 @@ _INFO = (
 )
 
 
-class Stored(NamedTuple):
+class Stored(msgspec.Struct, frozen=True):
     """A cell as a transaction finds it; what has expired was swept before."""
 
     data: bytes
@@ -79,7 +81,7 @@ def _put(tx: Tx, run: str, cell: str, data: bytes, old: Stored | None, op: str, 
 
 def _keep(tx: Tx, run: str, cell: str, value: Any, old: Stored | None, op: str) -> int:
     """Write a value and leave the expiry as it is."""
-    return _put(tx, run, cell, encode(value, tx.max_value_bytes), old, op, old and old.lease)
+    return _put(tx, run, cell, encode(value, tx.max_value_bytes), old, op, None if old is None else old.lease)
 
 
 def _remove(tx: Tx, run: str, cell: str, version: int, lease: str | None, op: str) -> int:
@@ -202,7 +204,7 @@ def transition_or_init(tx: Tx, run: str, cell: str, initial: Any, fn: Callable[[
     return transition(tx, run, cell, fn)
 
 
-def increment(tx: Tx, run: str, cell: str, delta: float = 1) -> Any:
+def increment(tx: Tx, run: str, cell: str, delta: int | float = 1) -> int | float:
     """Add to a number and answer the new one; an absent cell counts from 0."""
     check_cell(run, cell)
     old = _load(tx, run, cell)

@@ -25,6 +25,7 @@ LOCK = "lock"
 WAITER = "lock-waiter"
 WAITER_TTL = 10_000_000
 RENEW_EVERY = 3.0
+NO_REASON = ("wait", "acquire")  # events of a lock after which it is no more likely to be free
 
 _COLUMNS = "k.name, k.holder, k.token, k.acquired, k.lease, l.deadline, k.scope"
 _SOURCE = "locks k LEFT JOIN leases l ON l.id = k.lease"
@@ -185,6 +186,8 @@ def acquiring(
             except errors.Held as refusal:
                 renew_at = yield Deadline(RENEW_EVERY)
                 event = yield Next(watcher, min(deadline, renew_at))
+                while event is not None and event.op in NO_REASON:
+                    event = yield Next(watcher, min(deadline, renew_at))
                 if event is None:
                     if (yield Deadline(0)) >= deadline:
                         raise refusal from None

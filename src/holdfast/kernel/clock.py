@@ -109,8 +109,21 @@ class Now:
         """The present time for a group that found `last_commit` in the store, which from now on is the anchor."""
         if last_commit != self._anchor[0]:
             self._anchor = (last_commit, self.clock.monotonic())
-        return self.read(last_commit)
+        now = self.read(last_commit)
+        if now - self.clock.wall() > FAR_AHEAD:
+            _warn(now - self.clock.wall())
+        return now
 
     def ahead(self) -> int:
         """How far the workspace's time runs ahead of the wall clock."""
         return max(0, self.read() - self.clock.wall())
+
+
+def _warn(ahead: int) -> None:
+    import logging
+
+    logging.getLogger("holdfast").warning(
+        "the workspace's time is %d s ahead of this machine's clock, one of them is wrong; time goes on from the later"
+        " one, and ws.clock.reset() accepts this machine's clock as the present",
+        ahead // 1_000_000,
+    )

@@ -9,7 +9,6 @@ from __future__ import annotations
 import os
 import weakref
 from collections.abc import Callable
-from pathlib import Path
 from threading import get_ident
 from typing import Any
 
@@ -22,7 +21,6 @@ from holdfast.kernel.clock import Clock, Now, SystemClock
 from holdfast.kernel.group import Exclusive, Group
 from holdfast.kernel.ids import Ids
 from holdfast.kernel.leases import next_deadline
-from holdfast.kernel.place import check_place
 from holdfast.kernel.store import Store, translate
 from holdfast.kernel.turns import Turns
 from holdfast.kernel.tx import SYSTEM, Snapshot, Tx
@@ -46,8 +44,8 @@ class Engine:
         max_value_bytes: int = MAX_VALUE_BYTES,
         vfs: str | None = None,
     ) -> None:
-        durable = str(path) != MEMORY
-        self.folder = _prepare(Path(path)) if durable else _temporary(self)
+        durable = os.fspath(path) != MEMORY
+        self.folder = _prepare(os.fspath(path)) if durable else _temporary(self)
         self.clock = clock or SystemClock()
         self.time = Now(self.clock)
         self.transaction_timeout = transaction_timeout
@@ -164,15 +162,16 @@ class Engine:
         """Finish what is queued, then close; safe to call again, and in a forked child does nothing."""
         if self.store.closed:
             return
-        self.pulse.stop()
         last = Exclusive(nothing, SYSTEM)
         self.group.await_lead(last)
-        self.group.take()
+        if not last.leads:
+            return  # somebody else closed it meanwhile
         self.store.close()
+        self.group.shut()
         self.hub.close()
+        self.pulse.stop()
         self._drain()
         self.turns.close()
-        self.group.pass_on()
         _open_engines.discard(self)
         self._cleanup()
 
@@ -192,26 +191,29 @@ def nothing(_: Tx) -> None:
     """The empty body: what remains of a group is its sweep."""
 
 
-def _prepare(folder: Path) -> Path:
-    if folder.exists() and not folder.is_dir():
+def _prepare(folder: str) -> str:
+    if os.path.exists(folder) and not os.path.isdir(folder):
         raise errors.Invalid(f"{folder} is a file", hint="a workspace is a folder; choose another path")
     try:
-        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-        ignore = folder / ".gitignore"
-        if not ignore.exists():
-            ignore.write_text("*\n", encoding="utf-8")
+        os.makedirs(folder, mode=0o700, exist_ok=True)
+        ignore = os.path.join(folder, ".gitignore")
+        if not os.path.exists(ignore):
+            with open(ignore, "w", encoding="utf-8") as file:
+                file.write("*\n")
     except OSError as error:
         raise errors.ReadOnly(f"the folder {folder} cannot be written: {error.strerror}") from error
-    folder = folder.resolve()
+    from holdfast.kernel.place import check_place
+
+    folder = os.path.realpath(folder)
     check_place(folder)
     return folder
 
 
-def _temporary(engine: Engine) -> Path:
+def _temporary(engine: Engine) -> str:
     import shutil
     import tempfile
 
-    folder = Path(tempfile.mkdtemp(prefix="holdfast-"))
+    folder = tempfile.mkdtemp(prefix="holdfast-")
     owner = os.getpid()
 
     def remove() -> None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from datetime import datetime
-from typing import Any, NamedTuple
+from typing import Any
 
 import msgspec
 
@@ -26,7 +26,7 @@ _COLUMNS = "revision, position, time, actor, kind, scope, id, op, version, redac
 _decode = msgspec.msgpack.Decoder(dict[str, Any]).decode
 
 
-class Filter(NamedTuple):
+class Filter(msgspec.Struct, frozen=True):
     """Which events a reader wants. `scope` and `id` narrow to one record; `version` skips what it has seen of it."""
 
     kinds: tuple[str, ...] | None = None
@@ -184,11 +184,16 @@ def list_events(
     """Events in order, from `after` (a cursor) or `since` (a time) on; without either, from the oldest kept."""
     check_limit(limit, MAX_PAGE)
     start = (marks(snapshot)[1], END_OF_REVISION) if after is None else locate(snapshot, after)
-    wanted = make_filter(kinds, id)._replace(actor=actor, since=None if since is None else as_microseconds(since))
+    wanted = make_filter(kinds, id, actor, None if since is None else as_microseconds(since))
     return [to_event(row) for row in read_after(snapshot, start, wanted, limit)]
 
 
-def make_filter(kinds: Sequence[str] | None, id: str | tuple[str, str] | None) -> Filter:
+def make_filter(
+    kinds: Sequence[str] | None,
+    id: str | tuple[str, str] | None,
+    actor: str | None = None,
+    since: int | None = None,
+) -> Filter:
     """A checked filter: `id` is a record's id, or (scope, id) such as (run, cell)."""
     if isinstance(kinds, str):
         raise errors.InvalidFilter("kinds is a list of kinds, not one string", hint=f"use kinds=[{kinds!r}]")
@@ -197,7 +202,7 @@ def make_filter(kinds: Sequence[str] | None, id: str | tuple[str, str] | None) -
         if len(id) != 2:
             raise errors.InvalidFilter(f"an id is a string or (scope, id), not {id!r}")
         scope, id = id
-    return Filter(None if kinds is None else tuple(kinds), scope, id)
+    return Filter(None if kinds is None else tuple(kinds), scope, id, 0, actor, since)
 
 
 def compact(tx: Tx, before: int) -> int:

@@ -114,6 +114,14 @@ class Group:
         if heir is not None:
             heir.lead()
 
+    def shut(self) -> None:
+        """For the leader that has closed the store: answer whoever is still queued, and lead nobody any more."""
+        while calls := self.take():
+            fail(calls, errors.Closed(self.writer.store.closed))
+            for call in calls:
+                call.answer()
+        self._led = False
+
     def leave(self, call: Call) -> None:
         """Its caller was interrupted while it waited: forget the call, and pass on the lead if it had it."""
         with self._mutex:

@@ -22,6 +22,8 @@ def interactive(group: Group, actor: str, timeout: float) -> Iterator[GuardedTx]
     """Hold the lead and the turn for the block; commit at its end, roll back if it raises."""
     call = Exclusive(_no_body, actor)
     group.await_lead(call)
+    if call.error is not None:
+        raise call.error
     group.take()
     try:
         if not group.turns.take(group.busy_timeout):

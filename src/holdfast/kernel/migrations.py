@@ -8,21 +8,21 @@ first.
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Sequence
 from functools import cache
-from pathlib import Path
-from typing import NamedTuple
 
 import apsw
+import msgspec
 
 from holdfast import errors
 from holdfast.kernel.store import APPLICATION_ID
 
-SCHEMA_FOLDER = Path(__file__).parent / "schema"
+SCHEMA_FOLDER = os.path.join(os.path.dirname(__file__), "schema")
 
 
-class Migration(NamedTuple):
+class Migration(msgspec.Struct, frozen=True):
     """One step of the schema."""
 
     number: int
@@ -35,26 +35,35 @@ class Migration(NamedTuple):
         return schema < max(self.oldest_writer, self.oldest_reader)
 
 
-def load(folder: Path = SCHEMA_FOLDER) -> list[Migration]:
+def load(folder: str | os.PathLike[str] = SCHEMA_FOLDER) -> list[Migration]:
     """The migrations of a folder in order; their numbers have no gap."""
-    found = [_parse(path) for path in sorted(folder.glob("[0-9]*.sql"))]
+    found = [_parse(os.path.join(folder, name)) for name in _files(folder)]
     if [migration.number for migration in found] != list(range(1, len(found) + 1)):
         raise errors.Corrupt(
-            f"the migrations in {folder.name} are not numbered 1 to {len(found)}", hint="reinstall holdfast"
+            f"the migrations in {os.fspath(folder)} are not numbered 1 to {len(found)}", hint="reinstall holdfast"
         )
     return found
 
 
-def _parse(path: Path) -> Migration:
-    sql = path.read_text(encoding="utf-8")
+def _files(folder: str | os.PathLike[str]) -> list[str]:
+    return sorted(name for name in os.listdir(folder) if name[:1].isdigit() and name.endswith(".sql"))
+
+
+def _parse(path: str) -> Migration:
+    with open(path, encoding="utf-8") as file:
+        sql = file.read()
     limits = dict(re.findall(r"^-- oldest (writer|reader): (\d+)$", sql, re.MULTILINE))
-    return Migration(int(path.name.split("_")[0]), sql, int(limits.get("writer", 1)), int(limits.get("reader", 1)))
+    return Migration(_number(os.path.basename(path)), sql, int(limits.get("writer", 1)), int(limits.get("reader", 1)))
+
+
+def _number(name: str) -> int:
+    return int(name.split("_")[0])
 
 
 @cache
 def known() -> int:
     """The newest schema this program knows."""
-    return max(int(path.name.split("_")[0]) for path in SCHEMA_FOLDER.glob("[0-9]*.sql"))
+    return max(_number(name) for name in _files(SCHEMA_FOLDER))
 
 
 def check_writer(oldest_writer: int) -> None:

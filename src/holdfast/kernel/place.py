@@ -12,7 +12,6 @@ from __future__ import annotations
 import os
 import re
 import sys
-from pathlib import Path
 from typing import Final
 
 from holdfast.errors import Unsupported
@@ -31,16 +30,16 @@ _HOST: Final = frozenset({"9p", "drvfs", "virtiofs", "vboxsf", "prl_fs", "vmhgfs
 _HINT: Final = "use a local disk, or run `holdfast serve` on the machine that owns the disk and connect to it"
 
 
-def check_place(folder: Path) -> None:
+def check_place(folder: str | os.PathLike[str]) -> None:
     """Raise Unsupported if `folder`, which need not exist yet, lies on a file system that cannot hold a store."""
     try:
-        found = _mount_of(folder.resolve(), sys.platform)
+        found = _mount_of(os.path.realpath(folder), sys.platform)
     except (OSError, RuntimeError, ValueError):  # opening the folder will say what is wrong with it
         return
     if found is None or not refusal(found[1]):
         return
     mount, fs_type = found
-    message = f"{folder} lies on {mount}, a file system of type {fs_type}, where file locks do not hold"
+    message = f"{os.fspath(folder)} lies on {mount}, a file system of type {fs_type}, where file locks do not hold"
     raise Unsupported(message, hint=_HINT, mount=mount, fs_type=fs_type)
 
 
@@ -50,10 +49,10 @@ def refusal(fs_type: str) -> bool:
     return name in _NETWORK or name in _HOST
 
 
-def _mount_of(path: Path, platform: str) -> tuple[str, str] | None:
+def _mount_of(path: str, platform: str) -> tuple[str, str] | None:
     if platform == "linux":
-        text = Path("/proc/self/mountinfo").read_text(encoding="utf-8", errors="surrogateescape")
-        return filesystem_of(path, text)
+        with open("/proc/self/mountinfo", encoding="utf-8", errors="surrogateescape") as table:
+            return filesystem_of(path, table.read())
     if platform == "darwin":
         return _statfs(path)
     return None
@@ -87,17 +86,19 @@ def _unescape(field: str) -> str:
     return re.sub(r"\\([0-7]{3})", lambda match: chr(int(match[1], 8)), field)
 
 
-def _statfs(path: Path) -> tuple[str, str] | None:
+def _statfs(path: str) -> tuple[str, str] | None:
     import ctypes  # here, since only macOS needs it
 
     libc = ctypes.CDLL(None, use_errno=True)
     # On Intel the plain symbol fills the older, smaller struct; on ARM there is only the new one.
     call = getattr(libc, "statfs$INODE64", None) or libc.statfs
     buffer = ctypes.create_string_buffer(4096)  # the struct takes 2168 bytes
-    for place in (path, *path.parents):  # the folder may not exist yet
-        if call(os.fsencode(place), buffer) == 0:
-            return _parse_statfs(buffer.raw)
-    return None
+    while call(os.fsencode(path), buffer) != 0:  # the folder may not exist yet
+        parent = os.path.dirname(path)
+        if parent == path:
+            return None
+        path = parent
+    return _parse_statfs(buffer.raw)
 
 
 def _parse_statfs(raw: bytes) -> tuple[str, str]:

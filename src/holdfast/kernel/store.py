@@ -7,8 +7,8 @@ connections do not survive that. Called by the engine; nobody else opens a conne
 
 from __future__ import annotations
 
+import os
 import weakref
-from pathlib import Path
 
 import apsw
 
@@ -34,10 +34,10 @@ def check_sqlite(version: str | None = None) -> None:
 class Store:
     """The connections of one process to one workspace file."""
 
-    def __init__(self, folder: Path, *, durable: bool, busy_timeout: float, vfs: str | None = None) -> None:
+    def __init__(self, folder: str, *, durable: bool, busy_timeout: float, vfs: str | None = None) -> None:
         check_sqlite()
         self.folder = folder
-        self.path = folder / FILE
+        self.path = os.path.join(folder, FILE)
         self.closed = ""  # why no call is possible any more
         self._durable = durable
         self._busy_ms = int(busy_timeout * 1000)
@@ -58,7 +58,7 @@ class Store:
             raise errors.Closed(self.closed)
         try:
             connection = apsw.Connection(
-                str(self.path),
+                self.path,
                 flags=apsw.SQLITE_OPEN_READWRITE | apsw.SQLITE_OPEN_CREATE,
                 vfs=self._vfs,
                 statementcachesize=_STATEMENT_CACHE,

@@ -12,10 +12,12 @@ from __future__ import annotations
 import contextlib
 import fcntl
 import os
-import queue
 import threading
 from collections.abc import Callable
-from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from queue import SimpleQueue
 
 GATE = "gate.lock"
 TURN = "turn.lock"
@@ -24,14 +26,14 @@ TURN = "turn.lock"
 class Turns:
     """This process's place in the queue of processes. Only one thread, the leader, uses it at a time."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: str) -> None:
         self._folder = folder
-        self._jobs: queue.SimpleQueue[Callable[[], None]] | None = None
+        self._jobs: SimpleQueue[Callable[[], None]] | None = None
         self._open()
 
     def _open(self) -> None:
-        self._gate = os.open(self._folder / GATE, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-        self._turn = os.open(self._folder / TURN, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        self._gate = os.open(os.path.join(self._folder, GATE), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        self._turn = os.open(os.path.join(self._folder, TURN), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
 
     def try_take(self) -> bool:
         """Take the turn if nobody has it and nobody waits for it."""
@@ -51,7 +53,9 @@ class Turns:
         """Wait for the turn at most `timeout` seconds; False if it did not come."""
         if self.try_take():
             return True
-        answer: queue.SimpleQueue[bool] = queue.SimpleQueue()
+        import queue  # only a contended turn needs it
+
+        answer: SimpleQueue[bool] = queue.SimpleQueue()
         abandon = self.take_later(lambda: answer.put(True))
         try:
             return answer.get(timeout=timeout)
@@ -106,7 +110,9 @@ class Turns:
             with contextlib.suppress(OSError):  # a fork may find them closed
                 os.close(descriptor)
 
-    def _helper(self) -> queue.SimpleQueue[Callable[[], None]]:
+    def _helper(self) -> SimpleQueue[Callable[[], None]]:
+        import queue
+
         if self._jobs is None:
             self._jobs = queue.SimpleQueue()
             threading.Thread(target=_work, args=(self._jobs,), name="holdfast-turns", daemon=True).start()
@@ -121,7 +127,7 @@ def _stop() -> None:
     raise _Stopped
 
 
-def _work(jobs: queue.SimpleQueue[Callable[[], None]]) -> None:
+def _work(jobs: SimpleQueue[Callable[[], None]]) -> None:
     with contextlib.suppress(_Stopped):
         while True:
             jobs.get()()

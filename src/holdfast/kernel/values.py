@@ -4,13 +4,12 @@ A value is null, bool, int64, finite float, str, bytes, or a list or str-keyed d
 exactly: nothing is converted quietly (msgspec alone would turn a tuple into a list and take an int of 2^64).
 Depth counts the lists and dicts that enclose a scalar: 1 has depth 0, `[]` and `[1]` have 1; 128 is the most.
 Invariant: equal values of equal types give equal bytes, whatever the insertion order of their dicts, and
-`decode(encode(v))` and `from_wire(to_wire(v))` give back v exactly.
+`decode(encode(v))` gives back v exactly.
 Called by every domain that stores a value, and by the faces and the remote client for the JSON form.
 """
 
 from __future__ import annotations
 
-import binascii
 import enum
 import sys
 from typing import Any, Final, TypeAlias
@@ -29,7 +28,7 @@ INT_MAX: Final = 2**63 - 1
 # A list or dict on the way down: itself, its depth, and the node that holds it. Keys are not kept, since only an error
 # needs them and can find them again by identity.
 _Box: TypeAlias = list[Any] | dict[Any, Any]
-_Node: TypeAlias = tuple[_Box, int, "_Node | None"]
+Node: TypeAlias = tuple[_Box, int, "Node | None"]
 
 _pack = msgspec.msgpack.Encoder(order="sorted").encode
 _unpack = msgspec.msgpack.Decoder().decode
@@ -64,7 +63,7 @@ def check(value: Any, limit: int = sys.maxsize, *, text: bool = False) -> None:
     kind = type(value)
     if kind is int:
         if not INT_MIN <= value <= INT_MAX:
-            raise _bad_scalar(None, value)
+            raise bad_scalar(None, value)
     elif kind is str or kind is bytes:
         if len(value) > limit:
             raise _too_large(len(value), limit, "at least ")
@@ -74,9 +73,9 @@ def check(value: Any, limit: int = sys.maxsize, *, text: bool = False) -> None:
         _check_tree(value, limit, text)
     elif kind is float:
         if value - value != 0.0:  # true for NaN and the infinities only
-            raise _bad_scalar(None, value)
+            raise bad_scalar(None, value)
     elif value is not None and kind is not bool:
-        raise _bad_scalar(None, value)
+        raise bad_scalar(None, value)
 
 
 # --- the walk --------------------------------------------------------------------------------------------------------
@@ -85,12 +84,12 @@ def check(value: Any, limit: int = sys.maxsize, *, text: bool = False) -> None:
 def _check_tree(root: _Box, limit: int, text: bool) -> None:
     # A stack of our own instead of recursion: a cycle ends at the depth limit and not in a RecursionError. Counting a
     # lower bound of the encoded size on the way ends also what is shallow but shared so often that it would not fit.
-    stack: list[_Node] = [(root, 1, None)]
+    stack: list[Node] = [(root, 1, None)]
     size = 0
     while stack:
         node = stack.pop()
         if node[1] > MAX_DEPTH:
-            raise _too_deep(node)
+            raise too_deep(node)
         if type(node[0]) is dict:
             size += _check_keys(node, text)
         size += _check_items(node, stack, text)
@@ -98,7 +97,7 @@ def _check_tree(root: _Box, limit: int, text: bool) -> None:
             raise _repeats(node) or _too_large(size, limit, "at least ")
 
 
-def _check_keys(node: _Node, text: bool) -> int:
+def _check_keys(node: Node, text: bool) -> int:
     size = 0
     for key in node[0]:
         if type(key) is not str:
@@ -109,7 +108,7 @@ def _check_keys(node: _Node, text: bool) -> int:
     return size
 
 
-def _check_items(node: _Node, stack: list[_Node], text: bool) -> int:
+def _check_items(node: Node, stack: list[Node], text: bool) -> int:
     box: Any = node[0]
     size = len(box)
     for item in box if type(box) is list else box.values():
@@ -120,16 +119,16 @@ def _check_items(node: _Node, stack: list[_Node], text: bool) -> int:
                 raise _bad_text(node, item)
         elif kind is int:
             if not INT_MIN <= item <= INT_MAX:
-                raise _bad_scalar(node, item)
+                raise bad_scalar(node, item)
         elif kind is list or kind is dict:
             stack.append((item, node[1] + 1, node))
         elif kind is float:
             if item - item != 0.0:
-                raise _bad_scalar(node, item)
+                raise bad_scalar(node, item)
         elif kind is bytes:
             size += len(item)
         elif item is not None and kind is not bool:
-            raise _bad_scalar(node, item)
+            raise bad_scalar(node, item)
     return size
 
 
@@ -172,8 +171,9 @@ def _hint(value: object) -> str | None:
     return _HINTS_BY_NAME.get(type(value).__name__)
 
 
-def _bad_scalar(parent: _Node | None, item: object) -> InvalidValue:
-    where = _path(parent, item)
+def bad_scalar(parent: Node | None, item: object) -> InvalidValue:
+    """The error for an item of no known type."""
+    where = path_of(parent, item)
     if type(item) is int:
         return InvalidValue(f"{where} is an int outside of int64", hint="store larger numbers as str", path=where)
     if type(item) is float:
@@ -183,32 +183,33 @@ def _bad_scalar(parent: _Node | None, item: object) -> InvalidValue:
     return InvalidValue(f"{where} is of type {name}, which cannot be stored", hint=_hint(item), path=where)
 
 
-def _bad_key(node: _Node, key: object) -> InvalidValue:
-    where = _path(node[2], node[0])
-    message = f"{where} has a key of type {type(key).__qualname__}: {_short(repr(key), 40)}"
+def _bad_key(node: Node, key: object) -> InvalidValue:
+    where = path_of(node[2], node[0])
+    message = f"{where} has a key of type {type(key).__qualname__}: {short(repr(key), 40)}"
     return InvalidValue(message, hint="keys are plain str", path=where)
 
 
-def _bad_text(parent: _Node | None, item: object) -> InvalidValue:
-    where = _path(parent, item)
+def _bad_text(parent: Node | None, item: object) -> InvalidValue:
+    where = path_of(parent, item)
     what = "has a key" if type(item) is dict else "is a str"
     hint = "text is Unicode: store data that is not text as bytes"
     return InvalidValue(f"{where} {what} with a lone surrogate", hint=hint, path=where)
 
 
-def _too_deep(node: _Node) -> InvalidValue:
-    where = _path(node[2], node[0])
+def too_deep(node: Node) -> InvalidValue:
+    """The error for nesting past the limit."""
+    where = path_of(node[2], node[0])
     return _repeats(node) or InvalidValue(f"{where} is nested more than {MAX_DEPTH} deep", path=where)
 
 
-def _repeats(node: _Node) -> InvalidValue | None:
+def _repeats(node: Node) -> InvalidValue | None:
     # The error for a list or dict that is its own ancestor, if one is on the way down to this node.
-    below: dict[int, _Node] = {}
-    at: _Node | None = node
+    below: dict[int, Node] = {}
+    at: Node | None = node
     while at is not None:
         inner = below.setdefault(id(at[0]), at)
         if inner is not at:
-            where = _path(inner[2], inner[0])
+            where = path_of(inner[2], inner[0])
             return InvalidValue(f"{where} contains itself", hint="values are trees without cycles", path=where)
         at = at[2]
     return None
@@ -219,92 +220,22 @@ def _too_large(size: int, limit: int, at_least: str) -> TooLarge:
     return TooLarge(message, hint="store large data elsewhere and a reference here", size=size, limit=limit)
 
 
-def _path(parent: _Node | None, item: object) -> str:
+def path_of(parent: Node | None, item: object) -> str:
+    """Where an item lies, such as `$.a[3]`."""
     steps: list[str] = []
     while parent is not None:
         steps.append(_step(parent[0], item))
         item, parent = parent[0], parent[2]
-    return _short("$" + "".join(reversed(steps)), 200)
+    return short("$" + "".join(reversed(steps)), 200)
 
 
 def _step(box: _Box, item: object) -> str:
     if isinstance(box, list):
         return f"[{next((at for at, child in enumerate(box) if child is item), '?')}]"
     key = next((key for key, child in box.items() if child is item), "?")
-    return f".{key}" if type(key) is str and key.isidentifier() else f"[{_short(repr(key), 40)}]"
+    return f".{key}" if type(key) is str and key.isidentifier() else f"[{short(repr(key), 40)}]"
 
 
-def _short(text: str, most: int) -> str:
+def short(text: str, most: int) -> str:
+    """Text cut to what a message can hold."""
     return text if len(text) <= most else f"{text[: most // 2]}…{text[-most // 4 :]}"
-
-
-# --- inside JSON -----------------------------------------------------------------------------------------------------
-
-
-def to_wire(value: object) -> Value:
-    """`value` in a form that JSON can carry; InvalidValue if it is no value (JSON would turn NaN into null).
-
-    Bytes become `{"$bytes": base64}`. To keep the two apart, an object whose only key begins with `$` gets one more.
-    """
-    check(value, text=True)
-    return _wrap(value)
-
-
-def _wrap(item: Any) -> Value:
-    kind = type(item)
-    if kind is list:
-        return [_wrap(child) for child in item]
-    if kind is dict:
-        dollar = "$" if _marked(item) else ""
-        return {dollar + key: _wrap(child) for key, child in item.items()}
-    if kind is bytes:
-        return {"$bytes": binascii.b2a_base64(item, newline=False).decode()}
-    return item  # type: ignore[no-any-return]
-
-
-def from_wire(obj: object) -> Value:
-    """The value whose JSON form was parsed into `obj`; InvalidValue if that form is malformed or too deep.
-
-    Looks at the shape only. The ranges and the text are checked when the value is encoded.
-    """
-    return _unwrap(obj, None)
-
-
-def _unwrap(item: Any, parent: _Node | None) -> Value:
-    kind = type(item)
-    if kind is not list and kind is not dict:
-        if kind is str or kind is int or kind is float or kind is bool or item is None:
-            return item  # type: ignore[no-any-return]
-        raise _bad_scalar(parent, item)
-    if kind is dict and _marked(item) and not next(iter(item)).startswith("$$"):
-        return _unwrap_bytes(item, parent)  # a scalar, so no level of depth
-    node: _Node = (item, parent[1] + 1 if parent else 1, parent)
-    if node[1] > MAX_DEPTH:
-        raise _too_deep(node)
-    if kind is list:
-        return [_unwrap(child, node) for child in item]
-    skip = 1 if _marked(item) else 0
-    return {key[skip:] if skip else key: _unwrap(child, node) for key, child in item.items()}
-
-
-def _unwrap_bytes(item: dict[str, object], parent: _Node | None) -> bytes:
-    ((key, text),) = item.items()
-    where = _path(parent, item)
-    if key != "$bytes":
-        hint = "an object whose only key begins with $ is sent with one more $"
-        raise InvalidValue(f"{where} has the unknown marker {_short(repr(key), 40)}", hint=hint, path=where)
-    try:
-        data = binascii.a2b_base64(text) if type(text) is str else None
-    except ValueError:
-        data = None
-    # The decoder skips what is no base64; only what encodes to the same text again was well-formed.
-    if data is None or binascii.b2a_base64(data, newline=False).decode() != text:
-        raise InvalidValue(f"{where} has no base64 under $bytes", hint="standard alphabet, with padding", path=where)
-    return data
-
-
-def _marked(box: dict[Any, Any]) -> bool:
-    if len(box) != 1:
-        return False
-    key = next(iter(box))
-    return type(key) is str and key.startswith("$")

@@ -38,6 +38,7 @@ class Watcher:
         self.signal = signal
         self.live = False  # the hub hands events over; otherwise it reads the log itself
         self.buffer: deque[Row] = deque()
+        self.seen = cursor  # the hub has looked up to here on its behalf
         self._hub = hub
 
     def take(self) -> Event | None:
@@ -105,21 +106,39 @@ class Hub:
         """Read the log for a watcher that is behind; with nothing left to read it goes live."""
         self.check_open()
         with self._lock:
-            rows = read_after(self._reader(), watcher.cursor, watcher.wanted, PAGE)
+            start = max(watcher.cursor, watcher.seen)
+            rows = read_after(self._reader(), start, watcher.wanted, PAGE)
             watcher.buffer.extend(rows)
             if not rows and watcher in self._watchers:
                 watcher.live = True
-                watcher.cursor = max(watcher.cursor, self._head)
+                watcher.cursor = max(start, self._head)
 
     def advance(self) -> None:
-        """Hand over what was committed since the last time."""
+        """Hand over what was committed since the last time.
+
+        Never raises: the commit that called has happened. If the log cannot be read, each watcher finds out for itself.
+        """
         with self._lock:
-            while self._watchers and not self._store.closed:
-                rows = read_after(self._reader(), self._head, Filter(), PAGE)
-                for row in rows:
-                    self._hand_over(row)
-                if len(rows) < PAGE:
-                    break
+            try:
+                while self._watchers and not self._store.closed:
+                    rows = read_after(self._reader(), self._head, Filter(), PAGE)
+                    for row in rows:
+                        self._hand_over(row)
+                    if len(rows) < PAGE:
+                        break
+            except errors.Compacted as error:
+                self._send_off()
+                self._head = (error.compacted, END_OF_REVISION)  # nobody is live: the hub can go on above the mark
+            except (errors.HoldfastError, apsw.Error):
+                self._send_off()
+
+    def _send_off(self) -> None:
+        """Let every watcher read the log on its own, from where the hub has got to."""
+        for watcher in self._watchers:
+            if watcher.live:
+                watcher.live = False
+                watcher.seen = self._head
+            watcher.signal.set()
 
     def _hand_over(self, row: Row) -> None:
         self._head = position = (row[0], row[1])

@@ -1,0 +1,58 @@
+"""Request and result schemas of operations, from the same types that Python sees.
+
+Faces use them for OpenAPI, MCP tools and command lines. Imported only by faces and tests: reading signatures costs time
+that a plain call need not pay.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable
+from functools import cache
+from typing import Any, get_args, get_origin, get_type_hints
+
+import msgspec
+
+from holdfast.ops import REGISTRY, Operation, Step
+
+
+@cache
+def request_type(name: str) -> type[msgspec.Struct]:
+    """The arguments of an operation as a struct; arguments that are functions do not travel and are left out."""
+    op = REGISTRY[name]
+    hints = get_type_hints(op.function)
+    fields = [
+        (parameter.name, hints[parameter.name])
+        if parameter.default is inspect.Parameter.empty
+        else (parameter.name, hints[parameter.name], parameter.default)
+        for parameter in _parameters(op)
+        if get_origin(hints[parameter.name]) is not Callable
+    ]
+    return msgspec.defstruct("".join(part.title() for part in name.split(".")), fields, forbid_unknown_fields=True)
+
+
+def _parameters(op: Operation[..., Any]) -> list[inspect.Parameter]:
+    parameters = list(inspect.signature(op.function).parameters.values())
+    return parameters if op.kind == "procedure" else parameters[1:]  # the first of the others is the transaction
+
+
+@cache
+def answer_type(function: Callable[..., Any]) -> Any:
+    """The type that an operation's function answers: of a procedure its result, of a stream its items."""
+    answer = get_type_hints(function)["return"]
+    arguments = get_args(answer)
+    if arguments and arguments[0] == Step:  # a generator of steps
+        return arguments[2]
+    return arguments[0] if getattr(get_origin(answer), "__name__", "") == "Following" else answer
+
+
+def result_type(name: str) -> Any:
+    """The type of an operation's answer; of a watch, its items, or None where it may time out."""
+    op = REGISTRY[name]
+    answer = answer_type(op.function)
+    return answer | None if op.kind == "first" else answer
+
+
+def schemas(name: str) -> tuple[dict[str, Any], dict[str, Any]]:
+    """The JSON Schemas of an operation's request and result."""
+    return msgspec.json.schema(request_type(name)), msgspec.json.schema(result_type(name))

@@ -1,0 +1,167 @@
+"""The laws of the house: who may import whom, what a schema may hold, what a module may contain."""
+
+from __future__ import annotations
+
+import ast
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import apsw
+import pytest
+
+from holdfast.kernel.migrations import SCHEMA_FOLDER, load
+
+ROOT = Path(__file__).parents[2]
+SOURCE = ROOT / "src" / "holdfast"
+MODULES = sorted(SOURCE.rglob("*.py"))
+GROUND = {"holdfast.errors", "holdfast.types"}
+# A domain imports the kernel, the ground, `ops`, and domains earlier in this line.
+DOMAINS = ["leases", "locks", "events", "clock", "cell_history", "cells"]
+
+
+def name_of(path: Path) -> str:
+    parts = path.relative_to(SOURCE.parent).with_suffix("").parts
+    return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
+
+
+def imports(path: Path) -> set[str]:
+    """The modules of ours that a module imports, anywhere in it."""
+    found: set[str] = set()
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.Import):
+            found |= {alias.name for alias in node.names}
+        elif isinstance(node, ast.ImportFrom) and node.module:
+            for alias in node.names:
+                longer = f"{node.module}.{alias.name}"
+                is_module = (SOURCE.parent / Path(*longer.split("."))).with_suffix(".py").exists()
+                found.add(longer if is_module else node.module)
+    return {module for module in found if module.split(".")[0] == "holdfast"} - {"holdfast"}
+
+
+@pytest.mark.parametrize("path", MODULES, ids=name_of)
+def test_the_import_law_holds(path: Path) -> None:
+    module = name_of(path)
+    wanted = imports(path)
+    layer = module.split(".")[1] if "." in module else ""
+    if module in GROUND:
+        assert wanted <= GROUND
+    elif layer == "kernel":
+        assert all(name in GROUND or name.startswith("holdfast.kernel") for name in wanted), wanted
+    elif layer == "domains" and module != "holdfast.domains":
+        earlier = {f"holdfast.domains.{name}" for name in DOMAINS[: DOMAINS.index(module.split(".")[2])]}
+        allowed = GROUND | earlier | {"holdfast.ops"}
+        assert all(name in allowed or name.startswith("holdfast.kernel") for name in wanted), wanted - allowed
+    elif layer not in ("testing", "demo"):
+        assert not any(name.startswith(("holdfast.testing", "holdfast.demo")) for name in wanted)
+
+
+@pytest.mark.parametrize("path", MODULES, ids=name_of)
+def test_every_module_opens_with_its_purpose_and_stays_readable(path: Path) -> None:
+    text = path.read_text()
+    docstring = ast.get_docstring(ast.parse(text))
+    assert docstring, "no docstring"
+    assert len(text.splitlines()) <= 450, "too long: split it"
+
+
+@pytest.mark.parametrize("path", MODULES, ids=name_of)
+def test_every_public_function_and_class_says_what_it_does(path: Path) -> None:
+    defined = (ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)
+    silent = [
+        node.name
+        for node in ast.parse(path.read_text()).body
+        if isinstance(node, defined)
+        and not node.name.startswith(("_", "test_"))  # a test's name is a sentence already
+        and not node.decorator_list  # overloads
+        and not ast.get_docstring(node)
+    ]
+    assert silent == []
+
+
+def test_no_error_is_swallowed() -> None:
+    for path in MODULES:
+        for node in ast.walk(ast.parse(path.read_text())):
+            if isinstance(node, ast.ExceptHandler):
+                assert node.type is not None, f"bare except in {name_of(path)}"
+                assert not all(isinstance(part, ast.Pass) for part in node.body), f"swallowed in {name_of(path)}"
+
+
+@pytest.fixture
+def schema() -> apsw.Connection:
+    connection = apsw.Connection("")
+    for migration in load():
+        connection.execute(migration.sql)
+    return connection
+
+
+def test_every_table_has_an_explicit_primary_key_whose_columns_are_not_null(schema: apsw.Connection) -> None:
+    tables = [name for (name,) in schema.execute("SELECT name FROM sqlite_schema WHERE type = 'table'")]
+    assert tables
+    for table in tables:
+        columns = list(schema.execute(f"PRAGMA table_info({table})"))
+        key = [column for column in columns if column[5]]
+        assert key, f"{table} has no primary key"
+        assert all(column[3] for column in key), f"{table} has a nullable key"
+
+
+def test_the_schema_has_no_triggers_autoincrement_clock_or_randomness(schema: apsw.Connection) -> None:
+    assert not list(schema.execute("SELECT name FROM sqlite_schema WHERE type IN ('trigger', 'view')"))
+    sql = "".join(path.read_text() for path in Path(SCHEMA_FOLDER).glob("*.sql"))
+    code = re.sub(r"--.*", "", sql)
+    forbidden = r"autoincrement|current_time|current_date|random|julianday|strftime|datetime\s*\(|unixepoch"
+    assert not re.search(forbidden, code, re.IGNORECASE)
+
+
+def test_no_statement_in_the_source_asks_the_database_for_time_or_chance() -> None:
+    forbidden = re.compile(r"CURRENT_TIMESTAMP|\brandom\(\)|randomblob|strftime\('|unixepoch\(", re.IGNORECASE)
+    for path in MODULES:
+        assert not forbidden.search(path.read_text()), name_of(path)
+
+
+def test_large_values_live_in_rowid_tables_as_the_last_column(schema: apsw.Connection) -> None:
+    for table, column in (("cells", "value"), ("events", "data"), ("idempotency", "answer")):
+        assert list(schema.execute(f"PRAGMA table_info({table})"))[-1][1] == column
+        sql = schema.execute("SELECT sql FROM sqlite_schema WHERE name = ?", (table,)).get
+        assert "WITHOUT ROWID" not in str(sql).upper()
+
+
+def test_only_the_clock_module_reads_the_time_and_only_ids_draws_randomness() -> None:
+    allowed = {"holdfast.kernel.clock": "time", "holdfast.kernel.ids": "urandom"}
+    for path in MODULES:
+        module = name_of(path)
+        if module in allowed or ".testing" in module or ".demo" in module:
+            continue
+        found = re.search(
+            r"\btime\.(time|monotonic|perf_counter)|urandom|import random|import secrets|uuid4", path.read_text()
+        )
+        assert not found, f"{module}: {found}"
+
+
+def test_importing_holdfast_brings_no_asyncio_and_no_heavy_module() -> None:
+    code = "import holdfast, sys; print(*sorted(sys.modules))"
+    loaded = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.split()
+    heavy = {
+        "asyncio",
+        "logging",
+        "tempfile",
+        "multiprocessing",
+        "ruamel",
+        "wcmatch",
+        "rich",
+        "httpx",
+        "hashlib",
+    }
+    assert heavy.isdisjoint(loaded), heavy & set(loaded)
+
+
+def test_no_tracked_file_names_a_machine_path_or_a_package_index() -> None:
+    tracked = subprocess.run(["git", "ls-files"], cwd=ROOT, capture_output=True, text=True)
+    if tracked.returncode:
+        pytest.skip("not a git checkout")
+    forbidden = re.compile(r"/(work|root)/|files\.pythonhosted|pypi\.org|index-url", re.IGNORECASE)
+    for name in tracked.stdout.split():
+        path = ROOT / name
+        if path.suffix in {".py", ".md", ".toml", ".txt", ".sql", ""} and path.is_file() and path != Path(__file__):
+            found = forbidden.search(path.read_text(errors="replace"))
+            assert not found, f"{name}: {found}"

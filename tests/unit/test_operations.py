@@ -1,0 +1,95 @@
+"""The operation table: complete, and with a schema for everything that travels."""
+
+from __future__ import annotations
+
+import inspect
+from typing import Any
+
+import msgspec
+import pytest
+
+from holdfast.domains.cells import Cells
+from holdfast.ops import REGISTRY
+from holdfast.schemas import request_type, schemas
+
+TRAVELLING = sorted(name for name, op in REGISTRY.items() if not op.route.local and op.kind != "stream")
+# Signatures that others rely on (requirements/interfaces.md).
+PINNED = {
+    "cells.set": ["run", "cell", "value", "ttl", "lease"],
+    "cells.get": ["run", "cell"],
+    "cells.find": ["run", "cell"],
+    "cells.exists": ["run", "cell"],
+    "cells.delete": ["run", "cell"],
+    "cells.cas": ["run", "cell", "expected", "value"],
+    "cells.init": ["run", "cell", "value"],
+    "cells.get_or_init": ["run", "cell", "default"],
+    "cells.transition": ["run", "cell", "fn"],
+    "cells.transition_or_init": ["run", "cell", "initial", "fn"],
+    "cells.history": ["run", "cell", "limit", "before"],
+    "cells.increment": ["run", "cell", "delta"],
+    "cells.compare_and_delete": ["run", "cell", "expected"],
+    "cells.refresh_ttl": ["run", "cell", "ttl"],
+    "cells.ttl": ["run", "cell"],
+    "cells.acquire_lock": ["run", "cell", "holder", "ttl"],
+    "cells.watch": ["run", "cell", "after_version", "timeout"],
+    "leases.create": ["ttl", "holder"],
+    "leases.refresh": ["id"],
+    "leases.revoke": ["id"],
+    "leases.get": ["id"],
+    "leases.list": [],
+    "locks.acquire": ["name", "holder", "ttl", "wait", "lease"],
+    "locks.release": ["name", "holder", "token"],
+    "locks.refresh": ["name", "holder", "ttl", "token"],
+    "locks.check": ["name", "token"],
+    "locks.get": ["name"],
+    "locks.list": [],
+    "events.list": ["kinds", "id", "actor", "since", "after", "limit"],
+    "events.compact": ["before"],
+    "txn": ["conditions", "then", "otherwise"],
+    "watch": ["kinds", "id", "after", "timeout"],
+}
+
+
+def parameters(name: str) -> list[str]:
+    op = REGISTRY[name]
+    names = list(inspect.signature(op.function).parameters)
+    return names if op.kind == "procedure" else names[1:]
+
+
+@pytest.mark.parametrize("name", PINNED)
+def test_a_pinned_signature_begins_as_promised(name: str) -> None:
+    assert parameters(name)[: len(PINNED[name])] == PINNED[name]
+
+
+@pytest.mark.parametrize("name", TRAVELLING)
+def test_every_operation_that_travels_has_request_and_result_schemas(name: str) -> None:
+    request, result = schemas(name)
+    fields = request["$defs"][request["$ref"].rsplit("/", 1)[1]]["properties"]
+    assert list(fields) == parameters(name)
+    assert result
+
+
+@pytest.mark.parametrize("name", sorted(REGISTRY))
+def test_every_operation_says_what_it_does(name: str) -> None:
+    assert REGISTRY[name].summary.endswith((".", ":")), REGISTRY[name].function
+
+
+def test_no_two_operations_share_a_route_or_a_command() -> None:
+    for face in ("http", "cli"):
+        taken = [route for op in REGISTRY.values() if (route := getattr(op.route, face)) is not None]
+        assert sorted(taken) == sorted(set(taken))
+
+
+def test_every_route_names_arguments_that_exist() -> None:
+    for name, op in REGISTRY.items():
+        placeholders = [part[1:-1] for part in (op.route.http or "").split("/") if part.startswith("{")]
+        assert set(placeholders) <= set(parameters(name)), name
+
+
+def test_a_request_round_trips_through_json() -> None:
+    request: Any = request_type("cells.set")(run="r", cell="c", value={"a": [1, 2.5, None]})
+    assert msgspec.json.decode(msgspec.json.encode(request), type=request_type("cells.set")) == request
+
+
+def test_an_operation_reached_through_the_class_is_its_table_entry() -> None:
+    assert REGISTRY["cells.set"] is Cells.set
