@@ -1,32 +1,38 @@
 """Holdfast: shared memory and traffic control for fleets of agents.
 
-import holdfast
-ws = holdfast.open(".holdfast", actor="agent-1")
-ws.cells.set("run-1", "status", {"phase": "plan"})
+    import holdfast
+    ws = holdfast.open(".holdfast", actor="agent-1")
+    ws.cells.set("run-1", "status", {"phase": "plan"})
+
+Names are loaded when they are first used: whoever needs only the errors, or only one part, pays for no other.
 """
 
-from holdfast import errors
-from holdfast.errors import HoldfastError
-from holdfast.gate import FileGate
-from holdfast.transaction import Transaction
-from holdfast.types import (
-    Cell,
-    CellChange,
-    CellInfo,
-    CellVersion,
-    Event,
-    Exists,
-    Grant,
-    Lease,
-    NotExists,
-    Op,
-    Report,
-    TxnResult,
-    ValueEquals,
-    VersionEquals,
-)
-from holdfast.workspace import Workspace, restore, upgrade
-from holdfast.workspace import open_workspace as open
+from importlib import import_module
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from holdfast import errors
+    from holdfast.errors import HoldfastError
+    from holdfast.gate import FileGate
+    from holdfast.transaction import Transaction
+    from holdfast.types import (
+        Cell,
+        CellChange,
+        CellInfo,
+        CellVersion,
+        Event,
+        Exists,
+        Grant,
+        Lease,
+        NotExists,
+        Op,
+        Report,
+        TxnResult,
+        ValueEquals,
+        VersionEquals,
+    )
+    from holdfast.workspace import Workspace, restore, upgrade
+    from holdfast.workspace import open_workspace as open
 
 __version__ = "0.1.0"
 
@@ -54,3 +60,31 @@ __all__ = [
     "restore",
     "upgrade",
 ]
+
+# Where a name comes from; all others of __all__ are types.
+_HOMES = {
+    "FileGate": "gate",
+    "HoldfastError": "errors",
+    "Transaction": "transaction",
+    "Workspace": "workspace",
+    "restore": "workspace",
+    "upgrade": "workspace",
+}
+
+
+if not TYPE_CHECKING:  # a type checker sees the imports above, and complains about any other name
+
+    def __getattr__(name: str) -> object:
+        if name not in __all__:
+            raise AttributeError(f"module 'holdfast' has no attribute {name!r}")
+        if name == "errors":
+            value = import_module("holdfast.errors")
+        elif name == "open":
+            value = import_module("holdfast.workspace").open_workspace
+        else:
+            value = getattr(import_module(f"holdfast.{_HOMES.get(name, 'types')}"), name)
+        globals()[name] = value
+        return value
+
+    def __dir__() -> list[str]:
+        return sorted([*globals(), *__all__])

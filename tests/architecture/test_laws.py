@@ -165,3 +165,12 @@ def test_no_tracked_file_names_a_machine_path_or_a_package_index() -> None:
         if path.suffix in {".py", ".md", ".toml", ".txt", ".sql", ""} and path.is_file() and path != Path(__file__):
             found = forbidden.search(path.read_text(errors="replace"))
             assert not found, f"{name}: {found}"
+
+
+def test_every_public_name_is_there_and_nothing_else_is() -> None:
+    import holdfast
+
+    for name in holdfast.__all__:
+        assert getattr(holdfast, name) is not None
+    assert set(holdfast.__all__) <= set(dir(holdfast))
+    assert not hasattr(holdfast, "no_such_name")
