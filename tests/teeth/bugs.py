@@ -1,0 +1,170 @@
+"""The planted bugs: what is broken, where, and which tests must notice.
+
+The tests know nothing of these bugs: they state guarantees. `good` must occur exactly once in the file.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+GUARANTEES = ("tests/conformance",)
+CRASHES = ("tests/e2e/test_kill.py",)
+FAULTS = ("tests/e2e/test_io_errors.py", "tests/e2e/test_disk_full.py")
+GROUP = ("tests/unit/test_group.py", *GUARANTEES)
+
+
+class Bug(NamedTuple):
+    """One change to the source that breaks a promise."""
+
+    name: str
+    file: str
+    good: str
+    bad: str
+    tests: tuple[str, ...] = GUARANTEES
+
+
+BUGS = [
+    Bug(
+        "ack before commit",
+        "kernel/group.py",
+        "                    batch = self.run(calls)\n",
+        "                    batch = self.run(calls)\n"
+        "                    for call in calls[1:]:\n                        call.answer()\n",
+        CRASHES,
+    ),
+    Bug(
+        "whole-transaction rollback ignored",
+        "kernel/batch.py",
+        "                if not self._connection.in_transaction:\n                    self._writer",
+        "                if False:\n                    self._writer",
+        FAULTS,
+    ),
+    Bug(
+        "a failed commit is not reported",
+        "kernel/group.py",
+        "            batch.commit()\n        except Exception as error:\n            fail(calls, error)\n",
+        "            batch.commit()\n        except Exception:\n            batch.rollback()\n",
+        FAULTS,
+    ),
+    Bug(
+        "expiry by timer alone",
+        "kernel/batch.py",
+        "            if due is not None and due <= self.now:\n",
+        "            if due is not None and due + 1_000_000 <= self.now:\n",
+    ),
+    Bug(
+        "no fence check",
+        "context.py",
+        "        if context.fence is not None:\n            locks",
+        "        if False and context.fence is not None:\n            locks",
+    ),
+    Bug("an older token passes the fence", "domains/locks.py", "or current != token:", "or current < token:"),
+    Bug("a newer token passes the fence", "domains/locks.py", "or current != token:", "or current > token:"),
+    Bug(
+        "a slow watcher loses events",
+        "kernel/wake.py",
+        "                    watcher.buffer.clear()\n                    watcher.live = False\n",
+        "                    watcher.buffer.popleft()\n                    watcher.buffer.append(row)\n",
+    ),
+    Bug(
+        "a resumed watcher hears an event twice",
+        "kernel/events.py",
+        '    where.append("(revision, position) > (?, ?)")',
+        '    where.append("(revision, position) >= (?, ?)")',
+    ),
+    Bug(
+        "version reset by delete",
+        "domains/cells.py",
+        '        version = max(newest_version(tx, CELL, run, cell), newest_version(tx, RUN, "", run)) + 1\n',
+        "        version = 1\n",
+    ),
+    Bug(
+        "a deleted run forgets its highest version",
+        "domains/cells.py",
+        '        version = max(newest_version(tx, CELL, run, cell), newest_version(tx, RUN, "", run)) + 1\n',
+        "        version = newest_version(tx, CELL, run, cell) + 1\n",
+    ),
+    Bug(
+        "reads past the deadline",
+        "domains/cells.py",
+        "        if row is not None and snapshot.is_past(row[4], row[5]):\n",
+        "        if False:\n",
+    ),
+    Bug(
+        "a key is kept outside its transaction",
+        "context.py",
+        "        result = body(tx)\n",
+        "        done = idempotency.__dict__.setdefault('done', {})\n"
+        "        known = (tx.actor, operation, context.key, digest)\n"
+        "        result = done[known] if context.key is not None and known in done else body(tx)\n"
+        "        done[known] = result\n",
+        (*FAULTS, *GUARANTEES),
+    ),
+    Bug(
+        "a key answers for other arguments",
+        "kernel/idempotency.py",
+        "    if row[0] != wanted:\n",
+        "    if False:\n",
+    ),
+    Bug(
+        "statement after the watchdog's rollback",
+        "kernel/tx.py",
+        "        self._execute = _ended\n",
+        "        self._time = self._time\n",
+    ),
+    Bug(
+        "a failed body is not rolled back",
+        "kernel/batch.py",
+        '                execute("ROLLBACK TO body")\n',
+        "",
+        GROUP,
+    ),
+    Bug(
+        "two grants of one transaction share a token",
+        "kernel/tx.py",
+        "        return self.revision * GRANTS_PER_REVISION + self._grants - 1\n",
+        "        return self.revision * GRANTS_PER_REVISION\n",
+    ),
+    Bug(
+        "waiters are served last come first",
+        "domains/locks.py",
+        "ORDER BY w.place LIMIT 1",
+        "ORDER BY w.place DESC LIMIT 1",
+    ),
+    Bug(
+        "a sweep takes the revision of the first body",
+        "kernel/batch.py",
+        "            more = sweep(tx)\n            self.absorb(tx)\n",
+        "            more = sweep(tx)\n            self.dirty |= tx.dirty\n",
+    ),
+    Bug(
+        "compaction forgets the newest event of a record",
+        "kernel/events.py",
+        '        " AND newer.version > events.version AND newer.revision < ?)",',
+        '        " AND newer.version >= events.version AND newer.revision < ?)",',
+    ),
+    Bug(
+        "time runs backwards with the wall clock",
+        "kernel/clock.py",
+        "        return max(self.clock.wall(), committed + self.clock.monotonic() - since, last_commit)\n",
+        "        return self.clock.wall() + 0 * (committed - since - last_commit)\n",
+    ),
+    Bug(
+        "commits of other processes wake nobody",
+        "kernel/wake.py",
+        "                self._hub.advance()\n            if",
+        "            if",
+    ),
+    Bug(
+        "a restored store goes on with old revisions",
+        "kernel/backup.py",
+        "    leap = max(LEAST_LEAP, now - made[0])\n",
+        "    leap = 0\n",
+    ),
+    Bug(
+        "an operation that fails inside a transaction leaves a part of itself",
+        "kernel/tx.py",
+        '                self.run("ROLLBACK TO part")\n',
+        "",
+    ),
+]
