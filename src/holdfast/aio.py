@@ -42,8 +42,12 @@ class AsyncCall(Call):
         self._leader = leader
         self.future: asyncio.Future[Any] = leader.loop.create_future()
 
+    @property
+    def ready(self) -> bool:
+        return self._leader.loop.is_running()
+
     def lead(self) -> None:
-        self._leader.soon(self._leader.lead, self)
+        self._leader.soon(self._leader.lead)
 
     def answer(self) -> None:
         self._leader.answer(self)
@@ -52,7 +56,9 @@ class AsyncCall(Call):
         """On the loop: wake the task."""
         if self.future.done():
             return  # cancelled meanwhile
-        if self.error is not None:
+        if isinstance(self.error, StopIteration):  # which no future can carry
+            self.future.set_exception(RuntimeError(f"the body raised {self.error!r}"))
+        elif self.error is not None:
             self.future.set_exception(self.error)
         else:
             self.future.set_result(self.result)
@@ -66,62 +72,78 @@ class LoopLeader:
         self._engine = engine
         self._group = engine.group
         self._answered: deque[AsyncCall] = deque()
+        self._coming = False  # `lead` has been scheduled
         self._commits: queue.SimpleQueue[Callable[[], None] | None] | None = None
 
     async def submit(self, body: Callable[[Tx], Any], actor: str) -> Any:
         """Run a body in a transaction and answer its result once that is durable."""
         call = AsyncCall(body, actor, self)
-        in_flight = self._group.in_flight
-        thread = threading.get_ident()
-        leads = self._group.join(call)
-        in_flight[thread] = in_flight.get(thread, 0) + 1
+        self._group.join(call)
+        if not self._coming:
+            self._coming = True
+            self.loop.call_soon(self.lead)  # not at once: tasks that are ready now join the same group
         try:
-            if leads:
-                self.loop.call_soon(self.lead, call)  # not at once: tasks that are ready now join the same group
             return await call.future
         except asyncio.CancelledError:
             self._group.leave(call)
             raise
-        finally:
-            in_flight[thread] -= 1
 
-    def soon(self, function: Callable[..., None], *args: Any) -> None:
-        """Call on the loop, from any thread."""
-        self.loop.call_soon_threadsafe(function, *args)
+    def soon(self, function: Callable[..., None], *args: Any) -> bool:
+        """Call on the loop, from any thread; False if the loop is gone."""
+        try:
+            self.loop.call_soon_threadsafe(function, *args)
+        except RuntimeError:  # closed
+            return False
+        return True
 
-    def lead(self, call: AsyncCall) -> None:
-        """On the loop: run what is queued, if this call still leads."""
-        if not call.leads:
-            return
+    def lead(self) -> None:
+        """On the loop: if nobody leads, run what is queued."""
+        self._coming = False
         group = self._group
+        if not group.try_lead():
+            return
         calls = group.take()
         if group.turns.try_take():
             self._run(calls)
             return
-        timer: list[asyncio.TimerHandle] = []
+        self._await_turn(calls)
+
+    def _await_turn(self, calls: list[Call]) -> None:
+        """Other processes have the turn: wait for it beside the loop; the first of three ends decides."""
+        group, thread = self._group, threading.get_ident()
 
         def taken() -> None:
-            self.soon(run)
+            if not self.loop.is_running() or not self.soon(run):
+                group.turns.give()
+                group.pass_on(calls)
 
         def run() -> None:
-            timer[0].cancel()
-            self._run(calls)
+            if group.take_overs.pop(thread, None):
+                timer.cancel()
+                self._run(calls)
 
+        def give_up() -> None:
+            if group.take_overs.pop(thread, None) and abandon():
+                fail(calls, group.turn_missed())
+                group.pass_on()
+                self._answer_all(calls)
+
+        def take_over() -> list[Call]:
+            timer.cancel()
+            if not abandon():
+                group.turns.give()  # it has just come; the blocking caller takes it again
+            return calls
+
+        group.take_overs[thread] = take_over
+        timer = self.loop.call_later(group.busy_timeout, give_up)
         abandon = group.turns.take_later(taken)
-        timer.append(self.loop.call_later(group.busy_timeout, self._give_up, abandon, calls))
-
-    def _give_up(self, abandon: Callable[[], bool], calls: list[Call]) -> None:
-        if abandon():
-            fail(calls, self._group.turn_missed())
-            self._group.pass_on()
-            self._answer_all(calls)
 
     def _run(self, calls: list[Call]) -> None:
         try:
             batch = self._group.run(calls)
         except BaseException:
             self._group.turns.give()
-            self._group.pass_on(call for call in calls if call.pending)
+            self._group.pass_on(calls)
             raise
         if batch is None or not batch.dirty:
             self._commit(batch, calls)  # nothing for the disk
@@ -184,7 +206,9 @@ class LoopSignal:
     async def wait(self, timeout: float | None) -> None:
         """Sleep until set, or for `timeout` real seconds."""
         try:
-            await asyncio.wait_for(self._event.wait(), timeout)
+            # Not wait_for: that of Python 3.11 can lose a cancellation which comes together with the event.
+            async with asyncio.timeout(timeout):
+                await self._event.wait()
         except TimeoutError:
             return
         self._event.clear()
@@ -219,6 +243,7 @@ class AsyncWatch(Generic[E]):
         return self
 
     async def __anext__(self) -> E:
+        self._engine.check_usable()
         event = await next_event(self._engine, self._watcher, self._deadline)
         if event is None:
             self.close()
@@ -330,11 +355,11 @@ class AsyncWorkspace(Root[Async]):
 
     async def _perform(self, op: Operation[..., Any], args: Sequence[Any], kwargs: dict[str, Any], step: Step) -> Any:
         workspace, engine = self._workspace, self._engine
-        match workspace.look_inside(step):
+        match step:
             case Do() as do:
                 return await self._submit(workspace.step_body(op, args, kwargs, do))
             case Look(read=read):
-                return engine.read(read)
+                return engine.read(read) if self._context.plain else None
             case Deadline(seconds=seconds):
                 return engine.clock.monotonic() + round(seconds * 1e6)
             case Listen(wanted=wanted):

@@ -18,6 +18,7 @@ from holdfast.domains import cells, locks
 from holdfast.kernel import events, idempotency
 from holdfast.kernel.names import check_name
 from holdfast.kernel.tx import DerivedActor, Snapshot, Tx
+from holdfast.kernel.values import decode, encode
 from holdfast.ops import Operation
 
 Fence = tuple[str | tuple[str, str], int]  # a lock's name, or (run, cell), and the token it was granted with
@@ -31,6 +32,10 @@ class Context(msgspec.Struct, frozen=True):
     fence: Fence | None = None
     key: str | None = None
     at_least: int | None = None
+
+    def with_(self, **given: Any) -> Context:
+        """The same, with what was given in place of what was there."""
+        return check_context(msgspec.structs.replace(self, **{k: v for k, v in given.items() if v is not None}))
 
     @property
     def plain(self) -> bool:
@@ -55,7 +60,7 @@ def check_context(context: Context) -> Context:
         check_name(context.key, "key")
     if context.fence is not None:
         match context.fence:
-            case (str() | (str(), str()), int()):
+            case (str() | (str(), str()), int() as token) if token is not True and token is not False:
                 _target(context.fence)
             case _:
                 raise errors.Invalid(f"a fence is (lock name, token), not {context.fence!r}")
@@ -77,20 +82,27 @@ def check_reached(snapshot: Snapshot, at_least: int | None) -> None:
             raise errors.Behind(f"this workspace is at revision {revision}, not yet at {at_least}", revision=revision)
 
 
-def surround(context: Context, body: Body, operation: str, digest: bytes, answer_type: Callable[[], Any]) -> Body:
+class Answers(msgspec.Struct, frozen=True):
+    """How the answers of an operation are kept for a repeated call."""
+
+    encode: Callable[[Any], bytes]
+    decode: Callable[[bytes], Any]
+
+
+def surround(context: Context, body: Body, operation: str, digest: bytes, answers: Answers) -> Body:
     """The body with its context around it: first the key, then the fence, then the body, then the answer is kept."""
 
     def run(tx: Tx) -> Any:
         if context.key is not None:
             stored = idempotency.find(tx, operation, context.key, digest)
             if stored is not None:
-                return msgspec.msgpack.decode(stored, type=answer_type())
+                return answers.decode(stored)
         check_reached(tx, context.at_least)
         if context.fence is not None:
             locks.check_fence(tx, _target(context.fence), context.fence[1])
         result = body(tx)
         if context.key is not None:
-            idempotency.keep(tx, operation, context.key, digest, msgspec.msgpack.encode(result))
+            idempotency.keep(tx, operation, context.key, digest, answers.encode(result))
         return result
 
     return run
@@ -106,5 +118,32 @@ def digest_of(operation: Operation[..., Any], args: Sequence[Any], kwargs: dict[
     given = {name: value for name, value in bound.arguments.items() if not callable(value)}
     try:
         return idempotency.digest(given)
-    except (TypeError, ValueError, OverflowError) as error:
+    except (TypeError, ValueError, OverflowError, RecursionError) as error:
         raise errors.InvalidValue(f"the arguments of {operation.name} cannot be stored: {error}") from error
+
+
+def typed_answers(operation: Operation[..., Any], branches: Callable[[bool], Sequence[Any]] | None = None) -> Answers:
+    """Answers that come back as the types they were; a txn's results as the types of the operations it ran."""
+
+    def decode_typed(stored: bytes) -> Any:
+        from holdfast.schemas import result_type  # only a repeated call needs it
+
+        answer = msgspec.msgpack.decode(stored, type=result_type(operation.name))
+        if branches is not None:
+            ops = branches(answer.succeeded)
+            answer.results[:] = [
+                msgspec.convert(result, result_type(op.op)) for op, result in zip(ops, answer.results, strict=True)
+            ]
+        return answer
+
+    return Answers(msgspec.msgpack.encode, decode_typed)
+
+
+def _encode_plain(answer: Any) -> bytes:
+    try:
+        return encode(answer)
+    except errors.HoldfastError:
+        return encode(None)  # it ran, which is what the key must know
+
+
+PLAIN_ANSWERS = Answers(_encode_plain, decode)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import fcntl
 import os
+import zlib
 from collections.abc import Iterator
 from contextlib import contextmanager
 
@@ -25,10 +26,10 @@ class FileGate:
         """Let in the highest token so far, or one higher; a lower one gets Fenced. One caller at a time is inside."""
         if type(token) is not int or token < 0:
             raise errors.Invalid(f"a token is an integer as granted by a lock, not {token!r}")
-        descriptor = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
+        descriptor = self._open()
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX)
-            highest = _read(descriptor)
+            highest = _parse(os.pread(descriptor, 2 * _SLOT, 0))
             if token < highest:
                 raise errors.Fenced(f"token {token} is older than {highest}, which has been let in", current=highest)
             if token > highest:
@@ -37,44 +38,58 @@ class FileGate:
         finally:
             os.close(descriptor)
 
+    def _open(self) -> int:
+        try:
+            new = not os.path.exists(self._path)
+            descriptor = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
+            if new:
+                _sync_folder(os.path.dirname(os.path.abspath(self._path)))
+            return descriptor
+        except OSError as error:
+            raise errors.IOFailed(f"the gate {self._path} cannot be used: {error.strerror}") from error
+
     @property
     def highest(self) -> int:
         """The highest token let in so far, 0 if none."""
-        try:
-            with open(self._path, "rb") as file:
-                return _parse(file.read())
-        except FileNotFoundError:
+        if not os.path.lexists(self._path):
             return 0
+        descriptor = self._open()
+        try:
+            return _parse(os.pread(descriptor, 2 * _SLOT, 0))
+        finally:
+            os.close(descriptor)
 
 
-# Two slots of fixed width: a write that is torn by a crash leaves the other one readable.
-_SLOT = 24
-
-
-def _read(descriptor: int) -> int:
-    return _parse(os.pread(descriptor, 2 * _SLOT, 0))
+# Two slots of fixed width, each a token and its checksum, written in turn: one that a crash tears leaves the other.
+_SLOT = 32
 
 
 def _parse(data: bytes) -> int:
     slots = [_parse_slot(data[start : start + _SLOT]) for start in (0, _SLOT)]
-    if data and max(slots) < 0:
+    if len(data) > _SLOT and max(slots) < 0:
         raise errors.Corrupt("the gate's file is damaged", hint="find out the highest token let in before going on")
-    return max(0, *slots)
+    return max(0, *slots)  # a lone slot that is torn was never let in
 
 
 def _parse_slot(slot: bytes) -> int:
-    digits = slot[:-1]
-    whole = len(slot) == _SLOT and slot[-1:] == b"\n" and digits.isdigit() and _check_digit(digits[:-1]) == digits[-1:]
-    return int(digits[:-1]) if whole else -1
+    digits = slot[:23]
+    return int(digits) if digits.isdigit() and slot == _slot(digits) else -1
+
+
+def _slot(digits: bytes) -> bytes:
+    return digits + b"%08x\n" % zlib.crc32(digits)
 
 
 def _write(descriptor: int, token: int) -> None:
     data = os.pread(descriptor, 2 * _SLOT, 0)
     first, second = (_parse_slot(data[start : start + _SLOT]) for start in (0, _SLOT))
-    digits = b"%022d" % token
-    os.pwrite(descriptor, digits + _check_digit(digits) + b"\n", 0 if first <= second else _SLOT)
+    os.pwrite(descriptor, _slot(b"%023d" % token), 0 if first <= second else _SLOT)
     os.fsync(descriptor)
 
 
-def _check_digit(digits: bytes) -> bytes:
-    return b"%d" % (sum((place + 1) * digit for place, digit in enumerate(digits)) % 10)
+def _sync_folder(path: str) -> None:
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)

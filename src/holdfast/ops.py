@@ -12,8 +12,8 @@ of steps, written once and driven by threads and event loops alike.
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Awaitable, Callable, Generator, Iterator
-from typing import Any, ClassVar, Concatenate, Generic, Literal, ParamSpec, TypeVar, overload
+from collections.abc import Awaitable, Callable, Generator
+from typing import TYPE_CHECKING, Any, ClassVar, Concatenate, Generic, Literal, ParamSpec, TypeVar, overload
 
 import msgspec
 
@@ -21,6 +21,10 @@ from holdfast.kernel.events import Filter
 from holdfast.kernel.tx import Snapshot, Tx
 from holdfast.kernel.wake import Watcher
 from holdfast.types import Event
+
+if TYPE_CHECKING:
+    from holdfast.aio import AsyncWatch
+    from holdfast.watch import Watch
 
 
 class Sync:
@@ -83,6 +87,8 @@ class Operation(Generic[P, R]):
     def bind(self, domain: Domain[Any]) -> Any:
         """The callable for one domain object, remembered there so that the next look-up is a plain attribute."""
         bound = domain._runner.bind(self)
+        bound.__name__ = bound.__qualname__ = self.name
+        bound.__doc__ = self.function.__doc__
         domain.__dict__[self.method] = bound
         return bound
 
@@ -111,9 +117,9 @@ class Stream(Operation[P, R]):
     @overload
     def __get__(self, domain: None, owner: type) -> Stream[P, R]: ...
     @overload
-    def __get__(self, domain: Domain[Async], owner: type) -> Callable[P, AsyncIterator[R]]: ...
+    def __get__(self, domain: Domain[Async], owner: type) -> Callable[P, AsyncWatch[R]]: ...
     @overload
-    def __get__(self, domain: Domain[Sync], owner: type) -> Callable[P, Iterator[R]]: ...
+    def __get__(self, domain: Domain[Sync], owner: type) -> Callable[P, Watch[R]]: ...
     def __get__(self, domain: Domain[Any] | None, owner: type) -> Any:
         return self if domain is None else self.bind(domain)
 
@@ -129,7 +135,7 @@ class Do(msgspec.Struct, frozen=True):
 
 
 class Look(msgspec.Struct, frozen=True):
-    """Read; inside a transaction if the call is fenced or keyed."""
+    """Read beforehand, to save the transaction; a fenced or keyed call does not, and gets None."""
 
     read: Callable[[Snapshot], Any]
 

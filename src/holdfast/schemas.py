@@ -13,6 +13,7 @@ from typing import Any, get_args, get_origin, get_type_hints
 
 import msgspec
 
+import holdfast.transaction  # noqa: F401  # fills the table
 from holdfast.ops import REGISTRY, Operation, Step
 
 

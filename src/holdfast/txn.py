@@ -25,6 +25,11 @@ Runner = Callable[[Operation[..., Any], dict[str, Any]], Any]
 
 def holds(tx: Tx, condition: Condition, probes: dict[str, Probe]) -> bool:
     """Whether a condition is true."""
+    if not isinstance(condition, Condition):
+        raise errors.InvalidFilter(
+            f"{condition!r} is not a condition",
+            hint='use Exists("cell", (run, cell)), NotExists, VersionEquals, ValueEquals',
+        )
     probe = probes.get(condition.kind)
     if probe is None:
         raise errors.InvalidFilter(f"no conditions on {condition.kind!r}", hint=f"kinds: {', '.join(sorted(probes))}")
@@ -42,7 +47,7 @@ def holds(tx: Tx, condition: Condition, probes: dict[str, Probe]) -> bool:
             return found is not None and found.version == version
         case ValueEquals(value=value):
             return found is not None and encode(found.value) == encode(value)
-    raise errors.InvalidFilter(f"{type(condition).__name__} is not a condition")
+    raise errors.InvalidFilter(f"{type(condition).__name__} is not a condition that txn knows")
 
 
 def run_txn(
@@ -54,6 +59,9 @@ def run_txn(
     run: Runner,
 ) -> TxnResult:
     """Decide, then run one branch; an operation that raises undoes everything."""
+    for given in (conditions, then, otherwise):
+        if not isinstance(given, list | tuple):
+            raise errors.Invalid(f"conditions and operations come in lists, not {type(given).__name__}")
     if len(conditions) + len(then) + len(otherwise) > MAX_OPERATIONS:
         raise errors.TooLarge(f"at most {MAX_OPERATIONS} conditions and operations in one txn", limit=MAX_OPERATIONS)
     planned = {id(op): _lookup(op) for op in (*then, *otherwise)}  # a mistake in either branch is a mistake
@@ -68,6 +76,19 @@ def _lookup(op: Op) -> Operation[..., Any]:
             f"{op!r} is not an Op", hint='use Op("cells.set", {"run": ..., "cell": ..., "value": ...})'
         )
     found = REGISTRY.get(op.op)
+    if not isinstance(op.args, dict):
+        raise errors.Invalid(f"the arguments of {op.op!r} are a dict by name, not {type(op.args).__name__}")
     if found is None or found.route.local or found.kind in ("first", "stream") or found.name == "txn":
         raise errors.Invalid(f"{op.op!r} cannot run in a txn", hint="any read or write that takes plain data can")
+    _check_arguments(found, op.args)
     return found
+
+
+def _check_arguments(operation: Operation[..., Any], args: dict[str, Any]) -> None:
+    import inspect
+
+    first: tuple[None, ...] = () if operation.kind == "procedure" else (None,)
+    try:
+        inspect.signature(operation.function).bind(*first, **args)
+    except TypeError as error:
+        raise errors.Invalid(f"{operation.name} cannot take these arguments: {error}") from error

@@ -16,7 +16,7 @@ _MICROSECOND = timedelta(microseconds=1)
 
 def as_time(microseconds: int) -> datetime:
     """An aware datetime from microseconds UTC, exactly."""
-    return _EPOCH + timedelta(microseconds=microseconds)
+    return _EPOCH + timedelta(0, microseconds // 1_000_000, microseconds % 1_000_000)
 
 
 def as_microseconds(time: datetime) -> int:

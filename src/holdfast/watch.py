@@ -40,6 +40,7 @@ class Watch(Generic[E]):
         return self
 
     def __next__(self) -> E:
+        self._engine.check_usable()
         event = next_event(self._engine, self._watcher, self._deadline)
         if event is None:
             self.close()

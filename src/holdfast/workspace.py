@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from holdfast import errors
 from holdfast.context import (
+    PLAIN_ANSWERS,
     Body,
     Context,
     Fence,
@@ -22,15 +23,17 @@ from holdfast.context import (
     derive_actor,
     digest_of,
     surround,
+    typed_answers,
 )
 from holdfast.kernel.clock import Clock, Signal, SystemClock
 from holdfast.kernel.engine import Engine
 from holdfast.kernel.events import marks
+from holdfast.kernel.leases import next_deadline
 from holdfast.kernel.tx import Snapshot
 from holdfast.kernel.values import MAX_VALUE_BYTES
 from holdfast.ops import Deadline, Do, Following, Listen, Look, Next, Operation, Step, Sync
 from holdfast.transaction import CHECKERS, Root, Transaction, drive, user_body
-from holdfast.types import Report
+from holdfast.types import Op, Report
 from holdfast.watch import Watch, next_event
 
 if TYPE_CHECKING:
@@ -60,9 +63,9 @@ class Workspace(Root[Sync]):
         key: str | None = None,
         at_least: int | None = None,
     ) -> Workspace:
-        """The same workspace with another call context: every call through it has this actor, fence, key, at_least."""
-        given = Context(actor or self._context.actor, fence, key, at_least)
-        return Workspace(self._engine, check_context(given))
+        """The same workspace for calls with this actor, fence, key or at_least; what is not given stays as it was."""
+        given = {"actor": actor, "fence": fence, "key": key, "at_least": at_least}
+        return Workspace(self._engine, self._context.with_(**given))
 
     def transact(self, body: Callable[[Transaction], R]) -> R:
         """Run `body(tx)` in one transaction and answer its result once that is durable.
@@ -80,7 +83,7 @@ class Workspace(Root[Sync]):
         if self._context.key is not None:
             raise errors.Invalid("a block cannot be skipped, so it cannot have a key", hint="use ws.transact(body)")
         with interactive(self._engine.group, self._context.actor, self._engine.transaction_timeout) as tx:
-            surround(self._context, lambda _: None, "transaction", b"", lambda: None)(tx)
+            surround(self._context, lambda _: None, "transaction", b"", PLAIN_ANSWERS)(tx)
             yield Transaction(tx)
 
     @property
@@ -106,7 +109,8 @@ class Workspace(Root[Sync]):
     @property
     def clock_ahead(self) -> float:
         """Seconds by which the workspace's time runs ahead of this machine's clock; above 300 one of them is wrong."""
-        return self._engine.time.ahead() / 1e6
+        _, last_commit = self._engine.read(next_deadline)
+        return self._engine.time.ahead(last_commit) / 1e6
 
     def check(self) -> Report:
         """Compare the state with the log and have SQLite check the file; `report.ok` if nothing was found."""
@@ -191,12 +195,12 @@ class Workspace(Root[Sync]):
     def guarded(self, op: Operation[..., Any], args: Sequence[Any], kwargs: dict[str, Any], body: Body) -> Body:
         """A body of an operation under this call's fence and key."""
         digest = b"" if self._context.key is None else digest_of(op, args, kwargs)
-        return surround(self._context, body, op.name, digest, lambda: _answer_type(op))
+        return surround(self._context, body, op.name, digest, typed_answers(op, _branches(op, args, kwargs)))
 
     def transact_body(self, body: Callable[[Transaction], R]) -> Body:
         """A user's body under this call's fence and key; of its answer a key keeps what is plain data."""
         run = user_body(body)
-        return run if self._context.plain else surround(self._context, run, "transact", b"", lambda: Any)
+        return run if self._context.plain else surround(self._context, run, "transact", b"", PLAIN_ANSWERS)
 
     def following(self, op: Operation[..., Any], args: Sequence[Any], kwargs: dict[str, Any]) -> Following[Any]:
         """What a stream operation follows."""
@@ -213,17 +217,13 @@ class Workspace(Root[Sync]):
             return self.guarded(op, args, kwargs, step.body)
         return step.body
 
-    def look_inside(self, step: Step) -> Step:
-        """A look becomes a transaction where the call is fenced or keyed."""
-        return Do(step.read, keyed=False) if isinstance(step, Look) and not self._context.plain else step
-
     def _perform(self, op: Operation[..., Any], args: Sequence[Any], kwargs: dict[str, Any], step: Step) -> Any:
         engine = self._engine
-        match self.look_inside(step):
+        match step:
             case Do() as do:
                 return engine.submit(self.step_body(op, args, kwargs, do), self._context.actor)
             case Look(read=read):
-                return engine.read(read)
+                return engine.read(read) if self._context.plain else None
             case Deadline(seconds=seconds):
                 return engine.clock.monotonic() + round(seconds * 1e6)
             case Listen(wanted=wanted):
@@ -232,10 +232,14 @@ class Workspace(Root[Sync]):
                 return next_event(engine, watcher, deadline)
 
 
-def _answer_type(op: Operation[..., Any]) -> Any:
-    from holdfast.schemas import answer_type  # only a repeated keyed call needs it
-
-    return answer_type(op.function)
+def _branches(
+    op: Operation[..., Any], args: Sequence[Any], kwargs: dict[str, Any]
+) -> Callable[[bool], Sequence[Op]] | None:
+    """Of a txn: which operations it ran."""
+    if op.name != "txn":
+        return None
+    given = dict(zip(("conditions", "then", "otherwise"), args, strict=False)) | kwargs
+    return lambda succeeded: given["then"] if succeeded else given.get("otherwise", ())
 
 
 def open_workspace(

@@ -7,7 +7,7 @@ delete, or an expiry.
 from __future__ import annotations
 
 from holdfast import errors
-from holdfast.kernel.events import Filter, gone, history, marks, previous, to_event
+from holdfast.kernel.events import END_OF_REVISION, Filter, gone, history, marks, previous, to_event
 from holdfast.kernel.names import check_limit, check_name
 from holdfast.kernel.tx import Snapshot, newest_version
 from holdfast.ops import Following
@@ -40,7 +40,7 @@ def cell_history(
         check_limit(limit, 2**31)
     if before is not None and (type(before) is not int or before < 1):
         raise errors.InvalidFilter(f"before must be a version (1 or more), not {before!r}")
-    rows = history(snapshot, CELL, run, cell, before, limit)
+    rows = history(snapshot, CELL, run, cell, None if before is None else min(before, END_OF_REVISION), limit)
     if not rows and not newest_version(snapshot, CELL, run, cell):
         raise missing(run, cell)
     return [_version(to_event(row)) for row in rows]
@@ -63,7 +63,7 @@ def at_version(snapshot: Snapshot, run: str, cell: str, version: int) -> Cell:
     check_cell(run, cell)
     if type(version) is not int or version < 1:
         raise errors.Invalid(f"version must be 1 or more, not {version!r}")
-    row = previous(snapshot, CELL, run, cell, version + 1)
+    row = previous(snapshot, CELL, run, cell, min(version + 1, END_OF_REVISION))
     event = None if row is None else to_event(row)
     if event is not None and event.version == version and not _is_delete(event):
         return Cell(event.data["value"], version, event.revision, event.time)

@@ -18,7 +18,7 @@ from holdfast.domains import locks
 from holdfast.domains.cell_history import CELL, at_version, cell_history, check_cell, follow, missing
 from holdfast.domains.leases import require_lease
 from holdfast.kernel import leases
-from holdfast.kernel.names import after_prefix, check_limit, check_name, check_ttl
+from holdfast.kernel.names import check_limit, check_name, check_ttl, page_bounds
 from holdfast.kernel.tx import Snapshot, Tx, newest_version
 from holdfast.kernel.values import decode, encode
 from holdfast.ops import Do, Domain, Found, Look, M, Steps, first, procedure, read, stream, write
@@ -32,7 +32,7 @@ _VALUE_MAP = b"\x81\xa5value"  # msgpack: a map of one entry whose key is "value
 _GET = "SELECT value, version, revision, updated, lease FROM cells WHERE run = ? AND cell = ?"
 _GET_LEASED = (
     "SELECT c.value, c.version, c.revision, c.updated, l.deadline, (SELECT time FROM meta)"
-    " FROM cells c JOIN leases l ON l.id = c.lease WHERE c.run = ? AND c.cell = ?"
+    " FROM cells c LEFT JOIN leases l ON l.id = c.lease WHERE c.run = ? AND c.cell = ?"
 )
 _INFO = (
     "SELECT c.version, c.revision, c.updated, c.size, l.deadline, (SELECT time FROM meta)"
@@ -189,6 +189,8 @@ def _get_or_init(tx: Tx, run: str, cell: str, default: Any) -> Cell:
 def transition(tx: Tx, run: str, cell: str, fn: Callable[[Any], Any]) -> Cell:
     """Replace the value by `fn(value)`. `fn` may be called again; what it raises propagates and nothing is written."""
     check_cell(run, cell)
+    if not callable(fn):
+        raise errors.Invalid(f"fn must be a function of the value, not {type(fn).__name__}")
     old = _load(tx, run, cell)
     if old is None:
         raise missing(run, cell)
@@ -214,7 +216,10 @@ def increment(tx: Tx, run: str, cell: str, delta: int | float = 1) -> int | floa
             raise errors.InvalidValue(
                 f"{what} {type(number).__name__}, not a number", hint="increment takes int and float"
             )
-    value += delta
+    try:
+        value += delta
+    except OverflowError as error:
+        raise errors.InvalidValue(f"{delta!r:.40} cannot be added to {value!r}") from error
     _keep(tx, run, cell, value, old, "increment")
     return value
 
@@ -247,8 +252,8 @@ def delete_run(tx: Tx, run: str) -> int:
     for cell, version, lease in rows:
         _remove(tx, run, cell, version, lease, "delete")
     highest = tx.one("SELECT max(version) FROM events WHERE kind = ? AND scope = ?", (CELL, run))
-    if highest is not None and highest[0] is not None:
-        tx.emit(RUN, run, "delete", version=max(highest[0], newest_version(tx, RUN, "", run) + 1))
+    if highest is not None and (highest[0] or 0) > newest_version(tx, RUN, "", run):
+        tx.emit(RUN, run, "delete", version=highest[0])
     return len(rows)
 
 
@@ -268,8 +273,9 @@ def find_cell(snapshot: Snapshot, run: str, cell: str) -> Cell | None:
     check_cell(run, cell)
     row = snapshot.one(_GET, (run, cell))
     if row is not None and row[4] is not None:
+        # It had a lease. The answer is this statement's alone: between the two the cell may have changed.
         row = snapshot.one(_GET_LEASED, (run, cell))
-        if row is not None and snapshot.is_past(row[4], row[5]):
+        if row is not None and row[4] is not None and snapshot.is_past(row[4], row[5]):
             row = None
     return None if row is None else Cell(decode(row[0]), row[1], row[2], as_time(row[3]))
 
@@ -310,7 +316,7 @@ def list_cells(snapshot: Snapshot, run: str, prefix: str = "", limit: int = 1000
     """Names of the cells of a run in order; `after` is the last name of the page before."""
     check_name(run, "run")
     check_limit(limit, MAX_PAGE)
-    bounds, params = _page(prefix, after, "cell")
+    bounds, params = page_bounds("cell", prefix, after)
     rows = snapshot.all(f"SELECT cell FROM cells WHERE run = ?{bounds} ORDER BY cell LIMIT ?", (run, *params, limit))
     return [name for (name,) in rows]
 
@@ -318,7 +324,7 @@ def list_cells(snapshot: Snapshot, run: str, prefix: str = "", limit: int = 1000
 def list_runs(snapshot: Snapshot, prefix: str = "", limit: int = 1000, after: str = "") -> list[str]:
     """Names of the runs that have cells; `after` is the last name of the page before."""
     check_limit(limit, MAX_PAGE)
-    bounds, params = _page(prefix, after, "run")
+    bounds, params = page_bounds("run", prefix, after)
     # From one run to the next by the index, however many cells each has.
     rows = snapshot.all(
         f"WITH RECURSIVE found(run) AS (SELECT min(run) FROM cells WHERE true{bounds} UNION ALL"
@@ -327,19 +333,6 @@ def list_runs(snapshot: Snapshot, prefix: str = "", limit: int = 1000, after: st
         (*params, *params, limit),
     )
     return [name for (name,) in rows]
-
-
-def _page(prefix: str, after: str, column: str) -> tuple[str, list[str]]:
-    for text, what in ((prefix, "prefix"), (after, "after")):
-        if text:
-            check_name(text, what)
-    bounds, params = f" AND {column} > ?", [after]
-    if prefix > after:
-        bounds, params = f" AND {column} >= ?", [prefix]
-    end = after_prefix(prefix)
-    if end is not None:
-        bounds, params = f"{bounds} AND {column} < ?", [*params, end]
-    return bounds, params
 
 
 # --- locks on cells --------------------------------------------------------------------------------------------------
@@ -411,6 +404,10 @@ def check(snapshot: Snapshot) -> Iterator[str]:
         "SELECT run, cell FROM cells WHERE lease IS NOT NULL AND NOT EXISTS (SELECT 1 FROM leases WHERE id = lease)"
     ):
         yield f"cell {run}/{cell} is bound to a lease that does not exist"
+    for (id,) in snapshot.all(
+        "SELECT id FROM leases l WHERE kind = ? AND NOT EXISTS (SELECT 1 FROM cells WHERE lease = l.id)", (CELL,)
+    ):
+        yield f"lease {id} is a cell's, but no cell is on it"
 
 
 class Cells(Domain[M]):

@@ -59,6 +59,8 @@ def get_lease(snapshot: Snapshot, id: str) -> Lease:
 def list_leases(snapshot: Snapshot, limit: int = 1000, after: str = "") -> list[Lease]:
     """Leases that are alive, oldest first; `after` is the last id of the page before."""
     check_limit(limit, 1000)
+    if after != "":
+        check_name(after, "after")
     rows = snapshot.all(
         f"SELECT {_COLUMNS} FROM leases WHERE kind = ? AND id > ? ORDER BY id LIMIT ?", (kernel.LEASE, after, limit)
     )

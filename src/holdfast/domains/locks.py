@@ -8,7 +8,6 @@ own: only the oldest live waiter may take a free lock, and one that died blocks 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from functools import partial
 
 import msgspec
 
@@ -16,8 +15,9 @@ from holdfast import errors
 from holdfast.domains.leases import require_lease
 from holdfast.kernel import leases
 from holdfast.kernel.events import Filter
-from holdfast.kernel.names import after_prefix, check_limit, check_name, check_seconds, check_ttl
-from holdfast.kernel.tx import DerivedActor, Row, Snapshot, Tx
+from holdfast.kernel.names import check_limit, check_name, check_seconds, check_ttl, page_bounds
+from holdfast.kernel.tx import GRANTS_PER_REVISION, DerivedActor, Row, Snapshot, Tx
+from holdfast.kernel.wake import Watcher
 from holdfast.ops import Deadline, Do, Domain, Found, Listen, M, Next, Steps, procedure, read, write
 from holdfast.types import Grant, as_time
 
@@ -124,7 +124,7 @@ def held(target: Target, holder: str, deadline: int | None) -> errors.Held:
 
 
 def _extend(tx: Tx, target: Target, row: Row, micros: int | None, lease: str | None) -> None:
-    """Re-entry keeps the token and counts nothing; the later end wins."""
+    """Re-entry keeps the token and counts nothing; the later end wins, and a lock without ttl never ends by itself."""
     bound = row[4]
     if lease is not None and lease != bound:
         leases.drop(tx, bound, target.kind)
@@ -170,33 +170,76 @@ def acquiring(
     target: Target, holder: str | None, ttl: float | None, wait: float | None, lease: str | None
 ) -> Steps[Grant]:
     """The steps of taking any kind of lock."""
-    attempt = partial(take, target=target, holder=holder, ttl=ttl, lease=lease)
+    attempt = _Attempt(target, holder, ttl, lease)
     if wait is None:
         grant: Grant = yield Do(attempt, keyed=True)
         return grant
     check_seconds(wait, "wait")
     deadline = yield Deadline(wait)
     watcher = yield Listen(Filter((target.kind,), target.scope, target.name))
-    ticket = yield Do(partial(_enqueue, target=target, holder=holder))
     try:
         while True:
             try:
-                grant = yield Do(partial(attempt, ticket=ticket), keyed=True)
+                grant = yield Do(attempt, keyed=True)
                 return grant
             except errors.Held as refusal:
-                renew_at = yield Deadline(RENEW_EVERY)
-                event = yield Next(watcher, min(deadline, renew_at))
-                while event is not None and event.op in NO_REASON:
-                    event = yield Next(watcher, min(deadline, renew_at))
-                if event is None:
-                    if (yield Deadline(0)) >= deadline:
-                        raise refusal from None
-                    ticket = yield Do(partial(_stay, target=target, holder=holder, ticket=ticket))
-    except BaseException:
-        yield Do(partial(_leave, target=target, ticket=ticket))
+                yield Do(attempt.stay_in_line)
+                if (yield from _woken(watcher, deadline)):
+                    continue
+                raise refusal from None
+    except BaseException as error:
+        if isinstance(error, Exception):
+            attempt.failed()
+        yield Do(attempt.withdraw)
         raise
     finally:
         watcher.close()
+
+
+def _woken(watcher: Watcher, deadline: int) -> Steps[bool]:
+    """Sleep until it is worth trying again: the lock may be free, or the place wants renewing. False at the end."""
+    renew_at = yield Deadline(RENEW_EVERY)
+    while True:
+        event = yield Next(watcher, min(deadline, renew_at))
+        if event is None:
+            now: int = yield Deadline(0)
+            return now < deadline
+        if event.op not in NO_REASON or (yield Deadline(0)) >= renew_at:
+            return True
+
+
+class _Attempt:
+    """One call that takes a lock: its arguments, its place in line, and what it was granted."""
+
+    def __init__(self, target: Target, holder: str | None, ttl: float | None, lease: str | None) -> None:
+        self._target = target
+        self._holder = holder
+        self._ttl = ttl
+        self._lease = lease
+        self._ticket: str | None = None
+        self._fresh: Grant | None = None  # what it was granted, if the lock was free
+
+    def __call__(self, tx: Tx) -> Grant:
+        grant = take(tx, self._target, self._holder, self._ttl, self._lease, self._ticket)
+        self._fresh = grant if grant.token // GRANTS_PER_REVISION == tx.revision else None
+        return grant
+
+    def stay_in_line(self, tx: Tx) -> None:
+        """Queue, or renew the place; a waiter that slept past its lease has lost it and queues again."""
+        if self._ticket is None or not leases.renew(tx, self._ticket):
+            self._ticket = _enqueue(tx, self._target, self._holder)
+
+    def failed(self) -> None:
+        """What the last try was granted was not committed: its token may be another's by now."""
+        self._fresh = None
+
+    def withdraw(self, tx: Tx) -> None:
+        """The caller has gone: leave the line, and give back what was granted in that very moment."""
+        row = _load(tx, self._target)
+        if row is not None and _grant(row) == self._fresh:
+            _free(tx, self._target, row, "release")
+        if self._ticket is not None:
+            _leave(tx, self._target, self._ticket)
 
 
 def _enqueue(tx: Tx, target: Target, holder: str | None) -> str:
@@ -208,11 +251,6 @@ def _enqueue(tx: Tx, target: Target, holder: str | None) -> str:
     )
     _emit(tx, target, "wait", waiter=[None, holder], ticket=[None, ticket])
     return ticket
-
-
-def _stay(tx: Tx, target: Target, holder: str | None, ticket: str) -> str:
-    """Keep the place in line; a waiter that slept past its lease has lost it and queues again."""
-    return ticket if leases.renew(tx, ticket) else _enqueue(tx, target, holder)
 
 
 def _leave(tx: Tx, target: Target, ticket: str) -> None:
@@ -341,11 +379,10 @@ def get_lock(snapshot: Snapshot, name: str) -> Grant:
 def list_locks(snapshot: Snapshot, prefix: str = "", limit: int = 1000, after: str = "") -> list[Grant]:
     """Locks that are held, by name; `after` is the last name of the page before."""
     check_limit(limit, 1000)
-    until = after_prefix(prefix) or ""
+    bounds, params = page_bounds("k.name", prefix, after)
     rows = snapshot.all(
-        f"SELECT {_COLUMNS} FROM {_SOURCE} WHERE k.kind = ? AND k.scope = '' AND k.name >= ? AND k.name > ?"
-        " AND (? = '' OR k.name < ?) ORDER BY k.name LIMIT ?",
-        (LOCK, prefix, after, until, until, limit),
+        f"SELECT {_COLUMNS} FROM {_SOURCE} WHERE k.kind = ? AND k.scope = ''{bounds} ORDER BY k.name LIMIT ?",
+        (LOCK, *params, limit),
     )
     return [_grant(row) for row in rows]
 
@@ -364,12 +401,18 @@ def check(snapshot: Snapshot) -> Iterator[str]:
             yield f"{what} is held, but its last event is {op}"
         if not bound:
             yield f"{what} is bound to a lease that does not exist"
-        if token // 4096 > ceiling:
+        if token // GRANTS_PER_REVISION > ceiling:
             yield f"{what} has a token from a revision that does not exist"
     for (ticket,) in snapshot.all(
         "SELECT ticket FROM waiters WHERE NOT EXISTS (SELECT 1 FROM leases WHERE id = ticket)"
     ):
         yield f"waiter {ticket} has no lease"
+    for id, kind in snapshot.all(
+        "SELECT id, kind FROM leases l WHERE kind LIKE '%lock%'"
+        " AND NOT EXISTS (SELECT 1 FROM locks WHERE lease = l.id)"
+        " AND NOT EXISTS (SELECT 1 FROM waiters WHERE ticket = l.id)"
+    ):
+        yield f"lease {id} is a {kind}'s, but nothing is on it"
 
 
 def probe_target(tx: Tx, target: Target) -> Found | None:

@@ -8,6 +8,8 @@ marks what lies below as compacted: no token or cursor of the lost timeline can 
 from __future__ import annotations
 
 import os
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import apsw
@@ -15,6 +17,7 @@ import apsw
 from holdfast import errors
 from holdfast.kernel import migrations
 from holdfast.kernel.clock import Clock
+from holdfast.kernel.place import check_place
 from holdfast.kernel.store import FILE, check_sqlite, translate
 
 LEAST_LEAP = 10**9
@@ -24,74 +27,101 @@ _MADE = "local_backup"
 def backup(source: apsw.Connection, target: Path, now: int) -> None:
     """Copy the store into `target`, which must not exist; it appears whole or not at all."""
     if target.exists():
-        raise errors.Exists(f"{target} exists", hint="choose a new file name for each backup")
+        raise _taken(target)
+    if not target.parent.is_dir():
+        raise errors.NotFound(f"there is no folder {target.parent}", hint="make it first")
     partial = target.with_name(target.name + ".partial")
-    partial.unlink(missing_ok=True)
     try:
-        copy = apsw.Connection(str(partial))
-        try:
-            with copy.backup("main", source, "main") as progress:
-                while not progress.done:
-                    progress.step(-1)
+        with _private_file(partial) as copy:
+            _copy(source, copy)
             copy.pragma("journal_mode", "delete")
             copy.execute(f"CREATE TABLE {_MADE} (time INTEGER NOT NULL PRIMARY KEY)")
             copy.execute(f"INSERT INTO {_MADE} VALUES (?)", (now,))
-            _verify(copy)
-        finally:
-            copy.close()
-        _sync(partial)
-        os.link(partial, target)  # refuses a target that has appeared meanwhile, where a rename would replace it
-        _sync(target.parent)
+        _publish(partial, target)
     except apsw.Error as error:
         raise translate(error) from error
     except FileExistsError as error:
-        raise errors.Exists(f"{target} exists", hint="choose a new file name for each backup") from error
+        raise _taken(target) from error
     except OSError as error:
-        raise errors.IOFailed(f"the backup could not be written: {error.strerror}") from error
+        raise errors.IOFailed(f"the backup could not be written: {error}") from error
     finally:
         partial.unlink(missing_ok=True)
+
+
+def _taken(target: Path) -> errors.Exists:
+    return errors.Exists(f"{target} exists", hint="choose a new file name for each backup")
+
+
+@contextmanager
+def _private_file(path: Path) -> Iterator[apsw.Connection]:
+    """A new SQLite file that only its owner can read."""
+    path.unlink(missing_ok=True)
+    os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600))
+    connection = apsw.Connection(str(path))
+    try:
+        yield connection
+    finally:
+        connection.close()
+
+
+def _copy(source: apsw.Connection, copy: apsw.Connection) -> None:
+    with copy.backup("main", source, "main") as progress:
+        while not progress.done:
+            progress.step(-1)
+    problem = copy.execute("PRAGMA integrity_check(1)").fetchone()
+    if problem != ("ok",):
+        raise errors.Corrupt(f"the copy is not sound: {problem}")
+
+
+def _publish(partial: Path, target: Path) -> None:
+    _sync(partial)
+    os.link(partial, target)  # refuses a target that has appeared meanwhile, where a rename would replace it
+    _sync(target.parent)
 
 
 def restore(source: Path, folder: Path, clock: Clock) -> int:
     """Make a workspace in `folder` from a backup and answer its new revision."""
     check_sqlite()
+    check_place(folder)
     if not source.is_file():
         raise errors.NotFound(f"there is no backup {source}")
-    target = folder / FILE
-    if target.exists():
+    if (folder / FILE).exists():
         raise errors.Exists(f"{folder} holds a workspace", hint="restore into a new folder")
-    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    original = _open_backup(source)
     partial = folder / (FILE + ".partial")
-    partial.unlink(missing_ok=True)
     try:
-        original = apsw.Connection(str(source), flags=apsw.SQLITE_OPEN_READONLY)
-        copy = apsw.Connection(str(partial))
-        try:
-            if migrations.schema_of(original) == 0:
-                raise errors.Invalid(f"{source} is not a backup of a workspace")
-            with copy.backup("main", original, "main") as progress:
-                while not progress.done:
-                    progress.step(-1)
-            _verify(copy)
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        with _private_file(partial) as copy:
+            _copy(original, copy)
             revision = _leap(copy, clock.wall())
-        finally:
-            copy.close()
-            original.close()
-        _sync(partial)
-        os.link(partial, target)
-        _sync(folder)
+        _publish(partial, folder / FILE)
         return revision
     except apsw.Error as error:
         raise translate(error) from error
+    except OSError as error:
+        raise errors.IOFailed(f"the workspace could not be written: {error}") from error
     finally:
+        original.close()
         partial.unlink(missing_ok=True)
+
+
+def _open_backup(source: Path) -> apsw.Connection:
+    original = apsw.Connection(str(source), flags=apsw.SQLITE_OPEN_READONLY)
+    try:
+        if (
+            migrations.schema_of(original)
+            and original.execute("SELECT 1 FROM sqlite_schema WHERE name = ?", (_MADE,)).fetchone()
+        ):
+            return original
+    except apsw.NotADBError:
+        original.close()
+    raise errors.Invalid(f"{source} is not a backup of a workspace", hint="ws.backup(path) makes one")
 
 
 def _leap(copy: apsw.Connection, now: int) -> int:
     made = copy.execute(f"SELECT time FROM {_MADE}").fetchone()
-    if made is None:
-        raise errors.Invalid("the file is not a backup of a workspace")
-    leap = max(LEAST_LEAP, now - made[0])
+    assert made is not None
+    leap = LEAST_LEAP + max(0, now - made[0])
     copy.execute("BEGIN IMMEDIATE")
     copy.execute(f"DROP TABLE {_MADE}")
     copy.execute("UPDATE meta SET revision = revision + ?, compacted = revision + ?", (leap, leap))
@@ -99,12 +129,6 @@ def _leap(copy: apsw.Connection, now: int) -> int:
     copy.execute("COMMIT")
     assert row is not None
     return int(row[0])
-
-
-def _verify(connection: apsw.Connection) -> None:
-    problem = connection.execute("PRAGMA integrity_check(1)").fetchone()
-    if problem != ("ok",):
-        raise errors.Corrupt(f"the copy is not sound: {problem}")
 
 
 def _sync(path: Path) -> None:

@@ -49,8 +49,13 @@ class Call:
         """Neither done nor failed."""
         return self.result is _PENDING and self.error is None
 
+    @property
+    def ready(self) -> bool:
+        """Whether its caller could lead now: a thread that waits can, an event loop that has stopped cannot."""
+        return True
+
     def lead(self) -> None:
-        """Tell the caller that the lead is its."""
+        """Tell the caller to lead: a thread has the lead by now, an event loop is offered it."""
         raise NotImplementedError
 
     def answer(self) -> None:
@@ -91,7 +96,8 @@ class Batch:
         try:
             oldest_writer, self.revision, last_commit, due = self._connection.execute(_HEADER).fetchone()  # type: ignore[misc]
             check_writer(oldest_writer)
-            self.now = self._writer.time.settle(last_commit)
+            self.now = self._writer.time.read(last_commit)
+            self._writer.time.warn_if_far_ahead(self.now)
             if due is not None and due <= self.now:
                 self._sweep()
         except BaseException as error:
@@ -128,8 +134,7 @@ class Batch:
         if tx.events:
             self.revision += 1
             self.emitted = True
-        if tx.reset_to is not None:
-            self.now = tx.reset_to
+        self.now = tx.now  # another one only if the clock was reset
         if tx.deadline is not None and (self.deadline is None or tx.deadline < self.deadline):
             self.deadline = tx.deadline
 
@@ -189,7 +194,7 @@ class Batch:
             self._connection.execute(_FOOTER, (self.revision, self.now))
             self.committing = True
             self._connection.execute("COMMIT")
-            self._writer.time.settle(self.now)
+            self._writer.time.read(self.now)
         except (apsw.FullError, apsw.BusyError) as error:
             # The commit frame is written last, so a write that found no room has committed nothing.
             self.rollback()

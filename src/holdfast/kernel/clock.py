@@ -92,31 +92,36 @@ class SystemClock(Clock):
 class Now:
     """A workspace's time as one process sees it.
 
-    The anchor is the last commit this process saw and the monotonic time at which it first saw it. Writers move it;
-    readers only look, so a reader on an old snapshot cannot turn it back.
+    It never runs backwards here: a commit of another process can only move it on. The one exception is a reset of the
+    clock, which shows as a last commit that lies more than 5 minutes before one seen earlier.
     """
 
     def __init__(self, clock: Clock) -> None:
         self.clock = clock
-        self._anchor = (0, clock.monotonic())
+        self._anchor = (0, -(2**62))  # the last commit seen, and what to add to the monotonic clock
 
-    def read(self, last_commit: int = 0) -> int:
-        """The present time, given the last commit of the snapshot at hand."""
-        committed, since = self._anchor
-        return max(self.clock.wall(), committed + self.clock.monotonic() - since, last_commit)
+    def read(self, last_commit: int) -> int:
+        """The present time, given meta.time of the snapshot at hand: the time of the last commit in it."""
+        seen, offset = self._anchor
+        monotonic = self.clock.monotonic()
+        if last_commit < seen - FAR_AHEAD:
+            offset = last_commit - monotonic
+            self._anchor = (last_commit, offset)
+        elif last_commit > seen:
+            # A process that sees a commit for the first time counts monotonic time from then.
+            offset = max(offset, last_commit - monotonic)
+            self._anchor = (last_commit, offset)
+        return max(self.clock.wall(), monotonic + offset)
 
-    def settle(self, last_commit: int) -> int:
-        """The present time for a group that found `last_commit` in the store, which from now on is the anchor."""
-        if last_commit != self._anchor[0]:
-            self._anchor = (last_commit, self.clock.monotonic())
-        now = self.read(last_commit)
-        if now - self.clock.wall() > FAR_AHEAD:
-            _warn(now - self.clock.wall())
-        return now
-
-    def ahead(self) -> int:
+    def ahead(self, last_commit: int) -> int:
         """How far the workspace's time runs ahead of the wall clock."""
-        return max(0, self.read() - self.clock.wall())
+        return max(0, self.read(last_commit) - self.clock.wall())
+
+    def warn_if_far_ahead(self, now: int) -> None:
+        """Say so if this machine's clock, or the one that made the last commit, must be wrong."""
+        ahead = now - self.clock.wall()
+        if ahead > FAR_AHEAD:
+            _warn(ahead)
 
 
 def _warn(ahead: int) -> None:

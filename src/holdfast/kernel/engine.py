@@ -21,7 +21,8 @@ from holdfast.kernel.clock import Clock, Now, SystemClock
 from holdfast.kernel.group import Exclusive, Group
 from holdfast.kernel.ids import Ids
 from holdfast.kernel.leases import next_deadline
-from holdfast.kernel.store import Store, translate
+from holdfast.kernel.names import check_seconds, check_ttl
+from holdfast.kernel.store import NotReady, Store, translate
 from holdfast.kernel.turns import Turns
 from holdfast.kernel.tx import SYSTEM, Snapshot, Tx
 from holdfast.kernel.values import MAX_VALUE_BYTES
@@ -44,6 +45,10 @@ class Engine:
         max_value_bytes: int = MAX_VALUE_BYTES,
         vfs: str | None = None,
     ) -> None:
+        check_seconds(busy_timeout, "busy_timeout")
+        check_ttl(transaction_timeout, "transaction_timeout")
+        if type(max_value_bytes) is not int or max_value_bytes < 1:
+            raise errors.Invalid(f"max_value_bytes must be a positive int, not {max_value_bytes!r}")
         durable = os.fspath(path) != MEMORY
         self.folder = _prepare(os.fspath(path)) if durable else _temporary(self)
         self.clock = clock or SystemClock()
@@ -53,8 +58,11 @@ class Engine:
         self._pool: list[Snapshot] = []
         ids = Ids()
         try:
-            _bring_up_to_date(self.store, ids.new(self.clock.wall()))
             self.turns = Turns(self.folder)
+            _bring_up_to_date(self.store, self.turns, busy_timeout, ids.new(self.clock.wall()))
+        except OSError as error:
+            self.store.close()
+            raise errors.ReadOnly(f"the folder {self.folder} cannot be used: {error}") from error
         except BaseException:
             self.store.close()
             raise
@@ -86,8 +94,8 @@ class Engine:
 
     def due(self) -> bool:
         """Whether something is past its deadline and not swept yet."""
-        deadline = self.read(next_deadline)
-        return deadline is not None and deadline <= self.time.read()
+        deadline, last_commit = self.read(next_deadline)
+        return deadline is not None and deadline <= self.time.read(last_commit)
 
     def _committed(self, emitted: bool, deadline: int | None) -> None:
         if deadline is not None:
@@ -143,7 +151,9 @@ class Engine:
             except apsw.Error as error:
                 raise translate(error) from error
             finally:
-                self.give_back(snapshot)
+                pool.append(snapshot)
+                if store.closed:
+                    self._drain()
 
         return call
 
@@ -162,9 +172,9 @@ class Engine:
         """Finish what is queued, then close; safe to call again, and in a forked child does nothing."""
         if self.store.closed:
             return
-        last = Exclusive(nothing, SYSTEM)
-        self.group.await_lead(last)
-        if not last.leads:
+        try:
+            self.group.lead_alone(Exclusive(nothing, SYSTEM))
+        except errors.Closed:
             return  # somebody else closed it meanwhile
         self.store.close()
         self.group.shut()
@@ -194,6 +204,10 @@ def nothing(_: Tx) -> None:
 def _prepare(folder: str) -> str:
     if os.path.exists(folder) and not os.path.isdir(folder):
         raise errors.Invalid(f"{folder} is a file", hint="a workspace is a folder; choose another path")
+    from holdfast.kernel.place import check_place
+
+    folder = os.path.realpath(folder)
+    check_place(folder)
     try:
         os.makedirs(folder, mode=0o700, exist_ok=True)
         ignore = os.path.join(folder, ".gitignore")
@@ -202,10 +216,6 @@ def _prepare(folder: str) -> str:
                 file.write("*\n")
     except OSError as error:
         raise errors.ReadOnly(f"the folder {folder} cannot be written: {error.strerror}") from error
-    from holdfast.kernel.place import check_place
-
-    folder = os.path.realpath(folder)
-    check_place(folder)
     return folder
 
 
@@ -224,13 +234,26 @@ def _temporary(engine: Engine) -> str:
     return folder
 
 
-def _bring_up_to_date(store: Store, workspace: str) -> None:
-    connection = store.writer
+def _bring_up_to_date(store: Store, turns: Turns, busy_timeout: float, workspace: str) -> None:
+    """Make the store, or run the migrations it lacks, one process at a time; one that is up to date needs no turn."""
     try:
-        if migrations.schema_of(connection) < migrations.known():
-            migrations.migrate(connection, migrations.load(), workspace)
+        if _is_current(store):
+            return
+        if not turns.take(busy_timeout):
+            raise errors.Busy("other processes kept the turn to write while the workspace had to be made or migrated")
+        try:
+            migrations.migrate(store.create(), migrations.load(), workspace)
+        finally:
+            turns.give()
     except apsw.Error as error:
         raise translate(error) from error
+
+
+def _is_current(store: Store) -> bool:
+    try:
+        return migrations.schema_of(store.writer) >= migrations.known()
+    except NotReady:
+        return False
 
 
 _open_engines: weakref.WeakSet[Engine] = weakref.WeakSet()

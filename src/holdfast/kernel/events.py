@@ -7,6 +7,7 @@ record's newest event below its mark, and is never a silent gap: a cursor below 
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from datetime import datetime
 from typing import Any
@@ -23,6 +24,7 @@ END_OF_REVISION = 2**62
 MAX_PAGE = 1000
 
 _COLUMNS = "revision, position, time, actor, kind, scope, id, op, version, redacted, data"
+_CURSOR = re.compile(r"([0-9]{1,18})(?:-([0-9]{1,18}))?")
 _decode = msgspec.msgpack.Decoder(dict[str, Any]).decode
 
 
@@ -89,12 +91,10 @@ def to_event(row: Row) -> Event:
 
 def parse_cursor(cursor: int | str) -> Position:
     """The position a cursor stands for; a bare revision is its end."""
-    if isinstance(cursor, int) and not isinstance(cursor, bool) and cursor >= 0:
+    if isinstance(cursor, int) and not isinstance(cursor, bool) and 0 <= cursor <= END_OF_REVISION:
         return cursor, END_OF_REVISION
-    if isinstance(cursor, str):
-        revision, dash, position = cursor.partition("-")
-        if revision.isascii() and revision.isdigit() and (not dash or (position.isascii() and position.isdigit())):
-            return int(revision), int(position) if dash else END_OF_REVISION
+    if isinstance(cursor, str) and (match := _CURSOR.fullmatch(cursor)):
+        return int(match[1]), END_OF_REVISION if match[2] is None else int(match[2])
     raise errors.InvalidFilter(
         f"{cursor!r} is not a cursor", hint="a cursor is a revision such as 42, or an event's cursor such as '42-0'"
     )
@@ -184,6 +184,8 @@ def list_events(
     """Events in order, from `after` (a cursor) or `since` (a time) on; without either, from the oldest kept."""
     check_limit(limit, MAX_PAGE)
     start = (marks(snapshot)[1], END_OF_REVISION) if after is None else locate(snapshot, after)
+    if since is not None and not isinstance(since, datetime):
+        raise errors.InvalidFilter(f"since is a datetime, not {type(since).__name__}")
     wanted = make_filter(kinds, id, actor, None if since is None else as_microseconds(since))
     return [to_event(row) for row in read_after(snapshot, start, wanted, limit)]
 
@@ -195,13 +197,14 @@ def make_filter(
     since: int | None = None,
 ) -> Filter:
     """A checked filter: `id` is a record's id, or (scope, id) such as (run, cell)."""
-    if isinstance(kinds, str):
-        raise errors.InvalidFilter("kinds is a list of kinds, not one string", hint=f"use kinds=[{kinds!r}]")
+    if kinds is not None and not isinstance(kinds, list | tuple | set | frozenset):
+        raise errors.InvalidFilter(f"kinds is a list of kinds, not {kinds!r}", hint='use kinds=["cell", "lock"]')
     scope: str | None = None
-    if isinstance(id, tuple):
-        if len(id) != 2:
-            raise errors.InvalidFilter(f"an id is a string or (scope, id), not {id!r}")
+    if isinstance(id, tuple | list) and len(id) == 2:
         scope, id = id
+    for text in (scope, id, actor, *(kinds or ())):
+        if text is not None and not isinstance(text, str):
+            raise errors.InvalidFilter(f"kinds, ids and actors are strings, an id may be (scope, id); not {text!r}")
     return Filter(None if kinds is None else tuple(kinds), scope, id, 0, actor, since)
 
 

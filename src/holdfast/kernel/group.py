@@ -1,9 +1,9 @@
 """Group commit: callers queue, whoever leads runs every queued body and pays one durable commit for all.
 
-No timer and no delay for a lone caller: it leads at once. Threads lead here; an event loop leads through
-`holdfast.aio`, which feeds the same queue. A leader answers every follower, also when it dies by KeyboardInterrupt:
-its followers' bodies then run again under the next leader. A body that calls the workspace instead of its `tx` gets
-Reentrant.
+No timer and no delay for a lone caller: it leads at once. A thread that waits is given the lead; an event loop, which
+leads through `holdfast.aio` and feeds the same queue, is only offered it, because a loop may stop at any moment. A
+leader answers every follower, also when it dies by KeyboardInterrupt: what it had not committed runs again under the
+next. A body that calls the workspace instead of its `tx` gets Reentrant.
 """
 
 from __future__ import annotations
@@ -62,25 +62,32 @@ class Group:
         self._mutex = threading.Lock()
         self._queue: deque[Call] = deque()
         self._led = False
-        self.in_flight: dict[int, int] = {}  # awaitable calls per thread of an event loop
+        self.take_overs: dict[int, Callable[[], list[Call]]] = {}  # by thread: takes the lead off its event loop
         self.body_thread = 0  # the thread that runs bodies just now
 
     # --- the queue and the lead over it ------------------------------------------------------------------------------
 
-    def join(self, call: Call) -> bool:
-        """Queue a call; True if its caller leads."""
+    def join(self, call: Call) -> None:
+        """Queue a call; a thread leads at once if nobody does."""
         self.check_not_inside()
         self._check_open()  # before the mutex too: after a fork nobody may be left to release it
         with self._mutex:
             self._check_open()
-            if self._led and isinstance(call, SyncCall) and self.in_flight.get(get_ident()):
-                raise errors.Reentrant(
-                    "this thread's event loop has calls in flight: a blocking call would wait for them for ever",
-                    hint="on an event loop use await ws.aio...., or call from a thread",
-                )
+            if isinstance(call, SyncCall):
+                take_over = self.take_overs.pop(get_ident(), None)
+                if take_over is not None:  # this thread's event loop leads and waits; blocked by us it would for ever
+                    self._queue.extendleft(reversed(take_over()))
+                    self._led = False
+                call.leads, self._led = not self._led, True
             self._queue.append(call)
-            call.leads, self._led = not self._led, True
-            return call.leads
+
+    def try_lead(self) -> bool:
+        """For an event loop: lead, if nobody does and somebody is queued."""
+        with self._mutex:
+            if self._led or not self._queue:
+                return False
+            self._led = True
+            return True
 
     def _check_open(self) -> None:
         if self.writer.store.closed:
@@ -104,13 +111,18 @@ class Group:
         return calls
 
     def pass_on(self, again: Iterable[Call] = ()) -> None:
-        """Give up the lead, to the first in the queue if there is one; `again` are calls that must run once more."""
+        """Give up the lead to the next who can have it; `again` are calls that must run once more.
+
+        If nobody can, whoever calls next leads, and runs what is queued here too.
+        """
         with self._mutex:
             self._queue.extendleft(reversed(list(again)))
-            heir = self._queue[0] if self._queue else None
-            self._led = heir is not None
+            # A thread first: it sleeps for nothing else, and may be the very thread of a loop that could lead.
+            threads = (call for call in self._queue if isinstance(call, SyncCall))
+            heir = next(threads, None) or next((call for call in self._queue if call.ready), None)
+            self._led = isinstance(heir, SyncCall)
             if heir is not None:
-                heir.leads = True
+                heir.leads = self._led
         if heir is not None:
             heir.lead()
 
@@ -128,8 +140,7 @@ class Group:
             queued = call in self._queue  # otherwise somebody is running it already
             if queued:
                 self._queue.remove(call)
-                leads, call.leads = call.leads, False
-        if queued and leads:
+        if queued and call.leads:
             self.pass_on()
 
     # --- running and committing, for whoever leads -------------------------------------------------------------------
@@ -149,7 +160,7 @@ class Group:
                 try:
                     lost = batch.run(todo)
                 except BaseException:
-                    batch.rollback()
+                    self.undo(batch, calls)
                     raise
                 if not lost:
                     return batch
@@ -173,6 +184,13 @@ class Group:
                 fail(calls, errors.OutcomeUnknown())
             raise
 
+    @staticmethod
+    def undo(batch: Batch, calls: list[Call]) -> None:
+        """Interrupted before the commit: nothing of it counts, and what has no answer can run again."""
+        batch.rollback()
+        for call in calls:
+            call.reset()
+
     def turn_missed(self) -> errors.Busy:
         """The error for a turn that did not come."""
         return errors.Busy(f"other processes kept the turn to write for {self.busy_timeout:g} s; nothing was changed")
@@ -182,16 +200,31 @@ class Group:
     def submit(self, body: Callable[[Tx], Any], actor: str) -> Any:
         """Run a body in a transaction and answer its result once that is durable."""
         call = SyncCall(body, actor)
-        self.await_lead(call)
-        if call.leads:
-            self._lead(call)
+        self.join(call)
+        while call.pending:
+            self.wait_for_lead(call)
+            if call.leads:
+                self._lead(call)
         if call.error is not None:
             raise call.error
         return call.result
 
-    def await_lead(self, call: SyncCall) -> None:
-        """Queue a call and sleep until it is answered or leads."""
-        if not self.join(call):
+    def lead_alone(self, call: Exclusive) -> None:
+        """Have the lead with nobody else's calls: what was queued before has run. Raises if the workspace closed."""
+        self.join(call)
+        while call.pending:
+            self.wait_for_lead(call)
+            if call.leads:
+                calls = self.take()
+                if calls == [call]:
+                    return
+                self._perform(calls)
+                self._answer(calls)
+        raise call.error or errors.Closed()
+
+    def wait_for_lead(self, call: SyncCall) -> None:
+        """Sleep until a queued call is answered or leads."""
+        while call.pending and not call.leads:
             try:
                 call.wait()
             except BaseException:
@@ -200,26 +233,34 @@ class Group:
 
     def _lead(self, own: SyncCall) -> None:
         calls = self.take()
+        own.leads = False
         batch: Batch | None = None
         try:
-            if self.turns.take(self.busy_timeout):
-                try:
-                    batch = self.run(calls)
-                    if batch is not None:
-                        self.commit(batch, calls)
-                finally:
-                    if batch is not None and not batch.finished:
-                        batch.rollback()  # interrupted before the commit: followers run again
-                        for call in calls:
-                            call.reset()
-                    self.turns.give()
-            else:
-                fail(calls, self.turn_missed())
+            batch = self._perform(calls)
         finally:
-            followers = [call for call in calls if call is not own]
-            self.pass_on(call for call in followers if call.pending)
-            for call in followers:
-                if not call.pending:
-                    call.answer()
+            self.pass_on(call for call in calls if call.pending and call is not own)
+            self._answer(calls)
         if batch is not None:
             self.committed(batch.emitted, batch.deadline)
+
+    @staticmethod
+    def _answer(calls: list[Call]) -> None:
+        for call in calls:
+            if not call.pending:
+                call.answer()
+
+    def _perform(self, calls: list[Call]) -> Batch | None:
+        """Take the turn, run and commit; afterwards only calls that must run again are pending."""
+        if not self.turns.take(self.busy_timeout):
+            fail(calls, self.turn_missed())
+            return None
+        batch: Batch | None = None
+        try:
+            batch = self.run(calls)
+            if batch is not None:
+                self.commit(batch, calls)
+            return batch
+        finally:
+            if batch is not None and not batch.finished:
+                self.undo(batch, calls)
+            self.turns.give()

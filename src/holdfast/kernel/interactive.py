@@ -21,10 +21,7 @@ from holdfast.kernel.tx import GuardedTx
 def interactive(group: Group, actor: str, timeout: float) -> Iterator[GuardedTx]:
     """Hold the lead and the turn for the block; commit at its end, roll back if it raises."""
     call = Exclusive(_no_body, actor)
-    group.await_lead(call)
-    if call.error is not None:
-        raise call.error
-    group.take()
+    group.lead_alone(call)
     try:
         if not group.turns.take(group.busy_timeout):
             raise group.turn_missed()

@@ -73,15 +73,16 @@ def sweep(tx: Tx) -> bool:
     return bool(due)
 
 
-def next_deadline(snapshot: Snapshot) -> int | None:
-    """The earliest deadline of all, by index."""
-    row = snapshot.one("SELECT min(deadline) FROM leases")
-    return row[0] if row else None
+def next_deadline(snapshot: Snapshot) -> tuple[int | None, int]:
+    """The earliest deadline of all, by index, and the time of the last commit."""
+    row = snapshot.one("SELECT (SELECT min(deadline) FROM leases), time FROM meta")
+    assert row is not None
+    return row[0], row[1]
 
 
 def shift(tx: Tx, by: int) -> None:
     """Move every deadline, when the clock was put right."""
-    tx.run("UPDATE leases SET deadline = deadline + ?", (by,))
+    tx.run("UPDATE leases SET deadline = deadline + ?, created = created + ?", (by, by))
 
 
 def _expect(tx: Tx, deadline: int) -> None:

@@ -77,13 +77,10 @@ def check_writer(oldest_writer: int) -> None:
 
 def schema_of(connection: apsw.Connection) -> int:
     """The schema number of a store, 0 if the file is new; Invalid if it is somebody else's database."""
-    if not connection.execute("SELECT 1 FROM sqlite_schema WHERE name = 'meta'").fetchone():
-        if connection.execute("SELECT 1 FROM sqlite_schema").fetchone():
-            raise errors.Invalid(
-                "the file is a SQLite database, but not a Holdfast workspace", hint="choose another folder"
-            )
+    tables, ours = connection.execute("SELECT count(*), total(name = 'meta') FROM sqlite_schema").fetchone()  # type: ignore[misc]
+    if not tables:
         return 0
-    if connection.pragma("application_id") != APPLICATION_ID:
+    if not ours or connection.pragma("application_id") != APPLICATION_ID:
         raise errors.Invalid(
             "the file is a SQLite database, but not a Holdfast workspace", hint="choose another folder"
         )

@@ -56,6 +56,18 @@ def after_prefix(prefix: str) -> str | None:
     return kept[:-1] + chr(0xE000 if 0xD800 <= code <= 0xDFFF else code)
 
 
+def page_bounds(column: str, prefix: str, after: str) -> tuple[str, list[str]]:
+    """SQL, beginning with AND, for the names with `prefix` that come after the last one of the page before."""
+    for text, what in ((prefix, "prefix"), (after, "after")):
+        if text != "":
+            check_name(text, what)
+    bounds, params = f" AND {column} > ?", [after]
+    if prefix > after:
+        bounds, params = f" AND {column} >= ?", [prefix]
+    end = after_prefix(prefix)
+    return (bounds, params) if end is None else (f"{bounds} AND {column} < ?", [*params, end])
+
+
 @overload
 def check_seconds(value: object, what: str, allow_none: Literal[False] = False) -> int: ...
 @overload

@@ -27,7 +27,7 @@ _NETWORK: Final = frozenset(
 # Folders of the host seen from inside a virtual machine: WSL's Windows drives, Docker Desktop's bind mounts and others.
 _HOST: Final = frozenset({"9p", "drvfs", "virtiofs", "vboxsf", "prl_fs", "vmhgfs", "vmhgfs-fuse", "grpcfuse", "osxfs"})
 
-_HINT: Final = "use a local disk, or run `holdfast serve` on the machine that owns the disk and connect to it"
+_HINT: Final = "put the workspace on a local disk of the machine whose processes share it"
 
 
 def check_place(folder: str | os.PathLike[str]) -> None:

@@ -31,6 +31,10 @@ def check_sqlite(version: str | None = None) -> None:
         )
 
 
+class NotReady(errors.IOFailed):
+    """The store has not been made yet, or is just being made."""
+
+
 class Store:
     """The connections of one process to one workspace file."""
 
@@ -52,24 +56,33 @@ class Store:
             self._writer = self.connect()
         return self._writer
 
-    def connect(self) -> apsw.Connection:
-        """A new connection with every setting made and read back."""
+    def connect(self, *, create: bool = False) -> apsw.Connection:
+        """A new connection with every setting made and read back.
+
+        Only `create` makes the file, or turns one into a write-ahead log: that is for one process at a time.
+        """
         if self.closed:
             raise errors.Closed(self.closed)
         try:
             connection = apsw.Connection(
                 self.path,
-                flags=apsw.SQLITE_OPEN_READWRITE | apsw.SQLITE_OPEN_CREATE,
+                flags=apsw.SQLITE_OPEN_READWRITE | (apsw.SQLITE_OPEN_CREATE if create else 0),
                 vfs=self._vfs,
                 statementcachesize=_STATEMENT_CACHE,
             )
             self._connections.add(connection)
             connection.set_busy_timeout(self._busy_ms)
             for pragma, wanted in self._settings().items():
-                _set(connection, pragma, wanted)
+                _set(connection, pragma, wanted, fixed=pragma == "journal_mode" and not create)
             return connection
         except apsw.Error as error:
             raise translate(error) from error
+
+    def create(self) -> apsw.Connection:
+        """The writer connection of a store that may not exist yet; the caller has the turn."""
+        self.reopen_writer()
+        self._writer = self.connect(create=True)
+        return self._writer
 
     def connect_reader(self) -> apsw.Connection:
         """A new connection that cannot write."""
@@ -112,9 +125,12 @@ class Store:
         self._writer = None
 
 
-def _set(connection: apsw.Connection, pragma: str, wanted: object) -> None:
-    if connection.pragma(pragma) == wanted:
+def _set(connection: apsw.Connection, pragma: str, wanted: object, *, fixed: bool = False) -> None:
+    found = connection.pragma(pragma)
+    if found == wanted:
         return
+    if fixed:
+        raise NotReady(f"the store's {pragma} is {found!r}, not {wanted!r}")
     connection.pragma(pragma, wanted)
     found = connection.pragma(pragma)
     # mmap_size answers nothing where a VFS has no memory mapping.
@@ -142,7 +158,7 @@ _TRANSLATIONS: tuple[tuple[type[apsw.Error], type[errors.HoldfastError]], ...] =
     (apsw.CorruptError, errors.Corrupt),
     (apsw.NotADBError, errors.Corrupt),
     (apsw.IOError, errors.IOFailed),
-    (apsw.CantOpenError, errors.IOFailed),
+    (apsw.CantOpenError, NotReady),
     (apsw.InterruptError, errors.Timeout),
     (apsw.TooBigError, errors.TooLarge),
 )

@@ -95,7 +95,6 @@ class Tx(Snapshot):
         "events",
         "max_value_bytes",
         "now",
-        "reset_to",
         "revision",
     )
 
@@ -120,16 +119,14 @@ class Tx(Snapshot):
         self.dirty = False
         self.events = 0  # emitted so far
         self.deadline: int | None = None  # the earliest one this transaction set, for the ticker
-        self.reset_to: int | None = None  # the time that the workspace's clock is put back to
         self._grants = 0
 
     def left(self, deadline: int, last_commit: int) -> int:
         return deadline - self.now
 
-    def reset_clock(self) -> tuple[int, int]:
-        """Accept the wall clock as the present, from the next transaction on; answers the old time and the new."""
-        self.reset_to = self._time.clock.wall()
-        return self.now, self.reset_to
+    def wall_clock(self) -> int:
+        """What this machine's clock says, which is not the time of the transaction."""
+        return self._time.clock.wall()
 
     def one(self, sql: str, params: Sequence[Any] = ()) -> Row | None:
         try:
@@ -187,7 +184,7 @@ class Tx(Snapshot):
     @contextlib.contextmanager
     def savepoint(self) -> Iterator[None]:
         """All or nothing for the statements inside, within this transaction."""
-        events = self.events
+        events, now = self.events, self.now
         self.run("SAVEPOINT part")
         try:
             yield
@@ -197,7 +194,7 @@ class Tx(Snapshot):
             if not self.ended and self._connection.in_transaction:
                 self.run("ROLLBACK TO part")
                 self.run("RELEASE part")
-                self.events = events
+                self.events, self.now = events, now
             raise
         self.run("RELEASE part")
 

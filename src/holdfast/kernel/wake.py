@@ -182,6 +182,7 @@ class Pulse:
         self._signal = Signal()
         self._stopped = False
         self._deadline: int | None = None
+        self._last_commit = 0
         self._seen = -1
         self._thread = threading.Thread(target=self._run, name="holdfast-pulse", daemon=True)
 
@@ -222,18 +223,18 @@ class Pulse:
         poll = WATCHED_POLL if len(self._hub) else IDLE_POLL
         if self._deadline is None:
             return poll
-        return min(poll, max(0.0, (self._deadline - self._time.read()) / 1e6))
+        return min(poll, max(0.0, (self._deadline - self._time.read(self._last_commit)) / 1e6))
 
     def _beat(self, snapshot: Snapshot) -> None:
         try:
             version = snapshot.one("PRAGMA data_version")
             if version is not None and version[0] != self._seen:
                 self._seen = version[0]
-                self._deadline = next_deadline(snapshot)
+                self._deadline, self._last_commit = next_deadline(snapshot)
                 self._hub.advance()
-            if self._deadline is not None and self._deadline <= self._time.read():
+            if self._deadline is not None and self._deadline <= self._time.read(self._last_commit):
                 self._sweep()
-                self._deadline = next_deadline(snapshot)
+                self._deadline, self._last_commit = next_deadline(snapshot)
         except (errors.HoldfastError, apsw.Error) as error:
             self._report(error)
 
@@ -244,4 +245,4 @@ class Pulse:
 
         reason = translate(error) if isinstance(error, apsw.Error) else error
         logging.getLogger("holdfast").warning("cannot sweep or watch just now, trying again: %s", reason)
-        self._deadline = self._time.read() + RETRY_SWEEP
+        self._deadline = self._time.read(self._last_commit) + RETRY_SWEEP
