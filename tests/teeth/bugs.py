@@ -27,15 +27,14 @@ BUGS = [
     Bug(
         "ack before commit",
         "kernel/group.py",
-        "                    batch = self.run(calls)\n",
-        "                    batch = self.run(calls)\n"
-        "                    for call in calls[1:]:\n                        call.answer()\n",
+        "            batch = self.run(calls)\n",
+        "            batch = self.run(calls)\n            for call in calls[1:]:\n                call.answer()\n",
         CRASHES,
     ),
     Bug(
         "whole-transaction rollback ignored",
         "kernel/batch.py",
-        "                if not self._connection.in_transaction:\n                    self._writer",
+        "                if self.finished:\n                    self._writer",
         "                if False:\n                    self._writer",
         FAULTS,
     ),
@@ -87,7 +86,7 @@ BUGS = [
     Bug(
         "reads past the deadline",
         "domains/cells.py",
-        "        if row is not None and snapshot.is_past(row[4], row[5]):\n",
+        "        if row is not None and row[4] is not None and snapshot.is_past(row[4], row[5]):\n",
         "        if False:\n",
     ),
     Bug(
@@ -146,8 +145,8 @@ BUGS = [
     Bug(
         "time runs backwards with the wall clock",
         "kernel/clock.py",
-        "        return max(self.clock.wall(), committed + self.clock.monotonic() - since, last_commit)\n",
-        "        return self.clock.wall() + 0 * (committed - since - last_commit)\n",
+        "        return max(self.clock.wall(), monotonic + offset)\n",
+        "        return self.clock.wall()\n",
     ),
     Bug(
         "commits of other processes wake nobody",
@@ -158,7 +157,7 @@ BUGS = [
     Bug(
         "a restored store goes on with old revisions",
         "kernel/backup.py",
-        "    leap = max(LEAST_LEAP, now - made[0])\n",
+        "    leap = LEAST_LEAP + max(0, now - made[0])\n",
         "    leap = 0\n",
     ),
     Bug(

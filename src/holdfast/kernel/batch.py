@@ -71,6 +71,7 @@ class Writer:
         self.time = time
         self.ids = ids
         self.max_value_bytes = max_value_bytes
+        self.tx: Tx | None = None  # the newest one, which a forked child must not go on with
 
 
 class Batch:
@@ -117,9 +118,10 @@ class Batch:
     def transaction(self, actor: str, kind: type[Tx] = Tx) -> Tx:
         """A Tx on this batch, after those before it."""
         writer = self._writer
-        return kind(
+        writer.tx = tx = kind(
             self._connection, writer.time, writer.ids, self.now, self.revision + 1, actor, writer.max_value_bytes
         )
+        return tx
 
     def guarded(self, actor: str) -> GuardedTx:
         """A Tx that a watchdog may end."""
@@ -128,8 +130,13 @@ class Batch:
         return tx
 
     def absorb(self, tx: Tx) -> None:
-        """The transaction counts: the next one comes after it."""
+        """The transaction counts: the next one comes after it.
+
+        Unless its body hid that the engine had rolled back everything: then there is nothing left to count.
+        """
         tx.end()
+        if self.finished:
+            raise errors.Unavailable("the engine rolled back the transaction underneath; nothing was changed")
         self.dirty |= tx.dirty
         if tx.events:
             self.revision += 1
@@ -161,7 +168,7 @@ class Batch:
             except BaseException as error:
                 tx.end()
                 call.error = as_ours(error)
-                if not self._connection.in_transaction:
+                if self.finished:
                     self._writer.store.reopen_writer()
                     return [*calls[:number], *calls[number + 1 :]]
                 execute("ROLLBACK TO body")
@@ -179,7 +186,7 @@ class Batch:
         except BaseException as error:
             tx.end()
             call.error = as_ours(error)
-            if tx.dirty or not self._connection.in_transaction:
+            if tx.dirty or self.finished:
                 self.rollback()
                 if self.swept:
                     self.__init__(self._writer)  # type: ignore[misc]
@@ -208,7 +215,7 @@ class Batch:
 
     def rollback(self) -> None:
         """Leave nothing."""
-        if self._connection.in_transaction:
+        if not self.finished:
             try:
                 self._connection.execute("ROLLBACK")
             except apsw.Error:
@@ -220,8 +227,8 @@ class Batch:
 
     @property
     def finished(self) -> bool:
-        """Whether there is nothing left to take back, also seen from an interruption between COMMIT and its answer."""
-        return not self._connection.in_transaction
+        """Whether there is nothing left to take back: committed, rolled back, or the connection given up."""
+        return not self._writer.store.is_writer(self._connection) or not self._connection.in_transaction
 
 
 def as_ours(error: BaseException) -> BaseException:

@@ -195,6 +195,8 @@ class Engine:
         """In a forked child: drop the inherited locks, keep the parent's connections untouched."""
         self.store.abandon()
         self.turns.abandon()
+        if self.group.writer.tx is not None:
+            self.group.writer.tx.end()
 
 
 def nothing(_: Tx) -> None:
@@ -242,11 +244,22 @@ def _bring_up_to_date(store: Store, turns: Turns, busy_timeout: float, workspace
         if not turns.take(busy_timeout):
             raise errors.Busy("other processes kept the turn to write while the workspace had to be made or migrated")
         try:
+            _refuse_foreign(store.path)
             migrations.migrate(store.create(), migrations.load(), workspace)
         finally:
             turns.give()
     except apsw.Error as error:
         raise translate(error) from error
+
+
+def _refuse_foreign(path: str) -> None:
+    """Look before anything is set: somebody else's database is left as it is."""
+    if os.path.exists(path):
+        connection = apsw.Connection(path, flags=apsw.SQLITE_OPEN_READONLY)
+        try:
+            migrations.schema_of(connection)
+        finally:
+            connection.close()
 
 
 def _is_current(store: Store) -> bool:

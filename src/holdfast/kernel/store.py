@@ -63,6 +63,7 @@ class Store:
         """
         if self.closed:
             raise errors.Closed(self.closed)
+        _refuse_inherited(self.path)
         try:
             connection = apsw.Connection(
                 self.path,
@@ -104,6 +105,10 @@ class Store:
             "foreign_keys": 0,
         }
 
+    def is_writer(self, connection: apsw.Connection) -> bool:
+        """Whether this is still the writer connection, not one that was given up."""
+        return connection is self._writer
+
     def reopen_writer(self) -> None:
         """Drop the writer: after a broken COMMIT its view of the file cannot be trusted."""
         if self._writer is not None:
@@ -120,9 +125,31 @@ class Store:
         from ctypes import py_object, pythonapi
 
         self.closed = "this workspace was opened before a fork"
+        _inherited.add(_identity(self.path))
         for connection in self._connections:
             pythonapi.Py_IncRef(py_object(connection))
         self._writer = None
+
+
+# Files that were open when this process was forked. SQLite keeps the parent's file locks in its memory, so a new
+# connection here would think that it holds them, and hold none: the parent's close could remove the log it writes to.
+_inherited: set[tuple[int, int] | None] = set()
+
+
+def _identity(path: str) -> tuple[int, int] | None:
+    try:
+        found = os.stat(path)
+    except FileNotFoundError:
+        return None
+    return found.st_dev, found.st_ino
+
+
+def _refuse_inherited(path: str) -> None:
+    if _inherited and (identity := _identity(path)) is not None and identity in _inherited:
+        raise errors.Unsupported(
+            "the process that this one was forked from had the workspace open: its locks would not hold here",
+            hint="fork before opening the workspace, or start children with spawn or exec",
+        )
 
 
 def _set(connection: apsw.Connection, pragma: str, wanted: object, *, fixed: bool = False) -> None:
