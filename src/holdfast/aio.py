@@ -10,7 +10,6 @@ from __future__ import annotations
 import asyncio
 import queue
 import threading
-from collections import deque
 from collections.abc import Callable, Generator, Sequence
 from pathlib import Path
 from typing import Any, Generic, TypeVar
@@ -71,7 +70,8 @@ class LoopLeader:
         self.loop = loop
         self._engine = engine
         self._group = engine.group
-        self._answered: deque[AsyncCall] = deque()
+        self._answering = threading.Lock()
+        self._answered: list[AsyncCall] = []
         self._coming = False  # `lead` has been scheduled
         self._commits: queue.SimpleQueue[Callable[[], None] | None] | None = None
 
@@ -167,13 +167,17 @@ class LoopLeader:
 
     def answer(self, call: AsyncCall) -> None:
         """From any thread: wake a task; those answered together wake the loop once."""
-        self._answered.append(call)
-        if len(self._answered) == 1:
+        with self._answering:
+            self._answered.append(call)
+            first = len(self._answered) == 1
+        if first:
             self.soon(self._resolve)
 
     def _resolve(self) -> None:
-        while self._answered:
-            self._answered.popleft().resolve()
+        with self._answering:
+            answered, self._answered = self._answered, []
+        for call in answered:
+            call.resolve()
 
     def _worker(self) -> queue.SimpleQueue[Callable[[], None] | None]:
         if self._commits is None:

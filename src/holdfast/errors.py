@@ -349,7 +349,7 @@ class Closed(Unavailable):
 
     code = "CLOSED"
     retryable = False
-    default_hint = "open the workspace again; a forked child opens its own"
+    default_hint = "open the workspace again; after a fork only where the parent did not have it open"
 
 
 class ClockSkew(Unavailable):

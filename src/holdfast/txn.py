@@ -33,7 +33,9 @@ def holds(tx: Tx, condition: Condition, probes: dict[str, Probe]) -> bool:
     probe = probes.get(condition.kind)
     if probe is None:
         raise errors.InvalidFilter(f"no conditions on {condition.kind!r}", hint=f"kinds: {', '.join(sorted(probes))}")
-    key = (condition.key,) if isinstance(condition.key, str) else tuple(condition.key)
+    key = (condition.key,) if isinstance(condition.key, str) else condition.key
+    if not isinstance(key, tuple | list):
+        raise errors.InvalidFilter(f"{key!r} is not the key of a {condition.kind}")
     try:
         found = probe(tx, *key)
     except TypeError as error:

@@ -62,7 +62,8 @@ def test_every_module_opens_with_its_purpose_and_stays_readable(path: Path) -> N
     text = path.read_text()
     docstring = ast.get_docstring(ast.parse(text))
     assert docstring, "no docstring"
-    assert len(text.splitlines()) <= 450, "too long: split it"
+    limit = 800 if ".conformance" in name_of(path) else 450  # tests are read one at a time
+    assert len(text.splitlines()) <= limit, "too long: split it"
 
 
 @pytest.mark.parametrize("path", MODULES, ids=name_of)
@@ -139,7 +140,7 @@ def test_only_the_clock_module_reads_the_time_and_only_ids_draws_randomness() ->
 
 
 def test_importing_holdfast_brings_no_asyncio_and_no_heavy_module() -> None:
-    code = "import holdfast, sys; print(*sorted(sys.modules))"
+    code = "import holdfast, sys; holdfast.open; print(*sorted(sys.modules))"
     loaded = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.split()
     heavy = {
         "asyncio",

@@ -34,8 +34,8 @@ BUGS = [
     Bug(
         "whole-transaction rollback ignored",
         "kernel/batch.py",
-        "                if self.finished:\n                    self._writer",
-        "                if False:\n                    self._writer",
+        "                if self.finished:\n                    if isinstance",
+        "                if False:\n                    if isinstance",
         FAULTS,
     ),
     Bug(
@@ -151,8 +151,8 @@ BUGS = [
     Bug(
         "commits of other processes wake nobody",
         "kernel/wake.py",
-        "                self._hub.advance()\n            if",
-        "            if",
+        "            self._hub.advance()\n            self._seen",
+        "            self._seen",
     ),
     Bug(
         "a restored store goes on with old revisions",

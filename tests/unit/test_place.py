@@ -80,13 +80,13 @@ def use_table(monkeypatch: pytest.MonkeyPatch, table: str) -> None:
     monkeypatch.setattr(place, "_mount_of", lambda path, platform: filesystem_of(path, table))
 
 
-def test_the_refusal_names_the_mount_the_type_and_the_server(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_refusal_names_the_mount_the_type_and_what_to_do(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     use_table(monkeypatch, LINE.format("/", "ext4") + LINE.format(tmp_path.resolve(), "nfs4"))
     with pytest.raises(Unsupported) as caught:
         check_place(tmp_path / "not" / "there" / "yet")
     assert str(tmp_path.resolve()) in caught.value.message
     assert "nfs4" in caught.value.message
-    assert "holdfast serve" in caught.value.hint
+    assert "local disk" in caught.value.hint
     assert (caught.value.mount, caught.value.fs_type) == (str(tmp_path.resolve()), "nfs4")
     assert not (tmp_path / "not").exists()
     check_place(tmp_path.parent)

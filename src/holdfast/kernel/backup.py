@@ -8,6 +8,7 @@ marks what lies below as compacted: no token or cursor of the lost timeline can 
 from __future__ import annotations
 
 import os
+import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -30,7 +31,7 @@ def backup(source: apsw.Connection, target: Path, now: int) -> None:
         raise _taken(target)
     if not target.parent.is_dir():
         raise errors.NotFound(f"there is no folder {target.parent}", hint="make it first")
-    partial = target.with_name(target.name + ".partial")
+    partial = _beside(target)
     try:
         with _private_file(partial) as copy:
             _copy(source, copy)
@@ -46,6 +47,11 @@ def backup(source: apsw.Connection, target: Path, now: int) -> None:
         raise errors.IOFailed(f"the backup could not be written: {error}") from error
     finally:
         partial.unlink(missing_ok=True)
+
+
+def _beside(target: Path) -> Path:
+    """A name of this thread's own, so that two that write the same target do not meet before the end."""
+    return target.with_name(f"{target.name}.{os.getpid()}-{threading.get_ident()}.partial")
 
 
 def _taken(target: Path) -> errors.Exists:
@@ -88,7 +94,7 @@ def restore(source: Path, folder: Path, clock: Clock) -> int:
     if (folder / FILE).exists():
         raise errors.Exists(f"{folder} holds a workspace", hint="restore into a new folder")
     original = _open_backup(source)
-    partial = folder / (FILE + ".partial")
+    partial = _beside(folder / FILE)
     try:
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         with _private_file(partial) as copy:
@@ -115,6 +121,9 @@ def _open_backup(source: Path) -> apsw.Connection:
             return original
     except apsw.NotADBError:
         original.close()
+    except apsw.Error as error:
+        original.close()
+        raise translate(error) from error
     raise errors.Invalid(f"{source} is not a backup of a workspace", hint="ws.backup(path) makes one")
 
 

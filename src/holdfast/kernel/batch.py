@@ -136,7 +136,7 @@ class Batch:
         """
         tx.end()
         if self.finished:
-            raise errors.Unavailable("the engine rolled back the transaction underneath; nothing was changed")
+            raise rolled_back()
         self.dirty |= tx.dirty
         if tx.events:
             self.revision += 1
@@ -169,6 +169,8 @@ class Batch:
                 tx.end()
                 call.error = as_ours(error)
                 if self.finished:
+                    if isinstance(call.error, apsw.SQLError):  # a savepoint that is gone says nothing to a user
+                        call.error = rolled_back()
                     self._writer.store.reopen_writer()
                     return [*calls[:number], *calls[number + 1 :]]
                 execute("ROLLBACK TO body")
@@ -229,6 +231,11 @@ class Batch:
     def finished(self) -> bool:
         """Whether there is nothing left to take back: committed, rolled back, or the connection given up."""
         return not self._writer.store.is_writer(self._connection) or not self._connection.in_transaction
+
+
+def rolled_back() -> errors.Unavailable:
+    """The error of a body under which the engine rolled back everything, and that did not say why."""
+    return errors.Unavailable("the engine rolled back the transaction underneath; nothing was changed")
 
 
 def as_ours(error: BaseException) -> BaseException:

@@ -29,7 +29,7 @@ from holdfast.kernel.values import MAX_VALUE_BYTES
 from holdfast.kernel.wake import Hub, Pulse
 
 MEMORY = ":memory:"
-CANNOT_WRITE = (errors.ReadOnly, errors.DiskFull, errors.IOFailed, errors.Busy)
+CANNOT_WRITE = (errors.ReadOnly, errors.DiskFull, errors.IOFailed, errors.Busy, errors.Behind)
 
 
 class Engine:
@@ -277,5 +277,16 @@ def _abandon_all() -> None:
         engine.abandon()
 
 
+def _pause_all() -> None:
+    for engine in list(_open_engines):
+        engine.pulse.pause()
+
+
+def _resume_all() -> None:
+    for engine in list(_open_engines):
+        engine.pulse.resume()
+
+
 if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_abandon_all)
+    # A thread of ours that is inside SQLite at the fork would leave a mutex locked for ever in the child.
+    os.register_at_fork(before=_pause_all, after_in_parent=_resume_all, after_in_child=_abandon_all)

@@ -101,9 +101,9 @@ def migrate(
     """
     connection.execute("BEGIN IMMEDIATE")
     try:
-        schema = schema_of(connection)
-        for migration in migrations[schema:]:
-            if schema and migration.locks_out(schema) and not lock_out:
+        schema = found = schema_of(connection)
+        for migration in migrations[found:]:
+            if found and migration.locks_out(found) and not lock_out:
                 break
             _apply(connection, migration, workspace)
             schema = migration.number

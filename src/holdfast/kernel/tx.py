@@ -61,7 +61,8 @@ class Snapshot:
         try:
             yield
         finally:
-            self._execute("COMMIT")
+            if self._connection.in_transaction:  # an I/O error ends it by itself
+                self._execute("ROLLBACK")
 
     def copy_to(self, copy: Callable[[apsw.Connection], None]) -> None:
         """Let the kernel's backup copy the store through this connection."""

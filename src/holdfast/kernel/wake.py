@@ -10,7 +10,8 @@ from __future__ import annotations
 import threading
 import weakref
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 
 import apsw
 
@@ -79,14 +80,16 @@ class Hub:
     def watch(self, wanted: Filter, after: int | str | None, signal: Wakeable) -> Watcher:
         """A new watcher that starts now, or after a cursor."""
         self.check_open()
-        with self._lock:
+        with self._lock, self._typed_errors():
             snapshot = self._reader()
             cursor = locate(snapshot, after)
             if not self._watchers:
                 self._head = (marks(snapshot)[0], END_OF_REVISION)
             watcher = Watcher(self, wanted, cursor, signal)
-            self._watchers.add(watcher)
             record = wanted.record
+            # Before the sets: the youngest weak reference is told first, and this one must find the sets without it.
+            weakref.finalize(watcher, self._prune, record).atexit = False
+            self._watchers.add(watcher)
             (self._others if record is None else self._by_record.setdefault(record, weakref.WeakSet())).add(watcher)
         self.on_first()
         return watcher
@@ -99,13 +102,17 @@ class Hub:
             record = watcher.wanted.record
             if record in self._by_record:
                 self._by_record[record].discard(watcher)
-                if not self._by_record[record]:
-                    del self._by_record[record]
+            self._prune(record)
+
+    def _prune(self, record: tuple[str, str, str] | None) -> None:
+        with self._lock:
+            if record in self._by_record and not self._by_record[record]:
+                del self._by_record[record]
 
     def refill(self, watcher: Watcher) -> None:
         """Read the log for a watcher that is behind; with nothing left to read it goes live."""
         self.check_open()
-        with self._lock:
+        with self._lock, self._typed_errors():
             start = max(watcher.cursor, watcher.seen)
             rows = read_after(self._reader(), start, watcher.wanted, PAGE)
             watcher.buffer.extend(rows)
@@ -156,6 +163,13 @@ class Hub:
         if self._store.closed:
             raise errors.Closed(self._store.closed)
 
+    @contextmanager
+    def _typed_errors(self) -> Iterator[None]:
+        try:
+            yield
+        except apsw.Error as error:
+            raise translate(error) from error
+
     def _reader(self) -> Snapshot:
         if self._snapshot is None:
             self._snapshot = Snapshot(self._store.connect_reader(), self._time)
@@ -181,6 +195,8 @@ class Pulse:
         self._sweep = sweep
         self._signal = Signal()
         self._stopped = False
+        self._beating = threading.Lock()
+        self._paused = False
         self._deadline: int | None = None
         self._last_commit = 0
         self._seen = -1
@@ -206,6 +222,16 @@ class Pulse:
         if self._thread.is_alive() and self._thread is not threading.current_thread():
             self._thread.join()
 
+    def pause(self) -> None:
+        """Before a fork: wait until this thread is not inside SQLite; bounded, for the forker may be in its way."""
+        self._paused = self._beating.acquire(timeout=1.0)
+
+    def resume(self) -> None:
+        """After a fork, in the parent."""
+        if self._paused:
+            self._paused = False
+            self._beating.release()
+
     def _run(self) -> None:
         connection: apsw.Connection | None = None
         try:
@@ -213,8 +239,12 @@ class Pulse:
                 self._signal.wait(self._patience())
                 if self._stopped or self._store.closed:
                     return
-                connection = connection or self._store.connect_reader()
-                self._beat(Snapshot(connection, self._time))
+                with self._beating:
+                    try:
+                        connection = connection or self._store.connect_reader()
+                        self._beat(Snapshot(connection, self._time))
+                    except (errors.HoldfastError, apsw.Error) as error:
+                        self._report(error)
         finally:
             if connection is not None:
                 connection.close()
@@ -226,17 +256,14 @@ class Pulse:
         return min(poll, max(0.0, (self._deadline - self._time.read(self._last_commit)) / 1e6))
 
     def _beat(self, snapshot: Snapshot) -> None:
-        try:
-            version = snapshot.one("PRAGMA data_version")
-            if version is not None and version[0] != self._seen:
-                self._seen = version[0]
-                self._deadline, self._last_commit = next_deadline(snapshot)
-                self._hub.advance()
-            if self._deadline is not None and self._deadline <= self._time.read(self._last_commit):
-                self._sweep()
-                self._deadline, self._last_commit = next_deadline(snapshot)
-        except (errors.HoldfastError, apsw.Error) as error:
-            self._report(error)
+        version = snapshot.one("PRAGMA data_version")
+        if version is not None and version[0] != self._seen:
+            self._deadline, self._last_commit = next_deadline(snapshot)
+            self._hub.advance()
+            self._seen = version[0]
+        if self._deadline is not None and self._deadline <= self._time.read(self._last_commit):
+            self._sweep()
+            self._deadline, self._last_commit = next_deadline(snapshot)
 
     def _report(self, error: Exception) -> None:
         if self._stopped or self._store.closed:

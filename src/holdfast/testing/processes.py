@@ -105,7 +105,7 @@ class ProcessWorkspace(Root[Sync]):
 
     def using(self, actor: Any = None, fence: Any = None, key: Any = None, at_least: Any = None) -> ProcessWorkspace:
         """The same with another call context."""
-        context = Context(actor or self._context.actor, fence, key, at_least)
+        context = self._context.with_(actor=actor, fence=fence, key=key, at_least=at_least)
         return ProcessWorkspace(self._pool, Path(self._place[0]), Path(self._place[1]), None, context)
 
     @property
@@ -233,7 +233,7 @@ class _Server:
             return self._open[place]
 
     def _method(self, place: tuple[str, str], context: Context, name: str) -> Callable[..., Any]:
-        target: Any = self._workspace(place).using(*context)
+        target: Any = self._workspace(place).using(context.actor, context.fence, context.key, context.at_least)
         for part in name.split("."):
             target = getattr(target, part)
         method: Callable[..., Any] = target

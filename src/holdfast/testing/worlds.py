@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import ClassVar
 
 import holdfast
+from holdfast.context import derive_actor
 from holdfast.testing.clock import ManualClock
 from holdfast.testing.processes import ProcessPool, ProcessWorkspace
 from holdfast.workspace import Workspace
@@ -53,7 +54,7 @@ class MemoryWorld(World):
         self._closers.append(self._first.close)
 
     def open(self, actor: str | None = ACTOR) -> Workspace:
-        return self._first.using(actor=actor)
+        return self._first.using(actor=derive_actor() if actor is None else actor)
 
 
 class FileWorld(World):

@@ -1,0 +1,125 @@
+"""An agent of the demo: a process that takes items, works on them and writes the results, until all are done.
+
+What makes this safe without any agent trusting another: an item belongs to whoever holds its lock; the lock ends by
+itself if its holder dies; and every write is fenced with the lock's token, so a holder that was away for too long
+can change nothing.
+"""
+
+from __future__ import annotations
+
+import random
+import sys
+import time
+from typing import Any
+
+import holdfast
+from holdfast import errors
+
+TTL = 1.5  # seconds that a lock lives without a sign of life
+STEPS = 4
+STEP_SECONDS = (0.15, 0.45)
+
+
+def items_of(run: str) -> str:
+    """The run whose cells are the items."""
+    return f"{run}/items"
+
+
+def results_of(run: str) -> str:
+    """The run of the results, one for each item."""
+    return f"{run}/results"
+
+
+def fenced_of(run: str) -> str:
+    """The run in which agents say that they came too late."""
+    return f"{run}/fenced"
+
+
+def lock_of(run: str, item: str) -> str:
+    """The lock that an item's worker holds."""
+    return f"{run}/items/{item}"
+
+
+class Agent:
+    """One agent, named by its workspace's actor."""
+
+    def __init__(self, ws: holdfast.Workspace, run: str, chance: random.Random) -> None:
+        self._ws = ws
+        self._run = run
+        self._chance = chance
+
+    def work(self) -> None:
+        """Until nothing is left: take an item that nobody has, or wait for something to happen."""
+        while True:
+            seen = self._ws.revision
+            left = self._unfinished()
+            if not left:
+                return
+            if not any(self._try_item(item) for item in left):
+                self._wait(seen)
+
+    def _unfinished(self) -> list[str]:
+        items = self._ws.cells.list(items_of(self._run))
+        left = [item for item in items if self._item(item).value["state"] != "done"]
+        self._chance.shuffle(left)
+        return left
+
+    def _item(self, item: str) -> holdfast.Cell:
+        return self._ws.cells.get(items_of(self._run), item)
+
+    def _wait(self, seen: int) -> None:
+        # A lock that expires is an event too, so this ends when a dead agent's item becomes free.
+        next(iter(self._ws.watch(after=seen, timeout=1.0)), None)
+
+    def _try_item(self, item: str) -> bool:
+        """Take the lock and claim the item, work, and finish; False if somebody else has it."""
+        lock = lock_of(self._run, item)
+        try:
+            grant = self._ws.locks.acquire(lock, ttl=TTL)
+        except errors.Held:
+            return False
+        try:
+            self._do(item, lock, grant.token)
+        except errors.Fenced as refusal:
+            late = {"item": item, "token": grant.token, "current": refusal.current}
+            self._ws.cells.set(fenced_of(self._run), self._ws.actor, late)
+        return True
+
+    def _do(self, item: str, lock: str, token: int) -> None:
+        found = self._item(item)
+        if found.value["state"] == "done":
+            self._ws.locks.release(lock, token=token)
+            return
+        fenced = self._ws.using(fence=(lock, token))
+        value = {"state": "working", "by": self._ws.actor, "tries": found.value["tries"] + 1, "step": 0}
+        version = fenced.cells.cas(items_of(self._run), item, found.version, value)
+        for step in range(1, STEPS + 1):
+            time.sleep(self._chance.uniform(*STEP_SECONDS))  # the work itself
+            value = {**value, "step": step}
+            version = fenced.transact(lambda tx, v=version, new=value: self._progress(tx, item, lock, token, v, new))  # type: ignore[misc]
+        fenced.transact(lambda tx: self._finish(tx, item, lock, token, version, value))
+
+    def _progress(
+        self, tx: holdfast.Transaction, item: str, lock: str, token: int, version: int, value: dict[str, Any]
+    ) -> int:
+        """Write how far the work is, and let the lock live on."""
+        tx.locks.refresh(lock, token=token)
+        return tx.cells.cas(items_of(self._run), item, version, value)
+
+    def _finish(
+        self, tx: holdfast.Transaction, item: str, lock: str, token: int, version: int, value: dict[str, Any]
+    ) -> None:
+        """The result, the state and the lock, all at once; `init` would refuse a second result."""
+        tx.cells.init(results_of(self._run), item, {"by": tx.actor, "token": token})
+        tx.cells.cas(items_of(self._run), item, version, {**value, "state": "done"})
+        tx.locks.release(lock, token=token)
+
+
+def main(folder: str, name: str, run: str, seed: str) -> None:
+    """What each process runs."""
+    with holdfast.open(folder, actor=name) as ws:
+        Agent(ws, run, random.Random(f"{seed} {name}")).work()
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])

@@ -1,0 +1,65 @@
+"""`import holdfast` against `import apsw, msgspec`: fresh processes, without what a bare Python takes to start.
+
+Names of holdfast are loaded on first use, so the bare import says little: the bar also has to hold for what everybody
+needs, `holdfast.open`. Bytecode is kept in a cache of the benchmark's own, so that no setting of the caller makes
+each process compile the source anew.
+"""
+
+from __future__ import annotations
+
+import os
+import statistics
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+
+from tests.bench.measure import Bench, Row, alternate
+
+PROGRAMS = {
+    "bare Python": "pass",
+    "apsw, msgspec": "import apsw, msgspec",
+    "holdfast": "import holdfast",
+    "holdfast.open": "import holdfast; holdfast.open",
+}
+LOOK = "import holdfast, sys; holdfast.open; print('asyncio' in sys.modules)"
+
+
+def run(bench: Bench) -> list[Row]:
+    """Milliseconds of each, in turns; and whether asyncio came along."""
+    starter = Starter(bench.folder / "bytecode")
+    for program in PROGRAMS.values():
+        starter.time(program)
+    runs: dict[str, Callable[[], float]] = {name: partial(starter.time, code) for name, code in PROGRAMS.items()}
+    figures = {name: statistics.median(values) for name, values in alternate(runs, bench.count(15, 3)).items()}
+    for name, milliseconds in figures.items():
+        bench.say(f"  {name:14} {milliseconds:6.1f} ms")
+    bare = figures["bare Python"]
+    ours = {name: (figures[name] - bare) / (figures["apsw, msgspec"] - bare) for name in ("holdfast", "holdfast.open")}
+    free = starter.run(LOOK).strip() == "False"
+    return [
+        Row("imports", "import holdfast / apsw, msgspec", ours["holdfast"], at_most=1.3),
+        Row("imports", "import holdfast; holdfast.open / apsw, msgspec", ours["holdfast.open"], at_most=1.3),
+        Row("imports", "open loaded without asyncio (1: yes)", float(free), "", at_least=1),
+    ]
+
+
+class Starter:
+    """Runs programs in fresh processes."""
+
+    def __init__(self, bytecode: Path) -> None:
+        self._environment = {**os.environ, "PYTHONPYCACHEPREFIX": str(bytecode)}
+        self._environment.pop("PYTHONDONTWRITEBYTECODE", None)
+
+    def run(self, code: str) -> str:
+        """What the program prints."""
+        command = [sys.executable, "-c", code]
+        return subprocess.run(command, check=True, env=self._environment, capture_output=True, text=True).stdout
+
+    def time(self, code: str) -> float:
+        """Milliseconds it takes."""
+        start = time.perf_counter()
+        self.run(code)
+        return (time.perf_counter() - start) * 1000

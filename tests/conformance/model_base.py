@@ -1,0 +1,124 @@
+"""What the model's operations stand on: rows, time, transactions that leave nothing if they fail, the event list."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import msgspec
+
+from holdfast.testing import ManualClock
+from holdfast.types import Event, as_time
+
+Key = tuple[str, str]
+
+
+def exact(value: Any) -> Any:
+    """A form in which 1, 1.0 and True differ and the order of keys does not matter."""
+    if isinstance(value, dict):
+        return {name: exact(item) for name, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [exact(item) for item in value]
+    if isinstance(value, msgspec.Struct):
+        return type(value).__name__, exact(msgspec.structs.asdict(value))
+    return type(value).__name__, repr(value)
+
+
+@dataclass(eq=False)
+class LeaseRow:
+    """What ends by itself: `user` leases have an id that users know, others belong to one cell or lock."""
+
+    id: str
+    holder: str
+    ttl: int
+    deadline: int
+    created: int
+
+    @property
+    def user(self) -> bool:
+        return bool(self.id)
+
+
+@dataclass
+class CellRow:
+    value: Any
+    version: int
+    revision: int
+    updated: int
+    lease: LeaseRow | None
+
+
+@dataclass
+class LockRow:
+    holder: str
+    token: int
+    acquired: int
+    lease: LeaseRow | None
+
+
+class Kept(NamedTuple):
+    """What an idempotency key remembers."""
+
+    arguments: Any
+    answer: Any
+    expires: int
+
+
+@dataclass
+class State:
+    """Everything a transaction can take back."""
+
+    cells: dict[Key, CellRow]
+    locks: dict[str, LockRow]
+    leases: list[LeaseRow]  # in the order of creation
+    keys: dict[tuple[str, str, str], Kept]
+    newest: dict[tuple[str, str, str], int]  # the last version of each (kind, scope, id), for ever
+
+
+class Ledger:
+    """Transactions over a State, and what they emitted."""
+
+    def __init__(self, clock: ManualClock) -> None:
+        self.clock = clock
+        self.state = State({}, {}, [], {}, {})
+        self.events: list[Event] = []
+        self.revision = 0
+        self._anchor = (0, clock.monotonic())
+        self._first = 0  # index of the first event of the transaction in progress
+
+    def time(self) -> int:
+        """The law of time: never before the last commit plus what the monotonic clock measured since."""
+        committed, since = self._anchor
+        return max(self.clock.wall(), committed + self.clock.monotonic() - since)
+
+    def transact(self, actor: str, body: Callable[[], Any]) -> Any:
+        """All or nothing; one revision if anything was emitted."""
+        self.actor, self.now, self._first, self._grants = actor, self.time(), len(self.events), 0
+        result = self.part(body)
+        self.revision += len(self.events) > self._first
+        self._anchor = (self.now, self.clock.monotonic())
+        return result
+
+    def part(self, body: Callable[[], Any]) -> Any:
+        """All or nothing, within a transaction."""
+        before, events = copy.deepcopy(self.state), len(self.events)
+        try:
+            return body()
+        except Exception:
+            self.state = before
+            del self.events[events:]
+            raise
+
+    def emit(self, kind: str, scope: str, id: str, op: str, data: dict[str, Any], version: int = 0) -> int:
+        version = version or self.newest(kind, scope, id) + 1
+        self.state.newest[kind, scope, id] = version
+        position = len(self.events) - self._first
+        self.events.append(
+            Event(self.revision + 1, position, as_time(self.now), self.actor, kind, scope, id, op, version, data, False)
+        )
+        return version
+
+    def newest(self, kind: str, scope: str, id: str) -> int:
+        return self.state.newest.get((kind, scope, id), 0)

@@ -1,0 +1,3 @@
+"""Races for cells on every kind."""
+
+from holdfast.testing.conformance.cell_races import *  # noqa: F403

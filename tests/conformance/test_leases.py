@@ -1,0 +1,3 @@
+"""Leases on every kind."""
+
+from holdfast.testing.conformance.leases import *  # noqa: F403

@@ -1,0 +1,3 @@
+"""Locks on every kind."""
+
+from holdfast.testing.conformance.locks import *  # noqa: F403

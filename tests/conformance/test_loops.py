@@ -1,0 +1,3 @@
+"""Event loops on every kind."""
+
+from holdfast.testing.conformance.loops import *  # noqa: F403

@@ -1,0 +1,71 @@
+"""The state machine against the plain model: 20,000 steps and more, and every rule often enough to mean something."""
+
+from __future__ import annotations
+
+import logging
+import random
+import tempfile
+from pathlib import Path
+
+import pytest
+from hypothesis import HealthCheck, Phase, settings
+from hypothesis import seed as seeded
+from hypothesis.stateful import run_state_machine_as_test
+
+from holdfast.testing.worlds import FileWorld, MemoryWorld, World
+from tests.conformance.machine import FIRED, RULES, Machine
+
+STEPS = 20_000
+LEAST = 100  # times that every rule fires
+FILE_STEPS = 1_000
+EXAMPLES = 20  # between two looks at the counts
+MOST_LOOKS = 60
+
+SETTINGS = settings(
+    max_examples=EXAMPLES,
+    stateful_step_count=50,
+    deadline=None,
+    database=None,
+    derandomize=False,
+    report_multiple_bugs=False,
+    phases=(Phase.generate, Phase.shrink),
+    suppress_health_check=list(HealthCheck),
+)
+
+
+def drive(kind: type[World], folder: Path, steps: int, least: int) -> None:
+    """Run machines on fresh workspaces of a kind until there were enough steps and every rule fired often enough."""
+
+    def make_world() -> World:
+        return kind(Path(tempfile.mkdtemp(dir=folder)))
+
+    FIRED.clear()
+    for _ in range(MOST_LOOKS):
+        machine = type("Machine", (Machine,), {"make_world": staticmethod(make_world)})
+        run_state_machine_as_test(seeded(random.getrandbits(32))(machine), settings=SETTINGS)
+        if FIRED.total() >= steps and min(FIRED[name] for name in RULES) >= least:
+            break
+    assert FIRED.total() >= steps
+    assert min(FIRED[name] for name in RULES) >= least
+
+
+@pytest.fixture(autouse=True)
+def quiet(caplog: pytest.LogCaptureFixture) -> None:
+    """Machines put the clock back on purpose: the warnings about it would bury a failure."""
+    caplog.set_level(logging.ERROR, logger="holdfast")
+
+
+@pytest.mark.timeout(400)
+def test_a_workspace_does_what_the_plain_model_does(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    drive(MemoryWorld, tmp_path, STEPS, LEAST)
+    with capsys.disabled():
+        print(f"\nstate machine on memory: {FIRED.total()} steps, every rule at least {min(FIRED.values())} times")
+        print("  " + ", ".join(f"{name} {FIRED[name]}" for name in RULES))
+
+
+def test_a_workspace_in_a_file_does_what_the_plain_model_does(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    drive(FileWorld, tmp_path, FILE_STEPS, 1)
+    with capsys.disabled():
+        print(f"\nstate machine on file: {FIRED.total()} steps, every rule at least {min(FIRED.values())} times")

@@ -1,0 +1,3 @@
+"""Time on every kind."""
+
+from holdfast.testing.conformance.time import *  # noqa: F403

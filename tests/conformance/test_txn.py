@@ -1,0 +1,3 @@
+"""Conditional transactions on every kind."""
+
+from holdfast.testing.conformance.txn import *  # noqa: F403

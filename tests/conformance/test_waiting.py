@@ -1,0 +1,3 @@
+"""Waiting for locks on every kind."""
+
+from holdfast.testing.conformance.waiting import *  # noqa: F403

@@ -1,0 +1,143 @@
+"""The generated parts of the documents: the operation reference and the table of errors.
+
+`python -m tests.docs.generate` rewrites them in place; test_reference.py fails while they are out of date. A generated
+part stands between `<!-- generated: NAME -->` and `<!-- end of NAME -->`.
+"""
+
+from __future__ import annotations
+
+import inspect
+import re
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import holdfast.transaction  # noqa: F401  # it knows every domain, and so fills the registry
+from holdfast import errors
+from holdfast.ops import REGISTRY, Operation
+
+ROOT = Path(__file__).resolve().parents[2]
+
+# The name that the same refusal has in the specifications that Holdfast implements.
+ALIASES = {
+    "InvalidName": ("ErrInvalidName", "InvalidKey"),
+    "InvalidID": ("ErrInvalidID",),
+    "InvalidPriority": ("ErrInvalidPriority",),
+    "InvalidTag": ("ErrInvalidTag",),
+    "InvalidTransition": ("ErrInvalidTransition",),
+    "InvalidHolder": ("ErrInvalidHolder",),
+    "InvalidFilter": ("ErrInvalidFilter",),
+    "InvalidStashType": ("ErrInvalidStashType",),
+    "WouldCreateCycle": ("ErrWouldCreateCycle",),
+    "NotHolder": ("ErrNotLockHolder", "ErrNotClaimOwner"),
+    "NotFound": ("ErrNotFound",),
+    "TaskNotFound": ("ErrTaskNotFound",),
+    "ParentNotFound": ("ErrParentNotFound",),
+    "TableNotFound": ("ErrTableNotFound",),
+    "DuplicateName": ("ErrDuplicateName",),
+    "Held": ("ErrLockHeld",),
+    "AlreadyClaimed": ("ErrAlreadyClaimed",),
+    "InvalidStatus": ("ErrInvalidStatus",),
+    "TaskActive": ("ErrTaskActive",),
+    "HasActiveChildren": ("ErrHasActiveChildren",),
+    "AlreadyAttached": ("ErrAlreadyAttached",),
+    "Compacted": ("HistoryTrimmed",),
+    "Closed": ("ErrCupboardDetached",),
+}
+
+
+# --- operations ------------------------------------------------------------------------------------------------------
+
+
+def signature_of(operation: Operation[..., Any]) -> str:
+    """The call as a user writes it, with types."""
+    signature = inspect.signature(operation.function)
+    parameters = list(signature.parameters.values())
+    if operation.kind != "procedure":
+        parameters = parameters[1:]  # the transaction or snapshot, which the workspace gives
+    shown = ", ".join(_parameter(each) for each in parameters)
+    return f"ws.{operation.name}({shown}) -> {_answer(operation, str(signature.return_annotation))}"
+
+
+def _parameter(parameter: inspect.Parameter) -> str:
+    default = "" if parameter.default is inspect.Parameter.empty else f" = {parameter.default!r}"
+    return f"{parameter.name}: {parameter.annotation}{default}"
+
+
+def _answer(operation: Operation[..., Any], annotation: str) -> str:
+    inner = re.sub(r"^(?:Steps|Following)\[(.*)\]$", r"\1", annotation)
+    match operation.kind:
+        case "first":
+            return f"{inner} | None"
+        case "stream":
+            return f"Iterator[{inner}]"
+    return inner
+
+
+def operations() -> str:
+    """Every operation, by domain, in the order of the table."""
+    return "\n".join(_operations()).strip()
+
+
+def _operations() -> Iterator[str]:
+    domains = dict.fromkeys(name.rpartition(".")[0] for name in REGISTRY)
+    for domain in sorted(domains, key=lambda name: (name == "", name)):
+        yield f"\n### {'ws.' + domain if domain else 'ws'}\n"
+        for name, operation in REGISTRY.items():
+            if name.rpartition(".")[0] == domain:
+                yield f"- `{signature_of(operation)}`\\\n  {operation.summary}"
+
+
+# --- errors ----------------------------------------------------------------------------------------------------------
+
+
+def error_classes() -> list[type[errors.HoldfastError]]:
+    """Every class, in the order in which they are written."""
+    found = [each for each in vars(errors).values() if isinstance(each, type)]
+    return [each for each in found if issubclass(each, errors.HoldfastError)]
+
+
+def error_table() -> str:
+    """One row for each class."""
+    head = "| class | code | HTTP | exit | retry | meaning, and hint | alias |\n|---|---|---|---|---|---|---|"
+    return "\n".join([head, *(_error_row(each) for each in error_classes())])
+
+
+def _error_row(error: type[errors.HoldfastError]) -> str:
+    meaning = (error.__doc__ or "").strip().splitlines()[0]
+    hint = f" *Hint: {error.default_hint}.*" if error.default_hint else ""
+    aliases = ", ".join(f"`{alias}`" for alias in ALIASES.get(error.__name__, ()))
+    retry = "yes" if error.retryable else ""
+    # A class stands under its parent: the top of each branch is bold.
+    name = f"`{error.__name__}`"
+    if error.__base__ in (errors.HoldfastError, Exception):
+        name = f"**{name}**"
+    return f"| {name} | `{error.code}` | {error.status} | {error.exit_code} | {retry} | {meaning}{hint} | {aliases} |"
+
+
+# --- writing them ----------------------------------------------------------------------------------------------------
+
+PARTS: dict[str, tuple[Path, Callable[[], str]]] = {
+    "operations": (ROOT / "docs/python.md", operations),
+    "errors": (ROOT / "docs/errors.md", error_table),
+}
+
+
+def split(text: str, name: str) -> tuple[str, str, str]:
+    """A document as what stands before the generated part, that part, and what follows."""
+    before, begin, rest = text.partition(f"<!-- generated: {name} -->\n")
+    part, end, after = rest.partition(f"<!-- end of {name} -->")
+    if not begin or not end:
+        raise ValueError(f"the document has no part {name!r}")
+    return before + begin, part, end + after
+
+
+def main() -> None:
+    """Rewrite every generated part."""
+    for name, (path, make) in PARTS.items():
+        before, _, after = split(path.read_text(encoding="utf-8"), name)
+        path.write_text(f"{before}\n{make()}\n\n{after}", encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,248 @@
+"""Backup and restore: a consistent copy while others write, and a revision that no lost timeline ever had."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+
+import apsw
+import pytest
+
+import holdfast
+from holdfast import Transaction, Workspace, errors
+from holdfast.kernel.store import FILE
+from holdfast.testing import ManualClock
+from holdfast.testing.crowd import LONG, finish, start, together
+
+LEAP = 10**9
+
+
+@pytest.fixture
+def clock() -> ManualClock:
+    return ManualClock()
+
+
+@pytest.fixture
+def ws(tmp_path: Path, clock: ManualClock) -> Iterator[Workspace]:
+    with holdfast.open(tmp_path / "store", actor="me", clock=clock) as workspace:
+        yield workspace
+
+
+def test_a_restored_workspace_has_everything_and_goes_on_counting(
+    ws: Workspace, tmp_path: Path, clock: ManualClock
+) -> None:
+    ws.cells.set("run", "cell", {"a": b"bytes"})
+    ws.cells.set("run", "cell", 2)
+    grant = ws.locks.acquire("lock", "me", ttl=1000)
+    backup = ws.backup(tmp_path / "backup")
+    ws.cells.set("run", "cell", "after the backup")
+    revision = holdfast.restore(backup, tmp_path / "new", clock=clock)
+    with holdfast.open(tmp_path / "new", actor="me", clock=clock) as new:
+        assert new.revision == revision >= 3 + LEAP
+        assert (new.cells.get("run", "cell").value, new.cells.get("run", "cell").version) == (2, 2)
+        assert new.locks.get("lock") == grant
+        assert new.cells.set("run", "cell", 3) == 3
+        assert new.revision == revision + 1
+        assert new.locks.acquire("other", "me").token > grant.token
+        assert new.check().problems == []
+
+
+def test_a_restore_leaps_by_a_microsecond_for_each_that_passed_and_by_a_thousand_million_at_least(
+    ws: Workspace, tmp_path: Path, clock: ManualClock
+) -> None:
+    ws.cells.set("run", "cell", 1)
+    backup = ws.backup(tmp_path / "backup")
+    leaps = []
+    for number, passed in enumerate((0, 1, 999, 1000, 100_000)):
+        clock.advance(passed)
+        leaps.append(holdfast.restore(backup, tmp_path / f"new-{number}", clock=clock) - 1)
+    assert all(leap >= least for leap, least in zip(leaps, (LEAP, LEAP, LEAP, 2 * LEAP, 102 * LEAP), strict=True))
+    assert leaps == sorted(set(leaps))  # each restore lies above those before it
+    clock.jump(-1_000_000)
+    assert holdfast.restore(backup, tmp_path / "clock-went-back", clock=clock) >= 1 + LEAP
+
+
+def test_tokens_of_a_lost_timeline_are_fenced_in_every_restore_of_the_same_backup(
+    ws: Workspace, tmp_path: Path, clock: ManualClock
+) -> None:
+    backup = ws.backup(tmp_path / "backup")
+    lost = [ws.locks.acquire("lock", "me").token]
+    for number in range(2):
+        clock.advance(2000)
+        holdfast.restore(backup, tmp_path / f"new-{number}", clock=clock)
+        with holdfast.open(tmp_path / f"new-{number}", actor="me", clock=clock) as new:
+            token = new.locks.acquire("lock", "me").token
+            assert token > max(lost)
+            for old in lost:
+                with pytest.raises(errors.Fenced):
+                    new.using(fence=("lock", old)).cells.set("run", "cell", 1)
+            lost.append(token)
+
+
+def test_cursors_of_the_lost_timeline_are_compacted_and_new_ones_work(
+    ws: Workspace, tmp_path: Path, clock: ManualClock
+) -> None:
+    for value in range(3):
+        ws.cells.set("run", "cell", value)
+    backup = ws.backup(tmp_path / "backup")
+    ws.cells.set("run", "cell", "lost")
+    revision = holdfast.restore(backup, tmp_path / "new", clock=clock)
+    with holdfast.open(tmp_path / "new", actor="me", clock=clock) as new:
+        for cursor in (0, 1, "2-0", 3, 4, "4-0", revision - 1):
+            with pytest.raises(errors.Compacted):
+                list(new.watch(after=cursor, timeout=0))
+            with pytest.raises(errors.Compacted):
+                new.events.list(after=cursor)
+        new.cells.set("run", "cell", "new")
+        assert [event.data for event in new.watch(after=revision, timeout=0)] == [{"value": "new"}]
+        assert new.cells.get("run", "cell").version == 4
+
+
+def test_a_backup_taken_while_others_write_is_consistent(ws: Workspace, tmp_path: Path, clock: ManualClock) -> None:
+    stop = threading.Event()
+
+    def body(tx: Transaction) -> None:
+        for name in "ab":  # always equal, in every state that there ever was
+            tx.cells.increment("run", name)
+
+    def write() -> int:
+        count = 0
+        while not stop.is_set():
+            ws.transact(body)
+            count += 1
+        return count
+
+    ws.transact(body)
+    writers = [start(write) for _ in range(2)]
+    watch = ws.watch(id=("run", "a"))
+    backups = []
+    for number in range(5):
+        next(watch)
+        backups.append(ws.backup(tmp_path / f"backup-{number}"))
+    stop.set()
+    assert all(writer.result(LONG) > 0 for writer in writers)
+    seen = []
+    for number, backup in enumerate(backups):
+        holdfast.restore(backup, tmp_path / f"new-{number}", clock=clock)
+        with holdfast.open(tmp_path / f"new-{number}", actor="me", clock=clock) as new:
+            seen.append(new.cells.get("run", "a").value)
+            assert new.cells.get("run", "b").value == seen[-1]
+            assert new.check().problems == []
+    assert seen == sorted(seen)
+    assert seen[-1] > seen[0]
+
+
+def test_what_was_due_at_the_backup_expires_after_the_restore(
+    ws: Workspace, tmp_path: Path, clock: ManualClock
+) -> None:
+    ws.cells.set("run", "cell", 1, ttl=10)
+    backup = ws.backup(tmp_path / "backup")
+    clock.advance(10)
+    holdfast.restore(backup, tmp_path / "new", clock=clock)
+    with holdfast.open(tmp_path / "new", actor="me", clock=clock) as new:
+        assert new.cells.find("run", "cell") is None
+        assert new.cells.list("run") == []
+
+
+# --- nothing is overwritten ------------------------------------------------------------------------------------------
+
+
+def test_a_backup_never_overwrites(ws: Workspace, tmp_path: Path) -> None:
+    taken = tmp_path / "taken"
+    taken.write_text("precious")
+    with pytest.raises(errors.Exists):
+        ws.backup(taken)
+    assert taken.read_text() == "precious"
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["store", "taken"]
+
+
+def test_of_several_backups_to_one_name_one_wins_and_it_is_whole(
+    ws: Workspace, tmp_path: Path, clock: ManualClock
+) -> None:
+    for number in range(50):
+        ws.cells.set("run", f"cell-{number}", "x" * 10_000)
+
+    def attempt() -> bool:
+        try:
+            ws.backup(tmp_path / "backup")
+            return True
+        except errors.Exists:
+            return False
+
+    assert together(*[attempt] * 4).count(True) == 1
+    holdfast.restore(tmp_path / "backup", tmp_path / "new", clock=clock)
+    assert [path.name for path in tmp_path.iterdir() if "partial" in path.name] == []
+
+
+def test_a_restore_never_overwrites_a_workspace(ws: Workspace, tmp_path: Path, clock: ManualClock) -> None:
+    ws.cells.set("run", "cell", 1)
+    backup = ws.backup(tmp_path / "backup")
+    ws.cells.set("run", "cell", 2)
+    with pytest.raises(errors.Exists):
+        holdfast.restore(backup, tmp_path / "store", clock=clock)
+    assert ws.cells.get("run", "cell").value == 2
+
+
+def test_a_backup_into_a_folder_that_is_not_there_fails_and_leaves_nothing(ws: Workspace, tmp_path: Path) -> None:
+    with pytest.raises(errors.HoldfastError):
+        ws.backup(tmp_path / "missing" / "backup")
+    assert not (tmp_path / "missing").exists()
+    assert ws.cells.set("run", "cell", 1) == 1
+
+
+def test_a_backup_is_taken_on_an_event_loop_too(ws: Workspace, tmp_path: Path, clock: ManualClock) -> None:
+    async def main() -> Path:
+        await ws.aio.cells.set("run", "cell", 1)
+        return await ws.aio.backup(tmp_path / "backup")
+
+    assert holdfast.restore(finish(main()), tmp_path / "new", clock=clock) >= 1 + LEAP
+
+
+# --- only backups are restored ---------------------------------------------------------------------------------------
+
+
+def test_a_file_that_is_not_there_is_not_found(tmp_path: Path) -> None:
+    with pytest.raises(errors.NotFound):
+        holdfast.restore(tmp_path / "missing", tmp_path / "new")
+    with pytest.raises(errors.NotFound):
+        holdfast.restore(tmp_path, tmp_path / "new")
+
+
+def test_a_file_that_is_no_backup_is_refused_and_makes_no_workspace(ws: Workspace, tmp_path: Path) -> None:
+    ws.cells.set("run", "cell", 1)
+    ws.close()
+    foreign = apsw.Connection(str(tmp_path / "foreign"))
+    foreign.execute("CREATE TABLE x (y)")
+    foreign.close()
+    (tmp_path / "empty").write_bytes(b"")
+    (tmp_path / "text").write_text("hello" * 1000)
+    for name in ("foreign", "empty", "text", f"store/{FILE}"):
+        with pytest.raises((errors.Invalid, errors.Corrupt)):
+            holdfast.restore(tmp_path / name, tmp_path / "new")
+        assert not (tmp_path / "new" / FILE).exists()
+        assert list((tmp_path / "new").glob("*")) == []
+
+
+def test_a_damaged_backup_is_corrupt_and_makes_no_workspace(ws: Workspace, tmp_path: Path) -> None:
+    for number in range(50):
+        ws.cells.set("run", f"cell-{number}", "x" * 1000)
+    backup = ws.backup(tmp_path / "backup")
+    data = bytearray(backup.read_bytes())
+    for at in range(4096 * 3, len(data) - 4096, 4096):
+        data[at : at + 200] = b"\xff" * 200
+    backup.write_bytes(data)
+    with pytest.raises(errors.Corrupt):
+        holdfast.restore(backup, tmp_path / "new")
+    assert not (tmp_path / "new" / FILE).exists()
+
+
+def test_a_backup_is_one_file_that_is_not_changed_by_restoring_it(
+    ws: Workspace, tmp_path: Path, clock: ManualClock
+) -> None:
+    ws.cells.set("run", "cell", 1)
+    backup = ws.backup(tmp_path / "backup")
+    before = backup.read_bytes()
+    holdfast.restore(backup, tmp_path / "new", clock=clock)
+    assert backup.read_bytes() == before
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["backup", "new", "store"]

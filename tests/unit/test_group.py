@@ -1,0 +1,320 @@
+"""The group: one commit for all who wait, closing in the middle of it, and what happens when the engine gives way."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Callable, Iterator
+from concurrent.futures import Future
+from pathlib import Path
+from typing import Any
+
+import apsw
+import pytest
+
+import holdfast
+from holdfast import Transaction, Workspace, errors
+from holdfast.testing import ManualClock
+from holdfast.testing.crowd import LONG, Line, finish, start, together
+
+CONFLICT = "INSERT OR ROLLBACK INTO meta SELECT * FROM meta"  # the engine rolls back everything, not only the body
+ENDLESS = "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n) SELECT count(*) FROM n WHERE i < 0"
+
+
+@pytest.fixture
+def ws(tmp_path: Path) -> Iterator[Workspace]:
+    with holdfast.open(tmp_path / "store", actor="tester", clock=ManualClock()) as workspace:
+        yield workspace
+
+
+def set_cell(ws: Workspace, name: str) -> int:
+    return ws.cells.set("run", name, 1)
+
+
+def counting(commits: list[int]) -> Callable[[], bool]:
+    """A commit hook that counts and lets the commit go on."""
+
+    def hook() -> bool:
+        commits.append(1)
+        return False
+
+    return hook
+
+
+# --- one commit ------------------------------------------------------------------------------------------------------
+
+
+def test_calls_that_wait_in_line_share_one_commit(ws: Workspace) -> None:
+    commits: list[int] = []
+    with Line(ws) as line:
+        ws._engine.store.writer.set_commit_hook(counting(commits))
+        calls = [line.queue(lambda n=number: set_cell(ws, f"cell-{n}")) for number in range(10)]  # type: ignore[misc]
+    assert [call.result(LONG) for call in calls] == [1] * 10
+    assert (len(commits), ws.revision) == (1, 10)
+
+
+def test_a_lone_read_only_body_costs_no_commit(ws: Workspace) -> None:
+    commits: list[int] = []
+    ws._engine.store.writer.set_commit_hook(counting(commits))
+    ws.transact(lambda tx: tx.cells.find("run", "cell"))
+    assert commits == []
+    set_cell(ws, "cell")
+    assert commits == [1]
+
+
+def test_a_block_runs_alone_between_the_calls_before_and_behind_it(ws: Workspace) -> None:
+    def block() -> int:
+        with ws.transaction() as tx:
+            tx.cells.set("run", "block", 1)
+            return tx.revision
+
+    with Line(ws) as line:
+        before = line.queue(lambda: set_cell(ws, "before"))
+        middle = line.queue(block)
+        behind = line.queue(lambda: set_cell(ws, "behind"))
+    assert (before.result(LONG), middle.result(LONG), behind.result(LONG)) == (1, 2, 1)
+    assert [event.id for event in ws.events.list()] == ["before", "block", "behind"]
+
+
+def test_an_error_is_given_to_its_own_caller_alone(ws: Workspace) -> None:
+    with Line(ws) as line:
+        calls: list[Future[Any]] = [
+            line.queue(lambda: set_cell(ws, "a")),
+            line.queue(lambda: ws.cells.cas("run", "a", 7, 1)),
+            line.queue(lambda: ws.cells.init("run", "a", 1)),
+            line.queue(lambda: set_cell(ws, "a")),
+        ]
+    assert (calls[0].result(LONG), calls[3].result(LONG)) == (1, 2)
+    assert isinstance(calls[1].exception(LONG), errors.VersionMismatch)
+    assert isinstance(calls[2].exception(LONG), errors.Exists)
+
+
+# --- the engine gives way --------------------------------------------------------------------------------------------
+
+
+def break_everything(tx: Transaction) -> None:
+    tx.cells.set("run", "broken", 1)
+    tx._tx.run(CONFLICT)
+
+
+def test_when_the_engine_rolls_back_everything_the_others_run_again_and_count(ws: Workspace) -> None:
+    with Line(ws) as line:
+        before = line.queue(lambda: set_cell(ws, "before"))
+        broken = line.queue(lambda: ws.transact(break_everything))
+        after = line.queue(lambda: set_cell(ws, "after"))
+    assert isinstance(broken.exception(LONG), apsw.ConstraintError)
+    assert (before.result(LONG), after.result(LONG)) == (1, 1)
+    assert [(event.revision, event.id) for event in ws.events.list()] == [(1, "before"), (2, "after")]
+    assert ws.check().ok
+
+
+def test_when_the_engine_rolls_back_under_a_lone_body_the_next_one_works(ws: Workspace) -> None:
+    with pytest.raises(apsw.ConstraintError):
+        ws.transact(break_everything)
+    assert (ws.cells.list("run"), set_cell(ws, "next"), ws.revision) == ([], 1, 1)
+
+
+@pytest.mark.parametrize("company", [0, 1])
+def test_a_body_that_goes_on_after_the_engine_rolled_back_can_write_nothing(ws: Workspace, company: int) -> None:
+    def stubborn(tx: Transaction) -> None:
+        with pytest.raises(apsw.ConstraintError):
+            tx._tx.run(CONFLICT)
+        for call in (lambda: tx.cells.set("run", "stray", 1), lambda: tx.cells.find("run", "stray")):
+            with pytest.raises(errors.Closed):
+                call()
+        raise ValueError("seen")
+
+    with Line(ws) as line:
+        call = line.queue(lambda: ws.transact(stubborn))
+        others = [line.queue(lambda: set_cell(ws, "other")) for _ in range(company)]
+    assert isinstance(call.exception(LONG), ValueError)
+    assert [other.result(LONG) for other in others] == [1] * company
+    assert "stray" not in ws.cells.list("run")
+
+
+@pytest.mark.parametrize("company", [0, 1])
+def test_a_body_that_hides_that_the_engine_rolled_back_is_not_acknowledged(ws: Workspace, company: int) -> None:
+    def silent(tx: Transaction) -> str:
+        tx.cells.set("run", "lost", 1)
+        with pytest.raises(apsw.ConstraintError):
+            tx._tx.run(CONFLICT)
+        return "all is well"
+
+    with Line(ws) as line:
+        call = line.queue(lambda: ws.transact(silent))
+        others = [line.queue(lambda: set_cell(ws, "other")) for _ in range(company)]
+    assert call.exception(LONG) is not None
+    assert [other.result(LONG) for other in others] == [1] * company
+    assert ws.cells.list("run") == ["other"] * company
+    assert set_cell(ws, "next") == 1
+    assert ws.check().ok
+
+
+def test_a_block_that_hides_that_the_engine_rolled_back_is_not_acknowledged(ws: Workspace) -> None:
+    def block() -> None:
+        with ws.transaction() as tx:
+            tx.cells.set("run", "lost", 1)
+            with pytest.raises(apsw.ConstraintError):
+                tx._tx.run(CONFLICT)
+
+    assert isinstance(start(block).exception(LONG), errors.HoldfastError | apsw.Error)
+    assert (ws.cells.list("run"), ws.revision, ws.check().problems) == ([], 0, [])
+    assert set_cell(ws, "next") == 1
+
+
+def test_the_watchdog_breaks_off_a_statement_that_does_not_end(ws: Workspace) -> None:
+    ws._engine.transaction_timeout = 0.05
+
+    def block() -> None:
+        with ws.transaction() as tx:
+            tx.cells.set("run", "late", 1)
+            tx._tx.one(ENDLESS)
+
+    with pytest.raises(errors.Timeout):
+        block()
+    assert (ws.revision, set_cell(ws, "next")) == (0, 1)
+
+
+def test_a_block_under_the_watchdog_cannot_be_used_from_the_interrupted_statement_on(ws: Workspace) -> None:
+    ws._engine.transaction_timeout = 0.05
+    refused: list[str] = []
+
+    def block() -> None:
+        with ws.transaction() as tx:
+            with pytest.raises(errors.Unavailable):
+                tx._tx.one(ENDLESS)
+            start(lambda: set_cell(ws, "other")).result(LONG)
+            with pytest.raises(errors.Closed):
+                tx.cells.set("run", "stray", 1)
+            refused.append("stray")
+
+    with pytest.raises(errors.Timeout):
+        block()
+    assert refused == ["stray"]
+    assert ws.cells.list("run") == ["other"]
+
+
+# --- closing ---------------------------------------------------------------------------------------------------------
+
+
+def block(ws: Workspace) -> None:
+    with ws.transaction() as tx:
+        tx.cells.set("run", "block", 1)
+
+
+def test_closing_finishes_what_was_queued_before_and_closes_to_what_comes_behind(tmp_path: Path) -> None:
+    ws = holdfast.open(tmp_path, actor="tester")
+    with Line(ws) as line:
+        before = line.queue(lambda: set_cell(ws, "before"))
+        closing = line.queue(ws.close)
+        behind: list[Future[Any]] = [line.queue(lambda: set_cell(ws, "behind")), line.queue(lambda: block(ws))]
+        again = line.queue(ws.close)
+    assert before.result(LONG) == 1
+    assert closing.result(LONG) is again.result(LONG) is None
+    assert [type(call.exception(LONG)) for call in behind] == [errors.Closed, errors.Closed]
+    with holdfast.open(tmp_path, actor="tester") as fresh:
+        assert fresh.cells.list("run") == ["before"]
+
+
+def test_a_task_that_waits_in_line_behind_a_close_gets_closed(tmp_path: Path) -> None:
+    ws = holdfast.open(tmp_path, actor="tester")
+
+    async def main() -> None:
+        with Line(ws) as line:
+            closing = await asyncio.to_thread(line.queue, ws.close)
+            task = asyncio.ensure_future(ws.aio.cells.set("run", "behind", 1))
+            await asyncio.sleep(0)
+        with pytest.raises(errors.Closed):
+            await asyncio.wait_for(task, LONG / 6)
+        await asyncio.wrap_future(closing)
+
+    finish(main())
+
+
+def test_every_call_on_a_closed_workspace_is_closed(tmp_path: Path) -> None:
+    ws = holdfast.open(tmp_path, actor="tester")
+    watch = ws.watch()
+    set_cell(ws, "cell")
+    ws.close()
+    ws.close()
+    calls = (
+        lambda: ws.cells.get("run", "cell"),
+        lambda: ws.cells.list("run"),
+        lambda: set_cell(ws, "cell"),
+        lambda: block(ws),
+        lambda: ws.watch(),
+        lambda: next(watch),
+        lambda: ws.revision,
+        lambda: ws.check(),
+        lambda: ws.backup(tmp_path / "backup"),
+        lambda: ws.transact(lambda tx: None),
+        lambda: ws.using(actor="other").locks.acquire("lock"),
+    )
+    for call in calls:
+        with pytest.raises(errors.Closed):
+            call()
+
+
+def test_closing_wakes_whoever_watches_or_waits_for_a_lock(tmp_path: Path) -> None:
+    ws = holdfast.open(tmp_path, actor="tester")
+    ws.locks.acquire("lock", "somebody")
+    queued = ws.watch(kinds=["lock"])
+    waiting: list[Future[Any]] = [
+        start(lambda: next(ws.watch(kinds=["cell"]))),
+        start(lambda: ws.cells.watch("run", "cell")),
+        start(lambda: ws.locks.acquire("lock", "me", wait=1000)),
+    ]
+    assert next(queued).op == "wait"
+    ws.close()
+    assert [type(call.exception(LONG)) for call in waiting] == [errors.Closed] * 3
+
+
+def test_closing_wakes_tasks_that_watch(tmp_path: Path) -> None:
+    ws = holdfast.open(tmp_path, actor="tester")
+
+    async def main() -> None:
+        task = asyncio.ensure_future(ws.aio.cells.watch("run", "cell"))
+        await asyncio.sleep(0)
+        await asyncio.to_thread(ws.close)
+        with pytest.raises(errors.Closed):
+            await asyncio.wait_for(task, LONG / 6)
+
+    finish(main())
+
+
+def test_closing_by_many_at_once_closes_once_and_touches_no_descriptor_of_others(tmp_path: Path) -> None:
+    def close_beside_a_writer(number: int) -> None:
+        ws = holdfast.open(tmp_path / f"{number}", actor="tester")
+        with holdfast.open(tmp_path / f"other-{number}", actor="tester") as other:
+            works: list[Callable[[], object]] = [ws.close] * 4
+            together(*works, lambda: [set_cell(other, "cell") for _ in range(10)])
+            assert set_cell(other, "cell") == 11
+
+    for number in range(5):
+        close_beside_a_writer(number)
+
+
+def test_writers_that_race_with_a_close_are_answered_or_closed_and_what_is_answered_is_there(tmp_path: Path) -> None:
+    ws = holdfast.open(tmp_path, actor="tester")
+    begun = threading.Barrier(5)
+
+    def write(number: int) -> int:
+        done = 0
+        begun.wait()
+        try:
+            while True:
+                ws.cells.set("run", f"cell-{number}", done)
+                done += 1
+        except errors.Closed:
+            return done
+
+    writers = [start(lambda n=number: write(n)) for number in range(4)]  # type: ignore[misc]
+    watch = ws.watch()
+    begun.wait()
+    next(watch)
+    ws.close()
+    done = [writer.result(LONG) for writer in writers]
+    with holdfast.open(tmp_path, actor="tester") as fresh:
+        found = [fresh.cells.find("run", f"cell-{number}") for number in range(4)]
+        assert [0 if cell is None else cell.version for cell in found] == done
+        assert fresh.revision == sum(done) > 0
