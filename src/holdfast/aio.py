@@ -8,6 +8,7 @@ Holdfast does without asyncio.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import queue
 import threading
 from collections.abc import Callable, Generator, Sequence
@@ -123,7 +124,8 @@ class LoopLeader:
                 self._run(calls)
 
         def give_up() -> None:
-            if group.take_overs.pop(thread, None) and abandon():
+            if abandon():  # otherwise the turn has just come, and `run` is on its way
+                group.take_overs.pop(thread, None)
                 fail(calls, group.turn_missed())
                 group.pass_on()
                 self._answer_all(calls)
@@ -193,6 +195,7 @@ class LoopLeader:
 def _work(commits: queue.SimpleQueue[Callable[[], None] | None]) -> None:
     while (commit := commits.get()) is not None:
         commit()
+        del commit  # which holds the leader, whose end ends this thread
 
 
 class LoopSignal:
@@ -204,7 +207,7 @@ class LoopSignal:
 
     def set(self) -> None:
         """Wake the task; a loop that has gone has nobody to wake."""
-        if not self._loop.is_closed():
+        with contextlib.suppress(RuntimeError):  # closed
             self._loop.call_soon_threadsafe(self._event.set)
 
     async def wait(self, timeout: float | None) -> None:
@@ -374,7 +377,7 @@ class AsyncWorkspace(Root[Async]):
 
 def leader_of(engine: Engine, loop: asyncio.AbstractEventLoop) -> LoopLeader:
     """The one leader of an engine on a loop."""
-    leader: LoopLeader | None = engine.loop_leaders.get(loop)
+    leader: LoopLeader | None = engine.loop_leaders.get(id(loop))
     if leader is None:
-        leader = engine.loop_leaders[loop] = LoopLeader(engine, loop)
+        leader = engine.loop_leaders[id(loop)] = LoopLeader(engine, loop)
     return leader

@@ -63,7 +63,7 @@ def run(bug: Bug, source: Path) -> tuple[str, str]:
         [*command, *bug.tests], cwd=ROOT, env=environment, capture_output=True, text=True, timeout=SECONDS
     )
     failed = re.search(r"^FAILED (\S+)", done.stdout, re.MULTILINE)
-    if done.returncode == 1 and failed:
+    if done.returncode in (1, 2) and failed:  # xdist calls a run that stops at its first failure interrupted
         return "caught", failed.group(1)
     if done.returncode == 0:
         return "SURVIVED", "no test failed"

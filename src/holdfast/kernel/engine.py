@@ -70,7 +70,8 @@ class Engine:
         self.group = Group(writer, self.turns, busy_timeout, self._committed)
         self.hub = Hub(self.store, self.time)
         self.pulse = Pulse(self.store, self.time, self.hub, self.sweep)
-        self.loop_leaders: weakref.WeakKeyDictionary[Any, Any] = weakref.WeakKeyDictionary()  # kept for holdfast.aio
+        # Kept for holdfast.aio, by the id of the loop, which its leader keeps alive.
+        self.loop_leaders: weakref.WeakValueDictionary[int, Any] = weakref.WeakValueDictionary()
         self.pulse.start()
         _open_engines.add(self)
 
