@@ -13,7 +13,7 @@ from typing import Any, TypeVar
 
 from holdfast import errors
 from holdfast.context import Body
-from holdfast.domains import cells, events, locks
+from holdfast.domains import cells, events, leases, locks
 from holdfast.domains.cells import Cells
 from holdfast.domains.clock import ClockOps
 from holdfast.domains.events import Events
@@ -29,7 +29,12 @@ R = TypeVar("R")
 
 kernel_leases.wire(cells.end_lease, locks.end_lease)
 
-PROBES: dict[str, Probe] = {"cell": cells.probe, "lock": locks.probe, "cell-lock": cells.probe_lock}
+PROBES: dict[str, Probe] = {
+    "cell": cells.probe,
+    "cell-lock": cells.probe_lock,
+    "lease": leases.probe,
+    "lock": locks.probe,
+}
 CHECKERS = (cells.check, locks.check)
 
 

@@ -12,6 +12,10 @@ from hypothesis import HealthCheck, Phase, settings
 from hypothesis import seed as seeded
 from hypothesis.stateful import run_state_machine_as_test
 
+import holdfast
+from holdfast.domains.cells import find_cell
+from holdfast.kernel.tx import Snapshot
+from holdfast.testing import ManualClock
 from holdfast.testing.worlds import FileWorld, MemoryWorld, World
 from tests.conformance.machine import FIRED, RULES, Machine
 
@@ -69,3 +73,22 @@ def test_a_workspace_in_a_file_does_what_the_plain_model_does(
     drive(FileWorld, tmp_path, FILE_STEPS, 1)
     with capsys.disabled():
         print(f"\nstate machine on file: {FIRED.total()} steps, every rule at least {min(FIRED.values())} times")
+
+
+def test_c12_a_reader_on_an_old_snapshot_does_not_turn_the_time_back() -> None:
+    """What a machine met once in a hundred thousand steps, by force: the wall clock is behind, a reader holds on."""
+    clock = ManualClock()
+    with holdfast.open(":memory:", actor="ann", clock=clock) as ws:
+        ws.cells.set("run", "cell", 1, ttl=10 * 3600)
+        clock.jump(-24 * 3600)
+
+        def hold_on(snapshot: Snapshot) -> None:
+            assert find_cell(snapshot, "run", "cell")
+            clock.advance(600)
+            ws.cells.set("run", "other", 1)
+            clock.advance(3600)
+            before = ws.cells.ttl("run", "cell")
+            assert find_cell(snapshot, "run", "cell")
+            assert ws.cells.ttl("run", "cell") == before == 10 * 3600 - 4200
+
+        ws._engine.read_snapshot(hold_on)

@@ -7,10 +7,11 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-GUARANTEES = ("tests/conformance",)
+GUARANTEES = ("tests/conformance", "-k", "memory")  # the kind that is quickest to notice
+BETWEEN_PROCESSES = ("tests/conformance", "-k", "processes")
 CRASHES = ("tests/e2e/test_kill.py",)
 FAULTS = ("tests/e2e/test_io_errors.py", "tests/e2e/test_disk_full.py")
-GROUP = ("tests/unit/test_group.py", *GUARANTEES)
+GROUP = ("tests/unit/test_group.py", "tests/conformance/test_transactions.py")
 
 
 class Bug(NamedTuple):
@@ -97,7 +98,7 @@ BUGS = [
         "        known = (tx.actor, operation, context.key, digest)\n"
         "        result = done[known] if context.key is not None and known in done else body(tx)\n"
         "        done[known] = result\n",
-        (*FAULTS, *GUARANTEES),
+        ("tests/conformance/test_idempotency.py", *FAULTS),
     ),
     Bug(
         "a key answers for other arguments",
@@ -153,6 +154,7 @@ BUGS = [
         "kernel/wake.py",
         "            self._hub.advance()\n            self._seen",
         "            self._seen",
+        BETWEEN_PROCESSES,
     ),
     Bug(
         "a restored store goes on with old revisions",

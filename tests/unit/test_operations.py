@@ -80,6 +80,10 @@ def test_no_two_operations_share_a_route_or_a_command() -> None:
         assert sorted(taken) == sorted(set(taken))
 
 
+def test_every_operation_that_takes_plain_data_can_be_reached_over_http() -> None:
+    assert [name for name, op in REGISTRY.items() if not op.route.local and op.route.http is None] == []
+
+
 def test_every_route_names_arguments_that_exist() -> None:
     for name, op in REGISTRY.items():
         placeholders = [part[1:-1] for part in (op.route.http or "").split("/") if part.startswith("{")]

@@ -416,8 +416,8 @@ class Cells(Domain[M]):
     prefix = "cells"
     set = write(set_cell, http="PUT /api/cells/{run}/{cell}", cli="cell set", mcp=True)
     get = read(get_cell, http="GET /api/cells/{run}/{cell}", cli="cell get", mcp=True, plain=True)
-    find = read(find_cell, plain=True)
-    exists = read(exists, cli="cell exists", plain=True)
+    find = read(find_cell, http="GET /api/cells/{run}/{cell}/find", plain=True)
+    exists = read(exists, http="GET /api/cells/{run}/{cell}/exists", cli="cell exists", plain=True)
     delete = write(delete_cell, http="DELETE /api/cells/{run}/{cell}", cli="cell delete", mcp=True)
     cas = write(cas_cell, http="POST /api/cells/{run}/{cell}/cas", cli="cell cas", mcp=True)
     init = write(init_cell, http="POST /api/cells/{run}/{cell}/init", cli="cell init")
@@ -425,7 +425,9 @@ class Cells(Domain[M]):
     transition = write(transition, local=True)
     transition_or_init = write(transition_or_init, local=True)
     increment = write(increment, http="POST /api/cells/{run}/{cell}/increment", cli="cell increment", mcp=True)
-    compare_and_delete = write(compare_and_delete, http="POST /api/cells/{run}/{cell}/compare-and-delete")
+    compare_and_delete = write(
+        compare_and_delete, http="POST /api/cells/{run}/{cell}/compare-and-delete", cli="cell compare-and-delete"
+    )
     history = read(cell_history, http="GET /api/cells/{run}/{cell}/history", cli="cell history")
     at = read(at_version, http="GET /api/cells/{run}/{cell}/versions/{version}", cli="cell at")
     restore = write(restore_cell, http="POST /api/cells/{run}/{cell}/restore", cli="cell restore")
@@ -436,7 +438,7 @@ class Cells(Domain[M]):
     refresh_ttl = write(refresh_ttl, http="POST /api/cells/{run}/{cell}/refresh-ttl", cli="cell refresh-ttl")
     ttl = read(ttl, http="GET /api/cells/{run}/{cell}/ttl", cli="cell ttl", plain=True)
     watch = first(follow, http="GET /api/cells/{run}/{cell}/watch", cli="cell watch")
-    watch_stream = stream(follow)
+    watch_stream = stream(follow, http="GET /api/cells/{run}/{cell}/stream", cli="cell stream")
     acquire_lock = procedure(acquire_lock, http="POST /api/cells/{run}/{cell}/lock/acquire", cli="cell lock")
     release_lock = write(release_lock, http="POST /api/cells/{run}/{cell}/lock/release", cli="cell unlock")
-    refresh_lock = write(refresh_lock, http="POST /api/cells/{run}/{cell}/lock/refresh")
+    refresh_lock = write(refresh_lock, http="POST /api/cells/{run}/{cell}/lock/refresh", cli="cell refresh-lock")

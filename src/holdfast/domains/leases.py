@@ -5,8 +5,8 @@ from __future__ import annotations
 from holdfast import errors
 from holdfast.kernel import leases as kernel
 from holdfast.kernel.names import check_limit, check_name, check_ttl
-from holdfast.kernel.tx import Row, Snapshot, Tx
-from holdfast.ops import Domain, M, read, write
+from holdfast.kernel.tx import Row, Snapshot, Tx, newest_version
+from holdfast.ops import Domain, Found, M, read, write
 from holdfast.types import Lease, as_time
 
 _COLUMNS = "id, holder, ttl, created, deadline"
@@ -72,6 +72,13 @@ def require_lease(tx: Tx, id: str) -> None:
     check_name(id, "lease")
     if not tx.one("SELECT 1 FROM leases WHERE id = ? AND kind = ?", (id, kernel.LEASE)):
         raise _missing(id)
+
+
+def probe(tx: Tx, id: str) -> Found | None:
+    """What a condition of `txn` sees of a lease: its holder as value."""
+    check_name(id, "lease")
+    row = tx.one("SELECT holder FROM leases WHERE id = ? AND kind = ?", (id, kernel.LEASE))
+    return None if row is None else Found(newest_version(tx, kernel.LEASE, "", id), row[0])
 
 
 class Leases(Domain[M]):

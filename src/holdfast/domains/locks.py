@@ -435,5 +435,5 @@ class Locks(Domain[M]):
     refresh = write(refresh, http="POST /api/locks/{name}/refresh", cli="lock refresh", mcp=True)
     check = read(check_lock, http="GET /api/locks/{name}/check", cli="lock check", plain=True)
     get = read(get_lock, http="GET /api/locks/{name}", cli="lock get", plain=True)
-    find = read(find_lock, plain=True)
+    find = read(find_lock, http="GET /api/locks/{name}/find", plain=True)
     list = read(list_locks, http="GET /api/locks", cli="lock list", mcp=True, listing=True)

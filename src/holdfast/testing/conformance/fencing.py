@@ -132,6 +132,21 @@ def test_c15_a_token_from_a_part_that_was_undone_is_not_given_again(world: World
     assert ws.locks.acquire("next").token > token
 
 
+@pytest.mark.capability("callables")
+def test_c15_a_transaction_grants_at_most_4096_locks_and_one_more_leaves_nothing(world: World) -> None:
+    ws = world.open()
+
+    def take(number: int) -> Callable[[Any], list[int]]:
+        return lambda tx: [tx.locks.acquire(f"door-{each}").token for each in range(number)]
+
+    with pytest.raises(errors.TooLarge):
+        ws.transact(take(4097))
+    assert (ws.locks.list(), ws.revision) == ([], 0)
+    tokens = ws.transact(take(4096))
+    assert tokens == list(range(4096, 8192))
+    assert ws.locks.acquire("next").token > tokens[-1]
+
+
 # --- what passes and what does not -----------------------------------------------------------------------------------
 
 

@@ -5,10 +5,12 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Iterable
 from concurrent.futures import Future
+from typing import Any
 
 import pytest
 
 from holdfast import Transaction, errors
+from holdfast.kernel.turns import Turns
 from holdfast.testing.conformance.transactions import fail, interrupted_once
 from holdfast.testing.crowd import LONG, Line, finish, start, together
 from holdfast.testing.worlds import World
@@ -74,6 +76,35 @@ def test_a_blocking_call_on_a_loop_with_calls_in_flight_is_answered_instead_of_a
         assert sorted(versions) == [1, 2, 3]
 
     finish(main())
+
+
+@local
+@aio
+def test_a_blocking_call_takes_the_lead_over_from_its_loop_that_waits_for_another_process(world: World) -> None:
+    ws = world.open()
+    group = ws._engine.group
+    elsewhere = Turns(ws._engine.folder)  # as another process has it
+    assert elsewhere.take(LONG)
+
+    class Noticed(dict[int, Any]):
+        def pop(self, *args: Any) -> Any:
+            found = super().pop(*args)
+            if found is not None:
+                elsewhere.give()  # not before the loop has been relieved of the lead
+            return found
+
+    group.take_overs = Noticed()
+
+    async def main() -> None:
+        task = asyncio.ensure_future(ws.aio.cells.set("run", "cell", 1))
+        while not group.take_overs:
+            await asyncio.sleep(0)  # until its loop leads, and waits for the turn
+        assert ws.cells.set("run", "cell", 2) == 2
+        assert await task == 1
+        assert await ws.aio.cells.set("run", "cell", 3) == 3
+
+    finish(main())
+    elsewhere.close()
 
 
 @local

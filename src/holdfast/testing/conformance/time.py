@@ -13,7 +13,7 @@ from holdfast import errors
 from holdfast.kernel.clock import FAR_AHEAD
 from holdfast.testing.conformance.waiting import comes_true, heard
 from holdfast.testing.worlds import World
-from holdfast.types import as_time
+from holdfast.types import Op, as_time
 from holdfast.workspace import Workspace
 
 HOUR = 3600
@@ -286,6 +286,39 @@ def test_inside_the_transaction_of_a_reset_what_is_leased_is_still_there(world: 
         return left
 
     assert ws.transact(body) == 30
+
+
+def test_a_reset_that_does_not_come_first_in_its_transaction_is_refused_and_nothing_changes(world: World) -> None:
+    ws = world.open()
+    before = _now(ws)
+    world.clock.jump(-HOUR)
+    revision = ws.revision
+    reset, write = Op("clock.reset", {}), Op("cells.set", {"run": "run", "cell": "cell", "value": 1})
+    with pytest.raises(errors.Invalid):
+        ws.txn([], [write, reset])
+    assert (ws.revision, ws.cells.find("run", "cell"), _now(ws)) == (revision, None, before)
+    assert ws.txn([], [reset, write]).succeeded
+    assert ws.cells.get("run", "cell").updated_at == _wall(world)
+
+
+@pytest.mark.capability("local")
+def test_every_commit_warns_while_time_is_more_than_5_minutes_ahead(
+    world: World, caplog: pytest.LogCaptureFixture
+) -> None:
+    ws = world.open()
+
+    def warned() -> int:
+        caplog.clear()
+        ws.cells.set("run", "cell", 1)
+        return sum("ahead of this machine's clock" in record.getMessage() for record in caplog.records)
+
+    assert warned() == 0
+    world.clock.jump(-FAR_AHEAD / 1e6)
+    assert warned() == 0
+    world.clock.jump(-1)
+    assert (warned(), warned()) == (1, 1)
+    ws.clock.reset()
+    assert warned() == 0
 
 
 # --- expiry ----------------------------------------------------------------------------------------------------------

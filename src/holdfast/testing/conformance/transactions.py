@@ -178,6 +178,28 @@ def test_revisions_have_no_gap_under_many_threads_and_handles(world: World) -> N
     assert [revision for revision, _ in log(handles[0])] == list(range(1, 91))
 
 
+def test_a_call_that_asks_for_a_revision_not_reached_yet_is_behind_and_changes_nothing(world: World) -> None:
+    ws = world.open()
+    ws.cells.set("run", "cell", 1)
+    assert ws.using(at_least=1).cells.get("run", "cell").value == 1
+    ahead = ws.using(at_least=2)
+    calls: list[Callable[[], object]] = [
+        lambda: ahead.cells.get("run", "cell"),
+        lambda: ahead.cells.list("run"),
+        lambda: ahead.cells.set("run", "cell", 2),
+        lambda: ahead.locks.acquire("lock", wait=5),
+        lambda: ahead.txn([], []),
+    ]
+    for call in calls:
+        with pytest.raises(errors.Behind) as refused:
+            call()
+        assert refused.value.revision == 1
+    assert (ws.revision, ws.check().records["waiters"]) == (1, 0)
+    ws.cells.set("run", "cell", 2)
+    assert ahead.cells.get("run", "cell").value == 2
+    assert ahead.cells.set("run", "cell", 3) == 3
+
+
 # --- the wrong calls -------------------------------------------------------------------------------------------------
 
 WRONG: dict[str, Callable[[Workspace], object]] = {

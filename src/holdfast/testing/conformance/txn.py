@@ -244,3 +244,13 @@ def test_c16_a_condition_that_makes_no_sense_is_invalid_and_nothing_changes(worl
     with pytest.raises(errors.Invalid):
         ws.txn([BAD_CONDITIONS[what]], [put("a")], [put("b")])
     assert ws.revision == 1
+
+
+def test_c16_conditions_look_at_leases_too(world: World) -> None:
+    ws = world.open()
+    lease = ws.leases.create(30)
+    made = ws.txn([Exists("lease", lease.id), ValueEquals("lease", lease.id, "tester")], [put("cell")])
+    assert made.succeeded
+    ws.leases.revoke(lease.id)
+    assert not ws.txn([Exists("lease", lease.id)], [put("cell")]).succeeded
+    assert ws.txn([NotExists("lease", lease.id)], [put("cell")]).succeeded

@@ -313,6 +313,27 @@ def test_c17_a_watch_that_goes_away_is_freed(world: World) -> None:
     assert (ws.cells.watch("run", "cell", timeout=0), len(hub)) == (None, 0)
 
 
+@local
+def test_c17_a_watch_that_is_closed_or_left_as_a_block_is_freed(world: World) -> None:
+    ws = world.open()
+    hub = ws._engine.hub
+    watch = watching(ws.watch())
+    with ws.watch(after=0) as block, ws.cells.watch_stream("run", "cell") as stream:
+        ws.cells.set("run", "cell", 1)
+        assert (next(block).id, next(stream).new, len(hub)) == ("cell", 1, 3)
+    assert len(hub) == 1
+    watch.close()
+    watch.close()
+    assert len(hub) == 0
+
+    async def main() -> int:
+        async with ws.aio.watch(timeout=0) as watch:
+            assert [event async for event in watch] == []
+        return len(hub)
+
+    assert finish(main()) == 0
+
+
 def test_c17_two_thousand_watches_on_different_cells_each_hear_just_their_own(world: World) -> None:
     ws = world.open()
     streams = [ws.cells.watch_stream("run", f"cell-{number:05}", timeout=10) for number in range(2000)]

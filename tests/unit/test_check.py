@@ -1,0 +1,80 @@
+"""`ws.check()` finds what is wrong: each test damages a store behind its back."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import apsw
+import pytest
+
+import holdfast
+from holdfast import Op, Workspace
+from holdfast.kernel.store import FILE
+
+
+@pytest.fixture
+def ws(tmp_path: Path) -> Iterator[Workspace]:
+    """A workspace with something of everything."""
+    with holdfast.open(tmp_path, actor="me") as ws:
+        ws.cells.set("run", "cell", 1)
+        ws.cells.set("run", "cell", 2)
+        ws.cells.set("run", "timed", 1, ttl=60)
+        ws.txn([], [Op("cells.set", {"run": "run", "cell": name, "value": name}) for name in "ab"])
+        lease = ws.leases.create(60)
+        ws.locks.acquire("lock", ttl=60)
+        ws.locks.acquire("bound", lease=lease.id)
+        assert ws.check().ok
+        yield ws
+
+
+def damage(folder: Path, sql: str) -> None:
+    connection = apsw.Connection(str(folder / FILE))
+    connection.execute(sql)
+    assert connection.changes() > 0
+    connection.close()
+
+
+DAMAGES = {
+    "UPDATE cells SET value = x'05' WHERE cell = 'cell'": "is not what its newest event says",
+    "UPDATE cells SET version = 7 WHERE cell = 'cell'": "is not what its newest event says",
+    "UPDATE cells SET size = size + 1 WHERE cell = 'cell'": "is not what its newest event says",
+    "DELETE FROM cells WHERE cell = 'cell'": "is in the log, but not in the store",
+    "UPDATE cells SET lease = 'none' WHERE cell = 'timed'": "bound to a lease that does not exist",
+    "UPDATE cells SET lease = NULL WHERE cell = 'timed'": "no cell is on it",
+    "DELETE FROM events WHERE revision = 1": "revisions above 0",
+    "DELETE FROM events WHERE revision = 4 AND position = 0": "has a gap",
+    "UPDATE events SET actor = 'you' WHERE revision = 4 AND position = 1": "two times or actors",
+    "UPDATE events SET time = time + 1 WHERE revision = 4 AND position = 1": "two times or actors",
+    "UPDATE events SET version = 2 WHERE revision = 1": "has version 2 twice",
+    "UPDATE events SET version = 3 WHERE revision = 1": "out of the order of revisions",
+    "UPDATE meta SET revision = revision + 1": "but the newest event has",
+    "UPDATE events SET op = 'release' WHERE kind = 'lock' AND id = 'lock'": "is held, but its last event is release",
+    "UPDATE locks SET lease = 'none' WHERE name = 'bound'": "bound to a lease that does not exist",
+    "UPDATE locks SET token = 4096 * 1000 WHERE name = 'lock'": "a token from a revision that does not exist",
+    "DELETE FROM locks WHERE name = 'lock'": "nothing is on it",
+    "INSERT INTO waiters VALUES ('lock', '', 'lock', 1, 'none', 'you')": "has no lease",
+    "UPDATE leases SET deadline = created - 1 WHERE kind = 'lease'": "ends before it begins",
+    "DELETE FROM events WHERE kind = 'lease'": "is not in the log",
+}
+
+
+@pytest.mark.parametrize("sql", DAMAGES)
+def test_check_finds_a_store_that_is_not_what_its_log_says(ws: Workspace, tmp_path: Path, sql: str) -> None:
+    damage(tmp_path, sql)
+    report = ws.check()
+    assert not report.ok
+    assert any(DAMAGES[sql] in problem for problem in report.problems), report.problems
+
+
+def test_check_has_sqlite_look_at_its_file(ws: Workspace, tmp_path: Path) -> None:
+    connection = apsw.Connection(str(tmp_path / FILE))
+    connection.pragma("writable_schema", 1)
+    connection.execute("DELETE FROM sqlite_schema WHERE name = 'cells_lease'")  # its pages belong to nobody now
+    connection.close()
+    with holdfast.open(tmp_path, actor="another") as another:
+        assert any(problem.startswith("SQLite: ") for problem in another.check().problems)
+
+
+def test_check_changes_nothing(ws: Workspace) -> None:
+    assert ws.check() == ws.check()
