@@ -109,8 +109,8 @@ class Workspace(Root[Sync]):
     @property
     def clock_ahead(self) -> float:
         """Seconds by which the workspace's time runs ahead of this machine's clock; above 300 one of them is wrong."""
-        _, last_commit = self._engine.read(next_deadline)
-        return self._engine.time.ahead(last_commit) / 1e6
+        _, stamp = self._engine.read(next_deadline)
+        return self._engine.time.ahead(stamp) / 1e6
 
     def check(self) -> Report:
         """Compare the state with the log and have SQLite check the file; `report.ok` if nothing was found."""

@@ -27,7 +27,7 @@ SETTINGS: dict[str, object] = {
     "foreign_keys": 0,
     "wal_autocheckpoint": 1000,
 }
-HEADER = "SELECT oldest_writer, revision, time, (SELECT min(deadline) FROM leases) FROM meta WHERE id = 1"
+HEADER = "SELECT oldest_writer, revision, stamp, (SELECT min(deadline) FROM leases) FROM meta WHERE id = 1"
 LOAD = "SELECT value, version, lease FROM cells WHERE run = ? AND cell = ?"
 UPDATE = (
     "UPDATE cells SET version = ?, revision = ?, updated = ?, size = ?, lease = ?, value = ? WHERE run = ? AND cell = ?"
@@ -36,7 +36,7 @@ EVENT = (
     "INSERT INTO events (revision, position, time, actor, kind, scope, id, op, version, data)"
     " VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
 )
-FOOTER = "UPDATE meta SET revision = ?, time = ? WHERE id = 1"
+FOOTER = "UPDATE meta SET revision = ?, stamp = ? WHERE id = 1"
 
 
 class Loop:

@@ -154,7 +154,7 @@ def fill(path: str, names: list[str]) -> None:
             " VALUES (?, 0, ?, 'bench', 'cell', ?, ?, 'set', 1, ?)",
             _events(names),
         )
-        connection.execute("UPDATE meta SET revision = ?, time = ?", (len(names), FIRST + len(names)))
+        connection.execute("UPDATE meta SET revision = ?, stamp = ?", (len(names), FIRST + len(names)))
     connection.pragma("journal_mode", "wal")
     connection.close()
 

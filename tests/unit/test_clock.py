@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from holdfast.kernel.clock import Clock, Now, Signal, SystemClock
+from holdfast.kernel.clock import RESET, Clock, Now, Signal, SystemClock
 from holdfast.testing import ManualClock
 
 SECOND = 1_000_000
@@ -202,9 +202,12 @@ def test_now_does_not_go_back_when_another_process_commits_an_earlier_time() -> 
     assert now.read(committed + 10 * SECOND) >= seen
 
 
-def test_a_commit_before_the_one_seen_last_is_a_reset_and_is_followed() -> None:
+def test_a_reset_is_followed_and_an_older_snapshot_does_not_undo_it() -> None:
     clock = ManualClock()
     now = Now(clock)
-    now.read(clock.wall() + 3600 * SECOND)
-    assert now.read(clock.wall()) == clock.wall()
-    assert now.ahead(clock.wall()) == 0
+    before = clock.wall() + 3600 * SECOND
+    now.read(before)
+    reset = RESET + clock.wall()
+    assert now.read(reset) == clock.wall()
+    assert now.read(before) == clock.wall()
+    assert now.ahead(reset) == 0

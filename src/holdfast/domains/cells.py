@@ -31,11 +31,11 @@ MAX_PAGE = 10_000
 _VALUE_MAP = b"\x81\xa5value"  # msgpack: a map of one entry whose key is "value"
 _GET = "SELECT value, version, revision, updated, lease FROM cells WHERE run = ? AND cell = ?"
 _GET_LEASED = (
-    "SELECT c.value, c.version, c.revision, c.updated, l.deadline, (SELECT time FROM meta)"
+    "SELECT c.value, c.version, c.revision, c.updated, l.deadline, (SELECT stamp FROM meta)"
     " FROM cells c LEFT JOIN leases l ON l.id = c.lease WHERE c.run = ? AND c.cell = ?"
 )
 _INFO = (
-    "SELECT c.version, c.revision, c.updated, c.size, l.deadline, (SELECT time FROM meta)"
+    "SELECT c.version, c.revision, c.updated, c.size, l.deadline, (SELECT stamp FROM meta)"
     " FROM cells c LEFT JOIN leases l ON l.id = c.lease WHERE c.run = ? AND c.cell = ?"
 )
 

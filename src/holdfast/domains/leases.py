@@ -49,7 +49,7 @@ def get_lease(snapshot: Snapshot, id: str) -> Lease:
     """A lease that is alive."""
     check_name(id, "lease")
     row = snapshot.one(
-        f"SELECT {_COLUMNS}, (SELECT time FROM meta) FROM leases WHERE id = ? AND kind = ?", (id, kernel.LEASE)
+        f"SELECT {_COLUMNS}, (SELECT stamp FROM meta) FROM leases WHERE id = ? AND kind = ?", (id, kernel.LEASE)
     )
     if row is None or snapshot.is_past(row[4], row[5]):
         raise _missing(id)

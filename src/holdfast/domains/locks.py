@@ -312,7 +312,7 @@ def _free(tx: Tx, target: Target, row: Row, op: str) -> None:
 def check_fence(snapshot: Snapshot, target: Target, token: int) -> None:
     """Pass only if the lock is held now, unexpired, with exactly this token; otherwise Fenced."""
     row = snapshot.one(
-        f"SELECT k.token, l.deadline, (SELECT time FROM meta) FROM {_SOURCE}"
+        f"SELECT k.token, l.deadline, (SELECT stamp FROM meta) FROM {_SOURCE}"
         " WHERE k.kind = ? AND k.scope = ? AND k.name = ?",
         target.key,
     )
@@ -360,7 +360,7 @@ def check_lock(snapshot: Snapshot, name: str, token: int) -> None:
 def find_lock(snapshot: Snapshot, name: str) -> Grant | None:
     """Who holds the lock, or None."""
     row = snapshot.one(
-        f"SELECT {_COLUMNS}, (SELECT time FROM meta) FROM {_SOURCE} WHERE k.kind = ? AND k.scope = ? AND k.name = ?",
+        f"SELECT {_COLUMNS}, (SELECT stamp FROM meta) FROM {_SOURCE} WHERE k.kind = ? AND k.scope = ? AND k.name = ?",
         named(name).key,
     )
     if row is None or (row[5] is not None and snapshot.is_past(row[5], row[7])):

@@ -14,15 +14,15 @@ from typing import Any
 import apsw
 
 from holdfast import errors
-from holdfast.kernel.clock import Now
+from holdfast.kernel.clock import RESET, Now
 from holdfast.kernel.ids import Ids
 from holdfast.kernel.leases import sweep
 from holdfast.kernel.migrations import check_writer
 from holdfast.kernel.store import Store, translate
 from holdfast.kernel.tx import SYSTEM, GuardedTx, Tx
 
-_HEADER = "SELECT oldest_writer, revision, time, (SELECT min(deadline) FROM leases) FROM meta WHERE id = 1"
-_FOOTER = "UPDATE meta SET revision = ?, time = ? WHERE id = 1"
+_HEADER = "SELECT oldest_writer, revision, stamp, (SELECT min(deadline) FROM leases) FROM meta WHERE id = 1"
+_FOOTER = "UPDATE meta SET revision = ?, stamp = ? WHERE id = 1"
 
 
 _PENDING: Any = object()
@@ -95,9 +95,9 @@ class Batch:
                 self._writer.store.reopen_writer()
             raise translate(error) from error
         try:
-            oldest_writer, self.revision, last_commit, due = self._connection.execute(_HEADER).fetchone()  # type: ignore[misc]
+            oldest_writer, self.revision, self._stamp, due = self._connection.execute(_HEADER).fetchone()  # type: ignore[misc]
             check_writer(oldest_writer)
-            self.now = self._writer.time.read(last_commit)
+            self.now = self._writer.time.read(self._stamp)
             self._writer.time.warn_if_far_ahead(self.now)
             if due is not None and due <= self.now:
                 self._sweep()
@@ -141,7 +141,9 @@ class Batch:
         if tx.events:
             self.revision += 1
             self.emitted = True
-        self.now = tx.now  # another one only if the clock was reset
+        if tx.now != self.now:  # the clock was reset
+            self.now = tx.now
+            self._stamp += RESET
         if tx.deadline is not None and (self.deadline is None or tx.deadline < self.deadline):
             self.deadline = tx.deadline
 
@@ -200,10 +202,11 @@ class Batch:
             self.rollback()
             return
         try:
-            self._connection.execute(_FOOTER, (self.revision, self.now))
+            stamp = self._stamp // RESET * RESET + self.now
+            self._connection.execute(_FOOTER, (self.revision, stamp))
             self.committing = True
             self._connection.execute("COMMIT")
-            self._writer.time.read(self.now)
+            self._writer.time.read(stamp)
         except (apsw.FullError, apsw.BusyError) as error:
             # The commit frame is written last, so a write that found no room has committed nothing.
             self.rollback()

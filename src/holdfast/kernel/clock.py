@@ -14,6 +14,8 @@ from typing import Protocol
 
 # A last commit this far ahead of the wall clock means that one of the two clocks is or was wrong.
 FAR_AHEAD = 5 * 60 * 1_000_000
+# What a reset of the clock adds to a stamp: more than any time before the year 2255.
+RESET = 2**53
 
 
 class Wakeable(Protocol):
@@ -92,30 +94,28 @@ class SystemClock(Clock):
 class Now:
     """A workspace's time as one process sees it.
 
-    It never runs backwards here: a commit of another process can only move it on. The one exception is a reset of the
-    clock, which shows as a last commit that lies more than 5 minutes before one seen earlier.
+    A *stamp* is what the store keeps of its last commit: its time, and how often the clock has been reset. Stamps only
+    grow, so an old snapshot can be told from a reset, and between resets time never runs backwards here.
     """
 
     def __init__(self, clock: Clock) -> None:
         self.clock = clock
-        self._anchor = (0, -(2**62))  # the last commit seen, and what to add to the monotonic clock
+        self._anchor = (-1, -(2**62))  # the newest stamp seen, and what to add to the monotonic clock
 
-    def read(self, last_commit: int) -> int:
-        """The present time, given meta.time of the snapshot at hand: the time of the last commit in it."""
-        seen, offset = self._anchor
+    def read(self, stamp: int) -> int:
+        """The present time, given the stamp in the snapshot at hand."""
+        newest, offset = self._anchor
         monotonic = self.clock.monotonic()
-        if last_commit < seen - FAR_AHEAD:
-            offset = last_commit - monotonic
-            self._anchor = (last_commit, offset)
-        elif last_commit > seen:
+        if stamp > newest:
             # A process that sees a commit for the first time counts monotonic time from then.
-            offset = max(offset, last_commit - monotonic)
-            self._anchor = (last_commit, offset)
+            seen = stamp % RESET - monotonic
+            offset = max(offset, seen) if stamp // RESET == newest // RESET else seen
+            self._anchor = (stamp, offset)
         return max(self.clock.wall(), monotonic + offset)
 
-    def ahead(self, last_commit: int) -> int:
+    def ahead(self, stamp: int) -> int:
         """How far the workspace's time runs ahead of the wall clock."""
-        return max(0, self.read(last_commit) - self.clock.wall())
+        return max(0, self.read(stamp) - self.clock.wall())
 
     def warn_if_far_ahead(self, now: int) -> None:
         """Say so if this machine's clock, or the one that made the last commit, must be wrong."""

@@ -95,8 +95,8 @@ class Engine:
 
     def due(self) -> bool:
         """Whether something is past its deadline and not swept yet."""
-        deadline, last_commit = self.read(next_deadline)
-        return deadline is not None and deadline <= self.time.read(last_commit)
+        deadline, stamp = self.read(next_deadline)
+        return deadline is not None and deadline <= self.time.read(stamp)
 
     def _committed(self, emitted: bool, deadline: int | None) -> None:
         if deadline is not None:

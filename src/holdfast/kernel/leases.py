@@ -74,8 +74,8 @@ def sweep(tx: Tx) -> bool:
 
 
 def next_deadline(snapshot: Snapshot) -> tuple[int | None, int]:
-    """The earliest deadline of all, by index, and the time of the last commit."""
-    row = snapshot.one("SELECT (SELECT min(deadline) FROM leases), time FROM meta")
+    """The earliest deadline of all, by index, and the stamp of the last commit."""
+    row = snapshot.one("SELECT (SELECT min(deadline) FROM leases), stamp FROM meta")
     assert row is not None
     return row[0], row[1]
 

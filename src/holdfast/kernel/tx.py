@@ -72,13 +72,13 @@ class Snapshot:
         """Close the connection underneath."""
         self._connection.close()
 
-    def left(self, deadline: int, last_commit: int) -> int:
-        """Microseconds until `deadline`; `last_commit` is meta.time as read by the same statement."""
-        return deadline - self._time.read(last_commit)
+    def left(self, deadline: int, stamp: int) -> int:
+        """Microseconds until `deadline`; `stamp` is the one read by the same statement."""
+        return deadline - self._time.read(stamp)
 
-    def is_past(self, deadline: int, last_commit: int) -> bool:
+    def is_past(self, deadline: int, stamp: int) -> bool:
         """Whether `deadline` has come."""
-        return self.left(deadline, last_commit) <= 0
+        return self.left(deadline, stamp) <= 0
 
 
 class Tx(Snapshot):
@@ -122,7 +122,7 @@ class Tx(Snapshot):
         self.deadline: int | None = None  # the earliest one this transaction set, for the ticker
         self._grants = 0
 
-    def left(self, deadline: int, last_commit: int) -> int:
+    def left(self, deadline: int, stamp: int) -> int:
         return deadline - self.now
 
     def wall_clock(self) -> int:

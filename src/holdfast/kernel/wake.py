@@ -198,7 +198,7 @@ class Pulse:
         self._beating = threading.Lock()
         self._paused = False
         self._deadline: int | None = None
-        self._last_commit = 0
+        self._stamp = 0
         self._seen = -1
         self._thread = threading.Thread(target=self._run, name="holdfast-pulse", daemon=True)
 
@@ -253,17 +253,17 @@ class Pulse:
         poll = WATCHED_POLL if len(self._hub) else IDLE_POLL
         if self._deadline is None:
             return poll
-        return min(poll, max(0.0, (self._deadline - self._time.read(self._last_commit)) / 1e6))
+        return min(poll, max(0.0, (self._deadline - self._time.read(self._stamp)) / 1e6))
 
     def _beat(self, snapshot: Snapshot) -> None:
         version = snapshot.one("PRAGMA data_version")
         if version is not None and version[0] != self._seen:
-            self._deadline, self._last_commit = next_deadline(snapshot)
+            self._deadline, self._stamp = next_deadline(snapshot)
             self._hub.advance()
             self._seen = version[0]
-        if self._deadline is not None and self._deadline <= self._time.read(self._last_commit):
+        if self._deadline is not None and self._deadline <= self._time.read(self._stamp):
             self._sweep()
-            self._deadline, self._last_commit = next_deadline(snapshot)
+            self._deadline, self._stamp = next_deadline(snapshot)
 
     def _report(self, error: Exception) -> None:
         if self._stopped or self._store.closed:
@@ -272,4 +272,4 @@ class Pulse:
 
         reason = translate(error) if isinstance(error, apsw.Error) else error
         logging.getLogger("holdfast").warning("cannot sweep or watch just now, trying again: %s", reason)
-        self._deadline = self._time.read(self._last_commit) + RETRY_SWEEP
+        self._deadline = self._time.read(self._stamp) + RETRY_SWEEP

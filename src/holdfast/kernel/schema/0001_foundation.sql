@@ -11,7 +11,7 @@ CREATE TABLE meta (
     oldest_writer INTEGER NOT NULL,             -- the oldest schema number that may still write here
     oldest_reader INTEGER NOT NULL,             -- and read here
     revision      INTEGER NOT NULL,             -- of the last transaction that emitted an event
-    time          INTEGER NOT NULL,             -- `now` of the last commit
+    stamp         INTEGER NOT NULL,             -- of the last commit: resets of the clock x 2^53 + its time
     compacted     INTEGER NOT NULL              -- history at or below this revision may be gone
 );
 

@@ -1,0 +1,148 @@
+"""docs/guarantees.md promises nothing that no test proves, and says on which kinds of workspaces each test runs.
+
+A guarantee is a list item: one sentence, then one line per file of tests, `[file] `test_one`, `test_two` (kinds)`. The
+kinds stand only where a test of the conformance suite cannot run on all of them.
+"""
+
+from __future__ import annotations
+
+import ast
+import importlib
+import inspect
+import re
+from pathlib import Path
+from types import ModuleType
+from typing import NamedTuple
+
+import pytest
+
+import holdfast.testing.conformance as conformance
+from holdfast.testing.worlds import KINDS
+
+ROOT = Path(__file__).resolve().parents[2]
+DOCUMENT = ROOT / "docs/guarantees.md"
+SUITE = Path(inspect.getfile(conformance)).parent if conformance.__file__ else Path(next(iter(conformance.__path__)))
+NOT_PROMISED = "What is not promised"
+
+_TEST = re.compile(r"`(test_\w+)`(?: \(([^)]*)\))?")
+
+
+class Proof(NamedTuple):
+    """A test that a guarantee names, the file it is said to be in, and the kinds it is said to run on."""
+
+    file: str
+    test: str
+    kinds: str
+
+
+class Guarantee(NamedTuple):
+    """A sentence and its proofs."""
+
+    sentence: str
+    proofs: tuple[Proof, ...]
+
+
+def sections(text: str) -> dict[str, str]:
+    """The parts of the document by heading."""
+    heads = re.split(r"^## (.+)$", text, flags=re.MULTILINE)[1:]
+    return dict(zip(heads[::2], heads[1::2], strict=True))
+
+
+def guarantees(text: str) -> list[Guarantee]:
+    """Every item of every section that promises something."""
+    promised = [part for head, part in sections(text).items() if head != NOT_PROMISED]
+    return [read(item) for part in promised for item in re.findall(r"^- (.+(?:\n  .+)*)", part, re.MULTILINE)]
+
+
+def read(item: str) -> Guarantee:
+    sentence, *lines = re.split(r"\n  (?=\[)", item)
+    proofs = []
+    for line in lines:
+        file = re.match(r"\[(\w+)\]", line)
+        assert file, f"no file in {line!r}"
+        proofs += [Proof(file[1], name, kinds) for name, kinds in _TEST.findall(line)]
+    return Guarantee(" ".join(sentence.split()), tuple(proofs))
+
+
+def files(text: str) -> dict[str, Path]:
+    """Where the short names of files lead."""
+    found = re.findall(r"^\[(\w+)\]: (\S+)$", text, re.MULTILINE)
+    return {name: (DOCUMENT.parent / path).resolve() for name, path in found}
+
+
+def tests_in(path: Path) -> set[str]:
+    tree = ast.parse(path.read_text(encoding="utf-8"))
+    return {node.name for node in tree.body if isinstance(node, ast.FunctionDef) and node.name.startswith("test_")}
+
+
+TEXT = DOCUMENT.read_text(encoding="utf-8")
+FILES = files(TEXT)
+GUARANTEES = guarantees(TEXT)
+PROOFS = sorted({proof for guarantee in GUARANTEES for proof in guarantee.proofs})
+MODULES = sorted(path for path in SUITE.glob("*.py") if path.name != "__init__.py")
+
+
+def module_of(path: Path) -> ModuleType:
+    return importlib.import_module(f"{conformance.__name__}.{path.stem}")
+
+
+def kinds_of(test: str, path: Path) -> str:
+    """The kinds that a conformance test runs on, as the document writes them: nothing for all of them."""
+    function = getattr(module_of(path), test)
+    marks = [mark for mark in getattr(function, "pytestmark", []) if mark.name == "capability"]
+    needed = {mark.args[0] for mark in marks}
+    shut_out = re.findall(r'if world\.kind == "(\w+)":\n +pytest\.skip', inspect.getsource(function))
+    kinds = [kind.kind for kind in KINDS if needed <= kind.capabilities and kind.kind not in shut_out]
+    return "" if len(kinds) == len(KINDS) else ", ".join(kinds)
+
+
+def test_there_are_guarantees_and_what_is_not_promised_is_said_too() -> None:
+    assert len(GUARANTEES) >= 60
+    assert len(re.findall(r"^- ", sections(TEXT)[NOT_PROMISED], re.MULTILINE)) >= 5
+
+
+def test_no_item_is_left_out_by_the_reader_of_this_document() -> None:
+    written = sum(part.count("\n- ") for head, part in sections(TEXT).items() if head != NOT_PROMISED)
+    assert written == len(GUARANTEES)
+    assert len(re.findall(r"`test_\w+`", TEXT)) == sum(len(guarantee.proofs) for guarantee in GUARANTEES)
+
+
+@pytest.mark.parametrize("guarantee", GUARANTEES, ids=lambda guarantee: guarantee.sentence[:60])
+def test_every_guarantee_is_one_sentence_and_linked_to_a_test(guarantee: Guarantee) -> None:
+    assert re.fullmatch(r"[A-Z`].*\.", guarantee.sentence)
+    assert ". " not in guarantee.sentence
+    assert guarantee.proofs
+
+
+def test_no_guarantee_is_given_twice() -> None:
+    sentences = [guarantee.sentence for guarantee in GUARANTEES]
+    assert sorted(sentences) == sorted(set(sentences))
+
+
+@pytest.mark.parametrize("proof", PROOFS, ids=lambda proof: proof.test)
+def test_every_linked_test_exists_in_its_file_and_runs_on_the_kinds_it_says(proof: Proof) -> None:
+    path = FILES[proof.file]
+    assert proof.test in tests_in(path)
+    assert proof.kinds == (kinds_of(proof.test, path) if path.parent == SUITE else "")
+
+
+@pytest.mark.parametrize("name", FILES)
+def test_every_file_is_used(name: str) -> None:
+    assert any(proof.file == name for proof in PROOFS)
+
+
+@pytest.mark.parametrize("module", MODULES, ids=lambda module: module.stem)
+def test_every_module_of_the_conformance_suite_is_linked_and_run(module: Path) -> None:
+    assert any(FILES[proof.file] == module for proof in PROOFS)
+    runner = ROOT / "tests/conformance" / f"test_{module.stem}.py"
+    assert f"from {module_of(module).__name__} import *" in runner.read_text(encoding="utf-8")
+
+
+def test_the_conformance_suite_covers_every_requirement_on_cells() -> None:
+    numbers = {found for module in MODULES for found in re.findall(r"^def test_c(\d+)_", module.read_text(), re.M)}
+    assert numbers == {str(number) for number in range(1, 19)}
+
+
+def test_the_guarantees_cover_every_requirement_on_cells() -> None:
+    numbers = {found[1] for proof in PROOFS if (found := re.match(r"test_c(\d+)_", proof.test))}
+    assert numbers == {str(number) for number in range(1, 19)}
