@@ -103,7 +103,7 @@ class LoopLeader:
         group = self._group
         if not group.try_lead():
             return
-        calls = group.take()
+        calls = group.take([])
         if group.turns.try_take():
             self._run(calls)
             return

@@ -70,7 +70,7 @@ def _answer(operation: Operation[..., Any], annotation: str) -> str:
         case "first":
             return f"{inner} | None"
         case "stream":
-            return f"Iterator[{inner}]"
+            return f"Watch[{inner}]"
     return inner
 
 

@@ -1,7 +1,8 @@
 """docs/guarantees.md promises nothing that no test proves, and says on which kinds of workspaces each test runs.
 
-A guarantee is a list item: one sentence, then one line per file of tests, `[file] `test_one`, `test_two` (kinds)`. The
-kinds stand only where a test of the conformance suite cannot run on all of them.
+A guarantee is a list item: one sentence, then one line per file of tests, `[file] `test_one`, `test_two` (kinds)`,
+each line but the last ended by a backslash. The kinds stand only where a test of the conformance suite cannot run on
+all of them.
 """
 
 from __future__ import annotations
@@ -16,12 +17,11 @@ from typing import NamedTuple
 
 import pytest
 
-import holdfast.testing.conformance as conformance
 from holdfast.testing.worlds import KINDS
 
 ROOT = Path(__file__).resolve().parents[2]
 DOCUMENT = ROOT / "docs/guarantees.md"
-SUITE = Path(inspect.getfile(conformance)).parent if conformance.__file__ else Path(next(iter(conformance.__path__)))
+SUITE = ROOT / "src/holdfast/testing/conformance"
 NOT_PROMISED = "What is not promised"
 
 _TEST = re.compile(r"`(test_\w+)`(?: \(([^)]*)\))?")
@@ -55,7 +55,7 @@ def guarantees(text: str) -> list[Guarantee]:
 
 
 def read(item: str) -> Guarantee:
-    sentence, *lines = re.split(r"\n  (?=\[)", item)
+    sentence, *lines = re.split(r"\\\n  (?=\[)", item)
     proofs = []
     for line in lines:
         file = re.match(r"\[(\w+)\]", line)
@@ -70,7 +70,7 @@ def files(text: str) -> dict[str, Path]:
     return {name: (DOCUMENT.parent / path).resolve() for name, path in found}
 
 
-def tests_in(path: Path) -> set[str]:
+def names_in(path: Path) -> set[str]:
     tree = ast.parse(path.read_text(encoding="utf-8"))
     return {node.name for node in tree.body if isinstance(node, ast.FunctionDef) and node.name.startswith("test_")}
 
@@ -83,7 +83,7 @@ MODULES = sorted(path for path in SUITE.glob("*.py") if path.name != "__init__.p
 
 
 def module_of(path: Path) -> ModuleType:
-    return importlib.import_module(f"{conformance.__name__}.{path.stem}")
+    return importlib.import_module(f"holdfast.testing.conformance.{path.stem}")
 
 
 def kinds_of(test: str, path: Path) -> str:
@@ -122,7 +122,7 @@ def test_no_guarantee_is_given_twice() -> None:
 @pytest.mark.parametrize("proof", PROOFS, ids=lambda proof: proof.test)
 def test_every_linked_test_exists_in_its_file_and_runs_on_the_kinds_it_says(proof: Proof) -> None:
     path = FILES[proof.file]
-    assert proof.test in tests_in(path)
+    assert proof.test in names_in(path)
     assert proof.kinds == (kinds_of(proof.test, path) if path.parent == SUITE else "")
 
 

@@ -25,6 +25,7 @@ _HEADER = "SELECT oldest_writer, revision, stamp, (SELECT min(deadline) FROM lea
 _FOOTER = "UPDATE meta SET revision = ?, stamp = ? WHERE id = 1"
 
 
+_STEPS_BETWEEN_LOOKS = 20_000  # of SQLite's machine: well under a millisecond
 _PENDING: Any = object()
 
 
@@ -79,15 +80,12 @@ class Batch:
 
     def __init__(self, writer: Writer) -> None:
         self._writer = writer
-        self._connection = writer.store.writer
-        self.deadline: int | None = None
-        self.dirty = False
-        self.emitted = False
-        self.swept = False
-        self.committing = False
 
     def begin(self) -> None:
         """Open the transaction and sweep; raises a typed error and leaves nothing open if that fails."""
+        self._connection = self._writer.store.writer
+        self.deadline: int | None = None
+        self.dirty = self.emitted = self.swept = self._committing = False
         try:
             self._connection.execute("BEGIN IMMEDIATE")
         except apsw.Error as error:
@@ -193,7 +191,6 @@ class Batch:
             if tx.dirty or self.finished:
                 self.rollback()
                 if self.swept:
-                    self.__init__(self._writer)  # type: ignore[misc]
                     self.begin()
 
     def commit(self) -> None:
@@ -204,7 +201,7 @@ class Batch:
         try:
             stamp = self._stamp // RESET * RESET + self.now
             self._connection.execute(_FOOTER, (self.revision, stamp))
-            self.committing = True
+            self._committing = True
             self._connection.execute("COMMIT")
             self._writer.time.read(stamp)
         except (apsw.FullError, apsw.BusyError) as error:
@@ -212,7 +209,7 @@ class Batch:
             self.rollback()
             raise translate(error) from error
         except apsw.Error as error:
-            known = not self.committing
+            known = not self._committing
             self._writer.store.reopen_writer()
             if known:
                 raise translate(error) from error
@@ -226,9 +223,10 @@ class Batch:
             except apsw.Error:
                 self._writer.store.reopen_writer()  # closing rolls back
 
-    def interrupt(self) -> None:
-        """Break off the statement that is running, from another thread."""
-        self._connection.interrupt()
+    def break_off_when(self, late: Callable[[], bool] | None) -> None:
+        """Have statements that run on and on give up once `late` says so; None takes that back."""
+        if self._writer.store.is_writer(self._connection):
+            self._connection.set_progress_handler(late, _STEPS_BETWEEN_LOOKS)
 
     @property
     def finished(self) -> bool:

@@ -98,9 +98,8 @@ class Group:
         if self.body_thread == get_ident():
             raise errors.Reentrant()
 
-    def take(self) -> list[Call]:
-        """The calls that the leader runs: those queued, up to one that wants the lead for itself."""
-        calls: list[Call] = []
+    def take(self, calls: list[Call]) -> list[Call]:
+        """The calls that the leader runs, added to `calls`: those queued, up to one that wants the lead for itself."""
         with self._mutex:
             while self._queue and len(calls) < MAX_CALLS:
                 if calls and isinstance(self._queue[0], Exclusive):
@@ -128,7 +127,7 @@ class Group:
 
     def shut(self) -> None:
         """For the leader that has closed the store: answer whoever is still queued, and lead nobody any more."""
-        while calls := self.take():
+        while calls := self.take([]):
             fail(calls, errors.Closed(self.writer.store.closed))
             for call in calls:
                 call.answer()
@@ -201,10 +200,15 @@ class Group:
         """Run a body in a transaction and answer its result once that is durable."""
         call = SyncCall(body, actor)
         self.join(call)
-        while call.pending:
-            self.wait_for_lead(call)
-            if call.leads:
-                self._lead(call)
+        try:
+            while call.pending:
+                if call.leads:
+                    self._lead(call)
+                else:
+                    call.wait()
+        except BaseException:
+            self.leave(call)
+            raise
         if call.error is not None:
             raise call.error
         return call.result
@@ -212,42 +216,52 @@ class Group:
     def lead_alone(self, call: Exclusive) -> None:
         """Have the lead with nobody else's calls: what was queued before has run. Raises if the workspace closed."""
         self.join(call)
-        while call.pending:
-            self.wait_for_lead(call)
-            if call.leads:
-                calls = self.take()
-                if calls == [call]:
+        try:
+            while call.pending:
+                if not call.leads:
+                    call.wait()
+                elif self._queue[0] is call:
+                    self.take([])
                     return
-                self._perform(calls)
-                self._answer(calls)
+                else:
+                    self._serve_before(call)
+        except BaseException:
+            self.leave(call)
+            raise
         raise call.error or errors.Closed()
 
-    def wait_for_lead(self, call: SyncCall) -> None:
-        """Sleep until a queued call is answered or leads."""
-        while call.pending and not call.leads:
-            try:
-                call.wait()
-            except BaseException:
-                self.leave(call)
-                raise
-
     def _lead(self, own: SyncCall) -> None:
-        calls = self.take()
-        own.leads = False
+        """Run what is queued, then give up the lead."""
+        calls: list[Call] = []
         batch: Batch | None = None
         try:
-            batch = self._perform(calls)
+            batch = self._serve(calls)
         finally:
+            own.leads = False
             self.pass_on(call for call in calls if call.pending and call is not own)
-            self._answer(calls)
         if batch is not None:
             self.committed(batch.emitted, batch.deadline)
 
-    @staticmethod
-    def _answer(calls: list[Call]) -> None:
-        for call in calls:
-            if not call.pending:
-                call.answer()
+    def _serve_before(self, call: Exclusive) -> None:
+        """Run what is queued before a call that leads, and keep the lead."""
+        calls: list[Call] = []
+        try:
+            batch = self._serve(calls)
+        except BaseException:
+            with self._mutex:
+                self._queue.extendleft(reversed([other for other in calls if other.pending]))
+            raise
+        if batch is not None:
+            self.committed(batch.emitted, batch.deadline)
+
+    def _serve(self, calls: list[Call]) -> Batch | None:
+        """Take what is queued into `calls`, run it, commit it, and answer it."""
+        try:
+            return self._perform(self.take(calls))
+        finally:
+            for call in calls:
+                if not call.pending:
+                    call.answer()
 
     def _perform(self, calls: list[Call]) -> Batch | None:
         """Take the turn, run and commit; afterwards only calls that must run again are pending."""

@@ -46,49 +46,49 @@ def _watched(group: Group, batch: Batch, tx: GuardedTx, timeout: float) -> Itera
     late = threading.Event()
 
     def free() -> None:
+        batch.rollback()
+        batch.break_off_when(None)
         tx.end()
         group.body_thread = 0
         group.turns.give()
         group.pass_on()
 
     def bark() -> None:
-        batch.interrupt()
+        late.set()  # breaks off a statement that is running
         with tx.guard:
             if not tx.ended:
-                late.set()
-                batch.rollback()
                 free()
 
     watchdog = threading.Timer(timeout, bark)
     watchdog.daemon = True
     group.body_thread = get_ident()
+    batch.break_off_when(late.is_set)
     watchdog.start()
     try:
         yield tx
         with tx.guard:
-            if not late.is_set():
-                batch.absorb(tx)
-                batch.commit()
-    except Exception:
+            if tx.ended and late.is_set():
+                raise _too_late(timeout)
+            batch.break_off_when(None)  # from here on it is not too late any more
+            batch.absorb(tx)
+            batch.commit()
+    except (errors.Timeout, errors.Closed) as error:
         if late.is_set():
-            raise errors.Timeout(_late(timeout), hint=_HINT) from None
+            raise _too_late(timeout) from error
         raise
     finally:
         watchdog.cancel()
         with tx.guard:
-            if not late.is_set():
-                batch.rollback()
+            if group.body_thread == get_ident():  # the watchdog has not been here
                 free()
-    if late.is_set():
-        raise errors.Timeout(_late(timeout), hint=_HINT)
     group.committed(batch.emitted, batch.deadline)
 
 
-_HINT = "do slow work before the block, or use ws.transact(body); nothing of the block was written"
-
-
-def _late(timeout: float) -> str:
-    return f"the transaction was open for more than {timeout:g} s and was rolled back"
+def _too_late(timeout: float) -> errors.Timeout:
+    return errors.Timeout(
+        f"the transaction was open for more than {timeout:g} s and was rolled back",
+        hint="do slow work before the block, or use ws.transact(body); nothing of the block was written",
+    )
 
 
 def _no_body(_: object) -> None:
