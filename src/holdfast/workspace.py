@@ -204,7 +204,13 @@ class Workspace(Root[Sync]):
 
     def following(self, op: Operation[..., Any], args: Sequence[Any], kwargs: dict[str, Any]) -> Following[Any]:
         """What a stream operation follows."""
-        following: Following[Any] = self._engine.read_snapshot(lambda snapshot: op.function(snapshot, *args, **kwargs))
+
+        def find(snapshot: Snapshot) -> Following[Any]:
+            check_reached(snapshot, self._context.at_least)
+            found: Following[Any] = op.function(snapshot, *args, **kwargs)
+            return found
+
+        following: Following[Any] = self._engine.read_snapshot(find)
         return following
 
     def _first(self, following: Following[E]) -> E | None:

@@ -1,7 +1,7 @@
 """Backup and restore of a whole workspace.
 
 A backup is one SQLite file, a consistent snapshot taken while others go on writing. Restoring makes a new workspace and
-never overwrites one. It leaps the revision by one for every microsecond since the backup was made, at least 10^9, and
+never overwrites one. It leaps the revision by 10^9 and one more for every microsecond since the backup was made, and
 marks what lies below as compacted: no token or cursor of the lost timeline can be taken for a new one.
 """
 

@@ -422,3 +422,11 @@ def test_c17_a_task_that_is_cancelled_while_it_watches_frees_its_watcher(world: 
 def test_c17_a_watch_inside_a_transaction_is_invalid(world: World) -> None:
     with pytest.raises(errors.Invalid):
         world.open().transact(lambda tx: tx.watch(timeout=0))
+
+
+def test_a_watch_that_must_start_from_a_revision_not_reached_is_behind(world: World) -> None:
+    ws = world.open()
+    with pytest.raises(errors.Behind):
+        ws.using(at_least=99).watch(timeout=0)
+    with pytest.raises(errors.Behind):
+        ws.using(at_least=99).cells.watch("run", "cell", timeout=0)
