@@ -14,7 +14,7 @@ from typing import Any
 import msgspec
 
 from holdfast import errors
-from holdfast.domains import cells, locks
+from holdfast.domains import cells, holding, locks
 from holdfast.kernel import events, idempotency
 from holdfast.kernel.names import check_name
 from holdfast.kernel.tx import DerivedActor, Snapshot, Tx
@@ -69,7 +69,7 @@ def check_context(context: Context) -> Context:
     return context
 
 
-def _target(fence: Fence) -> locks.Target:
+def _target(fence: Fence) -> holding.Target:
     name, _ = fence
     return locks.named(name) if isinstance(name, str) else cells.locked(*name)
 
@@ -99,7 +99,7 @@ def surround(context: Context, body: Body, operation: str, digest: bytes, answer
                 return answers.decode(stored)
         check_reached(tx, context.at_least)
         if context.fence is not None:
-            locks.check_fence(tx, _target(context.fence), context.fence[1])
+            holding.check_fence(tx, _target(context.fence), context.fence[1])
         result = body(tx)
         if context.key is not None:
             idempotency.keep(tx, operation, context.key, digest, answers.encode(result))

@@ -13,7 +13,7 @@ from typing import Any, TypeVar
 
 from holdfast import errors
 from holdfast.context import Body
-from holdfast.domains import cells, events, leases, locks
+from holdfast.domains import cell_reading, cells, events, holding, leases, locks
 from holdfast.domains.cells import Cells
 from holdfast.domains.clock import ClockOps
 from holdfast.domains.events import Events
@@ -27,7 +27,7 @@ from holdfast.types import Condition, Op, TxnResult, as_time
 
 R = TypeVar("R")
 
-kernel_leases.wire(cells.end_lease, locks.end_lease)
+kernel_leases.wire(cells.end_lease, holding.end_lease)
 
 PROBES: dict[str, Probe] = {
     "cell": cells.probe,
@@ -35,7 +35,7 @@ PROBES: dict[str, Probe] = {
     "lease": leases.probe,
     "lock": locks.probe,
 }
-CHECKERS = (cells.check, locks.check)
+CHECKERS = (cell_reading.check, locks.check)
 
 
 def txn(tx: Tx, conditions: Sequence[Condition], then: Sequence[Op], otherwise: Sequence[Op] = ()) -> TxnResult:

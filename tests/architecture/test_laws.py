@@ -18,7 +18,7 @@ SOURCE = ROOT / "src" / "holdfast"
 MODULES = sorted(SOURCE.rglob("*.py"))
 GROUND = {"holdfast.errors", "holdfast.types"}
 # A domain imports the kernel, the ground, `ops`, and domains earlier in this line.
-DOMAINS = ["leases", "locks", "events", "clock", "cell_history", "cells"]
+DOMAINS = ["leases", "holding", "waiting", "locks", "events", "clock", "cell_reading", "cell_history", "cells"]
 
 
 def name_of(path: Path) -> str:

@@ -55,11 +55,11 @@ BUGS = [
     Bug(
         "no fence check",
         "context.py",
-        "        if context.fence is not None:\n            locks",
-        "        if False and context.fence is not None:\n            locks",
+        "        if context.fence is not None:\n            holding",
+        "        if False and context.fence is not None:\n            holding",
     ),
-    Bug("an older token passes the fence", "domains/locks.py", "or current != token:", "or current < token:"),
-    Bug("a newer token passes the fence", "domains/locks.py", "or current != token:", "or current > token:"),
+    Bug("an older token passes the fence", "domains/holding.py", "or current != token:", "or current < token:"),
+    Bug("a newer token passes the fence", "domains/holding.py", "or current != token:", "or current > token:"),
     Bug(
         "a slow watcher loses events",
         "kernel/wake.py",
@@ -86,7 +86,7 @@ BUGS = [
     ),
     Bug(
         "reads past the deadline",
-        "domains/cells.py",
+        "domains/cell_reading.py",
         "        if row is not None and row[4] is not None and snapshot.is_past(row[4], row[5]):\n",
         "        if False:\n",
     ),
@@ -127,7 +127,7 @@ BUGS = [
     ),
     Bug(
         "waiters are served last come first",
-        "domains/locks.py",
+        "domains/holding.py",
         "ORDER BY w.place LIMIT 1",
         "ORDER BY w.place DESC LIMIT 1",
     ),

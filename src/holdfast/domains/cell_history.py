@@ -7,24 +7,12 @@ delete, or an expiry.
 from __future__ import annotations
 
 from holdfast import errors
+from holdfast.domains.cell_reading import CELL, check_cell, missing
 from holdfast.kernel.events import END_OF_REVISION, Filter, gone, history, marks, previous, to_event
-from holdfast.kernel.names import check_limit, check_name
+from holdfast.kernel.names import check_limit
 from holdfast.kernel.tx import Snapshot, newest_version
 from holdfast.ops import Following
 from holdfast.types import Cell, CellChange, CellVersion, Event
-
-CELL = "cell"
-
-
-def check_cell(run: str, cell: str) -> None:
-    """Refuse what cannot be the name of a run or a cell."""
-    check_name(run, "run")
-    check_name(cell, "cell")
-
-
-def missing(run: str, cell: str) -> errors.NotFound:
-    """The error for a cell that is absent."""
-    return errors.NotFound(f"there is no cell {cell!r} in run {run!r}", run=run, cell=cell)
 
 
 def _is_delete(event: Event) -> bool:

@@ -8,36 +8,38 @@ lease: its own (a ttl) or one that the user made.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 import msgspec
 
 from holdfast import errors
-from holdfast.domains import locks
-from holdfast.domains.cell_history import CELL, at_version, cell_history, check_cell, follow, missing
+from holdfast.domains.cell_history import at_version, cell_history, follow
+from holdfast.domains.cell_reading import (
+    CELL,
+    VALUE_MAP,
+    check_cell,
+    exists,
+    find_cell,
+    get_cell,
+    info,
+    list_cells,
+    list_runs,
+    missing,
+    ttl,
+)
+from holdfast.domains.holding import Target, let_go, probe_target, prolong
 from holdfast.domains.leases import require_lease
+from holdfast.domains.waiting import acquiring
 from holdfast.kernel import leases
-from holdfast.kernel.names import check_limit, check_name, check_ttl, page_bounds
-from holdfast.kernel.tx import Snapshot, Tx, newest_version
+from holdfast.kernel.names import check_name, check_ttl
+from holdfast.kernel.tx import Tx, newest_version
 from holdfast.kernel.values import decode, encode
 from holdfast.ops import Do, Domain, Found, Look, M, Steps, first, procedure, read, stream, write
-from holdfast.types import Cell, CellInfo, Grant, as_time
+from holdfast.types import Cell, Grant
 
 RUN = "run"
 CELL_LOCK = "cell-lock"
-MAX_PAGE = 10_000
-
-_VALUE_MAP = b"\x81\xa5value"  # msgpack: a map of one entry whose key is "value"
-_GET = "SELECT value, version, revision, updated, lease FROM cells WHERE run = ? AND cell = ?"
-_GET_LEASED = (
-    "SELECT c.value, c.version, c.revision, c.updated, l.deadline, (SELECT stamp FROM meta)"
-    " FROM cells c LEFT JOIN leases l ON l.id = c.lease WHERE c.run = ? AND c.cell = ?"
-)
-_INFO = (
-    "SELECT c.version, c.revision, c.updated, c.size, l.deadline, (SELECT stamp FROM meta)"
-    " FROM cells c LEFT JOIN leases l ON l.id = c.lease WHERE c.run = ? AND c.cell = ?"
-)
 
 
 class Stored(msgspec.Struct, frozen=True):
@@ -76,7 +78,7 @@ def _put(tx: Tx, run: str, cell: str, data: bytes, old: Stored | None, op: str, 
             " WHERE run = ? AND cell = ?",
             (version, tx.revision, tx.now, len(data), lease, data, run, cell),
         )
-    return tx.emit(CELL, cell, op, scope=run, version=version, data=_VALUE_MAP + data)
+    return tx.emit(CELL, cell, op, scope=run, version=version, data=VALUE_MAP + data)
 
 
 def _keep(tx: Tx, run: str, cell: str, value: Any, old: Stored | None, op: str) -> int:
@@ -265,83 +267,13 @@ def end_lease(tx: Tx, lease: str, op: str) -> None:
         _remove(tx, run, cell, version, None, op)
 
 
-# --- reading ---------------------------------------------------------------------------------------------------------
-
-
-def find_cell(snapshot: Snapshot, run: str, cell: str) -> Cell | None:
-    """The cell, or None if it is absent."""
-    check_cell(run, cell)
-    row = snapshot.one(_GET, (run, cell))
-    if row is not None and row[4] is not None:
-        # It had a lease. The answer is this statement's alone: between the two the cell may have changed.
-        row = snapshot.one(_GET_LEASED, (run, cell))
-        if row is not None and row[4] is not None and snapshot.is_past(row[4], row[5]):
-            row = None
-    return None if row is None else Cell(decode(row[0]), row[1], row[2], as_time(row[3]))
-
-
-def get_cell(snapshot: Snapshot, run: str, cell: str) -> Cell:
-    """The cell's value, version, revision and time; absent: NotFound. A stored null is a value."""
-    found = find_cell(snapshot, run, cell)
-    if found is None:
-        raise missing(run, cell)
-    return found
-
-
-def info(snapshot: Snapshot, run: str, cell: str) -> CellInfo:
-    """What is known about a cell without reading its value."""
-    check_cell(run, cell)
-    row = snapshot.one(_INFO, (run, cell))
-    if row is None or (row[4] is not None and snapshot.is_past(row[4], row[5])):
-        return CellInfo(exists=False)
-    version, revision, updated, size, deadline, _ = row
-    return CellInfo(True, version, revision, as_time(updated), size, None if deadline is None else as_time(deadline))
-
-
-def exists(snapshot: Snapshot, run: str, cell: str) -> bool:
-    """Whether the cell has a value."""
-    return info(snapshot, run, cell).exists
-
-
-def ttl(snapshot: Snapshot, run: str, cell: str) -> float | None:
-    """Seconds until the cell ends, None if it does not; absent: NotFound."""
-    check_cell(run, cell)
-    row = snapshot.one(_INFO, (run, cell))
-    if row is None or (row[4] is not None and snapshot.is_past(row[4], row[5])):
-        raise missing(run, cell)
-    return None if row[4] is None else snapshot.left(row[4], row[5]) / 1e6
-
-
-def list_cells(snapshot: Snapshot, run: str, prefix: str = "", limit: int = 1000, after: str = "") -> list[str]:
-    """Names of the cells of a run in order; `after` is the last name of the page before."""
-    check_name(run, "run")
-    check_limit(limit, MAX_PAGE)
-    bounds, params = page_bounds("cell", prefix, after)
-    rows = snapshot.all(f"SELECT cell FROM cells WHERE run = ?{bounds} ORDER BY cell LIMIT ?", (run, *params, limit))
-    return [name for (name,) in rows]
-
-
-def list_runs(snapshot: Snapshot, prefix: str = "", limit: int = 1000, after: str = "") -> list[str]:
-    """Names of the runs that have cells; `after` is the last name of the page before."""
-    check_limit(limit, MAX_PAGE)
-    bounds, params = page_bounds("run", prefix, after)
-    # From one run to the next by the index, however many cells each has.
-    rows = snapshot.all(
-        f"WITH RECURSIVE found(run) AS (SELECT min(run) FROM cells WHERE true{bounds} UNION ALL"
-        f" SELECT (SELECT min(run) FROM cells WHERE run > found.run{bounds}) FROM found WHERE found.run IS NOT NULL)"
-        " SELECT run FROM found WHERE run IS NOT NULL LIMIT ?",
-        (*params, *params, limit),
-    )
-    return [name for (name,) in rows]
-
-
 # --- locks on cells --------------------------------------------------------------------------------------------------
 
 
-def locked(run: str, cell: str) -> locks.Target:
+def locked(run: str, cell: str) -> Target:
     """The target of a lock on a cell."""
     check_cell(run, cell)
-    return locks.Target(CELL_LOCK, run, cell)
+    return Target(CELL_LOCK, run, cell)
 
 
 def acquire_lock(
@@ -353,22 +285,22 @@ def acquire_lock(
     lease: str | None = None,
 ) -> Steps[Grant]:
     """Take the lock of a cell, as `locks.acquire` does for a name."""
-    return locks.acquiring(locked(run, cell), holder, ttl, wait, lease)
+    return acquiring(locked(run, cell), holder, ttl, wait, lease)
 
 
 def release_lock(tx: Tx, run: str, cell: str, holder: str | None = None, token: int | None = None) -> bool:
     """Free the lock of a cell."""
-    return locks.let_go(tx, locked(run, cell), holder, token)
+    return let_go(tx, locked(run, cell), holder, token)
 
 
 def refresh_lock(
     tx: Tx, run: str, cell: str, holder: str | None = None, ttl: float | None = None, token: int | None = None
 ) -> Grant:
     """Renew the lock of a cell."""
-    return locks.prolong(tx, locked(run, cell), holder, ttl, token)
+    return prolong(tx, locked(run, cell), holder, ttl, token)
 
 
-# --- for txn and check -----------------------------------------------------------------------------------------------
+# --- for txn ---------------------------------------------------------------------------------------------------------
 
 
 def probe(tx: Tx, run: str, cell: str) -> Found | None:
@@ -380,34 +312,7 @@ def probe(tx: Tx, run: str, cell: str) -> Found | None:
 
 def probe_lock(tx: Tx, run: str, cell: str) -> Found | None:
     """What a condition sees of a cell's lock."""
-    return locks.probe_target(tx, locked(run, cell))
-
-
-def check(snapshot: Snapshot) -> Iterator[str]:
-    """Problems: a row that is not what the newest event of its cell says, or an event without its row."""
-    newest = (
-        "SELECT scope, id, version, revision, data, max(version) FROM events WHERE kind = 'cell' GROUP BY scope, id"
-    )
-    for run, cell in snapshot.all(
-        f"SELECT c.run, c.cell FROM cells c LEFT JOIN ({newest}) e ON e.scope = c.run AND e.id = c.cell"
-        " WHERE e.version IS NULL OR e.version <> c.version OR e.revision <> c.revision"
-        " OR e.data IS NULL OR e.data <> CAST(? || c.value AS BLOB) OR c.size <> length(c.value)",
-        (_VALUE_MAP,),
-    ):
-        yield f"cell {run}/{cell} is not what its newest event says"
-    for run, cell in snapshot.all(
-        f"SELECT e.scope, e.id FROM ({newest}) e LEFT JOIN cells c ON e.scope = c.run AND e.id = c.cell"
-        " WHERE e.data IS NOT NULL AND c.run IS NULL"
-    ):
-        yield f"cell {run}/{cell} is in the log, but not in the store"
-    for run, cell in snapshot.all(
-        "SELECT run, cell FROM cells WHERE lease IS NOT NULL AND NOT EXISTS (SELECT 1 FROM leases WHERE id = lease)"
-    ):
-        yield f"cell {run}/{cell} is bound to a lease that does not exist"
-    for (id,) in snapshot.all(
-        "SELECT id FROM leases l WHERE kind = ? AND NOT EXISTS (SELECT 1 FROM cells WHERE lease = l.id)", (CELL,)
-    ):
-        yield f"lease {id} is a cell's, but no cell is on it"
+    return probe_target(tx, locked(run, cell))
 
 
 class Cells(Domain[M]):

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from holdfast import errors
-from holdfast.domains import cells as domain
+from holdfast.domains import cell_reading as domain
 from holdfast.kernel.tx import Snapshot
 from holdfast.testing.conformance.cells import Refusal
 from holdfast.testing.worlds import World

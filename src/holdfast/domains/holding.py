@@ -1,0 +1,237 @@
+"""Holding: how any kind of lock is taken, kept, given back and fenced.
+
+All locks live in one table; `kind` says what is locked ('lock': a plain name, 'cell-lock': a cell), and names are never
+joined into one string. A token grows with every grant over all locks. Called by domains whose records can be locked.
+"""
+
+from __future__ import annotations
+
+import msgspec
+
+from holdfast import errors
+from holdfast.domains.leases import require_lease
+from holdfast.kernel import leases
+from holdfast.kernel.names import check_name, check_ttl
+from holdfast.kernel.tx import DerivedActor, Row, Snapshot, Tx
+from holdfast.ops import Found
+from holdfast.types import Grant, as_time
+
+WAITER = "lock-waiter"
+COLUMNS = "k.name, k.holder, k.token, k.acquired, k.lease, l.deadline, k.scope"
+SOURCE = "locks k LEFT JOIN leases l ON l.id = k.lease"
+
+
+class Target(msgspec.Struct, frozen=True):
+    """What is locked: the same three columns in locks, waiters and events."""
+
+    kind: str
+    scope: str
+    name: str
+
+    def __str__(self) -> str:
+        return f"{self.scope}/{self.name}" if self.scope else self.name
+
+    @property
+    def key(self) -> tuple[str, str, str]:
+        return self.kind, self.scope, self.name
+
+
+def holder_of(tx: Tx, holder: str | None) -> str:
+    """The holder meant: as given, or the actor if somebody chose it."""
+    if holder is None:
+        if isinstance(tx.actor, DerivedActor):
+            raise errors.InvalidHolder(
+                f"no holder was named, and the actor {tx.actor!r} was only derived: two agents could become one holder"
+            )
+        return tx.actor
+    check_name(holder, "holder")
+    return holder
+
+
+def grant_of(row: Row) -> Grant:
+    """The public form of a lock's row, as COLUMNS name it."""
+    name, holder, token, acquired, _, deadline, scope = row
+    return Grant(name, holder, token, as_time(acquired), None if deadline is None else as_time(deadline), scope)
+
+
+def load(tx: Snapshot, target: Target) -> Row | None:
+    """The row of a lock that is held."""
+    return tx.one(f"SELECT {COLUMNS} FROM {SOURCE} WHERE k.kind = ? AND k.scope = ? AND k.name = ?", target.key)
+
+
+def _reload(tx: Tx, target: Target) -> Grant:
+    row = load(tx, target)
+    assert row is not None
+    return grant_of(row)
+
+
+# --- taking ----------------------------------------------------------------------------------------------------------
+
+
+def take(
+    tx: Tx, target: Target, holder: str | None, ttl: float | None, lease: str | None, ticket: str | None = None
+) -> Grant:
+    """Take a lock that is free, or enter it again; otherwise Held. `ticket` is the caller's place among the waiters."""
+    holder = holder_of(tx, holder)
+    micros = _length(tx, ttl, lease)
+    row = load(tx, target)
+    if row is not None:
+        if row[1] != holder:
+            raise held(target, row[1], row[5])
+        _extend(tx, target, row, micros, lease)
+        _forget(tx, ticket)
+        return _reload(tx, target)
+    _check_first(tx, target, ticket)
+    _forget(tx, ticket)
+    bound = leases.start(tx, target.kind, holder, micros) if micros is not None else lease
+    token = tx.new_token()
+    tx.run(
+        "INSERT INTO locks (kind, scope, name, holder, token, acquired, lease) VALUES (?, ?, ?, ?, ?, ?, ?)",
+        (*target.key, holder, token, tx.now, bound),
+    )
+    emit(tx, target, "acquire", holder=[None, holder], token=[None, token])
+    return _reload(tx, target)
+
+
+def _length(tx: Tx, ttl: float | None, lease: str | None) -> int | None:
+    if lease is None:
+        return None if ttl is None else check_ttl(ttl)
+    if ttl is not None:
+        raise errors.Invalid("give ttl or lease, not both", hint="a lock bound to a lease lives as long as the lease")
+    require_lease(tx, lease)
+    return None
+
+
+def held(target: Target, holder: str, deadline: int | None) -> errors.Held:
+    """The refusal, saying who and until when."""
+    until = None if deadline is None else as_time(deadline)
+    when = "until it is released" if until is None else f"until {until.isoformat()}"
+    return errors.Held(f"{target} is held by {holder} {when}", name=target.name, holder=holder, until=until)
+
+
+def _extend(tx: Tx, target: Target, row: Row, micros: int | None, lease: str | None) -> None:
+    """Re-entry keeps the token and counts nothing; the later end wins, and a lock without ttl never ends by itself."""
+    bound = row[4]
+    if lease is not None and lease != bound:
+        leases.drop(tx, bound, target.kind)
+        _bind(tx, target, lease)
+    elif lease is None and micros is None and bound is not None:
+        leases.drop(tx, bound, target.kind)
+        _bind(tx, target, None)
+    elif micros is not None and bound is not None:
+        _not_shared(tx, target, bound)
+        leases.renew(tx, bound, micros, shorten=False)
+
+
+def _bind(tx: Tx, target: Target, lease: str | None) -> None:
+    tx.run("UPDATE locks SET lease = ? WHERE kind = ? AND scope = ? AND name = ?", (lease, *target.key))
+
+
+def _not_shared(tx: Tx, target: Target, bound: str) -> None:
+    if tx.one("SELECT 1 FROM leases WHERE id = ? AND kind = ?", (bound, leases.LEASE)):
+        raise errors.Invalid(f"{target} is bound to the lease {bound}", hint="refresh the lease: ws.leases.refresh(id)")
+
+
+def _check_first(tx: Tx, target: Target, ticket: str | None) -> None:
+    first = tx.one(
+        "SELECT w.ticket, w.holder, l.deadline FROM waiters w JOIN leases l ON l.id = w.ticket"
+        " WHERE w.kind = ? AND w.scope = ? AND w.name = ? ORDER BY w.place LIMIT 1",
+        target.key,
+    )
+    if first is not None and first[0] != ticket:
+        raise held(target, first[1], first[2])
+
+
+def leave_line(tx: Tx, target: Target, ticket: str) -> None:
+    """Give up a place among the waiters, if it is still there."""
+    if _forget(tx, ticket):
+        emit(tx, target, "leave", ticket=[ticket, None])
+
+
+def _forget(tx: Tx, ticket: str | None) -> bool:
+    if ticket is None:
+        return False
+    leases.drop(tx, ticket, WAITER)
+    return bool(tx.run("DELETE FROM waiters WHERE ticket = ?", (ticket,)))
+
+
+# --- keeping, giving back, checking ----------------------------------------------------------------------------------
+
+
+def let_go(tx: Tx, target: Target, holder: str | None, token: int | None) -> bool:
+    """Free a lock. Not held: False, or Fenced if a token was given; another's: NotHolder, or Fenced."""
+    holder = holder_of(tx, holder)
+    row = load(tx, target)
+    if row is None and token is None:
+        return False
+    row = _own(target, row, holder, token)
+    free(tx, target, row, "release")
+    return True
+
+
+def prolong(tx: Tx, target: Target, holder: str | None, ttl: float | None, token: int | None) -> Grant:
+    """Let a held lock run on for `ttl` seconds from now, by default as long as it was granted for."""
+    row = _own(target, load(tx, target), holder_of(tx, holder), token)
+    micros = None if ttl is None else check_ttl(ttl)
+    bound = row[4]
+    if bound is not None:
+        _not_shared(tx, target, bound)
+        leases.renew(tx, bound, micros)
+    elif micros is not None:
+        _bind(tx, target, leases.start(tx, target.kind, row[1], micros))
+    return _reload(tx, target)
+
+
+def _own(target: Target, row: Row | None, holder: str, token: int | None) -> Row:
+    """The lock's row if the caller holds it."""
+    if row is None:
+        raise errors.Fenced(f"{target} is not held: it expired or was released", current=None)
+    if token is not None and row[2] != token:
+        raise errors.Fenced(f"{target} is held with token {row[2]}, not {token}", current=row[2])
+    if row[1] != holder:
+        raise errors.NotHolder(f"{target} is held by {row[1]}, not by {holder}", holder=row[1])
+    return row
+
+
+def free(tx: Tx, target: Target, row: Row, op: str) -> None:
+    """End a grant."""
+    tx.run("DELETE FROM locks WHERE kind = ? AND scope = ? AND name = ?", target.key)
+    leases.drop(tx, row[4], target.kind)
+    emit(tx, target, op, holder=[row[1], None], token=[row[2], None])
+
+
+def check_fence(snapshot: Snapshot, target: Target, token: int) -> None:
+    """Pass only if the lock is held now, unexpired, with exactly this token; otherwise Fenced."""
+    row = snapshot.one(
+        f"SELECT k.token, l.deadline, (SELECT stamp FROM meta) FROM {SOURCE}"
+        " WHERE k.kind = ? AND k.scope = ? AND k.name = ?",
+        target.key,
+    )
+    current = None if row is None or (row[1] is not None and snapshot.is_past(row[1], row[2])) else row[0]
+    if current is None:
+        raise errors.Fenced(f"{target} is not held any more", current=None)
+    if type(token) is not int or current != token:
+        raise errors.Fenced(f"{target} is held with token {current}, not {token}", current=current)
+
+
+def end_lease(tx: Tx, lease: str, op: str) -> None:
+    """What hangs on an ended lease: locks are freed, waiters leave the line."""
+    for kind, scope, name, holder, token in tx.all(
+        "SELECT kind, scope, name, holder, token FROM locks WHERE lease = ?", (lease,)
+    ):
+        target = Target(kind, scope, name)
+        tx.run("DELETE FROM locks WHERE kind = ? AND scope = ? AND name = ?", target.key)
+        emit(tx, target, op, holder=[holder, None], token=[token, None])
+    for kind, scope, name in tx.all("SELECT kind, scope, name FROM waiters WHERE ticket = ?", (lease,)):
+        leave_line(tx, Target(kind, scope, name), lease)
+
+
+def emit(tx: Tx, target: Target, op: str, **changes: list[object]) -> None:
+    """Log what happened to a lock: field -> [old, new]."""
+    tx.emit(target.kind, target.name, op, scope=target.scope, data=msgspec.msgpack.encode(changes))
+
+
+def probe_target(tx: Tx, target: Target) -> Found | None:
+    """What a condition sees of any lock: its token as version, its holder as value."""
+    row = load(tx, target)
+    return None if row is None else Found(row[2], row[1])
