@@ -15,10 +15,12 @@ from collections.abc import Callable, Generator, Sequence
 from pathlib import Path
 from typing import Any, Generic, TypeVar
 
+from holdfast import errors
 from holdfast.context import Context, Fence
 from holdfast.kernel.batch import Batch, Call, fail
 from holdfast.kernel.engine import Engine, nothing
 from holdfast.kernel.names import check_seconds
+from holdfast.kernel.shield import SHIELD
 from holdfast.kernel.tx import SYSTEM, Tx
 from holdfast.kernel.wake import Watcher
 from holdfast.ops import Async, Deadline, Do, Following, Listen, Look, Next, Operation, Step
@@ -26,7 +28,16 @@ from holdfast.transaction import Root, Transaction
 from holdfast.types import Event, Report
 from holdfast.workspace import Workspace
 
-running_loop = asyncio.get_running_loop
+
+def running_loop() -> asyncio.AbstractEventLoop:
+    """The event loop of the caller; Invalid if there is none."""
+    try:
+        return asyncio.get_running_loop()
+    except RuntimeError as error:
+        raise errors.Invalid(
+            "ws.aio needs a running event loop", hint="use it inside async def, or ws itself"
+        ) from error
+
 
 R = TypeVar("R")
 E = TypeVar("E")
@@ -101,13 +112,14 @@ class LoopLeader:
         """On the loop: if nobody leads, run what is queued."""
         self._coming = False
         group = self._group
-        if not group.try_lead():
-            return
-        calls = group.take([])
-        if group.turns.try_take():
-            self._run(calls)
-            return
-        self._await_turn(calls)
+        with SHIELD:
+            if not group.try_lead():
+                return
+            calls = group.take([])
+            if group.turns.try_take():
+                self._run(calls)
+            else:
+                self._await_turn(calls)
 
     def _await_turn(self, calls: list[Call]) -> None:
         """Other processes have the turn: wait for it beside the loop; the first of three ends decides."""
@@ -119,9 +131,10 @@ class LoopLeader:
                 group.pass_on(calls)
 
         def run() -> None:
-            if group.take_overs.pop(thread, None):
-                timer.cancel()
-                self._run(calls)
+            with SHIELD:
+                if group.take_overs.pop(thread, None):
+                    timer.cancel()
+                    self._run(calls)
 
         def give_up() -> None:
             if abandon():  # otherwise the turn has just come, and `run` is on its way
@@ -277,7 +290,7 @@ class AsyncWorkspace(Root[Async]):
         self._workspace = workspace
         self._engine = workspace._engine
         self._context: Context = workspace._context
-        self._leader = leader_of(self._engine, asyncio.get_running_loop())
+        self._leader = leader_of(self._engine, running_loop())
 
     @property
     def loop(self) -> asyncio.AbstractEventLoop:

@@ -8,24 +8,31 @@ from __future__ import annotations
 
 import fcntl
 import os
+import threading
 import zlib
 from collections.abc import Iterator
 from contextlib import contextmanager
 
 from holdfast import errors
+from holdfast.kernel.store import system_error
+
+_inside = threading.local()  # the gates that a thread is in
 
 
 class FileGate:
     """Guards whatever is done inside `with gate.admit(token):`; any number of processes may share the file."""
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
-        self._path = os.fspath(path)
+        self._path = os.path.abspath(path)
 
     @contextmanager
     def admit(self, token: int) -> Iterator[None]:
         """Let in the highest token so far, or one higher; a lower one gets Fenced. One caller at a time is inside."""
-        if type(token) is not int or token < 0:
-            raise errors.Invalid(f"a token is an integer as granted by a lock, not {token!r}")
+        if type(token) is not int or not 0 <= token < 2**63:
+            raise errors.Invalid(f"a token is an integer as granted by a lock, not {token!r:.40}")
+        inside = _inside.__dict__.setdefault("paths", set())
+        if self._path in inside:
+            raise errors.Reentrant("this thread is inside the gate already", hint="leave it first")
         descriptor = self._open()
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX)
@@ -34,8 +41,12 @@ class FileGate:
                 raise errors.Fenced(f"token {token} is older than {highest}, which has been let in", current=highest)
             if token > highest:
                 _write(descriptor, token)
+            inside.add(self._path)
             yield
+        except OSError as error:
+            raise system_error(error, f"the gate {self._path} cannot be used") from error
         finally:
+            inside.discard(self._path)
             os.close(descriptor)
 
     def _open(self) -> int:
@@ -46,7 +57,7 @@ class FileGate:
                 _sync_folder(os.path.dirname(os.path.abspath(self._path)))
             return descriptor
         except OSError as error:
-            raise errors.IOFailed(f"the gate {self._path} cannot be used: {error.strerror}") from error
+            raise system_error(error, f"the gate {self._path} cannot be used") from error
 
     @property
     def highest(self) -> int:

@@ -20,6 +20,7 @@ from holdfast.domains.events import Events
 from holdfast.domains.leases import Leases
 from holdfast.domains.locks import Locks
 from holdfast.kernel import leases as kernel_leases
+from holdfast.kernel.shield import SHIELD
 from holdfast.kernel.tx import Tx
 from holdfast.ops import Do, Domain, Look, M, Operation, Step, Sync, stream, write
 from holdfast.txn import Probe, run_txn
@@ -132,11 +133,15 @@ def user_body(body: Callable[[Transaction], R]) -> Body:
         raise errors.Invalid(f"a body is a function of one argument, not {type(body).__name__}")
 
     def run(tx: Tx) -> Any:
-        result = body(Transaction(tx))
-        if hasattr(result, "__await__"):
+        with SHIELD.window():
+            result = body(Transaction(tx))
+        if hasattr(result, "__await__") or (hasattr(result, "send") and hasattr(result, "throw")):
             if hasattr(result, "close"):
                 result.close()
-            raise errors.Invalid("a body cannot be a coroutine", hint="make it a plain function; tx needs no await")
+            raise errors.Invalid(
+                "a body cannot be a coroutine or a generator",
+                hint="make it a plain function; tx needs no await or yield",
+            )
         return result
 
     return run

@@ -46,6 +46,8 @@ def holds(tx: Tx, condition: Condition, probes: dict[str, Probe]) -> bool:
         case NotExists():
             return found is None
         case VersionEquals(version=version):
+            if type(version) is not int:
+                raise errors.InvalidFilter(f"a version is an int, not {version!r}")
             return found is not None and found.version == version
         case ValueEquals(value=value):
             return found is not None and encode(found.value) == encode(value)

@@ -141,6 +141,12 @@ class Workspace(Root[Sync]):
     def __exit__(self, *_: object) -> None:
         self.close()
 
+    def __reduce__(self) -> Any:
+        raise errors.Unsupported(
+            "a workspace cannot be pickled or copied",
+            hint="open the folder again where you need it: holdfast.open(path)",
+        )
+
     def __repr__(self) -> str:
         return f"<Workspace {str(self._engine.folder)!r} actor={self.actor!r}>"
 

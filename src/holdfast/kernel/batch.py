@@ -83,6 +83,7 @@ class Batch:
 
     def begin(self) -> None:
         """Open the transaction and sweep; raises a typed error and leaves nothing open if that fails."""
+        self._writer.store.check_kept()
         self._connection = self._writer.store.writer
         self.deadline: int | None = None
         self.dirty = self.emitted = self.swept = self._committing = False

@@ -22,7 +22,8 @@ from holdfast.kernel.group import Exclusive, Group
 from holdfast.kernel.ids import Ids
 from holdfast.kernel.leases import next_deadline
 from holdfast.kernel.names import check_seconds, check_ttl
-from holdfast.kernel.store import NotReady, Store, translate
+from holdfast.kernel.shield import SHIELD
+from holdfast.kernel.store import NotReady, Store, system_error, translate
 from holdfast.kernel.turns import Turns
 from holdfast.kernel.tx import SYSTEM, Snapshot, Tx
 from holdfast.kernel.values import MAX_VALUE_BYTES
@@ -49,6 +50,8 @@ class Engine:
         check_ttl(transaction_timeout, "transaction_timeout")
         if type(max_value_bytes) is not int or max_value_bytes < 1:
             raise errors.Invalid(f"max_value_bytes must be a positive int, not {max_value_bytes!r}")
+        if clock is not None and not isinstance(clock, Clock):
+            raise errors.Invalid(f"a clock is a holdfast Clock, not {type(clock).__name__}")
         durable = os.fspath(path) != MEMORY
         self.folder = _prepare(os.fspath(path)) if durable else _temporary(self)
         self.clock = clock or SystemClock()
@@ -62,7 +65,7 @@ class Engine:
             _bring_up_to_date(self.store, self.turns, busy_timeout, ids.new(self.clock.wall()))
         except OSError as error:
             self.store.close()
-            raise errors.ReadOnly(f"the folder {self.folder} cannot be used: {error}") from error
+            raise system_error(error, f"the folder {self.folder} cannot be used") from error
         except BaseException:
             self.store.close()
             raise
@@ -115,8 +118,11 @@ class Engine:
             return Snapshot(self.store.connect_reader(), self.time)
 
     def give_back(self, snapshot: Snapshot) -> None:
-        """Return a reader to the pool, or close it if the workspace has been closed meanwhile."""
-        self._pool.append(snapshot)
+        """Return a reader to the pool; one that was interrupted inside a snapshot is closed."""
+        if snapshot.is_held:
+            snapshot.close()
+        else:
+            self._pool.append(snapshot)
         if self.store.closed:
             self._drain()
 
@@ -173,18 +179,19 @@ class Engine:
         """Finish what is queued, then close; safe to call again, and in a forked child does nothing."""
         if self.store.closed:
             return
-        try:
-            self.group.lead_alone(Exclusive(nothing, SYSTEM))
-        except errors.Closed:
-            return  # somebody else closed it meanwhile
-        self.store.close()
-        self.group.shut()
-        self.hub.close()
-        self.pulse.stop()
-        self._drain()
-        self.turns.close()
-        _open_engines.discard(self)
-        self._cleanup()
+        with SHIELD:
+            try:
+                self.group.lead_alone(Exclusive(nothing, SYSTEM))
+            except errors.Closed:
+                return  # somebody else closed it meanwhile
+            self.store.close()
+            self.group.shut()
+            self.hub.close()
+            self.pulse.stop()
+            self._drain()
+            self.turns.close()
+            _open_engines.discard(self)
+            self._cleanup()
 
     def _drain(self) -> None:
         while self._pool:
@@ -205,20 +212,23 @@ def nothing(_: Tx) -> None:
 
 
 def _prepare(folder: str) -> str:
-    if os.path.exists(folder) and not os.path.isdir(folder):
-        raise errors.Invalid(f"{folder} is a file", hint="a workspace is a folder; choose another path")
     from holdfast.kernel.place import check_place
 
-    folder = os.path.realpath(folder)
-    check_place(folder)
+    if not folder or "\0" in folder:
+        raise errors.Invalid(
+            f"{folder!r} is not the path of a folder", hint='use a folder of its own, such as ".holdfast"'
+        )
+    if os.path.exists(folder) and not os.path.isdir(folder):
+        raise errors.Invalid(f"{folder} is a file", hint="a workspace is a folder; choose another path")
     try:
+        folder = os.path.realpath(folder)
+        check_place(folder)
         os.makedirs(folder, mode=0o700, exist_ok=True)
-        ignore = os.path.join(folder, ".gitignore")
-        if not os.path.exists(ignore):
-            with open(ignore, "w", encoding="utf-8") as file:
+        if not os.listdir(folder):  # never where somebody else's files would be hidden from git
+            with open(os.path.join(folder, ".gitignore"), "w", encoding="utf-8") as file:
                 file.write("*\n")
     except OSError as error:
-        raise errors.ReadOnly(f"the folder {folder} cannot be written: {error.strerror}") from error
+        raise system_error(error, f"the folder {folder} cannot be used") from error
     return folder
 
 

@@ -202,10 +202,18 @@ def make_filter(
     scope: str | None = None
     if isinstance(id, tuple | list) and len(id) == 2:
         scope, id = id
-    for text in (scope, id, actor, *(kinds or ())):
-        if text is not None and not isinstance(text, str):
-            raise errors.InvalidFilter(f"kinds, ids and actors are strings, an id may be (scope, id); not {text!r}")
+    for text in (*(text for text in (scope, id, actor) if text is not None), *(kinds or ())):
+        if not isinstance(text, str) or not _can_be_stored(text):
+            raise errors.InvalidFilter(f"kinds, ids and actors are names, an id may be (scope, id); not {text!r}")
     return Filter(None if kinds is None else tuple(kinds), scope, id, 0, actor, since)
+
+
+def _can_be_stored(text: str) -> bool:
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
 
 
 def compact(tx: Tx, before: int) -> int:

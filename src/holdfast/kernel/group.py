@@ -17,8 +17,13 @@ from typing import Any
 from holdfast import errors
 from holdfast.kernel.batch import Batch, Call, Writer, fail
 from holdfast.kernel.clock import Signal
+from holdfast.kernel.shield import SHIELD
 from holdfast.kernel.turns import Turns
 from holdfast.kernel.tx import Tx
+
+# By folder: the thread that is inside a transaction of it, over all handles of this process, because one that waited
+# for another of the same thread would wait for itself.
+_inside: dict[str, int] = {}
 
 MAX_CALLS = 1024
 MAX_RUNS = 3
@@ -40,7 +45,9 @@ class SyncCall(Call):
         self._signal.set()
 
     def wait(self) -> None:
-        self._signal.wait()
+        """Sleep until told."""
+        with SHIELD.window():
+            self._signal.wait()
 
 
 class Exclusive(SyncCall):
@@ -97,6 +104,8 @@ class Group:
         """Raise Reentrant in a thread that is running a body of this workspace."""
         if self.body_thread == get_ident():
             raise errors.Reentrant()
+        if _inside.get(self.writer.store.folder) == get_ident():
+            raise errors.Reentrant("this thread is inside a transaction of another handle on the same workspace")
 
     def take(self, calls: list[Call]) -> list[Call]:
         """The calls that the leader runs, added to `calls`: those queued, up to one that wants the lead for itself."""
@@ -151,7 +160,7 @@ class Group:
         times.
         """
         todo = calls
-        self.body_thread = get_ident()
+        self.enter()
         try:
             for _ in range(MAX_RUNS):
                 batch = Batch(self.writer)
@@ -169,8 +178,17 @@ class Group:
         except Exception as error:
             fail(todo, error)
         finally:
-            self.body_thread = 0
+            self.exit()
         return None
+
+    def enter(self) -> None:
+        """This thread runs a body from here on."""
+        self.body_thread = _inside[self.writer.store.folder] = get_ident()
+
+    def exit(self) -> None:
+        """And no longer."""
+        self.body_thread = 0
+        _inside.pop(self.writer.store.folder, None)
 
     def commit(self, batch: Batch, calls: list[Call]) -> None:
         """Make a batch durable, or fail all its calls: even an error may rest on what another body wrote."""
@@ -199,22 +217,26 @@ class Group:
     def submit(self, body: Callable[[Tx], Any], actor: str) -> Any:
         """Run a body in a transaction and answer its result once that is durable."""
         call = SyncCall(body, actor)
-        self.join(call)
-        try:
-            while call.pending:
-                if call.leads:
-                    self._lead(call)
-                else:
-                    call.wait()
-        except BaseException:
-            self.leave(call)
-            raise
+        with SHIELD:
+            self.join(call)
+            try:
+                while call.pending:
+                    if call.leads:
+                        self._lead(call)
+                    else:
+                        call.wait()
+            except BaseException:
+                self.leave(call)
+                raise
         if call.error is not None:
             raise call.error
         return call.result
 
     def lead_alone(self, call: Exclusive) -> None:
-        """Have the lead with nobody else's calls: what was queued before has run. Raises if the workspace closed."""
+        """Have the lead with nobody else's calls: what was queued before has run. Raises if the workspace closed.
+
+        The caller is shielded, from before this until it has passed on the lead.
+        """
         self.join(call)
         try:
             while call.pending:

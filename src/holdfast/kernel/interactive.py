@@ -14,22 +14,23 @@ from threading import get_ident
 from holdfast import errors
 from holdfast.kernel.batch import Batch
 from holdfast.kernel.group import Exclusive, Group
+from holdfast.kernel.shield import SHIELD
 from holdfast.kernel.tx import GuardedTx
 
 
 @contextmanager
 def interactive(group: Group, actor: str, timeout: float) -> Iterator[GuardedTx]:
     """Hold the lead and the turn for the block; commit at its end, roll back if it raises."""
-    call = Exclusive(_no_body, actor)
-    group.lead_alone(call)
-    try:
-        if not group.turns.take(group.busy_timeout):
-            raise group.turn_missed()
-        batch = _begin(group)
-    except BaseException:
-        group.pass_on()
-        raise
-    yield from _watched(group, batch, batch.guarded(actor), timeout)
+    with SHIELD:
+        group.lead_alone(Exclusive(_no_body, actor))
+        try:
+            if not group.turns.take(group.busy_timeout):
+                raise group.turn_missed()
+            batch = _begin(group)
+        except BaseException:
+            group.pass_on()
+            raise
+        yield from _watched(group, batch, batch.guarded(actor), timeout)
 
 
 def _begin(group: Group) -> Batch:
@@ -49,7 +50,7 @@ def _watched(group: Group, batch: Batch, tx: GuardedTx, timeout: float) -> Itera
         batch.rollback()
         batch.break_off_when(None)
         tx.end()
-        group.body_thread = 0
+        group.exit()
         group.turns.give()
         group.pass_on()
 
@@ -61,11 +62,12 @@ def _watched(group: Group, batch: Batch, tx: GuardedTx, timeout: float) -> Itera
 
     watchdog = threading.Timer(timeout, bark)
     watchdog.daemon = True
-    group.body_thread = get_ident()
+    group.enter()
     batch.break_off_when(late.is_set)
     watchdog.start()
     try:
-        yield tx
+        with SHIELD.window():
+            yield tx
         with tx.guard:
             if tx.ended and late.is_set():
                 raise _too_late(timeout)

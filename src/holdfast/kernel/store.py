@@ -7,6 +7,7 @@ connections do not survive that. Called by the engine; nobody else opens a conne
 
 from __future__ import annotations
 
+import errno
 import os
 import weakref
 
@@ -43,6 +44,7 @@ class Store:
         self.folder = folder
         self.path = os.path.join(folder, FILE)
         self.closed = ""  # why no call is possible any more
+        self._identity: tuple[int, int] | None = None  # of the file, once it is there
         self._durable = durable
         self._busy_ms = int(busy_timeout * 1000)
         self._vfs = vfs
@@ -72,6 +74,8 @@ class Store:
                 statementcachesize=_STATEMENT_CACHE,
             )
             self._connections.add(connection)
+            self._identity = self._identity or _identity(self.path)
+            self.check_kept()
             connection.set_busy_timeout(self._busy_ms)
             for pragma, wanted in self._settings().items():
                 _set(connection, pragma, wanted, fixed=pragma == "journal_mode" and not create)
@@ -82,6 +86,8 @@ class Store:
     def create(self) -> apsw.Connection:
         """The writer connection of a store that may not exist yet; the caller has the turn."""
         self.reopen_writer()
+        # Private to its owner, whatever the folder allows; SQLite gives its other files the same mode.
+        os.close(os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600))
         self._writer = self.connect(create=True)
         return self._writer
 
@@ -104,6 +110,13 @@ class Store:
             "temp_store": 2,
             "foreign_keys": 0,
         }
+
+    def check_kept(self) -> None:
+        """Close for good if the file was removed or replaced: what is written to it now nobody would find."""
+        if not self.closed and _identity(self.path) != self._identity:
+            self.closed = "the store's file was removed or replaced while the workspace was open"
+        if self.closed:
+            raise errors.Closed(self.closed)
 
     def is_writer(self, connection: apsw.Connection) -> bool:
         """Whether this is still the writer connection, not one that was given up."""
@@ -174,6 +187,16 @@ def translate(error: apsw.Error) -> Exception:
         if isinstance(error, kind):
             return ours(f"{(ours.__doc__ or '').strip().rstrip('.')}: {error}")
     return error
+
+
+def system_error(error: OSError, what: str) -> errors.HoldfastError:
+    """The Holdfast error for an operating system error."""
+    kind: type[errors.HoldfastError] = errors.IOFailed
+    if error.errno in (errno.ENOSPC, errno.EDQUOT):
+        kind = errors.DiskFull
+    elif error.errno in (errno.EACCES, errno.EPERM, errno.EROFS):
+        kind = errors.ReadOnly
+    return kind(f"{what}: {error.strerror or error}")
 
 
 _TRANSLATIONS: tuple[tuple[type[apsw.Error], type[errors.HoldfastError]], ...] = (

@@ -16,6 +16,8 @@ import threading
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
+from holdfast.kernel.shield import SHIELD
+
 if TYPE_CHECKING:
     from queue import SimpleQueue
 
@@ -58,7 +60,8 @@ class Turns:
         answer: SimpleQueue[bool] = queue.SimpleQueue()
         abandon = self.take_later(lambda: answer.put(True))
         try:
-            return answer.get(timeout=timeout)
+            with SHIELD.window():
+                return answer.get(timeout=timeout)
         except queue.Empty:
             return not abandon()
         except BaseException:

@@ -64,6 +64,11 @@ class Snapshot:
             if self._connection.in_transaction:  # an I/O error ends it by itself
                 self._execute("ROLLBACK")
 
+    @property
+    def is_held(self) -> bool:
+        """Whether it is inside `held`."""
+        return self._connection.in_transaction
+
     def copy_to(self, copy: Callable[[apsw.Connection], None]) -> None:
         """Let the kernel's backup copy the store through this connection."""
         copy(self._connection)

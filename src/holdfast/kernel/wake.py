@@ -241,6 +241,7 @@ class Pulse:
                     return
                 with self._beating:
                     try:
+                        self._store.check_kept()
                         connection = connection or self._store.connect_reader()
                         self._beat(Snapshot(connection, self._time))
                     except (errors.HoldfastError, apsw.Error) as error:

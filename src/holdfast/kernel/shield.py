@@ -1,0 +1,103 @@
+"""The shield: what a signal handler raises cannot strike while the lead, the turn or a transaction changes hands.
+
+Python runs signal handlers in the main thread, between any two instructions. A KeyboardInterrupt there could leave the
+lead taken by nobody, or the write lock held by nobody. So while the main thread is inside `with SHIELD`, a signal is
+only noted; its handler runs at the end, or in a window, which is opened where the thread waits or runs a user's code.
+Other threads pay nothing: no handler runs in them.
+"""
+
+from __future__ import annotations
+
+import _signal  # type: ignore[import-not-found]  # not `signal`: its wrappers are slow, and this is around every write
+from collections.abc import Callable
+from threading import get_ident, main_thread
+from types import FrameType
+from typing import Any
+
+Handler = Callable[[int, FrameType | None], Any]
+
+# SIGINT last: until it is taken nothing has begun, and when it is given back everything is done.
+_NAMES = ("SIGHUP", "SIGQUIT", "SIGUSR1", "SIGUSR2", "SIGALRM", "SIGTERM", "SIGINT")
+_SIGNALS: tuple[int, ...] = tuple(getattr(_signal, name) for name in _NAMES if hasattr(_signal, name))
+
+
+class Window:
+    """A stretch of code inside the shield during which it is lowered."""
+
+    __slots__ = ("_depth", "_shield")
+
+    def __init__(self, shield: Shield) -> None:
+        self._shield = shield
+        self._depth = 0
+
+    def __enter__(self) -> None:
+        self._depth = self._shield.open_window()
+
+    def __exit__(self, *_: object) -> None:
+        self._shield.close_window(self._depth)
+
+
+class Shield:
+    """One for the process: only the main thread has signal handlers."""
+
+    def __init__(self) -> None:
+        self._depth = 0
+        self._handlers: dict[int, Handler] = {}  # those that were there before
+        self._noted: list[tuple[int, FrameType | None]] = []
+
+    def __enter__(self) -> None:
+        if get_ident() == main_thread().ident:
+            if self._depth == 0:
+                self._raise()
+            self._depth += 1
+
+    def __exit__(self, *_: object) -> None:
+        if get_ident() == main_thread().ident:
+            # A signal that came through in a window may have left the depth at 0.
+            self._depth = max(0, self._depth - 1)
+            if self._depth == 0:
+                self._lower()
+
+    def window(self) -> Window:
+        """Let signals through for a while: for waiting, and for code that is not ours."""
+        return Window(self)
+
+    def open_window(self) -> int:
+        """Lower the shield; answers the depth to come back to."""
+        if self._depth == 0 or get_ident() != main_thread().ident:
+            return 0
+        depth, self._depth = self._depth, 0
+        try:
+            self._lower()
+        except BaseException:
+            self.close_window(depth)
+            raise
+        return depth
+
+    def close_window(self, depth: int) -> None:
+        """Raise it again."""
+        if depth:
+            self._raise()
+            self._depth = depth
+
+    def _raise(self) -> None:
+        for number in _SIGNALS:
+            handler = _signal.getsignal(number)
+            if callable(handler) and handler != self._note:
+                self._handlers[number] = handler
+                _signal.signal(number, self._note)
+
+    def _lower(self) -> None:
+        handlers, noted = self._handlers.copy(), self._noted.copy()
+        self._noted.clear()
+        for number in _SIGNALS:
+            if number in handlers:
+                _signal.signal(number, handlers[number])
+        for number, frame in noted:
+            handlers[number](number, frame)
+
+    def _note(self, number: int, frame: FrameType | None) -> None:
+        self._noted.append((number, frame))
+
+
+SHIELD = Shield()
