@@ -62,7 +62,8 @@ def run(bug: Bug, source: Path) -> tuple[str, str]:
     done = subprocess.run(
         [*command, *bug.tests], cwd=ROOT, env=environment, capture_output=True, text=True, timeout=SECONDS
     )
-    failed = re.search(r"^FAILED (\S+)", done.stdout, re.MULTILINE)
+    # An ERROR of a test is its fixture's: after each one `ws.check()` must find nothing.
+    failed = re.search(r"^(?:FAILED|ERROR) (\S+::\S+)", done.stdout, re.MULTILINE)
     if done.returncode in (1, 2) and failed:  # xdist calls a run that stops at its first failure interrupted
         return "caught", failed.group(1)
     if done.returncode == 0:
