@@ -88,13 +88,16 @@ class Shield:
                 _signal.signal(number, self._note)
 
     def _lower(self) -> None:
-        handlers, noted = self._handlers.copy(), self._noted.copy()
-        self._noted.clear()
+        handlers, self._handlers = self._handlers, {}
         for number in _SIGNALS:
             if number in handlers:
                 _signal.signal(number, handlers[number])
-        for number, frame in noted:
-            handlers[number](number, frame)
+        # Only now: until its own handler is back, a signal may still be noted.
+        while self._noted:
+            number, frame = self._noted.pop(0)
+            handler = _signal.getsignal(number)
+            if callable(handler):
+                handler(number, frame)
 
     def _note(self, number: int, frame: FrameType | None) -> None:
         self._noted.append((number, frame))
