@@ -31,6 +31,11 @@ def strike() -> None:
     signal.raise_signal(signal.SIGUSR1)
 
 
+def strike_and_note(heard: list[str]) -> None:
+    strike()
+    heard.append("done")
+
+
 def test_a_signal_inside_the_shield_is_heard_when_it_ends(heard: list[str]) -> None:
     with SHIELD:
         with SHIELD:
@@ -56,8 +61,7 @@ def test_what_a_handler_raises_comes_out_at_the_end_and_the_next_shield_works(he
 
     signal.signal(signal.SIGUSR1, handler)
     with pytest.raises(InterruptedError), SHIELD:
-        strike()
-        heard.append("done")
+        strike_and_note(heard)
     with pytest.raises(InterruptedError), SHIELD, SHIELD.window():
         strike()
     with SHIELD:
