@@ -18,17 +18,28 @@ from holdfast.demo.view import open_view
 BUSY_TIMEOUT = 0.5  # seconds; the story must find out soon that it has stopped an agent in a commit
 
 
+_interrupted: list[int] = []
+
+
+def _interrupt(number: int, _: object) -> None:
+    """Raise, and remember: what is raised while an object is being freed is swallowed by Python."""
+    _interrupted.append(number)
+    raise KeyboardInterrupt
+
+
 def main(argv: Sequence[str] | None = None) -> int:
     """Exit code 0 if every item was done exactly once and nothing is wrong, 1 otherwise, 130 after Ctrl-C."""
     options = _options(argv)
     try:
         if options.dir is not None:
-            return _play(options.dir, options)
-        with tempfile.TemporaryDirectory(prefix="holdfast-demo-") as folder:
-            return _play(Path(folder) / "workspace", options)
+            code = _play(options.dir, options)
+        else:
+            with tempfile.TemporaryDirectory(prefix="holdfast-demo-") as folder:
+                code = _play(Path(folder) / "workspace", options)
     except KeyboardInterrupt:
         print("interrupted; the agents have been ended", file=sys.stderr)
         return 130
+    return 130 if _interrupted else code
 
 
 def _play(folder: Path, options: argparse.Namespace) -> int:
@@ -85,5 +96,6 @@ def _options(argv: Sequence[str] | None) -> argparse.Namespace:
 
 
 if __name__ == "__main__":
+    signal.signal(signal.SIGINT, _interrupt)
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # so that the agents are ended on the way out
     sys.exit(main())

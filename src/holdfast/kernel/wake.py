@@ -12,6 +12,7 @@ import weakref
 from collections import deque
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from typing import Any
 
 import apsw
 
@@ -40,6 +41,7 @@ class Watcher:
         self.live = False  # the hub hands events over; otherwise it reads the log itself
         self.buffer: deque[Row] = deque()
         self.seen = cursor  # the hub has looked up to here on its behalf
+        self.finalizer: Any = None  # for a watcher that is dropped instead of closed
         self._hub = hub
 
     def take(self) -> Event | None:
@@ -88,15 +90,17 @@ class Hub:
             watcher = Watcher(self, wanted, cursor, signal)
             record = wanted.record
             # Before the sets: the youngest weak reference is told first, and this one must find the sets without it.
-            weakref.finalize(watcher, self._prune, record).atexit = False
+            watcher.finalizer = weakref.finalize(watcher, self._prune, record)
+            watcher.finalizer.atexit = False
             self._watchers.add(watcher)
             (self._others if record is None else self._by_record.setdefault(record, weakref.WeakSet())).add(watcher)
         self.on_first()
         return watcher
 
     def remove(self, watcher: Watcher) -> None:
-        """Forget a watcher."""
+        """Forget a watcher. Nothing is left to do when it is freed: what a signal raised there would be swallowed."""
         with self._lock:
+            watcher.finalizer.detach()
             self._watchers.discard(watcher)
             self._others.discard(watcher)
             record = watcher.wanted.record
