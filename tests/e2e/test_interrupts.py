@@ -43,8 +43,8 @@ STORM = """
 
     for strike in range(STRIKES):
         signal.signal(signal.SIGALRM, signal.default_int_handler)
-        signal.setitimer(signal.ITIMER_REAL, 0.0005 + random.random() * 0.004)
         try:
+            signal.setitimer(signal.ITIMER_REAL, 0.0005 + random.random() * 0.004)
             while True:
                 work()
         except KeyboardInterrupt:
