@@ -168,8 +168,11 @@ class Engine:
         """Read with several statements that see the same commit."""
 
         def within(snapshot: Snapshot) -> Any:
-            with snapshot.held():
+            snapshot.hold()
+            try:
                 return function(snapshot)
+            finally:
+                snapshot.let_go()
 
         return self.read(within)
 

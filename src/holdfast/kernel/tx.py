@@ -37,7 +37,7 @@ _NEWEST_VERSION = "SELECT max(version) FROM events WHERE kind = ? AND scope = ? 
 
 
 class Snapshot:
-    """Reads. Each statement sees the newest commit; inside `held` all of them see the same one."""
+    """Reads. Each statement sees the newest commit; after `hold` all of them see the same one."""
 
     __slots__ = ("_connection", "_execute", "_time")
 
@@ -54,19 +54,18 @@ class Snapshot:
         """Every row."""
         return self._execute(sql, params).fetchall()
 
-    @contextlib.contextmanager
-    def held(self) -> Iterator[None]:
-        """See one and the same commit with every statement inside."""
+    def hold(self) -> None:
+        """See one and the same commit with every statement from here on."""
         self._execute("BEGIN")
-        try:
-            yield
-        finally:
-            if self._connection.in_transaction:  # an I/O error ends it by itself
-                self._execute("ROLLBACK")
+
+    def let_go(self) -> None:
+        """And no longer."""
+        if self._connection.in_transaction:  # an I/O error ends it by itself
+            self._execute("ROLLBACK")
 
     @property
     def is_held(self) -> bool:
-        """Whether it is inside `held`."""
+        """Whether it sees an older commit than the newest."""
         return self._connection.in_transaction
 
     def copy_to(self, copy: Callable[[apsw.Connection], None]) -> None:
