@@ -14,6 +14,8 @@ if TYPE_CHECKING:
     from holdfast import errors
     from holdfast.errors import HoldfastError
     from holdfast.gate import FileGate
+    from holdfast.logs.base import CommitLog
+    from holdfast.logs.memory import MemoryLog
     from holdfast.transaction import Transaction
     from holdfast.types import (
         Cell,
@@ -31,7 +33,7 @@ if TYPE_CHECKING:
         ValueEquals,
         VersionEquals,
     )
-    from holdfast.workspace import Workspace, restore, upgrade
+    from holdfast.workspace import Workspace, rebuild, restore, upgrade
     from holdfast.workspace import open_workspace as open
 
 __version__ = "0.1.0"
@@ -41,12 +43,14 @@ __all__ = [
     "CellChange",
     "CellInfo",
     "CellVersion",
+    "CommitLog",
     "Event",
     "Exists",
     "FileGate",
     "Grant",
     "HoldfastError",
     "Lease",
+    "MemoryLog",
     "NotExists",
     "Op",
     "Report",
@@ -57,16 +61,20 @@ __all__ = [
     "Workspace",
     "errors",
     "open",
+    "rebuild",
     "restore",
     "upgrade",
 ]
 
 # Where a name comes from; all others of __all__ are types.
 _HOMES = {
+    "CommitLog": "logs.base",
     "FileGate": "gate",
     "HoldfastError": "errors",
+    "MemoryLog": "logs.memory",
     "Transaction": "transaction",
     "Workspace": "workspace",
+    "rebuild": "workspace",
     "restore": "workspace",
     "upgrade": "workspace",
 }

@@ -13,12 +13,12 @@ import queue
 import threading
 from collections.abc import Callable, Generator, Sequence
 from pathlib import Path
-from typing import Any, Generic, TypeVar
+from typing import Any, Generic, Literal, TypeVar
 
 from holdfast import errors
 from holdfast.context import Context, Fence
-from holdfast.kernel.batch import Batch, Call, fail
-from holdfast.kernel.engine import Engine, nothing
+from holdfast.kernel.batch import Batch, Call, fail, nothing
+from holdfast.kernel.engine import Engine
 from holdfast.kernel.names import check_seconds
 from holdfast.kernel.shield import SHIELD
 from holdfast.kernel.tx import SYSTEM, Tx
@@ -154,6 +154,9 @@ class LoopLeader:
         abandon = group.turns.take_later(taken)
 
     def _run(self, calls: list[Call]) -> None:
+        if self._group.writer.journal is not None:  # it may wait for the log, so all of it runs beside the loop
+            self._worker().put(lambda: self._finish(self._group.perform(calls), calls))
+            return
         try:
             batch = self._group.run(calls)
         except BaseException:
@@ -169,6 +172,9 @@ class LoopLeader:
         """In the worker: make it durable, then pass on the lead even if the loop is gone by now."""
         if batch is not None:
             self._group.commit(batch, calls)
+        self._finish(batch, calls)
+
+    def _finish(self, batch: Batch | None, calls: list[Call]) -> None:
         self._group.turns.give()
         self._group.pass_on()
         self._answer_all(calls)
@@ -257,7 +263,7 @@ class AsyncWatch(Generic[E]):
         self._engine = engine
         self._convert = following.convert
         self._deadline = None if timeout is None else engine.clock.monotonic() + timeout
-        self._watcher = engine.hub.watch(following.wanted, following.after, LoopSignal(asyncio.get_running_loop()))
+        self._watcher = engine.watch(following.wanted, following.after, LoopSignal(asyncio.get_running_loop()))
 
     def __aiter__(self) -> AsyncWatch[E]:
         return self
@@ -302,7 +308,7 @@ class AsyncWorkspace(Root[Async]):
         actor: str | None = None,
         fence: Fence | None = None,
         key: str | None = None,
-        at_least: int | None = None,
+        at_least: int | Literal["latest"] | None = None,
     ) -> AsyncWorkspace:
         """The same workspace with another call context."""
         return AsyncWorkspace(self._workspace.using(actor, fence, key, at_least))
@@ -349,6 +355,8 @@ class AsyncWorkspace(Root[Async]):
         read = self._workspace.bind_read(op)
 
         async def call(*args: Any, **kwargs: Any) -> Any:
+            if self._context.at_least is not None and self._engine.journal is not None:
+                await asyncio.to_thread(self._workspace.reach)  # which may wait for the log
             if op.listing and self._engine.due():
                 await self._leader.submit(nothing, SYSTEM)
             return read(*args, **kwargs)
@@ -379,11 +387,11 @@ class AsyncWorkspace(Root[Async]):
             case Do() as do:
                 return await self._submit(workspace.step_body(op, args, kwargs, do))
             case Look(read=read):
-                return engine.read(read) if self._context.plain else None
+                return workspace.look(read)
             case Deadline(seconds=seconds):
                 return engine.clock.monotonic() + round(seconds * 1e6)
             case Listen(wanted=wanted):
-                return engine.hub.watch(wanted, None, LoopSignal(self.loop))
+                return engine.watch(wanted, None, LoopSignal(self.loop))
             case Next(watcher=watcher, deadline=deadline):
                 return await next_event(engine, watcher, deadline)
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, Literal
 
 import msgspec
 
@@ -23,6 +23,7 @@ from holdfast.ops import Operation
 
 Fence = tuple[str | tuple[str, str], int]  # a lock's name, or (run, cell), and the token it was granted with
 Body = Callable[[Tx], Any]
+LATEST: Literal["latest"] = "latest"  # for at_least: whatever was acknowledged anywhere before the call
 
 
 class Context(msgspec.Struct, frozen=True):
@@ -31,7 +32,7 @@ class Context(msgspec.Struct, frozen=True):
     actor: str
     fence: Fence | None = None
     key: str | None = None
-    at_least: int | None = None
+    at_least: int | Literal["latest"] | None = None
 
     def with_(self, **given: Any) -> Context:
         """The same, with what was given in place of what was there."""
@@ -67,8 +68,9 @@ def check_context(context: Context) -> Context:
                 _target(context.fence)
             case _:
                 raise errors.Invalid(f"a fence is (lock name, token), not {context.fence!r}")
-    if context.at_least is not None and (type(context.at_least) is not int or context.at_least < 0):
-        raise errors.Invalid(f"at_least is a revision, not {context.at_least!r}")
+    at_least = context.at_least
+    if at_least is not None and at_least != LATEST and (type(at_least) is not int or at_least < 0):
+        raise errors.Invalid(f"at_least is a revision, or {LATEST!r}, not {at_least!r}")
     return context
 
 
@@ -77,12 +79,12 @@ def _target(fence: Fence) -> holding.Target:
     return locks.named(name) if isinstance(name, str) else cells.locked(*name)
 
 
-def check_reached(snapshot: Snapshot, at_least: int | None) -> None:
+def check_reached(snapshot: Snapshot, at_least: int | Literal["latest"] | None) -> None:
     """Raise Behind unless this store has reached the revision that the caller has seen."""
-    if at_least is not None:
+    if isinstance(at_least, int):
         revision = events.marks(snapshot)[0]
         if revision < at_least:
-            raise errors.Behind(f"this workspace is at revision {revision}, not yet at {at_least}", revision=revision)
+            raise events.behind(revision, at_least)
 
 
 class Answers(msgspec.Struct, frozen=True):

@@ -12,7 +12,7 @@
     ├─ TooLarge 413
     ├─ Corrupt 500
     ├─ Unsupported 501
-    └─ Unavailable 503     Busy Timeout Behind Closed ClockSkew OutcomeUnknown ReadOnly DiskFull IOFailed
+    └─ Unavailable 503     Busy Timeout Behind Closed ClockSkew OutcomeUnknown ReadOnly DiskFull IOFailed Unreachable
 
 Each class has a stable `code`, an HTTP `status`, an `exit_code`, a `retryable` flag and a `hint` that says what to
 do next. Data that belongs to an error (the current version, the holder) lives on the instance as attributes and in
@@ -356,6 +356,7 @@ class ClockSkew(Unavailable):
     """This machine's clock is too far from the log's."""
 
     code = "CLOCK_SKEW"
+    default_hint = "put this machine's clock right (NTP); it may differ from the log's by one second"
 
 
 class OutcomeUnknown(Unavailable):
@@ -385,3 +386,10 @@ class IOFailed(Unavailable):
 
     code = "IO_FAILED"
     default_hint = "check the disk and try again"
+
+
+class Unreachable(Unavailable):
+    """The log of a replicated workspace cannot be reached; nothing was changed."""
+
+    code = "UNREACHABLE"
+    default_hint = "retry; reads go on from this node's replica meanwhile"

@@ -34,7 +34,7 @@ class Watch(Generic[E]):
         self._convert = following.convert
         self._deadline = None if timeout is None else engine.clock.monotonic() + timeout
         engine.check_usable()
-        self._watcher = engine.hub.watch(following.wanted, following.after, Signal())
+        self._watcher = engine.watch(following.wanted, following.after, Signal())
 
     def __iter__(self) -> Watch[E]:
         return self

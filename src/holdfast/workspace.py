@@ -10,10 +10,11 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 from holdfast import errors
 from holdfast.context import (
+    LATEST,
     PLAIN_ANSWERS,
     Body,
     Context,
@@ -40,6 +41,8 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from holdfast.aio import AsyncWorkspace
+    from holdfast.logs.base import CommitLog
+    from holdfast.logs.replica import Replica
 
 R = TypeVar("R")
 E = TypeVar("E")
@@ -61,9 +64,12 @@ class Workspace(Root[Sync]):
         actor: str | None = None,
         fence: Fence | None = None,
         key: str | None = None,
-        at_least: int | None = None,
+        at_least: int | Literal["latest"] | None = None,
     ) -> Workspace:
-        """The same workspace for calls with this actor, fence, key or at_least; what is not given stays as it was."""
+        """The same workspace for calls with this actor, fence, key or at_least; what is not given stays as it was.
+
+        `at_least` is a revision that a read must have reached, or "latest": whatever was acknowledged before, anywhere.
+        """
         given = {"actor": actor, "fence": fence, "key": key, "at_least": at_least}
         return Workspace(self._engine, self._context.with_(**given))
 
@@ -126,6 +132,7 @@ class Workspace(Root[Sync]):
         from holdfast.kernel import backup as backups
 
         target = Path(path)
+        self.reach()
         self._engine.read(
             lambda snapshot: snapshot.copy_to(lambda c: backups.backup(c, target, self._engine.clock.wall()))
         )
@@ -157,7 +164,7 @@ class Workspace(Root[Sync]):
         match op.kind:
             case "read":
                 read = self.bind_read(op)
-                return self._sweep_before(read) if op.listing else read
+                return read if self._context.at_least is None and not op.listing else self._after_preparing(op, read)
             case "write":
                 engine, actor = self._engine, self._context.actor
                 return lambda *args, **kwargs: engine.submit(self.body_of(op, args, kwargs), actor)
@@ -184,9 +191,17 @@ class Workspace(Root[Sync]):
 
         return call
 
-    def _sweep_before(self, read: Callable[..., Any]) -> Callable[..., Any]:
+    def reach(self) -> None:
+        """On a replica: catch up with what this call must have seen."""
+        at_least = self._context.at_least
+        if at_least is not None:
+            self._engine.reach(None if at_least == LATEST else at_least)
+
+    def _after_preparing(self, op: Operation[..., Any], read: Callable[..., Any]) -> Callable[..., Any]:
         def call(*args: Any, **kwargs: Any) -> Any:
-            self._engine.sweep_if_due()
+            self.reach()
+            if op.listing:
+                self._engine.sweep_if_due()
             return read(*args, **kwargs)
 
         return call
@@ -216,6 +231,7 @@ class Workspace(Root[Sync]):
             found: Following[Any] = op.function(snapshot, *args, **kwargs)
             return found
 
+        self.reach()
         following: Following[Any] = self._engine.read_snapshot(find)
         return following
 
@@ -229,17 +245,21 @@ class Workspace(Root[Sync]):
             return self.guarded(op, args, kwargs, step.body)
         return step.body
 
+    def look(self, read: Callable[[Snapshot], Any]) -> Any:
+        """What a procedure can find before its transaction: nothing on a replica, which may not know the newest."""
+        return self._engine.read(read) if self._context.plain and self._engine.journal is None else None
+
     def _perform(self, op: Operation[..., Any], args: Sequence[Any], kwargs: dict[str, Any], step: Step) -> Any:
         engine = self._engine
         match step:
             case Do() as do:
                 return engine.submit(self.step_body(op, args, kwargs, do), self._context.actor)
             case Look(read=read):
-                return engine.read(read) if self._context.plain else None
+                return self.look(read)
             case Deadline(seconds=seconds):
                 return engine.clock.monotonic() + round(seconds * 1e6)
             case Listen(wanted=wanted):
-                return engine.hub.watch(wanted, None, Signal())
+                return engine.watch(wanted, None, Signal())
             case Next(watcher=watcher, deadline=deadline):
                 return next_event(engine, watcher, deadline)
 
@@ -263,8 +283,12 @@ def open_workspace(
     busy_timeout: float = 10.0,
     transaction_timeout: float = 5.0,
     vfs: str | None = None,
+    log: CommitLog | None = None,
 ) -> Workspace:
-    """Open the workspace in a folder, made on first use; ":memory:" is a private one for tests, gone on close."""
+    """Open the workspace in a folder, made on first use; ":memory:" is a private one for tests, gone on close.
+
+    With a `log` the folder is this node's replica of a workspace that other nodes share through the same log.
+    """
     context = check_context(Context(derive_actor() if actor is None else actor))
     engine = Engine(
         path,
@@ -273,23 +297,59 @@ def open_workspace(
         busy_timeout=busy_timeout,
         transaction_timeout=transaction_timeout,
         vfs=vfs,
+        journal=None if log is None else _replica(log, clock),
     )
     return Workspace(engine, context)
 
 
-def upgrade(path: str | os.PathLike[str], *, clock: Clock | None = None) -> int:
-    """Run the migrations that lock out older programs, after a backup beside the store; answers the schema."""
+def _replica(log: CommitLog, clock: Clock | None) -> Replica:
+    from holdfast.logs.replica import Replica
+
+    return Replica(log, clock)
+
+
+def upgrade(path: str | os.PathLike[str], *, clock: Clock | None = None, log: CommitLog | None = None) -> int:
+    """Run the migrations that lock out older programs, after a backup beside the store; answers the schema.
+
+    On the replica of a log they are entries of the log: every node runs them, and those without them stop.
+    """
     from pathlib import Path
 
     from holdfast.kernel import upgrade as upgrades
 
-    return upgrades.upgrade(Path(path), clock or SystemClock())
+    journal = None if log is None else _replica(log, clock)
+    return upgrades.upgrade(Path(path), clock or SystemClock(), journal=journal)
 
 
-def restore(backup: str | os.PathLike[str], path: str | os.PathLike[str], *, clock: Clock | None = None) -> int:
-    """Make a new workspace from a backup and answer its revision, which lies above any that was ever given before."""
+def restore(
+    backup: str | os.PathLike[str],
+    path: str | os.PathLike[str],
+    *,
+    clock: Clock | None = None,
+    log: CommitLog | None = None,
+) -> int:
+    """Make a new workspace from a backup and answer its revision, which lies above any that was ever given before.
+
+    With a `log`, which must be empty, the workspace is a replicated one, and the folder its first replica.
+    """
     from pathlib import Path
 
     from holdfast.kernel import backup as backups
 
-    return backups.restore(Path(backup), Path(path), clock or SystemClock())
+    seed = None
+    if log is not None:
+        from holdfast.logs.seeding import seeder
+
+        seed = seeder(log)
+    return backups.restore(Path(backup), Path(path), clock or SystemClock(), seed)
+
+
+def rebuild(path: str | os.PathLike[str], *, log: CommitLog, clock: Clock | None = None) -> Path:
+    """Set a replica that differs from its log aside, and make a new one; answers where the old file is now."""
+    from pathlib import Path
+
+    from holdfast.logs.seeding import set_aside
+
+    aside = set_aside(Path(path), clock or SystemClock())
+    open_workspace(path, actor="rebuild", clock=clock, log=log).close()
+    return aside

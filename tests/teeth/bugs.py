@@ -42,8 +42,8 @@ BUGS = [
     Bug(
         "a failed commit is not reported",
         "kernel/group.py",
-        "            batch.commit()\n        except Exception as error:\n            fail(calls, error)\n",
-        "            batch.commit()\n        except Exception:\n            batch.rollback()\n",
+        "            batch.rollback()\n            fail(calls, error)\n",
+        "            batch.rollback()\n            del error\n",
         FAULTS,
     ),
     Bug(

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import os
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -18,6 +18,7 @@ import apsw
 from holdfast import errors
 from holdfast.kernel import migrations
 from holdfast.kernel.clock import Clock
+from holdfast.kernel.failpoints import reach
 from holdfast.kernel.place import check_place
 from holdfast.kernel.store import FILE, check_sqlite, translate
 
@@ -36,6 +37,7 @@ def backup(source: apsw.Connection, target: Path, now: int) -> None:
         with _private_file(partial) as copy:
             _copy(source, copy)
             copy.pragma("journal_mode", "delete")
+            copy.execute("DELETE FROM local_replica")  # a backup belongs to no log
             copy.execute(f"CREATE TABLE {_MADE} (time INTEGER NOT NULL PRIMARY KEY)")
             copy.execute(f"INSERT INTO {_MADE} VALUES (?)", (now,))
         _publish(partial, target)
@@ -81,12 +83,14 @@ def _copy(source: apsw.Connection, copy: apsw.Connection) -> None:
 
 def _publish(partial: Path, target: Path) -> None:
     _sync(partial)
+    reach("backup.copied")
     os.link(partial, target)  # refuses a target that has appeared meanwhile, where a rename would replace it
     _sync(target.parent)
+    reach("backup.published")
 
 
-def restore(source: Path, folder: Path, clock: Clock) -> int:
-    """Make a workspace in `folder` from a backup and answer its new revision."""
+def restore(source: Path, folder: Path, clock: Clock, seed: Callable[[apsw.Connection], None] | None = None) -> int:
+    """Make a workspace in `folder` from a backup and answer its new revision; `seed` sees it before anybody else."""
     check_sqlite()
     check_place(folder)
     if not source.is_file():
@@ -100,6 +104,8 @@ def restore(source: Path, folder: Path, clock: Clock) -> int:
         with _private_file(partial) as copy:
             _copy(original, copy)
             revision = _leap(copy, clock.wall())
+            if seed is not None:
+                seed(copy)
         _publish(partial, folder / FILE)
         return revision
     except apsw.Error as error:

@@ -2,8 +2,9 @@
 
 A body that raises is rolled back alone. If the engine rolled back the whole transaction underneath (disk full,
 interrupt), no body of the batch counts: all others run again. A COMMIT that broke midway is OutcomeUnknown for
-every body, and the connection is opened anew. The caller holds the turn from `begin` to `commit` or `rollback`.
-Called by the group.
+every body, and the connection is opened anew. In a replicated workspace the batch first catches up with the log, and
+its changes are appended there before COMMIT; Moved means that somebody else was first, and everything must run again.
+The caller holds the turn from `begin` to `commit` or `rollback`. Called by the group.
 """
 
 from __future__ import annotations
@@ -15,7 +16,9 @@ import apsw
 
 from holdfast import errors
 from holdfast.kernel.clock import RESET, Now
+from holdfast.kernel.failpoints import reach
 from holdfast.kernel.ids import Ids
+from holdfast.kernel.journal import Journal, Moved
 from holdfast.kernel.leases import sweep
 from holdfast.kernel.migrations import check_writer
 from holdfast.kernel.store import Store, translate
@@ -55,6 +58,11 @@ class Call:
         """Whether its caller could lead now: a thread that waits can, an event loop that has stopped cannot."""
         return True
 
+    @property
+    def asks(self) -> bool:
+        """Whether its answer, or its error, tells of the state: then it must have seen everything before it."""
+        return self.body is not nothing
+
     def lead(self) -> None:
         """Tell the caller to lead: a thread has the lead by now, an event loop is offered it."""
         raise NotImplementedError
@@ -65,10 +73,11 @@ class Call:
 
 
 class Writer:
-    """What a batch needs: the store, the time and the ids."""
+    """What a batch needs: the store, the time, the ids, and the journal of a replicated workspace."""
 
-    def __init__(self, store: Store, time: Now, ids: Ids, max_value_bytes: int) -> None:
+    def __init__(self, store: Store, time: Now, ids: Ids, max_value_bytes: int, journal: Journal | None) -> None:
         self.store = store
+        self.journal = journal
         self.time = time
         self.ids = ids
         self.max_value_bytes = max_value_bytes
@@ -78,15 +87,23 @@ class Writer:
 class Batch:
     """One BEGIN IMMEDIATE ... COMMIT."""
 
-    def __init__(self, writer: Writer) -> None:
+    def __init__(self, writer: Writer, asked: bool) -> None:
         self._writer = writer
+        self._journal = writer.journal
+        self._asked = asked  # an answer, or an error, rests on the state that the bodies saw
+        self.emitted = False  # whether watchers have something to hear
+        self.appended = False  # the log has it
+        self.in_doubt = False  # the log may have it: nothing of it may run again
 
     def begin(self) -> None:
         """Open the transaction and sweep; raises a typed error and leaves nothing open if that fails."""
+        reach("batch.begin")
         self._writer.store.check_kept()
+        caught_up = self._journal is not None and self._journal.catch_up(self._asked)
+        self.emitted |= caught_up
         self._connection = self._writer.store.writer
         self.deadline: int | None = None
-        self.dirty = self.emitted = self.swept = self._committing = False
+        self.dirty = self.swept = self._committing = False
         try:
             self._connection.execute("BEGIN IMMEDIATE")
         except apsw.Error as error:
@@ -98,8 +115,13 @@ class Batch:
             check_writer(oldest_writer)
             self.now = self._writer.time.read(self._stamp)
             self._writer.time.warn_if_far_ahead(self.now)
+            if self._journal is not None:
+                self._journal.record(self._connection)
+            if caught_up:
+                self.deadline = due
             if due is not None and due <= self.now:
                 self._sweep()
+                reach("batch.swept")
         except BaseException as error:
             self.rollback()
             if isinstance(error, apsw.Error):
@@ -195,29 +217,62 @@ class Batch:
                     self.begin()
 
     def commit(self) -> None:
-        """Make it durable; raises DiskFull or Busy (nothing is there), or OutcomeUnknown."""
+        """Make it durable; raises DiskFull, Busy, Unreachable or Moved (nothing is there), or OutcomeUnknown."""
+        reach("batch.ran")
         if not self.dirty:
-            self.rollback()
+            self._commit_nothing()
             return
         try:
             stamp = self._stamp // RESET * RESET + self.now
             self._connection.execute(_FOOTER, (self.revision, stamp))
+            if self._journal is not None and not self._append(self._journal):
+                self._commit_nothing()
+                return
+            reach("batch.commit")
             self._committing = True
             self._connection.execute("COMMIT")
             self._writer.time.read(stamp)
+            reach("batch.committed")
         except (apsw.FullError, apsw.BusyError) as error:
             # The commit frame is written last, so a write that found no room has committed nothing.
             self.rollback()
-            raise translate(error) from error
+            raise self._not_committed(translate(error)) from error
         except apsw.Error as error:
             known = not self._committing
             self._writer.store.reopen_writer()
             if known:
-                raise translate(error) from error
+                raise self._not_committed(translate(error)) from error
             raise errors.OutcomeUnknown(f"the commit broke midway: {error}") from error
+        if self._journal is not None:
+            self._journal.appended()
+
+    def _append(self, journal: Journal) -> bool:
+        self.in_doubt = True
+        try:
+            self.appended = journal.append()
+        except BaseException as error:
+            self.in_doubt = not isinstance(error, Moved | errors.HoldfastError)
+            self.rollback()
+            raise
+        self.in_doubt = self.appended
+        return self.appended
+
+    def _commit_nothing(self) -> None:
+        """Nothing has changed, but an answer or an error may still rest on a state that was no longer the newest."""
+        self.rollback()
+        if self._journal is not None and self._asked:
+            self._journal.confirm()
+
+    def _not_committed(self, error: Exception) -> Exception:
+        """What to tell the callers: once the log has it, it happened, and only this replica has not got it yet."""
+        if not self.appended:
+            return error
+        return errors.OutcomeUnknown(f"the log has it, but this node could not write its replica: {error}")
 
     def rollback(self) -> None:
         """Leave nothing."""
+        if self._journal is not None:
+            self._journal.forget()
         if not self.finished:
             try:
                 self._connection.execute("ROLLBACK")
@@ -233,6 +288,10 @@ class Batch:
     def finished(self) -> bool:
         """Whether there is nothing left to take back: committed, rolled back, or the connection given up."""
         return not self._writer.store.is_writer(self._connection) or not self._connection.in_transaction
+
+
+def nothing(_: Tx) -> None:
+    """The empty body: what remains of a group is its sweep, and catching up."""
 
 
 def rolled_back() -> errors.Unavailable:

@@ -16,10 +16,12 @@ import apsw
 
 from holdfast import errors
 from holdfast.kernel import migrations
-from holdfast.kernel.batch import Writer
-from holdfast.kernel.clock import Clock, Now, SystemClock
+from holdfast.kernel.batch import Writer, nothing
+from holdfast.kernel.clock import Clock, Now, SystemClock, Wakeable
+from holdfast.kernel.events import Filter, marks
 from holdfast.kernel.group import Exclusive, Group
 from holdfast.kernel.ids import Ids
+from holdfast.kernel.journal import Journal
 from holdfast.kernel.leases import next_deadline
 from holdfast.kernel.names import check_seconds, check_ttl
 from holdfast.kernel.shield import SHIELD
@@ -27,10 +29,19 @@ from holdfast.kernel.store import NotReady, Store, system_error, translate
 from holdfast.kernel.turns import Turns
 from holdfast.kernel.tx import SYSTEM, Snapshot, Tx
 from holdfast.kernel.values import MAX_VALUE_BYTES
-from holdfast.kernel.wake import Hub, Pulse
+from holdfast.kernel.wake import Hub, Pulse, Watcher
 
 MEMORY = ":memory:"
-CANNOT_WRITE = (errors.ReadOnly, errors.DiskFull, errors.IOFailed, errors.Busy, errors.Behind)
+CANNOT_WRITE = (
+    errors.ReadOnly,
+    errors.DiskFull,
+    errors.IOFailed,
+    errors.Busy,
+    errors.Behind,
+    errors.ClockSkew,
+    errors.Unreachable,
+)
+MAX_CATCH_UPS = 50
 
 
 class Engine:
@@ -45,6 +56,9 @@ class Engine:
         transaction_timeout: float = 5.0,
         max_value_bytes: int = MAX_VALUE_BYTES,
         vfs: str | None = None,
+        journal: Journal | None = None,
+        ids: Ids | None = None,
+        pulse: bool = True,
     ) -> None:
         check_seconds(busy_timeout, "busy_timeout")
         check_ttl(transaction_timeout, "transaction_timeout")
@@ -57,25 +71,32 @@ class Engine:
         self.clock = clock or SystemClock()
         self.time = Now(self.clock)
         self.transaction_timeout = transaction_timeout
-        self.store = Store(self.folder, durable=durable, busy_timeout=busy_timeout, vfs=vfs)
+        self.store = Store(
+            self.folder, durable=durable, busy_timeout=busy_timeout, vfs=vfs, replica=journal is not None
+        )
+        self.journal = journal
         self._pool: list[Snapshot] = []
-        ids = Ids()
+        ids = ids or Ids()
         try:
             self.turns = Turns(self.folder)
-            _bring_up_to_date(self.store, self.turns, busy_timeout, ids.new(self.clock.wall()))
+            if journal is None:
+                _bring_up_to_date(self.store, self.turns, busy_timeout, ids.new(self.clock.wall()))
+            else:
+                _join(self.store, self.turns, busy_timeout, journal, ids)
         except OSError as error:
             self.store.close()
             raise system_error(error, f"the folder {self.folder} cannot be used") from error
         except BaseException:
             self.store.close()
             raise
-        writer = Writer(self.store, self.time, ids, max_value_bytes)
+        writer = Writer(self.store, self.time, ids, max_value_bytes, journal)
         self.group = Group(writer, self.turns, busy_timeout, self._committed)
         self.hub = Hub(self.store, self.time)
-        self.pulse = Pulse(self.store, self.time, self.hub, self.sweep)
+        self.pulse = Pulse(self.store, self.time, self.hub, self.sweep, journal)
         # Kept for holdfast.aio, by the id of the loop, which its leader keeps alive.
         self.loop_leaders: weakref.WeakValueDictionary[int, Any] = weakref.WeakValueDictionary()
-        self.pulse.start()
+        if pulse:
+            self.pulse.start()
         _open_engines.add(self)
 
     # --- writing -----------------------------------------------------------------------------------------------------
@@ -127,9 +148,10 @@ class Engine:
             self._drain()
 
     def check_usable(self) -> None:
-        """Raise Closed after close or fork, Reentrant inside a body."""
+        """Raise Closed after close or fork, Reentrant inside a body, and what makes a replica unfit to read."""
         if self.store.closed:
             raise errors.Closed(self.store.closed)
+        self.store.check_sound()
         self.group.check_not_inside()
 
     def read(self, function: Callable[[Snapshot], Any]) -> Any:
@@ -147,7 +169,7 @@ class Engine:
         pool, store, group, time = self._pool, self.store, self.group, self.time
 
         def call(*args: Any, **kwargs: Any) -> Any:
-            if store.closed or group.body_thread == get_ident():
+            if store.closed or store.broken or group.body_thread == get_ident():
                 self.check_usable()
             try:
                 snapshot = pool.pop()
@@ -164,6 +186,21 @@ class Engine:
 
         return call
 
+    def reach(self, revision: int | None) -> None:
+        """On a replica: catch up with a revision that the caller has seen, or with the end of the log (None).
+
+        A log that does not have the revision is no error here: whoever reads will find it missing.
+        """
+        if self.journal is None:
+            return
+        for _ in range(MAX_CATCH_UPS):
+            if revision is not None and self.read(marks)[0] >= revision:
+                return
+            if not self.journal.is_behind():
+                return
+            self.group.submit(nothing, SYSTEM)
+        raise errors.Behind("the log grows faster than this node can follow")
+
     def read_snapshot(self, function: Callable[[Snapshot], Any]) -> Any:
         """Read with several statements that see the same commit."""
 
@@ -174,7 +211,22 @@ class Engine:
             finally:
                 snapshot.let_go()
 
-        return self.read(within)
+        return self._having_reached(lambda: self.read(within))
+
+    def watch(self, wanted: Filter, after: int | str | None, signal: Wakeable) -> Watcher:
+        """A watcher that starts now, or after a cursor, which on a replica may be one of another node."""
+        watcher: Watcher = self._having_reached(lambda: self.hub.watch(wanted, after, signal))
+        return watcher
+
+    def _having_reached(self, look: Callable[[], Any]) -> Any:
+        """Look, and if this replica is behind of what that takes, catch up and look again."""
+        try:
+            return look()
+        except errors.Behind as behind:
+            if self.journal is None or "wanted" not in behind.details:
+                raise
+            self.reach(behind.wanted)
+            return look()
 
     # --- the end -----------------------------------------------------------------------------------------------------
 
@@ -208,10 +260,6 @@ class Engine:
         self.turns.abandon()
         if self.group.writer.tx is not None:
             self.group.writer.tx.end()
-
-
-def nothing(_: Tx) -> None:
-    """The empty body: what remains of a group is its sweep."""
 
 
 def _prepare(folder: str) -> str:
@@ -250,6 +298,19 @@ def _temporary(engine: Engine) -> str:
     return folder
 
 
+def _join(store: Store, turns: Turns, busy_timeout: float, journal: Journal, ids: Ids) -> None:
+    """Make or open the replica of a log, one process at a time."""
+    if not turns.take(busy_timeout):
+        raise errors.Busy("other processes kept the turn to write while the replica had to catch up")
+    try:
+        _refuse_foreign(store.path)
+        journal.open(store, ids)
+    except apsw.Error as error:
+        raise translate(error) from error
+    finally:
+        turns.give()
+
+
 def _bring_up_to_date(store: Store, turns: Turns, busy_timeout: float, workspace: str) -> None:
     """Make the store, or run the migrations it lacks, one process at a time; one that is up to date needs no turn."""
     try:
@@ -278,9 +339,12 @@ def _refuse_foreign(path: str) -> None:
 
 def _is_current(store: Store) -> bool:
     try:
-        return migrations.schema_of(store.writer) >= migrations.known()
+        current = migrations.schema_of(store.writer) >= migrations.known()
     except NotReady:
         return False
+    if current:
+        migrations.refuse_replica(store.writer)
+    return current
 
 
 _open_engines: weakref.WeakSet[Engine] = weakref.WeakSet()

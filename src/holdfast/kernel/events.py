@@ -101,12 +101,17 @@ def parse_cursor(cursor: int | str) -> Position:
 
 
 def locate(snapshot: Snapshot, after: int | str | None) -> Position:
-    """A checked starting point: now, or `after`, which must lie neither in the future nor below the compacted mark."""
+    """A checked starting point: now, or `after`, which must lie neither in the future nor below the compacted mark.
+
+    What is the future here may be the past on another node, so on a replica that is Behind.
+    """
     revision, compacted = marks(snapshot)
     if after is None:
         return revision, END_OF_REVISION
     position = parse_cursor(after)
     if position[0] > revision:
+        if snapshot.one("SELECT 1 FROM local_replica"):
+            raise behind(revision, position[0])
         raise errors.InvalidFilter(
             f"the cursor {after} lies in the future, the workspace is at revision {revision}", revision=revision
         )
@@ -120,6 +125,13 @@ def marks(snapshot: Snapshot) -> tuple[int, int]:
     row = snapshot.one("SELECT revision, compacted FROM meta")
     assert row is not None
     return row[0], row[1]
+
+
+def behind(revision: int, wanted: int) -> errors.Behind:
+    """The error of a store that has not reached a revision that the caller has seen."""
+    return errors.Behind(
+        f"this workspace is at revision {revision}, not yet at {wanted}", revision=revision, wanted=wanted
+    )
 
 
 def gone(compacted: int) -> errors.Compacted:

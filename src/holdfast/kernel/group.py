@@ -3,7 +3,8 @@
 No timer and no delay for a lone caller: it leads at once. A thread that waits is given the lead; an event loop, which
 leads through `holdfast.aio` and feeds the same queue, is only offered it, because a loop may stop at any moment. A
 leader answers every follower, also when it dies by KeyboardInterrupt: what it had not committed runs again under the
-next. A body that calls the workspace instead of its `tx` gets Reentrant.
+next. In a replicated workspace a group that another node has outrun runs again, a bounded number of times. A body that
+calls the workspace instead of its `tx` gets Reentrant.
 """
 
 from __future__ import annotations
@@ -17,16 +18,18 @@ from typing import Any
 from holdfast import errors
 from holdfast.kernel.batch import Batch, Call, Writer, fail
 from holdfast.kernel.clock import Signal
+from holdfast.kernel.journal import Moved
 from holdfast.kernel.shield import SHIELD
 from holdfast.kernel.turns import Turns
 from holdfast.kernel.tx import Tx
 
-# By folder: the thread that is inside a transaction of it, over all handles of this process, because one that waited
+# By domain: the thread that is inside a transaction of it, over all handles of this process, because one that waited
 # for another of the same thread would wait for itself.
 _inside: dict[str, int] = {}
 
 MAX_CALLS = 1024
 MAX_RUNS = 3
+MAX_OUTRUN = 50  # times that other nodes may be first before a group gives up
 
 
 class SyncCall(Call):
@@ -104,7 +107,7 @@ class Group:
         """Raise Reentrant in a thread that is running a body of this workspace."""
         if self.body_thread == get_ident():
             raise errors.Reentrant()
-        if _inside.get(self.writer.store.folder) == get_ident():
+        if _inside.get(self.writer.store.domain) == get_ident():
             raise errors.Reentrant("this thread is inside a transaction of another handle on the same workspace")
 
     def take(self, calls: list[Call]) -> list[Call]:
@@ -163,7 +166,7 @@ class Group:
         self.enter()
         try:
             for _ in range(MAX_RUNS):
-                batch = Batch(self.writer)
+                batch = Batch(self.writer, any(call.asks for call in calls))
                 batch.begin()
                 try:
                     lost = batch.run(todo)
@@ -183,28 +186,53 @@ class Group:
 
     def enter(self) -> None:
         """This thread runs a body from here on."""
-        self.body_thread = _inside[self.writer.store.folder] = get_ident()
+        self.body_thread = _inside[self.writer.store.domain] = get_ident()
 
     def exit(self) -> None:
         """And no longer."""
         self.body_thread = 0
-        _inside.pop(self.writer.store.folder, None)
+        _inside.pop(self.writer.store.domain, None)
 
-    def commit(self, batch: Batch, calls: list[Call]) -> None:
-        """Make a batch durable, or fail all its calls: even an error may rest on what another body wrote."""
+    def perform(self, calls: list[Call]) -> Batch | None:
+        """Run and commit, again and again while other nodes are first; the caller has the turn."""
+        for _ in range(MAX_OUTRUN):
+            batch = self.run(calls)
+            if batch is None or self.commit(batch, calls):
+                return batch
+        fail(calls, outrun())
+        return None
+
+    def commit(self, batch: Batch, calls: list[Call]) -> bool:
+        """Make a batch durable, or fail all its calls: even an error may rest on what another body wrote.
+
+        False: another node was first, nothing of it counts, and all of it must run again.
+        """
         try:
             batch.commit()
+        except Moved:
+            self.undo(batch, calls)
+            return False
         except Exception as error:
+            batch.rollback()
             fail(calls, error)
         except BaseException as stop:
             if stop.__context__ is not None:  # interrupted while a broken commit was being dealt with
                 fail(calls, errors.OutcomeUnknown())
+            if not batch.finished:
+                self.undo(batch, calls)
             raise
+        return True
 
     @staticmethod
     def undo(batch: Batch, calls: list[Call]) -> None:
-        """Interrupted before the commit: nothing of it counts, and what has no answer can run again."""
+        """Interrupted before the commit: nothing of it counts, and what has no answer can run again.
+
+        Unless the log may have it by now: then nobody can say, and it must not happen twice.
+        """
         batch.rollback()
+        if batch.in_doubt:
+            fail(calls, errors.OutcomeUnknown("interrupted between the log and this node's replica"))
+            return
         for call in calls:
             call.reset()
 
@@ -290,13 +318,12 @@ class Group:
         if not self.turns.take(self.busy_timeout):
             fail(calls, self.turn_missed())
             return None
-        batch: Batch | None = None
         try:
-            batch = self.run(calls)
-            if batch is not None:
-                self.commit(batch, calls)
-            return batch
+            return self.perform(calls)
         finally:
-            if batch is not None and not batch.finished:
-                self.undo(batch, calls)
             self.turns.give()
+
+
+def outrun() -> errors.Busy:
+    """The error of a group that never was first."""
+    return errors.Busy(f"other nodes were first {MAX_OUTRUN} times in a row; nothing was changed")

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import os
 import threading
+from collections.abc import Callable
 from typing import Final
 
 from holdfast.errors import Invalid
@@ -25,9 +26,10 @@ _VARIANT: Final = dict(zip("0123456789abcdef", "89ab" * 4, strict=True))  # sets
 class Ids:
     """A source of ids. Thread-safe; ids are in order only within one source, so a workspace has one."""
 
-    __slots__ = ("_last", "_lock")
+    __slots__ = ("_entropy", "_last", "_lock")
 
-    def __init__(self) -> None:
+    def __init__(self, entropy: Callable[[int], bytes] = os.urandom) -> None:
+        self._entropy = entropy  # a simulation gives its own, to be repeatable
         self._last = 0
         self._lock = threading.Lock()
 
@@ -41,7 +43,7 @@ class Ids:
                 stamp = self._last + 1
             self._last = stamp
         # Not buffered: after a fork both sides would hand out the same bits.
-        low = os.urandom(8).hex("-", 6)
+        low = self._entropy(8).hex("-", 6)
         high = (stamp << 4).to_bytes(8, "big").hex()
         return f"{high[:8]}-{high[8:12]}-7{high[12:15]}-{_VARIANT[low[0]]}{low[1:]}"
 

@@ -14,6 +14,7 @@ from threading import get_ident
 from holdfast import errors
 from holdfast.kernel.batch import Batch
 from holdfast.kernel.group import Exclusive, Group
+from holdfast.kernel.journal import Moved
 from holdfast.kernel.shield import SHIELD
 from holdfast.kernel.tx import GuardedTx
 
@@ -35,7 +36,7 @@ def interactive(group: Group, actor: str, timeout: float) -> Iterator[GuardedTx]
 
 def _begin(group: Group) -> Batch:
     try:
-        batch = Batch(group.writer)
+        batch = Batch(group.writer, asked=True)
         batch.begin()
         return batch
     except BaseException:
@@ -74,6 +75,11 @@ def _watched(group: Group, batch: Batch, tx: GuardedTx, timeout: float) -> Itera
             batch.break_off_when(None)  # from here on it is not too late any more
             batch.absorb(tx)
             batch.commit()
+    except Moved as moved:
+        raise errors.Conflict(
+            "another node wrote while the block was open; nothing of it was written",
+            hint="run the block again, or use ws.transact(body), which runs its body again by itself",
+        ) from moved
     except (errors.Timeout, errors.Closed) as error:
         if late.is_set():
             raise _too_late(timeout) from error

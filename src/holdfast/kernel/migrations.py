@@ -17,6 +17,7 @@ import apsw
 import msgspec
 
 from holdfast import errors
+from holdfast.kernel.failpoints import reach
 from holdfast.kernel.store import APPLICATION_ID
 
 SCHEMA_FOLDER = os.path.join(os.path.dirname(__file__), "schema")
@@ -92,6 +93,15 @@ def schema_of(connection: apsw.Connection) -> int:
     return int(schema)
 
 
+def refuse_replica(connection: apsw.Connection) -> None:
+    """Raise Invalid if the store is a node's replica of a log: written without the log it would differ from it."""
+    if connection.execute("SELECT 1 FROM local_replica").fetchone():
+        raise errors.Invalid(
+            "this folder is a replica of a log",
+            hint="open it with the log it belongs to: holdfast.open(folder, log=...)",
+        )
+
+
 def migrate(
     connection: apsw.Connection, migrations: Sequence[Migration], workspace: str, *, lock_out: bool = False
 ) -> int:
@@ -105,9 +115,11 @@ def migrate(
         for migration in migrations[found:]:
             if found and migration.locks_out(found) and not lock_out:
                 break
-            _apply(connection, migration, workspace)
+            apply(connection, migration, workspace)
             schema = migration.number
+        reach("migration.apply")
         connection.execute("COMMIT")
+        reach("migration.committed")
         return schema
     except BaseException:
         if connection.in_transaction:
@@ -115,7 +127,8 @@ def migrate(
         raise
 
 
-def _apply(connection: apsw.Connection, migration: Migration, workspace: str) -> None:
+def apply(connection: apsw.Connection, migration: Migration, workspace: str) -> None:
+    """Run one migration; the caller commits."""
     connection.execute(migration.sql)
     if migration.number == 1:
         connection.pragma("application_id", APPLICATION_ID)

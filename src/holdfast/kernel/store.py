@@ -39,13 +39,24 @@ class NotReady(errors.IOFailed):
 class Store:
     """The connections of one process to one workspace file."""
 
-    def __init__(self, folder: str, *, durable: bool, busy_timeout: float, vfs: str | None = None) -> None:
+    def __init__(
+        self,
+        folder: str,
+        *,
+        durable: bool,
+        busy_timeout: float,
+        vfs: str | None = None,
+        replica: bool = False,
+    ) -> None:
         check_sqlite()
         self.folder = folder
+        self.domain = folder  # what is serial: a thread inside a transaction of it cannot begin another
         self.path = os.path.join(folder, FILE)
         self.closed = ""  # why no call is possible any more
+        self.broken: errors.HoldfastError | None = None  # what makes even its reads wrong; it can only be closed
         self._identity: tuple[int, int] | None = None  # of the file, once it is there
         self._durable = durable
+        self.replica = replica
         self._busy_ms = int(busy_timeout * 1000)
         self._vfs = vfs
         self._writer: apsw.Connection | None = None
@@ -100,8 +111,9 @@ class Store:
     def _settings(self) -> dict[str, object]:
         return {
             "journal_mode": "wal",
-            "synchronous": 2 if self._durable else 0,
-            "fullfsync": int(self._durable),
+            # A replica that loses its newest commits with the power finds them in the log; NORMAL keeps it whole.
+            "synchronous": 0 if not self._durable else 1 if self.replica else 2,
+            "fullfsync": int(self._durable and not self.replica),
             "checkpoint_fullfsync": int(self._durable),
             "mmap_size": 0,  # a truncated or failing disk would be a crash instead of an error
             "trusted_schema": 0,
@@ -117,6 +129,12 @@ class Store:
             self.closed = "the store's file was removed or replaced while the workspace was open"
         if self.closed:
             raise errors.Closed(self.closed)
+
+    def check_sound(self) -> None:
+        """Raise what makes this store unfit even for reading."""
+        if self.broken is not None:
+            broken = self.broken
+            raise type(broken)(broken.message, hint=broken.hint, **broken.details)
 
     def is_writer(self, connection: apsw.Connection) -> bool:
         """Whether this is still the writer connection, not one that was given up."""

@@ -2,7 +2,8 @@
 
 `Hub` hands new events to the watchers of this process: one read per commit, shared by all of them. A watcher that falls
 behind leaves the hub and reads the log at its own pace; none is ever skipped. `Pulse` is one thread per open workspace:
-it notices commits of other processes by SQLite's data_version and starts a sweep when the next deadline comes.
+it notices commits of other processes by SQLite's data_version, follows the log of a replicated workspace, and starts a
+sweep when the next deadline comes.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ import apsw
 from holdfast import errors
 from holdfast.kernel.clock import Now, Signal, Wakeable
 from holdfast.kernel.events import END_OF_REVISION, Filter, Position, locate, marks, read_after, to_event
+from holdfast.kernel.journal import Journal
 from holdfast.kernel.leases import next_deadline
 from holdfast.kernel.store import Store, translate
 from holdfast.kernel.tx import Row, Snapshot
@@ -192,8 +194,9 @@ class Hub:
 class Pulse:
     """The thread that notices other processes and the passing of time."""
 
-    def __init__(self, store: Store, time: Now, hub: Hub, sweep: Callable[[], None]) -> None:
+    def __init__(self, store: Store, time: Now, hub: Hub, sweep: Callable[[], None], journal: Journal | None) -> None:
         self._store = store
+        self._journal = journal
         self._time = time
         self._hub = hub
         self._sweep = sweep
@@ -204,11 +207,14 @@ class Pulse:
         self._deadline: int | None = None
         self._stamp = 0
         self._seen = -1
+        self._reported = ""  # the trouble that was told last, until it is over
         self._thread = threading.Thread(target=self._run, name="holdfast-pulse", daemon=True)
 
     def start(self) -> None:
         """Begin; its connection is opened when there is a reason to, or after a quarter of a second."""
         self._time.clock.enroll(self._signal)
+        if self._journal is not None:
+            self._journal.enroll(self._signal)
         self._hub.on_first = self._signal.set
         self._thread.start()
 
@@ -222,6 +228,8 @@ class Pulse:
         """End the thread and wait for it."""
         self._stopped = True
         self._time.clock.dismiss(self._signal)
+        if self._journal is not None:
+            self._journal.dismiss(self._signal)
         self._signal.set()
         if self._thread.is_alive() and self._thread is not threading.current_thread():
             self._thread.join()
@@ -248,6 +256,7 @@ class Pulse:
                         self._store.check_kept()
                         connection = connection or self._store.connect_reader()
                         self._beat(Snapshot(connection, self._time))
+                        self._reported = ""
                     except (errors.HoldfastError, apsw.Error) as error:
                         self._report(error)
         finally:
@@ -269,12 +278,18 @@ class Pulse:
         if self._deadline is not None and self._deadline <= self._time.read(self._stamp):
             self._sweep()
             self._deadline, self._stamp = next_deadline(snapshot)
+        if self._journal is not None:
+            if self._journal.has_news():
+                self._sweep()
+            self._journal.maintain()
 
     def _report(self, error: Exception) -> None:
         if self._stopped or self._store.closed:
             return
-        import logging
+        reason = str(translate(error) if isinstance(error, apsw.Error) else error)
+        if reason != self._reported:
+            import logging
 
-        reason = translate(error) if isinstance(error, apsw.Error) else error
-        logging.getLogger("holdfast").warning("cannot sweep or watch just now, trying again: %s", reason)
+            logging.getLogger("holdfast").warning("cannot sweep or watch just now, trying again: %s", reason)
+            self._reported = reason
         self._deadline = self._time.read(self._stamp) + RETRY_SWEEP

@@ -1,9 +1,9 @@
-"""Kinds of workspaces for the conformance suite: memory, file, and several processes.
+"""Kinds of workspaces for the conformance suite: memory, file, several processes, and replicas of a log.
 
 A `World` is one store. `world.open(actor)` gives another handle on it, as another agent would have; `world.clock` is
 its time, which stands still until advanced. `capabilities` says which forms the kind has: "callables" (bodies and
-functions as arguments), "interactive" (`with ws.transaction()`), "aio" (`ws.aio`), "local" (the engine is in this
-process).
+functions as arguments), "interactive" (`with ws.transaction()`), "aio" (`ws.aio`), "local" (all calls of a handle meet
+in one engine of this process), "folder" (another process can open the store in `folder / "store"`).
 """
 
 from __future__ import annotations
@@ -14,8 +14,11 @@ from typing import ClassVar
 
 import holdfast
 from holdfast.context import derive_actor
+from holdfast.logs.base import CommitLog
+from holdfast.logs.memory import MemoryLog
 from holdfast.testing.clock import ManualClock
 from holdfast.testing.processes import ProcessPool, ProcessWorkspace
+from holdfast.testing.rotating import RotatingWorkspace
 from holdfast.workspace import Workspace
 
 ACTOR = "tester"
@@ -35,6 +38,9 @@ class World:
     def open(self, actor: str | None = ACTOR) -> Workspace:
         """Another handle on the store."""
         raise NotImplementedError
+
+    def settle(self) -> None:
+        """Return once every node has seen everything; a store of one node always has."""
 
     def close(self) -> None:
         """Close every handle."""
@@ -61,6 +67,7 @@ class FileWorld(World):
     """A folder on disk; each handle has an engine of its own, as two programs in one process would."""
 
     kind = "file"
+    capabilities = World.capabilities | {"folder"}
 
     def open(self, actor: str | None = ACTOR) -> Workspace:
         workspace = holdfast.open(self.folder / "store", actor=actor, clock=self.clock)
@@ -72,7 +79,7 @@ class ProcessesWorld(World):
     """A folder used by several processes; each call of a handle goes to the next of them."""
 
     kind = "processes"
-    capabilities = frozenset()
+    capabilities = frozenset({"folder"})
     pool: ClassVar[ProcessPool | None] = None
 
     def open(self, actor: str | None = ACTOR) -> Workspace:
@@ -82,4 +89,46 @@ class ProcessesWorld(World):
         return workspace  # type: ignore[return-value]  # the same operations, without what cannot cross a process
 
 
-KINDS: tuple[type[World], ...] = (MemoryWorld, FileWorld, ProcessesWorld)
+class ReplicatedWorld(World):
+    """Nodes that share a log; each call of a handle goes to the next of them, and has seen what was acknowledged."""
+
+    nodes: ClassVar[int]
+    capabilities = frozenset({"callables", "interactive", "aio"})
+
+    def __init__(self, folder: Path) -> None:
+        super().__init__(folder)
+        self.clock = ManualClock()
+        self.log: CommitLog = MemoryLog(clock=self.clock)
+        self._handles: list[RotatingWorkspace] = []
+
+    def open(self, actor: str | None = ACTOR) -> Workspace:
+        workspace = RotatingWorkspace([self._open_node(number, actor) for number in range(self.nodes)])
+        self._closers.append(workspace.close)
+        self._handles.append(workspace)
+        return workspace  # type: ignore[return-value]  # a workspace whose calls go round
+
+    def settle(self) -> None:
+        for handle in self._handles:
+            handle.settle()
+
+    def _open_node(self, number: int, actor: str | None) -> Workspace:
+        """Every handle has its own engine on the node's folder, as two programs on one machine would."""
+        node = holdfast.open(self.folder / f"node-{number}", actor=actor, clock=self.clock, log=self.log)
+        return node.using(at_least="latest")
+
+
+class TwoNodesWorld(ReplicatedWorld):
+    """Two nodes over one log."""
+
+    kind = "replicated-2"
+    nodes = 2
+
+
+class ThreeNodesWorld(ReplicatedWorld):
+    """Three nodes over one log."""
+
+    kind = "replicated-3"
+    nodes = 3
+
+
+KINDS: tuple[type[World], ...] = (MemoryWorld, FileWorld, ProcessesWorld, TwoNodesWorld, ThreeNodesWorld)

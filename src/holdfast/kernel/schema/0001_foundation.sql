@@ -15,6 +15,14 @@ CREATE TABLE meta (
     compacted     INTEGER NOT NULL              -- history at or below this revision may be gone
 );
 
+CREATE TABLE local_replica (                    -- one row in the replica of a log, none elsewhere; see holdfast.logs
+    id       INTEGER NOT NULL PRIMARY KEY CHECK (id = 1),
+    position INTEGER NOT NULL,                  -- of the last entry applied
+    entry    TEXT    NOT NULL,                  -- its id
+    entries  INTEGER NOT NULL,                  -- applied since the last snapshot
+    snapshot INTEGER NOT NULL                   -- the position of that
+);
+
 CREATE TABLE events (
     revision INTEGER NOT NULL,
     position INTEGER NOT NULL,                  -- within the revision, from 0

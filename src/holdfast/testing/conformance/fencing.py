@@ -271,9 +271,8 @@ except holdfast.errors.Fenced as refused:
 """
 
 
+@pytest.mark.capability("folder")
 def test_c15_a_process_that_was_really_stopped_is_fenced_when_it_goes_on(world: World) -> None:
-    if world.kind == "memory":
-        pytest.skip("another process cannot reach this store")
     ws = world.open("client-b")
     place = (str(world.folder / "store"), str(world.folder / "clock"))
     with subprocess.Popen(

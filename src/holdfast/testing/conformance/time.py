@@ -60,6 +60,7 @@ def test_the_time_of_a_transaction_does_not_move(world: World) -> None:
 
 
 @pytest.mark.capability("aio")
+@pytest.mark.capability("local")
 def test_all_bodies_of_a_group_have_one_now(world: World) -> None:
     ws = world.open()
 

@@ -350,10 +350,11 @@ def test_c14_a_caller_whose_commit_failed_does_not_free_the_lock_of_who_came_nex
     submit = engine.submit
     taken: list[Grant] = []
 
-    def fail_to_commit(batch: Any, calls: Any) -> None:
+    def fail_to_commit(batch: Any, calls: Any) -> bool:
         batch.rollback()
         for call in calls:
             call.error = errors.DiskFull()
+        return True
 
     def fail_once_and_let_the_other_in(body: Any, actor: str) -> Any:
         monkeypatch.setattr(engine.group, "commit", fail_to_commit)
@@ -539,10 +540,11 @@ def test_c14_a_task_cancelled_in_the_moment_of_its_grant_does_not_keep_the_lock(
     async def scene() -> None:
         loop = asyncio.get_running_loop()
 
-        def commit_then_cancel(batch: Any, calls: Any) -> None:
-            commit(batch, calls)
+        def commit_then_cancel(batch: Any, calls: Any) -> bool:
+            done = commit(batch, calls)
             if other.locks.find("door") is not None:  # durable, but the task has not heard of it
                 loop.call_soon_threadsafe(task.cancel)
+            return done
 
         monkeypatch.setattr(group, "commit", commit_then_cancel)
         task = asyncio.ensure_future(ws.aio.locks.acquire("door", wait=1000))

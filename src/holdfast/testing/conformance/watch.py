@@ -263,6 +263,7 @@ def test_c17_a_watch_that_is_behind_gets_compacted_when_that_happens_under_it(wo
     for value in range(3):
         ws.cells.set("run", "cell", value)
     ws.events.compact(4)
+    world.settle()
     for _ in range(2):
         with pytest.raises(errors.Compacted):
             next(watch)

@@ -1,0 +1,100 @@
+"""Applying an entry of the log to a replica: exactly as it is, or not at all.
+
+A change that finds another row than it expects is divergence. It is never omitted and never replaces: the replica
+stops with Corrupt, and is rebuilt from a snapshot. An entry this program is too old for stops it with Behind.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Sequence
+
+import apsw
+
+from holdfast import errors
+from holdfast.kernel import migrations
+from holdfast.logs.entries import AnyEntry, Changes, Migrated
+
+_REBUILD = "holdfast.rebuild(folder, log=log) sets this replica aside and makes a new one from the log"
+
+
+def is_shared(table: str) -> bool:
+    """Whether the rows of a table travel in the log.
+
+    A node's own tables do not, nor does what FTS5 keeps: a session that saw its shadow tables would break the search
+    of every replica.
+    """
+    return not table.startswith(("local_", "sqlite_")) and "_fts" not in table
+
+
+def apply(
+    connection: apsw.Connection,
+    entry: AnyEntry,
+    steps: Sequence[migrations.Migration],
+    get_blob: Callable[[str], bytes],
+) -> None:
+    """Do what an entry says; the caller commits."""
+    match entry:
+        case Changes():
+            _apply_changes(connection, get_blob(entry.blob) if entry.blob else entry.changeset)
+        case Migrated():
+            _apply_migration(connection, entry, steps)
+
+
+def _apply_changes(connection: apsw.Connection, changeset: bytes) -> None:
+    conflicts: list[str] = []
+
+    def refuse(reason: int, change: apsw.TableChange) -> int:
+        conflicts.append(f"{_REASONS.get(reason, reason)} at {change.op} of {change.name}")
+        return apsw.SQLITE_CHANGESET_ABORT
+
+    def wanted(table: str) -> bool:
+        # SQLite would skip the changes of a table it does not have, without a word.
+        if not is_shared(table) or not _exists(connection, table):
+            conflicts.append(f"no table {table} here")
+        return True
+
+    try:
+        apsw.Changeset.apply(changeset, connection, filter=wanted, conflict=refuse)
+    except (apsw.AbortError, apsw.ConstraintError, apsw.CorruptError, apsw.SQLError, apsw.MisuseError) as error:
+        raise diverged(conflicts[0] if conflicts else str(error)) from error
+    if conflicts:
+        raise diverged(conflicts[0])
+
+
+def _exists(connection: apsw.Connection, table: str) -> bool:
+    return connection.table_exists("main", table)
+
+
+def _apply_migration(connection: apsw.Connection, entry: Migrated, steps: Sequence[migrations.Migration]) -> None:
+    if entry.number > len(steps):
+        raise errors.Behind(
+            f"the workspace went on to schema {entry.number}, this program knows {len(steps)}",
+            hint="upgrade holdfast on this node and start it again; the other nodes go on meanwhile",
+        )
+    step = steps[entry.number - 1]
+    if digest(step) != entry.digest:
+        raise errors.Corrupt(
+            f"migration {entry.number} is another one here than on the node that ran it",
+            hint="install the same release of holdfast on every node",
+        )
+    migrations.apply(connection, step, entry.workspace)
+
+
+def digest(step: migrations.Migration) -> bytes:
+    """What tells whether two nodes have the same migration."""
+    return hashlib.blake2b(step.sql.encode(), digest_size=16).digest()
+
+
+def diverged(what: str) -> errors.Corrupt:
+    """The error of a replica that is not what the log made of it."""
+    return errors.Corrupt(f"this replica differs from its log: {what}", hint=_REBUILD)
+
+
+_REASONS = {
+    apsw.SQLITE_CHANGESET_DATA: "another row",
+    apsw.SQLITE_CHANGESET_NOTFOUND: "no such row",
+    apsw.SQLITE_CHANGESET_CONFLICT: "a row in the way",
+    apsw.SQLITE_CHANGESET_CONSTRAINT: "a constraint",
+    apsw.SQLITE_CHANGESET_FOREIGN_KEY: "a foreign key",
+}

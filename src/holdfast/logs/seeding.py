@@ -1,0 +1,72 @@
+"""The first and the last of a replica: a log that starts with a backup, and a replica that is given up.
+
+A backup enters an empty log as its first snapshot, so every node that joins starts from it. A replica that differs from
+its log is set aside under another name, never deleted: it is the evidence of what went wrong.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from pathlib import Path
+
+import apsw
+
+from holdfast import errors
+from holdfast.kernel.clock import Clock
+from holdfast.kernel.ids import Ids
+from holdfast.kernel.journal import Moved
+from holdfast.kernel.store import FILE
+from holdfast.kernel.turns import Turns
+from holdfast.logs import place as places
+from holdfast.logs.base import START, CommitLog
+from holdfast.logs.entries import Snapshotted, to_bytes
+from holdfast.logs.place import Place
+from holdfast.logs.sending import send
+from holdfast.logs.snapshots import place_after, serialize
+
+_PATIENCE = 10.0
+
+
+def seeder(log: CommitLog) -> Callable[[apsw.Connection], None]:
+    """What makes a restored store the first replica of an empty log."""
+    if log.head().position != START:
+        raise _taken()
+    return lambda copy: _seed(log, copy)
+
+
+def _seed(log: CommitLog, copy: apsw.Connection) -> None:
+    row = copy.execute("SELECT workspace, revision, stamp FROM meta").fetchone()
+    assert row is not None
+    workspace, revision, stamp = row
+    places.write(copy, Place())
+    ids = Ids()
+    node = ids.new(stamp % 2**53)
+    entry = Snapshotted(ids.new(stamp % 2**53), "", node, workspace, START, revision, log.put(serialize(copy)))
+    try:
+        position = send(log, to_bytes(entry), entry.id, START)
+    except Moved as moved:
+        raise _taken() from moved
+    places.write(copy, place_after(Place(), position, entry))
+
+
+def _taken() -> errors.Exists:
+    return errors.Exists("the log holds a workspace", hint="restore into a new, empty log")
+
+
+def set_aside(folder: Path, clock: Clock) -> Path:
+    """Rename the file of a replica that nobody has open, with what belongs to it; answers its new name."""
+    source = folder / FILE
+    if not source.is_file():
+        raise errors.NotFound(f"there is no replica in {folder}")
+    aside = folder / f"{FILE}.diverged-{clock.wall()}"
+    turns = Turns(str(folder))
+    try:
+        if not turns.take(_PATIENCE):
+            raise errors.Busy("another process writes to this replica", hint="close it everywhere first")
+        for suffix in ("-wal", "-shm", ""):
+            if os.path.exists(f"{source}{suffix}"):
+                os.rename(f"{source}{suffix}", f"{aside}{suffix}")
+    finally:
+        turns.close()
+    return aside

@@ -1,0 +1,105 @@
+"""A workspace whose every call goes to the next of several nodes, for the conformance suite.
+
+So every test that runs on it proves that what one node acknowledged the next one has seen.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable
+from contextlib import AbstractContextManager
+from pathlib import Path
+from typing import Any, TypeVar
+
+from holdfast.aio import AsyncWorkspace
+from holdfast.context import LATEST
+from holdfast.ops import Operation, Sync
+from holdfast.testing.contents import contents
+from holdfast.transaction import Root, Transaction
+from holdfast.types import Report
+from holdfast.workspace import Workspace
+
+R = TypeVar("R")
+
+
+class RotatingWorkspace(Root[Sync]):
+    """The operations of a workspace, each on the next node."""
+
+    def __init__(self, members: list[Workspace], turn: itertools.count[int] | None = None) -> None:
+        super().__init__(self)
+        self._members = members
+        self._turn = turn or itertools.count()
+
+    def _next(self) -> Workspace:
+        return self._members[next(self._turn) % len(self._members)]
+
+    def using(self, actor: Any = None, fence: Any = None, key: Any = None, at_least: Any = None) -> RotatingWorkspace:
+        """The same with another call context."""
+        members = [member.using(actor, fence, key, at_least) for member in self._members]
+        return RotatingWorkspace(members, self._turn)
+
+    def transact(self, body: Callable[[Transaction], R]) -> R:
+        """`Workspace.transact` on the next node."""
+        return self._next().transact(body)
+
+    def transaction(self) -> AbstractContextManager[Transaction]:
+        """`Workspace.transaction` on the next node."""
+        return self._next().transaction()
+
+    @property
+    def aio(self) -> AsyncWorkspace:
+        """The awaitable twin of the next node."""
+        return self._next().aio
+
+    @property
+    def actor(self) -> str:
+        """Who acts."""
+        return self._members[0].actor
+
+    @property
+    def revision(self) -> int:
+        """The revision, as the next node knows it once it has caught up."""
+        member = self._next().using(at_least=LATEST)
+        member.reach()
+        return member.revision
+
+    @property
+    def clock_ahead(self) -> float:
+        """`Workspace.clock_ahead` of the next node."""
+        return self._next().clock_ahead
+
+    def settle(self) -> None:
+        """Have every node catch up."""
+        for member in self._members:
+            member.using(at_least=LATEST).reach()
+
+    def check(self) -> Report:
+        """`Workspace.check` of every node, and that they are equal."""
+        self.settle()
+        reports = [member.check() for member in self._members]
+        problems = [problem for report in reports for problem in report.problems]
+        first = contents(self._members[0])
+        for member in self._members[1:]:
+            other = contents(member)
+            problems += [f"the nodes differ in {table}" for table in first if first[table] != other.get(table)]
+        return Report(problems, reports[0].revision, reports[0].events, reports[0].records)
+
+    def backup(self, path: Any) -> Path:
+        """`Workspace.backup` of the next node."""
+        return self._next().backup(path)
+
+    def close(self) -> None:
+        """Close every node."""
+        for member in self._members:
+            member.close()
+
+    def bind(self, op: Operation[..., Any]) -> Callable[..., Any]:
+        """An operation on the next node."""
+
+        def call(*args: Any, **kwargs: Any) -> Any:
+            target: Any = self._next()
+            for part in op.name.split("."):
+                target = getattr(target, part)
+            return target(*args, **kwargs)
+
+        return call
