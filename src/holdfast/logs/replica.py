@@ -154,7 +154,7 @@ class Replica:
     def _follow(self) -> None:
         for _ in range(_PAGES):
             try:
-                page = self._log.tail(self._place.position)
+                page = self._news()
             except Trimmed as trimmed:
                 join(self._log, self._store.writer, trimmed.oldest)
                 self._read_place()
@@ -164,20 +164,24 @@ class Replica:
             reach("log.fetched")
             self._apply(page)
 
+    def _news(self) -> list[tuple[int, bytes]]:
+        """What is new in the log; one that repeats itself does no harm."""
+        here = self._place.position
+        return [entry for entry in self._log.tail(here) if entry[0] > here]
+
     def _apply(self, page: Sequence[tuple[int, bytes]]) -> None:
-        """Apply a page in one transaction; a log that repeats itself does no harm."""
+        """Apply a page in one transaction."""
         place = self._place
         try:
             with self._transaction() as connection:
                 for position, raw in page:
-                    if position > place.position:
-                        entry = from_bytes(raw, position)
-                        self._check_follows(place, entry)
-                        apply(connection, entry, self._steps, self._log.get)
-                        place = place_after(place, position, entry)
-                        self._workspace = entry.workspace
-                        if self._courtesy is not None:
-                            self._courtesy.saw(entry.node)
+                    entry = from_bytes(raw, position)
+                    self._check_follows(place, entry)
+                    apply(connection, entry, self._steps, self._log.get)
+                    place = place_after(place, position, entry)
+                    self._workspace = entry.workspace
+                    if self._courtesy is not None:
+                        self._courtesy.saw(entry.node)
                 places.write(connection, place)
                 reach("log.applied")
         except (errors.Corrupt, errors.Behind) as error:
@@ -197,7 +201,7 @@ class Replica:
             self._follow()
 
     def has_news(self) -> bool:
-        return self._snapshots.announcement is not None or bool(self._log.tail(self._place.position))
+        return self._snapshots.announcement is not None or bool(self._news())
 
     def is_behind(self) -> bool:
         return self._log.head().position > self._place.position
