@@ -91,6 +91,7 @@ class Batch:
         self._writer = writer
         self._journal = writer.journal
         self._asked = asked  # an answer, or an error, rests on the state that the bodies saw
+        self._outdated = False  # the answer rests on less than the batch has caught up with since
         self.emitted = False  # whether watchers have something to hear
         self.appended = False  # the log has it
         self.in_doubt = False  # the log may have it: nothing of it may run again
@@ -99,8 +100,8 @@ class Batch:
         """Open the transaction and sweep; raises a typed error and leaves nothing open if that fails."""
         reach("batch.begin")
         self._writer.store.check_kept()
-        caught_up = self._journal is not None and self._journal.catch_up(self._asked)
-        self.emitted |= caught_up
+        self._caught_up = self._journal is not None and self._journal.catch_up(self._asked)
+        self.emitted |= self._caught_up
         self._connection = self._writer.store.writer
         self.deadline: int | None = None
         self.dirty = self.swept = self._committing = False
@@ -117,7 +118,7 @@ class Batch:
             self._writer.time.warn_if_far_ahead(self.now)
             if self._journal is not None:
                 self._journal.record(self._connection)
-            if caught_up:
+            if self._caught_up:
                 self.deadline = due
             if due is not None and due <= self.now:
                 self._sweep()
@@ -215,10 +216,14 @@ class Batch:
                 self.rollback()
                 if self.swept:
                     self.begin()
+                    self._outdated = self._caught_up
 
     def commit(self) -> None:
         """Make it durable; raises DiskFull, Busy, Unreachable or Moved (nothing is there), or OutcomeUnknown."""
         reach("batch.ran")
+        if self._outdated:
+            self.rollback()
+            raise Moved
         if not self.dirty:
             self._commit_nothing()
             return

@@ -30,13 +30,13 @@ class Journal(Protocol):
         """Append the migrations that the workspace lacks, with `lock_out` all of them; answers the schema."""
 
     def catch_up(self, writing: bool) -> bool:
-        """Apply what others appended; True if there was anything. Raises what keeps this node from writing.
-
-        A node that is `writing` may let others go first.
-        """
+        """Apply what others appended; True if there was anything. A node that is `writing` may let others go first."""
 
     def record(self, connection: apsw.Connection) -> None:
-        """A transaction has begun: record its changes, until `append` or `forget`."""
+        """A transaction has begun, and has its time: record its changes, until `appended` or `forget`.
+
+        Raises ClockSkew if this node's clock is too wrong to write.
+        """
 
     def append(self) -> bool:
         """Append what was recorded, if nobody else was first; False if nothing has changed.

@@ -139,14 +139,13 @@ class Replica:
     # --- following ---------------------------------------------------------------------------------------------------
 
     def catch_up(self, writing: bool) -> bool:
-        """Apply what others appended; True if there was anything. ClockSkew if this node must not write."""
+        """Apply what others appended; True if there was anything."""
         self._store.check_sound()
         self._read_place()
         before = self._place
         self._follow()
         if self._snapshots.announcement is not None:
             self._announce()
-        self._skew.check()
         if writing and self._courtesy is not None:
             self._give_way(self._courtesy)
         return self._place != before
@@ -209,6 +208,7 @@ class Replica:
     # --- writing -----------------------------------------------------------------------------------------------------
 
     def record(self, connection: apsw.Connection) -> None:
+        self._skew.check()  # only now: the time of the transaction has been taken
         self._session = apsw.Session(connection, "main")
         self._session.table_filter(is_shared)
         self._session.attach()

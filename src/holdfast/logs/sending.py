@@ -12,41 +12,43 @@ from holdfast.logs.base import CommitLog, LostAnswer, Trimmed
 from holdfast.logs.entries import from_bytes
 
 _SENDS = 5
+_LOOKS = 10
 
 
 def send(log: CommitLog, raw: bytes, id: str, expected: int) -> int:
     """Append an entry and answer its position; Moved, Unreachable (it is not there), or OutcomeUnknown."""
     in_doubt = False
     for _ in range(_SENDS):
+        refused = False
         try:
             return log.append(raw, expected)
         except LostAnswer:
             in_doubt = True
         except Moved:
-            # A transport that repeats by itself may have been first with our own entry.
-            found = _find(log, id, expected)
-            if found is not None:
-                return found
-            if not in_doubt:
-                raise
+            refused = True  # by an entry of somebody else, or by our own, if the transport repeated it
         except errors.Unreachable:
             if not in_doubt:
                 raise
-        found = _find(log, id, expected)
+        try:
+            found = _find(log, id, expected)
+        except (errors.Unreachable, Trimmed):
+            in_doubt = True
+            continue
         if found is not None:
             return found
+        if refused and not in_doubt:
+            raise Moved
     raise errors.OutcomeUnknown("the log did not answer whether it has the changes")
 
 
 def _find(log: CommitLog, id: str, expected: int) -> int | None:
-    """The position of our entry; None if nothing is to be seen there; Moved if somebody else is in its place."""
-    try:
-        page = log.tail(expected)
-    except (errors.Unreachable, Trimmed):
-        return None
-    for position, raw in page:
-        if position > expected:
-            if from_bytes(raw, position).id == id:
-                return position
-            raise Moved
-    return None
+    """The position of our entry; None if there is nothing after what we expected; Moved if somebody else is there."""
+    for _ in range(_LOOKS):
+        for position, raw in log.tail(expected):
+            if position > expected:
+                if from_bytes(raw, position).id == id:
+                    return position
+                raise Moved
+        if log.head().position == expected:
+            return None
+    raise errors.Unreachable("the log does not show what it holds")

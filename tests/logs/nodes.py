@@ -1,0 +1,196 @@
+"""Nodes for the tests of this folder: real workspaces in one process that share a log.
+
+`Nodes` opens and closes them. `Wire` is a FaultyLog whose faults a test sets by hand, one for each node that shall have
+a bad line. `at` puts something at a failpoint. What a test needs to know of the log itself is read with `entries`.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections import deque
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, get_args
+
+import apsw
+
+import holdfast
+from holdfast.context import Context
+from holdfast.kernel import failpoints
+from holdfast.kernel.engine import Engine
+from holdfast.kernel.store import FILE
+from holdfast.logs.applying import is_shared
+from holdfast.logs.base import START, CommitLog, Trimmed
+from holdfast.logs.entries import AnyEntry, Changes, from_bytes
+from holdfast.logs.memory import MemoryLog
+from holdfast.logs.replica import Replica
+from holdfast.testing import FaultyLog, ManualClock
+from holdfast.testing.contents import contents
+from holdfast.testing.faulty_log import Fault, Method
+
+RUN = "run"
+
+
+class Nodes:
+    """Workspaces of one log, each in a folder of its own."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.clock = ManualClock()
+        self.log: CommitLog = MemoryLog(clock=self.clock)
+        self._open: list[holdfast.Workspace] = []
+
+    def open(self, name: str, log: CommitLog | None = None, clock: ManualClock | None = None) -> holdfast.Workspace:
+        """A node as users open it."""
+        return self._keep(
+            holdfast.open(self.path(name), actor=name, clock=clock or self.clock, log=self.log if log is None else log)
+        )
+
+    def engine(
+        self, name: str, log: CommitLog | None = None, *, vfs: str | None = None, pulse: bool = True, **replica: Any
+    ) -> holdfast.Workspace:
+        """A node with options of its engine, or of its replica (`snapshot_every`, `steps`, ...)."""
+        journal = Replica(self.log if log is None else log, self.clock, **replica)
+        engine = Engine(self.path(name), clock=self.clock, journal=journal, vfs=vfs, pulse=pulse)
+        return self._keep(holdfast.Workspace(engine, Context(name)))
+
+    def stale(self, name: str, log: CommitLog | None = None) -> holdfast.Workspace:
+        """A node that follows the log only when it is asked for something."""
+        return self.engine(name, log, pulse=False)
+
+    def path(self, name: str) -> Path:
+        """The folder of a node."""
+        return self.folder / name
+
+    def file(self, name: str) -> apsw.Connection:
+        """The replica behind its node's back."""
+        return apsw.Connection(str(self.path(name) / FILE))
+
+    def _keep(self, workspace: holdfast.Workspace) -> holdfast.Workspace:
+        self._open.append(workspace)
+        return workspace
+
+    def close(self) -> None:
+        """Close every node."""
+        while self._open:
+            self._open.pop().close()
+
+
+class Wire(FaultyLog):
+    """A line to a log that does as it is told."""
+
+    def __init__(self, log: CommitLog) -> None:
+        super().__init__(log, self._choose)
+        self._always: dict[Method, Fault] = {}
+        self._once: dict[Method, deque[Fault]] = {}
+        self.calls: list[Method] = []
+
+    def once(self, method: Method, *faults: Fault) -> None:
+        """The next calls of a method go wrong, one after the other."""
+        self._once[method] = deque(faults)
+
+    def always(self, method: Method, fault: Fault) -> None:
+        """Every call of a method goes wrong from here on."""
+        self._always[method] = fault
+
+    def cut(self) -> None:
+        """Nothing comes through."""
+        for method in get_args(Method):
+            self.always(method, "unreachable")
+
+    def heal(self) -> None:
+        """Everything works again."""
+        self._always, self._once = {}, {}
+
+    def _choose(self, method: Method) -> Fault | None:
+        self.calls.append(method)
+        queued = self._once.get(method)
+        return queued.popleft() if queued else self._always.get(method)
+
+
+@contextmanager
+def at(place: str, act: Callable[[], None], thread: int | None = None) -> Iterator[list[str]]:
+    """Do something whenever a failpoint is reached, by any thread or by one; answers the places that were."""
+    reached: list[str] = []
+
+    def hook(name: str) -> None:
+        if thread is None or threading.get_ident() == thread:
+            reached.append(name)
+            if name == place:
+                act()
+
+    failpoints.hook = hook
+    try:
+        yield reached
+    finally:
+        failpoints.hook = None
+
+
+def once(act: Callable[[], None]) -> Callable[[], None]:
+    """The same, the first time; nothing after that."""
+    todo = [act]
+
+    def run() -> None:
+        if todo:
+            todo.pop()()
+
+    return run
+
+
+def raising(error: BaseException) -> Callable[[], None]:
+    """What raises an error the first time."""
+
+    def act() -> None:
+        raise error
+
+    return once(act)
+
+
+def raw_entries(log: CommitLog) -> list[tuple[int, bytes]]:
+    """All that is in a log."""
+    after, found = START, list[tuple[int, bytes]]()
+    while True:
+        try:
+            page = log.tail(after)
+        except Trimmed as trimmed:
+            page, after = (), trimmed.oldest
+            continue
+        if not page:
+            return found
+        found += page
+        after = found[-1][0]
+
+
+def entries(log: CommitLog) -> list[AnyEntry]:
+    """All that is in a log, decoded."""
+    return [from_bytes(raw, position) for position, raw in raw_entries(log)]
+
+
+def changed_tables(log: CommitLog) -> set[str]:
+    """The tables that the entries of a log change."""
+    found = set()
+    for entry in entries(log):
+        if isinstance(entry, Changes):
+            changeset = log.get(entry.blob) if entry.blob else entry.changeset
+            found |= {change.name for change in apsw.Changeset.iter(changeset)}
+    return found
+
+
+def assert_equal(*nodes: holdfast.Workspace) -> None:
+    """Every node, once it has caught up, has the same rows in every table that is shared, and they are sound."""
+    assert len(nodes) > 1
+    for node in nodes:
+        node.using(at_least="latest").reach()
+    first, *others = [contents(node) for node in nodes]
+    assert first["meta"]
+    assert all(is_shared(table) for table in first)
+    for other in others:
+        assert other == first
+    assert [problem for node in nodes for problem in node.check().problems] == []
+
+
+def value(node: holdfast.Workspace, cell: str) -> Any:
+    """What a node says is in a cell, from its own replica; None if it has none."""
+    found = node.cells.find(RUN, cell)
+    return None if found is None else found.value

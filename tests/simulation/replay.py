@@ -1,0 +1,175 @@
+"""The judge of operations and reads: replays the truth revision by revision through the plain model.
+
+Linear in the length of the history, because every operation says which revision it saw or made. Judged are: that each
+revision is exactly what the model makes of the operation that caused it; that every acknowledged operation is there,
+once, with the answer its client got; that what failed is not; that a refusal was right in the state it saw; that
+nothing was older than what its caller had to have seen; and that every read saw the state of the revision it names.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from typing import Any
+
+from holdfast import errors
+from holdfast.testing import ManualClock
+from holdfast.types import Event, as_microseconds
+from tests.conformance.model import Model
+from tests.conformance.model_base import exact
+from tests.simulation.history import Asked, History, Looked
+from tests.simulation.truth import Truth
+
+_DETAILS = ("expected", "version", "value", "holder", "current")
+
+
+class ReplayModel(Model):
+    """The model, at the time that the truth says."""
+
+    def __init__(self) -> None:
+        super().__init__(ManualClock())
+        self.moment = 0
+        self.compacted = 0
+
+    def time(self) -> int:
+        return self.moment
+
+    def events_compact(self, before: int) -> int | None:
+        """Forget events; how many went is the store's to say."""
+        if not 0 < before <= self.revision + 1:
+            raise errors.InvalidFilter()
+        if before - 1 <= self.compacted:
+            return 0
+        self.emit("log", "", "log", "compact", {"compacted": [self.compacted, before - 1]})
+        self.compacted = before - 1
+        return None
+
+    def cells_exists(self, run: str, cell: str) -> bool:
+        return (run, cell) in self.state.cells
+
+    def run(self, asked: Asked) -> Any:
+        """What the operation answers in this state, or the error it raises; the state moves on."""
+
+        def body() -> Any:
+            if asked.fence is not None:
+                self.locks_check(*asked.fence)
+            answer = self.perform(asked.op, asked.args)
+            if len(self.events) == self._first and asked.op in SILENT:
+                self.cells_set("audit", "silent", asked.actor)
+            return answer
+
+        try:
+            return self.transact(asked.actor, body)
+        except errors.HoldfastError as error:
+            return error
+
+
+SILENT = ("cells.refresh_ttl", "locks.refresh", "leases.refresh", "locks.acquire")  # change rows, and may emit nothing
+
+
+def replay(history: History, truth: Truth) -> None:
+    """Raise AssertionError at the first thing that cannot be."""
+    _check_promises(history, truth)
+    doer = {asked.actor: asked for asked in history.asked}
+    refused: dict[int, list[Asked]] = defaultdict(list)
+    looked: dict[int, list[Looked]] = defaultdict(list)
+    for asked in history.asked:
+        if asked.ending in ("refused", "answered") and not _happened(asked, truth):
+            refused[asked.revision - 1].append(asked)
+    for look in history.looked:
+        looked[look.revision].append(look)
+    model = ReplayModel()
+    for revision in range(truth.newest + 1):
+        if revision:
+            _check_revision(model, truth.at(revision), doer)
+        for asked in refused[revision]:
+            _check_refused(model, asked)
+        for look in looked[revision]:
+            _check_look(model, look)
+    assert not [look for look in history.looked if look.revision > truth.newest], "a read of a revision that never was"
+
+
+def _happened(asked: Asked, truth: Truth) -> bool:
+    return any(event.actor == asked.actor for event in truth.revisions.get(asked.revision, ()))
+
+
+def _check_promises(history: History, truth: Truth) -> None:
+    places: dict[str, int] = {}
+    for event in truth.all():
+        known = places.setdefault(event.actor, event.revision)
+        assert event.actor == "system" or known == event.revision, f"{event.actor} happened twice"
+    for asked in history.asked:
+        made = places.get(asked.actor)
+        if asked.ending == "failed":
+            assert made is None, f"{asked} failed, but is revision {made}"
+        if asked.ending == "answered" and made is not None:
+            asked.revision = asked.revision or made  # a repeated call got the stored answer
+            assert made == asked.revision, f"{asked} is revision {made}"
+            assert made > asked.floor, f"{asked} came before what was acknowledged when it was asked"
+        if asked.ending in ("answered", "refused") and made is None:
+            assert asked.revision > asked.floor, f"{asked} saw less than was acknowledged when it was asked"
+            assert not asked.key, f"{asked} was acknowledged, and is not in the log"
+
+
+def _check_revision(model: ReplayModel, events: Any, doer: dict[str, Asked]) -> None:
+    actor = events[0].actor
+    model.moment = as_microseconds(events[0].time)
+    if actor == "system":
+        before = len(model.events)
+        model.sweep()
+        made = model.events[before:]
+        assert sorted(map(_loose, made)) == sorted(map(_loose, events)), f"the sweep {events} should be {made}"
+        return
+    asked = doer[actor]
+    for event in events:
+        if (event.kind, event.op) == ("lease", "create"):
+            model.next_lease = event.id
+    before = len(model.events)
+    expected = model.run(asked)
+    made = model.events[before:]
+    assert exact(made) == exact(list(events)), f"{asked} made {events}, expected {made} and {expected!r}"
+    if asked.ending == "answered":
+        assert _same(asked, expected), f"{asked} should have been answered {expected!r}"
+
+
+def _loose(event: Event) -> str:
+    """What leases that end in the same moment may do in any order."""
+    return repr((event.revision, event.time, event.kind, event.scope, event.id, event.op, event.version, event.data))
+
+
+def _check_refused(model: ReplayModel, asked: Asked) -> None:
+    """An operation that changed nothing: it must do nothing in the state it saw, and say the same."""
+    model.moment = asked.now
+    before = len(model.events)
+    expected = model.run(asked)
+    assert len(model.events) == before, f"{asked} did nothing, but should have made {model.events[before:]}"
+    assert _same(asked, expected), f"{asked} should have ended with {expected!r}"
+
+
+def _same(asked: Asked, expected: Any) -> bool:
+    if isinstance(expected, errors.HoldfastError):
+        return asked.error is not None and _facts(asked.error) == _facts(expected)
+    if asked.error is not None:
+        return False
+    return asked.op == "events.compact" or bool(exact(asked.answer) == exact(expected))
+
+
+def _facts(error: errors.HoldfastError) -> Any:
+    return type(error).__name__, {name: exact(error.details.get(name)) for name in _DETAILS}
+
+
+def _check_look(model: ReplayModel, look: Looked) -> None:
+    assert look.revision >= look.floor, f"{look} saw less than it had to"
+    expected: Any
+    match look.op:
+        case "locks.find":
+            row = model.state.locks.get(look.args["name"])
+            expected = None if row is None or _over(row.lease, look.now) else model.grant(look.args["name"])
+        case _:
+            cell = model.state.cells.get((look.args["run"], look.args["cell"]))
+            there = cell is not None and not _over(cell.lease, look.now)
+            expected = there if look.op == "cells.exists" else model.find(**look.args) if there else None
+    assert exact(look.answer) == exact(expected), f"{look} should have seen {expected!r}"
+
+
+def _over(lease: Any, now: int) -> bool:
+    return lease is not None and lease.deadline <= now

@@ -1,0 +1,71 @@
+"""What really happened: the events of every revision, read from the entries as the log took them.
+
+Nothing here comes from a replica, and trimming or compacting takes nothing away.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import apsw
+
+from holdfast.kernel.events import to_event
+from holdfast.logs.entries import Changes, from_bytes
+from holdfast.logs.memory import MemoryLog
+from holdfast.types import Event
+
+
+class Truth:
+    """Every entry that was ever appended, and the events in it."""
+
+    def __init__(self, log: MemoryLog) -> None:
+        self._log = log
+        self._blobs: dict[str, bytes] = {}
+        self.revisions: dict[int, list[Event]] = {}
+        self.compacted: dict[int, int] = {}  # revision -> the mark it set
+        self.entries = 0
+        append, put = log.append, log.put
+
+        def recorded_append(entry: bytes, expected: int) -> int:
+            position = append(entry, expected)
+            self._take(entry, position)
+            return position
+
+        def recorded_put(blob: bytes) -> str:
+            ref = put(blob)
+            self._blobs[ref] = blob
+            return ref
+
+        log.append, log.put = recorded_append, recorded_put  # type: ignore[method-assign]
+
+    def _take(self, raw: bytes, position: int) -> None:
+        entry = from_bytes(raw, position)
+        self.entries += 1
+        if isinstance(entry, Changes):
+            changeset = self._blobs[entry.blob] if entry.blob else entry.changeset
+            for change in apsw.Changeset.iter(changeset):
+                if change.name == "events" and change.op == "INSERT":
+                    self._keep(to_event(tuple(change.new or ())))
+        self._check_newest(position)
+
+    def _keep(self, event: Event) -> None:
+        self.revisions.setdefault(event.revision, []).append(event)
+        if (event.kind, event.op) == ("log", "compact"):
+            self.compacted[event.revision] = event.data["compacted"][1]
+
+    def _check_newest(self, position: int) -> None:
+        if self.revisions and max(self.revisions) != len(self.revisions):
+            raise AssertionError(f"the entry at {position} leaves a gap in the revisions")
+
+    def at(self, revision: int) -> Sequence[Event]:
+        """The events of a revision, in order."""
+        return sorted(self.revisions[revision], key=lambda event: event.position)
+
+    @property
+    def newest(self) -> int:
+        """The last revision."""
+        return len(self.revisions)
+
+    def all(self) -> list[Event]:
+        """Every event, in order."""
+        return [event for revision in range(1, self.newest + 1) for event in self.at(revision)]

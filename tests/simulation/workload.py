@@ -1,0 +1,150 @@
+"""What clients ask for: a table of makers, one for each operation. A new domain joins by adding its lines.
+
+Values are never used twice, so that no stale read can look right by accident.
+"""
+
+from __future__ import annotations
+
+import itertools
+import random
+from collections.abc import Callable
+from typing import Any
+
+from holdfast import Exists, NotExists, Op, ValueEquals, VersionEquals
+
+RUNS = ("r1", "r2")
+CELLS = ("a", "b", "c")
+LOCKS = ("x", "y")
+HOLDERS = ("ann", "bob")
+TTLS = (1, 5, 60, 3600)
+
+Args = dict[str, Any]
+Maker = Callable[["Workload"], Args]
+
+
+class Workload:
+    """Makes operations by chance, with what earlier ones answered: versions, tokens, lease ids."""
+
+    def __init__(self, chance: random.Random) -> None:
+        self.chance = chance
+        self.tokens: dict[str, int] = {}
+        self.leases: list[str] = []
+        self.versions: dict[tuple[str, str], int] = {}
+        self.revision = 0
+        self._values = itertools.count(1)
+        self._names = [name for name, (weight, _) in OPERATIONS.items() for _ in range(weight)]
+
+    def next(self) -> tuple[str, Args]:
+        """An operation and its arguments."""
+        name = self.chance.choice(self._names)
+        return name, OPERATIONS[name][1](self)
+
+    def value(self) -> Any:
+        """One that never was before; now and then one that is large."""
+        number = next(self._values)
+        return {"n": number, "fill": "x" * 3000} if self.chance.random() < 0.05 else number
+
+    def place(self) -> Args:
+        return {"run": self.chance.choice(RUNS), "cell": self.chance.choice(CELLS)}
+
+    def version(self, place: Args) -> int:
+        return max(1, self.versions.get((place["run"], place["cell"]), 1) + self.chance.choice((0, 0, 0, -1)))
+
+    def lock(self) -> Args:
+        return {"name": self.chance.choice(LOCKS), "holder": self.chance.choice(HOLDERS)}
+
+    def token(self, name: str) -> int | None:
+        return self.tokens.get(name) if self.chance.random() < 0.5 else None
+
+    def lease(self) -> str:
+        return self.chance.choice(self.leases[-4:]) if self.leases else "no-such-lease"
+
+    def fence(self) -> tuple[str, int] | None:
+        """Now and then a call is fenced, by a token that may be old."""
+        if self.tokens and self.chance.random() < 0.1:
+            name = self.chance.choice(sorted(self.tokens))
+            return name, self.tokens[name]
+        return None
+
+    def learn(self, op: str, args: Args, answer: Any) -> None:
+        """Remember what an answer tells."""
+        if op == "locks.acquire":
+            self.tokens[args["name"]] = answer.token
+        elif op == "leases.create":
+            self.leases.append(answer.id)
+        elif "run" in args and "cell" in args and type(answer) is int and op != "cells.increment":
+            self.versions[args["run"], args["cell"]] = answer
+
+
+def _set(w: Workload) -> Args:
+    args = {**w.place(), "value": w.value()}
+    chance = w.chance.random()
+    if chance < 0.3:
+        args["ttl"] = w.chance.choice(TTLS)
+    elif chance < 0.4 and w.leases:
+        args["lease"] = w.lease()
+    return args
+
+
+def _cas(w: Workload) -> Args:
+    place = w.place()
+    return {**place, "expected": w.version(place), "value": w.value()}
+
+
+def _compare_and_delete(w: Workload) -> Args:
+    place = w.place()
+    return {**place, "expected": w.version(place)}
+
+
+def _acquire(w: Workload) -> Args:
+    args = {**w.lock(), "ttl": w.chance.choice((None, *TTLS))}
+    if args["ttl"] is None and w.leases and w.chance.random() < 0.3:
+        args["lease"] = w.lease()
+    return args
+
+
+def _held(w: Workload) -> Args:
+    lock = w.lock()
+    return {**lock, "token": w.token(lock["name"])}
+
+
+def _txn(w: Workload) -> Args:
+    place = w.place()
+    key = (place["run"], place["cell"])
+    conditions = {
+        "exists": Exists("cell", key),
+        "absent": NotExists("cell", key),
+        "version": VersionEquals("cell", key, w.version(place)),
+        "holder": ValueEquals("lock", w.chance.choice(LOCKS), w.chance.choice(HOLDERS)),
+    }
+    return {
+        "conditions": [conditions[w.chance.choice(sorted(conditions))]],
+        "then": [Op("cells.set", {**place, "value": w.value()}), Op("cells.set", {**w.place(), "value": w.value()})],
+        "otherwise": [Op("cells.delete", w.place())] if w.chance.random() < 0.5 else [],
+    }
+
+
+OPERATIONS: dict[str, tuple[int, Maker]] = {
+    "cells.set": (6, _set),
+    "cells.cas": (4, _cas),
+    "cells.init": (2, lambda w: {**w.place(), "value": w.value()}),
+    "cells.get_or_init": (2, lambda w: {**w.place(), "default": w.value()}),
+    "cells.increment": (4, lambda w: {"run": "counters", "cell": w.chance.choice(CELLS)}),
+    "cells.delete": (2, lambda w: w.place()),
+    "cells.compare_and_delete": (1, _compare_and_delete),
+    "cells.delete_run": (1, lambda w: {"run": w.chance.choice(RUNS)}),
+    "cells.refresh_ttl": (1, lambda w: {**w.place(), "ttl": w.chance.choice(TTLS)}),
+    "locks.acquire": (4, _acquire),
+    "locks.release": (3, _held),
+    "locks.refresh": (2, _held),
+    "leases.create": (1, lambda w: {"ttl": w.chance.choice(TTLS)}),
+    "leases.refresh": (1, lambda w: {"id": w.lease()}),
+    "leases.revoke": (1, lambda w: {"id": w.lease()}),
+    "txn": (3, _txn),
+    "events.compact": (1, lambda w: {"before": max(1, w.revision - w.chance.randrange(40))}),
+}
+READS: dict[str, Callable[[Workload], Args]] = {
+    "cells.find": lambda w: w.place(),
+    "cells.exists": lambda w: w.place(),
+    "locks.find": lambda w: {"name": w.chance.choice(LOCKS)},
+}
