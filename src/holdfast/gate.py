@@ -14,6 +14,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from holdfast import errors
+from holdfast.kernel.folders import sync
 from holdfast.kernel.store import system_error
 
 _inside = threading.local()  # the gates that a thread is in
@@ -54,7 +55,7 @@ class FileGate:
             new = not os.path.exists(self._path)
             descriptor = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
             if new:
-                _sync_folder(os.path.dirname(os.path.abspath(self._path)))
+                sync(os.path.dirname(os.path.abspath(self._path)))
             return descriptor
         except OSError as error:
             raise system_error(error, f"the gate {self._path} cannot be used") from error
@@ -96,11 +97,3 @@ def _write(descriptor: int, token: int) -> None:
     first, second = (_parse_slot(data[start : start + _SLOT]) for start in (0, _SLOT))
     os.pwrite(descriptor, _slot(b"%023d" % token), 0 if first <= second else _SLOT)
     os.fsync(descriptor)
-
-
-def _sync_folder(path: str) -> None:
-    descriptor = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)

@@ -79,7 +79,8 @@ class Line(FaultyLog):
         self.cut = False
 
     def _choose(self, method: Method) -> Fault | None:
-        pause()
+        if method == "append" or self._cluster.random.random() < 0.5:
+            pause()
         if self.cut:
             return "unreachable"
         faults, per_mille = BAD_LINE[method]
@@ -203,7 +204,9 @@ class Cluster:
         if self.crash_at is not None and self.crash_at[0] == name and not self.calm:
             node = next(node for node in self.nodes if node.fibre is fibre)
             self.crash_wanted, self.crash_at = (node, self.crash_at[1]), None
-        pause()
+            pause()
+        elif self.random.random() < 0.25:
+            pause()
 
     def install(self) -> None:
         """Listen to the kernel's failpoints."""

@@ -18,10 +18,10 @@ from pathlib import Path
 from typing import Any
 
 from holdfast import errors
-from holdfast.kernel.batch import Call, nothing
+from holdfast.kernel.batch import Call
 from holdfast.kernel.events import Filter, marks
 from holdfast.kernel.failpoints import NAMES
-from holdfast.kernel.tx import SYSTEM, Snapshot, Tx
+from holdfast.kernel.tx import Snapshot, Tx
 from holdfast.ops import REGISTRY
 from holdfast.testing.contents import fingerprint
 from holdfast.transaction import Transaction
@@ -325,14 +325,14 @@ class Run:
     def _pulse(self, node: Node) -> None:
         assert node.workspace is not None
         engine = node.workspace._engine
+        snapshot = engine.borrow()
         try:
-            assert engine.journal is not None
-            if engine.journal.has_news() or engine.due():
-                engine.group.submit(nothing, SYSTEM)
-            engine.journal.maintain()
+            engine.pulse._beat(snapshot)
             engine.store.writer.execute("PRAGMA wal_checkpoint(TRUNCATE)")
         except NOTHING_HAPPENED as error:
             self.cluster.say(f"{node.name} cannot follow: {error.code}")
+        finally:
+            engine.give_back(snapshot)
 
     def _break(self) -> None:
         node = self.chance.choice(self.cluster.nodes)
@@ -417,10 +417,10 @@ class Run:
         while node.busy:
             self._resume(node)
 
-    @staticmethod
-    def _reach(node: Node) -> None:
+    def _reach(self, node: Node) -> None:
         assert node.workspace is not None
         node.workspace._engine.reach(None)
+        self._pulse(node)
 
     def _judge(self) -> None:
         workspaces = [node.workspace for node in self.cluster.nodes if node.workspace is not None]

@@ -26,8 +26,9 @@ class Fibre:
         self.killed = False
         self.error: BaseException | None = None
         self._work = work
-        self._mine = threading.Semaphore(0)
-        self._back = threading.Semaphore(0)
+        self._mine, self._back = threading.Lock(), threading.Lock()  # released to hand the baton over
+        self._mine.acquire()
+        self._back.acquire()
         self._thread = threading.Thread(target=self._run, name=name, daemon=True)
         self._thread.start()
 

@@ -13,6 +13,25 @@ from holdfast import Op, Workspace
 from holdfast.kernel.store import FILE
 
 
+def test_a_store_that_sqlite_finds_broken_is_reported_and_not_read_further(tmp_path: Path) -> None:
+    with holdfast.open(tmp_path, actor="me") as ws:
+        ws.cells.set("run", "cell", 1)
+        ws.locks.acquire("lock")
+    connection = apsw.Connection(str(tmp_path / FILE))
+    root = dict(connection.execute("SELECT name, rootpage FROM sqlite_schema WHERE name IN ('events', 'locks')"))
+    size = connection.pragma("page_size")
+    connection.close()
+    with open(tmp_path / FILE, "r+b") as file:  # a misdirected write: the page of one table lands on another
+        file.seek((root["events"] - 1) * size)
+        page = file.read(size)
+        file.seek((root["locks"] - 1) * size)
+        file.write(page)
+    with holdfast.open(tmp_path, actor="me") as ws:
+        problems = ws.check().problems
+        assert problems
+        assert all(problem.startswith("SQLite: ") for problem in problems)
+
+
 @pytest.fixture
 def ws(tmp_path: Path) -> Iterator[Workspace]:
     """A workspace with something of everything."""

@@ -19,6 +19,7 @@ from holdfast import errors
 from holdfast.kernel import migrations
 from holdfast.kernel.clock import Clock
 from holdfast.kernel.failpoints import reach
+from holdfast.kernel.folders import make_folder, sync
 from holdfast.kernel.place import check_place
 from holdfast.kernel.store import FILE, check_sqlite, translate
 
@@ -82,10 +83,10 @@ def _copy(source: apsw.Connection, copy: apsw.Connection) -> None:
 
 
 def _publish(partial: Path, target: Path) -> None:
-    _sync(partial)
+    sync(partial)
     reach("backup.copied")
     os.link(partial, target)  # refuses a target that has appeared meanwhile, where a rename would replace it
-    _sync(target.parent)
+    sync(target.parent)
     reach("backup.published")
 
 
@@ -100,7 +101,7 @@ def restore(source: Path, folder: Path, clock: Clock, seed: Callable[[apsw.Conne
     original = _open_backup(source)
     partial = _beside(folder / FILE)
     try:
-        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        make_folder(folder)
         with _private_file(partial) as copy:
             _copy(original, copy)
             revision = _leap(copy, clock.wall())
@@ -144,11 +145,3 @@ def _leap(copy: apsw.Connection, now: int) -> int:
     copy.execute("COMMIT")
     assert row is not None
     return int(row[0])
-
-
-def _sync(path: Path) -> None:
-    descriptor = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)

@@ -15,8 +15,10 @@ Checker = Callable[[Snapshot], Iterable[str]]
 
 
 def check(snapshot: Snapshot, checkers: Iterable[Checker]) -> Report:
-    """Run every check; the caller holds the snapshot."""
-    problems = [problem for checker in (_engine, _log, _leases, *checkers) for problem in checker(snapshot)]
+    """Run every check; the caller holds the snapshot. What SQLite finds broken nobody else can read."""
+    problems = list(_engine(snapshot)) or [
+        problem for checker in (_log, _leases, *checkers) for problem in checker(snapshot)
+    ]
     revision = snapshot.one("SELECT revision FROM meta")
     events = snapshot.one("SELECT count(*) FROM events")
     assert revision is not None

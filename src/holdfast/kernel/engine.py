@@ -19,6 +19,7 @@ from holdfast.kernel import migrations
 from holdfast.kernel.batch import Writer, nothing
 from holdfast.kernel.clock import Clock, Now, SystemClock, Wakeable
 from holdfast.kernel.events import Filter, marks
+from holdfast.kernel.folders import make_folder
 from holdfast.kernel.group import Exclusive, Group
 from holdfast.kernel.ids import Ids
 from holdfast.kernel.journal import Journal
@@ -274,7 +275,7 @@ def _prepare(folder: str) -> str:
     try:
         folder = os.path.realpath(folder)
         check_place(folder)
-        os.makedirs(folder, mode=0o700, exist_ok=True)
+        make_folder(folder)
         if not os.listdir(folder):  # never where somebody else's files would be hidden from git
             with open(os.path.join(folder, ".gitignore"), "w", encoding="utf-8") as file:
                 file.write("*\n")

@@ -49,8 +49,8 @@ class CommitLog:
     def append(self, entry: bytes, expected: int) -> int:
         """Append, if the end is at `expected`; answers the position, which lies above.
 
-        Raises `kernel.journal.Moved` if the end is elsewhere, or LostAnswer. Moved says that this call appended nothing;
-        a transport that repeats by itself may have been first with the same entry, which the caller finds out.
+        Raises `kernel.journal.Moved` if the end is elsewhere, or LostAnswer. Moved says that this call appended
+        nothing; a transport that repeats by itself may have been first with the same entry, which the caller finds out.
         """
         raise NotImplementedError
 

@@ -78,7 +78,7 @@ class Replica:
             )
         try:
             if not schema:
-                join(self._log, store.writer, START)
+                self._join(START)
             self._read_place()
             self._check_same_log()
             self._follow()
@@ -155,13 +155,21 @@ class Replica:
             try:
                 page = self._news()
             except Trimmed as trimmed:
-                join(self._log, self._store.writer, trimmed.oldest)
-                self._read_place()
+                self._join(trimmed.oldest)
                 continue
             if not page:
                 return
             reach("log.fetched")
             self._apply(page)
+
+    def _join(self, oldest: int) -> None:
+        """Start from the newest snapshot, because this node has nothing yet, or is further back than the log."""
+        try:
+            join(self._log, self._store.writer, oldest)
+        except apsw.Error as error:
+            self._store.reopen_writer()
+            raise translate(error) from error
+        self._read_place()
 
     def _news(self) -> list[tuple[int, bytes]]:
         """What is new in the log; one that repeats itself does no harm."""
@@ -200,7 +208,10 @@ class Replica:
             self._follow()
 
     def has_news(self) -> bool:
-        return self._snapshots.announcement is not None or bool(self._news())
+        try:
+            return self._snapshots.announcement is not None or bool(self._news())
+        except Trimmed:
+            return True
 
     def is_behind(self) -> bool:
         return self._log.head().position > self._place.position
