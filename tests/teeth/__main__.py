@@ -15,7 +15,8 @@ import tempfile
 import time
 from pathlib import Path
 
-from tests.teeth.bugs import BUGS, Bug
+from tests.teeth.bug import Bug
+from tests.teeth.bugs import BUGS
 
 ROOT = Path(__file__).parents[2]
 SECONDS = 600

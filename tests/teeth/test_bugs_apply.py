@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 
 from tests.teeth.__main__ import ROOT, apply
-from tests.teeth.bugs import BUGS, Bug
+from tests.teeth.bug import Bug
+from tests.teeth.bugs import BUGS
 
 
 @pytest.mark.parametrize("bug", BUGS, ids=lambda bug: bug.name.replace(" ", "-"))

@@ -1,0 +1,164 @@
+"""Bugs in the kernel and the domains: what is broken, where, and which tests must notice."""
+
+from __future__ import annotations
+
+from tests.teeth.bug import Bug
+
+BETWEEN_PROCESSES = ("tests/conformance", "-k", "processes")
+CRASHES = ("tests/e2e/test_kill.py",)
+FAULTS = ("tests/e2e/test_io_errors.py", "tests/e2e/test_disk_full.py")
+GROUP = ("tests/unit/test_group.py", "tests/conformance/test_transactions.py")
+POWER = ("tests/power/test_power_loss.py", "-k", "one and caller")
+
+BUGS = [
+    Bug(
+        "ack before commit",
+        "kernel/group.py",
+        "            batch = self.run(calls)\n",
+        "            batch = self.run(calls)\n            for call in calls[1:]:\n                call.answer()\n",
+        CRASHES,
+    ),
+    Bug(
+        "whole-transaction rollback ignored",
+        "kernel/batch.py",
+        "                if self.finished:\n                    if isinstance",
+        "                if False:\n                    if isinstance",
+        FAULTS,
+    ),
+    Bug(
+        "a failed commit is not reported",
+        "kernel/group.py",
+        "            batch.rollback()\n            fail(calls, error)\n",
+        "            batch.rollback()\n            del error\n",
+        FAULTS,
+    ),
+    Bug(
+        "expiry by timer alone",
+        "kernel/batch.py",
+        "            if due is not None and due <= self.now:\n",
+        "            if due is not None and due + 1_000_000 <= self.now:\n",
+    ),
+    Bug(
+        "no fence check",
+        "context.py",
+        "        if context.fence is not None:\n            holding",
+        "        if False and context.fence is not None:\n            holding",
+    ),
+    Bug("an older token passes the fence", "domains/holding.py", "or current != token:", "or current < token:"),
+    Bug("a newer token passes the fence", "domains/holding.py", "or current != token:", "or current > token:"),
+    Bug(
+        "a slow watcher loses events",
+        "kernel/wake.py",
+        "                    watcher.buffer.clear()\n                    watcher.live = False\n",
+        "                    watcher.buffer.popleft()\n                    watcher.buffer.append(row)\n",
+    ),
+    Bug(
+        "a resumed watcher hears an event twice",
+        "kernel/events.py",
+        '    where.append("(revision, position) > (?, ?)")',
+        '    where.append("(revision, position) >= (?, ?)")',
+    ),
+    Bug(
+        "version reset by delete",
+        "domains/cells.py",
+        '        version = max(newest_version(tx, CELL, run, cell), newest_version(tx, RUN, "", run)) + 1\n',
+        "        version = 1\n",
+    ),
+    Bug(
+        "a deleted run forgets its highest version",
+        "domains/cells.py",
+        '        version = max(newest_version(tx, CELL, run, cell), newest_version(tx, RUN, "", run)) + 1\n',
+        "        version = newest_version(tx, CELL, run, cell) + 1\n",
+    ),
+    Bug(
+        "reads past the deadline",
+        "domains/cell_reading.py",
+        "        if row is not None and row[4] is not None and snapshot.is_past(row[4], row[5]):\n",
+        "        if False:\n",
+    ),
+    Bug(
+        "a key is kept outside its transaction",
+        "context.py",
+        "        result = body(tx)\n",
+        "        done = idempotency.__dict__.setdefault('done', {})\n"
+        "        known = (tx.actor, operation, context.key, digest)\n"
+        "        result = done[known] if context.key is not None and known in done else body(tx)\n"
+        "        done[known] = result\n",
+        ("tests/conformance/test_idempotency.py", *FAULTS),
+    ),
+    Bug(
+        "a key answers for other arguments",
+        "kernel/idempotency.py",
+        "    if row[0] != wanted:\n",
+        "    if False:\n",
+    ),
+    Bug(
+        "statement after the watchdog's rollback",
+        "kernel/tx.py",
+        "        self._execute = _ended\n",
+        "        self._time = self._time\n",
+    ),
+    Bug(
+        "a failed body is not rolled back",
+        "kernel/batch.py",
+        '                execute("ROLLBACK TO body")\n',
+        "",
+        GROUP,
+    ),
+    Bug(
+        "two grants of one transaction share a token",
+        "kernel/tx.py",
+        "        return self.revision * GRANTS_PER_REVISION + self._grants - 1\n",
+        "        return self.revision * GRANTS_PER_REVISION\n",
+    ),
+    Bug(
+        "waiters are served last come first",
+        "domains/holding.py",
+        "ORDER BY w.place LIMIT 1",
+        "ORDER BY w.place DESC LIMIT 1",
+    ),
+    Bug(
+        "a sweep takes the revision of the first body",
+        "kernel/batch.py",
+        "            more = sweep(tx)\n            self.absorb(tx)\n",
+        "            more = sweep(tx)\n            self.dirty |= tx.dirty\n",
+    ),
+    Bug(
+        "compaction forgets the newest event of a record",
+        "kernel/events.py",
+        '        " AND newer.version > events.version AND newer.revision < ?)",',
+        '        " AND newer.version >= events.version AND newer.revision < ?)",',
+    ),
+    Bug(
+        "time runs backwards with the wall clock",
+        "kernel/clock.py",
+        "        return max(self.clock.wall(), monotonic + offset)\n",
+        "        return self.clock.wall()\n",
+    ),
+    Bug(
+        "commits of other processes wake nobody",
+        "kernel/wake.py",
+        "            self._hub.advance()\n            self._seen",
+        "            self._seen",
+        BETWEEN_PROCESSES,
+    ),
+    Bug(
+        "a restored store goes on with old revisions",
+        "kernel/backup.py",
+        "    leap = LEAST_LEAP + max(0, now - made[0])\n",
+        "    leap = 0\n",
+    ),
+    Bug(
+        "an operation that fails inside a transaction leaves a part of itself",
+        "kernel/tx.py",
+        '                self.run("ROLLBACK TO part")\n',
+        "",
+    ),
+    Bug(
+        "commits are not synced",
+        "kernel/store.py",
+        '"synchronous": 0 if not self._durable else 1 if self.replica else 2,',
+        '"synchronous": 0 if not self._durable else 1,',
+        POWER,
+    ),
+]

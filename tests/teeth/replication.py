@@ -1,0 +1,174 @@
+"""Bugs in replication: most of them are for the simulation to find."""
+
+from __future__ import annotations
+
+from tests.teeth.bug import Bug
+
+SIMULATION = ("tests/simulation/test_simulation.py", "-k", "first_seeds")
+LOGS = ("tests/logs",)
+NODES = ("tests/conformance", "-k", "replicated")
+
+BUGS = [
+    Bug(
+        "ack before append",
+        "kernel/batch.py",
+        """            if self._journal is not None and not self._append(self._journal):
+                self._commit_nothing()
+                return
+            reach("batch.commit")
+            self._committing = True
+            self._connection.execute("COMMIT")
+""",
+        """            self._committing = True
+            self._connection.execute("COMMIT")
+            if self._journal is not None:
+                try:
+                    self._journal.append()
+                except errors.Unreachable:
+                    return
+""",
+        SIMULATION,
+    ),
+    Bug(
+        "a conflict while applying is omitted",
+        "logs/applying.py",
+        """        conflicts.append(f"{_REASONS.get(reason, reason)} at {change.op} of {change.name}")
+        return apsw.SQLITE_CHANGESET_ABORT
+""",
+        """        return apsw.SQLITE_CHANGESET_OMIT
+""",
+        LOGS,
+    ),
+    Bug(
+        "a conflict while applying replaces",
+        "logs/applying.py",
+        """        conflicts.append(f"{_REASONS.get(reason, reason)} at {change.op} of {change.name}")
+        return apsw.SQLITE_CHANGESET_ABORT
+""",
+        """        return apsw.SQLITE_CHANGESET_OMIT if reason == apsw.SQLITE_CHANGESET_NOTFOUND else (
+            apsw.SQLITE_CHANGESET_REPLACE
+        )
+""",
+        LOGS,
+    ),
+    Bug(
+        "a lost answer is taken for a failure",
+        "logs/sending.py",
+        "        except LostAnswer:\n            in_doubt = True\n",
+        '        except LostAnswer as lost:\n            raise errors.Unreachable("no answer") from lost\n',
+        SIMULATION,
+    ),
+    Bug(
+        "a lost answer is taken for a success",
+        "logs/sending.py",
+        "        except LostAnswer:\n            in_doubt = True\n",
+        "        except LostAnswer:\n            return expected + 1\n",
+        SIMULATION,
+    ),
+    Bug(
+        "somebody else's entry is taken for our own",
+        "logs/sending.py",
+        "                if from_bytes(raw, position).id == id:\n",
+        "                if from_bytes(raw, position).id:\n",
+        SIMULATION,
+    ),
+    Bug(
+        "our own entry, repeated by the transport, is taken for somebody else's",
+        "logs/sending.py",
+        "            refused = True  # by",
+        "            raise  # by",
+        SIMULATION,
+    ),
+    Bug(
+        "a clock for each body",
+        "kernel/batch.py",
+        "            self._connection, writer.time, writer.ids, self.now, self.revision + 1,",
+        "            self._connection, writer.time, writer.ids, writer.time.read(self._stamp), self.revision + 1,",
+        ("tests/conformance/test_time.py",),
+    ),
+    Bug(
+        "a snapshot without its position",
+        "logs/snapshots.py",
+        "        self.announcement = Announcement(place.position, row[0], ref)\n",
+        "        self.announcement = Announcement(self._log.head().position, row[0], ref)\n",
+        SIMULATION,
+    ),
+    Bug(
+        "the shadow tables of FTS5 travel",
+        "logs/applying.py",
+        '    return not table.startswith(("local_", "sqlite_")) and "_fts" not in table\n',
+        '    return not table.startswith(("local_", "sqlite_"))\n',
+        LOGS,
+    ),
+    Bug(
+        "a node's own tables travel",
+        "logs/applying.py",
+        '    return not table.startswith(("local_", "sqlite_")) and "_fts" not in table\n',
+        '    return not table.startswith("sqlite_") and "_fts" not in table\n',
+        LOGS,
+    ),
+    Bug(
+        "a refusal may be stale",
+        "logs/replica.py",
+        "        if self._log.head().position != self._place.position:\n            raise Moved\n",
+        "        return\n",
+        SIMULATION,
+    ),
+    Bug(
+        "a lone refusal outlives what its batch caught up with",
+        "kernel/batch.py",
+        "                    self._outdated = self._caught_up\n",
+        "",
+        SIMULATION,
+    ),
+    Bug(
+        "at_least is not waited for",
+        "kernel/engine.py",
+        "        if self.journal is None:\n            return\n        for _ in",
+        "        return\n        for _ in",
+        NODES,
+    ),
+    Bug(
+        "a log that does not follow is applied",
+        "logs/replica.py",
+        "        if entry.previous != place.entry or (self._workspace and entry.workspace != self._workspace):\n",
+        "        if False:\n",
+        LOGS,
+    ),
+    Bug(
+        "a wrong clock writes",
+        "logs/skew.py",
+        "        if max(ahead, behind) > ALLOWED:\n",
+        "        if False:\n",
+        SIMULATION,
+    ),
+    Bug(
+        "the log is trimmed past its snapshot",
+        "logs/replica.py",
+        "        self._log.trim(before)\n",
+        "        self._log.trim(self._place.position)\n",
+        SIMULATION,
+    ),
+    Bug(
+        "the place is written beside the transaction",
+        "logs/replica.py",
+        '                places.write(connection, place)\n                reach("log.applied")\n',
+        '                connection.execute("COMMIT")\n                reach("log.applied")\n'
+        '                connection.execute("BEGIN")\n                places.write(connection, place)\n',
+        SIMULATION,
+    ),
+    Bug(
+        "a block is committed although the log moved",
+        "kernel/interactive.py",
+        "    except Moved as moved:\n",
+        "    except Moved:\n        return\n    except ZeroDivisionError as moved:\n",
+        LOGS,
+    ),
+    Bug(
+        "interrupted between log and replica, it runs again",
+        "kernel/group.py",
+        "        if batch.in_doubt:\n",
+        "        if False:\n",
+        LOGS,
+    ),
+]
