@@ -33,7 +33,7 @@ BAD_LINE: dict[
     Method, tuple[tuple[Fault, ...], int]
 ] = {  # for one call: the faults that a method can meet, and how often one in a thousand calls does
     "append": (("conflict", "request lost", "answer lost", "late", "twice", "unreachable"), 90),
-    "tail": (("lagging", "repeated", "unreachable"), 60),
+    "tail": (("lagging", "lagging", "repeated", "unreachable"), 90),
     "head": (("unreachable",), 20),
     "put": (("unreachable",), 50),
     "get": (("unreachable",), 50),

@@ -80,7 +80,7 @@ class Run:
     def __init__(self, seed: int, folder: Path) -> None:
         self.seed = seed
         self.cluster = Cluster(seed, folder, NODES)
-        self.truth = Truth(self.cluster.log)
+        self.truth = Truth(self.cluster.log, self.cluster.timeline)
         self.chance = self.cluster.random
         self.history = History()
         self.workload = Workload(self.chance)

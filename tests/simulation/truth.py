@@ -12,14 +12,16 @@ import apsw
 from holdfast.kernel.events import to_event
 from holdfast.logs.entries import Changes, from_bytes
 from holdfast.logs.memory import MemoryLog
-from holdfast.types import Event
+from holdfast.logs.skew import ALLOWED
+from holdfast.types import Event, as_microseconds
+from tests.simulation.cluster import Timeline
 
 
 class Truth:
     """Every entry that was ever appended, and the events in it."""
 
-    def __init__(self, log: MemoryLog) -> None:
-        self._log = log
+    def __init__(self, log: MemoryLog, timeline: Timeline) -> None:
+        self._timeline = timeline
         self._blobs: dict[str, bytes] = {}
         self.revisions: dict[int, list[Event]] = {}
         self.compacted: dict[int, int] = {}  # revision -> the mark it set
@@ -49,6 +51,8 @@ class Truth:
         self._check_newest(position)
 
     def _keep(self, event: Event) -> None:
+        early = as_microseconds(event.time) - self._timeline.now
+        assert early <= ALLOWED, f"{event} is {early / 1e6} s ahead of its time: a wrong clock has written"
         self.revisions.setdefault(event.revision, []).append(event)
         if (event.kind, event.op) == ("log", "compact"):
             self.compacted[event.revision] = event.data["compacted"][1]
