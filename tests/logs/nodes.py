@@ -18,7 +18,9 @@ import apsw
 import holdfast
 from holdfast.context import Context
 from holdfast.kernel import failpoints
+from holdfast.kernel.clock import Signal
 from holdfast.kernel.engine import Engine
+from holdfast.kernel.journal import Journal
 from holdfast.kernel.store import FILE
 from holdfast.logs.applying import is_shared
 from holdfast.logs.base import START, CommitLog, Trimmed
@@ -27,9 +29,11 @@ from holdfast.logs.memory import MemoryLog
 from holdfast.logs.replica import Replica
 from holdfast.testing import FaultyLog, ManualClock
 from holdfast.testing.contents import contents
+from holdfast.testing.crowd import LONG
 from holdfast.testing.faulty_log import Fault, Method
 
 RUN = "run"
+_LOOK_AGAIN = 0.005
 
 
 class Nodes:
@@ -65,7 +69,9 @@ class Nodes:
 
     def file(self, name: str) -> apsw.Connection:
         """The replica behind its node's back."""
-        return apsw.Connection(str(self.path(name) / FILE))
+        connection = apsw.Connection(str(self.path(name) / FILE))
+        connection.set_busy_timeout(10_000)
+        return connection
 
     def _keep(self, workspace: holdfast.Workspace) -> holdfast.Workspace:
         self._open.append(workspace)
@@ -165,6 +171,31 @@ def raw_entries(log: CommitLog) -> list[tuple[int, bytes]]:
 def entries(log: CommitLog) -> list[AnyEntry]:
     """All that is in a log, decoded."""
     return [from_bytes(raw, position) for position, raw in raw_entries(log)]
+
+
+def eventually(condition: Callable[[], object], patience: float = LONG) -> None:
+    """Return once it is so; one that never comes is a failure."""
+    signal = Signal()
+    for _ in range(int(patience / _LOOK_AGAIN)):
+        if condition():
+            return
+        signal.wait(_LOOK_AGAIN)
+    assert condition()
+
+
+def journal(node: holdfast.Workspace) -> Journal:
+    """The replica's side of a node."""
+    found = node._engine.journal
+    assert found is not None
+    return found
+
+
+def write(node: holdfast.Workspace, count: int, cell: str = "cell") -> None:
+    """So many writes, with the snapshots that fall due between them: what the pulse does, at a known moment."""
+    for _ in range(count):
+        node.cells.increment(RUN, cell)
+        journal(node).maintain()
+    node._engine.sweep()
 
 
 def changed_tables(log: CommitLog) -> set[str]:

@@ -96,7 +96,7 @@ def test_the_latest_is_what_was_acknowledged_before_the_call_however_fast_the_lo
     class Growing(Wire):
         def head(self) -> Any:
             if growing:
-                a.cells.increment(RUN, "count")
+                start(lambda: a.cells.increment(RUN, "count")).result(LONG)
             return super().head()
 
     growing: list[bool] = []
@@ -116,11 +116,15 @@ def test_a_cursor_of_another_node_can_be_followed_and_listed_from(nodes: Nodes) 
     cursor = a.revision - 1
     assert [event.revision for event in b.events.list(after=cursor)] == [3]
     a.cells.set(RUN, "cell", 3)
-    with b.watch(after=3) as events:
-        assert (start(lambda: next(events)).result(LONG).revision, b.revision) == (4, 4)
-    a.cells.set(RUN, "cell", 4)
-    last = a.events.list(after=4)[0].cursor
+    with b.watch(after=4) as events:
+        assert b.revision == 4
+        a.cells.set(RUN, "cell", 4)
+        b.using(at_least="latest").reach()
+        assert next(events).revision == 5
+    a.cells.set(RUN, "cell", 5)
+    last = a.events.list(after=5)[0].cursor
     assert b.events.list(after=last) == []
+    assert b.revision == 6
 
 
 def test_a_cursor_of_the_future_is_behind_on_every_node(nodes: Nodes) -> None:
@@ -223,7 +227,7 @@ def test_an_answer_that_rests_on_a_tail_that_lagged_is_given_only_after_running_
     a.cells.set(RUN, "cell", "new")
     a.cells.set(RUN, "other", 1)
     a.locks.acquire("lock")
-    wire.once("tail", *["lagging"] * 3)  # three entries of which one, then none is shown
+    wire.once("tail", "lagging", "lagging", "lagging")  # three entries of which one, then none is shown
     match asked:
         case "cas":
             with pytest.raises(errors.VersionMismatch) as mismatch:
@@ -276,9 +280,14 @@ def test_calls_that_wait_in_line_on_one_node_are_one_entry_of_the_log(nodes: Nod
 
 def test_a_block_is_a_conflict_at_its_end_if_another_node_wrote_meanwhile_and_leaves_nothing(nodes: Nodes) -> None:
     a, b = nodes.open("a"), nodes.open("b")
-    with pytest.raises(errors.Conflict), b.transaction() as tx:
-        tx.cells.set(RUN, "mine", 1)
-        start(lambda: a.cells.set(RUN, "theirs", 1)).result(LONG)
+
+    def block() -> None:
+        with b.transaction() as tx:
+            tx.cells.set(RUN, "mine", 1)
+            start(lambda: a.cells.set(RUN, "theirs", 1)).result(LONG)
+
+    with pytest.raises(errors.Conflict):
+        block()
     assert_equal(a, b)
     assert b.cells.list(RUN) == ["theirs"]
     with b.transaction() as tx:
@@ -289,9 +298,14 @@ def test_a_block_is_a_conflict_at_its_end_if_another_node_wrote_meanwhile_and_le
 
 def test_a_block_that_only_read_is_a_conflict_too_for_it_may_have_read_what_was_no_longer_so(nodes: Nodes) -> None:
     a, b = nodes.open("a"), nodes.stale("b")
-    with pytest.raises(errors.Conflict), b.transaction() as tx:
-        start(lambda: a.cells.set(RUN, "cell", 1)).result(LONG)
-        assert tx.cells.find(RUN, "cell") is None
+
+    def block() -> None:
+        with b.transaction() as tx:
+            start(lambda: a.cells.set(RUN, "cell", 1)).result(LONG)
+            assert tx.cells.find(RUN, "cell") is None
+
+    with pytest.raises(errors.Conflict):
+        block()
     with b.transaction() as tx:
         assert tx.cells.get(RUN, "cell").value == 1
 

@@ -115,13 +115,6 @@ BUGS = [
         SIMULATION,
     ),
     Bug(
-        "a lone refusal outlives what its batch caught up with",
-        "kernel/batch.py",
-        "                    self._outdated = self._caught_up\n",
-        "",
-        ("tests/logs/test_stale.py",),
-    ),
-    Bug(
         "at_least is not waited for",
         "kernel/engine.py",
         "        if self.journal is None:\n            return\n        for _ in",

@@ -91,8 +91,6 @@ class Batch:
         self._writer = writer
         self._journal = writer.journal
         self._asked = asked  # an answer, or an error, rests on the state that the bodies saw
-        self._outdated = False  # the answer rests on less than the batch has caught up with since
-        self.emitted = False  # whether watchers have something to hear
         self.appended = False  # the log has it
         self.in_doubt = False  # the log may have it: nothing of it may run again
 
@@ -100,8 +98,7 @@ class Batch:
         """Open the transaction and sweep; raises a typed error and leaves nothing open if that fails."""
         reach("batch.begin")
         self._writer.store.check_kept()
-        self._caught_up = self._journal is not None and self._journal.catch_up(self._asked)
-        self.emitted |= self._caught_up
+        self.emitted = caught_up = self._journal is not None and self._journal.catch_up(self._asked)
         self._connection = self._writer.store.writer
         self.deadline: int | None = None
         self.dirty = self.swept = self._committing = False
@@ -118,7 +115,7 @@ class Batch:
             self._writer.time.warn_if_far_ahead(self.now)
             if self._journal is not None:
                 self._journal.record(self._connection)
-            if self._caught_up:
+            if caught_up:
                 self.deadline = due
             if due is not None and due <= self.now:
                 self._sweep()
@@ -176,7 +173,7 @@ class Batch:
         of them; that one has its error.
         """
         execute = self._connection.execute
-        if len(calls) == 1:
+        if len(calls) == 1 and not self.swept:
             self._run_alone(calls[0])
             return []
         for number, call in enumerate(calls):
@@ -202,7 +199,7 @@ class Batch:
         return []
 
     def _run_alone(self, call: Call) -> None:
-        """A lone body needs no savepoint: taking it back is taking all back, and then sweeping again."""
+        """A lone body needs no savepoint, if nothing was swept before it: taking it back is taking all back."""
         tx = self.transaction(call.actor)
         try:
             call.result = call.body(tx)
@@ -214,16 +211,10 @@ class Batch:
             call.error = as_ours(error)
             if tx.dirty or self.finished:
                 self.rollback()
-                if self.swept:
-                    self.begin()
-                    self._outdated = self._caught_up
 
     def commit(self) -> None:
         """Make it durable; raises DiskFull, Busy, Unreachable or Moved (nothing is there), or OutcomeUnknown."""
         reach("batch.ran")
-        if self._outdated:
-            self.rollback()
-            raise Moved
         if not self.dirty:
             self._commit_nothing()
             return
