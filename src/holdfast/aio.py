@@ -18,7 +18,7 @@ from typing import Any, Generic, Literal, TypeVar
 from holdfast import errors
 from holdfast.context import Context, Fence
 from holdfast.kernel.batch import Batch, Call, fail, nothing
-from holdfast.kernel.engine import Engine
+from holdfast.kernel.engine import CANNOT_WRITE, Engine
 from holdfast.kernel.names import check_seconds
 from holdfast.kernel.shield import SHIELD
 from holdfast.kernel.tx import SYSTEM, Tx
@@ -358,7 +358,8 @@ class AsyncWorkspace(Root[Async]):
             if self._context.at_least is not None and self._engine.journal is not None:
                 await asyncio.to_thread(self._workspace.reach)  # which may wait for the log
             if op.listing and self._engine.due():
-                await self._leader.submit(nothing, SYSTEM)
+                with contextlib.suppress(*CANNOT_WRITE):  # then the last sweep must do
+                    await self._leader.submit(nothing, SYSTEM)
             return read(*args, **kwargs)
 
         return call

@@ -350,6 +350,6 @@ def rebuild(path: str | os.PathLike[str], *, log: CommitLog, clock: Clock | None
 
     from holdfast.logs.seeding import set_aside
 
-    aside = set_aside(Path(path), clock or SystemClock())
+    aside = set_aside(Path(path), log, clock or SystemClock())
     open_workspace(path, actor="rebuild", clock=clock, log=log).close()
     return aside

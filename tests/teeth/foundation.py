@@ -35,8 +35,8 @@ BUGS = [
     Bug(
         "expiry by timer alone",
         "kernel/batch.py",
-        "            if due is not None and due <= self.now:\n",
-        "            if due is not None and due + 1_000_000 <= self.now:\n",
+        "            if due is not None and due <= self.now and self._writes:\n",
+        "            if due is not None and due + 1_000_000 <= self.now and self._writes:\n",
     ),
     Bug(
         "no fence check",

@@ -110,22 +110,22 @@ BUGS = [
     Bug(
         "a refusal may be stale",
         "logs/replica.py",
-        "        if self._log.head().position != self._place.position:\n            raise Moved\n",
-        "        return\n",
+        "        if self.end() != self._follower.place.position:\n",
+        "        if False:\n",
         SIMULATION,
     ),
     Bug(
         "at_least is not waited for",
         "kernel/engine.py",
-        "        if self.journal is None:\n            return\n        for _ in",
-        "        return\n        for _ in",
+        "        end = self.journal.end()\n",
+        "        end = 0\n",
         NODES,
     ),
     Bug(
         "a log that does not follow is applied",
-        "logs/replica.py",
-        "        if entry.previous != place.entry or (self._workspace and entry.workspace != self._workspace):\n",
-        "        if False:\n",
+        "logs/follower.py",
+        "                    if entry.previous != place.entry or (workspace and entry.workspace != workspace):\n",
+        "                    if False:\n",
         LOGS,
     ),
     Bug(
@@ -144,7 +144,7 @@ BUGS = [
     ),
     Bug(
         "the place is written beside the transaction",
-        "logs/replica.py",
+        "logs/follower.py",
         '                places.write(connection, place)\n                reach("log.applied")\n',
         '                connection.execute("COMMIT")\n                reach("log.applied")\n'
         '                connection.execute("BEGIN")\n                places.write(connection, place)\n',

@@ -61,7 +61,7 @@ class Call:
     @property
     def asks(self) -> bool:
         """Whether its answer, or its error, tells of the state: then it must have seen everything before it."""
-        return self.body is not nothing
+        return self.body is not nothing and self.body is not follow
 
     def lead(self) -> None:
         """Tell the caller to lead: a thread has the lead by now, an event loop is offered it."""
@@ -87,10 +87,12 @@ class Writer:
 class Batch:
     """One BEGIN IMMEDIATE ... COMMIT."""
 
-    def __init__(self, writer: Writer, asked: bool) -> None:
+    def __init__(self, writer: Writer, asked: bool = True, writes: bool = True) -> None:
         self._writer = writer
         self._journal = writer.journal
         self._asked = asked  # an answer, or an error, rests on the state that the bodies saw
+        self._writes = writes  # otherwise it only follows the log
+        self.committed = False
         self.appended = False  # the log has it
         self.in_doubt = False  # the log may have it: nothing of it may run again
 
@@ -113,11 +115,12 @@ class Batch:
             check_writer(oldest_writer)
             self.now = self._writer.time.read(self._stamp)
             self._writer.time.warn_if_far_ahead(self.now)
-            if self._journal is not None:
+            if self._journal is not None and self._writes:
+                self._journal.check_clock()
                 self._journal.record(self._connection)
             if caught_up:
                 self.deadline = due
-            if due is not None and due <= self.now:
+            if due is not None and due <= self.now and self._writes:
                 self._sweep()
                 reach("batch.swept")
         except BaseException as error:
@@ -227,6 +230,7 @@ class Batch:
             reach("batch.commit")
             self._committing = True
             self._connection.execute("COMMIT")
+            self.committed = True
             self._writer.time.read(stamp)
             reach("batch.committed")
         except (apsw.FullError, apsw.BusyError) as error:
@@ -287,7 +291,11 @@ class Batch:
 
 
 def nothing(_: Tx) -> None:
-    """The empty body: what remains of a group is its sweep, and catching up."""
+    """The empty body: what remains of a group is catching up, and its sweep."""
+
+
+def follow(_: Tx) -> None:
+    """Not even that: only catching up, which a node may do whose clock is wrong."""
 
 
 def rolled_back() -> errors.Unavailable:

@@ -16,7 +16,7 @@ import apsw
 
 from holdfast import errors
 from holdfast.kernel import migrations
-from holdfast.kernel.batch import Writer, nothing
+from holdfast.kernel.batch import Writer, follow, nothing
 from holdfast.kernel.clock import Clock, Now, SystemClock, Wakeable
 from holdfast.kernel.events import Filter, marks
 from holdfast.kernel.folders import make_folder
@@ -41,6 +41,7 @@ CANNOT_WRITE = (
     errors.Behind,
     errors.ClockSkew,
     errors.Unreachable,
+    errors.OutcomeUnknown,  # of the sweep, whose outcome nobody waits for
 )
 MAX_CATCH_UPS = 50
 
@@ -80,20 +81,24 @@ class Engine:
         ids = ids or Ids()
         try:
             self.turns = Turns(self.folder)
+        except OSError as error:
+            raise system_error(error, f"the folder {self.folder} cannot be used") from error
+        try:
             if journal is None:
                 _bring_up_to_date(self.store, self.turns, busy_timeout, ids.new(self.clock.wall()))
             else:
                 _join(self.store, self.turns, busy_timeout, journal, ids)
-        except OSError as error:
+        except BaseException as error:
             self.store.close()
-            raise system_error(error, f"the folder {self.folder} cannot be used") from error
-        except BaseException:
-            self.store.close()
+            self.turns.close()
+            if isinstance(error, OSError):
+                raise system_error(error, f"the folder {self.folder} cannot be used") from error
             raise
         writer = Writer(self.store, self.time, ids, max_value_bytes, journal)
         self.group = Group(writer, self.turns, busy_timeout, self._committed)
         self.hub = Hub(self.store, self.time)
-        self.pulse = Pulse(self.store, self.time, self.hub, self.sweep, journal)
+        self.store.on_stop = self.hub.wake
+        self.pulse = Pulse(self.store, self.time, self.hub, self.sweep, self.follow, journal)
         # Kept for holdfast.aio, by the id of the loop, which its leader keeps alive.
         self.loop_leaders: weakref.WeakValueDictionary[int, Any] = weakref.WeakValueDictionary()
         if pulse:
@@ -109,6 +114,10 @@ class Engine:
     def sweep(self) -> None:
         """End what is due; an empty body does, because every group sweeps first."""
         self.group.submit(nothing, SYSTEM)
+
+    def follow(self) -> None:
+        """On a replica: apply what others appended."""
+        self.group.submit(follow, SYSTEM)
 
     def sweep_if_due(self) -> None:
         """Before a list: end what is due, unless the store cannot be written, when the last sweep must do."""
@@ -192,15 +201,14 @@ class Engine:
 
         A log that does not have the revision is no error here: whoever reads will find it missing.
         """
-        if self.journal is None:
+        if self.journal is None or (revision is not None and self.read(marks)[0] >= revision):
             return
+        end = self.journal.end()
         for _ in range(MAX_CATCH_UPS):
-            if revision is not None and self.read(marks)[0] >= revision:
+            if self.journal.has_reached(end):
                 return
-            if not self.journal.is_behind():
-                return
-            self.group.submit(nothing, SYSTEM)
-        raise errors.Behind("the log grows faster than this node can follow")
+            self.follow()
+        raise errors.Behind("the log does not show this node what it holds")
 
     def read_snapshot(self, function: Callable[[Snapshot], Any]) -> Any:
         """Read with several statements that see the same commit."""

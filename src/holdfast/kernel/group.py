@@ -16,16 +16,16 @@ from threading import get_ident
 from typing import Any
 
 from holdfast import errors
-from holdfast.kernel.batch import Batch, Call, Writer, fail
+from holdfast.kernel.batch import Batch, Call, Writer, fail, follow
 from holdfast.kernel.clock import Signal
 from holdfast.kernel.journal import Moved
 from holdfast.kernel.shield import SHIELD
 from holdfast.kernel.turns import Turns
 from holdfast.kernel.tx import Tx
 
-# By domain: the thread that is inside a transaction of it, over all handles of this process, because one that waited
-# for another of the same thread would wait for itself.
-_inside: dict[str, int] = {}
+# Which threads are inside a transaction of which domain, over all handles of this process: one that waited for another
+# of the same thread would wait for itself.
+_inside: set[tuple[str, int]] = set()
 
 MAX_CALLS = 1024
 MAX_RUNS = 3
@@ -74,6 +74,7 @@ class Group:
         self._led = False
         self.take_overs: dict[int, Callable[[], list[Call]]] = {}  # by thread: takes the lead off its event loop
         self.body_thread = 0  # the thread that runs bodies just now
+        self._entered = ("", 0)
 
     # --- the queue and the lead over it ------------------------------------------------------------------------------
 
@@ -107,7 +108,7 @@ class Group:
         """Raise Reentrant in a thread that is running a body of this workspace."""
         if self.body_thread == get_ident():
             raise errors.Reentrant()
-        if _inside.get(self.writer.store.domain) == get_ident():
+        if (self.writer.store.domain, get_ident()) in _inside:
             raise errors.Reentrant("this thread is inside a transaction of another handle on the same workspace")
 
     def take(self, calls: list[Call]) -> list[Call]:
@@ -166,7 +167,8 @@ class Group:
         self.enter()
         try:
             for _ in range(MAX_RUNS):
-                batch = Batch(self.writer, any(call.asks for call in calls))
+                writes = any(call.body is not follow for call in calls)
+                batch = Batch(self.writer, any(call.asks for call in calls), writes)
                 batch.begin()
                 try:
                     lost = batch.run(todo)
@@ -186,12 +188,14 @@ class Group:
 
     def enter(self) -> None:
         """This thread runs a body from here on."""
-        self.body_thread = _inside[self.writer.store.domain] = get_ident()
+        self.body_thread = get_ident()
+        self._entered = (self.writer.store.domain, self.body_thread)
+        _inside.add(self._entered)
 
     def exit(self) -> None:
         """And no longer."""
         self.body_thread = 0
-        _inside.pop(self.writer.store.domain, None)
+        _inside.discard(self._entered)
 
     def perform(self, calls: list[Call]) -> Batch | None:
         """Run and commit, again and again while other nodes are first; the caller has the turn."""
@@ -217,8 +221,9 @@ class Group:
             fail(calls, error)
         except BaseException as stop:
             if stop.__context__ is not None:  # interrupted while a broken commit was being dealt with
+                batch.rollback()
                 fail(calls, errors.OutcomeUnknown())
-            if not batch.finished:
+            elif not batch.committed:
                 self.undo(batch, calls)
             raise
         return True

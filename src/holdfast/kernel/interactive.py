@@ -36,7 +36,7 @@ def interactive(group: Group, actor: str, timeout: float) -> Iterator[GuardedTx]
 
 def _begin(group: Group) -> Batch:
     try:
-        batch = Batch(group.writer, asked=True)
+        batch = Batch(group.writer)
         batch.begin()
         return batch
     except BaseException:

@@ -32,11 +32,11 @@ class Journal(Protocol):
     def catch_up(self, writing: bool) -> bool:
         """Apply what others appended; True if there was anything. A node that is `writing` may let others go first."""
 
-    def record(self, connection: apsw.Connection) -> None:
-        """A transaction has begun, and has its time: record its changes, until `appended` or `forget`.
+    def check_clock(self) -> None:
+        """Raise ClockSkew if this node's clock is too wrong to write; asked once a transaction has its time."""
 
-        Raises ClockSkew if this node's clock is too wrong to write.
-        """
+    def record(self, connection: apsw.Connection) -> None:
+        """A transaction has begun: record its changes, until `appended` or `forget`."""
 
     def append(self) -> bool:
         """Append what was recorded, if nobody else was first; False if nothing has changed.
@@ -56,8 +56,11 @@ class Journal(Protocol):
     def has_news(self) -> bool:
         """From any thread: whether there is something to catch up with."""
 
-    def is_behind(self) -> bool:
-        """From any thread: ask the log for its end, and whether this node has reached it."""
+    def end(self) -> int:
+        """From any thread: ask the log for its end."""
+
+    def has_reached(self, end: int) -> bool:
+        """From any thread: whether this node is there."""
 
     def maintain(self) -> None:
         """From the pulse, without the turn: what is due beside the work, such as a snapshot."""

@@ -10,6 +10,7 @@ from __future__ import annotations
 import errno
 import os
 import weakref
+from collections.abc import Callable
 
 import apsw
 
@@ -54,6 +55,7 @@ class Store:
         self.path = os.path.join(folder, FILE)
         self.closed = ""  # why no call is possible any more
         self.broken: errors.HoldfastError | None = None  # what makes even its reads wrong; it can only be closed
+        self.on_stop: Callable[[], None] = lambda: None
         self._identity: tuple[int, int] | None = None  # of the file, once it is there
         self._durable = durable
         self.replica = replica
@@ -84,6 +86,9 @@ class Store:
                 vfs=self._vfs,
                 statementcachesize=_STATEMENT_CACHE,
             )
+        except apsw.Error as error:
+            raise translate(error) from error
+        try:
             self._connections.add(connection)
             self._identity = self._identity or _identity(self.path)
             self.check_kept()
@@ -91,8 +96,11 @@ class Store:
             for pragma, wanted in self._settings().items():
                 _set(connection, pragma, wanted, fixed=pragma == "journal_mode" and not create)
             return connection
-        except apsw.Error as error:
-            raise translate(error) from error
+        except BaseException as error:
+            _give_up(connection)
+            if isinstance(error, apsw.Error):
+                raise translate(error) from error
+            raise
 
     def create(self) -> apsw.Connection:
         """The writer connection of a store that may not exist yet; the caller has the turn."""
@@ -130,6 +138,11 @@ class Store:
         if self.closed:
             raise errors.Closed(self.closed)
 
+    def stop(self, error: errors.HoldfastError) -> None:
+        """Nothing in it can be trusted any more: every call, also one that waits, gets this error."""
+        self.broken = error
+        self.on_stop()
+
     def check_sound(self) -> None:
         """Raise what makes this store unfit even for reading."""
         if self.broken is not None:
@@ -142,9 +155,9 @@ class Store:
 
     def reopen_writer(self) -> None:
         """Drop the writer: after a broken COMMIT its view of the file cannot be trusted."""
-        if self._writer is not None:
-            self._writer.close(True)
-            self._writer = None
+        writer, self._writer = self._writer, None
+        if writer is not None:
+            _give_up(writer)
 
     def close(self) -> None:
         """Refuse new connections and close the writer; readers are closed by whoever has them."""
@@ -165,6 +178,14 @@ class Store:
 # Files that were open when this process was forked. SQLite keeps the parent's file locks in its memory, so a new
 # connection here would think that it holds them, and hold none: the parent's close could remove the log it writes to.
 _inherited: set[tuple[int, int] | None] = set()
+
+
+def _give_up(connection: apsw.Connection) -> None:
+    """Close a connection in trouble, now and not when it is freed: what is raised there nobody can catch."""
+    try:
+        connection.close()
+    except apsw.Error:  # a statement that had failed says so once more as it is closed, and then is gone
+        connection.close(True)
 
 
 def _identity(path: str) -> tuple[int, int] | None:

@@ -165,9 +165,10 @@ class Hub:
                 watcher.signal.set()
 
     def check_open(self) -> None:
-        """Raise Closed for a watcher of a workspace that is gone."""
+        """Raise Closed for a watcher of a workspace that is gone, or why its store has stopped."""
         if self._store.closed:
             raise errors.Closed(self._store.closed)
+        self._store.check_sound()
 
     @contextmanager
     def _typed_errors(self) -> Iterator[None]:
@@ -181,11 +182,16 @@ class Hub:
             self._snapshot = Snapshot(self._store.connect_reader(), self._time)
         return self._snapshot
 
-    def close(self) -> None:
-        """Wake every watcher, to find the workspace closed."""
+    def wake(self) -> None:
+        """Have every watcher look again: the workspace is closed, or has stopped."""
         with self._lock:
             for watcher in list(self._watchers):
                 watcher.signal.set()
+
+    def close(self) -> None:
+        """Wake every watcher, to find the workspace closed."""
+        with self._lock:
+            self.wake()
             if self._snapshot is not None:
                 self._snapshot.close()
                 self._snapshot = None
@@ -194,12 +200,21 @@ class Hub:
 class Pulse:
     """The thread that notices other processes and the passing of time."""
 
-    def __init__(self, store: Store, time: Now, hub: Hub, sweep: Callable[[], None], journal: Journal | None) -> None:
+    def __init__(
+        self,
+        store: Store,
+        time: Now,
+        hub: Hub,
+        sweep: Callable[[], None],
+        follow: Callable[[], None],
+        journal: Journal | None,
+    ) -> None:
         self._store = store
         self._journal = journal
         self._time = time
         self._hub = hub
         self._sweep = sweep
+        self._follow = follow
         self._signal = Signal()
         self._stopped = False
         self._beating = threading.Lock()
@@ -280,7 +295,7 @@ class Pulse:
             self._deadline, self._stamp = next_deadline(snapshot)
         if self._journal is not None:
             if self._journal.has_news():
-                self._sweep()
+                self._follow()
             self._journal.maintain()
 
     def _report(self, error: Exception) -> None:

@@ -49,9 +49,8 @@ def _apply_changes(connection: apsw.Connection, changeset: bytes) -> None:
         return apsw.SQLITE_CHANGESET_ABORT
 
     def wanted(table: str) -> bool:
-        # SQLite would skip the changes of a table it does not have, without a word.
-        if not is_shared(table) or not _exists(connection, table):
-            conflicts.append(f"no table {table} here")
+        if not is_shared(table):
+            conflicts.append(f"changes of {table}, which is a node's own")
         return True
 
     try:
@@ -60,10 +59,6 @@ def _apply_changes(connection: apsw.Connection, changeset: bytes) -> None:
         raise diverged(conflicts[0] if conflicts else str(error)) from error
     if conflicts:
         raise diverged(conflicts[0])
-
-
-def _exists(connection: apsw.Connection, table: str) -> bool:
-    return connection.table_exists("main", table)
 
 
 def _apply_migration(connection: apsw.Connection, entry: Migrated, steps: Sequence[migrations.Migration]) -> None:
@@ -79,6 +74,30 @@ def _apply_migration(connection: apsw.Connection, entry: Migrated, steps: Sequen
             hint="install the same release of holdfast on every node",
         )
     migrations.apply(connection, step, entry.workspace)
+
+
+def check_shapes(connection: apsw.Connection, steps: Sequence[migrations.Migration]) -> None:
+    """Corrupt unless every shared table is as its migrations made it.
+
+    SQLite would skip the changes of a table it does not have, or has with other columns or keys, without a word.
+    """
+    wanted = apsw.Connection(":memory:")
+    try:
+        for step in steps[: migrations.schema_of(connection)]:
+            migrations.apply(wanted, step, "")
+        for table in _tables(wanted):
+            if is_shared(table) and _shape(connection, table) != _shape(wanted, table):
+                raise diverged(f"the table {table} is not as it was made")
+    finally:
+        wanted.close()
+
+
+def _tables(connection: apsw.Connection) -> list[str]:
+    return [name for (name,) in connection.execute("SELECT name FROM sqlite_schema WHERE type = 'table'")]
+
+
+def _shape(connection: apsw.Connection, table: str) -> list[tuple[object, ...]]:
+    return list(connection.execute("SELECT name, pk FROM pragma_table_info(?) ORDER BY cid", (table,)))
 
 
 def digest(step: migrations.Migration) -> bytes:

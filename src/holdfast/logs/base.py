@@ -40,7 +40,7 @@ class CommitLog:
     An entry that was acknowledged is durable, and is never lost, changed, or followed by one that did not expect it.
     """
 
-    max_entry: int  # bytes; what is larger goes into a blob
+    max_entry: int  # bytes; what is larger goes into a blob, and append refuses it with ValueError
 
     def head(self) -> Head:
         """The end as it is now: every append acknowledged before this call is at or below it."""

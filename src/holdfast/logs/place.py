@@ -17,6 +17,7 @@ class Place(NamedTuple):
     """The last entry applied, and what the next snapshot depends on."""
 
     position: int = START
+    before: int = START  # the position of the entry before that
     entry: str = ""  # its id
     entries: int = 0  # since the last snapshot
     snapshot: int = START  # the position of that
@@ -26,12 +27,14 @@ def read(connection: apsw.Connection) -> Place | None:
     """The place of a store; None if it is no replica, or empty."""
     if not connection.execute("SELECT 1 FROM sqlite_schema WHERE name = 'local_replica'").fetchone():
         return None
-    row = connection.execute("SELECT position, entry, entries, snapshot FROM local_replica").fetchone()
+    row = connection.execute("SELECT position, before, entry, entries, snapshot FROM local_replica").fetchone()
     return None if row is None else Place(*row)
 
 
 def write(connection: apsw.Connection, place: Place) -> None:
     """Remember the place; the caller commits."""
     connection.execute(
-        "INSERT OR REPLACE INTO local_replica (id, position, entry, entries, snapshot) VALUES (1, ?, ?, ?, ?)", place
+        "INSERT OR REPLACE INTO local_replica (id, position, before, entry, entries, snapshot)"
+        " VALUES (1, ?, ?, ?, ?, ?)",
+        place,
     )

@@ -19,8 +19,8 @@ from holdfast.kernel.journal import Moved
 from holdfast.kernel.store import FILE
 from holdfast.kernel.turns import Turns
 from holdfast.logs import place as places
-from holdfast.logs.base import START, CommitLog
-from holdfast.logs.entries import Snapshotted, to_bytes
+from holdfast.logs.base import START, CommitLog, Trimmed
+from holdfast.logs.entries import Snapshotted, from_bytes, to_bytes
 from holdfast.logs.place import Place
 from holdfast.logs.sending import send
 from holdfast.logs.snapshots import place_after, serialize
@@ -54,16 +54,50 @@ def _taken() -> errors.Exists:
     return errors.Exists("the log holds a workspace", hint="restore into a new, empty log")
 
 
-def set_aside(folder: Path, clock: Clock) -> Path:
-    """Rename the file of a replica that nobody has open, with what belongs to it; answers its new name."""
+def _check_belongs(source: Path, log: CommitLog) -> None:
+    try:
+        page = log.tail(START)
+    except Trimmed as trimmed:
+        page = log.tail(trimmed.oldest)
+    if not page:
+        raise errors.Invalid("the log is empty: nothing can be made from it")
+    found = from_bytes(page[0][1], page[0][0]).workspace
+    ours = _workspace_of(source)
+    if ours is not None and ours != found:
+        raise errors.Invalid(f"the log holds the workspace {found}, the replica is of {ours}")
+
+
+def _workspace_of(source: Path) -> str | None:
+    """Of which workspace a file is; None if it is too damaged to say."""
+    try:
+        connection = apsw.Connection(str(source), flags=apsw.SQLITE_OPEN_READWRITE)
+    except apsw.Error:
+        return None
+    try:
+        row = connection.execute("SELECT workspace FROM meta").fetchone()
+        return None if row is None else str(row[0])
+    except apsw.Error:
+        return None
+    finally:
+        connection.close()
+
+
+def set_aside(folder: Path, log: CommitLog, clock: Clock) -> Path:
+    """Rename the file of a replica that nobody has open, with what belongs to it; answers its new name.
+
+    Not unless the log can be reached and holds the workspace that the replica is of.
+    """
     source = folder / FILE
     if not source.is_file():
         raise errors.NotFound(f"there is no replica in {folder}")
+    _check_belongs(source, log)
     aside = folder / f"{FILE}.diverged-{clock.wall()}"
     turns = Turns(str(folder))
     try:
         if not turns.take(_PATIENCE):
             raise errors.Busy("another process writes to this replica", hint="close it everywhere first")
+        while aside.exists():
+            aside = aside.with_name(f"{aside.name}-again")
         for suffix in ("-wal", "-shm", ""):
             if os.path.exists(f"{source}{suffix}"):
                 os.rename(f"{source}{suffix}", f"{aside}{suffix}")

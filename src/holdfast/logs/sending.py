@@ -49,6 +49,9 @@ def _find(log: CommitLog, id: str, expected: int) -> int | None:
                 if from_bytes(raw, position).id == id:
                     return position
                 raise Moved
-        if log.head().position == expected:
+        end = log.head().position
+        if end == expected:
             return None
+        if end < expected:
+            raise errors.Corrupt(f"the log ends at {end}, and has ended at {expected} before", hint="restore the log")
     raise errors.Unreachable("the log does not show what it holds")

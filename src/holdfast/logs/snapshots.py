@@ -22,6 +22,7 @@ from holdfast.logs.place import Place
 EVERY = 10_000  # entries
 _LEVEL = 1  # of compression: most of the gain for little time
 _TRIES = 5
+_LOOKS = 50  # in vain, at a log that shows less than it has
 _WRITE_VERSIONS = slice(18, 20)  # of the file format, in SQLite's header
 _ROLLBACK_JOURNAL = b"\x01\x01"  # a database in memory cannot be opened as a write-ahead log
 
@@ -68,8 +69,8 @@ class Snapshots:
 def place_after(place: Place, position: int, entry: AnyEntry) -> Place:
     """The place of a replica once an entry was applied."""
     if isinstance(entry, Snapshotted):
-        return Place(position, entry.id, 0, entry.position)
-    return Place(position, entry.id, place.entries + 1, place.snapshot)
+        return Place(position, place.position, entry.id, 0, entry.position)
+    return Place(position, place.position, entry.id, place.entries + 1, place.snapshot)
 
 
 def join(log: CommitLog, connection: apsw.Connection, oldest: int) -> None:
@@ -95,13 +96,18 @@ def join(log: CommitLog, connection: apsw.Connection, oldest: int) -> None:
 
 
 def _newest(log: CommitLog, oldest: int) -> Snapshotted | None:
+    """The newest snapshot between `oldest` and the end; Unreachable if the log does not show that much."""
     newest: Snapshotted | None = None
-    after = oldest
-    while page := log.tail(after):
+    end, after, looks = log.head().position, oldest, 0
+    while after < end and looks < _LOOKS:
+        page = [(position, raw) for position, raw in log.tail(after) if position > after]
+        looks = 0 if page else looks + 1
         for position, raw in page:
             entry = from_bytes(raw, position)
             newest = entry if isinstance(entry, Snapshotted) else newest
-            after = max(after, position)
+            after = position
+    if after < end:
+        raise errors.Unreachable("the log does not show what it holds")
     return newest
 
 

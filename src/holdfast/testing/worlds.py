@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import ClassVar
 
 import holdfast
+from holdfast import errors
 from holdfast.context import derive_actor
 from holdfast.logs.base import CommitLog
 from holdfast.logs.memory import MemoryLog
@@ -29,6 +30,7 @@ class World:
 
     kind: ClassVar[str]
     capabilities: ClassVar[frozenset[str]] = frozenset({"callables", "interactive", "aio", "local"})
+    beyond: ClassVar[type[errors.HoldfastError]] = errors.InvalidFilter  # what a cursor of the future gets
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -93,6 +95,7 @@ class ReplicatedWorld(World):
     """Nodes that share a log; each call of a handle goes to the next of them, and has seen what was acknowledged."""
 
     nodes: ClassVar[int]
+    beyond = errors.Behind  # nobody knows what other nodes have done
     capabilities = frozenset({"callables", "interactive", "aio"})
 
     def __init__(self, folder: Path) -> None:

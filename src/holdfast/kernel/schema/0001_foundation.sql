@@ -18,7 +18,8 @@ CREATE TABLE meta (
 CREATE TABLE local_replica (                    -- one row in the replica of a log, none elsewhere; see holdfast.logs
     id       INTEGER NOT NULL PRIMARY KEY CHECK (id = 1),
     position INTEGER NOT NULL,                  -- of the last entry applied
-    entry    TEXT    NOT NULL,                  -- its id
+    before   INTEGER NOT NULL,                  -- of the entry before that
+    entry    TEXT    NOT NULL,                  -- the id of the last
     entries  INTEGER NOT NULL,                  -- applied since the last snapshot
     snapshot INTEGER NOT NULL                   -- the position of that
 );

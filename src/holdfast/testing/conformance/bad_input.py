@@ -295,12 +295,12 @@ def test_c17_a_cursor_in_the_future_is_refused(world: World, ahead: int) -> None
     future = ws.revision + ahead
     refuse(
         ws,
-        errors.InvalidFilter,
+        world.beyond if ahead < 2**62 else errors.InvalidFilter,
         lambda ws: ws.events.list(after=future),
         lambda ws: ws.events.list(after=f"{future}-0"),
         lambda ws: watched(ws, future),
-        lambda ws: ws.cells.watch("run", "cell", after_version=1 + ahead, timeout=0),
     )
+    refuse(ws, errors.InvalidFilter, lambda ws: ws.cells.watch("run", "cell", after_version=1 + ahead, timeout=0))
 
 
 @pytest.mark.parametrize("version", [-1, True, 1.0, "1"], ids=repr)

@@ -116,8 +116,6 @@ BAD: dict[str, dict[str, Any]] = {
     "limit 0": {"limit": 0},
     "limit too high": {"limit": 1001},
     "limit True": {"limit": True},
-    "future revision": {"after": 2},
-    "future cursor": {"after": "2-0"},
     "negative": {"after": -1},
     "bool": {"after": True},
     "float": {"after": 1.0},
