@@ -15,7 +15,7 @@ from pathlib import Path
 
 import apsw
 
-from tests.bench import fairness, get, growth, imports, increments, watch
+from tests.bench import fairness, get, growth, imports, increments, joining, replicas, watch
 from tests.bench.measure import Bench, Row, sync_rate
 
 SUBJECTS = {
@@ -25,6 +25,8 @@ SUBJECTS = {
     "fairness": fairness.run,
     "imports": imports.run,
     "growth": growth.run,
+    "replicas": replicas.run,
+    "joining": joining.run,
 }
 
 

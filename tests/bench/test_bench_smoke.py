@@ -13,7 +13,16 @@ from tests.bench.__main__ import SUBJECTS, main
 from tests.bench.baseline import Loop
 from tests.bench.measure import Bench, Row
 
-EXPECTED = {"increments": 3, "get": 1, "watch": 4, "fairness": 2, "imports": 3, "growth": 8}
+EXPECTED = {
+    "increments": 3,
+    "get": 1,
+    "watch": 4,
+    "fairness": 2,
+    "imports": 3,
+    "growth": 8,
+    "replicas": 12,
+    "joining": 2,
+}
 
 
 @pytest.mark.parametrize("name", SUBJECTS)

@@ -318,3 +318,17 @@ def test_writers_that_race_with_a_close_are_answered_or_closed_and_what_is_answe
         found = [fresh.cells.find("run", f"cell-{number}") for number in range(4)]
         assert [0 if cell is None else cell.version for cell in found] == done
         assert fresh.revision == sum(done) > 0
+
+
+def test_a_lone_body_that_loses_everything_after_a_sweep_fails_alone_and_the_sweep_comes_again(tmp_path: Path) -> None:
+    clock = ManualClock()
+    with holdfast.open(tmp_path, actor="tester", clock=clock) as ws:
+        ws._engine.pulse.stop()  # nobody sweeps by itself
+        ws.cells.set("run", "short", 1, ttl=5)
+        clock.advance(10)
+        with pytest.raises(apsw.ConstraintError):
+            ws.transact(lambda tx: tx._tx.run(CONFLICT))
+        assert ws.revision == 1
+        assert ws.cells.set("run", "cell", 1) == 1
+        assert [event.op for event in ws.events.list()] == ["set", "expire", "set"]
+        assert ws.check().ok

@@ -196,6 +196,7 @@ class Batch:
                     if isinstance(call.error, apsw.SQLError):  # a savepoint that is gone says nothing to a user
                         call.error = rolled_back()
                     self._writer.store.reopen_writer()
+                    self.dirty = False  # the sweep is gone too
                     return [*calls[:number], *calls[number + 1 :]]
                 execute("ROLLBACK TO body")
                 execute("RELEASE body")
