@@ -93,7 +93,6 @@ class Batch:
         self._asked = asked  # an answer, or an error, rests on the state that the bodies saw
         self._writes = writes  # otherwise it only follows the log
         self.committed = False
-        self.appended = False  # the log has it
         self.in_doubt = False  # the log may have it: nothing of it may run again
 
     def begin(self) -> None:
@@ -250,13 +249,13 @@ class Batch:
     def _append(self, journal: Journal) -> bool:
         self.in_doubt = True
         try:
-            self.appended = journal.append()
+            appended = journal.append()
         except BaseException as error:
             self.in_doubt = not isinstance(error, Moved | errors.HoldfastError)
             self.rollback()
             raise
-        self.in_doubt = self.appended
-        return self.appended
+        self.in_doubt = appended
+        return appended
 
     def _commit_nothing(self) -> None:
         """Nothing has changed, but an answer or an error may still rest on a state that was no longer the newest."""
@@ -266,9 +265,9 @@ class Batch:
 
     def _not_committed(self, error: Exception) -> Exception:
         """What to tell the callers: once the log has it, it happened, and only this replica has not got it yet."""
-        if not self.appended:
+        if not self.in_doubt:
             return error
-        return errors.OutcomeUnknown(f"the log has it, but this node could not write its replica: {error}")
+        return errors.OutcomeUnknown(f"the log may have it, but this node could not write its replica: {error}")
 
     def rollback(self) -> None:
         """Leave nothing."""

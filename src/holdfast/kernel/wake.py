@@ -272,7 +272,7 @@ class Pulse:
                         connection = connection or self._store.connect_reader()
                         self._beat(Snapshot(connection, self._time))
                         self._reported = ""
-                    except (errors.HoldfastError, apsw.Error) as error:
+                    except Exception as error:  # whatever it is: without this thread nothing ends and nobody hears
                         self._report(error)
         finally:
             if connection is not None:
