@@ -2,7 +2,8 @@
 
 Correctness never rests on this: whoever appends first wins, and the others run again. But if everybody always tried at
 once, most work would be thrown away. So a node lets those go first who have written too of late, and longer ago than
-itself. It learns that from the entries themselves, waits only while the log keeps moving, and then goes ahead anyway.
+itself. It learns that from the entries themselves, waits only while the log keeps moving, and then goes ahead anyway;
+whoever was waited for in vain is not waited for again until it writes.
 """
 
 from __future__ import annotations
@@ -32,6 +33,11 @@ class Courtesy:
         now = self._clock.monotonic()
         self._pace = _STEADINESS * self._pace + (1 - _STEADINESS) * min((now - self._last) / 1e6, _MOST_PATIENCE)
         self._last = now
+
+    def waited_in_vain(self) -> None:
+        """Whoever was let go first did not want to: forget them until they write again."""
+        self._recent.clear()
+        self._last = self._clock.monotonic()
 
     def is_turn_of(self, node: str) -> bool:
         """Whether nobody else should go first."""

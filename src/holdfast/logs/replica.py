@@ -139,8 +139,11 @@ class Replica:
             self._signal.wait(self._courtesy.patience)
         self._outrun = False
         for _ in range(_WAITS):
-            if self._courtesy.is_turn_of(self.node) or not self._signal.wait(self._courtesy.patience):
-                break
+            if self._courtesy.is_turn_of(self.node):
+                return
+            if not self._signal.wait(self._courtesy.patience):
+                self._courtesy.waited_in_vain()
+                return
             self._follower.follow()
 
     def has_news(self) -> bool:
