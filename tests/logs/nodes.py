@@ -24,7 +24,7 @@ from holdfast.kernel.journal import Journal
 from holdfast.kernel.store import FILE
 from holdfast.logs.applying import is_shared
 from holdfast.logs.base import START, CommitLog, Trimmed
-from holdfast.logs.entries import AnyEntry, Changes, from_bytes
+from holdfast.logs.entries import AnyEntry, Changes, from_bytes, unseal
 from holdfast.logs.memory import MemoryLog
 from holdfast.logs.replica import Replica
 from holdfast.testing import FaultyLog, ManualClock
@@ -203,7 +203,7 @@ def changed_tables(log: CommitLog) -> set[str]:
     found = set()
     for entry in entries(log):
         if isinstance(entry, Changes):
-            changeset = log.get(entry.blob) if entry.blob else entry.changeset
+            changeset = unseal(log.get(entry.blob), "a blob") if entry.blob else entry.changeset
             found |= {change.name for change in apsw.Changeset.iter(changeset)}
     return found
 

@@ -293,3 +293,15 @@ def test_a_replica_put_back_to_an_earlier_copy_catches_up(nodes: Nodes, tmp_path
     b = nodes.open("b")
     assert_equal(a, b)
     assert start(lambda: b.cells.set(RUN, "cell", "new")).result() == 7
+
+
+def test_a_damaged_blob_of_an_entry_is_corrupt_and_nothing_of_it_is_applied(nodes: Nodes) -> None:
+    a, wire = nodes.open("a"), Damaged(nodes.log)
+    b = nodes.engine("b", wire, pulse=False)
+    a.cells.set(RUN, "large", "x" * 100_000)
+    wire.blobs = True
+    with pytest.raises(errors.Corrupt, match="blob of an entry"):
+        b.cells.set(RUN, "cell", 1)
+    with pytest.raises(errors.Corrupt):
+        b.cells.find(RUN, "large")
+    assert a.cells.get(RUN, "large").value == "x" * 100_000

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 import apsw
 
 from holdfast.kernel.events import to_event
-from holdfast.logs.entries import Changes, from_bytes
+from holdfast.logs.entries import Changes, from_bytes, unseal
 from holdfast.logs.memory import MemoryLog
 from holdfast.logs.skew import ALLOWED
 from holdfast.types import Event, as_microseconds
@@ -44,7 +44,7 @@ class Truth:
         entry = from_bytes(raw, position)
         self.entries += 1
         if isinstance(entry, Changes):
-            changeset = self._blobs[entry.blob] if entry.blob else entry.changeset
+            changeset = unseal(self._blobs[entry.blob], "a blob") if entry.blob else entry.changeset
             for change in apsw.Changeset.iter(changeset):
                 if change.name == "events" and change.op == "INSERT":
                     self._keep(to_event(tuple(change.new or ())))

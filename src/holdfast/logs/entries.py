@@ -1,8 +1,8 @@
 """What is in the log: the kinds of entries, and their bytes.
 
-Every entry names the entry before it, so a replica notices a log that is not the one it followed, and carries a
-checksum, so that a flipped bit is an error and not a change. `id` settles whether an append whose answer was lost is
-there.
+Every entry names the entry before it, so a replica notices a log that is not the one it followed. Entries and blobs
+carry a checksum, so that a flipped bit is an error and not a change. `id` settles whether an append whose answer was
+lost is there.
 """
 
 from __future__ import annotations
@@ -54,17 +54,27 @@ _decode = msgspec.msgpack.Decoder(AnyEntry).decode
 _CHECKSUM = 4
 
 
+def seal(body: bytes) -> bytes:
+    """Bytes with their checksum before them, as they are given to the log."""
+    return zlib.crc32(body).to_bytes(_CHECKSUM, "big") + body
+
+
+def unseal(raw: bytes, what: str) -> bytes:
+    """What was sealed; Corrupt if it is not that any more."""
+    body = raw[_CHECKSUM:]
+    if zlib.crc32(body).to_bytes(_CHECKSUM, "big") != raw[:_CHECKSUM]:
+        raise errors.Corrupt(f"{what} in the log is damaged", hint="restore the log from its own replicas or backups")
+    return body
+
+
 def to_bytes(entry: AnyEntry) -> bytes:
     """An entry as it stands in the log."""
-    body = _encode(entry)
-    return zlib.crc32(body).to_bytes(_CHECKSUM, "big") + body
+    return seal(_encode(entry))
 
 
 def from_bytes(raw: bytes, position: int) -> AnyEntry:
     """An entry of the log; Corrupt if it is not what was appended."""
-    body = memoryview(raw)[_CHECKSUM:]
-    if zlib.crc32(body).to_bytes(_CHECKSUM, "big") != raw[:_CHECKSUM]:
-        raise errors.Corrupt(f"the entry at {position} of the log is damaged", hint="restore the log from its replicas")
+    body = unseal(raw, f"the entry at {position}")
     try:
         entry: AnyEntry = _decode(body)
     except msgspec.DecodeError as error:

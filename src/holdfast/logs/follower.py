@@ -19,7 +19,7 @@ from holdfast.kernel.store import Store, translate
 from holdfast.logs import place as places
 from holdfast.logs.applying import apply, check_shapes, diverged
 from holdfast.logs.base import START, CommitLog, Trimmed
-from holdfast.logs.entries import from_bytes
+from holdfast.logs.entries import from_bytes, unseal
 from holdfast.logs.place import Place
 from holdfast.logs.snapshots import join, place_after
 
@@ -126,7 +126,7 @@ class Follower:
                     entry = from_bytes(raw, position)
                     if entry.previous != place.entry or (workspace and entry.workspace != workspace):
                         raise diverged(f"what comes after {place.position} in the log does not follow what is here")
-                    apply(connection, entry, self._steps, self._log.get)
+                    apply(connection, entry, self._steps, self._blob)
                     place, workspace = place_after(place, position, entry), entry.workspace
                     self._saw(entry.node)
                 places.write(connection, place)
@@ -134,6 +134,9 @@ class Follower:
         except (errors.Corrupt, errors.Behind) as error:
             raise self._stop(error) from error
         self.place, self.workspace = place, workspace
+
+    def _blob(self, ref: str) -> bytes:
+        return unseal(self._log.get(ref), "the blob of an entry")
 
     def _check_shapes(self, connection: apsw.Connection) -> None:
         version = connection.pragma("schema_version")

@@ -24,7 +24,7 @@ from holdfast.logs import place as places
 from holdfast.logs.applying import digest, is_shared
 from holdfast.logs.base import CommitLog, Trimmed
 from holdfast.logs.courtesy import Courtesy
-from holdfast.logs.entries import AnyEntry, Changes, Entry, Migrated, Snapshotted, to_bytes
+from holdfast.logs.entries import AnyEntry, Changes, Entry, Migrated, Snapshotted, seal, to_bytes
 from holdfast.logs.follower import Follower
 from holdfast.logs.place import Place
 from holdfast.logs.sending import send
@@ -210,7 +210,7 @@ class Replica:
         """Append an entry after the place of this node, and write the new place; the caller commits."""
         raw, here = to_bytes(entry), self._follower.place
         if len(raw) > self._log.max_entry and isinstance(entry, Changes):
-            raw = to_bytes(msgspec.structs.replace(entry, changeset=b"", blob=self._log.put(entry.changeset)))
+            raw = to_bytes(msgspec.structs.replace(entry, changeset=b"", blob=self._log.put(seal(entry.changeset))))
         self._next = place_after(here, send(self._log, raw, entry.id, here.position), entry)
         places.write(connection, self._next)
 

@@ -16,7 +16,7 @@ from holdfast import errors
 from holdfast.kernel.failpoints import reach
 from holdfast.logs import place as places
 from holdfast.logs.base import CommitLog, Trimmed
-from holdfast.logs.entries import AnyEntry, Snapshotted, from_bytes
+from holdfast.logs.entries import AnyEntry, Snapshotted, from_bytes, seal, unseal
 from holdfast.logs.place import Place
 
 EVERY = 10_000  # entries
@@ -122,14 +122,14 @@ def serialize(connection: apsw.Connection) -> bytes:
     finally:
         copy.close()
     image[_WRITE_VERSIONS] = _ROLLBACK_JOURNAL
-    return zlib.compress(bytes(image), _LEVEL)
+    return seal(zlib.compress(bytes(image), _LEVEL))
 
 
 def install(connection: apsw.Connection, blob: bytes, position: int) -> None:
     """Put a snapshot in the place of everything in the store; Corrupt unless it is one of this position."""
     image = apsw.Connection(":memory:")
     try:
-        image.deserialize("main", zlib.decompress(blob))
+        image.deserialize("main", zlib.decompress(unseal(blob, "a snapshot")))
         found = places.read(image)
         if found is None or found.position != position:
             raise errors.Corrupt(f"the snapshot of position {position} says it is of {found and found.position}")
