@@ -143,6 +143,25 @@ def test_a_replica_of_one_restored_log_does_not_follow_another_also_if_both_say_
     assert value(nodes.open("a"), "theirs") is None
 
 
+def test_an_open_replica_whose_log_becomes_another_one_stops_although_every_row_would_fit(
+    nodes: Nodes, backup: Path
+) -> None:
+    """As if somebody had put an old copy in the log's place and written on: the same positions, times and revisions."""
+    other = MemoryLog(clock=nodes.clock)
+    restore(nodes, backup, "a", nodes.log)
+    restore(nodes, backup, "b", other)
+    wire = Wire(nodes.log)
+    a, b = nodes.engine("a", wire, pulse=False), nodes.engine("b", other, pulse=False)
+    a.cells.set(RUN, "ours", 1)
+    b.cells.set(RUN, "theirs", 1)
+    wire._log = other
+    b.cells.set(RUN, "later", 1)
+    with pytest.raises(errors.Corrupt, match="does not follow"):
+        a.cells.set(RUN, "cell", 1)
+    with pytest.raises(errors.Corrupt):
+        value(a, "later")
+
+
 def test_a_restored_log_makes_snapshots_and_is_trimmed_like_any_other(nodes: Nodes, backup: Path) -> None:
     restore(nodes, backup, "a", nodes.log)
     seed = entries(nodes.log)[0]
