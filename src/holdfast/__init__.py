@@ -33,7 +33,7 @@ if TYPE_CHECKING:
         ValueEquals,
         VersionEquals,
     )
-    from holdfast.workspace import Workspace, rebuild, restore, upgrade
+    from holdfast.workspace import Workspace, rebuild, restore, salvage, upgrade
     from holdfast.workspace import open_workspace as open
 
 __version__ = "0.1.0"
@@ -63,6 +63,7 @@ __all__ = [
     "open",
     "rebuild",
     "restore",
+    "salvage",
     "upgrade",
 ]
 
@@ -76,6 +77,7 @@ _HOMES = {
     "Workspace": "workspace",
     "rebuild": "workspace",
     "restore": "workspace",
+    "salvage": "workspace",
     "upgrade": "workspace",
 }
 

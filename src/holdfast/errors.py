@@ -6,7 +6,7 @@
     ├─ Unauthorized 401
     ├─ Forbidden 403       NotHolder
     ├─ NotFound 404        TaskNotFound ParentNotFound TableNotFound
-    ├─ Conflict 409        VersionMismatch Exists DuplicateName Held AlreadyClaimed InvalidStatus TaskActive
+    ├─ Conflict 409        VersionMismatch Exists Outrun DuplicateName Held AlreadyClaimed InvalidStatus TaskActive
     │                      HasActiveChildren Fenced AlreadyAttached
     ├─ Compacted 410
     ├─ TooLarge 413
@@ -220,6 +220,14 @@ class Exists(Conflict):
     """The record exists already; it was left untouched."""
 
     code = "EXISTS"
+
+
+class Outrun(Conflict):
+    """Another node wrote while a block was open; nothing of the block was written."""
+
+    code = "OUTRUN"
+    retryable = True
+    default_hint = "run the block again, or use ws.transact(body), which runs its body again by itself"
 
 
 class DuplicateName(Conflict):

@@ -338,18 +338,37 @@ def restore(
 
     seed = None
     if log is not None:
-        from holdfast.logs.seeding import seeder
+        from holdfast.logs.seeding import check_log, seeder
 
+        check_log(log)
         seed = seeder(log)
     return backups.restore(Path(backup), Path(path), clock or SystemClock(), seed)
 
 
 def rebuild(path: str | os.PathLike[str], *, log: CommitLog, clock: Clock | None = None) -> Path:
-    """Set a replica that differs from its log aside, and make a new one; answers where the old file is now."""
+    """Make a new replica from the log in the place of one that differs; answers where the old file is now.
+
+    The old one is set aside only once the new one is there.
+    """
     from pathlib import Path
 
-    from holdfast.logs.seeding import set_aside
+    from holdfast.logs import seeding
 
-    aside = set_aside(Path(path), log, clock or SystemClock())
-    open_workspace(path, actor="rebuild", clock=clock, log=log).close()
-    return aside
+    seeding.check_log(log)
+    folder = Path(path)
+    seeding.check_belongs(folder, log)
+    fresh = seeding.beside(folder)
+    try:
+        open_workspace(fresh, actor="rebuild", clock=clock, log=log).close()
+        return seeding.replace(folder, fresh, clock or SystemClock())
+    finally:
+        seeding.remove(fresh)
+
+
+def salvage(path: str | os.PathLike[str], backup: str | os.PathLike[str], *, clock: Clock | None = None) -> Path:
+    """Write a backup of a replica that has stopped, as far as it had followed its log; `restore` takes it."""
+    from pathlib import Path
+
+    from holdfast.logs.seeding import salvage as write
+
+    return write(Path(path), Path(backup), clock or SystemClock())

@@ -16,16 +16,12 @@ import msgspec
 
 import holdfast
 from holdfast import Workspace
-from holdfast.context import Context
-from holdfast.kernel.engine import Engine
 from holdfast.logs.entries import Snapshotted, to_bytes
-from holdfast.logs.replica import Replica
-from holdfast.logs.snapshots import EVERY
 from tests.bench.measure import Bench, Row
 from tests.bench.replicas import RUN, writers
 from tests.logs.nodes import entries
 
-IN_GROUPS = 85_000  # revisions
+IN_GROUPS = 90_000  # revisions
 TASKS = 64
 ENTRIES = 17_000  # of the history: one snapshot, and a tail of some 7,000
 THREADS = 8  # that go on writing
@@ -35,8 +31,8 @@ JOINS = 3
 def run(bench: Bench) -> list[Row]:
     """From a snapshot and its tail while writes go on, then from the whole history."""
     log = holdfast.MemoryLog()
-    replica = Replica(log, snapshot_every=bench.count(EVERY, 20))
-    with Workspace(Engine(bench.folder / "first", journal=replica), Context("first")) as first:
+    log.snapshot_every = bench.count(log.snapshot_every, 20)
+    with holdfast.open(bench.folder / "first", actor="first", log=log) as first:
         seconds = make_history(first, log, bench.count(IN_GROUPS, TASKS), bench.count(ENTRIES, 34))
         bench.say(f"  {first.revision:,} revisions in {log.head().position:,} entries, made in {seconds:.0f} s")
         whole = without_snapshots(log)

@@ -2,8 +2,8 @@
 
 All three are always open, over one log in this process, and follow it; a node that writes has as many threads as any
 other, and every thread a cell of its own. They share one interpreter, so three cannot do much more than one: the bar
-says how much may go to running in vain. The same again with a log whose appends take 2 ms, as over a network; and a
-busy node beside one on which somebody writes now and then. In the end all replicas must be equal, byte by byte.
+says how much may go to running in vain. The same again with a log whose appends take 2 ms, as over a network. Then what
+nodes cost each other that are not all busy. In the end all replicas must be equal, byte by byte.
 """
 
 from __future__ import annotations
@@ -27,12 +27,13 @@ NODES = 3
 LOGS = {"log at hand": 0.0, "log 2 ms away": 0.002}  # seconds that an append takes
 THREADS = (32, 8)  # of each node that writes
 BUSY, NOW_AND_THEN = 8, (0.05, 0.1)  # threads of the busy node, and seconds between the writes beside it
+BURSTS, BURST, BETWEEN = 30, 5, 0.05  # of writes where nobody is busy: how many, of how many, seconds between them
 SETTLE, MEASURE = 0.3, 0.5  # seconds of a round
 PATIENCE = 1000  # hundredths of a second, for the first increment of a round
 
 
 def run(bench: Bench) -> list[Row]:
-    """Both logs, with many threads and with few; then a busy node beside a lone writer."""
+    """Both logs, with many threads and with few; then a busy node beside a lone writer, and nodes that are not busy."""
     rows: list[Row] = []
     for where, seconds in LOGS.items():
         for threads in THREADS:
@@ -40,6 +41,7 @@ def run(bench: Bench) -> list[Row]:
                 rows += together(cluster, f"{where}, {threads} threads a node", threads)
         with Cluster(bench, f"{where}-beside".replace(" ", "-"), seconds) as cluster:
             rows += beside(cluster, where)
+            rows += in_turn(cluster, where)
     return rows
 
 
@@ -223,3 +225,19 @@ class LoneWriter:
             except errors.Busy:
                 self.refused += 1
             self.waits.append((time.perf_counter() - start) * 1000)
+
+
+def in_turn(cluster: Cluster, where: str) -> list[Row]:
+    """Two nodes by turns, some writes each, one after the other and with time between: nobody has to wait."""
+    waits: list[float] = []
+    for number in range(cluster.bench.count(BURSTS, 2)):
+        for _ in range(BURST):
+            start = time.perf_counter()
+            cluster.nodes[number % 2].cells.increment(RUN, "turn")
+            waits.append((time.perf_counter() - start) * 1000)
+        time.sleep(BETWEEN * min(1.0, cluster.bench.scale))
+    median, most = percentile(waits, 50), percentile(waits, 90)
+    cluster.bench.say(
+        f"  {where}, two nodes by turns and nobody busy: a write takes {median:.1f} ms, p90 {most:.1f} ms"
+    )
+    return [Row("replicas", f"{where}, nobody busy, p90 of a write", most, "ms")]

@@ -20,7 +20,7 @@ EXPECTED = {
     "fairness": 2,
     "imports": 3,
     "growth": 8,
-    "replicas": 12,
+    "replicas": 14,
     "joining": 2,
 }
 

@@ -160,6 +160,16 @@ class _File(apsw.VFSFile):
         text = name.filename() if isinstance(name, apsw.URIFilename) else name
         path = None if text is None else tape.relative(text)
         self._file = None if path is None else tape.file_at(path)
+        self._read_only = bool(flags[0] & apsw.SQLITE_OPEN_READONLY)
+
+    def xLock(self, level: int) -> None:
+        try:
+            super().xLock(level)
+        except apsw.IOError as error:
+            if not self._read_only:
+                raise
+            # SQLite tries it as it closes, and goes on without; APSW forgets a BusyError then, and raises all others.
+            raise apsw.BusyError("a file opened for reading cannot be locked for writing") from error
 
     def xWrite(self, data: bytes, offset: int) -> None:
         if self._file is not None:

@@ -123,6 +123,8 @@ class Run:
         snapshot = engine.borrow()
         try:
             engine.pulse._beat(snapshot)
+            assert engine.journal is not None
+            engine.journal.maintain()
             engine.store.writer.execute("PRAGMA wal_checkpoint(TRUNCATE)")
         except NOTHING_HAPPENED as error:
             self.cluster.say(f"{node.name} cannot follow: {error.code}")
@@ -220,6 +222,7 @@ class Run:
     def _judge(self) -> None:
         workspaces = [node.workspace for node in self.cluster.nodes if node.workspace is not None]
         assert len(workspaces) == NODES
+        assert self.truth.problems == []
         prints = {fingerprint(workspace) for workspace in workspaces}
         assert len(prints) == 1, "the replicas differ"
         assert workspaces[0].revision == self.truth.newest

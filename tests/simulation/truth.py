@@ -26,6 +26,7 @@ class Truth:
         self.revisions: dict[int, list[Event]] = {}
         self.compacted: dict[int, int] = {}  # revision -> the mark it set
         self.entries = 0
+        self.problems: list[str] = []  # not raised where they are found: that is inside the code under test
         append, put = log.append, log.put
 
         def recorded_append(entry: bytes, expected: int) -> int:
@@ -52,14 +53,15 @@ class Truth:
 
     def _keep(self, event: Event) -> None:
         early = as_microseconds(event.time) - self._timeline.now
-        assert early <= ALLOWED, f"{event} is {early / 1e6} s ahead of its time: a wrong clock has written"
+        if early > ALLOWED:
+            self.problems.append(f"{event} is {early / 1e6} s ahead of its time: a wrong clock has written")
         self.revisions.setdefault(event.revision, []).append(event)
         if (event.kind, event.op) == ("log", "compact"):
             self.compacted[event.revision] = event.data["compacted"][1]
 
     def _check_newest(self, position: int) -> None:
         if self.revisions and max(self.revisions) != len(self.revisions):
-            raise AssertionError(f"the entry at {position} leaves a gap in the revisions")
+            self.problems.append(f"the entry at {position} leaves a gap in the revisions")
 
     def at(self, revision: int) -> Sequence[Event]:
         """The events of a revision, in order."""

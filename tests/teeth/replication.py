@@ -129,6 +129,13 @@ BUGS = [
         LOGS,
     ),
     Bug(
+        "the chain of entries is not looked at",
+        "logs/follower.py",
+        "                    if entry.previous != place.entry or (workspace and entry.workspace != workspace):\n",
+        "                    if workspace and entry.workspace != workspace:\n",
+        LOGS,
+    ),
+    Bug(
         "a wrong clock writes",
         "logs/skew.py",
         "        if max(ahead, behind) > ALLOWED:\n",
@@ -139,7 +146,7 @@ BUGS = [
         "the log is trimmed past its snapshot",
         "logs/replica.py",
         "        self._log.trim(before)\n",
-        "        self._log.trim(self._place.position)\n",
+        "        self._log.trim(self._follower.place.position)\n",
         SIMULATION,
     ),
     Bug(

@@ -260,7 +260,12 @@ class Batch:
     def _commit_nothing(self) -> None:
         """Nothing has changed, but an answer or an error may still rest on a state that was no longer the newest."""
         self.rollback()
-        if self._journal is not None and self._asked:
+        if self._asked:
+            self.confirm()
+
+    def confirm(self) -> None:
+        """Raise Moved if the log had moved before the bodies ran; without a log nothing can have."""
+        if self._journal is not None and not self.in_doubt:
             self._journal.confirm()
 
     def _not_committed(self, error: Exception) -> Exception:

@@ -339,11 +339,18 @@ def _bring_up_to_date(store: Store, turns: Turns, busy_timeout: float, workspace
 def _refuse_foreign(path: str) -> None:
     """Look before anything is set: somebody else's database is left as it is."""
     if os.path.exists(path):
-        connection = apsw.Connection(path, flags=apsw.SQLITE_OPEN_READONLY)
         try:
-            migrations.schema_of(connection)
-        finally:
-            connection.close()
+            _look(path, apsw.SQLITE_OPEN_READONLY)
+        except apsw.ReadOnlyError:  # whoever made it died on the way: what is half done must be taken back first
+            _look(path, apsw.SQLITE_OPEN_READWRITE)
+
+
+def _look(path: str, flags: int) -> None:
+    connection = apsw.Connection(path, flags=flags)
+    try:
+        migrations.schema_of(connection)
+    finally:
+        connection.close()
 
 
 def _is_current(store: Store) -> bool:

@@ -180,6 +180,12 @@ class Group:
                 error = next(call.error for call in todo if call not in lost)
                 todo = lost
             fail(todo, error or errors.Unavailable())
+        except errors.ClockSkew as error:  # which keeps a node from writing, not from following
+            for call in todo:
+                if call.body is follow:
+                    call.result = None
+                else:
+                    call.error = error
         except Exception as error:
             fail(todo, error)
         finally:

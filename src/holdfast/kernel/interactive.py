@@ -76,13 +76,11 @@ def _watched(group: Group, batch: Batch, tx: GuardedTx, timeout: float) -> Itera
             batch.absorb(tx)
             batch.commit()
     except Moved as moved:
-        raise errors.Conflict(
-            "another node wrote while the block was open; nothing of it was written",
-            hint="run the block again, or use ws.transact(body), which runs its body again by itself",
-        ) from moved
-    except (errors.Timeout, errors.Closed) as error:
-        if late.is_set():
+        raise errors.Outrun() from moved
+    except errors.HoldfastError as error:
+        if late.is_set() and isinstance(error, errors.Timeout | errors.Closed):
             raise _too_late(timeout) from error
+        _confirm(batch, error)
         raise
     finally:
         watchdog.cancel()
@@ -90,6 +88,14 @@ def _watched(group: Group, batch: Batch, tx: GuardedTx, timeout: float) -> Itera
             if group.body_thread == get_ident():  # the watchdog has not been here
                 free()
     group.committed(batch.emitted, batch.deadline)
+
+
+def _confirm(batch: Batch, refusal: errors.HoldfastError) -> None:
+    """On a replica: a refusal that left the block must have seen everything, as an answer must."""
+    try:
+        batch.confirm()
+    except Moved:
+        raise errors.Outrun() from refusal
 
 
 def _too_late(timeout: float) -> errors.Timeout:

@@ -62,8 +62,11 @@ class Journal(Protocol):
     def has_reached(self, end: int) -> bool:
         """From any thread: whether this node is there."""
 
+    def needs_upkeep(self) -> bool:
+        """From any thread: whether `maintain` has something to do."""
+
     def maintain(self) -> None:
-        """From the pulse, without the turn: what is due beside the work, such as a snapshot."""
+        """From a thread of its own, without the turn: what is due beside the work, such as a snapshot, for long."""
 
     def enroll(self, waiter: Wakeable) -> None:
         """Wake `waiter` when the log moves."""

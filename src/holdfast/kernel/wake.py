@@ -218,10 +218,12 @@ class Pulse:
         self._signal = Signal()
         self._stopped = False
         self._beating = threading.Lock()
-        self._paused = False
+        self._paused: list[threading.Lock] = []
         self._deadline: int | None = None
         self._stamp = 0
         self._seen = -1
+        self._upkeep: threading.Thread | None = None
+        self._maintaining = threading.Lock()
         self._reported = ""  # the trouble that was told last, until it is over
         self._thread = threading.Thread(target=self._run, name="holdfast-pulse", daemon=True)
 
@@ -246,18 +248,18 @@ class Pulse:
         if self._journal is not None:
             self._journal.dismiss(self._signal)
         self._signal.set()
-        if self._thread.is_alive() and self._thread is not threading.current_thread():
-            self._thread.join()
+        for thread in (self._thread, self._upkeep):
+            if thread is not None and thread.is_alive() and thread is not threading.current_thread():
+                thread.join()
 
     def pause(self) -> None:
-        """Before a fork: wait until this thread is not inside SQLite; bounded, for the forker may be in its way."""
-        self._paused = self._beating.acquire(timeout=1.0)
+        """Before a fork: wait until its threads are not inside SQLite; bounded, for the forker may be in their way."""
+        self._paused = [lock for lock in (self._beating, self._maintaining) if lock.acquire(timeout=1.0)]
 
     def resume(self) -> None:
         """After a fork, in the parent."""
-        if self._paused:
-            self._paused = False
-            self._beating.release()
+        while self._paused:
+            self._paused.pop().release()
 
     def _run(self) -> None:
         connection: apsw.Connection | None = None
@@ -296,7 +298,20 @@ class Pulse:
         if self._journal is not None:
             if self._journal.has_news():
                 self._follow()
-            self._journal.maintain()
+            if self._journal.needs_upkeep() and self._upkeep is None:
+                self._upkeep = threading.Thread(target=self._maintain, name="holdfast-upkeep", daemon=True)
+                self._upkeep.start()
+
+    def _maintain(self) -> None:
+        """In a thread of its own: nobody waits for a snapshot."""
+        assert self._journal is not None
+        try:
+            with self._maintaining:
+                self._journal.maintain()
+        except Exception as error:
+            self._report(error)
+        finally:
+            self._upkeep = None
 
     def _report(self, error: Exception) -> None:
         if self._stopped or self._store.closed:

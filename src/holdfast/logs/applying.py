@@ -15,7 +15,10 @@ from holdfast import errors
 from holdfast.kernel import migrations
 from holdfast.logs.entries import AnyEntry, Changes, Migrated
 
-_REBUILD = "holdfast.rebuild(folder, log=log) sets this replica aside and makes a new one from the log"
+_REBUILD = (
+    "holdfast.rebuild(folder, log=log) makes a new replica from the log and sets this one aside; if that stops at the"
+    " same entry, the node that wrote it is the damaged one: see docs/engines.md, When a replica stops"
+)
 
 
 def is_shared(table: str) -> bool:

@@ -35,12 +35,16 @@ class Trimmed(Exception):
 
 
 class CommitLog:
-    """A log of one workspace. Safe for use by several threads; `errors.Unreachable` from any method: nothing happened.
+    """A log of one workspace, as one client of it. Safe for use by several threads.
+
+    `errors.Unreachable` from any method: nothing happened. What else a method raises that is not named here counts as
+    Unreachable too, or, from `append`, as LostAnswer.
 
     An entry that was acknowledged is durable, and is never lost, changed, or followed by one that did not expect it.
     """
 
     max_entry: int  # bytes; what is larger goes into a blob, and append refuses it with ValueError
+    snapshot_every: int = 10_000  # entries after which a snapshot is due
 
     def head(self) -> Head:
         """The end as it is now: every append acknowledged before this call is at or below it."""

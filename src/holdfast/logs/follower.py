@@ -19,7 +19,7 @@ from holdfast.kernel.store import Store, translate
 from holdfast.logs import place as places
 from holdfast.logs.applying import apply, check_shapes, diverged
 from holdfast.logs.base import START, CommitLog, Trimmed
-from holdfast.logs.entries import from_bytes, unseal
+from holdfast.logs.entries import AnyEntry, from_bytes, unseal
 from holdfast.logs.place import Place
 from holdfast.logs.snapshots import join, place_after
 
@@ -63,7 +63,11 @@ class Follower:
         """Corrupt unless the last entry applied here is where it was in the log, as far as the log reaches back."""
         end = self._log.head().position
         if end < self.place.position:
-            raise diverged(f"the log ends at {end}, the replica has followed one to {self.place.position}")
+            what = f"the log ends at {end}, the replica has followed one to {self.place.position}"
+            if end == START:
+                hint = "this log is empty; is it the right one? A MemoryLog ends with its process"
+                raise errors.Corrupt(what, hint=hint)
+            raise diverged(what)
         try:
             page = self._log.tail(self.place.before) if self.place.position else ()
         except Trimmed:
@@ -126,7 +130,7 @@ class Follower:
                     entry = from_bytes(raw, position)
                     if entry.previous != place.entry or (workspace and entry.workspace != workspace):
                         raise diverged(f"what comes after {place.position} in the log does not follow what is here")
-                    apply(connection, entry, self._steps, self._blob)
+                    self._apply_one(connection, position, entry)
                     place, workspace = place_after(place, position, entry), entry.workspace
                     self._saw(entry.node)
                 places.write(connection, place)
@@ -134,6 +138,13 @@ class Follower:
         except (errors.Corrupt, errors.Behind) as error:
             raise self._stop(error) from error
         self.place, self.workspace = place, workspace
+
+    def _apply_one(self, connection: apsw.Connection, position: int, entry: AnyEntry) -> None:
+        try:
+            apply(connection, entry, self._steps, self._blob)
+        except errors.Corrupt as error:
+            error.message += f"; the entry at {position} by node {entry.node}"
+            raise
 
     def _blob(self, ref: str) -> bytes:
         return unseal(self._log.get(ref), "the blob of an entry")

@@ -23,6 +23,7 @@ from holdfast.kernel.store import Store
 from holdfast.logs import place as places
 from holdfast.logs.applying import digest, is_shared
 from holdfast.logs.base import CommitLog, Trimmed
+from holdfast.logs.careful import CarefulLog
 from holdfast.logs.courtesy import Courtesy
 from holdfast.logs.entries import AnyEntry, Changes, Entry, Migrated, Snapshotted, seal, to_bytes
 from holdfast.logs.follower import Follower
@@ -51,7 +52,7 @@ class Replica:
     ) -> None:
         if not isinstance(log, CommitLog):
             raise errors.Invalid(f"log is a CommitLog, not {type(log).__name__}", hint="such as holdfast.MemoryLog()")
-        self._log = log
+        self._log = log = CarefulLog(log)
         self._clock = clock or SystemClock()
         self._skew = Skew(log, self._clock)
         self._courtesy = Courtesy(self._clock)
@@ -216,6 +217,9 @@ class Replica:
 
     # --- beside the work ---------------------------------------------------------------------------------------------
 
+    def needs_upkeep(self) -> bool:
+        return self._snapshots.due
+
     def maintain(self) -> None:
         if self._snapshots.due:
             connection = self._store.connect_reader()
@@ -239,7 +243,8 @@ class Replica:
         except errors.OutcomeUnknown as error:  # of this entry, not of what the callers want: that has not begun
             raise errors.Unreachable(error.message) from error
         self._follower.place = self._next
-        self._snapshots.announcement = None
+        if self._snapshots.announcement is announcement:  # otherwise a newer one was made meanwhile
+            self._snapshots.announcement = None
         reach("snapshot.announced")
         self._log.trim(before)
 

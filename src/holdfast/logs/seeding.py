@@ -1,22 +1,26 @@
 """The first and the last of a replica: a log that starts with a backup, and a replica that is given up.
 
 A backup enters an empty log as its first snapshot, so every node that joins starts from it. A replica that differs from
-its log is set aside under another name, never deleted: it is the evidence of what went wrong.
+its log is set aside under another name, never deleted: it is the evidence of what went wrong, and what it had followed
+so far can be salvaged.
 """
 
 from __future__ import annotations
 
 import os
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 
 import apsw
 
 from holdfast import errors
+from holdfast.kernel.backup import backup
 from holdfast.kernel.clock import Clock
+from holdfast.kernel.folders import sync
 from holdfast.kernel.ids import Ids
 from holdfast.kernel.journal import Moved
-from holdfast.kernel.store import FILE
+from holdfast.kernel.store import FILE, Store
 from holdfast.kernel.turns import Turns
 from holdfast.logs import place as places
 from holdfast.logs.base import START, CommitLog, Trimmed
@@ -54,13 +58,23 @@ def _taken() -> errors.Exists:
     return errors.Exists("the log holds a workspace", hint="restore into a new, empty log")
 
 
-def _check_belongs(source: Path, log: CommitLog) -> None:
+def check_log(log: object) -> None:
+    """Invalid unless this is a log."""
+    if not isinstance(log, CommitLog):
+        raise errors.Invalid(f"log is a CommitLog, not {type(log).__name__}", hint="such as holdfast.MemoryLog()")
+
+
+def check_belongs(folder: Path, log: CommitLog) -> None:
+    """Not unless the log can be reached and holds the workspace that the replica in the folder is of."""
+    source = folder / FILE
+    if not source.is_file():
+        raise errors.NotFound(f"there is no replica in {folder}", hint="holdfast.open(path, log=...) makes one")
     try:
         page = log.tail(START)
     except Trimmed as trimmed:
         page = log.tail(trimmed.oldest)
     if not page:
-        raise errors.Invalid("the log is empty: nothing can be made from it")
+        raise errors.Invalid("the log is empty: nothing can be made from it", hint="is it the right one?")
     found = from_bytes(page[0][1], page[0][0]).workspace
     ours = _workspace_of(source)
     if ours is not None and ours != found:
@@ -82,15 +96,20 @@ def _workspace_of(source: Path) -> str | None:
         connection.close()
 
 
-def set_aside(folder: Path, log: CommitLog, clock: Clock) -> Path:
-    """Rename the file of a replica that nobody has open, with what belongs to it; answers its new name.
+def beside(folder: Path) -> Path:
+    """Where a new replica is made while the old one is still in its place."""
+    fresh = folder / f"rebuilding-{os.getpid()}"
+    remove(fresh)
+    return fresh
 
-    Not unless the log can be reached and holds the workspace that the replica is of.
-    """
-    source = folder / FILE
-    if not source.is_file():
-        raise errors.NotFound(f"there is no replica in {folder}")
-    _check_belongs(source, log)
+
+def remove(fresh: Path) -> None:
+    """Leave nothing of a replica that was made beside."""
+    shutil.rmtree(fresh, ignore_errors=True)
+
+
+def replace(folder: Path, fresh: Path, clock: Clock) -> Path:
+    """Set the file of a replica aside, with what belongs to it, and put a new one in its place."""
     aside = folder / f"{FILE}.diverged-{clock.wall()}"
     turns = Turns(str(folder))
     try:
@@ -98,9 +117,28 @@ def set_aside(folder: Path, log: CommitLog, clock: Clock) -> Path:
             raise errors.Busy("another process writes to this replica", hint="close it everywhere first")
         while aside.exists():
             aside = aside.with_name(f"{aside.name}-again")
-        for suffix in ("-wal", "-shm", ""):
-            if os.path.exists(f"{source}{suffix}"):
-                os.rename(f"{source}{suffix}", f"{aside}{suffix}")
+        # The write-ahead log first: a file without it is an older replica, which catches up.
+        _move(folder / FILE, aside)
+        _move(fresh / FILE, folder / FILE)
+        sync(folder)
     finally:
         turns.close()
     return aside
+
+
+def _move(source: Path, target: Path) -> None:
+    for suffix in ("-shm", "-wal", ""):
+        if os.path.exists(f"{source}{suffix}"):
+            os.rename(f"{source}{suffix}", f"{target}{suffix}")
+
+
+def salvage(folder: Path, target: Path, clock: Clock) -> Path:
+    """Write a backup of the store in a folder, without opening it as a workspace; answers the backup."""
+    if not (folder / FILE).is_file():
+        raise errors.NotFound(f"there is no replica in {folder}")
+    store = Store(str(folder), durable=True, busy_timeout=_PATIENCE, replica=True)
+    try:
+        backup(store.writer, target, clock.wall())
+    finally:
+        store.close()
+    return target

@@ -19,7 +19,6 @@ from holdfast.logs.base import CommitLog, Trimmed
 from holdfast.logs.entries import AnyEntry, Snapshotted, from_bytes, seal, unseal
 from holdfast.logs.place import Place
 
-EVERY = 10_000  # entries
 _LEVEL = 1  # of compression: most of the gain for little time
 _TRIES = 5
 _LOOKS = 50  # in vain, at a log that shows less than it has
@@ -40,13 +39,14 @@ class Snapshots:
 
     def __init__(self, log: CommitLog, every: int | None) -> None:
         self._log = log
-        self._every = EVERY if every is None else every
+        self._every = log.snapshot_every if every is None else every
         self.due = False
+        self._missed = False  # the last one could not be put
         self.announcement: Announcement | None = None
 
     def consider(self, place: Place) -> None:
         """This node has appended an entry: whoever appends the one that makes it due makes the snapshot."""
-        self.due |= place.entries > 0 and place.entries % self._every == 0
+        self.due |= self._missed or (place.entries > 0 and place.entries % self._every == 0)
 
     def make(self, connection: apsw.Connection) -> None:
         """Put a snapshot of what the connection sees into the log's keeping."""
@@ -60,9 +60,10 @@ class Snapshots:
         finally:
             connection.execute("ROLLBACK")
         reach("snapshot.made")
+        self.due, self._missed = False, True  # if it fails, not again before there is more to say
         ref = self._log.put(blob)
         reach("snapshot.put")
-        self.due = False
+        self._missed = False
         self.announcement = Announcement(place.position, row[0], ref)
 
 

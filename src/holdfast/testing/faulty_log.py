@@ -33,6 +33,7 @@ class FaultyLog(CommitLog):
 
     def __init__(self, log: CommitLog, fault: Callable[[Method], Fault | None]) -> None:
         self.max_entry = log.max_entry
+        self.snapshot_every = log.snapshot_every
         self._log = log
         self._fault = fault
         self._in_flight: list[tuple[bytes, int]] = []

@@ -1,8 +1,9 @@
 """The contract of `CommitLog` as pytest tests, for whoever writes an adapter.
 
 Give a fixture `log` that is a fresh, empty log, and take the tests over with
-`from holdfast.testing.log_contract import *`. They use nothing but what `holdfast.logs.base` promises: positions are
-opaque and increasing, the tail may lag behind the head but not for ever, a wake-up is a hint.
+`from holdfast.testing.log_contract import *`. Where a client of the log is an object of its own, as it is over a
+network, give a fixture `peer` too: another client of the same log. The tests use nothing but what `holdfast.logs.base`
+promises: positions are opaque and increasing, the tail may lag behind the head but not for ever, a wake-up is a hint.
 """
 
 from __future__ import annotations
@@ -21,6 +22,12 @@ MANY = 3000
 THREADS = 8
 _DAY = 24 * 60 * 60 * 1_000_000
 _LOOK_AGAIN = 0.01
+
+
+@pytest.fixture
+def peer(log: CommitLog) -> CommitLog:
+    """Another client of the same log."""
+    return log
 
 
 def fill(log: CommitLog, count: int, prefix: str = "entry") -> list[tuple[int, bytes]]:
@@ -311,3 +318,37 @@ def test_whoever_is_dismissed_is_not_woken_any_more_and_others_still_are(log: Co
     assert not gone.wait(0)
     log.dismiss(gone)
     log.dismiss(there)
+
+
+# --- clients ---------------------------------------------------------------------------------------------------------
+
+
+def test_a_client_knows_at_once_where_another_one_has_brought_the_log(log: CommitLog, peer: CommitLog) -> None:
+    filled = fill(log, 10)
+    assert peer.head().position == filled[-1][0]
+    with pytest.raises(Moved):
+        peer.append(b"late", START)
+    assert read(peer, START) == filled
+    position = peer.append(b"next", filled[-1][0])
+    assert log.head().position == position
+    assert read(log, filled[-1][0]) == [(position, b"next")]
+
+
+def test_a_blob_of_one_client_is_there_for_another(log: CommitLog, peer: CommitLog) -> None:
+    assert peer.get(log.put(b"blob")) == b"blob"
+    assert log.get(peer.put(b"other")) == b"other"
+
+
+def test_a_client_is_woken_by_what_another_one_appends(log: CommitLog, peer: CommitLog) -> None:
+    signal = Signal()
+    peer.enroll(signal)
+    log.append(b"entry", START)
+    assert signal.wait(LONG)
+    peer.dismiss(signal)
+
+
+def test_what_one_client_trims_is_gone_for_another(log: CommitLog, peer: CommitLog) -> None:
+    filled = fill(log, 5)
+    log.trim(filled[2][0])
+    assert trimmed_at(peer, START) == filled[2][0]
+    assert read(peer, filled[2][0]) == filled[3:]

@@ -116,8 +116,13 @@ class ReplicatedWorld(World):
 
     def _open_node(self, number: int, actor: str | None) -> Workspace:
         """Every handle has its own engine on the node's folder, as two programs on one machine would."""
-        node = holdfast.open(self.folder / f"node-{number}", actor=actor, clock=self.clock, log=self.log)
+        log = self.connect(number)
+        node = holdfast.open(self.folder / f"node-{number}", actor=actor, clock=self.clock, log=log)
         return node.using(at_least="latest")
+
+    def connect(self, number: int) -> CommitLog:
+        """The log as this node reaches it; whoever tests a log of theirs gives each node a client of its own."""
+        return self.log
 
 
 class TwoNodesWorld(ReplicatedWorld):
