@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
+import pytest
+
 from holdfast.logs.courtesy import Courtesy
 from holdfast.testing import ManualClock
 
 
 def after(*nodes: str) -> Courtesy:
-    """What a node thinks after these have written, a millisecond apart."""
-    clock = ManualClock()
-    courtesy = Courtesy(clock)
+    """What a node thinks after these have written."""
+    courtesy = Courtesy(ManualClock())
     for node in nodes:
-        clock.advance(0.001)
         courtesy.saw(node)
     return courtesy
 
@@ -43,15 +43,19 @@ def test_who_stopped_writing_is_forgotten_after_some_entries_or_once_waited_for_
     assert turns(courtesy, "a", "b") == ["b"]
 
 
-def test_patience_follows_the_pace_of_the_log_within_bounds() -> None:
-    slow, quick = ManualClock(), ManualClock()
-    for_slow, for_quick = Courtesy(slow), Courtesy(quick)
-    for _ in range(50):
-        slow.advance(0.002)
-        quick.advance(0.0005)
-        for_slow.saw("a")
-        for_quick.saw("a")
-    assert 0.0005 <= for_quick.patience < for_slow.patience <= 0.02
-    slow.advance(3600)
-    for_slow.saw("a")
-    assert for_slow.patience <= 0.02
+def test_patience_is_some_times_what_a_group_of_our_own_takes_within_bounds() -> None:
+    clock = ManualClock()
+    courtesy = Courtesy(clock)
+
+    def after_groups_of(seconds: float) -> float:
+        for _ in range(50):
+            courtesy.begins()
+            clock.advance(seconds)
+            courtesy.wrote("a")
+            clock.advance(1)  # what lies between them does not count
+        return courtesy.patience
+
+    assert courtesy.patience == 0.0005
+    assert after_groups_of(0.0001) == 0.0005
+    assert after_groups_of(0.002) == pytest.approx(0.006, rel=0.01)
+    assert after_groups_of(3600) == 0.02

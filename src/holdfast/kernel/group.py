@@ -29,7 +29,7 @@ _inside: set[tuple[str, int]] = set()
 
 MAX_CALLS = 1024
 MAX_RUNS = 3
-MAX_OUTRUN = 50  # times that other nodes may be first before a group gives up
+MAX_OUTRUN = 500  # times that other nodes may be first before a group gives up
 
 
 class SyncCall(Call):

@@ -2,8 +2,8 @@
 
 Correctness never rests on this: whoever appends first wins, and the others run again. But if everybody always tried at
 once, most work would be thrown away. So a node lets those go first who have written too of late, and longer ago than
-itself. It learns that from the entries themselves, waits only while the log keeps moving, and then goes ahead anyway;
-whoever was waited for in vain is not waited for again until it writes.
+itself. It learns that from the entries themselves, waits about as long as a group of its own takes, and then goes ahead
+anyway; whoever was waited for in vain is not waited for again until it writes.
 """
 
 from __future__ import annotations
@@ -15,7 +15,8 @@ from holdfast.kernel.clock import Clock
 _REMEMBERED = 8  # entries
 _LEAST_PATIENCE = 0.0005
 _MOST_PATIENCE = 0.02
-_STEADINESS = 0.8  # of the average time between two entries
+_GROUPS = 3  # of our own length, that we wait for another's
+_STEADINESS = 0.8  # of the average
 
 
 class Courtesy:
@@ -24,20 +25,26 @@ class Courtesy:
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
         self._recent: deque[str] = deque(maxlen=_REMEMBERED)
-        self._pace = 0.0
-        self._last = 0
+        self._took = 0.0  # seconds, of late, from the beginning of a group to its append
+        self._began = 0
+
+    def begins(self) -> None:
+        """A group of this node begins."""
+        self._began = self._clock.monotonic()
+
+    def wrote(self, node: str) -> None:
+        """A group of this node was appended."""
+        took = min((self._clock.monotonic() - self._began) / 1e6, _MOST_PATIENCE)
+        self._took = _STEADINESS * self._took + (1 - _STEADINESS) * took
+        self.saw(node)
 
     def saw(self, node: str) -> None:
         """A node has written."""
         self._recent.append(node)
-        now = self._clock.monotonic()
-        self._pace = _STEADINESS * self._pace + (1 - _STEADINESS) * min((now - self._last) / 1e6, _MOST_PATIENCE)
-        self._last = now
 
     def waited_in_vain(self) -> None:
         """Whoever was let go first did not want to: forget them until they write again."""
         self._recent.clear()
-        self._last = self._clock.monotonic()
 
     def is_turn_of(self, node: str) -> bool:
         """Whether nobody else should go first."""
@@ -46,5 +53,5 @@ class Courtesy:
 
     @property
     def patience(self) -> float:
-        """Real seconds to wait for the log to move: some times as long as it took of late."""
-        return min(_MOST_PATIENCE, max(_LEAST_PATIENCE, 4 * self._pace))
+        """Real seconds to wait for another's group: they take about as long as ours."""
+        return min(_MOST_PATIENCE, max(_LEAST_PATIENCE, _GROUPS * self._took))

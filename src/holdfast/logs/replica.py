@@ -132,6 +132,7 @@ class Replica:
             self._announce()
         if writing and self._courteous:
             self._give_way(before)
+            self._courtesy.begins()
         return self._follower.place != before
 
     def _give_way(self, before: Place) -> None:
@@ -190,7 +191,7 @@ class Replica:
         self.forget()
         self._follower.place = self._next
         self._snapshots.consider(self._next)
-        self._courtesy.saw(self.node)
+        self._courtesy.wrote(self.node)
 
     def forget(self) -> None:
         if self._session is not None:
