@@ -12,6 +12,7 @@ import apsw
 import pytest
 
 from holdfast.kernel.migrations import SCHEMA_FOLDER, load
+from holdfast.logs.applying import is_shared
 
 ROOT = Path(__file__).parents[2]
 SOURCE = ROOT / "src" / "holdfast"
@@ -53,6 +54,9 @@ def test_the_import_law_holds(path: Path) -> None:
         earlier = {f"holdfast.domains.{name}" for name in DOMAINS[: DOMAINS.index(module.split(".")[2])]}
         allowed = GROUND | earlier | {"holdfast.ops"}
         assert all(name in allowed or name.startswith("holdfast.kernel") for name in wanted), wanted - allowed
+    elif layer == "logs":
+        below = ("holdfast.kernel", "holdfast.logs")
+        assert all(name in GROUND or name.startswith(below) for name in wanted), wanted
     elif layer not in ("testing", "demo"):
         assert not any(name.startswith(("holdfast.testing", "holdfast.demo")) for name in wanted)
 
@@ -104,6 +108,15 @@ def test_every_table_has_an_explicit_primary_key_whose_columns_are_not_null(sche
         key = [column for column in columns if column[5]]
         assert key, f"{table} has no primary key"
         assert all(column[3] for column in key), f"{table} has a nullable key"
+
+
+def test_what_replicas_do_not_share_is_told_by_its_name(schema: apsw.Connection) -> None:
+    """Tables of a node's own are `local_*`, those of FTS5 `*_fts`: that is how the session leaves them out."""
+    tables = list(schema.execute("SELECT name, sql FROM sqlite_schema WHERE type = 'table'"))
+    assert all(str(name).endswith("_fts") for name, sql in tables if "fts5" in str(sql).lower())
+    shared = {str(name) for name, _ in tables if is_shared(str(name))}
+    assert shared >= {"meta", "events", "leases", "locks", "cells"}
+    assert "local_replica" not in shared
 
 
 def test_the_schema_has_no_triggers_autoincrement_clock_or_randomness(schema: apsw.Connection) -> None:

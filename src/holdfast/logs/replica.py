@@ -89,7 +89,10 @@ class Replica:
         self._follower.check_same_log()
         self._follower.follow()
         self._follower.check_schema()
-        self.migrate(lock_out=not self._follower.workspace)  # a new workspace has nobody to lock out
+        try:
+            self.migrate(lock_out=not self._follower.workspace)  # a new workspace has nobody to lock out
+        except errors.OutcomeUnknown as error:  # of the migration, not of what the caller wants; next time it is known
+            raise errors.Unreachable(error.message) from error
         self._store.domain = self._follower.workspace
         self._settled = True
 
