@@ -199,6 +199,22 @@ def test_a_workspace_is_made_over_a_bad_line_and_is_one(nodes: Nodes, fault: Fau
     assert len({entry.workspace for entry in entries(nodes.log)}) == 1
 
 
+@pytest.mark.parametrize("fault", ["request lost", "late"])
+def test_an_opening_whose_migration_got_no_answer_is_unreachable_and_can_be_tried_again(
+    nodes: Nodes, fault: Fault
+) -> None:
+    wire = Wire(nodes.log)
+    wire.always("append", fault)
+    with pytest.raises(errors.Unreachable):
+        nodes.open("bad", wire)
+    wire.heal()
+    wire.deliver()
+    bad = nodes.open("bad", wire)
+    assert bad.cells.set(RUN, "cell", 1) == 1
+    assert_equal(bad, nodes.open("good"))
+    assert len({entry.workspace for entry in entries(nodes.log)}) == 1
+
+
 def test_many_writers_over_lines_that_do_everything_wrong_now_and_then_lose_nothing_and_repeat_nothing(
     nodes: Nodes,
 ) -> None:
