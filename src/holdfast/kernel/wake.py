@@ -273,6 +273,7 @@ class Pulse:
                         self._store.check_kept()
                         connection = connection or self._store.connect_reader()
                         self._beat(Snapshot(connection, self._time))
+                        self._start_upkeep()
                         self._reported = ""
                     except Exception as error:  # whatever it is: without this thread nothing ends and nobody hears
                         self._report(error)
@@ -295,12 +296,13 @@ class Pulse:
         if self._deadline is not None and self._deadline <= self._time.read(self._stamp):
             self._sweep()
             self._deadline, self._stamp = next_deadline(snapshot)
-        if self._journal is not None:
-            if self._journal.has_news():
-                self._follow()
-            if self._journal.needs_upkeep() and self._upkeep is None:
-                self._upkeep = threading.Thread(target=self._maintain, name="holdfast-upkeep", daemon=True)
-                self._upkeep.start()
+        if self._journal is not None and self._journal.has_news():
+            self._follow()
+
+    def _start_upkeep(self) -> None:
+        if self._journal is not None and self._upkeep is None and self._journal.needs_upkeep():
+            self._upkeep = threading.Thread(target=self._maintain, name="holdfast-upkeep", daemon=True)
+            self._upkeep.start()
 
     def _maintain(self) -> None:
         """In a thread of its own: nobody waits for a snapshot."""
