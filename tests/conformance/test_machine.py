@@ -16,7 +16,7 @@ import holdfast
 from holdfast.domains.cell_reading import find_cell
 from holdfast.kernel.tx import Snapshot
 from holdfast.testing import ManualClock
-from holdfast.testing.worlds import FileWorld, MemoryWorld, TwoNodesWorld, World
+from holdfast.testing.worlds import FileWorld, MemoryWorld, World
 from tests.conformance.machine import FIRED, RULES, Machine
 
 STEPS = 20_000
@@ -73,12 +73,6 @@ def test_a_workspace_in_a_file_does_what_the_plain_model_does(
     drive(FileWorld, tmp_path, FILE_STEPS, 1)
     with capsys.disabled():
         print(f"\nstate machine on file: {FIRED.total()} steps, every rule at least {min(FIRED.values())} times")
-
-
-def test_nodes_of_a_log_do_what_the_plain_model_does(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    drive(TwoNodesWorld, tmp_path, FILE_STEPS, 1)
-    with capsys.disabled():
-        print(f"\nstate machine on two nodes: {FIRED.total()} steps, every rule at least {min(FIRED.values())} times")
 
 
 def test_c12_a_reader_on_an_old_snapshot_does_not_turn_the_time_back() -> None:
