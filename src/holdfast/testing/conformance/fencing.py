@@ -460,6 +460,7 @@ def test_c15_a_fenced_block_is_not_entered_without_the_live_token(world: World) 
     with ws.using(fence=("door", grant.token)).transaction() as tx:
         tx.cells.set("run", "cell", 1)
     world.clock.advance(30)
+    assert ws.locks.list() == []  # what is due has ended, so no other node will write now
     entered = []
     with pytest.raises(errors.Fenced), ws.using(fence=("door", grant.token)).transaction() as tx:
         entered.append(tx)

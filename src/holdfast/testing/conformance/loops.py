@@ -63,6 +63,7 @@ def test_a_body_on_a_loop_may_raise_stopiteration_without_stopping_the_others(wo
 
 
 @aio
+@pytest.mark.capability("local")
 def test_a_blocking_call_on_a_loop_with_calls_in_flight_is_answered_instead_of_a_hang(world: World) -> None:
     ws = world.open()
 
