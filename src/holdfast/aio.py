@@ -155,7 +155,7 @@ class LoopLeader:
 
     def _run(self, calls: list[Call]) -> None:
         if self._group.writer.journal is not None:  # it may wait for the log, so all of it runs beside the loop
-            self._worker().put(lambda: self._finish(self._group.perform(calls), calls))
+            self._worker().put(lambda: self._perform(calls))
             return
         try:
             batch = self._group.run(calls)
@@ -167,6 +167,17 @@ class LoopLeader:
             self._commit(batch, calls)  # nothing for the disk
         else:
             self._worker().put(lambda: self._commit(batch, calls))
+
+    def _perform(self, calls: list[Call]) -> None:
+        """In the worker: run and commit, and answer everyone even if a body raised what would end a thread."""
+        batch: Batch | None = None
+        try:
+            batch = self._group.perform(calls)
+        except BaseException as stop:
+            ended = errors.Unavailable(f"a body of the same group raised {stop!r}; nothing was changed")
+            ended.__cause__ = stop
+            fail([call for call in calls if call.pending], ended)
+        self._finish(batch, calls)
 
     def _commit(self, batch: Batch | None, calls: list[Call]) -> None:
         """In the worker: make it durable, then pass on the lead even if the loop is gone by now."""

@@ -76,11 +76,8 @@ def ws(tmp_path: Path, clock: ManualClock) -> Iterator[holdfast.Workspace]:
 @pytest.fixture
 def nodes(tmp_path: Path) -> Iterator[Nodes]:
     """Nodes that are closed at the end, whatever happened."""
-    nodes = Nodes(tmp_path)
-    try:
+    with Nodes(tmp_path) as nodes:
         yield nodes
-    finally:
-        nodes.close()
 
 
 def increment(ws: holdfast.Workspace) -> int:

@@ -15,8 +15,5 @@ pytest.register_assert_rewrite("holdfast.testing.log_contract")
 @pytest.fixture
 def nodes(tmp_path: Path) -> Iterator[Nodes]:
     """Nodes that are closed at the end, whatever happened."""
-    nodes = Nodes(tmp_path)
-    try:
+    with Nodes(tmp_path) as nodes:
         yield nodes
-    finally:
-        nodes.close()

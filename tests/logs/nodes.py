@@ -11,7 +11,7 @@ from collections import deque
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, get_args
+from typing import Any, Self, get_args
 
 import apsw
 
@@ -76,6 +76,12 @@ class Nodes:
     def _keep(self, workspace: holdfast.Workspace) -> holdfast.Workspace:
         self._open.append(workspace)
         return workspace
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
 
     def close(self) -> None:
         """Close every node."""

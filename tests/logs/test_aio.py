@@ -244,3 +244,18 @@ def test_a_node_closed_while_tasks_write_answers_all_of_them(nodes: Nodes) -> No
     done = finish(main())
     a.using(at_least="latest").reach()
     assert (value(a, "cell") or 0) == done
+
+
+def test_a_body_that_raises_what_would_end_a_thread_ends_neither_the_worker_nor_the_lead(nodes: Nodes) -> None:
+    a = nodes.open("a")
+
+    def stop(_: object) -> None:
+        raise KeyboardInterrupt
+
+    async def main() -> None:
+        with pytest.raises(errors.Unavailable, match="KeyboardInterrupt"):
+            await a.aio.transact(stop)
+        assert await a.aio.cells.increment(RUN, "cell") == 1
+
+    finish(main())
+    assert a.cells.increment(RUN, "cell") == 2

@@ -11,6 +11,7 @@ from holdfast.kernel.clock import Signal
 from holdfast.kernel.journal import Moved
 from holdfast.logs.base import LostAnswer, Trimmed
 from holdfast.logs.memory import MemoryLog
+from holdfast.testing import FaultyLog
 from holdfast.testing.log_contract import *  # noqa: F403
 from tests.logs.nodes import Wire, raw_entries
 
@@ -133,3 +134,9 @@ def test_waiters_are_woken_also_over_a_cut_line(log: Wire, real: MemoryLog) -> N
     log.dismiss(signal)
     real.append(b"two", 1)
     assert not signal.wait(0)
+
+
+def test_a_fault_that_does_not_exist_is_refused() -> None:
+    line = FaultyLog(MemoryLog(), lambda _: "unreachabel")  # type: ignore[arg-type,return-value]
+    with pytest.raises(ValueError, match=r"unreachabel.*unreachable"):
+        line.head()

@@ -6,6 +6,7 @@ import gc
 
 import pytest
 
+from holdfast import errors
 from holdfast.kernel.clock import Signal
 from holdfast.logs.base import Head
 from holdfast.logs.memory import MAX_ENTRY, MemoryLog
@@ -34,6 +35,12 @@ def test_the_greatest_size_of_an_entry_can_be_chosen() -> None:
     assert log.append(b"x" * 10, 0) == 1
     with pytest.raises(ValueError, match="10 bytes"):
         log.append(b"x" * 11, 1)
+
+
+@pytest.mark.parametrize("size", [0, -1])
+def test_a_size_that_nothing_fits_into_is_refused(size: int) -> None:
+    with pytest.raises(errors.Invalid, match=f"not {size}"):
+        MemoryLog(max_entry=size)
 
 
 def test_a_waiter_that_nobody_holds_any_more_is_forgotten() -> None:

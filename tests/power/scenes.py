@@ -212,18 +212,23 @@ def one_caller(stage: Stage) -> None:
 
 
 def groups(stage: Stage) -> None:
-    """Several threads, then several tasks, in one commit each; among the threads one is refused."""
+    """Groups, again and again."""
     with stage.open() as ws:
         for turn in range(8):
-            with Line(ws) as line:
-                calls = [line.queue(partial(ws.transact, partial(both, number=number))) for number in range(GROUP)]
-                calls += [line.queue(partial(ws.transact, partial(count, number=number))) for number in range(GROUP)]
-                no = line.queue(partial(ws.transact, refused))
-            assert [call.result(LONG) for call in calls] == [None] * len(calls)
-            assert isinstance(no.exception(LONG), errors.Conflict)
-            stage.acknowledged()
-            finish(tasks(ws, turn))
-            stage.acknowledged()
+            grouped(stage, ws, turn)
+
+
+def grouped(stage: Stage, ws: Workspace, turn: int) -> None:
+    """Several threads, one of them refused, then several tasks, in one commit each."""
+    with Line(ws) as line:
+        calls = [line.queue(partial(ws.transact, partial(both, number=number))) for number in range(GROUP)]
+        calls += [line.queue(partial(ws.transact, partial(count, number=number))) for number in range(GROUP)]
+        no = line.queue(partial(ws.transact, refused))
+    assert [call.result(LONG) for call in calls] == [None] * len(calls)
+    assert isinstance(no.exception(LONG), errors.Conflict)
+    stage.acknowledged()
+    finish(tasks(ws, turn))
+    stage.acknowledged()
 
 
 def count(tx: Transaction, number: int) -> None:

@@ -8,22 +8,20 @@ again, without a word to the log. That the harness is not blind is shown with sy
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
 import pytest
 
 import holdfast
-from holdfast import Workspace, errors
+from holdfast import Workspace
 from holdfast.kernel.store import Store
 from holdfast.kernel.tx import Row
 from holdfast.testing.contents import contents
-from holdfast.testing.crowd import LONG, Line, finish
 from tests.logs.nodes import Nodes, assert_equal, at, write
 from tests.power.disk import Tape, recorded
 from tests.power.judge import NOTHING, Finding, Judge, Unsound
-from tests.power.scenes import GROUP, MOVES, Stage, both, count, empty, perform, refused, tasks
+from tests.power.scenes import MOVES, Stage, empty, grouped, perform
 from tests.power.states import Crash, crashes
 from tests.power.test_power_loss import ram, seed, told
 
@@ -83,7 +81,7 @@ def working(node: Node) -> None:
         node.acknowledged()
         other = node.nodes.stale("other")
         perform(node, ws, len(MOVES))
-        grouped(node, ws)
+        grouped(node, ws, 1)
         reader = ws._engine.store.connect_reader()
         for number, mode in enumerate(MODES):
             reader.execute("BEGIN; SELECT count(*) FROM events").fetchall()
@@ -101,19 +99,6 @@ def working(node: Node) -> None:
         node.acknowledged()
         node.end(ws, other)
         node.nodes.close()
-
-
-def grouped(node: Node, ws: Workspace) -> None:
-    """Several threads, one of them refused, then several tasks, in one commit each."""
-    with Line(ws) as line:
-        calls = [line.queue(partial(ws.transact, partial(both, number=number))) for number in range(GROUP)]
-        calls += [line.queue(partial(ws.transact, partial(count, number=number))) for number in range(GROUP)]
-        no = line.queue(partial(ws.transact, refused))
-    assert [call.result(LONG) for call in calls] == [None] * len(calls)
-    assert isinstance(no.exception(LONG), errors.Conflict)
-    node.acknowledged()
-    finish(tasks(ws, 1))
-    node.acknowledged()
 
 
 def joining(node: Node) -> None:

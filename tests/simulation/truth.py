@@ -25,7 +25,6 @@ class Truth:
         self._blobs: dict[str, bytes] = {}
         self.revisions: dict[int, list[Event]] = {}
         self.compacted: dict[int, int] = {}  # revision -> the mark it set
-        self.entries = 0
         self.problems: list[str] = []  # not raised where they are found: that is inside the code under test
         append, put = log.append, log.put
 
@@ -43,7 +42,6 @@ class Truth:
 
     def _take(self, raw: bytes, position: int) -> None:
         entry = from_bytes(raw, position)
-        self.entries += 1
         if isinstance(entry, Changes):
             changeset = unseal(self._blobs[entry.blob], "a blob") if entry.blob else entry.changeset
             for change in apsw.Changeset.iter(changeset):

@@ -36,7 +36,6 @@ class Migrated(Entry, frozen=True, tag="migrated", array_like=True):
 
     number: int
     digest: bytes
-    oldest_reader: int
 
 
 class Snapshotted(Entry, frozen=True, tag="snapshot", array_like=True):

@@ -11,6 +11,7 @@ import threading
 import weakref
 from collections.abc import Sequence
 
+from holdfast import errors
 from holdfast.kernel.clock import Clock, SystemClock, Wakeable
 from holdfast.kernel.journal import Moved
 from holdfast.logs.base import START, CommitLog, Head, Trimmed
@@ -23,6 +24,8 @@ class MemoryLog(CommitLog):
     """Entries in a list, blobs in a dictionary."""
 
     def __init__(self, *, clock: Clock | None = None, max_entry: int = MAX_ENTRY) -> None:
+        if max_entry < 1:
+            raise errors.Invalid(f"max_entry is a number of bytes, not {max_entry}", hint="leave it out for 64 KiB")
         self.max_entry = max_entry
         self._clock = clock or SystemClock()
         self._lock = threading.Lock()

@@ -101,7 +101,7 @@ class Replica:
         for _ in range(_TRIES + len(self._steps)):
             schema = migrations.schema_of(self._store.writer)
             todo = self._steps[schema : schema + 1]
-            if not todo or (todo[0].locks_out(schema or 1) and schema and not lock_out):
+            if not todo or (schema and not lock_out and todo[0].locks_out(schema)):
                 return schema
             try:
                 self._append_migration(todo[0])
@@ -112,11 +112,10 @@ class Replica:
 
     def _append_migration(self, step: migrations.Migration) -> None:
         workspace = self._follower.workspace or self._ids.new(self._clock.wall())
-        facts = {"number": step.number, "digest": digest(step), "oldest_reader": step.oldest_reader}
         with self._follower.transaction() as connection:
             migrations.apply(connection, step, workspace)
             reach("migration.apply")
-            self._send(connection, self._entry(Migrated, workspace=workspace, **facts))
+            self._send(connection, self._entry(Migrated, workspace=workspace, number=step.number, digest=digest(step)))
         self._follower.workspace = workspace
         self._follower.place = self._next
         reach("migration.committed")

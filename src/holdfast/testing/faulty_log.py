@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable, Sequence
-from typing import Literal
+from typing import Literal, get_args
 
 from holdfast import errors
 from holdfast.kernel.clock import Wakeable
@@ -47,6 +47,8 @@ class FaultyLog(CommitLog):
 
     def _meet(self, method: Method) -> Fault | None:
         fault = self._fault(method)
+        if fault is not None and fault not in get_args(Fault):
+            raise ValueError(f"{fault!r} is not a fault; there are {', '.join(get_args(Fault))}")
         if fault == "unreachable":
             raise errors.Unreachable("the line to the log is cut")
         return fault
