@@ -6,7 +6,7 @@ They are the same in process, over HTTP (as JSON, times in RFC 3339) and on the 
 from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
-from typing import Any
+from typing import Any, Literal, TypeVar
 
 import msgspec
 
@@ -170,3 +170,167 @@ class Report(msgspec.Struct, frozen=True):
     def ok(self) -> bool:
         """Whether nothing was found."""
         return not self.problems
+
+
+# --- tasks -----------------------------------------------------------------------------------------------------------
+
+TaskType = Literal["task", "feature", "bug", "epic", "chore"]
+TaskStatus = Literal["open", "in_progress", "pending_merge", "blocked", "closed"]
+LinkKind = Literal["depends_on", "discovered_from", "related"]
+
+T = TypeVar("T")
+
+
+class Page(list[T]):
+    """A list that knows how to go on: `cursor` for the next page, None at the end.
+
+    `total` is there on request, at most 10,000; `more` says that there are more than that.
+    """
+
+    cursor: str | None = None
+    total: int | None = None
+    more: bool = False
+
+
+class Task(msgspec.Struct, frozen=True):
+    """A task. `token` and `deadline` are those of the claim, while there is one that ends by itself."""
+
+    id: str
+    title: str
+    body: str
+    type: TaskType
+    status: TaskStatus
+    priority: int
+    parent_id: str | None
+    depth: int
+    tags: tuple[str, ...]
+    claimed_by: str | None
+    claimed_at: datetime | None
+    grimoire_hint: str | None
+    grimoire: str | None
+    created_at: datetime
+    updated_at: datetime
+    deleted_at: datetime | None
+    version: int
+    revision: int
+    token: int | None = None
+    deadline: datetime | None = None
+
+
+class TaskInTree(Task, frozen=True, kw_only=True):
+    """A task as part of a subtree: `relative_depth` is 0 for its root."""
+
+    relative_depth: int
+
+
+class HistoryEntry(msgspec.Struct, frozen=True):
+    """One changed field of a task; a note alone has the field "note"."""
+
+    task_id: str
+    field: str
+    old_value: Any
+    new_value: Any
+    changed_at: datetime
+    changed_by: str
+    note: str | None
+    op: str
+    version: int
+    revision: int
+
+
+class TaskLink(msgspec.Struct, frozen=True):
+    """A link between two tasks: `id` depends on, was discovered from, or is related to `on`."""
+
+    kind: LinkKind
+    id: str
+    on: str
+
+
+class Hit(msgspec.Struct, frozen=True):
+    """A task that a search found, the better the lower its rank; the words found are marked with ** in the snippet."""
+
+    task: Task
+    snippet: str
+    rank: float
+
+
+class Reason(msgspec.Struct, frozen=True):
+    """Why a task is not ready: a stable code, words, and the tasks that are in the way."""
+
+    code: Literal["status", "claimed", "deleted", "dependencies", "children"]
+    text: str
+    ids: tuple[str, ...] = ()
+
+
+class Readiness(msgspec.Struct, frozen=True):
+    """Whether a task can be claimed by `claim_next`, and if not, all the reasons."""
+
+    id: str
+    ready: bool
+    reasons: tuple[Reason, ...]
+
+
+class BulkItem(msgspec.Struct, frozen=True):
+    """What became of one task of a bulk call."""
+
+    id: str
+    success: bool
+    error: str | None = None
+    code: str | None = None
+
+
+class BulkResult(msgspec.Struct, frozen=True):
+    """What became of each task, in the order given."""
+
+    results: list[BulkItem]
+
+
+class Retired(msgspec.Struct, frozen=True):
+    """How many tasks retention has soft-deleted and purged, or would."""
+
+    deleted: int
+    purged: int
+
+
+# --- documents: the configuration and the routing rules ---------------------------------------------------------------
+
+
+class Problem(msgspec.Struct, frozen=True):
+    """Something wrong in a file. An error refuses the part it is in; a warning changes nothing."""
+
+    file: str
+    line: int
+    severity: Literal["error", "warning"]
+    message: str
+
+    def __str__(self) -> str:
+        return f"{self.file}:{self.line}: {self.severity}: {self.message}"
+
+
+class Verdict(msgspec.Struct, frozen=True):
+    """What one matcher said: matched, or the first reason why not."""
+
+    name: str
+    matched: bool
+    reason: str
+
+
+class RouteReport(msgspec.Struct, frozen=True):
+    """How a task is routed and why: every matcher in order, and what they looked at."""
+
+    selected_grimoire: str
+    matched_by: str
+    reason: str
+    require_review: bool
+    needs: tuple[str, ...]
+    evaluation: tuple[Verdict, ...]
+    task_properties: dict[str, Any]
+
+
+class Loaded(msgspec.Struct, frozen=True):
+    """What came of loading a file: whether its rules are in force now, how many there are, and what was wrong."""
+
+    file: str
+    stored: bool
+    matchers: int
+    problems: tuple[Problem, ...]
