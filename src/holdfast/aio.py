@@ -17,13 +17,14 @@ from typing import Any, Generic, Literal, TypeVar
 
 from holdfast import errors
 from holdfast.context import Context, Fence
+from holdfast.files import read_file
 from holdfast.kernel.batch import Batch, Call, fail, nothing
 from holdfast.kernel.engine import CANNOT_WRITE, Engine
 from holdfast.kernel.names import check_seconds
 from holdfast.kernel.shield import SHIELD
 from holdfast.kernel.tx import SYSTEM, Tx
 from holdfast.kernel.wake import Watcher
-from holdfast.ops import Async, Deadline, Do, Following, Listen, Look, Next, Operation, Step
+from holdfast.ops import Async, Deadline, Do, Following, Listen, Look, Next, Operation, ReadFile, Step
 from holdfast.transaction import Root, Transaction
 from holdfast.types import Event, Report
 from holdfast.workspace import Workspace
@@ -85,6 +86,7 @@ class LoopLeader:
         self._answering = threading.Lock()
         self._answered: list[AsyncCall] = []
         self._coming = False  # `lead` has been scheduled
+        self._asked = False  # in this turn of the loop
         self._commits: queue.SimpleQueue[Callable[[], None] | None] | None = None
 
     async def submit(self, body: Callable[[Tx], Any], actor: str) -> Any:
@@ -99,6 +101,17 @@ class LoopLeader:
         except asyncio.CancelledError:
             self._group.leave(call)
             raise
+
+    def is_new_turn(self) -> bool:
+        """Whether this is asked for the first time in this turn of the loop."""
+        if self._asked:
+            return False
+        self._asked = True
+        self.loop.call_soon(self._next_turn)
+        return True
+
+    def _next_turn(self) -> None:
+        self._asked = False
 
     def soon(self, function: Callable[..., None], *args: Any) -> bool:
         """Call on the loop, from any thread; False if the loop is gone."""
@@ -326,6 +339,7 @@ class AsyncWorkspace(Root[Async]):
 
     async def transact(self, body: Callable[[Transaction], R]) -> R:
         """Run `body(tx)`, a plain function, in one transaction; it runs on the loop and may run again."""
+        self._load_files()
         result: R = await self._submit(self._workspace.transact_body(body))
         return result
 
@@ -349,6 +363,22 @@ class AsyncWorkspace(Root[Async]):
 
     def bind(self, op: Operation[..., Any]) -> Callable[..., Any]:
         """An operation as an awaitable call."""
+        call = self._bind(op)
+        return self._after_loading(call) if op.routed else call
+
+    def _after_loading(self, call: Callable[..., Any]) -> Callable[..., Any]:
+        def run(*args: Any, **kwargs: Any) -> Any:
+            self._load_files()
+            return call(*args, **kwargs)
+
+        return run
+
+    def _load_files(self) -> None:
+        """`Workspace.load_files`, once for all tasks that run in the same turn of the loop."""
+        if self._leader.is_new_turn():
+            self._workspace.load_files()
+
+    def _bind(self, op: Operation[..., Any]) -> Callable[..., Any]:
         workspace = self._workspace
         match op.kind:
             case "read":
@@ -398,14 +428,16 @@ class AsyncWorkspace(Root[Async]):
         match step:
             case Do() as do:
                 return await self._submit(workspace.step_body(op, args, kwargs, do))
-            case Look(read=read):
-                return workspace.look(read)
+            case Look() as look:
+                return workspace.look(look)
             case Deadline(seconds=seconds):
                 return engine.clock.monotonic() + round(seconds * 1e6)
             case Listen(wanted=wanted):
                 return engine.watch(wanted, None, LoopSignal(self.loop))
             case Next(watcher=watcher, deadline=deadline):
                 return await next_event(engine, watcher, deadline)
+            case ReadFile(name=name):
+                return read_file(engine.folder, name)
 
 
 def leader_of(engine: Engine, loop: asyncio.AbstractEventLoop) -> LoopLeader:

@@ -4,7 +4,7 @@
     ├─ Invalid 400         InvalidName InvalidID InvalidValue InvalidPriority InvalidType InvalidTag InvalidTransition
     │                      InvalidHolder InvalidFilter InvalidStashType WouldCreateCycle Reentrant
     ├─ Unauthorized 401
-    ├─ Forbidden 403       NotHolder
+    ├─ Forbidden 403       NotHolder NotClaimOwner NotCapable
     ├─ NotFound 404        TaskNotFound ParentNotFound TableNotFound
     ├─ Conflict 409        VersionMismatch Exists Outrun DuplicateName Held AlreadyClaimed InvalidStatus TaskActive
     │                      HasActiveChildren Fenced AlreadyAttached
@@ -119,7 +119,7 @@ class InvalidHolder(Invalid):
     """A holder was not named, and the actor was only derived from user and host."""
 
     code = "INVALID_HOLDER"
-    default_hint = "pass holder=..., open the workspace with actor=..., or set HOLDFAST_ACTOR"
+    default_hint = "open the workspace with actor=..., or set HOLDFAST_ACTOR"
 
 
 class InvalidFilter(Invalid):
@@ -170,6 +170,20 @@ class NotHolder(Forbidden):
 
     code = "NOT_HOLDER"
     exit_code = 13
+
+
+class NotClaimOwner(NotHolder):
+    """Only the agent that holds the claim may do this; carries `holder`."""
+
+    code = "NOT_CLAIM_OWNER"
+
+
+class NotCapable(Forbidden):
+    """The task's route needs abilities that the agent does not have; carries `needs` and `lacking`."""
+
+    code = "NOT_CAPABLE"
+    exit_code = 13
+    default_hint = "leave it to an agent that can, or take another: tasks.claim_next(agent, can=[...])"
 
 
 class NotFound(HoldfastError):

@@ -70,13 +70,21 @@ class Operation(Generic[P, R]):
     """An entry of the table: a function, its name, its kind and its routes."""
 
     def __init__(
-        self, kind: Kind, function: Callable[..., Any], route: Route, *, listing: bool = False, plain: bool = False
+        self,
+        kind: Kind,
+        function: Callable[..., Any],
+        route: Route,
+        *,
+        listing: bool = False,
+        plain: bool = False,
+        routed: bool = False,
     ) -> None:
         self.kind = kind
         self.function = function
         self.route = route
         self.listing = listing  # sweeps first if something is due
         self.plain = plain  # reads with one statement, which is a snapshot by itself
+        self.routed = routed  # asks the routing rules, so a changed file is loaded first
         self.name = ""
 
     def __set_name__(self, owner: type[Domain[Any]], name: str) -> None:
@@ -135,9 +143,13 @@ class Do(msgspec.Struct, frozen=True):
 
 
 class Look(msgspec.Struct, frozen=True):
-    """Read beforehand, to save the transaction; a fenced or keyed call does not, and gets None."""
+    """Read beforehand, to save the transaction; a fenced or keyed call does not, and gets None.
+
+    `whole`: all its statements see one snapshot.
+    """
 
     read: Callable[[Snapshot], Any]
+    whole: bool = False
 
 
 class Deadline(msgspec.Struct, frozen=True):
@@ -159,7 +171,13 @@ class Next(msgspec.Struct, frozen=True):
     deadline: int | None
 
 
-Step = Do | Look | Deadline | Listen | Next
+class ReadFile(msgspec.Struct, frozen=True):
+    """Read a file of the workspace's folder: its path and text, None if there is none."""
+
+    name: str
+
+
+Step = Do | Look | Deadline | Listen | Next | ReadFile
 Steps = Generator[Step, Any, R]
 
 
@@ -190,9 +208,10 @@ def read(
     *,
     listing: bool = False,
     plain: bool = False,
+    routed: bool = False,
 ) -> Call[P, R]:
     """A read. `listing` sweeps first if something is due; `plain` promises to use a single statement."""
-    return Call("read", function, Route(http, cli, mcp), listing=listing, plain=plain)
+    return Call("read", function, Route(http, cli, mcp), listing=listing, plain=plain, routed=routed)
 
 
 def write(
@@ -202,16 +221,22 @@ def write(
     mcp: bool = False,
     *,
     local: bool = False,
+    routed: bool = False,
 ) -> Call[P, R]:
     """A write: one transaction."""
-    return Call("write", function, Route(http, cli, mcp, local=local))
+    return Call("write", function, Route(http, cli, mcp, local=local), routed=routed)
 
 
 def procedure(
-    function: Callable[P, Steps[R]], http: str | None = None, cli: str | None = None, mcp: bool = False
+    function: Callable[P, Steps[R]],
+    http: str | None = None,
+    cli: str | None = None,
+    mcp: bool = False,
+    *,
+    routed: bool = False,
 ) -> Call[P, R]:
     """Several transactions and waits."""
-    return Call("procedure", function, Route(http, cli, mcp))
+    return Call("procedure", function, Route(http, cli, mcp), routed=routed)
 
 
 def first(

@@ -15,6 +15,7 @@ import msgspec
 
 import holdfast.transaction  # noqa: F401  # fills the table
 from holdfast.ops import REGISTRY, Operation, Step
+from holdfast.types import Page
 
 
 @cache
@@ -23,13 +24,19 @@ def request_type(name: str) -> type[msgspec.Struct]:
     op = REGISTRY[name]
     hints = get_type_hints(op.function)
     fields = [
-        (parameter.name, hints[parameter.name])
-        if parameter.default is inspect.Parameter.empty
-        else (parameter.name, hints[parameter.name], parameter.default)
+        _field(parameter, hints[parameter.name])
         for parameter in _parameters(op)
         if get_origin(hints[parameter.name]) is not Callable
     ]
     return msgspec.defstruct("".join(part.title() for part in name.split(".")), fields, forbid_unknown_fields=True)
+
+
+def _field(parameter: inspect.Parameter, hint: Any) -> tuple[str, Any] | tuple[str, Any, Any]:
+    if parameter.kind is inspect.Parameter.VAR_KEYWORD:  # values of any name: on the wire they are a map
+        return parameter.name, dict[str, hint], msgspec.field(default_factory=dict)
+    if parameter.default is inspect.Parameter.empty:
+        return parameter.name, hint
+    return parameter.name, hint, parameter.default
 
 
 def _parameters(op: Operation[..., Any]) -> list[inspect.Parameter]:
@@ -42,6 +49,8 @@ def answer_type(function: Callable[..., Any]) -> Any:
     """The type that an operation's function answers: of a procedure its result, of a stream its items."""
     answer = get_type_hints(function)["return"]
     arguments = get_args(answer)
+    if get_origin(answer) is Page:  # travels as the list that it is
+        return list[arguments[0]]  # type: ignore[valid-type]
     if arguments and arguments[0] == Step:  # a generator of steps
         return arguments[2]
     return arguments[0] if getattr(get_origin(answer), "__name__", "") == "Following" else answer

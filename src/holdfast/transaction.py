@@ -13,12 +13,14 @@ from typing import Any, TypeVar
 
 from holdfast import errors
 from holdfast.context import Body
-from holdfast.domains import cell_reading, cells, events, holding, leases, locks
+from holdfast.domains import cell_reading, cells, events, holding, leases, locks, tasks
 from holdfast.domains.cells import Cells
 from holdfast.domains.clock import ClockOps
 from holdfast.domains.events import Events
 from holdfast.domains.leases import Leases
 from holdfast.domains.locks import Locks
+from holdfast.domains.routes import Routes
+from holdfast.domains.tasks import Tasks, checks, claims, retention
 from holdfast.kernel import leases as kernel_leases
 from holdfast.kernel.shield import SHIELD
 from holdfast.kernel.tx import Tx
@@ -28,15 +30,16 @@ from holdfast.types import Condition, Op, TxnResult, as_time
 
 R = TypeVar("R")
 
-kernel_leases.wire(cells.end_lease, holding.end_lease)
+kernel_leases.wire(cells.end_lease, holding.end_lease, claims.end_lease, retention.end_lease)
 
 PROBES: dict[str, Probe] = {
     "cell": cells.probe,
     "cell-lock": cells.probe_lock,
     "lease": leases.probe,
     "lock": locks.probe,
+    "task": tasks.probe,
 }
-CHECKERS = (cell_reading.check, locks.check)
+CHECKERS = (cell_reading.check, locks.check, checks.check)
 
 
 def txn(tx: Tx, conditions: Sequence[Condition], then: Sequence[Op], otherwise: Sequence[Op] = ()) -> TxnResult:
@@ -56,6 +59,8 @@ class Root(Domain[M]):
         super().__init__(runner)
         self.cells: Cells[M] = Cells(runner)
         self.locks: Locks[M] = Locks(runner)
+        self.tasks: Tasks[M] = Tasks(runner)
+        self.routes: Routes[M] = Routes(runner)
         self.leases: Leases[M] = Leases(runner)
         self.events: Events[M] = Events(runner)
         self.clock: ClockOps[M] = ClockOps(runner)

@@ -292,6 +292,28 @@ class Retired(msgspec.Struct, frozen=True):
     purged: int
 
 
+class TemplateNode(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """A task of a template: its fields, and the tasks below it. Others depend on it by its `key`."""
+
+    title: str
+    body: str = ""
+    type: TaskType = "task"
+    priority: int = 2
+    tags: tuple[str, ...] = ()
+    grimoire_hint: str | None = None
+    key: str | None = None
+    depends_on: tuple[str, ...] = ()
+    children: tuple[TemplateNode, ...] = ()
+
+
+class TaskTemplate(msgspec.Struct, frozen=True):
+    """A named tree of tasks; `parameters` has the default of each, None where a value must be given."""
+
+    name: str
+    tree: TemplateNode
+    parameters: dict[str, str | None]
+
+
 # --- documents: the configuration and the routing rules ---------------------------------------------------------------
 
 
@@ -334,3 +356,34 @@ class Loaded(msgspec.Struct, frozen=True):
     stored: bool
     matchers: int
     problems: tuple[Problem, ...]
+
+
+# --- imports ---------------------------------------------------------------------------------------------------------
+
+
+class ImportProblem(msgspec.Struct, frozen=True):
+    """Something about one line of an import. An error keeps its record out; a warning only tells."""
+
+    line: int
+    id: str | None
+    severity: Literal["error", "warning"]
+    message: str
+
+    def __str__(self) -> str:
+        return f"line {self.line}{f' ({self.id})' if self.id else ''}: {self.severity}: {self.message}"
+
+
+class ImportReport(msgspec.Struct, frozen=True):
+    """What became of every record of an import, or would: ids in the order of the file, and what there is to say.
+
+    `conflicts` were changed on both sides and left alone; `skipped` were not imported at all; `warnings` are about
+    records that were.
+    """
+
+    created: list[str]
+    updated: list[str]
+    unchanged: list[str]
+    conflicts: list[ImportProblem]
+    skipped: list[ImportProblem]
+    warnings: list[ImportProblem]
+    dry_run: bool = False

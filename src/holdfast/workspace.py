@@ -26,13 +26,16 @@ from holdfast.context import (
     surround,
     typed_answers,
 )
+from holdfast.domains import routes
+from holdfast.domains.routing.settings import FILES
+from holdfast.files import Files, read_file
 from holdfast.kernel.clock import Clock, Signal, SystemClock
 from holdfast.kernel.engine import Engine
 from holdfast.kernel.events import marks
 from holdfast.kernel.leases import next_deadline
 from holdfast.kernel.tx import Snapshot
 from holdfast.kernel.values import MAX_VALUE_BYTES
-from holdfast.ops import Deadline, Do, Following, Listen, Look, Next, Operation, Step, Sync
+from holdfast.ops import REGISTRY, Deadline, Do, Following, Listen, Look, Next, Operation, ReadFile, Step, Sync
 from holdfast.transaction import CHECKERS, Root, Transaction, drive, user_body
 from holdfast.types import Op, Report
 from holdfast.watch import Watch, next_event
@@ -51,10 +54,11 @@ E = TypeVar("E")
 class Workspace(Root[Sync]):
     """One workspace, for use by any number of threads. Close it, or use it as a context manager."""
 
-    def __init__(self, engine: Engine, context: Context) -> None:
+    def __init__(self, engine: Engine, context: Context, files: Files | None = None) -> None:
         super().__init__(self)
         self._engine = engine
         self._context = context
+        self._files = files or Files(engine.folder)
         self._aio: AsyncWorkspace | None = None
 
     # what a user calls
@@ -71,13 +75,14 @@ class Workspace(Root[Sync]):
         `at_least` is a revision that a read must have reached, or "latest": whatever was acknowledged before, anywhere.
         """
         given = {"actor": actor, "fence": fence, "key": key, "at_least": at_least}
-        return Workspace(self._engine, self._context.with_(**given))
+        return Workspace(self._engine, self._context.with_(**given), self._files)
 
     def transact(self, body: Callable[[Transaction], R]) -> R:
         """Run `body(tx)` in one transaction and answer its result once that is durable.
 
         The body may run again, perhaps in another thread: it touches nothing but its `tx`.
         """
+        self.load_files()
         result: R = self._engine.submit(self.transact_body(body), self._context.actor)
         return result
 
@@ -88,6 +93,7 @@ class Workspace(Root[Sync]):
 
         if self._context.key is not None:
             raise errors.Invalid("a block cannot be skipped, so it cannot have a key", hint="use ws.transact(body)")
+        self.load_files()
         with interactive(self._engine.group, self._context.actor, self._engine.transaction_timeout) as tx:
             surround(self._context, lambda _: None, "transaction", b"", PLAIN_ANSWERS)(tx)
             yield Transaction(tx)
@@ -161,6 +167,10 @@ class Workspace(Root[Sync]):
 
     def bind(self, op: Operation[..., Any]) -> Callable[..., Any]:
         """An operation as a call on this workspace."""
+        call = self._bind(op)
+        return self.after_loading(call) if op.routed else call
+
+    def _bind(self, op: Operation[..., Any]) -> Callable[..., Any]:
         match op.kind:
             case "read":
                 read = self.bind_read(op)
@@ -190,6 +200,40 @@ class Workspace(Root[Sync]):
             return engine.read_snapshot(read)
 
         return call
+
+    def after_loading(self, call: Callable[..., Any]) -> Callable[..., Any]:
+        """A call that asks the rules, which may have changed in their file."""
+
+        def run(*args: Any, **kwargs: Any) -> Any:
+            self.load_files()
+            return call(*args, **kwargs)
+
+        return run
+
+    def load_files(self) -> None:
+        """Load the documents whose files this node has changed since it last loaded them.
+
+        What is wrong in one is logged, and what was in force before stays; `routes.check` tells it again.
+        """
+        for name in self._files.changed():
+            try:
+                self._load_file(name)
+            except (errors.Unavailable, errors.Invalid, errors.TooLarge) as error:
+                _warn("%s was not loaded: %s", FILES[name], error)
+                if error.retryable:
+                    self._files.forget(name)  # the next call tries again
+
+    def _load_file(self, name: str) -> None:
+        found = read_file(self._engine.folder, FILES[name])
+        if found is None or not self._engine.read(lambda snapshot: routes.is_news(snapshot, name, *found)):
+            return
+        plain = Workspace(self._engine, Context(self._context.actor), self._files)  # not under the key of a call
+        op = REGISTRY["routes.reload"]
+        for loaded in drive(routes.load((name,)), lambda step: plain._perform(op, (), {}, step)):
+            for problem in loaded.problems:
+                _warn("%s", problem)
+            if not loaded.stored:
+                _warn("%s has mistakes: what was in force before stays", loaded.file)
 
     def reach(self) -> None:
         """On a replica: catch up with what this call must have seen."""
@@ -245,23 +289,33 @@ class Workspace(Root[Sync]):
             return self.guarded(op, args, kwargs, step.body)
         return step.body
 
-    def look(self, read: Callable[[Snapshot], Any]) -> Any:
+    def look(self, look: Look) -> Any:
         """What a procedure can find before its transaction: nothing on a replica, which may not know the newest."""
-        return self._engine.read(read) if self._context.plain and self._engine.journal is None else None
+        if not self._context.plain or self._engine.journal is not None:
+            return None
+        return self._engine.read_snapshot(look.read) if look.whole else self._engine.read(look.read)
 
     def _perform(self, op: Operation[..., Any], args: Sequence[Any], kwargs: dict[str, Any], step: Step) -> Any:
         engine = self._engine
         match step:
             case Do() as do:
                 return engine.submit(self.step_body(op, args, kwargs, do), self._context.actor)
-            case Look(read=read):
-                return self.look(read)
+            case Look() as look:
+                return self.look(look)
             case Deadline(seconds=seconds):
                 return engine.clock.monotonic() + round(seconds * 1e6)
             case Listen(wanted=wanted):
                 return engine.watch(wanted, None, Signal())
             case Next(watcher=watcher, deadline=deadline):
                 return next_event(engine, watcher, deadline)
+            case ReadFile(name=name):
+                return read_file(engine.folder, name)
+
+
+def _warn(message: str, *args: object) -> None:
+    from logging import getLogger
+
+    getLogger("holdfast").warning(message, *args)
 
 
 def _branches(
@@ -299,7 +353,9 @@ def open_workspace(
         vfs=vfs,
         journal=None if log is None else _replica(log, clock),
     )
-    return Workspace(engine, context)
+    workspace = Workspace(engine, context)
+    workspace.load_files()
+    return workspace
 
 
 def _replica(log: CommitLog, clock: Clock | None) -> Replica:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tests.teeth import foundation, replication
+from tests.teeth import foundation, replication, tasks
 from tests.teeth.bug import Bug
 
-BUGS: list[Bug] = [*foundation.BUGS, *replication.BUGS]
+BUGS: list[Bug] = [*foundation.BUGS, *replication.BUGS, *tasks.BUGS]

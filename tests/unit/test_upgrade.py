@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import apsw
 import pytest
 
 import holdfast
@@ -11,6 +12,7 @@ from holdfast import errors
 from holdfast.kernel import migrations, upgrade
 from holdfast.kernel.clock import SystemClock
 from holdfast.kernel.migrations import Migration
+from holdfast.kernel.store import FILE
 from holdfast.testing import ManualClock
 
 KNOWN = migrations.known()
@@ -72,3 +74,20 @@ def test_there_is_nothing_to_upgrade_where_no_workspace_is(tmp_path: Path) -> No
     with pytest.raises(errors.NotFound):
         holdfast.upgrade(tmp_path)
     assert list(tmp_path.iterdir()) == []
+
+
+def test_a_store_from_before_tasks_says_what_to_do_and_has_them_after_an_upgrade(tmp_path: Path) -> None:
+    folder = tmp_path / "old"
+    folder.mkdir()
+    connection = apsw.Connection(str(folder / FILE))
+    migrations.migrate(connection, migrations.load()[:1], "an old workspace")
+    connection.close()
+    with holdfast.open(folder, actor="me") as ws:
+        assert ws.cells.set("run", "cell", 1) == 1
+        for call in (lambda: ws.tasks.create("first"), ws.tasks.ready, ws.tasks.claim_next, lambda: ws.tasks.get("x")):
+            with pytest.raises(errors.Behind, match=r"no such table.*holdfast\.upgrade"):
+                call()
+    assert holdfast.upgrade(folder) == KNOWN
+    with holdfast.open(folder, actor="me") as ws:
+        assert ws.tasks.create("first").status == "open"
+        assert ws.cells.get("run", "cell").value == 1

@@ -36,15 +36,16 @@ class Target(msgspec.Struct, frozen=True):
         return self.kind, self.scope, self.name
 
 
-def holder_of(tx: Tx, holder: str | None) -> str:
+def holder_of(tx: Tx, holder: str | None, what: str = "holder") -> str:
     """The holder meant: as given, or the actor if somebody chose it."""
     if holder is None:
         if isinstance(tx.actor, DerivedActor):
             raise errors.InvalidHolder(
-                f"no holder was named, and the actor {tx.actor!r} was only derived: two agents could become one holder"
+                f"no {what} was named, and the actor {tx.actor!r} was only derived: two agents could become one holder",
+                hint=f"pass {what}=..., open the workspace with actor=..., or set HOLDFAST_ACTOR",
             )
         return tx.actor
-    check_name(holder, "holder")
+    check_name(holder, what)
     return holder
 
 

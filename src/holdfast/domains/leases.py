@@ -62,7 +62,7 @@ def list_leases(snapshot: Snapshot, limit: int = 1000, after: str = "") -> list[
     if after != "":
         check_name(after, "after")
     rows = snapshot.all(
-        f"SELECT {_COLUMNS} FROM leases WHERE kind = ? AND id > ? ORDER BY id LIMIT ?", (kernel.LEASE, after, limit)
+        f"SELECT {_COLUMNS} FROM leases WHERE kind = 'lease' AND id > ? ORDER BY id LIMIT ?", (after, limit)
     )
     return [_lease(row) for row in rows]
 

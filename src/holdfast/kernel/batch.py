@@ -112,6 +112,7 @@ class Batch:
         try:
             oldest_writer, self.revision, self._stamp, due = self._connection.execute(_HEADER).fetchone()  # type: ignore[misc]
             check_writer(oldest_writer)
+            self._began = self.revision
             self.now = self._writer.time.read(self._stamp)
             self._writer.time.warn_if_far_ahead(self.now)
             if self._journal is not None and self._writes:
@@ -140,7 +141,14 @@ class Batch:
         """A Tx on this batch, after those before it."""
         writer = self._writer
         writer.tx = tx = kind(
-            self._connection, writer.time, writer.ids, self.now, self.revision + 1, actor, writer.max_value_bytes
+            self._connection,
+            writer.time,
+            writer.ids,
+            self.now,
+            self.revision + 1,
+            actor,
+            writer.max_value_bytes,
+            self._began,
         )
         return tx
 

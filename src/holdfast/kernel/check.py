@@ -23,7 +23,7 @@ def check(snapshot: Snapshot, checkers: Iterable[Checker]) -> Report:
     events = snapshot.one("SELECT count(*) FROM events")
     assert revision is not None
     assert events is not None
-    tables = ("cells", "locks", "waiters", "leases", "idempotency")
+    tables = ("tasks", "links", "cells", "locks", "waiters", "leases", "idempotency", "documents", "templates")
     records = {table: (snapshot.one(f"SELECT count(*) FROM {table}") or (0,))[0] for table in tables}
     return Report(problems, revision[0], events[0], records)
 

@@ -244,3 +244,11 @@ def compact(tx: Tx, before: int) -> int:
     tx.run("UPDATE meta SET compacted = ? WHERE id = 1", (before - 1,))
     tx.emit("log", "log", "compact", data=msgspec.msgpack.encode({"compacted": [compacted, before - 1]}))
     return gone_now
+
+
+def redact(tx: Tx, kind: str, scope: str, id: str) -> None:
+    """Blank the events of a purged record: that something happened to it stays, what it was goes."""
+    tx.run(
+        "UPDATE events SET data = NULL, redacted = 1 WHERE kind = ? AND scope = ? AND id = ? AND redacted = 0",
+        (kind, scope, id),
+    )

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import errno
 import os
+import re
 import weakref
 from collections.abc import Callable
 
@@ -222,10 +223,23 @@ def translate(error: apsw.Error) -> Exception:
 
     An error that is none of these is a mistake in our own SQL, and stays as it is.
     """
+    if isinstance(error, apsw.SQLError) and _lacks_table(str(error)):
+        return errors.Behind(
+            f"this store is older than this program: {error}",
+            hint="holdfast.upgrade(path) brings it up to date; older programs can then no longer write to it",
+        )
     for kind, ours in _TRANSLATIONS:
         if isinstance(error, kind):
             return ours(f"{(ours.__doc__ or '').strip().rstrip('.')}: {error}")
     return error
+
+
+def _lacks_table(message: str) -> bool:
+    """Whether a statement missed a table that this program knows: the store waits for `upgrade`."""
+    from holdfast.kernel.migrations import load
+
+    found = re.fullmatch(r"no such table: (?:main\.)?(\w+)", message)
+    return found is not None and any(f" TABLE {found[1]} " in migration.sql for migration in load())
 
 
 def system_error(error: OSError, what: str) -> errors.HoldfastError:

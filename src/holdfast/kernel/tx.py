@@ -88,13 +88,15 @@ class Snapshot:
 class Tx(Snapshot):
     """One transaction: runs alone, sees everything before it, commits whole or leaves nothing.
 
-    Facts: `now` (one for the whole group), `revision` (taken if anything is emitted), `actor`, `max_value_bytes`.
+    Facts: `now` (one for the whole group), `revision` (taken if anything is emitted), `actor`, `max_value_bytes`,
+    and `began`, the revision before the group and its sweep.
     """
 
     __slots__ = (
         "_grants",
         "_ids",
         "actor",
+        "began",
         "deadline",
         "dirty",
         "events",
@@ -112,6 +114,7 @@ class Tx(Snapshot):
         revision: int,
         actor: str,
         max_value_bytes: int,
+        began: int,
     ) -> None:
         self._connection = connection
         self._execute = connection.execute
@@ -121,6 +124,7 @@ class Tx(Snapshot):
         self.revision = revision
         self.actor = actor
         self.max_value_bytes = max_value_bytes
+        self.began = began
         self.dirty = False
         self.events = 0  # emitted so far
         self.deadline: int | None = None  # the earliest one this transaction set, for the ticker

@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 import apsw
 
 from holdfast import errors
-from holdfast.kernel import migrations
+from holdfast.kernel import fts, migrations
 from holdfast.logs.entries import AnyEntry, Changes, Migrated
 
 _REBUILD = (
@@ -39,9 +39,30 @@ def apply(
     """Do what an entry says; the caller commits."""
     match entry:
         case Changes():
-            _apply_changes(connection, get_blob(entry.blob) if entry.blob else entry.changeset)
+            changeset = get_blob(entry.blob) if entry.blob else entry.changeset
+            indexed = _indexed(changeset)
+            for table, seq in indexed:
+                fts.forget(connection.execute, table, seq)
+            _apply_changes(connection, changeset)
+            for table, seq in indexed:
+                fts.learn(connection.execute, table, seq)
         case Migrated():
             _apply_migration(connection, entry, steps)
+
+
+def _indexed(changeset: bytes) -> list[tuple[str, int]]:
+    """The rows of a changeset that a search looks through: each node keeps its own index of them."""
+    tables = [table for table in fts.INDEXES if table.encode() in changeset]
+    if not tables:
+        return []
+    return [(change.name, _key(change)) for change in apsw.Changeset.iter(changeset) if change.name in tables]
+
+
+def _key(change: apsw.TableChange) -> int:
+    """Its `seq`, which is the first column."""
+    row = change.old if change.op == "DELETE" or change.op == "UPDATE" else change.new
+    assert row is not None
+    return int(row[0])  # type: ignore[arg-type]
 
 
 def _apply_changes(connection: apsw.Connection, changeset: bytes) -> None:

@@ -49,7 +49,7 @@ CREATE TABLE leases (
     created  INTEGER NOT NULL
 );
 CREATE INDEX leases_due ON leases (deadline);
-CREATE INDEX leases_kind ON leases (kind, id);
+CREATE INDEX leases_made ON leases (id) WHERE kind = 'lease';
 
 CREATE TABLE idempotency (
     actor     TEXT    NOT NULL,

@@ -1,0 +1,68 @@
+"""Links between records: a kind, where from, where to; each triple at most once.
+
+Tasks use it for what they depend on and where they come from. Both ends are ids; the domain that adds a link sees to it
+that they exist, and drops the links of a record that is purged.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from holdfast.kernel.tx import Snapshot, Tx
+
+
+def add(tx: Tx, kind: str, source: str, target: str) -> bool:
+    """Make a link; False if it was there."""
+    if tx.one("SELECT 1 FROM links WHERE kind = ? AND source = ? AND target = ?", (kind, source, target)):
+        return False
+    tx.run(
+        "INSERT INTO links (kind, source, target, id, created) VALUES (?, ?, ?, ?, ?)",
+        (kind, source, target, tx.new_id(), tx.now),
+    )
+    return True
+
+
+def remove(tx: Tx, kind: str, source: str, target: str) -> bool:
+    """Remove a link; False if there was none."""
+    return bool(tx.run("DELETE FROM links WHERE kind = ? AND source = ? AND target = ?", (kind, source, target)))
+
+
+def forget(tx: Tx, id: str, kinds: Iterable[str]) -> None:
+    """Remove every link of these kinds from and to a record."""
+    for kind in kinds:
+        tx.run("DELETE FROM links WHERE kind = ? AND source = ?", (kind, id))
+        tx.run("DELETE FROM links WHERE kind = ? AND target = ?", (kind, id))
+
+
+def targets(snapshot: Snapshot, kind: str, source: str) -> list[str]:
+    """Where the links of a record lead."""
+    rows = snapshot.all("SELECT target FROM links WHERE kind = ? AND source = ? ORDER BY target", (kind, source))
+    return [target for (target,) in rows]
+
+
+def sources(snapshot: Snapshot, kind: str, target: str) -> list[str]:
+    """Whose links lead to a record."""
+    rows = snapshot.all("SELECT source FROM links WHERE kind = ? AND target = ? ORDER BY source", (kind, target))
+    return [source for (source,) in rows]
+
+
+def path(snapshot: Snapshot, kind: str, start: str, end: str) -> list[str] | None:
+    """How links of a kind lead from `start` to `end`, shortest first; None if they do not."""
+    came_from: dict[str, str] = {}
+    frontier = [start]
+    seen = {start}
+    while frontier and end not in seen:
+        following = []
+        for source in frontier:
+            for target in targets(snapshot, kind, source):
+                if target not in seen:
+                    seen.add(target)
+                    came_from[target] = source
+                    following.append(target)
+        frontier = following
+    if end not in seen:
+        return None
+    steps = [end]
+    while steps[-1] != start:
+        steps.append(came_from[steps[-1]])
+    return steps[::-1]

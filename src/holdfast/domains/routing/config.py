@@ -1,0 +1,146 @@
+"""The settings of a workspace from the text of `config.yaml`.
+
+Every key may be left out. An unknown key warns; a bad value is an error, and then there is no Config at all: half of
+what somebody wrote is not what they meant. Guarantee: for any text there is an answer, and every problem has a line.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from typing import Any, Final
+
+import msgspec
+
+from holdfast.domains.routing.yaml_lines import Findings, Node, Unreadable, close_to, parse, read_name, show
+from holdfast.kernel.names import MAX_SECONDS
+from holdfast.types import Problem
+
+_SECOND: Final = 1_000_000
+_MAX_DAYS: Final = 36_525
+_MAX_LIMIT: Final = 1_000_000_000
+_DURATION: Final = re.compile(r"(?:(\d{1,9})d)?(?:(\d{1,9})h)?(?:(\d{1,9})m)?(?:(\d{1,9})s)?")
+
+
+class Config(msgspec.Struct, frozen=True):
+    """The settings. `claim_timeout` is in microseconds; days that are None are never over."""
+
+    prefix: str = "hf"
+    claim_timeout: int = 30 * 60 * _SECOND
+    default_grimoire: str | None = None  # None: the default of the routing rules
+    retention_days: float | None = 30
+    soft_delete_days: float | None = 7
+    max_title: int = 500  # characters
+    max_body: int = 262_144  # bytes of UTF-8
+    max_tags: int = 64  # of a task
+    max_children: int = 10_000  # of a task
+
+
+def read_config(text: str, file: str) -> tuple[Config | None, list[Problem]]:
+    """The settings and what was wrong; no Config if anything is an error. An empty text is all defaults."""
+    found = Findings(file)
+    values = _values(text, found)
+    return None if found.errors else Config(**values), found.in_order()
+
+
+def _values(text: str, found: Findings) -> dict[str, Any]:
+    try:
+        root, line = parse(text)
+    except Unreadable as error:
+        found.error(error.line, error.message)
+        return {}
+    if root is not None and not isinstance(root, dict):
+        found.error(line, f"the file must be a mapping of settings, not {show(root)}")
+        return {}
+    values = {}
+    for path, node in _flatten(root or {}, found).items():
+        if path in _KEYS:
+            values[path.rpartition(".")[2]] = _KEYS[path](found, path, node)
+        else:
+            found.warn(node.line, f"unknown key {path!r} is ignored{_advice(path)}")
+    return values
+
+
+def _flatten(root: dict[str, Node], found: Findings) -> dict[str, Node]:
+    """The keys with their path, `task_store.retention_days`; sections are the mappings at the top."""
+    flat: dict[str, Node] = {}
+    for key, node in root.items():
+        if isinstance(node.value, dict) and key not in _KEYS:
+            flat.update({f"{key}.{inner}": value for inner, value in node.value.items()})
+        elif key in _SECTIONS:
+            if node.value is not None:  # a section whose keys are all commented out
+                found.error(node.line, f"{key} must be a mapping, not {show(node.value)}")
+        else:
+            flat[key] = node
+    return flat
+
+
+def _advice(path: str) -> str:
+    """What to write instead of an unknown key, as far as that can be told."""
+    if path in _OTHER_SPELLINGS:
+        return f"; {_OTHER_SPELLINGS[path]}"
+    name = path.rpartition(".")[2]
+    there = next((known for known in _KEYS if known.rpartition(".")[2] == name), None)
+    return f"; write {there!r}" if there else close_to(path, list(_KEYS))
+
+
+# --- one value: each reader notes what is wrong ----------------------------------------------------------------------
+
+
+def _prefix(found: Findings, what: str, node: Node) -> str | None:
+    if isinstance(node.value, str) and re.fullmatch("[a-z0-9]{1,16}", node.value):
+        return node.value
+    found.error(node.line, f"{what} must be 1 to 16 of the characters a-z and 0-9, not {show(node.value)}")
+    return None
+
+
+def _duration(found: Findings, what: str, node: Node) -> int:
+    """Microseconds from `1h30m` or a number of seconds."""
+    seconds: float = 0
+    if isinstance(node.value, int | float) and not isinstance(node.value, bool):
+        seconds = node.value
+    elif isinstance(node.value, str) and (parts := _DURATION.fullmatch(node.value.replace(" ", ""))):
+        days, hours, minutes, rest = (int(part or 0) for part in parts.groups())
+        seconds = ((days * 24 + hours) * 60 + minutes) * 60 + rest
+    if 0 < seconds <= MAX_SECONDS:
+        return max(round(seconds * _SECOND), 1)
+    wanted = "a duration such as 30m, 90s, 1h30m or 2d, or a number of seconds, above 0 and up to 100 years"
+    found.error(node.line, f"{what} must be {wanted}, not {show(node.value)}")
+    return 0
+
+
+def _days(found: Findings, what: str, node: Node) -> float | None:
+    if node.value is None or node.value == "never":
+        return None
+    if isinstance(node.value, int | float) and not isinstance(node.value, bool) and 0 <= node.value <= _MAX_DAYS:
+        return node.value
+    found.error(node.line, f"{what} must be a number of days from 0 to {_MAX_DAYS}, or never, not {show(node.value)}")
+    return None
+
+
+def _limit(found: Findings, what: str, node: Node) -> int:
+    if type(node.value) is int and 1 <= node.value <= _MAX_LIMIT:
+        return node.value
+    found.error(node.line, f"{what} must be a whole number from 1 to {_MAX_LIMIT}, not {show(node.value)}")
+    return 0
+
+
+_KEYS: Final[dict[str, Callable[[Findings, str, Node], Any]]] = {
+    "prefix": _prefix,
+    "claim_timeout": _duration,
+    "default_grimoire": read_name,
+    "task_store.retention_days": _days,
+    "task_store.soft_delete_days": _days,
+    "limits.max_title": _limit,
+    "limits.max_body": _limit,
+    "limits.max_tags": _limit,
+    "limits.max_children": _limit,
+}
+_SECTIONS: Final = {path.partition(".")[0] for path in _KEYS if "." in path}
+_OTHER_SPELLINGS: Final = {
+    "store.claimTimeoutMinutes": "write 'claim_timeout', such as 30m",
+    "store.taskRetentionDays": "write 'task_store.retention_days'",
+    "store.taskSoftDeleteDays": "write 'task_store.soft_delete_days'",
+    "store.eventRetentionHours": "there is no such setting: the log is kept",
+    "store.workflowRetentionDays": "there is no such setting",
+}

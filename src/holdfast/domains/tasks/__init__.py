@@ -1,0 +1,111 @@
+"""Tasks: work that exactly one agent does at a time.
+
+`rows` is the heart: every change of a task goes through it. `steps` has the table of states, `claims` and `choosing`
+who works on what, `creating`, `editing`, `tags`, `tree`, `depending` and `deleting` what tasks are, `listing`,
+`searching`, `history` and `explaining` what can be asked, `retention` and `expiring` what ends by itself, `bulk`,
+`templates` what makes many, `exporting` and `importing` (with `records`, `beads`, `fitting` and `merging`) how tasks
+come and go as JSON lines. This module is the table of operations.
+"""
+
+from __future__ import annotations
+
+from holdfast import errors
+from holdfast.domains.tasks import (
+    bulk,
+    choosing,
+    claims,
+    creating,
+    deleting,
+    depending,
+    editing,
+    expiring,
+    explaining,
+    exporting,
+    history,
+    importing,
+    listing,
+    retention,
+    searching,
+    setting,
+    steps,
+    templates,
+    tree,
+)
+from holdfast.domains.tasks.rows import find, require, to_task
+from holdfast.kernel.tx import Snapshot, Tx
+from holdfast.ops import Domain, Found, M, procedure, read, write
+from holdfast.types import Task
+
+_ONE = "/api/tasks/{id}"
+
+
+def get(snapshot: Snapshot, id: str, include_deleted: bool = False) -> Task:
+    """A task by its id, or by an abbreviation that means only one."""
+    return to_task(find(snapshot, id, deleted=include_deleted))
+
+
+def probe(tx: Tx, id: str) -> Found | None:
+    """What a condition of `txn` sees of a task: its status as value."""
+    try:
+        task = require(tx, id)
+    except errors.TaskNotFound:
+        return None
+    return Found(task.version, task.status)
+
+
+class Tasks(Domain[M]):
+    """`ws.tasks`."""
+
+    prefix = "tasks"
+    create = write(creating.create, http="POST /api/tasks", cli="create", mcp=True)
+    get = read(get, http=f"GET {_ONE}", cli="show", mcp=True, plain=True)
+    list = read(listing.list_tasks, http="GET /api/tasks", cli="list", mcp=True, listing=True)
+    ready = read(choosing.ready, http="GET /api/tasks/ready", cli="ready", mcp=True, listing=True, routed=True)
+    search = read(searching.search, http="GET /api/tasks/search", cli="search", listing=True)
+
+    claim = write(claims.claim, http=f"POST {_ONE}/claim", cli="claim", mcp=True, routed=True)
+    claim_next = procedure(choosing.claim_next, http="POST /api/tasks/claim-next", cli="next", mcp=True, routed=True)
+    reclaim = write(claims.reclaim, http=f"POST {_ONE}/reclaim")
+    heartbeat = write(claims.heartbeat, http=f"POST {_ONE}/heartbeat", cli="heartbeat")
+    park = write(claims.park, http=f"POST {_ONE}/park", cli="park")
+    release = write(claims.release, http=f"POST {_ONE}/release", cli="release", mcp=True)
+    complete = write(claims.complete, http=f"POST {_ONE}/complete", cli="done", mcp=True)
+    block = write(claims.block, http=f"POST {_ONE}/block", cli="block", mcp=True)
+    unblock = write(steps.unblock, http=f"POST {_ONE}/unblock", cli="unblock")
+    approve = write(steps.approve, http=f"POST {_ONE}/approve", cli="approve")
+    reject = write(steps.reject, http=f"POST {_ONE}/reject", cli="reject")
+    close = write(steps.close, http=f"POST {_ONE}/close", cli="close")
+    cancel = write(steps.cancel, http=f"POST {_ONE}/cancel", cli="cancel")
+    reopen = write(steps.reopen, http=f"POST {_ONE}/reopen", cli="reopen")
+    set_status = write(setting.set_status, http=f"PATCH {_ONE}/status", routed=True)
+    release_stale_claims = procedure(expiring.release_stale_claims, http="POST /api/tasks/release-stale-claims")
+
+    update = write(editing.update, http=f"PATCH {_ONE}", cli="update", mcp=True)
+    note = write(editing.note, http=f"POST {_ONE}/note", cli="note", mcp=True)
+    add_tags = write(editing.add_tags, http=f"POST {_ONE}/tags", cli="tag add")
+    remove_tags = write(editing.remove_tags, http=f"DELETE {_ONE}/tags", cli="tag remove")
+    set_tags = write(editing.set_tags, http=f"PUT {_ONE}/tags", cli="tag set")
+
+    reparent = write(tree.reparent, http=f"POST {_ONE}/reparent", cli="reparent")
+    subtree = read(tree.subtree, http=f"GET {_ONE}/subtree", cli="tree")
+    ancestors = read(tree.ancestors, http=f"GET {_ONE}/ancestors")
+    children = read(tree.children, http=f"GET {_ONE}/children")
+    depend = write(depending.depend, http=f"POST {_ONE}/dependencies", cli="dep add")
+    undepend = write(depending.undepend, http=f"DELETE {_ONE}/dependencies", cli="dep remove")
+    dependencies = read(depending.dependencies, http=f"GET {_ONE}/dependencies", cli="dep list")
+
+    history = read(history.history, http=f"GET {_ONE}/history", cli="history")
+    explain = read(explaining.explain, http=f"GET {_ONE}/explain", cli="explain")
+    delete = write(deleting.delete, http=f"DELETE {_ONE}", cli="delete")
+    restore = write(deleting.restore, http=f"POST {_ONE}/restore", cli="undelete")
+    purge = write(deleting.purge, http=f"POST {_ONE}/purge", cli="purge")
+    sweep_retention = procedure(retention.sweep_retention, http="POST /api/tasks/sweep-retention")
+
+    export = read(exporting.export, http="GET /api/tasks/export", cli="export", listing=True)
+    import_ = write(importing.import_, http="POST /api/tasks/import", cli="import")
+    bulk = write(bulk.bulk, http="POST /api/tasks/bulk", cli="bulk")
+    set_template = write(templates.set_template, http="PUT /api/templates/{name}", cli="template set")
+    get_template = read(templates.get_template, http="GET /api/templates/{name}", cli="template show", plain=True)
+    delete_template = write(templates.delete_template, http="DELETE /api/templates/{name}", cli="template delete")
+    from_template = write(templates.from_template, http="POST /api/templates/{name}/tasks", cli="template use")
+    templates = read(templates.list_templates, http="GET /api/templates", cli="template list", plain=True)

@@ -1,0 +1,134 @@
+"""What `ws.check()` looks at: tasks against the log, and everything kept for speed against what it is kept of."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import msgspec
+
+from holdfast.kernel.tx import Row, Snapshot
+
+PAGE = 1000
+_decode = msgspec.msgpack.Decoder(dict[str, Any]).decode
+_PLAIN = (
+    "SELECT seq, id, status, priority, type, parent, version, revision, deleted, holder, token, tags, title FROM tasks"
+)
+
+# Each finds what is wrong, as (id, what is wrong).
+_SOUND = {
+    "counts its dependencies wrongly": "SELECT id FROM tasks t WHERE waits <> (SELECT count(*) FROM links k"
+    " JOIN tasks o ON o.id = k.target WHERE k.kind = 'depends_on' AND k.source = t.id"
+    " AND o.status <> 'closed' AND o.deleted IS NULL)",
+    "counts its active children wrongly": "SELECT id FROM tasks t WHERE busy <> (SELECT count(*) FROM tasks c"
+    " WHERE c.parent = t.seq AND c.status IN ('in_progress', 'pending_merge'))",
+    "has a parent that does not exist": "SELECT id FROM tasks t WHERE parent IS NOT NULL"
+    " AND NOT EXISTS (SELECT 1 FROM tasks p WHERE p.seq = t.parent)",
+    "has a wrong depth": "SELECT t.id FROM tasks t LEFT JOIN tasks p ON p.seq = t.parent"
+    " WHERE t.depth <> coalesce(p.depth + 1, 0)",
+    "is live under a deleted parent": "SELECT t.id FROM tasks t JOIN tasks p ON p.seq = t.parent"
+    " WHERE t.deleted IS NULL AND p.deleted IS NOT NULL",
+    "is deleted although somebody works on it": "SELECT id FROM tasks"
+    " WHERE deleted IS NOT NULL AND status IN ('in_progress', 'pending_merge')",
+    "is claimed in part": "SELECT id FROM tasks WHERE (status = 'in_progress') <> (holder IS NOT NULL)"
+    " OR (holder IS NULL) <> (token IS NULL) OR (holder IS NULL) <> (claimed IS NULL)",
+    "is claimed, but no lease would end it": "SELECT id FROM tasks t WHERE holder IS NOT NULL AND NOT parked"
+    " AND NOT EXISTS (SELECT 1 FROM leases l WHERE l.id = t.id AND l.kind = 'task' AND l.holder = t.holder)",
+    "has no text": "SELECT id FROM tasks t LEFT JOIN task_texts x USING (seq) WHERE x.title IS NOT t.title",
+    "is not in the search index": "SELECT t.id FROM tasks t LEFT JOIN tasks_fts_docsize d ON d.id = t.seq"
+    " WHERE d.id IS NULL",
+}
+_STRAY = {
+    "a lease is a task's, but nobody holds that": "SELECT id FROM leases l WHERE kind = 'task'"
+    " AND NOT EXISTS (SELECT 1 FROM tasks t WHERE t.id = l.id AND t.holder = l.holder)",
+    "a text belongs to no task": "SELECT seq FROM task_texts WHERE seq NOT IN (SELECT seq FROM tasks)",
+    "the search index has a row of no task": "SELECT id FROM tasks_fts_docsize WHERE id NOT IN (SELECT seq FROM tasks)",
+    "a link leads nowhere": "SELECT id FROM links WHERE kind IN ('depends_on', 'discovered_from', 'related')"
+    " AND NOT (EXISTS (SELECT 1 FROM tasks WHERE id = source) AND EXISTS (SELECT 1 FROM tasks WHERE id = target))",
+}
+
+
+def check(snapshot: Snapshot) -> Iterator[str]:
+    """Problems of tasks."""
+    for problem, query in _SOUND.items():
+        for (id,) in snapshot.all(query):
+            yield f"task {id} {problem}"
+    for problem, query in _STRAY.items():
+        for (id,) in snapshot.all(query):
+            yield f"{problem}: {id}"
+    yield from _tags(snapshot)
+    yield from _circles(snapshot)
+    yield from _log(snapshot)
+
+
+def _tags(snapshot: Snapshot) -> Iterator[str]:
+    """The tags in the row are the truth; the two tables are kept of them."""
+    ready = "t.status = 'open' AND t.waits = 0 AND t.busy = 0 AND t.deleted IS NULL"
+    for table, which in (("task_tags", "true"), ("ready_tags", ready)):
+        truth = f"SELECT j.value, t.priority, t.seq FROM tasks t, json_each(t.tags) j WHERE {which}"
+        kept = f"SELECT tag, priority, seq FROM {table}"
+        for query in (f"{truth} EXCEPT {kept}", f"{kept} EXCEPT {truth}"):
+            for tag, _, seq in snapshot.all(query):
+                yield f"{table} is wrong about the tag {tag!r} of task number {seq}"
+
+
+def _circles(snapshot: Snapshot) -> Iterator[str]:
+    """Take away what depends on nothing that is left, again and again: whatever stays is a circle."""
+    waits: dict[str, set[str]] = {}
+    for source, target in snapshot.all("SELECT source, target FROM links WHERE kind = 'depends_on'"):
+        waits.setdefault(source, set()).add(target)
+    while free := [id for id, on in waits.items() if not on & waits.keys()]:
+        for id in free:
+            del waits[id]
+    if waits:
+        yield f"tasks depend on each other in a circle: {', '.join(sorted(waits)[:10])}"
+
+
+def _log(snapshot: Snapshot) -> Iterator[str]:
+    """Replay each task's events and compare; where history was compacted, only what is still told of it."""
+    after = 0
+    while rows := snapshot.all(f"{_PLAIN} WHERE seq > ? ORDER BY seq LIMIT ?", (after, PAGE)):
+        for row in rows:
+            yield from _replayed(snapshot, row)
+        after = rows[-1][0]
+    for (id,) in snapshot.all(
+        "SELECT e.id FROM events e WHERE e.kind = 'task' GROUP BY e.id"
+        " HAVING NOT EXISTS (SELECT 1 FROM tasks t WHERE t.id = e.id)"
+        " AND (SELECT op FROM events n WHERE n.kind = 'task' AND n.scope = '' AND n.id = e.id"
+        " ORDER BY version DESC LIMIT 1) <> 'purge'"
+    ):
+        yield f"task {id} is in the log, but not in the store"
+
+
+def _replayed(snapshot: Snapshot, row: Row) -> Iterator[str]:
+    _, id, status, priority, type, parent, version, revision, deleted, holder, token, tags, title = row
+    found = {
+        "status": status,
+        "priority": priority,
+        "type": type,
+        "parent_id": _id_of(snapshot, parent),
+        "deleted": deleted is not None,
+        "claimed_by": holder,
+        "token": token,
+        "tags": list(msgspec.json.decode(tags)),
+        "title": title,
+    }
+    told: dict[str, Any] = {}
+    newest = (0, 0)
+    for newest_version, newest_revision, data in snapshot.all(
+        "SELECT version, revision, data FROM events WHERE kind = 'task' AND scope = '' AND id = ? ORDER BY version",
+        (id,),
+    ):
+        newest = (newest_version, newest_revision)
+        if data is not None:
+            told |= {field: change[1] for field, change in _decode(data).items() if field in found}
+    if newest != (version, revision):
+        yield f"task {id} is at version {version} of revision {revision}, its newest event at {newest}"
+    for field, value in told.items():
+        if found[field] != value:
+            yield f"task {id} has {field} {found[field]!r}, the log says {value!r}"
+
+
+def _id_of(snapshot: Snapshot, seq: int | None) -> str | None:
+    row = None if seq is None else snapshot.one("SELECT id FROM tasks WHERE seq = ?", (seq,))
+    return None if row is None else row[0]

@@ -1,0 +1,259 @@
+"""Which task comes next: the best ready one that fits, by priority, then oldest.
+
+Without filters, or with one tag, an index has it at its front. Other filters (globs, several tags, abilities) look for
+a candidate in a snapshot, page by page, so that nobody waits for the search; the transaction that claims it looks again
+whether it still fits. None is answered only if no ready task fits.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from itertools import islice
+from typing import Any
+
+import msgspec
+
+from holdfast import errors
+from holdfast.domains.holding import holder_of
+from holdfast.domains.routing import globs
+from holdfast.domains.routing.settings import Settings, settings_of
+from holdfast.domains.tasks.claims import check_abilities, take
+from holdfast.domains.tasks.creating import check_priority, check_type
+from holdfast.domains.tasks.routes import route
+from holdfast.domains.tasks.rows import COLUMNS, READY, Stored, find, to_task
+from holdfast.domains.tasks.tags import check_tags
+from holdfast.kernel.leases import next_deadline
+from holdfast.kernel.names import check_limit, check_ttl
+from holdfast.kernel.tx import Snapshot, Tx
+from holdfast.ops import Do, Look, Steps
+from holdfast.types import Page, Task, TaskType
+
+PAGE = 200
+ROUNDS = 100  # of finding a candidate that somebody else claims first; after that the search runs in the transaction
+_BEST = f"SELECT {COLUMNS} FROM tasks t INDEXED BY tasks_ready WHERE {READY} ORDER BY t.priority, t.seq LIMIT 1"
+_BEST_TAGGED = (
+    f"SELECT {COLUMNS} FROM tasks t WHERE t.seq ="
+    " (SELECT seq FROM ready_tags WHERE tag = ? ORDER BY priority, seq LIMIT 1)"
+)
+
+
+class Wanted(msgspec.Struct, frozen=True):
+    """What a ready task must be like."""
+
+    tags: tuple[str, ...] = ()
+    pattern: str | None = None
+    types: tuple[TaskType, ...] = ()
+    priorities: tuple[int, ...] = ()
+    parent_id: str | None = None
+    can: frozenset[str] | None = None
+
+    @property
+    def indexed(self) -> bool:
+        """Whether the first entry of an index is the answer."""
+        return len(self.tags) <= 1 and not (
+            self.pattern or self.types or self.priorities or self.parent_id or self.can is not None
+        )
+
+
+def several(given: Any) -> tuple[Any, ...]:
+    """A filter's values: one, or a list of which any will do."""
+    if given is None:
+        return ()
+    return tuple(given) if isinstance(given, list | tuple | set | frozenset) else (given,)
+
+
+def check_pattern(pattern: str | None) -> str | None:
+    """A glob that can be used."""
+    if pattern is None:
+        return None
+    problem = globs.check(pattern) if isinstance(pattern, str) else f"{pattern!r} is not text"
+    if problem:
+        raise errors.InvalidFilter(f"tag_pattern cannot be used: {problem}", hint="such as area/** or {api,web}-*")
+    return pattern
+
+
+def _wanted(
+    tags: Sequence[str] | None,
+    pattern: str | None,
+    type: Any,
+    priority: Any,
+    parent_id: str | None,
+    can: Sequence[str] | None,
+) -> Wanted:
+    return Wanted(
+        check_tags(() if tags is None else tags, 10_000),
+        check_pattern(pattern),
+        tuple(check_type(each) for each in several(type)),
+        tuple(check_priority(each) for each in several(priority)),
+        parent_id,
+        check_abilities(can),
+    )
+
+
+# --- looking ---------------------------------------------------------------------------------------------------------
+
+
+def candidates(
+    snapshot: Snapshot, wanted: Wanted, settings: Settings, after: tuple[int, int] = (-1, 0)
+) -> Iterator[Stored]:
+    """The ready tasks that fit, best first, from behind a place on; read page by page."""
+    sql, params = _query(snapshot, wanted)
+    fits = _fits(snapshot, wanted, settings)
+    while True:
+        rows = snapshot.all(sql, (*params, *after, PAGE))
+        for row in rows:
+            task = Stored(*row)
+            if fits(task):
+                yield task
+        if len(rows) < PAGE:
+            return
+        after = (task.priority, task.seq)
+
+
+def _query(snapshot: Snapshot, wanted: Wanted) -> tuple[str, list[Any]]:
+    """The walk along the index that has the fewest entries; what SQL can tell is told here."""
+    where: list[str] = []
+    params: list[Any] = []
+    tags = sorted(wanted.tags, key=lambda tag: (_how_many(snapshot, tag), tag))
+    if tags:
+        source, at = "ready_tags g JOIN tasks t ON t.seq = g.seq", "g"
+        where.append("g.tag = ?")
+        params.append(tags[0])
+        for tag in tags[1:]:
+            where.append("EXISTS (SELECT 1 FROM ready_tags WHERE tag = ? AND priority = g.priority AND seq = g.seq)")
+            params.append(tag)
+    else:
+        source, at = "tasks t INDEXED BY tasks_ready", "t"
+        where.append(READY)
+    for column, values in (("t.type", wanted.types), (f"{at}.priority", wanted.priorities)):
+        if values:
+            where.append(f"{column} IN ({', '.join('?' * len(values))})")
+            params += values
+    if wanted.parent_id is not None:
+        where.append("t.parent = ?")
+        params.append(find(snapshot, wanted.parent_id).seq)
+    where.append(f"({at}.priority, {at}.seq) > (?, ?)")
+    order = f"ORDER BY {at}.priority, {at}.seq LIMIT ?"
+    return f"SELECT {COLUMNS} FROM {source} WHERE {' AND '.join(where)} {order}", params
+
+
+def _how_many(snapshot: Snapshot, tag: str) -> int:
+    """How many ready tasks have a tag, up to a page: the rarer one leads the walk."""
+    row = snapshot.one("SELECT count(*) FROM (SELECT 1 FROM ready_tags WHERE tag = ? LIMIT ?)", (tag, PAGE))
+    return 0 if row is None else row[0]
+
+
+def _fits(snapshot: Snapshot, wanted: Wanted, settings: Settings) -> Callable[[Stored], bool]:
+    """What only Python can tell: globs, and what the route of a task needs."""
+    matches = None if wanted.pattern is None else globs.compile(wanted.pattern)
+    can = wanted.can if settings.rules.has_needs else None
+
+    def fits(task: Stored) -> bool:
+        if matches is not None and not any(matches(tag) for tag in task.tag_list):
+            return False
+        return can is None or can.issuperset(route(snapshot, task, settings).needs)
+
+    return fits
+
+
+def ready(
+    snapshot: Snapshot,
+    limit: int = 100,
+    tags: Sequence[str] | None = None,
+    can: Sequence[str] | None = None,
+    tag_pattern: str | None = None,
+    type: TaskType | Sequence[TaskType] | None = None,
+    priority: int | Sequence[int] | None = None,
+    parent_id: str | None = None,
+    cursor: str | None = None,
+) -> Page[Task]:
+    """Tasks that `claim_next` would take, best first; the filters are the same."""
+    check_limit(limit, 1000)
+    wanted = _wanted(tags, tag_pattern, type, priority, parent_id, can)
+    found = list(islice(candidates(snapshot, wanted, settings_of(snapshot), _place(cursor)), limit + 1))
+    page = Page(to_task(task) for task in found[:limit])
+    if len(found) > limit:
+        page.cursor = f"{found[limit - 1].priority}.{found[limit - 1].seq}"
+    return page
+
+
+def _place(cursor: str | None) -> tuple[int, int]:
+    if cursor is None:
+        return (-1, 0)
+    priority, dot, seq = cursor.partition(".") if isinstance(cursor, str) else ("", "", "")
+    if not (dot and priority.isdecimal() and seq.isdecimal()):
+        raise errors.InvalidFilter(f"{cursor!r} is not a cursor of ready", hint="pass the page's cursor as it is")
+    return int(priority), int(seq)
+
+
+# --- taking ----------------------------------------------------------------------------------------------------------
+
+
+def claim_next(
+    agent: str | None = None,
+    tags: Sequence[str] | None = None,
+    can: Sequence[str] | None = None,
+    ttl: float | None = None,
+    tag_pattern: str | None = None,
+    type: TaskType | Sequence[TaskType] | None = None,
+    priority: int | Sequence[int] | None = None,
+    parent_id: str | None = None,
+) -> Steps[Task | None]:
+    """Claim the best ready task that has all `tags` and fits the other filters; None if there is none.
+
+    `can` lists what the agent is able to do: tasks whose route needs more are passed over.
+    """
+    wanted = _wanted(tags, tag_pattern, type, priority, parent_id, can)
+    micros = None if ttl is None else check_ttl(ttl)
+    if not wanted.indexed:
+        for _ in range(ROUNDS):
+            found = yield Look(lambda snapshot: _look(snapshot, wanted), whole=True)
+            if found is None:
+                break
+            if not found:
+                return None
+            taken = yield Do(lambda tx, id=found: _take_if(tx, id, agent, micros, wanted), keyed=True)  # type: ignore[misc]
+            if taken is not None:
+                task: Task = taken
+                return task
+    best: Task | None = yield Do(lambda tx: _take_best(tx, agent, micros, wanted), keyed=True)
+    return best
+
+
+def _look(snapshot: Snapshot, wanted: Wanted) -> str | None:
+    """The id of the best candidate, "" if there is none; None if claims are due, which only a transaction can sweep."""
+    due, stamp = next_deadline(snapshot)
+    if due is not None and snapshot.is_past(due, stamp):
+        return None
+    best = next(candidates(snapshot, wanted, settings_of(snapshot)), None)
+    return "" if best is None else best.id
+
+
+def _take_if(tx: Tx, id: str, agent: str | None, ttl: int | None, wanted: Wanted) -> Task | None:
+    """Claim a candidate, if it is still what was wanted."""
+    agent = holder_of(tx, agent, "agent")
+    row = tx.one(f"SELECT {COLUMNS} FROM tasks t WHERE t.id = ? AND {READY}", (id,))
+    if row is None:
+        return None
+    task = Stored(*row)
+    settings = settings_of(tx)
+    within = wanted.parent_id is None or task.parent == find(tx, wanted.parent_id).seq
+    plain = (
+        {*wanted.tags} <= {*task.tag_list}
+        and (not wanted.types or task.type in wanted.types)
+        and (not wanted.priorities or task.priority in wanted.priorities)
+    )
+    if not (within and plain and _fits(tx, wanted, settings)(task)):
+        return None
+    return take(tx, task, agent, ttl, None, settings)
+
+
+def _take_best(tx: Tx, agent: str | None, ttl: int | None, wanted: Wanted) -> Task | None:
+    agent = holder_of(tx, agent, "agent")
+    settings = settings_of(tx)
+    if wanted.indexed:
+        row = tx.one(_BEST_TAGGED, wanted.tags) if wanted.tags else tx.one(_BEST)
+        best = None if row is None else Stored(*row)
+    else:
+        best = next(candidates(tx, wanted, settings), None)
+    return None if best is None else take(tx, best, agent, ttl, None, settings)

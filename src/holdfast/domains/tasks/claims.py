@@ -1,0 +1,303 @@
+"""Claims: exactly one agent works on a task, for as long as it keeps saying so.
+
+A claim is a lease of the kernel whose id is the task's, with a token that grows for ever. Whatever its holder writes
+renews it; when it ends the task is open again, and what the former holder still sends is fenced off.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import datetime
+from typing import Any
+
+import msgspec
+
+from holdfast import errors
+from holdfast.domains.holding import holder_of
+from holdfast.domains.routing.settings import Settings, settings_of
+from holdfast.domains.tasks.routes import route
+from holdfast.domains.tasks.rows import NO_CLAIM, TASK, Stored, change, missing, require, to_task
+from holdfast.domains.tasks.steps import check_note, check_step, illegal
+from holdfast.kernel import leases
+from holdfast.kernel.events import history, to_event
+from holdfast.kernel.names import check_name, check_ttl
+from holdfast.kernel.tx import DerivedActor, Tx
+from holdfast.kernel.values import encode
+from holdfast.types import Task, TaskStatus, as_microseconds, as_time
+
+_PAGE = 100
+
+# --- taking ----------------------------------------------------------------------------------------------------------
+
+
+def claim(
+    tx: Tx, id: str, agent: str | None = None, ttl: float | None = None, can: Sequence[str] | None = None
+) -> Task:
+    """Take an open task: one winner. Another's, or one's own already: AlreadyClaimed; not open: InvalidStatus.
+
+    It ends by itself after `ttl` seconds (default: `claim_timeout`) without a sign of life. `can` lists what the
+    agent is able to do: a task whose route needs more is refused.
+    """
+    agent = holder_of(tx, agent, "agent")
+    micros = None if ttl is None else check_ttl(ttl)
+    abilities = check_abilities(can)
+    task = require(tx, id)
+    if task.holder is not None:
+        raise already_claimed(task)
+    if task.status != "open":
+        raise errors.InvalidStatus(
+            f"task {id} is {task.status}, not open", hint="tasks.explain(id) says more", id=id, status=task.status
+        )
+    return take(tx, task, agent, micros, abilities, settings_of(tx))
+
+
+def take(tx: Tx, task: Stored, agent: str, ttl: int | None, can: frozenset[str] | None, settings: Settings) -> Task:
+    """Give an open task to an agent, with its route."""
+    decision = route(tx, task, settings)
+    if can is not None and not can.issuperset(decision.needs):
+        lacking = sorted(set(decision.needs) - can)
+        raise errors.NotCapable(
+            f"task {task.id} goes to {decision.grimoire}, which needs {', '.join(decision.needs)};"
+            f" {agent} lacks {', '.join(lacking)}",
+            id=task.id,
+            needs=list(decision.needs),
+            lacking=lacking,
+        )
+    length = settings.config.claim_timeout if ttl is None else ttl
+    leases.start(tx, TASK, agent, length, task.id)
+    columns = {
+        "status": "in_progress",
+        "holder": agent,
+        "claimed": tx.now,
+        "token": tx.new_token(),
+        "ttl": length,
+        "grimoire": decision.grimoire,
+        "review": int(decision.require_review),
+    }
+    return to_task(_until(change(tx, task, "claim", columns), tx.now + length))
+
+
+def _until(task: Stored, deadline: int | None) -> Stored:
+    return msgspec.structs.replace(task, deadline=deadline)
+
+
+def already_claimed(task: Stored) -> errors.AlreadyClaimed:
+    """The refusal, saying who and since when."""
+    since = as_time(task.claimed or 0)
+    return errors.AlreadyClaimed(
+        f"task {task.id} is claimed by {task.holder} since {since.isoformat()}",
+        hint="take another one: tasks.claim_next(agent)",
+        id=task.id,
+        holder=task.holder,
+        since=since,
+        claimed_by=task.holder,
+        claimed_at=since,
+    )
+
+
+def check_abilities(can: Sequence[str] | None) -> frozenset[str] | None:
+    """What an agent says it can do; None: it does not say."""
+    if can is None:
+        return None
+    if isinstance(can, str) or not isinstance(can, Sequence):
+        raise errors.Invalid(f"can is a list of names, not {can!r}", hint='such as can=["python", "review"]')
+    for name in can:
+        check_name(name, "ability")
+    return frozenset(can)
+
+
+def reclaim(tx: Tx, id: str, agent: str | None = None) -> Task:
+    """The task, if `agent` holds it still; changes nothing.
+
+    Not in progress: TaskNotFound; another's: AlreadyClaimed.
+    """
+    agent = holder_of(tx, agent, "agent")
+    task = require(tx, id)
+    if task.status != "in_progress" or task.holder is None:
+        raise missing(id, f"it is {task.status}: nobody holds it")
+    if task.holder != agent:
+        raise already_claimed(task)
+    return to_task(task)
+
+
+# --- keeping ---------------------------------------------------------------------------------------------------------
+
+
+def authorise(tx: Tx, task: Stored, agent: str | None, token: int | None, target: TaskStatus | None) -> None:
+    """Pass if the caller holds the claim: by its token, or else by its name.
+
+    With a token that is not the live claim's, or after the claim was lost against one's will: Fenced. A task that
+    nobody holds cannot take the step at all; another's: NotClaimOwner.
+    """
+    if token is not None:
+        check_token(task, token)
+        return
+    if agent is None and isinstance(tx.actor, DerivedActor) and task.holder is None and target is not None:
+        raise illegal(task, target)
+    agent = holder_of(tx, agent, "agent")
+    if task.holder == agent:
+        return
+    if _lost(tx, task, agent):
+        raise _fenced(task, f"the claim of {agent} on task {task.id} was lost")
+    if task.holder is None and target is not None:
+        raise illegal(task, target)
+    raise errors.NotClaimOwner(
+        f"task {task.id} is held by {task.holder}, not by {agent}" if task.holder else f"nobody holds task {task.id}",
+        id=task.id,
+        holder=task.holder,
+        claimed_by=task.holder,
+    )
+
+
+def check_token(task: Stored, token: int) -> None:
+    """Fenced unless the token is that of the live claim."""
+    if type(token) is not int:
+        raise errors.Invalid(f"token is the int that the claim gave, not {token!r}")
+    if task.token != token:
+        raise _fenced(task, f"the token {token} is not that of a live claim on task {task.id}")
+
+
+def _fenced(task: Stored, message: str) -> errors.Fenced:
+    return errors.Fenced(
+        message,
+        hint="stop: the task went back to the others. Claim it again, and start from what is there now",
+        id=task.id,
+        current=task.token,
+        holder=task.holder,
+    )
+
+
+def _lost(tx: Tx, task: Stored, agent: str) -> bool:
+    """Whether the last claim of `agent` on the task ended against its will."""
+    before = task.version + 1
+    while rows := history(tx, TASK, "", task.id, before, _PAGE):
+        for row in rows:
+            event = to_event(row)
+            was, _ = event.data.get("claimed_by", (None, None))
+            if was == agent:
+                return event.op == "expire" or "forced" in event.data
+        before = event.version
+        if len(rows) < _PAGE:
+            break
+    return False
+
+
+def renew(tx: Tx, task: Stored, token: int | None, agent: str | None = None) -> None:
+    """Any write by the holder is a sign of life; a parked claim stays parked."""
+    if task.holder is not None and (token is not None or task.holder == (agent or tx.actor)):
+        leases.renew(tx, task.id, task.ttl, shorten=False)
+
+
+def heartbeat(tx: Tx, id: str, agent: str | None = None, token: int | None = None, ttl: float | None = None) -> Task:
+    """Extend one's claim, by default for as long as it was granted; a parked one runs again. Emits nothing."""
+    micros = None if ttl is None else check_ttl(ttl)
+    task = require(tx, id)
+    authorise(tx, task, agent, token, None)
+    length = micros or task.ttl or settings_of(tx).config.claim_timeout
+    assert task.holder is not None
+    if not leases.renew(tx, id, length):
+        leases.start(tx, TASK, task.holder, length, id)
+    if task.parked or task.ttl != length:
+        tx.run("UPDATE tasks SET parked = 0, ttl = ? WHERE seq = ?", (length, task.seq))
+    return to_task(require(tx, id))
+
+
+def park(tx: Tx, id: str, until: datetime | None = None, agent: str | None = None, token: int | None = None) -> Task:
+    """Keep one's claim without a sign of life, for an agent that waits for a person: for ever, or until a time.
+
+    A heartbeat ends the parking.
+    """
+    task = require(tx, id)
+    authorise(tx, task, agent, token, None)
+    assert task.holder is not None
+    left = None if until is None else _time_left(tx, until)
+    leases.drop(tx, id, TASK)
+    if left is not None:
+        leases.start(tx, TASK, task.holder, left, id)
+    more = {"parked_until": (None, None if until is None else as_time(as_microseconds(until)).isoformat())}
+    change(tx, task, "park", {"parked": 1}, more=more)
+    return to_task(require(tx, id))
+
+
+def _time_left(tx: Tx, until: datetime) -> int:
+    if not isinstance(until, datetime):
+        raise errors.Invalid(f"until is a datetime, or None for no end, not {until!r}")
+    left = as_microseconds(until) - tx.now
+    if left <= 0:
+        raise errors.Invalid(f"{until.isoformat()} has passed", hint="until lies in the future")
+    return left
+
+
+# --- giving back -----------------------------------------------------------------------------------------------------
+
+
+def _end(
+    tx: Tx,
+    task: Stored,
+    op: str,
+    target: TaskStatus,
+    *,
+    more: dict[str, Any] | None = None,
+    note: str | None = None,
+) -> Stored:
+    """The claim is over: the task takes its step and has no holder."""
+    leases.drop(tx, task.id, TASK)
+    return _until(change(tx, task, op, {"status": target, **NO_CLAIM}, more=more, note=note), None)
+
+
+def release(
+    tx: Tx,
+    id: str,
+    agent: str | None = None,
+    token: int | None = None,
+    reason: str | None = None,
+    force: bool = False,
+) -> Task:
+    """Give a task back. `force` takes it from whoever holds it, and the log says so."""
+    task = require(tx, id)
+    check_note(reason, "reason")
+    if force and token is None:
+        check_step(task, "release", "open")
+        return to_task(_end(tx, task, "release", "open", more={"forced": (False, True)}, note=reason))
+    authorise(tx, task, agent, token, "open")
+    return to_task(_end(tx, task, "release", "open", note=reason))
+
+
+def complete(
+    tx: Tx,
+    id: str,
+    agent: str | None = None,
+    result: Any = None,
+    summary: str | None = None,
+    review: bool | None = None,
+    token: int | None = None,
+) -> Task:
+    """Finish one's task: closed, or pending merge if it wants a review (None: as its route says)."""
+    if review is not None and type(review) is not bool:
+        raise errors.Invalid(f"review is True, False or None for what the route says, not {review!r}")
+    more = None if result is None else {"result": (None, _plain(tx, result))}
+    task = require(tx, id)
+    check_note(summary, "summary")
+    target: TaskStatus = "pending_merge" if (task.review if review is None else review) else "closed"
+    authorise(tx, task, agent, token, target)
+    return to_task(_end(tx, task, "complete", target, more=more, note=summary))
+
+
+def _plain(tx: Tx, result: Any) -> Any:
+    encode(result, tx.max_value_bytes)  # which refuses what cannot be stored
+    return result
+
+
+def block(tx: Tx, id: str, agent: str | None = None, reason: str | None = None, token: int | None = None) -> Task:
+    """Stop work on a task until somebody unblocks it; the claim is given back."""
+    task = require(tx, id)
+    check_note(reason, "reason")
+    authorise(tx, task, agent, token, "blocked")
+    return to_task(_end(tx, task, "block", "blocked", note=reason))
+
+
+def end_lease(tx: Tx, lease: str, op: str) -> None:
+    """The claim's time is over: the task is open again."""
+    row = tx.one("SELECT 1 FROM tasks WHERE id = ? AND holder IS NOT NULL", (lease,))
+    if row is not None:
+        change(tx, require(tx, lease), op, {"status": "open", **NO_CLAIM})

@@ -1,0 +1,226 @@
+"""Making tasks."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, get_args
+
+import msgspec
+
+from holdfast import errors
+from holdfast.domains.routing.config import Config
+from holdfast.domains.routing.settings import settings_of
+from holdfast.domains.tasks.rows import TASK, Stored, by_seq, index_tags, new_id, to_task
+from holdfast.domains.tasks.tags import check_tags, stored_tags
+from holdfast.kernel import fts
+from holdfast.kernel.names import check_name
+from holdfast.kernel.tx import Tx
+from holdfast.types import Task, TaskType
+
+TYPES: tuple[TaskType, ...] = get_args(TaskType)
+PRIORITIES = range(5)
+LIMITS = "see limits in config.yaml"
+_encode = msgspec.msgpack.Encoder().encode
+
+
+def create(
+    tx: Tx,
+    title: str,
+    body: str = "",
+    type: TaskType = "task",
+    priority: int = 2,
+    parent_id: str | None = None,
+    tags: Sequence[str] = (),
+    grimoire_hint: str | None = None,
+) -> Task:
+    """Make an open task, under a parent if one is named; its id is short enough to remember."""
+    config = settings_of(tx).config
+    draft = check_draft(config, title, body, type, priority, tags, grimoire_hint)
+    return to_task(insert(tx, draft, require_parent(tx, parent_id), config))
+
+
+class Draft(msgspec.Struct, frozen=True):
+    """A task that passed every check and is not yet in the store."""
+
+    title: str
+    body: str
+    type: TaskType
+    priority: int
+    tags: tuple[str, ...]
+    hint: str | None
+
+
+def check_draft(
+    config: Config,
+    title: str,
+    body: str = "",
+    type: TaskType = "task",
+    priority: int = 2,
+    tags: Sequence[str] = (),
+    hint: str | None = None,
+) -> Draft:
+    """Refuse what cannot be a task."""
+    return Draft(
+        check_title(title, config),
+        check_body(body, config),
+        check_type(type),
+        check_priority(priority),
+        check_tags(tags, config.max_tags),
+        check_hint(hint),
+    )
+
+
+def insert(
+    tx: Tx,
+    draft: Draft,
+    parent: Stored | None,
+    config: Config,
+    id: str | None = None,
+    created: int | None = None,
+    updated: int | None = None,
+) -> Stored:
+    """Put a draft into the store as an open task; a child inherits its parent's hint. An import knows the times."""
+    row = tx.one("SELECT max(seq) FROM tasks")
+    seq = ((row and row[0]) or 0) + 1
+    hint = parent.hint if draft.hint is None and parent is not None else draft.hint
+    task = Stored(
+        seq=seq,
+        id=id or new_id(tx, config.prefix, seq),
+        status="open",
+        priority=draft.priority,
+        waits=0,
+        busy=0,
+        type=draft.type,
+        parent=None if parent is None else parent.seq,
+        depth=0 if parent is None else parent.depth + 1,
+        version=1,
+        revision=tx.revision,
+        created=tx.now if created is None else created,
+        updated=tx.now if updated is None else updated,
+        deleted=None,
+        deletion=None,
+        holder=None,
+        claimed=None,
+        token=None,
+        ttl=None,
+        parked=0,
+        hint=hint,
+        grimoire=None,
+        review=0,
+        tags=stored_tags(draft.tags),
+        title=draft.title,
+        body=draft.body,
+        parent_id=None if parent is None else parent.id,
+        deadline=None,
+    )
+    tx.run(
+        "INSERT INTO tasks (seq, id, status, priority, waits, busy, type, parent, depth, version, revision, created,"
+        " updated, parked, hint, review, tags, title)"
+        " VALUES (?, ?, 'open', ?, 0, 0, ?, ?, ?, 1, ?, ?, ?, 0, ?, 0, ?, ?)",
+        (
+            seq,
+            task.id,
+            task.priority,
+            task.type,
+            task.parent,
+            task.depth,
+            task.revision,
+            task.created,
+            task.updated,
+            hint,
+            task.tags,
+            task.title,
+        ),
+    )
+    tx.run("INSERT INTO task_texts (seq, title, body, notes) VALUES (?, ?, ?, '')", (seq, task.title, task.body))
+    fts.learn(tx.run, "task_texts", seq)
+    if draft.tags:
+        index_tags(tx, None, task)
+    tx.emit(TASK, task.id, "create", version=1, data=_encode(_made(task)))
+    return task
+
+
+def _made(task: Stored) -> dict[str, Any]:
+    """What the event of a creation says: every field that was given."""
+    given = {
+        "status": task.status,
+        "title": task.title,
+        "body": task.body or None,
+        "type": task.type,
+        "priority": task.priority,
+        "parent_id": task.parent_id,
+        "tags": task.tag_list or None,
+        "grimoire_hint": task.hint,
+    }
+    return {field: (None, value) for field, value in given.items() if value is not None}
+
+
+# --- checks ----------------------------------------------------------------------------------------------------------
+
+
+def require_parent(tx: Tx, parent_id: str | None) -> Stored | None:
+    """The parent named; ParentNotFound if there is none, or if it is deleted."""
+    if parent_id is None:
+        return None
+    check_name(parent_id, "parent_id")
+    row = tx.one("SELECT seq FROM tasks WHERE id = ? AND deleted IS NULL", (parent_id,))
+    if row is None:
+        raise errors.ParentNotFound(f"there is no task {parent_id!r} to be the parent", parent_id=parent_id)
+    return by_seq(tx, row[0])
+
+
+def check_text(text: str, what: str, most: int) -> str:
+    """Text that can be stored, of at most so many bytes."""
+    if type(text) is not str:
+        raise errors.InvalidValue(f"{what} is text, not {type(text).__name__}", hint="pass a str")
+    try:
+        size = len(text.encode())
+    except UnicodeEncodeError as error:
+        raise errors.InvalidValue(f"{what} has a lone surrogate at position {error.start}", hint="") from error
+    if "\0" in text:
+        raise errors.InvalidValue(f"{what} has a NUL character", hint="")
+    if size > most:
+        raise errors.TooLarge(f"{what} has {size} bytes; {most} is the most", hint=LIMITS, limit=most)
+    return text
+
+
+def check_title(title: str, config: Config) -> str:
+    """One line of text that is not blank."""
+    check_text(title, "title", 4 * config.max_title)
+    if not title.strip():
+        raise errors.InvalidValue("title is empty", hint="say in one line what is to be done")
+    if len(title) > config.max_title:
+        raise errors.TooLarge(
+            f"title has {len(title)} characters; {config.max_title} is the most",
+            hint="the rest belongs into the body",
+            limit=config.max_title,
+        )
+    return title
+
+
+def check_body(body: str, config: Config) -> str:
+    """Text, as long as the configuration allows."""
+    return check_text(body, "body", config.max_body)
+
+
+def check_type(type_: TaskType) -> TaskType:
+    """One of the types."""
+    if type_ not in TYPES:
+        raise errors.InvalidType(
+            f"{type_!r} is not a type of task", hint=f"types: {', '.join(TYPES)}", types=list(TYPES)
+        )
+    return type_
+
+
+def check_priority(priority: int) -> int:
+    """0 (critical) to 4 (backlog)."""
+    if type(priority) is not int or priority not in PRIORITIES:
+        raise errors.InvalidPriority(f"a priority is 0 (critical) to 4 (backlog), not {priority!r}")
+    return priority
+
+
+def check_hint(hint: str | None) -> str | None:
+    """The name of a grimoire, or None."""
+    if hint is not None:
+        check_name(hint, "grimoire_hint")
+    return hint

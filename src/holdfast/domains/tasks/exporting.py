@@ -1,0 +1,146 @@
+"""Tasks as JSON lines of our own: what leaves a workspace, and what another one takes in again.
+
+A line says all that a task is, its links and notes included; what only this workspace can know (version, revision, the
+claim's token and deadline) stays here. Guarantee: the same task makes the same bytes, so exports can be compared, and
+an import of them exports as they were. Notes come from the log: what was compacted there is no longer told.
+"""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Annotated, Final
+
+import msgspec
+
+from holdfast.domains.tasks.rows import COLUMNS, TASK, Stored, as_seen, missing, to_task
+from holdfast.kernel import events
+from holdfast.kernel.names import check_limit, check_name
+from holdfast.kernel.tx import Snapshot
+from holdfast.types import LinkKind, TaskStatus, TaskType
+
+FORMAT: Final = "holdfast.task/1"
+MAX_EXPORT: Final = 1000  # lines of a page
+_encode = msgspec.json.Encoder(order="sorted").encode
+
+Time = Annotated[datetime, msgspec.Meta(tz=True)]
+
+
+class NoteLine(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """A note as it was written: when, by whom, what."""
+
+    at: Time
+    by: str
+    text: str
+
+
+class TaskLine(msgspec.Struct, frozen=True):
+    """One line. Only `format`, `id` and `title` must be there; what is missing is as in a new task.
+
+    `depth` follows from `parent_id`. `deleted_with` is the task whose deletion took this one along.
+    """
+
+    format: str
+    id: str
+    title: str
+    body: str = ""
+    type: TaskType = "task"
+    status: TaskStatus = "open"
+    priority: int = 2
+    parent_id: str | None = None
+    depth: int = 0
+    tags: tuple[str, ...] = ()
+    claimed_by: str | None = None
+    claimed_at: Time | None = None
+    grimoire_hint: str | None = None
+    grimoire: str | None = None
+    created_at: Time | None = None
+    updated_at: Time | None = None
+    deleted_at: Time | None = None
+    deleted_with: str | None = None
+    depends_on: tuple[str, ...] = ()
+    discovered_from: tuple[str, ...] = ()
+    related: tuple[str, ...] = ()
+    notes: tuple[NoteLine, ...] = ()
+
+
+def export(
+    snapshot: Snapshot, after: str | None = None, limit: int = MAX_EXPORT, include_deleted: bool = False
+) -> list[str]:
+    """Tasks as JSON lines in the order of their creation; `after` is the last id of the page before.
+
+    Without the deleted ones, links to them are left out too.
+    """
+    check_limit(limit, MAX_EXPORT)
+    live = "" if include_deleted else " AND t.deleted IS NULL"
+    rows = snapshot.all(
+        f"SELECT {COLUMNS}, (SELECT stamp FROM meta) FROM tasks t WHERE t.seq > ?{live} ORDER BY t.seq LIMIT ?",
+        (_seq_of(snapshot, after), limit),
+    )
+    return [_encode(_line(snapshot, as_seen(snapshot, row), live)).decode() for row in rows]
+
+
+def _seq_of(snapshot: Snapshot, after: str | None) -> int:
+    if after is None:
+        return 0
+    check_name(after, "after")
+    row = snapshot.one("SELECT seq FROM tasks WHERE id = ?", (after,))
+    if row is None:
+        raise missing(after, "after is the exact id of the last task of the page before")
+    seq: int = row[0]
+    return seq
+
+
+def _line(snapshot: Snapshot, stored: Stored, live: str) -> TaskLine:
+    task = to_task(stored)
+    linked: dict[LinkKind, list[str]] = {"depends_on": [], "discovered_from": [], "related": []}
+    for kind, target in snapshot.all(
+        "SELECT k.kind, k.target FROM links k JOIN tasks t ON t.id = k.target"
+        f" WHERE k.kind IN ('depends_on', 'discovered_from', 'related') AND k.source = ?{live} ORDER BY k.target",
+        (task.id,),
+    ):
+        linked[kind].append(target)
+    row = snapshot.one("SELECT id FROM tasks WHERE seq = ?", (stored.deletion,))
+    return TaskLine(
+        FORMAT,
+        task.id,
+        task.title,
+        task.body,
+        task.type,
+        task.status,
+        task.priority,
+        task.parent_id,
+        task.depth,
+        task.tags,
+        task.claimed_by,
+        task.claimed_at,
+        task.grimoire_hint,
+        task.grimoire,
+        task.created_at,
+        task.updated_at,
+        task.deleted_at,
+        None if row is None else row[0],
+        tuple(linked["depends_on"]),
+        tuple(linked["discovered_from"]),
+        tuple(linked["related"]),
+        tuple(notes_of(snapshot, task.id)),
+    )
+
+
+def notes_of(snapshot: Snapshot, id: str) -> list[NoteLine]:
+    """The notes of a task and the reasons given for its steps, oldest first.
+
+    An imported note is of whom and when its file said: the import's own event, a later one, lists that by version.
+    """
+    found: dict[int, NoteLine] = {}
+    for row in reversed(events.history(snapshot, TASK, "", id, None, None)):
+        event = events.to_event(row)
+        for origin in event.data["notes"][1] if "notes" in event.data else ():
+            if origin["version"] in found:
+                found[origin["version"]] = _as_written(found[origin["version"]], origin["at"], origin["by"])
+        if "note" in event.data:
+            found[event.version] = NoteLine(event.time, event.actor, event.data["note"])
+    return list(found.values())
+
+
+def _as_written(note: NoteLine, at: str | None, by: str | None) -> NoteLine:
+    return NoteLine(note.at if at is None else datetime.fromisoformat(at), note.by if by is None else by, note.text)

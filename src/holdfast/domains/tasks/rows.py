@@ -1,0 +1,334 @@
+"""The rows of tasks: loading one, changing one, and what a change means for others.
+
+Every change of a task goes through `change`: it writes the row, emits the one event that its history is made of, and
+keeps what readiness depends on: the counters of parent and dependents, and the tags of ready tasks. Invariant: after
+each transaction the counters are what `checks` would count.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Any, Final
+
+import msgspec
+
+from holdfast import errors
+from holdfast.domains import links
+from holdfast.kernel import fts, leases
+from holdfast.kernel.names import after_prefix, check_name
+from holdfast.kernel.tx import SYSTEM, Row, Snapshot, Tx
+from holdfast.types import Task, TaskStatus, TaskType, as_time
+
+TASK: Final = "task"
+DEPENDS_ON: Final = "depends_on"
+ACTIVE: Final = ("in_progress", "pending_merge")
+READY: Final = "t.status = 'open' AND t.waits = 0 AND t.busy = 0 AND t.deleted IS NULL"
+
+COLUMNS: Final = (
+    "t.seq, t.id, t.status, t.priority, t.waits, t.busy, t.type, t.parent, t.depth, t.version, t.revision, t.created,"
+    " t.updated, t.deleted, t.deletion, t.holder, t.claimed, t.token, t.ttl, t.parked, t.hint, t.grimoire, t.review,"
+    " t.tags, t.title, (SELECT body FROM task_texts WHERE seq = t.seq), (SELECT id FROM tasks WHERE seq = t.parent),"
+    " (SELECT deadline FROM leases WHERE id = t.id AND t.holder IS NOT NULL)"
+)
+_BY_ID: Final = f"SELECT {COLUMNS} FROM tasks t WHERE t.id = ?"
+_BY_ID_AND_STAMP: Final = f"SELECT {COLUMNS}, (SELECT stamp FROM meta) FROM tasks t WHERE t.id = ?"
+
+# The columns whose changes are history, by the names they have there.
+_HISTORY: Final = {
+    "status": "status",
+    "priority": "priority",
+    "type": "type",
+    "holder": "claimed_by",
+    "token": "token",
+    "hint": "grimoire_hint",
+    "grimoire": "grimoire",
+    "title": "title",
+}
+_encode = msgspec.msgpack.Encoder().encode
+_tags = msgspec.json.Decoder(tuple[str, ...]).decode
+_updates: dict[tuple[str, ...], str] = {}
+
+
+class Stored(msgspec.Struct, frozen=True):
+    """A task as the store has it."""
+
+    seq: int
+    id: str
+    status: TaskStatus
+    priority: int
+    waits: int
+    busy: int
+    type: TaskType
+    parent: int | None
+    depth: int
+    version: int
+    revision: int
+    created: int
+    updated: int
+    deleted: int | None
+    deletion: int | None
+    holder: str | None
+    claimed: int | None
+    token: int | None
+    ttl: int | None
+    parked: int
+    hint: str | None
+    grimoire: str | None
+    review: int
+    tags: str
+    title: str
+    body: str
+    parent_id: str | None
+    deadline: int | None
+
+    @property
+    def ready(self) -> bool:
+        """Whether `claim_next` may take it."""
+        return self.status == "open" and not self.waits and not self.busy and self.deleted is None
+
+    @property
+    def active(self) -> bool:
+        """Whether somebody works on it, or has it under review: its parent has to wait."""
+        return self.status in ACTIVE
+
+    @property
+    def finished(self) -> bool:
+        """Whether what depends on it need not wait: done, or given up."""
+        return self.status == "closed" or self.deleted is not None
+
+    @property
+    def tag_list(self) -> tuple[str, ...]:
+        """Its tags."""
+        return () if self.tags == "[]" else _tags(self.tags)
+
+
+def to_task(task: Stored) -> Task:
+    """The public form."""
+    return Task(
+        task.id,
+        task.title,
+        task.body,
+        task.type,
+        task.status,
+        task.priority,
+        task.parent_id,
+        task.depth,
+        task.tag_list,
+        task.holder,
+        None if task.claimed is None else as_time(task.claimed),
+        task.hint,
+        task.grimoire,
+        as_time(task.created),
+        as_time(task.updated),
+        None if task.deleted is None else as_time(task.deleted),
+        task.version,
+        task.revision,
+        task.token,
+        None if task.deadline is None else as_time(task.deadline),
+    )
+
+
+# --- finding one -----------------------------------------------------------------------------------------------------
+
+
+def missing(id: str, hint: str | None = None) -> errors.TaskNotFound:
+    """The error for a task that does not exist."""
+    return errors.TaskNotFound(f"there is no task {id!r}", hint=hint, id=id)
+
+
+def require(tx: Tx, id: str, *, deleted: bool = False) -> Stored:
+    """The task to be changed, by its exact id; TaskNotFound if there is none, or if it is deleted."""
+    check_name(id, "id")
+    row = tx.one(_BY_ID, (id,))
+    if row is None:
+        found = _candidates(tx, id)
+        raise missing(id, f"writes need the exact id: {', '.join(found)}" if found else None)
+    task = Stored(*row)
+    if task.deleted is not None and not deleted:
+        raise missing(id, "it is deleted; tasks.restore brings it back")
+    return task
+
+
+def by_seq(tx: Tx, seq: int) -> Stored:
+    """The task with this number, which exists."""
+    row = tx.one(f"SELECT {COLUMNS} FROM tasks t WHERE t.seq = ?", (seq,))
+    assert row is not None
+    return Stored(*row)
+
+
+def find(snapshot: Snapshot, id: str, *, deleted: bool = False) -> Stored:
+    """The task as a reader sees it, by its id or a unique abbreviation; a claim past its deadline is no claim."""
+    check_name(id, "id")
+    row = snapshot.one(_BY_ID_AND_STAMP, (id,))
+    if row is None:
+        row = snapshot.one(_BY_ID_AND_STAMP, (_unabbreviated(snapshot, id),))
+        if row is None:
+            raise missing(id)
+    task = as_seen(snapshot, row)
+    if task.deleted is not None and not deleted:
+        raise missing(id, "it is deleted; include_deleted=True shows it, tasks.restore brings it back")
+    return task
+
+
+def as_seen(snapshot: Snapshot, row: Row) -> Stored:
+    """A row of COLUMNS and the stamp as a reader may see it: what is past its deadline is gone."""
+    task = Stored(*row[:-1])
+    if task.deadline is None or not snapshot.is_past(task.deadline, row[-1]):
+        return task
+    return msgspec.structs.replace(task, status="open", **NO_CLAIM, deadline=None)
+
+
+NO_CLAIM: Final[dict[str, Any]] = {"holder": None, "claimed": None, "token": None, "ttl": None, "parked": 0}
+
+
+def _unabbreviated(snapshot: Snapshot, id: str) -> str:
+    found = _candidates(snapshot, id)
+    if len(found) > 1:
+        raise errors.InvalidID(
+            f"{id!r} stands for several tasks", hint=f"write more of it: {', '.join(found)}", candidates=found
+        )
+    if not found:
+        raise missing(id)
+    return found[0]
+
+
+def _candidates(snapshot: Snapshot, id: str) -> list[str]:
+    """Tasks that an abbreviation may mean: the beginning of an id, or of what follows its prefix."""
+    begins = [id] if "-" in id else [id, f"{prefix_of(snapshot)}-{id}"]
+    for begin in begins:
+        end = after_prefix(begin)
+        rows = snapshot.all(
+            "SELECT id FROM tasks WHERE id >= ? AND id < ? AND deleted IS NULL ORDER BY id LIMIT 6", (begin, end)
+        )
+        if rows:
+            return [found for (found,) in rows]
+    return []
+
+
+def prefix_of(snapshot: Snapshot) -> str:
+    """What the ids of the newest tasks begin with."""
+    row = snapshot.one("SELECT id FROM tasks ORDER BY seq DESC LIMIT 1")
+    return "" if row is None else row[0].rpartition("-")[0]
+
+
+# --- changing one ----------------------------------------------------------------------------------------------------
+
+
+def change(
+    tx: Tx,
+    task: Stored,
+    op: str,
+    columns: dict[str, Any],
+    *,
+    more: dict[str, Any] | None = None,
+    note: str | None = None,
+    updated: int | None = None,
+) -> Stored:
+    """Write new values of a task's columns with its one event, and keep what depends on them.
+
+    `more` are changes the columns do not show (a text, a link), as field -> [old, new]. `updated` is another time
+    than now, for an import.
+    """
+    data: dict[str, Any] = {}
+    for name, value in columns.items():
+        field = _HISTORY.get(name)
+        if field is not None:
+            old = getattr(task, name)
+            if old != value:
+                data[field] = (old, value)
+    if more is not None:
+        data.update(more)
+    if note is not None:
+        data["note"] = note
+    version = task.version + 1
+    time = tx.now if updated is None else updated
+    names = tuple(columns)
+    tx.run(_updates.get(names) or _update_of(names), (*columns.values(), version, tx.revision, time, task.seq))
+    new = msgspec.structs.replace(task, **columns, version=version, revision=tx.revision, updated=time)
+    follow(tx, task, new)
+    tx.emit(TASK, task.id, op, version=version, data=_encode(data) if data else None)
+    return new
+
+
+def _update_of(names: tuple[str, ...]) -> str:
+    values = "".join(f"{name} = ?, " for name in names)
+    sql = _updates[names] = f"UPDATE tasks SET {values}version = ?, revision = ?, updated = ? WHERE seq = ?"
+    return sql
+
+
+def follow(tx: Tx, old: Stored, new: Stored) -> None:
+    """Keep the counters of others and the tags of ready tasks in step with a change of one."""
+    if old.ready != new.ready or old.priority != new.priority or old.tags != new.tags:
+        index_tags(tx, old, new)
+    if old.active != new.active and new.parent is not None:
+        adjust(tx, new.parent, busy=1 if new.active else -1)
+    if old.finished != new.finished:
+        if new.finished:
+            plan_retention(tx)
+        for dependent in links.sources(tx, DEPENDS_ON, new.id):
+            adjust(tx, require(tx, dependent, deleted=True).seq, waits=-1 if new.finished else 1)
+
+
+RETENTION: Final = "retention"
+DAY: Final = 86_400_000_000
+
+
+def plan_retention(tx: Tx, after: int = DAY) -> None:
+    """See to it that retention runs once a day while there is something it may concern; its timer is a lease."""
+    if not tx.one("SELECT 1 FROM leases WHERE id = ?", (RETENTION,)):
+        leases.start(tx, RETENTION, SYSTEM, after, RETENTION)
+
+
+def adjust(tx: Tx, seq: int, *, waits: int = 0, busy: int = 0) -> None:
+    """Count what a task waits for; its version stays, as nothing of its own has changed."""
+    old = by_seq(tx, seq)
+    new = msgspec.structs.replace(old, waits=old.waits + waits, busy=old.busy + busy)
+    tx.run("UPDATE tasks SET waits = ?, busy = ? WHERE seq = ?", (new.waits, new.busy, seq))
+    if old.ready != new.ready:
+        index_tags(tx, old, new)
+
+
+def index_tags(tx: Tx, old: Stored | None, new: Stored | None) -> None:
+    """Bring the two tables of tags from what a task was to what it is; None is a task that does not exist."""
+    for table, before, after in (
+        ("task_tags", _entries(old), _entries(new)),
+        ("ready_tags", _entries(old, ready=True), _entries(new, ready=True)),
+    ):
+        if before == after:
+            continue
+        for entry in sorted(before - after):
+            tx.run(f"DELETE FROM {table} WHERE tag = ? AND priority = ? AND seq = ?", entry)
+        for entry in sorted(after - before):
+            tx.run(f"INSERT INTO {table} (tag, priority, seq) VALUES (?, ?, ?)", entry)
+
+
+def _entries(task: Stored | None, ready: bool = False) -> set[tuple[str, int, int]]:
+    if task is None or task.tags == "[]" or (ready and not task.ready):
+        return set()
+    return {(tag, task.priority, task.seq) for tag in task.tag_list}
+
+
+def write_texts(tx: Tx, seq: int, **texts: str) -> None:
+    """Change title, body or notes of a task where a search looks, and the search with it."""
+    fts.forget(tx.run, "task_texts", seq)
+    values = ", ".join(f"{name} = ?" for name in texts)
+    tx.run(f"UPDATE task_texts SET {values} WHERE seq = ?", (*texts.values(), seq))
+    fts.learn(tx.run, "task_texts", seq)
+
+
+_SHORT = "0123456789abcdefghjkmnpqrstvwxyz"  # Crockford's 32: nothing that reads like another
+
+
+def new_id(tx: Tx, prefix: str, count: int) -> str:
+    """An id that no task of this workspace has or had: as short as `count` tasks allow, longer as the store grows."""
+    length = 4
+    while 32**length < 64 * count:
+        length += 1
+    for attempt in range(64):
+        bits = int(re.sub("[^0-9a-f]", "", tx.new_id())[-15:], 16)
+        size = length + attempt // 16
+        id = f"{prefix}-{''.join(_SHORT[bits >> 5 * place & 31] for place in range(size))}"
+        # The log knows every id that ever was.
+        if not tx.one("SELECT 1 FROM events WHERE kind = 'task' AND scope = '' AND id = ?", (id,)):
+            return id
+    raise errors.Unavailable("no unused id was found, although nearly all are unused")

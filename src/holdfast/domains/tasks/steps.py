@@ -1,0 +1,126 @@
+"""The states of a task and the steps between them: one table, from which the code, the errors and the docs are made.
+
+Nothing else is possible. `cancel` is two steps in one transaction, because an open task cannot be closed in one.
+"""
+
+from __future__ import annotations
+
+from typing import Final, get_args
+
+import msgspec
+
+from holdfast import errors
+from holdfast.domains.tasks.rows import Stored, change, require, to_task
+from holdfast.kernel.tx import Tx
+from holdfast.types import Task, TaskStatus
+
+STATUSES: Final[tuple[TaskStatus, ...]] = get_args(TaskStatus)
+
+
+class Step(msgspec.Struct, frozen=True):
+    """One allowed change of status, and the operation that makes it."""
+
+    source: TaskStatus
+    op: str
+    target: TaskStatus
+
+
+STEPS: Final = (
+    Step("open", "claim", "in_progress"),
+    Step("in_progress", "release", "open"),
+    Step("in_progress", "expire", "open"),
+    Step("in_progress", "complete", "pending_merge"),
+    Step("in_progress", "complete", "closed"),
+    Step("in_progress", "block", "blocked"),
+    Step("pending_merge", "approve", "closed"),
+    Step("pending_merge", "reject", "blocked"),
+    Step("blocked", "unblock", "open"),
+    Step("blocked", "close", "closed"),
+    Step("closed", "reopen", "open"),
+)
+
+
+def targets(status: TaskStatus) -> list[TaskStatus]:
+    """Where a task in this status can go, by any operation but `reopen`, which is meant to be rare."""
+    return list(dict.fromkeys(step.target for step in STEPS if step.source == status and step.op != "reopen"))
+
+
+def check_step(task: Stored, op: str, target: TaskStatus) -> None:
+    """InvalidTransition unless the table has this step."""
+    if Step(task.status, op, target) not in STEPS:
+        raise illegal(task, target)
+
+
+def illegal(task: Stored, target: TaskStatus) -> errors.InvalidTransition:
+    """The error: where the task is, where it should have gone, and where it can go."""
+    allowed = targets(task.status)
+    ops = list(dict.fromkeys(step.op for step in STEPS if step.source == task.status and step.op != "expire"))
+    return errors.InvalidTransition(
+        f"task {task.id} is {task.status} and cannot become {target};"
+        f" it can become {' or '.join(allowed) or 'nothing else'}",
+        hint=f"from {task.status}: {', '.join(ops)}" + (", or cancel" if task.status in ("open", "blocked") else ""),
+        id=task.id,
+        current_status=task.status,
+        requested_status=target,
+        valid_transitions=allowed,
+    )
+
+
+def _step(tx: Tx, id: str, op: str, target: TaskStatus, note: str | None) -> Task:
+    task = require(tx, id)
+    check_step(task, op, target)
+    return to_task(change(tx, task, op, {"status": target}, note=check_note(note)))
+
+
+def unblock(tx: Tx, id: str, note: str | None = None) -> Task:
+    """Open a blocked task again."""
+    return _step(tx, id, "unblock", "open", note)
+
+
+def approve(tx: Tx, id: str, note: str | None = None) -> Task:
+    """Close a task that was pending merge."""
+    return _step(tx, id, "approve", "closed", note)
+
+
+def reject(tx: Tx, id: str, reason: str | None = None) -> Task:
+    """Send a task that was pending merge to blocked."""
+    return _step(tx, id, "reject", "blocked", reason)
+
+
+def close(tx: Tx, id: str, reason: str | None = None) -> Task:
+    """Close a blocked task. One in progress is completed, one pending merge approved, an open one cancelled."""
+    return _step(tx, id, "close", "closed", reason)
+
+
+def reopen(tx: Tx, id: str, reason: str | None = None) -> Task:
+    """Open a closed task again."""
+    return _step(tx, id, "reopen", "open", reason)
+
+
+def cancel(tx: Tx, id: str, reason: str | None = None) -> Task:
+    """Close a task that nobody works on, a duplicate say: an open one in two steps, a blocked one in one."""
+    task = require(tx, id)
+    check_note(reason)
+    if task.status == "open":
+        task = change(tx, task, "cancel", {"status": "in_progress"})
+    elif task.status != "blocked":
+        raise illegal(task, "closed")
+    return to_task(change(tx, task, "cancel", {"status": "closed"}, note=reason))
+
+
+MAX_NOTE: Final = 65_536
+
+
+def check_note(note: str | None, what: str = "note") -> str | None:
+    """A note or reason: text that can be stored, or None."""
+    if note is None:
+        return None
+    if type(note) is not str:
+        raise errors.InvalidValue(f"{what} is text, not {type(note).__name__}", hint="pass a str")
+    try:
+        size = len(note.encode())
+    except UnicodeEncodeError as error:
+        raise errors.InvalidValue(f"{what} has a lone surrogate at position {error.start}", hint="") from error
+    if size > MAX_NOTE:
+        raise errors.TooLarge(f"{what} has {size} bytes; {MAX_NOTE} is the most", limit=MAX_NOTE)
+    return note

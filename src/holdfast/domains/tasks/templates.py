@@ -1,0 +1,218 @@
+"""Templates: named trees of tasks with parameters, kept in the workspace, made into tasks in one transaction.
+
+`{name}` in a text stands for a parameter, `{{` and `}}` for braces. A node may carry a `key`, by which other nodes of
+the same tree depend on it.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from typing import Any, Final
+
+import msgspec
+
+from holdfast import errors
+from holdfast.domains.routing.config import Config
+from holdfast.domains.routing.settings import settings_of
+from holdfast.domains.tasks.creating import check_draft, insert, require_parent
+from holdfast.domains.tasks.depending import depend
+from holdfast.domains.tasks.rows import Stored, require, to_task
+from holdfast.kernel.names import check_limit, check_name, page_bounds
+from holdfast.kernel.tx import Snapshot, Tx, newest_version
+from holdfast.types import Task, TaskTemplate, TemplateNode
+
+TEMPLATE: Final = "template"
+MAX_NODES: Final = 1000
+_HOLE = re.compile(r"\{\{|\}\}|\{([A-Za-z_][A-Za-z0-9_]*)\}|[{}]")
+_encode = msgspec.msgpack.Encoder().encode
+
+
+def set_template(
+    tx: Tx, name: str, tree: dict[str, Any], parameters: dict[str, str | None] | None = None
+) -> TaskTemplate:
+    """Keep a tree of tasks under a name; each node is a dict of the fields that a `TemplateNode` has.
+
+    `parameters` gives each its default, None for one that must be given.
+    """
+    check_name(name, "template name")
+    template = TaskTemplate(name, _as_tree(tree), _check_parameters(parameters or {}))
+    _check(template, settings_of(tx).config)
+    version = newest_version(tx, TEMPLATE, "", name) + 1
+    content = _encode((template.tree, template.parameters))
+    tx.run(
+        "INSERT INTO templates (name, version, revision, updated, content) VALUES (?, ?, ?, ?, ?) ON CONFLICT (name)"
+        " DO UPDATE SET version = excluded.version, revision = excluded.revision, updated = excluded.updated,"
+        " content = excluded.content",
+        (name, version, tx.revision, tx.now, content),
+    )
+    tx.emit(TEMPLATE, name, "set", version=version)
+    return template
+
+
+def get_template(snapshot: Snapshot, name: str) -> TaskTemplate:
+    """A template by its name."""
+    check_name(name, "template name")
+    row = snapshot.one("SELECT content FROM templates WHERE name = ?", (name,))
+    if row is None:
+        raise errors.NotFound(f"there is no template {name!r}", hint="tasks.templates() lists them", name=name)
+    tree, parameters = msgspec.msgpack.decode(row[0], type=tuple[TemplateNode, dict[str, str | None]])
+    return TaskTemplate(name, tree, parameters)
+
+
+def list_templates(snapshot: Snapshot, limit: int = 1000, after: str = "") -> list[str]:
+    """Names of templates in order; `after` is the last name of the page before."""
+    check_limit(limit, 1000)
+    bounds, params = page_bounds("name", "", after)
+    rows = snapshot.all(f"SELECT name FROM templates WHERE true{bounds} ORDER BY name LIMIT ?", (*params, limit))
+    return [name for (name,) in rows]
+
+
+def delete_template(tx: Tx, name: str) -> bool:
+    """Forget a template; False if there was none. Tasks made from it stay."""
+    check_name(name, "template name")
+    if not tx.run("DELETE FROM templates WHERE name = ?", (name,)):
+        return False
+    tx.emit(TEMPLATE, name, "delete")
+    return True
+
+
+def from_template(tx: Tx, /, name: str, parent_id: str | None = None, **values: str) -> Task:
+    """Make the tasks of a template, with values for its parameters; answers the root. All of them, or none."""
+    template = get_template(tx, name)
+    given = _fill(template, values)
+    config = settings_of(tx).config
+    made: list[tuple[TemplateNode, str]] = []
+    root = _grow(tx, template.tree, require_parent(tx, parent_id), given, config, made)
+    keys = {node.key: id for node, id in made}
+    for node, id in made:
+        for key in node.depends_on:
+            depend(tx, id, keys[key])
+    return to_task(require(tx, root.id))
+
+
+def _grow(
+    tx: Tx,
+    node: TemplateNode,
+    parent: Stored | None,
+    values: dict[str, str],
+    config: Config,
+    made: list[tuple[TemplateNode, str]],
+) -> Stored:
+    """A node and what is below it; all that was made is added to `made`."""
+    draft = check_draft(
+        config,
+        _render(node.title, values),
+        _render(node.body, values),
+        node.type,
+        node.priority,
+        [_render(tag, values) for tag in node.tags],
+        None if node.grimoire_hint is None else _render(node.grimoire_hint, values),
+    )
+    task = insert(tx, draft, parent, config)
+    made.append((node, task.id))
+    for child in node.children:
+        _grow(tx, child, task, values, config, made)
+    return task
+
+
+# --- checks ----------------------------------------------------------------------------------------------------------
+
+
+def _as_tree(tree: Any) -> TemplateNode:
+    """In a txn it comes as plain data."""
+    try:
+        return msgspec.convert(msgspec.to_builtins(tree), TemplateNode)
+    except msgspec.ValidationError as error:
+        raise errors.Invalid(f"the tree of a template cannot be read: {error}", hint="see docs/tasks.md") from error
+
+
+def _check_parameters(parameters: dict[str, str | None]) -> dict[str, str | None]:
+    if not isinstance(parameters, dict):
+        raise errors.Invalid(f"parameters is a dict of names and defaults, not {type(parameters).__name__}")
+    for name, default in parameters.items():
+        if not isinstance(name, str) or not name.isidentifier() or name in ("name", "parent_id"):
+            raise errors.InvalidName(
+                f"{name!r} cannot be a parameter", hint="a word that is neither name nor parent_id"
+            )
+        if default is not None and not isinstance(default, str):
+            raise errors.InvalidValue(f"the default of {name} is text or None, not {default!r}", hint="")
+    return dict(parameters)
+
+
+def _check(template: TaskTemplate, config: Config) -> None:
+    """Whatever would go wrong later is refused now: holes without a parameter, unknown keys, circles, bad fields."""
+    nodes = list(_nodes(template.tree))
+    if len(nodes) > MAX_NODES:
+        raise errors.TooLarge(f"a template has at most {MAX_NODES} tasks, this one {len(nodes)}", limit=MAX_NODES)
+    keys = [node.key for node in nodes if node.key is not None]
+    if len(keys) != len({*keys}):
+        raise errors.DuplicateName("a key stands for two tasks of the template", keys=sorted({*keys}))
+    sample = {name: "x" for name in template.parameters}
+    for node in nodes:
+        check_draft(
+            config,
+            _render(node.title, sample),
+            node.body,
+            node.type,
+            node.priority,
+            [_render(tag, sample) for tag in node.tags],
+        )
+        _render(node.body, sample)
+        unknown = [key for key in node.depends_on if key not in keys]
+        if unknown:
+            raise errors.NotFound(f"no task of the template has the key {unknown[0]!r}", key=unknown[0])
+    _refuse_circles(nodes)
+
+
+def _refuse_circles(nodes: list[TemplateNode]) -> None:
+    waits = {node.key: set(node.depends_on) for node in nodes if node.key is not None}
+    while free := [key for key, on in waits.items() if not on & waits.keys()]:
+        for key in free:
+            del waits[key]
+    if waits:
+        circle = sorted(str(key) for key in waits)
+        raise errors.WouldCreateCycle(f"tasks of the template depend on each other: {', '.join(circle)}", path=circle)
+
+
+def _nodes(node: TemplateNode) -> Iterator[TemplateNode]:
+    yield node
+    for child in node.children:
+        yield from _nodes(child)
+
+
+def _fill(template: TaskTemplate, values: dict[str, str]) -> dict[str, str]:
+    """A value for every parameter."""
+    unknown = sorted(values.keys() - template.parameters.keys())
+    if unknown:
+        raise errors.Invalid(
+            f"the template {template.name!r} has no parameter {unknown[0]!r}",
+            hint=f"parameters: {', '.join(template.parameters) or 'none'}",
+        )
+    for name, value in values.items():
+        if not isinstance(value, str):
+            raise errors.InvalidValue(f"{name} is text, not {type(value).__name__}", hint="pass a str")
+    given = {**template.parameters, **values}
+    lacking = sorted(name for name, value in given.items() if value is None)
+    if lacking:
+        raise errors.Invalid(
+            f"the template {template.name!r} needs a value for {', '.join(lacking)}", parameters=lacking
+        )
+    return {name: value for name, value in given.items() if value is not None}
+
+
+def _render(text: str, values: dict[str, str]) -> str:
+    """The text with its holes filled; nothing in it is code."""
+
+    def fill(match: re.Match[str]) -> str:
+        if match[0] in ("{{", "}}"):
+            return match[0][0]
+        if match[1] is None:
+            raise errors.Invalid(f"a lone brace in {text[:60]!r}", hint="write {{ or }} for a brace")
+        if match[1] not in values:
+            raise errors.Invalid(
+                f"{text[:60]!r} asks for {match[1]!r}, which is no parameter", hint="declare it in parameters"
+            )
+        return values[match[1]]
+
+    return _HOLE.sub(fill, text)

@@ -1,0 +1,112 @@
+"""The tree of tasks: parents and children, to any depth. A child's change never changes its parent's status."""
+
+from __future__ import annotations
+
+from holdfast import errors
+from holdfast.domains.tasks.creating import require_parent
+from holdfast.domains.tasks.rows import COLUMNS, Stored, adjust, as_seen, by_seq, change, find, require, to_task
+from holdfast.kernel.names import check_limit
+from holdfast.kernel.tx import Snapshot, Tx
+from holdfast.types import Task, TaskInTree
+
+MAX_TREE = 10_000
+
+_BELOW = (
+    "WITH RECURSIVE below(seq, level) AS (SELECT ?, 0 UNION ALL"
+    " SELECT c.seq, below.level + 1 FROM below JOIN tasks c ON c.parent = below.seq{live} LIMIT {limit})"
+)
+_LIVE = " AND c.deleted IS NULL"
+
+
+def below(snapshot: Snapshot, seq: int, *, deleted: bool = False) -> list[tuple[int, int]]:
+    """The task and its descendants with their levels, parents before children; those deleted too, if asked."""
+    rows = snapshot.all(
+        _BELOW.format(live="" if deleted else _LIVE, limit=-1) + " SELECT seq, level FROM below ORDER BY level, seq",
+        (seq,),
+    )
+    return [(seq, level) for seq, level in rows]
+
+
+def subtree(snapshot: Snapshot, id: str, limit: int = MAX_TREE) -> list[TaskInTree]:
+    """The task and all its descendants, each with its depth below the task; by level, then oldest first."""
+    check_limit(limit, MAX_TREE)
+    root = find(snapshot, id)
+    rows = snapshot.all(
+        _BELOW.format(live=_LIVE, limit=limit)
+        + f" SELECT below.level, {COLUMNS}, (SELECT stamp FROM meta) FROM below JOIN tasks t ON t.seq = below.seq"
+        " ORDER BY below.level, t.seq",
+        (root.seq,),
+    )
+    return [_in_tree(as_seen(snapshot, row[1:]), row[0]) for row in rows]
+
+
+def _in_tree(task: Stored, level: int) -> TaskInTree:
+    plain = to_task(task)
+    values = {name: getattr(plain, name) for name in plain.__struct_fields__}
+    return TaskInTree(**values, relative_depth=level)
+
+
+def ancestors(snapshot: Snapshot, id: str) -> list[Task]:
+    """From the parent up to the root."""
+    found = []
+    parent = find(snapshot, id).parent
+    while parent is not None:
+        row = snapshot.one(f"SELECT {COLUMNS}, (SELECT stamp FROM meta) FROM tasks t WHERE t.seq = ?", (parent,))
+        assert row is not None
+        task = as_seen(snapshot, row)
+        found.append(to_task(task))
+        parent = task.parent
+    return found
+
+
+def children(snapshot: Snapshot, id: str) -> list[Task]:
+    """The tasks directly below, by priority, then oldest."""
+    rows = snapshot.all(
+        f"SELECT {COLUMNS}, (SELECT stamp FROM meta) FROM tasks t WHERE t.parent = ? AND t.deleted IS NULL"
+        " ORDER BY t.priority, t.seq",
+        (find(snapshot, id).seq,),
+    )
+    return [to_task(as_seen(snapshot, row)) for row in rows]
+
+
+def reparent(tx: Tx, id: str, parent_id: str | None) -> Task:
+    """Move a task with all below it under another parent, or None for the top; into itself: WouldCreateCycle."""
+    task = require(tx, id)
+    parent = require_parent(tx, parent_id)
+    if parent is not None:
+        _refuse_cycle(tx, task, parent)
+    if parent_id == task.parent_id:
+        return to_task(task)
+    move(tx, task, parent, "reparent")
+    return to_task(require(tx, id))
+
+
+def move(tx: Tx, task: Stored, parent: Stored | None, op: str, updated: int | None = None) -> None:
+    """Put a task with all below it under a parent that is not below it; `updated` as in `rows.change`."""
+    new, parent_id = (None, None) if parent is None else (parent.seq, parent.id)
+    depth = 0 if parent is None else parent.depth + 1
+    descendants = below(tx, task.seq, deleted=True)
+    more = {"parent_id": (task.parent_id, parent_id)}
+    change(tx, task, op, {"parent": new, "depth": depth}, more=more, updated=updated)
+    for seq, level in descendants[1:]:
+        tx.run("UPDATE tasks SET depth = ? WHERE seq = ?", (depth + level, seq))
+    if task.active:
+        for other, by in ((task.parent, -1), (new, 1)):
+            if other is not None:
+                adjust(tx, other, busy=by)
+
+
+def _refuse_cycle(tx: Tx, task: Stored, parent: Stored) -> None:
+    path = [parent.id]
+    above: Stored | None = parent
+    while above is not None:
+        if above.seq == task.seq:
+            raise errors.WouldCreateCycle(
+                f"{parent.id} is {task.id} itself or below it: {' -> '.join(reversed(path))}",
+                hint="move the descendant out first",
+                id=task.id,
+                path=list(reversed(path)),
+            )
+        above = None if above.parent is None else by_seq(tx, above.parent)
+        if above is not None:
+            path.append(above.id)

@@ -1,0 +1,105 @@
+-- Tasks with their texts, tags and links; documents (configuration, routing rules); templates; what was imported.
+--
+-- What readiness depends on is kept on the task and changed in the same transaction: `waits` counts its unfinished
+-- dependencies, `busy` its children in progress or pending merge. A claim is a lease whose id is the task's.
+-- oldest writer: 2
+
+CREATE TABLE tasks (
+    seq      INTEGER NOT NULL PRIMARY KEY,      -- in the order of creation
+    id       TEXT    NOT NULL UNIQUE,
+    status   TEXT    NOT NULL,
+    priority INTEGER NOT NULL,
+    waits    INTEGER NOT NULL,
+    busy     INTEGER NOT NULL,
+    type     TEXT    NOT NULL,
+    parent   INTEGER,                           -- the seq of another task
+    depth    INTEGER NOT NULL,
+    version  INTEGER NOT NULL,
+    revision INTEGER NOT NULL,
+    created  INTEGER NOT NULL,
+    updated  INTEGER NOT NULL,
+    deleted  INTEGER,                           -- when, if it is
+    deletion INTEGER,                           -- the seq of the task whose deletion took it along
+    holder   TEXT,                              -- of the claim, with the four that follow
+    claimed  INTEGER,
+    token    INTEGER,
+    ttl      INTEGER,
+    parked   INTEGER NOT NULL,                  -- 1: held until its holder goes on, or until a chosen time
+    hint     TEXT,
+    grimoire TEXT,                              -- assigned at the last claim
+    review   INTEGER NOT NULL,                  -- 1: that route wants a review before closing
+    tags     TEXT    NOT NULL,                  -- JSON list, sorted
+    title    TEXT    NOT NULL
+);
+CREATE INDEX tasks_ready ON tasks (priority, seq) WHERE status = 'open' AND waits = 0 AND busy = 0 AND deleted IS NULL;
+CREATE INDEX tasks_priority ON tasks (priority, seq);
+CREATE INDEX tasks_status ON tasks (status, priority, seq);
+CREATE INDEX tasks_updated ON tasks (updated, seq);
+CREATE INDEX tasks_closed ON tasks (updated, seq) WHERE status = 'closed' AND deleted IS NULL;
+CREATE INDEX tasks_deleted ON tasks (deleted, seq) WHERE deleted IS NOT NULL;
+CREATE INDEX tasks_parent ON tasks (parent, priority, seq) WHERE parent IS NOT NULL;
+CREATE INDEX tasks_holder ON tasks (holder, priority, seq) WHERE holder IS NOT NULL;
+
+CREATE TABLE task_texts (                       -- what a search looks through; apart, so that a claim rewrites no text
+    seq   INTEGER NOT NULL PRIMARY KEY,
+    title TEXT    NOT NULL,
+    body  TEXT    NOT NULL,
+    notes TEXT    NOT NULL
+);
+CREATE VIRTUAL TABLE tasks_fts USING fts5 (
+    title, body, notes, content = 'task_texts', content_rowid = 'seq', tokenize = 'unicode61 remove_diacritics 2'
+);
+
+CREATE TABLE task_tags (
+    tag      TEXT    NOT NULL,
+    priority INTEGER NOT NULL,
+    seq      INTEGER NOT NULL,
+    PRIMARY KEY (tag, priority, seq)
+) WITHOUT ROWID;
+
+CREATE TABLE ready_tags (                       -- the same for ready tasks alone: what a claim by tag looks at
+    tag      TEXT    NOT NULL,
+    priority INTEGER NOT NULL,
+    seq      INTEGER NOT NULL,
+    PRIMARY KEY (tag, priority, seq)
+) WITHOUT ROWID;
+
+CREATE TABLE links (
+    kind    TEXT    NOT NULL,
+    source  TEXT    NOT NULL,
+    target  TEXT    NOT NULL,
+    id      TEXT    NOT NULL UNIQUE,            -- UUID v7
+    created INTEGER NOT NULL,
+    PRIMARY KEY (kind, source, target)
+);
+CREATE INDEX links_target ON links (kind, target);
+
+CREATE TABLE documents (                        -- 'config' and 'routes': what their files said when they were loaded
+    name     TEXT    NOT NULL PRIMARY KEY,
+    version  INTEGER NOT NULL,
+    revision INTEGER NOT NULL,
+    updated  INTEGER NOT NULL,
+    digest   BLOB    NOT NULL,                  -- of the content
+    content  BLOB    NOT NULL,                  -- msgpack, checked
+    source   TEXT    NOT NULL                   -- the file's own text
+);
+
+CREATE TABLE local_files (                      -- which files this node has loaded, as they were
+    path   TEXT NOT NULL PRIMARY KEY,
+    digest BLOB NOT NULL
+);
+
+CREATE TABLE templates (
+    name     TEXT    NOT NULL PRIMARY KEY,
+    version  INTEGER NOT NULL,
+    revision INTEGER NOT NULL,
+    updated  INTEGER NOT NULL,
+    content  BLOB    NOT NULL                   -- msgpack
+);
+
+CREATE TABLE task_imports (                     -- what a file said of a task when it was imported
+    seq     INTEGER NOT NULL PRIMARY KEY,
+    source  TEXT    NOT NULL,                   -- the format
+    digest  BLOB    NOT NULL,                   -- of the record
+    version INTEGER NOT NULL                    -- of the task afterwards
+);

@@ -1,0 +1,136 @@
+"""For every write there is: how to call it so that it succeeds. A new operation needs a new case."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+from holdfast import Op, Task, Workspace
+from holdfast.testing.worlds import World
+
+
+class Case(NamedTuple):
+    """How to call a write so that it succeeds: what must be there first, and the call."""
+
+    call: Callable[[Workspace, Any], Any]
+    prepare: Callable[[World, Workspace], Any] = lambda world, ws: ws.cells.set("run", "cell", 1)
+
+
+def _lease(_: World, ws: Workspace) -> str:
+    return ws.leases.create(60).id
+
+
+def _clock_ahead(world: World, ws: Workspace) -> None:
+    ws.cells.set("run", "cell", 1)
+    world.clock.jump(-3600)
+
+
+def _task(_: World, ws: Workspace) -> Task:
+    return ws.tasks.create("a task", tags=["old"])
+
+
+def _two(world: World, ws: Workspace) -> tuple[str, str]:
+    return _task(world, ws).id, _task(world, ws).id
+
+
+def _claimed(world: World, ws: Workspace) -> Task:
+    return ws.tasks.claim(_task(world, ws).id)
+
+
+def _blocked(world: World, ws: Workspace) -> Task:
+    return ws.tasks.block(_claimed(world, ws).id)
+
+
+def _pending(world: World, ws: Workspace) -> Task:
+    return ws.tasks.complete(_claimed(world, ws).id, review=True)
+
+
+def _dependent(world: World, ws: Workspace) -> tuple[str, str]:
+    first, second = _two(world, ws)
+    ws.tasks.depend(first, second)
+    return first, second
+
+
+def _closed(world: World, ws: Workspace) -> Task:
+    return ws.tasks.cancel(_task(world, ws).id)
+
+
+def _deleted(world: World, ws: Workspace) -> Task:
+    task = _task(world, ws)
+    ws.tasks.delete(task.id)
+    return task
+
+
+def _template(_: World, ws: Workspace) -> None:
+    ws.tasks.set_template("release", {"title": "Release {what}"}, {"what": "it"})
+
+
+TASKS: dict[str, Case] = {
+    "tasks.create": Case(lambda ws, _: ws.tasks.create("another")),
+    "tasks.claim": Case(lambda ws, task: ws.tasks.claim(task.id), _task),
+    "tasks.claim_next": Case(lambda ws, _: ws.tasks.claim_next(), _task),
+    "tasks.reclaim": Case(lambda ws, task: ws.tasks.reclaim(task.id), _claimed),
+    "tasks.heartbeat": Case(lambda ws, task: ws.tasks.heartbeat(task.id), _claimed),
+    "tasks.park": Case(lambda ws, task: ws.tasks.park(task.id), _claimed),
+    "tasks.release": Case(lambda ws, task: ws.tasks.release(task.id), _claimed),
+    "tasks.complete": Case(lambda ws, task: ws.tasks.complete(task.id), _claimed),
+    "tasks.block": Case(lambda ws, task: ws.tasks.block(task.id), _claimed),
+    "tasks.unblock": Case(lambda ws, task: ws.tasks.unblock(task.id), _blocked),
+    "tasks.close": Case(lambda ws, task: ws.tasks.close(task.id), _blocked),
+    "tasks.approve": Case(lambda ws, task: ws.tasks.approve(task.id), _pending),
+    "tasks.reject": Case(lambda ws, task: ws.tasks.reject(task.id), _pending),
+    "tasks.cancel": Case(lambda ws, task: ws.tasks.cancel(task.id), _task),
+    "tasks.reopen": Case(lambda ws, task: ws.tasks.reopen(task.id), _closed),
+    "tasks.set_status": Case(lambda ws, task: ws.tasks.set_status(task.id, "in_progress"), _task),
+    "tasks.release_stale_claims": Case(lambda ws, _: ws.tasks.release_stale_claims(0), _claimed),
+    "tasks.update": Case(lambda ws, task: ws.tasks.update(task.id, title="new"), _task),
+    "tasks.note": Case(lambda ws, task: ws.tasks.note(task.id, "a note"), _task),
+    "tasks.add_tags": Case(lambda ws, task: ws.tasks.add_tags(task.id, ["new"]), _task),
+    "tasks.remove_tags": Case(lambda ws, task: ws.tasks.remove_tags(task.id, ["old"]), _task),
+    "tasks.set_tags": Case(lambda ws, task: ws.tasks.set_tags(task.id, []), _task),
+    "tasks.reparent": Case(lambda ws, ids: ws.tasks.reparent(*ids), _two),
+    "tasks.depend": Case(lambda ws, ids: ws.tasks.depend(*ids), _two),
+    "tasks.undepend": Case(lambda ws, ids: ws.tasks.undepend(*ids), _dependent),
+    "tasks.delete": Case(lambda ws, task: ws.tasks.delete(task.id), _task),
+    "tasks.restore": Case(lambda ws, task: ws.tasks.restore(task.id), _deleted),
+    "tasks.purge": Case(lambda ws, task: ws.tasks.purge(task.id), _task),
+    "tasks.sweep_retention": Case(lambda ws, _: ws.tasks.sweep_retention(), _task),
+    "tasks.bulk": Case(lambda ws, task: ws.tasks.bulk("cancel", [task.id]), _task),
+    "tasks.import_": Case(lambda ws, _: ws.tasks.import_([])),
+    "tasks.set_template": Case(lambda ws, _: ws.tasks.set_template("new", {"title": "new"})),
+    "tasks.delete_template": Case(lambda ws, _: ws.tasks.delete_template("release"), _template),
+    "tasks.from_template": Case(lambda ws, _: ws.tasks.from_template("release"), _template),
+    "routes.reload": Case(lambda ws, _: ws.routes.reload()),
+}
+
+CASES: dict[str, Case] = {
+    "cells.set": Case(lambda ws, _: ws.cells.set("run", "cell", 2)),
+    "cells.delete": Case(lambda ws, _: ws.cells.delete("run", "cell")),
+    "cells.cas": Case(lambda ws, _: ws.cells.cas("run", "cell", 1, 2)),
+    "cells.init": Case(lambda ws, _: ws.cells.init("run", "new", 2)),
+    "cells.get_or_init": Case(lambda ws, _: ws.cells.get_or_init("run", "new", 2)),
+    "cells.transition": Case(lambda ws, _: ws.cells.transition("run", "cell", lambda value: value + 1)),
+    "cells.transition_or_init": Case(lambda ws, _: ws.cells.transition_or_init("run", "new", 1, lambda v: v + 1)),
+    "cells.increment": Case(lambda ws, _: ws.cells.increment("run", "cell")),
+    "cells.compare_and_delete": Case(lambda ws, _: ws.cells.compare_and_delete("run", "cell", 1)),
+    "cells.restore": Case(lambda ws, _: ws.cells.restore("run", "cell", 1)),
+    "cells.delete_run": Case(lambda ws, _: ws.cells.delete_run("run")),
+    "cells.refresh_ttl": Case(lambda ws, _: ws.cells.refresh_ttl("run", "cell", 5)),
+    "cells.acquire_lock": Case(lambda ws, _: ws.cells.acquire_lock("run", "cell")),
+    "cells.release_lock": Case(
+        lambda ws, _: ws.cells.release_lock("run", "cell"), lambda _, ws: ws.cells.acquire_lock("run", "cell")
+    ),
+    "cells.refresh_lock": Case(
+        lambda ws, _: ws.cells.refresh_lock("run", "cell", ttl=5), lambda _, ws: ws.cells.acquire_lock("run", "cell")
+    ),
+    "leases.create": Case(lambda ws, _: ws.leases.create(30)),
+    "leases.refresh": Case(lambda ws, lease: ws.leases.refresh(lease), _lease),
+    "leases.revoke": Case(lambda ws, lease: ws.leases.revoke(lease), _lease),
+    "locks.acquire": Case(lambda ws, _: ws.locks.acquire("door", ttl=5)),
+    "locks.release": Case(lambda ws, _: ws.locks.release("door"), lambda _, ws: ws.locks.acquire("door")),
+    "locks.refresh": Case(lambda ws, _: ws.locks.refresh("door", ttl=5), lambda _, ws: ws.locks.acquire("door")),
+    "events.compact": Case(lambda ws, _: ws.events.compact(ws.using().revision)),
+    "clock.reset": Case(lambda ws, _: ws.clock.reset(), _clock_ahead),
+    **TASKS,
+    "txn": Case(lambda ws, _: ws.txn([], [Op("cells.set", {"run": "run", "cell": "cell", "value": 2})])),
+}

@@ -1,0 +1,178 @@
+"""Bugs in tasks: claims that two agents win, counters that drift, zombies that get through."""
+
+from __future__ import annotations
+
+from tests.teeth.bug import Bug
+
+CLAIMS = ("tests/conformance/test_claims.py", "tests/conformance/test_claim_races.py", "-k", "memory")
+STATUS = ("tests/conformance/test_task_status.py", "-k", "memory")
+RECORDS = ("tests/conformance/test_tasks.py", "tests/conformance/test_task_tree.py", "-k", "memory")
+LISTS = ("tests/conformance/test_task_lists.py", "-k", "memory")
+MACHINE = ("tests/conformance/test_task_machine.py",)
+NODES = ("tests/conformance/test_tasks.py", "-k", "replicated")
+
+BUGS = [
+    Bug(
+        "a claimed task can be claimed",
+        "domains/tasks/claims.py",
+        """    if task.holder is not None:
+        raise already_claimed(task)
+    if task.status != "open":
+""",
+        """    if task.status not in ("open", "in_progress"):
+""",
+        CLAIMS,
+    ),
+    Bug(
+        "any token will do",
+        "domains/tasks/claims.py",
+        """    if task.token != token:
+        raise _fenced""",
+        """    if task.token is None:
+        raise _fenced""",
+        CLAIMS,
+    ),
+    Bug(
+        "a swept holder is only not the holder",
+        "domains/tasks/claims.py",
+        """                return event.op == "expire" or "forced" in event.data
+""",
+        """                return False
+""",
+        CLAIMS,
+    ),
+    Bug(
+        "the holder's writes do not renew its claim",
+        "domains/tasks/claims.py",
+        """    if task.holder is not None and (token is not None or task.holder == (agent or tx.actor)):
+""",
+        """    if task.holder is not None and token is not None:
+""",
+        CLAIMS,
+    ),
+    Bug(
+        "a claim's lease outlives it",
+        "domains/tasks/claims.py",
+        """    leases.drop(tx, task.id, TASK)
+    return _until""",
+        """    return _until""",
+        CLAIMS,
+    ),
+    Bug(
+        "expiry keeps the holder",
+        "domains/tasks/claims.py",
+        """        change(tx, require(tx, lease), op, {"status": "open", **NO_CLAIM})
+""",
+        """        change(tx, require(tx, lease), op, {"status": "open"})
+""",
+        CLAIMS,
+    ),
+    Bug(
+        "closing does not free dependents",
+        "domains/tasks/rows.py",
+        """        return self.status == "closed" or self.deleted is not None
+""",
+        """        return self.deleted is not None
+""",
+        RECORDS,
+    ),
+    Bug(
+        "a parent does not wait for its child under review",
+        "domains/tasks/rows.py",
+        """ACTIVE: Final = ("in_progress", "pending_merge")
+""",
+        """ACTIVE: Final = ("in_progress",)
+""",
+        MACHINE,
+    ),
+    Bug(
+        "a claimed task stays among the ready tags",
+        "domains/tasks/rows.py",
+        """    if old.ready != new.ready or old.priority != new.priority or old.tags != new.tags:
+""",
+        """    if old.priority != new.priority or old.tags != new.tags:
+""",
+        CLAIMS,
+    ),
+    Bug(
+        "a circle of dependencies is not noticed",
+        "domains/tasks/depending.py",
+        """        if path is not None:
+""",
+        """        if path is not None and len(path) == 2:
+""",
+        RECORDS,
+    ),
+    Bug(
+        "descendants keep their depth when their root moves",
+        "domains/tasks/tree.py",
+        """    for seq, level in descendants[1:]:
+""",
+        """    for seq, level in descendants[1:1]:
+""",
+        RECORDS,
+    ),
+    Bug(
+        "a reparented active task is counted twice",
+        "domains/tasks/tree.py",
+        """        for other, by in ((task.parent, -1), (new, 1)):
+""",
+        """        for other, by in ((new, 1),):
+""",
+        RECORDS,
+    ),
+    Bug(
+        "blocked can be completed",
+        "domains/tasks/steps.py",
+        """    Step("blocked", "close", "closed"),
+""",
+        """    Step("blocked", "close", "closed"),
+    Step("closed", "unblock", "open"),
+""",
+        STATUS,
+    ),
+    Bug(
+        "purging leaves what was said in the log",
+        "domains/tasks/deleting.py",
+        """    redact(tx, TASK, "", task.id)
+""",
+        "",
+        RECORDS,
+    ),
+    Bug(
+        "restore brings back what was deleted before",
+        "domains/tasks/deleting.py",
+        """        if other.deleted is not None and other.deletion == task.deletion:
+""",
+        """        if other.deleted is not None:
+""",
+        RECORDS,
+    ),
+    Bug(
+        "a page repeats its last task",
+        "domains/tasks/listing.py",
+        """    way = "<" if backwards else ">"
+""",
+        """    way = "<=" if backwards else ">="
+""",
+        LISTS,
+    ),
+    Bug(
+        "retention takes parents whose children live",
+        "domains/tasks/retention.py",
+        """    " AND NOT EXISTS (SELECT 1 FROM tasks c WHERE c.parent = t.seq AND c.deleted IS NULL) ORDER BY updated, seq LIMIT ?"
+""",
+        """    " ORDER BY updated, seq LIMIT ?"
+""",
+        LISTS,
+    ),
+    Bug(
+        "a replica does not index what it applies",
+        "logs/applying.py",
+        """            for table, seq in indexed:
+                fts.learn(connection.execute, table, seq)
+""",
+        "",
+        NODES,
+    ),
+]
