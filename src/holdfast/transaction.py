@@ -52,7 +52,7 @@ class Root(Domain[M]):
     """The operations and domains that a workspace itself has, whatever drives it."""
 
     prefix = ""
-    txn = write(txn, http="POST /api/txn", cli="txn", mcp=True)
+    txn = write(txn, http="POST /api/txn", cli="txn", mcp=True, routed=True)
     watch = stream(events.follow, http="GET /api/events/stream", cli="watch", mcp=True)
 
     def __init__(self, runner: Any) -> None:

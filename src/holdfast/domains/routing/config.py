@@ -33,7 +33,6 @@ class Config(msgspec.Struct, frozen=True):
     max_title: int = 500  # characters
     max_body: int = 262_144  # bytes of UTF-8
     max_tags: int = 64  # of a task
-    max_children: int = 10_000  # of a task
 
 
 def read_config(text: str, file: str) -> tuple[Config | None, list[Problem]]:
@@ -134,7 +133,6 @@ _KEYS: Final[dict[str, Callable[[Findings, str, Node], Any]]] = {
     "limits.max_title": _limit,
     "limits.max_body": _limit,
     "limits.max_tags": _limit,
-    "limits.max_children": _limit,
 }
 _SECTIONS: Final = {path.partition(".")[0] for path in _KEYS if "." in path}
 _OTHER_SPELLINGS: Final = {

@@ -57,7 +57,7 @@ class Tasks(Domain[M]):
     """`ws.tasks`."""
 
     prefix = "tasks"
-    create = write(creating.create, http="POST /api/tasks", cli="create", mcp=True)
+    create = write(creating.create, http="POST /api/tasks", cli="create", mcp=True, routed=True)
     get = read(get, http=f"GET {_ONE}", cli="show", mcp=True, plain=True)
     list = read(listing.list_tasks, http="GET /api/tasks", cli="list", mcp=True, listing=True)
     ready = read(choosing.ready, http="GET /api/tasks/ready", cli="ready", mcp=True, listing=True, routed=True)
@@ -80,11 +80,11 @@ class Tasks(Domain[M]):
     set_status = write(setting.set_status, http=f"PATCH {_ONE}/status", routed=True)
     release_stale_claims = procedure(expiring.release_stale_claims, http="POST /api/tasks/release-stale-claims")
 
-    update = write(editing.update, http=f"PATCH {_ONE}", cli="update", mcp=True)
+    update = write(editing.update, http=f"PATCH {_ONE}", cli="update", mcp=True, routed=True)
     note = write(editing.note, http=f"POST {_ONE}/note", cli="note", mcp=True)
-    add_tags = write(editing.add_tags, http=f"POST {_ONE}/tags", cli="tag add")
+    add_tags = write(editing.add_tags, http=f"POST {_ONE}/tags", cli="tag add", routed=True)
     remove_tags = write(editing.remove_tags, http=f"DELETE {_ONE}/tags", cli="tag remove")
-    set_tags = write(editing.set_tags, http=f"PUT {_ONE}/tags", cli="tag set")
+    set_tags = write(editing.set_tags, http=f"PUT {_ONE}/tags", cli="tag set", routed=True)
 
     reparent = write(tree.reparent, http=f"POST {_ONE}/reparent", cli="reparent")
     subtree = read(tree.subtree, http=f"GET {_ONE}/subtree", cli="tree")
@@ -95,17 +95,19 @@ class Tasks(Domain[M]):
     dependencies = read(depending.dependencies, http=f"GET {_ONE}/dependencies", cli="dep list")
 
     history = read(history.history, http=f"GET {_ONE}/history", cli="history")
-    explain = read(explaining.explain, http=f"GET {_ONE}/explain", cli="explain")
+    explain = read(explaining.explain, http=f"GET {_ONE}/explain", cli="explain", listing=True)
     delete = write(deleting.delete, http=f"DELETE {_ONE}", cli="delete")
     restore = write(deleting.restore, http=f"POST {_ONE}/restore", cli="undelete")
     purge = write(deleting.purge, http=f"POST {_ONE}/purge", cli="purge")
-    sweep_retention = procedure(retention.sweep_retention, http="POST /api/tasks/sweep-retention")
+    sweep_retention = procedure(retention.sweep_retention, http="POST /api/tasks/sweep-retention", routed=True)
 
     export = read(exporting.export, http="GET /api/tasks/export", cli="export", listing=True)
-    import_ = write(importing.import_, http="POST /api/tasks/import", cli="import")
-    bulk = write(bulk.bulk, http="POST /api/tasks/bulk", cli="bulk")
-    set_template = write(templates.set_template, http="PUT /api/templates/{name}", cli="template set")
+    import_ = write(importing.import_, http="POST /api/tasks/import", cli="import", routed=True)
+    bulk = write(bulk.bulk, http="POST /api/tasks/bulk", cli="bulk", routed=True)
+    set_template = write(templates.set_template, http="PUT /api/templates/{name}", cli="template set", routed=True)
     get_template = read(templates.get_template, http="GET /api/templates/{name}", cli="template show", plain=True)
     delete_template = write(templates.delete_template, http="DELETE /api/templates/{name}", cli="template delete")
-    from_template = write(templates.from_template, http="POST /api/templates/{name}/tasks", cli="template use")
+    from_template = write(
+        templates.from_template, http="POST /api/templates/{name}/tasks", cli="template use", routed=True
+    )
     templates = read(templates.list_templates, http="GET /api/templates", cli="template list", plain=True)

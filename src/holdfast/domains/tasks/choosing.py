@@ -7,6 +7,7 @@ whether it still fits. None is answered only if no ready task fits.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator, Sequence
 from itertools import islice
 from typing import Any
@@ -51,7 +52,7 @@ class Wanted(msgspec.Struct, frozen=True):
     def indexed(self) -> bool:
         """Whether the first entry of an index is the answer."""
         return len(self.tags) <= 1 and not (
-            self.pattern or self.types or self.priorities or self.parent_id or self.can is not None
+            self.pattern or self.types or self.priorities or self.parent_id is not None or self.can is not None
         )
 
 
@@ -67,6 +68,8 @@ def check_pattern(pattern: str | None) -> str | None:
     if pattern is None:
         return None
     problem = globs.check(pattern) if isinstance(pattern, str) else f"{pattern!r} is not text"
+    if not problem and not pattern.isprintable():
+        problem = "no tag has control characters or surrogates"
     if problem:
         raise errors.InvalidFilter(f"tag_pattern cannot be used: {problem}", hint="such as area/** or {api,web}-*")
     return pattern
@@ -180,10 +183,10 @@ def ready(
 def _place(cursor: str | None) -> tuple[int, int]:
     if cursor is None:
         return (-1, 0)
-    priority, dot, seq = cursor.partition(".") if isinstance(cursor, str) else ("", "", "")
-    if not (dot and priority.isdecimal() and seq.isdecimal()):
+    found = re.fullmatch(r"([0-4])\.([0-9]{1,18})", cursor) if isinstance(cursor, str) else None
+    if found is None:
         raise errors.InvalidFilter(f"{cursor!r} is not a cursor of ready", hint="pass the page's cursor as it is")
-    return int(priority), int(seq)
+    return int(found[1]), int(found[2])
 
 
 # --- taking ----------------------------------------------------------------------------------------------------------

@@ -16,7 +16,7 @@ from holdfast import errors
 from holdfast.domains.holding import holder_of
 from holdfast.domains.routing.settings import Settings, settings_of
 from holdfast.domains.tasks.routes import route
-from holdfast.domains.tasks.rows import NO_CLAIM, TASK, Stored, change, missing, require, to_task
+from holdfast.domains.tasks.rows import NO_CLAIM, TASK, Stored, change, lease_of, missing, require, to_task
 from holdfast.domains.tasks.steps import check_note, check_step, illegal
 from holdfast.kernel import leases
 from holdfast.kernel.events import history, to_event
@@ -64,7 +64,7 @@ def take(tx: Tx, task: Stored, agent: str, ttl: int | None, can: frozenset[str] 
             lacking=lacking,
         )
     length = settings.config.claim_timeout if ttl is None else ttl
-    leases.start(tx, TASK, agent, length, task.id)
+    leases.start(tx, TASK, agent, length, lease_of(task.id))
     columns = {
         "status": "in_progress",
         "holder": agent,
@@ -123,7 +123,9 @@ def reclaim(tx: Tx, id: str, agent: str | None = None) -> Task:
 # --- keeping ---------------------------------------------------------------------------------------------------------
 
 
-def authorise(tx: Tx, task: Stored, agent: str | None, token: int | None, target: TaskStatus | None) -> None:
+def authorise(
+    tx: Tx, task: Stored, agent: str | None, token: int | None, op: str, target: TaskStatus | None = None
+) -> None:
     """Pass if the caller holds the claim: by its token, or else by its name.
 
     With a token that is not the live claim's, or after the claim was lost against one's will: Fenced. A task that
@@ -133,14 +135,14 @@ def authorise(tx: Tx, task: Stored, agent: str | None, token: int | None, target
         check_token(task, token)
         return
     if agent is None and isinstance(tx.actor, DerivedActor) and task.holder is None and target is not None:
-        raise illegal(task, target)
+        raise illegal(task, op, target)
     agent = holder_of(tx, agent, "agent")
     if task.holder == agent:
         return
     if _lost(tx, task, agent):
         raise _fenced(task, f"the claim of {agent} on task {task.id} was lost")
     if task.holder is None and target is not None:
-        raise illegal(task, target)
+        raise illegal(task, op, target)
     raise errors.NotClaimOwner(
         f"task {task.id} is held by {task.holder}, not by {agent}" if task.holder else f"nobody holds task {task.id}",
         id=task.id,
@@ -170,33 +172,34 @@ def _fenced(task: Stored, message: str) -> errors.Fenced:
 def _lost(tx: Tx, task: Stored, agent: str) -> bool:
     """Whether the last claim of `agent` on the task ended against its will."""
     before = task.version + 1
-    while rows := history(tx, TASK, "", task.id, before, _PAGE):
-        for row in rows:
-            event = to_event(row)
-            was, _ = event.data.get("claimed_by", (None, None))
-            if was == agent:
-                return event.op == "expire" or "forced" in event.data
-        before = event.version
-        if len(rows) < _PAGE:
-            break
+    try:
+        while rows := history(tx, TASK, "", task.id, before, _PAGE):
+            for row in rows:
+                event = to_event(row)
+                was, _ = event.data.get("claimed_by", (None, None))
+                if was == agent:
+                    return event.op == "expire" or "forced" in event.data
+            before = event.version
+    except errors.Compacted:
+        return False  # so long ago that nobody remembers
     return False
 
 
-def renew(tx: Tx, task: Stored, token: int | None, agent: str | None = None) -> None:
+def renew(tx: Tx, task: Stored, token: int | None = None) -> None:
     """Any write by the holder is a sign of life; a parked claim stays parked."""
-    if task.holder is not None and (token is not None or task.holder == (agent or tx.actor)):
-        leases.renew(tx, task.id, task.ttl, shorten=False)
+    if task.holder is not None and (token is not None or task.holder == tx.actor):
+        leases.renew(tx, lease_of(task.id), task.ttl, shorten=False)
 
 
 def heartbeat(tx: Tx, id: str, agent: str | None = None, token: int | None = None, ttl: float | None = None) -> Task:
     """Extend one's claim, by default for as long as it was granted; a parked one runs again. Emits nothing."""
     micros = None if ttl is None else check_ttl(ttl)
     task = require(tx, id)
-    authorise(tx, task, agent, token, None)
+    authorise(tx, task, agent, token, "heartbeat")
     length = micros or task.ttl or settings_of(tx).config.claim_timeout
     assert task.holder is not None
-    if not leases.renew(tx, id, length):
-        leases.start(tx, TASK, task.holder, length, id)
+    if not leases.renew(tx, lease_of(id), length):
+        leases.start(tx, TASK, task.holder, length, lease_of(id))
     if task.parked or task.ttl != length:
         tx.run("UPDATE tasks SET parked = 0, ttl = ? WHERE seq = ?", (length, task.seq))
     return to_task(require(tx, id))
@@ -208,12 +211,12 @@ def park(tx: Tx, id: str, until: datetime | None = None, agent: str | None = Non
     A heartbeat ends the parking.
     """
     task = require(tx, id)
-    authorise(tx, task, agent, token, None)
+    authorise(tx, task, agent, token, "park")
     assert task.holder is not None
     left = None if until is None else _time_left(tx, until)
-    leases.drop(tx, id, TASK)
+    leases.drop(tx, lease_of(id), TASK)
     if left is not None:
-        leases.start(tx, TASK, task.holder, left, id)
+        leases.start(tx, TASK, task.holder, left, lease_of(id))
     more = {"parked_until": (None, None if until is None else as_time(as_microseconds(until)).isoformat())}
     change(tx, task, "park", {"parked": 1}, more=more)
     return to_task(require(tx, id))
@@ -241,7 +244,7 @@ def _end(
     note: str | None = None,
 ) -> Stored:
     """The claim is over: the task takes its step and has no holder."""
-    leases.drop(tx, task.id, TASK)
+    leases.drop(tx, lease_of(task.id), TASK)
     return _until(change(tx, task, op, {"status": target, **NO_CLAIM}, more=more, note=note), None)
 
 
@@ -259,7 +262,7 @@ def release(
     if force and token is None:
         check_step(task, "release", "open")
         return to_task(_end(tx, task, "release", "open", more={"forced": (False, True)}, note=reason))
-    authorise(tx, task, agent, token, "open")
+    authorise(tx, task, agent, token, "release", "open")
     return to_task(_end(tx, task, "release", "open", note=reason))
 
 
@@ -279,7 +282,7 @@ def complete(
     task = require(tx, id)
     check_note(summary, "summary")
     target: TaskStatus = "pending_merge" if (task.review if review is None else review) else "closed"
-    authorise(tx, task, agent, token, target)
+    authorise(tx, task, agent, token, "complete", target)
     return to_task(_end(tx, task, "complete", target, more=more, note=summary))
 
 
@@ -292,12 +295,12 @@ def block(tx: Tx, id: str, agent: str | None = None, reason: str | None = None, 
     """Stop work on a task until somebody unblocks it; the claim is given back."""
     task = require(tx, id)
     check_note(reason, "reason")
-    authorise(tx, task, agent, token, "blocked")
+    authorise(tx, task, agent, token, "block", "blocked")
     return to_task(_end(tx, task, "block", "blocked", note=reason))
 
 
 def end_lease(tx: Tx, lease: str, op: str) -> None:
     """The claim's time is over: the task is open again."""
-    row = tx.one("SELECT 1 FROM tasks WHERE id = ? AND holder IS NOT NULL", (lease,))
-    if row is not None:
-        change(tx, require(tx, lease), op, {"status": "open", **NO_CLAIM})
+    kind, _, id = lease.partition(":")
+    if kind == TASK:
+        change(tx, require(tx, id), op, {"status": "open", **NO_CLAIM})

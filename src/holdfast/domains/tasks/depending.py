@@ -10,6 +10,7 @@ from typing import Final, get_args
 
 from holdfast import errors
 from holdfast.domains import links
+from holdfast.domains.tasks.claims import renew
 from holdfast.domains.tasks.rows import DEPENDS_ON, adjust, change, find, require, to_task
 from holdfast.kernel.tx import Snapshot, Tx
 from holdfast.types import LinkKind, Task, TaskLink
@@ -28,6 +29,7 @@ def depend(tx: Tx, id: str, on: str, kind: LinkKind = "depends_on") -> Task:
     """Let a task wait for another, or only refer to it; WouldCreateCycle if the other waits for it in turn."""
     _check_kind(kind)
     task, other = require(tx, id), require(tx, on)
+    renew(tx, task)
     if task.seq == other.seq:
         raise errors.WouldCreateCycle(f"task {id} cannot depend on itself", id=id, path=[id, id])
     if kind == DEPENDS_ON:
@@ -47,6 +49,7 @@ def undepend(tx: Tx, id: str, on: str, kind: LinkKind = "depends_on") -> Task:
     """Remove a link; nothing changes if there is none."""
     _check_kind(kind)
     task, other = require(tx, id), require(tx, on, deleted=True)
+    renew(tx, task)
     if links.remove(tx, kind, id, on):
         if kind == DEPENDS_ON and not other.finished:
             adjust(tx, task.seq, waits=-1)

@@ -51,7 +51,7 @@ def update(
     if type is not None:
         columns["type"] = check_type(type)
     if grimoire_hint is not None:
-        columns["hint"] = check_hint(grimoire_hint) if grimoire_hint else None
+        columns["hint"] = None if grimoire_hint == "" else check_hint(grimoire_hint)
     task = _to_edit(tx, id, token)
     _expect(task, expected)
     columns = {name: value for name, value in columns.items() if getattr(task, name) != value}

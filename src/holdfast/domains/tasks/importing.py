@@ -22,7 +22,7 @@ from holdfast.domains.tasks.creating import insert
 from holdfast.domains.tasks.fitting import Plan
 from holdfast.domains.tasks.merging import OP, differences, merge
 from holdfast.domains.tasks.records import Note, Record, read_own
-from holdfast.domains.tasks.rows import RETENTION, TASK, Stored, by_seq
+from holdfast.domains.tasks.rows import TASK, Stored, by_seq
 from holdfast.domains.tasks.tree import move
 from holdfast.kernel.tx import Tx, newest_version
 from holdfast.types import ImportProblem, ImportReport
@@ -131,7 +131,7 @@ class _Import:
             except Gone:
                 self._gone.add(str(id))
                 self._skip(number, id, "deleted there: not imported, and what is here is left alone")
-            except (errors.Invalid, errors.TooLarge, msgspec.ValidationError) as error:
+            except (errors.Invalid, errors.TooLarge, msgspec.ValidationError, RecursionError) as error:
                 self._refuse(number, id, getattr(error, "message", str(error)))
 
     def _refuse(self, line: int, id: str | None, message: str) -> None:
@@ -265,5 +265,3 @@ def _digest(raw: dict[str, Any]) -> bytes:
 def _check_id(id: object) -> None:
     if not isinstance(id, str) or not _ID.fullmatch(id):
         raise errors.InvalidID(f"an id is 1 to 64 of the characters A-Z a-z 0-9 . _ -, not {id!r}")
-    if id == RETENTION:
-        raise errors.InvalidID(f"{id!r} is the name of something else: no task can have it as its id")

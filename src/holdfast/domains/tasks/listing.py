@@ -6,6 +6,7 @@ is while others write.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from typing import Any, Final
 
@@ -194,14 +195,14 @@ def _order(name: str, backwards: bool, walk: Walk) -> str:
 
 def _go_on(walk: Walk, name: str, backwards: bool, cursor: str) -> None:
     """Behind the last task of the page before."""
-    parts = cursor.split(".") if isinstance(cursor, str) else []
     mine = f"-{name}" if backwards else name
-    if len(parts) != 3 or parts[0] != mine or not all(part.isdecimal() for part in parts[1:]):
+    found = re.fullmatch(rf"{mine}\.([0-9]{{1,18}})\.([0-9]{{1,18}})", cursor) if isinstance(cursor, str) else None
+    if found is None:
         raise errors.InvalidFilter(
             f"{cursor!r} is not a cursor of a list sorted by {mine}", hint="pass the page's cursor, and the same sort"
         )
     keys = _keys(name, walk)
-    values = [int(part) for part in parts[1:]][-len(keys) :]
+    values = [int(found[1]), int(found[2])][-len(keys) :]
     way = "<" if backwards else ">"
     walk.add(f"({', '.join(keys)}) {way} ({', '.join('?' * len(keys))})", *values)
 

@@ -28,7 +28,7 @@ COLUMNS: Final = (
     "t.seq, t.id, t.status, t.priority, t.waits, t.busy, t.type, t.parent, t.depth, t.version, t.revision, t.created,"
     " t.updated, t.deleted, t.deletion, t.holder, t.claimed, t.token, t.ttl, t.parked, t.hint, t.grimoire, t.review,"
     " t.tags, t.title, (SELECT body FROM task_texts WHERE seq = t.seq), (SELECT id FROM tasks WHERE seq = t.parent),"
-    " (SELECT deadline FROM leases WHERE id = t.id AND t.holder IS NOT NULL)"
+    " (SELECT deadline FROM leases WHERE id = 'task:' || t.id AND t.holder IS NOT NULL)"
 )
 _BY_ID: Final = f"SELECT {COLUMNS} FROM tasks t WHERE t.id = ?"
 _BY_ID_AND_STAMP: Final = f"SELECT {COLUMNS}, (SELECT stamp FROM meta) FROM tasks t WHERE t.id = ?"
@@ -126,6 +126,11 @@ def to_task(task: Stored) -> Task:
         task.token,
         None if task.deadline is None else as_time(task.deadline),
     )
+
+
+def lease_of(id: str) -> str:
+    """The id of the lease that is the claim on a task."""
+    return f"task:{id}"
 
 
 # --- finding one -----------------------------------------------------------------------------------------------------

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from holdfast import errors
 from holdfast.domains.tasks import claims, steps
 from holdfast.domains.tasks.rows import require, to_task
 from holdfast.kernel.tx import Tx
@@ -18,9 +19,20 @@ def set_status(
 ) -> Task:
     """Bring a task into a status by the one step that leads there, under the rules of that step."""
     task = require(tx, id)
+    if status not in steps.STATUSES:
+        raise errors.InvalidTransition(
+            f"{status!r} is not a status",
+            hint=f"statuses: {', '.join(steps.STATUSES)}",
+            id=id,
+            current_status=task.status,
+            requested_status=status,
+            valid_transitions=steps.targets(task.status),
+        )
     match task.status, status:
         case "open", "in_progress":
             return claims.claim(tx, id, agent)
+        case "in_progress", "in_progress":
+            return claims.reclaim(tx, id, agent)
         case "in_progress", "open":
             return claims.release(tx, id, agent, token, reason)
         case "in_progress", "blocked":
@@ -37,4 +49,4 @@ def set_status(
             return steps.close(tx, id, reason)
     if task.status == status:
         return to_task(task)
-    raise steps.illegal(task, status)
+    raise steps.illegal(task, "set_status", status)

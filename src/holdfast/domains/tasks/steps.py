@@ -48,21 +48,22 @@ def targets(status: TaskStatus) -> list[TaskStatus]:
 def check_step(task: Stored, op: str, target: TaskStatus) -> None:
     """InvalidTransition unless the table has this step."""
     if Step(task.status, op, target) not in STEPS:
-        raise illegal(task, target)
+        raise illegal(task, op, target)
 
 
-def illegal(task: Stored, target: TaskStatus) -> errors.InvalidTransition:
-    """The error: where the task is, where it should have gone, and where it can go."""
-    allowed = targets(task.status)
-    ops = list(dict.fromkeys(step.op for step in STEPS if step.source == task.status and step.op != "expire"))
+def illegal(task: Stored, op: str, target: TaskStatus) -> errors.InvalidTransition:
+    """The error: where the task is, where it should have gone, and where it can go by which operation."""
+    ways = [f"{step.target} by {step.op}" for step in STEPS if step.source == task.status and step.op != "expire"]
+    if task.status in ("open", "blocked"):
+        ways.append("closed by cancel")
     return errors.InvalidTransition(
-        f"task {task.id} is {task.status} and cannot become {target};"
-        f" it can become {' or '.join(allowed) or 'nothing else'}",
-        hint=f"from {task.status}: {', '.join(ops)}" + (", or cancel" if task.status in ("open", "blocked") else ""),
+        f"{op} cannot bring task {task.id} from {task.status} to {target};"
+        f" {task.status} can become {' or '.join(targets(task.status)) or 'open again, by reopen'}",
+        hint=f"from {task.status}: {', '.join(ways)}",
         id=task.id,
         current_status=task.status,
         requested_status=target,
-        valid_transitions=allowed,
+        valid_transitions=targets(task.status),
     )
 
 
@@ -104,7 +105,7 @@ def cancel(tx: Tx, id: str, reason: str | None = None) -> Task:
     if task.status == "open":
         task = change(tx, task, "cancel", {"status": "in_progress"})
     elif task.status != "blocked":
-        raise illegal(task, "closed")
+        raise illegal(task, "cancel", "closed")
     return to_task(change(tx, task, "cancel", {"status": "closed"}, note=reason))
 
 

@@ -15,15 +15,17 @@ import msgspec
 from holdfast import errors
 from holdfast.domains.routing.config import Config
 from holdfast.domains.routing.settings import settings_of
-from holdfast.domains.tasks.creating import check_draft, insert, require_parent
+from holdfast.domains.tasks.creating import Draft, check_draft, check_text, insert, require_parent
 from holdfast.domains.tasks.depending import depend
 from holdfast.domains.tasks.rows import Stored, require, to_task
+from holdfast.domains.tasks.steps import MAX_NOTE
 from holdfast.kernel.names import check_limit, check_name, page_bounds
 from holdfast.kernel.tx import Snapshot, Tx, newest_version
 from holdfast.types import Task, TaskTemplate, TemplateNode
 
 TEMPLATE: Final = "template"
 MAX_NODES: Final = 1000
+MAX_DEPTH: Final = 100
 _HOLE = re.compile(r"\{\{|\}\}|\{([A-Za-z_][A-Za-z0-9_]*)\}|[{}]")
 _encode = msgspec.msgpack.Encoder().encode
 
@@ -100,7 +102,15 @@ def _grow(
     made: list[tuple[TemplateNode, str]],
 ) -> Stored:
     """A node and what is below it; all that was made is added to `made`."""
-    draft = check_draft(
+    task = insert(tx, _draft(node, values, config), parent, config)
+    made.append((node, task.id))
+    for child in node.children:
+        _grow(tx, child, task, values, config, made)
+    return task
+
+
+def _draft(node: TemplateNode, values: dict[str, str], config: Config) -> Draft:
+    return check_draft(
         config,
         _render(node.title, values),
         _render(node.body, values),
@@ -109,21 +119,15 @@ def _grow(
         [_render(tag, values) for tag in node.tags],
         None if node.grimoire_hint is None else _render(node.grimoire_hint, values),
     )
-    task = insert(tx, draft, parent, config)
-    made.append((node, task.id))
-    for child in node.children:
-        _grow(tx, child, task, values, config, made)
-    return task
 
 
 # --- checks ----------------------------------------------------------------------------------------------------------
 
 
 def _as_tree(tree: Any) -> TemplateNode:
-    """In a txn it comes as plain data."""
     try:
         return msgspec.convert(msgspec.to_builtins(tree), TemplateNode)
-    except msgspec.ValidationError as error:
+    except (msgspec.ValidationError, TypeError, RecursionError) as error:
         raise errors.Invalid(f"the tree of a template cannot be read: {error}", hint="see docs/tasks.md") from error
 
 
@@ -135,8 +139,8 @@ def _check_parameters(parameters: dict[str, str | None]) -> dict[str, str | None
             raise errors.InvalidName(
                 f"{name!r} cannot be a parameter", hint="a word that is neither name nor parent_id"
             )
-        if default is not None and not isinstance(default, str):
-            raise errors.InvalidValue(f"the default of {name} is text or None, not {default!r}", hint="")
+        if default is not None:
+            check_text(default, f"the default of {name}", MAX_NOTE)
     return dict(parameters)
 
 
@@ -146,19 +150,13 @@ def _check(template: TaskTemplate, config: Config) -> None:
     if len(nodes) > MAX_NODES:
         raise errors.TooLarge(f"a template has at most {MAX_NODES} tasks, this one {len(nodes)}", limit=MAX_NODES)
     keys = [node.key for node in nodes if node.key is not None]
+    for key in keys:
+        check_name(key, "key")
     if len(keys) != len({*keys}):
         raise errors.DuplicateName("a key stands for two tasks of the template", keys=sorted({*keys}))
     sample = {name: "x" for name in template.parameters}
     for node in nodes:
-        check_draft(
-            config,
-            _render(node.title, sample),
-            node.body,
-            node.type,
-            node.priority,
-            [_render(tag, sample) for tag in node.tags],
-        )
-        _render(node.body, sample)
+        _draft(node, sample, config)
         unknown = [key for key in node.depends_on if key not in keys]
         if unknown:
             raise errors.NotFound(f"no task of the template has the key {unknown[0]!r}", key=unknown[0])
@@ -175,10 +173,12 @@ def _refuse_circles(nodes: list[TemplateNode]) -> None:
         raise errors.WouldCreateCycle(f"tasks of the template depend on each other: {', '.join(circle)}", path=circle)
 
 
-def _nodes(node: TemplateNode) -> Iterator[TemplateNode]:
+def _nodes(node: TemplateNode, depth: int = 1) -> Iterator[TemplateNode]:
+    if depth > MAX_DEPTH:
+        raise errors.TooLarge(f"a template is at most {MAX_DEPTH} tasks deep", limit=MAX_DEPTH)
     yield node
     for child in node.children:
-        yield from _nodes(child)
+        yield from _nodes(child, depth + 1)
 
 
 def _fill(template: TaskTemplate, values: dict[str, str]) -> dict[str, str]:
@@ -190,8 +190,7 @@ def _fill(template: TaskTemplate, values: dict[str, str]) -> dict[str, str]:
             hint=f"parameters: {', '.join(template.parameters) or 'none'}",
         )
     for name, value in values.items():
-        if not isinstance(value, str):
-            raise errors.InvalidValue(f"{name} is text, not {type(value).__name__}", hint="pass a str")
+        check_text(value, name, MAX_NOTE)
     given = {**template.parameters, **values}
     lacking = sorted(name for name, value in given.items() if value is None)
     if lacking:

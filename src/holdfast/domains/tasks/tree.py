@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from holdfast import errors
+from holdfast.domains.tasks.claims import renew
 from holdfast.domains.tasks.creating import require_parent
 from holdfast.domains.tasks.rows import COLUMNS, Stored, adjust, as_seen, by_seq, change, find, require, to_task
 from holdfast.kernel.names import check_limit
@@ -72,6 +73,7 @@ def children(snapshot: Snapshot, id: str) -> list[Task]:
 def reparent(tx: Tx, id: str, parent_id: str | None) -> Task:
     """Move a task with all below it under another parent, or None for the top; into itself: WouldCreateCycle."""
     task = require(tx, id)
+    renew(tx, task)
     parent = require_parent(tx, parent_id)
     if parent is not None:
         _refuse_cycle(tx, task, parent)

@@ -16,8 +16,8 @@ import holdfast
 from holdfast import errors
 from holdfast.ops import REGISTRY
 from holdfast.testing.conformance.waiting import Background, heard
-from holdfast.testing.conformance.write_cases import CASES
 from holdfast.testing.worlds import World
+from holdfast.testing.write_cases import CASES
 from holdfast.types import Grant, Op
 from holdfast.workspace import Workspace
 
