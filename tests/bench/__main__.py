@@ -15,7 +15,19 @@ from pathlib import Path
 
 import apsw
 
-from tests.bench import fairness, get, growth, imports, increments, joining, replicas, watch
+from tests.bench import (
+    claims,
+    fairness,
+    get,
+    growth,
+    imports,
+    increments,
+    joining,
+    replicas,
+    routing,
+    task_growth,
+    watch,
+)
 from tests.bench.measure import Bench, Row, sync_rate
 
 SUBJECTS = {
@@ -27,6 +39,9 @@ SUBJECTS = {
     "growth": growth.run,
     "replicas": replicas.run,
     "joining": joining.run,
+    "claims": claims.run,
+    "task_growth": task_growth.run,
+    "routing": routing.run,
 }
 
 

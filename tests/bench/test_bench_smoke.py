@@ -8,10 +8,12 @@ from pathlib import Path
 import pytest
 
 import holdfast
-from tests.bench import increments
+from tests.bench import claims, increments
 from tests.bench.__main__ import SUBJECTS, main
 from tests.bench.baseline import Loop
 from tests.bench.measure import Bench, Row
+from tests.bench.task_growth import Raw, specs
+from tests.bench.task_rows import HITS, RARE, RARE_TASKS, WORDS, Plan, make_store
 
 EXPECTED = {
     "increments": 3,
@@ -22,6 +24,9 @@ EXPECTED = {
     "growth": 8,
     "replicas": 14,
     "joining": 2,
+    "claims": 4,
+    "task_growth": 15,
+    "routing": 2,
 }
 
 
@@ -57,6 +62,49 @@ def test_what_the_baseline_wrote_is_sound(tmp_path: Path) -> None:
     with holdfast.open(tmp_path, actor="bench") as ws:
         assert ws.check().problems == []
         assert ws.cells.get(increments.RUN, increments.CELLS[0]).value == 2
+
+
+def test_the_baseline_of_the_claims_runs_our_statements(tmp_path: Path) -> None:
+    make_store(tmp_path / "original", Plan(400, plain=True))
+    assert claims.compare(claims.Copies(tmp_path / "original", tmp_path / "copy")) == []
+
+
+def test_what_the_baseline_of_the_claims_wrote_is_sound(tmp_path: Path) -> None:
+    make_store(tmp_path / "original", Plan(400, plain=True))
+    copies = claims.Copies(tmp_path / "original", tmp_path / "copy")
+    with copies.bare() as claimer:
+        claimer.one_by_one(claims.agents(10))
+        claimer.in_groups(claims.agents(128), 64)
+        with holdfast.open(tmp_path / "copy", actor="bench") as ws:
+            assert ws.check().problems == []
+            assert ws.tasks.list(status="in_progress", total=True).total == claims.WARMING + 138
+
+
+def test_a_store_filled_with_rows_is_as_sound_as_one_filled_by_calls(tmp_path: Path) -> None:
+    make_store(tmp_path, Plan(2000))
+    with holdfast.open(tmp_path, actor="bench") as ws:
+        assert ws.check().problems == []
+        assert len(ws.tasks.ready(limit=1000, tags=[RARE])) == RARE_TASKS
+        assert [len(ws.tasks.search(word, limit=100)) for word in WORDS] == [HITS] * len(WORDS)
+        assert ws.tasks.list(priority=0, total=True).total == 200
+        assert ws.tasks.ready(priority=0) == []
+
+
+def test_raw_rows_make_the_tasks_that_a_bulk_call_makes(tmp_path: Path) -> None:
+    plan, numbers = Plan(200, plain=True), range(1, 51)
+    with holdfast.open(tmp_path / "ours", actor="bench") as ours, holdfast.open(tmp_path / "raw", actor="bench") as ws:
+        ours.tasks.bulk("create", tasks=specs(plan, numbers))
+        raw = Raw(str(tmp_path / "raw" / "holdfast.db"))
+        raw.insert_all([raw.rows(plan, numbers)])
+        raw.close()
+        for workspace in (ours, ws):
+            found = workspace.tasks.list(sort="created", limit=100)
+            expected = [plan.task(seq) for seq in numbers]
+            assert [(task.title, task.body, task.priority, task.tags) for task in found] == [
+                (task.title, task.body, task.priority, task.tags) for task in expected
+            ]
+            word = expected[0].title.split()[0]
+            assert {hit.task.title for hit in workspace.tasks.search(word, limit=100)} >= {expected[0].title}
 
 
 def test_a_row_is_reached_on_the_right_side_of_its_bar_only() -> None:

@@ -6,26 +6,24 @@ compared. `FIRED` counts how often each rule ran, over all machines of the proce
 
 from __future__ import annotations
 
-import functools
 import itertools
-from collections import Counter
 from collections.abc import Callable
-from typing import Any, ClassVar, Concatenate, ParamSpec
+from typing import Any, ClassVar
 
 from hypothesis import strategies as st
-from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
+from hypothesis.stateful import RuleBasedStateMachine, invariant
 
 from holdfast import Exists, NotExists, Op, ValueEquals, VersionEquals
 from holdfast.errors import HoldfastError
 from holdfast.testing.worlds import World
 from holdfast.types import Condition, Event, Lease, as_time
 from holdfast.workspace import Workspace
+from tests.conformance.counting import Rules
 from tests.conformance.model import Model
 from tests.conformance.model_base import exact
 
-FIRED: Counter[str] = Counter()
-RULES: list[str] = []
-P = ParamSpec("P")
+_rules = Rules()
+RULES, FIRED, step = _rules.names, _rules.fired, _rules.step
 
 RUNS = ("r1", "r2")
 CELLS = ("a", "b", "c")
@@ -47,23 +45,6 @@ token = st.sampled_from(("right", "wrong", "none"))
 
 class Stop(Exception):
     """What a user's function raises."""
-
-
-def step(**strategies: Any) -> Callable[[Callable[Concatenate[Machine, P], None]], Any]:
-    """A rule that is counted."""
-
-    def decorate(function: Callable[Concatenate[Machine, P], None]) -> Any:
-        RULES.append(function.__name__)
-
-        @functools.wraps(function)
-        def counted(self: Machine, *args: P.args, **kwargs: P.kwargs) -> None:
-            FIRED[function.__name__] += 1
-            function(self, *args, **kwargs)
-
-        marked: Any = rule(**strategies)
-        return marked(counted)
-
-    return decorate
 
 
 def outcome(call: Callable[[], Any]) -> Any:

@@ -68,7 +68,7 @@ class Model(Ledger):
         """End what is due, in the order of the deadlines."""
         due = [lease for lease in self.state.leases if lease.deadline <= self.time()]
         if due:
-            due.sort(key=lambda lease: lease.deadline)  # stable: then in the order of creation
+            due.sort(key=lambda lease: (lease.deadline, lease.task))  # stable: then in the order of creation
 
             def body() -> None:
                 for lease in due:

@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Callable
-from dataclasses import dataclass
-from typing import Any, NamedTuple
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple, TypeVar
 
 import msgspec
 
 from holdfast.testing import ManualClock
-from holdfast.types import Event, as_time
+from holdfast.types import Event, TaskStatus, TaskType, as_time
 
 Key = tuple[str, str]
+K = TypeVar("K")
+V = TypeVar("V")
 
 
 def exact(value: Any) -> Any:
@@ -26,15 +28,23 @@ def exact(value: Any) -> Any:
     return type(value).__name__, repr(value)
 
 
+class Table(dict[K, V]):
+    """Rows that never change, only give way to others: to copy the table is enough."""
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> Table[K, V]:
+        return Table(self)
+
+
 @dataclass(eq=False)
 class LeaseRow:
-    """What ends by itself: `user` leases have an id that users know, others belong to one cell or lock."""
+    """What ends by itself: `user` leases have an id that users know, others belong to one cell, lock or task."""
 
     id: str
     holder: str
     ttl: int
     deadline: int
     created: int
+    task: str = ""  # the one whose claim it is
 
     @property
     def user(self) -> bool:
@@ -58,6 +68,34 @@ class LockRow:
     lease: LeaseRow | None
 
 
+@dataclass(frozen=True)
+class TaskRow:
+    """A task without what others say of it: its claim's deadline is that of its lease, its depth that of its place."""
+
+    number: int  # in the order of creation
+    id: str
+    title: str
+    body: str
+    type: TaskType
+    priority: int
+    parent_id: str | None
+    tags: tuple[str, ...]
+    grimoire_hint: str | None
+    created: int
+    updated: int
+    version: int
+    revision: int
+    status: TaskStatus = "open"
+    grimoire: str | None = None
+    deleted: int | None = None
+    deletion: str | None = None  # the task whose deletion took it along
+    claimed_by: str | None = None
+    claimed: int | None = None
+    token: int | None = None
+    ttl: int | None = None
+    parked: bool = False
+
+
 class Kept(NamedTuple):
     """What an idempotency key remembers."""
 
@@ -74,7 +112,10 @@ class State:
     locks: dict[str, LockRow]
     leases: list[LeaseRow]  # in the order of creation
     keys: dict[tuple[str, str, str], Kept]
-    newest: dict[tuple[str, str, str], int]  # the last version of each (kind, scope, id), for ever
+    newest: Table[tuple[str, str, str], int]  # the last version of each (kind, scope, id), for ever
+    tasks: Table[str, TaskRow] = field(default_factory=Table)  # in the order of creation
+    links: Table[tuple[str, str, str], None] = field(default_factory=Table)  # kind, from, to
+    purged: Table[str, int] = field(default_factory=Table)  # the last version of tasks that are gone for good
 
 
 class Ledger:
@@ -82,7 +123,7 @@ class Ledger:
 
     def __init__(self, clock: ManualClock) -> None:
         self.clock = clock
-        self.state = State({}, {}, [], {}, {})
+        self.state = State({}, {}, [], {}, Table())
         self.events: list[Event] = []
         self.revision = 0
         self._anchor = (0, clock.monotonic())

@@ -1,4 +1,4 @@
-"""The generated parts of the documents: the operation reference and the table of errors.
+"""The generated parts of the documents: the operation reference, the table of errors, the states of a task.
 
 `python -m tests.docs.generate` rewrites them in place; test_reference.py fails while they are out of date. A generated
 part stands between `<!-- generated: NAME -->` and `<!-- end of NAME -->`.
@@ -14,7 +14,9 @@ from typing import Any
 
 import holdfast.transaction  # noqa: F401  # it knows every domain, and so fills the registry
 from holdfast import errors
+from holdfast.domains.tasks.steps import STATUSES, STEPS
 from holdfast.ops import REGISTRY, Operation
+from holdfast.types import TaskStatus
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -29,7 +31,8 @@ ALIASES = {
     "InvalidFilter": ("ErrInvalidFilter",),
     "InvalidStashType": ("ErrInvalidStashType",),
     "WouldCreateCycle": ("ErrWouldCreateCycle",),
-    "NotHolder": ("ErrNotLockHolder", "ErrNotClaimOwner"),
+    "NotHolder": ("ErrNotLockHolder",),
+    "NotClaimOwner": ("ErrNotClaimOwner",),
     "NotFound": ("ErrNotFound",),
     "TaskNotFound": ("ErrTaskNotFound",),
     "ParentNotFound": ("ErrParentNotFound",),
@@ -61,7 +64,8 @@ def signature_of(operation: Operation[..., Any]) -> str:
 
 def _parameter(parameter: inspect.Parameter) -> str:
     default = "" if parameter.default is inspect.Parameter.empty else f" = {parameter.default!r}"
-    return f"{parameter.name}: {parameter.annotation}{default}"
+    stars = "**" if parameter.kind is inspect.Parameter.VAR_KEYWORD else ""
+    return f"{stars}{parameter.name}: {parameter.annotation}{default}"
 
 
 def _answer(operation: Operation[..., Any], annotation: str) -> str:
@@ -115,11 +119,29 @@ def _error_row(error: type[errors.HoldfastError]) -> str:
     return f"| {name} | `{error.code}` | {error.status} | {error.exit_code} | {retry} | {meaning}{hint} | {aliases} |"
 
 
+# --- states ----------------------------------------------------------------------------------------------------------
+
+
+def state_table() -> str:
+    """What leads from each status of a task to each other one."""
+    head = f"| from \\ to | {' | '.join(f'`{status}`' for status in STATUSES)} |\n|{'---|' * (len(STATUSES) + 1)}"
+    return "\n".join([head, *(_state_row(status) for status in STATUSES)])
+
+
+def _state_row(source: TaskStatus) -> str:
+    cells = [
+        ", ".join(f"`{step.op}`" for step in STEPS if (step.source, step.target) == (source, target))
+        for target in STATUSES
+    ]
+    return f"| `{source}` | {' | '.join(cells)} |"
+
+
 # --- writing them ----------------------------------------------------------------------------------------------------
 
 PARTS: dict[str, tuple[Path, Callable[[], str]]] = {
     "operations": (ROOT / "docs/python.md", operations),
     "errors": (ROOT / "docs/errors.md", error_table),
+    "states": (ROOT / "docs/tasks.md", state_table),
 }
 
 

@@ -46,6 +46,7 @@ class Tally:
     revisions: int = 0
     fewest_operations: int = 2**31
     fewest_faults: int = 2**31
+    done: Counter[str] = field(default_factory=Counter)
     faults: Counter[str] = field(default_factory=Counter)
     reached: Counter[str] = field(default_factory=Counter)
     failures: dict[int, str] = field(default_factory=dict)
@@ -59,6 +60,7 @@ class Tally:
         self.revisions += outcome.revisions
         self.fewest_operations = min(self.fewest_operations, outcome.operations)
         self.fewest_faults = min(self.fewest_faults, outcome.faults.total())
+        self.done += outcome.done
         self.faults += outcome.faults
         self.reached += outcome.reached
 
@@ -67,6 +69,7 @@ class Tally:
             f"{self.seeds} seeds: {self.operations} operations (at least {self.fewest_operations} a seed), "
             f"{self.reads} of them reads; {self.revisions} revisions; {self.heard} events heard by watchers; "
             f"{self.faults.total()} faults (at least {self.fewest_faults} a seed)",
+            "  answered: " + ", ".join(f"{op} {count}" for op, count in sorted(self.done.items())),
             "  faults: " + ", ".join(f"{kind} {self.faults[kind]}" for kind in KINDS),
             "  failpoints: " + ", ".join(f"{name} {count}" for name, count in sorted(self.reached.items())),
             f"  failing seeds: {', '.join(map(str, sorted(self.failures))) or 'none'}",

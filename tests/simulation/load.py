@@ -25,6 +25,7 @@ from tests.simulation.watching import Listener
 from tests.simulation.workload import READS, Workload
 
 CLIENTS = 6
+KEYED = ("cells.set", "cells.increment", "tasks.create")  # which nothing refuses, if they name nothing that may be gone
 KEY_LIFE = 20 * 3600 * 1_000_000  # after which a client does not repeat itself any more
 
 
@@ -58,7 +59,7 @@ class Load:
         self.waiting: dict[str, list[Asked]] = {node.name: [] for node in cluster.nodes}
         self.listeners = [
             Listener(wanted)
-            for wanted in (Filter(), Filter(("cell",)), Filter(("lock",)), Filter(("cell",), "r1", "a"))
+            for wanted in (Filter(), Filter(("cell",)), Filter(("lock", "task")), Filter(("cell",), "r1", "a"))
         ]
         self._numbers = itertools.count(1)
 
@@ -79,7 +80,7 @@ class Load:
             self.idle -= 1
             op, args = self.workload.next()
             actor = f"op-{next(self._numbers)}"
-            keyed = op in ("cells.set", "cells.increment") and "lease" not in args and self.chance.random() < 0.4
+            keyed = op in KEYED and not {"lease", "parent_id"} & args.keys() and self.chance.random() < 0.4
             fence = None if keyed else self.workload.fence()
             key = actor if keyed else None
             asked = Asked(actor, node.name, op, args, fence, self.history.newest, self.cluster.timeline.now, key)
@@ -108,7 +109,10 @@ class Load:
             row = snapshot.one("SELECT stamp FROM meta")
             assert row is not None
             revision, now = marks(snapshot)[0], workspace._engine.time.read(row[0])
-            return revision, now, REGISTRY[op].function(snapshot, **args)
+            try:
+                return revision, now, REGISTRY[op].function(snapshot, **args)
+            except errors.NotFound as error:
+                return revision, now, error.code
 
         try:
             workspace.reach()

@@ -42,6 +42,7 @@ class Outcome:
     reads: int
     heard: int
     revisions: int
+    done: Counter[str]  # how often each operation was answered, not refused
     faults: Counter[str]
     reached: Counter[str]
     digest: str
@@ -244,6 +245,7 @@ class Run:
             reads=len(self.load.history.looked),
             heard=sum(len(heard.events) for listener in self.load.listeners for heard in listener.heard),
             revisions=self.truth.newest,
+            done=Counter(asked.op for asked in self.load.history.asked if asked.ending == "answered"),
             faults=self.cluster.faults,
             reached=self.cluster.reached,
             digest=hashlib.sha256("\n".join(trace).encode()).hexdigest(),

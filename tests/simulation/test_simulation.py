@@ -13,6 +13,7 @@ import pytest
 from holdfast.kernel import failpoints
 from tests.simulation.campaign import KINDS, campaign
 from tests.simulation.run import FAULTS, OPERATIONS, play
+from tests.simulation.workload import OPERATIONS as WORKLOAD
 
 FIRST = 40
 SEEDS = 1000
@@ -39,6 +40,7 @@ def test_a_thousand_seeds_hold(capsys: pytest.CaptureFixture[str]) -> None:
     assert tally.fewest_faults >= FAULTS >= 10
     assert [kind for kind in KINDS if not tally.faults[kind]] == []
     assert set(tally.faults) == set(KINDS)
+    assert set(tally.done) == set(WORKLOAD)
     assert set(failpoints.NAMES) - NOT_HERE <= set(tally.reached)
 
 

@@ -11,6 +11,8 @@ from collections.abc import Callable
 from typing import Any
 
 from holdfast import Exists, NotExists, Op, ValueEquals, VersionEquals
+from tests.simulation import task_workload
+from tests.simulation.task_workload import TaskClients
 
 RUNS = ("r1", "r2")
 CELLS = ("a", "b", "c")
@@ -32,6 +34,7 @@ class Workload:
         self.versions: dict[tuple[str, str], int] = {}
         self.revision = 0
         self._values = itertools.count(1)
+        self.tasks = TaskClients(chance, self.value)
         self._names = [name for name, (weight, _) in OPERATIONS.items() for _ in range(weight)]
 
     def next(self) -> tuple[str, Args]:
@@ -72,6 +75,8 @@ class Workload:
             self.tokens[args["name"]] = answer.token
         elif op == "leases.create":
             self.leases.append(answer.id)
+        elif op.startswith("tasks."):
+            self.tasks.learn(op, args, answer)
         elif "run" in args and "cell" in args and type(answer) is int and op != "cells.increment":
             self.versions[args["run"], args["cell"]] = answer
 
@@ -109,6 +114,8 @@ def _held(w: Workload) -> Args:
 
 
 def _txn(w: Workload) -> Args:
+    if w.chance.random() < 0.2:
+        return w.tasks.take_in_a_txn()
     place = w.place()
     key = (place["run"], place["cell"])
     conditions = {
@@ -122,6 +129,10 @@ def _txn(w: Workload) -> Args:
         "then": [Op("cells.set", {**place, "value": w.value()}), Op("cells.set", {**w.place(), "value": w.value()})],
         "otherwise": [Op("cells.delete", w.place())] if w.chance.random() < 0.5 else [],
     }
+
+
+def _for_tasks(maker: task_workload.Maker) -> Maker:
+    return lambda w: maker(w.tasks)
 
 
 OPERATIONS: dict[str, tuple[int, Maker]] = {
@@ -142,9 +153,11 @@ OPERATIONS: dict[str, tuple[int, Maker]] = {
     "leases.revoke": (1, lambda w: {"id": w.lease()}),
     "txn": (3, _txn),
     "events.compact": (1, lambda w: {"before": max(1, w.revision - w.chance.randrange(40))}),
+    **{name: (weight, _for_tasks(maker)) for name, (weight, maker) in task_workload.OPERATIONS.items()},
 }
-READS: dict[str, Callable[[Workload], Args]] = {
+READS: dict[str, Maker] = {
     "cells.find": lambda w: w.place(),
     "cells.exists": lambda w: w.place(),
     "locks.find": lambda w: {"name": w.chance.choice(LOCKS)},
+    **{name: _for_tasks(maker) for name, maker in task_workload.READS.items()},
 }

@@ -44,7 +44,7 @@ BUGS = [
     Bug(
         "the holder's writes do not renew its claim",
         "domains/tasks/claims.py",
-        """    if task.holder is not None and (token is not None or task.holder == (agent or tx.actor)):
+        """    if task.holder is not None and (token is not None or task.holder == tx.actor):
 """,
         """    if task.holder is not None and token is not None:
 """,
@@ -53,17 +53,17 @@ BUGS = [
     Bug(
         "a claim's lease outlives it",
         "domains/tasks/claims.py",
-        """    leases.drop(tx, task.id, TASK)
-    return _until""",
-        """    return _until""",
+        """    leases.drop(tx, lease_of(task.id), TASK)
+    return change""",
+        """    return change""",
         CLAIMS,
     ),
     Bug(
         "expiry keeps the holder",
         "domains/tasks/claims.py",
-        """        change(tx, require(tx, lease), op, {"status": "open", **NO_CLAIM})
+        """        change(tx, require(tx, id), op, {"status": "open", **NO_CLAIM})
 """,
-        """        change(tx, require(tx, lease), op, {"status": "open"})
+        """        change(tx, require(tx, id), op, {"status": "open"})
 """,
         CLAIMS,
     ),

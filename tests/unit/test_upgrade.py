@@ -87,6 +87,7 @@ def test_a_store_from_before_tasks_says_what_to_do_and_has_them_after_an_upgrade
         for call in (lambda: ws.tasks.create("first"), ws.tasks.ready, ws.tasks.claim_next, lambda: ws.tasks.get("x")):
             with pytest.raises(errors.Behind, match=r"no such table.*holdfast\.upgrade"):
                 call()
+        assert ws.check().ok
     assert holdfast.upgrade(folder) == KNOWN
     with holdfast.open(folder, actor="me") as ws:
         assert ws.tasks.create("first").status == "open"

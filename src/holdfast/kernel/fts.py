@@ -6,7 +6,7 @@ replica that applies an entry, has the index forget the row before and learn it 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 # The indexed table, whose key is `seq`: its index and the columns in it.
@@ -22,6 +22,13 @@ def forget(run: Run, table: str, seq: int) -> None:
         f"INSERT INTO {index} ({index}, rowid, {columns}) SELECT 'delete', seq, {columns} FROM {table} WHERE seq = ?",
         (seq,),
     )
+
+
+def learn_new(many: Callable[[str, Iterable[Sequence[Any]]], Any], table: str, rows: Iterable[Sequence[Any]]) -> None:
+    """Put new rows, given as (seq, columns...), into their index: several times quicker than reading them back."""
+    index, columns = INDEXES[table]
+    holes = ", ".join("?" * (columns.count(",") + 2))
+    many(f"INSERT INTO {index} (rowid, {columns}) VALUES ({holes})", rows)
 
 
 def learn(run: Run, table: str, seq: int) -> None:

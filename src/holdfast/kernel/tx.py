@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
 import apsw
@@ -158,6 +158,16 @@ class Tx(Snapshot):
         except apsw.Error as error:
             raise self._failed(error) from error
 
+    def many(self, sql: str, rows: Iterable[Sequence[Any]]) -> None:
+        """Change rows by the same statement again and again."""
+        self.dirty = True
+        if self.ended:
+            _ended()
+        try:
+            self._connection.executemany(sql, rows)
+        except apsw.Error as error:
+            raise self._failed(error) from error
+
     def _failed(self, error: apsw.Error) -> Exception:
         # Disk full and interrupts may have rolled back everything underneath. A body that goes on regardless must not
         # reach the engine: outside a transaction each of its statements would commit by itself.
@@ -178,6 +188,18 @@ class Tx(Snapshot):
         )
         self.events += 1
         return version
+
+    def emit_all(self, kind: str, op: str, entries: Sequence[tuple[str, int, bytes]]) -> None:
+        """Append an event for each (id, version, data)."""
+        first = self.events
+        self.many(
+            _INSERT_EVENT,
+            [
+                (self.revision, first + number, self.now, self.actor, kind, "", id, op, version, data)
+                for number, (id, version, data) in enumerate(entries)
+            ],
+        )
+        self.events += len(entries)
 
     def new_id(self) -> str:
         """A fresh UUID v7."""
@@ -240,6 +262,10 @@ class GuardedTx(Tx):
     def run(self, sql: str, params: Sequence[Any] = ()) -> int:
         with self.guard:
             return super().run(sql, params)
+
+    def many(self, sql: str, rows: Iterable[Sequence[Any]]) -> None:
+        with self.guard:
+            super().many(sql, rows)
 
 
 def newest_version(snapshot: Snapshot, kind: str, scope: str, id: str) -> int:

@@ -18,7 +18,7 @@ def test_a_file_that_says_nothing_is_all_defaults(text: str) -> None:
     config = Config()
     assert (config.prefix, config.claim_timeout, config.default_grimoire) == ("hf", 1800 * SECOND, None)
     assert (config.retention_days, config.soft_delete_days) == (30, 7)
-    assert (config.max_title, config.max_body, config.max_tags, config.max_children) == (500, 262_144, 64, 10_000)
+    assert (config.max_title, config.max_body, config.max_tags) == (500, 262_144, 64)
 
 
 FULL = """\
@@ -32,7 +32,6 @@ limits:
   max_title: 100
   max_body: 1000
   max_tags: 5
-  max_children: 20
 """
 
 
@@ -110,7 +109,7 @@ def test_t16_zero_days_are_not_never() -> None:
         ("limits:\n  max_title: 0\n", 2, "limits.max_title must be a whole number"),
         ("limits:\n  max_tags: 1.5\n", 2, "not 1.5"),
         ("limits:\n  max_body: 1MB\n", 2, "not '1MB'"),
-        ("limits:\n  max_children: 9999999999\n", 2, "from 1 to 1000000000"),
+        ("limits:\n  max_tags: 9999999999\n", 2, "from 1 to 1000000000"),
         ("- a\n", 1, "must be a mapping of settings, not a list"),
         ("prefix: a\nprefix: b\n", 2, "is here twice"),
         ("prefix: [\n", 2, "expected"),

@@ -6,9 +6,10 @@ from collections.abc import Callable, Sequence
 from typing import Any, Final, Literal
 
 from holdfast import errors
+from holdfast.domains.routing.config import Config
 from holdfast.domains.routing.settings import settings_of
 from holdfast.domains.tasks import steps
-from holdfast.domains.tasks.creating import check_draft, insert, require_parent
+from holdfast.domains.tasks.creating import Placed, check_draft, insert_all, require_parent
 from holdfast.domains.tasks.deleting import delete
 from holdfast.domains.tasks.editing import add_tags, remove_tags, update
 from holdfast.kernel.tx import Tx
@@ -16,6 +17,7 @@ from holdfast.types import BulkItem, BulkResult
 
 Action = Literal["create", "add_tags", "remove_tags", "set_priority", "close", "cancel", "delete"]
 MAX_BULK: Final = 10_000
+_REFUSED: Final = (errors.Invalid, errors.NotFound, errors.Conflict, errors.Forbidden, errors.TooLarge)
 _FIELDS: Final = {"title", "body", "type", "priority", "parent_id", "tags", "grimoire_hint"}
 
 
@@ -34,7 +36,6 @@ def bulk(
     One that is refused leaves the others alone; with `atomic` it undoes all, and is raised. `close` also completes
     nobody's work: it closes blocked tasks, `cancel` open and blocked ones.
     """
-    run = _action(action, tags, priority, reason)
     items: Sequence[Any] = tasks if action == "create" else task_ids
     if isinstance(items, str) or not isinstance(items, Sequence):
         raise errors.Invalid(f"task_ids and tasks are lists, not {type(items).__name__}")
@@ -42,6 +43,9 @@ def bulk(
         raise errors.TooLarge(f"{len(items)} tasks in one call; {MAX_BULK} is the most", limit=MAX_BULK)
     if not items:
         raise errors.Invalid(f"{action} was given no tasks", hint="tasks=[...] to create, task_ids=[...] otherwise")
+    if action == "create":
+        return _create(tx, items, atomic)
+    run = _action(action, tags, priority, reason)
     return BulkResult([_one(tx, run, item, atomic) for item in items])
 
 
@@ -51,14 +55,12 @@ def _one(tx: Tx, run: Callable[[Tx, Any], str], item: Any, atomic: bool) -> Bulk
     try:
         with tx.savepoint():
             return BulkItem(run(tx, item), True)
-    except (errors.Invalid, errors.NotFound, errors.Conflict, errors.Forbidden, errors.TooLarge) as error:
+    except _REFUSED as error:
         return BulkItem(item if isinstance(item, str) else "", False, error.message, error.code)
 
 
 def _action(action: Action, tags: Sequence[str], priority: int | None, reason: str | None) -> Callable[[Tx, Any], str]:
     match action:
-        case "create":
-            return _create
         case "add_tags":
             return lambda tx, id: add_tags(tx, id, tags).id
         case "remove_tags":
@@ -84,14 +86,30 @@ def _deleted(tx: Tx, id: str, reason: str | None) -> str:
     return id
 
 
-def _create(tx: Tx, spec: Any) -> str:
+def _create(tx: Tx, specs: Sequence[Any], atomic: bool) -> BulkResult:
+    """Check all, then make those that passed: nothing is written that would have to be taken back."""
+    config = settings_of(tx).config
+    results: list[BulkItem | None] = []
+    drafts: list[Placed] = []
+    for spec in specs:
+        try:
+            drafts.append(_draft(tx, spec, config))
+            results.append(None)
+        except _REFUSED as error:
+            if atomic:
+                raise
+            results.append(BulkItem("", False, error.message, error.code))
+    made = iter(insert_all(tx, drafts, config) if drafts else ())
+    return BulkResult([BulkItem(next(made).id, True) if result is None else result for result in results])
+
+
+def _draft(tx: Tx, spec: Any, config: Config) -> Placed:
     if not isinstance(spec, dict):
         raise errors.Invalid(f"a task to create is a dict of its fields, not {type(spec).__name__}")
     unknown = [str(name) for name in spec.keys() - _FIELDS]
     if unknown or "title" not in spec:
         problem = f"unknown: {', '.join(sorted(unknown))}" if unknown else "title is missing"
         raise errors.Invalid(f"a task cannot be made of this: {problem}", hint=f"fields: {', '.join(sorted(_FIELDS))}")
-    config = settings_of(tx).config
-    given = {name: spec[name] for name in _FIELDS - {"parent_id", "grimoire_hint"} if name in spec}
+    given = {name: value for name, value in spec.items() if name not in ("parent_id", "grimoire_hint")}
     draft = check_draft(config, **given, hint=spec.get("grimoire_hint"))
-    return insert(tx, draft, require_parent(tx, spec.get("parent_id")), config).id
+    return Placed(draft, require_parent(tx, spec.get("parent_id")))

@@ -18,8 +18,10 @@ from holdfast import errors
 from holdfast.domains.holding import holder_of
 from holdfast.domains.routing import globs
 from holdfast.domains.routing.settings import Settings, settings_of
+from holdfast.domains.tasks import paging
 from holdfast.domains.tasks.claims import check_abilities, take
 from holdfast.domains.tasks.creating import check_priority, check_type
+from holdfast.domains.tasks.paging import Place
 from holdfast.domains.tasks.routes import route
 from holdfast.domains.tasks.rows import COLUMNS, READY, Stored, find, to_task
 from holdfast.domains.tasks.tags import check_tags
@@ -96,25 +98,24 @@ def _wanted(
 # --- looking ---------------------------------------------------------------------------------------------------------
 
 
-def candidates(
-    snapshot: Snapshot, wanted: Wanted, settings: Settings, after: tuple[int, int] = (-1, 0)
-) -> Iterator[Stored]:
+def candidates(snapshot: Snapshot, wanted: Wanted, settings: Settings, after: Place | None = None) -> Iterator[Stored]:
     """The ready tasks that fit, best first, from behind a place on; read page by page."""
-    sql, params = _query(snapshot, wanted)
+    select, params, at = _query(snapshot, wanted)
     fits = _fits(snapshot, wanted, settings)
-    while True:
-        rows = snapshot.all(sql, (*params, *after, PAGE))
+    more = True
+    while more:
+        rows = list(paging.read(snapshot, select, params, f"{at}.priority", f"{at}.seq", PAGE, after))
         for row in rows:
             task = Stored(*row)
             if fits(task):
                 yield task
-        if len(rows) < PAGE:
-            return
-        after = (task.priority, task.seq)
+        more = len(rows) == PAGE
+        if more:
+            after = (task.priority, task.seq)
 
 
-def _query(snapshot: Snapshot, wanted: Wanted) -> tuple[str, list[Any]]:
-    """The walk along the index that has the fewest entries; what SQL can tell is told here."""
+def _query(snapshot: Snapshot, wanted: Wanted) -> tuple[str, list[Any], str]:
+    """The walk along the index that has the fewest entries, and its table; what SQL can tell is told here."""
     where: list[str] = []
     params: list[Any] = []
     tags = sorted(wanted.tags, key=lambda tag: (_how_many(snapshot, tag), tag))
@@ -135,9 +136,7 @@ def _query(snapshot: Snapshot, wanted: Wanted) -> tuple[str, list[Any]]:
     if wanted.parent_id is not None:
         where.append("t.parent = ?")
         params.append(find(snapshot, wanted.parent_id).seq)
-    where.append(f"({at}.priority, {at}.seq) > (?, ?)")
-    order = f"ORDER BY {at}.priority, {at}.seq LIMIT ?"
-    return f"SELECT {COLUMNS} FROM {source} WHERE {' AND '.join(where)} {order}", params
+    return f"SELECT {COLUMNS} FROM {source} WHERE {' AND '.join(where)}", params, at
 
 
 def _how_many(snapshot: Snapshot, tag: str) -> int:
@@ -180,9 +179,9 @@ def ready(
     return page
 
 
-def _place(cursor: str | None) -> tuple[int, int]:
+def _place(cursor: str | None) -> Place | None:
     if cursor is None:
-        return (-1, 0)
+        return None
     found = re.fullmatch(r"([0-4])\.([0-9]{1,18})", cursor) if isinstance(cursor, str) else None
     if found is None:
         raise errors.InvalidFilter(f"{cursor!r} is not a cursor of ready", hint="pass the page's cursor as it is")

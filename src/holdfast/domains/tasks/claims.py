@@ -10,8 +10,6 @@ from collections.abc import Sequence
 from datetime import datetime
 from typing import Any
 
-import msgspec
-
 from holdfast import errors
 from holdfast.domains.holding import holder_of
 from holdfast.domains.routing.settings import Settings, settings_of
@@ -74,11 +72,7 @@ def take(tx: Tx, task: Stored, agent: str, ttl: int | None, can: frozenset[str] 
         "grimoire": decision.grimoire,
         "review": int(decision.require_review),
     }
-    return to_task(_until(change(tx, task, "claim", columns), tx.now + length))
-
-
-def _until(task: Stored, deadline: int | None) -> Stored:
-    return msgspec.structs.replace(task, deadline=deadline)
+    return to_task(change(tx, task, "claim", columns, deadline=tx.now + length))
 
 
 def already_claimed(task: Stored) -> errors.AlreadyClaimed:
@@ -245,7 +239,7 @@ def _end(
 ) -> Stored:
     """The claim is over: the task takes its step and has no holder."""
     leases.drop(tx, lease_of(task.id), TASK)
-    return _until(change(tx, task, op, {"status": target, **NO_CLAIM}, more=more, note=note), None)
+    return change(tx, task, op, {"status": target, **NO_CLAIM}, more=more, note=note)
 
 
 def release(

@@ -10,7 +10,7 @@ import msgspec
 from holdfast import errors
 from holdfast.domains.routing.config import Config
 from holdfast.domains.routing.settings import settings_of
-from holdfast.domains.tasks.rows import TASK, Stored, by_seq, index_tags, new_id, to_task
+from holdfast.domains.tasks.rows import TASK, Stored, by_seq, new_id, to_task
 from holdfast.domains.tasks.tags import check_tags, stored_tags
 from holdfast.kernel import fts
 from holdfast.kernel.names import check_name
@@ -70,6 +70,16 @@ def check_draft(
     )
 
 
+class Placed(msgspec.Struct, frozen=True):
+    """A draft with its place; an import knows its id and times as well."""
+
+    draft: Draft
+    parent: Stored | None = None
+    id: str | None = None
+    created: int | None = None
+    updated: int | None = None
+
+
 def insert(
     tx: Tx,
     draft: Draft,
@@ -80,12 +90,55 @@ def insert(
     updated: int | None = None,
 ) -> Stored:
     """Put a draft into the store as an open task; a child inherits its parent's hint. An import knows the times."""
+    return insert_all(tx, [Placed(draft, parent, id, created, updated)], config)[0]
+
+
+def insert_all(tx: Tx, drafts: Sequence[Placed], config: Config) -> list[Stored]:
+    """Put many into the store, each as an open task, table by table."""
     row = tx.one("SELECT max(seq) FROM tasks")
-    seq = ((row and row[0]) or 0) + 1
-    hint = parent.hint if draft.hint is None and parent is not None else draft.hint
-    task = Stored(
+    first = ((row and row[0]) or 0) + 1
+    taken: set[str] = set()
+    tasks = [_open(tx, draft, first + number, config, taken) for number, draft in enumerate(drafts)]
+    tx.many(
+        "INSERT INTO tasks (seq, id, status, priority, waits, busy, type, parent, depth, version, revision, created,"
+        " updated, parked, hint, review, tags, title)"
+        " VALUES (?, ?, 'open', ?, 0, 0, ?, ?, ?, 1, ?, ?, ?, 0, ?, 0, ?, ?)",
+        [
+            (
+                t.seq,
+                t.id,
+                t.priority,
+                t.type,
+                t.parent,
+                t.depth,
+                t.revision,
+                t.created,
+                t.updated,
+                t.hint,
+                t.tags,
+                t.title,
+            )
+            for t in tasks
+        ],
+    )
+    texts = [(task.seq, task.title, task.body, "") for task in tasks]
+    tx.many("INSERT INTO task_texts (seq, title, body, notes) VALUES (?, ?, ?, ?)", texts)
+    fts.learn_new(tx.many, "task_texts", texts)
+    tags = [(tag, task.priority, task.seq) for task in tasks for tag in task.tag_list]
+    for table in ("task_tags", "ready_tags"):  # a new task is ready
+        if tags:
+            tx.many(f"INSERT INTO {table} (tag, priority, seq) VALUES (?, ?, ?)", tags)
+    tx.emit_all(TASK, "create", [(task.id, 1, _encode(_made(task))) for task in tasks])
+    return tasks
+
+
+def _open(tx: Tx, placed: Placed, seq: int, config: Config, taken: set[str]) -> Stored:
+    draft, parent = placed.draft, placed.parent
+    id = placed.id or new_id(tx, config.prefix, seq, taken)
+    taken.add(id)
+    return Stored(
         seq=seq,
-        id=id or new_id(tx, config.prefix, seq),
+        id=id,
         status="open",
         priority=draft.priority,
         waits=0,
@@ -95,8 +148,8 @@ def insert(
         depth=0 if parent is None else parent.depth + 1,
         version=1,
         revision=tx.revision,
-        created=tx.now if created is None else created,
-        updated=tx.now if updated is None else updated,
+        created=tx.now if placed.created is None else placed.created,
+        updated=tx.now if placed.updated is None else placed.updated,
         deleted=None,
         deletion=None,
         holder=None,
@@ -104,7 +157,7 @@ def insert(
         token=None,
         ttl=None,
         parked=0,
-        hint=hint,
+        hint=parent.hint if draft.hint is None and parent is not None else draft.hint,
         grimoire=None,
         review=0,
         tags=stored_tags(draft.tags),
@@ -113,31 +166,6 @@ def insert(
         parent_id=None if parent is None else parent.id,
         deadline=None,
     )
-    tx.run(
-        "INSERT INTO tasks (seq, id, status, priority, waits, busy, type, parent, depth, version, revision, created,"
-        " updated, parked, hint, review, tags, title)"
-        " VALUES (?, ?, 'open', ?, 0, 0, ?, ?, ?, 1, ?, ?, ?, 0, ?, 0, ?, ?)",
-        (
-            seq,
-            task.id,
-            task.priority,
-            task.type,
-            task.parent,
-            task.depth,
-            task.revision,
-            task.created,
-            task.updated,
-            hint,
-            task.tags,
-            task.title,
-        ),
-    )
-    tx.run("INSERT INTO task_texts (seq, title, body, notes) VALUES (?, ?, ?, '')", (seq, task.title, task.body))
-    fts.learn(tx.run, "task_texts", seq)
-    if draft.tags:
-        index_tags(tx, None, task)
-    tx.emit(TASK, task.id, "create", version=1, data=_encode(_made(task)))
-    return task
 
 
 def _made(task: Stored) -> dict[str, Any]:

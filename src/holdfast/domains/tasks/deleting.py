@@ -39,8 +39,8 @@ def delete(tx: Tx, id: str, reason: str | None = None) -> int:
     task = require(tx, id)
     family = [by_seq(tx, seq) for seq, _ in below(tx, task.seq)]
     _refuse_active(task, family)
-    for other in family:
-        remove(tx, other, task.seq, reason if other.seq == task.seq else None)
+    for other in family:  # as it is by now: the one before may have been what it waited for
+        remove(tx, by_seq(tx, other.seq), task.seq, reason if other.seq == task.seq else None)
     return len(family)
 
 

@@ -13,7 +13,7 @@ _AGED = (
     "SELECT l.id FROM tasks t JOIN leases l ON l.id = 'task:' || t.id WHERE t.holder IS NOT NULL AND NOT t.parked"
     " AND l.deadline - l.ttl <= ? AND l.deadline > ? ORDER BY l.id"
 )
-_SWEPT = "SELECT count(*) FROM events WHERE kind = ? AND op = 'expire' AND revision > ?"
+_SWEPT = "SELECT count(*) FROM events WHERE +kind = ? AND op = 'expire' AND revision > ?"
 
 
 def release_stale_claims(timeout: float | None = None) -> Steps[int]:

@@ -14,8 +14,10 @@ import msgspec
 
 from holdfast import errors
 from holdfast.domains.routing import globs
+from holdfast.domains.tasks import paging
 from holdfast.domains.tasks.choosing import check_pattern, several
 from holdfast.domains.tasks.creating import check_priority, check_type
+from holdfast.domains.tasks.paging import Place
 from holdfast.domains.tasks.rows import COLUMNS, as_seen, find, to_task
 from holdfast.domains.tasks.searching import match_of
 from holdfast.domains.tasks.steps import STATUSES
@@ -83,18 +85,16 @@ def list_tasks(
         row = snapshot.one(f"SELECT count(*) FROM (SELECT 1 {walk.text} LIMIT {MAX_TOTAL + 1})", walk.params)
         count = 0 if row is None else row[0]
         page.total, page.more = min(count, MAX_TOTAL), count > MAX_TOTAL
-    if cursor is not None:
-        _go_on(walk, name, backwards, cursor)
-    rows = snapshot.all(
-        f"SELECT {COLUMNS}, (SELECT stamp FROM meta) {walk.text} ORDER BY {_order(name, backwards, walk)} LIMIT ?",
-        (*walk.params, limit + 1),
-    )
+    key, seq = _keys(name, walk)
+    place = None if cursor is None else _place(sort, cursor)
+    select = f"SELECT {COLUMNS}, (SELECT stamp FROM meta) {walk.text}"
+    rows = list(paging.read(snapshot, select, walk.params, key, seq, limit + 1, place, backwards))
     found = [as_seen(snapshot, row) for row in rows[:limit]]
     page.extend(to_task(task) for task in found)
     if len(rows) > limit:
         last = found[-1]
-        key = {"priority": last.priority, "created": 0, "updated": last.updated}[name]
-        page.cursor = f"{sort}.{key}.{last.seq}"
+        value = {"priority": last.priority, "created": 0, "updated": last.updated}[name]
+        page.cursor = f"{sort}.{value}.{last.seq}"
     return page
 
 
@@ -165,8 +165,8 @@ def _along(
         walk.source += " INDEXED BY tasks_parent"
     elif statuses and ((len(statuses) == 1 and sort == "priority") or RARE.issuperset(statuses)):
         walk.source += " INDEXED BY tasks_status"
-    elif sort in ("priority", "updated"):
-        walk.source += f" INDEXED BY tasks_{sort}"
+    else:
+        walk.source += " NOT INDEXED" if sort == "created" else f" INDEXED BY tasks_{sort}"
 
 
 def _check_status(status: TaskStatus) -> TaskStatus:
@@ -183,28 +183,21 @@ def _check_sort(sort: str) -> tuple[str, bool]:
     return name, sort.startswith("-")
 
 
-def _keys(name: str, walk: Walk) -> list[str]:
-    table = "g" if walk.source.startswith("task_tags") and name == "priority" else "t"
-    column = SORTS[name]
-    return [f"{table}.seq"] if column is None else [column.replace("t.", f"{table}."), f"{table}.seq"]
+def _keys(name: str, walk: Walk) -> tuple[str | None, str]:
+    """The columns of the order; where a tag leads the walk, those of its table."""
+    if name == "priority" and walk.source.startswith("task_tags"):
+        return "g.priority", "g.seq"
+    return SORTS[name], "t.seq"
 
 
-def _order(name: str, backwards: bool, walk: Walk) -> str:
-    return ", ".join(f"{key} DESC" if backwards else key for key in _keys(name, walk))
-
-
-def _go_on(walk: Walk, name: str, backwards: bool, cursor: str) -> None:
-    """Behind the last task of the page before."""
-    mine = f"-{name}" if backwards else name
-    found = re.fullmatch(rf"{mine}\.([0-9]{{1,18}})\.([0-9]{{1,18}})", cursor) if isinstance(cursor, str) else None
+def _place(sort: str, cursor: str) -> Place:
+    """The last task of the page before."""
+    found = re.fullmatch(rf"{sort}\.([0-9]{{1,18}})\.([0-9]{{1,18}})", cursor) if isinstance(cursor, str) else None
     if found is None:
         raise errors.InvalidFilter(
-            f"{cursor!r} is not a cursor of a list sorted by {mine}", hint="pass the page's cursor, and the same sort"
+            f"{cursor!r} is not a cursor of a list sorted by {sort}", hint="pass the page's cursor, and the same sort"
         )
-    keys = _keys(name, walk)
-    values = [int(found[1]), int(found[2])][-len(keys) :]
-    way = "<" if backwards else ">"
-    walk.add(f"({', '.join(keys)}) {way} ({', '.join('?' * len(keys))})", *values)
+    return int(found[1]), int(found[2])
 
 
 def _tags_like(snapshot: Snapshot, pattern: str) -> list[str]:

@@ -7,7 +7,6 @@ each transaction the counters are what `checks` would count.
 
 from __future__ import annotations
 
-import re
 from typing import Any, Final
 
 import msgspec
@@ -228,11 +227,12 @@ def change(
     more: dict[str, Any] | None = None,
     note: str | None = None,
     updated: int | None = None,
+    deadline: int | None = None,
 ) -> Stored:
     """Write new values of a task's columns with its one event, and keep what depends on them.
 
     `more` are changes the columns do not show (a text, a link), as field -> [old, new]. `updated` is another time
-    than now, for an import.
+    than now, for an import; `deadline` that of the claim from here on, for the answer.
     """
     data: dict[str, Any] = {}
     for name, value in columns.items():
@@ -249,7 +249,9 @@ def change(
     time = tx.now if updated is None else updated
     names = tuple(columns)
     tx.run(_updates.get(names) or _update_of(names), (*columns.values(), version, tx.revision, time, task.seq))
-    new = msgspec.structs.replace(task, **columns, version=version, revision=tx.revision, updated=time)
+    new = msgspec.structs.replace(
+        task, **columns, version=version, revision=tx.revision, updated=time, deadline=deadline
+    )
     follow(tx, task, new)
     tx.emit(TASK, task.id, op, version=version, data=_encode(data) if data else None)
     return new
@@ -293,8 +295,17 @@ def adjust(tx: Tx, seq: int, *, waits: int = 0, busy: int = 0) -> None:
         index_tags(tx, old, new)
 
 
+_READY: Final = "INSERT INTO ready_tags (tag, priority, seq) VALUES (?, ?, ?)"
+_NOT_READY: Final = "DELETE FROM ready_tags WHERE tag = ? AND priority = ? AND seq = ?"
+
+
 def index_tags(tx: Tx, old: Stored | None, new: Stored | None) -> None:
     """Bring the two tables of tags from what a task was to what it is; None is a task that does not exist."""
+    if old is not None and new is not None and old.tags == new.tags and old.priority == new.priority:
+        change = _READY if new.ready else _NOT_READY
+        for tag in new.tag_list:
+            tx.run(change, (tag, new.priority, new.seq))
+        return
     for table, before, after in (
         ("task_tags", _entries(old), _entries(new)),
         ("ready_tags", _entries(old, ready=True), _entries(new, ready=True)),
@@ -324,16 +335,16 @@ def write_texts(tx: Tx, seq: int, **texts: str) -> None:
 _SHORT = "0123456789abcdefghjkmnpqrstvwxyz"  # Crockford's 32: nothing that reads like another
 
 
-def new_id(tx: Tx, prefix: str, count: int) -> str:
+def new_id(tx: Tx, prefix: str, count: int, taken: set[str]) -> str:
     """An id that no task of this workspace has or had: as short as `count` tasks allow, longer as the store grows."""
     length = 4
     while 32**length < 64 * count:
         length += 1
     for attempt in range(64):
-        bits = int(re.sub("[^0-9a-f]", "", tx.new_id())[-15:], 16)
+        bits = int(tx.new_id().replace("-", "")[-15:], 16)
         size = length + attempt // 16
         id = f"{prefix}-{''.join(_SHORT[bits >> 5 * place & 31] for place in range(size))}"
         # The log knows every id that ever was.
-        if not tx.one("SELECT 1 FROM events WHERE kind = 'task' AND scope = '' AND id = ?", (id,)):
+        if id not in taken and not tx.one("SELECT 1 FROM events WHERE kind = 'task' AND scope = '' AND id = ?", (id,)):
             return id
     raise errors.Unavailable("no unused id was found, although nearly all are unused")

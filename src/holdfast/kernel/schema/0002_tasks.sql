@@ -72,7 +72,7 @@ CREATE TABLE links (
     created INTEGER NOT NULL,
     PRIMARY KEY (kind, source, target)
 );
-CREATE INDEX links_target ON links (kind, target);
+CREATE INDEX links_target ON links (kind, target, source);
 
 CREATE TABLE documents (                        -- 'config' and 'routes': what their files said when they were loaded
     name     TEXT    NOT NULL PRIMARY KEY,

@@ -404,6 +404,17 @@ def test_t14_the_same_task_twice_in_a_bulk_call_is_taken_as_it_comes(world: Worl
     assert [item.code for item in ws.tasks.bulk("delete", [parent, child]).results] == [None, "TASK_NOT_FOUND"]
 
 
+def test_t14_what_a_refused_task_of_a_bulk_call_had_begun_is_undone(world: World) -> None:
+    ws: Any = world.open()
+    full = ws.tasks.create("Full", tags=[f"tag-{number}" for number in range(64)]).id
+    claimed = ws.tasks.claim(full, ttl=60)
+    other = ws.tasks.create("Other").id
+    world.clock.advance(30)
+    results = ws.tasks.bulk("add_tags", [full, other], tags=["one more"]).results
+    assert [item.code for item in results] == ["INVALID_TAG", None]
+    assert ws.tasks.get(full) == claimed  # not even the claim was renewed, as a write of its holder does
+
+
 # --- retention -------------------------------------------------------------------------------------------------------
 
 

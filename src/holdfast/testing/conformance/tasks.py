@@ -375,7 +375,8 @@ def test_t1_none_is_no_title_body_type_or_priority_and_an_empty_hint_is_no_name(
 
 def test_t11_only_an_empty_text_removes_a_hint(world: World) -> None:
     ws = furnished(world)
-    for hint in (0, False, b"", []):
+    bad: list[Any] = [0, False, b"", []]
+    for hint in bad:
         refuse(ws, errors.InvalidName, *FIELD_WRITERS, given=("grimoire_hint", hint))
 
 

@@ -1,0 +1,119 @@
+"""The baselines of the claims: the statements of `tasks.claim_next` in a bare apsw loop, and a lean loop beside it.
+
+Fixed on purpose, and importing nothing of ours but the settings: what a program would do that kept the same rows by
+hand, without groups of callers, turns between processes, checks, routes or answers. The benchmark traces both and says
+so when the statements are no longer the same. The lean loop keeps less: no lease that would end the claim, no tags, no
+route; one row updated and one logged.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from typing import Any
+
+import apsw
+import msgspec
+
+from tests.bench.baseline import EVENT, FOOTER, HEADER, SETTINGS
+
+TTL = 1_800_000_000
+GRIMOIRE = "implement-bead"
+DOCUMENTS = "SELECT name, digest FROM documents ORDER BY name"
+BEST = (
+    "SELECT t.seq, t.id, t.status, t.priority, t.waits, t.busy, t.type, t.parent, t.depth, t.version, t.revision,"
+    " t.created, t.updated, t.deleted, t.deletion, t.holder, t.claimed, t.token, t.ttl, t.parked, t.hint, t.grimoire,"
+    " t.review, t.tags, t.title, (SELECT body FROM task_texts WHERE seq = t.seq),"
+    " (SELECT id FROM tasks WHERE seq = t.parent),"
+    " (SELECT deadline FROM leases WHERE id = 'task:' || t.id AND t.holder IS NOT NULL)"
+    " FROM tasks t INDEXED BY tasks_ready WHERE t.status = 'open' AND t.waits = 0 AND t.busy = 0"
+    " AND t.deleted IS NULL ORDER BY t.priority, t.seq LIMIT 1"
+)
+LEASE = "INSERT INTO leases (id, kind, holder, ttl, deadline, created) VALUES (?, ?, ?, ?, ?, ?)"
+CLAIM = (
+    "UPDATE tasks SET status = ?, holder = ?, claimed = ?, token = ?, ttl = ?, grimoire = ?, review = ?,"
+    " version = ?, revision = ?, updated = ? WHERE seq = ?"
+)
+UNTAG = "DELETE FROM ready_tags WHERE tag = ? AND priority = ? AND seq = ?"
+LEAN = (
+    "UPDATE tasks SET status = 'in_progress', holder = ?, claimed = ?, version = version + 1, revision = ?, updated = ?"
+    " WHERE seq = (SELECT seq FROM tasks WHERE status = 'open' AND waits = 0 AND busy = 0 AND deleted IS NULL"
+    " ORDER BY priority, seq LIMIT 1) RETURNING id, version"
+)
+_encode = msgspec.msgpack.Encoder().encode
+_tags = msgspec.json.Decoder(tuple[str, ...]).decode
+
+
+class Claimer:
+    """Claims the best ready tasks on a connection of its own."""
+
+    def __init__(self, path: str) -> None:
+        self.connection = apsw.Connection(path, statementcachesize=256)
+        for pragma, value in SETTINGS.items():
+            self.connection.pragma(pragma, value)
+        self._execute = self.connection.execute
+
+    def one_by_one(self, agents: Sequence[str]) -> None:
+        """One commit a claim."""
+        execute = self._execute
+        for agent in agents:
+            execute("BEGIN IMMEDIATE")
+            revision, now = self._begun()
+            self._claim(agent, revision + 1, now)
+            execute(FOOTER, (revision + 1, now))
+            execute("COMMIT")
+
+    def in_groups(self, agents: Sequence[str], size: int) -> None:
+        """`size` claims a commit, each in its savepoint."""
+        execute = self._execute
+        for start in range(0, len(agents), size):
+            execute("BEGIN IMMEDIATE")
+            revision, now = self._begun()
+            for agent in agents[start : start + size]:
+                revision += 1
+                execute("SAVEPOINT body")
+                self._claim(agent, revision, now)
+                execute("RELEASE body")
+            execute(FOOTER, (revision, now))
+            execute("COMMIT")
+
+    def lean(self, agents: Sequence[str], size: int) -> None:
+        """`size` claims a commit, each of one update and one entry in the log."""
+        execute = self._execute
+        for start in range(0, len(agents), size):
+            execute("BEGIN IMMEDIATE")
+            revision, now = self._begun()
+            for agent in agents[start : start + size]:
+                revision += 1
+                row: Any = execute(LEAN, (agent, now, revision, now)).fetchone()
+                data = _encode({"status": ("open", "in_progress"), "claimed_by": (None, agent)})
+                execute(EVENT, (revision, 0, now, "bench", "task", "", row[0], "claim", row[1], data))
+            execute(FOOTER, (revision, now))
+            execute("COMMIT")
+
+    def _begun(self) -> tuple[int, int]:
+        header: Any = self._execute(HEADER).fetchone()
+        return header[1], time.time_ns() // 1000
+
+    def _claim(self, agent: str, revision: int, now: int) -> None:
+        execute = self._execute
+        execute(DOCUMENTS).fetchall()
+        row: Any = execute(BEST).fetchone()
+        seq, id, priority, version, token = row[0], row[1], row[3], row[9] + 1, revision * 4096
+        execute(LEASE, (f"task:{id}", "task", agent, TTL, now + TTL, now))
+        execute(CLAIM, ("in_progress", agent, now, token, TTL, GRIMOIRE, 0, version, revision, now, seq))
+        for tag in _tags(row[23]):
+            execute(UNTAG, (tag, priority, seq))
+        data = _encode(
+            {
+                "status": ("open", "in_progress"),
+                "claimed_by": (None, agent),
+                "token": (None, token),
+                "grimoire": (None, GRIMOIRE),
+            }
+        )
+        execute(EVENT, (revision, 0, now, "bench", "task", "", id, "claim", version, data))
+
+    def close(self) -> None:
+        """Close the connection."""
+        self.connection.close()

@@ -1,0 +1,3 @@
+"""Races for tasks on every kind."""
+
+from holdfast.testing.conformance.claim_races import *  # noqa: F403

@@ -1,0 +1,3 @@
+"""Tasks on every kind."""
+
+from holdfast.testing.conformance.tasks import *  # noqa: F403
