@@ -24,7 +24,7 @@ from holdfast.domains.tasks import Tasks, checks, claims, retention
 from holdfast.kernel import leases as kernel_leases
 from holdfast.kernel.shield import SHIELD
 from holdfast.kernel.tx import Tx
-from holdfast.ops import Do, Domain, Look, M, Operation, Step, Sync, stream, write
+from holdfast.ops import Do, Domain, Look, M, Operation, ReadFile, Step, Sync, stream, write
 from holdfast.txn import Probe, run_txn
 from holdfast.types import Condition, Op, TxnResult, as_time
 
@@ -113,6 +113,8 @@ class Transaction(Root[Sync]):
                 return body(self._tx)
             case Look(read=read):
                 return read(self._tx)
+            case ReadFile(name=name):
+                raise errors.Invalid(f"{name} is not read inside a transaction", hint="call it before or after")
         raise errors.Invalid("waiting is not possible inside a transaction", hint="leave out wait=, and wait before it")
 
 

@@ -284,10 +284,19 @@ class TaskMachine(RuleBasedStateMachine):
 
     @step(which=which, on=which, kind=link, actor=agent)
     def depend(self, which: int, on: int, kind: str, actor: str) -> None:
-        id = self.some(which)
-        row = self.model.state.tasks.get(id)
-        above = row.parent_id if row is not None and on % 3 == 0 else None
-        self.call("tasks.depend", {"id": id, "on": above or self.some(on), "kind": kind}, actor)
+        self.call("tasks.depend", {"id": self.some(which), "on": self.some(on), "kind": kind}, actor)
+
+    @step(which=which, tag=tag, turn=st.sampled_from(("child waits", "parent waits", "children wait")))
+    def plan_below(self, which: int, tag: str, turn: str) -> None:
+        """Two steps of a plan, with dependencies inside the family."""
+        parent = self.some(which, lambda row: row.deleted is None and row.status not in ACTIVE)
+        known = len(self.ids)
+        for title in ("first", "second"):
+            self.call("tasks.create", {"title": title, "parent_id": parent, "tags": [tag]})
+        if len(self.ids) == known + 2:
+            first, second = self.ids[-2:]
+            ends = {"child waits": (second, parent), "parent waits": (parent, first), "children wait": (second, first)}
+            self.call("tasks.depend", dict(zip(("id", "on"), ends[turn], strict=True)))
 
     @step(which=which, link=which, actor=agent)
     def undepend(self, which: int, link: int, actor: str) -> None:

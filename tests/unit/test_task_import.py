@@ -502,6 +502,13 @@ def test_t18_what_changed_only_here_stays(ws: Workspace) -> None:
     assert contents(ws) == before
 
 
+def test_t18_the_order_of_fields_and_nulls_is_no_change(ws: Workspace) -> None:
+    ws.tasks.import_([own("a", tags=["x"], parent_id=None)])
+    ws.tasks.update("a", title="ours")
+    turned = json.dumps(dict(reversed(json.loads(own("a", tags=["x"], grimoire=None)).items())))
+    assert ws.tasks.import_([turned]).unchanged == ["a"]
+
+
 def test_t18_what_changed_on_both_sides_is_reported_and_left_alone(ws: Workspace) -> None:
     ws.tasks.import_([own("a"), own("b")])
     ws.tasks.update("a", title="ours")
@@ -594,7 +601,7 @@ def test_t18_a_deletion_and_its_end_are_followed(ws: Workspace) -> None:
 
 def test_t18_parents_can_be_turned_upside_down(ws: Workspace) -> None:
     ws.tasks.import_([own("a"), own("b", parent_id="a"), own("c", parent_id="b"), own("d", parent_id="c")])
-    ws.tasks.import_([own("c"), own("b", parent_id="c"), own("a", parent_id="b"), own("d", parent_id="a")])
+    ws.tasks.import_([own("d", parent_id="a"), own("a", parent_id="b"), own("b", parent_id="c"), own("c")])
     assert [task.id for task in ws.tasks.ancestors("d")] == ["a", "b", "c"]
     assert ws.tasks.get("d").depth == 3
 
@@ -715,6 +722,13 @@ def test_t18_a_record_left_out_leaves_its_task_as_it_was_also_where_that_closes_
     assert [task.id for task in ws.tasks.ready()] == ["b"]
 
 
+def test_t18_a_circle_that_comes_of_leaving_out_another_is_found_too(ws: Workspace) -> None:
+    ws.tasks.import_([own("a", depends_on=["b"]), own("b")])
+    lines = [own("x", parent_id="a"), own("b", depends_on=["a"]), own("a", parent_id="x")]
+    report = ws.tasks.import_(lines, skip_bad=True)
+    assert (report.created, lines_of(report.skipped)) == (["x"], [(2, "b"), (3, "a")])
+
+
 def test_t18_a_long_chain_that_hangs_on_a_bad_line_goes_with_it(ws: Workspace) -> None:
     chain = [own(f"t{n}", depends_on=[f"t{n + 1}"]) for n in range(2000)]
     report = ws.tasks.import_([*chain, own("t2000", priority=7), own("free")], skip_bad=True)
@@ -734,6 +748,13 @@ def test_t18_nothing_live_may_lie_under_what_the_file_deletes(ws: Workspace) -> 
     assert ws.tasks.list() == []
     ws.tasks.restore("p")
     assert [task.id for task in ws.tasks.list()] == ["p", "c"]
+
+
+def test_t18_what_somebody_holds_here_stays_so_nothing_above_it_is_deleted_either(ws: Workspace) -> None:
+    ws.tasks.import_([own("p"), own("c", parent_id="p")])
+    ws.tasks.claim("c", "agent")
+    (problem,) = refused(ws, [own("p", deleted_at=THEN), own("c", parent_id="p", deleted_at=THEN)], prefer="theirs")
+    assert problem.id == "c"
 
 
 def test_t18_arguments_that_make_no_sense_are_refused(ws: Workspace) -> None:

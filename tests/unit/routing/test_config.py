@@ -38,7 +38,7 @@ limits:
 def test_every_key_is_read() -> None:
     config, problems = read_config(FULL, "c.yaml")
     assert problems == []
-    assert config == Config("web2", 2700 * SECOND, "build", 0.5, None, 100, 1000, 5, 20)
+    assert config == Config("web2", 2700 * SECOND, "build", 0.5, None, 100, 1000, 5)
     assert msgspec.msgpack.decode(msgspec.msgpack.encode(config), type=Config) == config
 
 

@@ -288,6 +288,16 @@ def test_t14_a_pattern_that_cannot_be_stored_is_refused(world: World) -> None:
     )
 
 
+@pytest.mark.parametrize("tag", ["👩\u200d💻/web", "a\u00a0b", "क्\u200dष"], ids=ascii)
+def test_t14_whatever_a_tag_may_be_a_pattern_may_ask_for(world: World, tag: str) -> None:
+    ws: Any = world.open()
+    make(ws, 1, tags=[tag])
+    make(ws, 1, tags=["other"])
+    for pattern in (tag, f"{tag[:-1]}*"):
+        assert [task.tags for task in ws.tasks.list(tag_pattern=pattern)] == [(tag,)]
+        assert [task.tags for task in ws.tasks.ready(tag_pattern=pattern)] == [(tag,)]
+
+
 # --- bulk ------------------------------------------------------------------------------------------------------------
 
 
