@@ -150,7 +150,7 @@ BUGS = [
     ),
     Bug(
         "a page repeats its last task",
-        "domains/tasks/listing.py",
+        "domains/tasks/paging.py",
         """    way = "<" if backwards else ">"
 """,
         """    way = "<=" if backwards else ">="
@@ -160,10 +160,8 @@ BUGS = [
     Bug(
         "retention takes parents whose children live",
         "domains/tasks/retention.py",
-        """    " AND NOT EXISTS (SELECT 1 FROM tasks c WHERE c.parent = t.seq AND c.deleted IS NULL) ORDER BY updated, seq LIMIT ?"
-""",
-        """    " ORDER BY updated, seq LIMIT ?"
-""",
+        "c.parent = t.seq AND c.deleted IS NULL)",
+        "c.parent = t.seq AND false)",
         LISTS,
     ),
     Bug(

@@ -251,6 +251,8 @@ def release(
     force: bool = False,
 ) -> Task:
     """Give a task back. `force` takes it from whoever holds it, and the log says so."""
+    if type(force) is not bool:
+        raise errors.Invalid(f"force is True or False, not {force!r}")
     task = require(tx, id)
     check_note(reason, "reason")
     if force and token is None:
