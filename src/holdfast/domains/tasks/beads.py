@@ -15,8 +15,8 @@ from holdfast.domains.routing.config import Config
 from holdfast.domains.tasks.creating import TYPES, check_draft
 from holdfast.domains.tasks.exporting import Time
 from holdfast.domains.tasks.records import NO_PLACE, Note, Record, moment
-from holdfast.domains.tasks.steps import check_note
 from holdfast.domains.tasks.tags import check_tag
+from holdfast.domains.tasks.texts import check_note
 from holdfast.kernel.names import check_name
 from holdfast.types import LinkKind, TaskStatus, TaskType
 

@@ -26,7 +26,7 @@ from holdfast.domains.tasks.routes import route
 from holdfast.domains.tasks.rows import COLUMNS, READY, Stored, find, to_task
 from holdfast.domains.tasks.tags import check_tags
 from holdfast.kernel.leases import next_deadline
-from holdfast.kernel.names import check_limit, check_ttl
+from holdfast.kernel.names import check_limit, check_name, check_ttl
 from holdfast.kernel.tx import Snapshot, Tx
 from holdfast.ops import Do, Look, Steps
 from holdfast.types import Page, Task, TaskType
@@ -62,6 +62,8 @@ def several(given: Any) -> tuple[Any, ...]:
     """A filter's values: one, or a list of which any will do."""
     if given is None:
         return ()
+    if isinstance(given, list | tuple | set | frozenset) and not given:
+        raise errors.InvalidFilter("an empty list fits nothing", hint="leave the filter out to have all")
     return tuple(given) if isinstance(given, list | tuple | set | frozenset) else (given,)
 
 
@@ -69,9 +71,11 @@ def check_pattern(pattern: str | None) -> str | None:
     """A glob that can be used."""
     if pattern is None:
         return None
-    problem = globs.check(pattern) if isinstance(pattern, str) else f"{pattern!r} is not text"
-    if not problem and not pattern.isprintable():
-        problem = "no tag has control characters or surrogates"
+    try:
+        check_name(pattern, "it")
+        problem = globs.check(pattern)
+    except errors.InvalidName as error:
+        problem = error.message
     if problem:
         raise errors.InvalidFilter(f"tag_pattern cannot be used: {problem}", hint="such as area/** or {api,web}-*")
     return pattern

@@ -15,7 +15,8 @@ from holdfast.domains.holding import holder_of
 from holdfast.domains.routing.settings import Settings, settings_of
 from holdfast.domains.tasks.routes import route
 from holdfast.domains.tasks.rows import NO_CLAIM, TASK, Stored, change, lease_of, missing, require, to_task
-from holdfast.domains.tasks.steps import check_note, check_step, illegal
+from holdfast.domains.tasks.steps import check_step, illegal
+from holdfast.domains.tasks.texts import check_note
 from holdfast.kernel import leases
 from holdfast.kernel.events import history, to_event
 from holdfast.kernel.names import check_name, check_ttl

@@ -12,6 +12,7 @@ from holdfast.domains.routing.config import Config
 from holdfast.domains.routing.settings import settings_of
 from holdfast.domains.tasks.rows import TASK, Stored, by_seq, new_id, to_task
 from holdfast.domains.tasks.tags import check_tags, stored_tags
+from holdfast.domains.tasks.texts import check_line, check_text
 from holdfast.kernel import fts
 from holdfast.kernel.names import check_name
 from holdfast.kernel.tx import Tx
@@ -19,7 +20,6 @@ from holdfast.types import Task, TaskType
 
 TYPES: tuple[TaskType, ...] = get_args(TaskType)
 PRIORITIES = range(5)
-LIMITS = "see limits in config.yaml"
 _encode = msgspec.msgpack.Encoder().encode
 
 
@@ -197,33 +197,9 @@ def require_parent(tx: Tx, parent_id: str | None) -> Stored | None:
     return by_seq(tx, row[0])
 
 
-def check_text(text: str, what: str, most: int) -> str:
-    """Text that can be stored, of at most so many bytes."""
-    if type(text) is not str:
-        raise errors.InvalidValue(f"{what} is text, not {type(text).__name__}", hint="pass a str")
-    try:
-        size = len(text.encode())
-    except UnicodeEncodeError as error:
-        raise errors.InvalidValue(f"{what} has a lone surrogate at position {error.start}", hint="") from error
-    if "\0" in text:
-        raise errors.InvalidValue(f"{what} has a NUL character", hint="")
-    if size > most:
-        raise errors.TooLarge(f"{what} has {size} bytes; {most} is the most", hint=LIMITS, limit=most)
-    return text
-
-
 def check_title(title: str, config: Config) -> str:
-    """One line of text that is not blank."""
-    check_text(title, "title", 4 * config.max_title)
-    if not title.strip():
-        raise errors.InvalidValue("title is empty", hint="say in one line what is to be done")
-    if len(title) > config.max_title:
-        raise errors.TooLarge(
-            f"title has {len(title)} characters; {config.max_title} is the most",
-            hint="the rest belongs into the body",
-            limit=config.max_title,
-        )
-    return title
+    """One line."""
+    return check_line(title, "title", config.max_title)
 
 
 def check_body(body: str, config: Config) -> str:

@@ -6,7 +6,7 @@ from holdfast import errors
 from holdfast.domains import links
 from holdfast.domains.tasks.depending import KINDS
 from holdfast.domains.tasks.rows import ACTIVE, TASK, Stored, by_seq, change, index_tags, require, to_task
-from holdfast.domains.tasks.steps import check_note
+from holdfast.domains.tasks.texts import check_note
 from holdfast.domains.tasks.tree import below
 from holdfast.kernel import fts
 from holdfast.kernel.events import redact

@@ -10,8 +10,8 @@ from holdfast.domains.routing.settings import settings_of
 from holdfast.domains.tasks.claims import check_token, renew
 from holdfast.domains.tasks.creating import check_body, check_hint, check_priority, check_title, check_type
 from holdfast.domains.tasks.rows import Stored, change, require, to_task, write_texts
-from holdfast.domains.tasks.steps import check_note
 from holdfast.domains.tasks.tags import check_tags, stored_tags
+from holdfast.domains.tasks.texts import check_note
 from holdfast.kernel.tx import Tx
 from holdfast.types import Task, TaskType
 

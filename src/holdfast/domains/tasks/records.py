@@ -15,7 +15,7 @@ from holdfast import errors
 from holdfast.domains.routing.config import Config
 from holdfast.domains.tasks.creating import Draft, check_draft
 from holdfast.domains.tasks.exporting import FORMAT, TaskLine
-from holdfast.domains.tasks.steps import check_note
+from holdfast.domains.tasks.texts import check_note
 from holdfast.kernel.names import check_name
 from holdfast.types import LinkKind, TaskStatus, as_microseconds
 

@@ -13,6 +13,7 @@ import msgspec
 
 from holdfast import errors
 from holdfast.domains import links
+from holdfast.domains.routing.settings import settings_of
 from holdfast.kernel import fts, leases
 from holdfast.kernel.names import after_prefix, check_name
 from holdfast.kernel.tx import SYSTEM, Row, Snapshot, Tx
@@ -145,7 +146,7 @@ def require(tx: Tx, id: str, *, deleted: bool = False) -> Stored:
     check_name(id, "id")
     row = tx.one(_BY_ID, (id,))
     if row is None:
-        found = _candidates(tx, id)
+        found = _candidates(tx, id, deleted)
         raise missing(id, f"writes need the exact id: {', '.join(found)}" if found else None)
     task = Stored(*row)
     if task.deleted is not None and not deleted:
@@ -165,7 +166,7 @@ def find(snapshot: Snapshot, id: str, *, deleted: bool = False) -> Stored:
     check_name(id, "id")
     row = snapshot.one(_BY_ID_AND_STAMP, (id,))
     if row is None:
-        row = snapshot.one(_BY_ID_AND_STAMP, (_unabbreviated(snapshot, id),))
+        row = snapshot.one(_BY_ID_AND_STAMP, (_unabbreviated(snapshot, id, deleted),))
         if row is None:
             raise missing(id)
     task = as_seen(snapshot, row)
@@ -185,8 +186,8 @@ def as_seen(snapshot: Snapshot, row: Row) -> Stored:
 NO_CLAIM: Final[dict[str, Any]] = {"holder": None, "claimed": None, "token": None, "ttl": None, "parked": 0}
 
 
-def _unabbreviated(snapshot: Snapshot, id: str) -> str:
-    found = _candidates(snapshot, id)
+def _unabbreviated(snapshot: Snapshot, id: str, deleted: bool) -> str:
+    found = _candidates(snapshot, id, deleted)
     if len(found) > 1:
         raise errors.InvalidID(
             f"{id!r} stands for several tasks", hint=f"write more of it: {', '.join(found)}", candidates=found
@@ -196,23 +197,18 @@ def _unabbreviated(snapshot: Snapshot, id: str) -> str:
     return found[0]
 
 
-def _candidates(snapshot: Snapshot, id: str) -> list[str]:
-    """Tasks that an abbreviation may mean: the beginning of an id, or of what follows its prefix."""
-    begins = [id] if "-" in id else [id, f"{prefix_of(snapshot)}-{id}"]
+def _candidates(snapshot: Snapshot, id: str, deleted: bool) -> list[str]:
+    """Tasks that an abbreviation may mean: the beginning of what follows the prefix, or of a whole id."""
+    begins = [id] if "-" in id else [f"{settings_of(snapshot).config.prefix}-{id}", id]
     for begin in begins:
-        end = after_prefix(begin)
         rows = snapshot.all(
-            "SELECT id FROM tasks WHERE id >= ? AND id < ? AND deleted IS NULL ORDER BY id LIMIT 6", (begin, end)
+            f"SELECT id FROM tasks WHERE id >= ? AND id < ?{'' if deleted else ' AND deleted IS NULL'}"
+            " ORDER BY id LIMIT 6",
+            (begin, after_prefix(begin)),
         )
         if rows:
             return [found for (found,) in rows]
     return []
-
-
-def prefix_of(snapshot: Snapshot) -> str:
-    """What the ids of the newest tasks begin with."""
-    row = snapshot.one("SELECT id FROM tasks ORDER BY seq DESC LIMIT 1")
-    return "" if row is None else row[0].rpartition("-")[0]
 
 
 # --- changing one ----------------------------------------------------------------------------------------------------

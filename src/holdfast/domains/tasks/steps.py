@@ -11,6 +11,7 @@ import msgspec
 
 from holdfast import errors
 from holdfast.domains.tasks.rows import Stored, change, require, to_task
+from holdfast.domains.tasks.texts import check_note
 from holdfast.kernel.tx import Tx
 from holdfast.types import Task, TaskStatus
 
@@ -107,21 +108,3 @@ def cancel(tx: Tx, id: str, reason: str | None = None) -> Task:
     elif task.status != "blocked":
         raise illegal(task, "cancel", "closed")
     return to_task(change(tx, task, "cancel", {"status": "closed"}, note=reason))
-
-
-MAX_NOTE: Final = 65_536
-
-
-def check_note(note: str | None, what: str = "note") -> str | None:
-    """A note or reason: text that can be stored, or None."""
-    if note is None:
-        return None
-    if type(note) is not str:
-        raise errors.InvalidValue(f"{what} is text, not {type(note).__name__}", hint="pass a str")
-    try:
-        size = len(note.encode())
-    except UnicodeEncodeError as error:
-        raise errors.InvalidValue(f"{what} has a lone surrogate at position {error.start}", hint="") from error
-    if size > MAX_NOTE:
-        raise errors.TooLarge(f"{what} has {size} bytes; {MAX_NOTE} is the most", limit=MAX_NOTE)
-    return note

@@ -49,6 +49,7 @@ CREATE TABLE task_texts (                       -- what a search looks through; 
 CREATE VIRTUAL TABLE tasks_fts USING fts5 (
     title, body, notes, content = 'task_texts', content_rowid = 'seq', tokenize = 'unicode61 remove_diacritics 2'
 );
+INSERT INTO tasks_fts (tasks_fts, rank) VALUES ('secure-delete', 1);  -- what is purged is not found in the file either
 
 CREATE TABLE task_tags (
     tag      TEXT    NOT NULL,
