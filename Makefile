@@ -1,7 +1,7 @@
 # Every target makes .venv itself on first use, and again when pyproject.toml or constraints.txt change.
 
 PYTHON      ?= python3
-PYTEST_ARGS ?=
+PYTEST_ARGS ?= -n auto
 ARGS        ?=
 
 BIN   := .venv/bin
@@ -18,7 +18,7 @@ setup: $(READY) ## Make .venv with everything the other targets need
 run: $(READY) ## Run the demo
 	@$(BIN)/python -m holdfast.demo $(ARGS)
 
-test: check ## Check, then run the tests (ARGS="-k name" picks some)
+test: check ## Check, then run the tests on all cores (ARGS="-k name" picks some)
 	$(BIN)/python -m pytest $(PYTEST_ARGS) $(ARGS)
 
 check: $(READY) ## Lint, formatting and types; changes no file

@@ -148,9 +148,10 @@ class TaskLedger(Model):
 
     def log(self) -> list[Event]:
         """The events as they are told now: of what was purged only that it was."""
-        return [self._as_told(event) for event in self.events]
+        return [self.as_told(event) for event in self.events]
 
-    def _as_told(self, event: Event) -> Event:
+    def as_told(self, event: Event) -> Event:
+        """One of them."""
         if event.kind != "task" or event.version >= self.state.purged.get(event.id, 0):
             return event
         return msgspec.structs.replace(event, data={}, redacted=True)
