@@ -2,13 +2,25 @@
 
 from __future__ import annotations
 
-import os
+import contextlib
+import sys
+from collections.abc import Iterator
 
 import pytest
 
 
-def pytest_configure(config: pytest.Config) -> None:
-    """A worker's stdout leads nowhere, so `capsys.disabled()` would show nothing; let it lead where its stderr does."""
-    if hasattr(config, "workerinput"):
-        capturing = config.pluginmanager.getplugin("capturemanager")._global_capturing
-        os.dup2(capturing.err.targetfd_save, capturing.out.targetfd_save)
+@pytest.fixture
+def capsys(
+    capsys: pytest.CaptureFixture[str], request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch
+) -> pytest.CaptureFixture[str]:
+    """A worker's stdout leads nowhere: what is printed while capturing is off goes where its stderr does."""
+    disabled = capsys.disabled
+
+    @contextlib.contextmanager
+    def shown() -> Iterator[None]:
+        with disabled(), contextlib.redirect_stdout(sys.stderr):
+            yield
+
+    if hasattr(request.config, "workerinput"):
+        monkeypatch.setattr(capsys, "disabled", shown)
+    return capsys

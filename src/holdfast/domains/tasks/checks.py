@@ -76,14 +76,20 @@ def _tags(snapshot: Snapshot) -> Iterator[str]:
 
 def _circles(snapshot: Snapshot) -> Iterator[str]:
     """Take away what depends on nothing that is left, again and again: whatever stays is a circle."""
-    waits: dict[str, set[str]] = {}
+    waits: dict[str, int] = {}
+    waiting: dict[str, list[str]] = {}
     for source, target in snapshot.all("SELECT source, target FROM links WHERE kind = 'depends_on'"):
-        waits.setdefault(source, set()).add(target)
-    while free := [id for id, on in waits.items() if not on & waits.keys()]:
-        for id in free:
-            del waits[id]
-    if waits:
-        yield f"tasks depend on each other in a circle: {', '.join(sorted(waits)[:10])}"
+        waits[source] = waits.get(source, 0) + 1
+        waiting.setdefault(target, []).append(source)
+    free = [id for id in waiting if id not in waits]
+    for id in free:  # grows while it is walked
+        for source in waiting.get(id, ()):
+            waits[source] -= 1
+            if not waits[source]:
+                free.append(source)
+    circle = sorted(id for id, count in waits.items() if count)
+    if circle:
+        yield f"tasks depend on each other in a circle: {', '.join(circle[:10])}"
 
 
 def _log(snapshot: Snapshot) -> Iterator[str]:

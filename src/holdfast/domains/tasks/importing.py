@@ -194,7 +194,7 @@ class _Import:
             record.notes.append(Note(record.claim[1]))
 
     def _drop_gone(self, record: Record) -> None:
-        """Nobody waits for a task that was purged here or deleted there."""
+        """Nobody waits for a task that was purged here or deleted there, nor for one that beads left out."""
         lost: dict[str, Any] = {}
         if record.parent_id is not None and self._is_gone(record.parent_id):
             lost["parent_id"], record.parent_id = record.parent_id, None
@@ -203,10 +203,13 @@ class _Import:
             if dropped:
                 lost[kind] = dropped
                 record.links[kind] = tuple(id for id in targets if id not in dropped)
-        record.keep(lost, "names tasks that are gone")
+        record.keep(lost, "names tasks that are not here")
 
     def _is_gone(self, id: str) -> bool:
-        return self._plan.task(id) is None and (id in self._gone or newest_version(self._tx, TASK, "", id) > 0)
+        if self._plan.task(id) is not None:
+            return False
+        left_out = self._source == "beads" and id not in self._file  # its exports are often a part of the whole
+        return left_out or id in self._gone or newest_version(self._tx, TASK, "", id) > 0
 
     # --- doing it ----------------------------------------------------------------------------------------------------
 

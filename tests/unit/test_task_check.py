@@ -1,0 +1,67 @@
+"""`ws.check()` finds whatever is kept for speed and is not what it is kept of: each thing broken by hand and found."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import apsw
+import pytest
+
+import holdfast
+from holdfast.kernel.store import FILE
+
+BREAKS = {
+    "UPDATE tasks SET waits = waits + 1 WHERE title = 'waits'": "counts its dependencies wrongly",
+    "UPDATE tasks SET busy = 1 WHERE title = 'free'": "counts its active children wrongly",
+    "UPDATE tasks SET depth = 5 WHERE title = 'child'": "has a wrong depth",
+    "UPDATE tasks SET parent = 99 WHERE title = 'child'": "has a parent that does not exist",
+    "UPDATE tasks SET deleted = 1, deletion = 1 WHERE title = 'parent'": "is live under a deleted parent",
+    "UPDATE tasks SET deleted = 1 WHERE title = 'claimed'": "is deleted although somebody works on it",
+    "UPDATE tasks SET holder = NULL WHERE title = 'claimed'": "is claimed in part",
+    "DELETE FROM leases WHERE kind = 'task'": "no lease would end it",
+    "UPDATE task_texts SET title = 'other' WHERE title = 'free'": "has no text",
+    "DELETE FROM tasks_fts_docsize WHERE id = 1": "is not in the search index",
+    "INSERT INTO leases VALUES ('task:gone', 'task', 'me', 1, 9e15, 0)": "nobody holds that",
+    "INSERT INTO task_texts VALUES (77, 'stray', '', '')": "a text belongs to no task",
+    "INSERT INTO links VALUES ('related', 'x', 'y', 'z', 0)": "a link leads nowhere",
+    "DELETE FROM task_tags": "task_tags is wrong",
+    "DELETE FROM ready_tags": "ready_tags is wrong",
+    "UPDATE tasks SET tags = '[\"other\"]' WHERE title = 'free'": "task_tags is wrong",
+    "UPDATE tasks SET title = 'changed' WHERE title = 'child'": "has title 'changed', the log says 'child'",
+    "UPDATE tasks SET status = 'blocked' WHERE title = 'free'": "has status 'blocked', the log says 'open'",
+    "UPDATE tasks SET version = 9 WHERE title = 'free'": "is at version 9",
+    "DELETE FROM tasks WHERE title = 'free'": "is in the log, but not in the store",
+    "INSERT INTO links SELECT 'depends_on', b.id, a.id, 'circle', 0 FROM tasks a, tasks b"
+    " WHERE a.title = 'waits' AND b.title = 'awaited'": "in a circle",
+}
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """A sound workspace with one of everything."""
+    with holdfast.open(tmp_path / "store", actor="me") as ws:
+        parent = ws.tasks.create("parent")
+        ws.tasks.create("child", parent_id=parent.id)
+        ws.tasks.create("free", tags=["a"])
+        awaited, waits = ws.tasks.create("awaited"), ws.tasks.create("waits")
+        ws.tasks.depend(waits.id, awaited.id)
+        ws.tasks.claim(ws.tasks.create("claimed").id)
+        assert ws.check().ok
+    return tmp_path / "store"
+
+
+@pytest.mark.parametrize(("sql", "problem"), BREAKS.items(), ids=BREAKS.values())
+def test_what_is_broken_is_found(folder: Path, sql: str, problem: str) -> None:
+    connection = apsw.Connection(str(folder / FILE))
+    connection.execute(sql)
+    connection.close()
+    with holdfast.open(folder, actor="me") as ws:
+        assert any(problem in found for found in ws.check().problems), ws.check().problems
+
+
+def test_a_long_chain_of_dependencies_is_no_circle(folder: Path) -> None:
+    with holdfast.open(folder, actor="me") as ws:
+        made = [item.id for item in ws.tasks.bulk("create", tasks=[{"title": "link"}] * 300).results]
+        ws.transact(lambda tx: [tx.tasks.depend(*pair) for pair in zip(made[1:], made, strict=False)] and None)
+        assert ws.check().ok
+        assert ws.tasks.explain(made[-1]).reasons[0].ids == (made[-2],)
