@@ -77,9 +77,8 @@ def reparent(tx: Tx, id: str, parent_id: str | None) -> Task:
     parent = require_parent(tx, parent_id)
     if parent is not None:
         _refuse_cycle(tx, task, parent)
-    if parent_id == task.parent_id:
-        return to_task(task)
-    move(tx, task, parent, "reparent")
+    if parent_id != task.parent_id:
+        move(tx, task, parent, "reparent")
     return to_task(require(tx, id))
 
 
