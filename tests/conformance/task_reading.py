@@ -50,7 +50,7 @@ class TaskReading(TaskLedger):
         return [self.shown(row) for row in self._above(self._task(id))]
 
     def tasks_explain(self, id: str) -> Readiness:
-        """Without the words."""
+        """Without the words. Of others, as for a list, it knows what the last sweep left."""
         row = self.as_seen(self._task(id, deleted=True))
         reasons = [Reason("deleted", "")] if row.deleted is not None else []
         if row.claimed_by is not None:
@@ -60,7 +60,7 @@ class TaskReading(TaskLedger):
         waiting = tuple(self._unfinished(id))
         if waiting:
             reasons.append(Reason("dependencies", "", waiting))
-        busy = tuple(child.id for child in map(self.as_seen, self._children(id)) if child.status in ACTIVE)
+        busy = tuple(child.id for child in self._children(id) if child.status in ACTIVE)
         if busy:
             reasons.append(Reason("children", "", busy))
         return Readiness(id, not reasons, tuple(reasons))
