@@ -114,7 +114,7 @@ class Transaction(Root[Sync]):
             case Look(read=read):
                 return read(self._tx)
             case ReadFile(name=name):
-                raise errors.Invalid(f"{name} is not read inside a transaction", hint="call it before or after")
+                raise errors.Unsupported(f"{name} is not read inside a transaction", hint="call it before or after")
         raise errors.Invalid("waiting is not possible inside a transaction", hint="leave out wait=, and wait before it")
 
 

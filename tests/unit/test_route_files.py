@@ -130,12 +130,33 @@ def test_m5_a_file_that_cannot_be_read_changes_nothing_and_stops_nobody(
         (folder / FILE).write_bytes(b"matchers: \xff\n")
         assert routed(ws) == "old"
         assert "not UTF-8" in caplog.text
-        with pytest.raises(errors.Invalid, match="not UTF-8"):
-            ws.routes.check()
+        (problem,) = ws.routes.check()
+        assert (problem.severity, problem.file) == ("error", FILE)
+        assert "not UTF-8" in problem.message
+        (loaded,) = ws.routes.reload()
+        assert (loaded.stored, loaded.problems) == (False, (problem,))
         (folder / FILE).write_text("#" * 2_000_000)
         assert routed(ws) == "old"
         (folder / FILE).unlink()
         assert routed(ws) == "old", "a node without a copy follows what is in force"
+
+
+def test_m5_one_file_that_cannot_be_read_does_not_hide_the_other(folder: Path) -> None:
+    with holdfast.open(folder, actor="me") as ws:
+        (folder / "config.yaml").write_bytes(b"\xff")
+        write(folder, RULES.format(name="good"))
+        assert [(loaded.file, loaded.stored) for loaded in ws.routes.reload()] == [("config.yaml", False), (FILE, True)]
+        assert [problem.file for problem in ws.routes.check()] == ["config.yaml"]
+        assert routed(ws) == "good"
+
+
+def test_m5_what_is_no_file_is_told_and_nobody_waits_for_it(folder: Path, caplog: pytest.LogCaptureFixture) -> None:
+    folder.mkdir()
+    os.mkfifo(folder / "config.yaml")
+    (folder / FILE).mkdir()
+    with caplog.at_level(logging.WARNING, "holdfast"), holdfast.open(folder, actor="me") as ws:
+        assert routed(ws) == "implement-bead"
+        assert caplog.text.count("is not a file") == 2
 
 
 def test_m5_a_process_that_opens_the_workspace_does_not_load_again_what_its_node_has_loaded(folder: Path) -> None:
@@ -214,7 +235,7 @@ def test_m5_the_configuration_is_loaded_like_the_rules(folder: Path, caplog: pyt
 
 def test_m5_a_file_is_not_read_inside_a_transaction(folder: Path) -> None:
     with holdfast.open(folder, actor="me") as ws, ws.transaction() as tx:
-        with pytest.raises(errors.Invalid, match="inside a transaction"):
+        with pytest.raises(errors.Unsupported, match="inside a transaction"):
             tx.routes.reload()
-        with pytest.raises(errors.Invalid, match="inside a transaction"):
+        with pytest.raises(errors.Unsupported, match="inside a transaction"):
             tx.routes.check()

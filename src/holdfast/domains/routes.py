@@ -35,10 +35,10 @@ def explain(snapshot: Snapshot, id: str) -> RouteReport:
 
 def decide(snapshot: Snapshot, task: dict[str, Any]) -> RouteReport:
     """Where a task would go that does not exist yet, given as the fields that `tasks.create` takes."""
-    if not isinstance(task, dict) or not task.keys() <= _FIELDS:
-        raise errors.Invalid(
-            "a task to be routed is a dict of its fields", hint=f"fields: {', '.join(sorted(_FIELDS))}"
-        )
+    if not isinstance(task, dict):
+        raise errors.Invalid(f"a task to be routed is a dict of its fields, not {type(task).__name__}")
+    if unknown := sorted(str(name)[:40] for name in task.keys() - _FIELDS):
+        raise errors.Invalid(f"a task has no field {unknown[0]!r}", hint=f"fields: {', '.join(sorted(_FIELDS))}")
     settings = settings_of(snapshot)
     parent_id = task.get("parent_id")
     parent = None if parent_id is None else find(snapshot, parent_id)
@@ -61,10 +61,17 @@ def check() -> Steps[list[Problem]]:
     """What is wrong in this node's files, by file and line; nothing is loaded. Empty if all is well."""
     problems: list[Problem] = []
     for name, file in FILES.items():
-        found = yield ReadFile(file)
-        if found is not None:
-            problems += _parse(name, found[1])[1]
+        try:
+            found = yield ReadFile(file)
+        except (errors.Invalid, errors.TooLarge) as error:
+            problems.append(_unreadable(file, error))
+        else:
+            problems += [] if found is None else _parse(name, found[1])[1]
     return problems
+
+
+def _unreadable(file: str, error: errors.HoldfastError) -> Problem:
+    return Problem(file, 0, "error", str(error))
 
 
 def reload() -> Steps[list[Loaded]]:
@@ -75,14 +82,19 @@ def reload() -> Steps[list[Loaded]]:
 def load(names: Sequence[str]) -> Steps[list[Loaded]]:
     """Load documents from their files, as far as there are any, in one transaction."""
     drafts: list[Draft] = []
+    unreadable: list[Loaded] = []
     for name in names:
-        found = yield ReadFile(FILES[name])
+        try:
+            found = yield ReadFile(FILES[name])
+        except (errors.Invalid, errors.TooLarge) as error:
+            unreadable.append(Loaded(FILES[name], False, 0, (_unreadable(FILES[name], error),)))
+            continue
         if found is not None:
             path, text = found
             content, problems = _parse(name, text)
             drafts.append(Draft(name, path, text, content, problems))
     stored: list[bool] = yield Do(lambda tx: [_store(tx, draft) for draft in drafts], keyed=True)
-    return [
+    return unreadable + [
         Loaded(FILES[draft.name], taken, _matchers(draft) if taken else 0, tuple(draft.problems))
         for draft, taken in zip(drafts, stored, strict=True)
     ]

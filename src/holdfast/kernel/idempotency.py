@@ -7,6 +7,7 @@ workspace around a keyed write.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any
 
 import msgspec
@@ -16,6 +17,7 @@ from holdfast.kernel.names import check_name
 from holdfast.kernel.tx import Tx
 
 LIFETIME = 24 * 3600 * 1_000_000
+_PURGED = b""  # in the place of an answer
 _CLEAN_UP = 64  # expired keys removed by each keyed call: keeps pace, and only those who use keys pay
 
 
@@ -41,7 +43,20 @@ def find(tx: Tx, operation: str, key: str, wanted: bytes) -> bytes | None:
             hint="use a fresh key for a new call, and the old one only to repeat the old call",
             key=key,
         )
+    if row[1] == _PURGED:
+        raise errors.NotFound(f"what the call with the key {key!r} answered has been purged", key=key)
     return bytes(row[1])
+
+
+def redact(tx: Tx, ids: Iterable[str]) -> None:
+    """Forget the answers that speak of purged records; that the calls have happened is still known."""
+    wanted = [id.encode() for id in ids]
+    for actor, operation, key, answer in tx.all("SELECT actor, operation, key, answer FROM idempotency"):
+        if any(id in answer for id in wanted):
+            tx.run(
+                "UPDATE idempotency SET answer = ? WHERE actor = ? AND operation = ? AND key = ?",
+                (_PURGED, actor, operation, key),
+            )
 
 
 def keep(tx: Tx, operation: str, key: str, wanted: bytes, answer: bytes) -> None:

@@ -89,9 +89,12 @@ def _wanted(
     parent_id: str | None,
     can: Sequence[str] | None,
 ) -> Wanted:
+    checked = check_tags(() if tags is None else tags, 10_000)
+    if pattern is not None and check_pattern(pattern) and globs.is_literal(pattern):
+        checked, pattern = tuple(sorted({*checked, globs.literal_prefix(pattern)})), None  # an index knows it
     return Wanted(
-        check_tags(() if tags is None else tags, 10_000),
-        check_pattern(pattern),
+        checked,
+        pattern,
         tuple(check_type(each) for each in several(type)),
         tuple(check_priority(each) for each in several(priority)),
         parent_id,

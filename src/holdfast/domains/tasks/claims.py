@@ -155,9 +155,15 @@ def check_token(task: Stored, token: int) -> None:
 
 
 def _fenced(task: Stored, message: str) -> errors.Fenced:
+    if task.holder is not None:
+        hint = f"stop: {task.holder} holds the task now"
+    elif task.status == "open":
+        hint = "stop: the task went back to the others. Claim it again, and start from what is there now"
+    else:
+        hint = f"stop: the task is {task.status} by now; tasks.history(id) says by whom"
     return errors.Fenced(
         message,
-        hint="stop: the task went back to the others. Claim it again, and start from what is there now",
+        hint=hint,
         id=task.id,
         current=task.token,
         holder=task.holder,

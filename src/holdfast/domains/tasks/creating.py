@@ -10,9 +10,9 @@ import msgspec
 from holdfast import errors
 from holdfast.domains.routing.config import Config
 from holdfast.domains.routing.settings import settings_of
-from holdfast.domains.tasks.rows import TASK, Stored, by_seq, new_id, to_task
+from holdfast.domains.tasks.rows import TASK, Stored, new_id, require, to_task
 from holdfast.domains.tasks.tags import check_tags, stored_tags
-from holdfast.domains.tasks.texts import check_line, check_text
+from holdfast.domains.tasks.texts import LIMITS, check_line, check_text
 from holdfast.kernel import fts
 from holdfast.kernel.names import check_name
 from holdfast.kernel.tx import Tx
@@ -191,10 +191,12 @@ def require_parent(tx: Tx, parent_id: str | None) -> Stored | None:
     if parent_id is None:
         return None
     check_name(parent_id, "parent_id")
-    row = tx.one("SELECT seq FROM tasks WHERE id = ? AND deleted IS NULL", (parent_id,))
-    if row is None:
-        raise errors.ParentNotFound(f"there is no task {parent_id!r} to be the parent", parent_id=parent_id)
-    return by_seq(tx, row[0])
+    try:
+        return require(tx, parent_id)
+    except errors.TaskNotFound as error:
+        raise errors.ParentNotFound(
+            f"there is no task {parent_id!r} to be the parent", hint=error.hint, parent_id=parent_id
+        ) from error
 
 
 def check_title(title: str, config: Config) -> str:
@@ -204,7 +206,7 @@ def check_title(title: str, config: Config) -> str:
 
 def check_body(body: str, config: Config) -> str:
     """Text, as long as the configuration allows."""
-    return check_text(body, "body", config.max_body)
+    return check_text(body, "body", config.max_body, LIMITS)
 
 
 def check_type(type_: TaskType) -> TaskType:

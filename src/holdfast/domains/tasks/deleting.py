@@ -8,7 +8,7 @@ from holdfast.domains.tasks.depending import KINDS
 from holdfast.domains.tasks.rows import ACTIVE, TASK, Stored, by_seq, change, index_tags, require, to_task
 from holdfast.domains.tasks.texts import check_note
 from holdfast.domains.tasks.tree import below
-from holdfast.kernel import fts
+from holdfast.kernel import fts, idempotency
 from holdfast.kernel.events import redact
 from holdfast.kernel.tx import Tx
 from holdfast.types import Task
@@ -19,7 +19,7 @@ def _refuse_active(task: Stored, family: list[Stored]) -> None:
     if task.active:
         raise errors.TaskActive(
             f"task {task.id} is {task.status}",
-            hint="release, complete or reject it first",
+            hint="release or complete it first" if task.status == "in_progress" else "approve or reject it first",
             id=task.id,
             status=task.status,
         )
@@ -58,7 +58,7 @@ def restore(tx: Tx, id: str) -> Task:
     if task.parent is not None and by_seq(tx, task.parent).deleted is not None:
         raise errors.ParentNotFound(
             f"the parent of {id} is deleted",
-            hint=f"restore {task.parent_id} first",
+            hint=f"restore {_root(tx, task).id} first, which it was deleted with or after",
             id=id,
             parent_id=task.parent_id,
         )
@@ -69,6 +69,13 @@ def restore(tx: Tx, id: str) -> Task:
     return to_task(require(tx, id))
 
 
+def _root(tx: Tx, task: Stored) -> Stored:
+    """The highest deleted task above one."""
+    while task.parent is not None and (above := by_seq(tx, task.parent)).deleted is not None:
+        task = above
+    return task
+
+
 def purge(tx: Tx, id: str) -> int:
     """Remove a task and all below it for good, and blank their events; answers how many. Nothing brings them back."""
     task = require(tx, id, deleted=True)
@@ -76,6 +83,7 @@ def purge(tx: Tx, id: str) -> int:
     _refuse_active(task, family)
     for other in reversed(family):  # children first: a parent that is gone has none
         erase(tx, by_seq(tx, other.seq))
+    idempotency.redact(tx, [other.id for other in family])
     return len(family)
 
 

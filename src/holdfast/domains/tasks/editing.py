@@ -42,9 +42,10 @@ def update(
     """
     config = settings_of(tx).config
     columns: dict[str, Any] = {}
+    before = require(tx, id)
     if title is not None:
-        columns["title"] = check_title(title, config)
-    if body is not None:
+        columns["title"] = title if title == before.title else check_title(title, config)
+    if body is not None and body != before.body:
         check_body(body, config)
     if priority is not None:
         columns["priority"] = check_priority(priority)
@@ -96,7 +97,8 @@ def note(tx: Tx, id: str, text: str, token: int | None = None) -> Task:
 
 
 def _retag(tx: Tx, task: Stored, tags: set[str], op: str) -> Task:
-    new = check_tags(sorted(tags), settings_of(tx).config.max_tags)
+    most = max(settings_of(tx).config.max_tags, len(task.tag_list))  # who has too many may still have fewer
+    new = check_tags(sorted(tags), most)
     if new != task.tag_list:
         change(tx, task, op, {"tags": stored_tags(new)}, more={"tags": (task.tag_list, new)})
     return to_task(require(tx, task.id))

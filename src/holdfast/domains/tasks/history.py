@@ -20,8 +20,12 @@ def history(
     field: str | None = None,
     since: datetime | None = None,
     limit: int = MAX_HISTORY,
+    before: int | None = None,
 ) -> list[HistoryEntry]:
-    """What changed, newest first; `field` and `since` narrow it. Also that of a deleted task, while it is there."""
+    """What changed, newest first, below version `before`; `field` and `since` narrow it. Also of a deleted task.
+
+    Once only forgotten versions are left it is Compacted.
+    """
     if field is not None:
         check_name(field, "field")
     if since is not None and not isinstance(since, datetime):
@@ -29,7 +33,9 @@ def history(
     check_limit(limit, MAX_HISTORY)
     found: list[HistoryEntry] = []
     oldest = None if since is None else as_microseconds(since)
-    for row in events.history(snapshot, TASK, "", _exact(snapshot, id), None, None):
+    if before is not None and (type(before) is not int or not 1 <= before <= events.END_OF_REVISION):
+        raise errors.InvalidFilter(f"before must be a version (1 or more), not {before!r}")
+    for row in events.history(snapshot, TASK, "", _exact(snapshot, id), before, None):
         if oldest is not None and row[2] < oldest:
             break
         found += [entry for entry in _entries(events.to_event(row)) if field is None or entry.field == field]

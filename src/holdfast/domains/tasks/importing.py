@@ -160,6 +160,7 @@ class _Import:
         if (source, digest) == (self._source, record.digest):
             self._report.unchanged.append(record.id)
             return
+        record.withheld = task.holder is not None and record.claim is None and record.status != "open"
         self._drop_gone(record)
         self._tell_claim(record, task)
         for kind, targets in record.links.items():  # a file without deleted tasks has no links to them either
@@ -168,6 +169,10 @@ class _Import:
             record.links[kind] = tuple(sorted({*targets, *hidden}))
         differing = ", ".join(differences(self._tx, task, record).fields)
         touched = (source, version) != (self._source, task.version)
+        if not differing and record.withheld:
+            message = f"{record.status} there, claimed here by {task.holder}: left alone; import it again afterwards"
+            self._report.conflicts.append(ImportProblem(record.line, record.id, "warning", message))
+            return
         if not differing and (touched or record.updated in (None, task.updated)):
             self._report.unchanged.append(record.id)
             if source in (None, self._source):
@@ -231,7 +236,9 @@ class _Import:
                 seq = seqs[parent_id] if parent_id in seqs else self._plan.known(parent_id).seq
                 move(tx, task, by_seq(tx, seq), OP, records[id].updated)
         for id, record in records.items():
-            self._remember(merge(tx, seqs[id], record), record)
+            merged = merge(tx, seqs[id], record)
+            if not record.withheld:  # otherwise the same line has still something to say
+                self._remember(merged, record)
             told = [ImportProblem(record.line, id, "warning", message) for message in record.warnings]
             self._report.warnings.extend(told)
 

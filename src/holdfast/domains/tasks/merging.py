@@ -52,7 +52,9 @@ def differences(tx: Tx, task: Stored, record: Record) -> Changes:
     if record.created is not None:
         wanted["created"] = record.created
     held = task.status == "in_progress"
-    if not held:
+    if held:
+        wanted.pop("grimoire", None)  # which belongs to the claim
+    else:
         wanted["deleted"] = record.deleted
     columns = {name: value for name, value in wanted.items() if getattr(task, name) != value}
     more: dict[str, Any] = {}

@@ -49,6 +49,7 @@ class Record(msgspec.Struct):
     claim: tuple[str, str] | None = None  # it was in progress: who had it, and a note that says so
     notes: list[Note] = msgspec.field(default_factory=list)
     warnings: list[str] = msgspec.field(default_factory=list)
+    withheld: bool = False  # its status has to wait for a claim
     line: int = 0
     digest: bytes = b""
 

@@ -171,7 +171,9 @@ def find(snapshot: Snapshot, id: str, *, deleted: bool = False) -> Stored:
             raise missing(id)
     task = as_seen(snapshot, row)
     if task.deleted is not None and not deleted:
-        raise missing(id, "it is deleted; include_deleted=True shows it, tasks.restore brings it back")
+        raise missing(
+            id, "it is deleted; tasks.get(id, include_deleted=True) shows it, tasks.restore(id) brings it back"
+        )
     return task
 
 

@@ -127,7 +127,7 @@ def _draft(node: TemplateNode, values: dict[str, str], config: Config) -> Draft:
 def _as_tree(tree: Any) -> TemplateNode:
     try:
         return msgspec.convert(msgspec.to_builtins(tree), TemplateNode)
-    except (msgspec.ValidationError, TypeError, RecursionError) as error:
+    except (msgspec.ValidationError, TypeError, ValueError, RecursionError) as error:
         raise errors.Invalid(f"the tree of a template cannot be read: {error}", hint="see docs/tasks.md") from error
 
 

@@ -10,7 +10,7 @@ MAX_NOTE: Final = 65_536
 LIMITS: Final = "see limits in config.yaml"
 
 
-def check_text(text: str, what: str, most: int) -> str:
+def check_text(text: str, what: str, most: int, hint: str = "") -> str:
     """Text that can be stored, of at most so many bytes."""
     if type(text) is not str:
         raise errors.InvalidValue(f"{what} is text, not {type(text).__name__}", hint="pass a str")
@@ -21,17 +21,17 @@ def check_text(text: str, what: str, most: int) -> str:
     if "\0" in text:
         raise errors.InvalidValue(f"{what} has a NUL character", hint="")
     if size > most:
-        raise errors.TooLarge(f"{what} has {size} bytes; {most} is the most", hint=LIMITS, limit=most)
+        raise errors.TooLarge(f"{what} has {size} bytes; {most} is the most", hint=hint, limit=most)
     return text
 
 
 def check_line(text: str, what: str, most: int) -> str:
     """One line that is not blank, of at most so many characters, without what could steer a terminal."""
+    if type(text) is str and len(text) > most:
+        raise errors.TooLarge(f"{what} has {len(text)} characters; {most} is the most", hint=LIMITS, limit=most)
     check_text(text, what, 4 * most)
     if not text.strip():
         raise errors.InvalidValue(f"{what} is empty", hint="say in one line what is to be done")
-    if len(text) > most:
-        raise errors.TooLarge(f"{what} has {len(text)} characters; {most} is the most", hint=LIMITS, limit=most)
     at = next((at for at, char in enumerate(text) if char < " " or "\x7f" <= char < "\xa0"), None)
     if at is not None:
         raise errors.InvalidValue(

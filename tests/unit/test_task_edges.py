@@ -1,0 +1,115 @@
+"""Edges between tasks and the rest: keys and purges, limits that were lowered, claims in the way of an import."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+import holdfast
+from holdfast import errors
+
+
+@pytest.fixture
+def ws(tmp_path: Path) -> Iterator[holdfast.Workspace]:
+    """A workspace of ann's in a folder."""
+    with holdfast.open(tmp_path / "store", actor="ann") as workspace:
+        yield workspace
+
+
+def test_t12_a_purge_forgets_what_keyed_calls_answered_but_not_that_they_happened(ws: holdfast.Workspace) -> None:
+    keyed = ws.using(key="k")
+    task = keyed.tasks.create("SECRET", body="SECRET")
+    other = ws.using(key="other").tasks.create("other")
+    keyed.tasks.claim(task.id)
+    ws.tasks.release(task.id)
+    ws.tasks.purge(task.id)
+    with pytest.raises(errors.NotFound, match="purged"):
+        keyed.tasks.create("SECRET", body="SECRET")
+    with pytest.raises(errors.NotFound, match="purged"):
+        keyed.tasks.claim(task.id)
+    assert [found.id for found in ws.tasks.list()] == [other.id]
+    assert ws.using(key="other").tasks.create("other") == other
+    rows = ws._engine.read(lambda snapshot: snapshot.all("SELECT answer FROM idempotency"))
+    assert not any(b"SECRET" in answer for (answer,) in rows)
+
+
+def test_t5_a_fenced_holder_is_told_what_became_of_the_task(ws: holdfast.Workspace) -> None:
+    task = ws.tasks.claim(ws.tasks.create("task").id)
+    hints = []
+    for step in ("complete", "reopen", "claim"):
+        getattr(ws.tasks, step)(task.id, "bob" if step == "claim" else None)
+        with pytest.raises(errors.Fenced) as refused:
+            ws.tasks.complete(task.id, token=task.token)
+        hints.append(refused.value.hint)
+    assert "closed by now" in hints[0]
+    assert "went back to the others" in hints[1]
+    assert "bob holds the task now" in hints[2]
+
+
+def test_t13_history_below_what_was_compacted_is_not_a_silent_gap(ws: holdfast.Workspace) -> None:
+    task = ws.tasks.create("first")
+    for title in ("second", "third"):
+        ws.tasks.update(task.id, title=title)
+    ws.cells.set("run", "cell", 1)
+    ws.events.compact(before=ws.revision)
+    assert [entry.version for entry in ws.tasks.history(task.id)] == [3]
+    with pytest.raises(errors.Compacted):
+        ws.tasks.history(task.id, before=3)
+    assert ws.tasks.history(task.id, before=1) == []
+    for bad in (0, "3", True, -1):
+        with pytest.raises(errors.InvalidFilter):
+            ws.tasks.history(task.id, before=bad)  # type: ignore[arg-type]
+
+
+def test_t18_a_status_that_a_claim_is_in_the_way_of_is_a_conflict_until_it_is_not(ws: holdfast.Workspace) -> None:
+    task = ws.tasks.create("task")
+    line = ws.tasks.export()[0]
+    ws.tasks.import_([line])
+    closed = json.dumps({**json.loads(line), "status": "closed"})
+    ws.tasks.claim(task.id)
+    for _ in range(2):
+        report = ws.tasks.import_([closed], prefer="theirs")
+        assert (report.updated, report.unchanged) == ([], [])
+        assert "claimed here by ann" in report.conflicts[0].message
+    ws.tasks.release(task.id)
+    assert ws.tasks.import_([closed], prefer="theirs").updated == [task.id]
+    assert ws.tasks.get(task.id).status == "closed"
+
+
+def test_limits_that_were_lowered_let_what_is_there_shrink_and_stay(ws: holdfast.Workspace, tmp_path: Path) -> None:
+    task = ws.tasks.create("a long title", tags=["a", "b", "c", "d"])
+    (tmp_path / "store" / "config.yaml").write_text("limits: {max_title: 5, max_tags: 2}\n")
+    assert ws.tasks.update(task.id, title="a long title") == task
+    assert ws.tasks.remove_tags(task.id, ["a"]).tags == ("b", "c", "d")
+    with pytest.raises(errors.InvalidTag):
+        ws.tasks.add_tags(task.id, ["e"])
+    with pytest.raises(errors.TooLarge, match="7 characters; 5 is the most"):
+        ws.tasks.update(task.id, title="1234567")
+
+
+def test_t12_whoever_restores_a_leaf_is_told_the_root_of_the_deletion(ws: holdfast.Workspace) -> None:
+    root = ws.tasks.create("root")
+    child = ws.tasks.create("child", parent_id=root.id)
+    leaf = ws.tasks.create("leaf", parent_id=child.id)
+    ws.tasks.delete(root.id)
+    with pytest.raises(errors.ParentNotFound, match=root.id):
+        ws.tasks.restore(leaf.id)
+    with pytest.raises(errors.ParentNotFound, match="deleted"):
+        ws.tasks.create("another", parent_id=root.id)
+
+
+def test_t4_a_pattern_without_a_wildcard_is_a_tag(ws: holdfast.Workspace) -> None:
+    task = ws.tasks.create("task", tags=["a*b"])
+    assert ws.tasks.claim_next(tag_pattern="a") is None
+    taken = ws.tasks.claim_next(tag_pattern=r"a\*b")
+    assert taken is not None
+    assert taken.id == task.id
+
+
+def test_t19_a_name_that_cannot_be_stored_is_refused_in_a_template(ws: holdfast.Workspace) -> None:
+    for tree in ({"title": "x", "\ud800": 1}, "\ud800"):
+        with pytest.raises(errors.Invalid):
+            ws.tasks.set_template("name", tree)  # type: ignore[arg-type]
