@@ -756,7 +756,10 @@ def test_t18_what_somebody_holds_here_stays_so_nothing_above_it_is_deleted_eithe
     ws.tasks.import_([own("p"), own("c", parent_id="p")])
     ws.tasks.claim("c", "agent")
     (problem,) = refused(ws, [own("p", deleted_at=THEN), own("c", parent_id="p", deleted_at=THEN)], prefer="theirs")
-    assert problem.id == "c"
+    assert problem.id == "p"
+    assert "live tasks are below it: c" in problem.message
+    (conflict,) = ws.tasks.import_([own("c", parent_id="p", deleted_at=THEN)], prefer="theirs").conflicts
+    assert "deleted there, claimed here by agent" in conflict.message
 
 
 def test_t18_arguments_that_make_no_sense_are_refused(ws: Workspace) -> None:

@@ -160,7 +160,8 @@ class _Import:
         if (source, digest) == (self._source, record.digest):
             self._report.unchanged.append(record.id)
             return
-        record.withheld = task.holder is not None and record.claim is None and record.status != "open"
+        there = record.status if record.deleted is None else "deleted"
+        record.withheld = task.holder is not None and record.claim is None and there != "open"
         self._drop_gone(record)
         self._tell_claim(record, task)
         for kind, targets in record.links.items():  # a file without deleted tasks has no links to them either
@@ -170,7 +171,7 @@ class _Import:
         differing = ", ".join(differences(self._tx, task, record).fields)
         touched = (source, version) != (self._source, task.version)
         if not differing and record.withheld:
-            message = f"{record.status} there, claimed here by {task.holder}: left alone; import it again afterwards"
+            message = f"{there} there, claimed here by {task.holder}: left alone; import it again afterwards"
             self._report.conflicts.append(ImportProblem(record.line, record.id, "warning", message))
             return
         if not differing and (touched or record.updated in (None, task.updated)):
