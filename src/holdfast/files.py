@@ -11,7 +11,7 @@ import stat
 from threading import get_ident
 
 from holdfast import errors
-from holdfast.domains.routing.settings import FILES
+from holdfast.domains.routing.names import FILES
 from holdfast.kernel.clock import SystemClock
 
 MAX_BYTES = 1_048_576

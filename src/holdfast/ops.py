@@ -13,6 +13,7 @@ of steps, written once and driven by threads and event loops alike.
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Generator
+from importlib import import_module
 from typing import TYPE_CHECKING, Any, ClassVar, Concatenate, Generic, Literal, ParamSpec, TypeVar, overload
 
 import msgspec
@@ -41,7 +42,22 @@ E = TypeVar("E")
 M = TypeVar("M", Sync, Async)
 
 Kind = Literal["read", "write", "procedure", "first", "stream"]
-REGISTRY: dict[str, Operation[..., Any]] = {}
+REGISTRY: dict[str, Operation[..., Any]] = {}  # of the domains that are loaded
+LATE: dict[str, str] = {}  # domains that are loaded when first used, and their modules
+
+
+def operation(name: str) -> Operation[..., Any]:
+    """An entry of the table, loading its domain if need be; KeyError if there is none."""
+    home = LATE.get(name.partition(".")[0])
+    if name not in REGISTRY and home is not None:
+        import_module(home)
+    return REGISTRY[name]
+
+
+def load_all() -> None:
+    """Load every domain: afterwards the table is whole."""
+    for home in LATE.values():
+        import_module(home)
 
 
 class Route(msgspec.Struct, frozen=True):

@@ -14,14 +14,16 @@ from typing import Any, get_args, get_origin, get_type_hints
 import msgspec
 
 import holdfast.transaction  # noqa: F401  # fills the table
-from holdfast.ops import REGISTRY, Operation, Step
+from holdfast.ops import Operation, Step, load_all, operation
 from holdfast.types import Page
+
+load_all()
 
 
 @cache
 def request_type(name: str) -> type[msgspec.Struct]:
     """The arguments of an operation as a struct; arguments that are functions do not travel and are left out."""
-    op = REGISTRY[name]
+    op = operation(name)
     hints = get_type_hints(op.function)
     fields = [
         _field(parameter, hints[parameter.name])
@@ -58,7 +60,7 @@ def answer_type(function: Callable[..., Any]) -> Any:
 
 def result_type(name: str) -> Any:
     """The type of an operation's answer; of a watch, its items, or None where it may time out."""
-    op = REGISTRY[name]
+    op = operation(name)
     answer = answer_type(op.function)
     return answer | None if op.kind == "first" else answer
 

@@ -7,39 +7,70 @@ what ends with a lease, what `txn` can look at, what `check` compares.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Callable, Generator, Iterable, Sequence
 from datetime import datetime
-from typing import Any, TypeVar
+from importlib import import_module
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from holdfast import errors
 from holdfast.context import Body
-from holdfast.domains import cell_reading, cells, events, holding, leases, locks, tasks
+from holdfast.domains import cell_reading, cells, events, holding, leases, locks
 from holdfast.domains.cells import Cells
 from holdfast.domains.clock import ClockOps
 from holdfast.domains.events import Events
 from holdfast.domains.leases import Leases
 from holdfast.domains.locks import Locks
-from holdfast.domains.routes import Routes
-from holdfast.domains.tasks import Tasks, checks, claims, retention
 from holdfast.kernel import leases as kernel_leases
 from holdfast.kernel.shield import SHIELD
-from holdfast.kernel.tx import Tx
-from holdfast.ops import Do, Domain, Look, M, Operation, ReadFile, Step, Sync, stream, write
+from holdfast.kernel.tx import Snapshot, Tx
+from holdfast.ops import LATE, Do, Domain, Found, Look, M, Operation, ReadFile, Step, Sync, stream, write
 from holdfast.txn import Probe, run_txn
 from holdfast.types import Condition, Op, TxnResult, as_time
 
+if TYPE_CHECKING:
+    from holdfast.domains.routes import Routes
+    from holdfast.domains.tasks import Tasks
+
 R = TypeVar("R")
 
-kernel_leases.wire(cells.end_lease, holding.end_lease, claims.end_lease, retention.end_lease)
+# Tasks and routes are loaded when they are first used: an agent that only reads a cell need not wait for them.
+_HOMES = {"tasks": ("holdfast.domains.tasks", "Tasks"), "routes": ("holdfast.domains.routes", "Routes")}
+LATE.update({name: module for name, (module, _) in _HOMES.items()})
+
+
+def _end_task_lease(tx: Tx, lease: str, op: str) -> None:
+    if lease.startswith("task:"):
+        from holdfast.domains.tasks import claims
+
+        claims.end_lease(tx, lease, op)
+    elif lease == "retention":
+        from holdfast.domains.tasks import retention
+
+        retention.end_lease(tx, lease, op)
+
+
+def _probe_task(tx: Tx, id: str) -> Found | None:
+    from holdfast.domains import tasks
+
+    return tasks.probe(tx, id)
+
+
+def _check_tasks(snapshot: Snapshot) -> Iterable[str]:
+    from holdfast.domains.tasks import checks
+
+    return checks.check(snapshot)
+
+
+kernel_leases.wire(cells.end_lease, holding.end_lease, _end_task_lease)
 
 PROBES: dict[str, Probe] = {
     "cell": cells.probe,
     "cell-lock": cells.probe_lock,
     "lease": leases.probe,
     "lock": locks.probe,
-    "task": tasks.probe,
+    "task": _probe_task,
 }
-CHECKERS = (cell_reading.check, locks.check, checks.check)
+CHECKERS = (cell_reading.check, locks.check, _check_tasks)
 
 
 def txn(tx: Tx, conditions: Sequence[Condition], then: Sequence[Op], otherwise: Sequence[Op] = ()) -> TxnResult:
@@ -55,12 +86,22 @@ class Root(Domain[M]):
     txn = write(txn, http="POST /api/txn", cli="txn", mcp=True, routed=True)
     watch = stream(events.follow, http="GET /api/events/stream", cli="watch", mcp=True)
 
+    if TYPE_CHECKING:
+        tasks: Tasks[M]
+        routes: Routes[M]
+    else:
+
+        def __getattr__(self, name: str) -> Any:
+            if name not in _HOMES:
+                raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
+            module, domain = _HOMES[name]
+            self.__dict__[name] = getattr(import_module(module), domain)(self._runner)
+            return self.__dict__[name]
+
     def __init__(self, runner: Any) -> None:
         super().__init__(runner)
         self.cells: Cells[M] = Cells(runner)
         self.locks: Locks[M] = Locks(runner)
-        self.tasks: Tasks[M] = Tasks(runner)
-        self.routes: Routes[M] = Routes(runner)
         self.leases: Leases[M] = Leases(runner)
         self.events: Events[M] = Events(runner)
         self.clock: ClockOps[M] = ClockOps(runner)

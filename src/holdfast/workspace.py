@@ -26,8 +26,7 @@ from holdfast.context import (
     surround,
     typed_answers,
 )
-from holdfast.domains import routes
-from holdfast.domains.routing.settings import FILES
+from holdfast.domains.routing.names import FILES
 from holdfast.files import Files, read_file
 from holdfast.kernel.clock import Clock, Signal, SystemClock
 from holdfast.kernel.engine import Engine
@@ -35,7 +34,7 @@ from holdfast.kernel.events import marks
 from holdfast.kernel.leases import next_deadline
 from holdfast.kernel.tx import Snapshot
 from holdfast.kernel.values import MAX_VALUE_BYTES
-from holdfast.ops import REGISTRY, Deadline, Do, Following, Listen, Look, Next, Operation, ReadFile, Step, Sync
+from holdfast.ops import Deadline, Do, Following, Listen, Look, Next, Operation, ReadFile, Step, Sync, operation
 from holdfast.transaction import CHECKERS, Root, Transaction, drive, user_body
 from holdfast.types import Op, Report
 from holdfast.watch import Watch, next_event
@@ -224,11 +223,13 @@ class Workspace(Root[Sync]):
                     self._files.forget(name)  # the next call tries again
 
     def _load_file(self, name: str) -> None:
+        from holdfast.domains import routes  # only who changed a file needs it
+
         found = read_file(self._engine.folder, FILES[name])
         if found is None or not self._engine.read(lambda snapshot: routes.is_news(snapshot, name, *found)):
             return
         plain = Workspace(self._engine, Context(self._context.actor), self._files)  # not under the key of a call
-        op = REGISTRY["routes.reload"]
+        op = operation("routes.reload")
         for loaded in drive(routes.load((name,)), lambda step: plain._perform(op, (), {}, step)):
             for problem in loaded.problems:
                 _warn("%s", problem)

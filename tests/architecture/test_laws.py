@@ -195,3 +195,14 @@ def test_every_public_name_is_there_and_nothing_else_is() -> None:
         assert getattr(holdfast, name) is not None
     assert set(holdfast.__all__) <= set(dir(holdfast))
     assert not hasattr(holdfast, "no_such_name")
+
+
+def test_a_program_that_uses_no_tasks_does_not_load_them() -> None:
+    code = (
+        "import sys, holdfast; ws = holdfast.open(':memory:', actor='me'); ws.cells.set('run', 'cell', 1);"
+        "ws.cells.list('run');"
+        "print(*(name for name in sys.modules if '.tasks' in name or 'matchers' in name)); ws.tasks.ready();"
+        "print('holdfast.domains.tasks' in sys.modules)"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout == "\nTrue\n"

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
-import holdfast.transaction  # noqa: F401  # it knows every domain, and so fills the registry
+import holdfast.schemas  # noqa: F401  # it loads every domain, and so fills the registry
 from holdfast import errors
 from holdfast.domains.tasks.steps import STATUSES, STEPS
 from holdfast.ops import REGISTRY, Operation

@@ -14,7 +14,7 @@ from holdfast import errors
 from holdfast.kernel.batch import Call
 from holdfast.kernel.events import Filter, marks
 from holdfast.kernel.tx import Snapshot, Tx
-from holdfast.ops import REGISTRY
+from holdfast.ops import operation
 from holdfast.transaction import Transaction
 from holdfast.workspace import Workspace
 from tests.simulation.cluster import Cluster, Node
@@ -110,7 +110,7 @@ class Load:
             assert row is not None
             revision, now = marks(snapshot)[0], workspace._engine.time.read(row[0])
             try:
-                return revision, now, REGISTRY[op].function(snapshot, **args)
+                return revision, now, operation(op).function(snapshot, **args)
             except errors.NotFound as error:
                 return revision, now, error.code
 
@@ -183,7 +183,7 @@ class Load:
     def _body(self, workspace: Workspace, asked: Asked) -> Callable[..., Any]:
         acting = workspace.using(actor=asked.actor, fence=asked.fence, key=asked.key)
         if asked.key is not None:
-            return acting.body_of(REGISTRY[asked.op], (), asked.args)
+            return acting.body_of(operation(asked.op), (), asked.args)
 
         def body(tx: Transaction) -> Any:
             target: Any = tx

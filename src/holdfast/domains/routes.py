@@ -14,8 +14,9 @@ import msgspec
 from holdfast import errors
 from holdfast.domains.routing.config import Config, read_config
 from holdfast.domains.routing.matchers import Rules, Subject, report
+from holdfast.domains.routing.names import CONFIG, FILES
 from holdfast.domains.routing.reading import read_rules
-from holdfast.domains.routing.settings import CONFIG, FILES, remember, remembered, settings_of, store
+from holdfast.domains.routing.settings import remember, remembered, settings_of, store
 from holdfast.domains.tasks.creating import check_body, check_hint, check_priority, check_type
 from holdfast.domains.tasks.routes import subject_of
 from holdfast.domains.tasks.rows import find

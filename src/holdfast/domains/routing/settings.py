@@ -12,11 +12,9 @@ import msgspec
 
 from holdfast.domains.routing.config import Config
 from holdfast.domains.routing.matchers import Rules
+from holdfast.domains.routing.names import CONFIG, ROUTES
 from holdfast.kernel.tx import Snapshot, Tx, newest_version
 
-CONFIG: Final = "config"
-ROUTES: Final = "routes"
-FILES: Final = {CONFIG: "config.yaml", ROUTES: "grimoire-matchers.yaml"}
 KIND: Final = {CONFIG: "config", ROUTES: "route"}  # of their events
 
 _TYPES: Final[dict[str, Any]] = {CONFIG: Config, ROUTES: Rules}

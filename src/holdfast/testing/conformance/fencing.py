@@ -14,7 +14,7 @@ import pytest
 
 import holdfast
 from holdfast import errors
-from holdfast.ops import REGISTRY
+from holdfast.ops import REGISTRY, load_all
 from holdfast.testing.conformance.waiting import Background, heard
 from holdfast.testing.worlds import World
 from holdfast.testing.write_cases import CASES
@@ -330,6 +330,7 @@ def test_c15_what_is_no_fence_is_invalid_at_once(world: World, fence: Any) -> No
 # --- around every write ----------------------------------------------------------------------------------------------
 
 
+load_all()
 WRITES = [
     pytest.param(name, marks=pytest.mark.capability("callables") if operation.route.local else ())
     for name, operation in sorted(REGISTRY.items())
