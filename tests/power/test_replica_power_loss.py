@@ -43,6 +43,11 @@ class Node(Stage):
     def open(self) -> Workspace:
         return holdfast.open(self.store, actor="me", clock=self.clock, log=self.log)
 
+    def make(self) -> Workspace:
+        """Open it for the first time: each migration is a commit of its own."""
+        with at("migration.committed", self.acknowledged):
+            return self.open()
+
     def follow(self, ws: Workspace, other: Workspace) -> None:
         """Another node writes, and this one applies it: one commit, whether the pulse makes it or this call."""
         other.cells.increment("other", "count")
@@ -68,8 +73,7 @@ class Node(Stage):
 
 def creating(node: Node) -> None:
     """The first node makes the workspace."""
-    with node.open() as ws:
-        node.acknowledged()
+    with node.make() as ws:
         perform(node, ws, 1)
         node.end(ws, node.nodes.stale("other"))
         node.nodes.close()
@@ -77,8 +81,7 @@ def creating(node: Node) -> None:
 
 def working(node: Node) -> None:
     """A new workspace: calls, groups, writes of another node, every kind of checkpoint, and a sweep."""
-    with node.open() as ws:
-        node.acknowledged()
+    with node.make() as ws:
         other = node.nodes.stale("other")
         perform(node, ws, len(MOVES))
         grouped(node, ws, 1)
