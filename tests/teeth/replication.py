@@ -82,8 +82,8 @@ BUGS = [
     Bug(
         "a clock for each body",
         "kernel/batch.py",
-        "            self._connection, writer.time, writer.ids, self.now, self.revision + 1,",
-        "            self._connection, writer.time, writer.ids, writer.time.read(self._stamp), self.revision + 1,",
+        "            writer.ids,\n            self.now,\n",
+        "            writer.ids,\n            writer.time.read(self._stamp),\n",
         ("tests/conformance/test_time.py",),
     ),
     Bug(
