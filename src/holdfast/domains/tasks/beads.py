@@ -20,7 +20,6 @@ from holdfast.domains.tasks.texts import check_note
 from holdfast.kernel.names import check_name
 from holdfast.types import LinkKind, TaskStatus, TaskType
 
-NAME: Final = "beads"
 _SECTIONS: Final = {"design": "Design", "acceptance_criteria": "Acceptance criteria", "notes": "Notes"}
 _STATUSES: Final[dict[str, TaskStatus]] = {
     "open": "open",
