@@ -22,9 +22,9 @@ ROOT = Path(__file__).parents[2]
 NOT_HERE = {"backup.copied", "backup.published"}
 
 
-def test_the_first_seeds_hold() -> None:
+def test_the_first_seeds_hold(caplog: pytest.LogCaptureFixture) -> None:
     """Stops at the first that does not, so that a mistake in the source shows at once."""
-    logging.getLogger("holdfast").setLevel(logging.CRITICAL)
+    caplog.set_level(logging.CRITICAL, logger="holdfast")
     for seed in range(FIRST):
         play(seed)
 
