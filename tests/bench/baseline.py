@@ -62,18 +62,17 @@ class Loop:
             execute("COMMIT")
 
     def in_groups(self, cells: Sequence[str], size: int) -> None:
-        """`size` increments a commit, each in its savepoint."""
+        """`size` increments a commit."""
         execute = self._execute
         for start in range(0, len(cells), size):
             execute("BEGIN IMMEDIATE")
             header: Any = execute(HEADER).fetchone()
             revision: int = header[1]
             now = time.time_ns() // 1000
+            execute("SAVEPOINT bodies")
             for cell in cells[start : start + size]:
                 revision += 1
-                execute("SAVEPOINT body")
                 self._increment(cell, revision, now)
-                execute("RELEASE body")
             execute(FOOTER, (revision, now))
             execute("COMMIT")
 

@@ -59,21 +59,22 @@ class Claimer:
         for agent in agents:
             execute("BEGIN IMMEDIATE")
             revision, now = self._begun()
+            execute(DOCUMENTS).fetchall()
             self._claim(agent, revision + 1, now)
             execute(FOOTER, (revision + 1, now))
             execute("COMMIT")
 
     def in_groups(self, agents: Sequence[str], size: int) -> None:
-        """`size` claims a commit, each in its savepoint."""
+        """`size` claims a commit."""
         execute = self._execute
         for start in range(0, len(agents), size):
             execute("BEGIN IMMEDIATE")
             revision, now = self._begun()
+            execute("SAVEPOINT bodies")
+            execute(DOCUMENTS).fetchall()
             for agent in agents[start : start + size]:
                 revision += 1
-                execute("SAVEPOINT body")
                 self._claim(agent, revision, now)
-                execute("RELEASE body")
             execute(FOOTER, (revision, now))
             execute("COMMIT")
 
@@ -97,7 +98,6 @@ class Claimer:
 
     def _claim(self, agent: str, revision: int, now: int) -> None:
         execute = self._execute
-        execute(DOCUMENTS).fetchall()
         row: Any = execute(BEST).fetchone()
         seq, id, priority, version, token = row[0], row[1], row[3], row[9] + 1, revision * 4096
         execute(LEASE, (f"task:{id}", "task", agent, TTL, now + TTL, now))

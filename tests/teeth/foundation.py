@@ -7,6 +7,7 @@ from tests.teeth.bug import Bug
 BETWEEN_PROCESSES = ("tests/conformance", "-k", "processes")
 CRASHES = ("tests/e2e/test_kill.py",)
 FAULTS = ("tests/e2e/test_io_errors.py", "tests/e2e/test_disk_full.py")
+ROUTES = ("tests/unit/test_route_files.py",)
 GROUP = ("tests/unit/test_group.py", "tests/conformance/test_transactions.py")
 POWER = ("tests/power/test_power_loss.py", "-k", "one and caller")
 
@@ -21,8 +22,8 @@ BUGS = [
     Bug(
         "whole-transaction rollback ignored",
         "kernel/batch.py",
-        "                if self.finished:\n                    if isinstance",
-        "                if False:\n                    if isinstance",
+        "                if self.finished:\n                    return self._lost",
+        "                if False:\n                    return self._lost",
         FAULTS,
     ),
     Bug(
@@ -101,9 +102,23 @@ BUGS = [
     Bug(
         "a failed body is not rolled back",
         "kernel/batch.py",
-        '                execute("ROLLBACK TO body")\n',
+        '                    execute("ROLLBACK TO body")\n',
         "",
         GROUP,
+    ),
+    Bug(
+        "a body that fails after writing is taken for one that did not write",
+        "kernel/batch.py",
+        "                elif tx.dirty:\n",
+        "                elif False:\n",
+        GROUP,
+    ),
+    Bug(
+        "rules loaded by a transaction that failed stay in force for its group",
+        "domains/routing/settings.py",
+        "    tx.memo[_MEMO] = None",
+        "    tx.memo.pop(_MEMO, None)",
+        ROUTES,
     ),
     Bug(
         "two grants of one transaction share a token",
@@ -151,7 +166,7 @@ BUGS = [
     Bug(
         "an operation that fails inside a transaction leaves a part of itself",
         "kernel/tx.py",
-        '                self.run("ROLLBACK TO part")\n',
+        '                self.one("ROLLBACK TO part")\n',
         "",
     ),
     Bug(

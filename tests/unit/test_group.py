@@ -14,6 +14,7 @@ import pytest
 
 import holdfast
 from holdfast import Transaction, Workspace, errors
+from holdfast.kernel.batch import CAUTION
 from holdfast.testing import ManualClock
 from holdfast.testing.crowd import LONG, Line, finish, start, together
 
@@ -87,6 +88,71 @@ def test_an_error_is_given_to_its_own_caller_alone(ws: Workspace) -> None:
     assert (calls[0].result(LONG), calls[3].result(LONG)) == (1, 2)
     assert isinstance(calls[1].exception(LONG), errors.VersionMismatch)
     assert isinstance(calls[2].exception(LONG), errors.Exists)
+
+
+def statements(ws: Workspace, work: Callable[[], None]) -> list[str]:
+    """The savepoints of a group while some work is done."""
+    seen: list[str] = []
+    writer = ws._engine.store.writer
+    writer.trace_v2(apsw.SQLITE_TRACE_STMT, lambda event: seen.append(event["sql"]))
+    work()
+    writer.trace_v2(0, None)
+    return [sql for sql in seen if sql.endswith(("bodies", "body"))]
+
+
+def test_a_body_that_fails_before_it_writes_costs_the_others_nothing(ws: Workspace) -> None:
+    ran: list[int] = []
+
+    def body(tx: Transaction) -> int:
+        ran.append(1)
+        return tx.cells.set("run", "a", 1)
+
+    def group() -> None:
+        with Line(ws) as line:
+            before = line.queue(lambda: ws.transact(body))
+            refused = line.queue(lambda: ws.transact(lambda tx: tx.cells.cas("run", "a", 7, 1)))
+            after = line.queue(lambda: ws.transact(body))
+        assert (before.result(LONG), after.result(LONG), len(ran)) == (1, 2, 2)
+        assert isinstance(refused.exception(LONG), errors.VersionMismatch)
+
+    assert statements(ws, group) == ["SAVEPOINT bodies"]
+
+
+def test_a_body_that_fails_after_it_wrote_is_taken_back_alone_and_the_next_groups_are_careful(ws: Workspace) -> None:
+    def right(tx: Transaction) -> int:
+        tx.cells.set("run", "a", "right")
+        return tx.revision
+
+    def late(tx: Transaction) -> None:
+        tx.cells.set("run", "a", "wrong")
+        tx.locks.acquire("door", "late")
+        raise ValueError("too late")
+
+    def group() -> None:
+        with Line(ws) as line:
+            before = line.queue(lambda: ws.transact(right))
+            failing = line.queue(lambda: ws.transact(late))
+            after = line.queue(lambda: ws.locks.acquire("door", "after"))
+        assert isinstance(failing.exception(LONG), ValueError)
+        assert after.result(LONG).token == 4096 * ws.revision
+        assert ws.cells.get("run", "a").value == "right"
+        assert before.result(LONG) == ws.revision - 1
+        ws.locks.release("door", "after")
+
+    def fine() -> None:
+        with Line(ws) as line:
+            calls = [line.queue(lambda: set_cell(ws, "b")) for _ in range(2)]
+        assert calls[0].result(LONG) + 1 == calls[1].result(LONG)
+
+    apart = ["SAVEPOINT body", "RELEASE body"]
+    failed = ["SAVEPOINT body", "ROLLBACK TO body", "RELEASE body"]
+    assert statements(ws, group) == ["SAVEPOINT bodies", "ROLLBACK TO bodies", *apart, *failed, *apart]
+    assert statements(ws, group) == ["SAVEPOINT bodies", *apart, *failed, *apart]
+    for _ in range(CAUTION - 1):
+        assert statements(ws, fine) == ["SAVEPOINT bodies", *apart, *apart]
+    assert statements(ws, fine) == ["SAVEPOINT bodies"]
+    assert [event.revision for event in ws.events.list()] == list(range(1, ws.revision + 1))
+    assert ws.check().ok
 
 
 # --- the engine gives way --------------------------------------------------------------------------------------------

@@ -10,9 +10,12 @@ from pathlib import Path
 import pytest
 
 import holdfast
-from holdfast import MemoryLog, Op, errors
+from holdfast import MemoryLog, Op, Transaction, errors
+from holdfast.domains.routing import settings
+from holdfast.domains.routing.matchers import Rules
+from holdfast.domains.routing.names import ROUTES
 from holdfast.testing import FaultyLog
-from holdfast.testing.crowd import finish
+from holdfast.testing.crowd import LONG, Line, finish
 
 RULES = "matchers:\n  - name: all\n    grimoire: {name}\n    match: {{}}\n"
 BROKEN = "matchers:\n  - name: all\n    grimoire: new\n    match: {priority: [9]}\n"
@@ -45,6 +48,24 @@ def test_m5_a_file_is_loaded_when_the_workspace_is_opened_by_one_transaction_wit
         assert event.data == {"source": RULES.format(name="first")}
         assert routed(ws) == "first"
         assert ws.check().ok
+
+
+def test_m5_rules_of_a_transaction_that_fails_hold_for_nobody_in_its_group(folder: Path) -> None:
+    rules = Rules((), "wrong")
+
+    def body(tx: Transaction) -> None:
+        settings.store(tx._tx, ROUTES, rules, "")
+        assert tx.tasks.claim(tx.tasks.create("inside").id).grimoire == "wrong"
+        raise ValueError("too late")
+
+    with holdfast.open(folder, actor="me") as ws:
+        for _ in range(2):  # the second time each body has its savepoint
+            with Line(ws) as line:
+                before = line.queue(lambda: ws.transact(lambda tx: tx.tasks.claim(tx.tasks.create("before").id)))
+                failing = line.queue(lambda: ws.transact(body))
+                after = line.queue(lambda: ws.transact(lambda tx: tx.tasks.claim(tx.tasks.create("after").id)))
+            assert isinstance(failing.exception(LONG), ValueError)
+            assert (before.result(LONG).grimoire, after.result(LONG).grimoire) == ("implement-bead", "implement-bead")
 
 
 def test_m5_without_a_file_the_built_in_default_holds(folder: Path) -> None:

@@ -1,10 +1,11 @@
-"""One durable commit: begin, sweep what is due, run each body in its own savepoint, commit.
+"""One durable commit: begin, sweep what is due, run the bodies, commit.
 
-A body that raises is rolled back alone. If the engine rolled back the whole transaction underneath (disk full,
-interrupt), no body of the batch counts: all others run again. A COMMIT that broke midway is OutcomeUnknown for
-every body, and the connection is opened anew. In a replicated workspace the batch first catches up with the log, and
-its changes are appended there before COMMIT; Moved means that somebody else was first, and everything must run again.
-The caller holds the turn from `begin` to `commit` or `rollback`. Called by the group.
+A body that raises is rolled back alone. Few raise after they have written, so the bodies first run without savepoints;
+if one did, all of them are taken back and run again, each in its own. If the engine rolled back the whole transaction
+underneath (disk full, interrupt), no body of the batch counts: all others run again. A COMMIT that broke midway is
+OutcomeUnknown for every body, and the connection is opened anew. In a replicated workspace the batch first
+catches up with the log, and its changes are appended there before COMMIT; Moved means that somebody else was first, and
+everything must run again. The caller holds the turn from `begin` to `commit` or `rollback`. Called by the group.
 """
 
 from __future__ import annotations
@@ -30,6 +31,7 @@ _FOOTER = "UPDATE meta SET revision = ?, stamp = ? WHERE id = 1"
 
 _STEPS_BETWEEN_LOOKS = 20_000  # of SQLite's machine: well under a millisecond
 _PENDING: Any = object()
+CAUTION = 16  # groups that run with a savepoint for each body, after one that would have needed them
 
 
 class Call:
@@ -81,6 +83,7 @@ class Writer:
         self.time = time
         self.ids = ids
         self.max_value_bytes = max_value_bytes
+        self.caution = 0  # groups yet to run with a savepoint for each body
         self.tx: Tx | None = None  # the newest one, which a forked child must not go on with
 
 
@@ -92,6 +95,7 @@ class Batch:
         self._journal = writer.journal
         self._asked = asked  # an answer, or an error, rests on the state that the bodies saw
         self._writes = writes  # otherwise it only follows the log
+        self._memo: dict[str, Any] = {}
         self.committed = False
         self.in_doubt = False  # the log may have it: nothing of it may run again
 
@@ -149,6 +153,7 @@ class Batch:
             actor,
             writer.max_value_bytes,
             self._began,
+            self._memo,
         )
         return tx
 
@@ -177,22 +182,42 @@ class Batch:
             self.deadline = tx.deadline
 
     def run(self, calls: Sequence[Call]) -> list[Call]:
-        """Run each body in its savepoint; afterwards each call has a result or an error.
+        """Run each body; afterwards each call has a result or an error.
 
         Answers the calls to run again in a new batch, because the engine rolled back the whole transaction under one
         of them; that one has its error.
         """
-        execute = self._connection.execute
         if len(calls) == 1 and not self.swept:
             self._run_alone(calls[0])
             return []
+        before = self.revision, self._stamp, self.now, self.deadline, self.emitted, self.dirty
+        writer = self._writer
+        self._connection.execute("SAVEPOINT bodies")
+        lost = self._run_all(calls, apart=writer.caution > 0)
+        writer.caution = max(0, writer.caution - 1)
+        if lost is None:  # as if none of them had run
+            self._connection.execute("ROLLBACK TO bodies")
+            self.revision, self._stamp, self.now, self.deadline, self.emitted, self.dirty = before
+            writer.caution = CAUTION
+            lost = self._run_all(calls, apart=True)
+        return lost or []
+
+    def _run_all(self, calls: Sequence[Call], apart: bool) -> list[Call] | None:
+        """Run the bodies one after the other; None if one failed that had written, and so all must be taken back.
+
+        One that fails before it has written leaves nothing to take back: a claim that comes too late, say. `apart`:
+        each in a savepoint of its own, so that any is taken back alone.
+        """
+        execute = self._connection.execute
         for number, call in enumerate(calls):
             call.reset()
             tx = self.transaction(call.actor)
             try:
-                execute("SAVEPOINT body")
+                if apart:
+                    execute("SAVEPOINT body")
                 call.result = call.body(tx)
-                execute("RELEASE body")
+                if apart:
+                    execute("RELEASE body")
                 self.absorb(tx)
             except KeyboardInterrupt:
                 raise
@@ -200,14 +225,21 @@ class Batch:
                 tx.end()
                 call.error = as_ours(error)
                 if self.finished:
-                    if isinstance(call.error, apsw.SQLError):  # a savepoint that is gone says nothing to a user
-                        call.error = rolled_back()
-                    self._writer.store.reopen_writer()
-                    self.dirty = False  # the sweep is gone too
-                    return [*calls[:number], *calls[number + 1 :]]
-                execute("ROLLBACK TO body")
-                execute("RELEASE body")
+                    return self._lost(calls, number)
+                if apart:
+                    execute("ROLLBACK TO body")
+                    execute("RELEASE body")
+                elif tx.dirty:
+                    return None
         return []
+
+    def _lost(self, calls: Sequence[Call], number: int) -> list[Call]:
+        """The engine has rolled back everything under one body: all others."""
+        if isinstance(calls[number].error, apsw.SQLError):  # a savepoint that is gone says nothing to a user
+            calls[number].error = rolled_back()
+        self._writer.store.reopen_writer()
+        self.dirty = False  # the sweep is gone too
+        return [*calls[:number], *calls[number + 1 :]]
 
     def _run_alone(self, call: Call) -> None:
         """A lone body needs no savepoint, if nothing was swept before it: taking it back is taking all back."""

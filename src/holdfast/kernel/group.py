@@ -10,6 +10,7 @@ calls the workspace instead of its `tx` gets Reentrant.
 from __future__ import annotations
 
 import threading
+import time
 from collections import deque
 from collections.abc import Callable, Iterable
 from threading import get_ident
@@ -72,6 +73,7 @@ class Group:
         self._mutex = threading.Lock()
         self._queue: deque[Call] = deque()
         self._led = False
+        self._crowd = 0  # calls in the group before
         self.take_overs: dict[int, Callable[[], list[Call]]] = {}  # by thread: takes the lead off its event loop
         self.body_thread = 0  # the thread that runs bodies just now
         self._entered = ("", 0)
@@ -317,12 +319,22 @@ class Group:
 
     def _serve(self, calls: list[Call]) -> Batch | None:
         """Take what is queued into `calls`, run it, commit it, and answer it."""
+        self._gather()
         try:
-            return self._perform(self.take(calls))
+            self.take(calls)
+            self._crowd = len(calls)
+            return self._perform(calls)
         finally:
             for call in calls:
                 if not call.pending:
                     call.answer()
+
+    def _gather(self) -> None:
+        """Those whom the last group answered are about to call again: let them join, as long as they come."""
+        for _ in range(self._crowd):
+            if len(self._queue) >= self._crowd:
+                return
+            time.sleep(0)
 
     def _perform(self, calls: list[Call]) -> Batch | None:
         """Take the turn, run and commit; afterwards only calls that must run again are pending."""

@@ -40,6 +40,7 @@ class Snapshot:
     """Reads. Each statement sees the newest commit; after `hold` all of them see the same one."""
 
     __slots__ = ("_connection", "_execute", "_time")
+    memo: dict[str, Any] | None = None
 
     def __init__(self, connection: apsw.Connection, time: Now) -> None:
         self._connection = connection
@@ -89,7 +90,8 @@ class Tx(Snapshot):
     """One transaction: runs alone, sees everything before it, commits whole or leaves nothing.
 
     Facts: `now` (one for the whole group), `revision` (taken if anything is emitted), `actor`, `max_value_bytes`,
-    and `began`, the revision before the group and its sweep.
+    and `began`, the revision before the group and its sweep. `memo` is what transactions of one group may tell each
+    other; whoever puts something there takes care that it stays true, also when one of them is taken back.
     """
 
     __slots__ = (
@@ -101,6 +103,7 @@ class Tx(Snapshot):
         "dirty",
         "events",
         "max_value_bytes",
+        "memo",
         "now",
         "revision",
     )
@@ -115,6 +118,7 @@ class Tx(Snapshot):
         actor: str,
         max_value_bytes: int,
         began: int,
+        memo: dict[str, Any],
     ) -> None:
         self._connection = connection
         self._execute = connection.execute
@@ -125,6 +129,7 @@ class Tx(Snapshot):
         self.actor = actor
         self.max_value_bytes = max_value_bytes
         self.began = began
+        self.memo: dict[str, Any] = memo
         self.dirty = False
         self.events = 0  # emitted so far
         self.deadline: int | None = None  # the earliest one this transaction set, for the ticker
@@ -215,19 +220,19 @@ class Tx(Snapshot):
     @contextlib.contextmanager
     def savepoint(self) -> Iterator[None]:
         """All or nothing for the statements inside, within this transaction."""
-        events, now = self.events, self.now
-        self.run("SAVEPOINT part")
+        events, now, dirty = self.events, self.now, self.dirty
+        self.one("SAVEPOINT part")
         try:
             yield
         except BaseException:
             # Disk full and interrupts roll back the whole transaction from inside: then there is no savepoint left,
             # and the batch finds that out by itself.
             if not self.ended and self._connection.in_transaction:
-                self.run("ROLLBACK TO part")
-                self.run("RELEASE part")
-                self.events, self.now = events, now
+                self.one("ROLLBACK TO part")
+                self.one("RELEASE part")
+                self.events, self.now, self.dirty = events, now, dirty
             raise
-        self.run("RELEASE part")
+        self.one("RELEASE part")
 
     def end(self) -> None:
         """The body is over: whoever kept this Tx can do nothing with it."""

@@ -19,6 +19,7 @@ KIND: Final = {CONFIG: "config", ROUTES: "route"}  # of their events
 
 _TYPES: Final[dict[str, Any]] = {CONFIG: Config, ROUTES: Rules}
 _MOST_KNOWN = 64
+_MEMO = "settings"
 
 
 class Settings(msgspec.Struct, frozen=True):
@@ -33,7 +34,17 @@ _known: dict[tuple[tuple[str, bytes], ...], Settings] = {(): _DEFAULT}
 
 
 def settings_of(snapshot: Snapshot) -> Settings:
-    """The configuration and the rules in force."""
+    """The configuration and the rules in force; a group of transactions asks the store once."""
+    memo = snapshot.memo
+    found: Settings | None = memo.get(_MEMO) if memo else None
+    if found is None:
+        found = _find(snapshot)
+        if memo is not None:
+            memo.setdefault(_MEMO, found)
+    return found
+
+
+def _find(snapshot: Snapshot) -> Settings:
     digests = tuple(snapshot.all("SELECT name, digest FROM documents ORDER BY name"))
     known = _known.get(digests)
     if known is None:
@@ -65,6 +76,7 @@ def store(tx: Tx, name: str, content: Config | Rules, source: str) -> bool:
     row = tx.one("SELECT digest FROM documents WHERE name = ?", (name,))
     if row is not None and row[0] == digest:
         return False
+    tx.memo[_MEMO] = None  # for the whole group, as nobody here knows whether this one will be taken back
     version = newest_version(tx, KIND[name], "", name) + 1
     tx.run(
         "INSERT INTO documents (name, version, revision, updated, digest, content, source) VALUES (?, ?, ?, ?, ?, ?, ?)"

@@ -58,6 +58,9 @@ class Wanted(msgspec.Struct, frozen=True):
         )
 
 
+_ANY = Wanted()
+
+
 def several(given: Any) -> tuple[Any, ...]:
     """A filter's values: one, or a list of which any will do."""
     if given is None:
@@ -89,6 +92,8 @@ def _wanted(
     parent_id: str | None,
     can: Sequence[str] | None,
 ) -> Wanted:
+    if tags is pattern is type is priority is parent_id is can is None:
+        return _ANY
     checked = check_tags(() if tags is None else tags, 10_000)
     if pattern is not None and check_pattern(pattern) and globs.is_literal(pattern):
         checked, pattern = tuple(sorted({*checked, globs.literal_prefix(pattern)})), None  # an index knows it
