@@ -17,24 +17,10 @@ if TYPE_CHECKING:
     from holdfast.logs.base import CommitLog
     from holdfast.logs.memory import MemoryLog
     from holdfast.transaction import Transaction
-    from holdfast.types import (
-        Cell,
-        CellChange,
-        CellInfo,
-        CellVersion,
-        Event,
-        Exists,
-        Grant,
-        Lease,
-        NotExists,
-        Op,
-        Page,
-        Report,
-        Task,
-        TxnResult,
-        ValueEquals,
-        VersionEquals,
-    )
+    from holdfast.types.base import Event, Grant, Lease, Page, Report
+    from holdfast.types.cells import Cell, CellChange, CellInfo, CellVersion
+    from holdfast.types.tasks import Task
+    from holdfast.types.txn import Exists, NotExists, Op, TxnResult, ValueEquals, VersionEquals
     from holdfast.workspace import Workspace, rebuild, restore, salvage, upgrade
     from holdfast.workspace import open_workspace as open
 
@@ -71,8 +57,12 @@ __all__ = [
     "upgrade",
 ]
 
-# Where a name comes from; all others of __all__ are types.
+# Where a name comes from.
 _HOMES = {
+    **dict.fromkeys(("Event", "Grant", "Lease", "Page", "Report"), "types.base"),
+    **dict.fromkeys(("Cell", "CellChange", "CellInfo", "CellVersion"), "types.cells"),
+    **dict.fromkeys(("Exists", "NotExists", "Op", "TxnResult", "ValueEquals", "VersionEquals"), "types.txn"),
+    "Task": "types.tasks",
     "CommitLog": "logs.base",
     "FileGate": "gate",
     "HoldfastError": "errors",
@@ -96,7 +86,7 @@ if not TYPE_CHECKING:  # a type checker sees the imports above, and complains ab
         elif name == "open":
             value = import_module("holdfast.workspace").open_workspace
         else:
-            value = getattr(import_module(f"holdfast.{_HOMES.get(name, 'types')}"), name)
+            value = getattr(import_module(f"holdfast.{_HOMES[name]}"), name)
         globals()[name] = value
         return value
 

@@ -26,7 +26,7 @@ from holdfast.kernel.tx import SYSTEM, Tx
 from holdfast.kernel.wake import Watcher
 from holdfast.ops import Async, Deadline, Do, Following, Listen, Look, Next, Operation, ReadFile, Step
 from holdfast.transaction import Root, Transaction
-from holdfast.types import Event, Report
+from holdfast.types.base import Event, Report
 from holdfast.workspace import Workspace
 
 

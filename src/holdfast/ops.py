@@ -21,7 +21,7 @@ import msgspec
 from holdfast.kernel.events import Filter
 from holdfast.kernel.tx import Snapshot, Tx
 from holdfast.kernel.wake import Watcher
-from holdfast.types import Event
+from holdfast.types.base import Event
 
 if TYPE_CHECKING:
     from holdfast.aio import AsyncWatch

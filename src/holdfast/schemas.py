@@ -15,7 +15,7 @@ import msgspec
 
 import holdfast.transaction  # noqa: F401  # fills the table
 from holdfast.ops import Operation, Step, load_all, operation
-from holdfast.types import Page
+from holdfast.types.base import Page
 
 load_all()
 

@@ -25,7 +25,8 @@ from holdfast.kernel.shield import SHIELD
 from holdfast.kernel.tx import Snapshot, Tx
 from holdfast.ops import LATE, Do, Domain, Found, Look, M, Operation, ReadFile, Step, Sync, stream, write
 from holdfast.txn import Probe, run_txn
-from holdfast.types import Condition, Op, TxnResult, as_time
+from holdfast.types.base import as_time
+from holdfast.types.txn import Condition, Op, TxnResult
 
 if TYPE_CHECKING:
     from holdfast.domains.routes import Routes

@@ -13,7 +13,7 @@ from holdfast import errors
 from holdfast.kernel.tx import Tx
 from holdfast.kernel.values import encode
 from holdfast.ops import Found, Operation, operation
-from holdfast.types import Condition, Exists, NotExists, Op, TxnResult, ValueEquals, VersionEquals
+from holdfast.types.txn import Condition, Exists, NotExists, Op, TxnResult, ValueEquals, VersionEquals
 
 MAX_OPERATIONS = 128
 

@@ -9,7 +9,7 @@ from holdfast.kernel.engine import Engine
 from holdfast.kernel.names import check_seconds
 from holdfast.kernel.wake import Watcher
 from holdfast.ops import Following
-from holdfast.types import Event
+from holdfast.types.base import Event
 
 E = TypeVar("E")
 

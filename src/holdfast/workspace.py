@@ -36,7 +36,8 @@ from holdfast.kernel.tx import Snapshot
 from holdfast.kernel.values import MAX_VALUE_BYTES
 from holdfast.ops import Deadline, Do, Following, Listen, Look, Next, Operation, ReadFile, Step, Sync, operation
 from holdfast.transaction import CHECKERS, Root, Transaction, drive, user_body
-from holdfast.types import Op, Report
+from holdfast.types.base import Report
+from holdfast.types.txn import Op
 from holdfast.watch import Watch, next_event
 
 if TYPE_CHECKING:

@@ -17,7 +17,6 @@ from holdfast.logs.applying import is_shared
 ROOT = Path(__file__).parents[2]
 SOURCE = ROOT / "src" / "holdfast"
 MODULES = sorted(SOURCE.rglob("*.py"))
-GROUND = {"holdfast.errors", "holdfast.types"}
 # A domain imports the kernel, the ground, `ops`, and domains earlier in this line.
 DOMAINS = [
     *("leases", "holding", "waiting", "locks", "links", "events", "clock"),
@@ -28,6 +27,9 @@ DOMAINS = [
 def name_of(path: Path) -> str:
     parts = path.relative_to(SOURCE.parent).with_suffix("").parts
     return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
+
+
+GROUND = {"holdfast.errors"} | {name_of(path) for path in (SOURCE / "types").glob("*.py")}
 
 
 def imports(path: Path) -> set[str]:

@@ -10,7 +10,8 @@ from typing import Any, NamedTuple, TypeVar
 import msgspec
 
 from holdfast.testing import ManualClock
-from holdfast.types import Event, TaskStatus, TaskType, as_time
+from holdfast.types.base import Event, as_time
+from holdfast.types.tasks import TaskStatus, TaskType
 
 Key = tuple[str, str]
 K = TypeVar("K")

@@ -15,7 +15,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant
 from holdfast import errors
 from holdfast.errors import HoldfastError
 from holdfast.testing.worlds import World
-from holdfast.types import HistoryEntry, Readiness
+from holdfast.types.tasks import HistoryEntry, Readiness
 from holdfast.workspace import Workspace
 from tests.conformance.machine import Stop, assert_same, invoke
 from tests.conformance.model_base import TaskRow, exact

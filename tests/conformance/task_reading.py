@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import msgspec
 
 from holdfast import errors
-from holdfast.types import (
+from holdfast.types.tasks import (
     HistoryEntry,
     LinkKind,
     Readiness,

@@ -16,7 +16,7 @@ import holdfast.schemas  # noqa: F401  # it loads every domain, and so fills the
 from holdfast import errors
 from holdfast.domains.tasks.steps import STATUSES, STEPS
 from holdfast.ops import REGISTRY, Operation
-from holdfast.types import TaskStatus
+from holdfast.types.tasks import TaskStatus
 
 ROOT = Path(__file__).resolve().parents[2]
 

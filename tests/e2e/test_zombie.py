@@ -17,7 +17,7 @@ import pytest
 import holdfast
 from holdfast import errors
 from holdfast.testing import ManualClock
-from holdfast.types import Task
+from holdfast.types.tasks import Task
 from tests.e2e.zombie_worker import Answer, Zombie, attempt
 from tests.logs.nodes import Nodes, assert_equal
 

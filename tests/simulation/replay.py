@@ -13,7 +13,8 @@ from typing import Any
 
 from holdfast import errors
 from holdfast.testing import ManualClock
-from holdfast.types import Event, Readiness, Reason, as_microseconds
+from holdfast.types.base import Event, as_microseconds
+from holdfast.types.tasks import Readiness, Reason
 from tests.conformance.model_base import exact
 from tests.conformance.task_model import TaskModel
 from tests.simulation.history import Asked, History, Looked

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 from holdfast import Op, ValueEquals
-from holdfast.types import Task
+from holdfast.types.tasks import Task
 
 AGENTS = ("ann", "bob")
 TAGS = ("api", "web")

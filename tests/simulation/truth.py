@@ -13,7 +13,7 @@ from holdfast.kernel.events import to_event
 from holdfast.logs.entries import Changes, from_bytes, unseal
 from holdfast.logs.memory import MemoryLog
 from holdfast.logs.skew import ALLOWED
-from holdfast.types import Event, as_microseconds
+from holdfast.types.base import Event, as_microseconds
 from tests.simulation.cluster import Timeline
 
 

@@ -12,7 +12,8 @@ from holdfast.kernel.events import END_OF_REVISION, Filter, gone, history, marks
 from holdfast.kernel.names import check_limit
 from holdfast.kernel.tx import Snapshot, newest_version
 from holdfast.ops import Following
-from holdfast.types import Cell, CellChange, CellVersion, Event
+from holdfast.types.base import Event
+from holdfast.types.cells import Cell, CellChange, CellVersion
 
 
 def _is_delete(event: Event) -> bool:

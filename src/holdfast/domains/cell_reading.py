@@ -8,7 +8,8 @@ from holdfast import errors
 from holdfast.kernel.names import check_limit, check_name, page_bounds
 from holdfast.kernel.tx import Snapshot
 from holdfast.kernel.values import decode
-from holdfast.types import Cell, CellInfo, as_time
+from holdfast.types.base import as_time
+from holdfast.types.cells import Cell, CellInfo
 
 CELL = "cell"
 MAX_PAGE = 10_000

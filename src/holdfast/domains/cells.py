@@ -36,7 +36,8 @@ from holdfast.kernel.names import check_name, check_ttl
 from holdfast.kernel.tx import Tx, newest_version
 from holdfast.kernel.values import decode, encode
 from holdfast.ops import Do, Domain, Found, Look, M, Steps, first, procedure, read, stream, write
-from holdfast.types import Cell, Grant
+from holdfast.types.base import Grant
+from holdfast.types.cells import Cell
 
 RUN = "run"
 CELL_LOCK = "cell-lock"

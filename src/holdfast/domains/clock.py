@@ -11,7 +11,7 @@ from holdfast.kernel import leases
 from holdfast.kernel.clock import FAR_AHEAD
 from holdfast.kernel.tx import Tx
 from holdfast.ops import Domain, M, write
-from holdfast.types import as_time
+from holdfast.types.base import as_time
 
 
 def reset_clock(tx: Tx) -> datetime:

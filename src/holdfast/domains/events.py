@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from holdfast.kernel.events import compact, list_events, make_filter
 from holdfast.kernel.tx import Snapshot
 from holdfast.ops import Domain, Following, M, read, write
-from holdfast.types import Event
+from holdfast.types.base import Event
 
 
 def follow(

@@ -14,7 +14,7 @@ from holdfast.kernel import leases
 from holdfast.kernel.names import check_name, check_ttl
 from holdfast.kernel.tx import DerivedActor, Row, Snapshot, Tx
 from holdfast.ops import Found
-from holdfast.types import Grant, as_time
+from holdfast.types.base import Grant, as_time
 
 WAITER = "lock-waiter"
 COLUMNS = "k.name, k.holder, k.token, k.acquired, k.lease, l.deadline, k.scope"

@@ -10,7 +10,7 @@ from holdfast.domains.waiting import acquiring
 from holdfast.kernel.names import check_limit, check_name, page_bounds
 from holdfast.kernel.tx import GRANTS_PER_REVISION, Snapshot, Tx
 from holdfast.ops import Domain, Found, M, Steps, procedure, read, write
-from holdfast.types import Grant
+from holdfast.types.base import Grant
 
 LOCK = "lock"
 

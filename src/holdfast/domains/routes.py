@@ -23,7 +23,7 @@ from holdfast.domains.tasks.rows import find
 from holdfast.domains.tasks.tags import check_tags
 from holdfast.kernel.tx import Snapshot, Tx
 from holdfast.ops import Do, Domain, M, ReadFile, Steps, procedure, read
-from holdfast.types import Loaded, Problem, RouteReport
+from holdfast.types.routes import Loaded, Problem, RouteReport
 
 _FIELDS = {"title", "body", "type", "priority", "tags", "parent_id", "grimoire_hint"}
 

@@ -14,7 +14,7 @@ from holdfast.kernel.names import check_seconds
 from holdfast.kernel.tx import GRANTS_PER_REVISION, Tx
 from holdfast.kernel.wake import Watcher
 from holdfast.ops import Deadline, Do, Listen, Next, Steps
-from holdfast.types import Grant
+from holdfast.types.base import Grant
 
 WAITER_TTL = 10_000_000
 RENEW_EVERY = 3.0

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Iterator
 
 from holdfast.kernel import fts
 from holdfast.kernel.tx import Snapshot
-from holdfast.types import Report
+from holdfast.types.base import Report
 
 Checker = Callable[[Snapshot], Iterable[str]]
 

@@ -17,7 +17,7 @@ import msgspec
 from holdfast import errors
 from holdfast.kernel.names import check_limit
 from holdfast.kernel.tx import Row, Snapshot, Tx
-from holdfast.types import Event, as_microseconds, as_time
+from holdfast.types.base import Event, as_microseconds, as_time
 
 Position = tuple[int, int]  # revision, position
 END_OF_REVISION = 2**62

@@ -19,7 +19,7 @@ from holdfast.context import Context, check_context, derive_actor
 from holdfast.ops import Operation, Sync
 from holdfast.testing.clock import ManualClock
 from holdfast.transaction import Root
-from holdfast.types import Report
+from holdfast.types.base import Report
 
 _Request = tuple[int, str, tuple[Any, ...]]
 

@@ -16,7 +16,7 @@ from holdfast.context import LATEST
 from holdfast.ops import Operation, Sync
 from holdfast.testing.contents import contents
 from holdfast.transaction import Root, Transaction
-from holdfast.types import Report
+from holdfast.types.base import Report
 from holdfast.workspace import Workspace
 
 R = TypeVar("R")

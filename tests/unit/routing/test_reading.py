@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from holdfast.domains.routing.matchers import Matcher, Rules
 from holdfast.domains.routing.reading import read_rules
-from holdfast.types import Problem
+from holdfast.types.routes import Problem
 
 FILES = Path(__file__).parent / "files"
 

@@ -14,7 +14,7 @@ import msgspec
 
 from holdfast.domains.routing.yaml_lines import Findings, Node, Unreadable, close_to, parse, read_name, show
 from holdfast.kernel.names import MAX_SECONDS
-from holdfast.types import Problem
+from holdfast.types.routes import Problem
 
 _SECOND: Final = 1_000_000
 _MAX_DAYS: Final = 36_525

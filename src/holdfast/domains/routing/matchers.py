@@ -22,7 +22,7 @@ from typing import Final, NamedTuple
 import msgspec
 
 from holdfast.domains.routing import globs
-from holdfast.types import RouteReport, Verdict
+from holdfast.types.routes import RouteReport, Verdict
 
 BUILT_IN_DEFAULT: Final = "implement-bead"
 PRIORITIES: Final = (0, 1, 2, 3, 4)

@@ -14,7 +14,8 @@ from typing import Any, Final, get_args
 from holdfast.domains.routing import globs
 from holdfast.domains.routing.matchers import BUILT_IN_DEFAULT, PRIORITIES, Matcher, Rules
 from holdfast.domains.routing.yaml_lines import Findings, Node, Unreadable, close_to, parse, quote, read_name, show
-from holdfast.types import Problem, TaskType
+from holdfast.types.routes import Problem
+from holdfast.types.tasks import TaskType
 
 TYPES: Final = get_args(TaskType)
 

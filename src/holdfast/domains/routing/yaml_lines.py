@@ -15,7 +15,7 @@ from typing import Any, Final, NamedTuple
 
 from holdfast.errors import InvalidName
 from holdfast.kernel.names import check_name
-from holdfast.types import Problem
+from holdfast.types.routes import Problem
 
 MAX_BYTES: Final = 1024 * 1024
 MAX_DEPTH: Final = 16

@@ -34,7 +34,7 @@ from holdfast.domains.tasks import (
 from holdfast.domains.tasks.rows import find, require, to_task
 from holdfast.kernel.tx import Snapshot, Tx
 from holdfast.ops import Domain, Found, M, procedure, read, write
-from holdfast.types import Task
+from holdfast.types.tasks import Task
 
 _ONE = "/api/tasks/{id}"
 

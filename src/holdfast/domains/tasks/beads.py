@@ -18,7 +18,7 @@ from holdfast.domains.tasks.records import NO_PLACE, Note, Record, moment
 from holdfast.domains.tasks.tags import check_tag
 from holdfast.domains.tasks.texts import check_note
 from holdfast.kernel.names import check_name
-from holdfast.types import LinkKind, TaskStatus, TaskType
+from holdfast.types.tasks import LinkKind, TaskStatus, TaskType
 
 _SECTIONS: Final = {"design": "Design", "acceptance_criteria": "Acceptance criteria", "notes": "Notes"}
 _STATUSES: Final[dict[str, TaskStatus]] = {

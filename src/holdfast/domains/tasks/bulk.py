@@ -13,7 +13,7 @@ from holdfast.domains.tasks.creating import Placed, check_draft, insert_all, req
 from holdfast.domains.tasks.deleting import delete
 from holdfast.domains.tasks.editing import add_tags, remove_tags, update
 from holdfast.kernel.tx import Tx
-from holdfast.types import BulkItem, BulkResult
+from holdfast.types.tasks import BulkItem, BulkResult
 
 Action = Literal["create", "add_tags", "remove_tags", "set_priority", "close", "cancel", "delete"]
 MAX_BULK: Final = 10_000

@@ -29,7 +29,8 @@ from holdfast.kernel.leases import next_deadline
 from holdfast.kernel.names import check_limit, check_name, check_ttl
 from holdfast.kernel.tx import Snapshot, Tx
 from holdfast.ops import Do, Look, Steps
-from holdfast.types import Page, Task, TaskType
+from holdfast.types.base import Page
+from holdfast.types.tasks import Task, TaskType
 
 PAGE = 200
 ROUNDS = 100  # of finding a candidate that somebody else claims first; after that the search runs in the transaction

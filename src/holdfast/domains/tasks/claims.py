@@ -22,7 +22,8 @@ from holdfast.kernel.events import history, to_event
 from holdfast.kernel.names import check_name, check_ttl
 from holdfast.kernel.tx import DerivedActor, Tx
 from holdfast.kernel.values import encode
-from holdfast.types import Task, TaskStatus, as_microseconds, as_time
+from holdfast.types.base import as_microseconds, as_time
+from holdfast.types.tasks import Task, TaskStatus
 
 _PAGE = 100
 

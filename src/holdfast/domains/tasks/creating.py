@@ -16,7 +16,7 @@ from holdfast.domains.tasks.texts import LIMITS, check_line, check_text
 from holdfast.kernel import fts
 from holdfast.kernel.names import check_name
 from holdfast.kernel.tx import Tx
-from holdfast.types import Task, TaskType
+from holdfast.types.tasks import Task, TaskType
 
 TYPES: tuple[TaskType, ...] = get_args(TaskType)
 PRIORITIES = range(5)

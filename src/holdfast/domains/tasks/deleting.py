@@ -11,7 +11,7 @@ from holdfast.domains.tasks.tree import below
 from holdfast.kernel import fts, idempotency
 from holdfast.kernel.events import redact
 from holdfast.kernel.tx import Tx
-from holdfast.types import Task
+from holdfast.types.tasks import Task
 
 
 def _refuse_active(task: Stored, family: list[Stored]) -> None:

@@ -13,7 +13,7 @@ from holdfast.domains import links
 from holdfast.domains.tasks.claims import renew
 from holdfast.domains.tasks.rows import DEPENDS_ON, adjust, change, find, require, to_task
 from holdfast.kernel.tx import Snapshot, Tx
-from holdfast.types import LinkKind, Task, TaskLink
+from holdfast.types.tasks import LinkKind, Task, TaskLink
 
 KINDS: Final[tuple[LinkKind, ...]] = get_args(LinkKind)
 

@@ -13,7 +13,7 @@ from holdfast.domains.tasks.rows import Stored, change, require, to_task, write_
 from holdfast.domains.tasks.tags import check_tags, stored_tags
 from holdfast.domains.tasks.texts import check_note
 from holdfast.kernel.tx import Tx
-from holdfast.types import Task, TaskType
+from holdfast.types.tasks import Task, TaskType
 
 
 def _to_edit(tx: Tx, id: str, token: int | None) -> Stored:

@@ -5,7 +5,8 @@ from __future__ import annotations
 from holdfast.domains.tasks.depending import unfinished
 from holdfast.domains.tasks.rows import find
 from holdfast.kernel.tx import Snapshot
-from holdfast.types import Readiness, Reason, as_time
+from holdfast.types.base import as_time
+from holdfast.types.tasks import Readiness, Reason
 
 
 def explain(snapshot: Snapshot, id: str) -> Readiness:

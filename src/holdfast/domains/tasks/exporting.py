@@ -16,7 +16,7 @@ from holdfast.domains.tasks.rows import COLUMNS, TASK, Stored, as_seen, missing,
 from holdfast.kernel import events
 from holdfast.kernel.names import check_limit, check_name
 from holdfast.kernel.tx import Snapshot
-from holdfast.types import LinkKind, TaskStatus, TaskType
+from holdfast.types.tasks import LinkKind, TaskStatus, TaskType
 
 FORMAT: Final = "holdfast.task/1"
 MAX_EXPORT: Final = 1000  # lines of a page

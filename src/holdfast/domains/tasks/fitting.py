@@ -13,7 +13,7 @@ from holdfast.domains import links
 from holdfast.domains.tasks.records import Record
 from holdfast.domains.tasks.rows import DEPENDS_ON, Stored, by_seq
 from holdfast.kernel.tx import Tx
-from holdfast.types import ImportProblem
+from holdfast.types.tasks import ImportProblem
 
 _LIVE_BELOW = "SELECT c.id FROM tasks c JOIN tasks t ON t.seq = c.parent WHERE t.id = ? AND c.deleted IS NULL"
 

@@ -9,7 +9,8 @@ from holdfast.domains.tasks.rows import TASK, find, missing
 from holdfast.kernel import events
 from holdfast.kernel.names import check_limit, check_name
 from holdfast.kernel.tx import Snapshot, newest_version
-from holdfast.types import Event, HistoryEntry, as_microseconds
+from holdfast.types.base import Event, as_microseconds
+from holdfast.types.tasks import HistoryEntry
 
 MAX_HISTORY = 10_000
 

@@ -25,7 +25,7 @@ from holdfast.domains.tasks.records import Note, Record, read_own
 from holdfast.domains.tasks.rows import TASK, Stored, by_seq
 from holdfast.domains.tasks.tree import move
 from holdfast.kernel.tx import Tx, newest_version
-from holdfast.types import ImportProblem, ImportReport
+from holdfast.types.tasks import ImportProblem, ImportReport
 
 Format = Literal["holdfast", "beads"]
 Side = Literal["ours", "theirs"]

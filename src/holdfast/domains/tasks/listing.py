@@ -24,7 +24,8 @@ from holdfast.domains.tasks.steps import STATUSES
 from holdfast.domains.tasks.tags import check_tag
 from holdfast.kernel.names import check_limit, check_name
 from holdfast.kernel.tx import Snapshot
-from holdfast.types import Page, Task, TaskStatus, TaskType
+from holdfast.types.base import Page
+from holdfast.types.tasks import Task, TaskStatus, TaskType
 
 MAX_TOTAL: Final = 10_000
 NONE: Final = "none"

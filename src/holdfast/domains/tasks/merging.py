@@ -19,7 +19,8 @@ from holdfast.domains.tasks.rows import DEPENDS_ON, Stored, adjust, by_seq, chan
 from holdfast.domains.tasks.steps import STEPS
 from holdfast.domains.tasks.tags import stored_tags
 from holdfast.kernel.tx import Tx
-from holdfast.types import LinkKind, TaskStatus, as_microseconds, as_time
+from holdfast.types.base import as_microseconds, as_time
+from holdfast.types.tasks import LinkKind, TaskStatus
 
 OP: Final = "import"
 

@@ -17,7 +17,8 @@ from holdfast.domains.tasks.creating import Draft, check_draft
 from holdfast.domains.tasks.exporting import FORMAT, TaskLine
 from holdfast.domains.tasks.texts import check_note
 from holdfast.kernel.names import check_name
-from holdfast.types import LinkKind, TaskStatus, as_microseconds
+from holdfast.types.base import as_microseconds
+from holdfast.types.tasks import LinkKind, TaskStatus
 
 NO_PLACE: Final = "no place in a task"
 

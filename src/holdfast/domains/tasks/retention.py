@@ -13,7 +13,7 @@ from holdfast.domains.tasks.deleting import erase, remove
 from holdfast.domains.tasks.rows import DAY, RETENTION, by_seq, plan_retention
 from holdfast.kernel.tx import Tx
 from holdfast.ops import Do, Steps
-from holdfast.types import Retired
+from holdfast.types.tasks import Retired
 
 SLICE: Final = 200  # tasks in one transaction: nobody has to wait for more
 _SOON: Final = 1_000_000

@@ -17,7 +17,8 @@ from holdfast.domains.routing.settings import settings_of
 from holdfast.kernel import fts, leases
 from holdfast.kernel.names import after_prefix, check_name
 from holdfast.kernel.tx import SYSTEM, Row, Snapshot, Tx
-from holdfast.types import Task, TaskStatus, TaskType, as_time
+from holdfast.types.base import as_time
+from holdfast.types.tasks import Task, TaskStatus, TaskType
 
 TASK: Final = "task"
 DEPENDS_ON: Final = "depends_on"

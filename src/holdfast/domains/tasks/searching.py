@@ -8,7 +8,7 @@ from holdfast import errors
 from holdfast.domains.tasks.rows import COLUMNS, as_seen, to_task
 from holdfast.kernel.names import check_limit
 from holdfast.kernel.tx import Snapshot
-from holdfast.types import Hit
+from holdfast.types.tasks import Hit
 
 MAX_QUERY: Final = 1000
 MAX_WORDS: Final = 32

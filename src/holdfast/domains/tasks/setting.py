@@ -6,7 +6,7 @@ from holdfast import errors
 from holdfast.domains.tasks import claims, steps
 from holdfast.domains.tasks.rows import require, to_task
 from holdfast.kernel.tx import Tx
-from holdfast.types import Task, TaskStatus
+from holdfast.types.tasks import Task, TaskStatus
 
 
 def set_status(

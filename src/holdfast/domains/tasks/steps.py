@@ -13,7 +13,7 @@ from holdfast import errors
 from holdfast.domains.tasks.rows import Stored, change, require, to_task
 from holdfast.domains.tasks.texts import check_note
 from holdfast.kernel.tx import Tx
-from holdfast.types import Task, TaskStatus
+from holdfast.types.tasks import Task, TaskStatus
 
 STATUSES: Final[tuple[TaskStatus, ...]] = get_args(TaskStatus)
 

@@ -21,7 +21,7 @@ from holdfast.domains.tasks.rows import Stored, require, to_task
 from holdfast.domains.tasks.texts import MAX_NOTE, check_text
 from holdfast.kernel.names import check_limit, check_name, page_bounds
 from holdfast.kernel.tx import Snapshot, Tx, newest_version
-from holdfast.types import Task, TaskTemplate, TemplateNode
+from holdfast.types.tasks import Task, TaskTemplate, TemplateNode
 
 TEMPLATE: Final = "template"
 MAX_NODES: Final = 1000

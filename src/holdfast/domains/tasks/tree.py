@@ -8,7 +8,7 @@ from holdfast.domains.tasks.creating import require_parent
 from holdfast.domains.tasks.rows import COLUMNS, Stored, adjust, as_seen, by_seq, change, find, require, to_task
 from holdfast.kernel.names import check_limit
 from holdfast.kernel.tx import Snapshot, Tx
-from holdfast.types import Task, TaskInTree
+from holdfast.types.tasks import Task, TaskInTree
 
 MAX_TREE = 10_000
 

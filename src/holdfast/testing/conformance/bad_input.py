@@ -14,7 +14,7 @@ import pytest
 import holdfast
 from holdfast import errors
 from holdfast.testing.worlds import World
-from holdfast.types import Op
+from holdfast.types.txn import Op
 
 Call = Callable[..., object]  # of a workspace, without types: they would refuse what is to be refused
 

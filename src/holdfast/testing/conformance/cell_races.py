@@ -17,7 +17,7 @@ import pytest
 from holdfast import errors
 from holdfast.testing.conformance.cells import Refusal, refuse
 from holdfast.testing.worlds import World
-from holdfast.types import Cell
+from holdfast.types.cells import Cell
 from holdfast.workspace import Workspace
 
 R = TypeVar("R")

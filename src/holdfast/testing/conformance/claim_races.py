@@ -18,7 +18,7 @@ from holdfast import errors
 from holdfast.testing.conformance.cell_races import at_once, handles
 from holdfast.testing.crowd import together
 from holdfast.testing.worlds import World
-from holdfast.types import Task
+from holdfast.types.tasks import Task
 from holdfast.workspace import Workspace
 
 ROUNDS = range(8)

@@ -18,7 +18,7 @@ from holdfast.context import derive_actor
 from holdfast.testing.conformance.task_status import brought, everything, refused
 from holdfast.testing.crowd import finish
 from holdfast.testing.worlds import World
-from holdfast.types import Task
+from holdfast.types.tasks import Task
 from holdfast.workspace import Workspace
 
 HALF_AN_HOUR = timedelta(minutes=30)

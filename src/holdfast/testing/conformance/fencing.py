@@ -18,7 +18,8 @@ from holdfast.ops import REGISTRY, load_all
 from holdfast.testing.conformance.waiting import Background, heard
 from holdfast.testing.worlds import World
 from holdfast.testing.write_cases import CASES
-from holdfast.types import Grant, Op
+from holdfast.types.base import Grant
+from holdfast.types.txn import Op
 from holdfast.workspace import Workspace
 
 # --- tokens ----------------------------------------------------------------------------------------------------------

@@ -12,7 +12,7 @@ import pytest
 from holdfast import errors
 from holdfast.testing.conformance.waiting import Background
 from holdfast.testing.worlds import World
-from holdfast.types import Event, Lease
+from holdfast.types.base import Event, Lease
 from holdfast.workspace import Workspace
 
 

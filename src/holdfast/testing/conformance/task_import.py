@@ -13,7 +13,7 @@ import pytest
 
 from holdfast import errors
 from holdfast.testing.worlds import World
-from holdfast.types import ImportReport
+from holdfast.types.tasks import ImportReport
 
 THEN = "2024-02-03T04:05:06.789012Z"
 

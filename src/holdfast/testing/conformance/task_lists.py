@@ -16,7 +16,7 @@ import pytest
 from holdfast import errors
 from holdfast.testing.conformance.tasks import Call, refuse, state
 from holdfast.testing.worlds import World
-from holdfast.types import BulkItem, Retired, Task, TaskTemplate, TemplateNode
+from holdfast.types.tasks import BulkItem, Retired, Task, TaskTemplate, TemplateNode
 
 DAY = 86_400
 

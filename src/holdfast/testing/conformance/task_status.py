@@ -14,7 +14,7 @@ import pytest
 
 from holdfast import errors
 from holdfast.testing.worlds import World
-from holdfast.types import HistoryEntry, Task, TaskStatus
+from holdfast.types.tasks import HistoryEntry, Task, TaskStatus
 from holdfast.workspace import Workspace
 
 Call = Callable[[Any, str], object]  # of a workspace and a task's id

@@ -12,7 +12,7 @@ import pytest
 from holdfast import errors
 from holdfast.testing.conformance.tasks import Call, refuse, state
 from holdfast.testing.worlds import World
-from holdfast.types import TaskLink
+from holdfast.types.tasks import TaskLink
 
 
 def grow(ws: Any, tree: dict[str, Any], parent: str | None = None) -> dict[str, str]:

@@ -15,7 +15,7 @@ import pytest
 from holdfast import errors
 from holdfast.domains.tasks import rows
 from holdfast.testing.worlds import World
-from holdfast.types import HistoryEntry
+from holdfast.types.tasks import HistoryEntry
 
 Call = Callable[..., object]  # of a workspace, without types: they would refuse what is to be refused
 

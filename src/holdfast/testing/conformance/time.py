@@ -13,7 +13,8 @@ from holdfast import errors
 from holdfast.kernel.clock import FAR_AHEAD
 from holdfast.testing.conformance.waiting import comes_true, heard
 from holdfast.testing.worlds import World
-from holdfast.types import Op, as_time
+from holdfast.types.base import as_time
+from holdfast.types.txn import Op
 from holdfast.workspace import Workspace
 
 HOUR = 3600

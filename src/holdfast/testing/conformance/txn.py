@@ -10,7 +10,7 @@ import holdfast
 from holdfast import Exists, Grant, NotExists, Op, TxnResult, ValueEquals, VersionEquals, Workspace, errors
 from holdfast.testing.crowd import finish, together
 from holdfast.testing.worlds import World
-from holdfast.types import Condition
+from holdfast.types.txn import Condition
 
 
 def put(cell: str, value: Any = 1) -> Op:

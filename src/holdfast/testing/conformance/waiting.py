@@ -20,7 +20,8 @@ import pytest
 
 from holdfast import errors
 from holdfast.testing.worlds import World
-from holdfast.types import Event, Grant, Op
+from holdfast.types.base import Event, Grant
+from holdfast.types.txn import Op
 from holdfast.workspace import Workspace
 
 R = TypeVar("R")

@@ -1,0 +1,162 @@
+"""Tasks and what is told of them."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Any, Literal
+
+import msgspec
+
+TaskType = Literal["task", "feature", "bug", "epic", "chore"]
+TaskStatus = Literal["open", "in_progress", "pending_merge", "blocked", "closed"]
+LinkKind = Literal["depends_on", "discovered_from", "related"]
+
+
+class Task(msgspec.Struct, frozen=True):
+    """A task. `token` and `deadline` are those of the claim, while there is one that ends by itself."""
+
+    id: str
+    title: str
+    body: str
+    type: TaskType
+    status: TaskStatus
+    priority: int
+    parent_id: str | None
+    depth: int
+    tags: tuple[str, ...]
+    claimed_by: str | None
+    claimed_at: datetime | None
+    grimoire_hint: str | None
+    grimoire: str | None
+    created_at: datetime
+    updated_at: datetime
+    deleted_at: datetime | None
+    version: int
+    revision: int
+    token: int | None = None
+    deadline: datetime | None = None
+
+
+class TaskInTree(Task, frozen=True, kw_only=True):
+    """A task as part of a subtree: `relative_depth` is 0 for its root."""
+
+    relative_depth: int
+
+
+class HistoryEntry(msgspec.Struct, frozen=True):
+    """One changed field of a task; a note alone has the field "note"."""
+
+    task_id: str
+    field: str
+    old_value: Any
+    new_value: Any
+    changed_at: datetime
+    changed_by: str
+    note: str | None
+    op: str
+    version: int
+    revision: int
+
+
+class TaskLink(msgspec.Struct, frozen=True):
+    """A link between two tasks: `id` depends on, was discovered from, or is related to `on`."""
+
+    kind: LinkKind
+    id: str
+    on: str
+
+
+class Hit(msgspec.Struct, frozen=True):
+    """A task that a search found, the better the lower its rank; the words found are marked with ** in the snippet."""
+
+    task: Task
+    snippet: str
+    rank: float
+
+
+class Reason(msgspec.Struct, frozen=True):
+    """Why a task is not ready: a stable code, words, and the tasks that are in the way."""
+
+    code: Literal["status", "claimed", "deleted", "dependencies", "children"]
+    text: str
+    ids: tuple[str, ...] = ()
+
+
+class Readiness(msgspec.Struct, frozen=True):
+    """Whether a task can be claimed by `claim_next`, and if not, all the reasons."""
+
+    id: str
+    ready: bool
+    reasons: tuple[Reason, ...]
+
+
+class BulkItem(msgspec.Struct, frozen=True):
+    """What became of one task of a bulk call."""
+
+    id: str
+    success: bool
+    error: str | None = None
+    code: str | None = None
+
+
+class BulkResult(msgspec.Struct, frozen=True):
+    """What became of each task, in the order given."""
+
+    results: list[BulkItem]
+
+
+class Retired(msgspec.Struct, frozen=True):
+    """How many tasks retention has soft-deleted and purged, or would."""
+
+    deleted: int
+    purged: int
+
+
+class TemplateNode(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """A task of a template: its fields, and the tasks below it. Others depend on it by its `key`."""
+
+    title: str
+    body: str = ""
+    type: TaskType = "task"
+    priority: int = 2
+    tags: tuple[str, ...] = ()
+    grimoire_hint: str | None = None
+    key: str | None = None
+    depends_on: tuple[str, ...] = ()
+    children: tuple[TemplateNode, ...] = ()
+
+
+class TaskTemplate(msgspec.Struct, frozen=True):
+    """A named tree of tasks; `parameters` has the default of each, None where a value must be given."""
+
+    name: str
+    tree: TemplateNode
+    parameters: dict[str, str | None]
+
+
+class ImportProblem(msgspec.Struct, frozen=True):
+    """Something about one line of an import. An error keeps its record out; a warning only tells."""
+
+    line: int
+    id: str | None
+    severity: Literal["error", "warning"]
+    message: str
+
+    def __str__(self) -> str:
+        return f"line {self.line}{f' ({self.id})' if self.id else ''}: {self.severity}: {self.message}"
+
+
+class ImportReport(msgspec.Struct, frozen=True):
+    """What became of every record of an import, or would: ids in the order of the file, and what there is to say.
+
+    `conflicts` were changed on both sides and left alone; `skipped` were not imported at all; `warnings` are about
+    records that were.
+    """
+
+    created: list[str]
+    updated: list[str]
+    unchanged: list[str]
+    conflicts: list[ImportProblem]
+    skipped: list[ImportProblem]
+    warnings: list[ImportProblem]
+    dry_run: bool = False
