@@ -178,6 +178,20 @@ class NotClaimOwner(NotHolder):
     code = "NOT_CLAIM_OWNER"
 
 
+class NotRecipient(Forbidden):
+    """The message was not sent to this agent."""
+
+    code = "NOT_RECIPIENT"
+    exit_code = 13
+
+
+class NotSender(Forbidden):
+    """Only who sent a message, or a maintainer, can close it."""
+
+    code = "NOT_SENDER"
+    exit_code = 13
+
+
 class NotCapable(Forbidden):
     """The task's route needs abilities that the agent does not have; carries `needs` and `lacking`."""
 
@@ -198,6 +212,12 @@ class TaskNotFound(NotFound):
     """There is no such task."""
 
     code = "TASK_NOT_FOUND"
+
+
+class MessageNotFound(NotFound):
+    """There is no such message."""
+
+    code = "MESSAGE_NOT_FOUND"
 
 
 class ParentNotFound(NotFound):
@@ -283,6 +303,13 @@ class HasActiveChildren(Conflict):
     """A descendant of the task is being worked on."""
 
     code = "HAS_ACTIVE_CHILDREN"
+
+
+class OpenThreads(Conflict):
+    """The task cannot be closed while messages about it are open; carries `messages`."""
+
+    code = "OPEN_THREADS"
+    default_hint = "close them first: mail.close(id)"
 
 
 class Fenced(Conflict):

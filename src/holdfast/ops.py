@@ -94,6 +94,7 @@ class Operation(Generic[P, R]):
         listing: bool = False,
         plain: bool = False,
         routed: bool = False,
+        personal: bool = False,
     ) -> None:
         self.kind = kind
         self.function = function
@@ -101,6 +102,7 @@ class Operation(Generic[P, R]):
         self.listing = listing  # sweeps first if something is due
         self.plain = plain  # reads with one statement, which is a snapshot by itself
         self.routed = routed  # asks the routing rules, so a changed file is loaded first
+        self.personal = personal  # a read that also gets to know who asks
         self.name = ""
 
     def __set_name__(self, owner: type[Domain[Any]], name: str) -> None:
@@ -115,6 +117,16 @@ class Operation(Generic[P, R]):
         bound.__doc__ = self.function.__doc__
         domain.__dict__[self.method] = bound
         return bound
+
+    def asked_by(self, actor: str) -> Callable[..., Any]:
+        """The function of a read, as this actor asks it."""
+        function = self.function
+        return (lambda at, *args, **kwargs: function(at, actor, *args, **kwargs)) if self.personal else function
+
+    @property
+    def given(self) -> int:
+        """How many of its function's arguments the caller does not give: the transaction, and who asks."""
+        return 0 if self.kind == "procedure" else 1 + self.personal
 
     @property
     def summary(self) -> str:
@@ -228,6 +240,18 @@ def read(
 ) -> Call[P, R]:
     """A read. `listing` sweeps first if something is due; `plain` promises to use a single statement."""
     return Call("read", function, Route(http, cli, mcp), listing=listing, plain=plain, routed=routed)
+
+
+def read_as(
+    function: Callable[Concatenate[Snapshot, str, P], R],
+    http: str | None = None,
+    cli: str | None = None,
+    mcp: bool = False,
+    *,
+    listing: bool = False,
+) -> Call[P, R]:
+    """A read whose answer depends on who asks: the function gets the actor too."""
+    return Call("read", function, Route(http, cli, mcp), listing=listing, personal=True)
 
 
 def write(

@@ -43,7 +43,7 @@ def _field(parameter: inspect.Parameter, hint: Any) -> tuple[str, Any] | tuple[s
 
 def _parameters(op: Operation[..., Any]) -> list[inspect.Parameter]:
     parameters = list(inspect.signature(op.function).parameters.values())
-    return parameters if op.kind == "procedure" else parameters[1:]  # the first of the others is the transaction
+    return parameters[op.given :]
 
 
 @cache

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from holdfast import errors
 from holdfast.context import Body
-from holdfast.domains import cell_reading, cells, events, holding, leases, locks
+from holdfast.domains import cell_reading, cells, events, holding, leases, locks, outside
 from holdfast.domains.cells import Cells
 from holdfast.domains.clock import ClockOps
 from holdfast.domains.events import Events
@@ -23,19 +23,30 @@ from holdfast.domains.locks import Locks
 from holdfast.kernel import leases as kernel_leases
 from holdfast.kernel.shield import SHIELD
 from holdfast.kernel.tx import Snapshot, Tx
-from holdfast.ops import LATE, Do, Domain, Found, Look, M, Operation, ReadFile, Step, Sync, stream, write
+from holdfast.ops import LATE, Do, Domain, Look, M, Operation, ReadFile, Step, Sync, stream, write
 from holdfast.txn import Probe, run_txn
 from holdfast.types.base import as_time
 from holdfast.types.txn import Condition, Op, TxnResult
 
 if TYPE_CHECKING:
+    from holdfast.domains.agents import Agents
+    from holdfast.domains.mail import Mail
+    from holdfast.domains.paths import Paths
     from holdfast.domains.routes import Routes
     from holdfast.domains.tasks import Tasks
+    from holdfast.types.mail import Message
+    from holdfast.types.paths import PathLock
 
 R = TypeVar("R")
 
-# Tasks and routes are loaded when they are first used: an agent that only reads a cell need not wait for them.
-_HOMES = {"tasks": ("holdfast.domains.tasks", "Tasks"), "routes": ("holdfast.domains.routes", "Routes")}
+# These are loaded when they are first used: an agent that only reads a cell need not wait for them.
+_HOMES = {
+    "tasks": ("holdfast.domains.tasks", "Tasks"),
+    "routes": ("holdfast.domains.routes", "Routes"),
+    "agents": ("holdfast.domains.agents", "Agents"),
+    "mail": ("holdfast.domains.mail", "Mail"),
+    "paths": ("holdfast.domains.paths", "Paths"),
+}
 LATE.update({name: module for name, (module, _) in _HOMES.items()})
 
 
@@ -50,18 +61,48 @@ def _end_task_lease(tx: Tx, lease: str, op: str) -> None:
         retention.end_lease(tx, lease, op)
 
 
-def _probe_task(tx: Tx, id: str) -> Found | None:
-    from holdfast.domains import tasks
+class _OutsideTasks:
+    """What mail and paths tell tasks."""
 
-    return tasks.probe(tx, id)
+    def messages(self, snapshot: Snapshot, task: str, limit: int) -> list[Message]:
+        from holdfast.domains.mail import reading
+
+        return reading.newest_about(snapshot, task, limit)
+
+    def open_messages(self, snapshot: Snapshot, task: str) -> list[str]:
+        from holdfast.domains.mail import reading
+
+        return reading.open_about(snapshot, task)
+
+    def locks(self, snapshot: Snapshot, task: str) -> list[PathLock]:
+        from holdfast.domains import paths
+
+        return paths.of_task(snapshot, task)
+
+    def freed(self, snapshot: Snapshot, task: str, revision: int) -> list[str]:
+        from holdfast.domains import paths
+
+        return paths.freed(snapshot, task, revision)
 
 
-def _check_tasks(snapshot: Snapshot) -> Iterable[str]:
-    from holdfast.domains.tasks import checks
+def _late_probe(module: str) -> Probe:
+    """The probe of a domain that is loaded when first used."""
+    return lambda tx, id: import_module(f"holdfast.domains.{module}").probe(tx, id)
 
-    return checks.check(snapshot)
+
+def _late_check(module: str) -> Callable[[Snapshot], Iterable[str]]:
+    """What such a domain compares; nothing in a store from before its tables."""
+
+    def check(snapshot: Snapshot) -> Iterable[str]:
+        if not snapshot.one("SELECT 1 FROM sqlite_schema WHERE type = 'table' AND name = 'messages'"):
+            return ()
+        found: Iterable[str] = import_module(f"holdfast.domains.{module}").check(snapshot)
+        return found
+
+    return check
 
 
+outside.wire(_OutsideTasks())
 kernel_leases.wire(cells.end_lease, holding.end_lease, _end_task_lease)
 
 PROBES: dict[str, Probe] = {
@@ -69,9 +110,16 @@ PROBES: dict[str, Probe] = {
     "cell-lock": cells.probe_lock,
     "lease": leases.probe,
     "lock": locks.probe,
-    "task": _probe_task,
+    "agent": _late_probe("agents"),
+    "message": _late_probe("mail"),
+    "path": _late_probe("paths"),
+    "task": _late_probe("tasks"),
 }
-CHECKERS = (cell_reading.check, locks.check, _check_tasks)
+CHECKERS = (
+    cell_reading.check,
+    locks.check,
+    *(_late_check(module) for module in ("tasks.checks", "agents", "mail.rows", "paths")),
+)
 
 
 def txn(tx: Tx, conditions: Sequence[Condition], then: Sequence[Op], otherwise: Sequence[Op] = ()) -> TxnResult:
@@ -90,6 +138,9 @@ class Root(Domain[M]):
     if TYPE_CHECKING:
         tasks: Tasks[M]
         routes: Routes[M]
+        agents: Agents[M]
+        mail: Mail[M]
+        paths: Paths[M]
     else:
 
         def __getattr__(self, name: str) -> Any:
@@ -135,7 +186,7 @@ class Transaction(Root[Sync]):
 
     def bind(self, op: Operation[..., Any]) -> Callable[..., Any]:
         """An operation that runs inside this transaction; a write that fails leaves nothing of itself behind."""
-        tx, function = self._tx, op.function
+        tx, function = self._tx, op.asked_by(self._tx.actor)
         match op.kind:
             case "read":
                 return lambda *args, **kwargs: function(tx, *args, **kwargs)

@@ -98,8 +98,7 @@ def _find(name: str) -> Operation[..., Any] | None:
 def _check_arguments(operation: Operation[..., Any], args: dict[str, Any]) -> None:
     import inspect
 
-    first: tuple[None, ...] = () if operation.kind == "procedure" else (None,)
     try:
-        inspect.signature(operation.function).bind(*first, **args)
+        inspect.signature(operation.function).bind(*[None] * operation.given, **args)
     except TypeError as error:
         raise errors.Invalid(f"{operation.name} cannot take these arguments: {error}") from error

@@ -188,7 +188,7 @@ class Workspace(Root[Sync]):
 
     def bind_read(self, op: Operation[..., Any]) -> Callable[..., Any]:
         """A read as a call: all its statements see one snapshot."""
-        engine, function, at_least = self._engine, op.function, self._context.at_least
+        engine, function, at_least = self._engine, op.asked_by(self._context.actor), self._context.at_least
         if op.plain and at_least is None:
             return engine.plain_reader(function)
 

@@ -19,8 +19,8 @@ SOURCE = ROOT / "src" / "holdfast"
 MODULES = sorted(SOURCE.rglob("*.py"))
 # A domain imports the kernel, the ground, `ops`, and domains earlier in this line.
 DOMAINS = [
-    *("leases", "holding", "waiting", "locks", "links", "events", "clock"),
-    *("cell_reading", "cell_history", "cells", "routing", "tasks", "routes"),
+    *("outside", "leases", "holding", "waiting", "locks", "links", "events", "clock", "agents"),
+    *("cell_reading", "cell_history", "cells", "routing", "tasks", "routes", "paths", "mail"),
 ]
 
 

@@ -57,7 +57,7 @@ def signature_of(operation: Operation[..., Any]) -> str:
     signature = inspect.signature(operation.function)
     parameters = list(signature.parameters.values())
     if operation.kind != "procedure":
-        parameters = parameters[1:]  # the transaction or snapshot, which the workspace gives
+        parameters = parameters[operation.given :]
     shown = ", ".join(_parameter(each) for each in parameters)
     return f"ws.{operation.name}({shown}) -> {_answer(operation, str(signature.return_annotation))}"
 

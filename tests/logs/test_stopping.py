@@ -20,7 +20,7 @@ DIVERGENCES: dict[str, tuple[str, Callable[[holdfast.Workspace], object]]] = {
     "no such row": ("DELETE FROM cells", lambda ws: ws.cells.set(RUN, "cell", "new")),
     "no such row to delete": ("DELETE FROM cells", lambda ws: ws.cells.delete(RUN, "cell")),
     "a row in the way": (
-        "INSERT INTO locks SELECT 'lock', '', 'lock', 'me', 1, 1, NULL",
+        "INSERT INTO locks SELECT 'lock', '', 'lock', 'me', 1, 1, NULL, NULL, NULL",
         lambda ws: ws.locks.acquire("lock"),
     ),
     "another revision": ("UPDATE meta SET revision = revision + 1", lambda ws: ws.cells.set(RUN, "new", 1)),

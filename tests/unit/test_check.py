@@ -72,7 +72,7 @@ DAMAGES = {
     "UPDATE locks SET lease = 'none' WHERE name = 'bound'": "bound to a lease that does not exist",
     "UPDATE locks SET token = 4096 * 1000 WHERE name = 'lock'": "a token from a revision that does not exist",
     "DELETE FROM locks WHERE name = 'lock'": "nothing is on it",
-    "INSERT INTO waiters VALUES ('lock', '', 'lock', 1, 'none', 'you')": "has no lease",
+    "INSERT INTO waiters VALUES ('lock', '', 'lock', 1, 'none', 'you', NULL)": "has no lease",
     "UPDATE leases SET deadline = created - 1 WHERE kind = 'lease'": "ends before it begins",
     "DELETE FROM events WHERE kind = 'lease'": "is not in the log",
 }

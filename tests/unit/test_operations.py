@@ -53,7 +53,7 @@ PINNED = {
 def parameters(name: str) -> list[str]:
     op = REGISTRY[name]
     names = list(inspect.signature(op.function).parameters)
-    return names if op.kind == "procedure" else names[1:]
+    return names[op.given :]
 
 
 @pytest.mark.parametrize("name", PINNED)

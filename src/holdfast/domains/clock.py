@@ -7,7 +7,7 @@ from datetime import datetime
 import msgspec
 
 from holdfast import errors
-from holdfast.kernel import leases
+from holdfast.kernel import actors, leases
 from holdfast.kernel.clock import FAR_AHEAD
 from holdfast.kernel.tx import Tx
 from holdfast.ops import Domain, M, write
@@ -26,6 +26,7 @@ def reset_clock(tx: Tx) -> datetime:
         raise errors.Invalid("a reset must come first in its transaction", hint="call ws.clock.reset() by itself")
     leases.shift(tx, after - before)
     tx.now = after
+    actors.settle(tx)
     tx.emit("clock", "clock", "reset", data=msgspec.msgpack.encode({"time": [before, after]}))
     return as_time(after)
 

@@ -1,7 +1,8 @@
 """Holding: how any kind of lock is taken, kept, given back and fenced.
 
-All locks live in one table; `kind` says what is locked ('lock': a plain name, 'cell-lock': a cell), and names are never
-joined into one string. A token grows with every grant over all locks. Called by domains whose records can be locked.
+All locks live in one table; `kind` says what is locked ('lock': a plain name, 'cell-lock': a cell, 'path': patterns of
+paths), and names are never joined into one string. A token grows with every grant over all locks. Called by domains
+whose records can be locked.
 """
 
 from __future__ import annotations
@@ -38,15 +39,22 @@ class Target(msgspec.Struct, frozen=True):
 
 def holder_of(tx: Tx, holder: str | None, what: str = "holder") -> str:
     """The holder meant: as given, or the actor if somebody chose it."""
-    if holder is None:
-        if isinstance(tx.actor, DerivedActor):
+    name = name_of(tx.actor, holder, what)
+    tx.saw(name)
+    return name
+
+
+def name_of(actor: str, given: str | None, what: str) -> str:
+    """Who is meant: as given, or the actor if somebody chose it; two that were only derived could become one."""
+    if given is None:
+        if isinstance(actor, DerivedActor):
             raise errors.InvalidHolder(
-                f"no {what} was named, and the actor {tx.actor!r} was only derived: two agents could become one holder",
+                f"no {what} was named, and the actor {actor!r} was only derived: two agents could become one holder",
                 hint=f"pass {what}=..., open the workspace with actor=..., or set HOLDFAST_ACTOR",
             )
-        return tx.actor
-    check_name(holder, what)
-    return holder
+        return actor
+    check_name(given, what)
+    return given
 
 
 def grant_of(row: Row) -> Grant:
@@ -80,10 +88,10 @@ def take(
         if row[1] != holder:
             raise held(target, row[1], row[5])
         _extend(tx, target, row, micros, lease)
-        _forget(tx, ticket)
+        forget(tx, ticket)
         return _reload(tx, target)
     _check_first(tx, target, ticket)
-    _forget(tx, ticket)
+    forget(tx, ticket)
     bound = leases.start(tx, target.kind, holder, micros) if micros is not None else lease
     token = tx.new_token()
     tx.run(
@@ -145,11 +153,12 @@ def _check_first(tx: Tx, target: Target, ticket: str | None) -> None:
 
 def leave_line(tx: Tx, target: Target, ticket: str) -> None:
     """Give up a place among the waiters, if it is still there."""
-    if _forget(tx, ticket):
+    if forget(tx, ticket):
         emit(tx, target, "leave", ticket=[ticket, None])
 
 
-def _forget(tx: Tx, ticket: str | None) -> bool:
+def forget(tx: Tx, ticket: str | None) -> bool:
+    """Remove a place among the waiters; True if it was there."""
     if ticket is None:
         return False
     leases.drop(tx, ticket, WAITER)
@@ -194,11 +203,12 @@ def _own(target: Target, row: Row | None, holder: str, token: int | None) -> Row
     return row
 
 
-def free(tx: Tx, target: Target, row: Row, op: str) -> None:
+def free(tx: Tx, target: Target, row: Row, op: str, forced: bool = False) -> None:
     """End a grant."""
     tx.run("DELETE FROM locks WHERE kind = ? AND scope = ? AND name = ?", target.key)
     leases.drop(tx, row[4], target.kind)
-    emit(tx, target, op, holder=[row[1], None], token=[row[2], None])
+    more: dict[str, list[object]] = {"forced": [False, True]} if forced else {}
+    emit(tx, target, op, holder=[row[1], None], token=[row[2], None], **more)
 
 
 def check_fence(snapshot: Snapshot, target: Target, token: int) -> None:
@@ -217,14 +227,22 @@ def check_fence(snapshot: Snapshot, target: Target, token: int) -> None:
 
 def end_lease(tx: Tx, lease: str, op: str) -> None:
     """What hangs on an ended lease: locks are freed, waiters leave the line."""
-    for kind, scope, name, holder, token in tx.all(
-        "SELECT kind, scope, name, holder, token FROM locks WHERE lease = ?", (lease,)
-    ):
-        target = Target(kind, scope, name)
-        tx.run("DELETE FROM locks WHERE kind = ? AND scope = ? AND name = ?", target.key)
-        emit(tx, target, op, holder=[holder, None], token=[token, None])
+    _free_all(tx, "lease", lease, op)
     for kind, scope, name in tx.all("SELECT kind, scope, name FROM waiters WHERE ticket = ?", (lease,)):
         leave_line(tx, Target(kind, scope, name), lease)
+
+
+def end_claim(tx: Tx, task: str, op: str) -> None:
+    """The claim on a task is over: so are the locks taken for it, with or without a lease of their own."""
+    _free_all(tx, "task", task, op)
+
+
+def _free_all(tx: Tx, column: str, value: str, op: str) -> None:
+    for kind, scope, name in tx.all(f"SELECT kind, scope, name FROM locks WHERE {column} = ?", (value,)):
+        target = Target(kind, scope, name)
+        row = load(tx, target)
+        assert row is not None
+        free(tx, target, row, op)
 
 
 def emit(tx: Tx, target: Target, op: str, **changes: list[object]) -> None:

@@ -84,7 +84,7 @@ def check(snapshot: Snapshot) -> Iterator[str]:
         "SELECT k.kind, k.scope, k.name,"
         " (SELECT op FROM events e WHERE e.kind = k.kind AND e.scope = k.scope AND e.id = k.name"
         "  AND op NOT IN ('wait', 'leave') ORDER BY version DESC LIMIT 1),"
-        " k.token, k.lease IS NULL OR EXISTS (SELECT 1 FROM leases WHERE id = k.lease),"
+        " k.token, k.lease IS NULL OR k.lease = 'task:' || k.task OR EXISTS (SELECT 1 FROM leases WHERE id = k.lease),"
         " (SELECT revision FROM meta) FROM locks k"
     ):
         what = f"{kind} {Target(kind, scope, name)}"
@@ -99,7 +99,7 @@ def check(snapshot: Snapshot) -> Iterator[str]:
     ):
         yield f"waiter {ticket} has no lease"
     for id, kind in snapshot.all(
-        "SELECT id, kind FROM leases l WHERE kind LIKE '%lock%'"
+        "SELECT id, kind FROM leases l WHERE (kind LIKE '%lock%' OR kind = 'path')"
         " AND NOT EXISTS (SELECT 1 FROM locks WHERE lease = l.id)"
         " AND NOT EXISTS (SELECT 1 FROM waiters WHERE ticket = l.id)"
     ):

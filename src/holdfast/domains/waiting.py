@@ -6,6 +6,8 @@ that died blocks nobody. The steps are written once, for threads and event loops
 
 from __future__ import annotations
 
+from typing import Protocol, TypeVar
+
 from holdfast import errors
 from holdfast.domains.holding import WAITER, Target, emit, free, grant_of, holder_of, leave_line, load, take
 from holdfast.kernel import leases
@@ -21,17 +23,41 @@ RENEW_EVERY = 3.0
 NO_REASON = ("wait", "acquire")  # events of a lock after which it is no more likely to be free
 
 
+G = TypeVar("G", covariant=True)
+
+
+class Attempt(Protocol[G]):
+    """One call that takes a lock: its arguments, its place in line, and what it was granted."""
+
+    def __call__(self, tx: Tx) -> G:
+        """Take it, or Held."""
+
+    def stay_in_line(self, tx: Tx) -> None:
+        """Queue, or renew the place; a waiter that slept past its lease has lost it and queues again."""
+
+    def failed(self) -> None:
+        """What the last try was granted was not committed: its token may be another's by now."""
+
+    def withdraw(self, tx: Tx) -> None:
+        """The caller has gone: leave the line, and give back what was granted in that very moment."""
+
+
 def acquiring(
     target: Target, holder: str | None, ttl: float | None, wait: float | None, lease: str | None
 ) -> Steps[Grant]:
-    """The steps of taking any kind of lock."""
-    attempt = _Attempt(target, holder, ttl, lease)
+    """The steps of taking a lock on one target."""
+    attempt = _LockAttempt(target, holder, ttl, lease)
+    return attempting(attempt, wait, Filter((target.kind,), target.scope, target.name))
+
+
+def attempting(attempt: Attempt[G], wait: float | None, news: Filter) -> Steps[G]:
+    """The steps of taking any kind of lock; `news` are the events after which it may be free."""
     if wait is None:
-        grant: Grant = yield Do(attempt, keyed=True)
+        grant: G = yield Do(attempt, keyed=True)
         return grant
     check_seconds(wait, "wait")
     deadline = yield Deadline(wait)
-    watcher = yield Listen(Filter((target.kind,), target.scope, target.name))
+    watcher = yield Listen(news)
     try:
         while True:
             try:
@@ -63,8 +89,8 @@ def _woken(watcher: Watcher, deadline: int) -> Steps[bool]:
             return True
 
 
-class _Attempt:
-    """One call that takes a lock: its arguments, its place in line, and what it was granted."""
+class _LockAttempt:
+    """The attempt to lock one target."""
 
     def __init__(self, target: Target, holder: str | None, ttl: float | None, lease: str | None) -> None:
         self._target = target
@@ -80,16 +106,13 @@ class _Attempt:
         return grant
 
     def stay_in_line(self, tx: Tx) -> None:
-        """Queue, or renew the place; a waiter that slept past its lease has lost it and queues again."""
         if self._ticket is None or not leases.renew(tx, self._ticket):
-            self._ticket = _enqueue(tx, self._target, self._holder)
+            self._ticket = enqueue(tx, self._target, self._holder)
 
     def failed(self) -> None:
-        """What the last try was granted was not committed: its token may be another's by now."""
         self._fresh = None
 
     def withdraw(self, tx: Tx) -> None:
-        """The caller has gone: leave the line, and give back what was granted in that very moment."""
         row = load(tx, self._target)
         if row is not None and grant_of(row) == self._fresh:
             free(tx, self._target, row, "release")
@@ -97,12 +120,13 @@ class _Attempt:
             leave_line(tx, self._target, self._ticket)
 
 
-def _enqueue(tx: Tx, target: Target, holder: str | None) -> str:
+def enqueue(tx: Tx, target: Target, holder: str | None, detail: bytes | None = None) -> str:
+    """Join the line for a target; answers the ticket."""
     holder = holder_of(tx, holder)
     ticket = leases.start(tx, WAITER, holder, WAITER_TTL)
     tx.run(
-        "INSERT INTO waiters (kind, scope, name, place, ticket, holder) VALUES (?, ?, ?, ?, ?, ?)",
-        (*target.key, tx.new_token(), ticket, holder),
+        "INSERT INTO waiters (kind, scope, name, place, ticket, holder, detail) VALUES (?, ?, ?, ?, ?, ?, ?)",
+        (*target.key, tx.new_token(), ticket, holder, detail),
     )
     emit(tx, target, "wait", waiter=[None, holder], ticket=[None, ticket])
     return ticket

@@ -16,6 +16,7 @@ from typing import Any
 import apsw
 
 from holdfast import errors
+from holdfast.kernel.actors import Actors
 from holdfast.kernel.clock import RESET, Now
 from holdfast.kernel.failpoints import reach
 from holdfast.kernel.ids import Ids
@@ -23,7 +24,7 @@ from holdfast.kernel.journal import Journal, Moved
 from holdfast.kernel.leases import sweep
 from holdfast.kernel.migrations import check_writer
 from holdfast.kernel.store import Store, translate
-from holdfast.kernel.tx import SYSTEM, GuardedTx, Tx
+from holdfast.kernel.tx import SYSTEM, DerivedActor, GuardedTx, Tx
 
 _HEADER = "SELECT oldest_writer, revision, stamp, (SELECT min(deadline) FROM leases) FROM meta WHERE id = 1"
 _FOOTER = "UPDATE meta SET revision = ?, stamp = ? WHERE id = 1"
@@ -83,6 +84,7 @@ class Writer:
         self.time = time
         self.ids = ids
         self.max_value_bytes = max_value_bytes
+        self.actors = Actors()
         self.caution = 0  # groups yet to run with a savepoint for each body
         self.tx: Tx | None = None  # the newest one, which a forked child must not go on with
 
@@ -96,6 +98,7 @@ class Batch:
         self._asked = asked  # an answer, or an error, rests on the state that the bodies saw
         self._writes = writes  # otherwise it only follows the log
         self._memo: dict[str, Any] = {}
+        self._writers: set[str] = set()  # who has written
         self.committed = False
         self.in_doubt = False  # the log may have it: nothing of it may run again
 
@@ -171,7 +174,11 @@ class Batch:
         tx.end()
         if self.finished:
             raise rolled_back()
-        self.dirty |= tx.dirty
+        if tx.dirty:
+            self.dirty = True
+            self._writers.update(tx.seen)
+            if tx.actor != SYSTEM and not isinstance(tx.actor, DerivedActor):
+                self._writers.add(tx.actor)
         if tx.events:
             self.revision += 1
             self.emitted = True
@@ -262,6 +269,7 @@ class Batch:
             self._commit_nothing()
             return
         try:
+            news = self._writer.actors.record(self._writers, self.now, self._connection.execute)
             stamp = self._stamp // RESET * RESET + self.now
             self._connection.execute(_FOOTER, (self.revision, stamp))
             if self._journal is not None and not self._append(self._journal):
@@ -272,6 +280,7 @@ class Batch:
             self._connection.execute("COMMIT")
             self.committed = True
             self._writer.time.read(stamp)
+            self._writer.actors.remember(news)
             reach("batch.committed")
         except (apsw.FullError, apsw.BusyError) as error:
             # The commit frame is written last, so a write that found no room has committed nothing.

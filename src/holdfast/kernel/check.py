@@ -14,6 +14,11 @@ from holdfast.types.base import Report
 
 Checker = Callable[[Snapshot], Iterable[str]]
 
+_TABLES = (
+    *("tasks", "links", "cells", "locks", "waiters", "leases", "agents", "messages"),
+    *("idempotency", "documents", "templates"),
+)
+
 
 def _has(snapshot: Snapshot, table: str) -> bool:
     """Whether the store has a table; one from before a migration has not."""
@@ -29,9 +34,8 @@ def check(snapshot: Snapshot, checkers: Iterable[Checker]) -> Report:
     events = snapshot.one("SELECT count(*) FROM events")
     assert revision is not None
     assert events is not None
-    tables = ("tasks", "links", "cells", "locks", "waiters", "leases", "idempotency", "documents", "templates")
     records = {
-        table: (snapshot.one(f"SELECT count(*) FROM {table}") or (0,))[0] for table in tables if _has(snapshot, table)
+        table: (snapshot.one(f"SELECT count(*) FROM {table}") or (0,))[0] for table in _TABLES if _has(snapshot, table)
     }
     return Report(problems, revision[0], events[0], records)
 

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 # The indexed table, whose key is `seq`: its index and the columns in it.
-INDEXES = {"task_texts": ("tasks_fts", "title, body, notes")}
+INDEXES = {"message_texts": ("messages_fts", "subject, body"), "task_texts": ("tasks_fts", "title, body, notes")}
 
 Run = Callable[[str, Sequence[Any]], Any]
 

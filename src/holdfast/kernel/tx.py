@@ -106,6 +106,7 @@ class Tx(Snapshot):
         "memo",
         "now",
         "revision",
+        "seen",
     )
 
     def __init__(
@@ -134,6 +135,7 @@ class Tx(Snapshot):
         self.events = 0  # emitted so far
         self.deadline: int | None = None  # the earliest one this transaction set, for the ticker
         self._grants = 0
+        self.seen: tuple[str, ...] = ()  # who acted besides the actor, in whose name it was done
 
     def left(self, deadline: int, stamp: int) -> int:
         return deadline - self.now
@@ -209,6 +211,11 @@ class Tx(Snapshot):
     def new_id(self) -> str:
         """A fresh UUID v7."""
         return self._ids.new(self.now)
+
+    def saw(self, name: str) -> None:
+        """Somebody acts in this transaction whose name is not the actor's."""
+        if name != self.actor:
+            self.seen = (*self.seen, name)
 
     def new_token(self) -> int:
         """A fencing token greater than any given before, over all locks."""

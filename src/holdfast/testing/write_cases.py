@@ -7,6 +7,8 @@ from typing import Any, NamedTuple
 
 from holdfast import Op, Task, Workspace
 from holdfast.testing.worlds import World
+from holdfast.types.mail import Message
+from holdfast.types.paths import PathLock
 
 
 class Case(NamedTuple):
@@ -103,6 +105,33 @@ TASKS: dict[str, Case] = {
     "routes.reload": Case(lambda ws, _: ws.routes.reload()),
 }
 
+
+def _message(_: World, ws: Workspace) -> Message:
+    return ws.mail.send(ws.actor, "to oneself")
+
+
+def _acknowledged(world: World, ws: Workspace) -> Message:
+    return ws.mail.ack(_message(world, ws).id)
+
+
+def _path(_: World, ws: Workspace) -> PathLock:
+    return ws.paths.lock("src/**", ttl=60)
+
+
+MAIL: dict[str, Case] = {
+    "agents.register": Case(lambda ws, _: ws.agents.register(program="program")),
+    "agents.forget": Case(lambda ws, _: ws.agents.forget("gone"), lambda _, ws: ws.agents.register("gone")),
+    "mail.send": Case(lambda ws, _: ws.mail.send("other", "subject", "body")),
+    "mail.reply": Case(lambda ws, message: ws.mail.reply(message.id, "body"), _message),
+    "mail.ack": Case(lambda ws, message: ws.mail.ack(message.id), _message),
+    "mail.action": Case(lambda ws, message: ws.mail.action(message.id), _message),
+    "mail.block": Case(lambda ws, message: ws.mail.block(message.id, "a reason"), _acknowledged),
+    "mail.close": Case(lambda ws, message: ws.mail.close(message.id), _message),
+    "paths.lock": Case(lambda ws, _: ws.paths.lock("src/**", ttl=5)),
+    "paths.release": Case(lambda ws, lock: ws.paths.release(lock.id), _path),
+    "paths.refresh": Case(lambda ws, lock: ws.paths.refresh(lock.id, ttl=5), _path),
+}
+
 CASES: dict[str, Case] = {
     "cells.set": Case(lambda ws, _: ws.cells.set("run", "cell", 2)),
     "cells.delete": Case(lambda ws, _: ws.cells.delete("run", "cell")),
@@ -132,5 +161,6 @@ CASES: dict[str, Case] = {
     "events.compact": Case(lambda ws, _: ws.events.compact(ws.using().revision)),
     "clock.reset": Case(lambda ws, _: ws.clock.reset(), _clock_ahead),
     **TASKS,
+    **MAIL,
     "txn": Case(lambda ws, _: ws.txn([], [Op("cells.set", {"run": "run", "cell": "cell", "value": 2})])),
 }

@@ -28,6 +28,7 @@ default_grimoire: build
 task_store:
   retention_days: 0.5
   soft_delete_days: never
+  close_threads_first: true
 limits:
   max_title: 100
   max_body: 1000
@@ -38,7 +39,7 @@ limits:
 def test_every_key_is_read() -> None:
     config, problems = read_config(FULL, "c.yaml")
     assert problems == []
-    assert config == Config("web2", 2700 * SECOND, "build", 0.5, None, 100, 1000, 5)
+    assert config == Config("web2", 2700 * SECOND, "build", 0.5, None, True, 100, 1000, 5)
     assert msgspec.msgpack.decode(msgspec.msgpack.encode(config), type=Config) == config
 
 

@@ -30,6 +30,7 @@ class Config(msgspec.Struct, frozen=True):
     default_grimoire: str | None = None  # None: the default of the routing rules
     retention_days: float | None = 30
     soft_delete_days: float | None = 7
+    close_threads_first: bool = False  # a task cannot be closed while messages about it are open
     max_title: int = 500  # characters
     max_body: int = 262_144  # bytes of UTF-8
     max_tags: int = 64  # of a task
@@ -124,12 +125,20 @@ def _limit(found: Findings, what: str, node: Node) -> int:
     return 0
 
 
+def _flag(found: Findings, what: str, node: Node) -> bool:
+    if node.value is True or node.value is False:
+        return node.value
+    found.error(node.line, f"{what} must be true or false, not {show(node.value)}")
+    return False
+
+
 _KEYS: Final[dict[str, Callable[[Findings, str, Node], Any]]] = {
     "prefix": _prefix,
     "claim_timeout": _duration,
     "default_grimoire": read_name,
     "task_store.retention_days": _days,
     "task_store.soft_delete_days": _days,
+    "task_store.close_threads_first": _flag,
     "limits.max_title": _limit,
     "limits.max_body": _limit,
     "limits.max_tags": _limit,

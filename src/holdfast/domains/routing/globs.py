@@ -30,13 +30,13 @@ MAX_NESTING: Final = 8
 _SEGMENTS: Final = "(?:[^/]*/)*"  # any number of segments, each with its slash
 
 
-class _Wild(str):
+class Wild(str):
     """A piece of `re` that matches one character other than the separator."""
 
     __slots__ = ()
 
 
-class _Star(str):
+class Star(str):
     """A star, as opposed to an escaped one, which is text."""
 
     __slots__ = ()
@@ -49,13 +49,13 @@ class _Braces(tuple[list["_Token"], ...]):
 
 
 _Token: TypeAlias = "str | _Braces"  # a plain str is one character of text
-_Plain: TypeAlias = list[str]  # a pattern without braces
+Plain: TypeAlias = list[str]  # a pattern without braces
 
 
 def check(pattern: str) -> str | None:
     """What is wrong with a pattern, in words; None if nothing is."""
     try:
-        _plain_patterns(pattern)
+        plain_patterns(pattern)
     except ValueError as error:
         return str(error)
     return None
@@ -70,9 +70,9 @@ def compile(pattern: str) -> Callable[[str], bool]:
 @lru_cache(maxsize=4096)
 def any_of(patterns: tuple[str, ...]) -> Callable[[str], bool]:
     """A function that says whether at least one of the patterns matches; ValueError for a bad one."""
-    plain = [each for pattern in patterns for each in _plain_patterns(pattern)]
-    texts = frozenset("".join(each) for each in plain if _is_text(each))
-    wild = "|".join(_translate(each) for each in plain if not _is_text(each))
+    plain = [each for pattern in patterns for each in plain_patterns(pattern)]
+    texts = frozenset("".join(each) for each in plain if is_text(each))
+    wild = "|".join(_translate(each) for each in plain if not is_text(each))
     if not wild:
         return texts.__contains__
     match = re.compile(rf"(?:{wild})\Z", re.DOTALL).match
@@ -83,13 +83,13 @@ def any_of(patterns: tuple[str, ...]) -> Callable[[str], bool]:
 
 def is_literal(pattern: str) -> bool:
     """Whether it can match one text only, which then is its `literal_prefix`; ValueError for a bad pattern."""
-    plain = _plain_patterns(pattern)
-    return len(plain) == 1 and _is_text(plain[0])
+    plain = plain_patterns(pattern)
+    return len(plain) == 1 and is_text(plain[0])
 
 
 def literal_prefix(pattern: str) -> str:
     """What everything that matches begins with, such as "area" for `area/**`; ValueError for a bad pattern."""
-    prefixes = sorted(_prefix(plain) for plain in _plain_patterns(pattern))
+    prefixes = sorted(_prefix(plain) for plain in plain_patterns(pattern))
     first, last = prefixes[0], prefixes[-1]  # where these two agree, all between them do
     return first[: next((at for at, (a, b) in enumerate(zip(first, last, strict=False)) if a != b), len(first))]
 
@@ -98,7 +98,7 @@ def literal_prefix(pattern: str) -> str:
 
 
 @lru_cache(maxsize=4096)
-def _plain_patterns(pattern: str) -> list[_Plain]:
+def plain_patterns(pattern: str) -> list[Plain]:
     """The patterns without braces that a pattern stands for."""
     if not pattern:
         raise ValueError("the pattern is empty")
@@ -125,11 +125,11 @@ def _sequence(pattern: str, chars: Iterator[tuple[int, str]], depth: int) -> tup
             case "\\":
                 tokens.append(_escaped(chars))
             case "*":
-                tokens.append(_Star("*"))
+                tokens.append(Star("*"))
             case "?":
-                tokens.append(_Wild("[^/]"))
+                tokens.append(Wild("[^/]"))
             case "[":
-                tokens.append(_Wild(_set(pattern, at, chars)))
+                tokens.append(Wild(_set(pattern, at, chars)))
             case "{":
                 tokens.append(_braces(pattern, chars, depth + 1))
             case _:
@@ -201,7 +201,7 @@ def _count(tokens: list[_Token]) -> int:
     return count
 
 
-def _spell_out(tokens: list[_Token]) -> Iterator[_Plain]:
+def _spell_out(tokens: list[_Token]) -> Iterator[Plain]:
     """Every combination of alternatives, in order."""
     at = next((at for at, token in enumerate(tokens) if isinstance(token, _Braces)), None)
     if at is None:
@@ -215,12 +215,14 @@ def _spell_out(tokens: list[_Token]) -> Iterator[_Plain]:
 # --- translating a pattern without braces ----------------------------------------------------------------------------
 
 
-def _is_text(plain: _Plain) -> bool:
-    return not any(isinstance(token, _Wild | _Star) for token in plain)
+def is_text(plain: Plain) -> bool:
+    """Whether nothing in it is wild."""
+    return not any(isinstance(token, Wild | Star) for token in plain)
 
 
-def _segments(plain: _Plain) -> list[_Plain]:
-    segments: list[_Plain] = [[]]
+def segments(plain: Plain) -> list[Plain]:
+    """What stands between the slashes."""
+    segments: list[Plain] = [[]]
     for token in plain:
         if token == "/":
             segments.append([])
@@ -229,16 +231,17 @@ def _segments(plain: _Plain) -> list[_Plain]:
     return segments
 
 
-def _is_globstar(segment: _Plain) -> bool:
-    return len(segment) == 2 and all(isinstance(token, _Star) for token in segment)
+def is_globstar(segment: Plain) -> bool:
+    """Whether it stands for any number of segments."""
+    return len(segment) == 2 and all(isinstance(token, Star) for token in segment)
 
 
-def _prefix(plain: _Plain) -> str:
+def _prefix(plain: Plain) -> str:
     """The text before the first wild token; a slash before `**` is not part of it, for both can be absent."""
     parts: list[str] = []
-    for segment in _segments(plain):
+    for segment in segments(plain):
         text = "".join(_leading_text(segment))
-        if _is_globstar(segment):
+        if is_globstar(segment):
             return "/".join(parts)
         parts.append(text)
         if len(text) < len(segment):
@@ -246,18 +249,18 @@ def _prefix(plain: _Plain) -> str:
     return "/".join(parts)
 
 
-def _leading_text(segment: _Plain) -> Iterable[str]:
+def _leading_text(segment: Plain) -> Iterable[str]:
     for token in segment:
-        if isinstance(token, _Wild | _Star):
+        if isinstance(token, Wild | Star):
             return
         yield token
 
 
-def _translate(plain: _Plain) -> str:
+def _translate(plain: Plain) -> str:
     """The `re` of a pattern without braces; \\Z is to follow."""
     groups: list[list[str]] = [[]]  # the segments between one `**` and the next
-    for segment in _segments(plain):
-        if not _is_globstar(segment):
+    for segment in segments(plain):
+        if not is_globstar(segment):
             groups[-1].append(_translate_segment(segment))
         elif groups[-1] or len(groups) == 1:
             groups.append([])  # several `**` in a row are one
@@ -275,11 +278,11 @@ def _translate(plain: _Plain) -> str:
     return start + "".join(f"(?>{_SEGMENTS}?{group}/)" for group in between) + _SEGMENTS + last + below
 
 
-def _translate_segment(segment: _Plain) -> str:
+def _translate_segment(segment: Plain) -> str:
     chunks: list[list[str]] = [[]]
     for token in segment:
-        if not isinstance(token, _Star):
-            chunks[-1].append(token if isinstance(token, _Wild) else re.escape(token))
+        if not isinstance(token, Star):
+            chunks[-1].append(token if isinstance(token, Wild) else re.escape(token))
         elif chunks[-1] or len(chunks) == 1:
             chunks.append([])
     first, *rest = ["".join(chunk) for chunk in chunks]

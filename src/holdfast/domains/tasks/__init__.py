@@ -2,9 +2,9 @@
 
 `rows` is the heart: every change of a task goes through it. `steps` has the table of states, `claims` and `choosing`
 who works on what, `creating`, `editing`, `tags`, `tree`, `depending` and `deleting` what tasks are, `listing`,
-`searching`, `history` and `explaining` what can be asked, `retention` and `expiring` what ends by itself, `bulk`,
-`templates` what makes many, `exporting` and `importing` (with `records`, `beads`, `fitting` and `merging`) how tasks
-come and go as JSON lines. This module is the table of operations.
+`searching`, `history`, `explaining` and `resuming` what can be asked, `retention` and `expiring` what ends by itself,
+`bulk`, `templates` what makes many, `exporting` and `importing` (with `records`, `beads`, `fitting` and `merging`) how
+tasks come and go as JSON lines. This module is the table of operations.
 """
 
 from __future__ import annotations
@@ -24,6 +24,7 @@ from holdfast.domains.tasks import (
     history,
     importing,
     listing,
+    resuming,
     retention,
     searching,
     setting,
@@ -95,6 +96,7 @@ class Tasks(Domain[M]):
     dependencies = read(depending.dependencies, http=f"GET {_ONE}/dependencies", cli="dep list")
 
     history = read(history.history, http=f"GET {_ONE}/history", cli="history")
+    resume = read(resuming.resume, http=f"GET {_ONE}/resume", cli="resume", mcp=True, listing=True)
     explain = read(explaining.explain, http=f"GET {_ONE}/explain", cli="explain", listing=True)
     delete = write(deleting.delete, http=f"DELETE {_ONE}", cli="delete")
     restore = write(deleting.restore, http=f"POST {_ONE}/restore", cli="undelete")

@@ -10,11 +10,12 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterator, Sequence
 from itertools import islice
-from typing import Any
+from typing import Any, Literal
 
 import msgspec
 
 from holdfast import errors
+from holdfast.domains import agents
 from holdfast.domains.holding import holder_of
 from holdfast.domains.routing import globs
 from holdfast.domains.routing.settings import Settings, settings_of
@@ -216,7 +217,8 @@ def claim_next(
 ) -> Steps[Task | None]:
     """Claim the best ready task that has all `tags` and fits the other filters; None if there is none.
 
-    `can` lists what the agent is able to do: tasks whose route needs more are passed over.
+    `can` lists what the agent is able to do, by default what it registered: tasks whose route needs more are passed
+    over.
     """
     wanted = _wanted(tags, tag_pattern, type, priority, parent_id, can)
     micros = None if ttl is None else check_ttl(ttl)
@@ -228,6 +230,8 @@ def claim_next(
             if not found:
                 return None
             taken = yield Do(lambda tx, id=found: _take_if(tx, id, agent, micros, wanted), keyed=True)  # type: ignore[misc]
+            if taken is False:
+                break
             if taken is not None:
                 task: Task = taken
                 return task
@@ -244,8 +248,8 @@ def _look(snapshot: Snapshot, wanted: Wanted) -> str | None:
     return "" if best is None else best.id
 
 
-def _take_if(tx: Tx, id: str, agent: str | None, ttl: int | None, wanted: Wanted) -> Task | None:
-    """Claim a candidate, if it is still what was wanted."""
+def _take_if(tx: Tx, id: str, agent: str | None, ttl: int | None, wanted: Wanted) -> Task | Literal[False] | None:
+    """Claim a candidate, if it is still what was wanted; False if the agent is not able to do it."""
     agent = holder_of(tx, agent, "agent")
     row = tx.one(f"SELECT {COLUMNS} FROM tasks t WHERE t.id = ? AND {READY}", (id,))
     if row is None:
@@ -260,12 +264,24 @@ def _take_if(tx: Tx, id: str, agent: str | None, ttl: int | None, wanted: Wanted
     )
     if not (within and plain and _fits(tx, wanted, settings)(task)):
         return None
+    able = _as_registered(tx, wanted, agent, settings)
+    if able is not wanted and not _fits(tx, able, settings)(task):
+        return False
     return take(tx, task, agent, ttl, None, settings)
+
+
+def _as_registered(tx: Tx, wanted: Wanted, agent: str, settings: Settings) -> Wanted:
+    """Who does not say what it can do can do what it registered."""
+    if wanted.can is not None or not settings.rules.has_needs:
+        return wanted
+    can = agents.abilities(tx, agent)
+    return wanted if can is None else msgspec.structs.replace(wanted, can=can)
 
 
 def _take_best(tx: Tx, agent: str | None, ttl: int | None, wanted: Wanted) -> Task | None:
     agent = holder_of(tx, agent, "agent")
     settings = settings_of(tx)
+    wanted = _as_registered(tx, wanted, agent, settings)
     if wanted.indexed:
         row = tx.one(_BEST_TAGGED, wanted.tags) if wanted.tags else tx.one(_BEST)
         best = None if row is None else Stored(*row)

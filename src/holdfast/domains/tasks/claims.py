@@ -11,11 +11,12 @@ from datetime import datetime
 from typing import Any
 
 from holdfast import errors
+from holdfast.domains import agents
 from holdfast.domains.holding import holder_of
 from holdfast.domains.routing.settings import Settings, settings_of
 from holdfast.domains.tasks.routes import route
 from holdfast.domains.tasks.rows import NO_CLAIM, TASK, Stored, change, lease_of, missing, require, to_task
-from holdfast.domains.tasks.steps import check_step, illegal
+from holdfast.domains.tasks.steps import check_closable, check_step, illegal
 from holdfast.domains.tasks.texts import check_note
 from holdfast.kernel import leases
 from holdfast.kernel.events import history, to_event
@@ -36,7 +37,7 @@ def claim(
     """Take an open task: one winner. Another's, or one's own already: AlreadyClaimed; not open: InvalidStatus.
 
     It ends by itself after `ttl` seconds (default: `claim_timeout`) without a sign of life. `can` lists what the
-    agent is able to do: a task whose route needs more is refused.
+    agent is able to do, by default what it registered: a task whose route needs more is refused.
     """
     agent = holder_of(tx, agent, "agent")
     micros = None if ttl is None else check_ttl(ttl)
@@ -48,7 +49,10 @@ def claim(
         raise errors.InvalidStatus(
             f"task {id} is {task.status}, not open", hint="tasks.explain(id) says more", id=id, status=task.status
         )
-    return take(tx, task, agent, micros, abilities, settings_of(tx))
+    settings = settings_of(tx)
+    if abilities is None and settings.rules.has_needs:
+        abilities = agents.abilities(tx, agent)
+    return take(tx, task, agent, micros, abilities, settings)
 
 
 def take(tx: Tx, task: Stored, agent: str, ttl: int | None, can: frozenset[str] | None, settings: Settings) -> Task:
@@ -287,6 +291,8 @@ def complete(
     check_note(summary, "summary")
     target: TaskStatus = "pending_merge" if (task.review if review is None else review) else "closed"
     authorise(tx, task, agent, token, "complete", target)
+    if target == "closed":
+        check_closable(tx, task.id)
     return to_task(_end(tx, task, "complete", target, more=more, note=summary))
 
 

@@ -12,7 +12,7 @@ from typing import Any, Final
 import msgspec
 
 from holdfast import errors
-from holdfast.domains import links
+from holdfast.domains import holding, links
 from holdfast.domains.routing.settings import settings_of
 from holdfast.kernel import fts, leases
 from holdfast.kernel.names import after_prefix, check_name
@@ -253,6 +253,8 @@ def change(
     )
     follow(tx, task, new)
     tx.emit(TASK, task.id, op, version=version, data=_encode(data) if data else None)
+    if task.holder is not None and new.holder != task.holder:
+        holding.end_claim(tx, task.id, "expire" if op == "expire" else "release")
     return new
 
 

@@ -10,6 +10,8 @@ from typing import Final, get_args
 import msgspec
 
 from holdfast import errors
+from holdfast.domains import outside
+from holdfast.domains.routing.settings import settings_of
 from holdfast.domains.tasks.rows import Stored, change, require, to_task
 from holdfast.domains.tasks.texts import check_note
 from holdfast.kernel.tx import Tx
@@ -68,9 +70,22 @@ def illegal(task: Stored, op: str, target: TaskStatus) -> errors.InvalidTransiti
     )
 
 
+def check_closable(tx: Tx, id: str) -> None:
+    """OpenThreads if the workspace wants the messages about a task closed before the task is, and some are not."""
+    if not settings_of(tx).config.close_threads_first:
+        return
+    messages = outside.ask().open_messages(tx, id)
+    if messages:
+        raise errors.OpenThreads(
+            f"{len(messages)} messages about task {id} are open: {', '.join(messages[:3])}", id=id, messages=messages
+        )
+
+
 def _step(tx: Tx, id: str, op: str, target: TaskStatus, note: str | None) -> Task:
     task = require(tx, id)
     check_step(task, op, target)
+    if target == "closed":
+        check_closable(tx, task.id)
     return to_task(change(tx, task, op, {"status": target}, note=check_note(note)))
 
 

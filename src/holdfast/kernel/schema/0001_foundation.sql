@@ -51,6 +51,11 @@ CREATE TABLE leases (
 CREATE INDEX leases_due ON leases (deadline);
 CREATE INDEX leases_made ON leases (id) WHERE kind = 'lease';
 
+CREATE TABLE actors (                           -- who has written here, if somebody chose the name, and when last
+    name TEXT    NOT NULL PRIMARY KEY,
+    seen INTEGER NOT NULL
+);
+
 CREATE TABLE idempotency (
     actor     TEXT    NOT NULL,
     operation TEXT    NOT NULL,
@@ -70,9 +75,12 @@ CREATE TABLE locks (
     token    INTEGER NOT NULL,
     acquired INTEGER NOT NULL,
     lease    TEXT,                              -- null: held until released
+    task     TEXT,                              -- it ends when the claim on this task does
+    detail   BLOB,                              -- msgpack, what a kind of lock needs besides
     PRIMARY KEY (kind, scope, name)
 );
 CREATE INDEX locks_lease ON locks (lease) WHERE lease IS NOT NULL;
+CREATE INDEX locks_task ON locks (task) WHERE task IS NOT NULL;
 
 CREATE TABLE waiters (
     kind   TEXT    NOT NULL,
@@ -81,6 +89,7 @@ CREATE TABLE waiters (
     place  INTEGER NOT NULL,                    -- in line: made like a token, so it grows with every arrival
     ticket TEXT    NOT NULL,                    -- the id of its lease
     holder TEXT    NOT NULL,
+    detail BLOB,                                -- as in locks
     PRIMARY KEY (kind, scope, name, place)
 );
 CREATE UNIQUE INDEX waiters_ticket ON waiters (ticket);

@@ -1,0 +1,214 @@
+"""`ws.agents`: who works here, with what, and when they were last seen.
+
+Registering is optional: whoever writes under a chosen name is known by it. A registration adds what the others want to
+know, and what the agent can do, which its claims use. Two agents never share a name by accident: a name that was only
+derived from user and host cannot claim, lock or mail.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any, Final, get_args
+
+import msgspec
+
+from holdfast import errors
+from holdfast.domains.holding import holder_of
+from holdfast.kernel.names import check_limit, check_name, page_bounds
+from holdfast.kernel.tx import SYSTEM, Row, Snapshot, Tx, newest_version
+from holdfast.ops import Domain, Found, M, read, write
+from holdfast.types.agents import Agent, Role
+from holdfast.types.base import as_time
+
+AGENT: Final = "agent"
+ROLES: Final[tuple[Role, ...]] = get_args(Role)
+MAX_ABILITIES: Final = 100
+_COLUMNS = (
+    "n.name, coalesce(a.program, ''), coalesce(a.model, ''), coalesce(a.role, 'agent'), coalesce(a.can, '[]'),"
+    " a.registered, s.seen, coalesce(a.version, 0), coalesce(a.revision, 0)"
+)
+_JOINS = "LEFT JOIN agents a ON a.name = n.name LEFT JOIN actors s ON s.name = n.name"
+_names = msgspec.json.Decoder(tuple[str, ...]).decode
+
+
+def _agent(row: Row) -> Agent:
+    name, program, model, role, can, registered, seen, version, revision = row
+    return Agent(
+        name,
+        program,
+        model,
+        role,
+        _names(can),
+        None if registered is None else as_time(registered),
+        None if seen is None else as_time(seen),
+        version,
+        revision,
+    )
+
+
+def register(
+    tx: Tx,
+    name: str | None = None,
+    program: str | None = None,
+    model: str | None = None,
+    can: Sequence[str] | None = None,
+    role: Role | None = None,
+    new: bool = False,
+) -> Agent:
+    """Make an agent known, or change what is known of it; what is not given stays as it was.
+
+    `can` is what its claims are able to do, unless they say otherwise. `new`: Exists if the name is known already.
+    """
+    name = holder_of(tx, name, "name")
+    if name == SYSTEM:
+        raise errors.InvalidName(f"{SYSTEM!r} is the workspace itself", hint="choose another name", what="name")
+    given = {
+        "program": None if program is None else _label(program, "program"),
+        "model": None if model is None else _label(model, "model"),
+        "role": None if role is None else _check_role(role),
+        "can": None if can is None else _check_can(can),
+    }
+    old = find(tx, name)
+    if new is not False and new is not True:
+        raise errors.Invalid(f"new is True or False, not {new!r}")
+    if new and old is not None:
+        raise errors.Exists(f"there is an agent {name!r} already", hint="choose another name", name=name)
+    if old is None:
+        old = Agent(name, "", "", "agent", (), None, None, 0, 0)
+    values = {field: getattr(old, field) if value is None else value for field, value in given.items()}
+    changes = {field: [getattr(old, field), value] for field, value in values.items() if getattr(old, field) != value}
+    if old.registered_at is not None and not changes:
+        return old
+    version = (old.version or newest_version(tx, AGENT, "", name)) + 1
+    tx.run(
+        "INSERT INTO agents (name, program, model, role, can, registered, version, revision)"
+        " VALUES (?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT (name) DO UPDATE SET program = excluded.program,"
+        " model = excluded.model, role = excluded.role, can = excluded.can, version = excluded.version,"
+        " revision = excluded.revision",
+        (
+            name,
+            values["program"],
+            values["model"],
+            values["role"],
+            msgspec.json.encode(values["can"]).decode(),
+            tx.now,
+            version,
+            tx.revision,
+        ),
+    )
+    tx.emit(AGENT, name, "register", version=version, data=msgspec.msgpack.encode(changes))
+    return msgspec.structs.replace(get(tx, name), seen_at=as_time(tx.now))
+
+
+def forget(tx: Tx, name: str) -> bool:
+    """Forget an agent that is gone; False if it was not known. What it holds and its mail stay."""
+    check_name(name, "name")
+    registered = tx.run("DELETE FROM agents WHERE name = ?", (name,))
+    seen = tx.run("DELETE FROM actors WHERE name = ?", (name,))
+    if registered or seen:
+        tx.emit(AGENT, name, "forget")
+    return bool(registered or seen)
+
+
+def find(snapshot: Snapshot, name: str) -> Agent | None:
+    """An agent by its name, or None."""
+    check_name(name, "name")
+    row = snapshot.one(f"SELECT {_COLUMNS} FROM (SELECT ? AS name) n {_JOINS}", (name,))
+    assert row is not None
+    return None if row[5] is None and row[6] is None else _agent(row)
+
+
+def get(snapshot: Snapshot, name: str) -> Agent:
+    """An agent by its name; NotFound if it never registered nor wrote."""
+    agent = find(snapshot, name)
+    if agent is None:
+        raise errors.NotFound(f"there is no agent {name!r}", hint="agents.list() has those that are known", name=name)
+    return agent
+
+
+def list_agents(snapshot: Snapshot, prefix: str = "", limit: int = 1000, after: str = "") -> list[Agent]:
+    """Agents that registered or wrote, by name; `after` is the last name of the page before."""
+    check_limit(limit, 1000)
+    bounds, params = page_bounds("name", prefix, after)
+    rows = snapshot.all(
+        f"SELECT {_COLUMNS} FROM (SELECT name FROM agents WHERE true{bounds} UNION SELECT name FROM actors WHERE true"
+        f"{bounds} ORDER BY name LIMIT ?) n {_JOINS} ORDER BY n.name",
+        (*params, *params, limit),
+    )
+    return [_agent(row) for row in rows]
+
+
+# --- for other domains -----------------------------------------------------------------------------------------------
+
+
+def known(snapshot: Snapshot) -> list[str]:
+    """The names of all agents that take part: those that only look on do not."""
+    rows = snapshot.all(
+        "SELECT name FROM actors UNION SELECT name FROM agents"
+        " EXCEPT SELECT name FROM agents WHERE role = 'observer' ORDER BY name"
+    )
+    return [name for (name,) in rows]
+
+
+def role_of(snapshot: Snapshot, name: str) -> str:
+    """An agent's role; who has not registered is an agent."""
+    row = snapshot.one("SELECT role FROM agents WHERE name = ?", (name,))
+    return "agent" if row is None else row[0]
+
+
+def abilities(snapshot: Snapshot, name: str) -> frozenset[str] | None:
+    """What an agent registered to be able to do; None if it said nothing."""
+    row = snapshot.one("SELECT can FROM agents WHERE name = ? AND can <> '[]'", (name,))
+    return None if row is None else frozenset(_names(row[0]))
+
+
+def probe(tx: Tx, name: str) -> Found | None:
+    """What a condition of `txn` sees of an agent: its role as value."""
+    agent = find(tx, name)
+    return None if agent is None else Found(agent.version, agent.role)
+
+
+def check(snapshot: Snapshot) -> Iterator[str]:
+    """Problems: a registration that the log does not know, or knows otherwise."""
+    for name, version, newest in snapshot.all(
+        "SELECT name, version, (SELECT max(version) FROM events e WHERE e.kind = 'agent' AND e.scope = ''"
+        " AND e.id = a.name) FROM agents a"
+    ):
+        if version != newest:
+            yield f"agent {name} has version {version}, but the log says {newest}"
+
+
+# --- what a registration may say -------------------------------------------------------------------------------------
+
+
+def _label(text: Any, what: str) -> str:
+    if text != "":
+        check_name(text, what)
+    return str(text)
+
+
+def _check_role(role: Any) -> Role:
+    if role not in ROLES:
+        raise errors.Invalid(f"role is one of {', '.join(ROLES)}, not {role!r}")
+    found: Role = role
+    return found
+
+
+def _check_can(can: Any) -> tuple[str, ...]:
+    if isinstance(can, str) or not isinstance(can, Sequence | set | frozenset):
+        raise errors.Invalid(f"can is a list of names, not {can!r}", hint='such as can=["python", "review"]')
+    for name in can:
+        check_name(name, "ability")
+    if len(set(can)) > MAX_ABILITIES:
+        raise errors.TooLarge(f"an agent can do at most {MAX_ABILITIES} things", limit=MAX_ABILITIES)
+    return tuple(sorted(set(can)))
+
+
+class Agents(Domain[M]):
+    """`ws.agents`."""
+
+    prefix = "agents"
+    register = write(register, http="PUT /api/agents/{name}", cli="agent register", mcp=True)
+    forget = write(forget, http="DELETE /api/agents/{name}", cli="agent forget")
+    get = read(get, http="GET /api/agents/{name}", cli="agent get", plain=True)
+    list = read(list_agents, http="GET /api/agents", cli="agent list", mcp=True)

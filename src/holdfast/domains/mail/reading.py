@@ -1,0 +1,152 @@
+"""Reading mail, which changes nothing: inboxes, threads, the messages about a task, search, history."""
+
+from __future__ import annotations
+
+import re
+from typing import Final
+
+from holdfast import errors
+from holdfast.domains.holding import name_of
+from holdfast.domains.mail.rows import COLUMNS, MESSAGE, SOURCE, Stored, require, select, to_message
+from holdfast.domains.tasks.rows import find as find_task
+from holdfast.domains.tasks.searching import match_of
+from holdfast.kernel import events
+from holdfast.kernel.names import check_limit, check_name
+from holdfast.kernel.tx import Snapshot
+from holdfast.types.base import Page
+from holdfast.types.mail import MailHit, MailStatus, MailStep, Message
+
+MAX_PAGE: Final = 200
+_WEIGHTS = "10.0, 1.0"  # a word in the subject counts more
+
+
+def inbox(
+    snapshot: Snapshot,
+    me: str,
+    agent: str | None = None,
+    unread: bool = False,
+    closed: bool = False,
+    limit: int = 50,
+    cursor: str | None = None,
+) -> Page[Message]:
+    """An agent's messages, newest first: those that are not closed, only unread ones, or with `closed` all."""
+    agent = name_of(me, agent, "agent")
+    check_limit(limit, MAX_PAGE)
+    for value, what in ((unread, "unread"), (closed, "closed")):
+        if type(value) is not bool:
+            raise errors.InvalidFilter(f"{what} is True or False, not {value!r}")
+    index = "deliveries_unread" if unread else "deliveries_all" if closed else "deliveries_open"
+    only = " AND d.status = 'unread'" if unread else "" if closed else " AND d.status <> 'closed'"
+    rows = snapshot.all(
+        f"SELECT {COLUMNS} FROM deliveries d INDEXED BY {index} CROSS JOIN messages m ON m.seq = d.message"
+        f" CROSS JOIN message_texts x ON x.seq = d.message WHERE d.agent = ?{only} AND d.message < ?"
+        " ORDER BY d.message DESC LIMIT ?",
+        (agent, _place(cursor, 2**62), limit + 1),
+    )
+    return _page(snapshot, [Stored(*row) for row in rows], limit)
+
+
+def unread(snapshot: Snapshot, me: str, agent: str | None = None) -> int:
+    """How many messages an agent has not acknowledged or acted on yet; counted, not kept."""
+    row = snapshot.one(
+        "SELECT count(*) FROM deliveries INDEXED BY deliveries_unread WHERE agent = ? AND status = 'unread'",
+        (name_of(me, agent, "agent"),),
+    )
+    return 0 if row is None else row[0]
+
+
+def sent(
+    snapshot: Snapshot, me: str, agent: str | None = None, limit: int = 50, cursor: str | None = None
+) -> Page[Message]:
+    """What an agent has sent, newest first."""
+    agent = name_of(me, agent, "agent")
+    check_limit(limit, MAX_PAGE)
+    where = "m.sender = ? AND m.seq < ? ORDER BY m.seq DESC LIMIT ?"
+    return _page(snapshot, select(snapshot, where, (agent, _place(cursor, 2**62), limit + 1)), limit)
+
+
+def get(snapshot: Snapshot, id: str) -> Message:
+    """A message by its id. Reading is not acknowledging."""
+    return to_message(snapshot, require(snapshot, id))
+
+
+def thread(snapshot: Snapshot, id: str, limit: int = MAX_PAGE, cursor: str | None = None) -> Page[Message]:
+    """The messages of a thread, oldest first, by its name or by the id of any of them."""
+    check_name(id, "id")
+    check_limit(limit, MAX_PAGE)
+    row = snapshot.one("SELECT thread FROM messages WHERE id = ?", (id,))
+    name = id if row is None else row[0]
+    where = "m.thread = ? AND m.seq > ? ORDER BY m.seq LIMIT ?"
+    found = select(snapshot, where, (name, _place(cursor, 0), limit + 1))
+    if not found and cursor is None:
+        raise errors.MessageNotFound(f"there is no thread and no message {id!r}", id=id)
+    return _page(snapshot, found, limit)
+
+
+def about(snapshot: Snapshot, task: str, limit: int = MAX_PAGE, cursor: str | None = None) -> Page[Message]:
+    """The messages that hang on a task, oldest first."""
+    check_limit(limit, MAX_PAGE)
+    found = find_task(snapshot, task, deleted=True).id
+    where = "m.task = ? AND m.seq > ? ORDER BY m.seq LIMIT ?"
+    return _page(snapshot, select(snapshot, where, (found, _place(cursor, 0), limit + 1)), limit)
+
+
+def _page(snapshot: Snapshot, found: list[Stored], limit: int) -> Page[Message]:
+    page = Page(to_message(snapshot, stored) for stored in found[:limit])
+    if len(found) > limit:
+        page.cursor = str(found[limit - 1].seq)
+    return page
+
+
+def _place(cursor: str | None, start: int) -> int:
+    if cursor is None:
+        return start
+    if not isinstance(cursor, str) or not re.fullmatch(r"[0-9]{1,18}", cursor):
+        raise errors.InvalidFilter(f"{cursor!r} is not a cursor of mail", hint="pass the page's cursor as it is")
+    return int(cursor)
+
+
+def search(snapshot: Snapshot, text: str, agent: str | None = None, limit: int = 20) -> list[MailHit]:
+    """Messages in which all words occur, best first; with `agent` those it received or sent."""
+    check_limit(limit, 100)
+    where, params = "", [match_of(text)]
+    if agent is not None:
+        check_name(agent, "agent")
+        where = " AND (m.sender = ? OR EXISTS (SELECT 1 FROM deliveries d WHERE d.message = m.seq AND d.agent = ?))"
+        params += [agent, agent]
+    rows = snapshot.all(
+        f"SELECT snippet(messages_fts, -1, '**', '**', '…', 16), bm25(messages_fts, {_WEIGHTS}) AS score, {COLUMNS}"
+        f" FROM messages_fts f JOIN {SOURCE.replace('messages m JOIN', 'messages m ON m.seq = f.rowid JOIN')}"
+        f" WHERE messages_fts MATCH ?{where} ORDER BY score, m.seq LIMIT ?",
+        (*params, limit),
+    )
+    return [MailHit(to_message(snapshot, Stored(*row[2:])), row[0], row[1]) for row in rows]
+
+
+def history(snapshot: Snapshot, id: str) -> list[MailStep]:
+    """Every step in the life of a message with what was said, oldest first."""
+    stored = require(snapshot, id)
+    steps = []
+    for row in reversed(events.history(snapshot, MESSAGE, "", stored.id, None, None)):
+        event = events.to_event(row)
+        said = event.data
+        status: MailStatus | None = "closed" if event.op == "close" else said["status"][1] if "status" in said else None
+        who: str = said["sender"] if event.op == "send" else said["agent"]
+        note = said.get("note")
+        steps.append(MailStep(id, event.op, who, event.actor, event.time, status, note, event.version, event.revision))
+    return steps
+
+
+# --- for tasks -------------------------------------------------------------------------------------------------------
+
+
+def newest_about(snapshot: Snapshot, task: str, limit: int) -> list[Message]:
+    """The last messages about a task, oldest of them first."""
+    found = select(snapshot, "m.task = ? ORDER BY m.seq DESC LIMIT ?", (task, limit))
+    return [to_message(snapshot, stored) for stored in reversed(found)]
+
+
+def open_about(snapshot: Snapshot, task: str) -> list[str]:
+    """The ids of messages about a task that are not closed, a hundred at most."""
+    rows = snapshot.all("SELECT id FROM messages WHERE task = ? AND closed IS NULL ORDER BY seq LIMIT 100", (task,))
+    return [id for (id,) in rows]

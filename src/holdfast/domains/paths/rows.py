@@ -1,0 +1,88 @@
+"""Path locks as they are stored: rows of the one table of locks, with their patterns beside."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Final
+
+import msgspec
+
+from holdfast import errors
+from holdfast.domains.holding import Target
+from holdfast.domains.paths.patterns import meet
+from holdfast.kernel.tx import Row, Snapshot
+from holdfast.types.base import as_time
+from holdfast.types.paths import PathLock
+
+PATH: Final = "path"
+_COLUMNS = "k.name, k.holder, k.token, k.acquired, k.lease, l.deadline, k.task, k.detail, (SELECT stamp FROM meta)"
+_SOURCE = f"locks k LEFT JOIN leases l ON l.id = k.lease WHERE k.kind = '{PATH}' AND k.scope = ''"
+
+
+class Detail(msgspec.Struct, frozen=True, array_like=True):
+    """What a path lock has besides what all locks have; also of one that is waited for."""
+
+    patterns: tuple[str, ...]
+    shared: bool = False
+    task: str | None = None
+    reason: str | None = None
+
+
+encode_detail = msgspec.msgpack.Encoder().encode
+decode_detail = msgspec.msgpack.Decoder(Detail).decode
+
+
+def target_of(id: str) -> Target:
+    """The lock of an id."""
+    return Target(PATH, "", id)
+
+
+def select(snapshot: Snapshot, where: str = "", params: Sequence[object] = (), tail: str = "") -> list[PathLock]:
+    """Path locks that have not ended."""
+    rows = snapshot.all(f"SELECT {_COLUMNS} FROM {_SOURCE}{where}{tail}", params)
+    return [to_lock(row) for row in rows if row[5] is None or not snapshot.is_past(row[5], row[8])]
+
+
+def to_lock(row: Row) -> PathLock:
+    """The public form."""
+    id, holder, token, acquired, _, deadline, task, detail, _ = row
+    what = decode_detail(detail)
+    until = None if deadline is None else as_time(deadline)
+    return PathLock(id, what.patterns, holder, token, what.shared, task, what.reason, as_time(acquired), until)
+
+
+def find(snapshot: Snapshot, id: str) -> PathLock | None:
+    """A lock by its id, or None."""
+    found = select(snapshot, " AND k.name = ?", (id,))
+    return found[0] if found else None
+
+
+def clash(lock: PathLock, wanted: Detail, holder: str) -> tuple[str, str] | None:
+    """The patterns by which a lock stands in the way of another that is wanted; None if it does not."""
+    if lock.holder == holder or (lock.shared and wanted.shared):
+        return None
+    return meeting(lock.patterns, wanted.patterns)
+
+
+def meeting(there: Iterable[str], wanted: Iterable[str]) -> tuple[str, str] | None:
+    """The first two patterns that meet."""
+    return next(((mine, theirs) for mine in wanted for theirs in there if meet(mine, theirs)), None)
+
+
+def held(lock: PathLock, mine: str, theirs: str) -> errors.Held:
+    """The refusal: which pattern meets which, who holds it, until when."""
+    when = "until it is released" if lock.expires_at is None else f"until {lock.expires_at.isoformat()}"
+    how = "shared by" if lock.shared else "locked by"
+    why = f" for {lock.reason}" if lock.reason else ""
+    same = mine if mine == theirs else f"{mine} meets {theirs}, which"
+    return errors.Held(
+        f"{same} is {how} {lock.holder} {when}{why}",
+        hint="work on something else, ask the holder by mail, or wait: paths.lock(..., wait=seconds)",
+        name=theirs,
+        holder=lock.holder,
+        until=lock.expires_at,
+        lock=lock.id,
+        pattern=mine,
+        shared=lock.shared,
+        task=lock.task,
+    )

@@ -1,0 +1,54 @@
+"""Mail as operations answer it."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Literal
+
+import msgspec
+
+MailType = Literal["notify", "request", "decision-required", "objection", "handoff-ready"]
+MailStatus = Literal["unread", "acknowledged", "actioned", "blocked", "closed"]
+
+
+class Message(msgspec.Struct, frozen=True):
+    """A message. `to` is how it was addressed, `status` where it stands with each who received it."""
+
+    id: str
+    thread: str
+    sender: str
+    to: tuple[str, ...]
+    subject: str
+    body: str
+    type: MailType
+    priority: int
+    ack: bool
+    task: str | None
+    answers: str | None
+    sent_at: datetime
+    closed_at: datetime | None
+    status: dict[str, MailStatus]
+    version: int
+    revision: int
+
+
+class MailHit(msgspec.Struct, frozen=True):
+    """A message that a search found, and where: a piece of its text, what was found between **."""
+
+    message: Message
+    snippet: str
+    score: float
+
+
+class MailStep(msgspec.Struct, frozen=True):
+    """One step in the life of a message: who took it, for whom, when, and what they said."""
+
+    message: str
+    op: str
+    agent: str
+    actor: str
+    at: datetime
+    status: MailStatus | None
+    note: str | None
+    version: int
+    revision: int
