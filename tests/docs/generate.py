@@ -1,4 +1,4 @@
-"""The generated parts of the documents: the operation reference, the table of errors, the states of a task.
+"""The generated parts of the documents: operations, errors, the states of a task, the steps of mail.
 
 `python -m tests.docs.generate` rewrites them in place; test_reference.py fails while they are out of date. A generated
 part stands between `<!-- generated: NAME -->` and `<!-- end of NAME -->`.
@@ -14,6 +14,7 @@ from typing import Any
 
 import holdfast.schemas  # noqa: F401  # it loads every domain, and so fills the registry
 from holdfast import errors
+from holdfast.domains.mail.steps import STEPS as MAIL_STEPS
 from holdfast.domains.tasks.steps import STATUSES, STEPS
 from holdfast.ops import REGISTRY, Operation
 from holdfast.types.tasks import TaskStatus
@@ -136,12 +137,22 @@ def _state_row(source: TaskStatus) -> str:
     return f"| `{source}` | {' | '.join(cells)} |"
 
 
+def mail_steps() -> str:
+    """What each step of mail leads from and to."""
+    rows = [
+        f"| `{op}` | {', '.join(f'`{source}`' for source in sources)} | `{target}` |"
+        for op, (sources, target) in MAIL_STEPS.items()
+    ]
+    return "\n".join(["| step | from | to |\n|---|---|---|", *rows, "| `close` | any of the four | `closed` |"])
+
+
 # --- writing them ----------------------------------------------------------------------------------------------------
 
 PARTS: dict[str, tuple[Path, Callable[[], str]]] = {
     "operations": (ROOT / "docs/python.md", operations),
     "errors": (ROOT / "docs/errors.md", error_table),
     "states": (ROOT / "docs/tasks.md", state_table),
+    "mail steps": (ROOT / "docs/mail.md", mail_steps),
 }
 
 
