@@ -4,10 +4,10 @@
     ├─ Invalid 400         InvalidName InvalidID InvalidValue InvalidPriority InvalidType InvalidTag InvalidTransition
     │                      InvalidHolder InvalidFilter InvalidStashType WouldCreateCycle Reentrant
     ├─ Unauthorized 401
-    ├─ Forbidden 403       NotHolder NotClaimOwner NotCapable
-    ├─ NotFound 404        TaskNotFound ParentNotFound TableNotFound
+    ├─ Forbidden 403       NotHolder NotClaimOwner NotRecipient NotSender NotCapable
+    ├─ NotFound 404        TaskNotFound MessageNotFound ParentNotFound TableNotFound
     ├─ Conflict 409        VersionMismatch Exists Outrun DuplicateName Held AlreadyClaimed InvalidStatus TaskActive
-    │                      HasActiveChildren Fenced AlreadyAttached
+    │                      HasActiveChildren OpenThreads Fenced AlreadyAttached
     ├─ Compacted 410
     ├─ TooLarge 413
     ├─ Corrupt 500
