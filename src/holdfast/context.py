@@ -17,7 +17,7 @@ from holdfast import errors
 from holdfast.domains import cells, holding, locks
 from holdfast.kernel import events, idempotency
 from holdfast.kernel.names import check_name
-from holdfast.kernel.tx import SYSTEM, DerivedActor, Snapshot, Tx
+from holdfast.kernel.tx import DerivedActor, Snapshot, Tx
 from holdfast.kernel.values import decode, encode
 from holdfast.ops import Operation
 
@@ -58,8 +58,8 @@ def check_context(context: Context) -> Context:
     """Refuse a context that could not work, before it is used."""
     if not isinstance(context.actor, DerivedActor):
         check_name(context.actor, "actor")
-    if context.actor == SYSTEM:
-        raise errors.Invalid(f"the actor {SYSTEM!r} is the workspace itself", hint="choose another name")
+    if context.actor in holding.NOBODY:
+        raise errors.Invalid(f"the actor cannot be {context.actor!r}", hint="choose another name")
     if context.key is not None:
         check_name(context.key, "key")
     if context.fence is not None:

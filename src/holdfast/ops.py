@@ -173,10 +173,10 @@ class Do(msgspec.Struct, frozen=True):
 class Look(msgspec.Struct, frozen=True):
     """Read beforehand, to save the transaction; a fenced or keyed call does not, and gets None.
 
-    `whole`: all its statements see one snapshot.
+    It gets to know who asks. `whole`: all its statements see one snapshot.
     """
 
-    read: Callable[[Snapshot], Any]
+    read: Callable[[Snapshot, str], Any]
     whole: bool = False
 
 

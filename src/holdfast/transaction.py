@@ -118,7 +118,7 @@ PROBES: dict[str, Probe] = {
 CHECKERS = (
     cell_reading.check,
     locks.check,
-    *(_late_check(module) for module in ("tasks.checks", "agents", "mail.rows", "paths")),
+    *(_late_check(module) for module in ("tasks.checks", "agents", "mail.checks", "paths")),
 )
 
 
@@ -205,7 +205,7 @@ class Transaction(Root[Sync]):
             case Do(body=body):
                 return body(self._tx)
             case Look(read=read):
-                return read(self._tx)
+                return read(self._tx, self._tx.actor)
             case ReadFile(name=name):
                 raise errors.Unsupported(f"{name} is not read inside a transaction", hint="call it before or after")
         raise errors.Invalid("waiting is not possible inside a transaction", hint="leave out wait=, and wait before it")

@@ -77,6 +77,10 @@ class Workspace(Root[Sync]):
         given = {"actor": actor, "fence": fence, "key": key, "at_least": at_least}
         return Workspace(self._engine, self._context.with_(**given), self._files)
 
+    def acting(self, context: Context) -> Workspace:
+        """The same workspace for calls in this context, whole: for faces, which read it off a request."""
+        return Workspace(self._engine, check_context(context), self._files)
+
     def transact(self, body: Callable[[Transaction], R]) -> R:
         """Run `body(tx)` in one transaction and answer its result once that is durable.
 
@@ -295,7 +299,9 @@ class Workspace(Root[Sync]):
         """What a procedure can find before its transaction: nothing on a replica, which may not know the newest."""
         if not self._context.plain or self._engine.journal is not None:
             return None
-        return self._engine.read_snapshot(look.read) if look.whole else self._engine.read(look.read)
+        actor = self._context.actor
+        read = self._engine.read_snapshot if look.whole else self._engine.read
+        return read(lambda snapshot: look.read(snapshot, actor))
 
     def _perform(self, op: Operation[..., Any], args: Sequence[Any], kwargs: dict[str, Any], step: Step) -> Any:
         engine = self._engine

@@ -15,7 +15,7 @@ import msgspec
 from holdfast import errors
 from holdfast.domains.holding import holder_of
 from holdfast.kernel.names import check_limit, check_name, page_bounds
-from holdfast.kernel.tx import SYSTEM, Row, Snapshot, Tx, newest_version
+from holdfast.kernel.tx import Row, Snapshot, Tx, newest_version
 from holdfast.ops import Domain, Found, M, read, write
 from holdfast.types.agents import Agent, Role
 from holdfast.types.base import as_time
@@ -60,8 +60,6 @@ def register(
     `can` is what its claims are able to do, unless they say otherwise. `new`: Exists if the name is known already.
     """
     name = holder_of(tx, name, "name")
-    if name == SYSTEM:
-        raise errors.InvalidName(f"{SYSTEM!r} is the workspace itself", hint="choose another name", what="name")
     given = {
         "program": None if program is None else _label(program, "program"),
         "model": None if model is None else _label(model, "model"),
@@ -101,7 +99,10 @@ def register(
 
 
 def forget(tx: Tx, name: str) -> bool:
-    """Forget an agent that is gone; False if it was not known. What it holds and its mail stay."""
+    """Forget an agent that is gone; False if it was not known. What it holds and its mail stay.
+
+    Should it write again, it is known again, after a second at the latest.
+    """
     check_name(name, "name")
     registered = tx.run("DELETE FROM agents WHERE name = ?", (name,))
     seen = tx.run("DELETE FROM actors WHERE name = ?", (name,))

@@ -174,7 +174,7 @@ def init_cell(tx: Tx, run: str, cell: str, value: Any) -> int:
 
 def get_or_init(run: str, cell: str, default: Any) -> Steps[Cell]:
     """The cell, made with `default` if absent. A function as default is called only then, once per creation."""
-    found = yield Look(lambda snapshot: find_cell(snapshot, run, cell))
+    found = yield Look(lambda snapshot, _: find_cell(snapshot, run, cell))
     if found is None:
         found = yield Do(lambda tx: _get_or_init(tx, run, cell, default), keyed=True)
     cell_found: Cell = found

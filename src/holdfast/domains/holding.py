@@ -13,11 +13,12 @@ from holdfast import errors
 from holdfast.domains.leases import require_lease
 from holdfast.kernel import leases
 from holdfast.kernel.names import check_name, check_ttl
-from holdfast.kernel.tx import DerivedActor, Row, Snapshot, Tx
+from holdfast.kernel.tx import SYSTEM, DerivedActor, Row, Snapshot, Tx
 from holdfast.ops import Found
 from holdfast.types.base import Grant, as_time
 
 WAITER = "lock-waiter"
+NOBODY = (SYSTEM, "*")  # the workspace itself, and everybody
 COLUMNS = "k.name, k.holder, k.token, k.acquired, k.lease, l.deadline, k.scope"
 SOURCE = "locks k LEFT JOIN leases l ON l.id = k.lease"
 
@@ -54,6 +55,8 @@ def name_of(actor: str, given: str | None, what: str) -> str:
             )
         return actor
     check_name(given, what)
+    if given in NOBODY:
+        raise errors.InvalidName(f"{given!r} cannot be the name of a {what}", hint="choose another", what=what)
     return given
 
 

@@ -227,7 +227,7 @@ class Tx(Snapshot):
     @contextlib.contextmanager
     def savepoint(self) -> Iterator[None]:
         """All or nothing for the statements inside, within this transaction."""
-        events, now, dirty = self.events, self.now, self.dirty
+        before = self.events, self.now, self.dirty, self.seen
         self.one("SAVEPOINT part")
         try:
             yield
@@ -237,7 +237,7 @@ class Tx(Snapshot):
             if not self.ended and self._connection.in_transaction:
                 self.one("ROLLBACK TO part")
                 self.one("RELEASE part")
-                self.events, self.now, self.dirty = events, now, dirty
+                self.events, self.now, self.dirty, self.seen = before
             raise
         self.one("RELEASE part")
 

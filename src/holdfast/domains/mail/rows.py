@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import Any, Final
 
 import msgspec
@@ -96,54 +96,3 @@ def change(tx: Tx, stored: Stored, op: str, data: dict[str, Any], closed: int | 
     )
     tx.emit(MESSAGE, stored.id, op, version=version, data=msgspec.msgpack.encode(data))
     return to_message(tx, require(tx, stored.id))
-
-
-def check(snapshot: Snapshot) -> Iterator[str]:
-    """Problems: messages that the log knows otherwise, without receiver or text, or not found by a search."""
-    for problem, query in _PROBLEMS.items():
-        for (id,) in snapshot.all(query):
-            yield f"message {id} {problem}"
-    for seq, id, version, newest in snapshot.all(
-        "SELECT seq, id, version, (SELECT max(version) FROM events e WHERE e.kind = 'message' AND e.scope = ''"
-        " AND e.id = m.id) FROM messages m"
-    ):
-        if version != newest:
-            yield f"message {id} has version {version}, but the log says {newest}"
-        yield from _check_steps(snapshot, seq, id)
-
-
-_PROBLEMS = {
-    "has no text": "SELECT id FROM messages WHERE seq NOT IN (SELECT seq FROM message_texts)",
-    "has no receiver": "SELECT id FROM messages WHERE seq NOT IN (SELECT message FROM deliveries)",
-    "is not in the search index": "SELECT id FROM messages WHERE seq NOT IN (SELECT id FROM messages_fts_docsize)",
-    "is closed for some and not for others": "SELECT id FROM messages m WHERE (closed IS NOT NULL) <>"
-    " (SELECT min(status = 'closed') FROM deliveries WHERE message = m.seq) OR (closed IS NOT NULL) <>"
-    " (SELECT max(status = 'closed') FROM deliveries WHERE message = m.seq)",
-    "(by number) was delivered, but does not exist": "SELECT DISTINCT message FROM deliveries"
-    " WHERE message NOT IN (SELECT seq FROM messages)",
-    "(by number) has a text, but does not exist": "SELECT seq FROM message_texts"
-    " WHERE seq NOT IN (SELECT seq FROM messages)",
-}
-
-
-def _check_steps(snapshot: Snapshot, seq: int, id: str) -> Iterator[str]:
-    """Compare where a message stands with the steps that the log has of it, as far as it has them."""
-    logged: dict[str, str] = {}
-    whole = False
-    for op, data in snapshot.all(
-        "SELECT op, data FROM events WHERE kind = 'message' AND scope = '' AND id = ? ORDER BY version", (id,)
-    ):
-        said = msgspec.msgpack.decode(data)
-        if op == "send":
-            whole = True
-            logged = dict.fromkeys(said["to"], "unread")
-            texts = snapshot.one("SELECT subject, body FROM message_texts WHERE seq = ?", (seq,))
-            if texts != (said["subject"], said["body"]):
-                yield f"message {id} has another text than the log"
-        elif op == "close":
-            logged = dict.fromkeys(logged, "closed")
-        else:
-            logged[said["agent"]] = said["status"][1]
-    stored: dict[str, str] = dict(snapshot.all("SELECT agent, status FROM deliveries WHERE message = ?", (seq,)))
-    if whole and stored != logged:
-        yield f"message {id} stands otherwise than the log says: {stored}, {logged}"

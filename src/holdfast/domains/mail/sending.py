@@ -43,10 +43,17 @@ def send(
     It starts a thread of its own unless `thread` names one. It may hang on a `task`. `ack`: an answer is wanted.
     """
     sender = holder_of(tx, sender, "sender")
-    if thread is not None:
-        check_name(thread, "thread")
+    named = None if thread is None else _thread(tx, thread)
     subject = check_line(subject, "subject", MAX_SUBJECT)
-    return _send(tx, sender, _check_to(to), subject, body, thread, task, priority, type, ack, None)
+    about = None if task is None else require_task(tx, task).id
+    return _send(tx, sender, _check_to(to), subject, body, named, about, priority, type, ack, None)
+
+
+def _thread(tx: Tx, name: str) -> str:
+    """The thread of that name, or that of the message with this id."""
+    check_name(name, "thread")
+    row = tx.one("SELECT thread FROM messages WHERE id = ?", (name,))
+    return name if row is None else row[0]
 
 
 def reply(
@@ -92,7 +99,6 @@ def _send(
         raise errors.InvalidType(f"type is one of {', '.join(TYPES)}, not {type!r}")
     if ack is not True and ack is not False:
         raise errors.Invalid(f"ack is True or False, not {ack!r}")
-    about = None if task is None else require_task(tx, task, deleted=answers is not None).id
     receivers = _everybody(tx, sender) if to == (ALL,) else to
     row = tx.one("SELECT coalesce(max(seq), 0) + 1 FROM messages")
     assert row is not None
@@ -103,7 +109,7 @@ def _send(
         "INSERT INTO messages (seq, id, thread, task, sender, type, priority, ack, answers, sent, closed, version,"
         " revision, receiver) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, NULL, 1, ?, ?)",
         (
-            *(seq, id, thread, about, sender, type, priority, int(ack), answers, tx.now, tx.revision),
+            *(seq, id, thread, task, sender, type, priority, int(ack), answers, tx.now, tx.revision),
             encode_names(to).decode(),
         ),
     )
@@ -113,7 +119,7 @@ def _send(
     )
     tx.run("INSERT INTO message_texts (seq, subject, body) VALUES (?, ?, ?)", (seq, subject, body))
     fts.learn(tx.run, "message_texts", seq)
-    data: dict[str, Any] = {"sender": sender, "to": receivers, "thread": thread, "task": about, "type": type}
+    data: dict[str, Any] = {"sender": sender, "to": receivers, "thread": thread, "task": task, "type": type}
     data |= {"priority": priority, "ack": ack, "answers": answers, "subject": subject, "body": body}
     tx.emit(MESSAGE, id, "send", version=1, data=msgspec.msgpack.encode(data))
     return to_message(tx, require(tx, id))

@@ -10,13 +10,13 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterator, Sequence
 from itertools import islice
-from typing import Any, Literal
+from typing import Any
 
 import msgspec
 
 from holdfast import errors
 from holdfast.domains import agents
-from holdfast.domains.holding import holder_of
+from holdfast.domains.holding import holder_of, name_of
 from holdfast.domains.routing import globs
 from holdfast.domains.routing.settings import Settings, settings_of
 from holdfast.domains.tasks import paging
@@ -224,14 +224,12 @@ def claim_next(
     micros = None if ttl is None else check_ttl(ttl)
     if not wanted.indexed:
         for _ in range(ROUNDS):
-            found = yield Look(lambda snapshot: _look(snapshot, wanted), whole=True)
+            found = yield Look(lambda snapshot, actor: _look(snapshot, actor, agent, wanted), whole=True)
             if found is None:
                 break
             if not found:
                 return None
             taken = yield Do(lambda tx, id=found: _take_if(tx, id, agent, micros, wanted), keyed=True)  # type: ignore[misc]
-            if taken is False:
-                break
             if taken is not None:
                 task: Task = taken
                 return task
@@ -239,23 +237,26 @@ def claim_next(
     return best
 
 
-def _look(snapshot: Snapshot, wanted: Wanted) -> str | None:
+def _look(snapshot: Snapshot, actor: str, agent: str | None, wanted: Wanted) -> str | None:
     """The id of the best candidate, "" if there is none; None if claims are due, which only a transaction can sweep."""
+    agent = name_of(actor, agent, "agent")
     due, stamp = next_deadline(snapshot)
     if due is not None and snapshot.is_past(due, stamp):
         return None
-    best = next(candidates(snapshot, wanted, settings_of(snapshot)), None)
+    settings = settings_of(snapshot)
+    best = next(candidates(snapshot, _as_registered(snapshot, wanted, agent, settings), settings), None)
     return "" if best is None else best.id
 
 
-def _take_if(tx: Tx, id: str, agent: str | None, ttl: int | None, wanted: Wanted) -> Task | Literal[False] | None:
-    """Claim a candidate, if it is still what was wanted; False if the agent is not able to do it."""
+def _take_if(tx: Tx, id: str, agent: str | None, ttl: int | None, wanted: Wanted) -> Task | None:
+    """Claim a candidate, if it is still what was wanted."""
     agent = holder_of(tx, agent, "agent")
     row = tx.one(f"SELECT {COLUMNS} FROM tasks t WHERE t.id = ? AND {READY}", (id,))
     if row is None:
         return None
     task = Stored(*row)
     settings = settings_of(tx)
+    wanted = _as_registered(tx, wanted, agent, settings)
     within = wanted.parent_id is None or task.parent == find(tx, wanted.parent_id).seq
     plain = (
         {*wanted.tags} <= {*task.tag_list}
@@ -264,17 +265,14 @@ def _take_if(tx: Tx, id: str, agent: str | None, ttl: int | None, wanted: Wanted
     )
     if not (within and plain and _fits(tx, wanted, settings)(task)):
         return None
-    able = _as_registered(tx, wanted, agent, settings)
-    if able is not wanted and not _fits(tx, able, settings)(task):
-        return False
     return take(tx, task, agent, ttl, None, settings)
 
 
-def _as_registered(tx: Tx, wanted: Wanted, agent: str, settings: Settings) -> Wanted:
+def _as_registered(snapshot: Snapshot, wanted: Wanted, agent: str, settings: Settings) -> Wanted:
     """Who does not say what it can do can do what it registered."""
     if wanted.can is not None or not settings.rules.has_needs:
         return wanted
-    can = agents.abilities(tx, agent)
+    can = agents.abilities(snapshot, agent)
     return wanted if can is None else msgspec.structs.replace(wanted, can=can)
 
 

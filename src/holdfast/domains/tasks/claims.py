@@ -193,7 +193,8 @@ def _lost(tx: Tx, task: Stored, agent: str) -> bool:
 
 def renew(tx: Tx, task: Stored, token: int | None = None) -> None:
     """Any write by the holder is a sign of life; a parked claim stays parked."""
-    if task.holder is not None and (token is not None or task.holder == tx.actor):
+    own = task.holder == tx.actor and not isinstance(tx.actor, DerivedActor)
+    if task.holder is not None and (token is not None or own):
         leases.renew(tx, lease_of(task.id), task.ttl, shorten=False)
 
 

@@ -1,0 +1,3 @@
+"""Mail on every kind."""
+
+from holdfast.testing.conformance.mail import *  # noqa: F403

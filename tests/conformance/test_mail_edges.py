@@ -1,0 +1,3 @@
+"""Mail at its edges on every kind."""
+
+from holdfast.testing.conformance.mail_edges import *  # noqa: F403
