@@ -64,7 +64,7 @@ def _end_task_lease(tx: Tx, lease: str, op: str) -> None:
 class _OutsideTasks:
     """What mail and paths tell tasks."""
 
-    def messages(self, snapshot: Snapshot, task: str, limit: int) -> list[Message]:
+    def messages(self, snapshot: Snapshot, task: str, limit: int) -> tuple[list[Message], int]:
         from holdfast.domains.mail import reading
 
         return reading.newest_about(snapshot, task, limit)

@@ -14,8 +14,8 @@ if TYPE_CHECKING:  # loaded with the domains that answer
 class Outside(Protocol):
     """What there is to ask."""
 
-    def messages(self, snapshot: Snapshot, task: str, limit: int) -> list[Message]:
-        """The last messages about a task, oldest of them first."""
+    def messages(self, snapshot: Snapshot, task: str, limit: int) -> tuple[list[Message], int]:
+        """The last messages about a task, oldest of them first, and how many there are."""
 
     def open_messages(self, snapshot: Snapshot, task: str) -> list[str]:
         """The ids of those that are not closed."""

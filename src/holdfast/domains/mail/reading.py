@@ -140,10 +140,11 @@ def history(snapshot: Snapshot, id: str) -> list[MailStep]:
 # --- for tasks -------------------------------------------------------------------------------------------------------
 
 
-def newest_about(snapshot: Snapshot, task: str, limit: int) -> list[Message]:
-    """The last messages about a task, oldest of them first."""
+def newest_about(snapshot: Snapshot, task: str, limit: int) -> tuple[list[Message], int]:
+    """The last messages about a task, oldest of them first, and how many there are."""
     found = select(snapshot, "m.task = ? ORDER BY m.seq DESC LIMIT ?", (task, limit))
-    return [to_message(snapshot, stored) for stored in reversed(found)]
+    row = snapshot.one("SELECT count(*) FROM messages WHERE task = ?", (task,))
+    return [to_message(snapshot, stored) for stored in reversed(found)], 0 if row is None else row[0]
 
 
 def open_about(snapshot: Snapshot, task: str) -> list[str]:

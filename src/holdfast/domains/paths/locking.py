@@ -139,10 +139,12 @@ def _claim_lease(task: str | None) -> str | None:
 
 def _check_free(tx: Tx, wanted: Detail, holder: str, ticket: str | None) -> None:
     """Held if a lock stands in the way, or somebody who came earlier waits for one that would."""
-    for lock in select(tx, tail=" ORDER BY k.token"):
+    locks = select(tx, tail=" ORDER BY k.token")
+    for lock in locks:
         met = clash(lock, wanted, holder)
         if met is not None:
             raise held(lock, *met)
+    mine = [lock for lock in locks if lock.holder == holder]
     for other, name, place, detail, deadline in tx.all(
         "SELECT w.ticket, w.holder, w.place, w.detail, l.deadline FROM waiters w JOIN leases l ON l.id = w.ticket"
         " WHERE w.kind = ? AND w.scope = '' ORDER BY w.place",
@@ -151,6 +153,8 @@ def _check_free(tx: Tx, wanted: Detail, holder: str, ticket: str | None) -> None
         if other == ticket:
             return
         first = decode_detail(detail)
+        if any(clash(lock, first, name) for lock in mine):
+            continue  # who waits for the caller itself must not hold the caller up
         met = None if name == holder or (first.shared and wanted.shared) else meeting(first.patterns, wanted.patterns)
         if met is not None:
             raise held(_expected(name, place, first, deadline), *met)

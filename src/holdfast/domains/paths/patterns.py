@@ -13,13 +13,11 @@ from functools import lru_cache
 from typing import Any, Final
 
 from holdfast import errors
-from holdfast.domains.routing import globs
-from holdfast.domains.routing.glob_overlap import overlap
+from holdfast.domains.routing import glob_overlap, globs
 from holdfast.kernel.names import check_name
 
 MAX_PATTERNS: Final = 100
 EVERYTHING: Final = "**"
-_WILD: Final = re.compile(r"[*?\[\]{}\\]")
 _BELOW: Final = "/**"
 
 
@@ -45,10 +43,19 @@ def check_pattern(pattern: Any) -> str:
             hint="separate the parts of a path by /; a backslash only takes the meaning from * ? [ ] { }",
         )
     normal = _normal(pattern, "pattern") or EVERYTHING
-    problem = globs.check(normal + _BELOW)
+    problem = globs.check(normal) or globs.check(normal + _BELOW) or _strange(normal)
     if problem:
         raise errors.Invalid(f"the pattern {pattern!r} cannot be used: {problem}")
     return normal
+
+
+def _strange(pattern: str) -> str | None:
+    """What no path has between two slashes, spelled out by braces."""
+    for plain in globs.plain_patterns(pattern):
+        for segment in globs.segments(plain):
+            if globs.is_text(segment) and "".join(segment) in ("", ".", ".."):
+                return "its braces spell out a part that is empty, . or .."
+    return None
 
 
 def check_path(path: Any) -> str:
@@ -79,9 +86,9 @@ def covers(pattern: str, path: str) -> bool:
 @lru_cache(maxsize=16_384)
 def meet(one: str, other: str) -> bool:
     """Whether some path may be covered by both; never no if one is."""
-    return any(overlap(a + _BELOW, b + _BELOW) for a in _readings(one) for b in _readings(other))
+    return glob_overlap.meet(_readings(one), _readings(other))
 
 
-def _readings(pattern: str) -> list[str]:
-    """What a pattern may mean: what it matches, and the path that is spelled like it."""
-    return [pattern, _WILD.sub(r"\\\g<0>", pattern)] if _WILD.search(pattern) else [pattern]
+def _readings(pattern: str) -> list[glob_overlap.Segments]:
+    """What a pattern may mean: what it matches, and the path that is spelled like it; and all below."""
+    return [*glob_overlap.alternatives(pattern + _BELOW), glob_overlap.literal(pattern, below=True)]

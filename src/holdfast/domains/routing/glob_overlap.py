@@ -7,6 +7,7 @@ taken to share one, and a pair of patterns that would take too long to compare i
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 from functools import lru_cache
 from typing import Final, TypeAlias
 
@@ -16,7 +17,7 @@ MAX_WORK: Final = 200_000  # comparisons of single tokens for one pair of patter
 
 _Segment: TypeAlias = "str | globs.Plain"  # text, or tokens
 _GLOBSTAR: Final = None
-_Segments: TypeAlias = "tuple[_Segment | None, ...]"
+Segments: TypeAlias = "tuple[_Segment | None, ...]"
 
 
 class _TooMuch(Exception):
@@ -39,17 +40,43 @@ class _Work:
 @lru_cache(maxsize=16_384)
 def overlap(one: str, other: str) -> bool:
     """Whether some text may match both patterns; ValueError for a bad one."""
+    return meet(alternatives(one), alternatives(other))
+
+
+def meet(one: Iterable[Segments], other: Iterable[Segments]) -> bool:
+    """Whether some text may match an alternative of each."""
     work = _Work()
+    there = tuple(other)
     try:
-        return any(_segments_meet(a, b, work) for a in _alternatives(one) for b in _alternatives(other))
+        return any(_segments_meet(a, b, work) for a in one for b in there)
     except _TooMuch:
         return True
 
 
 @lru_cache(maxsize=4096)
-def _alternatives(pattern: str) -> list[_Segments]:
+def alternatives(pattern: str) -> tuple[Segments, ...]:
     """The patterns without braces that a pattern stands for, as segments."""
-    return [tuple(map(_segment, globs.segments(plain))) for plain in globs.plain_patterns(pattern)]
+    found = []
+    for plain in globs.plain_patterns(pattern):
+        segments = _collapsed(map(_segment, globs.segments(plain)))
+        found.append(segments)
+        if segments[-2:] == (_GLOBSTAR, ""):  # `a/**/` also matches `a`
+            found.append(segments[:-1])
+    return tuple(found)
+
+
+def literal(text: str, below: bool = False) -> Segments:
+    """The pattern that matches one text, or with `below` also whatever follows it after a slash."""
+    return (*text.split("/"), _GLOBSTAR) if below else tuple(text.split("/"))
+
+
+def _collapsed(segments: Iterable[_Segment | None]) -> Segments:
+    """Several `**` in a row are one."""
+    found: list[_Segment | None] = []
+    for segment in segments:
+        if segment is not _GLOBSTAR or not found or found[-1] is not _GLOBSTAR:
+            found.append(segment)
+    return tuple(found)
 
 
 def _segment(tokens: globs.Plain) -> _Segment | None:
@@ -58,17 +85,22 @@ def _segment(tokens: globs.Plain) -> _Segment | None:
     return "".join(tokens) if globs.is_text(tokens) else tokens
 
 
-def _segments_meet(one: _Segments, other: _Segments, work: _Work) -> bool:
+def _segments_meet(one: Segments, other: Segments, work: _Work) -> bool:
     """Walk through both at once: `row` says from which places of `other` the rest of `one` can go on."""
     row = {0}
     for segment in one:
-        row = {place for start in _skip_globstars(row, other) for place in _after(segment, start, other, work)}
+        row = _skip_globstars(row, other)
+        work.spend(len(row))
+        if segment is _GLOBSTAR:
+            row = set(range(min(row), len(other) + 1))
+        else:
+            row = {place for start in row for place in _after(segment, start, other, work)}
         if not row:
             return False
     return len(other) in _skip_globstars(row, other)
 
 
-def _skip_globstars(row: set[int], other: _Segments) -> set[int]:
+def _skip_globstars(row: set[int], other: Segments) -> set[int]:
     """A `**` may stand for nothing."""
     found = set(row)
     for place in sorted(row):
@@ -78,11 +110,8 @@ def _skip_globstars(row: set[int], other: _Segments) -> set[int]:
     return found
 
 
-def _after(segment: _Segment | None, start: int, other: _Segments, work: _Work) -> set[int]:
+def _after(segment: _Segment, start: int, other: Segments, work: _Work) -> set[int]:
     """The places of `other` after a segment of `one` was matched from `start` on."""
-    work.spend(1)
-    if segment is _GLOBSTAR:
-        return set(range(start, len(other) + 1))
     if start == len(other):
         return set()
     there = other[start]

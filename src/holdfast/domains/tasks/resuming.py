@@ -23,7 +23,7 @@ from holdfast.types.resume import Resume, ResumeEvent
 BUDGET: Final = 8192
 MIN_BUDGET: Final = 1024
 MAX_BUDGET: Final = 1_048_576
-_LOOKED_AT: Final = 500  # events and messages, at most
+_MESSAGES: Final = 500  # looked at, at most; the others are counted
 _LONG: Final = 200  # bytes of a value that an event need not repeat
 _CUT: Final = "… (cut)"
 _size = msgspec.json.Encoder().encode
@@ -35,7 +35,7 @@ def resume(snapshot: Snapshot, id: str, budget: int = BUDGET) -> Resume:
     if type(budget) is not int or not MIN_BUDGET <= budget <= MAX_BUDGET:
         raise errors.Invalid(f"budget is a number of bytes from {MIN_BUDGET} to {MAX_BUDGET}, not {budget!r}")
     task = find(snapshot, id)
-    happened = [events.to_event(row) for row in events.history(snapshot, TASK, "", task.id, None, _LOOKED_AT)]
+    happened = [events.to_event(row) for row in events.history(snapshot, TASK, "", task.id, None, None)]
     end = next((event for event in happened if _ended(event)), None)
     return _fit(snapshot, task, happened, end, budget)
 
@@ -67,16 +67,14 @@ def _fit(snapshot: Snapshot, stored: Stored, happened: list[Event], end: Event |
         )
     asked = outside.ask()
     left = [] if end is None else asked.freed(snapshot, stored.id, end.revision)
+    messages, total = asked.messages(snapshot, stored.id, _MESSAGES)
     whole = room.left
     body = room.text(task.body, whole * 2 // 5)
     parts: dict[str, Sequence[Any]] = {
         "locks": room.items("locks", asked.locks(snapshot, stored.id)),
         "left": room.items("left", left),
         "notes": room.newest("notes", [_short(event.data["note"], whole // 4) for event in happened if _noted(event)]),
-        "messages": room.newest(
-            "messages",
-            [_brief(message, whole // 8) for message in reversed(asked.messages(snapshot, stored.id, _LOOKED_AT))],
-        ),
+        "messages": room.newest("messages", [_brief(message, whole // 8) for message in reversed(messages)], total),
         "events": room.newest("events", [_told(event) for event in happened]),
     }
     return msgspec.structs.replace(
@@ -114,9 +112,12 @@ class _Room:
                 kept.append(item)
         return kept
 
-    def newest(self, name: str, found: Iterable[T]) -> list[T]:
-        """As many of those that come newest first as fit, oldest of them first."""
-        return self.items(name, found)[::-1]
+    def newest(self, name: str, found: Iterable[T], total: int = 0) -> list[T]:
+        """As many of those that come newest first as fit, oldest of them first; there may be more in `total`."""
+        kept = self.items(name, found)[::-1]
+        if total > len(kept):
+            self.omitted[name] = total - len(kept)
+        return kept
 
 
 def _short(text: str, most: int) -> str:

@@ -1,0 +1,3 @@
+"""Path locks on every kind."""
+
+from holdfast.testing.conformance.paths import *  # noqa: F403
