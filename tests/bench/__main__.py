@@ -23,6 +23,7 @@ from tests.bench import (
     imports,
     increments,
     joining,
+    mail,
     replicas,
     routing,
     task_growth,
@@ -42,6 +43,7 @@ SUBJECTS = {
     "claims": claims.run,
     "task_growth": task_growth.run,
     "routing": routing.run,
+    "mail": mail.run,
 }
 
 

@@ -27,6 +27,7 @@ EXPECTED = {
     "claims": 4,
     "task_growth": 15,
     "routing": 2,
+    "mail": 10,
 }
 
 

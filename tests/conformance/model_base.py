@@ -10,7 +10,9 @@ from typing import Any, NamedTuple, TypeVar
 import msgspec
 
 from holdfast.testing import ManualClock
+from holdfast.types.agents import Agent
 from holdfast.types.base import Event, as_time
+from holdfast.types.mail import Message
 from holdfast.types.tasks import TaskStatus, TaskType
 
 Key = tuple[str, str]
@@ -69,6 +71,21 @@ class LockRow:
     lease: LeaseRow | None
 
 
+@dataclass
+class PathRow:
+    """A path lock; without a lease of its own it lives as long as the claim on its task, or until it is released."""
+
+    id: str
+    patterns: tuple[str, ...]
+    holder: str
+    token: int
+    shared: bool
+    task: str | None
+    reason: str | None
+    acquired: int
+    lease: LeaseRow | None
+
+
 @dataclass(frozen=True)
 class TaskRow:
     """A task without what others say of it: its claim's deadline is that of its lease, its depth that of its place."""
@@ -117,6 +134,10 @@ class State:
     tasks: Table[str, TaskRow] = field(default_factory=Table)  # in the order of creation
     links: Table[tuple[str, str, str], None] = field(default_factory=Table)  # kind, from, to
     purged: Table[str, int] = field(default_factory=Table)  # the last version of tasks that are gone for good
+    paths: dict[str, PathRow] = field(default_factory=dict)  # in the order of their tokens
+    agents: Table[str, Agent] = field(default_factory=Table)  # those that registered
+    actors: Table[str, int] = field(default_factory=Table)  # those that acted, and when first
+    messages: Table[str, Message] = field(default_factory=Table)  # in the order they were sent
 
 
 class Ledger:

@@ -139,7 +139,8 @@ def test_every_module_of_the_conformance_suite_is_linked_and_run(module: Path) -
     assert f"from {module_of(module).__name__} import *" in runner.read_text(encoding="utf-8")
 
 
-# The requirements on cells, on tasks, and on agents with mail and paths; what T17 asks (scale) is no promise of a kind of workspace, but of plans.
+# The requirements on cells, on tasks, and on agents with mail and paths. What T17 asks (scale) is no promise of a kind
+# of workspace, but of plans.
 REQUIRED = {"c": set(range(1, 19)), "t": set(range(1, 20)), "a": set(range(1, 8))}
 NOT_CONFORMANCE: dict[str, set[int]] = {"c": set(), "t": {17}, "a": set()}
 

@@ -19,13 +19,15 @@ from holdfast.transaction import Transaction
 from holdfast.workspace import Workspace
 from tests.simulation.cluster import Cluster, Node
 from tests.simulation.history import NOTHING_HAPPENED, Asked, History, Looked
-from tests.simulation.replay import SILENT
+from tests.simulation.mail_workload import EVERYBODY
+from tests.simulation.replay import SILENT, refusal
 from tests.simulation.truth import Truth
 from tests.simulation.watching import Listener
 from tests.simulation.workload import READS, Workload
 
 CLIENTS = 6
-KEYED = ("cells.set", "cells.increment", "tasks.create")  # which nothing refuses, if they name nothing that may be gone
+KEYED = ("cells.set", "cells.increment", "tasks.create", "mail.send")  # which nothing refuses, if they name none of
+MAY_BE_GONE = {"lease", "parent_id", "task"}  # these, nor all that are known
 KEY_LIFE = 20 * 3600 * 1_000_000  # after which a client does not repeat itself any more
 
 
@@ -59,7 +61,12 @@ class Load:
         self.waiting: dict[str, list[Asked]] = {node.name: [] for node in cluster.nodes}
         self.listeners = [
             Listener(wanted)
-            for wanted in (Filter(), Filter(("cell",)), Filter(("lock", "task")), Filter(("cell",), "r1", "a"))
+            for wanted in (
+                Filter(),
+                Filter(("cell",)),
+                Filter(("lock", "task", "message", "path")),
+                Filter(("cell",), "r1", "a"),
+            )
         ]
         self._numbers = itertools.count(1)
 
@@ -80,7 +87,8 @@ class Load:
             self.idle -= 1
             op, args = self.workload.next()
             actor = f"op-{next(self._numbers)}"
-            keyed = op in KEYED and not {"lease", "parent_id"} & args.keys() and self.chance.random() < 0.4
+            sure = op in KEYED and not MAY_BE_GONE & args.keys() and args.get("to") != EVERYBODY
+            keyed = sure and self.chance.random() < 0.4
             fence = None if keyed else self.workload.fence()
             key = actor if keyed else None
             asked = Asked(actor, node.name, op, args, fence, self.history.newest, self.cluster.timeline.now, key)
@@ -110,9 +118,9 @@ class Load:
             assert row is not None
             revision, now = marks(snapshot)[0], workspace._engine.time.read(row[0])
             try:
-                return revision, now, operation(op).function(snapshot, **args)
-            except errors.NotFound as error:
-                return revision, now, error.code
+                return revision, now, operation(op).asked_by(node.name)(snapshot, **args)
+            except (errors.NotFound, errors.Held) as error:
+                return revision, now, refusal(error)
 
         try:
             workspace.reach()

@@ -11,7 +11,9 @@ from collections.abc import Callable
 from typing import Any
 
 from holdfast import Exists, NotExists, Op, ValueEquals, VersionEquals
-from tests.simulation import task_workload
+from holdfast.types.txn import TxnResult
+from tests.simulation import mail_workload, task_workload
+from tests.simulation.mail_workload import MailClients
 from tests.simulation.task_workload import TaskClients
 
 RUNS = ("r1", "r2")
@@ -35,6 +37,7 @@ class Workload:
         self.revision = 0
         self._values = itertools.count(1)
         self.tasks = TaskClients(chance, self.value)
+        self.mail = MailClients(self.tasks)
         self._names = [name for name, (weight, _) in OPERATIONS.items() for _ in range(weight)]
 
     def next(self) -> tuple[str, Args]:
@@ -79,6 +82,10 @@ class Workload:
             self.tasks.learn(op, args, answer)
         elif "run" in args and "cell" in args and type(answer) is int and op != "cells.increment":
             self.versions[args["run"], args["cell"]] = answer
+        for part in answer.results if isinstance(answer, TxnResult) else [answer]:
+            self.mail.learn(part)
+            if op == "txn":
+                self.tasks.learn(op, args, part)
 
 
 def _set(w: Workload) -> Args:
@@ -114,8 +121,11 @@ def _held(w: Workload) -> Args:
 
 
 def _txn(w: Workload) -> Args:
-    if w.chance.random() < 0.2:
+    chance = w.chance.random()
+    if chance < 0.2:
         return w.tasks.take_in_a_txn()
+    if chance < 0.5:
+        return w.mail.take_up_in_a_txn()
     place = w.place()
     key = (place["run"], place["cell"])
     conditions = {
@@ -133,6 +143,10 @@ def _txn(w: Workload) -> Args:
 
 def _for_tasks(maker: task_workload.Maker) -> Maker:
     return lambda w: maker(w.tasks)
+
+
+def _for_mail(maker: mail_workload.Maker) -> Maker:
+    return lambda w: maker(w.mail)
 
 
 OPERATIONS: dict[str, tuple[int, Maker]] = {
@@ -154,10 +168,12 @@ OPERATIONS: dict[str, tuple[int, Maker]] = {
     "txn": (3, _txn),
     "events.compact": (1, lambda w: {"before": max(1, w.revision - w.chance.randrange(40))}),
     **{name: (weight, _for_tasks(maker)) for name, (weight, maker) in task_workload.OPERATIONS.items()},
+    **{name: (weight, _for_mail(maker)) for name, (weight, maker) in mail_workload.OPERATIONS.items()},
 }
 READS: dict[str, Maker] = {
     "cells.find": lambda w: w.place(),
     "cells.exists": lambda w: w.place(),
     "locks.find": lambda w: {"name": w.chance.choice(LOCKS)},
     **{name: _for_tasks(maker) for name, maker in task_workload.READS.items()},
+    **{name: _for_mail(maker) for name, maker in mail_workload.READS.items()},
 }

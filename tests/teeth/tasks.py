@@ -44,7 +44,7 @@ BUGS = [
     Bug(
         "the holder's writes do not renew its claim",
         "domains/tasks/claims.py",
-        """    if task.holder is not None and (token is not None or task.holder == tx.actor):
+        """    if task.holder is not None and (token is not None or own):
 """,
         """    if task.holder is not None and token is not None:
 """,

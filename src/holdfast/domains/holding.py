@@ -241,7 +241,7 @@ def end_claim(tx: Tx, task: str, op: str) -> None:
 
 
 def _free_all(tx: Tx, column: str, value: str, op: str) -> None:
-    for kind, scope, name in tx.all(f"SELECT kind, scope, name FROM locks WHERE {column} = ?", (value,)):
+    for kind, scope, name in tx.all(f"SELECT kind, scope, name FROM locks WHERE {column} = ? ORDER BY token", (value,)):
         target = Target(kind, scope, name)
         row = load(tx, target)
         assert row is not None

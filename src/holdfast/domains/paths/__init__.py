@@ -12,10 +12,10 @@ import msgspec
 
 from holdfast import errors
 from holdfast.domains import holding
-from holdfast.domains.holding import check_fence, holder_of
+from holdfast.domains.holding import holder_of
 from holdfast.domains.paths.locking import lock
 from holdfast.domains.paths.patterns import check_path, covers
-from holdfast.domains.paths.rows import PATH, clash, find, held, select, target_of
+from holdfast.domains.paths.rows import PATH, clash, covering, find, held, select, target_of
 from holdfast.domains.paths.rows import Detail as Detail
 from holdfast.domains.tasks.rows import lease_of
 from holdfast.domains.tasks.rows import require as require_task
@@ -44,7 +44,7 @@ def release(
     if task is not None:
         raise errors.Invalid("give id or task, not both")
     check_name(id, "id")
-    if force:
+    if force and token is None:
         return _take_away(tx, find(tx, id))
     return int(holding.let_go(tx, target_of(id), holder, token))
 
@@ -132,10 +132,7 @@ def check_path_for(snapshot: Snapshot, me: str, path: str, actor: str | None = N
     wanted = check_path(path)
     mine: PathLock | None = None
     theirs: errors.Held | None = None
-    for found in select(snapshot, tail=" ORDER BY k.token"):
-        pattern = next((pattern for pattern in found.patterns if covers(pattern, wanted)), None)
-        if pattern is None:
-            continue
+    for found, pattern in covering(snapshot, wanted):
         if found.holder == who and not (actor is None and isinstance(me, DerivedActor)):
             mine = mine or found
         else:
@@ -148,7 +145,11 @@ def check_path_for(snapshot: Snapshot, me: str, path: str, actor: str | None = N
 def check_token(snapshot: Snapshot, id: str, token: int) -> None:
     """Pass if the lock is held with exactly this token, otherwise Fenced."""
     check_name(id, "id")
-    check_fence(snapshot, target_of(id), token)
+    found = find(snapshot, id)
+    if found is None:
+        raise errors.Fenced(f"the path lock {id} is not held any more", current=None)
+    if type(token) is not int or found.token != token:
+        raise errors.Fenced(f"the path lock {id} is held with token {found.token}, not {token}", current=found.token)
 
 
 # --- for other domains, and the whole workspace ----------------------------------------------------------------------

@@ -2,21 +2,29 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from functools import lru_cache
 from typing import Final
 
 import msgspec
 
 from holdfast import errors
 from holdfast.domains.holding import Target
-from holdfast.domains.paths.patterns import meet
+from holdfast.domains.paths.patterns import covers, meet
 from holdfast.kernel.tx import Row, Snapshot
 from holdfast.types.base import as_time
 from holdfast.types.paths import PathLock
 
 PATH: Final = "path"
-_COLUMNS = "k.name, k.holder, k.token, k.acquired, k.lease, l.deadline, k.task, k.detail, (SELECT stamp FROM meta)"
-_SOURCE = f"locks k LEFT JOIN leases l ON l.id = k.lease WHERE k.kind = '{PATH}' AND k.scope = ''"
+# It ends with its own lease or with the claim on its task, whichever comes first.
+_COLUMNS = (
+    "k.name, k.holder, k.token, k.acquired, k.task, k.detail,"
+    " coalesce(min(l.deadline, c.deadline), l.deadline, c.deadline), (SELECT stamp FROM meta)"
+)
+_SOURCE = (
+    "locks k LEFT JOIN leases l ON l.id = k.lease LEFT JOIN leases c ON c.id = 'task:' || k.task"
+    f" WHERE k.kind = '{PATH}' AND k.scope = ''"
+)
 
 
 class Detail(msgspec.Struct, frozen=True, array_like=True):
@@ -29,7 +37,7 @@ class Detail(msgspec.Struct, frozen=True, array_like=True):
 
 
 encode_detail = msgspec.msgpack.Encoder().encode
-decode_detail = msgspec.msgpack.Decoder(Detail).decode
+decode_detail = lru_cache(maxsize=8192)(msgspec.msgpack.Decoder(Detail).decode)
 
 
 def target_of(id: str) -> Target:
@@ -39,13 +47,26 @@ def target_of(id: str) -> Target:
 
 def select(snapshot: Snapshot, where: str = "", params: Sequence[object] = (), tail: str = "") -> list[PathLock]:
     """Path locks that have not ended."""
+    return [to_lock(row) for row in _live(snapshot, where, params, tail)]
+
+
+def _live(snapshot: Snapshot, where: str = "", params: Sequence[object] = (), tail: str = "") -> list[Row]:
     rows = snapshot.all(f"SELECT {_COLUMNS} FROM {_SOURCE}{where}{tail}", params)
-    return [to_lock(row) for row in rows if row[5] is None or not snapshot.is_past(row[5], row[8])]
+    return [row for row in rows if row[6] is None or not snapshot.is_past(row[6], row[7])]
+
+
+def covering(snapshot: Snapshot, path: str) -> Iterator[tuple[PathLock, str]]:
+    """Path locks that cover a path, oldest first, and the pattern by which each does."""
+    for row in _live(snapshot, tail=" ORDER BY k.token"):
+        for pattern in decode_detail(row[5]).patterns:
+            if covers(pattern, path):
+                yield to_lock(row), pattern
+                break
 
 
 def to_lock(row: Row) -> PathLock:
     """The public form."""
-    id, holder, token, acquired, _, deadline, task, detail, _ = row
+    id, holder, token, acquired, task, detail, deadline, _ = row
     what = decode_detail(detail)
     until = None if deadline is None else as_time(deadline)
     return PathLock(id, what.patterns, holder, token, what.shared, task, what.reason, as_time(acquired), until)

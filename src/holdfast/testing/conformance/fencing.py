@@ -73,6 +73,7 @@ def _restored(world: World, backup: Any, name: str) -> Workspace:
     return ws
 
 
+@pytest.mark.capability("store")
 def test_c15_tokens_and_cursors_of_a_lost_timeline_never_match_those_after_a_restore(world: World) -> None:
     ws = world.open()
     kept = ws.locks.acquire("kept")
@@ -92,6 +93,7 @@ def test_c15_tokens_and_cursors_of_a_lost_timeline_never_match_those_after_a_res
     assert restored.check().problems == []
 
 
+@pytest.mark.capability("store")
 @pytest.mark.parametrize("pause", [1, 3600, 86400 * 365])
 def test_c15_the_same_backup_restored_twice_gives_two_timelines_that_share_no_token(world: World, pause: int) -> None:
     ws = world.open()

@@ -250,6 +250,19 @@ def test_a5_a_derived_actor_may_check_but_owns_nothing(world: World, monkeypatch
     assert ws.paths.check("src", str(name)) == lock
 
 
+@pytest.mark.capability("local")
+def test_a5_a_lock_with_a_ttl_of_its_own_is_not_seen_after_its_claim_has_run_out(world: World) -> None:
+    ws, other = world.open("ann"), world.open("bob")
+    task = claimed(ws, ttl=5)
+    lock = ws.paths.lock("src", ttl=3600, task=task.id)
+    assert lock.expires_at == task.deadline
+    world.clock.advance(10)
+    assert other.paths.check("src/a") is None
+    with pytest.raises(errors.Fenced):
+        ws.paths.check_token(lock.id, lock.token)
+    assert other.paths.list() == []
+
+
 def test_a5_a_lock_past_its_end_is_seen_by_nobody_although_nothing_was_written_since(world: World) -> None:
     a, b = world.open("a"), world.open("b")
     lock = a.paths.lock("src", ttl=30)

@@ -257,6 +257,7 @@ def test_c17_a_waiting_watch_that_falls_behind_its_buffer_is_not_skipped(world: 
     assert [next(watch).id for _ in range(len(names) - 1 + len(more))] == [*names[1:], *more]
 
 
+@pytest.mark.capability("store")
 def test_c17_a_watch_that_is_behind_gets_compacted_when_that_happens_under_it(world: World) -> None:
     ws = world.open()
     watch = ws.watch()

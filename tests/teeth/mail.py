@@ -1,0 +1,192 @@
+"""Bugs in agents, mail and resume: mail that is lost, closed by the wrong one or never done; names that two share."""
+
+from __future__ import annotations
+
+from tests.teeth.bug import Bug
+
+MAIL = ("tests/conformance/test_mail.py", "-k", "memory")
+AGENTS = ("tests/conformance/test_agents.py", "-k", "memory")
+BOTH = ("tests/conformance/test_mail.py", *AGENTS)
+TOGETHER = ("tests/conformance/test_one_commit.py", *MAIL)
+RESUME = ("tests/conformance/test_resume.py", "-k", "memory")
+
+BUGS = [
+    Bug(
+        "unread counts closed mail",
+        "domains/mail/reading.py",
+        """        "SELECT count(*) FROM deliveries INDEXED BY deliveries_unread WHERE agent = ? AND status = 'unread'",
+""",
+        """        "SELECT count(*) FROM deliveries WHERE agent = ? AND status IN ('unread', 'closed')",
+""",
+        MAIL,
+    ),
+    Bug(
+        "an inbox shows closed mail",
+        "domains/mail/reading.py",
+        """    index = "deliveries_unread" if unread else "deliveries_all" if closed else "deliveries_open"
+    only = " AND d.status = 'unread'" if unread else "" if closed else " AND d.status <> 'closed'"
+""",
+        """    index = "deliveries_unread" if unread else "deliveries_all"
+    only = " AND d.status = 'unread'" if unread else ""
+""",
+        MAIL,
+    ),
+    Bug(
+        "a page of mail begins with the last message of the page before",
+        "domains/mail/reading.py",
+        """WHERE d.agent = ?{only} AND d.message < ?"
+""",
+        """WHERE d.agent = ?{only} AND d.message <= ?"
+""",
+        MAIL,
+    ),
+    Bug(
+        "a receiver may close",
+        "domains/mail/steps.py",
+        """    if agent != stored.sender and agents""",
+        """    if agent != stored.sender and status_of(tx, stored, agent) is None and agents""",
+        MAIL,
+    ),
+    Bug(
+        "a maintainer may not close",
+        "domains/mail/steps.py",
+        """    if agent != stored.sender and agents.role_of(tx, agent) != "maintainer":
+""",
+        """    if agent != stored.sender:
+""",
+        MAIL,
+    ),
+    Bug(
+        "what nobody acknowledged can be blocked",
+        "domains/mail/steps.py",
+        """    "block": (("acknowledged",), "blocked"),
+""",
+        """    "block": (("unread", "acknowledged"), "blocked"),
+""",
+        MAIL,
+    ),
+    Bug(
+        "a message is closed for one receiver only",
+        "domains/mail/steps.py",
+        """SET status = 'closed', updated = ? WHERE message = ?", (tx.now, stored.seq))
+""",
+        """SET status = 'closed', updated = ? WHERE message = ? AND agent ="
+        " (SELECT min(agent) FROM deliveries WHERE message = ?)",
+        (tx.now, stored.seq, stored.seq),
+    )
+""",
+        MAIL,
+    ),
+    Bug(
+        "a step moves the message for all",
+        "domains/mail/steps.py",
+        """        "UPDATE deliveries SET status = ?, updated = ? WHERE message = ? AND agent = ?",
+        (target, tx.now, stored.seq, agent),
+""",
+        """        "UPDATE deliveries SET status = ?, updated = ? WHERE message = ?",
+        (target, tx.now, stored.seq),
+""",
+        MAIL,
+    ),
+    Bug(
+        "a reply acknowledges",
+        "domains/mail/sending.py",
+        """    receivers = _check_to(to)
+    return _send""",
+        """    receivers = _check_to(to)
+    tx.run("UPDATE deliveries SET status = 'acknowledged' WHERE message = ? AND agent = ?", (original.seq, sender))
+    return _send""",
+        MAIL,
+    ),
+    Bug(
+        "a reply leaves the thread",
+        "domains/mail/sending.py",
+        """subject, body, original.thread, original.task, urgency""",
+        """subject, body, None, original.task, urgency""",
+        MAIL,
+    ),
+    Bug(
+        "a message to all reaches who only looks on",
+        "domains/agents.py",
+        """        " EXCEPT SELECT name FROM agents WHERE role = 'observer' ORDER BY name"
+""",
+        """        " ORDER BY name"
+""",
+        BOTH,
+    ),
+    Bug(
+        "a message to all comes back to its sender",
+        "domains/mail/sending.py",
+        """    names = tuple(name for name in agents.known(tx) if name != sender)
+""",
+        """    names = tuple(agents.known(tx))
+""",
+        MAIL,
+    ),
+    Bug(
+        "threads need not be closed first",
+        "domains/tasks/steps.py",
+        """    if messages:
+        raise errors.OpenThreads(""",
+        """    if len(messages) > 1:
+        raise errors.OpenThreads(""",
+        TOGETHER,
+    ),
+    # --- agents
+    Bug(
+        "a derived actor may claim, lock and mail",
+        "domains/holding.py",
+        """        if isinstance(actor, DerivedActor):
+            raise errors.InvalidHolder(""",
+        """        if not actor:
+            raise errors.InvalidHolder(""",
+        BOTH,
+    ),
+    Bug(
+        "who acts in another's transaction is not recorded",
+        "kernel/tx.py",
+        """            self.seen = (*self.seen, name)
+""",
+        """            self.seen = ()
+""",
+        AGENTS,
+    ),
+    Bug(
+        "registering again forgets what is not said",
+        "domains/agents.py",
+        """    values = {field: getattr(old, field) if value is None else value for field, value in given.items()}
+""",
+        """    blank = Agent(name, "", "", "agent", (), None, None, 0, 0)
+    values = {field: getattr(blank, field) if value is None else value for field, value in given.items()}
+""",
+        AGENTS,
+    ),
+    Bug(
+        "a new agent may have a name that is taken",
+        "domains/agents.py",
+        """    if new and old is not None:
+""",
+        """    if new and old is not None and old.registered_at is None:
+""",
+        AGENTS,
+    ),
+    # --- resume
+    Bug(
+        "a resume ignores the budget",
+        "domains/tasks/resuming.py",
+        """            if self.omitted.get(name) or size > self.left:
+""",
+        """            if self.omitted.get(name):
+""",
+        RESUME,
+    ),
+    Bug(
+        "a resume does not know what the last holder had locked",
+        "domains/paths/__init__.py",
+        """        " AND a.op = 'acquire' WHERE e.revision = ? AND e.kind = ? AND e.op IN ('expire', 'release')",
+""",
+        """        " AND a.op = 'acquire' WHERE e.revision = ? AND e.kind = ? AND e.op = 'release'",
+""",
+        RESUME,
+    ),
+]

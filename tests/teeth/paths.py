@@ -1,0 +1,217 @@
+"""Bugs in path locks: files that two edit, waiters that are passed by, claims that leave their locks behind."""
+
+from __future__ import annotations
+
+from tests.teeth.bug import Bug
+
+PATHS = ("tests/conformance/test_paths.py", "-k", "memory")
+CLAIMED = ("tests/conformance/test_one_commit.py", *PATHS)
+PATTERNS = ("tests/unit/routing/test_glob_overlap.py", "tests/unit/test_path_patterns.py")
+
+BUGS = [
+    Bug(
+        "shared locks exclude each other",
+        "domains/paths/rows.py",
+        """    if lock.holder == holder or (lock.shared and wanted.shared):
+""",
+        """    if lock.holder == holder:
+""",
+        PATHS,
+    ),
+    Bug(
+        "an exclusive lock does not exclude shared ones",
+        "domains/paths/rows.py",
+        """    if lock.holder == holder or (lock.shared and wanted.shared):
+""",
+        """    if lock.holder == holder or lock.shared or wanted.shared:
+""",
+        PATHS,
+    ),
+    Bug(
+        "patterns meet only if they are the same",
+        "domains/paths/patterns.py",
+        """    return glob_overlap.meet(_readings(one), _readings(other))
+""",
+        """    return one == other
+""",
+        PATTERNS,
+    ),
+    Bug(
+        "overlap looks at literal prefixes only",
+        "domains/routing/glob_overlap.py",
+        """        return any(_segments_meet(a, b, work) for a in one for b in there)
+""",
+        """        return any(a[:1] == b[:1] for a in one for b in there)
+""",
+        PATTERNS,
+    ),
+    Bug(
+        "two stars are one segment",
+        "domains/routing/glob_overlap.py",
+        """        if segment is _GLOBSTAR:
+            row = set(range(min(row), len(other) + 1))
+""",
+        """        if segment is _GLOBSTAR:
+            row = {place + 1 for place in row if place < len(other)}
+""",
+        PATTERNS,
+    ),
+    Bug(
+        "a star in a segment is one character",
+        "domains/routing/glob_overlap.py",
+        """        if isinstance(token, globs.Star):
+            row = set(range(min(row), len(other) + 1))
+""",
+        """        if isinstance(token, globs.Star):
+            row = {place + 1 for place in row if place < len(other)}
+""",
+        PATTERNS,
+    ),
+    Bug(
+        "what takes too long to compare does not overlap",
+        "domains/routing/glob_overlap.py",
+        """    except _TooMuch:
+        return True
+""",
+        """    except _TooMuch:
+        return False
+""",
+        PATTERNS,
+    ),
+    Bug(
+        "a directory does not cover what is below",
+        "domains/paths/patterns.py",
+        """    return globs.compile(pattern + _BELOW)(path) or path == pattern or path.startswith(f"{pattern}/")
+""",
+        """    return globs.compile(pattern)(path) or path == pattern
+""",
+        PATTERNS,
+    ),
+    Bug(
+        "a pattern is never a path that is spelled like it",
+        "domains/paths/patterns.py",
+        """    return [*glob_overlap.alternatives(pattern + _BELOW), glob_overlap.literal(pattern, below=True)]
+""",
+        """    return [*glob_overlap.alternatives(pattern + _BELOW)]
+""",
+        PATTERNS,
+    ),
+    Bug(
+        "a claim's end does not free its path locks",
+        "domains/tasks/rows.py",
+        """    if task.holder is not None and new.holder != task.holder:
+        holding.end_claim(tx, task.id, "expire" if op == "expire" else "release")
+""",
+        """""",
+        CLAIMED,
+    ),
+    Bug(
+        "a claim's end frees only locks without an end of their own",
+        "domains/tasks/rows.py",
+        """    if task.holder is not None and new.holder != task.holder:
+        holding.end_claim""",
+        """    if task.holder is not None and new.holder != task.holder and op != "expire":
+        holding.end_claim""",
+        CLAIMED,
+    ),
+    Bug(
+        "paths are locked for a task without a claim",
+        "domains/paths/locking.py",
+        """    authorise(tx, task, holder, None, "lock paths for it")
+    return task
+""",
+        """    return task
+""",
+        PATHS,
+    ),
+    Bug(
+        "who waits for a directory is overtaken",
+        "domains/paths/locking.py",
+        """        if met is not None:
+            raise held(_expected(name, place, first, deadline), *met)
+""",
+        """        if met is not None and first.patterns == wanted.patterns:
+            raise held(_expected(name, place, first, deadline), *met)
+""",
+        PATHS,
+    ),
+    Bug(
+        "readers wait behind readers in line",
+        "domains/paths/locking.py",
+        """None if name == holder or (first.shared and wanted.shared) else""",
+        """None if name == holder else""",
+        PATHS,
+    ),
+    Bug(
+        "locking again shortens a lock",
+        "domains/paths/locking.py",
+        """            leases.renew(tx, bound, micros, shorten=False)
+""",
+        """            leases.renew(tx, bound, micros)
+""",
+        PATHS,
+    ),
+    Bug(
+        "locking again is another lock",
+        "domains/paths/locking.py",
+        """        if again is not None:
+""",
+        """        if again is not None and self._ticket is not None:
+""",
+        PATHS,
+    ),
+    Bug(
+        "a check passes where another shares",
+        "domains/paths/__init__.py",
+        """            theirs = theirs or held(found, wanted, pattern)
+""",
+        """            theirs = theirs or (None if found.shared else held(found, wanted, pattern))
+""",
+        PATHS,
+    ),
+    Bug(
+        "a check refuses the holder where another shares",
+        "domains/paths/__init__.py",
+        """    if mine is None and theirs is not None:
+""",
+        """    if theirs is not None:
+""",
+        PATHS,
+    ),
+    Bug(
+        "a check sees locks that have ended",
+        "domains/paths/rows.py",
+        """    return [row for row in rows if row[6] is None or not snapshot.is_past(row[6], row[7])]
+""",
+        """    return rows
+""",
+        PATHS,
+    ),
+    Bug(
+        "a release by task takes others' locks",
+        "domains/paths/__init__.py",
+        """    if not force or holder is not None or task is None:
+""",
+        """    if task is None:
+""",
+        PATHS,
+    ),
+    Bug(
+        "a release by force is not told",
+        "domains/paths/__init__.py",
+        """    holding.free(tx, target, row, "release", forced=True)
+""",
+        """    holding.free(tx, target, row, "release")
+""",
+        PATHS,
+    ),
+    Bug(
+        "a lock of a claim is refreshed by itself",
+        "domains/paths/__init__.py",
+        """    if found is not None and found.task is not None and row is not None and row[4] == lease_of(found.task):
+""",
+        """    if False:
+""",
+        PATHS,
+    ),
+]

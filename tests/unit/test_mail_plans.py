@@ -1,0 +1,202 @@
+"""A3, A5: no hot operation on mail, agents and paths walks a whole table; a page of mail has its order from an index.
+
+Every statement that an operation issues is collected by tracing all connections, then explained. A store without
+statistics has the same plans at any size, so what is seen here on a few rows is what a hundred thousand get. Locks are
+the exception that is meant: who locks or checks a path looks at all path locks, by the index that has their kind.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import apsw
+import pytest
+
+import holdfast
+from holdfast import Workspace
+from holdfast.testing import ManualClock
+
+HOT = {
+    *("messages", "deliveries", "message_texts", "agents", "actors"),
+    *("locks", "leases", "waiters", "tasks", "events"),
+}
+CONTROL = ("BEGIN", "COMMIT", "ROLLBACK", "SAVEPOINT", "RELEASE", "PRAGMA")
+
+
+class Step(NamedTuple):
+    """A statement that an operation issued, and how SQLite goes about it."""
+
+    sql: str
+    plan: tuple[str, ...]
+
+    @property
+    def sorts(self) -> bool:
+        """Whether rows are collected and sorted before the first is answered."""
+        return any(line.startswith("USE TEMP B-TREE") for line in self.plan)
+
+    @property
+    def walks(self) -> list[str]:
+        """The lines that go through a whole table, or through all events of a kind."""
+        found = [line for line in self.plan if re.fullmatch(r"SEARCH events USING .*\(kind=\?\)", line)]
+        for line in self.plan:
+            match = re.fullmatch(r"SCAN (\w+)(?: USING .*)?", line)
+            if match and self._table(match[1]) in HOT:
+                found.append(line)
+        return found
+
+    def _table(self, name: str) -> str:
+        """The table behind an alias."""
+        match = re.search(rf"(?:FROM|JOIN|UPDATE) (\w+)(?: AS)? {name}\b", self.sql)
+        return match[1] if match else name
+
+
+class Traced:
+    """A workspace with some mail, agents and locks, and what each operation made of it."""
+
+    def __init__(self) -> None:
+        self.clock = ManualClock()
+        self._seen: dict[str, dict[str, Any]] = {}
+        self._doing: dict[str, Any] | None = None
+        apsw.connection_hooks.append(self._trace)
+        try:
+            self.ws: Workspace = holdfast.open(":memory:", actor="ann", clock=self.clock)
+            self._fill()
+            self._run_all()
+        finally:
+            apsw.connection_hooks.remove(self._trace)
+        self.steps = self._explain()
+        self.ws.close()
+
+    def _fill(self) -> None:
+        ws = self.ws
+        self.tasks = [ws.tasks.create(f"task {number}").id for number in range(4)]
+        self.letters = [
+            ws.mail.send(["ann", "bob"], f"letter {number}", "alpha", task=self.tasks[number % 4]).id
+            for number in range(40)
+        ]
+        for id in self.letters[:10]:
+            ws.mail.close(id)
+        for number in range(10):
+            ws.agents.register(f"agent-{number}")
+            ws.paths.lock(f"src/{number}", holder=f"agent-{number}", ttl=3600)
+
+    def _trace(self, connection: apsw.Connection) -> None:
+        def note(_: apsw.Cursor, sql: str, bindings: Any) -> bool:
+            if self._doing is not None and not sql.upper().startswith(CONTROL):
+                self._doing.setdefault(sql, bindings)
+            return True
+
+        connection.exec_trace = note
+
+    def during(self, what: str, run: Callable[[], Any]) -> Any:
+        """Note what is executed meanwhile."""
+        self._doing = self._seen.setdefault(what, {})
+        try:
+            return run()
+        finally:
+            self._doing = None
+
+    def _run_all(self) -> None:
+        ws, mail, letter = self.ws, self.ws.mail, self.letters[-1]
+        filters: dict[str, dict[str, Any]] = {"": {}, " unread": {"unread": True}, " closed": {"closed": True}}
+        for name, given in filters.items():
+            page = self.during(f"inbox{name}", lambda given=given: mail.inbox(limit=5, **given))  # type: ignore[misc]
+            self.during(f"inbox{name}", lambda given=given, page=page: mail.inbox(cursor=page.cursor, **given))  # type: ignore[misc]
+        self.during("unread", mail.unread)
+        self.during("sent", lambda: mail.sent(limit=5, cursor=mail.sent(limit=5).cursor))
+        self.during("get", lambda: mail.get(letter))
+        self.during("thread", lambda: mail.thread(letter))
+        self.during("about", lambda: mail.about(self.tasks[0], cursor=mail.about(self.tasks[0], limit=2).cursor))
+        self.during("search", lambda: mail.search("alpha", agent="bob"))
+        self.during("history", lambda: mail.history(letter))
+        self.during("send", lambda: mail.send("bob", "one more", task=self.tasks[0]))
+        self.during("reply", lambda: mail.reply(letter, "so be it"))
+        for step in ("ack", "action"):
+            self.during(step, lambda step=step: getattr(mail, step)(letter))  # type: ignore[misc]
+        self.during("close", lambda: mail.close(letter))
+        self.during("register", lambda: ws.agents.register("cyd", can=["python"]))
+        self.during("agents.get", lambda: ws.agents.get("cyd"))
+        self.during("agents.list", lambda: ws.agents.list(prefix="agent", limit=5, after="agent-2"))
+        self._run_paths()
+        ws.tasks.claim(self.tasks[2])
+        ws.paths.lock("c", task=self.tasks[2])
+        self.during("resume", lambda: ws.tasks.resume(self.tasks[2]))
+        self.during("complete", lambda: ws.tasks.complete(self.tasks[2]))
+
+    def _run_paths(self) -> None:
+        ws, paths = self.ws, self.ws.paths
+        self.during("paths.check", lambda: paths.check("docs/a"))
+        lock = self.during("lock", lambda: paths.lock("docs/**", ttl=60))
+        self.during("refresh", lambda: paths.refresh(lock.id))
+        self.during("paths.get", lambda: paths.get(lock.id))
+        self.during("paths.list", lambda: [paths.list(path="docs/a"), paths.list(holder="ann"), paths.list(limit=2)])
+        self.during("release", lambda: paths.release(lock.id))
+        ws.tasks.claim(self.tasks[1], ttl=5)
+        self.during("lock for a task", lambda: paths.lock("a", task=self.tasks[1]))
+        self.during("release by task", lambda: paths.release(task=self.tasks[1]))
+        paths.lock("b", task=self.tasks[1], ttl=60)
+        self.during("sweep", self._sweep)
+        assert paths.list(task=self.tasks[1]) == [], "the claim's end has not freed the lock"
+
+    def _sweep(self) -> None:
+        self.clock.advance(10)
+        self.ws.transact(lambda tx: None)  # whose group begins with the sweep
+
+    def _explain(self) -> dict[str, list[Step]]:
+        connection = apsw.Connection(self.ws._engine.store.path)
+        try:
+            return {
+                what: [
+                    Step(sql, tuple(str(row[3]) for row in connection.execute(f"EXPLAIN QUERY PLAN {sql}", bindings)))
+                    for sql, bindings in statements.items()
+                ]
+                for what, statements in self._seen.items()
+            }
+        finally:
+            connection.close()
+
+
+PAGES = ["inbox", "inbox unread", "inbox closed", "sent", "thread", "about"]
+OPERATIONS = [
+    *PAGES,
+    *("unread", "get", "search", "history", "send", "reply", "ack", "action", "close"),
+    *("register", "agents.get", "agents.list"),
+    *("paths.check", "lock", "refresh", "paths.get", "paths.list", "release"),
+    *("lock for a task", "release by task", "sweep", "resume", "complete"),
+]
+
+
+@pytest.fixture(scope="module")
+def traced() -> Traced:
+    return Traced()
+
+
+@pytest.mark.parametrize("what", OPERATIONS)
+def test_no_statement_of_mail_agents_and_paths_walks_a_whole_table(traced: Traced, what: str) -> None:
+    steps = traced.steps[what]
+    assert any(line.startswith(("SEARCH", "SCAN")) for step in steps for line in step.plan), "nothing was traced"
+    assert {step.sql: step.walks for step in steps if step.walks} == {}
+
+
+@pytest.mark.parametrize("what", PAGES)
+def test_a3_a_page_of_mail_sorts_nothing(traced: Traced, what: str) -> None:
+    assert [step.sql for step in traced.steps[what] if step.sorts] == []
+
+
+@pytest.mark.parametrize(("what", "index"), [("inbox", "open"), ("inbox unread", "unread"), ("unread", "unread")])
+def test_a3_what_is_unread_or_open_has_an_index_of_its_own(traced: Traced, what: str, index: str) -> None:
+    lines = [line for step in traced.steps[what] for line in step.plan]
+    assert any(re.search(rf"INDEX deliveries_{index} \(agent=\?", line) for line in lines), lines
+
+
+def test_a_walk_is_told_from_a_search() -> None:
+    def walks(sql: str, *plan: str) -> bool:
+        return bool(Step(sql, plan).walks)
+
+    assert walks("SELECT 1 FROM messages", "SCAN messages")
+    assert walks("SELECT 1 FROM deliveries d", "SCAN d USING INDEX deliveries_all")
+    assert walks("SELECT 1 FROM events e", "SEARCH events USING INDEX events_record (kind=?)")
+    assert not walks("SELECT 1 FROM messages m", "SEARCH m USING INTEGER PRIMARY KEY (rowid=?)")
+    assert not walks("SELECT stamp FROM meta", "SCAN meta")
