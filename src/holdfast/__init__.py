@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from holdfast.gate import FileGate
     from holdfast.logs.base import CommitLog
     from holdfast.logs.memory import MemoryLog
+    from holdfast.remote import RemoteWorkspace, connect
     from holdfast.transaction import Transaction
     from holdfast.types.base import Event, Grant, Lease, Page, Report
     from holdfast.types.cells import Cell, CellChange, CellInfo, CellVersion
@@ -42,6 +43,7 @@ __all__ = [
     "NotExists",
     "Op",
     "Page",
+    "RemoteWorkspace",
     "Report",
     "Task",
     "Transaction",
@@ -49,6 +51,7 @@ __all__ = [
     "ValueEquals",
     "VersionEquals",
     "Workspace",
+    "connect",
     "errors",
     "open",
     "rebuild",
@@ -67,8 +70,10 @@ _HOMES = {
     "FileGate": "gate",
     "HoldfastError": "errors",
     "MemoryLog": "logs.memory",
+    "RemoteWorkspace": "remote",
     "Transaction": "transaction",
     "Workspace": "workspace",
+    "connect": "remote",
     "rebuild": "workspace",
     "restore": "workspace",
     "salvage": "workspace",

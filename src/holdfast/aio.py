@@ -13,20 +13,19 @@ import queue
 import threading
 from collections.abc import Callable, Generator, Sequence
 from pathlib import Path
-from typing import Any, Generic, Literal, TypeVar
+from typing import Any, Literal, TypeVar
 
 from holdfast import errors
+from holdfast.aio_watch import AsyncWatch, LoopSignal, next_event
 from holdfast.context import Context, Fence
 from holdfast.files import read_file
 from holdfast.kernel.batch import Batch, Call, fail, nothing
 from holdfast.kernel.engine import CANNOT_WRITE, Engine
-from holdfast.kernel.names import check_seconds
 from holdfast.kernel.shield import SHIELD
 from holdfast.kernel.tx import SYSTEM, Tx
-from holdfast.kernel.wake import Watcher
 from holdfast.ops import Async, Deadline, Do, Following, Listen, Look, Next, Operation, ReadFile, Step
 from holdfast.transaction import Root, Transaction
-from holdfast.types.base import Event, Report
+from holdfast.types.base import Report
 from holdfast.workspace import Workspace
 
 
@@ -239,77 +238,6 @@ def _work(commits: queue.SimpleQueue[Callable[[], None] | None]) -> None:
     while (commit := commits.get()) is not None:
         commit()
         del commit  # which holds the leader, whose end ends this thread
-
-
-class LoopSignal:
-    """A wake-up for one task, set from any thread."""
-
-    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
-        self._loop = loop
-        self._event = asyncio.Event()
-
-    def set(self) -> None:
-        """Wake the task; a loop that has gone has nobody to wake."""
-        with contextlib.suppress(RuntimeError):  # closed
-            self._loop.call_soon_threadsafe(self._event.set)
-
-    async def wait(self, timeout: float | None) -> None:
-        """Sleep until set, or for `timeout` real seconds."""
-        try:
-            # Not wait_for: that of Python 3.11 can lose a cancellation which comes together with the event.
-            async with asyncio.timeout(timeout):
-                await self._event.wait()
-        except TimeoutError:
-            return
-        self._event.clear()
-
-
-async def next_event(engine: Engine, watcher: Watcher, deadline: int | None) -> Event | None:
-    """Sleep until the watcher has an event, or None at the deadline."""
-    clock, signal = engine.clock, watcher.signal
-    assert isinstance(signal, LoopSignal)
-    clock.enroll(signal)
-    try:
-        while True:
-            event = watcher.take()
-            if event is not None or (deadline is not None and clock.monotonic() >= deadline):
-                return event
-            await signal.wait(None if deadline is None else clock.patience(deadline))
-    finally:
-        clock.dismiss(signal)
-
-
-class AsyncWatch(Generic[E]):
-    """An async iterator over events as they come. It ends at its timeout; close it or just drop it."""
-
-    def __init__(self, engine: Engine, following: Following[E]) -> None:
-        timeout = check_seconds(following.timeout, "timeout", True)
-        self._engine = engine
-        self._convert = following.convert
-        self._deadline = None if timeout is None else engine.clock.monotonic() + timeout
-        self._watcher = engine.watch(following.wanted, following.after, LoopSignal(asyncio.get_running_loop()))
-
-    def __aiter__(self) -> AsyncWatch[E]:
-        return self
-
-    async def __anext__(self) -> E:
-        self._engine.check_usable()
-        event = await next_event(self._engine, self._watcher, self._deadline)
-        if event is None:
-            self.close()
-            raise StopAsyncIteration
-        item: E = self._engine.read(lambda snapshot: self._convert(snapshot, event))
-        return item
-
-    def close(self) -> None:
-        """Stop watching."""
-        self._watcher.close()
-
-    async def __aenter__(self) -> AsyncWatch[E]:
-        return self
-
-    async def __aexit__(self, *_: object) -> None:
-        self.close()
 
 
 class AsyncWorkspace(Root[Async]):

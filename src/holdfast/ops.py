@@ -24,7 +24,7 @@ from holdfast.kernel.wake import Watcher
 from holdfast.types.base import Event
 
 if TYPE_CHECKING:
-    from holdfast.aio import AsyncWatch
+    from holdfast.aio_watch import AsyncWatch
     from holdfast.watch import Watch
 
 

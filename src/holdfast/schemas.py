@@ -7,7 +7,7 @@ that a plain call need not pay.
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import cache
 from typing import Any, get_args, get_origin, get_type_hints
 
@@ -16,18 +16,29 @@ import msgspec
 import holdfast.transaction  # noqa: F401  # fills the table
 from holdfast.ops import Operation, Step, load_all, operation
 from holdfast.types.base import Page
+from holdfast.types.txn import AnyCondition, Condition
 
 load_all()
+
+
+# What an argument is on the wire, where each kind of it must be told apart.
+_ON_THE_WIRE = {Sequence[Condition]: Sequence[AnyCondition]}
+
+
+def argument_types(op: Operation[..., Any]) -> dict[str, Any]:
+    """The types of an operation's arguments, as they travel."""
+    hints = get_type_hints(op.function)
+    return {each.name: _ON_THE_WIRE.get(hints[each.name], hints[each.name]) for each in parameters(op)}
 
 
 @cache
 def request_type(name: str) -> type[msgspec.Struct]:
     """The arguments of an operation as a struct; arguments that are functions do not travel and are left out."""
     op = operation(name)
-    hints = get_type_hints(op.function)
+    hints = argument_types(op)
     fields = [
         _field(parameter, hints[parameter.name])
-        for parameter in _parameters(op)
+        for parameter in parameters(op)
         if get_origin(hints[parameter.name]) is not Callable
     ]
     return msgspec.defstruct("".join(part.title() for part in name.split(".")), fields, forbid_unknown_fields=True)
@@ -41,9 +52,9 @@ def _field(parameter: inspect.Parameter, hint: Any) -> tuple[str, Any] | tuple[s
     return parameter.name, hint, parameter.default
 
 
-def _parameters(op: Operation[..., Any]) -> list[inspect.Parameter]:
-    parameters = list(inspect.signature(op.function).parameters.values())
-    return parameters[op.given :]
+def parameters(op: Operation[..., Any]) -> list[inspect.Parameter]:
+    """The arguments that a caller gives."""
+    return list(inspect.signature(op.function).parameters.values())[op.given :]
 
 
 @cache

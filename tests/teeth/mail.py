@@ -174,7 +174,7 @@ BUGS = [
     Bug(
         "a resume ignores the budget",
         "domains/tasks/resuming.py",
-        """            if self.omitted.get(name) or size > self.left:
+        """            if self.omitted.get(name) or size > self.left or most < 0:
 """,
         """            if self.omitted.get(name):
 """,

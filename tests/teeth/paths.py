@@ -81,7 +81,7 @@ BUGS = [
     Bug(
         "a directory does not cover what is below",
         "domains/paths/patterns.py",
-        """    return globs.compile(pattern + _BELOW)(path) or path == pattern or path.startswith(f"{pattern}/")
+        """    return globs.any_of(_globs(pattern))(path) or path == pattern or path.startswith(f"{pattern}/")
 """,
         """    return globs.compile(pattern)(path) or path == pattern
 """,
@@ -90,9 +90,9 @@ BUGS = [
     Bug(
         "a pattern is never a path that is spelled like it",
         "domains/paths/patterns.py",
-        """    return [*glob_overlap.alternatives(pattern + _BELOW), glob_overlap.literal(pattern, below=True)]
+        """    return [*found, glob_overlap.literal(pattern, below=True)]
 """,
-        """    return [*glob_overlap.alternatives(pattern + _BELOW)]
+        """    return found
 """,
         PATTERNS,
     ),
@@ -128,10 +128,10 @@ BUGS = [
         "who waits for a directory is overtaken",
         "domains/paths/locking.py",
         """        if met is not None:
-            raise held(_expected(name, place, first, deadline), *met)
+            raise held(_expected(name, place, first, deadline), *met, waits=True)
 """,
         """        if met is not None and first.patterns == wanted.patterns:
-            raise held(_expected(name, place, first, deadline), *met)
+            raise held(_expected(name, place, first, deadline), *met, waits=True)
 """,
         PATHS,
     ),

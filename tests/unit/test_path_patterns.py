@@ -6,9 +6,10 @@ trees, and by a table in which each answer has its reason. What a pattern covers
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from functools import cache
-from itertools import combinations, combinations_with_replacement
+from itertools import combinations, combinations_with_replacement, product
 from typing import Any
 
 import pytest
@@ -206,9 +207,12 @@ def test_a5_patterns_that_people_write_meet_or_do_not(one: str, other: str, expe
 
 @cache
 def covers_by_definition(pattern: str, path: str) -> bool:
-    """It matches the path or a directory above it, or one of them is spelled like it."""
-    matches = globs.compile(pattern)
-    return any(matches(each) or each == pattern for each in (path, *ancestors(path)))
+    """It matches the path or a directory above it, or one is spelled like it; a set may be a name in brackets."""
+    parts = re.split(r"((?<!\\)\[[^\[\]/\\]+\])", pattern)  # each second one is a set
+    escaped = [re.sub(r"[^A-Za-z0-9_]", r"\\\g<0>", part) for part in parts]
+    ways = [(part, escaped[at]) if at % 2 else (part,) for at, part in enumerate(parts)]
+    matches = [globs.compile("".join(way)) for way in product(*ways)]
+    return any(match(each) or each == pattern for each in (path, *ancestors(path)) for match in matches)
 
 
 def test_a5_a_pattern_covers_what_it_matches_what_is_spelled_like_it_and_all_below() -> None:
@@ -230,6 +234,11 @@ def test_a5_a_pattern_covers_what_it_matches_what_is_spelled_like_it_and_all_bel
     [
         ("src", "src", True),
         ("src", "src/a/b", True),
+        ("app/[id]/**", "app/[id]/page.tsx", True),
+        ("app/[id]/*.tsx", "app/[id]/page.tsx", True),
+        ("app/[id]/[name]/x", "app/[id]/n/x", True),
+        ("app/[id]/[name]/x", "app/i/[name]/x", True),
+        ("app/[id]/x", "app/[name]/x", False),
         ("src", "srcs", False),
         ("src/a", "src", False),  # a file does not cover the directory it is in
         ("**", "a/b", True),

@@ -57,7 +57,8 @@ def register(
 ) -> Agent:
     """Make an agent known, or change what is known of it; what is not given stays as it was.
 
-    `can` is what its claims are able to do, unless they say otherwise. `new`: Exists if the name is known already.
+    `can` is what its claims are able to do, unless they say otherwise; an empty list says nothing. `new`: Exists if the
+    name is known already.
     """
     name = holder_of(tx, name, "name")
     given = {
@@ -209,7 +210,7 @@ class Agents(Domain[M]):
     """`ws.agents`."""
 
     prefix = "agents"
-    register = write(register, http="PUT /api/agents/{name}", cli="agent register", mcp=True)
+    register = write(register, http="POST /api/agents", cli="agent register", mcp=True)
     forget = write(forget, http="DELETE /api/agents/{name}", cli="agent forget")
     get = read(get, http="GET /api/agents/{name}", cli="agent get", plain=True)
     list = read(list_agents, http="GET /api/agents", cli="agent list", mcp=True)

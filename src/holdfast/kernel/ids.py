@@ -59,3 +59,8 @@ def is_uuid7(text: object) -> bool:
         and len(digits := text.replace("-", "")) == 32
         and _HEX.issuperset(digits)
     )
+
+
+def new_secret() -> str:
+    """256 random bits as text: for tokens, which must not be guessed."""
+    return os.urandom(32).hex()

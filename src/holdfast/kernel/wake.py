@@ -59,6 +59,11 @@ class Watcher:
         self.cursor = row[0], row[1]
         return to_event(row)
 
+    @property
+    def bookmark(self) -> str:
+        """A cursor up to which it has missed nothing: beyond its last event, if nothing it wants came since."""
+        return self._hub.bookmark(self)
+
     def close(self) -> None:
         """Stop; safe to call again."""
         self._hub.remove(self)
@@ -144,6 +149,14 @@ class Hub:
                 self._head = (error.compacted, END_OF_REVISION)  # nobody is live: the hub can go on above the mark
             except (errors.HoldfastError, apsw.Error):
                 self._send_off()
+
+    def bookmark(self, watcher: Watcher) -> str:
+        """How far a watcher has got, as a cursor."""
+        with self._lock:
+            revision, position = (
+                max(watcher.cursor, self._head) if watcher.live and not watcher.buffer else watcher.cursor
+            )
+        return str(revision) if position == END_OF_REVISION else f"{revision}-{position}"
 
     def _send_off(self) -> None:
         """Let every watcher read the log on its own, from where the hub has got to."""

@@ -34,15 +34,15 @@ def _wrap(item: Any) -> Value:
     return item  # type: ignore[no-any-return]
 
 
-def from_wire(obj: object) -> Value:
+def from_wire(obj: object, most: int = MAX_DEPTH) -> Value:
     """The value whose JSON form was parsed into `obj`; InvalidValue if that form is malformed or too deep.
 
     Looks at the shape only. The ranges and the text are checked when the value is encoded.
     """
-    return _unwrap(obj, None)
+    return _unwrap(obj, None, most)
 
 
-def _unwrap(item: Any, parent: Node | None) -> Value:
+def _unwrap(item: Any, parent: Node | None, most: int) -> Value:
     kind = type(item)
     if kind is not list and kind is not dict:
         if kind is str or kind is int or kind is float or kind is bool or item is None:
@@ -51,12 +51,12 @@ def _unwrap(item: Any, parent: Node | None) -> Value:
     if kind is dict and _marked(item) and not next(iter(item)).startswith("$$"):
         return _unwrap_bytes(item, parent)  # a scalar, so no level of depth
     node: Node = (item, parent[1] + 1 if parent else 1, parent)
-    if node[1] > MAX_DEPTH:
+    if node[1] > most:
         raise too_deep(node)
     if kind is list:
-        return [_unwrap(child, node) for child in item]
+        return [_unwrap(child, node, most) for child in item]
     skip = 1 if _marked(item) else 0
-    return {key[skip:] if skip else key: _unwrap(child, node) for key, child in item.items()}
+    return {key[skip:] if skip else key: _unwrap(child, node, most) for key, child in item.items()}
 
 
 def _unwrap_bytes(item: dict[str, object], parent: Node | None) -> bytes:

@@ -3,11 +3,13 @@
 A `World` is one store. `world.open(actor)` gives another handle on it, as another agent would have; `world.clock` is
 its time, which stands still until advanced. `capabilities` says which forms the kind has: "callables" (bodies and
 functions as arguments), "interactive" (`with ws.transaction()`), "aio" (`ws.aio`), "local" (all calls of a handle meet
-in one engine of this process), "folder" (another process can open the store in `folder / "store"`).
+in one engine of this process), "folder" (another process can open the store in `folder / "store"`), "store" (the store
+is at hand: it can be backed up, and a watch reads it at its own pace).
 """
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable
 from pathlib import Path
 from typing import ClassVar
@@ -29,7 +31,7 @@ class World:
     """One store of one kind, and a clock."""
 
     kind: ClassVar[str]
-    capabilities: ClassVar[frozenset[str]] = frozenset({"callables", "interactive", "aio", "local"})
+    capabilities: ClassVar[frozenset[str]] = frozenset({"callables", "interactive", "aio", "local", "store"})
     beyond: ClassVar[type[errors.HoldfastError]] = errors.InvalidFilter  # what a cursor of the future gets
 
     def __init__(self, folder: Path) -> None:
@@ -81,7 +83,7 @@ class ProcessesWorld(World):
     """A folder used by several processes; each call of a handle goes to the next of them."""
 
     kind = "processes"
-    capabilities = frozenset({"folder"})
+    capabilities = frozenset({"folder", "store"})
     pool: ClassVar[ProcessPool | None] = None
 
     def open(self, actor: str | None = ACTOR) -> Workspace:
@@ -96,7 +98,7 @@ class ReplicatedWorld(World):
 
     nodes: ClassVar[int]
     beyond = errors.Behind  # nobody knows what other nodes have done
-    capabilities = frozenset({"callables", "interactive", "aio"})
+    capabilities = frozenset({"callables", "interactive", "aio", "store"})
 
     def __init__(self, folder: Path) -> None:
         super().__init__(folder)
@@ -139,4 +141,35 @@ class ThreeNodesWorld(ReplicatedWorld):
     nodes = 3
 
 
-KINDS: tuple[type[World], ...] = (MemoryWorld, FileWorld, ProcessesWorld, TwoNodesWorld, ThreeNodesWorld)
+class RemoteWorld(World):
+    """A server on this machine; each handle is a client of it."""
+
+    kind = "remote"
+    capabilities = frozenset()
+
+    def __init__(self, folder: Path) -> None:
+        from holdfast.faces.http.serving import Server, Settings
+
+        super().__init__(folder)
+        self.clock = ManualClock()
+        self._server = Server(Settings(folder=folder / "store", port=0), clock=self.clock)
+        self._thread = threading.Thread(target=self._server.run, name="holdfast-server")
+        self._thread.start()
+        self._closers.append(self._stop)
+        assert self._server.ready.wait(60)
+        self._token = (folder / "store" / "token").read_text().strip()
+
+    def open(self, actor: str | None = ACTOR) -> Workspace:
+        from holdfast.remote import connect
+
+        workspace = connect(self._server.url, token=self._token, actor=actor)
+        self._closers.append(workspace.close)
+        return workspace  # type: ignore[return-value]  # the same operations, without what cannot cross a wire
+
+    def _stop(self) -> None:
+        self._server.stop()
+        self._thread.join(60)
+        assert not self._thread.is_alive(), "the server does not stop"
+
+
+KINDS: tuple[type[World], ...] = (MemoryWorld, FileWorld, ProcessesWorld, TwoNodesWorld, ThreeNodesWorld, RemoteWorld)

@@ -34,6 +34,9 @@ class ValueEquals(Condition, frozen=True, tag="value_equals"):
     value: Any
 
 
+AnyCondition = Exists | NotExists | VersionEquals | ValueEquals
+
+
 class Op(msgspec.Struct, frozen=True):
     """An operation as data, for `txn`: its name and its arguments, as in `Op("cells.set", {"run": ..., ...})`."""
 

@@ -21,7 +21,8 @@ from holdfast.types.mail import MailType, Message
 
 ALL: Final = "*"
 TYPES: Final[tuple[MailType, ...]] = get_args(MailType)
-MAX_RECEIVERS: Final = 1000
+MAX_RECEIVERS: Final = 1000  # named
+MAX_KNOWN: Final = 10_000  # by "*"
 MAX_SUBJECT: Final = 500  # characters
 MAX_BODY: Final = 262_144  # bytes
 
@@ -96,7 +97,7 @@ def _send(
     check_text(body, "body", MAX_BODY)
     check_priority(priority)
     if type not in TYPES:
-        raise errors.InvalidType(f"type is one of {', '.join(TYPES)}, not {type!r}")
+        raise errors.InvalidType(f"type is one of {', '.join(TYPES)}, not {str(type)[:80]!r}")
     if ack is not True and ack is not False:
         raise errors.Invalid(f"ack is True or False, not {ack!r}")
     receivers = _everybody(tx, sender) if to == (ALL,) else to
@@ -128,7 +129,7 @@ def _send(
 def _check_to(to: Any) -> tuple[str, ...]:
     """Whom it is for, each once and in order; `*` stands alone."""
     given = (to,) if isinstance(to, str) else to
-    if not isinstance(given, Sequence) or isinstance(given, bytes):
+    if not isinstance(given, Sequence | set | frozenset) or isinstance(given, bytes):
         raise errors.Invalid(f"to is a name or a list of names, not {to!r}", hint='"*" is all agents that are known')
     for name in given:
         check_name(name, "to")
@@ -147,8 +148,12 @@ def _everybody(tx: Tx, sender: str) -> tuple[str, ...]:
     names = tuple(name for name in agents.known(tx) if name != sender)
     if not names:
         raise errors.NotFound("no other agent is known", hint="agents are known once they register or write")
-    if len(names) > MAX_RECEIVERS:
-        raise errors.TooLarge(f"a message has at most {MAX_RECEIVERS} receivers", limit=MAX_RECEIVERS)
+    if len(names) > MAX_KNOWN:
+        raise errors.TooLarge(
+            f"{len(names)} agents are known, {MAX_KNOWN} is the most a message reaches",
+            hint="agents.forget(name) drops those that are gone",
+            limit=MAX_KNOWN,
+        )
     return names
 
 

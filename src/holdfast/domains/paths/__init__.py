@@ -40,6 +40,8 @@ def release(
     if type(force) is not bool:
         raise errors.Invalid(f"force is True or False, not {force!r}")
     if id is None:
+        if force and task is None and holder is None:
+            raise errors.Invalid("by force one lock is released, or those for a task, or those of a holder")
         return _release_all(tx, task, holder, token, force)
     if task is not None:
         raise errors.Invalid("give id or task, not both")

@@ -157,7 +157,7 @@ def _check_free(tx: Tx, wanted: Detail, holder: str, ticket: str | None) -> None
             continue  # who waits for the caller itself must not hold the caller up
         met = None if name == holder or (first.shared and wanted.shared) else meeting(first.patterns, wanted.patterns)
         if met is not None:
-            raise held(_expected(name, place, first, deadline), *met)
+            raise held(_expected(name, place, first, deadline), *met, waits=True)
 
 
 def _expected(holder: str, place: int, wanted: Detail, deadline: int) -> PathLock:

@@ -2,7 +2,7 @@
 
 A path is relative to the root of the repository, with `/` between its parts. A pattern is a path or a glob; it covers
 what it matches and everything below, because a path may be a directory. A pattern with wild characters also covers
-the path that is spelled like it: `app/[id]/page.tsx` is a file to some.
+the path that is spelled like it, and `[id]` in it a folder of that name: to some `app/[id]/page.tsx` is a file.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ from holdfast.kernel.names import check_name
 MAX_PATTERNS: Final = 100
 EVERYTHING: Final = "**"
 _BELOW: Final = "/**"
+_SET: Final = re.compile(r"(?<!\\)\[[^\[\]/\\]+\]")
 
 
 def check_patterns(patterns: Any) -> tuple[str, ...]:
@@ -80,7 +81,7 @@ def _normal(path: str, what: str) -> str:
 
 def covers(pattern: str, path: str) -> bool:
     """Whether a pattern covers a path, both in their normal form."""
-    return globs.compile(pattern + _BELOW)(path) or path == pattern or path.startswith(f"{pattern}/")
+    return globs.any_of(_globs(pattern))(path) or path == pattern or path.startswith(f"{pattern}/")
 
 
 @lru_cache(maxsize=16_384)
@@ -91,4 +92,22 @@ def meet(one: str, other: str) -> bool:
 
 def _readings(pattern: str) -> list[glob_overlap.Segments]:
     """What a pattern may mean: what it matches, and the path that is spelled like it; and all below."""
-    return [*glob_overlap.alternatives(pattern + _BELOW), glob_overlap.literal(pattern, below=True)]
+    found = [each for glob in _globs(pattern) for each in glob_overlap.alternatives(glob)]
+    return [*found, glob_overlap.literal(pattern, below=True)]
+
+
+@lru_cache(maxsize=4096)
+def _globs(pattern: str) -> tuple[str, ...]:
+    """What a pattern may mean as a glob, with all below: each `[id]` in it is a set, or a name with brackets."""
+    plain = pattern + _BELOW
+    if not _SET.search(pattern):
+        return (plain,)
+    either = _SET.sub(lambda found: f"{{{found[0]},{_escaped(found[0])}}}", pattern) + _BELOW
+    if globs.check(either) is None:
+        return (either,)
+    names = _SET.sub(lambda found: _escaped(found[0]), pattern) + _BELOW  # too many to try each by itself
+    return (plain, names) if globs.check(names) is None else (plain,)
+
+
+def _escaped(text: str) -> str:
+    return re.sub(r"[^A-Za-z0-9_]", r"\\\g<0>", text)

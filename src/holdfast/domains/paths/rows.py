@@ -90,10 +90,10 @@ def meeting(there: Iterable[str], wanted: Iterable[str]) -> tuple[str, str] | No
     return next(((mine, theirs) for mine in wanted for theirs in there if meet(mine, theirs)), None)
 
 
-def held(lock: PathLock, mine: str, theirs: str) -> errors.Held:
-    """The refusal: which pattern meets which, who holds it, until when."""
+def held(lock: PathLock, mine: str, theirs: str, waits: bool = False) -> errors.Held:
+    """The refusal: which pattern meets which, who holds it or waits for it, until when."""
     when = "until it is released" if lock.expires_at is None else f"until {lock.expires_at.isoformat()}"
-    how = "shared by" if lock.shared else "locked by"
+    how = "waited for, in line before, by" if waits else "shared by" if lock.shared else "locked by"
     why = f" for {lock.reason}" if lock.reason else ""
     same = mine if mine == theirs else f"{mine} meets {theirs}, which"
     return errors.Held(

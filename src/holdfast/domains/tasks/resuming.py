@@ -71,12 +71,13 @@ def _fit(snapshot: Snapshot, stored: Stored, happened: list[Event], end: Event |
     whole = room.left
     body = room.text(task.body, whole * 2 // 5)
     parts: dict[str, Sequence[Any]] = {
-        "locks": room.items("locks", asked.locks(snapshot, stored.id)),
-        "left": room.items("left", left),
+        "locks": room.items("locks", asked.locks(snapshot, stored.id), whole // 5),
+        "left": room.items("left", left, whole // 10),
         "notes": room.newest("notes", [_short(event.data["note"], whole // 4) for event in happened if _noted(event)]),
         "messages": room.newest("messages", [_brief(message, whole // 8) for message in reversed(messages)], total),
         "events": room.newest("events", [_told(event) for event in happened]),
     }
+    body = room.more(body, task.body)
     return msgspec.structs.replace(
         bare,
         task=msgspec.structs.replace(task, body=body),
@@ -100,12 +101,21 @@ class _Room:
             self.omitted["body"] = len(text.encode()) - len(kept.encode()) + len(_CUT.encode())
         return kept
 
-    def items(self, name: str, found: Iterable[T]) -> list[T]:
-        """As many as fit, in order."""
+    def more(self, kept: str, text: str) -> str:
+        """What room is left at the end goes to the text that was cut."""
+        if kept == text:
+            return kept
+        self.left += len(_size(kept)) - 2
+        self.omitted.pop("body")
+        return self.text(text, self.left)
+
+    def items(self, name: str, found: Iterable[T], most: int = MAX_BUDGET) -> list[T]:
+        """As many as fit, in order, into what is left and into a share of it."""
         kept: list[T] = []
         for item in found:
             size = len(_size(item)) + 1
-            if self.omitted.get(name) or size > self.left:
+            most -= size
+            if self.omitted.get(name) or size > self.left or most < 0:
                 self.omitted[name] = self.omitted.get(name, 0) + 1
             else:
                 self.left -= size

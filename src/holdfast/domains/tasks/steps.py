@@ -77,7 +77,7 @@ def check_closable(tx: Tx, id: str) -> None:
     messages = outside.ask().open_messages(tx, id)
     if messages:
         raise errors.OpenThreads(
-            f"{len(messages)} messages about task {id} are open: {', '.join(messages[:3])}", id=id, messages=messages
+            f"messages about task {id} are open, {', '.join(messages[:3])} among them", id=id, messages=messages
         )
 
 

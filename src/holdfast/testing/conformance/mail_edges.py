@@ -33,7 +33,7 @@ BAD_CURSORS: tuple[Any, ...] = ("", "x", "-1", "1\n", "1" * 19, 7)
 BAD_SENDS: dict[str, list[tuple[type[errors.HoldfastError], tuple[Any, ...]]]] = {
     "to": [
         (errors.InvalidName, (*BAD_NAMES[:5], ["ann", ""], ["ann", 7], [["ann"]])),
-        (errors.Invalid, (None, b"ann", [], {"ann": 1}, {"ann"}, ["*", "ann"])),
+        (errors.Invalid, (None, b"ann", [], {"ann": 1}, ["*", "ann"])),
         (errors.TooLarge, ([f"agent-{number}" for number in range(1001)],)),
     ],
     "subject": [(errors.InvalidValue, BAD_LINES), (errors.TooLarge, ("x" * 501,))],

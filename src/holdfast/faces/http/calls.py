@@ -1,0 +1,192 @@
+"""What belongs to a call and not to its arguments: who calls, in which role, under which key and fence; and its answer.
+
+Headers: `X-Agent-ID` (the actor; `X-Agent-Derived` if nobody chose it), `Idempotency-Key`, `X-Fence` (a token and what
+it is of, `42 deploy` or `42 run/cell`, names percent-encoded), `X-At-Least` (a revision, or `latest`), `If-Match` (the
+version expected).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from collections.abc import Awaitable, Callable
+from typing import TYPE_CHECKING, Any, Final
+from urllib.parse import unquote
+
+from holdfast import errors
+from holdfast.aio import AsyncWorkspace
+from holdfast.context import LATEST, Context, Fence
+from holdfast.faces.http import codec
+from holdfast.faces.http.answers import JSON, Answer, told
+from holdfast.faces.http.gate import Headers
+from holdfast.faces.http.routes import Route
+from holdfast.faces.http.spaces import Space
+from holdfast.faces.http.tokens import Role, Token
+from holdfast.kernel.tx import DerivedActor
+from holdfast.ops import Operation, operation
+from holdfast.types.base import Page
+from holdfast.types.txn import Op
+
+if TYPE_CHECKING:
+    from holdfast.faces.http.app import App
+
+# Beyond what agents do with each other's work: these change what everybody has.
+ADMIN: Final = frozenset(
+    {"agents.forget", "clock.reset", "events.compact", "tasks.purge", "tasks.sweep_retention", "routes.reload"}
+)
+_ACTING: Final = ("agent", "holder", "sender")  # arguments that say who acts
+_EXPECTED: Final = "expected"
+
+
+def role_of(op: Operation[..., Any]) -> Role:
+    """The role that an operation needs."""
+    if op.name in ADMIN:
+        return "admin"
+    return "read" if op.kind in ("read", "first", "stream") or op.name == "routes.check" else "agent"
+
+
+def check_role(op: Operation[..., Any], token: Token) -> None:
+    """Forbidden unless the token is good for the operation."""
+    role = role_of(op)
+    if not token.allows(role):
+        raise errors.Forbidden(f"{op.name} needs a token with the role {role}, this one has {token.role}")
+
+
+class Caller:
+    """Who calls, as the token and the headers tell."""
+
+    def __init__(self, token: Token, headers: Headers) -> None:
+        self.token = token
+        self._headers = headers
+        self.actor = self._actor()
+
+    def _actor(self) -> str:
+        named = _text(self._headers, b"x-agent-id")
+        bound = self.token.actor
+        if bound is not None and named is not None and named != bound:
+            raise errors.Forbidden(f"this token acts as {bound}, not as {named}")
+        if bound is None and named is None:
+            return DerivedActor(_text(self._headers, b"x-agent-derived") or f"token-{self.token.id}")
+        return bound or named or ""
+
+    def context(self) -> Context:
+        """The context of the call."""
+        return Context(self.actor, self._fence(), _text(self._headers, b"idempotency-key"), _at_least(self._headers))
+
+    def _fence(self) -> Fence | None:
+        given = self._headers.get(b"x-fence")
+        if given is None:
+            return None
+        found = re.fullmatch(rb"(\d{1,19}) ([^ /]+)(?:/([^ /]+))?", given)
+        if found is None:
+            raise errors.Invalid("X-Fence is a token and a lock's name, or a token and run/cell", hint="42 deploy")
+        token, name, cell = int(found[1]), unquote(found[2].decode("latin-1")), found[3]
+        return (name if cell is None else (name, unquote(cell.decode("latin-1")))), token
+
+
+def _text(headers: Headers, name: bytes) -> str | None:
+    given = headers.get(name)
+    return None if given is None else unquote(given.decode("latin-1"))
+
+
+def _at_least(headers: Headers) -> Any:
+    given = _text(headers, b"x-at-least")
+    if given is None or given == LATEST:
+        return given
+    if not given.isascii() or not given.isdigit() or len(given) > 18:
+        raise errors.Invalid(f"X-At-Least is a revision, or {LATEST}")
+    return int(given)
+
+
+def check_actor(op: Operation[..., Any], given: dict[str, Any], caller: Caller) -> None:
+    """Forbidden if a call under a bound token acts for somebody else, also inside a txn, or one there needs more."""
+    if op.name == "txn":
+        for step in _steps(given):
+            inner = _known(step.op)
+            if inner is not None:
+                check_role(inner, caller.token)
+                check_actor(inner, step.args if isinstance(step.args, dict) else {}, caller)
+    bound = caller.token.actor
+    if bound is None or op.kind not in ("write", "procedure"):
+        return
+    names = (*_ACTING, "name") if op.name == "agents.register" else _ACTING
+    for name in names:
+        if given.get(name) not in (None, bound):
+            raise errors.Forbidden(f"this token acts as {bound}, not as {given[name]}")
+
+
+def _steps(given: dict[str, Any]) -> list[Op]:
+    """The operations of a txn, of either branch; what is none is refused by txn itself."""
+    branches = [given.get(name, ()) for name in ("then", "otherwise")]
+    return [step for branch in branches if isinstance(branch, list | tuple) for step in branch if isinstance(step, Op)]
+
+
+def _known(name: Any) -> Operation[..., Any] | None:
+    try:
+        return operation(name)
+    except (KeyError, TypeError, AttributeError):
+        return None  # txn refuses it, in its own words
+
+
+def add_expected(op: Operation[..., Any], given: dict[str, Any], headers: Headers) -> None:
+    """`If-Match: "3"` is the argument `expected`, where an operation has one."""
+    match = headers.get(b"if-match")
+    if match is None:
+        return
+    if _EXPECTED not in codec.plan_of(op.name).body.__struct_fields__:
+        raise errors.Invalid(f"{op.name} knows no If-Match", hint="it changes no version that could be expected")
+    found = re.fullmatch(rb'"(\d{1,18})"', match)
+    if found is None:
+        raise errors.Invalid('If-Match is one version in quotes, such as "3"')
+    given.setdefault(_EXPECTED, int(found[1]))
+
+
+def bound(handle: AsyncWorkspace, op: Operation[..., Any]) -> Callable[..., Awaitable[Any]]:
+    """The operation as a call of a handle."""
+    domain, _, method = op.name.rpartition(".")
+    call: Callable[..., Awaitable[Any]] = getattr(getattr(handle, domain) if domain else handle, method)
+    return call
+
+
+def answered(route: Route, result: Any, headers: Headers) -> Answer:
+    """The result of an operation as an answer: 201 if it made something, 204 for a delete that is not asked about."""
+    more = [JSON]
+    version = getattr(result, "version", None)
+    if type(version) is int:
+        more.append((b"etag", f'"{version}"'.encode()))
+    if isinstance(result, Page):
+        if result.cursor is not None:
+            more.append((b"x-next-cursor", str(result.cursor).encode()))
+        if result.total is not None:
+            more.append((b"x-total-count", str(result.total).encode()))
+    if route.method == "DELETE" and b"return=representation" not in headers.get(b"prefer", b""):
+        return Answer(204, b"", ())
+    status = 201 if route.op.method in ("create", "send", "reply") else 200
+    return Answer(status, codec.answer(route.op, result), tuple(more))
+
+
+# --- what is no operation --------------------------------------------------------------------------------------------
+
+Extra = Callable[["App", Space, Token], Awaitable["Answer"]]
+
+
+def extra(segments: list[str], method: str) -> Extra | None:
+    """What a workspace itself can be asked."""
+    if method not in ("GET", "HEAD") or len(segments) != 2:
+        return None
+    return {"revision": _revision, "check": _check, "whoami": _whoami}.get(segments[1])
+
+
+async def _revision(_: App, space: Space, token: Token) -> Answer:
+    ahead = space.workspace.clock_ahead
+    return told({"revision": space.workspace.revision, "clock_ahead": ahead})
+
+
+async def _check(_: App, space: Space, token: Token) -> Answer:
+    if not token.allows("admin"):
+        raise errors.Forbidden(f"check needs a token with the role admin, this one has {token.role}")
+    return told(await asyncio.to_thread(space.workspace.check))
+
+
+async def _whoami(_: App, space: Space, token: Token) -> Answer:
+    return told({"token": token.id, "role": token.role, "actor": token.actor, "workspace": space.name})

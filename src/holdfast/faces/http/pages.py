@@ -1,0 +1,86 @@
+"""What a server has beside its workspaces: readiness, metrics, the OpenAPI document and a page that shows it."""
+
+from __future__ import annotations
+
+import html
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from holdfast import errors
+from holdfast.faces.http.answers import Answer, told
+from holdfast.faces.http.refusals import MethodNotAllowed, NoRoute
+from holdfast.faces.http.tokens import MAIN, Token
+
+if TYPE_CHECKING:
+    from holdfast.faces.http.app import App
+
+
+def respond(app: App, segments: list[str], method: str, token: Token) -> Answer:
+    """The answer to a request that names no workspace."""
+    if method not in ("GET", "HEAD"):
+        raise MethodNotAllowed(f"{method} is not possible here; GET is", allowed="GET, HEAD")
+    match segments:
+        case ["readyz"]:
+            return _ready(app)
+        case ["metrics"]:
+            if not token.allows("admin"):
+                raise errors.Forbidden("metrics need a token with the role admin")
+            return _metrics(app)
+        case ["openapi.json"]:
+            from holdfast.faces.http.openapi import document
+
+            return Answer(200, document())
+        case [""] | ["docs"]:
+            return _docs()
+    raise NoRoute(f"there is nothing at /{'/'.join(segments)[:200]}")
+
+
+def _ready(app: App) -> Answer:
+    """Whether requests can be served: not while the server stops, nor if the store cannot be read."""
+    if app.stopping.is_set():
+        raise errors.Unavailable("the server is stopping")
+    return told({"status": "ready", "revision": app.spaces.get(MAIN).workspace.revision})
+
+
+def _metrics(app: App) -> Answer:
+    revisions = {space.name: space.workspace.revision for space in app.spaces.open()}
+    text = "\n".join(app.metrics.lines(revisions)) + "\n"
+    return Answer(200, text.encode(), ((b"content-type", b"text/plain; version=0.0.4; charset=utf-8"),))
+
+
+def _docs() -> Answer:
+    """Every operation on one page, without a script and without anything from elsewhere."""
+    from holdfast.faces.http.openapi import document
+
+    described = msgspec.json.decode(document())
+    rows = [
+        _row(method, path, operation)
+        for path, methods in described["paths"].items()
+        for method, operation in methods.items()
+    ]
+    page = _PAGE.replace("ROWS", "\n".join(rows)).replace("VERSION", html.escape(described["info"]["version"]))
+    headers = (
+        (b"content-type", b"text/html; charset=utf-8"),
+        (b"content-security-policy", b"default-src 'none'; style-src 'unsafe-inline'"),
+    )
+    return Answer(200, page.encode(), headers)
+
+
+def _row(method: str, path: str, operation: dict[str, Any]) -> str:
+    cells = (f"<code>{method.upper()}</code>", f"<code>{html.escape(path)}</code>", html.escape(operation["summary"]))
+    return f"<tr>{''.join(f'<td>{cell}</td>' for cell in (*cells, operation['x-role']))}</tr>"
+
+
+_PAGE = """<!doctype html>
+<html lang="en"><head><meta charset="utf-8"><title>Holdfast</title>
+<style>body{font:15px/1.5 system-ui;margin:2rem auto;max-width:70rem;padding:0 1rem}td{padding:.2rem .8rem .2rem 0;
+vertical-align:top}code{font:13px ui-monospace,monospace}</style></head>
+<body><h1>Holdfast VERSION</h1>
+<p>Every operation of this server. The whole description, for programs, is <a href="/openapi.json">openapi.json</a>.
+Arguments travel in the path, the query of a GET or DELETE, and the JSON body of the others; an error is a JSON object
+with <code>error</code>, <code>code</code>, <code>hint</code> and <code>details</code>.</p>
+<table><thead><tr><th>method</th><th>path</th><th>what it does</th><th>role</th></tr></thead><tbody>
+ROWS
+</tbody></table></body></html>
+"""

@@ -1,0 +1,215 @@
+"""Running a server: its socket, its background work, and a stop that loses nothing.
+
+One server has one folder, and says so in `server.lock`: a second one is refused, with the first one's pid and address.
+Without TLS it listens on this machine only. When it is told to stop, it takes no new requests, finishes those it has,
+tells watchers where to resume, and closes its workspaces.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import fcntl
+import os
+import signal
+import socket
+import threading
+from collections.abc import Callable, Iterable
+from contextlib import AbstractContextManager, nullcontext, suppress
+from ipaddress import ip_address
+from pathlib import Path
+from typing import Any, Final
+
+import msgspec
+import uvicorn
+import uvloop
+
+from holdfast import errors
+from holdfast.faces.http.app import App
+from holdfast.faces.http.gate import Gate
+from holdfast.faces.http.spaces import Spaces
+from holdfast.faces.http.tokens import MAIN, Tokens
+from holdfast.kernel.clock import Clock
+from holdfast.workspace import Workspace, open_workspace
+
+PORT: Final = 4653
+LOCK: Final = "server.lock"
+GRACE: Final = 20  # seconds for requests in progress when it stops
+
+
+class Settings(msgspec.Struct, frozen=True, kw_only=True):
+    """What a server is told."""
+
+    folder: Path
+    host: str = "127.0.0.1"
+    port: int = PORT
+    socket: Path | None = None
+    tls_cert: Path | None = None
+    tls_key: Path | None = None
+    allow_hosts: tuple[str, ...] = ()
+
+    def check(self) -> None:
+        """Refuse what would let in strangers."""
+        if self.socket is None and self.tls_cert is None and not _is_loopback(self.host):
+            raise errors.Invalid(
+                f"{self.host} can be reached from other machines, and without TLS tokens would travel in the open",
+                hint="give --tls-cert and --tls-key, or listen on 127.0.0.1 or a --socket",
+            )
+        if (self.tls_cert is None) != (self.tls_key is None):
+            raise errors.Invalid("a certificate and its key go together", hint="give --tls-cert and --tls-key")
+
+
+def _in_url(host: str) -> str:
+    return f"[{host}]" if ":" in host else host
+
+
+def _is_loopback(host: str) -> bool:
+    if host == "localhost":
+        return True
+    try:
+        return ip_address(host).is_loopback
+    except ValueError:
+        return False
+
+
+class Server:
+    """One server; `run` returns when it has stopped."""
+
+    def __init__(self, settings: Settings, clock: Clock | None = None) -> None:
+        settings.check()
+        self.settings = settings
+        self.ready = threading.Event()
+        self._clock = clock
+        self._stop: asyncio.Event | None = None
+        self._loop: asyncio.AbstractEventLoop | None = None
+        settings.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        self.tokens = Tokens(settings.folder)
+        self.tokens.make_first()
+
+    @property
+    def url(self) -> str:
+        """Where it listens."""
+        if self.settings.socket is not None:
+            return f"unix://{self.settings.socket}"
+        scheme = "https" if self.settings.tls_cert else "http"
+        return f"{scheme}://{_in_url(self.settings.host)}:{self.port}"
+
+    def stop(self) -> None:
+        """Have it stop; from any thread."""
+        if self._loop is not None and self._stop is not None:
+            self._loop.call_soon_threadsafe(self._stop.set)
+
+    def run(self, started: Callable[[], None] = lambda: None) -> None:
+        """Serve until told to stop; `started` is called once it listens."""
+        self._started = started
+        self._bound = self._bind()
+        try:
+            with _Only(self.settings.folder, self):
+                uvloop.run(self._serve())
+        finally:
+            self._bound.close()
+            if self.settings.socket is not None:
+                self.settings.socket.unlink(missing_ok=True)
+
+    def _bind(self) -> socket.socket:
+        """The socket, bound before anything is promised."""
+        if self.settings.socket is not None:
+            bound = socket.socket(socket.AF_UNIX)
+            self.settings.socket.unlink(missing_ok=True)
+            before = os.umask(0o177)
+            try:
+                bound.bind(str(self.settings.socket))
+            finally:
+                os.umask(before)
+            self.port = 0
+            return bound
+        family = socket.AF_INET6 if ":" in self.settings.host else socket.AF_INET
+        bound = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)  # the loop sets TCP_NODELAY if it says so
+        bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            bound.bind((self.settings.host, self.settings.port))
+        except OSError as error:
+            bound.close()
+            raise errors.Unavailable(
+                f"cannot listen on {self.settings.host}:{self.settings.port}: {error.strerror}", hint="choose --port"
+            ) from error
+        self.port = bound.getsockname()[1]
+        return bound
+
+    def _hosts(self) -> Iterable[str]:
+        if self.settings.socket is not None:
+            return ("localhost", *self.settings.allow_hosts)
+        own = {_in_url(name) for name in (self.settings.host, "localhost", "127.0.0.1", "::1")}
+        return (*(f"{name}:{self.port}" for name in own), *self.settings.allow_hosts)
+
+    def _open(self, folder: Path) -> Workspace:
+        return open_workspace(folder, actor="server", clock=self._clock)
+
+    def _config(self, app: App) -> uvicorn.Config:
+        tls: dict[str, Any] = {}
+        if self.settings.tls_cert is not None and self.settings.tls_key is not None:
+            tls = {"ssl_certfile": str(self.settings.tls_cert), "ssl_keyfile": str(self.settings.tls_key)}
+        return uvicorn.Config(
+            app,
+            lifespan="off",
+            log_config=None,
+            access_log=False,
+            server_header=False,
+            timeout_graceful_shutdown=GRACE,
+            **tls,
+        )
+
+    async def _serve(self) -> None:
+        self._loop, self._stop = asyncio.get_running_loop(), asyncio.Event()
+        spaces = Spaces(self.settings.folder, self._open)
+        try:
+            spaces.get(MAIN)
+            app = App(spaces, self.tokens, Gate(self._hosts(), tls=self.settings.tls_cert is not None))
+            server = _Quiet(self._config(app))
+            for number in (signal.SIGINT, signal.SIGTERM):
+                with suppress(ValueError, RuntimeError):  # a server in another thread is stopped by `stop`
+                    self._loop.add_signal_handler(number, self._stop.set)
+            serving = asyncio.ensure_future(server.serve(sockets=[self._bound]))
+            while not server.started and not serving.done():
+                await asyncio.sleep(0.005)
+            self.ready.set()
+            self._started()
+            stopping = asyncio.ensure_future(self._stop.wait())
+            await asyncio.wait((serving, stopping), return_when=asyncio.FIRST_COMPLETED)
+            stopping.cancel()
+            app.stopping.set()  # watchers are told first, so that none keeps the server from stopping
+            server.should_exit = True
+            await serving
+        finally:
+            spaces.close()
+
+
+class _Quiet(uvicorn.Server):
+    """A server whose signals are ours: watchers must hear of the stop before it waits for them."""
+
+    def capture_signals(self) -> AbstractContextManager[None]:  # type: ignore[override]
+        return nullcontext()
+
+
+class _Only:
+    """The right to serve a folder; a second server is told who has it."""
+
+    def __init__(self, folder: Path, server: Server) -> None:
+        self._path = folder / LOCK
+        self._server = server
+
+    def __enter__(self) -> None:
+        self._descriptor = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        try:
+            fcntl.flock(self._descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError as error:
+            holder = os.pread(self._descriptor, 1000, 0).decode(errors="replace").strip()
+            os.close(self._descriptor)
+            raise errors.Unavailable(
+                f"{self._path.parent} is served already, by {holder or 'somebody'}", hint="use that server, or stop it"
+            ) from error
+        os.ftruncate(self._descriptor, 0)
+        os.pwrite(self._descriptor, f"pid {os.getpid()} at {self._server.url}\n".encode(), 0)
+
+    def __exit__(self, *_: object) -> None:
+        os.ftruncate(self._descriptor, 0)
+        os.close(self._descriptor)

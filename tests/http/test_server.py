@@ -1,0 +1,280 @@
+"""The server as a process: who is let in, what is refused before it is read, and how it starts and stops."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+
+import holdfast
+from holdfast import errors
+from holdfast.faces.http.gate import MAX_BODY
+from holdfast.faces.http.serving import Settings
+from holdfast.faces.http.tokens import Tokens
+
+PATIENCE = 60
+
+
+class Running:
+    """A server in a process of its own."""
+
+    def __init__(self, folder: Path, *arguments: str) -> None:
+        self.folder = folder
+        command = [sys.executable, "-m", "holdfast.faces.http", "--dir", str(folder), "--port", "0", *arguments]
+        self.process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+        assert self.process.stdout is not None
+        said = self.process.stdout.readline()
+        assert said.startswith("listening on "), (said, self.process.communicate(timeout=PATIENCE))
+        self.url = said.split()[-1]
+        self.token = (folder / "token").read_text().strip()
+
+    def call(self, method: str, path: str, token: str | None = None, **given: Any) -> httpx.Response:
+        """A request as any program would send it."""
+        headers = {"authorization": f"Bearer {token or self.token}", **given.pop("headers", {})}
+        return httpx.request(method, self.url + path, headers=headers, timeout=PATIENCE, **given)
+
+    def stop(self) -> int:
+        """End it kindly; answers its exit code."""
+        self.process.send_signal(signal.SIGTERM)
+        return self.process.wait(PATIENCE)
+
+
+@pytest.fixture
+def server(tmp_path: Path) -> Iterator[Running]:
+    running = Running(tmp_path / "store")
+    try:
+        yield running
+    finally:
+        if running.process.poll() is None:
+            running.process.kill()
+        running.process.communicate(timeout=PATIENCE)
+
+
+def code_of(answer: httpx.Response) -> tuple[int, str]:
+    body = answer.json()
+    assert {"error", "code", "details", "hint", "retryable"} <= body.keys()
+    return answer.status_code, body["code"]
+
+
+def test_a_server_says_where_it_listens_keeps_its_token_private_and_stops_when_told(server: Running) -> None:
+    assert httpx.get(f"{server.url}/healthz").json() == {"status": "ok"}
+    for name in ("token", "tokens.json"):
+        assert (server.folder / name).stat().st_mode & 0o777 == 0o600
+    assert server.token not in (server.folder / "tokens.json").read_text()
+    with holdfast.connect(server.url, token=server.token, actor="ann") as ws:
+        watch = ws.watch()
+        task = ws.tasks.create("task")
+        assert next(watch).id == task.id
+    assert server.stop() == 0
+    with holdfast.open(server.folder, actor="ann") as here:
+        assert here.tasks.get(task.id).title == "task"
+        assert here.check().ok
+
+
+def test_a_second_server_on_a_folder_is_refused_with_pid_and_address_of_the_first(server: Running) -> None:
+    command = [sys.executable, "-m", "holdfast.faces.http", "--dir", str(server.folder), "--port", "0"]
+    second = subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE, check=False)
+    assert second.returncode != 0
+    assert f"pid {server.process.pid} at {server.url}" in second.stderr
+
+
+def test_who_stops_a_server_stops_its_watchers_with_a_place_to_resume(server: Running) -> None:
+    with httpx.stream("GET", f"{server.url}/api/events/stream", headers=bearer(server), timeout=PATIENCE) as stream:
+        lines = stream.iter_lines()
+        assert next(lines) == "event: bookmark"
+        server.process.send_signal(signal.SIGTERM)
+        rest = list(lines)
+    assert "event: stop" in rest
+    assert rest[rest.index("event: stop") + 1].startswith("id: ")
+    assert server.process.wait(PATIENCE) == 0
+
+
+def bearer(server: Running) -> dict[str, str]:
+    return {"authorization": f"Bearer {server.token}"}
+
+
+def test_every_address_but_liveness_wants_a_token_and_a_revoked_one_is_refused_at_once(server: Running) -> None:
+    described = server.call("GET", "/openapi.json").json()
+    addresses = [(method, path) for path, methods in described["paths"].items() for method in methods]
+    assert len(addresses) > 100
+    before = server.call("GET", "/api/revision").json()["revision"]
+    for method, path in [*addresses, ("get", "/"), ("get", "/metrics"), ("get", "/readyz"), ("get", "/openapi.json")]:
+        answer = httpx.request(method.upper(), server.url + path.replace("{", "").replace("}", ""))
+        assert (answer.status_code, answer.json()["code"]) == (401, "UNAUTHORIZED"), (method, path)
+        assert answer.headers["www-authenticate"].startswith("Bearer")
+    assert code_of(server.call("GET", "/api/tasks", token="wrong")) == (401, "UNAUTHORIZED")
+    token, secret = Tokens(server.folder).create("agent")
+    assert server.call("GET", "/api/tasks", token=secret).status_code == 200
+    Tokens(server.folder).revoke(token.id)
+    assert code_of(server.call("GET", "/api/tasks", token=secret)) == (401, "UNAUTHORIZED")
+    assert server.call("GET", "/api/revision").json()["revision"] == before
+
+
+def test_tokens_have_a_role_a_workspace_and_an_actor_that_a_call_cannot_leave(server: Running) -> None:
+    tokens = Tokens(server.folder)
+    _, reader = tokens.create("read")
+    _, agent = tokens.create("agent", actor="ann")
+    _, elsewhere = tokens.create("agent", workspace="other")
+    (server.folder / "workspaces" / "other").mkdir(parents=True)
+    new: dict[str, Any] = {"json": {"title": "task"}}
+    assert code_of(server.call("POST", "/api/tasks", token=reader, **new)) == (403, "FORBIDDEN")
+    assert server.call("GET", "/api/tasks", token=reader).json() == []
+    assert code_of(server.call("POST", "/api/tasks", token=elsewhere, **new)) == (403, "FORBIDDEN")
+    assert server.call("POST", "/other/api/tasks", token=elsewhere, **new).status_code == 201
+    task = server.call("POST", "/api/tasks", token=agent, **new).json()
+    claim = f"/api/tasks/{task['id']}/claim"
+    as_bob: dict[str, Any] = {"headers": {"x-agent-id": "bob"}}
+    assert code_of(server.call("POST", claim, token=agent, **as_bob)) == (403, "FORBIDDEN")
+    assert code_of(server.call("POST", claim, token=agent, json={"agent": "bob"})) == (403, "FORBIDDEN")
+    inner = {"conditions": [], "then": [{"op": "tasks.claim", "args": {"id": task["id"], "agent": "bob"}}]}
+    assert code_of(server.call("POST", "/api/txn", token=agent, json=inner)) == (403, "FORBIDDEN")
+    hidden = {"conditions": [], "then": [{"op": "events.compact", "args": {"before": 1}}]}
+    assert code_of(server.call("POST", "/api/txn", token=agent, json=hidden)) == (403, "FORBIDDEN")
+    assert code_of(server.call("POST", "/api/events/compact", token=agent, json={"before": 1})) == (403, "FORBIDDEN")
+    assert server.call("GET", f"/api/tasks/{task['id']}").json()["claimed_by"] is None
+    assert server.call("POST", claim, token=agent).json()["claimed_by"] == "ann"
+
+
+@pytest.mark.parametrize(
+    ("headers", "status", "code"),
+    [
+        ({"host": "evil.example"}, 421, "MISDIRECTED"),
+        ({"host": "127.0.0.1:evil"}, 421, "MISDIRECTED"),
+        ({"host": "127.0.0.1"}, 421, "MISDIRECTED"),
+        ({"origin": "http://evil.example"}, 403, "FORBIDDEN"),
+        ({"origin": "null"}, 403, "FORBIDDEN"),
+        ({"content-type": "text/plain"}, 415, "NOT_JSON"),
+        ({"content-type": "application/x-www-form-urlencoded"}, 415, "NOT_JSON"),
+        ({"x-fence": "deploy"}, 400, "INVALID"),
+        ({"x-at-least": "soon"}, 400, "INVALID"),
+        ({"if-match": '"1"'}, 400, "INVALID"),
+        ({"x-agent-id": "system"}, 400, "INVALID"),
+    ],
+)
+def test_a_request_with_a_wrong_head_is_refused_and_nothing_changes(
+    server: Running, headers: dict[str, str], status: int, code: str
+) -> None:
+    content: dict[str, Any] = {
+        "content": b'{"title": "task"}',
+        "headers": {"content-type": "application/json", **headers},
+    }
+    assert code_of(server.call("POST", "/api/tasks", **content)) == (status, code)
+    assert server.call("GET", "/api/revision").json()["revision"] == 0
+
+
+@pytest.mark.parametrize(
+    ("body", "status", "code"),
+    [
+        (b"{", 400, "INVALID"),
+        (b"[]", 400, "INVALID"),
+        (b'{"title": "x", "colour": "red"}', 400, "INVALID"),
+        (b"{}", 400, "INVALID"),
+        (b'{"title": 5}', 400, "INVALID_VALUE"),
+        (b'{"title": "x", "priority": 9}', 400, "INVALID_PRIORITY"),
+        (b'{"title": "\\ud800"}', 400, "INVALID_VALUE"),
+        (b'{"title": ' + b"[" * 161 + b"]" * 161 + b"}", 400, "INVALID"),
+        (b'{"title": "' + b"x" * MAX_BODY + b'"}', 413, "TOO_LARGE"),
+    ],
+    ids=["no JSON", "no object", "unknown", "missing", "wrong type", "bad value", "surrogate", "deep", "oversize"],
+)
+def test_a_request_with_a_wrong_body_is_refused_and_nothing_changes(
+    server: Running, body: bytes, status: int, code: str
+) -> None:
+    answer = server.call("POST", "/api/tasks", content=body, headers={"content-type": "application/json"})
+    assert code_of(answer) == (status, code)
+    assert server.call("GET", "/api/revision").json()["revision"] == 0
+
+
+def test_an_address_that_is_not_there_and_a_method_that_is_not_possible_say_so(server: Running) -> None:
+    assert code_of(server.call("GET", "/api/nothing")) == (404, "NO_ROUTE")
+    assert code_of(server.call("GET", "/nowhere/api/tasks")) == (404, "NOT_FOUND")
+    assert code_of(server.call("GET", "/..%2f..%2fetc/api/tasks")) == (400, "INVALID_NAME")
+    answer = server.call("PUT", "/api/tasks")
+    assert (code_of(answer), answer.headers["allow"]) == ((405, "METHOD_NOT_ALLOWED"), "GET, POST")
+
+
+def test_versions_keys_cursors_and_compression_travel_in_headers(server: Running) -> None:
+    made = [
+        server.call("POST", "/api/tasks", json={"title": f"task {n}"}, headers={"idempotency-key": "k"}) for n in "aa"
+    ]
+    assert [answer.status_code for answer in made] == [201, 201]
+    assert made[0].json() == made[1].json()
+    id = made[0].json()["id"]
+    assert made[0].headers["etag"] == '"1"'
+    change: dict[str, Any] = {"json": {"title": "new"}, "headers": {"if-match": '"1"'}}
+    assert server.call("PATCH", f"/api/tasks/{id}", **change).status_code == 200
+    assert code_of(server.call("PATCH", f"/api/tasks/{id}", **change)) == (409, "VERSION_MISMATCH")
+    server.call("POST", "/api/tasks", json={"title": "another", "body": "long " * 1000})
+    page = server.call("GET", "/api/tasks?limit=1")
+    assert len(page.json()) == 1
+    assert len(server.call("GET", f"/api/tasks?limit=1&cursor={page.headers['x-next-cursor']}").json()) == 1
+    whole = server.call("GET", "/api/tasks", headers={"accept-encoding": "gzip"})
+    assert whole.headers["content-encoding"] == "gzip"
+    assert whole.json() == server.call("GET", "/api/tasks", headers={"accept-encoding": "identity"}).json()
+    assert server.call("HEAD", f"/api/tasks/{id}").content == b""
+    assert server.call("DELETE", f"/api/tasks/{id}").status_code == 204
+
+
+def test_the_description_has_every_operation_and_every_reference_leads_somewhere(server: Running) -> None:
+    text = server.call("GET", "/openapi.json").text
+    described = json.loads(text)
+    assert described["openapi"] == "3.1.0"
+    schemas = described["components"]["schemas"]
+    references = {part.split('"')[0] for part in text.split('"#/components/schemas/')[1:]}
+    assert references <= schemas.keys()
+    page = server.call("GET", "/").text
+    assert "/api/tasks/{id}/claim" in page
+    assert "<script" not in page
+
+
+def test_a_unix_socket_is_private_and_serves_the_same(tmp_path: Path) -> None:
+    path = Path(os.path.relpath(tmp_path / "socket"))
+    running = Running(tmp_path / "store", "--socket", str(tmp_path / "socket"))
+    try:
+        assert path.stat().st_mode & 0o777 == 0o600
+        with holdfast.connect(running.url, token=running.token, actor="ann") as ws:
+            assert ws.cells.set("run", "cell", 1) == 1
+    finally:
+        assert running.stop() == 0
+        running.process.communicate(timeout=PATIENCE)
+    assert not path.exists()
+
+
+def test_a_server_is_not_reached_from_other_machines_without_tls(tmp_path: Path) -> None:
+    for host in ("0.0.0.0", "::", "192.0.2.1", "example.org"):
+        with pytest.raises(errors.Invalid, match="TLS"):
+            Settings(folder=tmp_path, host=host).check()
+    for host in ("127.0.0.1", "::1", "localhost"):
+        Settings(folder=tmp_path, host=host).check()
+
+
+def test_a_call_whose_server_is_gone_says_what_is_known_of_it(server: Running) -> None:
+    ws = holdfast.connect(server.url, token=server.token, actor="ann")
+    ws.cells.set("run", "cell", 1)
+    server.process.kill()
+    server.process.wait(PATIENCE)
+    with pytest.raises(errors.Unreachable):
+        ws.cells.get("run", "cell")
+    with pytest.raises(errors.Unavailable):
+        ws.cells.set("run", "cell", 2)
+    ws.close()
+
+
+def test_a_port_that_is_taken_is_told(tmp_path: Path) -> None:
+    with socket.socket() as other:
+        other.bind(("127.0.0.1", 0))
+        other.listen()
+        port = str(other.getsockname()[1])
+        command = [sys.executable, "-m", "holdfast.faces.http", "--dir", str(tmp_path / "s"), "--port", port]
+        found = subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE, check=False)
+    assert found.returncode != 0
+    assert "cannot listen" in found.stderr
