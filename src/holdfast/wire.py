@@ -94,11 +94,11 @@ def _encoded(op: Operation[..., Any], given: dict[str, Any]) -> bytes:
 
 def _argument(op: str, name: str, value: Any) -> Any:
     """One argument in a form that JSON can carry, refused as the operation itself would refuse it."""
-    if isinstance(value, float) and not math.isfinite(value):
-        return str(value)  # JSON has no such number; the operation refuses the word as it would the number
     plan = plan_of(op)
     if plan.hints.get(name) is Any or name not in plan.hints:
         return to_wire(value)
+    if isinstance(value, float) and not math.isfinite(value):
+        return str(value)  # JSON has no such number; the operation refuses the word as it would the number
     try:
         if isinstance(value, list | tuple) and value and all(isinstance(each, Op) for each in value):
             return [{"op": each.op, "args": _inner(each)} for each in value]
