@@ -31,7 +31,7 @@ RUN = "run"
 MOST_CALLS = 60
 GROUP = 8
 ROUNDS = 2
-BALLAST = {"big-1": 900_000, "big-2": 900_000, "big-3": 200_000}  # together just below SQLite's 1000 pages of WAL
+BALLAST = {"big-1": 900_000, "big-2": 900_000, "big-3": 180_000}  # together just below SQLite's 1000 pages of WAL
 
 Body = Callable[[holdfast.Transaction, str], list[str]]  # answers the cells that it was told are written
 Run = Callable[[Callable[[holdfast.Transaction], None]], None]
