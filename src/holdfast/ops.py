@@ -54,6 +54,14 @@ def operation(name: str) -> Operation[..., Any]:
     return REGISTRY[name]
 
 
+def find_operation(name: Any) -> Operation[..., Any] | None:
+    """An entry of the table, or None for whatever else was given as its name."""
+    try:
+        return operation(name)
+    except (KeyError, TypeError, AttributeError):
+        return None
+
+
 def load_all() -> None:
     """Load every domain: afterwards the table is whole."""
     for home in LATE.values():

@@ -12,7 +12,7 @@ from typing import Any
 from holdfast import errors
 from holdfast.kernel.tx import Tx
 from holdfast.kernel.values import encode
-from holdfast.ops import Found, Operation, operation
+from holdfast.ops import Found, Operation, find_operation
 from holdfast.types.txn import Condition, Exists, NotExists, Op, TxnResult, ValueEquals, VersionEquals
 
 MAX_OPERATIONS = 128
@@ -79,20 +79,13 @@ def _lookup(op: Op) -> Operation[..., Any]:
         raise errors.Invalid(
             f"{op!r} is not an Op", hint='use Op("cells.set", {"run": ..., "cell": ..., "value": ...})'
         )
-    found = _find(op.op)
+    found = find_operation(op.op)
     if not isinstance(op.args, dict):
         raise errors.Invalid(f"the arguments of {op.op!r} are a dict by name, not {type(op.args).__name__}")
     if found is None or found.route.local or found.kind in ("first", "stream") or found.name == "txn":
         raise errors.Invalid(f"{op.op!r} cannot run in a txn", hint="any read or write that takes plain data can")
     _check_arguments(found, op.args)
     return found
-
-
-def _find(name: str) -> Operation[..., Any] | None:
-    try:
-        return operation(name)
-    except (KeyError, TypeError, AttributeError):  # whatever was given as a name
-        return None
 
 
 def _check_arguments(operation: Operation[..., Any], args: dict[str, Any]) -> None:

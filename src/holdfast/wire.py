@@ -24,7 +24,7 @@ from holdfast.kernel.names import check_name
 from holdfast.kernel.tx import DerivedActor
 from holdfast.kernel.values import MAX_DEPTH
 from holdfast.kernel.wire import from_wire, to_wire
-from holdfast.ops import Operation, operation
+from holdfast.ops import Operation, find_operation, operation
 from holdfast.schemas import parameters, result_type
 from holdfast.types.base import Page
 from holdfast.types.tasks import ImportProblem, Task
@@ -113,17 +113,9 @@ def _argument(op: str, name: str, value: Any) -> Any:
 
 def _inner(op: Op) -> Any:
     """The arguments of an operation inside a txn."""
-    if not isinstance(op.args, dict) or not isinstance(op.op, str) or operation_or_none(op.op) is None:
+    if not isinstance(op.args, dict) or find_operation(op.op) is None:
         return wired(op.args)
     return {name: _argument(op.op, name, value) for name, value in op.args.items()}
-
-
-def operation_or_none(name: str) -> Operation[..., Any] | None:
-    """An entry of the table, if there is one."""
-    try:
-        return operation(name)
-    except KeyError:
-        return None
 
 
 class Wire:

@@ -269,6 +269,24 @@ def test_a_call_whose_server_is_gone_says_what_is_known_of_it(server: Running) -
     ws.close()
 
 
+def test_a_watch_outlives_its_server_without_gap_or_repeat(server: Running) -> None:
+    port = server.url.rpartition(":")[2]
+    with holdfast.connect(server.url, token=server.token, actor="ann") as ws, ws.watch() as watch:
+        ws.cells.set("run", "before", 1)
+        assert next(watch).id == "before"
+        server.process.kill()
+        server.process.wait(PATIENCE)
+        with holdfast.open(server.folder, actor="bob") as here:
+            here.cells.set("run", "meanwhile", 1)
+        second = Running(server.folder, "--port", port)
+        try:
+            ws.cells.set("run", "after", 1)
+            assert [next(watch).id for _ in range(2)] == ["meanwhile", "after"]
+        finally:
+            second.process.kill()
+            second.process.communicate(timeout=PATIENCE)
+
+
 def test_a_port_that_is_taken_is_told(tmp_path: Path) -> None:
     with socket.socket() as other:
         other.bind(("127.0.0.1", 0))

@@ -7,7 +7,7 @@ from typing import Final
 
 from holdfast import errors
 from holdfast.domains.holding import name_of
-from holdfast.domains.mail.rows import COLUMNS, MESSAGE, SOURCE, Stored, require, select, to_message
+from holdfast.domains.mail.rows import COLUMNS, MESSAGE, Stored, require, select, to_message
 from holdfast.domains.tasks.rows import find as find_task
 from holdfast.domains.tasks.searching import match_of
 from holdfast.kernel import events
@@ -116,7 +116,7 @@ def search(snapshot: Snapshot, text: str, agent: str | None = None, limit: int =
         params += [agent, agent]
     rows = snapshot.all(
         f"SELECT snippet(messages_fts, -1, '**', '**', '…', 16), bm25(messages_fts, {_WEIGHTS}) AS score, {COLUMNS}"
-        f" FROM messages_fts f JOIN {SOURCE.replace('messages m JOIN', 'messages m ON m.seq = f.rowid JOIN')}"
+        " FROM messages_fts f JOIN messages m ON m.seq = f.rowid JOIN message_texts x ON x.seq = m.seq"
         f" WHERE messages_fts MATCH ?{where} ORDER BY score, m.seq LIMIT ?",
         (*params, limit),
     )

@@ -23,7 +23,7 @@ from holdfast.faces.http.routes import Route
 from holdfast.faces.http.spaces import Space
 from holdfast.faces.http.tokens import Role, Token
 from holdfast.kernel.tx import DerivedActor
-from holdfast.ops import Operation, operation
+from holdfast.ops import Operation, find_operation
 from holdfast.types.base import Page
 from holdfast.types.txn import Op
 
@@ -34,6 +34,7 @@ if TYPE_CHECKING:
 ADMIN: Final = frozenset(
     {"agents.forget", "clock.reset", "events.compact", "tasks.purge", "tasks.sweep_retention", "routes.reload"}
 )
+CREATING: Final = ("create", "send", "reply")  # methods that make something
 _ACTING: Final = ("agent", "holder", "sender")  # arguments that say who acts
 _EXPECTED: Final = "expected"
 
@@ -102,7 +103,7 @@ def check_actor(op: Operation[..., Any], given: dict[str, Any], caller: Caller) 
     """Forbidden if a call under a bound token acts for somebody else, also inside a txn, or one there needs more."""
     if op.name == "txn":
         for step in _steps(given):
-            inner = _known(step.op)
+            inner = find_operation(step.op)  # txn refuses what is none, in its own words
             if inner is not None:
                 check_role(inner, caller.token)
                 check_actor(inner, step.args if isinstance(step.args, dict) else {}, caller)
@@ -119,13 +120,6 @@ def _steps(given: dict[str, Any]) -> list[Op]:
     """The operations of a txn, of either branch; what is none is refused by txn itself."""
     branches = [given.get(name, ()) for name in ("then", "otherwise")]
     return [step for branch in branches if isinstance(branch, list | tuple) for step in branch if isinstance(step, Op)]
-
-
-def _known(name: Any) -> Operation[..., Any] | None:
-    try:
-        return operation(name)
-    except (KeyError, TypeError, AttributeError):
-        return None  # txn refuses it, in its own words
 
 
 def add_expected(op: Operation[..., Any], given: dict[str, Any], headers: Headers) -> None:
@@ -161,7 +155,7 @@ def answered(route: Route, result: Any, headers: Headers) -> Answer:
             more.append((b"x-total-count", str(result.total).encode()))
     if route.method == "DELETE" and b"return=representation" not in headers.get(b"prefer", b""):
         return Answer(204, b"", ())
-    status = 201 if route.op.method in ("create", "send", "reply") else 200
+    status = 201 if route.op.method in CREATING else 200
     return Answer(status, codec.answer(route.op, result), tuple(more))
 
 

@@ -9,7 +9,7 @@ from typing import Any, Final
 import msgspec
 
 from holdfast import __version__
-from holdfast.faces.http.calls import role_of
+from holdfast.faces.http.calls import CREATING, role_of
 from holdfast.faces.http.codec import plan_of
 from holdfast.faces.http.routes import Route, Routes
 from holdfast.schemas import argument_types, parameters, result_type
@@ -127,7 +127,7 @@ def _responses(route: Route, components: dict[str, Any]) -> dict[str, Any]:
     else:
         schema = _schema(result_type(route.op.name), components)
         content = {"description": "done", "content": {"application/json": {"schema": schema}}}
-        status = "201" if route.op.method in ("create", "send", "reply") else "200"
+        status = "201" if route.op.method in CREATING else "200"
         good = {status: content}
         if route.method == "DELETE":
             good["204"] = {"description": "done; send Prefer: return=representation to have the answer"}
