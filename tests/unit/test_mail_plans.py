@@ -8,21 +8,16 @@ the exception that is meant: who locks or checks a path looks at all path locks,
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
 from typing import Any, NamedTuple
 
-import apsw
 import pytest
 
-import holdfast
-from holdfast import Workspace
-from holdfast.testing import ManualClock
+from tests.unit.tracing import Tracing, table_of
 
 HOT = {
     *("messages", "deliveries", "message_texts", "agents", "actors"),
     *("locks", "leases", "waiters", "tasks", "events"),
 }
-CONTROL = ("BEGIN", "COMMIT", "ROLLBACK", "SAVEPOINT", "RELEASE", "PRAGMA")
 
 
 class Step(NamedTuple):
@@ -42,34 +37,19 @@ class Step(NamedTuple):
         found = [line for line in self.plan if re.fullmatch(r"SEARCH events USING .*\(kind=\?\)", line)]
         for line in self.plan:
             match = re.fullmatch(r"SCAN (\w+)(?: USING .*)?", line)
-            if match and self._table(match[1]) in HOT:
+            if match and table_of(self.sql, match[1]) in HOT:
                 found.append(line)
         return found
 
-    def _table(self, name: str) -> str:
-        """The table behind an alias."""
-        match = re.search(rf"(?:FROM|JOIN|UPDATE) (\w+)(?: AS)? {name}\b", self.sql)
-        return match[1] if match else name
 
-
-class Traced:
+class Traced(Tracing):
     """A workspace with some mail, agents and locks, and what each operation made of it."""
 
     def __init__(self) -> None:
-        self.clock = ManualClock()
-        self._seen: dict[str, dict[str, Any]] = {}
-        self._doing: dict[str, Any] | None = None
-        apsw.connection_hooks.append(self._trace)
-        try:
-            self.ws: Workspace = holdfast.open(":memory:", actor="ann", clock=self.clock)
-            self._fill()
-            self._run_all()
-        finally:
-            apsw.connection_hooks.remove(self._trace)
-        self.steps = self._explain()
-        self.ws.close()
+        super().__init__("ann")
+        self.steps = {what: [Step(*each) for each in plans] for what, plans in self.plans.items()}
 
-    def _fill(self) -> None:
+    def fill(self) -> None:
         ws = self.ws
         self.tasks = [ws.tasks.create(f"task {number}").id for number in range(4)]
         self.letters = [
@@ -82,23 +62,7 @@ class Traced:
             ws.agents.register(f"agent-{number}")
             ws.paths.lock(f"src/{number}", holder=f"agent-{number}", ttl=3600)
 
-    def _trace(self, connection: apsw.Connection) -> None:
-        def note(_: apsw.Cursor, sql: str, bindings: Any) -> bool:
-            if self._doing is not None and not sql.upper().startswith(CONTROL):
-                self._doing.setdefault(sql, bindings)
-            return True
-
-        connection.exec_trace = note
-
-    def during(self, what: str, run: Callable[[], Any]) -> Any:
-        """Note what is executed meanwhile."""
-        self._doing = self._seen.setdefault(what, {})
-        try:
-            return run()
-        finally:
-            self._doing = None
-
-    def _run_all(self) -> None:
+    def run_all(self) -> None:
         ws, mail, letter = self.ws, self.ws.mail, self.letters[-1]
         filters: dict[str, dict[str, Any]] = {"": {}, " unread": {"unread": True}, " closed": {"closed": True}}
         for name, given in filters.items():
@@ -143,19 +107,6 @@ class Traced:
     def _sweep(self) -> None:
         self.clock.advance(10)
         self.ws.transact(lambda tx: None)  # whose group begins with the sweep
-
-    def _explain(self) -> dict[str, list[Step]]:
-        connection = apsw.Connection(self.ws._engine.store.path)
-        try:
-            return {
-                what: [
-                    Step(sql, tuple(str(row[3]) for row in connection.execute(f"EXPLAIN QUERY PLAN {sql}", bindings)))
-                    for sql, bindings in statements.items()
-                ]
-                for what, statements in self._seen.items()
-            }
-        finally:
-            connection.close()
 
 
 PAGES = ["inbox", "inbox unread", "inbox closed", "sent", "thread", "about"]

@@ -11,16 +11,12 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any, NamedTuple
 
-import apsw
 import pytest
 
-import holdfast
-from holdfast import Workspace
-from holdfast.testing import ManualClock
+from tests.unit.tracing import Tracing, table_of
 
 DAY = 86_400.0
 HOT = {"tasks", "task_texts", "task_tags", "ready_tags", "links", "leases", "events"}
-CONTROL = ("BEGIN", "COMMIT", "ROLLBACK", "SAVEPOINT", "RELEASE", "PRAGMA")
 # An index whose first column is the same in nearly all rows: found by that alone, they are all walked.
 UNSELECTIVE = re.compile(r"SEARCH (links|events) USING .*\(kind=\?\)$")
 
@@ -44,7 +40,7 @@ class Step(NamedTuple):
             found.append("the place of a cursor is not looked up: all before it is walked again")
         for line in self.plan:
             match = re.fullmatch(r"SCAN (\w+)", line)  # one that uses an index says so, and has its order
-            if match and self._table(match[1]) in HOT and not self._goes_by_seq:
+            if match and table_of(self.sql, match[1]) in HOT and not self._goes_by_seq:
                 found.append(line)
         return found
 
@@ -54,36 +50,24 @@ class Step(NamedTuple):
         compared = re.search(r"\) [<>] \(\?, \?\)", self.sql)
         return bool(compared) and not self.sorts and not any(re.search(r",seq\)[<>]\(", line) for line in self.plan)
 
-    def _table(self, name: str) -> str:
-        """The table behind an alias."""
-        match = re.search(rf"(?:FROM|JOIN|UPDATE) (\w+)(?: AS)? {name}\b", self.sql)
-        return match[1] if match else name
-
     @property
     def _goes_by_seq(self) -> bool:
         """Whether it walks in the order of creation, which the table itself has, only until a page is full."""
         return not self.sorts and "LIMIT" in self.sql and "ORDER BY t.priority" not in self.sql
 
 
-class Traced:
+class Traced(Tracing):
     """A workspace with some tasks of every kind, and what each operation made of it."""
 
     def __init__(self) -> None:
-        self.clock = ManualClock()
-        self._seen: dict[str, dict[str, Any]] = {}
-        self._doing: dict[str, Any] | None = None
-        apsw.connection_hooks.append(self._trace)
-        try:
-            self.ws: Workspace = holdfast.open(":memory:", actor="worker", clock=self.clock)
-            self.root = self.ws.tasks.create("root").id
-            self.ids = [self._create(number) for number in range(300)]
-            for number in range(20):
-                self.ws.tasks.depend(self.ids[number], self.ids[number + 100])
-            self._run_all()
-        finally:
-            apsw.connection_hooks.remove(self._trace)
-        self.steps = self._explain()
-        self.ws.close()
+        super().__init__("worker")
+        self.steps = {what: [Step(*each) for each in plans] for what, plans in self.plans.items()}
+
+    def fill(self) -> None:
+        self.root = self.ws.tasks.create("root").id
+        self.ids = [self._create(number) for number in range(300)]
+        for number in range(20):
+            self.ws.tasks.depend(self.ids[number], self.ids[number + 100])
 
     def _create(self, number: int) -> str:
         made = self.ws.tasks.create(
@@ -96,23 +80,7 @@ class Traced:
         )
         return made.id
 
-    def _trace(self, connection: apsw.Connection) -> None:
-        def note(_: apsw.Cursor, sql: str, bindings: Any) -> bool:
-            if self._doing is not None and not sql.upper().startswith(CONTROL):
-                self._doing.setdefault(sql, bindings)
-            return True
-
-        connection.exec_trace = note
-
-    def during(self, what: str, run: Callable[[], Any]) -> Any:
-        """Note what is executed meanwhile."""
-        self._doing = self._seen.setdefault(what, {})
-        try:
-            return run()
-        finally:
-            self._doing = None
-
-    def _run_all(self) -> None:
+    def run_all(self) -> None:
         for filters in CHOICES:
             given = {**filters, **({"parent_id": self.root} if "parent_id" in filters else {})}
             self.during(named("claim_next", filters), partial(self.ws.tasks.claim_next, **given))
@@ -145,19 +113,6 @@ class Traced:
     def _pass(self, seconds: float) -> None:
         self.clock.advance(seconds)
         self.ws.transact(lambda tx: None)  # whose group begins with the sweep
-
-    def _explain(self) -> dict[str, list[Step]]:
-        connection = apsw.Connection(self.ws._engine.store.path)
-        try:
-            return {
-                what: [
-                    Step(sql, tuple(str(row[3]) for row in connection.execute(f"EXPLAIN QUERY PLAN {sql}", bindings)))
-                    for sql, bindings in list(statements.items())
-                ]
-                for what, statements in self._seen.items()
-            }
-        finally:
-            connection.close()
 
 
 def named(what: str, filters: dict[str, Any]) -> str:
