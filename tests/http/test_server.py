@@ -7,8 +7,6 @@ import os
 import signal
 import socket
 import subprocess
-import sys
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -20,49 +18,7 @@ from holdfast import errors
 from holdfast.faces.http.gate import MAX_BODY
 from holdfast.faces.http.serving import Settings
 from holdfast.faces.http.tokens import Tokens
-
-PATIENCE = 60
-
-
-class Running:
-    """A server in a process of its own."""
-
-    def __init__(self, folder: Path, *arguments: str) -> None:
-        self.folder = folder
-        command = [sys.executable, "-m", "holdfast.faces.http", "--dir", str(folder), "--port", "0", *arguments]
-        self.process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
-        assert self.process.stdout is not None
-        said = self.process.stdout.readline()
-        assert said.startswith("listening on "), (said, self.process.communicate(timeout=PATIENCE))
-        self.url = said.split()[-1]
-        self.token = (folder / "token").read_text().strip()
-
-    def call(self, method: str, path: str, token: str | None = None, **given: Any) -> httpx.Response:
-        """A request as any program would send it."""
-        headers = {"authorization": f"Bearer {token or self.token}", **given.pop("headers", {})}
-        return httpx.request(method, self.url + path, headers=headers, timeout=PATIENCE, **given)
-
-    def stop(self) -> int:
-        """End it kindly; answers its exit code."""
-        self.process.send_signal(signal.SIGTERM)
-        return self.process.wait(PATIENCE)
-
-
-@pytest.fixture
-def server(tmp_path: Path) -> Iterator[Running]:
-    running = Running(tmp_path / "store")
-    try:
-        yield running
-    finally:
-        if running.process.poll() is None:
-            running.process.kill()
-        running.process.communicate(timeout=PATIENCE)
-
-
-def code_of(answer: httpx.Response) -> tuple[int, str]:
-    body = answer.json()
-    assert {"error", "code", "details", "hint", "retryable"} <= body.keys()
-    return answer.status_code, body["code"]
+from tests.http.running import PATIENCE, Running, code_of, command
 
 
 def test_a_server_says_where_it_listens_keeps_its_token_private_and_stops_when_told(server: Running) -> None:
@@ -81,8 +37,8 @@ def test_a_server_says_where_it_listens_keeps_its_token_private_and_stops_when_t
 
 
 def test_a_second_server_on_a_folder_is_refused_with_pid_and_address_of_the_first(server: Running) -> None:
-    command = [sys.executable, "-m", "holdfast.faces.http", "--dir", str(server.folder), "--port", "0"]
-    second = subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE, check=False)
+    again = command(server.folder, "--port", "0")
+    second = subprocess.run(again, capture_output=True, text=True, timeout=PATIENCE, check=False)
     assert second.returncode != 0
     assert f"pid {server.process.pid} at {server.url}" in second.stderr
 
@@ -292,7 +248,7 @@ def test_a_port_that_is_taken_is_told(tmp_path: Path) -> None:
         other.bind(("127.0.0.1", 0))
         other.listen()
         port = str(other.getsockname()[1])
-        command = [sys.executable, "-m", "holdfast.faces.http", "--dir", str(tmp_path / "s"), "--port", port]
-        found = subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE, check=False)
+        started = command(tmp_path / "s", "--port", port)
+        found = subprocess.run(started, capture_output=True, text=True, timeout=PATIENCE, check=False)
     assert found.returncode != 0
     assert "cannot listen" in found.stderr
