@@ -8,15 +8,18 @@ BIN   := .venv/bin
 READY := .venv/.ready
 
 .DEFAULT_GOAL := help
-.PHONY: help setup run test check fix bench teeth sim clean
+.PHONY: help setup run demo test check fix bench teeth sim clean
 
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "  make %-7s %s\n", $$1, $$2}' Makefile
 
 setup: $(READY) ## Make .venv with everything the other targets need
 
-run: $(READY) ## Run the demo
-	@$(BIN)/python -m holdfast.demo $(ARGS)
+run: $(READY) ## Start the server on the workspace in .holdfast (ARGS go to `holdfast serve`)
+	@$(BIN)/holdfast serve $(ARGS)
+
+demo: $(READY) ## Watch a fleet of agents share a workspace
+	@$(BIN)/holdfast demo $(ARGS)
 
 test: check ## Check, then run the tests on all cores (ARGS="-k name" picks some)
 	$(BIN)/python -m pytest $(PYTEST_ARGS) $(ARGS)

@@ -17,12 +17,13 @@ if TYPE_CHECKING:
     from holdfast.logs.base import CommitLog
     from holdfast.logs.memory import MemoryLog
     from holdfast.remote import RemoteWorkspace, connect
+    from holdfast.stores import rebuild, restore, salvage, upgrade
     from holdfast.transaction import Transaction
     from holdfast.types.base import Event, Grant, Lease, Page, Report
     from holdfast.types.cells import Cell, CellChange, CellInfo, CellVersion
     from holdfast.types.tasks import Task
     from holdfast.types.txn import Exists, NotExists, Op, TxnResult, ValueEquals, VersionEquals
-    from holdfast.workspace import Workspace, rebuild, restore, salvage, upgrade
+    from holdfast.workspace import Workspace
     from holdfast.workspace import open_workspace as open
 
 __version__ = "0.1.0"
@@ -74,10 +75,7 @@ _HOMES = {
     "Transaction": "transaction",
     "Workspace": "workspace",
     "connect": "remote",
-    "rebuild": "workspace",
-    "restore": "workspace",
-    "salvage": "workspace",
-    "upgrade": "workspace",
+    **dict.fromkeys(("rebuild", "restore", "salvage", "upgrade"), "stores"),
 }
 
 

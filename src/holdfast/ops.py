@@ -68,17 +68,29 @@ def load_all() -> None:
         import_module(home)
 
 
+class Alias(msgspec.Struct, frozen=True):
+    """Another word for an argument on the wire. `opposite`: true says false of ours, and false says nothing."""
+
+    name: str
+    of: str
+    opposite: bool = False
+
+
 class Route(msgspec.Struct, frozen=True):
     """What the faces need to know of an operation.
 
-    `aliases` pairs other spellings of arguments on the wire with ours. `local`: takes a function, so it cannot travel.
+    `also` are other addresses of it, `aliases` other words for its arguments. A stream may have the address of another
+    operation: who asks for events gets the stream. `local`: takes a function, so it cannot travel. `heavy`: may take
+    seconds, so a server does it beside its loop.
     """
 
     http: str | None = None
     cli: str | None = None
     mcp: bool = False
-    aliases: tuple[tuple[str, str], ...] = ()
+    also: tuple[str, ...] = ()
+    aliases: tuple[Alias, ...] = ()
     local: bool = False
+    heavy: bool = False
 
 
 class Domain(Generic[M]):
@@ -245,9 +257,10 @@ def read(
     listing: bool = False,
     plain: bool = False,
     routed: bool = False,
+    heavy: bool = False,
 ) -> Call[P, R]:
     """A read. `listing` sweeps first if something is due; `plain` promises to use a single statement."""
-    return Call("read", function, Route(http, cli, mcp), listing=listing, plain=plain, routed=routed)
+    return Call("read", function, Route(http, cli, mcp, heavy=heavy), listing=listing, plain=plain, routed=routed)
 
 
 def read_as(
@@ -268,11 +281,14 @@ def write(
     cli: str | None = None,
     mcp: bool = False,
     *,
+    also: tuple[str, ...] = (),
+    aliases: tuple[Alias, ...] = (),
     local: bool = False,
     routed: bool = False,
+    heavy: bool = False,
 ) -> Call[P, R]:
     """A write: one transaction."""
-    return Call("write", function, Route(http, cli, mcp, local=local), routed=routed)
+    return Call("write", function, Route(http, cli, mcp, also, aliases, local, heavy), routed=routed)
 
 
 def procedure(
@@ -282,9 +298,10 @@ def procedure(
     mcp: bool = False,
     *,
     routed: bool = False,
+    heavy: bool = False,
 ) -> Call[P, R]:
     """Several transactions and waits."""
-    return Call("procedure", function, Route(http, cli, mcp), routed=routed)
+    return Call("procedure", function, Route(http, cli, mcp, heavy=heavy), routed=routed)
 
 
 def first(

@@ -133,7 +133,7 @@ class Root(Domain[M]):
 
     prefix = ""
     txn = write(txn, http="POST /api/txn", cli="txn", mcp=True, routed=True)
-    watch = stream(events.follow, http="GET /api/events/stream", cli="watch", mcp=True)
+    watch = stream(events.follow, http="GET /api/events", cli="watch", mcp=True)
 
     if TYPE_CHECKING:
         tasks: Tasks[M]

@@ -28,10 +28,11 @@ from holdfast.context import (
 )
 from holdfast.domains.routing.names import FILES
 from holdfast.files import Files, read_file
-from holdfast.kernel.clock import Clock, Signal, SystemClock
+from holdfast.kernel.clock import Clock, Signal
 from holdfast.kernel.engine import Engine
 from holdfast.kernel.events import marks
 from holdfast.kernel.leases import next_deadline
+from holdfast.kernel.progress import Progress, listen
 from holdfast.kernel.tx import Snapshot
 from holdfast.kernel.values import MAX_VALUE_BYTES
 from holdfast.ops import Deadline, Do, Following, Listen, Look, Next, Operation, ReadFile, Step, Sync, operation
@@ -147,6 +148,22 @@ class Workspace(Root[Sync]):
             lambda snapshot: snapshot.copy_to(lambda c: backups.backup(c, target, self._engine.clock.wall()))
         )
         return target
+
+    def checkpoint(self) -> None:
+        """Bring the write-ahead log into the file now; SQLite also does so by itself, within somebody's commit."""
+        self._engine.checkpoint()
+
+    @contextmanager
+    def progress(self, listener: Callable[[Progress], None]) -> Iterator[None]:
+        """While in this block, hear how far long work on this store is (import, backup, retention).
+
+        The listener is called in the thread that works, with `work`, `done` and `total`; it hands over and returns.
+        """
+        stop = listen(self._engine.store.path, listener)
+        try:
+            yield
+        finally:
+            stop()
 
     def close(self) -> None:
         """Finish what is queued and close."""
@@ -359,80 +376,15 @@ def open_workspace(
         busy_timeout=busy_timeout,
         transaction_timeout=transaction_timeout,
         vfs=vfs,
-        journal=None if log is None else _replica(log, clock),
+        journal=None if log is None else replica_of(log, clock),
     )
     workspace = Workspace(engine, context)
     workspace.load_files()
     return workspace
 
 
-def _replica(log: CommitLog, clock: Clock | None) -> Replica:
+def replica_of(log: CommitLog, clock: Clock | None) -> Replica:
+    """This node's side of a log."""
     from holdfast.logs.replica import Replica
 
     return Replica(log, clock)
-
-
-def upgrade(path: str | os.PathLike[str], *, clock: Clock | None = None, log: CommitLog | None = None) -> int:
-    """Run the migrations that lock out older programs, after a backup beside the store; answers the schema.
-
-    On the replica of a log they are entries of the log: every node runs them, and those without them stop.
-    """
-    from pathlib import Path
-
-    from holdfast.kernel import upgrade as upgrades
-
-    journal = None if log is None else _replica(log, clock)
-    return upgrades.upgrade(Path(path), clock or SystemClock(), journal=journal)
-
-
-def restore(
-    backup: str | os.PathLike[str],
-    path: str | os.PathLike[str],
-    *,
-    clock: Clock | None = None,
-    log: CommitLog | None = None,
-) -> int:
-    """Make a new workspace from a backup and answer its revision, which lies above any that was ever given before.
-
-    With a `log`, which must be empty, the workspace is a replicated one, and the folder its first replica.
-    """
-    from pathlib import Path
-
-    from holdfast.kernel import backup as backups
-
-    seed = None
-    if log is not None:
-        from holdfast.logs.seeding import check_log, seeder
-
-        check_log(log)
-        seed = seeder(log)
-    return backups.restore(Path(backup), Path(path), clock or SystemClock(), seed)
-
-
-def rebuild(path: str | os.PathLike[str], *, log: CommitLog, clock: Clock | None = None) -> Path:
-    """Make a new replica from the log in the place of one that differs; answers where the old file is now.
-
-    The old one is set aside only once the new one is there.
-    """
-    from pathlib import Path
-
-    from holdfast.logs import seeding
-
-    seeding.check_log(log)
-    folder = Path(path)
-    seeding.check_belongs(folder, log)
-    fresh = seeding.beside(folder)
-    try:
-        open_workspace(fresh, actor="rebuild", clock=clock, log=log).close()
-        return seeding.replace(folder, fresh, clock or SystemClock())
-    finally:
-        seeding.remove(fresh)
-
-
-def salvage(path: str | os.PathLike[str], backup: str | os.PathLike[str], *, clock: Clock | None = None) -> Path:
-    """Write a backup of a replica that has stopped, as far as it had followed its log; `restore` takes it."""
-    from pathlib import Path
-
-    from holdfast.logs.seeding import salvage as write
-
-    return write(Path(path), Path(backup), clock or SystemClock())

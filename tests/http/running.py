@@ -15,7 +15,7 @@ PATIENCE: Final = 60
 
 def command(folder: Path, *arguments: str) -> list[str]:
     """How a server is started."""
-    return [sys.executable, "-m", "holdfast.faces.http", "--dir", str(folder), *arguments]
+    return [sys.executable, "-m", "holdfast", "serve", "--dir", str(folder), *arguments]
 
 
 class Running:

@@ -16,7 +16,7 @@ import pytest
 import holdfast
 from holdfast import errors
 from holdfast.faces.http.gate import MAX_BODY
-from holdfast.faces.http.serving import Settings
+from holdfast.faces.http.settings import Settings
 from holdfast.faces.http.tokens import Tokens
 from tests.http.running import PATIENCE, Running, code_of, command
 
@@ -44,7 +44,9 @@ def test_a_second_server_on_a_folder_is_refused_with_pid_and_address_of_the_firs
 
 
 def test_who_stops_a_server_stops_its_watchers_with_a_place_to_resume(server: Running) -> None:
-    with httpx.stream("GET", f"{server.url}/api/events/stream", headers=bearer(server), timeout=PATIENCE) as stream:
+    with httpx.stream(
+        "GET", f"{server.url}/api/events", headers={**bearer(server), "accept": "text/event-stream"}, timeout=PATIENCE
+    ) as stream:
         lines = stream.iter_lines()
         assert next(lines) == "event: bookmark"
         server.process.send_signal(signal.SIGTERM)

@@ -344,7 +344,7 @@ class Cells(Domain[M]):
     refresh_ttl = write(refresh_ttl, http="POST /api/cells/{run}/{cell}/refresh-ttl", cli="cell refresh-ttl")
     ttl = read(ttl, http="GET /api/cells/{run}/{cell}/ttl", cli="cell ttl", plain=True)
     watch = first(follow, http="GET /api/cells/{run}/{cell}/watch", cli="cell watch")
-    watch_stream = stream(follow, http="GET /api/cells/{run}/{cell}/stream", cli="cell stream")
+    watch_stream = stream(follow, http="GET /api/cells/{run}/{cell}/watch", cli="cell stream")
     acquire_lock = procedure(acquire_lock, http="POST /api/cells/{run}/{cell}/lock/acquire", cli="cell lock")
     release_lock = write(release_lock, http="POST /api/cells/{run}/{cell}/lock/release", cli="cell unlock")
     refresh_lock = write(refresh_lock, http="POST /api/cells/{run}/{cell}/lock/refresh", cli="cell refresh-lock")

@@ -21,10 +21,12 @@ from holdfast.kernel.clock import Clock
 from holdfast.kernel.failpoints import reach
 from holdfast.kernel.folders import make_folder, sync
 from holdfast.kernel.place import check_place
+from holdfast.kernel.progress import tell
 from holdfast.kernel.store import FILE, check_sqlite, translate
 
 LEAST_LEAP = 10**9
 _MADE = "local_backup"
+_STEP = 4096  # pages
 
 
 def backup(source: apsw.Connection, target: Path, now: int) -> None:
@@ -74,9 +76,15 @@ def _private_file(path: Path) -> Iterator[apsw.Connection]:
 
 
 def _copy(source: apsw.Connection, copy: apsw.Connection) -> None:
-    with copy.backup("main", source, "main") as progress:
-        while not progress.done:
-            progress.step(-1)
+    source.execute("BEGIN; SELECT 1 FROM sqlite_schema")  # all steps see this commit: a write between starts none anew
+    try:
+        with copy.backup("main", source, "main") as copying:
+            while not copying.done:
+                copying.step(_STEP)
+                tell(source.filename, "backup", copying.page_count - copying.remaining, copying.page_count)
+    finally:
+        if source.in_transaction:
+            source.execute("ROLLBACK")
     problem = copy.execute("PRAGMA integrity_check(1)").fetchone()
     if problem != ("ok",):
         raise errors.Corrupt(f"the copy is not sound: {problem}")

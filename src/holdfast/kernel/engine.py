@@ -237,6 +237,17 @@ class Engine:
             self.reach(behind.wanted)
             return look()
 
+    def checkpoint(self) -> None:
+        """Move what the write-ahead log holds into the file, as far as nobody still reads it; waits for nobody."""
+        self.check_usable()
+        connection = self.store.connect()
+        try:
+            connection.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_PASSIVE)
+        except apsw.Error as error:
+            raise translate(error) from error
+        finally:
+            connection.close()
+
     # --- the end -----------------------------------------------------------------------------------------------------
 
     def close(self) -> None:

@@ -100,6 +100,12 @@ def parse_cursor(cursor: int | str) -> Position:
     )
 
 
+def to_cursor(position: Position) -> str:
+    """A position as a cursor."""
+    revision, place = position
+    return str(revision) if place == END_OF_REVISION else f"{revision}-{place}"
+
+
 def locate(snapshot: Snapshot, after: int | str | None) -> Position:
     """A checked starting point: now, or `after`, which must lie neither in the future nor below the compacted mark.
 

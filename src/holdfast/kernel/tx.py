@@ -14,6 +14,7 @@ from typing import Any
 import apsw
 
 from holdfast import errors
+from holdfast.kernel import progress
 from holdfast.kernel.clock import Now
 from holdfast.kernel.ids import Ids
 from holdfast.kernel.store import translate
@@ -68,6 +69,10 @@ class Snapshot:
     def is_held(self) -> bool:
         """Whether it sees an older commit than the newest."""
         return self._connection.in_transaction
+
+    def tell_progress(self, work: str, done: int, total: int | None = None) -> None:
+        """Say how far long work is, to whoever listens."""
+        progress.tell(self._connection.filename, work, done, total)
 
     def copy_to(self, copy: Callable[[apsw.Connection], None]) -> None:
         """Let the kernel's backup copy the store through this connection."""

@@ -19,7 +19,7 @@ import apsw
 
 from holdfast import errors
 from holdfast.kernel.clock import Now, Signal, Wakeable
-from holdfast.kernel.events import END_OF_REVISION, Filter, Position, locate, marks, read_after, to_event
+from holdfast.kernel.events import END_OF_REVISION, Filter, Position, locate, marks, read_after, to_cursor, to_event
 from holdfast.kernel.journal import Journal
 from holdfast.kernel.leases import next_deadline
 from holdfast.kernel.store import Store, translate
@@ -153,10 +153,8 @@ class Hub:
     def bookmark(self, watcher: Watcher) -> str:
         """How far a watcher has got, as a cursor."""
         with self._lock:
-            revision, position = (
-                max(watcher.cursor, self._head) if watcher.live and not watcher.buffer else watcher.cursor
-            )
-        return str(revision) if position == END_OF_REVISION else f"{revision}-{position}"
+            caught_up = watcher.live and not watcher.buffer
+            return to_cursor(max(watcher.cursor, self._head) if caught_up else watcher.cursor)
 
     def _send_off(self) -> None:
         """Let every watcher read the log on its own, from where the hub has got to."""

@@ -148,7 +148,8 @@ class RemoteWorld(World):
     capabilities = frozenset()
 
     def __init__(self, folder: Path) -> None:
-        from holdfast.faces.http.serving import Server, Settings
+        from holdfast.faces.http.serving import Server
+        from holdfast.faces.http.settings import Settings
 
         super().__init__(folder)
         self.clock = ManualClock()

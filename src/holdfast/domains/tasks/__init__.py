@@ -34,7 +34,7 @@ from holdfast.domains.tasks import (
 )
 from holdfast.domains.tasks.rows import find, require, to_task
 from holdfast.kernel.tx import Snapshot, Tx
-from holdfast.ops import Domain, Found, M, procedure, read, write
+from holdfast.ops import Alias, Domain, Found, M, procedure, read, write
 from holdfast.types.tasks import Task
 
 _ONE = "/api/tasks/{id}"
@@ -58,7 +58,14 @@ class Tasks(Domain[M]):
     """`ws.tasks`."""
 
     prefix = "tasks"
-    create = write(creating.create, http="POST /api/tasks", cli="create", mcp=True, routed=True)
+    create = write(
+        creating.create,
+        http="POST /api/tasks",
+        also=("POST /api/tasks/{parent_id}/subtasks",),
+        cli="create",
+        mcp=True,
+        routed=True,
+    )
     get = read(get, http=f"GET {_ONE}", cli="show", mcp=True, plain=True)
     list = read(listing.list_tasks, http="GET /api/tasks", cli="list", mcp=True, listing=True)
     ready = read(choosing.ready, http="GET /api/tasks/ready", cli="ready", mcp=True, listing=True, routed=True)
@@ -70,7 +77,13 @@ class Tasks(Domain[M]):
     heartbeat = write(claims.heartbeat, http=f"POST {_ONE}/heartbeat", cli="heartbeat")
     park = write(claims.park, http=f"POST {_ONE}/park", cli="park")
     release = write(claims.release, http=f"POST {_ONE}/release", cli="release", mcp=True)
-    complete = write(claims.complete, http=f"POST {_ONE}/complete", cli="done", mcp=True)
+    complete = write(
+        claims.complete,
+        http=f"POST {_ONE}/complete",
+        aliases=(Alias("skip_review", "review", opposite=True),),
+        cli="done",
+        mcp=True,
+    )
     block = write(claims.block, http=f"POST {_ONE}/block", cli="block", mcp=True)
     unblock = write(steps.unblock, http=f"POST {_ONE}/unblock", cli="unblock")
     approve = write(steps.approve, http=f"POST {_ONE}/approve", cli="approve")
@@ -87,7 +100,12 @@ class Tasks(Domain[M]):
     remove_tags = write(editing.remove_tags, http=f"DELETE {_ONE}/tags", cli="tag remove")
     set_tags = write(editing.set_tags, http=f"PUT {_ONE}/tags", cli="tag set", routed=True)
 
-    reparent = write(tree.reparent, http=f"POST {_ONE}/reparent", cli="reparent")
+    reparent = write(
+        tree.reparent,
+        http=f"POST {_ONE}/reparent",
+        aliases=(Alias("new_parent_id", "parent_id"),),
+        cli="reparent",
+    )
     subtree = read(tree.subtree, http=f"GET {_ONE}/subtree", cli="tree")
     ancestors = read(tree.ancestors, http=f"GET {_ONE}/ancestors")
     children = read(tree.children, http=f"GET {_ONE}/children")
@@ -101,11 +119,13 @@ class Tasks(Domain[M]):
     delete = write(deleting.delete, http=f"DELETE {_ONE}", cli="delete")
     restore = write(deleting.restore, http=f"POST {_ONE}/restore", cli="undelete")
     purge = write(deleting.purge, http=f"POST {_ONE}/purge", cli="purge")
-    sweep_retention = procedure(retention.sweep_retention, http="POST /api/tasks/sweep-retention", routed=True)
+    sweep_retention = procedure(
+        retention.sweep_retention, http="POST /api/tasks/sweep-retention", routed=True, heavy=True
+    )
 
-    export = read(exporting.export, http="GET /api/tasks/export", cli="export", listing=True)
-    import_ = write(importing.import_, http="POST /api/tasks/import", cli="import", routed=True)
-    bulk = write(bulk.bulk, http="POST /api/tasks/bulk", cli="bulk", routed=True)
+    export = read(exporting.export, http="GET /api/tasks/export", cli="export", listing=True, heavy=True)
+    import_ = write(importing.import_, http="POST /api/tasks/import", cli="import", routed=True, heavy=True)
+    bulk = write(bulk.bulk, http="POST /api/tasks/bulk", cli="bulk", routed=True, heavy=True)
     set_template = write(templates.set_template, http="PUT /api/templates/{name}", cli="template set", routed=True)
     get_template = read(templates.get_template, http="GET /api/templates/{name}", cli="template show", plain=True)
     delete_template = write(templates.delete_template, http="DELETE /api/templates/{name}", cli="template delete")

@@ -24,6 +24,7 @@ from holdfast.domains.tasks.merging import OP, differences, merge
 from holdfast.domains.tasks.records import Note, Record, read_own
 from holdfast.domains.tasks.rows import TASK, Stored, by_seq
 from holdfast.domains.tasks.tree import move
+from holdfast.kernel.progress import EVERY
 from holdfast.kernel.tx import Tx, newest_version
 from holdfast.types.tasks import ImportProblem, ImportReport
 
@@ -223,7 +224,10 @@ class _Import:
         """All tasks first, then where they belong, then what they say and what they wait for."""
         tx, records = self._tx, self._plan.records
         seqs: dict[str, int] = {}
-        for id, record in records.items():
+        steps = 2 * len(records)
+        for done, (id, record) in enumerate(records.items()):
+            if done % EVERY == 0:
+                tx.tell_progress("import", done, steps)
             task = self._plan.task(id)
             (self._report.created if task is None else self._report.updated).append(id)
             if task is None:
@@ -236,12 +240,15 @@ class _Import:
             elif parent_id is not None and task.parent_id != parent_id:
                 seq = seqs[parent_id] if parent_id in seqs else self._plan.known(parent_id).seq
                 move(tx, task, by_seq(tx, seq), OP, records[id].updated)
-        for id, record in records.items():
+        for done, (id, record) in enumerate(records.items(), len(records)):
+            if done % EVERY == 0:
+                tx.tell_progress("import", done, steps)
             merged = merge(tx, seqs[id], record)
             if not record.withheld:  # otherwise the same line has still something to say
                 self._remember(merged, record)
             told = [ImportProblem(record.line, id, "warning", message) for message in record.warnings]
             self._report.warnings.extend(told)
+        tx.tell_progress("import", steps, steps)
 
     def _remember(self, task: Stored, record: Record) -> None:
         self._tx.run(

@@ -13,19 +13,21 @@ from collections.abc import Awaitable, Callable, MutableMapping
 from typing import Any, Final
 
 from holdfast import errors
-from holdfast.faces.http import calls, codec, gate, pages
+from holdfast.faces.http import calls, codec, extras, gate, pages, polls, tickets
+from holdfast.faces.http.access import AccessLog
 from holdfast.faces.http.answers import CAREFUL, Answer, refused
 from holdfast.faces.http.calls import Caller
 from holdfast.faces.http.gate import Gate, Headers
 from holdfast.faces.http.metrics import Metrics
 from holdfast.faces.http.routes import PREFIX, Route, Routes, decode
+from holdfast.faces.http.settings import Settings
 from holdfast.faces.http.spaces import Space, Spaces
-from holdfast.faces.http.streams import Stream, resume_from
+from holdfast.faces.http.streams import Client, Receive, Send, Watchers, follow_alone, resume_from
+from holdfast.faces.http.tickets import Tickets
 from holdfast.faces.http.tokens import EVERY, MAIN, Token, Tokens
+from holdfast.faces.http.upkeep import Upkeep
 
 Scope = MutableMapping[str, Any]
-Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
-Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
 
 LIVENESS: Final = "healthz"
 _log = logging.getLogger("holdfast.http")
@@ -34,13 +36,35 @@ _log = logging.getLogger("holdfast.http")
 class App:
     """One server's application."""
 
-    def __init__(self, spaces: Spaces, tokens: Tokens, hosts: Gate, metrics: Metrics | None = None) -> None:
+    def __init__(self, spaces: Spaces, tokens: Tokens, hosts: Gate, settings: Settings) -> None:
         self.spaces = spaces
         self.tokens = tokens
+        self.tickets = Tickets(tokens)
         self.routes = Routes()
-        self.metrics = metrics or Metrics()
+        self.metrics = Metrics()
+        self.watchers = Watchers(settings.max_watchers)
+        self.upkeep = Upkeep(spaces, settings)
+        self.access = None if settings.access_log is None else AccessLog(settings.access_log)
         self.stopping = asyncio.Event()
         self._hosts = hosts
+
+    async def start(self) -> None:
+        """Begin what goes on in the background."""
+        if self.access is not None:
+            self.access.open()
+        await self.upkeep.start()
+
+    async def end(self) -> None:
+        """End it, when the last request has been answered."""
+        await self.upkeep.stop()
+        if self.access is not None:
+            self.access.close()
+
+    def stop(self) -> None:
+        """Tell watchers where to resume, and take no more of them."""
+        self.stopping.set()
+        for space in self.spaces.open():
+            space.channels.wake()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """ASGI."""
@@ -57,7 +81,9 @@ class App:
             status = answer.status
             await _send(send, answer, scope["method"], headers)
         finally:
-            self.metrics.ended(scope["method"], status, started)
+            seconds = self.metrics.ended(scope["method"], status, started)
+            if self.access is not None:
+                self.access.add(scope, status, seconds)
 
     async def _answer(self, scope: Scope, headers: Headers, receive: Receive, send: Send) -> Answer | None:
         try:
@@ -74,19 +100,27 @@ class App:
         if segments == [LIVENESS]:
             return Answer(200, b'{"status":"ok"}')
         self._hosts.check_origin(headers)
-        token = self.tokens.find(gate.bearer(headers))
         name = _space_of(segments)
+        token = scope["token"] = self._admitted(scope, headers, name)
         if name is None:
             return pages.respond(self, segments, scope["method"], token)
         if token.workspace not in (EVERY, name):
             raise errors.Forbidden(f"this token is not for the workspace {name or 'of this server'!r}")
         space = self.spaces.get(name)
         rest = segments if name == MAIN else segments[1:]
-        extra = calls.extra(rest, scope["method"])
+        extra = extras.find(rest, scope["method"], token)
         if extra is not None:
             return await extra(self, space, token)
-        route, values = self.routes.find(scope["method"], rest)
+        route, values = self.routes.find(scope["method"], rest, gate.accepts_events(headers))
         return await self._call(route, values, space, token, scope, headers, receive, send)
+
+    def _admitted(self, scope: Scope, headers: Headers, name: str | None) -> Token:
+        """The token of a request; who asks for events may show a ticket instead, which is used up by it."""
+        if name is not None and b"authorization" not in headers and gate.accepts_events(headers):
+            ticket, scope["query_string"] = codec.take_from_query(scope["query_string"], tickets.ARGUMENT)
+            if ticket is not None:
+                return self.tickets.take(ticket, name)
+        return self.tokens.find(gate.bearer(headers))
 
     async def _call(
         self,
@@ -102,28 +136,44 @@ class App:
         calls.check_role(route.op, token)
         body = await _read_body(headers, receive)
         path = {name: decode(value) for name, value in zip(route.names, values, strict=True)}
-        given = codec.arguments(route.op, path, scope["query_string"], body)
+        query, wait = scope["query_string"], None
+        if route.op.name == "events.list" and query:
+            wait, query = codec.take_from_query(query, polls.ARGUMENT)
+        given = codec.arguments(route.op, path, query, body)
         caller = Caller(token, headers)
+        scope["actor"] = caller.actor
         calls.check_actor(route.op, given, caller)
         calls.add_expected(route.op, given, headers)
+        if route.op.route.heavy:  # for the loop
+            work = calls.bound(space.beside(caller.context()), route.op)
+            return calls.answered(route, await asyncio.to_thread(work, **given), headers)
         handle = space.handle(caller.context())
         call = calls.bound(handle, route.op)
         if route.op.kind == "stream":
             resume_from(route.op, headers, given)
-            watching: Any = call(**given)
-            stream = Stream(route.op, watching, receive, send)
-            self.metrics.watchers += 1
-            try:
-                await stream.serve(self.stopping)
-            finally:
-                self.metrics.watchers -= 1
-                self.metrics.cut += stream.cut
+            with self.watchers.place(token):
+                client = Client(token, self.tokens, self.stopping, receive, send)
+                self.watchers.cut += not await client.serve(_stream(route, call, given, space, client))
             return None
-        if route.op.kind in ("first", "procedure"):  # which may wait
-            result: Any = await _unless_gone(call(**given), receive)
+        if wait is not None:
+            result = await _unless_gone(polls.poll(handle, given, polls.check_wait(wait)), receive)
+        elif route.op.kind in ("first", "procedure"):  # which may wait
+            result = await _unless_gone(call(**given), receive)
         else:
             result = await call(**given)
         return calls.answered(route, result, headers)
+
+
+def _stream(
+    route: Route, call: Callable[..., Any], given: dict[str, Any], space: Space, client: Client
+) -> Awaitable[None]:
+    """What sends a client the events it wants; what is wrong with its wishes is refused here."""
+    watch = call(**given)
+    if route.op.name != "watch" or given.get("timeout") is not None:
+        return follow_alone(route.op, watch, client)
+    kinds, id = given.get("kinds"), given.get("id")
+    wanted = None if kinds is None else tuple(sorted(kinds)), tuple(id) if isinstance(id, list) else id
+    return space.channels.follow(wanted, watch, lambda after: call(kinds=kinds, id=id, after=after), client)
 
 
 def _segments(scope: Scope) -> list[str]:

@@ -7,28 +7,24 @@ version expected).
 
 from __future__ import annotations
 
-import asyncio
 import re
-from collections.abc import Awaitable, Callable
-from typing import TYPE_CHECKING, Any, Final
+from collections.abc import Callable
+from typing import Any, Final
 from urllib.parse import unquote
 
 from holdfast import errors
 from holdfast.aio import AsyncWorkspace
 from holdfast.context import LATEST, Context, Fence
 from holdfast.faces.http import codec
-from holdfast.faces.http.answers import JSON, Answer, told
+from holdfast.faces.http.answers import JSON, Answer
 from holdfast.faces.http.gate import Headers
 from holdfast.faces.http.routes import Route
-from holdfast.faces.http.spaces import Space
 from holdfast.faces.http.tokens import Role, Token
 from holdfast.kernel.tx import DerivedActor
 from holdfast.ops import Operation, find_operation
 from holdfast.types.base import Page
 from holdfast.types.txn import Op
-
-if TYPE_CHECKING:
-    from holdfast.faces.http.app import App
+from holdfast.workspace import Workspace
 
 # Beyond what agents do with each other's work: these change what everybody has.
 ADMIN: Final = frozenset(
@@ -135,10 +131,10 @@ def add_expected(op: Operation[..., Any], given: dict[str, Any], headers: Header
     given.setdefault(_EXPECTED, int(found[1]))
 
 
-def bound(handle: AsyncWorkspace, op: Operation[..., Any]) -> Callable[..., Awaitable[Any]]:
+def bound(handle: AsyncWorkspace | Workspace, op: Operation[..., Any]) -> Callable[..., Any]:
     """The operation as a call of a handle."""
     domain, _, method = op.name.rpartition(".")
-    call: Callable[..., Awaitable[Any]] = getattr(getattr(handle, domain) if domain else handle, method)
+    call: Callable[..., Any] = getattr(getattr(handle, domain) if domain else handle, method)
     return call
 
 
@@ -157,30 +153,3 @@ def answered(route: Route, result: Any, headers: Headers) -> Answer:
         return Answer(204, b"", ())
     status = 201 if route.op.method in CREATING else 200
     return Answer(status, codec.answer(route.op, result), tuple(more))
-
-
-# --- what is no operation --------------------------------------------------------------------------------------------
-
-Extra = Callable[["App", Space, Token], Awaitable["Answer"]]
-
-
-def extra(segments: list[str], method: str) -> Extra | None:
-    """What a workspace itself can be asked."""
-    if method not in ("GET", "HEAD") or len(segments) != 2:
-        return None
-    return {"revision": _revision, "check": _check, "whoami": _whoami}.get(segments[1])
-
-
-async def _revision(_: App, space: Space, token: Token) -> Answer:
-    ahead = space.workspace.clock_ahead
-    return told({"revision": space.workspace.revision, "clock_ahead": ahead})
-
-
-async def _check(_: App, space: Space, token: Token) -> Answer:
-    if not token.allows("admin"):
-        raise errors.Forbidden(f"check needs a token with the role admin, this one has {token.role}")
-    return told(await asyncio.to_thread(space.workspace.check))
-
-
-async def _whoami(_: App, space: Space, token: Token) -> Answer:
-    return told({"token": token.id, "role": token.role, "actor": token.actor, "workspace": space.name})

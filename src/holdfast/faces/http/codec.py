@@ -15,14 +15,14 @@ from contextlib import suppress
 from datetime import datetime
 from functools import cache
 from typing import Any, Final, get_args, get_origin, get_type_hints
-from urllib.parse import parse_qsl
+from urllib.parse import parse_qsl, unquote_plus
 
 import msgspec
 from msgspec import UNSET, UnsetType
 
 from holdfast import errors
 from holdfast.kernel.wire import from_wire
-from holdfast.ops import Operation, operation
+from holdfast.ops import Alias, Operation, operation
 from holdfast.schemas import answer_type, argument_types, parameters
 
 MAX_DEPTH: Final = 160
@@ -40,6 +40,7 @@ class Plan(msgspec.Struct, frozen=True):
     lists: frozenset[str]  # arguments that may be given several times in a query
     required: frozenset[str]  # arguments that must be given
     extra: str | None  # the argument that takes whatever else is named
+    aliases: tuple[Alias, ...]
     free: bool  # the answer has parts of any shape
 
 
@@ -72,6 +73,7 @@ def plan_of(name: str) -> Plan:
         lists=frozenset(lists),
         required=frozenset(required),
         extra=extra,
+        aliases=op.route.aliases,
         free=is_free(answer_type(op.function)),
     )
 
@@ -129,9 +131,27 @@ def _from_object(plan: Plan, content: bytes) -> dict[str, Any]:
         raise errors.Invalid(f"the arguments are not JSON: {error}") from error
     if not isinstance(raw, dict):
         raise errors.Invalid("arguments come as an object, by name", hint='such as {"title": "..."}')
+    _rename(plan, raw)
     if plan.extra is not None and isinstance(raw.get(plan.extra), dict):
         raw |= raw.pop(plan.extra)
     return {name: _fitted(plan, name, value, True) for name, value in raw.items()}
+
+
+def _rename(plan: Plan, given: dict[str, Any]) -> None:
+    """Use our own words for arguments that have others."""
+    for alias in plan.aliases:
+        value = given.pop(alias.name, UNSET)
+        if value is UNSET:
+            continue
+        if alias.opposite:
+            if str(value).lower() not in ("true", "false"):
+                raise errors.Invalid(f"{alias.name} is true or false")
+            if str(value).lower() == "false":
+                continue
+            value = False
+        if alias.of in given:
+            raise errors.Invalid(f"{alias.name} is another word for {alias.of}: give one of them")
+        given[alias.of] = value
 
 
 def parsed(content: bytes) -> Any:
@@ -152,9 +172,22 @@ def _from_query(plan: Plan, query: bytes) -> dict[str, Any]:
             raise errors.Invalid(f"{name} is given twice")
         else:
             found[name] = value
+    _rename(plan, found)
     exact = found.pop(EXACT, None)
     given = {name: _fitted(plan, name, value, False) for name, value in found.items()}
     return given if exact is None else _merge(given, _from_object(plan, exact.encode()))
+
+
+def take_from_query(query: bytes, name: str) -> tuple[str | None, bytes]:
+    """What a query says that is no argument of an operation, and the query without it."""
+    parts = query.split(b"&")
+    mine = [part for part in parts if part.partition(b"=")[0] == name.encode()]
+    if not mine:
+        return None, query
+    if len(mine) > 1:
+        raise errors.Invalid(f"{name} is given twice")
+    value = unquote_plus(mine[0].partition(b"=")[2].decode("latin-1"))
+    return value, b"&".join(part for part in parts if part not in mine)
 
 
 def _fitted(plan: Plan, name: str, value: Any, strict: bool) -> Any:

@@ -53,6 +53,11 @@ def bearer(headers: Headers) -> str:
     return given[7:].strip().decode("latin-1")
 
 
+def accepts_events(headers: Headers) -> bool:
+    """Whether a request asks for events as they come."""
+    return b"text/event-stream" in headers.get(b"accept", b"").lower()
+
+
 def check_length(headers: Headers) -> None:
     """TooLarge if a body announces that it is."""
     length = headers.get(b"content-length")

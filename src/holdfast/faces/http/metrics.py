@@ -7,6 +7,7 @@ from collections import Counter
 from collections.abc import Iterator
 from typing import Final
 
+from holdfast.faces.http.streams import Watchers
 from holdfast.kernel.clock import SystemClock
 
 BUCKETS: Final = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0)
@@ -22,23 +23,22 @@ class Metrics:
         self._buckets = [0] * (len(BUCKETS) + 1)
         self._seconds = 0.0
         self.active = 0
-        self.watchers = 0
-        self.cut = 0  # watchers that were let go because they did not read
 
     def began(self) -> int:
         """A request has come."""
         self.active += 1
         return _now()
 
-    def ended(self, method: str, status: int, began: int) -> None:
-        """And has been answered."""
+    def ended(self, method: str, status: int, began: int) -> float:
+        """And has been answered; after so many seconds."""
         took = (_now() - began) / 1e6
         self.active -= 1
         self._requests[method, status] += 1
         self._buckets[bisect_left(BUCKETS, took)] += 1
         self._seconds += took
+        return took
 
-    def lines(self, revisions: dict[str, int]) -> Iterator[str]:
+    def lines(self, revisions: dict[str, int], watchers: Watchers) -> Iterator[str]:
         """All of it in the text format; `revisions` are those of the open workspaces."""
         yield "# TYPE holdfast_requests_total counter"
         for (method, status), count in sorted(self._requests.items()):
@@ -53,9 +53,9 @@ class Metrics:
         yield "# TYPE holdfast_requests_active gauge"
         yield f"holdfast_requests_active {self.active}"
         yield "# TYPE holdfast_watchers gauge"
-        yield f"holdfast_watchers {self.watchers}"
+        yield f"holdfast_watchers {len(watchers)}"
         yield "# TYPE holdfast_watchers_cut_total counter"
-        yield f"holdfast_watchers_cut_total {self.cut}"
+        yield f"holdfast_watchers_cut_total {watchers.cut}"
         yield "# TYPE holdfast_revision gauge"
         for name, revision in sorted(revisions.items()):
             yield f'holdfast_revision{{workspace="{name}"}} {revision}'

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from holdfast.errors import Forbidden, Invalid, NotFound
+from holdfast.errors import Forbidden, Invalid, NotFound, Unavailable
 
 
 class MethodNotAllowed(Invalid):
@@ -32,3 +32,11 @@ class NoRoute(NotFound):
 
     code = "NO_ROUTE"
     default_hint = "GET /openapi.json lists every address"
+
+
+class TooManyWatchers(Unavailable):
+    """As many watch under this token as may."""
+
+    code = "TOO_MANY_WATCHERS"
+    status = 429
+    default_hint = "end a watch, or start the server with a larger --max-watchers"

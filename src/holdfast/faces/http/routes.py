@@ -1,7 +1,7 @@
 """Which operation a request means: the paths of the operation table, as a tree of segments.
 
 A path is split before it is decoded, so a name may hold a slash (`%2F`). A fixed segment goes before a named one:
-`/api/tasks/ready` is no task. HEAD is GET.
+`/api/tasks/ready` is no task. HEAD is GET. A stream may share an address: it is for those who accept events.
 """
 
 from __future__ import annotations
@@ -34,6 +34,7 @@ class _Node:
         self.fixed: dict[str, _Node] = {}
         self.named: _Node | None = None
         self.routes: dict[str, Route] = {}
+        self.streams: dict[str, Route] = {}
 
 
 class Routes:
@@ -45,7 +46,8 @@ class Routes:
         self.all: list[Route] = []
         for op in REGISTRY.values():
             if op.route.http is not None:
-                self._add(op, op.route.http)
+                for http in (op.route.http, *op.route.also):
+                    self._add(op, http)
 
     def _add(self, op: Operation[..., Any], http: str) -> None:
         method, _, path = http.partition(" ")
@@ -58,18 +60,23 @@ class Routes:
             else:
                 node = node.fixed.setdefault(segment, _Node())
         route = Route(op, method, path, tuple(names))
-        if method in node.routes:
-            raise ValueError(f"{http} is both {node.routes[method].op.name} and {op.name}")
-        node.routes[method] = route
+        known = node.streams if op.kind == "stream" else node.routes
+        if method in known:
+            raise ValueError(f"{http} is both {known[method].op.name} and {op.name}")
+        known[method] = route
         self.all.append(route)
 
-    def find(self, method: str, segments: list[str]) -> tuple[Route, list[str]]:
-        """The route of a request and the values of its named segments, not decoded; NoRoute if there is none."""
+    def find(self, method: str, segments: list[str], streaming: bool = False) -> tuple[Route, list[str]]:
+        """The route of a request and the values of its named segments, not decoded; NoRoute if there is none.
+
+        `streaming`: a stream is meant, if there is one.
+        """
         found = _walk(self._root, segments, 0, [])
         if found is None:
             raise NoRoute(f"there is nothing at /{'/'.join(segments)[:200]}")
         node, values = found
-        route = node.routes.get("GET" if method == "HEAD" else method)
+        route = node.streams.get(method) if streaming else None
+        route = route or node.routes.get("GET" if method == "HEAD" else method)
         if route is None:
             allowed = ", ".join(sorted(node.routes))
             raise MethodNotAllowed(f"{method} is not possible here; {allowed} is", allowed=allowed)

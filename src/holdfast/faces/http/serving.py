@@ -15,60 +15,27 @@ import socket
 import threading
 from collections.abc import Callable, Iterable
 from contextlib import AbstractContextManager, nullcontext, suppress
-from ipaddress import ip_address
 from pathlib import Path
 from typing import Any, Final
 
-import msgspec
 import uvicorn
 import uvloop
 
 from holdfast import errors
 from holdfast.faces.http.app import App
 from holdfast.faces.http.gate import Gate
+from holdfast.faces.http.settings import Settings
 from holdfast.faces.http.spaces import Spaces
 from holdfast.faces.http.tokens import MAIN, Tokens
 from holdfast.kernel.clock import Clock
 from holdfast.workspace import Workspace, open_workspace
 
-PORT: Final = 4653
 LOCK: Final = "server.lock"
 GRACE: Final = 20  # seconds for requests in progress when it stops
 
 
-class Settings(msgspec.Struct, frozen=True, kw_only=True):
-    """What a server is told."""
-
-    folder: Path
-    host: str = "127.0.0.1"
-    port: int = PORT
-    socket: Path | None = None
-    tls_cert: Path | None = None
-    tls_key: Path | None = None
-    allow_hosts: tuple[str, ...] = ()
-
-    def check(self) -> None:
-        """Refuse what would let in strangers."""
-        if self.socket is None and self.tls_cert is None and not _is_loopback(self.host):
-            raise errors.Invalid(
-                f"{self.host} can be reached from other machines, and without TLS tokens would travel in the open",
-                hint="give --tls-cert and --tls-key, or listen on 127.0.0.1 or a --socket",
-            )
-        if (self.tls_cert is None) != (self.tls_key is None):
-            raise errors.Invalid("a certificate and its key go together", hint="give --tls-cert and --tls-key")
-
-
 def _in_url(host: str) -> str:
     return f"[{host}]" if ":" in host else host
-
-
-def _is_loopback(host: str) -> bool:
-    if host == "localhost":
-        return True
-    try:
-        return ip_address(host).is_loopback
-    except ValueError:
-        return False
 
 
 class Server:
@@ -84,14 +51,29 @@ class Server:
         settings.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         self.tokens = Tokens(settings.folder)
         self.tokens.make_first()
+        self.certificate = self._certificate()
 
     @property
     def url(self) -> str:
         """Where it listens."""
         if self.settings.socket is not None:
             return f"unix://{self.settings.socket}"
-        scheme = "https" if self.settings.tls_cert else "http"
-        return f"{scheme}://{_in_url(self.settings.host)}:{self.port}"
+        scheme = "https" if self.settings.secure else "http"
+        return f"{scheme}://{_in_url(self._name)}:{self.port}"
+
+    @property
+    def _name(self) -> str:
+        """What it is called by: of all addresses, the name of the machine."""
+        return socket.gethostname() if self.settings.host in ("0.0.0.0", "::") else self.settings.host
+
+    def _certificate(self) -> tuple[Path, Path] | None:
+        if self.settings.tls_auto:
+            from holdfast.faces.http.tls import certificate
+
+            names = (host.rpartition(":")[0] or host for host in self.settings.allow_hosts)
+            return certificate(self.settings.folder, (self.settings.host, *names))
+        cert, key = self.settings.tls_cert, self.settings.tls_key
+        return None if cert is None or key is None else (cert, key)
 
     def stop(self) -> None:
         """Have it stop; from any thread."""
@@ -138,7 +120,7 @@ class Server:
     def _hosts(self) -> Iterable[str]:
         if self.settings.socket is not None:
             return ("localhost", *self.settings.allow_hosts)
-        own = {_in_url(name) for name in (self.settings.host, "localhost", "127.0.0.1", "::1")}
+        own = {_in_url(name) for name in (self._name, "localhost", "127.0.0.1", "::1")}
         return (*(f"{name}:{self.port}" for name in own), *self.settings.allow_hosts)
 
     def _open(self, folder: Path) -> Workspace:
@@ -146,8 +128,8 @@ class Server:
 
     def _config(self, app: App) -> uvicorn.Config:
         tls: dict[str, Any] = {}
-        if self.settings.tls_cert is not None and self.settings.tls_key is not None:
-            tls = {"ssl_certfile": str(self.settings.tls_cert), "ssl_keyfile": str(self.settings.tls_key)}
+        if self.certificate is not None:
+            tls = {"ssl_certfile": str(self.certificate[0]), "ssl_keyfile": str(self.certificate[1])}
         return uvicorn.Config(
             app,
             lifespan="off",
@@ -163,8 +145,9 @@ class Server:
         spaces = Spaces(self.settings.folder, self._open)
         try:
             spaces.get(MAIN)
-            app = App(spaces, self.tokens, Gate(self._hosts(), tls=self.settings.tls_cert is not None))
+            app = App(spaces, self.tokens, Gate(self._hosts(), tls=self.settings.secure), self.settings)
             server = _Quiet(self._config(app))
+            await app.start()
             for number in (signal.SIGINT, signal.SIGTERM):
                 with suppress(ValueError, RuntimeError):  # a server in another thread is stopped by `stop`
                     self._loop.add_signal_handler(number, self._stop.set)
@@ -176,9 +159,10 @@ class Server:
             stopping = asyncio.ensure_future(self._stop.wait())
             await asyncio.wait((serving, stopping), return_when=asyncio.FIRST_COMPLETED)
             stopping.cancel()
-            app.stopping.set()  # watchers are told first, so that none keeps the server from stopping
+            app.stop()  # watchers are told first, so that none keeps the server from stopping
             server.should_exit = True
             await serving
+            await app.end()
         finally:
             spaces.close()
 

@@ -5,16 +5,21 @@ A named workspace is opened when it is first asked for, if its folder is there; 
 
 from __future__ import annotations
 
+import asyncio
 import re
 from collections import OrderedDict
 from collections.abc import Callable
+from contextlib import ExitStack, suppress
 from pathlib import Path
 from typing import Final
 
 from holdfast import errors
 from holdfast.aio import AsyncWorkspace
 from holdfast.context import Context
+from holdfast.faces.http import frames
+from holdfast.faces.http.channels import Channels
 from holdfast.faces.http.tokens import MAIN
+from holdfast.kernel.progress import Progress
 from holdfast.workspace import Workspace
 
 FOLDER: Final = "workspaces"
@@ -22,14 +27,24 @@ _NAME: Final = re.compile(r"[a-z0-9][a-z0-9._-]{0,63}")
 _REMEMBERED: Final = 1024  # actors whose handles are kept
 
 
+def is_space(name: str) -> bool:
+    """Whether this can be the name of a workspace: a plain word, never a path."""
+    return bool(_NAME.fullmatch(name)) and ".." not in name
+
+
 def check_space(name: str) -> str:
     """The name of a workspace that can be served."""
-    if not _NAME.fullmatch(name) or ".." in name:
+    if not is_space(name):
         raise errors.InvalidName(
             f"{name[:80]!r} is not the name of a workspace",
             hint="1 to 64 of a-z 0-9 . _ -, beginning with a letter or digit",
         )
     return name
+
+
+def _soon(loop: asyncio.AbstractEventLoop, function: Callable[[Progress], None], told: Progress) -> None:
+    with suppress(RuntimeError):  # the loop has ended, and nobody watches any more
+        loop.call_soon_threadsafe(function, told)
 
 
 class Space:
@@ -38,6 +53,10 @@ class Space:
     def __init__(self, name: str, workspace: Workspace) -> None:
         self.name = name
         self.workspace = workspace
+        self.channels = Channels()
+        loop = asyncio.get_running_loop()
+        self._listening = ExitStack()
+        self._listening.enter_context(workspace.progress(lambda told: _soon(loop, self._announce, told)))
         self._handles: OrderedDict[str, AsyncWorkspace] = OrderedDict()
 
     def handle(self, context: Context) -> AsyncWorkspace:
@@ -53,6 +72,18 @@ class Space:
         else:
             self._handles.move_to_end(key)
         return found
+
+    def beside(self, context: Context) -> Workspace:
+        """The same for work beside the loop, in a thread."""
+        return self.workspace.acting(context)
+
+    def _announce(self, progress: Progress) -> None:
+        self.channels.announce(frames.progress(progress))
+
+    def close(self) -> None:
+        """Close the workspace."""
+        self._listening.close()
+        self.workspace.close()
 
 
 class Spaces:
@@ -73,6 +104,14 @@ class Spaces:
             space = self._open[name] = Space(name, self._open_one(folder))
         return space
 
+    def names(self) -> list[str]:
+        """All that can be served: the main one, and every folder with a good name."""
+        try:
+            folders = sorted((self.folder / FOLDER).iterdir())
+        except FileNotFoundError:
+            folders = []
+        return [MAIN, *(each.name for each in folders if each.is_dir() and is_space(each.name))]
+
     def open(self) -> list[Space]:
         """Those that are open."""
         return list(self._open.values())
@@ -80,4 +119,4 @@ class Spaces:
     def close(self) -> None:
         """Close them all."""
         while self._open:
-            self._open.popitem()[1].workspace.close()
+            self._open.popitem()[1].close()

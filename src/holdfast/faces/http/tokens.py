@@ -60,11 +60,17 @@ class Tokens:
     def find(self, secret: str) -> Token:
         """The token of a secret; Unauthorized if there is none."""
         self._look()
-        digest = _digest(secret)
-        token = self._by_digest.get(digest)
-        if token is None or not hmac.compare_digest(token.digest, digest):
+        wanted = digest(secret)
+        token = self._by_digest.get(wanted)
+        if token is None or not hmac.compare_digest(token.digest, wanted):
             raise errors.Unauthorized("the token is not known", hint="it was revoked, or is another server's")
         return token
+
+    def check(self, token: Token) -> None:
+        """Unauthorized if a token that was found is no longer good."""
+        self._look()
+        if token.digest not in self._by_digest:
+            raise errors.Unauthorized("the token was revoked")
 
     def all(self) -> list[Token]:
         """All of them, oldest first."""
@@ -85,7 +91,7 @@ class Tokens:
         with self._changing() as tokens:
             while any(token.id == id for token in tokens):
                 id += "0"
-            token = Token(id, _digest(secret), role, workspace, actor, note, now)
+            token = Token(id, digest(secret), role, workspace, actor, note, now)
             tokens.append(token)
         return token, secret
 
@@ -154,5 +160,6 @@ def write_private(path: Path, content: bytes) -> None:
     os.replace(draft, path)
 
 
-def _digest(secret: str) -> str:
+def digest(secret: str) -> str:
+    """What is kept of a secret."""
     return hashlib.sha256(secret.encode()).hexdigest()
