@@ -11,7 +11,7 @@ import asyncio
 import contextlib
 import queue
 import threading
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, Literal, TypeVar
 
@@ -23,7 +23,7 @@ from holdfast.kernel.batch import Batch, Call, fail, nothing
 from holdfast.kernel.engine import CANNOT_WRITE, Engine
 from holdfast.kernel.shield import SHIELD
 from holdfast.kernel.tx import SYSTEM, Tx
-from holdfast.ops import Async, Deadline, Do, Following, Listen, Look, Next, Operation, ReadFile, Step
+from holdfast.ops import Async, Deadline, Do, Following, Listen, Look, Next, Operation, ReadFile, Step, drive_async
 from holdfast.transaction import Root, Transaction
 from holdfast.types.base import Report
 from holdfast.workspace import Workspace
@@ -279,8 +279,7 @@ class AsyncWorkspace(Root[Async]):
         """`Workspace.backup`, in a thread."""
         return await asyncio.to_thread(self._workspace.backup, path)
 
-    @property
-    def revision(self) -> int:
+    async def revision(self) -> int:
         """The revision of the newest transaction."""
         return self._workspace.revision
 
@@ -315,7 +314,9 @@ class AsyncWorkspace(Root[Async]):
                 submit, actor = self._leader.submit, self._context.actor
                 return lambda *args, **kwargs: submit(workspace.body_of(op, args, kwargs), actor)
             case "procedure":
-                return lambda *args, **kwargs: self._drive(op, args, kwargs)
+                return lambda *args, **kwargs: drive_async(
+                    op.function(*args, **kwargs), lambda step: self._perform(op, args, kwargs, step)
+                )
             case "first":
                 return lambda *args, **kwargs: self._first(workspace.following(op, args, kwargs))
         return lambda *args, **kwargs: AsyncWatch(self._engine, workspace.following(op, args, kwargs))
@@ -336,20 +337,6 @@ class AsyncWorkspace(Root[Async]):
     async def _first(self, following: Following[E]) -> E | None:
         async with AsyncWatch(self._engine, following) as watch:
             return await anext(watch, None)
-
-    async def _drive(self, op: Operation[..., Any], args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
-        steps: Generator[Step, Any, Any] = op.function(*args, **kwargs)
-        try:
-            step = next(steps)
-            while True:
-                try:
-                    answer = await self._perform(op, args, kwargs, step)
-                except BaseException as error:
-                    step = steps.throw(error)
-                else:
-                    step = steps.send(answer)
-        except StopIteration as stop:
-            return stop.value
 
     async def _perform(self, op: Operation[..., Any], args: Sequence[Any], kwargs: dict[str, Any], step: Step) -> Any:
         workspace, engine = self._workspace, self._engine

@@ -39,6 +39,7 @@ class Async:
 P = ParamSpec("P")
 R = TypeVar("R")
 E = TypeVar("E")
+S = TypeVar("S")  # a step
 M = TypeVar("M", Sync, Async)
 
 Kind = Literal["read", "write", "procedure", "first", "stream"]
@@ -227,6 +228,38 @@ class ReadFile(msgspec.Struct, frozen=True):
 
 Step = Do | Look | Deadline | Listen | Next | ReadFile
 Steps = Generator[Step, Any, R]
+
+
+def drive(steps: Generator[S, Any, R], perform: Callable[[S], Any]) -> R:
+    """Run steps to their result."""
+    try:
+        step = next(steps)
+        while True:
+            try:
+                answer = perform(step)
+            except BaseException as error:
+                step = steps.throw(error)
+            else:
+                step = steps.send(answer)
+    except StopIteration as stop:
+        result: R = stop.value
+        return result
+
+
+async def drive_async(steps: Generator[S, Any, R], perform: Callable[[S], Awaitable[Any]]) -> R:
+    """Run steps to their result, on an event loop."""
+    try:
+        step = next(steps)
+        while True:
+            try:
+                answer = await perform(step)
+            except BaseException as error:
+                step = steps.throw(error)
+            else:
+                step = steps.send(answer)
+    except StopIteration as stop:
+        result: R = stop.value
+        return result
 
 
 class Following(msgspec.Struct, Generic[E], frozen=True):

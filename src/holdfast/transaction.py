@@ -7,7 +7,7 @@ what ends with a lease, what `txn` can look at, what `check` compares.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from datetime import datetime
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -23,7 +23,7 @@ from holdfast.domains.locks import Locks
 from holdfast.kernel import leases as kernel_leases
 from holdfast.kernel.shield import SHIELD
 from holdfast.kernel.tx import Snapshot, Tx
-from holdfast.ops import LATE, Do, Domain, Look, M, Operation, ReadFile, Step, Sync, stream, write
+from holdfast.ops import LATE, Do, Domain, Look, M, Operation, ReadFile, Step, Sync, drive, stream, write
 from holdfast.txn import Probe, run_txn
 from holdfast.types.base import as_time
 from holdfast.types.txn import Condition, Op, TxnResult
@@ -209,22 +209,6 @@ class Transaction(Root[Sync]):
             case ReadFile(name=name):
                 raise errors.Unsupported(f"{name} is not read inside a transaction", hint="call it before or after")
         raise errors.Invalid("waiting is not possible inside a transaction", hint="leave out wait=, and wait before it")
-
-
-def drive(steps: Generator[Step, Any, R], perform: Callable[[Step], Any]) -> R:
-    """Run a procedure's steps to its result."""
-    try:
-        step = next(steps)
-        while True:
-            try:
-                answer = perform(step)
-            except BaseException as error:
-                step = steps.throw(error)
-            else:
-                step = steps.send(answer)
-    except StopIteration as stop:
-        result: R = stop.value
-        return result
 
 
 def user_body(body: Callable[[Transaction], R]) -> Body:

@@ -35,8 +35,8 @@ from holdfast.kernel.leases import next_deadline
 from holdfast.kernel.progress import Progress, listen
 from holdfast.kernel.tx import Snapshot
 from holdfast.kernel.values import MAX_VALUE_BYTES
-from holdfast.ops import Deadline, Do, Following, Listen, Look, Next, Operation, ReadFile, Step, Sync, operation
-from holdfast.transaction import CHECKERS, Root, Transaction, drive, user_body
+from holdfast.ops import Deadline, Do, Following, Listen, Look, Next, Operation, ReadFile, Step, Sync, drive, operation
+from holdfast.transaction import CHECKERS, Root, Transaction, user_body
 from holdfast.types.base import Report
 from holdfast.types.txn import Op
 from holdfast.watch import Watch, next_event

@@ -4,7 +4,8 @@ A `World` is one store. `world.open(actor)` gives another handle on it, as anoth
 its time, which stands still until advanced. `capabilities` says which forms the kind has: "callables" (bodies and
 functions as arguments), "interactive" (`with ws.transaction()`), "aio" (`ws.aio`), "local" (all calls of a handle meet
 in one engine of this process), "folder" (another process can open the store in `folder / "store"`), "store" (the store
-is at hand: it can be backed up, and a watch reads it at its own pace).
+is at hand: it can be backed up, and a watch reads it at its own pace), "prompt" (a call that is awaited has begun when
+it first lets others run).
 """
 
 from __future__ import annotations
@@ -31,7 +32,7 @@ class World:
     """One store of one kind, and a clock."""
 
     kind: ClassVar[str]
-    capabilities: ClassVar[frozenset[str]] = frozenset({"callables", "interactive", "aio", "local", "store"})
+    capabilities: ClassVar[frozenset[str]] = frozenset({"callables", "interactive", "aio", "local", "store", "prompt"})
     beyond: ClassVar[type[errors.HoldfastError]] = errors.InvalidFilter  # what a cursor of the future gets
 
     def __init__(self, folder: Path) -> None:
@@ -98,7 +99,7 @@ class ReplicatedWorld(World):
 
     nodes: ClassVar[int]
     beyond = errors.Behind  # nobody knows what other nodes have done
-    capabilities = frozenset({"callables", "interactive", "aio", "store"})
+    capabilities = frozenset({"callables", "interactive", "aio", "store", "prompt"})
 
     def __init__(self, folder: Path) -> None:
         super().__init__(folder)
@@ -145,7 +146,7 @@ class RemoteWorld(World):
     """A server on this machine; each handle is a client of it."""
 
     kind = "remote"
-    capabilities = frozenset()
+    capabilities = frozenset({"aio"})
 
     def __init__(self, folder: Path) -> None:
         from holdfast.faces.http.serving import Server

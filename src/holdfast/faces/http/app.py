@@ -30,6 +30,7 @@ from holdfast.faces.http.upkeep import Upkeep
 Scope = MutableMapping[str, Any]
 
 LIVENESS: Final = "healthz"
+LAST_CHANCE: Final = 1.0  # seconds for a call that waits when the server stops
 _log = logging.getLogger("holdfast.http")
 
 
@@ -156,12 +157,33 @@ class App:
                 self.watchers.cut += not await client.serve(_stream(route, call, given, space, client))
             return None
         if wait is not None:
-            result = await _unless_gone(polls.poll(handle, given, polls.check_wait(wait)), receive)
+            result = await self._waiting(polls.poll(handle, given, polls.check_wait(wait)), receive)
         elif route.op.kind in ("first", "procedure"):  # which may wait
-            result = await _unless_gone(call(**given), receive)
+            result = await self._waiting(call(**given), receive)
         else:
             result = await call(**given)
         return calls.answered(route, result, headers)
+
+    async def _waiting(self, work: Awaitable[Any], receive: Receive) -> Any:
+        """Await a call that may wait for others: not longer than its client does, nor than the server runs.
+
+        One that is about to finish when the server stops may do so. What is cut off then may have happened.
+        """
+        task = asyncio.ensure_future(work)
+        ends = [asyncio.ensure_future(receive()), asyncio.ensure_future(self.stopping.wait())]
+        try:
+            await asyncio.wait((task, *ends), return_when=asyncio.FIRST_COMPLETED)
+            if not task.done() and not ends[0].done():
+                await asyncio.wait((task,), timeout=LAST_CHANCE)
+            if not task.done():
+                task.cancel()
+                await asyncio.wait((task,))
+                if task.cancelled():
+                    raise errors.OutcomeUnknown("the client has gone, or the server stops, while the call waited")
+            return task.result()
+        finally:
+            for end in ends:
+                end.cancel()
 
 
 def _stream(
@@ -208,21 +230,6 @@ async def _read_body(headers: Headers, receive: Receive) -> bytes:
     if body:
         gate.check_json(headers)
     return body
-
-
-async def _unless_gone(work: Awaitable[Any], receive: Receive) -> Any:
-    """Await a call that may wait; cancelled when the client has gone, so that nobody waits in line for nobody."""
-    task = asyncio.ensure_future(work)
-    gone = asyncio.ensure_future(receive())
-    try:
-        await asyncio.wait((task, gone), return_when=asyncio.FIRST_COMPLETED)
-        if not task.done():
-            task.cancel()
-            await asyncio.wait((task,))
-            raise errors.Closed("the client has gone")
-        return task.result()
-    finally:
-        gone.cancel()
 
 
 async def _send(send: Send, answer: Answer, method: str, headers: Headers) -> None:

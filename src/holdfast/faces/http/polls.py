@@ -32,7 +32,7 @@ def check_wait(value: Any) -> float:
 async def poll(handle: AsyncWorkspace, given: dict[str, Any], wait: float) -> Page[Event]:
     """The events of a list, as soon as there is one; the cursor of the page is where the next poll goes on."""
     if given.get("after") is None:
-        given["after"] = handle.revision
+        given["after"] = await handle.revision()
     watching = {name: given[name] for name in ("kinds", "id", "after") if name in given}
     page: Page[Event]
     async with handle.watch(**watching, timeout=wait) as watch:

@@ -31,6 +31,7 @@ from holdfast.kernel.clock import Clock
 from holdfast.workspace import Workspace, open_workspace
 
 LOCK: Final = "server.lock"
+KEPT: Final = 75  # seconds that a connection nobody uses is kept: longer than clients keep it, so none is cut in use
 GRACE: Final = 20  # seconds for requests in progress when it stops
 
 
@@ -137,6 +138,7 @@ class Server:
             access_log=False,
             server_header=False,
             timeout_graceful_shutdown=GRACE,
+            timeout_keep_alive=KEPT,
             **tls,
         )
 

@@ -434,12 +434,12 @@ def test_c15_an_awaited_write_is_fenced_alike(world: World) -> None:
     async def scene() -> None:
         fenced = ws.aio.using(fence=("door", grant.token))
         assert await fenced.cells.set("run", "cell", 1) == 1
-        assert await fenced.transact(lambda tx: tx.cells.set("run", "cell", 2)) == 2
+        assert await fenced.cells.set("run", "cell", 2) == 2
         await ws.aio.locks.check("door", grant.token)
         world.clock.advance(30)
         for call in (
             lambda: fenced.cells.set("run", "cell", 3),
-            lambda: fenced.transact(lambda tx: tx.cells.set("run", "cell", 3)),
+            lambda: fenced.txn([], [Op("cells.set", {"run": "run", "cell": "cell", "value": 3})]),
             lambda: ws.aio.locks.check("door", grant.token),
         ):
             with pytest.raises(errors.Fenced):
@@ -447,6 +447,23 @@ def test_c15_an_awaited_write_is_fenced_alike(world: World) -> None:
 
     asyncio.run(scene())
     assert ws.cells.get("run", "cell").version == 2
+
+
+@pytest.mark.capability("aio")
+@pytest.mark.capability("callables")
+def test_c15_an_awaited_transact_is_fenced_alike(world: World) -> None:
+    ws = world.open()
+    grant = ws.locks.acquire("door", ttl=30)
+
+    async def scene() -> None:
+        fenced = ws.aio.using(fence=("door", grant.token))
+        assert await fenced.transact(lambda tx: tx.cells.set("run", "cell", 1)) == 1
+        world.clock.advance(30)
+        with pytest.raises(errors.Fenced):
+            await fenced.transact(lambda tx: tx.cells.set("run", "cell", 2))
+
+    asyncio.run(scene())
+    assert ws.cells.get("run", "cell").version == 1
 
 
 def _for_ever(call: Callable[[], Any]) -> None:

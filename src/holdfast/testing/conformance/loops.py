@@ -17,9 +17,11 @@ from holdfast.testing.worlds import World
 
 aio = pytest.mark.capability("aio")
 local = pytest.mark.capability("local")
+callables = pytest.mark.capability("callables")
 
 
 @aio
+@callables
 def test_the_awaitable_twin_has_the_same_laws(world: World) -> None:
     ws = world.open()
 
@@ -40,13 +42,14 @@ def test_the_awaitable_twin_has_the_same_laws(world: World) -> None:
         await both.transact(lambda tx: None)
         assert (await both.cells.get("run", "a")).value == 1
         assert await both.cells.list("run") == ["a"]
-        assert both.revision == 1
+        assert await both.revision() == 1
         assert (await both.check()).ok
 
     finish(main())
 
 
 @aio
+@callables
 def test_a_body_on_a_loop_may_raise_stopiteration_without_stopping_the_others(world: World) -> None:
     ws = world.open()
 

@@ -79,7 +79,7 @@ FORMS: dict[str, Callable[[Any, Parts], list[Any]]] = {
     "loop": on_loop,
     "txn": in_txn,
 }
-NEEDS = {"body": "callables", "block": "interactive", "loop": "aio"}
+NEEDS = {"body": "callables", "block": "interactive", "loop": "callables"}
 in_every_form = pytest.mark.parametrize(
     "form", [pytest.param(f, marks=[pytest.mark.capability(NEEDS[f])] if f in NEEDS else []) for f in FORMS]
 )

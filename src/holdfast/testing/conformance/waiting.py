@@ -483,9 +483,11 @@ def test_c14_a_cancelled_task_leaves_the_line(world: World) -> None:
         await ws.aio.locks.acquire("door")
         cancelled = await _queue_up(ws, "b")
         next_one = await _queue_up(ws, "c")
-        cancelled.cancel()
-        await asyncio.wait([cancelled], timeout=PATIENCE / 6)
-        assert cancelled.cancelled(), "a cancellation that comes together with an event is not lost"
+        async with ws.aio.watch(kinds=["lock"], id="door") as watch:
+            cancelled.cancel()
+            await asyncio.wait([cancelled], timeout=PATIENCE / 6)
+            assert cancelled.cancelled(), "a cancellation that comes together with an event is not lost"
+            assert (await anext(watch)).op == "leave"  # a server hears of it a moment later
         assert ws.check().records["waiters"] == 1
         await ws.aio.locks.release("door", "a")
         return (await next_one).holder

@@ -389,12 +389,22 @@ def test_c17_the_awaitable_watch_of_a_cell_answers_a_change_or_none(world: World
 
     async def main() -> None:
         assert await ws.aio.cells.watch("run", "cell", timeout=0) is None
-        waiting = asyncio.ensure_future(ws.aio.cells.watch("run", "cell", timeout=10))
+        waiting = asyncio.ensure_future(ws.aio.cells.watch("run", "cell", after_version=0, timeout=10))
         await asyncio.sleep(0)
         await ws.aio.cells.set("run", "cell", 7)
         change = await waiting
         assert change is not None
         assert (change.old, change.new, change.created) == (None, 7, True)
+
+    finish(main())
+
+
+@aio
+@pytest.mark.capability("prompt")
+def test_c17_the_awaitable_watch_of_a_cell_ends_at_its_timeout(world: World) -> None:
+    ws = world.open()
+
+    async def main() -> None:
         waiting = asyncio.ensure_future(ws.aio.cells.watch("run", "cell", timeout=10))
         await asyncio.sleep(0)
         world.clock.advance(10)

@@ -9,16 +9,22 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Generic, Literal, NoReturn, TypeVar
+from weakref import WeakKeyDictionary
 
 from holdfast import errors
 from holdfast.context import Context, Fence, check_context, derive_actor
 from holdfast.ops import Operation, Sync
+from holdfast.remote.requests import no_function
+from holdfast.remote.sending import Resuming
+from holdfast.remote.wire import Address, Wire
 from holdfast.transaction import Root
 from holdfast.types.base import Report
-from holdfast.wire import Wire, request_of, typed
 
 if TYPE_CHECKING:
+    from asyncio import AbstractEventLoop
     from pathlib import Path
+
+    from holdfast.remote.aio import AsyncRemoteWorkspace, AsyncWire
 
 R = TypeVar("R")
 E = TypeVar("E")
@@ -31,6 +37,7 @@ class RemoteWorkspace(Root[Sync]):
         super().__init__(self)
         self._wire = wire
         self._context = context
+        self._loops: WeakKeyDictionary[AbstractEventLoop, AsyncWire] = WeakKeyDictionary()
 
     def using(
         self,
@@ -41,7 +48,21 @@ class RemoteWorkspace(Root[Sync]):
     ) -> RemoteWorkspace:
         """The same workspace for calls with this actor, fence, key or at_least; what is not given stays as it was."""
         given = {"actor": actor, "fence": fence, "key": key, "at_least": at_least}
-        return RemoteWorkspace(self._wire, self._context.with_(**given))
+        other = RemoteWorkspace(self._wire, self._context.with_(**given))
+        other._loops = self._loops
+        return other
+
+    @property
+    def aio(self) -> AsyncRemoteWorkspace:
+        """The awaitable twin, for the running event loop."""
+        from holdfast.aio import running_loop
+        from holdfast.remote.aio import AsyncRemoteWorkspace, AsyncWire
+
+        loop = running_loop()
+        wire = self._loops.get(loop)
+        if wire is None:
+            wire = self._loops[loop] = AsyncWire(self._wire.address, loop)
+        return AsyncRemoteWorkspace(wire, self._context)
 
     @property
     def revision(self) -> int:
@@ -87,27 +108,23 @@ class RemoteWorkspace(Root[Sync]):
         self.close()
 
     def __repr__(self) -> str:
-        return f"<RemoteWorkspace {self._wire.url!r} actor={self.actor!r}>"
+        return f"<RemoteWorkspace {self._wire.address.url!r} actor={self.actor!r}>"
 
     def bind(self, op: Operation[..., Any]) -> Callable[..., Any]:
         """An operation as a call on the server."""
-        if op.route.http is None:
-            return lambda *args, **kwargs: _no_function(op.name)
         wire, context = self._wire, self._context
         if op.kind == "stream":
-            return lambda *args, **kwargs: RemoteWatch(wire, context, op, args, kwargs)
-        if op.name == "txn":
-            return lambda *args, **kwargs: typed(wire.call(op, request_of(op, args, kwargs), context), args, kwargs)
-        return lambda *args, **kwargs: wire.call(op, request_of(op, args, kwargs), context)
+            return lambda *args, **kwargs: RemoteWatch(wire, Resuming(op, args, kwargs, context))
+        if op.route.http is None:
+            return lambda *args, **kwargs: _no_function(op.name)
+        return lambda *args, **kwargs: wire.call(op, args, kwargs, context)
 
 
 class RemoteWatch(Generic[E]):
     """An iterator over events as they come from a server. It ends at its timeout; close it or use it in `with`."""
 
-    def __init__(
-        self, wire: Wire, context: Context, op: Operation[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]
-    ) -> None:
-        self._events = wire.stream(op, request_of(op, args, kwargs), context)
+    def __init__(self, wire: Wire, resuming: Resuming) -> None:
+        self._events = wire.stream(resuming)
         next(self._events)  # connected: from here on nothing is missed
 
     def __iter__(self) -> RemoteWatch[E]:
@@ -129,7 +146,7 @@ class RemoteWatch(Generic[E]):
 
 
 def _no_function(name: str) -> NoReturn:
-    raise errors.Unsupported(f"{name} takes a function, which does not travel", hint="use ws.txn(conditions, then)")
+    raise no_function(name)
 
 
 def connect(
@@ -146,4 +163,4 @@ def connect(
     certificate if it made its own.
     """
     context = check_context(Context(derive_actor() if actor is None else actor))
-    return RemoteWorkspace(Wire(url, token, timeout, verify), context)
+    return RemoteWorkspace(Wire(Address(url, token, timeout, verify)), context)

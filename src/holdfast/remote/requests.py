@@ -1,0 +1,143 @@
+"""Calls as HTTP requests: the client's half of `faces.http.codec`."""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+from datetime import datetime
+from functools import cache
+from typing import Any, Final
+from urllib.parse import quote
+
+import msgspec
+
+from holdfast import errors
+from holdfast.context import Context
+from holdfast.faces.http.codec import plan_of, wired
+from holdfast.kernel.names import check_name
+from holdfast.kernel.tx import DerivedActor
+from holdfast.kernel.wire import to_wire
+from holdfast.ops import Operation, find_operation, operation
+from holdfast.schemas import parameters
+from holdfast.types.txn import Op
+
+_QUERIED: Final = ("GET", "DELETE")
+Args = tuple[Any, ...]
+Kwargs = dict[str, Any]
+
+
+def no_function(name: str) -> errors.Unsupported:
+    """The error for what takes a function."""
+    return errors.Unsupported(f"{name} takes a function, which does not travel", hint="use ws.txn(conditions, then)")
+
+
+class Request(msgspec.Struct, frozen=True):
+    """A call as it travels."""
+
+    method: str
+    path: str
+    query: list[tuple[str, str]]
+    body: bytes | None
+    safe: bool  # may be sent again
+    wait: float | None  # seconds that the call itself may take; None: as long as it likes
+
+
+def named(op: Operation[..., Any], args: Args, kwargs: Kwargs) -> dict[str, Any]:
+    """The arguments of a call by their names."""
+    names = _names(op.name)
+    if len(args) > len(names):
+        raise TypeError(f"{op.name} takes {len(names)} arguments, not {len(args)}")
+    return dict(zip(names, args, strict=False)) | kwargs
+
+
+def request_of(op: Operation[..., Any], arguments: dict[str, Any]) -> Request:
+    """A call of an operation; what cannot travel is refused as it would be in process."""
+    given, wait = dict(arguments), _wait(op, arguments)
+    assert op.route.http is not None
+    method, _, path = op.route.http.partition(" ")
+    for name in re.findall(r"\{(\w+)\}", path):
+        path = path.replace(f"{{{name}}}", _segment(given.pop(name, None), name, plan_of(op.name).hints[name]))
+    safe = op.kind in ("read", "first", "stream")
+    if method in _QUERIED:
+        query = [("args", _encoded(op, given).decode())] if given else []
+        return Request(method, path, query, None, safe, wait)
+    return Request(method, path, [], _encoded(op, given), safe, wait)
+
+
+def _wait(op: Operation[..., Any], given: dict[str, Any]) -> float | None:
+    """How long a call may wait for others, as its arguments say."""
+    if op.kind not in ("first", "procedure"):
+        return 0.0
+    wait = given.get("timeout") if op.kind == "first" else given.get("wait", 0.0)
+    if wait is None:
+        return None if op.kind == "first" else 0.0
+    fine = isinstance(wait, int | float) and math.isfinite(wait) and wait >= 0
+    return float(wait) if fine else 0.0  # what is not is refused by the operation
+
+
+@cache
+def _names(name: str) -> list[str]:
+    return [each.name for each in parameters(operation(name))]
+
+
+def _segment(value: Any, name: str, kind: Any) -> str:
+    if kind is int:
+        if type(value) is not int:
+            raise errors.Invalid(f"{name} is an int, not {value!r}")
+        return str(value)
+    check_name(value, name)
+    return quote(value, safe="")
+
+
+def _encoded(op: Operation[..., Any], given: dict[str, Any]) -> bytes:
+    """Arguments as a JSON object."""
+    arguments = {name: _argument(op.name, name, value) for name, value in given.items()}
+    try:
+        return msgspec.json.encode(arguments)
+    except UnicodeEncodeError:  # a lone surrogate, which the operation refuses in its own words
+        return json.dumps(arguments, default=datetime.isoformat).encode()
+
+
+def _argument(op: str, name: str, value: Any) -> Any:
+    """One argument in a form that JSON can carry, refused as the operation itself would refuse it."""
+    plan = plan_of(op)
+    if plan.hints.get(name) is Any or name not in plan.hints:
+        return to_wire(value)
+    if isinstance(value, float) and not math.isfinite(value):
+        return str(value)  # JSON has no such number; the operation refuses the word as it would the number
+    try:
+        if isinstance(value, list | tuple) and value and all(isinstance(each, Op) for each in value):
+            return [{"op": each.op, "args": _inner(each)} for each in value]
+        return wired(value)
+    except errors.InvalidValue as error:
+        if name in plan.values:
+            raise
+        raise errors.Invalid(f"{name} cannot be {type(value).__name__} {str(value)[:80]}: {error.message}") from error
+    except (TypeError, ValueError, RecursionError) as error:
+        raise errors.Invalid(f"{name} cannot be {type(value).__name__} {str(value)[:80]}: {error}") from error
+
+
+def _inner(op: Op) -> Any:
+    """The arguments of an operation inside a txn."""
+    if not isinstance(op.args, dict) or find_operation(op.op) is None:
+        return wired(op.args)
+    return {name: _argument(op.op, name, value) for name, value in op.args.items()}
+
+
+def headers_of(request: Request, context: Context) -> dict[str, str]:
+    """What a call says about itself beside its arguments."""
+    headers = {"prefer": "return=representation"}
+    if request.body is not None:
+        headers["content-type"] = "application/json"
+    derived = isinstance(context.actor, DerivedActor)
+    headers["x-agent-derived" if derived else "x-agent-id"] = quote(context.actor)
+    if context.key is not None:
+        headers["idempotency-key"] = quote(context.key)
+    if context.at_least is not None:
+        headers["x-at-least"] = str(context.at_least)
+    if context.fence is not None:
+        name, token = context.fence
+        parts = (name,) if isinstance(name, str) else name
+        headers["x-fence"] = f"{token} {'/'.join(quote(part, safe='') for part in parts)}"
+    return headers

@@ -1,0 +1,127 @@
+"""The connections of a client that blocks."""
+
+from __future__ import annotations
+
+import os
+import ssl
+import time
+from collections.abc import Generator
+from typing import Any, Final
+
+import httpx
+
+from holdfast import errors
+from holdfast.context import Context
+from holdfast.ops import Operation, drive
+from holdfast.remote.answers import failure
+from holdfast.remote.requests import Args, Kwargs
+from holdfast.remote.sending import SILENCE, Pause, Resuming, Send, asking, calling
+
+_UNIX: Final = "unix://"
+
+
+class Address:
+    """Where a server is, and how to reach it: what a client needs, whether it blocks or not."""
+
+    def __init__(self, url: str, token: str | None, timeout: float, verify: str | bool) -> None:
+        self.url = url
+        self.timeout = timeout
+        self._token = token or _token()
+        self._verify = ssl.create_default_context(cafile=verify) if isinstance(verify, str) else verify
+
+    def options(self, transport: type[httpx.HTTPTransport] | type[httpx.AsyncHTTPTransport]) -> dict[str, Any]:
+        """What a client of httpx is made with."""
+        path = self.url.removeprefix(_UNIX)
+        by_socket = self.url.startswith(_UNIX)
+        # Each watch has a connection of its own. A server keeps one that nobody uses for longer than we do.
+        limits = httpx.Limits(max_connections=None, max_keepalive_connections=32, keepalive_expiry=30)
+        return {
+            "base_url": "http://localhost" if by_socket else self.url.rstrip("/"),
+            "transport": transport(verify=self._verify, limits=limits, uds=path if by_socket else None),
+            "timeout": self.timeout,
+            "headers": {"authorization": f"Bearer {self._token}"},
+        }
+
+    def patience(self, send: Send) -> httpx.Timeout:
+        """How long to wait for an answer: as long as the call itself may wait, and some more."""
+        wait = send.request.wait
+        return httpx.Timeout(self.timeout, read=None if wait is None else self.timeout + wait)
+
+
+class Wire:
+    """The connections to one server."""
+
+    def __init__(self, address: Address) -> None:
+        self.address = address
+        self._client = httpx.Client(**address.options(httpx.HTTPTransport))
+
+    def close(self) -> None:
+        """Close them."""
+        self._client.close()
+
+    def ask(self, what: str, context: Context) -> dict[str, Any]:
+        """Something of the workspace itself."""
+        return drive(asking(what, context), self._perform)
+
+    def call(self, op: Operation[..., Any], args: Args, kwargs: Kwargs, context: Context) -> Any:
+        """Do it, and answer what the operation answers."""
+        return drive(calling(op, args, kwargs, context), self._perform)
+
+    def _perform(self, step: Send | Pause) -> httpx.Response | None:
+        if isinstance(step, Pause):
+            time.sleep(step.seconds)
+            return None
+        request = step.request
+        return self._client.request(
+            request.method,
+            request.path,
+            params=tuple(request.query),
+            content=request.body,
+            headers=step.headers,
+            timeout=self.address.patience(step),
+        )
+
+    def stream(self, resuming: Resuming) -> Generator[Any, None, None]:
+        """Events as they come, after a first None once it is connected; resumes by itself."""
+        told = False
+        while True:
+            broken: httpx.TransportError | None = None
+            try:
+                with self._client.stream(**streaming(resuming)) as answer:
+                    if not answer.is_success:
+                        raise failure(answer.read(), answer.status_code)
+                    for line in answer.iter_lines():
+                        events = resuming.heard(line)
+                        if resuming.connected and not told:
+                            told = True
+                            yield None
+                        yield from events
+                        if resuming.over:
+                            return
+            except httpx.TransportError as error:
+                broken = error
+            time.sleep(resuming.broke(broken))
+
+
+def streaming(resuming: Resuming) -> dict[str, Any]:
+    """The request of a watch, as httpx wants it."""
+    request = resuming.request
+    return {
+        "method": request.method,
+        "url": request.path,
+        "params": tuple(request.query),
+        "headers": resuming.headers,
+        "timeout": httpx.Timeout(SILENCE),
+    }
+
+
+def _token() -> str:
+    """The token from the environment; Unauthorized if there is none."""
+    given = os.environ.get("HOLDFAST_TOKEN")
+    file = os.environ.get("HOLDFAST_TOKEN_FILE")
+    if given:
+        return given
+    if file:
+        with open(file, encoding="utf-8") as opened:
+            return opened.read().strip()
+    raise errors.Unauthorized("a token is needed", hint="pass token=..., or set HOLDFAST_TOKEN or HOLDFAST_TOKEN_FILE")
