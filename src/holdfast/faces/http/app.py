@@ -22,7 +22,7 @@ from holdfast.faces.http.metrics import Metrics
 from holdfast.faces.http.routes import PREFIX, Route, Routes, decode
 from holdfast.faces.http.settings import Settings
 from holdfast.faces.http.spaces import Space, Spaces
-from holdfast.faces.http.streams import Client, Receive, Send, Watchers, follow_alone, resume_from
+from holdfast.faces.http.streams import Alone, Client, Receive, Send, Watchers, resume_from
 from holdfast.faces.http.tickets import Tickets
 from holdfast.faces.http.tokens import EVERY, MAIN, Token, Tokens
 from holdfast.faces.http.upkeep import Upkeep
@@ -64,8 +64,7 @@ class App:
     def stop(self) -> None:
         """Tell watchers where to resume, and take no more of them."""
         self.stopping.set()
-        for space in self.spaces.open():
-            space.channels.wake()
+        self.watchers.wake()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """ASGI."""
@@ -152,8 +151,8 @@ class App:
         call = calls.bound(handle, route.op)
         if route.op.kind == "stream":
             resume_from(route.op, headers, given)
-            with self.watchers.place(token):
-                client = Client(token, self.tokens, self.stopping, receive, send)
+            client = Client(token, self.tokens, self.stopping, receive, send)
+            with self.watchers.place(token, client):
                 self.watchers.cut += not await client.serve(_stream(route, call, given, space, client))
             return None
         if wait is not None:
@@ -192,7 +191,7 @@ def _stream(
     """What sends a client the events it wants; what is wrong with its wishes is refused here."""
     watch = call(**given)
     if route.op.name != "watch" or given.get("timeout") is not None:
-        return follow_alone(route.op, watch, client)
+        return Alone(route.op, watch, client).follow()
     kinds, id = given.get("kinds"), given.get("id")
     wanted = None if kinds is None else tuple(sorted(kinds)), tuple(id) if isinstance(id, list) else id
     return space.channels.follow(wanted, watch, lambda after: call(kinds=kinds, id=id, after=after), client)

@@ -103,17 +103,12 @@ class Channels:
     def __init__(self) -> None:
         self._open: dict[Any, Channel] = {}
 
-    def wake(self) -> None:
-        """Have every client of every channel look."""
-        for channel in self._open.values():
-            channel.wake()
-
     def announce(self, frame: bytes) -> None:
         """Say something beside the events to every client."""
         for channel in self._open.values():
             for client in channel.clients:
                 client.asides.append(frame)
-        self.wake()
+            channel.wake()
 
     async def follow(self, wanted: Any, watch: AsyncWatch[Event], opened: Opened, client: Client) -> None:
         """Send a client what comes of what it wants, beginning with what `watch` has."""
@@ -149,10 +144,12 @@ class Channels:
                         cursor = to_cursor(position)
                     asides, client.asides = client.asides, []
                     await client.write(b"".join((chunk, *asides)))
-                elif not await client.sleep():
+                elif client.beat:
                     cursor = channel.bookmark
                     position = max(position, parse_cursor(cursor))
                     await client.write(frames.bookmark(cursor))
+                else:
+                    await client.sleep()
             return None
         finally:
             channel.clients.discard(client)

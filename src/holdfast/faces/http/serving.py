@@ -137,6 +137,7 @@ class Server:
             log_config=None,
             access_log=False,
             server_header=False,
+            proxy_headers=False,  # who asks is who connects, whatever a header says
             timeout_graceful_shutdown=GRACE,
             timeout_keep_alive=KEPT,
             **tls,

@@ -24,11 +24,11 @@ from holdfast.faces.http.tokens import Token, Tokens
 from holdfast.kernel.clock import SystemClock
 from holdfast.ops import Operation
 
-HEARTBEAT: Final = 10.0  # seconds
-PATIENCE: Final = 30.0  # with a client that does not read
-GATHER: Final = 0.02  # events that follow within this time travel together
+HEARTBEAT: Final = 10_000_000  # microseconds
+PATIENCE: Final = 30_000_000  # with a client that does not read
+GATHER: Final = 0.02  # seconds: events that follow within this time travel together
 BATCH: Final = 500
-CHECKED: Final = 1_000_000  # a token is looked at again after this time
+CHECKED: Final = 1_000_000  # microseconds, after which a token is looked at again
 
 Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
 Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
@@ -47,32 +47,52 @@ def resume_from(op: Operation[..., Any], headers: Headers, given: dict[str, Any]
 
 
 class Watchers:
-    """How many watch under each token; one that has enough is refused more."""
+    """Who watches, how many under each token, and a look at each of them every second."""
 
     def __init__(self, limit: int) -> None:
         self._limit = limit
-        self._watching: Counter[str] = Counter()
+        self._under: Counter[str] = Counter()
+        self._clients: set[Client] = set()
+        self._looking: asyncio.Task[None] | None = None
         self.cut = 0  # those that were let go because they did not read
 
     def __len__(self) -> int:
-        return self._watching.total()
+        return len(self._clients)
 
     @contextmanager
-    def place(self, token: Token) -> Iterator[None]:
-        """A place among them while somebody watches."""
-        if self._watching[token.id] >= self._limit:
+    def place(self, token: Token, client: Client) -> Iterator[None]:
+        """A place among them while somebody watches; a token that has enough of them gets no more."""
+        if self._under[token.id] >= self._limit:
             raise TooManyWatchers(f"{self._limit} watch under this token already", limit=self._limit)
-        self._watching[token.id] += 1
+        self._under[token.id] += 1
+        self._clients.add(client)
+        if self._looking is None:
+            self._looking = asyncio.ensure_future(self._look())
         try:
             yield
         finally:
-            self._watching[token.id] -= 1
-            if not self._watching[token.id]:
-                del self._watching[token.id]
+            self._clients.discard(client)
+            self._under[token.id] -= 1
+            if not self._under[token.id]:
+                del self._under[token.id]
+
+    def wake(self) -> None:
+        """Have each of them look."""
+        for client in self._clients:
+            client.wake.set()
+
+    async def _look(self) -> None:
+        """One timer for all: two for every event and client would cost more than the events."""
+        while self._clients:
+            await asyncio.sleep(1.0)
+            now = _now()
+            for client in list(self._clients):
+                client.look(now)
+        self._looking = None
 
 
 class Client:
-    """One client that watches: sending to it, and noticing that it goes, or may not stay."""
+    """One client that watches: sending to it, and noticing that it goes, does not read, or may not stay."""
 
     def __init__(self, token: Token, tokens: Tokens, stopping: asyncio.Event, receive: Receive, send: Send) -> None:
         self._token = token
@@ -80,8 +100,11 @@ class Client:
         self._stopping = stopping
         self._receive = receive
         self._send = send
-        self._checked = _now()
-        self.gone = False
+        self._task = asyncio.current_task()
+        self._sending: int | None = None  # since when
+        self._quiet = self._checked = _now()  # since when
+        self._gone = self._cut = False
+        self.beat = False  # nothing was sent for a while: a bookmark is due
         self.asides: list[bytes] = []  # to be said beside the events
         self.wake = asyncio.Event()  # something is to be sent, or to be noticed
 
@@ -90,7 +113,10 @@ class Client:
         leaving = asyncio.ensure_future(self._notice())
         try:
             await body
-        except TimeoutError:
+        except asyncio.CancelledError:
+            if not self._cut or self._task is None:
+                raise
+            self._task.uncancel()
             return False
         finally:
             leaving.cancel()
@@ -99,8 +125,17 @@ class Client:
     async def _notice(self) -> None:
         while (await self._receive())["type"] != "http.disconnect":
             pass
-        self.gone = True
+        self._gone = True
         self.wake.set()
+
+    def look(self, now: int) -> None:
+        """Let it go if it has not read for too long; have a bookmark sent if it has heard nothing for a while."""
+        if self._sending is not None and now - self._sending > PATIENCE and self._task is not None:
+            self._cut = True
+            self._task.cancel()
+        elif self._sending is None and now - self._quiet > HEARTBEAT:
+            self.beat = True
+            self.wake.set()
 
     async def start(self, cursor: str | None) -> None:
         """Begin, with a bookmark: from here on nothing is missed."""
@@ -108,13 +143,14 @@ class Client:
         await self.write(frames.bookmark(cursor))
 
     async def write(self, chunk: bytes, more: bool = True) -> None:
-        """Send, with patience; TimeoutError if the client does not read."""
-        async with asyncio.timeout(PATIENCE):
-            await self._send({"type": "http.response.body", "body": chunk, "more_body": more})
+        """Send, as soon as there is room for it."""
+        self._sending = _now()
+        await self._send({"type": "http.response.body", "body": chunk, "more_body": more})
+        self._sending, self._quiet, self.beat = None, _now(), False
 
     async def is_over(self, cursor: str | None) -> bool:
         """Whether there is nobody to send to any more: it has gone, the server stops, or its token was revoked."""
-        if self.gone:
+        if self._gone:
             return True
         if self._stopping.is_set():
             await self.write(frames.stop(cursor), more=False)
@@ -128,44 +164,60 @@ class Client:
                 return True
         return False
 
-    async def sleep(self) -> bool:
-        """Until something is to be done; False if a heartbeat has passed without."""
-        try:
-            async with asyncio.timeout(HEARTBEAT):
-                await self.wake.wait()
-        except TimeoutError:
-            return False
+    async def sleep(self) -> None:
+        """Until something is to be done."""
+        await self.wake.wait()
         self.wake.clear()
+
+
+class Alone:
+    """What one client watches that nobody shares with it: one record, or with a timeout."""
+
+    def __init__(self, op: Operation[..., Any], watch: AsyncWatch[Any], client: Client) -> None:
+        self._op = op
+        self._watch = watch
+        self._client = client
+        self._coming: asyncio.Task[Any] | None = None
+        self._told: str | None = None
+
+    def _cursor(self) -> str | None:
+        """Up to where it has been told everything."""
+        if self._op.name == "watch" and (self._coming is None or not self._coming.done()):
+            self._told = self._watch.bookmark
+        return self._told
+
+    async def follow(self) -> None:
+        """Send what comes, until the time is over."""
+        client = self._client
+        await client.start(self._cursor())
+        try:
+            while not await client.is_over(self._cursor()):
+                if self._coming is None:
+                    self._coming = asyncio.ensure_future(anext(self._watch))
+                    self._coming.add_done_callback(lambda _: client.wake.set())
+                if self._coming.done():
+                    if not await self._tell(self._coming):
+                        return
+                elif client.beat:
+                    await client.write(frames.bookmark(self._cursor()))
+                else:
+                    await client.sleep()
+        finally:
+            if self._coming is not None:
+                self._coming.cancel()
+            self._watch.close()
+
+    async def _tell(self, came: asyncio.Task[Any]) -> bool:
+        """Send what has come; False if that was the end."""
+        try:
+            items = [came.result(), *self._watch.ready(BATCH)]
+        except StopAsyncIteration:
+            await self._client.write(frames.end(self._cursor()), more=False)
+            return False
+        except errors.HoldfastError as error:
+            await self._client.write(frames.error(error), more=False)
+            return False
+        await self._client.write(b"".join(frames.event(self._op, item) for item in items))
+        self._coming = None
+        await asyncio.sleep(GATHER)
         return True
-
-
-async def follow_alone(op: Operation[..., Any], watch: AsyncWatch[Any], client: Client) -> None:
-    """Send one client what comes, until its time is over."""
-
-    def cursor() -> str | None:
-        return watch.bookmark if op.name == "watch" else None
-
-    coming: asyncio.Task[Any] | None = None
-    await client.start(cursor())
-    try:
-        while not await client.is_over(cursor()):
-            if coming is None:
-                coming = asyncio.ensure_future(anext(watch))
-                coming.add_done_callback(lambda _: client.wake.set())
-            if not coming.done():
-                if not await client.sleep():
-                    await client.write(frames.bookmark(cursor()))
-                continue
-            done, coming = coming, None
-            try:
-                first = done.result()
-            except StopAsyncIteration:
-                return await client.write(frames.end(cursor()), more=False)
-            except errors.HoldfastError as error:
-                return await client.write(frames.error(error), more=False)
-            await client.write(b"".join(frames.event(op, item) for item in (first, *watch.ready(BATCH))))
-            await asyncio.sleep(GATHER)
-    finally:
-        if coming is not None:
-            coming.cancel()
-        watch.close()
