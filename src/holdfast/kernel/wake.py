@@ -142,7 +142,8 @@ class Hub:
                     rows = read_after(self._reader(), self._head, Filter(), PAGE)
                     for row in rows:
                         self._hand_over(row)
-                    if len(rows) < PAGE:
+                    if len(rows) < PAGE:  # all of the newest commit has been handed over
+                        self._head = (self._head[0], END_OF_REVISION)
                         break
             except errors.Compacted as error:
                 self._send_off()

@@ -1,8 +1,8 @@
 """What is sent when, and what is tried again: the same for threads and event loops, which only carry it out.
 
-A call is tried again where that is safe: a read, or a write that carries an idempotency key; three times in all. A
-watch that loses its connection resumes behind the last event it gave, without gap or repeat, and gives up after a few
-attempts in a row that brought nothing.
+A call is tried again where that is safe: a read, or a write that carries an idempotency key; five times in all. A
+watch that loses its connection resumes behind the last event it gave, without gap or repeat, and gives up after
+so many attempts in a row that brought no sign of life.
 """
 
 from __future__ import annotations
@@ -19,10 +19,13 @@ from holdfast.ops import Operation
 from holdfast.remote.answers import failure, item_of, result_of, type_details, typed_txn
 from holdfast.remote.requests import Args, Kwargs, Request, headers_of, named, request_of
 
-ATTEMPTS: Final = 3
-RESUMES: Final = 8  # in a row, without a single event between them
+ATTEMPTS: Final = 5
+PAUSE: Final = 0.05  # seconds before the second attempt; three times as long before each one after it
+RESUMES: Final = 30  # in a row, without a sign of life between them: about a minute
 SILENCE: Final = 35.0  # seconds without even a bookmark: nobody is there any more
 
+_NEVER_SENT: Final = (httpx.ConnectError, httpx.ConnectTimeout, httpx.PoolTimeout)
+_HINT: Final = "see that holdfast serve runs there, and try again"
 R = TypeVar("R")
 
 
@@ -64,13 +67,16 @@ def asking(what: str, context: Context) -> Steps[dict[str, Any]]:
 def sending(request: Request, context: Context) -> Steps[httpx.Response]:
     """Send a request, again if that is safe."""
     attempts = ATTEMPTS if request.safe or context.key is not None else 1
-    for attempt in range(1, attempts + 1):
+    sent: httpx.TransportError | None = None  # the trouble after which it may have happened
+    for attempt in range(attempts):
         try:
             response: httpx.Response = yield Send(request, headers_of(request, context))
         except httpx.TransportError as error:
-            if attempt == attempts:
-                raise _lost(request, error) from error
-            yield Pause(0.05 * attempt)
+            if not isinstance(error, _NEVER_SENT):
+                sent = error
+            if attempt == attempts - 1:
+                raise _lost(request, sent or error) from error
+            yield Pause(PAUSE * 3**attempt)
             continue
         if response.is_success:
             return response
@@ -81,8 +87,8 @@ def sending(request: Request, context: Context) -> Steps[httpx.Response]:
 def _lost(request: Request, error: httpx.TransportError) -> errors.HoldfastError:
     """What is known of a call without an answer: a write that was sent may have happened."""
     told = str(error) or type(error).__name__
-    if request.safe or isinstance(error, httpx.ConnectError | httpx.ConnectTimeout | httpx.PoolTimeout):
-        return errors.Unreachable(f"the server cannot be reached: {told}")
+    if request.safe or isinstance(error, _NEVER_SENT):
+        return errors.Unreachable(f"the server cannot be reached: {told}", hint=_HINT)
     return errors.OutcomeUnknown(
         f"the connection broke before the answer came: {told}", hint="repeat it with the same idempotency key"
     )
@@ -118,13 +124,13 @@ class Resuming:
         if not data:
             return []
         self.connected = True
+        self._failures = 0
         self._last = id or self._last
         if name == "error":
             raise failure(data.encode(), 500)
         self.over = name == "end"
         if name:
             return []
-        self._failures = 0
         return [item_of(self._op, data.encode())]
 
     def _gather(self, line: str) -> None:
@@ -142,5 +148,5 @@ class Resuming:
         self._failures += 1
         if self._failures > RESUMES or not self.connected:
             told = "it ends every connection" if error is None else str(error) or type(error).__name__
-            raise errors.Unreachable(f"the server cannot be reached: {told}") from error
+            raise errors.Unreachable(f"the server cannot be reached: {told}", hint=_HINT) from error
         return float(min(0.05 * 2**self._failures, 2.0))

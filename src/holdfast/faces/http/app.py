@@ -71,7 +71,7 @@ class App:
         if scope["type"] != "http":
             raise RuntimeError(f"{scope['type']} is not served here")
         started = self.metrics.began()
-        headers: Headers = dict(scope["headers"])
+        headers = gate.headers_of(scope["headers"])
         status = 500
         try:
             answer = await self._answer(scope, headers, receive, send)
@@ -101,22 +101,23 @@ class App:
             return Answer(200, b'{"status":"ok"}')
         self._hosts.check_origin(headers)
         name = _space_of(segments)
-        token = scope["token"] = self._admitted(scope, headers, name)
+        rest = segments[1:] if name else segments
+        token = scope["token"] = self._admitted(scope, headers, name, rest)
         if name is None:
             return pages.respond(self, segments, scope["method"], token)
         if token.workspace not in (EVERY, name):
             raise errors.Forbidden(f"this token is not for the workspace {name or 'of this server'!r}")
         space = self.spaces.get(name)
-        rest = segments if name == MAIN else segments[1:]
         extra = extras.find(rest, scope["method"], token)
         if extra is not None:
             return await extra(self, space, token)
         route, values = self.routes.find(scope["method"], rest, gate.accepts_events(headers))
         return await self._call(route, values, space, token, scope, headers, receive, send)
 
-    def _admitted(self, scope: Scope, headers: Headers, name: str | None) -> Token:
-        """The token of a request; who asks for events may show a ticket instead, which is used up by it."""
-        if name is not None and b"authorization" not in headers and gate.accepts_events(headers):
+    def _admitted(self, scope: Scope, headers: Headers, name: str | None, rest: list[str]) -> Token:
+        """The token of a request; who asks for a stream may show a ticket instead, which is used up by it."""
+        streaming = b"authorization" not in headers and gate.accepts_events(headers)
+        if name is not None and streaming and self.routes.is_stream(scope["method"], rest):
             ticket, scope["query_string"] = codec.take_from_query(scope["query_string"], tickets.ARGUMENT)
             if ticket is not None:
                 return self.tickets.take(ticket, name)

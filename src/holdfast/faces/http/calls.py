@@ -30,6 +30,8 @@ from holdfast.workspace import Workspace
 ADMIN: Final = frozenset(
     {"agents.forget", "clock.reset", "events.compact", "tasks.purge", "tasks.sweep_retention", "routes.reload"}
 )
+PRIVATE: Final = frozenset({"mail.inbox", "mail.sent", "mail.unread"})  # reads that are made for one actor
+MAINTAINER: Final = "maintainer"  # the role of an agent that may end what others began
 CREATING: Final = ("create", "send", "reply")  # methods that make something
 _ACTING: Final = ("agent", "holder", "sender")  # arguments that say who acts
 _EXPECTED: Final = "expected"
@@ -103,8 +105,10 @@ def check_actor(op: Operation[..., Any], given: dict[str, Any], caller: Caller) 
             if inner is not None:
                 check_role(inner, caller.token)
                 check_actor(inner, step.args if isinstance(step.args, dict) else {}, caller)
+    if op.name == "agents.register" and given.get("role") == MAINTAINER and not caller.token.allows("admin"):
+        raise errors.Forbidden(f"a {MAINTAINER} is registered with a token that has the role admin")
     bound = caller.token.actor
-    if bound is None or op.kind not in ("write", "procedure"):
+    if bound is None or (op.kind not in ("write", "procedure") and op.name not in PRIVATE):
         return
     names = (*_ACTING, "name") if op.name == "agents.register" else _ACTING
     for name in names:

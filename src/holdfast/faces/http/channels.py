@@ -121,6 +121,7 @@ class Channels:
                 if behind is None:
                     return
                 watch = opened(behind)
+                await asyncio.sleep(0)  # however often it falls behind, others get their turn
         except errors.HoldfastError as error:
             await client.write(frames.error(error), more=False)
         finally:
@@ -143,7 +144,7 @@ class Channels:
                         position = channel.position
                         cursor = to_cursor(position)
                     asides, client.asides = client.asides, []
-                    await client.write(b"".join((chunk, *asides)))
+                    await client.write(b"".join((*asides, chunk)))
                 elif client.beat:
                     cursor = channel.bookmark
                     position = max(position, parse_cursor(cursor))

@@ -43,6 +43,14 @@ class Gate:
             raise errors.Forbidden(f"the Origin {origin.decode('latin-1')[:100]!r} may not call this server")
 
 
+def headers_of(pairs: Iterable[tuple[bytes, bytes]]) -> Headers:
+    """Headers by name; one that is given twice has both values, which is no value that is looked for."""
+    found: dict[bytes, bytes] = {}
+    for name, value in pairs:
+        found[name] = value if name not in found else found[name] + b", " + value
+    return found
+
+
 def bearer(headers: Headers) -> str:
     """The secret that a request carries; Unauthorized if it carries none."""
     given = headers.get(b"authorization", b"")

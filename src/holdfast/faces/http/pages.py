@@ -10,7 +10,7 @@ import msgspec
 from holdfast import errors
 from holdfast.faces.http.answers import Answer, told
 from holdfast.faces.http.refusals import MethodNotAllowed, NoRoute
-from holdfast.faces.http.tokens import MAIN, Token
+from holdfast.faces.http.tokens import EVERY, MAIN, Token
 
 if TYPE_CHECKING:
     from holdfast.faces.http.app import App
@@ -24,8 +24,8 @@ def respond(app: App, segments: list[str], method: str, token: Token) -> Answer:
         case ["readyz"]:
             return _ready(app)
         case ["metrics"]:
-            if not token.allows("admin"):
-                raise errors.Forbidden("metrics need a token with the role admin")
+            if not token.allows("admin") or token.workspace != EVERY:
+                raise errors.Forbidden("metrics need a token with the role admin, for all workspaces")
             return _metrics(app)
         case ["openapi.json"]:
             from holdfast.faces.http.openapi import document
@@ -40,7 +40,8 @@ def _ready(app: App) -> Answer:
     """Whether requests can be served: not while the server stops, nor if the store cannot be read."""
     if app.stopping.is_set():
         raise errors.Unavailable("the server is stopping")
-    return told({"status": "ready", "revision": app.spaces.get(MAIN).workspace.revision})
+    app.spaces.get(MAIN).workspace.revision  # noqa: B018  # which must be readable
+    return told({"status": "ready"})
 
 
 def _metrics(app: App) -> Answer:

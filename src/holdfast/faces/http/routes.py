@@ -82,6 +82,11 @@ class Routes:
             raise MethodNotAllowed(f"{method} is not possible here; {allowed} is", allowed=allowed)
         return route, values
 
+    def is_stream(self, method: str, segments: list[str]) -> bool:
+        """Whether there is a stream at this address."""
+        found = _walk(self._root, segments, 0, [])
+        return found is not None and method in found[0].streams
+
 
 def _walk(node: _Node, segments: list[str], at: int, values: list[str]) -> tuple[_Node, list[str]] | None:
     if at == len(segments):

@@ -24,6 +24,7 @@ import uvloop
 from holdfast import errors
 from holdfast.faces.http.app import App
 from holdfast.faces.http.gate import Gate
+from holdfast.faces.http.protocol import Protocol
 from holdfast.faces.http.settings import Settings
 from holdfast.faces.http.spaces import Spaces
 from holdfast.faces.http.tokens import MAIN, Tokens
@@ -137,6 +138,8 @@ class Server:
             log_config=None,
             access_log=False,
             server_header=False,
+            http=Protocol,
+            ws="none",
             proxy_headers=False,  # who asks is who connects, whatever a header says
             timeout_graceful_shutdown=GRACE,
             timeout_keep_alive=KEPT,

@@ -86,6 +86,9 @@ class Tokens:
             if actor == SYSTEM:
                 raise errors.Invalid(f"the actor {SYSTEM!r} is the workspace itself", hint="choose another name")
         secret = f"hft_{new_secret()}"
+        return self._add(secret, role, workspace, actor, note), secret
+
+    def _add(self, secret: str, role: Role, workspace: str, actor: str | None, note: str) -> Token:
         now = datetime.now(UTC)
         id = f"{now:%Y%m%d%H%M%S%f}"  # made under the lock, one at a time
         with self._changing() as tokens:
@@ -93,7 +96,7 @@ class Tokens:
                 id += "0"
             token = Token(id, digest(secret), role, workspace, actor, note, now)
             tokens.append(token)
-        return token, secret
+        return token
 
     def revoke(self, id: str) -> None:
         """Let a token be good for nothing any more; NotFound if there is none."""
@@ -107,8 +110,9 @@ class Tokens:
         """On the first start: a token that may do everything, in a file that only its owner can read."""
         path = self._path.parent / FIRST
         if not self._path.exists():
-            _, secret = self.create("admin", note="made by the first start")
-            write_private(path, f"{secret}\n".encode())
+            secret = f"hft_{new_secret()}"
+            write_private(path, f"{secret}\n".encode())  # first: a start that is killed in between is begun anew
+            self._add(secret, "admin", EVERY, None, "made by the first start")
         return path
 
     # --- the file ----------------------------------------------------------------------------------------------------

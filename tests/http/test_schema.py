@@ -1,0 +1,88 @@
+"""The server does what its OpenAPI document says, and the document says enough to notice if it did not.
+
+A slice of the run in `schema_run`; the whole is `python -m tests.http.schema_run`.
+"""
+
+from __future__ import annotations
+
+import json
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any, Final
+
+import jsonschema_rs
+import msgspec
+import pytest
+
+from holdfast.faces.http.codec import wired
+from holdfast.faces.http.openapi import document
+from holdfast.faces.http.routes import Routes
+from holdfast.types.cells import Cell
+from holdfast.types.tasks import Task
+from tests.http.schema_run import run
+
+CALLS: Final = 2000
+NOW: Final = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)
+TASK: Final = Task(
+    "hf-1", "title", "", "task", "open", 2, None, 0, ("tag",), None, None, None, None, NOW, NOW, None, 1, 1
+)
+# What an answer could have wrong, by the part of it that is changed: UNSET leaves it out.
+WRONG: Final[dict[str, Any]] = {
+    "a field that is not there": {"deadline": msgspec.UNSET},
+    "a field of another name": {"owner": "ann"},
+    "a time that is none": {"created_at": "yesterday"},
+    "a time without a zone": {"created_at": "2026-01-02T03:04:05"},
+    "a status that is none": {"status": "done"},
+    "a priority that is none": {"priority": 7},
+    "a version before the first": {"version": -1},
+    "a text instead of a list": {"tags": "tag"},
+}
+
+
+@pytest.mark.timeout(600)
+def test_every_operation_answers_as_the_document_says(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    made = run(tmp_path / "store", CALLS)
+    with capsys.disabled():
+        print(f"\n{made.table().splitlines()[-1]} of {len(made.targets)} operations")
+    assert made.faults == {}
+    assert sum(target.ways.total() for target in made.targets) == CALLS
+
+
+def test_every_route_of_the_table_is_in_the_document() -> None:
+    paths = json.loads(document())["paths"]
+    described = {
+        (method.upper(), path, name)
+        for path, methods in paths.items()
+        for method, operation in methods.items()
+        for name in operation.get("x-operations", ())
+    }
+    assert described == {(route.method, route.path, route.op.name) for route in Routes().all}
+    names = [operation["operationId"] for methods in paths.values() for operation in methods.values()]
+    assert len(names) == len(set(names))
+
+
+@pytest.mark.parametrize("what", WRONG)
+def test_the_document_notices_an_answer_with(what: str) -> None:
+    told = msgspec.to_builtins(TASK)
+    assert schema_of("Task").is_valid(told)
+    changed = {name: value for name, value in {**told, **WRONG[what]}.items() if value is not msgspec.UNSET}
+    assert not schema_of("Task").is_valid(changed)
+
+
+@pytest.mark.parametrize(
+    "value", [None, 1.5, "text", b"bytes", [b""], {}, {"$": 1}, {"$bytes": "x"}, {"a": 1, "$b": b"c"}]
+)
+def test_a_value_on_the_wire_is_one_for_the_document(value: Any) -> None:
+    assert schema_of("Cell").is_valid(json.loads(json.dumps(msgspec.to_builtins(wired(Cell(value, 1, 1, NOW))))))
+
+
+@pytest.mark.parametrize("value", [{"$bytes": "x"}, {"$bytes": 1}, {"$other": 1}, [{"$": 1}]])
+def test_what_no_value_looks_like_on_the_wire_is_none_for_the_document(value: Any) -> None:
+    cell = msgspec.to_builtins(Cell(1, 1, 1, NOW)) | {"value": value}
+    assert not schema_of("Cell").is_valid(cell)
+
+
+def schema_of(name: str) -> jsonschema_rs.Draft202012Validator:
+    described = json.loads(document())
+    schema = {"$ref": f"#/components/schemas/{name}", "components": described["components"]}
+    return jsonschema_rs.Draft202012Validator(schema, validate_formats=True)

@@ -1,0 +1,157 @@
+"""Every address of a server against everything that must not get through, and nothing changes.
+
+The matrix is generated: its rows are in `matrix`, its columns in `attacks`. After each kind of attack what is stored is
+what it was. The control: the same requests with everything right succeed, so none of them was refused because it made
+no sense anyway.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Final
+
+import msgspec
+import pytest
+
+from holdfast.faces.http.codec import MAX_DEPTH
+from holdfast.faces.http.gate import MAX_BODY
+from holdfast.faces.http.tokens import MAIN, ROLES
+from tests.http.attacks import BASES, KINDS, Cell, actor_arguments, in_txn, nested
+from tests.http.bare import Request
+from tests.http.matrix import ACTOR, Row, Site, Sites
+
+REFUSALS: Final = {401, 403, 413, 415, 421}  # of the matrix; 400 has other reasons too
+
+
+@pytest.fixture(scope="module")
+def sites(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Sites]:
+    sites = Sites(tmp_path_factory.mktemp("sites"))
+    try:
+        yield sites
+    finally:
+        sites.end()
+    assert sites.leaks == [], "no log has a token, a ticket, or the trace of a failure"
+
+
+@pytest.fixture
+def site(sites: Sites) -> Site:
+    return sites.clean()
+
+
+# --- the matrix ------------------------------------------------------------------------------------------------------
+
+
+def failing(site: Site, cell: Cell) -> list[str]:
+    """What is wrong with the answer to a cell."""
+    once = cell.rest is not None
+    answer = site.client.send_once(cell.request, *cell.rest or ()) if once else site.client.send(cell.request)
+    found = [*answer.flaws(site.secrets)]
+    if answer.status != cell.status:
+        found.append(f"{answer.status} {answer.code}, not {cell.status} {cell.code}")
+    elif cell.request.method == "HEAD" and answer.body:
+        found.append("a body for a HEAD")
+    elif cell.request.method != "HEAD" and answer.code not in cell.code.split("|"):
+        found.append(f"{answer.code}, not {cell.code}")
+    head = "; ".join(f"{name}: {value[:30]}" for name, value in cell.request.headers)
+    return [f"{each}: {cell.request.method} {cell.request.target[:80]} ({head})" for each in found]
+
+
+@pytest.mark.parametrize("name", KINDS)
+def test_every_address_refuses(site: Site, name: str, capsys: pytest.CaptureFixture[str]) -> None:
+    before = site.state()
+    cells, wrong = 0, []
+    for cell in KINDS[name](site):
+        cells += 1
+        wrong += failing(site, cell)
+    with capsys.disabled():
+        print(f"\n  {name}: {cells} cells, {len(wrong)} wrong")
+    assert not wrong, f"{len(wrong)} of {cells} cells, such as\n" + "\n".join(wrong[:: max(1, len(wrong) // 5)])
+    assert site.state() == before
+    assert cells > 0
+
+
+# --- the control -----------------------------------------------------------------------------------------------------
+
+
+def right(site: Site, row: Row, secret: str, base: str | None = None) -> Request:
+    """The request of a row as its owner would send it, with a token that is good for this and no more."""
+    request = row.request.bearing(secret).having("Origin", f"http://{site.host}")
+    if request.body:
+        request = request.having("Content-Type", "application/json; charset=utf-8")
+    return request if base is None else request._replace(target=base + request.target.removeprefix("/"))
+
+
+def himself(row: Row) -> dict[str, str]:
+    """The argument that says who acts, if there is one, of somebody who acts for himself."""
+    return {name: ACTOR for name in actor_arguments(row)[:1]}
+
+
+def test_the_control_what_reads_is_let_in_with_everything_right(site: Site, capsys: pytest.CaptureFixture[str]) -> None:
+    weakest = {role: site.token(role, actor=ACTOR) for role in ROLES}
+    own = {space: site.token("admin", workspace=space) for space in BASES}
+    reading = [row for row in (*site.rows, *site.heads) if not row.writes]
+    before = site.state()
+    for row in reading:
+        secrets = [weakest[row.role]] if row.space is None else [weakest[row.role], own[row.space]]
+        for secret in secrets:
+            answer = site.client.send(right(site, row, secret))
+            assert answer.status in (200, 201), (row.request, answer)
+            assert [*answer.flaws(site.secrets)] == [], row.request
+            assert not (row.request.method == "HEAD" and answer.body), row.request
+    assert site.client.send(site.open_row.request.having("Authorization")).body == b'{"status":"ok"}'
+    assert site.state() == before
+    with capsys.disabled():
+        print(f"\n  control: {len(reading)} requests that read, all let in")
+
+
+def test_the_control_every_write_succeeds_with_everything_right(site: Site, capsys: pytest.CaptureFixture[str]) -> None:
+    weakest = {role: site.token(role, actor=ACTOR) for role in ROLES}
+    writing = [row for row in site.rows if row.writes and row.space == MAIN]
+    changed = 0
+    for number, row in enumerate(writing):
+        base = site.copied(f"copy-{number}")
+        before = revision(site, base)
+        request = right(site, row, weakest[row.role], base)
+        if himself(row):
+            request = request._replace(body=msgspec.json.encode(msgspec.json.decode(request.body) | himself(row)))
+        answer = site.client.send(request)
+        assert answer.status in (200, 201, 204), (request, answer)
+        assert [*answer.flaws(site.secrets)] == [], request
+        changed += revision(site, base) > before
+    with capsys.disabled():
+        print(f"\n  control: {len(writing)} requests that write, all succeed, {changed} with an event")
+    assert changed > 0.8 * len(writing), "a refused request would have been noticed"
+
+
+def revision(site: Site, base: str) -> int:
+    """How far a workspace is."""
+    answer = site.client.send(Request("GET", f"{base}api/revision", site.right))
+    found: int = msgspec.json.decode(answer.body)["revision"]
+    return found
+
+
+def test_the_control_a_txn_may_do_what_its_token_may(site: Site, capsys: pytest.CaptureFixture[str]) -> None:
+    weakest = {role: site.token(role, actor=ACTOR) for role in ROLES}
+    writing = [row for row in site.rows if row.writes and row.space == MAIN and row.op and row.op.name != "txn"]
+    done = 0
+    for number, row in enumerate(writing):
+        assert row.op is not None
+        txn = site.call("txn", site.copied(f"txn-{number}")).bearing(weakest[row.role])
+        answer = site.client.send(in_txn(txn, row.op.name, row.args | himself(row)))
+        assert answer.status not in REFUSALS, (row.op.name, answer)
+        done += answer.status == 200
+    with capsys.disabled():
+        print(f"\n  control: {len(writing)} writes inside a txn, {done} succeed")
+    assert done > 0.8 * len(writing)
+
+
+def test_the_control_a_body_may_be_as_large_and_as_deep_as_the_limits_say(site: Site) -> None:
+    create, base = site.call("tasks.create", site.copied("large")), "/large/"
+    full = create._replace(body=create.body + b" " * (MAX_BODY - len(create.body)))
+    assert site.client.send(full).status == 201
+    pieces = [b"%x\r\n%s\r\n" % (len(part), part) for part in (full.body[:1000], full.body[1000:])]
+    chunked = create._replace(body=b"").having("Transfer-Encoding", "Chunked")
+    assert site.client.send_once(chunked, *pieces, b"0\r\n\r\n").status == 201
+    deep = site.call("cells.set", base)._replace(body=b'{"value":' + nested(MAX_DEPTH - 1) + b"}")
+    assert site.client.send(deep).code == "INVALID_VALUE", "not the body is too deep, the value is"
+    assert site.client.send(deep._replace(body=b'{"value":' + nested(100) + b"}")).status == 200
