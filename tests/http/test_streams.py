@@ -173,8 +173,11 @@ def test_a_long_poll_answers_what_came_waits_for_what_comes_and_ends_in_time(tmp
 
 
 def test_long_work_tells_its_progress_to_whoever_watches(tmp_path: Path) -> None:
-    with serving(tmp_path) as server, connected(server) as ws, closing(Watching(server)) as watch:
-        ws.tasks.import_(lines)
+    with serving(tmp_path) as server, connected(server) as ws, closing(Watching(server, "?kinds=task")) as watch:
+        task = ws.tasks.create("task")
+        assert watch.events(1)[0]["id"] == task.id
+        (line,) = ws.tasks.export()
+        ws.tasks.import_([line.replace(task.id, f"t-{number}") for number in range(300)])
         told = []
         for frame in watch.frames():
             if frame.get("event") == "progress":

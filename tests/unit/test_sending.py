@@ -1,0 +1,117 @@
+"""What a client sends again, when it gives up, and what it then says of a call: the policy without a network."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import httpx
+import pytest
+
+from holdfast import errors
+from holdfast.context import Context
+from holdfast.ops import operation
+from holdfast.remote.requests import named, request_of
+from holdfast.remote.sending import ATTEMPTS, RESUMES, Pause, Resuming, Send, calling
+
+ANN = Context("ann")
+KEYED = Context("ann", None, "k-1", None)
+SET = ("cells.set", ("run", "cell", 1))
+GET = ("cells.get", ("run", "cell"))
+LOST = httpx.ReadError("reset")
+REFUSED = httpx.ConnectError("refused")
+
+
+def play(name: str, args: tuple[Any, ...], context: Context, *answers: Any) -> tuple[Any, int]:
+    """Give these answers to what is sent; the result or the error, and how often was sent."""
+    steps = calling(operation(name), args, {}, context)
+    told, sent = iter(answers), 0
+    try:
+        step = next(steps)
+        while True:
+            if isinstance(step, Pause):
+                assert 0 < step.seconds < 5
+                step = steps.send(None)
+                continue
+            assert isinstance(step, Send)
+            sent += 1
+            answer = next(told)
+            step = steps.throw(answer) if isinstance(answer, Exception) else steps.send(answer)
+    except StopIteration as stop:
+        return stop.value, sent
+    except errors.HoldfastError as error:
+        return type(error), sent
+
+
+def answer(content: bytes, status: int = 200) -> httpx.Response:
+    return httpx.Response(status, content=content)
+
+
+def test_a_write_without_a_key_is_sent_once() -> None:
+    assert play(*SET, ANN, LOST) == (errors.OutcomeUnknown, 1)
+    assert play(*SET, ANN, REFUSED) == (errors.Unreachable, 1)
+
+
+def test_a_read_and_a_write_with_a_key_are_sent_again_and_not_for_ever() -> None:
+    assert play(*SET, KEYED, LOST, REFUSED, answer(b"3")) == (3, 3)
+    assert play(*SET, KEYED, *[REFUSED] * ATTEMPTS) == (errors.Unreachable, ATTEMPTS)
+    assert play(*GET, ANN, *[LOST] * ATTEMPTS) == (errors.Unreachable, ATTEMPTS)
+
+
+def test_a_write_that_was_sent_once_is_of_unknown_outcome_whatever_came_after() -> None:
+    assert play(*SET, KEYED, LOST, *[REFUSED] * (ATTEMPTS - 1)) == (errors.OutcomeUnknown, ATTEMPTS)
+
+
+def test_what_a_server_refuses_is_not_sent_again() -> None:
+    body = b'{"error": "no", "code": "HELD", "hint": "", "details": {}}'
+    assert play(*SET, KEYED, answer(body, 409)) == (errors.Held, 1)
+    assert play(*GET, ANN, answer(b"<html>", 502)) == (errors.Unavailable, 1)
+
+
+@pytest.mark.parametrize(
+    ("name", "given", "wait"),
+    [
+        ("cells.get", {"run": "r", "cell": "c"}, 0.0),
+        ("cells.watch", {"run": "r", "cell": "c"}, None),
+        ("cells.watch", {"run": "r", "cell": "c", "timeout": 7}, 7.0),
+        ("locks.acquire", {"name": "door"}, 0.0),
+        ("locks.acquire", {"name": "door", "wait": 2.5}, 2.5),
+        ("locks.acquire", {"name": "door", "wait": float("nan")}, 0.0),
+    ],
+)
+def test_an_answer_is_awaited_as_long_as_the_call_may_wait(
+    name: str, given: dict[str, Any], wait: float | None
+) -> None:
+    op = operation(name)
+    assert request_of(op, named(op, (), given)).wait == wait
+
+
+def hear(watch: Resuming, text: str) -> list[Any]:
+    return [event for line in text.split("\n") for event in watch.heard(line)]
+
+
+def test_a_watch_gives_up_after_so_many_connections_without_a_sign_of_life_and_not_before() -> None:
+    watch = Resuming(operation("watch"), (), {}, ANN)
+    with pytest.raises(errors.Unreachable):
+        watch.broke(REFUSED)  # it was never connected: who asks should know
+    for _ in range(3):
+        assert hear(watch, "event: bookmark\nid: 7\ndata: {}\n\n") == []
+        for _ in range(RESUMES):
+            assert 0 < watch.broke(LOST) <= 2
+    with pytest.raises(errors.Unreachable):
+        watch.broke(LOST)
+
+
+def test_a_watch_resumes_behind_the_last_whole_event_it_heard() -> None:
+    watch = Resuming(operation("watch"), (), {"kinds": ["cell"]}, ANN)
+    assert "last-event-id" not in watch.headers
+    event = '{"revision":5,"position":0,"time":"2026-01-01T00:00:00Z","actor":"ann","kind":"cell","scope":"run",'
+    event += '"id":"cell","op":"set","version":1,"data":{},"redacted":false}'
+    (found,) = hear(watch, f"id: 5-0\ndata: {event}\n\n")
+    assert (found.revision, found.id) == (5, "cell")
+    assert hear(watch, f"id: 6-0\ndata: {event[:30]}") == []  # broken off
+    assert watch.headers["last-event-id"] == "5-0"
+    assert len(hear(watch, f"id: 6-0\ndata: {event}\n\n")) == 1
+    with pytest.raises(errors.Compacted):
+        hear(watch, 'event: error\ndata: {"error": "gone", "code": "COMPACTED", "details": {}}\n\n')
+    assert hear(watch, "event: end\ndata: {}\n\n") == []
+    assert watch.over
