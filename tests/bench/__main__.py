@@ -23,9 +23,11 @@ from tests.bench import (
     imports,
     increments,
     joining,
+    load,
     mail,
     replicas,
     routing,
+    streams,
     task_growth,
     watch,
 )
@@ -44,6 +46,8 @@ SUBJECTS = {
     "task_growth": task_growth.run,
     "routing": routing.run,
     "mail": mail.run,
+    "streams": streams.run,
+    "load": load.run,
 }
 
 

@@ -5,12 +5,14 @@ from __future__ import annotations
 import math
 from pathlib import Path
 
+import httpx
 import pytest
 
 import holdfast
-from tests.bench import claims, increments
+from tests.bench import claims, increments, load
 from tests.bench.__main__ import SUBJECTS, main
 from tests.bench.baseline import Loop
+from tests.bench.load_generator import Generator
 from tests.bench.measure import Bench, Row
 from tests.bench.task_growth import Raw, specs
 from tests.bench.task_rows import HITS, RARE, RARE_TASKS, WORDS, Plan, make_store
@@ -28,6 +30,7 @@ EXPECTED = {
     "task_growth": 15,
     "routing": 2,
     "mail": 10,
+    "load": 7,
 }
 
 
@@ -79,6 +82,44 @@ def test_what_the_baseline_of_the_claims_wrote_is_sound(tmp_path: Path) -> None:
         with holdfast.open(tmp_path / "copy", actor="bench") as ws:
             assert ws.check().problems == []
             assert ws.tasks.list(status="in_progress", total=True).total == claims.WARMING + 138
+
+
+def test_the_baseline_of_the_load_answers_and_refuses_as_our_server_does(tmp_path: Path) -> None:
+    found = []
+    with load.hollow(tmp_path / "hollow") as hollow, load.ours(tmp_path / "ours", 64) as ours:
+        for served in (hollow, ours):
+            url = f"http://127.0.0.1:{served.port}/api"
+            named = {"authorization": f"Bearer {served.token}", "x-agent-id": "agent-00"}
+            claim, cell = f"{url}/tasks/claim-next", f"{url}/cells/bench/cell-0000"
+            answers = [
+                httpx.post(claim, headers=named, json={}),
+                httpx.put(cell, headers=named, json={"value": "plan"}),
+                httpx.post(claim, headers={"authorization": "Bearer wrong"}, json={}),
+                httpx.post(claim, headers={**named, "host": "elsewhere"}, json={}),
+                httpx.post(claim, headers={**named, "origin": "http://elsewhere"}, json={}),
+                httpx.post(claim, headers=named, content=b"no"),
+                httpx.put(cell, headers=named, json={"ttl": 1}),
+                httpx.put(f"{url}/cells/bench", headers=named, json={}),
+            ]
+            found.append([(each.status_code, list(each.headers), shape(each.json())) for each in answers])
+    assert [each[0] for each in found[0]] == [200, 200, 401, 421, 403, 415, 400, 405]
+    assert found[0] == found[1]
+
+
+def shape(content: object) -> object:
+    return sorted(content) if isinstance(content, dict) else type(content)
+
+
+def test_the_load_generator_counts_refusals_and_answers_of_null(tmp_path: Path) -> None:
+    generator = Generator(tmp_path)
+    claim, cells = load.CALLS["claim-next"], load.CALLS["cell set"]
+    with load.ours(tmp_path / "store", 64) as served:
+        assert generator.run(served, claim, 4, 64).errors == 0
+        outcome = generator.run(served, [claim[0], cells[0]], 4, 20)
+        assert (outcome.count, outcome.errors, outcome.empty, outcome.status) == (20, 10, 10, {"200": 20})
+        served.token = "wrong"
+        outcome = generator.run(served, cells, 4, 20)
+        assert (outcome.count, outcome.errors, outcome.empty, outcome.status) == (20, 20, 0, {"401": 20})
 
 
 def test_a_store_filled_with_rows_is_as_sound_as_one_filled_by_calls(tmp_path: Path) -> None:

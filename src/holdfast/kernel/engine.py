@@ -242,7 +242,10 @@ class Engine:
         self.check_usable()
         connection = self.store.connect()
         try:
+            connection.set_busy_timeout(0)
             connection.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_PASSIVE)
+        except apsw.BusyError:
+            return  # somebody else does it just now
         except apsw.Error as error:
             raise translate(error) from error
         finally:

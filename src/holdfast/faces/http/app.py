@@ -158,7 +158,7 @@ class App:
             return None
         if wait is not None:
             result = await self._waiting(polls.poll(handle, given, polls.check_wait(wait)), receive)
-        elif route.op.kind in ("first", "procedure"):  # which may wait
+        elif route.op.kind == "first" or given.get("wait"):
             result = await self._waiting(call(**given), receive)
         else:
             result = await call(**given)

@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from typing import Final
 
 from holdfast.faces.http.streams import Watchers
+from holdfast.faces.http.upkeep import Upkeep
 from holdfast.kernel.clock import SystemClock
 
 BUCKETS: Final = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0)
@@ -38,7 +39,7 @@ class Metrics:
         self._seconds += took
         return took
 
-    def lines(self, revisions: dict[str, int], watchers: Watchers) -> Iterator[str]:
+    def lines(self, revisions: dict[str, int], watchers: Watchers, upkeep: Upkeep) -> Iterator[str]:
         """All of it in the text format; `revisions` are those of the open workspaces."""
         yield "# TYPE holdfast_requests_total counter"
         for (method, status), count in sorted(self._requests.items()):
@@ -56,6 +57,10 @@ class Metrics:
         yield f"holdfast_watchers {len(watchers)}"
         yield "# TYPE holdfast_watchers_cut_total counter"
         yield f"holdfast_watchers_cut_total {watchers.cut}"
+        yield "# TYPE holdfast_backups_total counter"
+        yield f"holdfast_backups_total {upkeep.backups}"
+        yield "# TYPE holdfast_upkeep_failures_total counter"
+        yield f"holdfast_upkeep_failures_total {upkeep.failures}"
         yield "# TYPE holdfast_revision gauge"
         for name, revision in sorted(revisions.items()):
             yield f'holdfast_revision{{workspace="{name}"}} {revision}'

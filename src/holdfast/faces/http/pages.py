@@ -46,7 +46,7 @@ def _ready(app: App) -> Answer:
 
 def _metrics(app: App) -> Answer:
     revisions = {space.name: space.workspace.revision for space in app.spaces.open()}
-    text = "\n".join(app.metrics.lines(revisions, app.watchers)) + "\n"
+    text = "\n".join(app.metrics.lines(revisions, app.watchers, app.upkeep)) + "\n"
     return Answer(200, text.encode(), ((b"content-type", b"text/plain; version=0.0.4; charset=utf-8"),))
 
 
