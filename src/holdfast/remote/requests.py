@@ -23,6 +23,7 @@ from holdfast.schemas import parameters
 from holdfast.types.txn import Op
 
 _QUERIED: Final = ("GET", "DELETE")
+_LONGEST: Final = 1e7  # seconds that a socket can be told to wait
 Args = tuple[Any, ...]
 Kwargs = dict[str, Any]
 
@@ -72,8 +73,9 @@ def _wait(op: Operation[..., Any], given: dict[str, Any]) -> float | None:
     wait = given.get("timeout") if op.kind == "first" else given.get("wait", 0.0)
     if wait is None:
         return None if op.kind == "first" else 0.0
-    fine = isinstance(wait, int | float) and math.isfinite(wait) and wait >= 0
-    return float(wait) if fine else 0.0  # what is not is refused by the operation
+    if not isinstance(wait, int | float) or not wait >= 0:
+        return 0.0  # the operation refuses it
+    return float(min(wait, _LONGEST))
 
 
 @cache

@@ -10,7 +10,6 @@ it first lets others run).
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable
 from pathlib import Path
 from typing import ClassVar
@@ -143,35 +142,26 @@ class ThreeNodesWorld(ReplicatedWorld):
 
 
 class RemoteWorld(World):
-    """A server on this machine; each handle is a client of it."""
+    """A named workspace of a server on this machine, which the worlds of one process share; handles are clients."""
 
     kind = "remote"
     capabilities = frozenset({"aio"})
 
     def __init__(self, folder: Path) -> None:
-        from holdfast.faces.http.serving import Server
-        from holdfast.faces.http.settings import Settings
+        from holdfast.testing.served import shared_server
 
         super().__init__(folder)
         self.clock = ManualClock()
-        self._server = Server(Settings(folder=folder / "store", port=0), clock=self.clock)
-        self._thread = threading.Thread(target=self._server.run, name="holdfast-server")
-        self._thread.start()
-        self._closers.append(self._stop)
-        assert self._server.ready.wait(60)
-        self._token = (folder / "store" / "token").read_text().strip()
+        self._server = shared_server()
+        self._name = self._server.add(folder / "store", self.clock)
+        self._closers.append(lambda: self._server.remove(self._name))
 
     def open(self, actor: str | None = ACTOR) -> Workspace:
         from holdfast.remote import connect
 
-        workspace = connect(self._server.url, token=self._token, actor=actor)
+        workspace = connect(f"{self._server.url}/{self._name}", token=self._server.token, actor=actor)
         self._closers.append(workspace.close)
         return workspace  # type: ignore[return-value]  # the same operations, without what cannot cross a wire
-
-    def _stop(self) -> None:
-        self._server.stop()
-        self._thread.join(60)
-        assert not self._thread.is_alive(), "the server does not stop"
 
 
 KINDS: tuple[type[World], ...] = (MemoryWorld, FileWorld, ProcessesWorld, TwoNodesWorld, ThreeNodesWorld, RemoteWorld)

@@ -82,6 +82,15 @@ class Server:
         if self._loop is not None and self._stop is not None:
             self._loop.call_soon_threadsafe(self._stop.set)
 
+    def on_loop(self, work: Callable[[], None]) -> None:
+        """Do something on its loop, from any other thread, and return when it is done."""
+        assert self._loop is not None
+
+        async def do() -> None:
+            work()
+
+        asyncio.run_coroutine_threadsafe(do(), self._loop).result()
+
     def run(self, started: Callable[[], None] = lambda: None) -> None:
         """Serve until told to stop; `started` is called once it listens."""
         self._started = started
@@ -148,7 +157,7 @@ class Server:
 
     async def _serve(self) -> None:
         self._loop, self._stop = asyncio.get_running_loop(), asyncio.Event()
-        spaces = Spaces(self.settings.folder, self._open)
+        self.spaces = spaces = Spaces(self.settings.folder, self._open)
         try:
             spaces.get(MAIN)
             app = App(spaces, self.tokens, Gate(self._hosts(), tls=self.settings.secure), self.settings)

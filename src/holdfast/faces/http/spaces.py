@@ -116,6 +116,12 @@ class Spaces:
         """Those that are open."""
         return list(self._open.values())
 
+    def drop(self, name: str) -> None:
+        """Close one, if it is open."""
+        space = self._open.pop(name, None)
+        if space is not None:
+            space.close()
+
     def close(self) -> None:
         """Close them all."""
         while self._open:

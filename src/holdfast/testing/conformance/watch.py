@@ -370,6 +370,7 @@ def test_c17_async_for_gives_what_comes_and_ends_at_its_timeout(world: World) ->
 
     async def main() -> list[str]:
         watch = ws.aio.watch(kinds=["cell"], timeout=10)
+        await ws.aio.revision()  # also a watch over the wire is there when the next call of its workspace is answered
         await asyncio.to_thread(other.cells.set, "run", "a", 1)
         heard = []
         async for event in watch:
