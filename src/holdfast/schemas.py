@@ -1,7 +1,8 @@
 """Request and result schemas of operations, from the same types that Python sees.
 
-Faces use them for OpenAPI, MCP tools and command lines. Imported only by faces and tests: reading signatures costs time
-that a plain call need not pay.
+Faces use them for OpenAPI, MCP tools and command lines. They are exact: a time is one, an answer has all its fields and
+no others, and where any value may stand it has the form that values have on the wire. Imported only by faces and tests:
+reading signatures costs time that a plain call need not pay.
 """
 
 from __future__ import annotations
@@ -9,11 +10,13 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable, Sequence
 from functools import cache
-from typing import Any, get_args, get_origin, get_type_hints
+from typing import Any, Final, get_args, get_origin, get_type_hints
 
 import msgspec
+from msgspec import inspect as kinds
 
 import holdfast.transaction  # noqa: F401  # fills the table
+from holdfast.kernel.names import MAX_SECONDS
 from holdfast.ops import Operation, Step, load_all, operation
 from holdfast.types.base import Page
 from holdfast.types.txn import AnyCondition, Condition
@@ -76,6 +79,140 @@ def result_type(name: str) -> Any:
     return answer | None if op.kind == "first" else answer
 
 
+def is_page(name: str) -> bool:
+    """Whether an operation answers a page, which knows how to go on."""
+    return get_origin(get_type_hints(operation(name).function)["return"]) is Page
+
+
 def schemas(name: str) -> tuple[dict[str, Any], dict[str, Any]]:
     """The JSON Schemas of an operation's request and result."""
-    return msgspec.json.schema(request_type(name)), msgspec.json.schema(result_type(name))
+    request, result = Shapes(), Shapes()
+    asked, told = request.given(request_type(name)), result.told(result_type(name))
+    return {**asked, "$defs": request.named}, {**told, "$defs": result.named}
+
+
+# --- JSON Schemas of types -------------------------------------------------------------------------------------------
+
+_SECONDS: Final = {"minimum": 0, "maximum": MAX_SECONDS}
+# What the type of an argument or field does not say: the range of the numbers of this name.
+_RANGES: Final[dict[str, dict[str, Any]]] = {
+    "depth": {"minimum": 0},
+    "limit": {"minimum": 1},
+    "position": {"minimum": 0},
+    "priority": {"minimum": 0, "maximum": 4},
+    "revision": {"minimum": 0},
+    "size": {"minimum": 0},
+    "timeout": _SECONDS,
+    "ttl": {"exclusiveMinimum": 0, "maximum": MAX_SECONDS},
+    "version": {"minimum": 0},
+    "wait": _SECONDS,
+}
+# With padding, and with nothing in the bits that are left over: every content has one form.
+_BASE64: Final = "^([A-Za-z0-9+/]{4})*([A-Za-z0-9+/][AQgw]==|[A-Za-z0-9+/]{2}[AEIMQUYcgkosw048]=)?$"
+_PLAIN: Final[dict[type[kinds.Type], dict[str, Any]]] = {
+    kinds.NoneType: {"type": "null"},
+    kinds.BoolType: {"type": "boolean"},
+    kinds.IntType: {"type": "integer"},
+    kinds.FloatType: {"type": "number"},
+    kinds.StrType: {"type": "string"},
+    kinds.DateTimeType: {"type": "string", "format": "date-time"},
+}
+
+
+class Shapes:
+    """JSON Schemas of types; those of structs are kept by name, and referred to.
+
+    What is given may leave out what has a default. What is told has every field, and no other.
+    """
+
+    def __init__(self, reference: str = "#/$defs/{name}") -> None:
+        self.named: dict[str, Any] = {}
+        self._reference = reference
+
+    def given(self, hint: Any, name: str = "") -> dict[str, Any]:
+        """The schema of an argument of this type and name."""
+        return ranged(self._shape(kinds.type_info(hint), told=False), name)
+
+    def told(self, hint: Any) -> dict[str, Any]:
+        """The schema of an answer of this type."""
+        return self._shape(kinds.type_info(hint), told=True)
+
+    def value(self) -> dict[str, Any]:
+        """The schema of any value, as values travel."""
+        reference = {"$ref": self._reference.format(name="Value")}
+        if "Value" not in self.named:
+            self.named["Value"] = _value(reference)
+        return reference
+
+    def _shape(self, kind: kinds.Type, told: bool) -> dict[str, Any]:
+        match kind:
+            case kinds.AnyType():
+                return self.value()
+            case kinds.LiteralType(values=values):
+                return {"type": "string", "enum": list(values)}
+            case kinds.UnionType(types=types):
+                return {"anyOf": [self._shape(each, told) for each in types]}
+            case kinds.DictType(value_type=each):
+                return {"type": "object", "additionalProperties": self._shape(each, told)}
+            case kinds.TupleType(item_types=each):
+                parts = [self._shape(part, told) for part in each]
+                return {"type": "array", "prefixItems": parts, "items": False, "minItems": len(parts)}
+            case kinds.ListType(item_type=each) | kinds.VarTupleType(item_type=each):
+                return {"type": "array", "items": self._shape(each, told)}
+            case kinds.StructType():
+                return self._struct(kind, told)
+        return dict(_PLAIN[type(kind)])
+
+    def _struct(self, kind: kinds.StructType, told: bool) -> dict[str, Any]:
+        name = kind.cls.__name__ if told else f"{kind.cls.__name__}Input"
+        reference = {"$ref": self._reference.format(name=name)}
+        if name in self.named:
+            return reference
+        shape: dict[str, Any] = {"type": "object"}
+        self.named[name] = shape  # before its fields: a struct may hold itself
+        if documented := kind.cls.__dict__.get("__doc__"):  # its own words, not those of all structs
+            shape["description"] = inspect.cleandoc(documented)
+        properties: dict[str, Any] = {}
+        if kind.tag_field is not None:
+            properties[kind.tag_field] = {"const": kind.tag}
+        required = [*properties]
+        for field in kind.fields:
+            properties[field.encode_name] = ranged(self._shape(field.type, told), field.name)
+            if told or field.required:
+                required.append(field.encode_name)
+        shape |= {"properties": properties, "required": required}
+        if told or kind.forbid_unknown_fields:
+            shape["additionalProperties"] = False
+        return reference
+
+
+def ranged(schema: dict[str, Any], name: str) -> dict[str, Any]:
+    """A schema whose numbers keep to what a number of this name can be."""
+    if "anyOf" in schema:
+        return {"anyOf": [ranged(each, name) for each in schema["anyOf"]]}
+    if schema.get("items"):
+        return {**schema, "items": ranged(schema["items"], name)}
+    return {**schema, **_RANGES.get(name, {})} if schema.get("type") in ("integer", "number") else schema
+
+
+def _value(reference: dict[str, Any]) -> dict[str, Any]:
+    marked = {"minProperties": 1, "maxProperties": 1, "propertyNames": {"pattern": r"^\$"}}
+    content = {"type": "string", "contentEncoding": "base64", "pattern": _BASE64}
+    return {
+        "description": 'Any value. Bytes are {"$bytes": base64}; an object whose only key begins with $ has one more.',
+        "anyOf": [
+            {"type": ["null", "boolean", "number", "string"]},
+            {"type": "array", "items": reference},
+            {
+                "type": "object",
+                "additionalProperties": reference,
+                "if": marked,
+                "then": {
+                    "anyOf": [
+                        {"propertyNames": {"pattern": r"^\$\$"}},
+                        {"required": ["$bytes"], "properties": {"$bytes": content}},
+                    ]
+                },
+            },
+        ],
+    }

@@ -20,14 +20,15 @@ from pathlib import Path
 
 import msgspec
 
+import holdfast
 from tests.bench.increments import spread
 from tests.bench.load_generator import Call, Generator, Outcome, outcome_of
 from tests.bench.load_server import Served
 from tests.bench.measure import ROUNDS, Bench, Row, alternate, ratio, sync_rate
-from tests.bench.task_rows import Plan, make_store
 from tests.http.running import command
 
 FEW, MANY = 32, 128  # connections
+SLICE = 5_000  # tasks made in one call
 REQUESTS = 10_000  # of a round
 WARMING = 2_000  # before the first round
 AGENTS = [f"agent-{number:02}" for number in range(64)] * 16
@@ -68,7 +69,7 @@ def run(bench: Bench) -> list[Row]:
 @contextmanager
 def ours(folder: Path, tasks: int) -> Iterator[Served]:
     """Our server, on a store with so many tasks that are ready."""
-    make_store(folder, Plan(max(tasks, 64), plain=True))
+    make_tasks(folder, tasks)
     with Served(command(folder, "--port", "0"), folder) as served:
         yield served
 
@@ -76,9 +77,18 @@ def ours(folder: Path, tasks: int) -> Iterator[Served]:
 @contextmanager
 def hollow(folder: Path) -> Iterator[Served]:
     """The baseline."""
-    make_store(folder, Plan(64, plain=True))
+    make_tasks(folder, 1)
     with Served([sys.executable, "-m", BASELINE, str(folder)], folder) as served:
         yield served
+
+
+def make_tasks(folder: Path, count: int) -> None:
+    """Tasks as users make them: through the workspace, with ids of ours, some tags and all priorities."""
+    with holdfast.open(folder, actor="bench") as ws:
+        for start in range(0, count, SLICE):
+            numbers = range(start, min(start + SLICE, count))
+            drafts = [{"title": f"task {n}", "priority": n % 5, "tags": [f"area-{n % 8}"]} for n in numbers]
+            ws.tasks.bulk("create", tasks=drafts, atomic=True)
 
 
 # --- as fast as it can -----------------------------------------------------------------------------------------------

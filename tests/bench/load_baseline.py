@@ -1,7 +1,7 @@
 """The server that does nothing: the baseline of the load.
 
 It is our server with its settings, and a request goes the whole way through it: Host, Origin, token, workspace, route,
-role, body, arguments, and back through the codec. Only the operation is missing: what it answers was found out once,
+role, body, arguments, actor, and back through the codec. Only the operation is missing: what it answers was found out once,
 before the server started. So what ours takes longer is the operation: its handle, its group, its store and the disk.
 """
 
@@ -19,7 +19,7 @@ from holdfast.faces.http.answers import Answer
 from holdfast.faces.http.app import App, Scope, _read_body
 from holdfast.faces.http.gate import Headers
 from holdfast.faces.http.routes import Route, decode
-from holdfast.faces.http.serving import Server
+from holdfast.faces.http.serving import Server, tune
 from holdfast.faces.http.settings import Settings
 from holdfast.faces.http.spaces import Space
 from holdfast.faces.http.streams import Receive, Send
@@ -47,7 +47,8 @@ class Hollow(App):
         calls.check_role(route.op, token)
         body = await _read_body(headers, receive)
         path = {name: decode(value) for name, value in zip(route.names, values, strict=True)}
-        codec.arguments(route.op, path, scope["query_string"], body)
+        given = codec.arguments(route.op, path, scope["query_string"], body)
+        calls.check_actor(route.op, given, calls.Caller(token, headers))
         return calls.answered(route, self._results[route.op.name], headers)
 
 
@@ -73,6 +74,7 @@ def results_of(folder: Path) -> dict[str, Any]:
 
 def main(folder: Path) -> None:
     """Serve a folder with ready tasks until told to stop."""
+    tune()
     server = HollowServer(Settings(folder=folder, port=0), results_of(folder))
     server.run(lambda: print(f"listening on {server.url}", flush=True))
 

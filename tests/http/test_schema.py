@@ -9,23 +9,29 @@ import json
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Final
+from urllib.parse import quote
 
+import httpx
 import jsonschema_rs
 import msgspec
 import pytest
 
-from holdfast.faces.http.codec import wired
+import holdfast
+from holdfast.faces.http.codec import EXACT, wired
 from holdfast.faces.http.openapi import document
-from holdfast.faces.http.routes import Routes
+from holdfast.faces.http.routes import Route, Routes
+from holdfast.schemas import argument_types, parameters
 from holdfast.types.cells import Cell
 from holdfast.types.tasks import Task
-from tests.http.schema_run import run
+from tests.http.running import Running
+from tests.http.schema_run import ACTOR, World, guide_of, run
 
 CALLS: Final = 2000
 NOW: Final = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)
 TASK: Final = Task(
     "hf-1", "title", "", "task", "open", 2, None, 0, ("tag",), None, None, None, None, NOW, NOW, None, 1, 1
 )
+NEITHER: Final[tuple[Any, ...]] = ("no", [], 2)
 # What an answer could have wrong, by the part of it that is changed: UNSET leaves it out.
 WRONG: Final[dict[str, Any]] = {
     "a field that is not there": {"deadline": msgspec.UNSET},
@@ -46,6 +52,26 @@ def test_every_operation_answers_as_the_document_says(tmp_path: Path, capsys: py
         print(f"\n{made.table().splitlines()[-1]} of {len(made.targets)} operations")
     assert made.faults == {}
     assert sum(target.ways.total() for target in made.targets) == CALLS
+
+
+def test_what_is_neither_true_nor_false_is_refused(server: Running) -> None:
+    accepted = []
+    with holdfast.connect(server.url, token=server.token, actor=ACTOR) as ws:
+        world = World(ws, server.folder)
+        for route in Routes().all:
+            for name, hint in argument_types(route.op).items():
+                for wrong in NEITHER if hint in (bool, bool | None) else ():
+                    answer = call(server, route, {"body": "text", **guide_of(route)(world), name: wrong})
+                    accepted += [] if answer.status_code == 400 else [f"{route.op.name} {name}={wrong!r}"]
+    assert accepted == []
+
+
+def call(server: Running, route: Route, known: dict[str, Any]) -> httpx.Response:
+    path = "/".join(quote(known[part[1:-1]]) if part.startswith("{") else part for part in route.path.split("/"))
+    taken = {each.name for each in parameters(route.op)} - set(route.names)
+    given = {name: value for name, value in known.items() if name in taken}
+    queried = {"params": {EXACT: json.dumps(given)}} if route.method in ("GET", "DELETE") else {"json": given}
+    return server.call(route.method, path, headers={"x-agent-id": ACTOR}, **queried)
 
 
 def test_every_route_of_the_table_is_in_the_document() -> None:

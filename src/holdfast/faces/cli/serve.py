@@ -22,12 +22,13 @@ def main(argv: Sequence[str]) -> int:
     logging.basicConfig(format="%(asctime)s %(levelname)s %(name)s: %(message)s", level=logging.INFO)
     logging.getLogger("uvicorn").setLevel(logging.WARNING)  # what it does for us, we say ourselves
     try:
-        from holdfast.faces.http.serving import Server
+        from holdfast.faces.http.serving import Server, tune
     except ImportError as error:
         raise errors.Unsupported(
             f"the server needs more than is installed: {error}", hint="pip install 'holdfast[server]'"
         ) from error
     server = Server(_settings(given))
+    tune()
     server.run(lambda: _say(server))
     return 0
 

@@ -24,7 +24,7 @@ from holdfast.types.base import Event
 
 REACH: Final = 4096  # events that a channel remembers
 GATHER: Final = 0.01  # seconds: events that follow within this time travel together,
-GATHER_EACH: Final = 0.00003  # and a little longer for every client, because sending to all of them takes its time
+GATHER_EACH: Final = 0.00001  # and a little longer for every client, because sending to all of them takes its time
 GATHER_MOST: Final = 0.05
 
 WATCH: Final = operation("watch")

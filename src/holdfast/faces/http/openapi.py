@@ -1,144 +1,380 @@
-"""The OpenAPI 3.1 document of a server, made from the routes and the types of the operations."""
+"""The OpenAPI 3.1 document of a server, made from the routes and the types of the operations.
+
+It is exact enough to hold the server to it: every address, argument and header, the status of every answer, the codes
+of every refusal. An address that a stream shares with another operation is one entry with two kinds of content.
+`tests/http/schema_run.py` compares what the server does with what is said here.
+"""
 
 from __future__ import annotations
 
 import inspect
+from collections.abc import Iterator
 from functools import cache
-from typing import Any, Final
+from types import NoneType, UnionType
+from typing import Any, Final, get_args, get_type_hints
 
 import msgspec
 
-from holdfast import __version__
+from holdfast import __version__, errors
+from holdfast.faces.http import polls, refusals, tickets
 from holdfast.faces.http.calls import CREATING, role_of
-from holdfast.faces.http.codec import plan_of
-from holdfast.faces.http.routes import Route, Routes
-from holdfast.schemas import argument_types, parameters, result_type
+from holdfast.faces.http.codec import EXACT, plan_of
+from holdfast.faces.http.extras import EXTRAS
+from holdfast.faces.http.routes import PREFIX, Route, Routes
+from holdfast.faces.http.tokens import Role
+from holdfast.kernel.names import MAX_NAME_BYTES
+from holdfast.ops import operation
+from holdfast.schemas import Shapes, argument_types, is_page, parameters, result_type
+from holdfast.types.base import Report
+from holdfast.types.tasks import TemplateNode
 
-_REFERENCE: Final = "#/components/schemas/{name}"
 _QUERIED: Final = ("GET", "DELETE")
-_HEADERS: Final = {
-    "X-Agent-ID": "who acts; without it, and without a token that is bound to an actor, nothing can be held",
-    "Idempotency-Key": "a name for this call: repeated with it, it happens once and answers the same, for 24 hours",
-    "X-Fence": "a token and what it is of: `42 deploy`, or `42 run/cell`; names percent-encoded",
-    "X-At-Least": "a revision that the answer must have seen, or `latest`",
+_JSON: Final = "application/json"
+_EVENTS: Final = "text/event-stream"
+_DESCRIPTION: Final = f"""Shared memory and traffic control for fleets of agents.
+
+The arguments of a GET or DELETE may also come as one JSON object, in `?{EXACT}=`. `/healthz` answers without a token.
+An error's data is in `details`, and beside `error` and `code` too."""
+_COUNT: Final = {"type": "integer", "minimum": 0}
+_NAME: Final = {"type": "string", "minLength": 1, "maxLength": MAX_NAME_BYTES, "pattern": r"^[^\x00-\x1f\x7f-\x9f]+$"}
+_TEXT: Final = {"type": "string", "minLength": 1}
+_PAST: Final = {"events.list", "watch", "txn"}  # may be asked for what the log has forgotten
+# What belongs to a call beside its arguments: to every call, to every write, to some.
+_CALL: Final[dict[str, tuple[str, dict[str, Any]]]] = {
+    "X-Agent-ID": ("who acts; without it, and without a token that is bound to an actor, nothing can be held", _TEXT),
+    "X-At-Least": (
+        "a revision that the answer must have seen, or `latest`",
+        {"type": "string", "pattern": "^(latest|[0-9]{1,18})$"},
+    ),
 }
-_ERROR: Final = {
-    "type": "object",
-    "required": ["error", "code", "details"],
-    "properties": {
-        "error": {"type": "string"},
-        "code": {"type": "string"},
-        "hint": {"type": "string"},
-        "retryable": {"type": "boolean"},
-        "details": {"type": "object"},
+_WRITE: Final[dict[str, tuple[str, dict[str, Any]]]] = {
+    "Idempotency-Key": (
+        "a name for this call: repeated with it, it happens once and answers the same, for 24 h",
+        _TEXT,
+    ),
+    "X-Fence": (
+        "a token and what it is of: `42 deploy`, or `42 run/cell`; names percent-encoded",
+        {"type": "string", "pattern": "^[0-9]{1,19} [^ /]+(/[^ /]+)?$"},
+    ),
+}
+_SOME: Final[dict[str, tuple[str, dict[str, Any]]]] = {
+    "If-Match": ('the version that is expected, `"3"`', {"type": "string", "pattern": '^"[0-9]{1,18}"$'}),
+    "Last-Event-ID": ("the id of the last event that was heard: the stream resumes there", {"type": "string"}),
+    "Prefer": ("what is wanted of a DELETE", {"type": "string", "examples": ["return=representation"]}),
+}
+# What answers carry beside their body.
+_VERSION: Final = {"description": "the version", "schema": {"type": "string", "pattern": '^"[0-9]+"$'}}
+_CURSOR: Final = {"description": "of the next page, if there is one", "schema": _TEXT}
+_TOTAL: Final = {"description": "if asked for", "schema": {"type": "integer", "minimum": 0, "maximum": 10000}}
+_LATER: Final = {"Retry-After": {"description": "seconds, if trying again may help", "schema": _COUNT}}
+_TOKEN: Final = {"WWW-Authenticate": {"required": True, "schema": {"type": "string", "pattern": "^Bearer "}}}
+_REFUSED: Final = {401: _TOKEN, 409: _LATER, 429: _LATER, 503: _LATER}
+# What a workspace can be asked beside its operations: the fields of each answer; that of `check` is a Report.
+_EXTRA: Final[dict[str, Any]] = {
+    "revision": {"revision": _COUNT, "clock_ahead": {"type": "number"}},
+    "whoami": {
+        "token": {"type": "string"},
+        "role": {"type": "string", "enum": ["read", "agent", "admin"]},
+        "actor": {"type": ["string", "null"]},
+        "workspace": {"type": "string"},
     },
+    "ticket": {"ticket": {"type": "string"}, "expires_in": {"type": "integer"}},
+}
+# What a server has beside its workspaces: who may ask, what for, and what comes back.
+_PAGES: Final[dict[str, tuple[Role, str, str, dict[str, Any]]]] = {
+    "/readyz": ("read", "Whether requests can be served.", _JSON, {"status": {"const": "ready"}}),
+    "/metrics": ("admin", "Counters and gauges, for Prometheus.", "text/plain", {}),
+    "/openapi.json": ("read", "This document.", _JSON, {}),
 }
 
 
 @cache
 def document() -> bytes:
     """The document as JSON."""
+    shapes = Shapes("#/components/schemas/{name}")
     found: dict[str, Any] = {}
-    components: dict[str, Any] = {"Error": _ERROR}
-    for route in Routes().all:
-        found.setdefault(route.path, {})[route.method.lower()] = _operation(route, components)
+    for (path, method), routes in _addresses().items():
+        found.setdefault(path, {})[method.lower()] = _operation(routes, shapes)
+    for name, (method, role, summary, _) in EXTRAS.items():
+        schema = _closed(_EXTRA[name]) if name in _EXTRA else shapes.told(Report)
+        found[f"/{PREFIX}/{name}"] = {method.lower(): _plain(name, method, role, summary, _JSON, schema)}
+    for path, (role, summary, kind, fields) in _PAGES.items():
+        schema = _closed(fields) if fields else {"type": "object" if kind == _JSON else "string"}
+        found[path] = {"get": _plain(path[1:], "GET", role, summary, kind, schema) | {"servers": [{"url": "/"}]}}
     return msgspec.json.encode(
         {
             "openapi": "3.1.0",
             "info": {
                 "title": "Holdfast",
                 "version": __version__,
-                "description": "Shared memory and traffic control for fleets of agents.",
+                "description": _DESCRIPTION,
                 "license": {"name": "Apache-2.0", "identifier": "Apache-2.0"},
             },
-            "servers": [{"url": "/"}],
+            "servers": [
+                {"url": "/"},
+                {"url": "/{workspace}", "variables": {"workspace": {"default": "main", "description": "its name"}}},
+            ],
             "security": [{"token": []}],
             "paths": found,
             "components": {
-                "schemas": components,
-                "securitySchemes": {"token": {"type": "http", "scheme": "bearer"}},
+                "schemas": shapes.named,
+                "parameters": {name: _header(name, *told) for name, told in (_CALL | _WRITE | _SOME).items()},
+                "responses": {told[0]: _refusal(status, told[1], shapes) for status, told in _refusals().items()},
+                "securitySchemes": {
+                    "token": {"type": "http", "scheme": "bearer"},
+                    "ticket": {"type": "apiKey", "in": "query", "name": tickets.ARGUMENT},
+                },
             },
         }
     )
 
 
-def _operation(route: Route, components: dict[str, Any]) -> dict[str, Any]:
-    op = route.op
+def _addresses() -> dict[tuple[str, str], list[Route]]:
+    """The operations at each address: one, or one and a stream."""
+    found: dict[tuple[str, str], list[Route]] = {}
+    for route in sorted(Routes().all, key=lambda route: route.op.kind == "stream"):
+        found.setdefault((route.path, route.method), []).append(route)
+    return found
+
+
+def _operation(routes: list[Route], shapes: Shapes) -> dict[str, Any]:
+    main = routes[0]
+    op = main.op
+    also = 0 if op.route.http == f"{main.method} {main.path}" else op.route.also.index(f"{main.method} {main.path}") + 1
     told: dict[str, Any] = {
-        "operationId": op.name,
+        "operationId": f"{op.name}-{also}" if also else op.name,
         "summary": op.summary,
-        "description": inspect.getdoc(op.function) or "",
+        "description": "\n\n".join(inspect.getdoc(route.op.function) or "" for route in routes),
         "tags": [op.name.partition(".")[0]],
         "x-role": role_of(op),
-        "parameters": _parameters(route, components),
-        "responses": _responses(route, components),
+        "x-operations": [route.op.name for route in routes],
+        "parameters": _parameters(routes, shapes),
+        "responses": _responses(routes, shapes),
     }
-    body = _body(route, components)
+    if any(route.op.kind == "stream" for route in routes):
+        told["security"] = [{"token": []}, {"ticket": []}]
+    body = _body(main, shapes)
     return told if body is None else {**told, "requestBody": body}
 
 
-def _parameters(route: Route, components: dict[str, Any]) -> list[dict[str, Any]]:
+def _plain(name: str, method: str, role: str, summary: str, kind: str, schema: dict[str, Any]) -> dict[str, Any]:
+    """Something that is no operation of the table, and takes no arguments."""
+    good = {"description": "done", "content": {kind: {"schema": schema}}}
+    return {
+        "operationId": name,
+        "summary": summary,
+        "tags": ["server"],
+        "x-role": role,
+        "responses": {"201" if method == "POST" else "200": good, **_refused(401, 403, 404, 421, 500, 503)},
+    }
+
+
+def _closed(fields: dict[str, Any]) -> dict[str, Any]:
+    return {"type": "object", "properties": fields, "required": list(fields), "additionalProperties": False}
+
+
+# --- what is given ---------------------------------------------------------------------------------------------------
+
+
+def _parameters(routes: list[Route], shapes: Shapes) -> list[dict[str, Any]]:
+    """In the path, in the query, and in headers; each once, if several operations take it."""
+    found: dict[str, dict[str, Any]] = {}
+    taken: dict[str, list[str]] = {}
+    for route in routes:
+        for each in _own_parameters(route, shapes):
+            found.setdefault(each["name"], each)
+            taken.setdefault(each["name"], []).append(route.op.name)
+    for name, operations in taken.items():
+        if len(operations) < len(routes):
+            found[name] = {**found[name], "description": f"of {operations[0]} alone"}
+    names = [*_CALL, *(_WRITE if _writes(routes[0]) else ())]
+    names += ["If-Match"] if "expected" in plan_of(routes[0].op.name).hints else []
+    names += ["Prefer"] if routes[0].method == "DELETE" else []
+    names += ["Last-Event-ID"] if routes[-1].op.kind == "stream" else []
+    return [*found.values(), *({"$ref": f"#/components/parameters/{name}"} for name in names)]
+
+
+def _own_parameters(route: Route, shapes: Shapes) -> Iterator[dict[str, Any]]:
     hints = argument_types(route.op)
-    found = [
-        {"name": name, "in": "path", "required": True, "schema": _schema(hints[name], components)}
-        for name in route.names
-    ]
-    if route.method in _QUERIED:
-        found += [
-            {
-                "name": each.name,
-                "in": "query",
-                "required": each.default is inspect.Parameter.empty,
-                "schema": _schema(hints[each.name], components),
-            }
-            for each in _others(route)
-        ]
-    return found + [
-        {"name": name, "in": "header", "required": False, "description": meaning, "schema": {"type": "string"}}
-        for name, meaning in _HEADERS.items()
-    ]
+    for name in route.names:
+        schema = shapes.given(hints[name], name)
+        text = "string" in (schema.get("type"), *(each.get("type") for each in schema.get("anyOf", ())))
+        yield {"name": name, "in": "path", "required": True, "schema": _NAME if text else schema}
+    if route.method not in _QUERIED:
+        return
+    for each in _others(route):
+        needed = each.default is inspect.Parameter.empty
+        schema = _in_query(_argument(route.op.name, each, hints[each.name], shapes))
+        yield {"name": each.name, "in": "query", "required": needed, "schema": schema}
+    if route.op.name == "events.list":
+        schema = {"type": "number", "minimum": 0, "maximum": polls.MOST}
+        yield {"name": polls.ARGUMENT, "in": "query", "description": "seconds, for an event to come", "schema": schema}
+
+
+def _in_query(schema: dict[str, Any]) -> dict[str, Any]:
+    """A query has no null, and a list of one looks like one: where both can be, it is a list."""
+    kinds = [each for each in schema.get("anyOf", [schema]) if each.get("type") != "null"]
+    lists = [each for each in kinds if each["type"] == "array"]
+    if not lists:
+        return kinds[0] if len(kinds) == 1 else {"anyOf": kinds}
+    items = lists[0].get("items") or lists[0]["prefixItems"][0]
+    most = {"maxItems": lists[0]["minItems"]} if "prefixItems" in lists[0] else {}
+    return {"type": "array", "items": items, "minItems": 1, **most}
+
+
+def _header(name: str, meaning: str, schema: dict[str, Any]) -> dict[str, Any]:
+    return {"name": name, "in": "header", "required": False, "description": meaning, "schema": schema}
 
 
 def _others(route: Route) -> list[inspect.Parameter]:
     return [each for each in parameters(route.op) if each.name not in route.names]
 
 
-def _body(route: Route, components: dict[str, Any]) -> dict[str, Any] | None:
+def _body(route: Route, shapes: Shapes) -> dict[str, Any] | None:
     others = _others(route)
     if route.method in _QUERIED or not others:
         return None
-    hints = argument_types(route.op)
-    wanted = [each.name for each in others if each.default is inspect.Parameter.empty]
-    schema = {
-        "type": "object",
-        "properties": {each.name: _schema(hints[each.name], components) for each in others},
-        "additionalProperties": plan_of(route.op.name).extra is not None,
-    }
+    schema = _arguments(route.op.name, others, shapes)
+    needed = any(each in schema for each in ("required", "oneOf"))
+    return {"required": needed, "content": {_JSON: {"schema": schema}}}
+
+
+def _arguments(name: str, given: list[inspect.Parameter], shapes: Shapes) -> dict[str, Any]:
+    """Arguments as an object."""
+    op, extra = operation(name), plan_of(name).extra
+    hints = argument_types(op)
+    own = [each for each in given if each.name != extra]
+    properties = {each.name: _argument(name, each, hints[each.name], shapes) for each in own}
+    schema: dict[str, Any] = {"type": "object", "properties": properties, "additionalProperties": False}
+    if extra is not None:
+        schema["additionalProperties"] = shapes.given(hints[extra])
+    wanted = [each.name for each in own if each.default is inspect.Parameter.empty]
+    for alias in op.route.aliases:
+        same = {"type": "boolean"} if alias.opposite else properties[alias.of]
+        properties[alias.name] = {**same, "description": f"{'no ' * alias.opposite}{alias.of}, in another word"}
+        if alias.of in wanted:
+            wanted.remove(alias.of)
+            schema["oneOf"] = [{"required": [alias.of]}, {"required": [alias.name]}]
+        else:
+            schema["not"] = {"required": [alias.of, alias.name]}
     if wanted:
         schema["required"] = wanted
-    return {"required": bool(wanted), "content": {"application/json": {"schema": schema}}}
-
-
-def _responses(route: Route, components: dict[str, Any]) -> dict[str, Any]:
-    refusal = {"description": "an error", "content": {"application/json": {"schema": {"$ref": _ref("Error")}}}}
-    good: dict[str, Any]
-    if route.op.kind == "stream":
-        good = {"200": {"description": "events as they come", "content": {"text/event-stream": {}}}}
-    else:
-        schema = _schema(result_type(route.op.name), components)
-        content = {"description": "done", "content": {"application/json": {"schema": schema}}}
-        status = "201" if route.op.method in CREATING else "200"
-        good = {status: content}
-        if route.method == "DELETE":
-            good["204"] = {"description": "done; send Prefer: return=representation to have the answer"}
-    return {**good, "4XX": refusal, "5XX": refusal}
-
-
-def _ref(name: str) -> str:
-    return _REFERENCE.format(name=name)
-
-
-def _schema(hint: Any, components: dict[str, Any]) -> dict[str, Any]:
-    (schema,), found = msgspec.json.schema_components((hint,), ref_template=_REFERENCE)
-    components.update(found)
     return schema
+
+
+def _argument(op: str, argument: inspect.Parameter, hint: Any, shapes: Shapes) -> dict[str, Any]:
+    match op, argument.name:  # dicts of which more is known than their type says
+        case "tasks.set_template", "tree":
+            return shapes.given(TemplateNode)
+        case "tasks.bulk", "tasks":
+            return {"type": "array", "items": {**_fields_of_a_task(shapes), "required": ["title"]}}
+        case "routes.decide", "task":
+            return _fields_of_a_task(shapes)
+    schema = shapes.given(hint, argument.name)
+    plain = argument.default is not inspect.Parameter.empty and argument.default not in (None, ())
+    return {**schema, "default": argument.default} if plain else schema
+
+
+def _fields_of_a_task(shapes: Shapes) -> dict[str, Any]:
+    create = operation("tasks.create")
+    schema = _arguments(create.name, parameters(create), shapes)
+    return {name: value for name, value in schema.items() if name != "required"}
+
+
+# --- what is told ----------------------------------------------------------------------------------------------------
+
+
+def _responses(routes: list[Route], shapes: Shapes) -> dict[str, Any]:
+    good: dict[str, Any] = {}
+    for route in routes:
+        status = "201" if route.op.method in CREATING else "200"
+        answer = good.setdefault(status, {"description": "done", "content": {}})
+        told = shapes.told(result_type(route.op.name))
+        if route.op.kind == "stream":
+            answer["content"][_EVENTS] = {"schema": _event(told)}
+        else:
+            answer["content"][_JSON] = {"schema": told}
+            headers = _answer_headers(route.op.name)
+            answer |= {"headers": headers} if headers else {}
+    if routes[0].method == "DELETE":
+        good["204"] = {"description": "done; send Prefer: return=representation to have the answer"}
+    return good | _refused(*sorted(_statuses(routes)))
+
+
+def _statuses(routes: list[Route]) -> set[int]:
+    """How the operations of an address can be refused."""
+    found = {400, 401, 403, 404, 413, 421, 500, 503}
+    for route in routes:
+        names = plan_of(route.op.name).hints.keys()
+        found |= {409} if _writes(route) or "token" in names else set()
+        found |= {410} if names & {"before", "version", "after_version"} or route.op.name in _PAST else set()
+        found |= {415} if route.method not in _QUERIED and _others(route) else set()
+        found |= {429} if route.op.kind == "stream" else set()
+        found |= {501} if route.op.name == "txn" else set()  # what reads a file cannot be done inside
+    return found
+
+
+def _writes(route: Route) -> bool:
+    return route.op.kind in ("write", "procedure")
+
+
+def _answer_headers(name: str) -> dict[str, Any]:
+    if is_page(name) or name == "events.list":
+        more = {"X-Total-Count": _TOTAL} if "total" in plan_of(name).hints else {}
+        return {"X-Next-Cursor": _CURSOR, **more}
+    kind = result_type(name)
+    kinds = get_args(kind) if isinstance(kind, UnionType) else (kind,)
+    structs = [each for each in kinds if isinstance(each, type) and issubclass(each, msgspec.Struct)]
+    versions = {get_type_hints(each).get("version") for each in structs}
+    if versions <= {None}:
+        return {}
+    return {"ETag": {**_VERSION, "required": versions == {int} and NoneType not in kinds}}
+
+
+def _event(told: dict[str, Any]) -> dict[str, Any]:
+    """A server-sent event: something that happened, or what the server says beside."""
+    content = {"type": "string", "contentMediaType": _JSON}
+    return {
+        "type": "object",
+        "required": ["data"],
+        "properties": {
+            "event": {"type": "string", "enum": ["message", "bookmark", "progress", "end", "stop", "error"]},
+            "id": {"type": "string", "description": "where to resume: a cursor, or the version of a record"},
+            "retry": {"type": "integer"},
+            "data": content,
+        },
+        "if": {"properties": {"event": {"const": "message"}}},
+        "then": {"required": ["id"], "properties": {"data": {**content, "contentSchema": told}}},
+    }
+
+
+@cache
+def _refusals() -> dict[int, tuple[str, list[str]]]:
+    """Of each status the class that stands for it, and the codes that come with it."""
+    found: dict[int, tuple[str, list[str]]] = {}
+    for each in (*vars(errors).values(), *vars(refusals).values()):
+        if isinstance(each, type) and issubclass(each, errors.HoldfastError):
+            codes = found.setdefault(each.status, (each.__name__, []))[1]
+            codes += [] if each.code in codes else [each.code]
+    return found
+
+
+def _refused(*statuses: int) -> dict[str, Any]:
+    return {str(each): {"$ref": f"#/components/responses/{_refusals()[each][0]}"} for each in statuses}
+
+
+def _refusal(status: int, codes: list[str], shapes: Shapes) -> dict[str, Any]:
+    shapes.named["Error"] = {
+        "type": "object",
+        "required": ["error", "code", "hint", "retryable", "details"],
+        "properties": {
+            "error": {"type": "string"},
+            "code": {"type": "string"},
+            "hint": {"type": "string"},
+            "retryable": {"type": "boolean"},
+            "details": {"type": "object", "additionalProperties": shapes.value()},
+        },
+    }
+    schema = {"$ref": "#/components/schemas/Error", "properties": {"code": {"enum": codes}}}
+    told: dict[str, Any] = {"description": ", ".join(codes), "content": {_JSON: {"schema": schema}}}
+    return {**told, "headers": _REFUSED[status]} if status in _REFUSED else told
