@@ -11,10 +11,9 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Generic, Literal, NoReturn, TypeVar
 from weakref import WeakKeyDictionary
 
-from holdfast import errors
 from holdfast.context import Context, Fence, check_context, derive_actor
 from holdfast.ops import Operation, Sync
-from holdfast.remote.requests import no_function
+from holdfast.remote.requests import no_backup, no_function
 from holdfast.remote.sending import Resuming
 from holdfast.remote.wire import Address, Wire
 from holdfast.transaction import Root
@@ -61,7 +60,7 @@ class RemoteWorkspace(Root[Sync]):
         loop = running_loop()
         wire = self._loops.get(loop)
         if wire is None:
-            wire = self._loops[loop] = AsyncWire(self._wire.address, loop)
+            wire = self._loops[loop] = AsyncWire(self._wire.address, loop, lambda: self._loops.pop(loop, None))
         return AsyncRemoteWorkspace(wire, self._context)
 
     @property
@@ -95,7 +94,7 @@ class RemoteWorkspace(Root[Sync]):
 
     def backup(self, path: str) -> Path:
         """Unsupported: a backup is made where the store is."""
-        raise errors.Unsupported("a backup is made where the store is", hint="run holdfast backup beside the server")
+        raise no_backup()
 
     def close(self) -> None:
         """Close the connections; the server goes on."""

@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import asyncio
 import weakref
-from collections.abc import AsyncGenerator, Awaitable, Callable
+from collections.abc import AsyncGenerator, Callable
 from contextlib import suppress
+from pathlib import Path
 from typing import Any, Final, Generic, Literal, TypeVar
 
 import httpx
@@ -18,12 +19,13 @@ from holdfast import errors
 from holdfast.context import Context, Fence
 from holdfast.ops import Async, Operation, drive_async
 from holdfast.remote.answers import failure
-from holdfast.remote.requests import Args, Kwargs, no_function
+from holdfast.remote.requests import Args, Kwargs, no_backup, no_function
 from holdfast.remote.sending import Pause, Resuming, Send, asking, calling
-from holdfast.remote.wire import Address, streaming
+from holdfast.remote.wire import Address, be_patient, streaming
 from holdfast.transaction import Root
 from holdfast.types.base import Report
 
+AT_ONCE: Final = 64  # calls that are sent at the same time; the others wait for their turn
 BUFFER: Final = 1024  # events that a watch has fetched and nobody has taken: then it stops reading
 R = TypeVar("R")
 E = TypeVar("E")
@@ -32,12 +34,28 @@ E = TypeVar("E")
 class AsyncWire:
     """The connections of one event loop to one server."""
 
-    def __init__(self, address: Address, loop: asyncio.AbstractEventLoop) -> None:
+    def __init__(self, address: Address, loop: asyncio.AbstractEventLoop, forget: Callable[[], object]) -> None:
         self.address = address
-        self.loop = loop
+        self._loop = weakref.ref(loop)  # which is not kept: it knows us, and ends when its owner drops it
         self._client = httpx.AsyncClient(**address.options(httpx.AsyncHTTPTransport))
+        self._forget = forget
         self._keeper: AsyncGenerator[None, None] | None = None
-        self.opening: set[asyncio.Future[None]] = set()  # watches that are not connected yet
+        self._closed = False
+        self._room = asyncio.Semaphore(AT_ONCE)
+        self._opening: set[asyncio.Future[None]] = set()  # watches that are not connected yet
+        self._fetching: set[asyncio.Task[None]] = set()
+
+    @property
+    def loop(self) -> asyncio.AbstractEventLoop:
+        """The loop that it belongs to."""
+        loop = self._loop()
+        if loop is None:
+            raise errors.Closed("the event loop of this workspace has ended", hint="use ws.aio of the one that runs")
+        return loop
+
+    def _check_open(self) -> None:
+        if self._closed:
+            raise errors.Closed("the connections of this event loop are closed")
 
     async def ask(self, what: str, context: Context) -> dict[str, Any]:
         """Something of the workspace itself."""
@@ -49,15 +67,22 @@ class AsyncWire:
         return await self._drive(calling(op, args, kwargs, context))
 
     async def _drive(self, steps: Any) -> Any:
+        self._check_open()
         await self.keep()
-        while self.opening:
-            await asyncio.wait(self.opening)
+        while self._opening:
+            await asyncio.wait(self._opening)
         return await drive_async(steps, self._perform)
 
     async def _perform(self, step: Send | Pause) -> httpx.Response | None:
         if isinstance(step, Pause):
             await asyncio.sleep(step.seconds)
             return None
+        if step.request.wait != 0.0:  # it may wait for one that comes after it
+            return await self._send(step)
+        async with self._room:
+            return await self._send(step)
+
+    async def _send(self, step: Send) -> httpx.Response:
         request = step.request
         return await self._client.request(
             request.method,
@@ -68,17 +93,44 @@ class AsyncWire:
             timeout=self.address.patience(step),
         )
 
-    async def stream(self, resuming: Resuming, give: Callable[[list[Any]], Awaitable[None]]) -> None:
+    def start_watch(self, resuming: Resuming, events: asyncio.Queue[Any]) -> asyncio.Task[None]:
+        """Fetch the events of a watch, apart from who takes them: a taker who gives up loses none."""
+        self._check_open()
+        connected = self.loop.create_future()
+        self._opening.add(connected)
+        task = asyncio.ensure_future(self._fetch(resuming, events, connected))
+        self._fetching.add(task)
+
+        def ended(task: asyncio.Task[None]) -> None:
+            self._fetching.discard(task)
+            self._opening.discard(connected)
+            if not connected.done():
+                connected.set_result(None)
+            if not task.cancelled():
+                task.exception()  # whoever takes the events is told
+            if not events.full():  # otherwise the taker is not waiting
+                events.put_nowait(_END)
+
+        task.add_done_callback(ended)
+        return task
+
+    async def _fetch(self, resuming: Resuming, events: asyncio.Queue[Any], connected: asyncio.Future[None]) -> None:
         """Hand over events as they come, until the watch is over; resumes by itself."""
         await self.keep()
         while True:
             broken: httpx.TransportError | None = None
             try:
-                async with self._client.stream(**streaming(resuming)) as answer:
+                async with self._client.stream(**streaming(resuming, self.address)) as answer:
                     if not answer.is_success:
                         raise failure(await answer.aread(), answer.status_code)
+                    be_patient(answer)
                     async for line in answer.aiter_lines():
-                        await give(resuming.heard(line))
+                        found = resuming.heard(line)
+                        if resuming.connected and not connected.done():
+                            self._opening.discard(connected)
+                            connected.set_result(None)
+                        for event in found:
+                            await events.put(event)
                         if resuming.over:
                             return
             except httpx.TransportError as error:
@@ -88,21 +140,24 @@ class AsyncWire:
     async def keep(self) -> None:
         """Have the loop close the connections when it ends: it ends its generators then, and this is one."""
         if self._keeper is None:
-            self._keeper = _until_the_end(self._client)
+            self._keeper = self._until_the_end()
             await anext(self._keeper)
 
+    async def _until_the_end(self) -> AsyncGenerator[None, None]:
+        try:
+            yield
+        finally:
+            self._forget()
+            await self._client.aclose()
+
     async def close(self) -> None:
-        """Close them."""
+        """Close them; watches end."""
+        self._closed = True
+        for task in list(self._fetching):
+            task.cancel()
         if self._keeper is not None:
             await self._keeper.aclose()
         await self._client.aclose()
-
-
-async def _until_the_end(client: httpx.AsyncClient) -> AsyncGenerator[None, None]:
-    try:
-        yield
-    finally:
-        await client.aclose()
 
 
 class AsyncRemoteWorkspace(Root[Async]):
@@ -142,6 +197,10 @@ class AsyncRemoteWorkspace(Root[Async]):
         """Unsupported: a function does not travel."""
         raise no_function("transact")
 
+    async def backup(self, path: str) -> Path:
+        """Unsupported: a backup is made where the store is."""
+        raise no_backup()
+
     async def close(self) -> None:
         """Close the connections of this loop; the server goes on."""
         await self._wire.close()
@@ -165,11 +224,8 @@ class AsyncRemoteWatch(Generic[E]):
 
     def __init__(self, wire: AsyncWire, resuming: Resuming) -> None:
         self._events: asyncio.Queue[Any] = asyncio.Queue(BUFFER)
-        self._end: BaseException | None = None
-        connected = wire.loop.create_future()
-        wire.opening.add(connected)
-        connected.add_done_callback(wire.opening.discard)
-        self._task = asyncio.ensure_future(_pump(wire, resuming, self._events, connected))
+        self._task = wire.start_watch(resuming, self._events)
+        self._closed = False
         self._dropped = weakref.finalize(self, _cancel, wire.loop, self._task)
         self._dropped.atexit = False
 
@@ -177,18 +233,24 @@ class AsyncRemoteWatch(Generic[E]):
         return self
 
     async def __anext__(self) -> E:
-        if self._end is not None:
-            raise self._end
-        item = await self._events.get()
-        if isinstance(item, _End):
-            self._end = item.reason
-            raise self._end
-        event: E = item
-        return event
+        while not self._closed and not (self._task.done() and self._events.empty()):
+            item = await self._events.get()
+            if item is not _END:
+                event: E = item
+                return event
+        raise self._end()
+
+    def _end(self) -> BaseException:
+        """Why nothing comes any more."""
+        if self._closed:
+            return StopAsyncIteration()
+        if self._task.cancelled():
+            return errors.Closed("the connections of this event loop are closed")
+        return self._task.exception() or StopAsyncIteration()
 
     def close(self) -> None:
         """Stop watching."""
-        self._end = self._end or StopAsyncIteration()
+        self._closed = True
         self._dropped.detach()
         self._task.cancel()
 
@@ -199,33 +261,7 @@ class AsyncRemoteWatch(Generic[E]):
         self.close()
 
 
-class _End:
-    """The last thing that a watch hears."""
-
-    def __init__(self, reason: BaseException) -> None:
-        self.reason = reason
-
-
-async def _pump(
-    wire: AsyncWire, resuming: Resuming, events: asyncio.Queue[Any], connected: asyncio.Future[None]
-) -> None:
-    """Fetch the events of a watch; apart from who takes them, so that a taker who gives up loses none."""
-
-    async def give(found: list[Any]) -> None:
-        if resuming.connected and not connected.done():
-            connected.set_result(None)
-        for event in found:
-            await events.put(event)
-
-    end: BaseException = StopAsyncIteration()
-    try:
-        await wire.stream(resuming, give)
-    except errors.HoldfastError as error:
-        end = error
-    finally:
-        if not connected.done():
-            connected.set_result(None)
-    await events.put(_End(end))
+_END: Final = object()  # the last thing that a watch hears: look at what fetched it
 
 
 def _cancel(loop: asyncio.AbstractEventLoop, task: asyncio.Task[None]) -> None:

@@ -33,6 +33,13 @@ def no_function(name: str) -> errors.Unsupported:
     return errors.Unsupported(f"{name} takes a function, which does not travel", hint="use ws.txn(conditions, then)")
 
 
+def no_backup() -> errors.Unsupported:
+    """The error for a backup through a client."""
+    return errors.Unsupported(
+        "a backup is made where the store is", hint="start the server with --backup-dir, or back up beside it"
+    )
+
+
 class Request(msgspec.Struct, frozen=True):
     """A call as it travels."""
 

@@ -74,7 +74,7 @@ def sending(request: Request, context: Context) -> Steps[httpx.Response]:
         except httpx.TransportError as error:
             if not isinstance(error, _NEVER_SENT):
                 sent = error
-            if attempt == attempts - 1:
+            if attempt == attempts - 1 or _is_distrust(error):
                 raise _lost(request, sent or error) from error
             yield Pause(PAUSE * 3**attempt)
             continue
@@ -84,11 +84,17 @@ def sending(request: Request, context: Context) -> Steps[httpx.Response]:
     raise AssertionError("not reached")
 
 
+def _is_distrust(error: httpx.TransportError) -> bool:
+    """Whether the server has shown a certificate that is not trusted: that will not change."""
+    return "CERTIFICATE_VERIFY_FAILED" in str(error)
+
+
 def _lost(request: Request, error: httpx.TransportError) -> errors.HoldfastError:
     """What is known of a call without an answer: a write that was sent may have happened."""
     told = str(error) or type(error).__name__
     if request.safe or isinstance(error, _NEVER_SENT):
-        return errors.Unreachable(f"the server cannot be reached: {told}", hint=_HINT)
+        hint = "pass verify=, the server's own certificate" if _is_distrust(error) else _HINT
+        return errors.Unreachable(f"the server cannot be reached: {told}", hint=hint)
     return errors.OutcomeUnknown(
         f"the connection broke before the answer came: {told}", hint="repeat it with the same idempotency key"
     )

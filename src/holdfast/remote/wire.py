@@ -27,7 +27,7 @@ class Address:
         self.url = url
         self.timeout = timeout
         self._token = token or _token()
-        self._verify = ssl.create_default_context(cafile=verify) if isinstance(verify, str) else verify
+        self._verify = _trusting(verify) if isinstance(verify, str) else verify
 
     def options(self, transport: type[httpx.HTTPTransport] | type[httpx.AsyncHTTPTransport]) -> dict[str, Any]:
         """What a client of httpx is made with."""
@@ -59,6 +59,10 @@ class Wire:
         """Close them."""
         self._client.close()
 
+    def _check_open(self) -> None:
+        if self._client.is_closed:
+            raise errors.Closed("this workspace is closed")
+
     def ask(self, what: str, context: Context) -> dict[str, Any]:
         """Something of the workspace itself."""
         return drive(asking(what, context), self._perform)
@@ -71,6 +75,7 @@ class Wire:
         if isinstance(step, Pause):
             time.sleep(step.seconds)
             return None
+        self._check_open()
         request = step.request
         return self._client.request(
             request.method,
@@ -85,11 +90,13 @@ class Wire:
         """Events as they come, after a first None once it is connected; resumes by itself."""
         told = False
         while True:
+            self._check_open()
             broken: httpx.TransportError | None = None
             try:
-                with self._client.stream(**streaming(resuming)) as answer:
+                with self._client.stream(**streaming(resuming, self.address)) as answer:
                     if not answer.is_success:
                         raise failure(answer.read(), answer.status_code)
+                    be_patient(answer)
                     for line in answer.iter_lines():
                         events = resuming.heard(line)
                         if resuming.connected and not told:
@@ -103,7 +110,12 @@ class Wire:
             time.sleep(resuming.broke(broken))
 
 
-def streaming(resuming: Resuming) -> dict[str, Any]:
+def be_patient(answer: httpx.Response) -> None:
+    """From its first answer on, a watch may be as silent as a server ever is."""
+    answer.request.extensions["timeout"]["read"] = SILENCE
+
+
+def streaming(resuming: Resuming, address: Address) -> dict[str, Any]:
     """The request of a watch, as httpx wants it."""
     request = resuming.request
     return {
@@ -111,8 +123,18 @@ def streaming(resuming: Resuming) -> dict[str, Any]:
         "url": request.path,
         "params": tuple(request.query),
         "headers": resuming.headers,
-        "timeout": httpx.Timeout(SILENCE),
+        "timeout": httpx.Timeout(address.timeout),
     }
+
+
+def _trusting(file: str) -> ssl.SSLContext:
+    """TLS with servers that show this certificate, and no other."""
+    try:
+        return ssl.create_default_context(cafile=file)
+    except OSError as error:  # of which ssl.SSLError is one
+        raise errors.Invalid(
+            f"{file} cannot be used as a certificate: {error}", hint="verify= is a PEM file, such as DIR/tls/cert.pem"
+        ) from error
 
 
 def _token() -> str:

@@ -39,7 +39,13 @@ def main(argv: Sequence[str] | None = None) -> int:
     try:
         code: int = command.main(arguments[1:])
     except HoldfastError as error:
-        print(f"holdfast: {error}", file=sys.stderr)
+        if "--json" in arguments:
+            from json import dumps
+
+            told = {"error": error.message, "code": error.code, "hint": error.hint, "details": error.details}
+            print(dumps(told, default=str), file=sys.stderr)
+        else:
+            print(f"holdfast: {error}", file=sys.stderr)
         return error.exit_code
     return code
 

@@ -77,7 +77,10 @@ def _settings(given: argparse.Namespace) -> Settings:
 def _say(server: Server) -> None:
     token = server.settings.folder / FIRST
     print(f"listening on {server.url}")
-    print(f"the first token is in {token}; send it as Authorization: Bearer TOKEN")
+    if token.exists():
+        print(f"the first token is in {token}; send it as Authorization: Bearer TOKEN")
+    else:
+        print(f"send a token as Authorization: Bearer TOKEN; holdfast token create --dir {token.parent} makes one")
     if server.certificate is not None and server.settings.tls_auto:
         print(f"the certificate to trust is {server.certificate[0]}")
     print("\n".join(["", "try it:", *_tries(server, token)]), flush=True)

@@ -10,8 +10,7 @@ from typing import Any
 import msgspec
 
 from holdfast import errors
-from holdfast.faces.http.spaces import check_space
-from holdfast.faces.http.tokens import EVERY, MAIN, ROLES, Token, Tokens
+from holdfast.faces.http.tokens import EVERY, MAIN, ROLES, Token, Tokens, check_space
 
 
 def main(argv: Sequence[str]) -> int:

@@ -9,12 +9,15 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
+from collections import deque
 from collections.abc import Mapping
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, BinaryIO, Final
 
 import msgspec
+
+from holdfast import errors
 
 FLUSH: Final = 0.25  # seconds
 _log = logging.getLogger("holdfast.http")
@@ -38,19 +41,22 @@ class AccessLog:
 
     def __init__(self, path: Path) -> None:
         self._path = path
-        self._waiting: list[Entry] = []
+        self._waiting: deque[Entry] = deque()  # one side only adds, the other only takes
         self._file: BinaryIO | None = None
         self._task: asyncio.Task[None] | None = None
 
     def open(self) -> None:
         """Begin; refuses a file that cannot be written."""
         target = os.dup(2) if str(self._path) == "-" else self._path
-        self._file = open(target, "ab", buffering=0)  # noqa: SIM115  # `close` closes it
+        try:
+            self._file = open(target, "ab", buffering=0)  # noqa: SIM115  # `close` closes it
+        except OSError as error:
+            raise errors.Invalid(f"the access log {self._path} cannot be written: {error.strerror}") from error
         self._task = asyncio.ensure_future(self._write())
 
     def add(self, scope: Mapping[str, Any], status: int, seconds: float) -> None:
         """A request has been answered."""
-        peer, token = scope.get("client"), scope.get("token")
+        peer, token, actor = scope.get("client"), scope.get("token"), scope.get("actor")
         self._waiting.append(
             Entry(
                 time=datetime.now(UTC),
@@ -60,7 +66,7 @@ class AccessLog:
                 milliseconds=round(seconds * 1000, 3),
                 client=peer[0] if peer else None,
                 token=None if token is None else token.id,
-                actor=scope.get("actor"),
+                actor=None if actor is None else str(actor),
             )
         )
 
@@ -74,9 +80,9 @@ class AccessLog:
                     _log.error("the access log cannot be written: %s", error)
 
     def _flush(self) -> None:
-        entries, self._waiting = self._waiting, []
         assert self._file is not None
-        self._file.write(b"".join(msgspec.json.encode(entry) + b"\n" for entry in entries))
+        lines = [msgspec.json.encode(self._waiting.popleft()) + b"\n" for _ in range(len(self._waiting))]
+        self._file.write(b"".join(lines))
 
     def close(self) -> None:
         """Write the rest."""

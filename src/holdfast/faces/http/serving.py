@@ -8,9 +8,7 @@ tells watchers where to resume, and closes its workspaces.
 from __future__ import annotations
 
 import asyncio
-import fcntl
 import gc
-import os
 import signal
 import socket
 import threading
@@ -25,14 +23,14 @@ import uvloop
 from holdfast import errors
 from holdfast.faces.http.app import App
 from holdfast.faces.http.gate import Gate
+from holdfast.faces.http.listening import LOCK, Sole, bind
 from holdfast.faces.http.protocol import Protocol
-from holdfast.faces.http.settings import Settings
+from holdfast.faces.http.settings import Settings, host_in
 from holdfast.faces.http.spaces import Spaces
 from holdfast.faces.http.tokens import MAIN, Tokens
 from holdfast.kernel.clock import Clock
 from holdfast.workspace import Workspace, open_workspace
 
-LOCK: Final = "server.lock"
 KEPT: Final = 75  # seconds that a connection nobody uses is kept: longer than clients keep it, so none is cut in use
 GRACE: Final = 20  # seconds for requests in progress when it stops
 
@@ -51,9 +49,12 @@ class Server:
         self._clock = clock
         self._stop: asyncio.Event | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
-        settings.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        try:
+            settings.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        except OSError as error:
+            raise errors.Invalid(f"{settings.folder} is no folder: {error.strerror}", hint="choose --dir") from error
         self.tokens = Tokens(settings.folder)
-        self.tokens.make_first()
+        self.tokens.make_first(first_start=not (settings.folder / LOCK).exists())
         self.certificate = self._certificate()
 
     @property
@@ -70,13 +71,16 @@ class Server:
         return socket.gethostname() if self.settings.host in ("0.0.0.0", "::") else self.settings.host
 
     def _certificate(self) -> tuple[Path, Path] | None:
-        if self.settings.tls_auto:
-            from holdfast.faces.http.tls import certificate
+        if not self.settings.secure:
+            return None
+        from holdfast.faces.http import tls
 
-            names = (host.rpartition(":")[0] or host for host in self.settings.allow_hosts)
-            return certificate(self.settings.folder, (self.settings.host, *names))
         cert, key = self.settings.tls_cert, self.settings.tls_key
-        return None if cert is None or key is None else (cert, key)
+        if cert is None or key is None:
+            names = (self.settings.host, *map(host_in, self.settings.allow_hosts))
+            cert, key = tls.certificate(self.settings.folder, names)
+        tls.check(cert, key)
+        return cert, key
 
     def stop(self) -> None:
         """Have it stop; from any thread."""
@@ -95,39 +99,16 @@ class Server:
     def run(self, started: Callable[[], None] = lambda: None) -> None:
         """Serve until told to stop; `started` is called once it listens."""
         self._started = started
-        self._bound = self._bind()
-        try:
-            with _Only(self.settings.folder, self):
-                uvloop.run(self._serve())
-        finally:
-            self._bound.close()
-            if self.settings.socket is not None:
-                self.settings.socket.unlink(missing_ok=True)
-
-    def _bind(self) -> socket.socket:
-        """The socket, bound before anything is promised."""
-        if self.settings.socket is not None:
-            bound = socket.socket(socket.AF_UNIX)
-            self.settings.socket.unlink(missing_ok=True)
-            before = os.umask(0o177)
+        with Sole(self.settings.folder) as sole:
+            self._bound = bind(self.settings)
             try:
-                bound.bind(str(self.settings.socket))
+                self.port = 0 if self.settings.socket is not None else self._bound.getsockname()[1]
+                sole.tell(self.url)
+                uvloop.run(self._serve())
             finally:
-                os.umask(before)
-            self.port = 0
-            return bound
-        family = socket.AF_INET6 if ":" in self.settings.host else socket.AF_INET
-        bound = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)  # the loop sets TCP_NODELAY if it says so
-        bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        try:
-            bound.bind((self.settings.host, self.settings.port))
-        except OSError as error:
-            bound.close()
-            raise errors.Unavailable(
-                f"cannot listen on {self.settings.host}:{self.settings.port}: {error.strerror}", hint="choose --port"
-            ) from error
-        self.port = bound.getsockname()[1]
-        return bound
+                self._bound.close()
+                if self.settings.socket is not None:
+                    self.settings.socket.unlink(missing_ok=True)
 
     def _hosts(self) -> Iterable[str]:
         if self.settings.socket is not None:
@@ -170,6 +151,8 @@ class Server:
             serving = asyncio.ensure_future(server.serve(sockets=[self._bound]))
             while not server.started and not serving.done():
                 await asyncio.sleep(0.005)
+            if serving.done():  # it could not even begin
+                await serving
             self.ready.set()
             self._started()
             stopping = asyncio.ensure_future(self._stop.wait())
@@ -199,28 +182,3 @@ class _Quiet(uvicorn.Server):
 
     def capture_signals(self) -> AbstractContextManager[None]:  # type: ignore[override]
         return nullcontext()
-
-
-class _Only:
-    """The right to serve a folder; a second server is told who has it."""
-
-    def __init__(self, folder: Path, server: Server) -> None:
-        self._path = folder / LOCK
-        self._server = server
-
-    def __enter__(self) -> None:
-        self._descriptor = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-        try:
-            fcntl.flock(self._descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError as error:
-            holder = os.pread(self._descriptor, 1000, 0).decode(errors="replace").strip()
-            os.close(self._descriptor)
-            raise errors.Unavailable(
-                f"{self._path.parent} is served already, by {holder or 'somebody'}", hint="use that server, or stop it"
-            ) from error
-        os.ftruncate(self._descriptor, 0)
-        os.pwrite(self._descriptor, f"pid {os.getpid()} at {self._server.url}\n".encode(), 0)
-
-    def __exit__(self, *_: object) -> None:
-        os.ftruncate(self._descriptor, 0)
-        os.close(self._descriptor)

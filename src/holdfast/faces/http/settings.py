@@ -59,8 +59,20 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
         ):
             if given < least or (name == "--port" and given > 65535):
                 raise errors.Invalid(f"{name} cannot be {given}")
-        if self.backup_every is not None and (self.backup_folder is None or self.backup_every < 1):
+        if self.tls_auto and self.socket is not None:
+            raise errors.Invalid("a Unix socket needs no TLS", hint="give either --tls or --socket")
+        if self.backup_every is not None and (self.backup_folder is None or not 1 <= self.backup_every < 1e9):
             raise errors.Invalid("--backup-every is at least a second, and goes with --backup-dir")
+        for host in self.allow_hosts:
+            if not host or not host.isascii() or not host.isprintable() or any(each in host for each in " /,@"):
+                raise errors.Invalid(f"--allow-host cannot be {host!r}", hint="name it as clients do: example.org:4653")
+
+
+def host_in(address: str) -> str:
+    """The host of a HOST:PORT, also of [ADDRESS]:PORT."""
+    if address.startswith("["):
+        return address[1:].partition("]")[0]
+    return address.rpartition(":")[0] or address
 
 
 def is_loopback(host: str) -> bool:

@@ -6,7 +6,6 @@ A named workspace is opened when it is first asked for, if its folder is there; 
 from __future__ import annotations
 
 import asyncio
-import re
 from collections import OrderedDict
 from collections.abc import Callable
 from contextlib import ExitStack, suppress
@@ -18,28 +17,12 @@ from holdfast.aio import AsyncWorkspace
 from holdfast.context import Context
 from holdfast.faces.http import frames
 from holdfast.faces.http.channels import Channels
-from holdfast.faces.http.tokens import MAIN
+from holdfast.faces.http.tokens import MAIN, check_space, is_space
 from holdfast.kernel.progress import Progress
 from holdfast.workspace import Workspace
 
 FOLDER: Final = "workspaces"
-_NAME: Final = re.compile(r"[a-z0-9][a-z0-9._-]{0,63}")
 _REMEMBERED: Final = 1024  # actors whose handles are kept
-
-
-def is_space(name: str) -> bool:
-    """Whether this can be the name of a workspace: a plain word, never a path."""
-    return bool(_NAME.fullmatch(name)) and ".." not in name
-
-
-def check_space(name: str) -> str:
-    """The name of a workspace that can be served."""
-    if not is_space(name):
-        raise errors.InvalidName(
-            f"{name[:80]!r} is not the name of a workspace",
-            hint="1 to 64 of a-z 0-9 . _ -, beginning with a letter or digit",
-        )
-    return name
 
 
 def _soon(loop: asyncio.AbstractEventLoop, function: Callable[[Progress], None], told: Progress) -> None:
@@ -110,6 +93,8 @@ class Spaces:
             folders = sorted((self.folder / FOLDER).iterdir())
         except FileNotFoundError:
             folders = []
+        except OSError as error:
+            raise errors.Invalid(f"{self.folder / FOLDER} is no folder: {error.strerror}") from error
         return [MAIN, *(each.name for each in folders if each.is_dir() and is_space(each.name))]
 
     def open(self) -> list[Space]:

@@ -6,7 +6,9 @@ is called; when these change, or it runs out, a new one is made, which clients h
 
 from __future__ import annotations
 
+import logging
 import socket
+import ssl
 from collections.abc import Iterable
 from datetime import UTC, datetime, timedelta
 from ipaddress import ip_address
@@ -22,6 +24,7 @@ if TYPE_CHECKING:
 FOLDER: Final = "tls"
 LIFE: Final = timedelta(days=825)  # as long as clients accept
 RENEW: Final = timedelta(days=30)  # before its end
+_log = logging.getLogger("holdfast.http")
 
 
 def certificate(folder: Path, hosts: Iterable[str]) -> tuple[Path, Path]:
@@ -30,31 +33,36 @@ def certificate(folder: Path, hosts: Iterable[str]) -> tuple[Path, Path]:
     place = folder / FOLDER
     place.mkdir(mode=0o700, exist_ok=True)
     cert, key = place / "cert.pem", place / "key.pem"
-    if not (cert.exists() and key.exists() and _is_good(cert, names)):
+    if not (cert.exists() and key.exists() and _is_good(cert, key, names)):
         made, secret = _make(names)
         write_private(key, secret)
         write_private(cert, made)
     return cert, key
 
 
-def fingerprint(cert: Path) -> str:
-    """What a person can compare."""
-    from cryptography import x509
-    from cryptography.hazmat.primitives.hashes import SHA256
+def check(cert: Path, key: Path) -> None:
+    """Invalid if a server could not speak TLS with these files."""
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    try:
+        context.load_cert_chain(cert, key, password=lambda: "")
+    except (OSError, ValueError) as error:  # of which ssl.SSLError is one
+        raise errors.Invalid(
+            f"{cert} and {key} cannot be used as certificate and key: {error}",
+            hint="both are PEM files that belong together; the key has no passphrase",
+        ) from error
 
-    return x509.load_pem_x509_certificate(cert.read_bytes()).fingerprint(SHA256()).hex(":")
 
-
-def _is_good(cert: Path, names: list[str]) -> bool:
+def _is_good(cert: Path, key: Path, names: list[str]) -> bool:
+    """Whether both belong together and are good for these names, for some time to come."""
     from cryptography import x509
 
     try:
+        check(cert, key)
         found = x509.load_pem_x509_certificate(cert.read_bytes())
-    except ValueError as error:
-        raise errors.Corrupt(
-            f"{cert} is no certificate: {error}", hint="move it away to have a new one made"
-        ) from error
-    told = found.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
+        told = found.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
+    except (errors.Invalid, ValueError, x509.ExtensionNotFound) as error:
+        _log.warning("%s is made anew, and clients need the new one: %s", cert, error)
+        return False
     known = {*told.get_values_for_type(x509.DNSName), *map(str, told.get_values_for_type(x509.IPAddress))}
     return set(names) <= known and found.not_valid_after_utc - datetime.now(UTC) > RENEW
 

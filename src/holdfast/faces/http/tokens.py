@@ -11,7 +11,9 @@ from __future__ import annotations
 import fcntl
 import hashlib
 import hmac
+import logging
 import os
+import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime
@@ -29,8 +31,28 @@ Role = Literal["read", "agent", "admin"]
 ROLES: Final[tuple[Role, ...]] = get_args(Role)
 EVERY: Final = "*"  # workspace of a token that is good for all of them
 MAIN: Final = ""  # the one in the server's own folder
+_log = logging.getLogger("holdfast.http")
 FILE: Final = "tokens.json"
 FIRST: Final = "token"  # the file with the token that a server makes on its first start
+
+
+_SPACE: Final = re.compile(r"[a-z0-9][a-z0-9._-]{0,63}")
+MAX_NOTE: Final = 200  # characters
+
+
+def is_space(name: str) -> bool:
+    """Whether this can be the name of a workspace: a plain word, never a path."""
+    return bool(_SPACE.fullmatch(name)) and ".." not in name
+
+
+def check_space(name: str) -> str:
+    """The name of a workspace that can be served."""
+    if not is_space(name):
+        raise errors.InvalidName(
+            f"{name[:80]!r} is not the name of a workspace",
+            hint="1 to 64 of a-z 0-9 . _ -, beginning with a letter or digit",
+        )
+    return name
 
 
 class Token(msgspec.Struct, frozen=True):
@@ -85,6 +107,8 @@ class Tokens:
             check_name(actor, "actor")
             if actor == SYSTEM:
                 raise errors.Invalid(f"the actor {SYSTEM!r} is the workspace itself", hint="choose another name")
+        if len(note) > MAX_NOTE or not note.isprintable():
+            raise errors.Invalid(f"a note is at most {MAX_NOTE} characters on one line", hint="say it shorter")
         secret = f"hft_{new_secret()}"
         return self._add(secret, role, workspace, actor, note), secret
 
@@ -106,10 +130,10 @@ class Tokens:
                 raise errors.NotFound(f"there is no token {id!r}", hint="holdfast token list has all", id=id)
             tokens[:] = kept
 
-    def make_first(self) -> Path:
+    def make_first(self, first_start: bool) -> Path:
         """On the first start: a token that may do everything, in a file that only its owner can read."""
         path = self._path.parent / FIRST
-        if not self._path.exists():
+        if not self._path.exists() or (first_start and not path.exists()):
             secret = f"hft_{new_secret()}"
             write_private(path, f"{secret}\n".encode())  # first: a start that is killed in between is begun anew
             self._add(secret, "admin", EVERY, None, "made by the first start")
@@ -135,8 +159,9 @@ class Tokens:
         except FileNotFoundError:
             return []
         except (msgspec.ValidationError, msgspec.DecodeError) as error:
+            _log.error("%s is damaged: %s", self._path, error)
             raise errors.Corrupt(
-                f"{self._path} is damaged: {error}", hint="nobody is let in until it is mended or moved away"
+                f"{FILE} is damaged", hint="nobody is let in until it is mended or moved away"
             ) from error
 
     @contextmanager

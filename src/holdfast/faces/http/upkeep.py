@@ -62,7 +62,7 @@ class Upkeep:
 
     def _back_up(self, space: Space, folder: Path) -> None:
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-        name = space.name or "main"
+        name = {"": "main", "main": "main@"}.get(space.name, space.name)  # no name of a workspace has an @
         space.workspace.backup(folder / f"{name}-{datetime.now(UTC):%Y%m%dT%H%M%S.%f}{SUFFIX}")
         self.backups += 1
         mine = sorted(path for path in folder.glob(f"{name}-*{SUFFIX}") if _is_backup_of(path, name))
