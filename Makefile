@@ -8,7 +8,7 @@ BIN   := .venv/bin
 READY := .venv/.ready
 
 .DEFAULT_GOAL := help
-.PHONY: help setup run demo test check fix bench teeth sim clean
+.PHONY: help setup run demo test check fix bench teeth sim long clean
 
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "  make %-7s %s\n", $$1, $$2}' Makefile
@@ -41,6 +41,10 @@ teeth: $(READY) ## Break the source on purpose and see that the tests notice
 
 sim: $(READY) ## Attack a simulated cluster (SEED=7 shows one run, SEEDS=20000 tries many)
 	@SEED=$(SEED) SEEDS=$(SEEDS) FIRST=$(FIRST) $(BIN)/python -m tests.simulation
+
+long: $(READY) ## The long runs: 20,000 generated calls of the server, 200 times kill -9
+	$(BIN)/python -m tests.http.schema_run --calls 20000
+	SERVER_KILL_CYCLES=200 $(BIN)/python -m pytest -p no:randomly tests/e2e/test_server_kill.py
 
 clean: ## Remove caches and build output; keeps .venv
 	rm -rf build dist src/*.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis

@@ -14,7 +14,7 @@ import msgspec
 
 from holdfast import errors
 from holdfast.domains.holding import holder_of
-from holdfast.kernel.names import check_limit, check_name, page_bounds
+from holdfast.kernel.names import check_flag, check_limit, check_name, page_bounds
 from holdfast.kernel.tx import Row, Snapshot, Tx, newest_version
 from holdfast.ops import Domain, Found, M, read, write
 from holdfast.types.agents import Agent, Role
@@ -68,8 +68,7 @@ def register(
         "can": None if can is None else _check_can(can),
     }
     old = find(tx, name)
-    if new is not False and new is not True:
-        raise errors.Invalid(f"new is True or False, not {new!r}")
+    check_flag(new=new)
     if new and old is not None:
         raise errors.Exists(f"there is an agent {name!r} already", hint="choose another name", name=name)
     if old is None:

@@ -99,6 +99,13 @@ def _microseconds(value: object, what: str, least: str) -> int:
     return round(value * 1_000_000)
 
 
+def check_flag(**flags: object) -> None:
+    """Invalid unless each of these is True or False: a word that means no is not False."""
+    for name, value in flags.items():
+        if value is not True and value is not False:
+            raise Invalid(f"{name} is True or False, not {value!r}")
+
+
 def check_limit(limit: object, maximum: int) -> int:
     """`limit` if it is an int of 1 to `maximum`, else InvalidFilter."""
     if type(limit) is not int:

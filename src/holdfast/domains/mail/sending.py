@@ -15,7 +15,7 @@ from holdfast.domains.tasks.creating import check_priority
 from holdfast.domains.tasks.rows import require as require_task
 from holdfast.domains.tasks.texts import check_line, check_text
 from holdfast.kernel import fts
-from holdfast.kernel.names import check_name
+from holdfast.kernel.names import check_flag, check_name
 from holdfast.kernel.tx import Tx
 from holdfast.types.mail import MailType, Message
 
@@ -98,8 +98,7 @@ def _send(
     check_priority(priority)
     if type not in TYPES:
         raise errors.InvalidType(f"type is one of {', '.join(TYPES)}, not {str(type)[:80]!r}")
-    if ack is not True and ack is not False:
-        raise errors.Invalid(f"ack is True or False, not {ack!r}")
+    check_flag(ack=ack)
     receivers = _everybody(tx, sender) if to == (ALL,) else to
     row = tx.one("SELECT coalesce(max(seq), 0) + 1 FROM messages")
     assert row is not None

@@ -19,7 +19,7 @@ from holdfast.domains.paths.rows import PATH, clash, covering, find, held, selec
 from holdfast.domains.paths.rows import Detail as Detail
 from holdfast.domains.tasks.rows import lease_of
 from holdfast.domains.tasks.rows import require as require_task
-from holdfast.kernel.names import check_limit, check_name
+from holdfast.kernel.names import check_flag, check_limit, check_name
 from holdfast.kernel.tx import DerivedActor, Snapshot, Tx
 from holdfast.ops import Domain, Found, M, procedure, read, read_as, write
 from holdfast.types.paths import PathLock
@@ -37,8 +37,7 @@ def release(
 
     Another's lock: NotHolder, unless `force`, which the log tells. A wrong or lost token: Fenced.
     """
-    if type(force) is not bool:
-        raise errors.Invalid(f"force is True or False, not {force!r}")
+    check_flag(force=force)
     if id is None:
         if force and task is None and holder is None:
             raise errors.Invalid("by force one lock is released, or those for a task, or those of a holder")

@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from holdfast import errors
 from holdfast.domains import holding, waiting
 from holdfast.domains.paths.patterns import check_patterns
 from holdfast.domains.paths.rows import (
@@ -29,7 +28,7 @@ from holdfast.domains.tasks.rows import Stored, lease_of, require
 from holdfast.domains.tasks.texts import check_line
 from holdfast.kernel import leases
 from holdfast.kernel.events import Filter
-from holdfast.kernel.names import check_ttl
+from holdfast.kernel.names import check_flag, check_ttl
 from holdfast.kernel.tx import Tx
 from holdfast.ops import Steps
 from holdfast.types.base import as_time
@@ -52,8 +51,7 @@ def lock(
     `shared` locks do not stand in each other's way. For a `task` that the holder has claimed, the lock ends with the
     claim, at the latest; otherwise after `ttl` seconds, or when it is released.
     """
-    if type(shared) is not bool:
-        raise errors.Invalid(f"shared is True or False, not {shared!r}")
+    check_flag(shared=shared)
     wanted = Detail(check_patterns(patterns), shared, task, None if reason is None else _check_reason(reason))
     return waiting.attempting(_PathAttempt(wanted, holder, ttl), wait, Filter((PATH,), ""))
 

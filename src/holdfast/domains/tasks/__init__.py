@@ -33,6 +33,7 @@ from holdfast.domains.tasks import (
     tree,
 )
 from holdfast.domains.tasks.rows import find, require, to_task
+from holdfast.kernel.names import check_flag
 from holdfast.kernel.tx import Snapshot, Tx
 from holdfast.ops import Alias, Domain, Found, M, procedure, read, write
 from holdfast.types.tasks import Task
@@ -42,6 +43,7 @@ _ONE = "/api/tasks/{id}"
 
 def get(snapshot: Snapshot, id: str, include_deleted: bool = False) -> Task:
     """A task by its id, or by an abbreviation that means only one."""
+    check_flag(include_deleted=include_deleted)
     return to_task(find(snapshot, id, deleted=include_deleted))
 
 

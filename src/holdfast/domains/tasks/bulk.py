@@ -12,6 +12,7 @@ from holdfast.domains.tasks import steps
 from holdfast.domains.tasks.creating import Placed, check_draft, insert_all, require_parent
 from holdfast.domains.tasks.deleting import delete
 from holdfast.domains.tasks.editing import add_tags, remove_tags, update
+from holdfast.kernel.names import check_flag
 from holdfast.kernel.tx import Tx
 from holdfast.types.tasks import BulkItem, BulkResult
 
@@ -36,6 +37,7 @@ def bulk(
     One that is refused leaves the others alone; with `atomic` it undoes all, and is raised. `close` also completes
     nobody's work: it closes blocked tasks, `cancel` open and blocked ones.
     """
+    check_flag(atomic=atomic)
     items: Sequence[Any] = tasks if action == "create" else task_ids
     if isinstance(items, str) or not isinstance(items, Sequence):
         raise errors.Invalid(f"task_ids and tasks are lists, not {type(items).__name__}")

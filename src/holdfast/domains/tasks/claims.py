@@ -20,7 +20,7 @@ from holdfast.domains.tasks.steps import check_closable, check_step, illegal
 from holdfast.domains.tasks.texts import check_note
 from holdfast.kernel import leases
 from holdfast.kernel.events import history, to_event
-from holdfast.kernel.names import check_name, check_ttl
+from holdfast.kernel.names import check_flag, check_name, check_ttl
 from holdfast.kernel.tx import DerivedActor, Tx
 from holdfast.kernel.values import encode
 from holdfast.types.base import as_microseconds, as_time
@@ -264,8 +264,7 @@ def release(
     force: bool = False,
 ) -> Task:
     """Give a task back. `force` takes it from whoever holds it, and the log says so."""
-    if type(force) is not bool:
-        raise errors.Invalid(f"force is True or False, not {force!r}")
+    check_flag(force=force)
     task = require(tx, id)
     check_note(reason, "reason")
     if force and token is None:

@@ -14,7 +14,7 @@ import msgspec
 
 from holdfast.domains.tasks.rows import COLUMNS, TASK, Stored, as_seen, missing, to_task
 from holdfast.kernel import events
-from holdfast.kernel.names import check_limit, check_name
+from holdfast.kernel.names import check_flag, check_limit, check_name
 from holdfast.kernel.tx import Snapshot
 from holdfast.types.tasks import LinkKind, TaskStatus, TaskType
 
@@ -71,6 +71,7 @@ def export(
     Without the deleted ones, links to them are left out too.
     """
     check_limit(limit, MAX_EXPORT)
+    check_flag(include_deleted=include_deleted)
     live = "" if include_deleted else " AND t.deleted IS NULL"
     rows = snapshot.all(
         f"SELECT {COLUMNS}, (SELECT stamp FROM meta) FROM tasks t WHERE t.seq > ?{live} ORDER BY t.seq LIMIT ?",

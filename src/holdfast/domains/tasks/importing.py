@@ -24,6 +24,7 @@ from holdfast.domains.tasks.merging import OP, differences, merge
 from holdfast.domains.tasks.records import Note, Record, read_own
 from holdfast.domains.tasks.rows import TASK, Stored, by_seq
 from holdfast.domains.tasks.tree import move
+from holdfast.kernel.names import check_flag
 from holdfast.kernel.progress import EVERY
 from holdfast.kernel.tx import Tx, newest_version
 from holdfast.types.tasks import ImportProblem, ImportReport
@@ -55,6 +56,7 @@ def import_(
     A task that changed here and in the file is left alone, or with prefer="theirs" becomes what the file says. A line
     that cannot be imported refuses all (Invalid, with `problems`); with `skip_bad` it is left out. Claims stay behind.
     """
+    check_flag(dry_run=dry_run, skip_bad=skip_bad)
     if isinstance(lines, str) or not isinstance(lines, Sequence):
         raise errors.Invalid(f"lines is a list of str, not {type(lines).__name__}", hint="text.splitlines() makes one")
     if len(lines) > MAX_LINES:

@@ -22,7 +22,7 @@ from holdfast.domains.tasks.rows import COLUMNS, as_seen, find, to_task
 from holdfast.domains.tasks.searching import match_of
 from holdfast.domains.tasks.steps import STATUSES
 from holdfast.domains.tasks.tags import check_tag
-from holdfast.kernel.names import check_limit, check_name
+from holdfast.kernel.names import check_flag, check_limit, check_name
 from holdfast.kernel.tx import Snapshot
 from holdfast.types.base import Page
 from holdfast.types.tasks import Task, TaskStatus, TaskType
@@ -78,6 +78,7 @@ def list_tasks(
     the page before; `total=True` counts, up to 10,000.
     """
     check_limit(limit, 1000)
+    check_flag(include_deleted=include_deleted, total=total)
     name, backwards = _check_sort(sort)
     walk = _filtered(snapshot, status, priority, type, tag, tag_pattern, parent_id, claimed_by, text, include_deleted)
     _along(walk, name, several(status), claimed_by, parent_id, tag, text)

@@ -11,6 +11,7 @@ from typing import Final
 from holdfast.domains.routing.settings import settings_of
 from holdfast.domains.tasks.deleting import erase, remove
 from holdfast.domains.tasks.rows import DAY, RETENTION, by_seq, plan_retention
+from holdfast.kernel.names import check_flag
 from holdfast.kernel.tx import Tx
 from holdfast.ops import Do, Steps
 from holdfast.types.tasks import Retired
@@ -33,6 +34,7 @@ class _Undone(Exception):
 
 def sweep_retention(dry_run: bool = False) -> Steps[Retired]:
     """Delete and purge what is due, now; with `dry_run` only count. It also runs by itself, once a day."""
+    check_flag(dry_run=dry_run)
     part: Retired = yield Do(_try if dry_run else _part, keyed=True)
     done = part
     while not dry_run and part.deleted + part.purged >= SLICE:

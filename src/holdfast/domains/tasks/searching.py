@@ -6,7 +6,7 @@ from typing import Final
 
 from holdfast import errors
 from holdfast.domains.tasks.rows import COLUMNS, as_seen, to_task
-from holdfast.kernel.names import check_limit
+from holdfast.kernel.names import check_flag, check_limit
 from holdfast.kernel.tx import Snapshot
 from holdfast.types.tasks import Hit
 
@@ -18,6 +18,7 @@ _WEIGHTS = "10.0, 2.0, 1.0"  # a word in the title counts most, then the body, t
 def search(snapshot: Snapshot, text: str, limit: int = 20, include_deleted: bool = False) -> list[Hit]:
     """Tasks in which all words occur; `word*` finds what begins so, "in quotes" words that follow each other."""
     check_limit(limit, 100)
+    check_flag(include_deleted=include_deleted)
     live = "" if include_deleted else " AND t.deleted IS NULL"
     rows = snapshot.all(
         f"SELECT snippet(tasks_fts, -1, '**', '**', '…', 16), bm25(tasks_fts, {_WEIGHTS}) AS score, {COLUMNS},"
