@@ -47,7 +47,7 @@ def run(bench: Bench) -> list[Row]:
 
 
 def trial(served: Served, cell: str, clients: int, stopped: int, changes: int) -> list[float]:
-    """Milliseconds from the sending of each change until each client had it; raises if one is missing or comes twice."""
+    """Milliseconds from the sending of each change until each client had it; raises if one is missing or twice."""
     crowd = [Watching(served) for _ in range(clients)]
     idle = [Watching(served, small=True) for _ in range(stopped)]
     sent: dict[int, int] = {}
