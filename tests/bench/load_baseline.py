@@ -2,7 +2,7 @@
 
 It is our server with its settings, and a request goes the whole way through it: Host, Origin, token, workspace, route,
 role, body, arguments, actor, and back through the codec. Only the operation is missing: what it answers was found out
-once, before the server started. So what ours takes longer is the operation: its handle, its group, its store and the disk.
+once, before the server started. So what ours takes longer is the operation: its handle, its group, its store, the disk.
 """
 
 from __future__ import annotations
