@@ -438,7 +438,7 @@ class IOFailed(Unavailable):
 
 
 class Unreachable(Unavailable):
-    """The log of a replicated workspace cannot be reached; nothing was changed."""
+    """The log of a replicated workspace, or the server, cannot be reached; nothing was changed."""
 
     code = "UNREACHABLE"
     default_hint = "retry; reads go on from this node's replica meanwhile"

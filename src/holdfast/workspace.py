@@ -165,6 +165,11 @@ class Workspace(Root[Sync]):
         finally:
             stop()
 
+    @property
+    def is_lost(self) -> bool:
+        """Whether its file was removed or replaced: then every call is Closed, or soon will be."""
+        return self._engine.store.is_lost
+
     def close(self) -> None:
         """Finish what is queued and close."""
         self._engine.close()

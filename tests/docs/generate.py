@@ -16,6 +16,7 @@ import holdfast.schemas  # noqa: F401  # it loads every domain, and so fills the
 from holdfast import errors
 from holdfast.domains.mail.steps import STEPS as MAIL_STEPS
 from holdfast.domains.tasks.steps import STATUSES, STEPS
+from holdfast.faces.http import refusals
 from holdfast.ops import REGISTRY, Operation
 from holdfast.types.tasks import TaskStatus
 
@@ -98,7 +99,8 @@ def _operations() -> Iterator[str]:
 
 def error_classes() -> list[type[errors.HoldfastError]]:
     """Every class, in the order in which they are written."""
-    found = [each for each in vars(errors).values() if isinstance(each, type)]
+    both = {**vars(errors), **vars(refusals)}  # those that only a server tells come last
+    found = [each for each in both.values() if isinstance(each, type)]
     return [each for each in found if issubclass(each, errors.HoldfastError)]
 
 

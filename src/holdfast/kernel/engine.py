@@ -19,7 +19,7 @@ from holdfast.kernel import migrations
 from holdfast.kernel.batch import Writer, follow, nothing
 from holdfast.kernel.clock import Clock, Now, SystemClock, Wakeable
 from holdfast.kernel.events import Filter, marks
-from holdfast.kernel.folders import make_folder
+from holdfast.kernel.folders import hide_from_git, make_folder
 from holdfast.kernel.group import Exclusive, Group
 from holdfast.kernel.ids import Ids
 from holdfast.kernel.journal import Journal
@@ -298,9 +298,7 @@ def _prepare(folder: str) -> str:
         folder = os.path.realpath(folder)
         check_place(folder)
         make_folder(folder)
-        if not os.listdir(folder):  # never where somebody else's files would be hidden from git
-            with open(os.path.join(folder, ".gitignore"), "w", encoding="utf-8") as file:
-                file.write("*\n")
+        hide_from_git(folder)
     except OSError as error:
         raise system_error(error, f"the folder {folder} cannot be used") from error
     return folder

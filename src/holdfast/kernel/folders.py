@@ -28,3 +28,10 @@ def sync(path: str | os.PathLike[str]) -> None:
         os.fsync(descriptor)
     finally:
         os.close(descriptor)
+
+
+def hide_from_git(folder: str) -> None:
+    """Keep a new folder out of git; never one where somebody else's files would be hidden."""
+    if not os.listdir(folder):
+        with open(os.path.join(folder, ".gitignore"), "w", encoding="utf-8") as file:
+            file.write("*\n")

@@ -132,9 +132,14 @@ class Store:
             "foreign_keys": 0,
         }
 
+    @property
+    def is_lost(self) -> bool:
+        """Whether the file was removed or replaced."""
+        return _identity(self.path) != self._identity
+
     def check_kept(self) -> None:
         """Close for good if the file was removed or replaced: what is written to it now nobody would find."""
-        if not self.closed and _identity(self.path) != self._identity:
+        if not self.closed and self.is_lost:
             self.closed = "the store's file was removed or replaced while the workspace was open"
         if self.closed:
             raise errors.Closed(self.closed)

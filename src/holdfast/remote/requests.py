@@ -23,6 +23,8 @@ from holdfast.schemas import parameters
 from holdfast.types.txn import Op
 
 _QUERIED: Final = ("GET", "DELETE")
+_MISTAKABLE: Final = re.compile(r"\.+|[a-z-]+")
+_LONG_QUERY: Final = 4096  # bytes, beyond which arguments travel in the body, whatever the method
 _LONGEST: Final = 1e7  # seconds that a socket can be told to wait
 Args = tuple[Any, ...]
 Kwargs = dict[str, Any]
@@ -67,10 +69,10 @@ def request_of(op: Operation[..., Any], arguments: dict[str, Any]) -> Request:
     for name in re.findall(r"\{(\w+)\}", path):
         path = path.replace(f"{{{name}}}", _segment(given.pop(name, None), name, plan_of(op.name).hints[name]))
     safe = op.kind in ("read", "first", "stream")
-    if method in _QUERIED:
-        query = [("args", _encoded(op, given).decode())] if given else []
-        return Request(method, path, query, None, safe, wait)
-    return Request(method, path, [], _encoded(op, given), safe, wait)
+    encoded = _encoded(op, given) if given or method not in _QUERIED else None
+    if encoded is None or method not in _QUERIED or len(encoded) > _LONG_QUERY:
+        return Request(method, path, [], encoded, safe, wait)
+    return Request(method, path, [("args", encoded.decode())], None, safe, wait)
 
 
 def _wait(op: Operation[..., Any], given: dict[str, Any]) -> float | None:
@@ -96,6 +98,8 @@ def _segment(value: Any, name: str, kind: Any) -> str:
             raise errors.Invalid(f"{name} is an int, not {value!r}")
         return str(value)
     check_name(value, name)
+    if _MISTAKABLE.fullmatch(value):  # a dot would be taken for a place, a word for one of an address
+        return "".join(f"%{byte:02X}" for byte in value.encode())
     return quote(value, safe="")
 
 

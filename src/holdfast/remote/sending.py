@@ -80,7 +80,10 @@ def sending(request: Request, context: Context) -> Steps[httpx.Response]:
             continue
         if response.is_success:
             return response
-        raise failure(response.content, response.status_code)
+        refusal = failure(response.content, response.status_code)
+        if type(refusal) is not errors.Unavailable or not request.safe or attempt == attempts - 1:
+            raise refusal
+        yield Pause(PAUSE * 3**attempt)  # it stops, and another may take its place
     raise AssertionError("not reached")
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import ssl
 import time
 from collections.abc import Generator
@@ -12,6 +13,7 @@ import httpx
 
 from holdfast import errors
 from holdfast.context import Context
+from holdfast.kernel.names import check_ttl
 from holdfast.ops import Operation, drive
 from holdfast.remote.answers import failure
 from holdfast.remote.requests import Args, Kwargs
@@ -24,9 +26,15 @@ class Address:
     """Where a server is, and how to reach it: what a client needs, whether it blocks or not."""
 
     def __init__(self, url: str, token: str | None, timeout: float, verify: str | bool) -> None:
+        if not isinstance(url, str) or not re.match(r"https?://[^/]|unix:///", url):
+            raise errors.Invalid(
+                f"{url!r} is no address of a server",
+                hint="http://host:port, with /NAME for a named workspace, or unix:///path",
+            )
+        check_ttl(timeout, "timeout")
         self.url = url
         self.timeout = timeout
-        self._token = token or _token()
+        self._token = _checked(_token() if token is None else token)
         self._verify = _trusting(verify) if isinstance(verify, str) else verify
 
     def options(self, transport: type[httpx.HTTPTransport] | type[httpx.AsyncHTTPTransport]) -> dict[str, Any]:
@@ -122,6 +130,7 @@ def streaming(resuming: Resuming, address: Address) -> dict[str, Any]:
         "method": request.method,
         "url": request.path,
         "params": tuple(request.query),
+        "content": request.body,
         "headers": resuming.headers,
         "timeout": httpx.Timeout(address.timeout),
     }
@@ -137,6 +146,14 @@ def _trusting(file: str) -> ssl.SSLContext:
         ) from error
 
 
+def _checked(token: object) -> str:
+    """A token without the line end of its file; one that is none is not repeated in a message."""
+    text = token.strip() if isinstance(token, str) else ""
+    if not text or not text.isascii() or not text.isprintable() or " " in text:
+        raise errors.Unauthorized("this is no token", hint="a token is one word, as holdfast token create shows it")
+    return text
+
+
 def _token() -> str:
     """The token from the environment; Unauthorized if there is none."""
     given = os.environ.get("HOLDFAST_TOKEN")
@@ -144,6 +161,9 @@ def _token() -> str:
     if given:
         return given
     if file:
-        with open(file, encoding="utf-8") as opened:
-            return opened.read().strip()
+        try:
+            with open(file, encoding="utf-8") as opened:
+                return opened.read()
+        except (OSError, UnicodeDecodeError) as error:
+            raise errors.Unauthorized(f"HOLDFAST_TOKEN_FILE {file} cannot be read: {error}") from error
     raise errors.Unauthorized("a token is needed", hint="pass token=..., or set HOLDFAST_TOKEN or HOLDFAST_TOKEN_FILE")

@@ -13,7 +13,7 @@ from pathlib import Path
 
 from holdfast.faces.http.serving import Server
 from holdfast.faces.http.settings import Settings
-from holdfast.faces.http.spaces import FOLDER
+from holdfast.faces.http.spaces import FOLDER, Spaces
 from holdfast.kernel.clock import Clock
 from holdfast.workspace import Workspace, open_workspace
 
@@ -53,6 +53,9 @@ class SharedServer(Server):
         self.stop()
         self._thread.join(PATIENCE)
         shutil.rmtree(self.settings.folder, ignore_errors=True)
+
+    def _spaces(self) -> Spaces:
+        return Spaces(self.settings.folder, self._open, links=True)
 
     def _open(self, folder: Path) -> Workspace:
         return open_workspace(folder, actor="server", clock=self._clocks.get(folder.name))

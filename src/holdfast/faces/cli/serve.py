@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import argparse
 import logging
+import os
+import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -20,7 +22,7 @@ def main(argv: Sequence[str]) -> int:
     """Start a server and say where it listens; 0 when it was told to stop."""
     given = _parser().parse_args(argv)
     logging.basicConfig(format="%(asctime)s %(levelname)s %(name)s: %(message)s", level=logging.INFO)
-    logging.getLogger("uvicorn").setLevel(logging.WARNING)  # what it does for us, we say ourselves
+    logging.getLogger("uvicorn").setLevel(logging.CRITICAL)  # what it does for us, we say ourselves
     try:
         from holdfast.faces.http.serving import Server, tune
     except ImportError as error:
@@ -29,7 +31,7 @@ def main(argv: Sequence[str]) -> int:
         ) from error
     server = Server(_settings(given))
     tune()
-    server.run(lambda: _say(server))
+    server.run(lambda: _tell(server))
     return 0
 
 
@@ -72,6 +74,13 @@ def _settings(given: argparse.Namespace) -> Settings:
         backup_every=given.backup_every,
         backups_kept=given.backup_keep,
     )
+
+
+def _tell(server: Server) -> None:
+    try:
+        _say(server)
+    except BrokenPipeError:  # whoever started it has read what it wanted
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def _say(server: Server) -> None:

@@ -106,7 +106,8 @@ class App:
         if name is None:
             return pages.respond(self, segments, scope["method"], token)
         if token.workspace not in (EVERY, name):
-            raise errors.Forbidden(f"this token is not for the workspace {name or 'of this server'!r}")
+            what = f"the workspace {name!r}" if name else "the main workspace"
+            raise errors.Forbidden(f"this token is not for {what}", hint="holdfast token create --workspace makes one")
         space = self.spaces.get(name)
         extra = extras.find(rest, scope["method"], token)
         if extra is not None:
@@ -137,6 +138,7 @@ class App:
         calls.check_role(route.op, token)
         body = await _read_body(headers, receive)
         path = {name: decode(value) for name, value in zip(route.names, values, strict=True)}
+        path |= calls.expected(route.op, headers)
         query, wait = scope["query_string"], None
         if route.op.name == "events.list" and query:
             wait, query = codec.take_from_query(query, polls.ARGUMENT)
@@ -144,7 +146,6 @@ class App:
         caller = Caller(token, headers)
         scope["actor"] = caller.actor
         calls.check_actor(route.op, given, caller)
-        calls.add_expected(route.op, given, headers)
         if route.op.route.heavy:  # for the loop
             work = calls.bound(space.beside(caller.context()), route.op)
             return calls.answered(route, await asyncio.to_thread(work, **given), headers)
@@ -157,14 +158,14 @@ class App:
                 self.watchers.cut += not await client.serve(_stream(route, call, given, space, client))
             return None
         if wait is not None:
-            result = await self._waiting(polls.poll(handle, given, polls.check_wait(wait)), receive)
+            result = await self._waiting(route, polls.poll(handle, given, polls.check_wait(wait)), receive)
         elif route.op.kind == "first" or given.get("wait"):
-            result = await self._waiting(call(**given), receive)
+            result = await self._waiting(route, call(**given), receive)
         else:
             result = await call(**given)
         return calls.answered(route, result, headers)
 
-    async def _waiting(self, work: Awaitable[Any], receive: Receive) -> Any:
+    async def _waiting(self, route: Route, work: Awaitable[Any], receive: Receive) -> Any:
         """Await a call that may wait for others: not longer than its client does, nor than the server runs.
 
         One that is about to finish when the server stops may do so. What is cut off then may have happened.
@@ -178,6 +179,8 @@ class App:
             if not task.done():
                 task.cancel()
                 await asyncio.wait((task,))
+                if task.cancelled() and route.op.kind in ("read", "first"):
+                    raise errors.Unavailable("the server is stopping", hint="ask again in a moment")
                 if task.cancelled():
                     raise errors.OutcomeUnknown("the client has gone, or the server stops, while the call waited")
             return task.result()

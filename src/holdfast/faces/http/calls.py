@@ -30,7 +30,9 @@ from holdfast.workspace import Workspace
 ADMIN: Final = frozenset(
     {"agents.forget", "clock.reset", "events.compact", "tasks.purge", "tasks.sweep_retention", "routes.reload"}
 )
-PRIVATE: Final = frozenset({"mail.inbox", "mail.sent", "mail.unread"})  # reads that are made for one actor
+PRIVATE: Final = frozenset(
+    {"mail.inbox", "mail.search", "mail.sent", "mail.unread"}
+)  # reads that are made for one actor
 MAINTAINER: Final = "maintainer"  # the role of an agent that may end what others began
 CREATING: Final = ("create", "send", "reply")  # methods that make something
 _ACTING: Final = ("agent", "holder", "sender")  # arguments that say who acts
@@ -48,7 +50,10 @@ def check_role(op: Operation[..., Any], token: Token) -> None:
     """Forbidden unless the token is good for the operation."""
     role = role_of(op)
     if not token.allows(role):
-        raise errors.Forbidden(f"{op.name} needs a token with the role {role}, this one has {token.role}")
+        raise errors.Forbidden(
+            f"{op.name} needs a token with the role {role}, this one has {token.role}",
+            hint=f"holdfast token create --role {role} makes one",
+        )
 
 
 class Caller:
@@ -85,7 +90,11 @@ class Caller:
 
 def _text(headers: Headers, name: bytes) -> str | None:
     given = headers.get(name)
-    return None if given is None else unquote(given.decode("latin-1"))
+    if given is None:
+        return None
+    if not given.isascii():
+        raise errors.Invalid(f"{name.decode()} has letters beyond ASCII", hint="percent-encode it as UTF-8")
+    return unquote(given.decode())
 
 
 def _at_least(headers: Headers) -> Any:
@@ -122,17 +131,21 @@ def _steps(given: dict[str, Any]) -> list[Op]:
     return [step for branch in branches if isinstance(branch, list | tuple) for step in branch if isinstance(step, Op)]
 
 
-def add_expected(op: Operation[..., Any], given: dict[str, Any], headers: Headers) -> None:
+def expected(op: Operation[..., Any], headers: Headers) -> dict[str, str]:
     """`If-Match: "3"` is the argument `expected`, where an operation has one."""
+    if b"if-none-match" in headers and op.kind not in ("read", "first", "stream"):
+        raise errors.Invalid("If-None-Match is not known to writes", hint="cells.init makes only what is not there")
     match = headers.get(b"if-match")
     if match is None:
-        return
+        return {}
     if _EXPECTED not in codec.plan_of(op.name).body.__struct_fields__:
-        raise errors.Invalid(f"{op.name} knows no If-Match", hint="it changes no version that could be expected")
+        raise errors.Invalid(
+            f"{op.name} knows no If-Match", hint="it goes with operations that have `expected`, such as cells.cas"
+        )
     found = re.fullmatch(rb'"(\d{1,18})"', match)
     if found is None:
         raise errors.Invalid('If-Match is one version in quotes, such as "3"')
-    given.setdefault(_EXPECTED, int(found[1]))
+    return {_EXPECTED: found[1].decode()}
 
 
 def bound(handle: AsyncWorkspace | Workspace, op: Operation[..., Any]) -> Callable[..., Any]:

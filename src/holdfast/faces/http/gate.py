@@ -44,10 +44,10 @@ class Gate:
 
 
 def headers_of(pairs: Iterable[tuple[bytes, bytes]]) -> Headers:
-    """Headers by name; one that is given twice has both values, which is no value that is looked for."""
+    """Headers by name; one that is given twice has a value that is good for nothing."""
     found: dict[bytes, bytes] = {}
     for name, value in pairs:
-        found[name] = value if name not in found else found[name] + b", " + value
+        found[name] = value if name not in found else found[name] + b"\0" + value
     return found
 
 

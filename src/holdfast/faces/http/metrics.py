@@ -39,8 +39,8 @@ class Metrics:
         self._seconds += took
         return took
 
-    def lines(self, revisions: dict[str, int], watchers: Watchers, upkeep: Upkeep) -> Iterator[str]:
-        """All of it in the text format; `revisions` are those of the open workspaces."""
+    def lines(self, revisions: dict[str, int | None], watchers: Watchers, upkeep: Upkeep) -> Iterator[str]:
+        """All of it in the text format; `revisions` are those of the open workspaces, None where it cannot be read."""
         yield "# TYPE holdfast_requests_total counter"
         for (method, status), count in sorted(self._requests.items()):
             yield f'holdfast_requests_total{{method="{method}",status="{status}"}} {count}'
@@ -63,4 +63,8 @@ class Metrics:
         yield f"holdfast_upkeep_failures_total {upkeep.failures}"
         yield "# TYPE holdfast_revision gauge"
         for name, revision in sorted(revisions.items()):
-            yield f'holdfast_revision{{workspace="{name}"}} {revision}'
+            if revision is not None:
+                yield f'holdfast_revision{{workspace="{name}"}} {revision}'
+        yield "# TYPE holdfast_workspace_up gauge"
+        for name, revision in sorted(revisions.items()):
+            yield f'holdfast_workspace_up{{workspace="{name}"}} {int(revision is not None)}'

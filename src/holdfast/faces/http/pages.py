@@ -10,6 +10,7 @@ import msgspec
 from holdfast import errors
 from holdfast.faces.http.answers import Answer, told
 from holdfast.faces.http.refusals import MethodNotAllowed, NoRoute
+from holdfast.faces.http.spaces import Space
 from holdfast.faces.http.tokens import EVERY, MAIN, Token
 
 if TYPE_CHECKING:
@@ -40,14 +41,25 @@ def _ready(app: App) -> Answer:
     """Whether requests can be served: not while the server stops, nor if the store cannot be read."""
     if app.stopping.is_set():
         raise errors.Unavailable("the server is stopping")
-    app.spaces.get(MAIN).workspace.revision  # noqa: B018  # which must be readable
+    workspace = app.spaces.get(MAIN).workspace
+    if workspace.is_lost:
+        raise errors.Closed("the store was removed or replaced", hint="stop the server, and look at its folder")
+    workspace.revision  # noqa: B018  # which must be readable
     return told({"status": "ready"})
 
 
 def _metrics(app: App) -> Answer:
-    revisions = {space.name: space.workspace.revision for space in app.spaces.open()}
+    revisions = {space.name: _revision(space) for space in app.spaces.open()}
     text = "\n".join(app.metrics.lines(revisions, app.watchers, app.upkeep)) + "\n"
     return Answer(200, text.encode(), ((b"content-type", b"text/plain; version=0.0.4; charset=utf-8"),))
+
+
+def _revision(space: Space) -> int | None:
+    """How far a workspace is; None if it cannot be read, which is no reason to tell nothing of the others."""
+    try:
+        return None if space.is_lost else space.workspace.revision
+    except errors.HoldfastError:
+        return None
 
 
 def _docs() -> Answer:

@@ -9,10 +9,12 @@ from __future__ import annotations
 import asyncio
 from typing import Any, Final
 
+import msgspec
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 MAX_HEADERS: Final = 64 * 1024
 MAX_COUNT: Final = 128
+TOO_LARGE: Final = f"headers are at most {MAX_COUNT}, and {MAX_HEADERS} bytes together"
 SLOW: Final = 30.0  # seconds
 
 
@@ -33,11 +35,13 @@ class Protocol(HttpToolsProtocol):
             self._size += len(piece)
             super().data_received(piece)
             if self._before_body and self._size and (self._size >= MAX_HEADERS or len(self.headers or ()) > MAX_COUNT):
-                return self._refuse(b"431 Request Header Fields Too Large", b"HEADERS_TOO_LARGE")
+                return self._refuse(b"431 Request Header Fields Too Large", "HEADERS_TOO_LARGE", TOO_LARGE)
         if data and not self.transport.is_closing():
             super().data_received(data)
         if self._before_body and self._size and self._timer is None:
-            self._timer = self.loop.call_later(SLOW, self._refuse, b"408 Request Timeout", b"TIMEOUT")
+            self._timer = self.loop.call_later(
+                SLOW, self._refuse, b"408 Request Timeout", "TIMEOUT", "the headers did not come in time"
+            )
 
     def on_message_begin(self) -> None:
         """A request begins."""
@@ -66,9 +70,16 @@ class Protocol(HttpToolsProtocol):
             self._timer.cancel()
             self._timer = None
 
-    def _refuse(self, status: bytes, code: bytes) -> None:
+    def _refuse(self, status: bytes, code: str, what: str) -> None:
         self._in_time()
-        body = b'{"error":"the headers are too large, too many or too slow","code":"%b","details":{}}' % code
+        told = {
+            "error": what,
+            "code": code,
+            "hint": "send fewer and shorter ones",
+            "retryable": False,
+            "details": {},
+        }
+        body = msgspec.json.encode(told)
         self.transport.write(
             b"HTTP/1.1 %b\r\ncontent-type: application/json\r\nconnection: close\r\ncontent-length: %d\r\n\r\n%b"
             % (status, len(body), body)

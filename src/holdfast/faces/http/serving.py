@@ -29,6 +29,7 @@ from holdfast.faces.http.settings import Settings, host_in
 from holdfast.faces.http.spaces import Spaces
 from holdfast.faces.http.tokens import MAIN, Tokens
 from holdfast.kernel.clock import Clock
+from holdfast.kernel.folders import hide_from_git
 from holdfast.workspace import Workspace, open_workspace
 
 KEPT: Final = 75  # seconds that a connection nobody uses is kept: longer than clients keep it, so none is cut in use
@@ -51,6 +52,7 @@ class Server:
         self._loop: asyncio.AbstractEventLoop | None = None
         try:
             settings.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+            hide_from_git(str(settings.folder))
         except OSError as error:
             raise errors.Invalid(f"{settings.folder} is no folder: {error.strerror}", hint="choose --dir") from error
         self.tokens = Tokens(settings.folder)
@@ -116,6 +118,9 @@ class Server:
         own = {_in_url(name) for name in (self._name, "localhost", "127.0.0.1", "::1")}
         return (*(f"{name}:{self.port}" for name in own), *self.settings.allow_hosts)
 
+    def _spaces(self) -> Spaces:
+        return Spaces(self.settings.folder, self._open)
+
     def _open(self, folder: Path) -> Workspace:
         return open_workspace(folder, actor="server", clock=self._clock)
 
@@ -139,7 +144,7 @@ class Server:
 
     async def _serve(self) -> None:
         self._loop, self._stop = asyncio.get_running_loop(), asyncio.Event()
-        self.spaces = spaces = Spaces(self.settings.folder, self._open)
+        self.spaces = spaces = self._spaces()
         try:
             spaces.get(MAIN)
             app = App(spaces, self.tokens, Gate(self._hosts(), tls=self.settings.secure), self.settings)

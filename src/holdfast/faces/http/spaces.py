@@ -56,6 +56,11 @@ class Space:
             self._handles.move_to_end(key)
         return found
 
+    @property
+    def is_lost(self) -> bool:
+        """Whether its store was removed or replaced while it was open."""
+        return self.workspace.is_lost
+
     def beside(self, context: Context) -> Workspace:
         """The same for work beside the loop, in a thread."""
         return self.workspace.acting(context)
@@ -72,18 +77,26 @@ class Space:
 class Spaces:
     """Every workspace of a server."""
 
-    def __init__(self, folder: Path, open_one: Callable[[Path], Workspace]) -> None:
+    def __init__(self, folder: Path, open_one: Callable[[Path], Workspace], links: bool = False) -> None:
         self.folder = folder
+        self._links = links  # a folder may be elsewhere
         self._open_one = open_one
         self._open: dict[str, Space] = {}
 
     def get(self, name: str) -> Space:
         """A workspace by its name, "" being the main one; NotFound if it has no folder."""
         space = self._open.get(name)
+        if space is not None and name != MAIN and space.is_lost:
+            self.drop(name)  # its folder was removed; perhaps there is a new one
+            space = None
         if space is None:
             folder = self.folder if name == MAIN else self.folder / FOLDER / check_space(name)
-            if name != MAIN and not folder.is_dir():
-                raise errors.NotFound(f"there is no workspace {name!r} here", name=name)
+            if name != MAIN and (not folder.is_dir() or (folder.is_symlink() and not self._links)):
+                raise errors.NotFound(
+                    f"there is no workspace {name!r} here",
+                    hint=f"make the folder {FOLDER}/{name} in the server's",
+                    name=name,
+                )
             space = self._open[name] = Space(name, self._open_one(folder))
         return space
 
@@ -95,7 +108,14 @@ class Spaces:
             folders = []
         except OSError as error:
             raise errors.Invalid(f"{self.folder / FOLDER} is no folder: {error.strerror}") from error
-        return [MAIN, *(each.name for each in folders if each.is_dir() and is_space(each.name))]
+        return [
+            MAIN,
+            *(
+                each.name
+                for each in folders
+                if each.is_dir() and is_space(each.name) and (self._links or not each.is_symlink())
+            ),
+        ]
 
     def open(self) -> list[Space]:
         """Those that are open."""

@@ -64,7 +64,10 @@ def _is_good(cert: Path, key: Path, names: list[str]) -> bool:
         _log.warning("%s is made anew, and clients need the new one: %s", cert, error)
         return False
     known = {*told.get_values_for_type(x509.DNSName), *map(str, told.get_values_for_type(x509.IPAddress))}
-    return set(names) <= known and found.not_valid_after_utc - datetime.now(UTC) > RENEW
+    good = set(names) <= known and found.not_valid_after_utc - datetime.now(UTC) > RENEW
+    if not good:
+        _log.warning("%s is made anew, for other names or a longer time: clients need the new one", cert)
+    return good
 
 
 def _make(names: list[str]) -> tuple[bytes, bytes]:
