@@ -31,6 +31,7 @@ EXPECTED = {
     "routing": 2,
     "mail": 10,
     "load": 7,
+    "streams": 4,
 }
 
 

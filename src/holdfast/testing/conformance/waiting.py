@@ -484,6 +484,7 @@ def test_c14_a_cancelled_task_leaves_the_line(world: World) -> None:
         cancelled = await _queue_up(ws, "b")
         next_one = await _queue_up(ws, "c")
         async with ws.aio.watch(kinds=["lock"], id="door") as watch:
+            await ws.aio.revision()  # by now the watch is there, also over the wire
             cancelled.cancel()
             await asyncio.wait([cancelled], timeout=PATIENCE / 6)
             assert cancelled.cancelled(), "a cancellation that comes together with an event is not lost"
