@@ -11,6 +11,7 @@ import asyncio
 import contextlib
 import queue
 import threading
+import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, Literal, TypeVar
@@ -38,6 +39,10 @@ def running_loop() -> asyncio.AbstractEventLoop:
             "ws.aio needs a running event loop", hint="use it inside async def, or ws itself"
         ) from error
 
+
+# Seconds for which a loop lets go of the interpreter when it has handed over a commit: the worker needs it for a moment
+# to get into SQLite, and would otherwise have to wait until the loop has nothing left to do.
+HAND_OVER = 0.00005
 
 R = TypeVar("R")
 E = TypeVar("E")
@@ -179,6 +184,7 @@ class LoopLeader:
             self._commit(batch, calls)  # nothing for the disk
         else:
             self._worker().put(lambda: self._commit(batch, calls))
+            time.sleep(HAND_OVER)
 
     def _perform(self, calls: list[Call]) -> None:
         """In the worker: run and commit, and answer everyone even if a body raised what would end a thread."""
