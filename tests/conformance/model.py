@@ -43,7 +43,8 @@ class Model(Ledger):
             if fence is not None:
                 self.locks_check(*fence)
             answer = self.perform(op, args)
-            if key:
+            if key:  # what is over is forgotten, also if the clock is put back later
+                self.state.keys = {each: kept for each, kept in self.state.keys.items() if kept.expires > self.now}
                 self.state.keys[place] = Kept(exact(args), answer, self.now + DAY)
             return answer
 
