@@ -64,7 +64,14 @@ def test_a_write_that_was_sent_once_is_of_unknown_outcome_whatever_came_after() 
 def test_what_a_server_refuses_is_not_sent_again() -> None:
     body = b'{"error": "no", "code": "HELD", "hint": "", "details": {}}'
     assert play(*SET, KEYED, answer(body, 409)) == (errors.Held, 1)
-    assert play(*GET, ANN, answer(b"<html>", 502)) == (errors.Unavailable, 1)
+    assert play(*SET, ANN, answer(b"<html>", 502)) == (errors.Unavailable, 1)
+
+
+def test_a_read_is_asked_again_of_a_server_that_is_about_to_stop_and_not_for_ever() -> None:
+    body = b'{"error": "the server is stopping", "code": "UNAVAILABLE", "hint": "", "details": {}}'
+    found = b'{"value":1,"version":1,"revision":1,"updated_at":"2026-01-01T00:00:00Z"}'
+    assert play(*GET, ANN, answer(body, 503), answer(found))[1] == 2
+    assert play(*GET, ANN, *[answer(body, 503)] * ATTEMPTS) == (errors.Unavailable, ATTEMPTS)
 
 
 @pytest.mark.parametrize(
