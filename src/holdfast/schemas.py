@@ -79,6 +79,7 @@ def result_type(name: str) -> Any:
     return answer | None if op.kind == "first" else answer
 
 
+@cache
 def is_page(name: str) -> bool:
     """Whether an operation answers a page, which knows how to go on."""
     return get_origin(get_type_hints(operation(name).function)["return"]) is Page

@@ -12,25 +12,10 @@ import pytest
 
 from tests.http.attacks import EVIL
 from tests.http.bare import Request
-from tests.http.matrix import OTHER, Site, Sites
+from tests.http.matrix import OTHER, Site
 
 BODY: Final = b'{"title":"smuggled"}'
 CHUNKED: Final = b"14\r\n" + BODY + b"\r\n0\r\n\r\n"
-
-
-@pytest.fixture(scope="module")
-def sites(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Sites]:
-    sites = Sites(tmp_path_factory.mktemp("sites"))
-    try:
-        yield sites
-    finally:
-        sites.end()
-    assert sites.leaks == [], "no log has a token, a ticket, or the trace of a failure"
-
-
-@pytest.fixture
-def site(sites: Sites) -> Site:
-    return sites.clean()
 
 
 def create(site: Site, *lines: str, without: str = "") -> bytes:

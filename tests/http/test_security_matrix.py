@@ -7,7 +7,6 @@ no sense anyway.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Final
 
 import msgspec
@@ -18,24 +17,9 @@ from holdfast.faces.http.gate import MAX_BODY
 from holdfast.faces.http.tokens import MAIN, ROLES
 from tests.http.attacks import BASES, KINDS, Cell, actor_arguments, in_txn, nested
 from tests.http.bare import Request
-from tests.http.matrix import ACTOR, Row, Site, Sites
+from tests.http.matrix import ACTOR, Row, Site
 
 REFUSALS: Final = {401, 403, 413, 415, 421}  # of the matrix; 400 has other reasons too
-
-
-@pytest.fixture(scope="module")
-def sites(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Sites]:
-    sites = Sites(tmp_path_factory.mktemp("sites"))
-    try:
-        yield sites
-    finally:
-        sites.end()
-    assert sites.leaks == [], "no log has a token, a ticket, or the trace of a failure"
-
-
-@pytest.fixture
-def site(sites: Sites) -> Site:
-    return sites.clean()
 
 
 # --- the matrix ------------------------------------------------------------------------------------------------------

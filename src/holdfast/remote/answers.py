@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from datetime import datetime
-from functools import cache
-from typing import Any, Final, get_origin, get_type_hints
+from typing import Any, Final
 
 import httpx
 import msgspec
@@ -14,8 +13,8 @@ from holdfast.faces.http import refusals
 from holdfast.faces.http.codec import parsed, plan_of
 from holdfast.kernel.values import MAX_DEPTH
 from holdfast.kernel.wire import from_wire
-from holdfast.ops import Operation, operation
-from holdfast.schemas import result_type
+from holdfast.ops import Operation
+from holdfast.schemas import is_page, result_type
 from holdfast.types.base import Page
 from holdfast.types.tasks import ImportProblem, Task
 from holdfast.types.txn import TxnResult
@@ -32,7 +31,7 @@ _CLASSES: Final = {
 def result_of(op: Operation[..., Any], response: httpx.Response) -> Any:
     """What the operation answered."""
     result = item_of(op, response.content)
-    if not isinstance(result, list) or not _is_page(op.name):
+    if not isinstance(result, list) or not is_page(op.name):
         return result
     page: Page[Any] = Page(result)
     page.cursor = response.headers.get("x-next-cursor")
@@ -54,11 +53,6 @@ def typed_txn(answer: TxnResult, given: dict[str, Any]) -> TxnResult:
     ran = given["then"] if answer.succeeded else given.get("otherwise", ())
     results = [msgspec.convert(result, result_type(op.op)) for op, result in zip(ran, answer.results, strict=True)]
     return TxnResult(answer.succeeded, results)
-
-
-@cache
-def _is_page(name: str) -> bool:
-    return get_origin(get_type_hints(operation(name).function)["return"]) is Page
 
 
 def failure(content: bytes, status: int) -> errors.HoldfastError:
