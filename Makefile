@@ -59,4 +59,5 @@ $(READY): pyproject.toml constraints.txt
 	@test -x $(BIN)/pip || $(PYTHON) -m venv .venv
 	@echo "installing into .venv"
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[dev]'
+	@$(BIN)/python -m compileall -q src # an editable install does not, and a call would compile what it loads
 	@touch $@

@@ -105,6 +105,9 @@ class LoopLeader:
         except asyncio.CancelledError:
             self._group.leave(call)
             raise
+        except errors.HoldfastError as error:
+            self._engine.refused(error, actor)
+            raise
 
     def is_new_turn(self) -> bool:
         """Whether this is asked for the first time in this turn of the loop."""

@@ -119,7 +119,7 @@ class InvalidHolder(Invalid):
     """A holder was not named, and the actor was only derived from user and host."""
 
     code = "INVALID_HOLDER"
-    default_hint = "open the workspace with actor=..., or set HOLDFAST_ACTOR"
+    default_hint = "name yourself: actor=... in Python, --actor or HOLDFAST_ACTOR, X-Agent-ID over HTTP"
 
 
 class InvalidFilter(Invalid):

@@ -17,6 +17,7 @@ import apsw
 
 from tests.bench import (
     claims,
+    cold,
     fairness,
     get,
     growth,
@@ -39,6 +40,7 @@ SUBJECTS = {
     "watch": watch.run,
     "fairness": fairness.run,
     "imports": imports.run,
+    "cold": cold.run,
     "growth": growth.run,
     "replicas": replicas.run,
     "joining": joining.run,

@@ -17,7 +17,8 @@ import msgspec
 import pytest
 
 import holdfast
-from holdfast.faces.http.codec import EXACT, wired
+from holdfast.faces.encoding import wired
+from holdfast.faces.http.codec import EXACT
 from holdfast.faces.http.openapi import document
 from holdfast.faces.http.routes import Route, Routes
 from holdfast.schemas import argument_types, parameters

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from datetime import datetime
 
+from holdfast import errors
+from holdfast.kernel import refusals as files
 from holdfast.kernel.events import compact, list_events, make_filter
 from holdfast.kernel.tx import Snapshot
-from holdfast.ops import Domain, Following, M, read, write
-from holdfast.types.base import Event
+from holdfast.ops import Domain, Following, M, ReadFile, Steps, procedure, read, write
+from holdfast.types.base import Event, Refusal, as_microseconds, as_time
 
 
 def follow(
@@ -25,9 +28,25 @@ def _as_it_is(_: Snapshot, event: Event) -> Event:
     return event
 
 
+def refusals(since: datetime | None = None, actor: str | None = None) -> Steps[list[Refusal]]:
+    """Who was refused what and how often on this machine: Held, Fenced, version conflicts and their like."""
+    if since is not None and not isinstance(since, datetime):
+        raise errors.InvalidFilter(f"since is a datetime, not {type(since).__name__}")
+    start = 0 if since is None else as_microseconds(since)
+    counts: dict[tuple[str, str], tuple[int, int]] = {}
+    for name in (files.OLDER, files.FILE):
+        found = yield ReadFile(name)
+        for line in files.parse(found[1]) if found is not None else ():
+            if line.time >= start and actor in (None, line.actor):
+                count, _ = counts.get((line.actor, line.code), (0, 0))
+                counts[line.actor, line.code] = (count + 1, line.time)
+    return [Refusal(who, code, count, as_time(last)) for (who, code), (count, last) in sorted(counts.items())]
+
+
 class Events(Domain[M]):
     """`ws.events`."""
 
     prefix = "events"
     list = read(list_events, http="GET /api/events", cli="event list", mcp=True, listing=True)
+    refusals = procedure(refusals, http="GET /api/events/refusals", cli="event refusals")
     compact = write(compact, http="POST /api/events/compact", cli="event compact")

@@ -25,6 +25,7 @@ from holdfast.kernel.ids import Ids
 from holdfast.kernel.journal import Journal
 from holdfast.kernel.leases import next_deadline
 from holdfast.kernel.names import check_seconds, check_ttl
+from holdfast.kernel.refusals import Refusals
 from holdfast.kernel.shield import SHIELD
 from holdfast.kernel.store import NotReady, Store, system_error, translate
 from holdfast.kernel.turns import Turns
@@ -71,6 +72,7 @@ class Engine:
         durable = os.fspath(path) != MEMORY
         self.folder = _prepare(os.fspath(path)) if durable else _temporary(self)
         self.clock = clock or SystemClock()
+        self._refusals = Refusals(self.folder)
         self.time = Now(self.clock)
         self.transaction_timeout = transaction_timeout
         self.store = Store(
@@ -109,7 +111,15 @@ class Engine:
 
     def submit(self, body: Callable[[Tx], Any], actor: str) -> Any:
         """Run a body in a transaction from a thread; answers once it is durable."""
-        return self.group.submit(body, actor)
+        try:
+            return self.group.submit(body, actor)
+        except errors.HoldfastError as error:
+            self.refused(error, actor)
+            raise
+
+    def refused(self, error: errors.HoldfastError, actor: str) -> None:
+        """A caller is told of this error."""
+        self._refusals.add(error, actor, self.clock.wall())
 
     def sweep(self) -> None:
         """End what is due; an empty body does, because every group sweeps first."""

@@ -14,7 +14,8 @@ import msgspec
 
 from holdfast import errors
 from holdfast.context import Context
-from holdfast.faces.http.codec import plan_of, wired
+from holdfast.faces.encoding import wired
+from holdfast.faces.http.codec import plan_of
 from holdfast.kernel.names import check_name
 from holdfast.kernel.tx import DerivedActor
 from holdfast.kernel.wire import to_wire

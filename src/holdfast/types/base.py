@@ -66,6 +66,15 @@ class Event(msgspec.Struct, frozen=True):
         return f"{self.revision}-{self.position}"
 
 
+class Refusal(msgspec.Struct, frozen=True):
+    """How often an actor was refused with an error of this code, and when last."""
+
+    actor: str
+    code: str
+    count: int
+    last: datetime
+
+
 class Report(msgspec.Struct, frozen=True):
     """What `ws.check()` found. `problems` is empty for a sound store."""
 

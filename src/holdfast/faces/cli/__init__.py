@@ -1,56 +1,91 @@
-"""The command line: `holdfast COMMAND`. Each command is a module of this folder, loaded only when it is called.
+"""The command line: `holdfast COMMAND`. What a command takes is in `command`; each is loaded only when it is called.
 
-An error goes to the standard error, with what to do about it, and becomes the exit code of its class; 2 is a mistake in
-the command line itself.
+An error goes to standard error with what to do about it, and becomes the exit code of its class; 2 is a mistake in the
+command line itself, and 4 says that nothing is ready.
 """
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Sequence
-from importlib import import_module
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
-COMMANDS: Final = {
-    "serve": ("holdfast.faces.cli.serve", "serve a workspace over HTTP"),
-    "token": ("holdfast.faces.cli.token", "make, list and revoke the tokens of a server"),
-    "demo": ("holdfast.demo.__main__", "watch a fleet of agents share a workspace"),
-}
+if TYPE_CHECKING:
+    from holdfast.errors import HoldfastError
+
+INTERRUPTED: Final = 130
+PIPE_CLOSED: Final = 141  # what the shell tells of a program that was stopped by a closed pipe
 
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run a command; answers its exit code."""
+    from holdfast.errors import HoldfastError
+
     arguments = list(sys.argv[1:] if argv is None else argv)
-    name = arguments[0] if arguments else "help"
-    if name in ("help", "-h", "--help"):
-        print(_help())
-        return 0
-    if name == "--version":
+    try:
+        try:
+            code = _run(arguments)
+        finally:
+            sys.stdout.flush()
+    except HoldfastError as error:
+        _tell(error, arguments)
+        return error.exit_code
+    except KeyboardInterrupt:
+        return INTERRUPTED
+    except BrokenPipeError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # else the interpreter complains at its end
+        return PIPE_CLOSED
+    return code
+
+
+def _import_msgspec() -> None:
+    """Import msgspec without typing_extensions, from which it would take what typing has too: that halves its time."""
+    if "msgspec" in sys.modules or "typing_extensions" in sys.modules:
+        return
+    sys.modules["typing_extensions"] = None  # type: ignore[assignment]  # the way to say: cannot be imported
+    try:
+        import msgspec  # noqa: F401
+    finally:
+        del sys.modules["typing_extensions"]
+
+
+def _run(arguments: list[str]) -> int:
+    _import_msgspec()
+    from holdfast.faces.cli.command import find
+    from holdfast.faces.cli.session import GLOBAL, Session
+    from holdfast.faces.cli.words import parse
+
+    options = {name: argument for argument in GLOBAL for name in (argument.option, argument.short) if name}
+    at = 0
+    while at < len(arguments) and arguments[at].startswith("-") and arguments[at] != "--version":
+        known = options.get(arguments[at])
+        at += 2 if known is not None and known.kind != "flag" else 1
+    before, words = arguments[:at], arguments[at:]
+    outer = parse(GLOBAL, before, "")
+    if not words or outer.get("help"):
+        words = ["help", *words]
+    if words[0] == "--version":
         from holdfast import __version__
 
         print(f"holdfast {__version__}")
         return 0
-    if name not in COMMANDS:
-        print(f"holdfast: there is no command {name!r}; holdfast help lists all", file=sys.stderr)
-        return 2
-    from holdfast.errors import HoldfastError
-
-    command = import_module(COMMANDS[name][0])
-    try:
-        code: int = command.main(arguments[1:])
-    except HoldfastError as error:
-        if "--json" in arguments:
-            from json import dumps
-
-            told = {"error": error.message, "code": error.code, "hint": error.hint, "details": error.details}
-            print(dumps(told, default=str), file=sys.stderr)
-        else:
-            print(f"holdfast: {error}", file=sys.stderr)
-        return error.exit_code
-    return code
+    command, count = find(words)
+    own = {name for argument in command.arguments for name in (argument.option, argument.short) if name}
+    common = tuple(argument for argument in GLOBAL if not own & {argument.option, argument.short})
+    rest = words[count:]
+    if {"--help", "-h"}.intersection(rest[: rest.index("--")] if "--" in rest else rest):
+        command, _ = find(["help"])
+        return command.run(Session(outer, os.environ), {"topic": words[:count]})
+    given = parse((*command.arguments, *common), rest, command.name)
+    names = {argument.name for argument in common}
+    session = Session(outer | {name: value for name, value in given.items() if name in names}, os.environ)
+    return command.run(session, {name: value for name, value in given.items() if name not in names})
 
 
-def _help() -> str:
-    rows = [f"  {name:<8} {summary}" for name, (_, summary) in COMMANDS.items()]
-    more = "holdfast COMMAND --help tells more; python -m holdfast is the same"
-    return "\n".join(["usage: holdfast COMMAND ...", "", *rows, "", more])
+def _tell(error: HoldfastError, arguments: Sequence[str]) -> None:
+    from holdfast.faces.cli.output import error_json, error_text
+    from holdfast.faces.cli.session import is_json
+
+    asked = {"json": True} if "--json" in arguments else {}
+    print(error_json(error) if is_json(asked, os.environ) else error_text(error), file=sys.stderr)

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import inspect
 import json
-import math
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from datetime import datetime
@@ -21,6 +20,7 @@ import msgspec
 from msgspec import UNSET, UnsetType
 
 from holdfast import errors
+from holdfast.faces.encoding import wired
 from holdfast.kernel.wire import from_wire
 from holdfast.ops import Alias, Operation, operation
 from holdfast.schemas import answer_type, argument_types, parameters
@@ -247,26 +247,6 @@ def check_depth(body: bytes) -> None:
 def answer(op: Operation[..., Any], result: Any) -> bytes:
     """The result of an operation as JSON."""
     return _encode(wired(result)) if plan_of(op.name).free else _encode(result)
-
-
-def wired(result: Any) -> Any:
-    """Any result in a form that JSON can carry without loss."""
-    return _wrap(msgspec.to_builtins(result, builtin_types=(bytes, datetime)))
-
-
-def _wrap(item: Any) -> Any:
-    kind = type(item)
-    if kind is dict:
-        if len(item) == 1 and str(next(iter(item))).startswith("$"):
-            return {f"${key}": _wrap(value) for key, value in item.items()}
-        return {key: _wrap(value) for key, value in item.items()}
-    if kind is list or kind is tuple:
-        return [_wrap(value) for value in item]
-    if kind is bytes:
-        return {"$bytes": msgspec.to_builtins(item)}
-    if kind is float and not math.isfinite(item):
-        raise errors.InvalidValue(f"{item!r} is not a number that JSON has")
-    return item
 
 
 def failure(error: errors.HoldfastError) -> bytes:

@@ -233,3 +233,27 @@ def test_compaction_before_what_is_no_revision_is_invalid_and_nothing_changes(wo
     with pytest.raises(errors.Invalid):
         ws.events.compact(before)
     assert ws.revision == 1
+
+
+@pytest.mark.capability("local")  # every machine counts for itself
+def test_refusals_are_counted_by_actor_and_code_and_are_no_events(world: World) -> None:
+    ws = world.open("me")
+    ws.cells.set("run", "cell", 1)
+    ws.locks.acquire("lock", "me")
+    before = ws.revision
+    other = ws.using(actor="other")
+    for _ in range(3):
+        with pytest.raises(errors.Held):
+            other.locks.acquire("lock", "other")
+    with pytest.raises(errors.VersionMismatch):
+        other.cells.cas("run", "cell", 7, 2)
+    with pytest.raises(errors.VersionMismatch):
+        ws.cells.cas("run", "cell", 7, 2)
+    with pytest.raises(errors.NotFound):
+        ws.cells.get("run", "absent")  # a mistake, but nobody stood in the way
+    counted = {(each.actor, each.code): each.count for each in ws.events.refusals()}
+    assert counted == {("other", "HELD"): 3, ("other", "VERSION_MISMATCH"): 1, ("me", "VERSION_MISMATCH"): 1}
+    assert {each.code: each.count for each in ws.events.refusals(actor="me")} == {"VERSION_MISMATCH": 1}
+    assert ws.revision == before
+    last = max(each.last for each in ws.events.refusals())
+    assert ws.events.refusals(since=last + timedelta(seconds=1)) == []

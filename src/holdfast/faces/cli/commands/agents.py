@@ -1,0 +1,204 @@
+"""`holdfast prime`, `holdfast guard` and `holdfast setup`: what makes agents use a workspace without a manual.
+
+The first two are also what the hooks of agent clients call (`--hook CLIENT`): they then read the client's JSON on
+standard input and answer in its form. Outside a workspace both are silent and let everything pass.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from typing import Any, Final
+
+import msgspec
+
+from holdfast import errors
+from holdfast.faces.cli import place as places
+from holdfast.faces.cli.command import Command
+from holdfast.faces.cli.session import Session
+from holdfast.faces.cli.words import Argument, Usage
+
+CLIENTS: Final = ("claude", "codex", "cursor", "gemini")
+_HOOK: Final = Argument("hook", option="--hook", choices=CLIENTS, of="CLIENT", help="called by this client's hook")
+
+
+# --- prime -----------------------------------------------------------------------------------------------------------
+
+
+def prime(session: Session, given: dict[str, Any]) -> int:
+    """Tell an agent what it must know; nothing outside a workspace."""
+    place = session.find_place()
+    hook = _Hook(given["hook"]) if "hook" in given else None
+    if place is None or not place.exists:
+        return 0 if hook is None else hook.answer("start", "")
+    actor = session.actor
+    if hook is not None:
+        actor = hook.actor(session)
+        session.given = {**session.given, "actor": actor}
+    from holdfast.faces.cli.priming import gather, told
+
+    with session.open() as workspace:
+        facts = gather(workspace, actor)
+    text = told(facts, given.get("budget", 2048), hook is not None and hook.introduces(session, actor))
+    if hook is not None:
+        return hook.answer("start", text)
+    session.out.say(facts, *text.splitlines())
+    return 0
+
+
+# --- guard -----------------------------------------------------------------------------------------------------------
+
+
+def guard(session: Session, given: dict[str, Any]) -> int:
+    """Say whether the actor may edit paths; HELD and by whom if somebody else has locked one."""
+    place = session.find_place()
+    hook = _Hook(given["hook"]) if "hook" in given else None
+    if hook is not None:
+        session.given = {**session.given, "actor": hook.actor(session)}
+        paths = hook.paths()
+    elif given.get("staged"):
+        paths = _staged(session)
+    else:
+        paths = given.get("paths", [])
+        if not paths:
+            raise Usage("holdfast guard needs a PATH, or --staged", hint="holdfast help guard")
+    if place is None or not place.exists or not paths:
+        return 0 if hook is None else hook.answer("edit", "")
+    refused = _refused(session, paths)
+    if hook is not None:
+        told = [f"{error.message} ({error.hint})" for error in refused]
+        return hook.answer("edit", "\n".join(told), blocked=bool(told))
+    for error in refused[:-1]:
+        session.out.error(error)
+    if refused:
+        raise refused[-1]
+    return 0
+
+
+def _refused(session: Session, paths: list[str]) -> list[errors.Held]:
+    """Who else holds any of the paths."""
+    found = []
+    with session.open() as workspace:
+        for path in paths:
+            path = os.path.abspath(os.path.join(session.folder, path))
+            root = places.git_root(os.path.dirname(path)) or session.folder  # every worktree has the same paths
+            relative = os.path.relpath(path, root)
+            if relative.startswith(".."):  # outside of the project nobody locks
+                continue
+            try:
+                workspace.paths.check(relative.replace(os.sep, "/"))
+            except errors.Held as error:
+                found.append(error)
+    return found
+
+
+def _staged(session: Session) -> list[str]:
+    """The files of the commit that is about to be made."""
+    import subprocess
+
+    root = places.git_root(session.folder)
+    if root is None:
+        raise Usage("--staged works inside a git worktree")
+    command = ["git", "diff", "--cached", "--name-only", "--no-renames", "-z"]
+    done = subprocess.run(command, cwd=root, capture_output=True, check=False)
+    if done.returncode != 0:
+        raise errors.Unavailable(f"git could not tell what is staged: {done.stderr.decode(errors='replace').strip()}")
+    return [os.path.join(root, os.fsdecode(name)) for name in done.stdout.split(b"\0") if name]
+
+
+class _Hook:
+    """A call by an agent client: what it told on standard input."""
+
+    def __init__(self, client: str) -> None:
+        from holdfast.faces.cli.setup import hooks
+
+        self._hooks = hooks
+        try:
+            self._payload = msgspec.json.decode(sys.stdin.buffer.read() or b"{}")
+        except msgspec.DecodeError as error:
+            raise errors.Invalid(
+                f"--hook reads the client's JSON on standard input, and this is none: {error}"
+            ) from error
+        self._client = hooks.client_of(client, self._payload)
+
+    def actor(self, session: Session) -> str | None:
+        """The name of the agent's session."""
+        return session.given.get("actor") or self._hooks.actor_of(self._client, self._payload, session.environ)
+
+    def paths(self) -> list[str]:
+        """The files that are about to be edited."""
+        return list(self._hooks.paths_of(self._client, self._payload))
+
+    def introduces(self, session: Session, actor: str | None) -> bool:
+        """Put the actor into the session's environment; whether the text must tell it instead."""
+        if actor is None or self._hooks.event_of(self._payload) != "start":
+            return False
+        wanted = self._hooks.environment(self._client, actor, session.environ)
+        if wanted is None:
+            return True
+        file, line = wanted
+        with open(file, "a", encoding="utf-8") as target:
+            target.write(line)
+        return False
+
+    def answer(self, event: Any, text: str, blocked: bool = False) -> int:
+        """Print what the client wants to read; answers its exit code."""
+        told = self._hooks.answer(self._client, self._hooks.event_of(self._payload) or event, text, blocked)
+        sys.stdout.write(told.stdout)
+        sys.stderr.write(told.stderr)
+        return int(told.code)
+
+
+# --- setup -----------------------------------------------------------------------------------------------------------
+
+
+def setup(session: Session, given: dict[str, Any]) -> int:
+    """Put what a client's agents need into its files, look whether it is there, or take it out."""
+    from pathlib import Path
+
+    from holdfast.faces.cli.setup import check, install, remove
+
+    if given.get("check") and given.get("remove"):
+        raise Usage("--check and --remove are two things", hint="give one of them")
+    client, root = given["client"], Path(places.git_root(session.folder) or session.folder)
+    if given.get("check"):
+        problems = check(client, root)
+        session.out.say(
+            [str(problem) for problem in problems], *(map(str, problems) if problems else ["all is in place"])
+        )
+        return 1 if problems else 0
+    changes = (remove if given.get("remove") else install)(client, root)
+    session.out.say(changes, *(f"{change.what:<9} {change.path}" for change in changes))
+    return 0
+
+
+COMMANDS = (
+    Command(
+        "prime",
+        "Tell an agent what it must know: rules, its claims, its mail, what is ready.",
+        (Argument("budget", "int", "--budget", help="how many bytes it may have (2048)"), _HOOK),
+        prime,
+        "Silent outside a workspace.",
+    ),
+    Command(
+        "guard",
+        "Say whether you may edit a path: exit code 12, and who has locked it, if not.",
+        (
+            Argument("paths", "texts", "--path", word=True, rest=True, help="files, from the current folder"),
+            Argument("staged", "flag", "--staged", help="the files of the next git commit"),
+            _HOOK,
+        ),
+        guard,
+    ),
+    Command(
+        "setup",
+        "Make an agent client use Holdfast in this project.",
+        (
+            Argument("client", option="--client", word=True, required=True, choices=(*CLIENTS, "git"), help="which"),
+            Argument("check", "flag", "--check", help="only look whether all is in place; exit code 1 if not"),
+            Argument("remove", "flag", "--remove", help="take it out; every file is as it was before"),
+        ),
+        setup,
+        "Clients: claude, codex, cursor, gemini; git adds a pre-commit hook that heeds path locks.",
+    ),
+)

@@ -1,0 +1,237 @@
+"""`holdfast doctor`: what is wrong with a workspace, and what to do about it. It changes nothing.
+
+Each finding has a level: ok, note (worth knowing), bad (exit code 1). What it proposes never destroys anything.
+"""
+
+from __future__ import annotations
+
+import os
+import stat
+import sys
+from collections.abc import Callable, Iterator
+from datetime import UTC, datetime, timedelta
+from typing import Any, Final, Literal
+
+import msgspec
+
+from holdfast import errors
+from holdfast.context import derive_actor
+from holdfast.faces.cli import place as places
+from holdfast.faces.cli.command import Command
+from holdfast.faces.cli.output import printable
+from holdfast.faces.cli.rolling import backups_of
+from holdfast.faces.cli.session import Session
+from holdfast.kernel.tx import DerivedActor
+
+Level = Literal["ok", "note", "bad"]
+_SKEW: Final = 300  # seconds between the store's time and this clock
+_UNSEEN: Final = timedelta(hours=1)
+_LOOKED_AT: Final = 1000
+
+
+class Finding(msgspec.Struct, frozen=True):
+    """What was looked at, what was found, and what to do."""
+
+    level: Level
+    about: str
+    text: str
+    todo: str = ""
+
+
+def doctor(session: Session, given: dict[str, Any]) -> int:
+    """Look at everything that can be looked at; 1 if something is bad."""
+    findings = [finding for look in _LOOKS for finding in _looked(session, look)]
+    lines = []
+    for each in findings:
+        lines.append(f"{each.level:<4}  {each.about:<12}  {printable(each.text)}")
+        lines += [f"{'':20}{printable(each.todo)}"] if each.todo else []
+    session.out.say(findings, *lines)
+    return 1 if any(each.level == "bad" for each in findings) else 0
+
+
+def _looked(session: Session, look: Callable[[Session], Iterator[Finding]]) -> Iterator[Finding]:
+    about = look.__name__.strip("_")
+    try:
+        yield from look(session)
+    except errors.HoldfastError as error:
+        yield Finding("bad", about, error.message, error.hint)
+    except OSError as error:
+        yield Finding("bad", about, str(error), "see that this user may read and write it")
+
+
+def _workspace(session: Session) -> Iterator[Finding]:
+    place = session.place
+    if not place.exists:
+        yield Finding("bad", "workspace", f"there is none in {place.name} ({place.why})", "holdfast init makes one")
+    else:
+        yield Finding("ok", "workspace", f"{place.name} ({place.why})")
+
+
+def _actor(session: Session) -> Iterator[Finding]:
+    actor = session.actor or derive_actor()
+    if isinstance(actor, DerivedActor):
+        yield Finding("note", "actor", f"{actor} is only derived: it may not claim, lock or mail", "set HOLDFAST_ACTOR")
+    else:
+        yield Finding("ok", "actor", actor)
+
+
+def _versions(session: Session) -> Iterator[Finding]:
+    import apsw
+
+    from holdfast import __version__
+
+    python = ".".join(map(str, sys.version_info[:3]))
+    yield Finding("ok", "versions", f"holdfast {__version__}, Python {python}, SQLite {apsw.sqlite_lib_version()}")
+
+
+def _permissions(session: Session) -> Iterator[Finding]:
+    folder = session.place.folder
+    if folder is None or not session.place.exists:
+        return
+    private = [folder, *(os.path.join(folder, name) for name in (places.STORE, "token", "tokens.json"))]
+    open_to_all = [path for path in private if os.path.exists(path) and os.stat(path).st_mode & stat.S_IRWXO]
+    others = [path for path in private if os.path.exists(path) and os.stat(path).st_uid != os.getuid()]
+    for path in others:
+        yield Finding("note", "permissions", f"{path} belongs to another user", "work as that user, or use a server")
+    for path in open_to_all:
+        yield Finding("note", "permissions", f"{path} is open to every user", f"chmod o= {path}")
+    if not others and not open_to_all:
+        yield Finding("ok", "permissions", "nobody else can read it")
+
+
+def _writable(session: Session) -> Iterator[Finding]:
+    if session.place.folder is not None and not os.access(session.place.folder, os.W_OK | os.X_OK):
+        yield Finding(
+            "bad", "writable", f"{session.place.folder} cannot be written from here", "allow it in the sandbox"
+        )
+        return
+    if session.place.exists:
+        with session.open() as workspace:
+            workspace.tasks.release_stale_claims(timeout=_FOREVER)  # takes the turn to write, and finds nothing
+        yield Finding("ok", "writable", "a transaction went through")
+
+
+_FOREVER: Final = 315_360_000.0  # ten years
+
+
+def _integrity(session: Session) -> Iterator[Finding]:
+    with session.open() as workspace:
+        report = workspace.check()
+    if report.ok:
+        yield Finding("ok", "integrity", f"revision {report.revision}, {report.events} events, state and log agree")
+    for problem in report.problems:
+        todo = "make a backup now (holdfast backup), and compare with holdfast restore FILE --dir NEW"
+        yield Finding("bad", "integrity", problem, todo)
+
+
+def _clock(session: Session) -> Iterator[Finding]:
+    with session.open() as workspace:
+        ahead = workspace.clock_ahead
+    if ahead > _SKEW:
+        told = f"the workspace is {ahead:,.0f} s ahead of this clock; one of them is wrong"
+        yield Finding("bad", "clock", told, "set this machine's clock right; if it is, holdfast clock reset")
+    else:
+        yield Finding("ok", "clock", "agrees with the workspace")
+
+
+def _schema(session: Session) -> Iterator[Finding]:
+    if session.place.folder is None:
+        return
+    import apsw
+
+    from holdfast.kernel import migrations
+
+    store = apsw.Connection(os.path.join(session.place.folder, places.STORE), flags=apsw.SQLITE_OPEN_READONLY)
+    try:
+        schema, newest = migrations.schema_of(store), len(migrations.load())
+    finally:
+        store.close()
+    if schema < newest:
+        yield Finding(
+            "note", "schema", f"{schema}, and {newest} is there", "holdfast upgrade, when all have this version"
+        )
+    else:
+        yield Finding("ok", "schema", f"{schema}, the newest")
+
+
+def _stuck(session: Session) -> Iterator[Finding]:
+    """Claims and locks that never end by themselves, of holders that have not been seen for long."""
+    now = datetime.now(UTC)
+    with session.open() as workspace:
+        seen = {agent.name: agent.seen_at for agent in workspace.agents.list(limit=_LOOKED_AT)}
+        claims = workspace.tasks.list(status="in_progress", limit=_LOOKED_AT)
+        locks = workspace.locks.list(limit=_LOOKED_AT)
+
+    def is_gone(holder: str | None) -> bool:
+        last = seen.get(holder or "")
+        return last is None or now - last > _UNSEEN
+
+    found = False
+    for task in claims:
+        if task.deadline is None and is_gone(task.claimed_by):
+            found = True
+            told = f"{task.id} is held by {task.claimed_by}, not seen for an hour, and has no end"
+            yield Finding("note", "stuck", told, f"ask it; if it is gone: holdfast release {task.id} --force")
+    for lock in locks:
+        if lock.expires_at is None and is_gone(lock.holder):
+            found = True
+            told = f"the lock {lock.name} is held by {lock.holder}, not seen for an hour, and has no end"
+            yield Finding(
+                "note", "stuck", told, f"ask it; if it is gone: holdfast lock release {lock.name} --holder ..."
+            )
+    if not found:
+        yield Finding("ok", "stuck", "no claim or lock is held by somebody long gone")
+
+
+def _exposed(session: Session) -> Iterator[Finding]:
+    """Whether a server of this folder can be reached from other machines."""
+    if session.place.folder is None:
+        yield Finding("ok", "exposed", "asked through a server")
+        return
+    try:
+        with open(os.path.join(session.place.folder, "server.lock"), encoding="utf-8") as file:
+            told = file.read().strip()
+    except FileNotFoundError:
+        told = ""
+    if not told:
+        yield Finding("ok", "exposed", "no server runs on it")
+    elif any(word in told for word in ("127.0.0.1", "localhost", "[::1]", "unix:")):
+        yield Finding("ok", "exposed", f"served on this machine alone, {told}")
+    else:
+        yield Finding(
+            "note", "exposed", f"served beyond this machine, {told}", "holdfast token list shows who may come in"
+        )
+
+
+def _backups(session: Session) -> Iterator[Finding]:
+    if session.place.folder is None:
+        return
+    known = backups_of(session.place.folder, session.environ)
+    if known:
+        yield Finding("ok", "backups", f"{len(known)}, the newest is {known[-1]}")
+    else:
+        yield Finding("note", "backups", "there is none outside the workspace", "holdfast backup makes one")
+
+
+def _rules(session: Session) -> Iterator[Finding]:
+    with session.open() as workspace:
+        problems = workspace.routes.check()
+    for problem in problems:
+        yield Finding("bad" if problem.severity == "error" else "note", "rules", str(problem), "mend the file")
+    if not problems:
+        yield Finding("ok", "rules", "nothing wrong with configuration and routes")
+
+
+_LOOKS: Final = (
+    *(_workspace, _actor, _versions, _permissions, _writable, _schema, _integrity),
+    *(_clock, _stuck, _exposed, _backups, _rules),
+)
+COMMANDS = (
+    Command(
+        "doctor",
+        "Look for what is wrong with the workspace, and say what to do.",
+        (),
+        doctor,
+        "Exit code 1 if something is bad. It changes nothing.",
+    ),
+)

@@ -1,0 +1,115 @@
+"""`holdfast run --task ID -- COMMAND`: keep a claim alive while a command lives, and end it when the claim is lost."""
+
+from __future__ import annotations
+
+import signal
+import subprocess
+import sys
+from typing import Any, Final
+
+from holdfast import errors
+from holdfast.faces.cli.command import Command
+from holdfast.faces.cli.performing import after_writing, call
+from holdfast.faces.cli.session import Session
+from holdfast.faces.cli.words import Argument, Usage
+from holdfast.ops import operation
+
+TTL: Final = 60.0
+GRACE: Final = 10.0  # seconds that a command has to end when its claim is lost
+
+
+def run(session: Session, given: dict[str, Any]) -> int:
+    """Claim the task if need be, run the command, renew the claim; the command's exit code.
+
+    With `done` the task is completed if the command succeeds, and released if it fails. A command whose claim is lost
+    is told to end, then killed: its exit code is that of the refusal.
+    """
+    command = given.get("command") or []
+    if not command:
+        raise Usage("holdfast run needs a command after --", hint="holdfast run --task hf-7k2q -- make test")
+    ttl = given.get("ttl", TTL)
+    with session.open(writing=True) as workspace:
+        task = _claim(session, workspace, given["task"], ttl)
+        process = _start(command, session, task)
+        try:
+            code = _attend(session, workspace, task, process, ttl)
+        except BaseException:
+            _end(process)
+            raise
+        if given.get("done"):
+            _finish(session, workspace, task, code)
+    after_writing(session)
+    return code
+
+
+def _claim(session: Session, workspace: Any, id: str, ttl: float) -> Any:
+    task = workspace.tasks.get(id)
+    if task.claimed_by == workspace.actor:
+        return call(session, workspace, operation("tasks.heartbeat"), {"id": id, "ttl": ttl})
+    return call(session, workspace, operation("tasks.claim"), {"id": id, "ttl": ttl})
+
+
+def _start(command: list[str], session: Session, task: Any) -> subprocess.Popen[bytes]:
+    more = {"HOLDFAST_TASK": task.id, "HOLDFAST_ACTOR": task.claimed_by}
+    if session.place.folder is not None:
+        more["HOLDFAST_DIR"] = session.place.folder
+    try:
+        return subprocess.Popen(command, env={**session.environ, **more})
+    except OSError as error:
+        raise errors.Invalid(f"{command[0]} could not be started: {error.strerror}") from error
+
+
+def _attend(session: Session, workspace: Any, task: Any, process: subprocess.Popen[bytes], ttl: float) -> int:
+    """Renew the claim three times in its life, until the command has ended."""
+    while True:
+        try:
+            code = process.wait(ttl / 3)
+            return 128 - code if code < 0 else code  # as a shell tells of signals
+        except subprocess.TimeoutExpired:
+            _renew(session, workspace, task)
+        except KeyboardInterrupt:  # the command has got it too: it decides when it ends
+            continue
+
+
+def _renew(session: Session, workspace: Any, task: Any) -> None:
+    try:
+        call(session, workspace, operation("tasks.heartbeat"), {"id": task.id})
+    except errors.Unavailable as error:  # the claim is still ours; the next time may be better
+        print(f"holdfast: the claim on {task.id} was not renewed: {error}", file=sys.stderr)
+
+
+def _end(process: subprocess.Popen[bytes]) -> None:
+    process.terminate()
+    try:
+        process.wait(GRACE)
+    except subprocess.TimeoutExpired:
+        process.kill()
+        process.wait()
+
+
+def _finish(session: Session, workspace: Any, task: Any, code: int) -> None:
+    if code == 0:
+        call(session, workspace, operation("tasks.complete"), {"id": task.id})
+    else:
+        reason = (
+            f"the command ended with {code}"
+            if code < 128
+            else f"the command ended by {signal.Signals(code - 128).name}"
+        )
+        call(session, workspace, operation("tasks.release"), {"id": task.id, "reason": reason})
+
+
+COMMANDS = (
+    Command(
+        "run",
+        "Run a command and keep the claim on a task alive while it lives.",
+        (
+            Argument("task", option="--task", of="ID", required=True, help="the task; it is claimed if need be"),
+            Argument("ttl", "seconds", "--ttl", help=f"how long the claim outlives a crash ({TTL:g})"),
+            Argument("done", "flag", "--done", help="complete it if the command succeeds, release it if not"),
+            Argument("command", "texts", "--command", word=True, rest=True, help="after --, the command"),
+        ),
+        run,
+        "A command whose claim is lost is told to end; the exit code is then that of the refusal.",
+    ),
+)

@@ -1,0 +1,126 @@
+"""`holdfast export` and `holdfast import`: tasks as JSON lines, byte-stable; also those of beads."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Iterator
+from typing import Any, Final
+
+from holdfast import errors
+from holdfast.faces.cli.bars import bar
+from holdfast.faces.cli.command import Command
+from holdfast.faces.cli.commands.backups import snapshot
+from holdfast.faces.cli.performing import after_writing
+from holdfast.faces.cli.session import Session
+from holdfast.faces.cli.words import Argument
+from holdfast.ops import operation
+
+_PAGE: Final = 1000
+
+
+def export(session: Session, given: dict[str, Any]) -> int:
+    """Write every task as a line of JSON, in a form that stays the same while the tasks do."""
+    with session.open() as workspace:
+        lines = _lines(workspace, bool(given.get("include_deleted")))
+        if "file" not in given:
+            for line in lines:
+                print(line)
+            return 0
+        count = _write(given["file"], lines)
+    session.out.say({"file": given["file"], "tasks": count}, f"{count} tasks in {given['file']}")
+    return 0
+
+
+def _lines(workspace: Any, include_deleted: bool) -> Iterator[str]:
+    import msgspec
+
+    after: str | None = None
+    while page := workspace.tasks.export(after=after, limit=_PAGE, include_deleted=include_deleted):
+        yield from page
+        if len(page) < _PAGE:
+            return
+        after = msgspec.json.decode(page[-1])["id"]
+
+
+def _write(path: str, lines: Iterator[str]) -> int:
+    """Write a new file; it is there whole or not at all, and takes the place of none."""
+    if os.path.exists(path):
+        raise errors.Exists(f"{path} exists", hint="choose a new file name")
+    partial, count = f"{path}.{os.getpid()}.partial", 0
+    try:
+        with open(partial, "x", encoding="utf-8", newline="\n") as file:
+            for line in lines:
+                file.write(f"{line}\n")
+                count += 1
+            file.flush()
+            os.fsync(file.fileno())
+        os.link(partial, path)
+    except OSError as error:
+        raise errors.IOFailed(f"{path} could not be written: {error.strerror}") from error
+    finally:
+        if os.path.exists(partial):
+            os.unlink(partial)
+    return count
+
+
+def take_in(session: Session, given: dict[str, Any]) -> int:
+    """Import tasks from a file, or tell what would happen; nothing is imported if a line is wrong."""
+    lines = _read(given.pop("file"))
+    op = operation("tasks.import_")
+    if not given.get("dry_run"):
+        snapshot(session)
+    with session.open(writing=True) as workspace, bar("import", workspace):
+        report = workspace.tasks.import_(lines, **given)
+    if session.out.json or session.out.quiet:
+        session.out.result(op, report)
+    else:
+        session.out.text(*_told(report))
+    after_writing(session)
+    return 0
+
+
+def _read(path: str) -> list[str]:
+    try:
+        if path == "-":
+            return sys.stdin.read().splitlines()
+        with open(path, encoding="utf-8") as file:
+            return file.read().splitlines()
+    except OSError as error:
+        raise errors.NotFound(f"{path} cannot be read: {error.strerror}") from error
+    except UnicodeDecodeError as error:
+        raise errors.Invalid(f"{path} is not UTF-8: {error}") from error
+
+
+def _told(report: Any) -> list[str]:
+    would = "would be " if report.dry_run else ""
+    names = ("created", "updated", "unchanged", "conflicts", "skipped")
+    lines = [f"{len(getattr(report, name))} {would if name[-1] == 'd' else ''}{name}" for name in names]
+    return [*lines, *(str(each) for each in (*report.conflicts, *report.skipped, *report.warnings))]
+
+
+COMMANDS = (
+    Command(
+        "export",
+        "Write every task as a line of JSON.",
+        (
+            Argument("file", option="--file", word=True, help="a new file; else standard output"),
+            Argument("include_deleted", "flag", "--include-deleted", help="also what was deleted"),
+        ),
+        export,
+        op="tasks.export",
+    ),
+    Command(
+        "import",
+        "Take in tasks from JSON lines, after a backup; all of them or none.",
+        (
+            Argument("file", option="--file", word=True, required=True, help="the file; - is standard input"),
+            Argument("format", option="--format", choices=("holdfast", "beads"), help="holdfast or beads"),
+            Argument("prefer", option="--prefer", choices=("ours", "theirs"), help="who wins if both have changed"),
+            Argument("dry_run", "flag", "--dry-run", help="say what would happen, and do nothing"),
+            Argument("skip_bad", "flag", "--skip-bad", help="leave out what is wrong"),
+        ),
+        take_in,
+        op="tasks.import_",
+    ),
+)

@@ -1,0 +1,72 @@
+"""Completion scripts for bash, zsh and fish, made from the commands themselves: words, then options."""
+
+from __future__ import annotations
+
+from holdfast.faces.cli.command import all_commands
+from holdfast.faces.cli.session import GLOBAL
+
+_BASH = """\
+_holdfast() {{
+    local cur="${{COMP_WORDS[COMP_CWORD]}}" key="" word
+    for word in "${{COMP_WORDS[@]:1:COMP_CWORD-1}}"; do
+        [[ $word == -* ]] || key="${{key:+$key }}$word"
+    done
+    local found="" part="$key"
+    while [[ -n $part && -z $found ]]; do
+        case "$part" in
+{cases}
+        esac
+        [[ $part == *" "* ]] && part="${{part% *}}" || part=""
+    done
+    [[ -n $key ]] || found="{first}"
+    COMPREPLY=($(compgen -W "$found {common}" -- "$cur"))
+}}
+complete -o default -F _holdfast holdfast"""
+_ZSH = "#compdef holdfast\nautoload -U +X bashcompinit && bashcompinit\n"
+
+
+def script(shell: str) -> str:
+    """The script for a shell."""
+    if shell == "fish":
+        return _fish()
+    return (_ZSH if shell == "zsh" else "") + _bash()
+
+
+def words() -> dict[str, list[str]]:
+    """What may follow: the second words of a group, the options of a command; the first words under the name ''."""
+    found: dict[str, list[str]] = {"": []}
+    for command in all_commands():
+        group, _, second = command.name.partition(" ")
+        if group not in found[""]:
+            found[""].append(group)
+        if second:
+            found.setdefault(group, []).append(second)
+        found[command.name] = [argument.option for argument in command.arguments if not argument.word]
+    return found
+
+
+def _bash() -> str:
+    after = words()
+    first = " ".join(after.pop(""))
+    common = " ".join(argument.option for argument in GLOBAL)
+    cases = "\n".join(f'            "{name}") found="{" ".join(known)} " ;;' for name, known in after.items())
+    return _BASH.format(cases=cases, first=first, common=common)
+
+
+def _fish() -> str:
+    lines = ["complete -c holdfast -f"]
+    lines += [f"complete -c holdfast -l {argument.option[2:]} -d '{_quoted(argument.help)}'" for argument in GLOBAL]
+    for command in all_commands():
+        group, _, second = command.name.partition(" ")
+        condition = f"__fish_seen_subcommand_from {group}" if second else "__fish_use_subcommand"
+        lines.append(f"complete -c holdfast -n '{condition}' -a {second or group} -d '{_quoted(command.summary)}'")
+        for argument in command.arguments:
+            if not argument.word:
+                seen = f"__fish_seen_subcommand_from {second or group}"
+                option = f"-l {argument.option[2:]} -d '{_quoted(argument.help)}'"
+                lines.append(f"complete -c holdfast -n '{seen}' {option}")
+    return "\n".join(lines)
+
+
+def _quoted(text: str) -> str:
+    return text.replace("\\", "\\\\").replace("'", "\\'")

@@ -1,0 +1,235 @@
+"""Commands from operations: what an operation takes decides what its command takes.
+
+An argument that an operation needs is a word, in the same order; one that it can do without is an option, named like
+it. `SHAPES` has the exceptions, for the sake of fingers. Kinds come from the annotations as they are written, because
+resolving them costs more time than most calls take.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import Any, Final
+
+import msgspec
+
+import holdfast.transaction  # noqa: F401  # fills the table
+from holdfast.faces.cli.command import Command
+from holdfast.faces.cli.summaries import SUMMARIES
+from holdfast.faces.cli.words import Argument, Kind
+from holdfast.ops import LATE, REGISTRY, Operation, load_all
+
+
+class Shape(msgspec.Struct, frozen=True):
+    """How a command differs from its operation: which arguments are words, and the last takes all that are left."""
+
+    words: tuple[str, ...] = ()
+    rest: bool = False
+
+
+SHAPES: Final[dict[str, Shape]] = {
+    "agents.list": Shape(("prefix",)),
+    "agents.register": Shape(("name",)),
+    "cells.increment": Shape(("run", "cell", "delta")),
+    "cells.list": Shape(("run", "prefix")),
+    "cells.runs": Shape(("prefix",)),
+    "locks.list": Shape(("prefix",)),
+    "mail.ack": Shape(("id", "note")),
+    "mail.action": Shape(("id", "note")),
+    "mail.close": Shape(("id", "note")),
+    "mail.search": Shape(("text",), rest=True),
+    "mail.send": Shape(("to", "subject", "body")),
+    "paths.list": Shape(("path",)),
+    "paths.lock": Shape(("patterns",), rest=True),
+    "paths.release": Shape(("id",)),
+    "tasks.add_tags": Shape(("id", "tags"), rest=True),
+    "tasks.approve": Shape(("id", "note")),
+    "tasks.block": Shape(("id", "reason")),
+    "tasks.bulk": Shape(("action", "task_ids"), rest=True),
+    "tasks.cancel": Shape(("id", "reason")),
+    "tasks.close": Shape(("id", "reason")),
+    "tasks.complete": Shape(("id", "summary")),
+    "tasks.create": Shape(("title", "body")),
+    "tasks.delete": Shape(("id", "reason")),
+    "tasks.from_template": Shape(("name", "values"), rest=True),
+    "tasks.note": Shape(("id", "text"), rest=True),
+    "tasks.park": Shape(("id", "until")),
+    "tasks.reject": Shape(("id", "reason")),
+    "tasks.release": Shape(("id", "reason")),
+    "tasks.remove_tags": Shape(("id", "tags"), rest=True),
+    "tasks.reopen": Shape(("id", "reason")),
+    "tasks.search": Shape(("text",), rest=True),
+    "tasks.set_tags": Shape(("id", "tags"), rest=True),
+    "tasks.unblock": Shape(("id", "note")),
+}
+# Options that are not called like their argument.
+_OPTIONS: Final = {
+    "grimoire_hint": "--hint",
+    "parent_id": "--parent",
+    "task_ids": "--id",
+    "values": "--value",
+}
+_SHORT: Final = {"body": "-b", "priority": "-p", "tags": "-t", "tag": "-t"}
+_DURATIONS: Final = ("ttl", "wait", "timeout")
+_CONTENTS: Final = ("body", "text", "summary", "reason", "note")
+_JSON: Final = ("Any", "dict[", "Condition", "Op]")
+HELP: Final = {
+    "ack": "ask those who get it to acknowledge it",
+    "action": "create, add_tags, remove_tags, set_priority, close, cancel or delete",
+    "actor": "this actor alone",
+    "after": "go on after this one, the last of the page before",
+    "after_version": "what came after this version of the cell",
+    "agent": "for this agent, if not the actor",
+    "atomic": "all or nothing",
+    "before": "only what is below this version or revision",
+    "body": "the text; - reads it from standard input",
+    "budget": "how many bytes it may have",
+    "can": "an ability of the agent; may be repeated",
+    "cell": "the cell's name",
+    "claimed_by": "held by this agent; none: by nobody",
+    "closed": "also what is closed",
+    "conditions": "what must hold, a JSON list",
+    "cursor": "go on where a page ended, with the cursor it told",
+    "default": "its value if there is none yet, JSON",
+    "delta": "how much to add (1)",
+    "depth": "how deep",
+    "dry_run": "say what would happen, and do nothing",
+    "expected": "the version that it must have; for cas, none: that there is no value",
+    "field": "of this field alone",
+    "force": "although somebody else holds it",
+    "format": "holdfast or beads",
+    "grimoire_hint": "the workflow it should go to",
+    "holder": "held by this agent; when locking, the actor unless given",
+    "id": "its id",
+    "include_deleted": "also what was deleted",
+    "kind": "depends_on (which it is unless said), discovered_from or related",
+    "kinds": "of this kind alone; may be repeated",
+    "lease": "end with this lease",
+    "limit": "at most so many",
+    "model": "the model it runs on",
+    "name": "its name",
+    "new": "a name that nobody has yet",
+    "note": "what to say about it; - reads it from standard input",
+    "on": "the other task, which must be done first",
+    "otherwise": "what is done if they do not, a JSON list",
+    "parameters": "its parameters and their defaults, a JSON object",
+    "parent_id": "the task it is part of; none is the top",
+    "path": "a path, from the project's root",
+    "patterns": "paths or globs, such as 'src/parser/**'",
+    "prefix": "names that begin so",
+    "priority": "0 (first) to 4",
+    "program": "the program it runs in",
+    "reason": "why; - reads it from standard input",
+    "result": "what came of it, JSON",
+    "review": "let it wait for approve; --no-review closes it; else its route decides",
+    "role": "agent, maintainer or observer",
+    "run": "the run: whatever groups the cells",
+    "sender": "who sends it, if not the actor",
+    "shared": "others may lock it too, if they share it",
+    "since": "since this moment, or for such as 2h",
+    "skip_bad": "leave out what is wrong",
+    "sort": "priority, updated or created; -updated turns it round",
+    "status": "open, in_progress, pending_merge, blocked or closed; may be repeated",
+    "subject": "what it is about, in a line",
+    "summary": "what was done; - reads it from standard input",
+    "tag": "with this tag",
+    "tag_pattern": "with a tag that fits this glob, such as 'area/*'",
+    "tags": "a tag; may be repeated",
+    "task": "the task it is about; for route decide its fields, a JSON object",
+    "task_ids": "their ids",
+    "tasks": "new tasks, a JSON list",
+    "text": "words or a text; - reads it from standard input",
+    "then": "what is done then, a JSON list of operations",
+    "thread": "the thread it belongs to",
+    "timeout": "how long to wait: 90, 90s, 15m, 2h",
+    "title": "what is to be done, in a line",
+    "to": "an agent, several with commas between, or '*' for all",
+    "token": "the fencing token; else the one that was remembered",
+    "total": "count them too",
+    "tree": "the tasks of it, JSON",
+    "ttl": "for how long: 90, 90s, 15m, 2h, 1d",
+    "type": "task, feature, bug, epic, chore; of mail notify, request, objection, ...",
+    "unread": "only what is unread",
+    "until": "until this moment, or for such as 2h",
+    "value": "JSON; - reads it from standard input",
+    "values": "NAME=VALUE for each parameter",
+    "version": "the version",
+    "wait": "wait so long for it: 90, 90s, 15m",
+}
+
+
+def operation_called(name: str, domain: str) -> Operation[..., Any] | None:
+    """The operation that is this command, loading no other domain than its own."""
+    if domain in LATE:
+        import_module(LATE[domain])
+    return next((op for op in REGISTRY.values() if op.route.cli == name), None)
+
+
+def operations() -> list[Operation[..., Any]]:
+    """Every operation."""
+    load_all()
+    return list(REGISTRY.values())
+
+
+def derive(op: Operation[..., Any]) -> Command:
+    """The command that is an operation."""
+    from holdfast.faces.cli.performing import perform
+
+    name = op.route.cli
+    assert name is not None
+    summary = SUMMARIES.get(name, op.summary)
+    return Command(name, summary, arguments_of(op), lambda session, given: perform(session, op, given), op=op.name)
+
+
+def arguments_of(op: Operation[..., Any]) -> tuple[Argument, ...]:
+    """What its command takes: first the words, in their order."""
+    code, defaults = op.function.__code__, op.function.__defaults__ or ()
+    count = code.co_argcount + code.co_kwonlyargcount
+    names = list(code.co_varnames[op.given : count + bool(code.co_flags & _VARKEYWORDS)])
+    optional = {*code.co_varnames[code.co_argcount - len(defaults) : code.co_argcount], "values"}
+    shape = SHAPES.get(op.name, Shape(tuple(name for name in names if name not in optional)))
+    words = [_argument(op, name, name not in optional, word=True) for name in shape.words]
+    if shape.rest:
+        words[-1] = msgspec.structs.replace(words[-1], rest=True)
+    return (*words, *(_argument(op, name, name not in optional) for name in names if name not in shape.words))
+
+
+_VARKEYWORDS: Final = 0x08
+
+
+def _argument(op: Operation[..., Any], name: str, required: bool, word: bool = False) -> Argument:
+    written = str(op.function.__annotations__[name])
+    kind = kind_of(name, written)
+    singular = name[:-1] if kind in ("texts", "ints") and name.endswith("s") and name != "status" else name
+    return Argument(
+        name=name,
+        kind=kind,
+        option=_OPTIONS.get(name, f"--{singular.replace('_', '-')}"),
+        short=_SHORT.get(name, ""),
+        word=word,
+        required=required,
+        nothing=required and "None" in written,
+        help=HELP[name],
+    )
+
+
+def kind_of(name: str, written: str) -> Kind:
+    """The kind of an argument, from its name and its annotation as it is written."""
+    if name == "values":
+        return "pairs"
+    if name == "to":
+        return "names"
+    if any(word in written for word in _JSON):
+        return "json"
+    if "Sequence[int]" in written:
+        return "ints"
+    if "Sequence[" in written:
+        return "texts"
+    if "bool" in written:
+        return "flag"
+    if "datetime" in written:
+        return "time"
+    if name in _DURATIONS:
+        return "seconds"
+    if "str" in written or written[:1].isupper():
+        return "content" if name in _CONTENTS else "text"
+    return "number" if "float" in written else "int"

@@ -1,0 +1,118 @@
+"""Printing: JSON for programs, the id alone for shells, short text for people. Only answers go to standard output.
+
+JSON is `{"schema_version": 1, "data": ...}`, with `cursor` beside it where a page has more; a stream is such a line for
+each item. Text never carries control characters of what others wrote to the terminal.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Mapping
+from typing import Any, Final
+
+import msgspec
+
+from holdfast.errors import HoldfastError
+from holdfast.faces.encoding import wired
+from holdfast.ops import Operation
+
+SCHEMA_VERSION: Final = 1
+
+
+class Output:
+    """How answers are printed."""
+
+    def __init__(self, json: bool, quiet: bool, environ: Mapping[str, str]) -> None:
+        self.json = json
+        self.quiet = quiet
+        self.colour = sys.stdout.isatty() and not environ.get("NO_COLOR") and environ.get("TERM") != "dumb"
+
+    def result(self, op: Operation[..., Any], result: Any) -> None:
+        """The answer of an operation."""
+        if self.json:
+            self.data(result)
+        elif self.quiet:
+            self.text(*_ids(result))
+        else:
+            from holdfast.faces.cli.views import view
+
+            self.text(*view(op.name, result, self.colour))
+
+    def line(self, op: Operation[..., Any], item: Any) -> None:
+        """One item of a stream, at once."""
+        self.result(op, item)
+        sys.stdout.flush()
+
+    def data(self, data: Any) -> None:
+        """JSON, whatever was asked for."""
+        told = {"schema_version": SCHEMA_VERSION, "data": wired(data)}
+        for name in ("cursor", "total"):
+            if getattr(data, name, None) is not None and isinstance(data, list):
+                told[name] = getattr(data, name)
+        print(msgspec.json.encode(told).decode())
+
+    def say(self, data: Any, *lines: str) -> None:
+        """The answer of a command made by hand: its data, or its lines."""
+        if self.json:
+            self.data(data)
+        else:
+            self.text(*lines)
+
+    def text(self, *lines: str) -> None:
+        """Lines of text."""
+        for line in lines:
+            print(line)
+
+    def error(self, error: HoldfastError) -> None:
+        """What went wrong, on standard error."""
+        print(error_json(error) if self.json else error_text(error), file=sys.stderr)
+
+
+def error_json(error: HoldfastError) -> str:
+    """An error for programs."""
+    told = {
+        "schema_version": SCHEMA_VERSION,
+        "error": error.message,
+        "code": error.code,
+        "hint": _hint(error),
+        "details": {name: wired(value) for name, value in error.details.items()},
+    }
+    return msgspec.json.encode(told).decode()
+
+
+def error_text(error: HoldfastError) -> str:
+    """An error for people."""
+    hint = f"\n  {printable(_hint(error))}" if error.hint else ""
+    return f"holdfast: {printable(error.message)}{hint}"
+
+
+def _hint(error: HoldfastError) -> str:
+    from holdfast.faces.cli.hints import for_shell  # only who was refused needs it
+
+    return for_shell(error.hint)
+
+
+def printable(text: str) -> str:
+    """A text without what a terminal would obey, on one line."""
+    return "".join(c if c.isprintable() else _ESCAPES.get(c) or f"\\u{ord(c):04x}" for c in text)
+
+
+def printable_lines(text: str) -> list[str]:
+    """The lines of a text, each without what a terminal would obey."""
+    return [printable(line.replace("\t", "    ")) for line in text.splitlines()]
+
+
+_ESCAPES: Final = {"\n": "\\n", "\r": "\\r", "\t": "\\t"}
+
+
+def _ids(result: Any) -> list[str]:
+    """The ids of an answer, or what stands for them."""
+    if isinstance(result, list | tuple):
+        return [each for item in result for each in _ids(item)]
+    if result is None:
+        return []
+    for name in ("id", "name", "task", "message", "version"):
+        found = getattr(result, name, None)
+        if found is not None:
+            return [str(found)] if isinstance(found, str | int) else _ids(found)
+    return [result if isinstance(result, str) else msgspec.json.encode(wired(result)).decode()]

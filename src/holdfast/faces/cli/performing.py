@@ -1,0 +1,120 @@
+"""An operation as a command: call it, send the remembered token with it, remember what it granted, print its answer."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING, Any, Final
+
+from holdfast.faces.cli.words import as_moment
+from holdfast.ops import Operation
+
+if TYPE_CHECKING:
+    from holdfast.faces.cli.session import Session
+
+# What a token belongs to: the kind, and the arguments that name it.
+_FENCED: Final = {
+    "cells.release_lock": ("cell", "run", "cell"),
+    "cells.refresh_lock": ("cell", "run", "cell"),
+    "locks.release": ("lock", "name"),
+    "locks.refresh": ("lock", "name"),
+    "paths.release": ("path", "id"),
+    "paths.refresh": ("path", "id"),
+}
+_FOR_GOOD: Final = ("tasks.purge", "events.compact")  # what nobody can undo: a backup first
+_ENDING: Final = ("release", "release_lock")
+_CLAIMING: Final = ("claim", "claim_next", "reclaim", "heartbeat", "park")
+
+
+def perform(session: Session, op: Operation[..., Any], given: dict[str, Any]) -> int:
+    """Do an operation and print its answer; 0."""
+    arguments = arguments_from(given)
+    writing = op.kind in ("write", "procedure")
+    if op.name in _FOR_GOOD:
+        from holdfast.faces.cli.commands.backups import snapshot
+
+        snapshot(session)
+    with session.open(writing) as workspace:
+        result = call(session, workspace, op, arguments)
+        if op.kind == "stream":
+            for item in _items(result):
+                session.out.line(op, item)
+        else:
+            session.out.result(op, result)
+    if writing:
+        after_writing(session)
+    return 0
+
+
+def after_writing(session: Session) -> None:
+    """Have what was written copied out of the tree, where that is needed."""
+    if session.place.folder is not None:
+        from holdfast.faces.cli.rolling import after_write
+
+        after_write(session.place.folder, session.environ)
+
+
+def arguments_from(given: dict[str, Any]) -> dict[str, Any]:
+    """The arguments of an operation from what was given: durations as moments, pairs as arguments of their own."""
+    arguments = dict(given)
+    for name, future in (("since", False), ("until", True)):
+        if name in arguments:
+            arguments[name] = as_moment(arguments[name], future)
+    arguments |= dict(arguments.pop("values", ()))
+    return arguments
+
+
+def call(session: Session, workspace: Any, op: Operation[..., Any], arguments: dict[str, Any]) -> Any:
+    """Call an operation, sending and keeping tokens."""
+    if op.kind not in ("write", "procedure"):
+        return _bound(workspace, op)(**arguments)
+    holder = arguments.get("agent") or arguments.get("holder") or workspace.actor
+    held = session.held(holder)
+    thing = _thing(op, arguments)
+    if thing is not None and "token" in op.function.__annotations__ and "token" not in arguments:
+        token = held.token(*thing)
+        if token is not None:
+            arguments = {**arguments, "token": token}
+    result = _bound(workspace, op)(**arguments)
+    _keep(held, op, thing, result, holder)
+    return result
+
+
+def _bound(workspace: Any, op: Operation[..., Any]) -> Callable[..., Any]:
+    domain, _, method = op.name.rpartition(".")
+    call: Callable[..., Any] = getattr(getattr(workspace, domain) if domain else workspace, method)
+    return call
+
+
+def _thing(op: Operation[..., Any], arguments: dict[str, Any]) -> tuple[str, ...] | None:
+    """What an operation is about, if it can be held."""
+    if op.name.startswith("tasks."):
+        return ("task", arguments["id"]) if arguments.get("id") else None
+    if op.name not in _FENCED:
+        return None
+    kind, *names = _FENCED[op.name]
+    values = [arguments.get(name) for name in names]
+    return (kind, *map(str, values)) if all(values) else None
+
+
+def _keep(held: Any, op: Operation[..., Any], thing: tuple[str, ...] | None, result: Any, holder: str) -> None:
+    """Remember what was granted, forget what is held no more."""
+    token = getattr(result, "token", None)
+    match op.name.split("."):
+        case ["tasks", method] if result is not None and hasattr(result, "claimed_by"):
+            if result.claimed_by != holder or token is None:
+                held.forget("task", result.id)
+            elif method in _CLAIMING:
+                held.remember(token, "task", result.id)
+        case ["locks", "acquire" | "refresh"]:
+            held.remember(token, "lock", result.name)
+        case ["cells", "acquire_lock" | "refresh_lock"]:
+            held.remember(token, "cell", result.scope, result.name)
+        case ["paths", "lock" | "refresh"]:
+            held.remember(token, "path", result.id)
+        case [_, method] if method in _ENDING and thing is not None:
+            held.forget(*thing)
+
+
+def _items(watch: Any) -> Iterator[Any]:
+    with watch:
+        yield from watch

@@ -1,0 +1,177 @@
+"""Which workspace is meant, and why.
+
+In this order: --dir or --url, HOLDFAST_DIR, HOLDFAST_URL, and else a folder `.holdfast` found upwards from the current
+one. All worktrees of a git repository share the one of its main worktree; git itself is not started for that, its files
+say enough.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from typing import Any, Final
+
+import msgspec
+
+from holdfast import errors
+from holdfast.faces.cli.words import Usage
+
+FOLDER: Final = ".holdfast"
+STORE: Final = "holdfast.db"
+
+
+class Place(msgspec.Struct, frozen=True):
+    """A workspace: a folder, or the address of a server. `chosen`: somebody named it, so a write may make it."""
+
+    why: str
+    folder: str | None = None
+    url: str | None = None
+    chosen: bool = True
+
+    @property
+    def exists(self) -> bool:
+        """Whether there is a store, as far as can be seen from here."""
+        return self.folder is None or has_store(self.folder)
+
+    @property
+    def name(self) -> str:
+        """The folder or the address."""
+        return self.url if self.folder is None else self.folder  # type: ignore[return-value]  # one of them is there
+
+
+def find(given: Mapping[str, Any], environ: Mapping[str, str], start: str) -> Place | None:
+    """The workspace that is meant; None if nothing says one and none is found."""
+    folder, url = given.get("dir"), given.get("url")
+    if folder and url:
+        raise Usage("--dir and --url name two workspaces", hint="give one of them")
+    if folder:
+        return Place("--dir", folder=_inside(folder))
+    if url:
+        return Place("--url", url=url)
+    if environ.get("HOLDFAST_DIR"):
+        return Place("HOLDFAST_DIR", folder=_inside(environ["HOLDFAST_DIR"]))
+    if environ.get("HOLDFAST_URL"):
+        return Place("HOLDFAST_URL", url=environ["HOLDFAST_URL"])
+    return _upwards(start)
+
+
+def home(start: str) -> str:
+    """Where a new workspace goes: in the main worktree of the git repository, or in the folder itself."""
+    for folder in _folders(start):
+        common = git_common(folder)
+        if common is not None:
+            return os.path.join(_main_worktree(common), FOLDER)
+    return os.path.join(os.path.abspath(start), FOLDER)
+
+
+def missing(start: str, backups: int) -> errors.NotFound:
+    """There is no workspace here."""
+    hint = "holdfast init makes one here; --dir, HOLDFAST_DIR or HOLDFAST_URL name another"
+    if backups:
+        hint = f"there are {backups} backups of one that was here: holdfast restore; or {hint}"
+    return errors.NotFound(f"there is no workspace at {start} or above", hint=hint)
+
+
+def has_store(folder: str) -> bool:
+    """Whether a folder holds a workspace."""
+    return os.path.exists(os.path.join(folder, STORE))
+
+
+def _inside(folder: str) -> str:
+    """The folder that was named; the `.holdfast` in it, if a project was named that has one."""
+    folder = os.path.abspath(os.path.expanduser(folder))
+    inner = os.path.join(folder, FOLDER)
+    return inner if not has_store(folder) and has_store(inner) else folder
+
+
+def _upwards(start: str) -> Place | None:
+    for folder in _folders(start):
+        common = git_common(folder)
+        if common is not None:
+            shared = os.path.join(_main_worktree(common), FOLDER)
+            if has_store(shared):
+                told = "in this git repository" if os.path.dirname(shared) == folder else "in its main git worktree"
+                return Place(f"found {told}", folder=shared, chosen=False)
+        own = os.path.join(folder, FOLDER)
+        if has_store(own):
+            where = "in this folder" if folder == os.path.abspath(start) else "above this folder"
+            return Place(f"found {where}", folder=own, chosen=False)
+    return None
+
+
+def _folders(start: str) -> list[str]:
+    """A folder and those above it."""
+    folder = os.path.abspath(start)
+    found = [folder]
+    while (above := os.path.dirname(folder)) != folder:
+        folder = above
+        found.append(folder)
+    return found
+
+
+# --- git -------------------------------------------------------------------------------------------------------------
+
+
+def git_root(start: str) -> str | None:
+    """The root of the worktree that a folder lies in."""
+    return next((folder for folder in _folders(start) if git_common(folder) is not None), None)
+
+
+def git_common(folder: str) -> str | None:
+    """The git folder that all worktrees share, if this is the root of one."""
+    dot = os.path.join(folder, ".git")
+    if os.path.isdir(dot):
+        return dot if os.path.exists(os.path.join(dot, "HEAD")) else None
+    pointer = _line(dot)
+    if pointer is None or not pointer.startswith("gitdir:"):
+        return None
+    private = os.path.normpath(os.path.join(folder, pointer.removeprefix("gitdir:").strip()))
+    common = _line(os.path.join(private, "commondir"))
+    if common is None:  # a submodule, or a repository whose git folder lies elsewhere: it is its own
+        return private if os.path.isdir(private) else None
+    return os.path.normpath(os.path.join(private, common))
+
+
+def _main_worktree(common: str) -> str:
+    """Where the first worktree is; of a bare repository, its own folder, which no worktree can clean away."""
+    if os.path.basename(common) == ".git":
+        return os.path.dirname(common)
+    chosen = _configured_worktree(common)
+    return common if chosen is None else os.path.normpath(os.path.join(common, chosen))
+
+
+def _configured_worktree(common: str) -> str | None:
+    """`core.worktree`, which a submodule has."""
+    try:
+        with open(os.path.join(common, "config"), encoding="utf-8", errors="replace") as file:
+            lines = [line.strip() for line in file]
+    except OSError:
+        return None
+    found = [line.partition("=")[2].strip() for line in lines if line.replace(" ", "").startswith("worktree=")]
+    return found[-1] if found else None
+
+
+def _line(path: str) -> str | None:
+    try:
+        with open(path, encoding="utf-8", errors="replace") as file:
+            return file.readline().strip()
+    except (FileNotFoundError, NotADirectoryError, IsADirectoryError):
+        return None
+
+
+# --- outside the tree ------------------------------------------------------------------------------------------------
+
+
+def state_folder(environ: Mapping[str, str]) -> str:
+    """The user's folder for what must outlive a project's folder."""
+    base = environ.get("XDG_STATE_HOME") or os.path.join(os.path.expanduser("~"), ".local", "state")
+    return os.path.join(base, "holdfast")
+
+
+def label(folder: str) -> str:
+    """A name for what belongs to a workspace outside of it."""
+    from hashlib import sha256
+
+    folder = os.path.realpath(folder)
+    project = os.path.basename(os.path.dirname(folder)) or "root"
+    return f"{project}-{sha256(os.fsencode(folder)).hexdigest()[:12]}"

@@ -1,0 +1,184 @@
+"""Our hooks in a JSON file that belongs to somebody else: `{"hooks": {EVENT: [ENTRY, ...]}}`.
+
+An entry is ours by its command: it begins with `holdfast ` and has `--hook CLIENT`. What had to be made around an entry
+(the list, `hooks`, the file) is told from what was there by a space after its bracket: what we make has one, and an
+entry goes without into an empty container that was there. So `drop(put(text))` is `text` for any JSON object, whatever
+its formatting, and `put(put(text))` is `put(text)`. Called by `plan.py`.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from holdfast.errors import Invalid
+from holdfast.faces.cli.setup.blocks import newline_of
+from holdfast.faces.cli.setup.json_text import (
+    SPACE,
+    check,
+    indent_at,
+    insert,
+    items,
+    members,
+    take_out,
+    value_of,
+)
+
+
+@dataclass(frozen=True)
+class Entries:
+    """The hooks of a client: for each event the one entry that is ours."""
+
+    client: str
+    wanted: Mapping[str, Any]
+    needs: Mapping[str, Any] = field(default_factory=dict)  # what else the client wants to find in the file
+
+    def put(self, old: str | None) -> str:
+        """The text with our entries in it, as they are today; None is a file that is not there."""
+        if old is None:
+            return self._whole()
+        self._check(old)
+        text: str | None = old
+        while text is not None and (stale := self._stale(text)):
+            text = self._remove(text, stale)
+        if text is None:
+            return self._whole()
+        for found in reversed(self._found(text)):
+            if found.value != self.wanted[found.event]:
+                text = text[: found.start] + json.dumps(self.wanted[found.event]) + text[found.end :]
+        return self._add(text)
+
+    def drop(self, old: str) -> str | None:
+        """The text without our entries; None if we made the file and nobody has added to it."""
+        check(old)
+        text: str | None = old
+        while text is not None and (found := self._found(text)):
+            text = self._remove(text, found[0])
+        return text
+
+    def _check(self, text: str) -> None:
+        """Refuse a file whose shape leaves no place for our entries."""
+        root = check(text)
+        hint = "put it right by hand: see what the client's documentation says about hooks"
+        for key, value in self.needs.items():
+            if [value_of(text, item) for item in members(text, root, key)] != [value]:
+                raise Invalid(f"it lacks {json.dumps(key)}: {json.dumps(value)}", hint=hint)
+        for hooks in (found := members(text, root, "hooks")):
+            if len(found) > 1 or text[hooks.value] != "{":
+                raise Invalid('its "hooks" is not one object', hint=hint)
+            for event in self.wanted:
+                lists = members(text, hooks.value, event)
+                if len(lists) > 1 or any(text[item.value] != "[" for item in lists):
+                    raise Invalid(f"its hooks for {event} are not one list", hint=hint)
+
+    def _add(self, text: str) -> str:
+        """Put in every entry that is missing."""
+        root = check(text)
+        if not members(text, root, "hooks"):
+            layout = _Layout.of(text, root)
+            return insert(text, root, f'"hooks": {layout.made("{}", [self._list(e, layout) for e in self.wanted])}')
+        there = {found.event for found in self._found(text)}
+        for event in self.wanted:
+            hooks = members(text, root, "hooks")[0].value
+            if not (lists := members(text, hooks, event)):
+                text = insert(text, hooks, self._list(event, _Layout.of(text, root, hooks), depth=0))
+            elif event not in there:
+                text = insert(text, lists[0].value, json.dumps(self.wanted[event]))
+        return text
+
+    def _list(self, event: str, layout: _Layout, depth: int = 1) -> str:
+        return f"{json.dumps(event)}: {layout.made('[]', [json.dumps(self.wanted[event])], depth)}"
+
+    def _whole(self) -> str:
+        layout = _Layout("  ", "\n", "")
+        hooks = f'"hooks": {layout.made("{}", [self._list(e, layout, 2) for e in self.wanted], 1)}'
+        others = [f"{json.dumps(key)}: {json.dumps(value)}" for key, value in self.needs.items()]
+        return layout.made("{}", [hooks, *others]) + "\n"  # hooks before the others: see _remove
+
+    def _found(self, text: str) -> list[_Found]:
+        """All that is ours, in the order of the text."""
+        found = []
+        root = check(text)
+        for i, hooks in enumerate(items(text, root)):
+            if hooks.key != "hooks" or text[hooks.value] != "{":
+                continue
+            for j, event in enumerate(items(text, hooks.value)):
+                if text[event.value] != "[":
+                    continue
+                above = ((root, i), (hooks.value, j))
+                for k, entry in enumerate(items(text, event.value)):
+                    chain = (*above, (event.value, k))
+                    inner = [item for item in items(text, entry.value) if item.key == "hooks"]
+                    nested = items(text, inner[0].value) if inner else []
+                    ours = [n for n, item in enumerate(nested) if self._is_ours(value_of(text, item))]
+                    value = value_of(text, entry)
+                    if self._is_ours(value) or (ours and len(ours) == len(nested)):
+                        found.append(_Found(str(event.key), value, entry.value, entry.end, chain))
+                    else:  # ours among others' in a group: it was moved there
+                        found += [
+                            _Found("", None, nested[n].value, nested[n].end, (*chain, (inner[0].value, n)))
+                            for n in ours
+                        ]
+        return found
+
+    def _is_ours(self, value: Any) -> bool:
+        command = value.get("command") if isinstance(value, dict) else None
+        return isinstance(command, str) and bool(re.match(rf"holdfast .*--hook {self.client}\b", command))
+
+    def _stale(self, text: str) -> _Found | None:
+        """One of ours that should not be there: for another event, a second one, in a group of others."""
+        seen: set[str] = set()
+        for found in self._found(text):
+            if found.event not in self.wanted or found.event in seen:
+                return found
+            seen.add(found.event)
+        return None
+
+    def _remove(self, text: str, found: _Found) -> str | None:
+        """Take one out, with the containers around it that we made for it; None if the file is one of them."""
+        for level, (at, index) in reversed(list(enumerate(found.chain))):
+            there = items(text, at)
+            made = index == 0 and text[at + 1] in SPACE
+            others = {item.key: value_of(text, item) for item in there if item is not there[index]}
+            if level == 0 and made and others.items() <= self.needs.items():
+                return None
+            if len(there) > 1 or not made:
+                return take_out(text, there, index)
+        raise AssertionError("the root is taken out or not made")
+
+
+@dataclass(frozen=True)
+class _Found:
+    event: str
+    value: Any
+    start: int
+    end: int
+    chain: tuple[tuple[int, int], ...]  # from the root down: where a container starts, which of its items
+
+
+@dataclass(frozen=True)
+class _Layout:
+    """How a file is indented, so that what we put in looks at home."""
+
+    unit: str
+    newline: str  # empty: it is all on one line
+    pad: str
+
+    @classmethod
+    def of(cls, text: str, root: int, at: int | None = None) -> _Layout:
+        first = items(text, root)
+        unit = indent_at(text, first[0].start) if first else ""
+        newline = newline_of(text) if "\n" in text[root:].rstrip(SPACE) else ""
+        there = items(text, root if at is None else at)
+        return cls(unit or "  ", newline, indent_at(text, there[-1].start if there else root if at is None else at))
+
+    def made(self, brackets: str, inside: list[str], depth: int = 0) -> str:
+        """A container of ours, which has a space after its bracket."""
+        if not self.newline:
+            return f"{brackets[0]} {', '.join(inside)} {brackets[1]}"
+        outer = self.newline + self.pad + self.unit * depth
+        inner = outer + self.unit
+        return brackets[0] + inner + f",{inner}".join(inside) + outer + brackets[1]

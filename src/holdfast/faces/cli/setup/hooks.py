@@ -1,0 +1,123 @@
+"""What a client's hooks are told on standard input, and what they answer. Pure functions: no file, no workspace.
+
+             start: tells the agent   compact                        edit: refuses
+    claude   SessionStart             PreCompact: for the summary    PreToolUse, exit 2 and stderr
+    codex    SessionStart             PreCompact: unheard            PreToolUse, exit 2 and stderr
+    gemini   SessionStart             PreCompress: unheard           BeforeTool, exit 2 and stderr
+    cursor   sessionStart             preCompact: unheard            preToolUse, exit 0 and JSON
+
+Claude Code and Codex run SessionStart once more after a compaction. With any exit code but 0 and 2 a hook has failed,
+and the client goes on. Called by `holdfast prime --hook` and `holdfast guard --hook`.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shlex
+from collections.abc import Mapping
+from hashlib import sha256
+from typing import Any, Final, Literal, NamedTuple
+
+Event = Literal["start", "compact", "edit"]
+
+_EVENTS: Final[Mapping[str, Event]] = {
+    "sessionstart": "start",
+    "precompact": "compact",
+    "precompress": "compact",
+    "pretooluse": "edit",
+    "beforetool": "edit",
+}
+_PATHS: Final = ("file_path", "notebook_path", "path", "target_file")
+_PATCHED: Final = re.compile(r"^[ \t]*\*\*\* (?:(?:Add|Update|Delete) File|Move to): (.+?)\s*$", re.MULTILINE)
+_DERIVED: Final = re.compile(r"(?:claude|codex|cursor|gemini)-[0-9a-f]{8}")
+
+
+class Answer(NamedTuple):
+    """What a hook prints and exits with."""
+
+    stdout: str
+    stderr: str
+    code: int
+
+
+def client_of(named: str, payload: Any) -> str:
+    """Who is calling: Cursor runs Claude Code's hooks too, and must be the same agent in both."""
+    return "cursor" if isinstance(payload, dict) and "cursor_version" in payload else named
+
+
+def event_of(payload: Any) -> Event | None:
+    """What is about to happen; None if it is nothing that we have a hook for."""
+    name = _text(payload, "hook_event_name")
+    return _EVENTS.get(name.lower()) if name else None
+
+
+def session_of(client: str, payload: Any) -> str | None:
+    """The id of the session; it stays the same when the context is compacted."""
+    keys = ("conversation_id", "session_id") if client == "cursor" else ("session_id",)
+    return next((found for key in keys if (found := _text(payload, key))), None)
+
+
+def actor_of(client: str, payload: Any, environ: Mapping[str, str]) -> str | None:
+    """The session's name: the one it was started with, else one of its own; None if it cannot be told.
+
+    A derived name in the environment is that of the session that started this one, and not inherited.
+    """
+    given = environ.get("HOLDFAST_ACTOR", "")
+    if given and not _DERIVED.fullmatch(given):
+        return given
+    session = session_of(client, payload)
+    return f"{client}-{sha256(session.encode(errors='replace')).hexdigest()[:8]}" if session else None
+
+
+def paths_of(client: str, payload: Any) -> list[str]:
+    """The files that are about to be edited, made absolute where the payload tells the working folder."""
+    told = payload.get("tool_input") if isinstance(payload, dict) else None
+    if client == "codex":
+        found = _PATCHED.findall(_text(told, "command") or "") if _text(payload, "tool_name") == "apply_patch" else []
+    else:
+        found = [path for key in _PATHS if (path := _text(told, key))]
+    roots = payload.get("workspace_roots") if isinstance(payload, dict) else None
+    folder = _text(payload, "cwd") or (str(roots[0]) if isinstance(roots, list) and roots else "")
+    return list(dict.fromkeys(os.path.join(folder, path) for path in found))
+
+
+def environment(client: str, actor: str, environ: Mapping[str, str]) -> tuple[str, str] | None:
+    """How the session's commands get HOLDFAST_ACTOR: a file and the line to append; None if only `introduce` can tell.
+
+    Claude Code alone has such a file, and only for SessionStart; later hooks do not see what it sets.
+    """
+    file = environ.get("CLAUDE_ENV_FILE", "") if client == "claude" else ""
+    return (file, f"export HOLDFAST_ACTOR={shlex.quote(actor)}\n") if file else None
+
+
+def introduce(actor: str) -> str:
+    """What an agent is told whose commands do not get HOLDFAST_ACTOR by themselves."""
+    return f"You are {actor}: pass --actor {actor} to every holdfast call."
+
+
+def answer(client: str, event: Event, text: str, blocked: bool = False) -> Answer:
+    """Say `text` the way the client wants it; `blocked` refuses an edit, and `text` is the reason."""
+    nothing = "{}" if client in ("cursor", "gemini") else ""  # these two want JSON in any case
+    if event == "edit":
+        if not blocked:
+            return Answer(nothing, "", 0)
+        reason = text.strip() or "somebody else has locked this path"
+        if client == "cursor":
+            denied = {"permission": "deny", "user_message": reason, "agent_message": reason}
+            return Answer(json.dumps(denied), "", 0)
+        return Answer("", reason + "\n", 2)
+    if not text.strip():
+        return Answer(nothing, "", 0)
+    if event == "compact":
+        return Answer(f"Keep in the summary:\n{text}", "", 0) if client == "claude" else Answer(nothing, "", 0)
+    if client == "cursor":
+        return Answer(json.dumps({"additional_context": text}), "", 0)
+    told = {"hookSpecificOutput": {"hookEventName": "SessionStart", "additionalContext": text}}
+    return Answer(json.dumps(told), "", 0)
+
+
+def _text(payload: Any, key: str) -> str | None:
+    found = payload.get(key) if isinstance(payload, dict) else None
+    return found if isinstance(found, str) and found else None

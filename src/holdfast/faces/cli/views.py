@@ -1,0 +1,257 @@
+"""Answers as short text for people: a line for each record of a list, a few lines for a record that was asked for.
+
+What is not told here in a way of its own is told field by field, so no answer can be without a view.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from datetime import datetime
+from typing import Any, Final
+
+import msgspec
+
+from holdfast.faces.cli.output import printable, printable_lines
+from holdfast.faces.encoding import wired
+from holdfast.types.agents import Agent
+from holdfast.types.base import Event, Grant, Lease
+from holdfast.types.cells import Cell, CellChange, CellVersion
+from holdfast.types.mail import MailHit, MailStep, Message
+from holdfast.types.paths import PathLock
+from holdfast.types.tasks import HistoryEntry, Hit, Task, TaskInTree, TaskLink
+
+_COLOURS: Final = {"dim": "2", "bold": "1", "red": "31", "green": "32", "yellow": "33", "cyan": "36"}
+_STATUS: Final = {"open": "green", "in_progress": "cyan", "pending_merge": "yellow", "blocked": "red", "closed": "dim"}
+_WHOLE: Final = ("tasks.get", "mail.get", "agents.get", "locks.get", "paths.get", "leases.get")
+Paint = Callable[[str, str], str]
+
+
+def view(op: str, result: Any, colour: bool = False) -> list[str]:
+    """The lines that tell an answer."""
+    paint = _painted if colour else _plain
+    if isinstance(result, list | tuple):
+        return _list(result, paint)
+    if isinstance(result, Task):
+        return _task(result, paint) if op == "tasks.get" else [_deed(op, result, paint)]
+    if isinstance(result, Message):
+        return _message(result) if op in _WHOLE else [_line(result, paint)]
+    if isinstance(result, Cell):
+        return [_json(result.value)]
+    if type(result) in _LINES and op not in _WHOLE:
+        return [_line(result, paint)]
+    if isinstance(result, msgspec.Struct):
+        return _fields(result)
+    return _plain_answer(result)
+
+
+def _list(items: Iterable[Any], paint: Paint) -> list[str]:
+    lines = [_line(item, paint) for item in items]
+    cursor = getattr(items, "cursor", None)
+    return [*lines, paint("dim", f"more: --cursor {cursor}")] if cursor is not None else lines
+
+
+def _line(item: Any, paint: Paint) -> str:
+    make = _LINES.get(type(item))
+    if make is not None:
+        return make(item, paint)
+    if isinstance(item, str):
+        return printable(item)
+    if isinstance(item, msgspec.Struct) and type(item).__str__ is not msgspec.Struct.__str__:
+        return printable(str(item))
+    return _json(item)
+
+
+def _plain_answer(result: Any) -> list[str]:
+    if result is None:
+        return []
+    if isinstance(result, datetime):
+        return [moment(result)]
+    return [printable(result) if isinstance(result, str) else _json(result)]
+
+
+def _fields(item: msgspec.Struct) -> list[str]:
+    """Every field that says something."""
+    lines = []
+    for name in item.__struct_fields__:
+        value = getattr(item, name)
+        if value is None or value == () or value == [] or value == {}:
+            continue
+        if isinstance(value, list | tuple) and any(isinstance(each, msgspec.Struct) for each in value):
+            lines += [f"{name}:", *(f"  {_line(each, _plain)}" for each in value)]
+        elif isinstance(value, msgspec.Struct):
+            lines.append(f"{name}: {_line(value, _plain)}")
+        elif isinstance(value, str) and "\n" in value:
+            lines += [f"{name}:", *(f"  {line}" for line in printable_lines(value))]
+        else:
+            lines.append(f"{name}: {_value(value)}")
+    return lines
+
+
+# --- tasks -----------------------------------------------------------------------------------------------------------
+
+
+def _task_line(task: Task, paint: Paint) -> str:
+    indent = "  " * task.relative_depth if isinstance(task, TaskInTree) else ""
+    parts = [
+        f"{indent}{paint('bold', task.id)}",
+        f"P{task.priority}",
+        paint(_STATUS[task.status], f"{task.status:<11}"),
+    ]
+    parts.append(printable(task.title))
+    if task.type != "task":
+        parts.append(paint("dim", f"({task.type})"))
+    parts += [paint("dim", f"#{printable(tag)}") for tag in task.tags]
+    if task.claimed_by:
+        parts.append(paint("cyan", f"@{printable(task.claimed_by)}"))
+    if task.deleted_at:
+        parts.append(paint("red", "deleted"))
+    return "  ".join(parts)
+
+
+def _deed(op: str, task: Task, paint: Paint) -> str:
+    """What became of a task."""
+    until = f" until {moment(task.deadline)}" if task.deadline else ""
+    held = f"  (held{until})" if op in ("tasks.claim", "tasks.claim_next", "tasks.heartbeat") and until else ""
+    return f"{_task_line(task, paint)}{paint('dim', held)}"
+
+
+def _task(task: Task, paint: Paint) -> list[str]:
+    lines = [_task_line(task, paint)]
+    told = {
+        "parent": task.parent_id,
+        "workflow": task.grimoire or task.grimoire_hint,
+        "claimed": None if task.claimed_at is None else f"{task.claimed_by} since {moment(task.claimed_at)}",
+        "until": None if task.deadline is None else f"{moment(task.deadline)} (token {task.token})",
+        "created": moment(task.created_at),
+        "updated": f"{moment(task.updated_at)} (version {task.version}, revision {task.revision})",
+    }
+    lines += [f"  {name:<9}{printable(value)}" for name, value in told.items() if value]
+    return [*lines, "", *printable_lines(task.body)] if task.body else lines
+
+
+def _history(entry: HistoryEntry, paint: Paint) -> str:
+    change = "" if entry.field == "note" else f"  {entry.field}: {_value(entry.old_value)} -> {_value(entry.new_value)}"
+    note = f"  {printable(entry.note)}" if entry.note else ""
+    who = f"{moment(entry.changed_at)}  {printable(entry.changed_by)}"
+    return f"{who}  {paint('bold', entry.op)}{change}{note}"
+
+
+# --- the others ------------------------------------------------------------------------------------------------------
+
+
+def _message_line(message: Message, paint: Paint) -> str:
+    to = ",".join(message.to)
+    open_with = [name for name, status in message.status.items() if status == "unread"]
+    unread = paint("yellow", f"unread by {','.join(open_with)}") if open_with else ""
+    about = f"[{message.task}]" if message.task else ""
+    parts = [paint("bold", message.id), moment(message.sent_at), f"{message.sender} -> {to}", message.subject]
+    return "  ".join(part for part in (*map(printable, parts), about, unread) if part)
+
+
+def _message(message: Message) -> list[str]:
+    return [_message_line(message, _plain), "", *printable_lines(message.body)]
+
+
+def _grant(grant: Grant, paint: Paint) -> str:
+    name = f"{grant.scope}/{grant.name}" if grant.scope else grant.name
+    return (
+        f"{paint('bold', printable(name))}  @{printable(grant.holder)}  token {grant.token}{_until(grant.expires_at)}"
+    )
+
+
+def _path_lock(lock: PathLock, paint: Paint) -> str:
+    shared = "  shared" if lock.shared else ""
+    about = f"  [{lock.task}]" if lock.task else ""
+    why = f"  {printable(lock.reason)}" if lock.reason else ""
+    what = printable(" ".join(lock.patterns))
+    return f"{paint('bold', lock.id)}  {what}  @{printable(lock.holder)}{shared}{_until(lock.expires_at)}{about}{why}"
+
+
+def _event(event: Event, paint: Paint) -> str:
+    name = f"{event.scope}/{event.id}" if event.scope else event.id
+    what = f"{paint('bold', event.op)} {event.kind} {printable(name)}"
+    data = "" if not event.data else "  " + printable(_short(_json(event.data)))
+    return f"{event.cursor}  {moment(event.time)}  {printable(event.actor)}  {what}{paint('dim', data)}"
+
+
+def _cell_change(change: CellChange, paint: Paint) -> str:
+    value = "deleted" if change.deleted else _json(change.new)
+    return f"{change.version}  {moment(change.time)}  {printable(change.actor)}  {change.op}  {value}"
+
+
+def _cell_version(entry: CellVersion, paint: Paint) -> str:
+    value = "deleted" if entry.deleted else _json(entry.value)
+    return f"{entry.version}  {moment(entry.time)}  {printable(entry.actor)}  {entry.op}  {value}"
+
+
+def _agent(agent: Agent, paint: Paint) -> str:
+    seen = f"seen {moment(agent.seen_at)}" if agent.seen_at else "not seen yet"
+    what = " ".join(part for part in (agent.program, agent.model) if part)
+    parts = [paint("bold", printable(agent.name)), agent.role, printable(what), seen, printable(" ".join(agent.can))]
+    return "  ".join(part for part in parts if part)
+
+
+def _lease(lease: Lease, paint: Paint) -> str:
+    return f"{paint('bold', lease.id)}  @{printable(lease.holder)}{_until(lease.expires_at)}"
+
+
+def _step(step: MailStep, paint: Paint) -> str:
+    note = f"  {printable(step.note)}" if step.note else ""
+    return f"{moment(step.at)}  {printable(step.actor)}  {paint('bold', step.op)}  {step.status or ''}{note}"
+
+
+_LINES: Final[dict[type, Callable[[Any, Paint], str]]] = {
+    Agent: _agent,
+    CellChange: _cell_change,
+    CellVersion: _cell_version,
+    Event: _event,
+    Grant: _grant,
+    Hit: lambda hit, paint: f"{_task_line(hit.task, paint)}  {paint('dim', printable(hit.snippet))}",
+    HistoryEntry: _history,
+    Lease: _lease,
+    MailHit: lambda hit, paint: f"{_message_line(hit.message, paint)}  {paint('dim', printable(hit.snippet))}",
+    MailStep: _step,
+    Message: _message_line,
+    PathLock: _path_lock,
+    Task: _task_line,
+    TaskInTree: _task_line,
+    TaskLink: lambda link, paint: f"{link.id} {link.kind} {link.on}",
+}
+
+
+# --- parts -----------------------------------------------------------------------------------------------------------
+
+
+def moment(time: datetime) -> str:
+    """A moment as people read it, in their own zone."""
+    return time.astimezone().strftime("%Y-%m-%d %H:%M:%S")
+
+
+def _until(time: datetime | None) -> str:
+    return "" if time is None else f"  until {moment(time)}"
+
+
+def _value(value: Any) -> str:
+    if isinstance(value, datetime):
+        return moment(value)
+    if isinstance(value, str):
+        return printable(value)
+    if isinstance(value, list | tuple) and all(isinstance(each, str) for each in value):
+        return printable(", ".join(value))
+    return _json(value)
+
+
+def _json(value: Any) -> str:
+    return msgspec.json.encode(wired(value)).decode()
+
+
+def _short(text: str, most: int = 160) -> str:
+    return text if len(text) <= most else f"{text[: most - 1]}…"
+
+
+def _plain(_: str, text: str) -> str:
+    return text
+
+
+def _painted(colour: str, text: str) -> str:
+    return f"\x1b[{_COLOURS[colour]}m{text}\x1b[0m" if text else ""

@@ -1,0 +1,68 @@
+"""Cold calls of the command line, as an agent makes them: a fresh process for each, on a store of 10,000 tasks.
+
+Against `python -c pass`, in turns. What they import is timed apart, in a process that imports the same and does no more.
+"""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+
+import holdfast
+from tests.bench.imports import Starter
+from tests.bench.measure import Bench, Row, alternate
+
+CALL = "import sys; from holdfast.faces.cli import main; sys.exit(main({words!r}))"
+# What each call loads, and nothing else.
+IMPORTS = "import sys; from holdfast.faces.cli import _import_msgspec; _import_msgspec(); import {modules}"
+COMMON = "holdfast.faces.cli.session, holdfast.faces.cli.deriving, holdfast.faces.cli.performing, holdfast.workspace"
+TASKS = f"{COMMON}, holdfast.domains.tasks"
+BAR = 7
+
+
+def run(bench: Bench) -> list[Row]:
+    """Milliseconds of each, in turns; ratios to a bare Python, and the share of imports."""
+    folder = bench.folder / "store"
+    tasks = bench.count(10_000, 100)
+    rounds = bench.count(15, 3)
+    ids = _fill(folder, tasks)
+    starter = Starter(bench.folder / "bytecode")
+    place = ["--dir", str(folder), "--actor", "bench"]
+    calls: dict[str, Callable[[], list[str]]] = {
+        "claim": lambda: ["claim", ids.pop(), *place],
+        "next": lambda: ["next", *place],
+        "ready --json": lambda: ["ready", "--json", *place],
+        "cell get": lambda: ["cell", "get", "run", "status", *place],
+    }
+    programs: dict[str, Callable[[], float]] = {"bare Python": partial(starter.time, "pass")}
+    programs |= {name: partial(_call, starter, words) for name, words in calls.items()}
+    programs["imports, tasks"] = partial(starter.time, IMPORTS.format(modules=TASKS))
+    programs["imports, cells"] = partial(starter.time, IMPORTS.format(modules=COMMON))
+    for program in programs.values():
+        program()  # so that all bytecode is there
+    figures = {name: statistics.median(values) for name, values in alternate(programs, rounds).items()}
+    for name, milliseconds in figures.items():
+        bench.say(f"  {name:14} {milliseconds:6.1f} ms")
+    bare = figures["bare Python"]
+    rows = [Row("cold", f"holdfast {name} / python -c pass", figures[name] / bare, at_most=BAR) for name in calls]
+    for name in calls:
+        loaded = figures["imports, cells" if name == "cell get" else "imports, tasks"] - bare
+        rows.append(Row("cold", f"share of imports in {name}", loaded / (figures[name] - bare), ""))
+    return rows
+
+
+def _call(starter: Starter, words: Callable[[], list[str]]) -> float:
+    return starter.time(CALL.format(words=words()))
+
+
+def _fill(folder: Path, tasks: int) -> list[str]:
+    """A store with this many tasks and a cell; answers the ids."""
+    ids: list[str] = []
+    with holdfast.open(folder, actor="bench") as ws:
+        for start in range(0, tasks, 1000):
+            new = [{"title": f"task {number}"} for number in range(start, min(start + 1000, tasks))]
+            ids += [item.id for item in ws.tasks.bulk("create", tasks=new).results]
+        ws.cells.set("run", "status", {"phase": "plan"})
+    return ids

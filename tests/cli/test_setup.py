@@ -1,0 +1,235 @@
+"""`holdfast setup` on a project's files (issue 7): what is not ours is left to the byte, and nothing is half done."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from holdfast.errors import Conflict, Invalid, IOFailed
+from holdfast.faces.cli.setup import CLIENTS, check, files, install, plan, remove
+
+CLIENT_NAMES = list(CLIENTS)
+TEXTS = {
+    "a line": b"# Mine\n",
+    "no line end": b"# Mine",
+    "crlf": b"# Mine\r\n\r\n- x\r\n",
+    "bom": b"\xef\xbb\xbf# Mine\n",
+    "empty": b"",
+    "not there": None,
+}
+JSONS = {
+    "settings": b'{\n    "version": 1, "model":"x",\n\t"hooks": { "Stop":[ {"hooks": [] }] }\n}',
+    "crlf": b'{\r\n  "version": 1,\r\n  "b": [1,2 , 3]\r\n}\r\n',
+    "bom": b'\xef\xbb\xbf{"version": 1, "hooks":{}}',
+    "escapes": '{"version": 1, "\\u0068ooks": {}, "é": "\\u00e9\\ud83d\\ude00"}\n'.encode(),
+    "not there": None,
+}
+
+
+@pytest.fixture
+def root(tmp_path: Path) -> Path:
+    project = tmp_path / "project"
+    project.mkdir()
+    subprocess.run(["git", "init", "-q", str(project)], check=True)
+    return project
+
+
+def tree(root: Path) -> dict[str, tuple[bytes, int]]:
+    """Every file of a project with its bytes and mode, but for what git has by itself."""
+    found = {}
+    for path in sorted(root.rglob("*")):
+        name = str(path.relative_to(root))
+        if path.is_file() and (not name.startswith(".git/") or name == ".git/hooks/pre-commit"):
+            found[name] = path.read_bytes(), path.stat().st_mode & 0o777
+    return found
+
+
+def fill(root: Path, client: str, text: bytes | None, settings: bytes | None) -> None:
+    """Give a client's files content of others."""
+    folder = CLIENTS[client].folder(root)
+    for name in CLIENTS[client].files:
+        content = settings if name.endswith(".json") else text
+        if client == "git" and content is not None:
+            content = b"#!/bin/sh\n" + content
+        if content is not None:
+            (folder / name).parent.mkdir(parents=True, exist_ok=True)
+            (folder / name).write_bytes(content)
+            (folder / name).chmod(0o750 if client == "git" else 0o640)
+
+
+@pytest.mark.parametrize("settings", JSONS)
+@pytest.mark.parametrize("text", TEXTS)
+@pytest.mark.parametrize("client", CLIENT_NAMES)
+def test_i7_setup_check_and_remove_leave_what_others_wrote_to_the_byte(
+    root: Path, client: str, text: str, settings: str
+) -> None:
+    fill(root, client, TEXTS[text], JSONS[settings])
+    before = tree(root)
+    assert {problem.path for problem in check(client, root)} == {
+        CLIENTS[client].folder(root) / name for name in CLIENTS[client].files
+    }
+    assert tree(root) == before
+    assert {change.what for change in install(client, root)} <= {"made", "changed"}
+    assert check(client, root) == []
+    there = tree(root)
+    assert {name: mode for name, (_, mode) in there.items() if name in before} == {
+        name: mode for name, (_, mode) in before.items()
+    }
+    assert {change.what for change in install(client, root)} == {"unchanged"}
+    assert tree(root) == there
+    assert {change.what for change in remove(client, root)} <= {"removed", "changed"}
+    assert tree(root) == before
+    assert {change.what for change in remove(client, root)} == {"unchanged"}
+
+
+def test_i7_all_clients_share_a_project(root: Path) -> None:
+    (root / "AGENTS.md").write_text("# Mine\n")
+    before = tree(root)
+    for client in CLIENT_NAMES:
+        install(client, root)
+    assert [check(client, root) for client in CLIENT_NAMES] == [[]] * len(CLIENT_NAMES)
+    for client in CLIENT_NAMES:
+        remove(client, root)
+    assert tree(root) == before
+
+
+def test_i7_changes_say_what_became_of_each_file(root: Path) -> None:
+    (root / "CLAUDE.md").write_text("# Mine\n")
+    assert [(change.path, change.what) for change in install("claude", root)] == [
+        (root / "CLAUDE.md", "changed"),
+        (root / ".claude/settings.json", "made"),
+    ]
+    assert [change.what for change in remove("claude", root)] == ["changed", "removed"]
+
+
+def test_i7_check_tells_missing_from_out_of_date_and_from_broken(root: Path) -> None:
+    install("claude", root)
+    text = root / "CLAUDE.md"
+    text.write_text(text.read_text().replace("holdfast next", "holdfast nxt"))
+    (root / ".claude/settings.json").write_text("{")
+    first, second = check("claude", root)
+    assert "not up to date" in first.what
+    assert "not JSON" in second.what
+    assert "put it right by hand" in second.what
+    text.write_text("# Mine\n")
+    assert "has nothing of holdfast" in check("claude", root)[0].what
+
+
+def test_i7_a_stranger_is_no_client(root: Path) -> None:
+    with pytest.raises(Invalid, match="no client 'emacs'") as caught:
+        install("emacs", root)
+    assert "claude" in caught.value.hint
+
+
+def spoil_not_utf8(path: Path) -> None:
+    path.write_bytes(b"\xff\xfe{\0}\0")
+
+
+def spoil_read_only(path: Path) -> None:
+    path.write_text("{}")
+    path.chmod(0o444)
+
+
+def spoil_symlink_out(path: Path) -> None:
+    outside = path.parents[2] / "outside.json"
+    outside.write_text("{}")
+    path.symlink_to(outside)
+
+
+def spoil_loop(path: Path) -> None:
+    path.symlink_to(path.name)
+
+
+def spoil_folder(path: Path) -> None:
+    path.mkdir()
+
+
+def spoil_json(path: Path) -> None:
+    path.write_text('{"a": 1,} // mine')
+
+
+SPOILS: list[tuple[Callable[[Path], None], str]] = [
+    (spoil_not_utf8, "not UTF-8"),
+    (spoil_read_only, "read-only"),
+    (spoil_symlink_out, "out of the project"),
+    (spoil_loop, "leads nowhere"),
+    (spoil_folder, "not a file"),
+    (spoil_json, "not JSON"),
+]
+
+
+@pytest.mark.parametrize(("spoil", "said"), SPOILS, ids=[said for _, said in SPOILS])
+def test_i7_a_file_that_cannot_be_edited_is_refused_and_no_other_is_touched(
+    root: Path, spoil: Callable[[Path], None], said: str
+) -> None:
+    (root / ".claude").mkdir()
+    spoil(root / ".claude/settings.json")
+    (root / "CLAUDE.md").write_text("# Mine\n")
+    outside = [path.read_bytes() for path in root.parent.glob("outside*")]
+    before = tree(root)
+    for act in (install, remove):
+        with pytest.raises(Invalid, match=said) as caught:
+            act("claude", root)
+        assert caught.value.hint
+        assert "settings.json" in caught.value.message
+    assert [said in problem.what for problem in check("claude", root)] == [False, True]
+    assert tree(root) == before
+    assert [path.read_bytes() for path in root.parent.glob("outside*")] == outside
+
+
+def test_i7_a_symlink_inside_the_project_stays_one(root: Path) -> None:
+    (root / "AGENTS.md").write_text("# Mine\n")
+    (root / "CLAUDE.md").symlink_to("AGENTS.md")
+    install("claude", root)
+    assert (root / "CLAUDE.md").is_symlink()
+    assert "holdfast:begin" in (root / "AGENTS.md").read_text()
+    assert install("codex", root)[0].what == "unchanged"
+    remove("claude", root)
+    assert (root / "AGENTS.md").read_text() == "# Mine\n"
+    assert (root / "CLAUDE.md").is_symlink()
+
+
+def test_i7_a_file_that_changes_between_reading_and_writing_is_not_overwritten(
+    root: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (root / "CLAUDE.md").write_text("# Mine\n")
+
+    def meanwhile(steps: list[files.Step]) -> None:
+        (root / "CLAUDE.md").write_text("# Mine, just now\n")
+        files.write(steps)
+
+    monkeypatch.setattr(plan, "write", meanwhile)
+    with pytest.raises(Conflict, match="changed meanwhile"):
+        install("claude", root)
+    assert {name: content for name, (content, _) in tree(root).items()} == {"CLAUDE.md": b"# Mine, just now\n"}
+
+
+def test_i7_a_disk_that_fails_leaves_the_old_files_and_no_other(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (root / "CLAUDE.md").write_text("# Mine\n")
+    before = tree(root)
+    calls = []
+
+    def fail(descriptor: int) -> None:
+        calls.append(descriptor)
+        if len(calls) == 2:  # the second file's content
+            raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(os, "fsync", fail)
+    with pytest.raises(IOFailed, match="No space left"):
+        install("claude", root)
+    assert tree(root) == before
+
+
+def test_i7_the_hooks_call_commands_that_their_client_is_named_to(root: Path) -> None:
+    for client in ("claude", "codex", "cursor", "gemini"):
+        for name, change in zip(CLIENTS[client].files, install(client, root), strict=True):
+            if name.endswith(".json"):
+                text = change.path.read_text()
+                assert text.count(f"holdfast prime --hook {client}") == 2
+                assert text.count(f"holdfast guard --hook {client}") == 1
+                assert len(json.loads(text)["hooks"]) == 3

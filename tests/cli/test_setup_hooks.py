@@ -1,0 +1,167 @@
+"""What hooks are told and answer (issue 7): a name for each session, the files of an edit, what each client wants."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from hashlib import sha256
+from typing import Any
+
+import pytest
+
+from holdfast.faces.cli.setup.hooks import (
+    actor_of,
+    answer,
+    client_of,
+    environment,
+    event_of,
+    introduce,
+    paths_of,
+    session_of,
+)
+
+AGENTS = ["claude", "codex", "cursor", "gemini"]
+PATCH = """*** Begin Patch
+*** Update File: src/a.py
+*** Move to: src/b.py
+@@
+-*** Delete File: not/this.py
++*** Add File: nor/that.py
+*** Add File: /abs/new.py
++x
+  *** Delete File: old name.py
+*** End Patch
+"""
+WRITE = {"file_path": "src/x.py", "content": "path"}
+
+
+@pytest.mark.parametrize(
+    ("name", "event"),
+    [
+        ("SessionStart", "start"),
+        ("sessionStart", "start"),
+        ("PreCompact", "compact"),
+        ("preCompact", "compact"),
+        ("PreCompress", "compact"),
+        ("PreToolUse", "edit"),
+        ("preToolUse", "edit"),
+        ("BeforeTool", "edit"),
+        ("Stop", None),
+        ("", None),
+        (7, None),
+    ],
+)
+def test_i7_every_clients_name_of_an_event_is_known(name: object, event: str | None) -> None:
+    assert event_of({"hook_event_name": name}) == event
+
+
+@pytest.mark.parametrize("client", AGENTS)
+def test_i7_two_sessions_never_share_a_name_and_one_keeps_its_own(client: str) -> None:
+    first, second = {"session_id": "s-1"}, {"session_id": "s-2"}
+    assert actor_of(client, first, {}) == f"{client}-{sha256(b's-1').hexdigest()[:8]}"
+    assert actor_of(client, first, {}) == actor_of(client, {**first, "hook_event_name": "PreToolUse"}, {})
+    assert actor_of(client, first, {}) != actor_of(client, second, {})
+
+
+def test_i7_a_name_given_at_the_start_is_kept_but_that_of_the_session_above_is_not() -> None:
+    payload = {"session_id": "s-1"}
+    assert actor_of("claude", payload, {"HOLDFAST_ACTOR": "reviewer"}) == "reviewer"
+    above = actor_of("codex", {"session_id": "s-0"}, {})
+    assert above
+    own = actor_of("claude", payload, {"HOLDFAST_ACTOR": above})
+    assert own == actor_of("claude", payload, {})
+    assert own != above
+
+
+def test_i7_cursor_is_one_agent_even_where_it_runs_the_hooks_of_claude_code() -> None:
+    payload = {"conversation_id": "c-1", "session_id": "c-1", "cursor_version": "3.1", "hook_event_name": "preToolUse"}
+    assert client_of("claude", payload) == client_of("cursor", payload) == "cursor"
+    assert client_of("claude", {"session_id": "s"}) == "claude"
+    assert session_of("cursor", {"conversation_id": "c-1"}) == session_of("cursor", {"session_id": "c-1"}) == "c-1"
+
+
+@pytest.mark.parametrize("payload", [None, [], "x", 7, {}, {"session_id": 7}, {"session_id": ""}, {"tool_input": "x"}])
+@pytest.mark.parametrize("client", AGENTS)
+def test_i7_a_payload_that_tells_nothing_names_nobody_and_no_file(client: str, payload: Any) -> None:
+    assert session_of(client, payload) is None
+    assert actor_of(client, payload, {}) is None
+    assert paths_of(client, payload) == []
+    assert event_of(payload) is None
+    assert client_of(client, payload) == client
+
+
+@pytest.mark.parametrize(
+    ("client", "payload", "paths"),
+    [
+        ("claude", {"cwd": "/p", "tool_name": "Write", "tool_input": WRITE}, ["/p/src/x.py"]),
+        ("claude", {"cwd": "/p", "tool_name": "Edit", "tool_input": {"file_path": "/q/x.py"}}, ["/q/x.py"]),
+        ("claude", {"tool_name": "NotebookEdit", "tool_input": {"notebook_path": "/p/n.ipynb"}}, ["/p/n.ipynb"]),
+        ("gemini", {"cwd": "/p", "tool_name": "replace", "tool_input": WRITE}, ["/p/src/x.py"]),
+        ("cursor", {"workspace_roots": ["/w"], "tool_name": "Write", "tool_input": WRITE}, ["/w/src/x.py"]),
+        ("cursor", {"tool_name": "Delete", "tool_input": {"path": "x.py"}}, ["x.py"]),
+        (
+            "codex",
+            {"cwd": "/p", "tool_name": "apply_patch", "tool_input": {"command": PATCH}},
+            ["/p/src/a.py", "/p/src/b.py", "/abs/new.py", "/p/old name.py"],
+        ),
+        ("codex", {"cwd": "/p", "tool_name": "Bash", "tool_input": {"command": PATCH}}, []),
+    ],
+)
+def test_i7_the_files_of_an_edit_are_found(client: str, payload: dict[str, Any], paths: list[str]) -> None:
+    assert paths_of(client, payload) == paths
+
+
+def test_i7_commands_of_claude_code_get_the_name_from_a_file_others_are_told() -> None:
+    told = environment("claude", "it's me; rm x", {"CLAUDE_ENV_FILE": "/e/env.sh"})
+    assert told is not None
+    file, line = told
+    assert file == "/e/env.sh"
+    shown = subprocess.run(["sh", "-c", line + 'printf %s "$HOLDFAST_ACTOR"'], capture_output=True, text=True)
+    assert shown.stdout == "it's me; rm x"
+    assert environment("claude", "a", {}) is None
+    assert environment("claude", "a", {"CLAUDE_ENV_FILE": ""}) is None
+    assert environment("codex", "a", {"CLAUDE_ENV_FILE": "/e/env.sh"}) is None
+    assert "--actor codex-1 " in introduce("codex-1")
+
+
+@pytest.mark.parametrize("client", AGENTS)
+def test_i7_at_the_start_the_text_reaches_the_agent(client: str) -> None:
+    stdout, stderr, code = answer(client, "start", 'you "are"\nhere')
+    told = json.loads(stdout)
+    said = told["additional_context"] if client == "cursor" else told["hookSpecificOutput"]["additionalContext"]
+    assert (said, stderr, code) == ('you "are"\nhere', "", 0)
+
+
+@pytest.mark.parametrize("client", AGENTS)
+def test_i7_a_refused_edit_is_blocked_with_its_reason(client: str) -> None:
+    for text in ("src/** is held by b", ""):
+        stdout, stderr, code = answer(client, "edit", text, blocked=True)
+        if client == "cursor":
+            told = json.loads(stdout)
+            assert (told["permission"], code) == ("deny", 0)
+            reason = told["agent_message"]
+        else:
+            assert (stdout, code) == ("", 2)
+            reason = stderr
+        assert text in reason
+        assert reason.strip()
+
+
+@pytest.mark.parametrize("client", AGENTS)
+def test_i7_nothing_to_say_is_said_in_the_way_the_client_bears(client: str) -> None:
+    nothing = ("{}" if client in ("cursor", "gemini") else "", "", 0)
+    assert answer(client, "start", "") == answer(client, "compact", " \n") == answer(client, "edit", "fine") == nothing
+
+
+@pytest.mark.parametrize("client", AGENTS)
+def test_i7_before_compaction_nothing_is_ever_blocked(client: str) -> None:
+    stdout, stderr, code = answer(client, "compact", "your claims", blocked=True)
+    assert (stderr, code) == ("", 0)
+    assert ("your claims" in stdout) == (client == "claude")
+
+
+def test_i7_a_hook_does_not_load_what_only_setup_needs() -> None:
+    code = "import sys, holdfast.faces.cli.setup.hooks; print('subprocess' in sys.modules, 'tempfile' in sys.modules)"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout == "False False\n"
