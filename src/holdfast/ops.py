@@ -116,6 +116,7 @@ class Operation(Generic[P, R]):
         plain: bool = False,
         routed: bool = False,
         personal: bool = False,
+        looking: bool = False,
     ) -> None:
         self.kind = kind
         self.function = function
@@ -124,6 +125,7 @@ class Operation(Generic[P, R]):
         self.plain = plain  # reads with one statement, which is a snapshot by itself
         self.routed = routed  # asks the routing rules, so a changed file is loaded first
         self.personal = personal  # a read that also gets to know who asks
+        self.writes = kind in ("write", "procedure") and not looking  # a procedure may also only look
         self.name = ""
 
     def __set_name__(self, owner: type[Domain[Any]], name: str) -> None:
@@ -247,13 +249,20 @@ def drive(steps: Generator[S, Any, R], perform: Callable[[S], Any]) -> R:
 
 
 async def drive_async(steps: Generator[S, Any, R], perform: Callable[[S], Awaitable[Any]]) -> R:
-    """Run steps to their result, on an event loop."""
+    """Run steps to their result, on an event loop.
+
+    Once it is cancelled, what the steps still do to clean up runs to its end, also if it is cancelled again.
+    """
+    from asyncio import CancelledError, ensure_future, shield
+
+    ending = False
     try:
         step = next(steps)
         while True:
             try:
-                answer = await perform(step)
+                answer = await (shield(ensure_future(perform(step))) if ending else perform(step))
             except BaseException as error:
+                ending = ending or isinstance(error, CancelledError)
                 step = steps.throw(error)
             else:
                 step = steps.send(answer)
@@ -332,9 +341,10 @@ def procedure(
     *,
     routed: bool = False,
     heavy: bool = False,
+    looking: bool = False,
 ) -> Call[P, R]:
-    """Several transactions and waits."""
-    return Call("procedure", function, Route(http, cli, mcp, heavy=heavy), routed=routed)
+    """Several transactions and waits; `looking` promises to change nothing."""
+    return Call("procedure", function, Route(http, cli, mcp, heavy=heavy), routed=routed, looking=looking)
 
 
 def first(

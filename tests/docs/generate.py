@@ -1,4 +1,4 @@
-"""The generated parts of the documents: operations, errors, the states of a task, the steps of mail.
+"""The generated parts of the documents: operations, errors, the states of a task, the steps of mail, commands.
 
 `python -m tests.docs.generate` rewrites them in place; test_reference.py fails while they are out of date. A generated
 part stands between `<!-- generated: NAME -->` and `<!-- end of NAME -->`.
@@ -16,9 +16,13 @@ import holdfast.schemas  # noqa: F401  # it loads every domain, and so fills the
 from holdfast import errors
 from holdfast.domains.mail.steps import STEPS as MAIL_STEPS
 from holdfast.domains.tasks.steps import STATUSES, STEPS
+from holdfast.faces.cli.command import PURPOSES, Command, all_commands
+from holdfast.faces.cli.commands.help import TASKS, row, usage
+from holdfast.faces.cli.examples import EXAMPLES
 from holdfast.faces.http import refusals
 from holdfast.ops import REGISTRY, Operation
 from holdfast.types.tasks import TaskStatus
+from tests.docs.session import record
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -148,6 +152,41 @@ def mail_steps() -> str:
     return "\n".join(["| step | from | to |\n|---|---|---|", *rows, "| `close` | any of the four | `closed` |"])
 
 
+# --- the command line ------------------------------------------------------------------------------------------------
+
+
+def commands() -> str:
+    """Every command in the order of `holdfast help`, behind a list of all."""
+    sections = _sections()
+    links = [
+        f"- {title.partition(':')[0]}: {', '.join(_link(each) for each in found)}" for title, found in sections.items()
+    ]
+    return "\n".join([*links, *(line for title, found in sections.items() for line in _section(title, found))])
+
+
+def _sections() -> dict[str, list[Command]]:
+    """Tasks first; then each group, whose commands are two words; then the rest."""
+    known = {command.name: command for command in all_commands()}
+    sections = {"Tasks": [known.pop(name) for name in TASKS]}
+    for group, purpose in sorted(PURPOSES.items()):
+        names = [name for name in known if name.startswith(f"{group} ")]
+        sections[f"{group}: {purpose}"] = [known.pop(name) for name in names]
+    return {**sections, "Others": list(known.values())}
+
+
+def _link(command: Command) -> str:
+    return f"[{command.name}](#{command.name.replace(' ', '-')})"
+
+
+def _section(title: str, found: list[Command]) -> Iterator[str]:
+    yield f"\n### {title}"
+    for command in found:
+        yield f"\n#### {command.name}\n\n{' '.join(part for part in (command.summary, command.more) if part)}\n"
+        rows = [row(argument) for argument in command.arguments]
+        yield "\n".join(["```text", usage(command), *([""] if rows else []), *rows, "```\n"])
+        yield "\n".join(["```sh", *(example.line for example in EXAMPLES[command.name]), "```"])
+
+
 # --- writing them ----------------------------------------------------------------------------------------------------
 
 PARTS: dict[str, tuple[Path, Callable[[], str]]] = {
@@ -155,6 +194,8 @@ PARTS: dict[str, tuple[Path, Callable[[], str]]] = {
     "errors": (ROOT / "docs/errors.md", error_table),
     "states": (ROOT / "docs/tasks.md", state_table),
     "mail steps": (ROOT / "docs/mail.md", mail_steps),
+    "session": (ROOT / "README.md", record),
+    "commands": (ROOT / "docs/cli.md", commands),
 }
 
 

@@ -48,5 +48,5 @@ class Events(Domain[M]):
 
     prefix = "events"
     list = read(list_events, http="GET /api/events", cli="event list", mcp=True, listing=True)
-    refusals = procedure(refusals, http="GET /api/events/refusals", cli="event refusals")
+    refusals = procedure(refusals, http="GET /api/events/refusals", cli="event refusals", looking=True)
     compact = write(compact, http="POST /api/events/compact", cli="event compact")

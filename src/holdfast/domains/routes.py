@@ -149,5 +149,5 @@ class Routes(Domain[M]):
     prefix = "routes"
     explain = read(explain, http="GET /api/tasks/{id}/route", cli="route explain", routed=True)
     decide = read(decide, http="POST /api/routes/decide", cli="route decide", routed=True)
-    check = procedure(check, http="GET /api/routes/check", cli="route check")
+    check = procedure(check, http="GET /api/routes/check", cli="route check", looking=True)
     reload = procedure(reload, http="POST /api/routes/reload", cli="route reload")

@@ -69,7 +69,7 @@ def request_of(op: Operation[..., Any], arguments: dict[str, Any]) -> Request:
     method, _, path = op.route.http.partition(" ")
     for name in re.findall(r"\{(\w+)\}", path):
         path = path.replace(f"{{{name}}}", _segment(given.pop(name, None), name, plan_of(op.name).hints[name]))
-    safe = op.kind in ("read", "first", "stream")
+    safe = not op.writes
     encoded = _encoded(op, given) if given or method not in _QUERIED else None
     if encoded is None or method not in _QUERIED or len(encoded) > _LONG_QUERY:
         return Request(method, path, [], encoded, safe, wait)

@@ -7,9 +7,14 @@ from holdfast.faces.cli.session import GLOBAL
 
 _BASH = """\
 _holdfast() {{
-    local cur="${{COMP_WORDS[COMP_CWORD]}}" key="" word
+    local cur="${{COMP_WORDS[COMP_CWORD]}}" key="" word valued=""
     for word in "${{COMP_WORDS[@]:1:COMP_CWORD-1}}"; do
-        [[ $word == -* ]] || key="${{key:+$key }}$word"
+        if [[ $word == -* ]]; then
+            case " {valued} " in *" $word "*) valued=1 ;; *) valued="" ;; esac
+        else
+            [[ -n $valued ]] || key="${{key:+$key }}$word"
+            valued=""
+        fi
     done
     local found="" part="$key"
     while [[ -n $part && -z $found ]]; do
@@ -41,7 +46,9 @@ def words() -> dict[str, list[str]]:
             found[""].append(group)
         if second:
             found.setdefault(group, []).append(second)
-        found[command.name] = [argument.option for argument in command.arguments if not argument.word]
+        known = [argument.option for argument in command.arguments if not argument.word]
+        known += [choice for argument in command.arguments if argument.word for choice in argument.choices]
+        found[command.name] = [*found.get(command.name, ()), *known]
     return found
 
 
@@ -50,7 +57,14 @@ def _bash() -> str:
     first = " ".join(after.pop(""))
     common = " ".join(argument.option for argument in GLOBAL)
     cases = "\n".join(f'            "{name}") found="{" ".join(known)} " ;;' for name, known in after.items())
-    return _BASH.format(cases=cases, first=first, common=common)
+    return _BASH.format(cases=cases, first=first, common=common, valued=" ".join(sorted(_valued())))
+
+
+def _valued() -> set[str]:
+    """The options that are followed by a value."""
+    arguments = [*GLOBAL, *(argument for command in all_commands() for argument in command.arguments)]
+    valued = {name for each in arguments if each.kind != "flag" for name in (each.option, each.short) if name}
+    return valued - {each.option for each in arguments if each.kind == "flag"}
 
 
 def _fish() -> str:

@@ -15,15 +15,19 @@ import msgspec
 import holdfast.transaction  # noqa: F401  # fills the table
 from holdfast.faces.cli.command import Command
 from holdfast.faces.cli.summaries import SUMMARIES
-from holdfast.faces.cli.words import Argument, Kind
+from holdfast.faces.cli.words import KINDS, Argument, Kind
 from holdfast.ops import LATE, REGISTRY, Operation, load_all
 
 
 class Shape(msgspec.Struct, frozen=True):
-    """How a command differs from its operation: which arguments are words, and the last takes all that are left."""
+    """How a command differs from its operation: which arguments are words.
+
+    `rest`: the last takes all that are left; `none`: or nothing, and is then an empty list.
+    """
 
     words: tuple[str, ...] = ()
     rest: bool = False
+    none: bool = False
 
 
 SHAPES: Final[dict[str, Shape]] = {
@@ -58,7 +62,7 @@ SHAPES: Final[dict[str, Shape]] = {
     "tasks.remove_tags": Shape(("id", "tags"), rest=True),
     "tasks.reopen": Shape(("id", "reason")),
     "tasks.search": Shape(("text",), rest=True),
-    "tasks.set_tags": Shape(("id", "tags"), rest=True),
+    "tasks.set_tags": Shape(("id", "tags"), rest=True, none=True),
     "tasks.unblock": Shape(("id", "note")),
 }
 # Options that are not called like their argument.
@@ -78,7 +82,7 @@ HELP: Final = {
     "actor": "this actor alone",
     "after": "go on after this one, the last of the page before",
     "after_version": "what came after this version of the cell",
-    "agent": "for this agent, if not the actor",
+    "agent": "which agent, if not the actor",
     "atomic": "all or nothing",
     "before": "only what is below this version or revision",
     "body": "the text; - reads it from standard input",
@@ -98,7 +102,12 @@ HELP: Final = {
     "force": "although somebody else holds it",
     "format": "holdfast or beads",
     "grimoire_hint": "the workflow it should go to",
-    "holder": "held by this agent; when locking, the actor unless given",
+    "holder": "who, if not the actor",
+    "locks.check.token": "the fencing token",
+    "mail.send.type": "notify, request, decision-required, objection or handoff-ready",
+    "mail.reply.type": "notify, request, decision-required, objection or handoff-ready",
+    "paths.list.holder": "held by this one alone",
+    "routes.decide.task": "its fields, a JSON object",
     "id": "its id",
     "include_deleted": "also what was deleted",
     "kind": "depends_on (which it is unless said), discovered_from or related",
@@ -134,7 +143,7 @@ HELP: Final = {
     "tag": "with this tag",
     "tag_pattern": "with a tag that fits this glob, such as 'area/*'",
     "tags": "a tag; may be repeated",
-    "task": "the task it is about; for route decide its fields, a JSON object",
+    "task": "the task it is about",
     "task_ids": "their ids",
     "tasks": "new tasks, a JSON list",
     "text": "words or a text; - reads it from standard input",
@@ -147,7 +156,7 @@ HELP: Final = {
     "total": "count them too",
     "tree": "the tasks of it, JSON",
     "ttl": "for how long: 90, 90s, 15m, 2h, 1d",
-    "type": "task, feature, bug, epic, chore; of mail notify, request, objection, ...",
+    "type": "task, feature, bug, epic or chore",
     "unread": "only what is unread",
     "until": "until this moment, or for such as 2h",
     "value": "JSON; - reads it from standard input",
@@ -177,7 +186,11 @@ def derive(op: Operation[..., Any]) -> Command:
     name = op.route.cli
     assert name is not None
     summary = SUMMARIES.get(name, op.summary)
-    return Command(name, summary, arguments_of(op), lambda session, given: perform(session, op, given), op=op.name)
+    shape = SHAPES.get(op.name, Shape())
+    empty: dict[str, Any] = {shape.words[-1]: []} if shape.none else {}
+    return Command(
+        name, summary, arguments_of(op), lambda session, given: perform(session, op, empty | given), op=op.name
+    )
 
 
 def arguments_of(op: Operation[..., Any]) -> tuple[Argument, ...]:
@@ -189,7 +202,7 @@ def arguments_of(op: Operation[..., Any]) -> tuple[Argument, ...]:
     shape = SHAPES.get(op.name, Shape(tuple(name for name in names if name not in optional)))
     words = [_argument(op, name, name not in optional, word=True) for name in shape.words]
     if shape.rest:
-        words[-1] = msgspec.structs.replace(words[-1], rest=True)
+        words[-1] = msgspec.structs.replace(words[-1], rest=True, required=words[-1].required and not shape.none)
     return (*words, *(_argument(op, name, name not in optional) for name in names if name not in shape.words))
 
 
@@ -208,7 +221,8 @@ def _argument(op: Operation[..., Any], name: str, required: bool, word: bool = F
         word=word,
         required=required,
         nothing=required and "None" in written,
-        help=HELP[name],
+        help=HELP.get(f"{op.name}.{name}") or HELP[name],
+        choices=KINDS if name == "kinds" else (),
     )
 
 

@@ -56,7 +56,7 @@ class Output:
         if self.json:
             self.data(data)
         else:
-            self.text(*lines)
+            self.text(*(_ids(data) if self.quiet else lines))
 
     def text(self, *lines: str) -> None:
         """Lines of text."""
@@ -111,8 +111,8 @@ def _ids(result: Any) -> list[str]:
         return [each for item in result for each in _ids(item)]
     if result is None:
         return []
-    for name in ("id", "name", "task", "message", "version"):
-        found = getattr(result, name, None)
+    for name in ("id", "name", "task", "message", "version", "workspace", "folder", "file", "path"):
+        found = result.get(name) if isinstance(result, dict) else getattr(result, name, None)
         if found is not None:
             return [str(found)] if isinstance(found, str | int) else _ids(found)
     return [result if isinstance(result, str) else msgspec.json.encode(wired(result)).decode()]

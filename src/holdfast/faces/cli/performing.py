@@ -5,7 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any, Final
 
-from holdfast.faces.cli.words import as_moment
+import msgspec
+
+from holdfast import errors
+from holdfast.faces.cli.words import Usage, as_moment
 from holdfast.ops import Operation
 
 if TYPE_CHECKING:
@@ -26,9 +29,9 @@ _CLAIMING: Final = ("claim", "claim_next", "reclaim", "heartbeat", "park")
 
 
 def perform(session: Session, op: Operation[..., Any], given: dict[str, Any]) -> int:
-    """Do an operation and print its answer; 0."""
+    """Do an operation and print its answer; 0, or 1 if a part of it failed."""
     arguments = arguments_from(given)
-    writing = op.kind in ("write", "procedure")
+    writing = op.writes
     if op.name in _FOR_GOOD:
         from holdfast.faces.cli.commands.backups import snapshot
 
@@ -39,10 +42,13 @@ def perform(session: Session, op: Operation[..., Any], given: dict[str, Any]) ->
             for item in _items(result):
                 session.out.line(op, item)
         else:
+            if op.kind == "first" and result is None:
+                raise errors.Timeout("nothing happened in that time", hint="wait longer with --timeout")
             session.out.result(op, result)
     if writing:
         after_writing(session)
-    return 0
+    failed = op.name == "tasks.bulk" and not all(item.success for item in result.results)
+    return 1 if failed else 0
 
 
 def after_writing(session: Session) -> None:
@@ -60,12 +66,25 @@ def arguments_from(given: dict[str, Any]) -> dict[str, Any]:
         if name in arguments:
             arguments[name] = as_moment(arguments[name], future)
     arguments |= dict(arguments.pop("values", ()))
+    if "conditions" in arguments:
+        from holdfast.types.txn import AnyCondition, Op
+
+        arguments["conditions"] = _typed(arguments["conditions"], list[AnyCondition], "CONDITIONS")
+        for name in {"then", "otherwise"} & arguments.keys():
+            arguments[name] = _typed(arguments[name], list[Op], name.upper())
     return arguments
+
+
+def _typed(value: Any, wanted: Any, label: str) -> Any:
+    try:
+        return msgspec.convert(value, wanted)
+    except msgspec.ValidationError as error:
+        raise Usage(f"{label} cannot be read: {error}", hint="holdfast help txn") from error
 
 
 def call(session: Session, workspace: Any, op: Operation[..., Any], arguments: dict[str, Any]) -> Any:
     """Call an operation, sending and keeping tokens."""
-    if op.kind not in ("write", "procedure"):
+    if not op.writes:
         return _bound(workspace, op)(**arguments)
     holder = arguments.get("agent") or arguments.get("holder") or workspace.actor
     held = session.held(holder)

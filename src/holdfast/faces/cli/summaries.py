@@ -90,7 +90,7 @@ SUMMARIES: Final = {
     "path lock": "Lock paths and all below them; exit code 12 if somebody has one.",
     "path refresh": "Renew a path lock; exit code 15 if it was lost meanwhile.",
     "path release": "Free a path lock, or all of yours, or those taken for a task.",
-    "purge": "Remove a deleted task and all below it for good, after a backup.",
+    "purge": "Remove a task and all below it for good, after a backup.",
     "ready": "List the tasks that are ready to be claimed, best first.",
     "reject": "Send a task that waits for approval to blocked.",
     "release": "Give your task back, so that somebody else can claim it.",

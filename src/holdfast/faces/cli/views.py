@@ -58,6 +58,10 @@ def _line(item: Any, paint: Paint) -> str:
         return printable(item)
     if isinstance(item, msgspec.Struct) and type(item).__str__ is not msgspec.Struct.__str__:
         return printable(str(item))
+    if isinstance(item, msgspec.Struct):
+        values = [(name, getattr(item, name)) for name in item.__struct_fields__]
+        told = [f"{name} {_value(value)}" for name, value in values if value not in (None, "", (), [])]
+        return "  ".join(told)
     return _json(item)
 
 

@@ -16,6 +16,11 @@ from holdfast.errors import HoldfastError
 
 Kind = Literal["text", "content", "int", "number", "seconds", "time", "json", "flag", "names", "texts", "ints", "pairs"]
 REPEATED: Final = ("texts", "ints", "pairs")
+# Of events.
+KINDS: Final = (
+    *("task", "cell", "run", "lock", "cell-lock", "lease", "path", "message", "agent"),
+    *("template", "route", "config", "clock", "log"),
+)
 _UNITS: Final = {"s": 1, "m": 60, "h": 3600, "d": 86400, "w": 604800}
 
 

@@ -26,6 +26,7 @@ from holdfast.faces.http.streams import Alone, Client, Receive, Send, Watchers, 
 from holdfast.faces.http.tickets import Tickets
 from holdfast.faces.http.tokens import EVERY, MAIN, Token, Tokens
 from holdfast.faces.http.upkeep import Upkeep
+from holdfast.faces.mcp import mounting
 
 Scope = MutableMapping[str, Any]
 
@@ -47,6 +48,7 @@ class App:
         self.upkeep = Upkeep(spaces, settings)
         self.access = None if settings.access_log is None else AccessLog(settings.access_log)
         self.stopping = asyncio.Event()
+        self.mcp = mounting.Mounted(self.stopping)
         self._hosts = hosts
 
     async def start(self) -> None:
@@ -57,6 +59,7 @@ class App:
 
     async def end(self) -> None:
         """End it, when the last request has been answered."""
+        await self.mcp.end()
         await self.upkeep.stop()
         if self.access is not None:
             self.access.close()
@@ -75,8 +78,8 @@ class App:
         status = 500
         try:
             answer = await self._answer(scope, headers, receive, send)
-            if answer is None:  # a stream, which has sent everything itself
-                status = 200
+            if answer is None:  # a stream, or MCP, which has sent everything itself
+                status = scope.get("status", 200)
                 return
             status = answer.status
             await _send(send, answer, scope["method"], headers)
@@ -109,6 +112,9 @@ class App:
             what = f"the workspace {name!r}" if name else "the main workspace"
             raise errors.Forbidden(f"this token is not for {what}", hint="holdfast token create --workspace makes one")
         space = self.spaces.get(name)
+        if rest == [mounting.PATH]:
+            body = await _read_body(headers, receive)
+            return await self.mcp.respond(space, token, scope, headers, body, receive, send)
         extra = extras.find(rest, scope["method"], token)
         if extra is not None:
             return await extra(self, space, token)
@@ -209,9 +215,9 @@ def _segments(scope: Scope) -> list[str]:
 
 def _space_of(segments: list[str]) -> str | None:
     """The workspace that is meant; None where none is."""
-    if segments[0] == PREFIX:
+    if segments[0] == PREFIX or segments == [mounting.PATH]:
         return MAIN
-    return segments[0] if len(segments) > 1 and segments[1] == PREFIX else None
+    return segments[0] if len(segments) > 1 and (segments[1] == PREFIX or segments[1:] == [mounting.PATH]) else None
 
 
 async def _read_body(headers: Headers, receive: Receive) -> bytes:

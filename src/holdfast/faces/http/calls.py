@@ -43,7 +43,7 @@ def role_of(op: Operation[..., Any]) -> Role:
     """The role that an operation needs."""
     if op.name in ADMIN:
         return "admin"
-    return "read" if op.kind in ("read", "first", "stream") or op.name == "routes.check" else "agent"
+    return "agent" if op.writes else "read"
 
 
 def check_role(op: Operation[..., Any], token: Token) -> None:
@@ -117,7 +117,7 @@ def check_actor(op: Operation[..., Any], given: dict[str, Any], caller: Caller) 
     if op.name == "agents.register" and given.get("role") == MAINTAINER and not caller.token.allows("admin"):
         raise errors.Forbidden(f"a {MAINTAINER} is registered with a token that has the role admin")
     bound = caller.token.actor
-    if bound is None or (op.kind not in ("write", "procedure") and op.name not in PRIVATE):
+    if bound is None or (not op.writes and op.name not in PRIVATE):
         return
     names = (*_ACTING, "name") if op.name == "agents.register" else _ACTING
     for name in names:
@@ -133,7 +133,7 @@ def _steps(given: dict[str, Any]) -> list[Op]:
 
 def expected(op: Operation[..., Any], headers: Headers) -> dict[str, str]:
     """`If-Match: "3"` is the argument `expected`, where an operation has one."""
-    if b"if-none-match" in headers and op.kind not in ("read", "first", "stream"):
+    if b"if-none-match" in headers and op.writes:
         raise errors.Invalid("If-None-Match is not known to writes", hint="cells.init makes only what is not there")
     match = headers.get(b"if-match")
     if match is None:

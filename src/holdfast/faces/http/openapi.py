@@ -315,7 +315,7 @@ def _statuses(routes: list[Route]) -> set[int]:
 
 
 def _writes(route: Route) -> bool:
-    return route.op.kind in ("write", "procedure")
+    return route.op.writes
 
 
 def _answer_headers(name: str) -> dict[str, Any]:

@@ -337,7 +337,7 @@ load_all()
 WRITES = [
     pytest.param(name, marks=pytest.mark.capability("callables") if operation.route.local else ())
     for name, operation in sorted(REGISTRY.items())
-    if operation.kind in ("write", "procedure") and name != "routes.check"  # which only reads
+    if operation.writes
 ]
 
 

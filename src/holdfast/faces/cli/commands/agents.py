@@ -162,13 +162,12 @@ def setup(session: Session, given: dict[str, Any]) -> int:
         raise Usage("--check and --remove are two things", hint="give one of them")
     client, root = given["client"], Path(places.git_root(session.folder) or session.folder)
     if given.get("check"):
-        problems = check(client, root)
-        session.out.say(
-            [str(problem) for problem in problems], *(map(str, problems) if problems else ["all is in place"])
-        )
-        return 1 if problems else 0
+        told = [f"{each.path}: {each.what}" for each in check(client, root)]
+        session.out.say(told, *(told or ["all is in place"]))
+        return 1 if told else 0
     changes = (remove if given.get("remove") else install)(client, root)
-    session.out.say(changes, *(f"{change.what:<9} {change.path}" for change in changes))
+    told = [f"{change.what:<9} {change.path}" for change in changes]
+    session.out.say([{"path": str(change.path), "what": change.what} for change in changes], *told)
     return 0
 
 

@@ -47,7 +47,7 @@ def restore(session: Session, given: dict[str, Any]) -> int:
         return _show(session, folder)
     source = given["backup"]
     if source == "latest":
-        known = backups_of(folder, session.environ)
+        known = backups_of(folder, session.environ) or backups_of(places.home(session.folder), session.environ)
         if not known:
             raise errors.NotFound(f"there is no backup of {folder}", hint="name a file")
         source = known[-1]

@@ -9,7 +9,7 @@ from typing import Any, Final
 from holdfast.faces.cli.command import Command
 from holdfast.faces.cli.output import printable
 from holdfast.faces.cli.session import Session
-from holdfast.faces.cli.words import Argument, as_moment
+from holdfast.faces.cli.words import KINDS, Argument, as_moment
 from holdfast.ops import operation
 
 _PAGE: Final = 1000
@@ -62,7 +62,7 @@ COMMANDS = (
         (
             Argument("since", "time", "--since", help="since this moment, or for such as 12h"),
             Argument("by", option="--actor", help="by this actor alone"),
-            Argument("kinds", "texts", "--kind", help="of this kind alone; may be repeated"),
+            Argument("kinds", "texts", "--kind", choices=KINDS, help="of this kind alone; may be repeated"),
             Argument("limit", "int", "--limit", help=f"the newest so many ({_LAST})"),
             Argument("summary", "flag", "--summary", help="count by actor, with what was refused: held, fenced, ..."),
         ),

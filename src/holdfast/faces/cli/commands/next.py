@@ -9,6 +9,7 @@ from holdfast.faces.cli.command import Command
 from holdfast.faces.cli.deriving import arguments_of, operation_called
 from holdfast.faces.cli.performing import after_writing, arguments_from, call
 from holdfast.faces.cli.session import Session
+from holdfast.faces.cli.summaries import SUMMARIES
 from holdfast.faces.cli.words import Argument
 from holdfast.ops import operation
 
@@ -48,4 +49,4 @@ def _wait(session: Session, workspace: Any, arguments: dict[str, Any], wait: flo
 
 _OP = operation_called("next", "tasks")
 assert _OP is not None
-COMMANDS = (Command("next", _OP.summary, (*arguments_of(_OP), _WAIT), claim_next, op="tasks.claim_next"),)
+COMMANDS = (Command("next", SUMMARIES["next"], (*arguments_of(_OP), _WAIT), claim_next, op="tasks.claim_next"),)

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Any, Final
+from typing import Any
 
 from holdfast import errors
 from holdfast.faces.cli.command import Command
 from holdfast.faces.cli.session import Session
-from holdfast.faces.cli.words import Argument, Usage
+from holdfast.faces.cli.words import KINDS, Argument, Usage
 from holdfast.ops import operation
-
-KINDS: Final = ("task", "cell", "lock", "lease", "message", "path", "agent", "document", "template", "clock")
 
 
 def watch(session: Session, given: dict[str, Any]) -> int:
@@ -51,7 +49,7 @@ COMMANDS = (
             Argument(
                 "thing", option="--for", of="KIND.NAME", help="one thing: task.hf-7k2q, lock.deploy, cell.RUN/NAME"
             ),
-            Argument("kinds", "texts", "--kind", help="of this kind alone; may be repeated"),
+            Argument("kinds", "texts", "--kind", choices=KINDS, help="of this kind alone; may be repeated"),
             Argument("after", option="--after", of="REVISION", help="also what came after this revision or cursor"),
             Argument("once", "flag", "--once", help="end with the first event"),
             Argument("timeout", "seconds", "--timeout", help="end after so long; exit code 3 if nothing came"),

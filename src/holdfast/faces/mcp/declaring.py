@@ -1,0 +1,78 @@
+"""Tools: a function, and from its signature what is told of it and how its arguments are read.
+
+The schema is as short as it can be, since every model that is connected reads it: what may be left out is not required,
+and that is all it says about defaults. Arguments are read kindly ("2" is a number), but an unknown name is refused.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Awaitable, Callable
+from types import NoneType, UnionType
+from typing import Annotated, Any, Final, Literal, Union, get_args, get_origin, get_type_hints
+
+import msgspec
+
+from holdfast import errors
+from holdfast.faces.mcp.sessions import Session
+
+_NAMES: Final = {str: "string", int: "integer", float: "number", bool: "boolean"}
+
+
+class Tool(msgspec.Struct, frozen=True):
+    """A tool. `reads`: it changes nothing."""
+
+    name: str
+    description: str
+    schema: dict[str, Any]
+    reads: bool
+    run: Callable[[Session, dict[str, Any]], Awaitable[Any]]
+
+
+def tool(function: Callable[..., Awaitable[Any]], reads: bool = False) -> Tool:
+    """A tool from a function of a session and keyword arguments; its documentation is the description."""
+    hints = get_type_hints(function, include_extras=True)
+    parameters = [each for each in inspect.signature(function).parameters.values() if each.name != "session"]
+    fields: list[Any] = []
+    properties: dict[str, Any] = {}
+    for each in parameters:
+        hint = hints[each.name]
+        required = each.default is inspect.Parameter.empty
+        fields.append((each.name, hint) if required else (each.name, hint, each.default))
+        properties[each.name] = _schema(hint)
+    arguments = msgspec.defstruct(function.__name__, fields, forbid_unknown_fields=True, kw_only=True)
+
+    async def run(session: Session, given: dict[str, Any]) -> Any:
+        read = read_arguments(arguments, given)
+        return await function(session, **{name: getattr(read, name) for name in read.__struct_fields__})
+
+    schema: dict[str, Any] = {"type": "object", "properties": properties}
+    if needed := [each.name for each in parameters if each.default is inspect.Parameter.empty]:
+        schema["required"] = needed
+    return Tool(function.__name__, " ".join((function.__doc__ or "").split()), schema, reads, run)
+
+
+def read_arguments(kind: type[msgspec.Struct], given: dict[str, Any]) -> msgspec.Struct:
+    """Arguments as a struct; Invalid if they do not fit."""
+    try:
+        return msgspec.convert(given, kind, strict=False)
+    except msgspec.ValidationError as error:
+        known = ", ".join(kind.__struct_fields__)
+        raise errors.Invalid(f"the arguments do not fit: {error}", hint=f"there are {known}") from error
+
+
+def _schema(hint: Any) -> dict[str, Any]:
+    """The JSON Schema of an argument; None is said by leaving it out."""
+    origin = get_origin(hint)
+    if origin is Annotated:
+        inner, *told = get_args(hint)
+        words = [each for each in told if isinstance(each, str)]
+        return {**_schema(inner), **({"description": words[0]} if words else {})}
+    if origin is Literal:
+        return {"type": "string", "enum": list(get_args(hint))}
+    if origin in (Union, UnionType):
+        # The last of several stands for all: not every client knows that an argument can be of two types.
+        return _schema([part for part in get_args(hint) if part is not NoneType][-1])
+    if origin is list:
+        return {"type": "array", "items": _schema(get_args(hint)[0])}
+    return {"type": _NAMES[hint]} if hint in _NAMES else {}  # nothing said: any value

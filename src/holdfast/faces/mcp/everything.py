@@ -1,0 +1,84 @@
+"""The profile `all`: a tool for every operation that can travel, from the table of operations and nothing else.
+
+Names, arguments, documentation and answers are those of Python, so `tasks.claim_next` is the tool `tasks_claim_next`.
+Tokens are arguments here, and win over those that the session remembers.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from typing import Any
+
+from holdfast.faces.encoding import wired
+from holdfast.faces.http import codec
+from holdfast.faces.http.calls import role_of
+from holdfast.faces.mcp.declaring import Tool
+from holdfast.faces.mcp.marking import LONGEST, brief
+from holdfast.faces.mcp.sessions import Held, Session
+from holdfast.ops import REGISTRY, Operation, load_all
+from holdfast.schemas import is_page, parameters, schemas
+from holdfast.types.base import Grant
+from holdfast.types.paths import PathLock
+from holdfast.types.tasks import Task
+
+_HELD: dict[str, tuple[Held, str]] = {"tasks": ("task", "id"), "locks": ("lock", "name"), "paths": ("path", "id")}
+
+
+def derived() -> Iterator[Tool]:
+    """A tool for each operation; streams are what the tool `watch` is for."""
+    load_all()
+    for op in REGISTRY.values():
+        if op.route.http is not None and not op.route.local and op.kind != "stream":
+            yield Tool(op.name.replace(".", "_"), op.summary, _schema(op), role_of(op) == "read", _runner(op))
+
+
+def _schema(op: Operation[..., Any]) -> dict[str, Any]:
+    """The schema of the arguments as one object, which clients want at the top."""
+    asked, _ = schemas(op.name)
+    named = asked["$defs"]
+    top: dict[str, Any] = named.pop(asked["$ref"].rpartition("/")[2])
+    return {**top, **({"$defs": named} if named else {})}
+
+
+def _runner(op: Operation[..., Any]) -> Any:
+    kind, name = _HELD.get(op.name.partition(".")[0], (None, ""))
+    takes_token = any(each.name == "token" for each in parameters(op))
+
+    async def run(session: Session, given: dict[str, Any]) -> Any:
+        read = codec.arguments(op, {}, b"", json.dumps(given).encode())
+        id = read.get(name)
+        if takes_token and kind is not None and isinstance(id, str) and read.get("token") is None:
+            token = session.memory.find(kind, id)
+            read |= {} if token is None else {"token": token}
+        result = await session.call(op.name, **read)
+        _remember(session, op, result, kind, id)
+        if not is_page(op.name):
+            return {"result": _short(result)}
+        return {"result": [_short(item) for item in result], "cursor": result.cursor}
+
+    return run
+
+
+def _remember(session: Session, op: Operation[..., Any], result: Any, kind: Held | None, id: Any) -> None:
+    """Keep the token of what the caller has taken, and forget that of what it has given back."""
+    match result:
+        case Task(claimed_by=holder, token=token):
+            if holder != session.actor:
+                session.memory.drop("task", result.id)
+            elif op.method in ("claim", "claim_next"):
+                session.memory.keep("task", result.id, token)
+        case Grant(holder=holder) if holder == session.actor and op.name in ("locks.acquire", "locks.refresh"):
+            session.memory.keep("lock", result.name, result.token)
+        case PathLock(holder=holder) if holder == session.actor and op.name == "paths.lock":
+            session.memory.keep("path", result.id, result.token)
+    if op.method == "release" and kind in ("lock", "path") and isinstance(id, str):
+        session.memory.drop(kind, id)
+
+
+def _short(item: Any) -> Any:
+    """An answer whose fields are cut where they are long."""
+    ready = wired(item)
+    if isinstance(ready, dict):
+        return {name: brief(value, LONGEST) for name, value in ready.items()}
+    return brief(ready, LONGEST)

@@ -1,0 +1,172 @@
+"""What the tools cost and cover: the core profile in tokens, the profile `all` by the table; and who loads the SDK."""
+
+from __future__ import annotations
+
+import math
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import msgspec
+import pytest
+
+import holdfast
+from holdfast import errors
+from holdfast.faces.mcp import serve_stdio
+from holdfast.faces.mcp.tools import tools_of
+from holdfast.ops import REGISTRY, load_all
+from holdfast.schemas import parameters
+from tests.mcp.clients import PATIENCE, inside, played
+
+ROOT = Path(__file__).parents[2]
+BYTES_PER_TOKEN = 3.5  # English and JSON have about 4: the count is on the high side
+
+
+async def listed(ws: holdfast.Workspace, profile: str) -> bytes:
+    """The list of tools as a client gets it, as compact JSON."""
+    async with inside(ws, profile) as agent:
+        tools = (await agent.client.list_tools()).tools
+        return msgspec.json.encode([tool.model_dump(mode="json", by_alias=True, exclude_none=True) for tool in tools])
+
+
+@played
+async def test_the_list_of_core_tools_has_less_than_3000_tokens(
+    ws: holdfast.Workspace, capsys: pytest.CaptureFixture[str]
+) -> None:
+    sizes = {profile: len(await listed(ws, profile)) for profile in ("core", "all")}
+    tokens = {profile: math.ceil(size / BYTES_PER_TOKEN) for profile, size in sizes.items()}
+    with capsys.disabled():
+        for profile in sizes:
+            count = len(tools_of(profile))
+            print(
+                f"\n  profile {profile}: {count} tools, {sizes[profile]} bytes, at most {tokens[profile]} tokens",
+                end="",
+            )
+    assert tokens["core"] < 3000
+    assert len(tools_of("core")) <= 14
+    document = (ROOT / "docs" / "mcp.md").read_text()
+    assert f"{sizes['core']:,} bytes" in document
+    assert f"{tokens['core']:,} tokens" in document
+
+
+@pytest.mark.parametrize("profile", ["core", "all"])
+def test_every_tool_has_a_name_and_a_schema_that_all_clients_take(profile: str) -> None:
+    for tool in tools_of(profile).values():
+        assert re.fullmatch(r"[a-z][a-z0-9_]{0,63}", tool.name)
+        assert tool.description
+        assert tool.schema["type"] == "object"
+        assert "$ref" not in tool.schema
+        assert set(tool.schema.get("required", ())) <= set(tool.schema["properties"])
+
+
+def test_the_profile_all_is_the_table_of_operations() -> None:
+    load_all()
+    able = {op.name: op for op in REGISTRY.values() if op.route.http is not None and op.kind != "stream"}
+    tools = tools_of("all")
+    assert tools.keys() == {name.replace(".", "_") for name in able} | {"watch"}
+    for name, op in able.items():
+        assert set(tools[name.replace(".", "_")].schema["properties"]) == {each.name for each in parameters(op)}
+
+
+@played
+async def test_the_profile_all_does_what_the_operations_do(ws: holdfast.Workspace) -> None:
+    async with inside(ws, "all") as agent:
+        task = (await agent.call("tasks_create", title="work", tags=["x"]))["result"]
+        assert task == msgspec.to_builtins(ws.tasks.get(task["id"])) | {"tags": ["x"]}
+        claimed = (await agent.call("tasks_claim_next", tags=["x"]))["result"]
+        assert claimed["claimed_by"] == "ann"
+        page = await agent.call("tasks_list", limit=1)
+        assert ([row["id"] for row in page["result"]], page["cursor"]) == ([task["id"]], None)
+        done = await agent.call("tasks_complete", id=task["id"], summary="done", result={"n": [1]})
+        assert done["result"]["status"] == "closed"
+        await agent.call("cells_set", run="r", cell="c", value={"$bytes": "AAE="})
+        assert (await agent.call("cells_get", run="r", cell="c"))["result"]["value"] == {"$bytes": "AAE="}
+        steps = [{"op": "cells.increment", "args": {"run": "r", "cell": "n"}}]
+        gone = [{"if": "not_exists", "kind": "cell", "key": ["r", "n"]}]
+        assert (await agent.call("txn", conditions=gone, then=steps))["result"] == {"succeeded": True, "results": [1]}
+        assert (await agent.call("txn", conditions=gone, then=steps))["result"] == {"succeeded": False, "results": []}
+        await agent.call("tasks_set_template", name="t", tree={"title": "do {what}"}, parameters={"what": None})
+        made = await agent.call("tasks_from_template", name="t", values={"what": "it"})
+        assert made["result"]["title"] == "do it"
+        assert (await agent.refusal("tasks_get", id="hf-none")).code == "TASK_NOT_FOUND"
+        assert (await agent.refusal("tasks_get", colour="red")).code == "INVALID"
+        assert (await agent.call("watch", since_revision="0", timeout=0))["events"]
+
+
+@played
+async def test_the_profile_all_remembers_tokens_too(ws: holdfast.Workspace) -> None:
+    task = ws.tasks.create("work")
+    async with inside(ws, "all") as first, inside(ws, "all") as second:
+        await first.call("tasks_claim", id=task.id)
+        await first.call("locks_acquire", name="deploy")
+        path = (await first.call("paths_lock", patterns=["src/**"]))["result"]["id"]
+        ws.tasks.release(task.id, force=True)
+        ws.locks.release("deploy")
+        ws.paths.release(path)
+        await second.call("tasks_claim", id=task.id)
+        await second.call("locks_acquire", name="deploy")
+        assert (await first.refusal("tasks_complete", id=task.id)).code == "FENCED"
+        assert (await first.refusal("locks_release", name="deploy")).code == "FENCED"
+        assert (await first.refusal("paths_release", id=path)).code == "FENCED"
+        await second.call("locks_release", name="deploy")
+        await second.call("tasks_complete", id=task.id)
+        await second.call("tasks_note", id=task.id, text="as anybody may")
+
+
+def test_a_profile_that_does_not_exist_is_refused_before_anything_is_served(ws: holdfast.Workspace) -> None:
+    with pytest.raises(errors.Invalid, match="profile"):
+        serve_stdio(ws, "none")
+
+
+# --- who loads the SDK -----------------------------------------------------------------------------------------------
+
+_SERVED = """
+import sys, httpx
+from pathlib import Path
+from tests.http.inside import serving, token_of
+
+loaded = lambda: sorted(name for name in sys.modules if name.split(".")[0] in ("mcp", "mcp_types", "pydantic"))
+body = {"jsonrpc": "2.0", "id": 1, "method": "ping"}
+with serving(Path(sys.argv[1])) as server:
+    bearer = {"authorization": f"Bearer {token_of(server)}", "accept": "application/json, text/event-stream"}
+    def post(**headers):
+        return httpx.post(f"{server.url}/mcp", json=body, headers={**bearer, **headers}, timeout=60)
+    assert httpx.get(f"{server.url}/api/tasks", headers=bearer).status_code == 200
+    wrong = ("authorization", "Bearer no"), ("origin", "http://evil"), ("host", "evil"), ("x-agent-id", "\\x7f")
+    refused = [post(**{name: value}) for name, value in wrong]
+    print(*(answer.status_code for answer in refused), loaded())
+    if len(sys.argv) > 2:
+        sys.modules["mcp"] = None  # as if it were not installed
+    answer = post()
+    print(answer.status_code, "mcp.server" in loaded(), answer.json() if len(sys.argv) > 2 else "")
+"""
+
+
+def run(code: str, *arguments: str) -> str:
+    """What a program prints."""
+    command = [sys.executable, "-c", code, *arguments]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=PATIENCE, check=False)
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+def test_a_server_loads_the_sdk_for_the_first_request_that_it_lets_in(tmp_path: Path) -> None:
+    first, second = run(_SERVED, str(tmp_path / "s")).splitlines()
+    assert first == "401 403 421 400 []"
+    assert second.split() == ["200", "True"]
+
+
+def test_without_the_sdk_a_server_says_what_to_install(tmp_path: Path) -> None:
+    _, second = run(_SERVED, str(tmp_path / "s"), "without").splitlines()
+    assert second.startswith("501 False")
+    assert "pip install 'holdfast[mcp]'" in second
+    assert "UNSUPPORTED" in second
+
+
+def test_without_the_sdk_the_command_says_what_to_install(tmp_path: Path) -> None:
+    code = "import sys; sys.modules['mcp'] = None; from holdfast.faces.cli import main; print(main(sys.argv[1:]))"
+    command = [sys.executable, "-c", code, "mcp", "--dir", str(tmp_path / "s"), "--actor", "ann"]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE, check=False)
+    assert done.stdout == "1\n"
+    assert "pip install 'holdfast[mcp]'" in done.stderr

@@ -1,0 +1,467 @@
+"""The core tools, one by one: what they do, what they answer, what they refuse, and what they remember."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import pytest
+from mcp.shared.exceptions import MCPError
+
+import holdfast
+from holdfast.faces.mcp.protocol import INSTRUCTIONS
+from holdfast.testing import ManualClock
+from tests.mcp.clients import ERAS, Era, inside, played
+
+
+@played
+async def test_a_task_is_created_claimed_noted_and_finished(ws: holdfast.Workspace) -> None:
+    async with inside(ws) as agent:
+        made = await agent.call("task_create", title="Fix the login page", body="It blinks", tags=["web"], priority=1)
+        assert made == {
+            "id": made["id"],
+            "title": "Fix the login page",
+            "status": "open",
+            "priority": 1,
+            "tags": ["web"],
+        }
+        claimed = (await agent.call("task_claim"))["task"]
+        assert (claimed["id"], claimed["holder"], claimed["body"]) == (made["id"], "ann", "It blinks")
+        assert claimed["token"] == ws.tasks.get(made["id"]).token
+        noted = await agent.call("task_update", id=made["id"], note="half done", title="Fix it", add_tags=["late"])
+        assert (noted["title"], noted["tags"]) == ("Fix it", ["late", "web"])
+        done = await agent.call("task_finish", id=made["id"], text="it is quiet now")
+        assert done["status"] == "closed"
+        shown = await agent.call("task_show", id=made["id"])
+        assert shown["notes"] == ["half done", "it is quiet now"]
+        assert (shown["last_holder"], shown["ended"]) == ("ann", "complete")
+
+
+@played
+async def test_nothing_ready_is_an_answer_and_no_error(ws: holdfast.Workspace) -> None:
+    async with inside(ws) as agent:
+        assert await agent.call("task_claim") == {"task": None}
+        assert await agent.call("task_list") == {"tasks": []}
+
+
+@played
+async def test_an_update_is_all_or_nothing(ws: holdfast.Workspace) -> None:
+    task = ws.tasks.create("first")
+    async with inside(ws) as agent:
+        refused = await agent.refusal("task_update", id=task.id, title="second", depends_on=["hf-none"])
+        assert refused.code == "TASK_NOT_FOUND"
+        assert ws.tasks.get(task.id).title == "first"
+        assert (await agent.refusal("task_update", id=task.id, title="x", expected=99)).code == "VERSION_MISMATCH"
+        assert (await agent.refusal("task_update", id=task.id, step="unblock")).code == "INVALID_TRANSITION"
+
+
+@played
+async def test_the_steps_that_need_no_claim_are_updates_too(ws: holdfast.Workspace) -> None:
+    task = ws.tasks.create("a duplicate")
+    async with inside(ws) as agent:
+        for step, status in (("cancel", "closed"), ("reopen", "open")):
+            stepped = await agent.call("task_update", id=task.id, step=step, note=f"why {step}")
+            assert stepped["status"] == status
+        assert {entry.note for entry in ws.tasks.history(task.id)} >= {"why cancel", "why reopen"}
+
+
+@played
+async def test_an_update_with_the_id_alone_keeps_the_claim_alive(ws: holdfast.Workspace, clock: ManualClock) -> None:
+    task = ws.tasks.create("long work")
+    async with inside(ws) as agent:
+        await agent.call("task_claim", id=task.id, ttl=60)
+        for _ in range(3):
+            clock.advance(50)
+            assert (await agent.call("task_update", id=task.id))["holder"] == "ann"
+        clock.advance(61)
+        assert (await agent.refusal("task_update", id=task.id)).code == "FENCED"
+
+
+@pytest.mark.parametrize(("action", "status"), [("done", "closed"), ("block", "blocked"), ("release", "open")])
+def test_a_claim_ends_in_one_of_three_ways(ws: holdfast.Workspace, action: str, status: str) -> None:
+    task = ws.tasks.create("work")
+
+    @played
+    async def play() -> None:
+        async with inside(ws) as agent:
+            await agent.call("task_claim", id=task.id)
+            ended = await agent.call("task_finish", id=task.id, action=action, text="because")
+            assert (ended["status"], ended.get("holder")) == (status, None)
+
+    play()
+    assert "because" in {entry.note for entry in ws.tasks.history(task.id)}
+
+
+@played
+async def test_lists_have_no_bodies_and_go_on_with_a_cursor(ws: holdfast.Workspace) -> None:
+    for number in range(45):
+        ws.tasks.create(f"task {number}", body="long " * 100, priority=number % 5)
+    async with inside(ws) as agent:
+        first = await agent.call("task_list")
+        assert len(first["tasks"]) == 20
+        assert all(row.keys() == {"id", "title", "status", "priority"} for row in first["tasks"])
+        found, cursor = first["tasks"], first["cursor"]
+        while cursor is not None:
+            page = await agent.call("task_list", cursor=cursor)
+            found, cursor = [*found, *page["tasks"]], page.get("cursor")
+        assert len({row["id"] for row in found}) == 45
+        assert [row["priority"] for row in found] == sorted(row["priority"] for row in found)
+        assert (await agent.refusal("task_list", limit=1000)).code == "INVALID_FILTER"
+        assert len((await agent.call("task_list", limit=100, status="any"))["tasks"]) == 45
+
+
+@played
+async def test_lists_are_narrowed_by_status_tag_text_parent_and_holder(ws: holdfast.Workspace) -> None:
+    parent = ws.tasks.create("the whole")
+    child = ws.tasks.create("a part about llamas", parent_id=parent.id, tags=["zoo"])
+    ws.tasks.claim(child.id)
+    async with inside(ws) as agent:
+
+        async def ids(**given: Any) -> list[str]:
+            return [row["id"] for row in (await agent.call("task_list", **given))["tasks"]]
+
+        assert await ids(mine=True) == [child.id]
+        assert await ids(status="in_progress") == [child.id]
+        assert await ids(status="any", tag="zoo") == [child.id]
+        assert await ids(text="llamas") == [child.id]
+        assert await ids(status="any", parent_id=parent.id) == [child.id]
+        assert await ids(status="closed") == []
+
+
+@played
+async def test_long_texts_are_cut_unless_the_whole_is_wanted(ws: holdfast.Workspace) -> None:
+    task = ws.tasks.create("long", body="word " * 10_000)
+    ws.cells.set("run", "long", ["item"] * 10_000)
+    async with inside(ws) as agent:
+        assert len((await agent.call("task_show", id=task.id))["task"]["body"]) < 8192
+        assert len((await agent.call("task_show", id=task.id, whole=True))["task"]["body"]) == 50_000
+        value = (await agent.call("cell_get", run="run", cell="long"))["value"]
+        assert value.startswith('["item","item"')
+        assert len(value) < 17_000
+        assert (await agent.call("cell_get", run="run", cell="long", whole=True))["value"] == ["item"] * 10_000
+
+
+# --- cells -----------------------------------------------------------------------------------------------------------
+
+
+@played
+async def test_a_cell_is_written_read_and_swapped(ws: holdfast.Workspace) -> None:
+    async with inside(ws) as agent:
+        assert await agent.call("cell_set", run="r", cell="c", value={"n": 1}, expected=0) == {"version": 1}
+        refused = await agent.refusal("cell_set", run="r", cell="c", value=2, expected=7)
+        assert (refused.code, refused.details["version"], refused.details["value"]) == ("VERSION_MISMATCH", 1, {"n": 1})
+        assert (await agent.refusal("cell_set", run="r", cell="c", value=2, expected=0)).code == "VERSION_MISMATCH"
+        assert await agent.call("cell_set", run="r", cell="c", value=None, expected=1) == {"version": 2}
+        read = await agent.call("cell_get", run="r", cell="c")
+        assert (read["value"], read["version"]) == (None, 2)
+        assert (await agent.call("cell_get", run="r"))["cells"] == ["c"]
+        assert (await agent.refusal("cell_get", run="r", cell="none")).code == "NOT_FOUND"
+
+
+@played
+async def test_bytes_survive_a_cell(ws: holdfast.Workspace) -> None:
+    async with inside(ws) as agent:
+        await agent.call("cell_set", run="r", cell="c", value={"$bytes": "AAH/"})
+        assert ws.cells.get("r", "c").value == b"\x00\x01\xff"
+        assert (await agent.call("cell_get", run="r", cell="c"))["value"] == {"$bytes": "AAH/"}
+
+
+@played
+async def test_the_cells_of_a_run_are_listed_with_a_cursor(ws: holdfast.Workspace) -> None:
+    for number in range(130):
+        ws.cells.set("r", f"c{number:03}", number)
+    async with inside(ws) as agent:
+        first = await agent.call("cell_get", run="r")
+        rest = await agent.call("cell_get", run="r", cursor=first["cursor"])
+        assert [*first["cells"], *rest["cells"]] == [f"c{number:03}" for number in range(130)]
+        assert "cursor" not in rest
+
+
+# --- locks -----------------------------------------------------------------------------------------------------------
+
+
+@played
+async def test_a_lock_is_taken_checked_renewed_and_given_back(ws: holdfast.Workspace, clock: ManualClock) -> None:
+    async with inside(ws) as agent, inside(ws.using(actor="bob")) as other:
+        taken = await agent.call("lock", name="deploy")
+        assert (taken["holder"], taken["token"]) == ("ann", ws.locks.get("deploy").token)
+        refused = await other.refusal("lock", name="deploy")
+        assert (refused.code, refused.details["holder"]) == ("HELD", "ann")
+        assert (await other.refusal("lock", name="deploy", action="release")).code == "NOT_HOLDER"
+        clock.advance(500)
+        await agent.call("lock", name="deploy", action="renew")
+        clock.advance(500)
+        assert (await other.call("lock", name="deploy", action="check"))["held"]["holder"] == "ann"
+        assert await agent.call("lock", name="deploy", action="release") == {"released": True}
+        assert await other.call("lock", name="deploy", action="check") == {"held": None}
+
+
+@played
+async def test_a_lock_is_waited_for_in_line(ws: holdfast.Workspace) -> None:
+    async with inside(ws) as agent, inside(ws.using(actor="bob")) as other:
+        await agent.call("lock", name="deploy")
+        waiting = asyncio.create_task(other.call("lock", name="deploy", wait=50))
+        await agent.call("watch", since_revision="1", kinds=["lock"])  # until it waits
+        await agent.call("lock", name="deploy", action="release")
+        assert (await waiting)["holder"] == "bob"
+        assert (await agent.refusal("lock", name="deploy", wait=3600)).code == "INVALID"
+
+
+@played
+async def test_a_write_under_a_lost_lock_is_fenced(ws: holdfast.Workspace, clock: ManualClock) -> None:
+    async with inside(ws) as agent, inside(ws.using(actor="bob")) as other:
+        await agent.call("lock", name="deploy", ttl=10)
+        await agent.call("cell_set", run="r", cell="c", value=1, lock="deploy")
+        clock.advance(11)
+        await other.call("lock", name="deploy")
+        assert (await agent.refusal("cell_set", run="r", cell="c", value=2, lock="deploy")).code == "FENCED"
+        assert (await agent.refusal("cell_set", run="r", cell="c", value=2, lock="other")).code == "FENCED"
+        assert ws.cells.get("r", "c").value == 1
+
+
+@played
+async def test_paths_are_locked_checked_and_given_back(ws: holdfast.Workspace) -> None:
+    task = ws.tasks.create("edit")
+    async with inside(ws) as agent, inside(ws.using(actor="bob")) as other:
+        await agent.call("task_claim", id=task.id)
+        taken = await agent.call("paths", action="lock", paths=["src/**"], task=task.id, reason="rewriting")
+        assert (taken["holder"], taken["task"], taken["reason"]) == ("ann", task.id, "rewriting")
+        refused = await other.refusal("paths", action="check", paths=["README.md", "src/app.py"])
+        assert (refused.code, refused.details["holder"]) == ("HELD", "ann")
+        assert await other.call("paths", action="check", paths=["README.md"]) == {"allowed": True}
+        assert (await other.refusal("paths", action="lock", paths=["src/app.py"])).code == "HELD"
+        assert (await agent.call("paths", action="check", paths=["src/app.py"]))["mine"][0]["id"] == taken["id"]
+        await agent.call("paths", action="lock", paths=["docs/a.md"], shared=True)
+        assert await agent.call("paths", action="release", paths=["docs/a.md"]) == {"released": 1}
+        assert await agent.call("paths", action="release") == {"released": 1}
+        assert await agent.call("paths", action="release") == {"released": 0}
+        assert (await agent.refusal("paths", action="lock")).code == "INVALID"
+
+
+# --- mail ------------------------------------------------------------------------------------------------------------
+
+
+@played
+async def test_mail_is_sent_read_answered_and_acknowledged(ws: holdfast.Workspace) -> None:
+    task = ws.tasks.create("discuss")
+    async with inside(ws) as agent, inside(ws.using(actor="bob")) as other:
+        sent = await agent.call("mail_send", to=["bob"], subject="Hello", body="Who has this?", task=task.id, ack=True)
+        (got,) = (await other.call("mail_inbox"))["messages"]
+        assert (got["id"], got["from"], got["subject"], got["body"], got["task"]) == (
+            *(sent["id"], "ann", "Hello", "Who has this?"),
+            task.id,
+        )
+        assert got["ack"] is True
+        assert len((await other.call("mail_inbox"))["messages"]) == 1  # reading is not acknowledging
+        await other.call("mail_send", reply_to=sent["id"], body="I do")
+        assert await other.call("mail_inbox", ack=[sent["id"]]) == {"messages": []}
+        thread = (await agent.call("mail_inbox", thread=sent["id"]))["messages"]
+        assert [each["body"] for each in thread] == ["Who has this?", "I do"]
+        assert (await agent.refusal("mail_inbox", ack=["none"])).code == "MESSAGE_NOT_FOUND"
+        assert (await agent.refusal("mail_send", body="to whom?")).code == "INVALID"
+        assert (await agent.refusal("mail_inbox", ack=[sent["id"]])).code == "NOT_RECIPIENT"
+
+
+@played
+async def test_the_inbox_is_paged_and_its_long_texts_are_cut(ws: holdfast.Workspace) -> None:
+    for number in range(30):
+        ws.mail.send("ann", f"message {number}", "long " * 1000, sender="bob")
+    async with inside(ws) as agent:
+        first = await agent.call("mail_inbox")
+        rest = await agent.call("mail_inbox", cursor=first["cursor"])
+        assert (len(first["messages"]), len(rest["messages"])) == (20, 10)
+        assert all(len(each["body"]) < 2100 for each in first["messages"])
+
+
+# --- watch -----------------------------------------------------------------------------------------------------------
+
+
+@played
+async def test_a_watch_answers_what_came_and_goes_on_without_gap_or_repeat(ws: holdfast.Workspace) -> None:
+    for number in range(120):
+        ws.cells.set("r", "c", number)
+    async with inside(ws) as agent:
+        seen: list[Any] = []
+        since = "0"
+        while len(seen) < 120:
+            answer = await agent.call("watch", since_revision=since, timeout=0)
+            assert 0 < len(answer["events"]) <= 50
+            seen, since = [*seen, *answer["events"]], answer["since_revision"]
+        assert [event["changed"]["value"] for event in seen] == list(range(120))
+        assert await agent.call("watch", since_revision=since, timeout=0) == {"events": [], "since_revision": "120"}
+
+
+@played
+async def test_a_watch_is_woken_by_what_it_waits_for_alone(ws: holdfast.Workspace) -> None:
+    async with inside(ws) as agent:
+        since = (await agent.call("watch", timeout=0))["since_revision"]
+        wanted = {"kinds": ["cell"], "run": "r", "id": "c"}
+        watching = asyncio.create_task(agent.call("watch", since_revision=since, timeout=60, **wanted))
+        await agent.call("cell_set", run="r", cell="other", value=1)
+        await agent.call("task_create", title="noise")
+        assert not watching.done()
+        await agent.call("cell_set", run="r", cell="c", value="news")
+        (event,) = (await watching)["events"]
+        assert (event["kind"], event["run"], event["id"], event["op"], event["by"]) == ("cell", "r", "c", "set", "ann")
+        assert event["changed"] == {"value": "news"}
+
+
+@played
+async def test_a_watch_from_a_revision_that_is_gone_or_yet_to_come_is_refused(ws: holdfast.Workspace) -> None:
+    for number in range(5):
+        ws.cells.set("r", "c", number)
+    ws.events.compact(4)
+    async with inside(ws) as agent:
+        refused = await agent.refusal("watch", since_revision="1")
+        assert refused.code == "COMPACTED"
+        assert refused.details["compacted"] > 1
+        assert (await agent.refusal("watch", since_revision=10**6)).code == "INVALID_FILTER"
+        assert (await agent.refusal("watch", since_revision="never")).code == "INVALID_FILTER"
+        assert (await agent.refusal("watch", timeout=3600)).code == "INVALID"
+
+
+@pytest.mark.parametrize("era", ERAS)
+def test_a_cancelled_watch_ends_and_nobody_watches_any_more(ws: holdfast.Workspace, era: Era) -> None:
+    @played
+    async def play() -> None:
+        hub = ws._engine.hub
+        async with inside(ws, era=era) as agent:
+            watching = asyncio.create_task(agent.call("watch", timeout=60))
+            while not len(hub):
+                await asyncio.sleep(0)
+            watching.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await watching
+            while len(hub):
+                await asyncio.sleep(0)
+            assert (await agent.call("watch", timeout=0))["events"] == []
+
+    play()
+
+
+# --- what is remembered ----------------------------------------------------------------------------------------------
+
+
+@played
+async def test_a_paused_session_is_fenced_even_if_another_one_has_its_name(
+    ws: holdfast.Workspace, clock: ManualClock
+) -> None:
+    task = ws.tasks.create("work")
+    async with inside(ws) as paused, inside(ws) as other:
+        await paused.call("task_claim", id=task.id, ttl=60)
+        clock.advance(61)
+        assert (await other.call("task_claim"))["task"]["id"] == task.id
+        for tool, given in (("task_finish", {}), ("task_update", {"note": "mine"}), ("task_update", {})):
+            refused = await paused.refusal(tool, id=task.id, **given)
+            assert refused.code == "FENCED"
+            assert refused.details["holder"] == "ann"
+        assert ws.tasks.get(task.id).status == "in_progress"
+        await other.call("task_finish", id=task.id)
+
+
+@played
+async def test_what_was_given_back_is_forgotten(ws: holdfast.Workspace) -> None:
+    task = ws.tasks.create("work")
+    async with inside(ws) as agent:
+        await agent.call("task_claim", id=task.id)
+        await agent.call("task_finish", id=task.id, action="release")
+        await agent.call("task_update", id=task.id, note="as anybody may")
+        await agent.call("task_claim", id=task.id)
+        await agent.call("task_finish", id=task.id)
+        await agent.call("task_update", id=task.id, note="as anybody may")
+
+
+# --- arguments, and what else is asked -------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("tool", "given"),
+    [
+        ("task_create", {}),
+        ("task_create", {"title": "x", "colour": "red"}),
+        ("task_create", {"title": "x", "priority": "high"}),
+        ("task_create", {"title": "x", "tags": "not a list"}),
+        ("task_finish", {"id": "x", "action": "explode"}),
+        ("watch", {"run": "r"}),
+        ("task_claim", {"id": "x", "tags": ["y"]}),
+        ("mail_send", {"body": "x", "reply_to": "y", "task": "z"}),
+        ("cell_set", {"run": "r", "cell": "c", "value": 1, "expected": 1, "ttl": 5}),
+    ],
+)
+def test_arguments_that_do_not_fit_are_refused_by_name(
+    ws: holdfast.Workspace, tool: str, given: dict[str, Any]
+) -> None:
+    @played
+    async def play() -> None:
+        async with inside(ws) as agent:
+            assert (await agent.refusal(tool, **given)).code == "INVALID"
+
+    play()
+
+
+@played
+async def test_numbers_may_come_as_text(ws: holdfast.Workspace) -> None:
+    async with inside(ws) as agent:
+        assert (await agent.call("task_create", title="x", priority="1"))["priority"] == 1
+        assert len((await agent.call("task_list", limit="1"))["tasks"]) == 1
+
+
+@played
+async def test_a_tool_or_resource_that_does_not_exist_is_an_error_of_the_protocol(ws: holdfast.Workspace) -> None:
+    async with inside(ws) as agent:
+        with pytest.raises(MCPError, match="there is no tool 'destroy'"):
+            await agent.call("destroy")
+        for uri in ("holdfast://nothing", "file:///etc/passwd", "holdfast://task/hf-none", "holdfast://cell/a/b/c"):
+            with pytest.raises(MCPError) as raised:
+                await agent.read(uri)
+            assert raised.value.data["code"] in ("NOT_FOUND", "TASK_NOT_FOUND")
+
+
+@played
+async def test_an_actor_that_nobody_named_may_look_but_hold_nothing(ws: holdfast.Workspace) -> None:
+    task = ws.tasks.create("work")
+    from holdfast.context import Context
+    from holdfast.kernel.tx import DerivedActor
+
+    async with inside(ws.acting(Context(DerivedActor("me@host")))) as agent:
+        assert (await agent.call("task_list"))["tasks"][0]["id"] == task.id
+        assert (await agent.refusal("task_claim")).code == "INVALID_HOLDER"
+        assert (await agent.refusal("lock", name="x")).code == "INVALID_HOLDER"
+        primed = await agent.read("holdfast://prime")
+        assert "HOLDFAST_ACTOR" in primed["hint"]
+        assert "claims" not in primed
+
+
+@pytest.mark.parametrize("era", ERAS)
+def test_resources_tell_what_the_tools_tell(ws: holdfast.Workspace, era: Era) -> None:
+    mine, ready = ws.tasks.create("mine"), ws.tasks.create("ready", body="all of it")
+    ws.tasks.claim(mine.id)
+    ws.mail.send("ann", "hello", sender="bob")
+    ws.cells.set("a run", "a/cell", 5)
+
+    @played
+    async def play() -> None:
+        async with inside(ws, era=era) as agent:
+            listed = {str(each.uri) for each in (await agent.client.list_resources()).resources}
+            assert listed == {"holdfast://prime", "holdfast://ready"}
+            found = (await agent.client.list_resource_templates()).resource_templates
+            assert {each.uri_template for each in found} == {"holdfast://task/{id}", "holdfast://cell/{run}/{cell}"}
+            primed = await agent.read("holdfast://prime")
+            assert [row["id"] for row in primed["claims"]] == [mine.id]
+            assert [row["id"] for row in primed["ready"]] == [ready.id]
+            assert primed["unread"] == 1
+            assert await agent.read("holdfast://ready") == await agent.call("task_list")
+            assert (await agent.read(f"holdfast://task/{ready.id}"))["task"]["body"] == "all of it"
+            assert (await agent.read("holdfast://cell/a%20run/a%2Fcell"))["value"] == 5
+
+    play()
+
+
+@played
+async def test_the_instructions_are_short_and_say_how_to_work(ws: holdfast.Workspace) -> None:
+    async with inside(ws) as agent:
+        told = agent.client.instructions
+        assert told == INSTRUCTIONS
+        assert len(told) < 800
+        for word in ("task_claim", "task_finish", "paths", "mail_inbox", "FENCED", "untrusted"):
+            assert word in told
