@@ -19,7 +19,7 @@ from holdfast import errors
 from holdfast.kernel import migrations
 from holdfast.kernel.clock import Clock
 from holdfast.kernel.failpoints import reach
-from holdfast.kernel.folders import make_folder, sync
+from holdfast.kernel.folders import hide_from_git, make_folder, sync
 from holdfast.kernel.place import check_place
 from holdfast.kernel.progress import tell
 from holdfast.kernel.store import FILE, check_sqlite, translate
@@ -110,6 +110,7 @@ def restore(source: Path, folder: Path, clock: Clock, seed: Callable[[apsw.Conne
     partial = _beside(folder / FILE)
     try:
         make_folder(folder)
+        hide_from_git(str(folder))
         with _private_file(partial) as copy:
             _copy(original, copy)
             revision = _leap(copy, clock.wall())

@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Sequence
+from io import TextIOWrapper
 from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
@@ -20,9 +21,12 @@ PIPE_CLOSED: Final = 141  # what the shell tells of a program that was stopped b
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run a command; answers its exit code."""
-    from holdfast.errors import HoldfastError
+    from holdfast.errors import HoldfastError, IOFailed
 
     arguments = list(sys.argv[1:] if argv is None else argv)
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, TextIOWrapper):  # what the terminal cannot show is escaped, not a crash
+            stream.reconfigure(errors="backslashreplace")
     try:
         try:
             code = _run(arguments)
@@ -34,9 +38,19 @@ def main(argv: Sequence[str] | None = None) -> int:
     except KeyboardInterrupt:
         return INTERRUPTED
     except BrokenPipeError:
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # else the interpreter complains at its end
+        _close_output()
         return PIPE_CLOSED
+    except OSError as error:
+        _close_output()
+        failed = IOFailed(f"the answer could not be written: {error}")
+        _tell(failed, arguments)
+        return failed.exit_code
     return code
+
+
+def _close_output() -> None:
+    """Nobody reads it any more; else the interpreter complains at its end."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def _import_msgspec() -> None:

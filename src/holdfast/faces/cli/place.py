@@ -168,10 +168,10 @@ def state_folder(environ: Mapping[str, str]) -> str:
     return os.path.join(base, "holdfast")
 
 
-def label(folder: str) -> str:
-    """A name for what belongs to a workspace outside of it."""
+def label(name: str, is_url: bool = False) -> str:
+    """A file name for what belongs to a workspace outside of it: of its folder, or of its address."""
     from hashlib import sha256
 
-    folder = os.path.realpath(folder)
-    project = os.path.basename(os.path.dirname(folder)) or "root"
-    return f"{project}-{sha256(os.fsencode(folder)).hexdigest()[:12]}"
+    name = name.rstrip("/") if is_url else os.path.realpath(name)
+    project = "server" if is_url else os.path.basename(os.path.dirname(name)) or "root"
+    return f"{project}-{sha256(os.fsencode(name)).hexdigest()[:12]}"

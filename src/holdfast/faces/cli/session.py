@@ -105,7 +105,9 @@ class Session:
         place = self.place
         if place.folder is not None:
             return Held(place.folder, actor)
-        return Held(os.path.join(places.state_folder(self.environ), "servers", places.label(place.name)), actor)
+        return Held(
+            os.path.join(places.state_folder(self.environ), "servers", places.label(place.name, is_url=True)), actor
+        )
 
 
 def is_json(given: Mapping[str, Any], environ: Mapping[str, str]) -> bool:

@@ -246,7 +246,14 @@ def _value(value: Any) -> str:
 
 
 def _json(value: Any) -> str:
-    return msgspec.json.encode(wired(value)).decode()
+    """JSON that no terminal obeys: what is not printable is escaped, and means the same."""
+    text = msgspec.json.encode(wired(value)).decode()
+    return text if text.isprintable() else "".join(c if c.isprintable() else _escaped(c) for c in text)
+
+
+def _escaped(character: str) -> str:
+    units = character.encode("utf-16-be")
+    return "".join(f"\\u{units[at : at + 2].hex()}" for at in range(0, len(units), 2))
 
 
 def _short(text: str, most: int = 160) -> str:

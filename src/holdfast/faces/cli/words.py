@@ -160,7 +160,7 @@ def convert(argument: Argument, text: str) -> Any:
         raise Usage(f"{argument.label} is one of {', '.join(argument.choices)}, not {text!r}")
     try:
         return _CONVERT[argument.kind](text)
-    except ValueError as error:
+    except (ValueError, OverflowError) as error:
         raise Usage(f"{argument.label} is {_MEANING[argument.kind]}, not {text[:80]!r}") from error
 
 
@@ -193,9 +193,12 @@ def as_moment(given: Any, future: bool) -> Any:
     """A moment from what `_time` made of a plain duration: that long ago, or from now."""
     from datetime import UTC, datetime, timedelta
 
-    if isinstance(given, timedelta):
+    if not isinstance(given, timedelta):
+        return given
+    try:
         return datetime.now(UTC) + (given if future else -given)
-    return given
+    except OverflowError as error:
+        raise Usage(f"{given} from now lies beyond all calendars") from error
 
 
 def _json(text: str) -> Any:

@@ -81,7 +81,7 @@ def _refused(session: Session, paths: list[str]) -> list[errors.Held]:
     with session.open() as workspace:
         for path in paths:
             path = os.path.abspath(os.path.join(session.folder, path))
-            root = places.git_root(os.path.dirname(path)) or session.folder  # every worktree has the same paths
+            root = places.git_root(os.path.dirname(path)) or _project(session)  # every worktree has the same paths
             relative = os.path.relpath(path, root)
             if relative.startswith(".."):  # outside of the project nobody locks
                 continue
@@ -89,7 +89,15 @@ def _refused(session: Session, paths: list[str]) -> list[errors.Held]:
                 workspace.paths.check(relative.replace(os.sep, "/"))
             except errors.Held as error:
                 found.append(error)
+            except errors.InvalidName:  # nobody can lock what has such a name
+                continue
     return found
+
+
+def _project(session: Session) -> str:
+    """The root of a project without git: where its workspace lies."""
+    above, name = os.path.split(session.place.folder or "")
+    return above if name == places.FOLDER else session.folder
 
 
 def _staged(session: Session) -> list[str]:

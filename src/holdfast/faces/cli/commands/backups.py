@@ -81,8 +81,13 @@ def local_folder(session: Session, why: str) -> str:
 
 
 def _target(session: Session) -> str:
+    """Where a workspace is made from a backup; of a project that is named, where its own was."""
     named = session.given.get("dir") or session.environ.get("HOLDFAST_DIR")
-    return os.path.abspath(os.path.expanduser(named)) if named else places.home(session.folder)
+    if not named:
+        return places.home(session.folder)
+    folder = os.path.abspath(os.path.expanduser(named))
+    inner = os.path.join(folder, places.FOLDER)
+    return inner if backups_of(inner, session.environ) or places.has_store(inner) else folder
 
 
 def _show(session: Session, folder: str) -> int:

@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterator
 from datetime import UTC, datetime, timedelta
 from typing import Any, Final, Literal
 
+import apsw
 import msgspec
 
 from holdfast import errors
@@ -21,6 +22,7 @@ from holdfast.faces.cli.command import Command
 from holdfast.faces.cli.output import printable
 from holdfast.faces.cli.rolling import backups_of
 from holdfast.faces.cli.session import Session
+from holdfast.kernel.store import translate
 from holdfast.kernel.tx import DerivedActor
 
 Level = Literal["ok", "note", "bad"]
@@ -40,7 +42,9 @@ class Finding(msgspec.Struct, frozen=True):
 
 def doctor(session: Session, given: dict[str, Any]) -> int:
     """Look at everything that can be looked at; 1 if something is bad."""
-    findings = [finding for look in _LOOKS for finding in _looked(session, look)]
+    findings = [finding for look in _ALWAYS for finding in _looked(session, look)]
+    if not any(finding.level == "bad" for finding in findings):
+        findings += [finding for look in _INSIDE for finding in _looked(session, look)]
     lines = []
     for each in findings:
         lines.append(f"{each.level:<4}  {each.about:<12}  {printable(each.text)}")
@@ -55,6 +59,8 @@ def _looked(session: Session, look: Callable[[Session], Iterator[Finding]]) -> I
         yield from look(session)
     except errors.HoldfastError as error:
         yield Finding("bad", about, error.message, error.hint)
+    except apsw.Error as error:
+        yield Finding("bad", about, str(translate(error)))
     except OSError as error:
         yield Finding("bad", about, str(error), "see that this user may read and write it")
 
@@ -76,8 +82,6 @@ def _actor(session: Session) -> Iterator[Finding]:
 
 
 def _versions(session: Session) -> Iterator[Finding]:
-    import apsw
-
     from holdfast import __version__
 
     python = ".".join(map(str, sys.version_info[:3]))
@@ -137,8 +141,6 @@ def _clock(session: Session) -> Iterator[Finding]:
 def _schema(session: Session) -> Iterator[Finding]:
     if session.place.folder is None:
         return
-    import apsw
-
     from holdfast.kernel import migrations
 
     store = apsw.Connection(os.path.join(session.place.folder, places.STORE), flags=apsw.SQLITE_OPEN_READONLY)
@@ -188,11 +190,7 @@ def _exposed(session: Session) -> Iterator[Finding]:
     if session.place.folder is None:
         yield Finding("ok", "exposed", "asked through a server")
         return
-    try:
-        with open(os.path.join(session.place.folder, "server.lock"), encoding="utf-8") as file:
-            told = file.read().strip()
-    except FileNotFoundError:
-        told = ""
+    told = _server(os.path.join(session.place.folder, "server.lock"))
     if not told:
         yield Finding("ok", "exposed", "no server runs on it")
     elif any(word in told for word in ("127.0.0.1", "localhost", "[::1]", "unix:")):
@@ -201,6 +199,21 @@ def _exposed(session: Session) -> Iterator[Finding]:
         yield Finding(
             "note", "exposed", f"served beyond this machine, {told}", "holdfast token list shows who may come in"
         )
+
+
+def _server(lock: str) -> str:
+    """What the server says of itself that has this lock; nothing if none has, though one may have died with it."""
+    import fcntl
+
+    try:
+        with open(lock, encoding="utf-8") as file:
+            fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except FileNotFoundError:
+        return ""
+    except BlockingIOError:
+        with open(lock, encoding="utf-8") as file:
+            return file.read().strip() or "somewhere"
+    return ""
 
 
 def _backups(session: Session) -> Iterator[Finding]:
@@ -222,8 +235,9 @@ def _rules(session: Session) -> Iterator[Finding]:
         yield Finding("ok", "rules", "nothing wrong with configuration and routes")
 
 
-_LOOKS: Final = (
-    *(_workspace, _actor, _versions, _permissions, _writable, _schema, _integrity),
+_ALWAYS: Final = (_workspace, _actor, _versions)
+_INSIDE: Final = (
+    *(_permissions, _writable, _schema, _integrity),
     *(_clock, _stuck, _exposed, _backups, _rules),
 )
 COMMANDS = (

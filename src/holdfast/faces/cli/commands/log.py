@@ -10,14 +10,18 @@ from holdfast.faces.cli.command import Command
 from holdfast.faces.cli.output import printable
 from holdfast.faces.cli.session import Session
 from holdfast.faces.cli.words import KINDS, Argument, as_moment
+from holdfast.kernel.names import check_limit
 from holdfast.ops import operation
 
 _PAGE: Final = 1000
 _LAST: Final = 50
+_MOST: Final = 10_000
 
 
 def log(session: Session, given: dict[str, Any]) -> int:
     """Print the newest events that fit, or count them by actor."""
+    limit = given.get("limit", _LAST)
+    check_limit(limit, _MOST)
     since = as_moment(given["since"], future=False) if "since" in given else None
     with session.open() as workspace:
         events = _events(workspace, {"kinds": given.get("kinds"), "actor": given.get("by"), "since": since})
@@ -25,7 +29,7 @@ def log(session: Session, given: dict[str, Any]) -> int:
             refused = workspace.events.refusals(since=since, actor=given.get("by"))
             _summarize(session, events, refused)
         else:
-            session.out.result(operation("events.list"), list(deque(events, maxlen=given.get("limit", _LAST))))
+            session.out.result(operation("events.list"), list(deque(events, maxlen=limit)))
     return 0
 
 

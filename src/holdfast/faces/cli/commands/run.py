@@ -30,16 +30,28 @@ def run(session: Session, given: dict[str, Any]) -> int:
     ttl = given.get("ttl", TTL)
     with session.open(writing=True) as workspace:
         task = _claim(session, workspace, given["task"], ttl)
-        process = _start(command, session, task)
+        before = signal.signal(signal.SIGTERM, _told_to_end)
+        try:
+            process = _start(command, session, task)
+        except errors.Invalid:
+            call(session, workspace, operation("tasks.release"), {"id": task.id, "reason": "it could not be started"})
+            raise
         try:
             code = _attend(session, workspace, task, process, ttl)
         except BaseException:
             _end(process)
             raise
+        finally:
+            signal.signal(signal.SIGTERM, before)
         if given.get("done"):
             _finish(session, workspace, task, code)
     after_writing(session)
     return code
+
+
+def _told_to_end(number: int, _: object) -> None:
+    """End the command too: it must not work on when nobody renews its claim."""
+    raise SystemExit(128 + number)
 
 
 def _claim(session: Session, workspace: Any, id: str, ttl: float) -> Any:

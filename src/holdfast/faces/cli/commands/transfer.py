@@ -11,6 +11,7 @@ from holdfast import errors
 from holdfast.faces.cli.bars import bar
 from holdfast.faces.cli.command import Command
 from holdfast.faces.cli.commands.backups import snapshot
+from holdfast.faces.cli.output import printable
 from holdfast.faces.cli.performing import after_writing
 from holdfast.faces.cli.session import Session
 from holdfast.faces.cli.words import Argument
@@ -76,27 +77,33 @@ def take_in(session: Session, given: dict[str, Any]) -> int:
         session.out.result(op, report)
     else:
         session.out.text(*_told(report))
-    after_writing(session)
+    if not report.dry_run:
+        after_writing(session)
     return 0
 
 
 def _read(path: str) -> list[str]:
     try:
         if path == "-":
-            return sys.stdin.read().splitlines()
-        with open(path, encoding="utf-8") as file:
-            return file.read().splitlines()
+            return _split(sys.stdin.read())
+        with open(path, encoding="utf-8", newline="") as file:
+            return _split(file.read())
     except OSError as error:
         raise errors.NotFound(f"{path} cannot be read: {error.strerror}") from error
     except UnicodeDecodeError as error:
         raise errors.Invalid(f"{path} is not UTF-8: {error}") from error
 
 
+def _split(text: str) -> list[str]:
+    """Lines end with a newline alone: texts hold other separators."""
+    return [line.removesuffix("\r") for line in text.removesuffix("\n").split("\n")] if text else []
+
+
 def _told(report: Any) -> list[str]:
     would = "would be " if report.dry_run else ""
     names = ("created", "updated", "unchanged", "conflicts", "skipped")
     lines = [f"{len(getattr(report, name))} {would if name[-1] == 'd' else ''}{name}" for name in names]
-    return [*lines, *(str(each) for each in (*report.conflicts, *report.skipped, *report.warnings))]
+    return [*lines, *(printable(str(each)) for each in (*report.conflicts, *report.skipped, *report.warnings))]
 
 
 COMMANDS = (
