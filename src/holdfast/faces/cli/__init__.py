@@ -42,7 +42,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         return PIPE_CLOSED
     except OSError as error:
         _close_output()
-        failed = IOFailed(f"the answer could not be written: {error}")
+        failed = IOFailed(f"{error.strerror or error}", hint="nothing more was done, but the answer may be cut")
         _tell(failed, arguments)
         return failed.exit_code
     return code
@@ -50,7 +50,8 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 def _close_output() -> None:
     """Nobody reads it any more; else the interpreter complains at its end."""
-    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    if isinstance(sys.stdout, TextIOWrapper):
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def _import_msgspec() -> None:

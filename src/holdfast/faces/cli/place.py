@@ -8,7 +8,7 @@ say enough.
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, Final
 
 import msgspec
@@ -39,9 +39,11 @@ class Place(msgspec.Struct, frozen=True):
         return self.url if self.folder is None else self.folder  # type: ignore[return-value]  # one of them is there
 
 
-def find(given: Mapping[str, Any], environ: Mapping[str, str], start: str) -> Place | None:
-    """The workspace that is meant; None if nothing says one and none is found."""
+def find(given: Mapping[str, Any], environ: Mapping[str, str], start: Callable[[], str]) -> Place | None:
+    """The workspace that is meant, looked for from the folder `start()` on; None if there is none."""
     folder, url = given.get("dir"), given.get("url")
+    if folder == "" or url == "":
+        raise Usage("--dir and --url are followed by a name, and this one is empty")
     if folder and url:
         raise Usage("--dir and --url name two workspaces", hint="give one of them")
     if folder:
@@ -52,7 +54,7 @@ def find(given: Mapping[str, Any], environ: Mapping[str, str], start: str) -> Pl
         return Place("HOLDFAST_DIR", folder=_inside(environ["HOLDFAST_DIR"]))
     if environ.get("HOLDFAST_URL"):
         return Place("HOLDFAST_URL", url=environ["HOLDFAST_URL"])
-    return _upwards(start)
+    return _upwards(start())
 
 
 def home(start: str) -> str:

@@ -42,8 +42,15 @@ class Session:
     def __init__(self, given: Mapping[str, Any], environ: Mapping[str, str]) -> None:
         self.given = given
         self.environ = environ
-        self.folder = os.getcwd()
         self.out = Output(is_json(given, environ), bool(given.get("quiet")), environ)
+
+    @cached_property
+    def folder(self) -> str:
+        """The current folder."""
+        try:
+            return os.getcwd()
+        except FileNotFoundError as error:
+            raise errors.NotFound("the current folder is gone", hint="go to another, or name one with --dir") from error
 
     @cached_property
     def place(self) -> places.Place:
@@ -57,7 +64,7 @@ class Session:
 
     def find_place(self) -> places.Place | None:
         """The workspace that is meant, if there is one."""
-        return places.find(self.given, self.environ, self.folder)
+        return places.find(self.given, self.environ, lambda: self.folder)
 
     @property
     def actor(self) -> str | None:

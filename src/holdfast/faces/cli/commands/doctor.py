@@ -60,7 +60,9 @@ def _looked(session: Session, look: Callable[[Session], Iterator[Finding]]) -> I
     except errors.HoldfastError as error:
         yield Finding("bad", about, error.message, error.hint)
     except apsw.Error as error:
-        yield Finding("bad", about, str(translate(error)))
+        told = translate(error)
+        hint = told.hint if isinstance(told, errors.HoldfastError) else "see the disk"
+        yield Finding("bad", about, str(error), hint)
     except OSError as error:
         yield Finding("bad", about, str(error), "see that this user may read and write it")
 

@@ -22,7 +22,7 @@ def claim_next(session: Session, given: dict[str, Any]) -> int:
     op = operation("tasks.claim_next")
     wait = given.pop("wait", None)
     arguments = arguments_from(given)
-    with session.open(writing=True) as workspace:
+    with session.open() as workspace:
         task = call(session, workspace, op, arguments)
         if task is None and wait is not None:
             task = _wait(session, workspace, arguments, wait)

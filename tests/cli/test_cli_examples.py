@@ -1,0 +1,190 @@
+"""Every example of the command line runs: those of `holdfast help COMMAND`, which docs/cli.md has too.
+
+Each runs in processes of its own, as a reader would type it: in a git repository with a fresh workspace that has the
+tasks hf-7k2q and hf-3m9x. What does not end by itself, or needs more than that, is in `CARE`; nothing is skipped.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Final
+
+import pytest
+
+import holdfast
+from holdfast.faces.cli.command import all_commands
+from holdfast.faces.cli.examples import EXAMPLES, Example
+from holdfast.kernel.clock import SystemClock
+from tests.cli.calling import PATIENCE, environment
+from tests.http.running import Running
+
+SERVER: Final = "http://127.0.0.1:4653"  # where examples think a server is
+_BEGUN: Final = "2026-01-01T00:00:00Z"
+_TASKS: Final = {"hf-7k2q": "Write the parser", "hf-3m9x": "Test the parser"}
+
+
+class Playground:
+    """A project with a workspace, and a shell in it."""
+
+    def __init__(self, folder: Path, empty: bool = False) -> None:
+        self.project = folder / "project"
+        self.store = self.project / ".holdfast"
+        self.project.mkdir()
+        subprocess.run(["git", "init", "-q", str(self.project)], check=True, timeout=PATIENCE)
+        if not empty:
+            with holdfast.open(self.store, actor="planner") as workspace:
+                workspace.tasks.import_([_line(id, title) for id, title in _TASKS.items()])
+        program = folder / "bin" / "holdfast"
+        program.parent.mkdir()
+        program.write_text(f'#!/bin/sh\nexec "{sys.executable}" -m holdfast "$@"\n')
+        program.chmod(0o755)
+        path = f"{program.parent}:{os.environ['PATH']}"
+        self.env = environment(folder, HOLDFAST_ACTOR="agent-1", HOME=str(folder), PATH=path)
+
+    def start(self, script: str) -> subprocess.Popen[str]:
+        """A shell that runs a script; what ends a pipe badly counts."""
+        pipe = subprocess.PIPE
+        command = ["bash", "-o", "pipefail", "-c", script]
+        return subprocess.Popen(
+            command, cwd=self.project, env=self.env, stdin=pipe, stdout=pipe, stderr=pipe, text=True
+        )
+
+    def run(self, script: str) -> tuple[int, str, str]:
+        """Run a script to its end: exit code, output and errors."""
+        with self.start(script) as shell:
+            out, errors = shell.communicate(timeout=PATIENCE)
+        return shell.returncode, out, errors
+
+
+def _line(id: str, title: str) -> str:
+    told = {"format": "holdfast.task/1", "id": id, "title": title, "created_at": _BEGUN, "updated_at": _BEGUN}
+    return json.dumps(told)
+
+
+@pytest.fixture
+def playground(tmp_path: Path) -> Playground:
+    return Playground(tmp_path)
+
+
+# --- what needs care -------------------------------------------------------------------------------------------------
+
+
+def _plainly(ground: Playground, line: str) -> tuple[int, str, str]:
+    return ground.run(line)
+
+
+def _stirred(ground: Playground, line: str) -> tuple[int, str, str]:
+    """It waits for what others do: somebody goes on writing until it has seen that."""
+    end = time.monotonic() + PATIENCE
+    with ground.start(line) as shell, holdfast.open(ground.store, actor="agent-2") as other:
+        try:
+            while shell.poll() is None and time.monotonic() < end:
+                other.tasks.note("hf-7k2q", "still here")
+                other.cells.set("run-1", "status", "tested")
+                try:
+                    shell.wait(0.2)
+                except subprocess.TimeoutExpired:
+                    continue
+        finally:
+            shell.kill()
+        out, errors = shell.communicate(timeout=PATIENCE)
+    assert "agent-2" in out
+    return shell.returncode, out, errors
+
+
+def _until_it_listens(ground: Playground, line: str) -> tuple[int, str, str]:
+    """It runs until it is told to stop: it must come up, and end in peace."""
+    with ground.start(f"exec {line}") as shell:
+        try:
+            assert shell.stdout is not None
+            first = shell.stdout.readline()
+            assert first.startswith("listening on http"), (first, shell.stderr and shell.stderr.read())
+            shell.terminate()
+            out, errors = shell.communicate(timeout=PATIENCE)
+        finally:
+            shell.kill()
+    return shell.returncode, out, errors
+
+
+def _until_it_is_hung_up_on(ground: Playground, line: str) -> tuple[int, str, str]:
+    """It serves a client: it must answer the first call, and end when the client does."""
+    client = {"protocolVersion": "2025-06-18", "capabilities": {}, "clientInfo": {"name": "test", "version": "1"}}
+    hello = {"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": client}
+    with ground.start(f"exec {line}") as shell:
+        try:
+            assert shell.stdin is not None
+            assert shell.stdout is not None
+            shell.stdin.write(json.dumps(hello) + "\n")
+            shell.stdin.flush()
+            assert "serverInfo" in json.loads(shell.stdout.readline())["result"]
+            out, errors = shell.communicate(timeout=PATIENCE)
+        finally:
+            shell.kill()
+    return shell.returncode, out, errors
+
+
+def _with_a_server(ground: Playground, line: str) -> tuple[int, str, str]:
+    """It calls a server, which has another address in every run."""
+    server = Running(ground.store)
+    try:
+        return ground.run(line.replace(SERVER, server.url))
+    finally:
+        server.end()
+
+
+def _an_hour_ahead(ground: Playground, line: str) -> tuple[int, str, str]:
+    """It puts a workspace right that a wrong clock has brought out of time."""
+
+    class Wrong(SystemClock):
+        def wall(self) -> int:
+            return super().wall() + 3600 * 1_000_000
+
+    with holdfast.open(ground.store, actor="agent-2", clock=Wrong()) as workspace:
+        workspace.tasks.note("hf-7k2q", "written by a machine whose clock is wrong")
+    return ground.run(line)
+
+
+# By command, or by line where only that one needs it.
+CARE: Final[dict[str, Callable[[Playground, str], tuple[int, str, str]]]] = {
+    "serve": _until_it_listens,
+    "mcp": _until_it_is_hung_up_on,
+    "login": _with_a_server,
+    "clock reset": _an_hour_ahead,
+    "holdfast watch --for task.hf-7k2q --once --timeout 10m": _stirred,
+    "holdfast cell watch run-1 status --timeout 10m": _stirred,
+}
+
+
+# --- the tests -------------------------------------------------------------------------------------------------------
+
+_ALL: Final = [(name, example) for name, examples in EXAMPLES.items() for example in examples]
+
+
+def test_i7_every_command_has_an_example_and_every_example_a_command() -> None:
+    assert {command.name for command in all_commands()} == set(EXAMPLES)
+    assert [name for name, examples in EXAMPLES.items() if not examples] == []
+
+
+def test_i7_an_example_shows_the_command_that_it_stands_under() -> None:
+    assert [example.line for name, example in _ALL if f"holdfast {name}" not in example.line] == []
+
+
+def test_i7_what_is_handled_with_care_exists() -> None:
+    assert CARE.keys() <= {*EXAMPLES, *(example.line for _, example in _ALL)}
+
+
+@pytest.mark.parametrize(("name", "example"), _ALL, ids=[example.line for _, example in _ALL])
+def test_i7_an_example_runs_and_ends_with_its_exit_code(playground: Playground, name: str, example: Example) -> None:
+    if example.given:
+        code, out, errors = playground.run("\n".join(["set -e", *example.given]))
+        assert code == 0, (example.given, out, errors)
+    run = CARE.get(example.line) or CARE.get(name) or _plainly
+    code, out, errors = run(playground, example.line)
+    assert code == example.code, (out, errors)
+    assert "Traceback" not in errors

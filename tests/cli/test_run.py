@@ -1,0 +1,184 @@
+"""Keeping a claim and waiting (issue 7): run, watch, and a next that waits, with real processes."""
+
+from __future__ import annotations
+
+import json
+import shlex
+import signal
+import subprocess
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.cli.calling import Answer, Shell, ended
+
+Cli = Callable[..., Answer]
+Start = Callable[..., "subprocess.Popen[str]"]
+LONG = "30"  # seconds that something may take before it is taken for lost
+
+
+# --- run ---------------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def task(shell: Shell, project: Path) -> str:
+    assert shell("init").code == 0
+    return shell("create", "x", "-q").id
+
+
+def show(shell: Shell, task: str) -> Any:
+    return shell("show", task, "--json").data
+
+
+def test_run_has_the_exit_code_and_the_streams_of_its_command(shell: Shell, task: str) -> None:
+    run = ("run", "--task", task, "--actor", "a", "--")
+    answer = shell(*run, "sh", "-c", 'cat; echo "$HOLDFAST_TASK $HOLDFAST_ACTOR"; echo err >&2; exit 7', stdin="in\n")
+    assert answer == (7, f"in\n{task} a\n", "err\n")
+    assert shell(*run, "sh", "-c", "kill -TERM $$").code == 128 + signal.SIGTERM
+    assert shell(*run, "true").code == 0
+    assert show(shell, task)["claimed_by"] == "a"
+
+
+def test_run_passes_options_behind_the_dashes_to_the_command(shell: Shell, task: str) -> None:
+    assert (
+        shell("run", "--task", task, "--actor", "a", "--", "echo", "--json", "-q", "--", "x").out == "--json -q -- x\n"
+    )
+
+
+def test_run_keeps_the_claim_alive_past_its_ttl(shell: Shell, task: str, started: Start, project: Path) -> None:
+    wait = f"echo begun; while [ ! -e {shlex.quote(str(project / 'go'))} ]; do sleep 0.05; done"
+    run = started("run", "--task", task, "--ttl", "0.6", "--actor", "a", "--", "bash", "-c", wait)
+    assert run.stdout is not None
+    assert run.stdout.readline() == "begun\n"
+    assert shell("next", "--wait", "2.5", "--actor", "b").code == 4, "it outlives four of its times"
+    assert show(shell, task)["claimed_by"] == "a"
+    (project / "go").touch()
+    assert ended(run).code == 0
+
+
+def test_run_ends_the_command_when_the_claim_is_lost(shell: Shell, task: str, started: Start, project: Path) -> None:
+    script = "trap 'echo told to end; exit' TERM; echo begun $$; while :; do sleep 0.05; done"
+    run = started("run", "--task", task, "--ttl", "1", "--actor", "a", "--", "bash", "-c", script)
+    assert run.stdout is not None
+    assert run.stdout.readline().startswith("begun")
+    assert shell("release", task, "--force", "--actor", "boss").code == 0
+    assert shell("claim", task, "--actor", "b").code == 0
+    answer = ended(run)
+    assert answer.code in (13, 15)
+    assert answer.out == "told to end\n"
+    assert show(shell, task)["claimed_by"] == "b"
+
+
+def test_run_that_is_told_to_end_ends_its_command(shell: Shell, task: str, started: Start) -> None:
+    script = "trap 'echo told to end; exit' TERM; echo begun $$; while :; do sleep 0.05; done"
+    run = started("run", "--task", task, "--actor", "a", "--", "bash", "-c", script)
+    assert run.stdout is not None
+    assert run.stdout.readline().startswith("begun")
+    run.terminate()
+    answer = ended(run, timeout=15)  # its output is open until the command has ended too
+    assert answer.out == "told to end\n", "else a command works on without a claim"
+    assert answer.code != 0
+
+
+@pytest.mark.parametrize(("command", "status"), [("true", "closed"), ("false", "open"), ("/no/such/program", "open")])
+def test_run_done_completes_what_succeeded_and_releases_what_failed(
+    shell: Shell, task: str, command: str, status: str
+) -> None:
+    answer = shell("run", "--task", task, "--done", "--actor", "a", "--", command)
+    assert (answer.code == 0) == (status == "closed")
+    assert "Traceback" not in answer.err
+    assert (show(shell, task)["status"], show(shell, task)["claimed_by"]) == (status, None)
+
+
+def test_run_does_not_start_what_somebody_else_holds(shell: Shell, task: str, project: Path) -> None:
+    shell("claim", task, "--actor", "b")
+    assert shell("run", "--task", task, "--actor", "a", "--", "touch", "started").code == 12
+    assert shell("run", "--task", "hf-0000", "--actor", "a", "--", "touch", "started").code == 10
+    assert shell("run", "--task", task, "--actor", "a").code == 2
+    assert not (project / "started").exists()
+
+
+def test_run_goes_on_with_ones_own_claim(shell: Shell, task: str) -> None:
+    shell("next", "--actor", "a", "--ttl", "600")
+    assert shell("run", "--task", task, "--done", "--actor", "a", "--", "true").code == 0
+
+
+# --- watch -------------------------------------------------------------------------------------------------------
+
+
+def test_watch_is_woken_by_another_process(shell: Shell, started: Start, task: str) -> None:
+    watch = started("watch", "--after", "0", "--json")
+    assert watch.stdout is not None
+    assert json.loads(watch.stdout.readline())["data"]["id"] == task, "it has caught up and waits"
+    shell("cell", "set", "r", "c", "1", "--actor", "b")
+    event = json.loads(watch.stdout.readline())["data"]
+    assert (event["kind"], event["scope"], event["id"], event["actor"]) == ("cell", "r", "c", "b")
+
+
+@pytest.mark.parametrize(
+    ("thing", "line"),
+    [
+        ("task.{task}", "note {task} hello"),
+        ("lock.deploy", "lock acquire deploy"),
+        ("cell.r/c", "cell set r c 1"),
+        ("cell.c", "cell set r c 1"),
+    ],
+)
+def test_watch_for_one_thing_ends_with_its_first_event(
+    shell: Shell, started: Start, task: str, thing: str, line: str
+) -> None:
+    after = str(show(shell, task)["revision"])
+    watch = started("watch", "--for", thing.format(task=task), "--after", after, "--once", "--timeout", LONG, "--json")
+    shell("create", "something else")
+    shell("cell", "set", "other", "d", "1")
+    shell("lock", "acquire", "other", "--actor", "b")
+    assert shell(*line.format(task=task).split(), "--actor", "a").code == 0
+    answer = ended(watch)
+    assert answer.code == 0, answer.err
+    assert answer.data["actor"] == "a"
+
+
+def test_watch_tells_a_timeout_from_something(made: Cli) -> None:
+    made("create", "x")
+    assert made("watch", "--timeout", "0.05").code == 3
+    assert made("watch", "--once", "--timeout", "0.05").code == 3
+    assert made("watch", "--after", "0", "--timeout", "0.05").code == 0
+    assert made("watch", "--after", "0", "--kind", "lock", "--timeout", "0.05").code == 3
+
+
+@pytest.mark.parametrize("thing", ["task", "task.", "nonsense.x", ".x"])
+def test_watch_for_what_is_nothing_is_a_mistake(made: Cli, thing: str) -> None:
+    assert made("watch", "--for", thing, "--timeout", "1").code == 2
+
+
+def test_watch_after_what_is_no_revision_is_a_mistake(made: Cli) -> None:
+    assert made("watch", "--after", "yesterday", "--timeout", "0.05").code in (1, 2)
+
+
+# --- next --wait -------------------------------------------------------------------------------------------------
+
+
+def test_next_waits_and_is_woken_by_another_process(made: Cli, shell: Shell) -> None:
+    create = shell.start("create", "late")  # starting takes it longer than us to wait
+    answer = made("next", "--wait", LONG, "--actor", "a", "--json")
+    assert ended(create).code == 0
+    assert answer.data["title"] == "late"
+
+
+def test_next_that_waits_takes_only_what_it_wants_and_then_says_so(made: Cli, shell: Shell) -> None:
+    create = shell.start("create", "other", "--tag", "frontend")
+    answer = made("next", "--tag", "backend", "--wait", "1.5", "--actor", "a")
+    assert ended(create).code == 0
+    assert (answer.code, answer.out) == (4, "")
+    assert made("list", "--status", "open", "--json").data[0]["title"] == "other"
+
+
+def test_next_takes_what_becomes_ready_when_another_is_done(made: Cli, shell: Shell) -> None:
+    first, second = (made("create", f"task {n}", "-q").id for n in range(2))
+    made("dep", "add", second, first)
+    made("claim", first, "--actor", "a")
+    done = shell.start("done", first, "--actor", "a")
+    assert made("next", "--wait", LONG, "--actor", "b", "-q").id == second
+    assert ended(done).code == 0

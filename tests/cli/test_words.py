@@ -1,0 +1,215 @@
+"""Reading a command line (issue 7): words in their order, options anywhere, and mistakes are told."""
+
+from __future__ import annotations
+
+import io
+import sys
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pytest
+
+from holdfast.errors import HoldfastError
+from holdfast.faces.cli.words import Argument, Usage, as_moment, convert, nearest, parse, seconds
+
+TASK = (
+    Argument("title", option="--title", word=True, required=True),
+    Argument("body", "content", "--body", "-b", word=True),
+    Argument("priority", "int", "--priority", "-p"),
+    Argument("tags", "texts", "--tag", "-t"),
+    Argument("atomic", "flag", "--atomic"),
+    Argument("ttl", "seconds", "--ttl"),
+    Argument("since", "time", "--since"),
+    Argument("value", "json", "--value"),
+    Argument("role", option="--role", choices=("agent", "admin")),
+)
+
+
+def read(line: str, arguments: tuple[Argument, ...] = TASK) -> dict[str, Any]:
+    return parse(arguments, line.split(), "create")
+
+
+def refused(line: str, arguments: tuple[Argument, ...] = TASK) -> Usage:
+    with pytest.raises(Usage) as caught:
+        read(line, arguments)
+    assert caught.value.exit_code == 2
+    return caught.value
+
+
+@pytest.mark.parametrize("line", ["--priority 1 fix it", "fix --priority 1 it", "fix it --priority 1", "fix it -p 1"])
+def test_options_may_stand_anywhere(line: str) -> None:
+    assert read(line) == {"title": "fix", "body": "it", "priority": 1}
+
+
+def test_an_option_takes_its_value_after_an_equals_sign_also_an_empty_one_or_one_with_more_of_them() -> None:
+    assert read("x --priority=1 --tag=a=b --body=") == {"title": "x", "priority": 1, "tags": ["a=b"], "body": ""}
+
+
+def test_an_option_takes_the_next_word_whatever_it_looks_like() -> None:
+    assert read("x --tag --atomic") == {"title": "x", "tags": ["--atomic"]}
+
+
+def test_after_two_dashes_nothing_is_an_option() -> None:
+    assert read("-- --priority -b") == {"title": "--priority", "body": "-b"}
+    assert read("x --atomic -- --")["body"] == "--"
+
+
+def test_a_lone_dash_and_numbers_below_zero_are_words(monkeypatch: pytest.MonkeyPatch) -> None:
+    number = (Argument("delta", "number", "--delta", word=True, required=True),)
+    assert read("-3", number) == {"delta": -3}
+    assert read("-.5", number) == {"delta": -0.5}
+    assert read("--delta -3", number) == {"delta": -3}
+    monkeypatch.setattr(sys, "stdin", io.StringIO("from a pipe\n"))
+    assert read("x -") == {"title": "x", "body": "from a pipe\n"}
+
+
+def test_repeated_options_gather_or_the_last_counts() -> None:
+    assert read("x -t a --tag b -t a")["tags"] == ["a", "b", "a"]
+    assert read("x -p 1 -p 3")["priority"] == 3
+
+
+def test_a_flag_is_set_unset_or_not_given() -> None:
+    assert read("x --atomic")["atomic"] is True
+    assert read("x --no-atomic")["atomic"] is False
+    assert read("x --no-atomic --atomic")["atomic"] is True
+    assert "atomic" not in read("x")
+    assert "takes no value" in refused("x --atomic=yes").message
+    assert "takes no value" in refused("x --no-atomic=1").message
+
+
+def test_only_flags_can_be_negated() -> None:
+    assert "no option --no-priority" in refused("x --no-priority").message
+
+
+def test_a_required_word_may_be_given_as_its_option_but_not_twice() -> None:
+    assert read("--title x") == {"title": "x"}
+    assert read("x --body y") == {"title": "x", "body": "y"}
+    assert "'z'" in refused("x y z").message
+
+
+def test_an_unknown_option_is_refused_with_what_was_probably_meant() -> None:
+    error = refused("x --prioritty 1")
+    assert "--prioritty" in error.message
+    assert "--priority" in error.hint
+    assert "did you mean" not in refused("x --zzz").hint
+    assert nearest("creat", ["create", "claim"]) == "create"
+    assert nearest("zzz", ["create", "claim"]) is None
+
+
+def test_an_option_is_never_cut_short_to_guess_it() -> None:
+    assert "--prio" in refused("x --prio 1").message
+
+
+def test_what_is_missing_and_what_is_too_much_is_told() -> None:
+    assert "TITLE" in refused("").message
+    assert "needs a value" in refused("x --priority").message
+    error = refused("fix the parser now")
+    assert "'parser now'" in error.message
+    assert "quote" in error.hint
+
+
+def test_all_missing_words_are_told_at_once() -> None:
+    both = tuple(Argument(name, option=f"--{name}", word=True, required=True) for name in ("run", "cell"))
+    assert "RUN and CELL" in refused("", both).message
+    assert "needs CELL" in refused("r", both).message
+
+
+def test_the_last_word_may_take_all_that_are_left() -> None:
+    text = (
+        Argument("id", option="--id", word=True, required=True),
+        Argument("text", option="--text", rest=True, word=True),
+    )
+    assert read("hf-1 three words -- --here", text) == {"id": "hf-1", "text": "three words --here"}
+    tags = (text[0], Argument("tags", "texts", "--tag", rest=True, word=True))
+    assert read("hf-1 a b --tag c", tags)["tags"] == ["c", "a", "b"]
+
+
+def test_a_number_is_one_or_it_is_told(capsys: pytest.CaptureFixture[str]) -> None:
+    assert "a whole number, not 'high'" in refused("x --priority high").message
+    assert "a whole number, not '1.5'" in refused("x --priority=1.5").message
+    assert len(refused(f"x --priority {'a' * 5000}").message) < 200, "what was given is told, but not all of it"
+
+
+def test_choices_are_told() -> None:
+    assert read("x --role admin")["role"] == "admin"
+    assert "agent, admin" in refused("x --role root").message
+
+
+@pytest.mark.parametrize(
+    ("text", "value"), [("90", 90), ("90s", 90), ("1.5m", 90), ("2h", 7200), ("1d", 86400), ("1w", 604800), ("0", 0)]
+)
+def test_a_duration_has_a_unit_or_is_in_seconds(text: str, value: float) -> None:
+    assert seconds(text) == value
+    assert read(f"x --ttl {text}")["ttl"] == value
+
+
+@pytest.mark.parametrize("text", ["", "h", "2y", "1h30m", "soon", "--2"])
+def test_what_is_no_duration_is_refused(text: str) -> None:
+    with pytest.raises(Usage, match="15m"):
+        convert(TASK[5], text)
+
+
+def moment(text: str, future: bool = False) -> datetime:
+    found = as_moment(convert(TASK[6], text), future)
+    assert isinstance(found, datetime)
+    assert found.tzinfo is not None
+    return found
+
+
+def test_a_moment_is_rfc_3339_or_a_duration_before_or_after_now() -> None:
+    assert moment("2026-03-01T12:00:00Z") == datetime(2026, 3, 1, 12, tzinfo=UTC)
+    assert moment("2026-03-01T12:00:00+02:00") == datetime(2026, 3, 1, 10, tzinfo=UTC)
+    assert moment("2026-03-01") == datetime(2026, 3, 1).astimezone(), "without a zone it is the user's own"
+    began = datetime.now(UTC)
+    near = timedelta(minutes=2)
+    for text, future, distance in (("2h", False, -2), ("2h", True, 2), ("-2h", True, -2), ("+2h", False, 2)):
+        assert abs(moment(text, future) - (began + timedelta(hours=distance))) < near, (text, future)
+
+
+@pytest.mark.parametrize("text", ["yesterday", "", "2026-13-01", "+", "12:00"])
+def test_what_is_no_moment_is_refused(text: str) -> None:
+    with pytest.raises(Usage, match="a moment such as"):
+        moment(text)
+
+
+@pytest.mark.parametrize("text", ["9999999d", "99999999999d", "+99999999999d", "-9999999d", "infs", "nans", "1e400d"])
+@pytest.mark.parametrize("future", [False, True])
+def test_a_moment_beyond_all_calendars_is_refused_not_a_crash(text: str, future: bool) -> None:
+    with pytest.raises(HoldfastError):
+        moment(text, future)
+
+
+def test_json_is_read_from_the_line_or_from_standard_input(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert read('x --value {"a":[1,null]}')["value"] == {"a": [1, None]}
+    assert read('x --value {"$bytes":"aGk="}')["value"] == b"hi"
+    monkeypatch.setattr(sys, "stdin", io.StringIO('{"from": "a pipe"}\n'))
+    assert read("x --value -")["value"] == {"from": "a pipe"}
+
+
+def test_what_is_no_json_is_refused_with_how_to_quote_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    error = refused("x --value hello")
+    assert "'hello'" in error.message
+    assert "quote it" in error.hint
+    monkeypatch.setattr(sys, "stdin", io.StringIO(""))
+    assert "not JSON" in refused("x --value -").message
+
+
+def test_standard_input_that_is_not_utf_8_is_refused_not_a_crash(monkeypatch: pytest.MonkeyPatch) -> None:
+    for option in ("--value", "--body"):
+        monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(b'"\xff"'), encoding="utf-8"))
+        with pytest.raises(HoldfastError):
+            read(f"x {option} -")
+
+
+def test_pairs_and_lists_of_names() -> None:
+    several = (Argument("values", "pairs", "--value"), Argument("to", "names", "--to"))
+    assert read("--value a=1 --value b=x=y", several)["values"] == [("a", "1"), ("b", "x=y")]
+    assert "NAME=VALUE" in refused("--value a", several).message
+    assert read("--to bob", several)["to"] == "bob"
+    assert read("--to bob,eve", several)["to"] == ["bob", "eve"]
+
+
+def test_none_means_nothing_only_where_nothing_is_a_value() -> None:
+    expected = (Argument("expected", "int", "--expected", nothing=True),)
+    assert read("--expected none", expected) == {"expected": None}
+    refused("x --priority none")
