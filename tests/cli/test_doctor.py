@@ -195,4 +195,4 @@ def test_it_ends_also_where_nothing_answers(cli: Cli) -> None:
         listening.bind(("127.0.0.1", 0))
         url = f"http://127.0.0.1:{listening.getsockname()[1]}"  # nobody accepts
         answer = cli("doctor", "--url", url, "--actor", "a", "--json", HOLDFAST_TOKEN="x")
-    assert levels(answer)["integrity"] == "bad"
+    assert levels(answer)["workspace"] == "bad"

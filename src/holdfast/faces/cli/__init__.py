@@ -24,6 +24,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     from holdfast.errors import HoldfastError, IOFailed
 
     arguments = list(sys.argv[1:] if argv is None else argv)
+    _open_streams()
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, TextIOWrapper):  # what the terminal cannot show is escaped, not a crash
             stream.reconfigure(errors="backslashreplace")
@@ -46,6 +47,13 @@ def main(argv: Sequence[str] | None = None) -> int:
         _tell(failed, arguments)
         return failed.exit_code
     return code
+
+
+def _open_streams() -> None:
+    """Have all three: a shell may have closed one, and an error must not go where answers are expected."""
+    for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
+        if getattr(sys, name) is None:
+            setattr(sys, name, open(os.devnull, mode, encoding="utf-8"))  # noqa: SIM115  # as long as the process
 
 
 def _close_output() -> None:
@@ -102,5 +110,6 @@ def _tell(error: HoldfastError, arguments: Sequence[str]) -> None:
     from holdfast.faces.cli.output import error_json, error_text
     from holdfast.faces.cli.session import is_json
 
-    asked = {"json": True} if "--json" in arguments else {}
+    own = arguments[: arguments.index("--")] if "--" in arguments else arguments
+    asked = {"json": True} if "--json" in own else {}
     print(error_json(error) if is_json(asked, os.environ) else error_text(error), file=sys.stderr)

@@ -107,10 +107,14 @@ _ESCAPES: Final = {"\n": "\\n", "\r": "\\r", "\t": "\\t"}
 
 def _ids(result: Any) -> list[str]:
     """The ids of an answer, or what stands for them."""
+    from holdfast.types.tasks import BulkResult
+
     if isinstance(result, list | tuple):
         return [each for item in result for each in _ids(item)]
     if result is None:
         return []
+    if isinstance(result, BulkResult):
+        return [item.id for item in result.results if item.success]
     for name in ("id", "name", "task", "message", "version", "workspace", "folder", "file", "path"):
         found = result.get(name) if isinstance(result, dict) else getattr(result, name, None)
         if found is not None:

@@ -27,7 +27,7 @@ PAUSE: Final = 1.0  # seconds without a write before a copy is made
 PATIENCE: Final = 10.0  # or so long after the first
 SHARE: Final = 100  # a copy that took a second is made again after a hundred at the earliest,
 RAREST: Final = 600.0  # but not later than after this
-LIFE: Final = 3600.0  # seconds; the next write starts another
+LIFE: Final = 3600.0  # seconds; then another goes on
 _LOCK: Final = "copying"
 _clock = SystemClock()
 
@@ -102,6 +102,8 @@ def roll(store: str, environ: Mapping[str, str]) -> str | None:
                 if not alone:
                     return copy
                 copy = _copy_when_quiet(workspace, store, environ)
+        if _clock.monotonic() >= end:
+            _start(store, environ)  # what was written last may have seen this one at it
     keep(store, environ)
     return copy
 

@@ -138,7 +138,8 @@ def _put(given: dict[str, Any], argument: Argument, value: Any) -> None:
 def _unknown(name: str, options: Iterable[str], command: str) -> Usage:
     near = nearest(name, options)
     also = f"did you mean {near}? " if near else ""
-    return Usage(f"holdfast {command} has no option {name}", hint=f"{also}holdfast help {command} lists all")
+    whole = f"holdfast {command}".rstrip()
+    return Usage(f"{whole} has no option {name}", hint=f"{also}holdfast help {command or 'options'} lists all")
 
 
 def nearest(name: str, known: Iterable[str]) -> str | None:

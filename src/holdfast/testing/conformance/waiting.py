@@ -498,6 +498,25 @@ def test_c14_a_cancelled_task_leaves_the_line(world: World) -> None:
 
 
 @pytest.mark.capability("aio")
+@pytest.mark.capability("callables")  # over the wire there is a connection to close, which must not be cancelled too
+def test_c14_a_task_that_is_cancelled_again_and_again_leaves_the_line(world: World) -> None:
+    ws = world.open("a")
+
+    async def scene() -> None:
+        await ws.aio.locks.acquire("door")
+        cancelled = await _queue_up(ws, "b")
+        async with ws.aio.watch(kinds=["lock"], id="door") as watch:
+            await ws.aio.revision()
+            while not cancelled.done():  # as a cancel scope does that is over: every further step is cancelled too
+                cancelled.cancel()
+                await asyncio.sleep(0)
+            assert (await anext(watch)).op == "leave"
+
+    asyncio.run(scene())
+    assert ws.check().records["waiters"] == 0
+
+
+@pytest.mark.capability("aio")
 def test_c14_a_task_that_times_out_gets_held_and_leaves_the_line(world: World) -> None:
     ws = world.open("a")
 

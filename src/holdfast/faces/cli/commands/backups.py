@@ -57,7 +57,7 @@ def restore(session: Session, given: dict[str, Any]) -> int:
             hint="restore into another folder with --dir, and look at both",
         )
     revision = make(source, folder)
-    told = f"restored {folder} from {source}, at revision {revision}; every claim, lock and cursor of before is void"
+    told = f"restored {folder} from {source}, at revision {revision}; what was granted after that backup is void"
     session.out.say({"folder": folder, "backup": os.path.abspath(source), "revision": revision}, told)
     return 0
 

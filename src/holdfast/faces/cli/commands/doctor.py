@@ -71,8 +71,13 @@ def _workspace(session: Session) -> Iterator[Finding]:
     place = session.place
     if not place.exists:
         yield Finding("bad", "workspace", f"there is none in {place.name} ({place.why})", "holdfast init makes one")
+        return
+    if place.folder is None:
+        with session.open() as workspace:
+            told = f", at revision {workspace.revision}"
     else:
-        yield Finding("ok", "workspace", f"{place.name} ({place.why})")
+        told = ""
+    yield Finding("ok", "workspace", f"{place.name} ({place.why}){told}")
 
 
 def _actor(session: Session) -> Iterator[Finding]:

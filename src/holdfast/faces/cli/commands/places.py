@@ -8,6 +8,7 @@ from typing import Any
 from holdfast.context import derive_actor
 from holdfast.faces.cli import place as places
 from holdfast.faces.cli.command import Command
+from holdfast.faces.cli.output import printable
 from holdfast.faces.cli.rolling import backups_of
 from holdfast.faces.cli.session import Session
 from holdfast.kernel.tx import DerivedActor
@@ -36,10 +37,11 @@ def where(session: Session, given: dict[str, Any]) -> int:
     place = session.place
     actor = session.actor or derive_actor()
     reason = _why_actor(session)
+    shown = printable(str(actor))
     told: dict[str, Any] = {"workspace": place.name, "why": place.why, "exists": place.exists}
     told |= {"actor": str(actor), "actor_from": reason, "may_hold": not isinstance(actor, DerivedActor)}
     lines = [f"workspace  {place.name}", f"           {place.why}{'' if place.exists else '; there is none yet'}"]
-    lines += [f"actor      {actor}", f"           {reason}"]
+    lines += [f"actor      {shown}", f"           {reason}"]
     if place.folder is not None:
         root = places.git_root(session.folder)
         known = backups_of(place.folder, session.environ)

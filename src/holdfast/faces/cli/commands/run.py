@@ -43,7 +43,7 @@ def run(session: Session, given: dict[str, Any]) -> int:
             raise
         finally:
             signal.signal(signal.SIGTERM, before)
-        if given.get("done"):
+        if given.get("done") and _is_ours(workspace, task):
             _finish(session, workspace, task, code)
     after_writing(session)
     return code
@@ -78,9 +78,24 @@ def _attend(session: Session, workspace: Any, task: Any, process: subprocess.Pop
             code = process.wait(ttl / 3)
             return 128 - code if code < 0 else code  # as a shell tells of signals
         except subprocess.TimeoutExpired:
-            _renew(session, workspace, task)
+            if _is_ours(workspace, task) or not _is_finished(workspace, task):
+                _renew(session, workspace, task)
         except KeyboardInterrupt:  # the command has got it too: it decides when it ends
             continue
+
+
+def _is_ours(workspace: Any, task: Any) -> bool:
+    try:
+        held: bool = workspace.tasks.get(task.id).claimed_by == task.claimed_by
+    except errors.Unavailable:
+        return True  # nobody has said otherwise
+    return held
+
+
+def _is_finished(workspace: Any, task: Any) -> bool:
+    """Whether the command has done itself what it was run for."""
+    finished: bool = workspace.tasks.get(task.id).status in ("closed", "pending_merge", "blocked")
+    return finished
 
 
 def _renew(session: Session, workspace: Any, task: Any) -> None:
