@@ -1,6 +1,6 @@
 """Cold calls of the command line, as an agent makes them: a fresh process for each, on a store of 10,000 tasks.
 
-Against `python -c pass`, in turns. What they import is timed apart, in a process that imports the same and does no more.
+Against `python -c pass`, in turns. What they import is timed apart, in a process that imports it and does no more.
 """
 
 from __future__ import annotations
