@@ -22,7 +22,7 @@ from holdfast.domains.leases import Leases
 from holdfast.domains.locks import Locks
 from holdfast.kernel import leases as kernel_leases
 from holdfast.kernel.shield import SHIELD
-from holdfast.kernel.tx import Snapshot, Tx
+from holdfast.kernel.tx import Row, Snapshot, Tx
 from holdfast.ops import LATE, Do, Domain, Look, M, Operation, ReadFile, Step, Sync, drive, stream, write
 from holdfast.txn import Probe, run_txn
 from holdfast.types.base import as_time
@@ -30,10 +30,13 @@ from holdfast.types.txn import Condition, Op, TxnResult
 
 if TYPE_CHECKING:
     from holdfast.domains.agents import Agents
+    from holdfast.domains.linking import Links
     from holdfast.domains.mail import Mail
     from holdfast.domains.paths import Paths
     from holdfast.domains.routes import Routes
+    from holdfast.domains.stashes import Stashes
     from holdfast.domains.tasks import Tasks
+    from holdfast.domains.trails import Trails
     from holdfast.types.mail import Message
     from holdfast.types.paths import PathLock
 
@@ -46,11 +49,14 @@ _HOMES = {
     "agents": ("holdfast.domains.agents", "Agents"),
     "mail": ("holdfast.domains.mail", "Mail"),
     "paths": ("holdfast.domains.paths", "Paths"),
+    "stashes": ("holdfast.domains.stashes", "Stashes"),
+    "trails": ("holdfast.domains.trails", "Trails"),
+    "links": ("holdfast.domains.linking", "Links"),
 }
 LATE.update({name: module for name, (module, _) in _HOMES.items()})
 
 
-def _end_task_lease(tx: Tx, lease: str, op: str) -> None:
+def _end_late_lease(tx: Tx, lease: str, op: str) -> None:
     if lease.startswith("task:"):
         from holdfast.domains.tasks import claims
 
@@ -59,6 +65,16 @@ def _end_task_lease(tx: Tx, lease: str, op: str) -> None:
         from holdfast.domains.tasks import retention
 
         retention.end_lease(tx, lease, op)
+    elif lease.startswith("stash:"):
+        from holdfast.domains import stashes
+
+        stashes.end_lease(tx, lease, op)
+
+
+def _stash_freed(tx: Tx, target: holding.Target, row: Row, op: str) -> None:
+    from holdfast.domains.stashes import locking
+
+    locking.freed(tx, target, row, op)
 
 
 class _OutsideTasks:
@@ -90,11 +106,11 @@ def _late_probe(module: str) -> Probe:
     return lambda tx, id: import_module(f"holdfast.domains.{module}").probe(tx, id)
 
 
-def _late_check(module: str) -> Callable[[Snapshot], Iterable[str]]:
+def _late_check(module: str, table: str = "messages") -> Callable[[Snapshot], Iterable[str]]:
     """What such a domain compares; nothing in a store from before its tables."""
 
     def check(snapshot: Snapshot) -> Iterable[str]:
-        if not snapshot.one("SELECT 1 FROM sqlite_schema WHERE type = 'table' AND name = 'messages'"):
+        if not snapshot.one("SELECT 1 FROM sqlite_schema WHERE type = 'table' AND name = ?", (table,)):
             return ()
         found: Iterable[str] = import_module(f"holdfast.domains.{module}").check(snapshot)
         return found
@@ -103,7 +119,8 @@ def _late_check(module: str) -> Callable[[Snapshot], Iterable[str]]:
 
 
 outside.wire(_OutsideTasks())
-kernel_leases.wire(cells.end_lease, holding.end_lease, _end_task_lease)
+kernel_leases.wire(cells.end_lease, holding.end_lease, _end_late_lease)
+holding.FREED["stash-lock"] = _stash_freed
 
 PROBES: dict[str, Probe] = {
     "cell": cells.probe,
@@ -113,12 +130,15 @@ PROBES: dict[str, Probe] = {
     "agent": _late_probe("agents"),
     "message": _late_probe("mail"),
     "path": _late_probe("paths"),
+    "stash": _late_probe("stashes"),
+    "trail": _late_probe("trails"),
     "task": _late_probe("tasks"),
 }
 CHECKERS = (
     cell_reading.check,
     locks.check,
     *(_late_check(module) for module in ("tasks.checks", "agents", "mail.checks", "paths")),
+    *(_late_check(module, "stashes") for module in ("stashes", "trails", "linking")),
 )
 
 
@@ -141,6 +161,9 @@ class Root(Domain[M]):
         agents: Agents[M]
         mail: Mail[M]
         paths: Paths[M]
+        stashes: Stashes[M]
+        trails: Trails[M]
+        links: Links[M]
     else:
 
         def __getattr__(self, name: str) -> Any:

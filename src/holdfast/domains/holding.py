@@ -7,6 +7,8 @@ whose records can be locked.
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import msgspec
 
 from holdfast import errors
@@ -36,6 +38,10 @@ class Target(msgspec.Struct, frozen=True):
     @property
     def key(self) -> tuple[str, str, str]:
         return self.kind, self.scope, self.name
+
+
+# By kind: what a domain does when a lock of one of its records was given back or has expired. Wired by transaction.py.
+FREED: dict[str, Callable[[Tx, Target, Row, str], None]] = {}
 
 
 def holder_of(tx: Tx, holder: str | None, what: str = "holder") -> str:
@@ -212,6 +218,8 @@ def free(tx: Tx, target: Target, row: Row, op: str, forced: bool = False) -> Non
     leases.drop(tx, row[4], target.kind)
     more: dict[str, list[object]] = {"forced": [False, True]} if forced else {}
     emit(tx, target, op, holder=[row[1], None], token=[row[2], None], **more)
+    if target.kind in FREED:
+        FREED[target.kind](tx, target, row, op)
 
 
 def check_fence(snapshot: Snapshot, target: Target, token: int) -> None:

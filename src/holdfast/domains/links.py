@@ -1,14 +1,24 @@
 """Links between records: a kind, where from, where to; each triple at most once.
 
-Tasks use it for what they depend on and where they come from. Both ends are ids; the domain that adds a link sees to it
-that they exist, and drops the links of a record that is purged.
+Tasks use it for what they depend on and where they come from, trails for what belongs to them. Both ends are ids; the
+domain that adds a link sees to it that they exist, and drops the links of a record that is purged. Links of tasks are
+part of a task's history; others, made by `tie`, have an event of their own.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable
+from typing import Final
+
+import msgspec
 
 from holdfast.kernel.tx import Snapshot, Tx
+
+LINK: Final = "link"
+TYPES: Final = (
+    *("belongs_to", "child_of", "branches_from", "scoped_to"),
+    *("depends_on", "discovered_from", "related"),
+)
 
 
 def add(tx: Tx, kind: str, source: str, target: str) -> bool:
@@ -25,6 +35,31 @@ def add(tx: Tx, kind: str, source: str, target: str) -> bool:
 def remove(tx: Tx, kind: str, source: str, target: str) -> bool:
     """Remove a link; False if there was none."""
     return bool(tx.run("DELETE FROM links WHERE kind = ? AND source = ? AND target = ?", (kind, source, target)))
+
+
+def tie(tx: Tx, kind: str, source: str, target: str) -> str:
+    """Make a link that has an event of its own; answers its id, also if it was there."""
+    made = add(tx, kind, source, target)
+    row = tx.one("SELECT id FROM links WHERE kind = ? AND source = ? AND target = ?", (kind, source, target))
+    assert row is not None
+    if made:
+        _emit(tx, row[0], "create", kind, source, target)
+    return str(row[0])
+
+
+def untie(tx: Tx, kind: str, source: str, target: str) -> bool:
+    """Remove such a link; False if there was none."""
+    row = tx.one("SELECT id FROM links WHERE kind = ? AND source = ? AND target = ?", (kind, source, target))
+    if row is None:
+        return False
+    remove(tx, kind, source, target)
+    _emit(tx, row[0], "delete", kind, source, target)
+    return True
+
+
+def _emit(tx: Tx, id: str, op: str, kind: str, source: str, target: str) -> None:
+    data = msgspec.msgpack.encode({"link_type": kind, "from_id": source, "to_id": target})
+    tx.emit(LINK, id, op, data=data)
 
 
 def forget(tx: Tx, id: str, kinds: Iterable[str]) -> None:

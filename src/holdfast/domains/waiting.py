@@ -46,7 +46,7 @@ def acquiring(
     target: Target, holder: str | None, ttl: float | None, wait: float | None, lease: str | None
 ) -> Steps[Grant]:
     """The steps of taking a lock on one target."""
-    attempt = _LockAttempt(target, holder, ttl, lease)
+    attempt = LockAttempt(target, holder, ttl, lease)
     return attempting(attempt, wait, Filter((target.kind,), target.scope, target.name))
 
 
@@ -89,7 +89,7 @@ def _woken(watcher: Watcher, deadline: int) -> Steps[bool]:
             return True
 
 
-class _LockAttempt:
+class LockAttempt:
     """The attempt to lock one target."""
 
     def __init__(self, target: Target, holder: str | None, ttl: float | None, lease: str | None) -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from holdfast import errors
 from holdfast.domains import links
-from holdfast.domains.tasks.depending import KINDS
 from holdfast.domains.tasks.rows import ACTIVE, TASK, Stored, by_seq, change, index_tags, require, to_task
 from holdfast.domains.tasks.texts import check_note
 from holdfast.domains.tasks.tree import below
@@ -96,6 +95,6 @@ def erase(tx: Tx, task: Stored) -> None:
     index_tags(tx, task, None)
     for table in ("task_texts", "task_imports", "tasks"):
         tx.run(f"DELETE FROM {table} WHERE seq = ?", (task.seq,))
-    links.forget(tx, task.id, KINDS)
+    links.forget(tx, task.id, links.TYPES)
     redact(tx, TASK, "", task.id)
     tx.emit(TASK, task.id, "purge", version=task.version + 1)

@@ -1,0 +1,174 @@
+"""`ws.links`: links between tasks, trails and stashes. Both ends exist and are of the right kind; a link never changes.
+
+Those between tasks are also `tasks.depend`, and mean the same.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any, Final
+
+from holdfast import errors
+from holdfast.domains import links, trails
+from holdfast.domains.stashes import open_trail, rescope
+from holdfast.domains.stashes.rows import GLOBAL, SCOPED_TO
+from holdfast.domains.stashes.rows import require as require_stash
+from holdfast.domains.tasks import depending
+from holdfast.domains.tasks.rows import require as require_task
+from holdfast.domains.trails import BELONGS_TO, BRANCHES_FROM
+from holdfast.kernel.names import check_limit
+from holdfast.kernel.tx import Row, Snapshot, Tx
+from holdfast.ops import Domain, M, read, write
+from holdfast.types.base import as_time
+from holdfast.types.stashes import Link, LinkType
+
+CHILD_OF: Final = "child_of"
+_COLUMNS: Final = "id, kind, source, target, created"
+
+
+def to_link(row: Row) -> Link:
+    """The public form of a row."""
+    id, kind, source, target, created = row
+    return Link(id, kind, source, target, as_time(created))
+
+
+def create(tx: Tx, link_type: LinkType, from_id: str, to_id: str) -> Link:
+    """Make a link; the one that is there, if it is. WouldCreateCycle, Exists or DuplicateName where it cannot be."""
+    _check_type(link_type)
+    for end in (from_id, to_id):
+        if not isinstance(end, str) or not end:
+            raise errors.InvalidID(f"a link leads from an id to an id, not {end!r}")
+    source, target = _MAKERS[link_type](tx, from_id, to_id)
+    row = tx.one(
+        f"SELECT {_COLUMNS} FROM links WHERE kind = ? AND source = ? AND target = ?", (link_type, source, target)
+    )
+    assert row is not None
+    return to_link(row)
+
+
+def _belong(tx: Tx, task: str, trail: str) -> tuple[str, str]:
+    trails.join(tx, task, trail)
+    return require_task(tx, task).id, trail
+
+
+def _scope(tx: Tx, stash: str, trail: str) -> tuple[str, str]:
+    own = require_stash(tx, stash)
+    open_trail(tx, trail)
+    if own.trail == trail:
+        return own.id, trail
+    if own.trail:
+        raise errors.Exists(f"the stash {own.id} is in the trail {own.trail}", hint="delete that link first")
+    rescope(tx, own.id, trail)
+    links.tie(tx, SCOPED_TO, own.id, trail)
+    return own.id, trail
+
+
+def _branch(tx: Tx, trail: str, task: str) -> tuple[str, str]:
+    trails.get(tx, trail)
+    own = require_task(tx, task).id
+    others = [each for each in links.targets(tx, BRANCHES_FROM, trail) if each != own]
+    if others:
+        raise errors.Exists(f"the trail {trail} branches from {others[0]}", hint="delete that link first")
+    links.tie(tx, BRANCHES_FROM, trail, own)
+    return trail, own
+
+
+def _child(tx: Tx, task: str, parent: str) -> tuple[str, str]:
+    own, above = require_task(tx, task).id, require_task(tx, parent).id
+    path = [own] if own == above else links.path(tx, CHILD_OF, above, own)
+    if path is not None:
+        around = [own, *path]
+        raise errors.WouldCreateCycle(f"that would be a circle: {' -> '.join(around)}", id=own, path=around)
+    links.tie(tx, CHILD_OF, own, above)
+    return own, above
+
+
+def _between_tasks(kind: Any) -> Callable[[Tx, str, str], tuple[str, str]]:
+    def make(tx: Tx, task: str, other: str) -> tuple[str, str]:
+        own, target = require_task(tx, task).id, require_task(tx, other).id
+        depending.depend(tx, own, target, kind)
+        return own, target
+
+    return make
+
+
+_MAKERS: Final[dict[str, Callable[[Tx, str, str], tuple[str, str]]]] = {
+    BELONGS_TO: _belong,
+    CHILD_OF: _child,
+    BRANCHES_FROM: _branch,
+    SCOPED_TO: _scope,
+    **{kind: _between_tasks(kind) for kind in depending.KINDS},
+}
+
+
+def get(snapshot: Snapshot, id: str) -> Link:
+    """A link by its id; NotFound if there is none."""
+    if not isinstance(id, str) or not id:
+        raise errors.InvalidID(f"a link is named by its id, not {id!r}")
+    row = snapshot.one(f"SELECT {_COLUMNS} FROM links WHERE id = ?", (id,))
+    if row is None:
+        raise errors.NotFound(f"there is no link {id!r}", hint="links.list() has those that are there", id=id)
+    return to_link(row)
+
+
+def list_links(
+    snapshot: Snapshot,
+    link_type: LinkType | None = None,
+    from_id: str | None = None,
+    to_id: str | None = None,
+    limit: int = 1000,
+    after: str = "",
+) -> list[Link]:
+    """Links that fit every filter, in the order they were made; `after` is the last id of the page before."""
+    check_limit(limit, 1000)
+    if link_type is not None:
+        _check_type(link_type)
+    wanted = {"kind": link_type, "source": from_id, "target": to_id}
+    for name, value in (*wanted.items(), ("after", after)):
+        if value is not None and not isinstance(value, str):
+            raise errors.InvalidFilter(f"{name} is a text, not {type(value).__name__}")
+    given = {name: value for name, value in wanted.items() if value is not None}
+    where = "".join(f" AND {name} = ?" for name in given)
+    rows = snapshot.all(
+        f"SELECT {_COLUMNS} FROM links WHERE id > ?{where} ORDER BY id LIMIT ?", (after, *given.values(), limit)
+    )
+    return [to_link(row) for row in rows]
+
+
+def delete(tx: Tx, id: str) -> None:
+    """Remove a link; NotFound if there is none, DuplicateName if a stash cannot become global."""
+    link = get(tx, id)
+    if link.link_type in depending.KINDS:
+        depending.undepend(tx, link.from_id, link.to_id, link.link_type)
+        return
+    if link.link_type == SCOPED_TO:
+        rescope(tx, link.from_id, GLOBAL)
+    links.untie(tx, link.link_type, link.from_id, link.to_id)
+
+
+def _check_type(link_type: Any) -> None:
+    if link_type not in links.TYPES:
+        raise errors.InvalidType(
+            f"{link_type!r} is not a type of link", hint=f"types: {', '.join(links.TYPES)}", types=list(links.TYPES)
+        )
+
+
+def check(snapshot: Snapshot) -> Iterator[str]:
+    """Problems: links of tasks that are not there, and circles of children."""
+    for kind, column in ((BELONGS_TO, "source"), (CHILD_OF, "source"), (CHILD_OF, "target"), (BRANCHES_FROM, "target")):
+        for id, end in snapshot.all(
+            f"SELECT id, {column} FROM links WHERE kind = ?"
+            f" AND NOT EXISTS (SELECT 1 FROM tasks t WHERE t.id = links.{column})",
+            (kind,),
+        ):
+            yield f"link {id} names the task {end}, which is not there"
+
+
+class Links(Domain[M]):
+    """`ws.links`."""
+
+    prefix = "links"
+    create = write(create, http="POST /api/links", cli="link create")
+    get = read(get, http="GET /api/links/{id}", cli="link get")
+    list = read(list_links, http="GET /api/links", cli="link list")
+    delete = write(delete, http="DELETE /api/links/{id}", cli="link delete")

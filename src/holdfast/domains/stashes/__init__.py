@@ -1,0 +1,236 @@
+"""Stashes: typed state that the crumbs of a trail share, or all of them; versioned, with a history, never lost.
+
+A stash is a resource, an artifact, a context, a counter or a lock. Its name is unique in its scope: a trail, or the
+global stashes. Each operation is one transaction; `expected` is the version that must still be there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from holdfast import errors
+from holdfast.domains import holding, links
+from holdfast.domains.stashes.history import history, value_at
+from holdfast.domains.stashes.locking import acquire, release
+from holdfast.domains.stashes.rows import (
+    COLUMNS,
+    GLOBAL,
+    SCOPED_TO,
+    SOURCE,
+    STASH,
+    StashId,
+    Stored,
+    check_free,
+    find,
+    insert,
+    lock_of,
+    require,
+    to_stash,
+    write,
+)
+from holdfast.domains.stashes.values import COUNTER, LOCK, check_type, check_value, checked_count, count_of
+from holdfast.kernel import idempotency, leases
+from holdfast.kernel.events import redact
+from holdfast.kernel.names import check_limit, check_name, check_ttl
+from holdfast.kernel.tx import Snapshot, Tx
+from holdfast.ops import Domain, Found, M, procedure, read
+from holdfast.ops import write as writing
+from holdfast.types.stashes import Stash, StashType
+
+
+def create(
+    tx: Tx,
+    name: str,
+    stash_type: StashType,
+    value: Any = None,
+    trail: str | None = None,
+    ttl: float | None = None,
+    changed_by: str | None = None,
+) -> Stash:
+    """Make a stash, in a trail or global; DuplicateName if that scope has the name. With `ttl` it ends by itself."""
+    check_type(stash_type)
+    check_name(name, "stash name")
+    check_value(stash_type, value)
+    if stash_type == COUNTER:
+        value = {"value": count_of(value)}
+    scope = GLOBAL if trail is None else open_trail(tx, trail)
+    id = insert(tx, name, stash_type, scope, value, None if ttl is None else check_ttl(ttl))
+    if scope:
+        links.tie(tx, SCOPED_TO, id, scope)
+    write(tx, id, "create", 1, value, changed_by)
+    return to_stash(require(tx, id))
+
+
+def open_trail(tx: Tx, trail: str) -> str:
+    """A trail that has not ended; NotFound or InvalidStatus otherwise."""
+    row = tx.one("SELECT state FROM trails WHERE id = ?", (trail,)) if isinstance(trail, str) else None
+    if row is None:
+        raise errors.NotFound(f"there is no trail {trail!r}", hint="trails.list() has those that are there", id=trail)
+    if row[0] in ("completed", "abandoned"):
+        raise errors.InvalidStatus(
+            f"the trail {trail} is {row[0]}", hint="nothing is added to it", id=trail, state=row[0]
+        )
+    return trail
+
+
+def get(snapshot: Snapshot, id: StashId) -> Stash:
+    """A stash by its id, or by (trail, name); NotFound if there is none."""
+    return to_stash(require(snapshot, id))
+
+
+def find_stash(snapshot: Snapshot, name: str, trail: str | None = None) -> Stash | None:
+    """A stash by its name in a trail, or among the global ones; None if there is none."""
+    found = find(snapshot, (trail, name))
+    return None if found is None else to_stash(found)
+
+
+def set_value(tx: Tx, id: StashId, value: Any, expected: int | None = None, changed_by: str | None = None) -> Stash:
+    """Give a stash another value; VersionMismatch if it is not at version `expected`. Not for locks."""
+    stored = require(tx, id)
+    if stored.type == LOCK:
+        raise errors.InvalidStashType(f"{stored.name!r} is a lock", hint="acquire or release it", id=stored.id)
+    check_value(stored.type, value)
+    check_version(stored, expected)
+    write(tx, stored.id, "set", stored.version + 1, value, changed_by)
+    return to_stash(require(tx, stored.id))
+
+
+def check_version(stored: Stored, expected: int | None) -> None:
+    """VersionMismatch unless the stash is at the version that the caller has seen."""
+    if expected is not None and expected != stored.version:
+        raise errors.VersionMismatch(
+            f"the stash {stored.name!r} is at version {stored.version}, not {expected}",
+            hint="load it again, and do the change on what is there now",
+            expected=expected,
+            current=stored.version,
+            value=stored.value,
+        )
+
+
+def increment(tx: Tx, id: StashId, delta: int = 1, changed_by: str | None = None) -> int:
+    """Add to a counter and answer its new value; no increment is ever lost."""
+    stored = require(tx, id)
+    if stored.type != COUNTER:
+        raise errors.InvalidStashType(f"the stash {stored.name!r} is a {stored.type}, not a counter", id=stored.id)
+    if type(delta) is not int:
+        raise errors.InvalidValue(f"a counter counts whole numbers, not {delta!r}", hint="")
+    count = checked_count(count_of(stored.value) + delta)
+    write(tx, stored.id, "increment", stored.version + 1, {"value": count}, changed_by)
+    return count
+
+
+def restore(tx: Tx, id: StashId, version: int, changed_by: str | None = None) -> Stash:
+    """Write the value that a stash had at a version as its newest. Not for locks."""
+    stored = require(tx, id)
+    return set_value(tx, stored.id, value_at(tx, stored.id, version), changed_by=changed_by)
+
+
+def delete(tx: Tx, id: StashId) -> None:
+    """Delete a stash with its link, and blank its history; Held while it is a lock that somebody holds."""
+    stored = require(tx, id)
+    if stored.holder is not None:
+        raise holding.held(lock_of(stored.id), stored.holder, stored.until)
+    erase(tx, stored.id, stored.version, stored.lease, "delete")
+
+
+def erase(tx: Tx, id: str, version: int, lease: str | None, op: str) -> None:
+    """Remove a stash for good: its row, its link, what its history said."""
+    for trail in links.targets(tx, SCOPED_TO, id):
+        links.untie(tx, SCOPED_TO, id, trail)
+    tx.run("DELETE FROM stashes WHERE id = ?", (id,))
+    leases.drop(tx, lease, STASH)
+    redact(tx, STASH, "", id)
+    idempotency.redact(tx, [id])
+    tx.emit(STASH, id, op, version=version + 1)
+
+
+def list_stashes(
+    snapshot: Snapshot,
+    stash_type: StashType | None = None,
+    name: str | None = None,
+    trail: str | None = None,
+    limit: int = 1000,
+    offset: int = 0,
+) -> list[Stash]:
+    """Stashes that fit every filter, oldest first; `trail` is a trail's id, or "" for the global ones."""
+    check_limit(limit, 1000)
+    if type(offset) is not int or offset < 0:
+        raise errors.InvalidFilter(f"offset is how many to skip, not {offset!r}")
+    if stash_type is not None:
+        check_type(stash_type)
+    wanted = {"s.type": stash_type, "s.name": name, "s.trail": trail}
+    for column, value in wanted.items():
+        if value is not None and not isinstance(value, str):
+            raise errors.InvalidFilter(f"{column[2:]} is a text, not {type(value).__name__}")
+    given = {column: value for column, value in wanted.items() if value is not None}
+    where = "".join(f" AND {column} = ?" for column in given)
+    rows = snapshot.all(
+        f"SELECT {COLUMNS} FROM {SOURCE} WHERE s.deleted IS NULL{where} ORDER BY s.created, s.id LIMIT ? OFFSET ?",
+        (*given.values(), limit, offset),
+    )
+    return [to_stash(Stored(*row)) for row in rows]
+
+
+# --- wired to the others ---------------------------------------------------------------------------------------------
+
+
+def end_lease(tx: Tx, lease: str, op: str) -> None:
+    """A stash whose time is over goes, with whoever holds it."""
+    for id, version, bound in tx.all("SELECT id, version, lease FROM stashes WHERE lease = ?", (lease,)):
+        row = holding.load(tx, lock_of(id))
+        if row is not None:
+            holding.free(tx, lock_of(id), row, op)
+            version += 1
+        erase(tx, id, version, bound, op)
+
+
+def rescope(tx: Tx, id: str, trail: str) -> None:
+    """Another scope for a stash, if that one has no stash of its name."""
+    stored = require(tx, id)
+    check_free(tx, trail, stored.name)
+    tx.run("UPDATE stashes SET trail = ? WHERE id = ?", (trail, id))
+
+
+def probe(tx: Tx, id: str) -> Found | None:
+    """What a condition sees of a stash."""
+    stored = find(tx, id)
+    return None if stored is None else Found(stored.version, stored.value)
+
+
+def check(snapshot: Snapshot) -> Iterator[str]:
+    """Problems: a stash that is not what its history says, or not where its link says; a lock of no stash."""
+    for id, version, newest in snapshot.all(
+        "SELECT s.id, s.version, (SELECT max(version) FROM events e WHERE e.kind = 'stash' AND e.scope = ''"
+        " AND e.id = s.id) FROM stashes s"
+    ):
+        if version != newest:
+            yield f"stash {id} is at version {version}, its history at {newest}"
+    for id, trail, linked in snapshot.all(
+        "SELECT s.id, s.trail, coalesce((SELECT target FROM links WHERE kind = 'scoped_to' AND source = s.id), '')"
+        " FROM stashes s"
+    ):
+        if trail != linked:
+            yield f"stash {id} is in {trail or 'no trail'}, its link says {linked or 'none'}"
+    for (id,) in snapshot.all(
+        "SELECT name FROM locks k WHERE kind = 'stash-lock'"
+        " AND NOT EXISTS (SELECT 1 FROM stashes s WHERE s.id = k.name AND s.type = 'lock')"
+    ):
+        yield f"somebody holds the stash {id}, which is none that can be held"
+
+
+class Stashes(Domain[M]):
+    """`ws.stashes`."""
+
+    prefix = "stashes"
+    create = writing(create, http="POST /api/stashes", cli="stash create", mcp=True)
+    get = read(get, http="GET /api/stashes/{id}", cli="stash get", mcp=True)
+    find = read(find_stash, http="GET /api/stashes/find/{name}", cli="stash find")
+    set_value = writing(set_value, http="PUT /api/stashes/{id}/value", cli="stash set", mcp=True)
+    increment = writing(increment, http="POST /api/stashes/{id}/increment", cli="stash increment", mcp=True)
+    acquire = procedure(acquire, http="POST /api/stashes/{id}/acquire", cli="stash acquire", mcp=True)
+    release = writing(release, http="POST /api/stashes/{id}/release", cli="stash release", mcp=True)
+    restore = writing(restore, http="POST /api/stashes/{id}/restore", cli="stash restore")
+    delete = writing(delete, http="DELETE /api/stashes/{id}", cli="stash delete")
+    list = read(list_stashes, http="GET /api/stashes", cli="stash list", mcp=True, listing=True)
+    history = read(history, http="GET /api/stashes/{id}/history", cli="stash history")

@@ -1,0 +1,168 @@
+"""The rows of stashes: loading one, writing the next version of one, and what its lock says of it.
+
+Every change goes through `write`, which emits the event that history is made of. The value of a lock is never stored:
+it is who holds the row in `locks`, so a lock that expires needs nobody to look after it.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+import msgspec
+
+from holdfast import errors
+from holdfast.domains.holding import Target
+from holdfast.domains.stashes.values import LOCK
+from holdfast.kernel import leases
+from holdfast.kernel.names import check_name
+from holdfast.kernel.tx import Row, Snapshot, Tx
+from holdfast.kernel.values import decode, encode
+from holdfast.types.base import as_time
+from holdfast.types.stashes import Stash
+
+STASH: Final = "stash"
+STASH_LOCK: Final = "stash-lock"
+GLOBAL: Final = ""
+SCOPED_TO: Final = "scoped_to"
+StashId = str | tuple[str | None, str]  # an id, or (trail, name)
+
+COLUMNS: Final = (
+    "s.id, s.name, s.type, s.value, s.version, s.trail, s.created, s.updated, s.revision, s.lease,"
+    " k.holder, k.token, k.acquired, l.deadline, e.deadline"
+)
+SOURCE: Final = (
+    "stashes s LEFT JOIN locks k ON k.kind = 'stash-lock' AND k.scope = '' AND k.name = s.id"
+    " LEFT JOIN leases l ON l.id = k.lease LEFT JOIN leases e ON e.id = s.lease"
+)
+_encode = msgspec.msgpack.Encoder().encode
+
+
+class Stored(msgspec.Struct, frozen=True):
+    """A stash as the store has it, with who holds it."""
+
+    id: str
+    name: str
+    type: str
+    data: bytes
+    version: int
+    trail: str
+    created: int
+    updated: int
+    revision: int
+    lease: str | None
+    holder: str | None
+    token: int | None
+    acquired: int | None
+    until: int | None
+    deadline: int | None
+
+    @property
+    def value(self) -> Any:
+        """Its value; of a lock, who holds it since when."""
+        if self.type != LOCK:
+            return decode(self.data)
+        if self.holder is None or self.acquired is None:
+            return None
+        return held_value(self.holder, self.acquired)
+
+
+def held_value(holder: str, acquired: int) -> dict[str, str]:
+    """The value of a lock that is held."""
+    return {"holder": holder, "acquired_at": as_time(acquired).isoformat().replace("+00:00", "Z")}
+
+
+def lock_of(id: str) -> Target:
+    """The lock of a stash."""
+    return Target(STASH_LOCK, "", id)
+
+
+def to_stash(stored: Stored) -> Stash:
+    """The public form."""
+    return Stash(
+        id=stored.id,
+        name=stored.name,
+        stash_type=stored.type,  # type: ignore[arg-type]  # checked when it was stored
+        value=stored.value,
+        version=stored.version,
+        trail=stored.trail or None,
+        created_at=as_time(stored.created),
+        updated_at=as_time(stored.updated),
+        revision=stored.revision,
+        token=stored.token,
+        held_until=None if stored.until is None else as_time(stored.until),
+        expires_at=None if stored.deadline is None else as_time(stored.deadline),
+    )
+
+
+def find(snapshot: Snapshot, id: StashId) -> Stored | None:
+    """A stash that is there, by its id or by (trail, name)."""
+    where, params = _by(id)
+    row = snapshot.one(
+        f"SELECT {COLUMNS}, (SELECT stamp FROM meta) FROM {SOURCE} WHERE {where} AND s.deleted IS NULL", params
+    )
+    return None if row is None else _alive(snapshot, row)
+
+
+def _by(id: StashId) -> tuple[str, tuple[str, ...]]:
+    if isinstance(id, tuple | list):
+        if len(id) != 2 or not isinstance(id[1], str) or not isinstance(id[0], str | None):
+            raise errors.InvalidID(f"a stash is named by its id, or by (trail, name), not {id!r}")
+        return "s.trail = ? AND s.name = ?", (id[0] or GLOBAL, id[1])
+    if not isinstance(id, str) or not id:
+        raise errors.InvalidID(f"a stash is named by its id, or by (trail, name), not {id!r}")
+    return "s.id = ?", (id,)
+
+
+def _alive(snapshot: Snapshot, row: Row) -> Stored | None:
+    """What has expired is gone, also if nobody has swept it yet."""
+    stored, stamp = Stored(*row[:-1]), row[-1]
+    if stored.deadline is not None and snapshot.is_past(stored.deadline, stamp):
+        return None
+    if stored.until is not None and snapshot.is_past(stored.until, stamp):
+        return msgspec.structs.replace(stored, holder=None, token=None, acquired=None, until=None)
+    return stored
+
+
+def require(snapshot: Snapshot, id: StashId) -> Stored:
+    """A stash that is there; NotFound otherwise."""
+    stored = find(snapshot, id)
+    if stored is None:
+        named = id if isinstance(id, str) else f"{id[1]} in {id[0] or 'no trail'}"
+        raise errors.NotFound(f"there is no stash {named}", hint="stashes.list() has those that are there", id=named)
+    return stored
+
+
+def insert(tx: Tx, name: str, stash_type: str, trail: str, value: Any, ttl: int | None) -> str:
+    """A new stash at version 0, for `write` to make it 1; DuplicateName if its scope has the name."""
+    check_free(tx, trail, name)
+    id = tx.new_id()
+    lease = None if ttl is None else leases.start(tx, STASH, tx.actor, ttl, f"{STASH}:{id}")
+    tx.run(
+        "INSERT INTO stashes (id, name, type, trail, version, revision, created, updated, deleted, lease, value)"
+        " VALUES (?, ?, ?, ?, 0, ?, ?, ?, NULL, ?, ?)",
+        (id, name, stash_type, trail, tx.revision, tx.now, tx.now, lease, encode(value, tx.max_value_bytes)),
+    )
+    return id
+
+
+def check_free(tx: Tx, trail: str, name: str) -> None:
+    """DuplicateName if a scope has a stash of this name."""
+    check_name(name, "stash name")
+    taken = tx.one("SELECT id FROM stashes WHERE trail = ? AND name = ? AND deleted IS NULL", (trail, name))
+    if taken is not None:
+        scope = f"the trail {trail}" if trail else "the global stashes"
+        raise errors.DuplicateName(
+            f"there is a stash {name!r} in {scope} already", hint="choose another name", name=name, id=taken[0]
+        )
+
+
+def write(tx: Tx, id: str, op: str, version: int, value: Any, changed_by: str | None = None) -> None:
+    """Write the next version of a stash, and the entry of its history. The value of a lock is not stored."""
+    data = encode(value, tx.max_value_bytes)
+    tx.run(
+        "UPDATE stashes SET version = ?, revision = ?, updated = ?,"
+        " value = CASE type WHEN 'lock' THEN value ELSE ? END WHERE id = ?",
+        (version, tx.revision, tx.now, data, id),
+    )
+    entry = {"value": msgspec.Raw(data), "changed_by": changed_by, "id": tx.new_id()}
+    tx.emit(STASH, id, op, version=version, data=_encode(entry))

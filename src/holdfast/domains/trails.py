@@ -1,0 +1,279 @@
+"""Trails: tasks and stashes that belong together, from a draft to their end.
+
+Completing a trail lets its tasks go and keeps its stashes; abandoning one takes both along, so that `restore` can bring
+them back. Each is one transaction. A task belongs to at most one trail.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any, Final
+
+import msgspec
+
+from holdfast import errors
+from holdfast.domains import holding, links
+from holdfast.domains.stashes import erase, open_trail
+from holdfast.domains.stashes.rows import SCOPED_TO, STASH_LOCK, lock_of
+from holdfast.domains.tasks import deleting
+from holdfast.domains.tasks.rows import require as require_task
+from holdfast.domains.tasks.texts import check_note
+from holdfast.kernel.names import check_limit, check_name
+from holdfast.kernel.tx import Row, Snapshot, Tx
+from holdfast.ops import Domain, Found, M, read, write
+from holdfast.types.base import as_time
+from holdfast.types.stashes import Trail, TrailState
+
+TRAIL: Final = "trail"
+BELONGS_TO: Final = "belongs_to"
+BRANCHES_FROM: Final = "branches_from"
+ENDED: Final = ("completed", "abandoned")
+# From each state, those that `set_state` leads to.
+STEPS: Final[dict[str, tuple[str, ...]]] = {"draft": ("pending", "active"), "pending": ("active",), "active": ()}
+_COLUMNS: Final = "id, name, state, created, updated, ended, version, revision, before"
+
+
+def to_trail(row: Row) -> Trail:
+    """The public form of a row."""
+    id, name, state, created, updated, ended, version, revision, _ = row
+    end = None if ended is None else as_time(ended)
+    return Trail(id, name, state, as_time(created), as_time(updated), end, version, revision)
+
+
+def _load(snapshot: Snapshot, id: Any) -> Row:
+    if not isinstance(id, str) or not id:
+        raise errors.InvalidID(f"a trail is named by its id, not {id!r}")
+    row = snapshot.one(f"SELECT {_COLUMNS} FROM trails WHERE id = ?", (id,))
+    if row is None:
+        raise errors.NotFound(f"there is no trail {id!r}", hint="trails.list() has those that are there", id=id)
+    return row
+
+
+def create(tx: Tx, name: str, state: TrailState = "draft") -> Trail:
+    """Make a trail, as a draft unless told otherwise."""
+    check_name(name, "trail name")
+    if state not in STEPS:
+        raise errors.InvalidTransition(f"a trail begins as {', '.join(STEPS)}, not as {state!r}")
+    id = tx.new_id()
+    tx.run(
+        "INSERT INTO trails (id, name, state, before, version, revision, created, updated, ended)"
+        " VALUES (?, ?, ?, '', 1, ?, ?, ?, NULL)",
+        (id, name, state, tx.revision, tx.now, tx.now),
+    )
+    _emit(tx, id, "create", 1, name=[None, name], state=[None, state])
+    return to_trail(_load(tx, id))
+
+
+def get(snapshot: Snapshot, id: str) -> Trail:
+    """A trail; NotFound if there is none."""
+    return to_trail(_load(snapshot, id))
+
+
+def list_trails(snapshot: Snapshot, state: TrailState | None = None, limit: int = 1000, after: str = "") -> list[Trail]:
+    """Trails in the order they were made; `after` is the last id of the page before."""
+    check_limit(limit, 1000)
+    if state is not None and state not in (*STEPS, *ENDED):
+        raise errors.InvalidFilter(f"{state!r} is not a state", hint=f"states: {', '.join((*STEPS, *ENDED))}")
+    if not isinstance(after, str):
+        raise errors.InvalidFilter(f"after is the id of a trail, not {after!r}")
+    where, params = ("", ()) if state is None else (" AND state = ?", (state,))
+    rows = snapshot.all(
+        f"SELECT {_COLUMNS} FROM trails WHERE id > ?{where} ORDER BY id LIMIT ?", (after, *params, limit)
+    )
+    return [to_trail(row) for row in rows]
+
+
+def set_state(tx: Tx, id: str, state: TrailState) -> Trail:
+    """Bring a trail on: from draft to pending or active, from pending to active; its ends have calls of their own."""
+    row = _load(tx, id)
+    if state == "completed":
+        return complete(tx, id)
+    if state == "abandoned":
+        return abandon(tx, id)
+    if state not in STEPS.get(row[2], ()):
+        raise _no_way(row, state)
+    return _change(tx, row, "state", {"state": state})
+
+
+def _no_way(row: Row, state: Any) -> errors.InvalidTransition:
+    ways = {"draft": "pending, active, abandoned", "pending": "active, abandoned", "active": "completed, abandoned"}
+    return errors.InvalidTransition(
+        f"the trail {row[0]} is {row[2]} and cannot become {state!r}",
+        hint=f"from {row[2]}: {ways.get(row[2], 'nothing; trails.restore(id) brings back an abandoned one')}",
+        state=row[2],
+    )
+
+
+def _change(tx: Tx, row: Row, op: str, columns: dict[str, Any], **more: Any) -> Trail:
+    """Write the next version of a trail and its event."""
+    changed = {**columns, "version": row[6] + 1, "revision": tx.revision, "updated": tx.now}
+    assignments = ", ".join(f"{name} = ?" for name in changed)
+    tx.run(f"UPDATE trails SET {assignments} WHERE id = ?", (*changed.values(), row[0]))
+    if "state" in columns:
+        more["state"] = [row[2], columns["state"]]
+    _emit(tx, row[0], op, row[6] + 1, **more)
+    return to_trail(_load(tx, row[0]))
+
+
+def _emit(tx: Tx, id: str, op: str, version: int, **changes: Any) -> None:
+    tx.emit(TRAIL, id, op, version=version, data=msgspec.msgpack.encode(changes))
+
+
+# --- membership ------------------------------------------------------------------------------------------------------
+
+
+def add(tx: Tx, trail: str, task: str) -> Trail:
+    """Let a task belong to a trail; nothing changes if it does, Exists if it belongs to another."""
+    row = _load(tx, trail)
+    join(tx, task, trail)
+    return to_trail(_load(tx, row[0]))
+
+
+def join(tx: Tx, task: str, trail: str) -> str:
+    """The link by which a task belongs to a trail; Exists if it belongs to another."""
+    open_trail(tx, trail)
+    own = require_task(tx, task).id
+    others = [each for each in links.targets(tx, BELONGS_TO, own) if each != trail]
+    if others:
+        raise errors.Exists(
+            f"the task {own} belongs to the trail {others[0]}", hint="remove it there first", id=own, trail=others[0]
+        )
+    return links.tie(tx, BELONGS_TO, own, trail)
+
+
+def remove(tx: Tx, trail: str, task: str) -> bool:
+    """Let a task belong to a trail no more; False if it did not."""
+    _load(tx, trail)
+    return links.untie(tx, BELONGS_TO, require_task(tx, task, deleted=True).id, trail)
+
+
+def members(snapshot: Snapshot, id: str) -> list[str]:
+    """The ids of the tasks that belong to a trail."""
+    return links.sources(snapshot, BELONGS_TO, _load(snapshot, id)[0])
+
+
+# --- its end ---------------------------------------------------------------------------------------------------------
+
+
+def complete(tx: Tx, id: str) -> Trail:
+    """End an active trail well: its tasks stay and belong to it no more, its stashes stay as they are."""
+    row = _load(tx, id)
+    if row[2] != "active":
+        raise _no_way(row, "completed")
+    let_go = members(tx, id)
+    for task in let_go:
+        links.untie(tx, BELONGS_TO, task, id)
+    return _change(tx, row, "complete", {"state": "completed", "ended": tx.now}, tasks=[let_go, []])
+
+
+def abandon(tx: Tx, id: str, reason: str | None = None) -> Trail:
+    """End a trail with all that belongs to it: tasks and stashes are deleted, and `restore` can bring them back.
+
+    Refused while a lock of the trail is held (Held) or one of its tasks is claimed (TaskActive).
+    """
+    check_note(reason, "reason")
+    row = _load(tx, id)
+    if row[2] in ENDED:
+        raise _no_way(row, "abandoned")
+    for stash, holder, deadline in tx.all(
+        "SELECT s.id, k.holder, l.deadline FROM stashes s JOIN locks k ON k.kind = ? AND k.scope = '' AND k.name = s.id"
+        " LEFT JOIN leases l ON l.id = k.lease WHERE s.trail = ? AND s.deleted IS NULL ORDER BY s.id LIMIT 1",
+        (STASH_LOCK, id),
+    ):
+        raise holding.held(lock_of(stash), holder, deadline)
+    taken = [task for task in members(tx, id) if require_task(tx, task, deleted=True).deleted is None]
+    for task in taken:
+        if require_task(tx, task, deleted=True).deleted is None:  # else it went with its parent
+            deleting.delete(tx, task, reason)
+    stashes = [
+        each for (each,) in tx.all("SELECT id FROM stashes WHERE trail = ? AND deleted IS NULL ORDER BY id", (id,))
+    ]
+    tx.run("UPDATE stashes SET deleted = ? WHERE trail = ? AND deleted IS NULL", (tx.now, id))
+    columns = {"state": "abandoned", "before": row[2], "ended": tx.now}
+    more = {} if reason is None else {"note": reason}
+    return _change(tx, row, "abandon", columns, tasks=[taken, []], stashes=[stashes, []], **more)
+
+
+def restore(tx: Tx, id: str) -> Trail:
+    """Bring back an abandoned trail, with what went with it and is still there to be brought back."""
+    row = _load(tx, id)
+    if row[2] != "abandoned":
+        raise errors.InvalidTransition(f"the trail {id} is {row[2]}, not abandoned", state=row[2])
+    for task in members(tx, id):
+        stored = require_task(tx, task, deleted=True)
+        if stored.deleted is not None and stored.deleted >= row[5]:
+            deleting.restore(tx, task)
+    tx.run("UPDATE stashes SET deleted = NULL WHERE trail = ? AND deleted IS NOT NULL", (id,))
+    return _change(tx, row, "restore", {"state": row[8], "before": "", "ended": None})
+
+
+def delete(tx: Tx, id: str) -> None:
+    """Delete a trail that nothing belongs to any more; what went with an abandoned one goes for good."""
+    row = _load(tx, id)
+    live = tx.one("SELECT count(*) FROM stashes WHERE trail = ? AND deleted IS NULL", (id,))
+    tasks = [each for each in members(tx, id) if require_task(tx, each, deleted=True).deleted is None]
+    if tasks or (live and live[0]):
+        count = live[0] if live else 0
+        raise errors.Conflict(
+            f"{len(tasks)} tasks and {count} stashes belong to the trail {id}",
+            hint="take them out or delete them first, or abandon the trail",
+        )
+    for stash, version, lease in tx.all("SELECT id, version, lease FROM stashes WHERE trail = ?", (id,)):
+        erase(tx, stash, version, lease, "delete")
+    for task in members(tx, id):
+        links.untie(tx, BELONGS_TO, task, id)
+    for target in links.targets(tx, BRANCHES_FROM, id):
+        links.untie(tx, BRANCHES_FROM, id, target)
+    tx.run("DELETE FROM trails WHERE id = ?", (id,))
+    _emit(tx, id, "delete", row[6] + 1, state=[row[2], None])
+
+
+# --- wired to the others ---------------------------------------------------------------------------------------------
+
+
+def probe(tx: Tx, id: str) -> Found | None:
+    """What a condition sees of a trail: its state."""
+    row = tx.one(f"SELECT {_COLUMNS} FROM trails WHERE id = ?", (id,))
+    return None if row is None else Found(row[6], row[2])
+
+
+def check(snapshot: Snapshot) -> Iterator[str]:
+    """Problems: a trail that is not what the log says; members of what is no trail; deleted stashes of a living one."""
+    for id, version, newest in snapshot.all(
+        "SELECT t.id, t.version, (SELECT max(version) FROM events e WHERE e.kind = 'trail' AND e.scope = ''"
+        " AND e.id = t.id) FROM trails t"
+    ):
+        if version != newest:
+            yield f"trail {id} is at version {version}, the log at {newest}"
+    for kind in (BELONGS_TO, SCOPED_TO):
+        for source, target in snapshot.all(
+            "SELECT source, target FROM links WHERE kind = ? AND NOT EXISTS (SELECT 1 FROM trails WHERE id = target)",
+            (kind,),
+        ):
+            yield f"{source} is linked to the trail {target}, which is not there"
+    for source, count in snapshot.all(
+        "SELECT source, count(*) FROM links WHERE kind = ? GROUP BY source HAVING count(*) > 1", (BELONGS_TO,)
+    ):
+        yield f"task {source} belongs to {count} trails"
+    for (id,) in snapshot.all(
+        "SELECT s.id FROM stashes s JOIN trails t ON t.id = s.trail"
+        " WHERE s.deleted IS NOT NULL AND t.state <> 'abandoned'"
+    ):
+        yield f"stash {id} is deleted, and its trail is not abandoned"
+
+
+class Trails(Domain[M]):
+    """`ws.trails`."""
+
+    prefix = "trails"
+    create = write(create, http="POST /api/trails", cli="trail create", mcp=True)
+    get = read(get, http="GET /api/trails/{id}", cli="trail get")
+    list = read(list_trails, http="GET /api/trails", cli="trail list", mcp=True)
+    set_state = write(set_state, http="PUT /api/trails/{id}/state", cli="trail state")
+    add = write(add, http="POST /api/trails/{trail}/tasks", cli="trail add", mcp=True)
+    remove = write(remove, http="POST /api/trails/{trail}/tasks/remove", cli="trail remove")
+    members = read(members, http="GET /api/trails/{id}/tasks", cli="trail tasks")
+    complete = write(complete, http="POST /api/trails/{id}/complete", cli="trail complete", mcp=True)
+    abandon = write(abandon, http="POST /api/trails/{id}/abandon", cli="trail abandon")
+    restore = write(restore, http="POST /api/trails/{id}/restore", cli="trail restore")
+    delete = write(delete, http="DELETE /api/trails/{id}", cli="trail delete")
