@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from holdfast import errors
+    from holdfast.cupboard import Cupboard
     from holdfast.errors import HoldfastError
     from holdfast.gate import FileGate
     from holdfast.logs.base import CommitLog
@@ -34,6 +35,7 @@ __all__ = [
     "CellInfo",
     "CellVersion",
     "CommitLog",
+    "Cupboard",
     "Event",
     "Exists",
     "FileGate",
@@ -68,6 +70,7 @@ _HOMES = {
     **dict.fromkeys(("Exists", "NotExists", "Op", "TxnResult", "ValueEquals", "VersionEquals"), "types.txn"),
     "Task": "types.tasks",
     "CommitLog": "logs.base",
+    "Cupboard": "cupboard",
     "FileGate": "gate",
     "HoldfastError": "errors",
     "MemoryLog": "logs.memory",

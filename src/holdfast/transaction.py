@@ -22,7 +22,7 @@ from holdfast.domains.leases import Leases
 from holdfast.domains.locks import Locks
 from holdfast.kernel import leases as kernel_leases
 from holdfast.kernel.shield import SHIELD
-from holdfast.kernel.tx import Row, Snapshot, Tx
+from holdfast.kernel.tx import Snapshot, Tx
 from holdfast.ops import LATE, Do, Domain, Look, M, Operation, ReadFile, Step, Sync, drive, stream, write
 from holdfast.txn import Probe, run_txn
 from holdfast.types.base import as_time
@@ -71,10 +71,10 @@ def _end_late_lease(tx: Tx, lease: str, op: str) -> None:
         stashes.end_lease(tx, lease, op)
 
 
-def _stash_freed(tx: Tx, target: holding.Target, row: Row, op: str) -> None:
+def _stash_freed(tx: Tx, target: holding.Target, op: str, changed_by: str | None) -> None:
     from holdfast.domains.stashes import locking
 
-    locking.freed(tx, target, row, op)
+    locking.freed(tx, target, op, changed_by)
 
 
 class _OutsideTasks:

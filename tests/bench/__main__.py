@@ -28,6 +28,7 @@ from tests.bench import (
     mail,
     replicas,
     routing,
+    stashes,
     streams,
     task_growth,
     watch,
@@ -48,6 +49,7 @@ SUBJECTS = {
     "task_growth": task_growth.run,
     "routing": routing.run,
     "mail": mail.run,
+    "stashes": stashes.run,
     "streams": streams.run,
     "load": load.run,
 }

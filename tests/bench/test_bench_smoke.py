@@ -9,7 +9,8 @@ import httpx
 import pytest
 
 import holdfast
-from tests.bench import claims, increments, load
+from holdfast.kernel.ids import is_uuid7
+from tests.bench import claims, increments, load, stashes
 from tests.bench.__main__ import SUBJECTS, main
 from tests.bench.baseline import Loop
 from tests.bench.load_generator import Generator
@@ -31,6 +32,7 @@ EXPECTED = {
     "task_growth": 15,
     "routing": 2,
     "mail": 10,
+    "stashes": 1,
     "load": 7,
     "streams": 4,
 }
@@ -68,6 +70,34 @@ def test_what_the_baseline_wrote_is_sound(tmp_path: Path) -> None:
     with holdfast.open(tmp_path, actor="bench") as ws:
         assert ws.check().problems == []
         assert ws.cells.get(increments.RUN, increments.CELLS[0]).value == 2
+
+
+def test_the_baseline_of_the_stashes_runs_our_statements_with_our_settings(tmp_path: Path) -> None:
+    ours, mine = stashes.open_store(tmp_path / "ours")
+    bare, theirs = stashes.open_store(tmp_path / "bare")
+    bare.close()
+    loop = stashes.StashLoop(str(tmp_path / "bare" / "holdfast.db"))
+    try:
+        assert stashes.compare(ours, mine, loop, theirs) == []
+    finally:
+        ours.close()
+        loop.close()
+
+
+def test_what_the_baseline_of_the_stashes_wrote_is_sound(tmp_path: Path) -> None:
+    ours, ids = stashes.open_store(tmp_path)
+    ours.close()
+    loop = stashes.StashLoop(str(tmp_path / "holdfast.db"))
+    loop.one_by_one(ids[:10])
+    loop.in_groups(ids[:128], 64)
+    loop.close()
+    with holdfast.open(tmp_path, actor="bench") as ws:
+        assert ws.check().problems == []
+        history = ws.stashes.history(ids[0])
+        assert [(entry.version, entry.value) for entry in history] == [
+            (number + 1, {"value": number}) for number in range(3)
+        ]
+        assert all(is_uuid7(entry.id) for entry in history)
 
 
 def test_the_baseline_of_the_claims_runs_our_statements(tmp_path: Path) -> None:

@@ -108,6 +108,7 @@ _ANSWERS: Final = {
     "restore BACKUP": "holdfast backup b >/dev/null; holdfast restore b --dir ../restored",
     "upgrade": "holdfast upgrade",
     "export FILE": "holdfast export tasks.jsonl",
+    "stash export": "holdfast stash export shared",
     "setup CLIENT": "holdfast setup claude",
     "token create": "holdfast token create",
     "token list": "holdfast token create >/dev/null; holdfast token list",
@@ -174,7 +175,8 @@ def test_i7_a_command_is_told_in_a_line_for_people_at_a_shell() -> None:
 
 
 def test_i7_every_operation_that_is_a_command_is_told_for_people() -> None:
-    made_by_hand = {"export", "import", "tree", "watch"}  # whose own words are for people already
+    # Their own words are for people already.
+    made_by_hand = {"export", "import", "stash import", "tree", "watch"}
     assert {command.name for command in all_commands() if command.op is not None} - made_by_hand == set(SUMMARIES)
 
 
@@ -264,6 +266,11 @@ _TOLD: Final = {
     "event list": "holdfast event list",
     "watch": "holdfast watch --after 0 --once",
     "route explain": "holdfast route explain hf-7k2q",
+    "stash create": """holdfast stash create limits --type context --value '{"depth": 3}'""",
+    "stash acquire": "holdfast stash create gate --type lock >/dev/null; holdfast stash acquire gate --ttl 60",
+    "stash history": "holdfast stash create hits --type counter >/dev/null; holdfast stash history hits",
+    "trail create": "holdfast trail create parser",
+    "link create": "holdfast link create child_of hf-3m9x hf-7k2q",
 }
 
 

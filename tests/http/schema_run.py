@@ -121,6 +121,31 @@ class World:
         free = f"src/{self.new('path')}"
         return {"id": lock.id, "token": lock.token, "path": free, "patterns": [free]}
 
+    def trail(self, *steps: str) -> dict[str, Any]:
+        """An active trail with a task after some steps, and a task of no trail."""
+        trail, member = self.ws.trails.create(self.new("trail"), "active").id, self.task()["id"]
+        self.ws.trails.add(trail, member)
+        for step in steps:
+            getattr(self.ws.trails, step)(trail)
+        return {"id": trail, "trail": trail, "task": self.task()["id"], "state": "completed"}
+
+    def stash(self, stash_type: str = "context") -> dict[str, Any]:
+        """A stash of a trail at version 1, and what may be said of it."""
+        trail = self.trail()["id"]
+        stash = self.ws.stashes.create(self.new("stash"), stash_type, trail=trail)
+        said = {"name": stash.name, "trail": trail, "stash_type": stash_type, "limit": 5, "offset": 0}
+        return {"id": stash.id, "version": 1, "expected": 1, "value": {"a": 1}, "delta": 2, **said}
+
+    def held(self) -> dict[str, Any]:
+        """A stash that who calls holds."""
+        known = self.stash("lock")
+        return {**known, "token": self.ws.stashes.acquire(known["id"], ttl=60).token}
+
+    def link(self) -> dict[str, Any]:
+        """A link, and the ends of one that is yet to be made."""
+        made = self.ws.links.create("child_of", self.task()["id"], self.task()["id"])
+        return {"id": made.id, "link_type": "child_of", "from_id": made.from_id, "to_id": self.task()["id"]}
+
     def log(self) -> dict[str, Any]:
         """A place in the log that many events follow."""
         for _ in range(25 - (self.ws.revision - self.revision)):
@@ -156,6 +181,9 @@ GUIDES: Final[dict[str, Callable[[World], dict[str, Any]]]] = {
     "routes": World.task,
     "mail": World.mail,
     "paths": World.path,
+    "stashes": World.stash,
+    "trails": World.trail,
+    "links": World.link,
     "agents.register": lambda w: {"name": w.new("agent")},
     "cells.init": lambda w: {**w.cell(), "cell": w.new("cell")},
     "locks.acquire": lambda w: {"name": w.new("lock")},
@@ -175,6 +203,17 @@ GUIDES: Final[dict[str, Callable[[World], dict[str, Any]]]] = {
     "mail.block": lambda w: w.mail("ack"),
     "mail.close": lambda w: {**w.mail(), "agent": OTHER},
     "mail.sent": lambda w: {**w.mail(), "agent": OTHER},
+    "stashes.create": lambda w: {**w.stash(), "name": w.new("stash")},
+    "stashes.increment": lambda w: w.stash("counter"),
+    "stashes.acquire": lambda w: w.stash("lock"),
+    "stashes.release": World.held,
+    "stashes.save": lambda w: {**w.stash(), "version": 2, "operation": "set"},
+    "stashes.export": lambda w: {**w.stash(), "table": "stashes"},
+    "stashes.import_": lambda w: {"tables": {"trails": w.ws.stashes.export("trails", limit=3)}},
+    "trails.create": lambda w: {"name": w.new("trail"), "state": "draft"},
+    "trails.remove": lambda w: {**(made := w.trail()), "task": w.ws.trails.members(made["id"])[0]},
+    "trails.restore": lambda w: w.trail("abandon"),
+    "trails.delete": lambda w: w.trail("abandon"),
 }
 
 

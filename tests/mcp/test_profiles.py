@@ -101,14 +101,20 @@ async def test_the_profile_all_remembers_tokens_too(ws: holdfast.Workspace) -> N
         await first.call("tasks_claim", id=task.id)
         await first.call("locks_acquire", name="deploy")
         path = (await first.call("paths_lock", patterns=["src/**"]))["result"]["id"]
+        gate = (await first.call("stashes_create", name="gate", stash_type="lock"))["result"]["id"]
+        await first.call("stashes_acquire", id=[None, "gate"])
         ws.tasks.release(task.id, force=True)
         ws.locks.release("deploy")
         ws.paths.release(path)
+        ws.stashes.release(gate)
         await second.call("tasks_claim", id=task.id)
         await second.call("locks_acquire", name="deploy")
+        await second.call("stashes_acquire", id=gate)
         assert (await first.refusal("tasks_complete", id=task.id)).code == "FENCED"
         assert (await first.refusal("locks_release", name="deploy")).code == "FENCED"
         assert (await first.refusal("paths_release", id=path)).code == "FENCED"
+        assert (await first.refusal("stashes_release", id="/gate")).code == "FENCED"
+        await second.call("stashes_release", id=[None, "gate"])
         await second.call("locks_release", name="deploy")
         await second.call("tasks_complete", id=task.id)
         await second.call("tasks_note", id=task.id, text="as anybody may")

@@ -41,7 +41,7 @@ class Target(msgspec.Struct, frozen=True):
 
 
 # By kind: what a domain does when a lock of one of its records was given back or has expired. Wired by transaction.py.
-FREED: dict[str, Callable[[Tx, Target, Row, str], None]] = {}
+FREED: dict[str, Callable[[Tx, Target, str, str | None], None]] = {}
 
 
 def holder_of(tx: Tx, holder: str | None, what: str = "holder") -> str:
@@ -177,14 +177,14 @@ def forget(tx: Tx, ticket: str | None) -> bool:
 # --- keeping, giving back, checking ----------------------------------------------------------------------------------
 
 
-def let_go(tx: Tx, target: Target, holder: str | None, token: int | None) -> bool:
+def let_go(tx: Tx, target: Target, holder: str | None, token: int | None, changed_by: str | None = None) -> bool:
     """Free a lock. Not held: False, or Fenced if a token was given; another's: NotHolder, or Fenced."""
     holder = holder_of(tx, holder)
     row = load(tx, target)
     if row is None and token is None:
         return False
     row = _own(target, row, holder, token)
-    free(tx, target, row, "release")
+    free(tx, target, row, "release", changed_by=changed_by)
     return True
 
 
@@ -212,14 +212,19 @@ def _own(target: Target, row: Row | None, holder: str, token: int | None) -> Row
     return row
 
 
-def free(tx: Tx, target: Target, row: Row, op: str, forced: bool = False) -> None:
-    """End a grant."""
+def free(tx: Tx, target: Target, row: Row, op: str, forced: bool = False, changed_by: str | None = None) -> None:
+    """End a grant, and tell the domain whose record was locked."""
+    end(tx, target, row, op, forced)
+    if target.kind in FREED:
+        FREED[target.kind](tx, target, op, changed_by)
+
+
+def end(tx: Tx, target: Target, row: Row, op: str, forced: bool = False) -> None:
+    """End a grant, for a domain that knows."""
     tx.run("DELETE FROM locks WHERE kind = ? AND scope = ? AND name = ?", target.key)
     leases.drop(tx, row[4], target.kind)
     more: dict[str, list[object]] = {"forced": [False, True]} if forced else {}
     emit(tx, target, op, holder=[row[1], None], token=[row[2], None], **more)
-    if target.kind in FREED:
-        FREED[target.kind](tx, target, row, op)
 
 
 def check_fence(snapshot: Snapshot, target: Target, token: int) -> None:

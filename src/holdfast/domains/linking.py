@@ -16,7 +16,7 @@ from holdfast.domains.stashes.rows import require as require_stash
 from holdfast.domains.tasks import depending
 from holdfast.domains.tasks.rows import require as require_task
 from holdfast.domains.trails import BELONGS_TO, BRANCHES_FROM
-from holdfast.kernel.names import check_limit
+from holdfast.kernel.names import check_id, check_limit
 from holdfast.kernel.tx import Row, Snapshot, Tx
 from holdfast.ops import Domain, M, read, write
 from holdfast.types.base import as_time
@@ -35,9 +35,8 @@ def to_link(row: Row) -> Link:
 def create(tx: Tx, link_type: LinkType, from_id: str, to_id: str) -> Link:
     """Make a link; the one that is there, if it is. WouldCreateCycle, Exists or DuplicateName where it cannot be."""
     _check_type(link_type)
-    for end in (from_id, to_id):
-        if not isinstance(end, str) or not end:
-            raise errors.InvalidID(f"a link leads from an id to an id, not {end!r}")
+    check_id(from_id, "from_id")
+    check_id(to_id, "to_id")
     source, target = _MAKERS[link_type](tx, from_id, to_id)
     row = tx.one(
         f"SELECT {_COLUMNS} FROM links WHERE kind = ? AND source = ? AND target = ?", (link_type, source, target)
@@ -103,8 +102,7 @@ _MAKERS: Final[dict[str, Callable[[Tx, str, str], tuple[str, str]]]] = {
 
 def get(snapshot: Snapshot, id: str) -> Link:
     """A link by its id; NotFound if there is none."""
-    if not isinstance(id, str) or not id:
-        raise errors.InvalidID(f"a link is named by its id, not {id!r}")
+    check_id(id)
     row = snapshot.one(f"SELECT {_COLUMNS} FROM links WHERE id = ?", (id,))
     if row is None:
         raise errors.NotFound(f"there is no link {id!r}", hint="links.list() has those that are there", id=id)
@@ -127,6 +125,8 @@ def list_links(
     for name, value in (*wanted.items(), ("after", after)):
         if value is not None and not isinstance(value, str):
             raise errors.InvalidFilter(f"{name} is a text, not {type(value).__name__}")
+        if value:
+            check_id(value, name)
     given = {name: value for name, value in wanted.items() if value is not None}
     where = "".join(f" AND {name} = ?" for name in given)
     rows = snapshot.all(
@@ -170,5 +170,5 @@ class Links(Domain[M]):
     prefix = "links"
     create = write(create, http="POST /api/links", cli="link create")
     get = read(get, http="GET /api/links/{id}", cli="link get")
-    list = read(list_links, http="GET /api/links", cli="link list")
+    list = read(list_links, http="GET /api/links", cli="link list", listing=True)
     delete = write(delete, http="DELETE /api/links/{id}", cli="link delete")

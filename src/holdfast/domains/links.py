@@ -47,6 +47,15 @@ def tie(tx: Tx, kind: str, source: str, target: str) -> str:
     return str(row[0])
 
 
+def put(tx: Tx, id: str, kind: str, source: str, target: str, created: int) -> None:
+    """Make a link as another workspace had it, with an event of its own; the caller has seen that there is none."""
+    tx.run(
+        "INSERT INTO links (kind, source, target, id, created) VALUES (?, ?, ?, ?, ?)",
+        (kind, source, target, id, created),
+    )
+    _emit(tx, id, "create", kind, source, target)
+
+
 def untie(tx: Tx, kind: str, source: str, target: str) -> bool:
     """Remove such a link; False if there was none."""
     row = tx.one("SELECT id FROM links WHERE kind = ? AND source = ? AND target = ?", (kind, source, target))

@@ -18,8 +18,9 @@ from holdfast.domains.stashes.rows import SCOPED_TO, STASH_LOCK, lock_of
 from holdfast.domains.tasks import deleting
 from holdfast.domains.tasks.rows import require as require_task
 from holdfast.domains.tasks.texts import check_note
-from holdfast.kernel.names import check_limit, check_name
+from holdfast.kernel.names import check_id, check_limit, check_name
 from holdfast.kernel.tx import Row, Snapshot, Tx
+from holdfast.kernel.values import decode
 from holdfast.ops import Domain, Found, M, read, write
 from holdfast.types.base import as_time
 from holdfast.types.stashes import Trail, TrailState
@@ -41,8 +42,7 @@ def to_trail(row: Row) -> Trail:
 
 
 def _load(snapshot: Snapshot, id: Any) -> Row:
-    if not isinstance(id, str) or not id:
-        raise errors.InvalidID(f"a trail is named by its id, not {id!r}")
+    check_id(id)
     row = snapshot.one(f"SELECT {_COLUMNS} FROM trails WHERE id = ?", (id,))
     if row is None:
         raise errors.NotFound(f"there is no trail {id!r}", hint="trails.list() has those that are there", id=id)
@@ -52,7 +52,7 @@ def _load(snapshot: Snapshot, id: Any) -> Row:
 def create(tx: Tx, name: str, state: TrailState = "draft") -> Trail:
     """Make a trail, as a draft unless told otherwise."""
     check_name(name, "trail name")
-    if state not in STEPS:
+    if state not in tuple(STEPS):
         raise errors.InvalidTransition(f"a trail begins as {', '.join(STEPS)}, not as {state!r}")
     id = tx.new_id()
     tx.run(
@@ -76,6 +76,8 @@ def list_trails(snapshot: Snapshot, state: TrailState | None = None, limit: int 
         raise errors.InvalidFilter(f"{state!r} is not a state", hint=f"states: {', '.join((*STEPS, *ENDED))}")
     if not isinstance(after, str):
         raise errors.InvalidFilter(f"after is the id of a trail, not {after!r}")
+    if after:
+        check_id(after, "after")
     where, params = ("", ()) if state is None else (" AND state = ?", (state,))
     rows = snapshot.all(
         f"SELECT {_COLUMNS} FROM trails WHERE id > ?{where} ORDER BY id LIMIT ?", (after, *params, limit)
@@ -199,12 +201,23 @@ def restore(tx: Tx, id: str) -> Trail:
     row = _load(tx, id)
     if row[2] != "abandoned":
         raise errors.InvalidTransition(f"the trail {id} is {row[2]}, not abandoned", state=row[2])
-    for task in members(tx, id):
-        stored = require_task(tx, task, deleted=True)
-        if stored.deleted is not None and stored.deleted >= row[5]:
-            deleting.restore(tx, task)
+    taken = _taken(tx, row)
+    gone = [require_task(tx, task, deleted=True) for task in members(tx, id)]
+    for task in sorted(gone, key=lambda each: each.depth):  # parents first
+        if task.id in taken:
+            deleting.restore(tx, task.id)
     tx.run("UPDATE stashes SET deleted = NULL WHERE trail = ? AND deleted IS NOT NULL", (id,))
     return _change(tx, row, "restore", {"state": row[8], "before": "", "ended": None})
+
+
+def _taken(tx: Tx, row: Row) -> list[str]:
+    """The tasks that went with an abandoned trail, as the event says by which it was: others were deleted before."""
+    told = tx.one(
+        "SELECT data FROM events WHERE kind = ? AND scope = '' AND id = ? AND version = ?", (TRAIL, row[0], row[6])
+    )
+    data: Any = {} if told is None else decode(told[0])
+    taken: list[str] = data.get("tasks", [[]])[0]
+    return taken
 
 
 def delete(tx: Tx, id: str) -> None:

@@ -11,7 +11,7 @@ from __future__ import annotations
 import math
 from typing import Final, Literal, overload
 
-from holdfast.errors import Invalid, InvalidFilter, InvalidName
+from holdfast.errors import Invalid, InvalidFilter, InvalidID, InvalidName
 
 MAX_NAME_BYTES: Final = 512
 MAX_SECONDS: Final = 100 * 31_557_600  # a hundred years of 365.25 days
@@ -28,6 +28,13 @@ def check_name(name: object, what: str = "name") -> None:
     problem = _problem(name)
     if problem:
         raise InvalidName(f"{what} {problem}", what=what)
+
+
+def check_id(id: object, what: str = "id") -> None:
+    """Raise InvalidID, naming the argument `what`, unless something could have this id."""
+    problem = _problem(id)
+    if problem:
+        raise InvalidID(f"{what} {problem}", what=what)
 
 
 def _problem(name: object) -> str:

@@ -14,9 +14,10 @@ import msgspec
 
 from holdfast import errors
 from holdfast.context import Context
+from holdfast.domains.stashes.rows import spelled
 from holdfast.faces.encoding import wired
 from holdfast.faces.http.codec import plan_of
-from holdfast.kernel.names import check_name
+from holdfast.kernel.names import check_id, check_name
 from holdfast.kernel.tx import DerivedActor
 from holdfast.kernel.wire import to_wire
 from holdfast.ops import Operation, find_operation, operation
@@ -25,6 +26,7 @@ from holdfast.types.txn import Op
 
 _QUERIED: Final = ("GET", "DELETE")
 _MISTAKABLE: Final = re.compile(r"\.+|[a-z-]+")
+_BY_ID: Final = ("stashes", "trails", "links")  # whose ids are refused as ids, not as names
 _LONG_QUERY: Final = 4096  # bytes, beyond which arguments travel in the body, whatever the method
 _LONGEST: Final = 1e7  # seconds that a socket can be told to wait
 Args = tuple[Any, ...]
@@ -68,7 +70,7 @@ def request_of(op: Operation[..., Any], arguments: dict[str, Any]) -> Request:
     assert op.route.http is not None
     method, _, path = op.route.http.partition(" ")
     for name in re.findall(r"\{(\w+)\}", path):
-        path = path.replace(f"{{{name}}}", _segment(given.pop(name, None), name, plan_of(op.name).hints[name]))
+        path = path.replace(f"{{{name}}}", _segment(op, given.pop(name, None), name))
     safe = not op.writes
     encoded = _encoded(op, given) if given or method not in _QUERIED else None
     if encoded is None or method not in _QUERIED or len(encoded) > _LONG_QUERY:
@@ -93,12 +95,18 @@ def _names(name: str) -> list[str]:
     return [each.name for each in parameters(operation(name))]
 
 
-def _segment(value: Any, name: str, kind: Any) -> str:
-    if kind is int:
+def _segment(op: Operation[..., Any], value: Any, name: str) -> str:
+    domain = op.name.partition(".")[0]
+    if plan_of(op.name).hints[name] is int:
         if type(value) is not int:
             raise errors.Invalid(f"{name} is an int, not {value!r}")
         return str(value)
-    check_name(value, name)
+    if domain == "stashes" and name == "id":
+        value = spelled(value)
+    elif domain in _BY_ID and name != "name":
+        check_id(value, name)
+    else:
+        check_name(value, name)
     if _MISTAKABLE.fullmatch(value):  # a dot would be taken for a place, a word for one of an address
         return "".join(f"%{byte:02X}" for byte in value.encode())
     return quote(value, safe="")

@@ -9,6 +9,7 @@ from holdfast import Op, Task, Workspace
 from holdfast.testing.worlds import World
 from holdfast.types.mail import Message
 from holdfast.types.paths import PathLock
+from holdfast.types.stashes import Link, Stash, Trail
 
 
 class Case(NamedTuple):
@@ -132,6 +133,69 @@ MAIL: dict[str, Case] = {
     "paths.refresh": Case(lambda ws, lock: ws.paths.refresh(lock.id, ttl=5), _path),
 }
 
+
+def _counter(_: World, ws: Workspace) -> Stash:
+    return ws.stashes.create("counter", "counter", {"value": 7})
+
+
+def _lock_stash(_: World, ws: Workspace) -> Stash:
+    return ws.stashes.create("free", "lock")
+
+
+def _held_stash(_: World, ws: Workspace) -> Stash:
+    lock = ws.stashes.create("held", "lock")
+    ws.stashes.acquire(lock.id)
+    return lock
+
+
+def _trail(_: World, ws: Workspace) -> Trail:
+    return ws.trails.create("a trail")
+
+
+def _active(_: World, ws: Workspace) -> Trail:
+    return ws.trails.create("an active trail", "active")
+
+
+def _abandoned(world: World, ws: Workspace) -> Trail:
+    return ws.trails.abandon(_active(world, ws).id)
+
+
+def _trail_and_task(world: World, ws: Workspace) -> tuple[str, str]:
+    return _trail(world, ws).id, _task(world, ws).id
+
+
+def _member(world: World, ws: Workspace) -> tuple[str, str]:
+    trail, task = _trail_and_task(world, ws)
+    ws.trails.add(trail, task)
+    return trail, task
+
+
+def _link(world: World, ws: Workspace) -> Link:
+    return ws.links.create("related", *_two(world, ws))
+
+
+STASHES: dict[str, Case] = {
+    "stashes.create": Case(lambda ws, _: ws.stashes.create("new", "context", {"a": 1})),
+    "stashes.set_value": Case(lambda ws, stash: ws.stashes.set_value(stash.id, {"value": 8}), _counter),
+    "stashes.save": Case(lambda ws, stash: ws.stashes.save(stash.id, 1, 3, "set", {"value": 9}), _counter),
+    "stashes.import_": Case(lambda ws, _: ws.stashes.import_({})),
+    "stashes.increment": Case(lambda ws, stash: ws.stashes.increment(stash.id), _counter),
+    "stashes.acquire": Case(lambda ws, stash: ws.stashes.acquire(stash.id, ttl=5), _lock_stash),
+    "stashes.release": Case(lambda ws, stash: ws.stashes.release(stash.id), _held_stash),
+    "stashes.restore": Case(lambda ws, stash: ws.stashes.restore(stash.id, 1), _counter),
+    "stashes.delete": Case(lambda ws, stash: ws.stashes.delete(stash.id), _counter),
+    "trails.create": Case(lambda ws, _: ws.trails.create("new")),
+    "trails.set_state": Case(lambda ws, trail: ws.trails.set_state(trail.id, "pending"), _trail),
+    "trails.add": Case(lambda ws, ids: ws.trails.add(*ids), _trail_and_task),
+    "trails.remove": Case(lambda ws, ids: ws.trails.remove(*ids), _member),
+    "trails.complete": Case(lambda ws, trail: ws.trails.complete(trail.id), _active),
+    "trails.abandon": Case(lambda ws, trail: ws.trails.abandon(trail.id), _trail),
+    "trails.restore": Case(lambda ws, trail: ws.trails.restore(trail.id), _abandoned),
+    "trails.delete": Case(lambda ws, trail: ws.trails.delete(trail.id), _trail),
+    "links.create": Case(lambda ws, ids: ws.links.create("related", *ids), _two),
+    "links.delete": Case(lambda ws, link: ws.links.delete(link.id), _link),
+}
+
 CASES: dict[str, Case] = {
     "cells.set": Case(lambda ws, _: ws.cells.set("run", "cell", 2)),
     "cells.delete": Case(lambda ws, _: ws.cells.delete("run", "cell")),
@@ -162,5 +226,6 @@ CASES: dict[str, Case] = {
     "clock.reset": Case(lambda ws, _: ws.clock.reset(), _clock_ahead),
     **TASKS,
     **MAIL,
+    **STASHES,
     "txn": Case(lambda ws, _: ws.txn([], [Op("cells.set", {"run": "run", "cell": "cell", "value": 2})])),
 }

@@ -7,10 +7,13 @@ from typing import Any, Literal
 
 import msgspec
 
+from holdfast.types.tasks import ImportProblem
+
 StashType = Literal["resource", "artifact", "context", "counter", "lock"]
 StashOperation = Literal["create", "set", "increment", "acquire", "release", "expire"]
 TrailState = Literal["draft", "pending", "active", "completed", "abandoned"]
 LinkType = Literal["belongs_to", "child_of", "branches_from", "scoped_to", "depends_on", "discovered_from", "related"]
+TransferTable = Literal["crumbs", "trails", "links", "stashes", "stash_history"]
 
 
 class Stash(msgspec.Struct, frozen=True):
@@ -66,3 +69,19 @@ class Link(msgspec.Struct, frozen=True):
     from_id: str
     to_id: str
     created_at: datetime
+
+
+class TransferReport(msgspec.Struct, frozen=True):
+    """What became of every line of an import of tables, or would: ids by table, and what there is to say.
+
+    `conflicts` are here already and differ, and were left alone; `skipped` were not imported at all; `warnings` are
+    about records that were.
+    """
+
+    created: dict[str, list[str]]
+    updated: dict[str, list[str]]
+    unchanged: dict[str, list[str]]
+    conflicts: list[ImportProblem]
+    skipped: list[ImportProblem]
+    warnings: list[ImportProblem]
+    dry_run: bool = False

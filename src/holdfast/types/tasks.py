@@ -134,16 +134,21 @@ class TaskTemplate(msgspec.Struct, frozen=True):
     parameters: dict[str, str | None]
 
 
-class ImportProblem(msgspec.Struct, frozen=True):
-    """Something about one line of an import. An error keeps its record out; a warning only tells."""
+class ImportProblem(msgspec.Struct, frozen=True, omit_defaults=True):
+    """Something about one line of an import. An error keeps its record out; a warning only tells.
+
+    `file` is named where an import has several.
+    """
 
     line: int
     id: str | None
     severity: Literal["error", "warning"]
     message: str
+    file: str = ""
 
     def __str__(self) -> str:
-        return f"line {self.line}{f' ({self.id})' if self.id else ''}: {self.severity}: {self.message}"
+        where = f"{self.file} line {self.line}" if self.file else f"line {self.line}"
+        return f"{where}{f' ({self.id})' if self.id else ''}: {self.severity}: {self.message}"
 
 
 class ImportReport(msgspec.Struct, frozen=True):

@@ -11,7 +11,9 @@ from typing import Any
 
 from holdfast import errors
 from holdfast.domains import holding, links
+from holdfast.domains.stashes.exporting import export
 from holdfast.domains.stashes.history import history, value_at
+from holdfast.domains.stashes.importing import import_
 from holdfast.domains.stashes.locking import acquire, release
 from holdfast.domains.stashes.rows import (
     COLUMNS,
@@ -22,6 +24,7 @@ from holdfast.domains.stashes.rows import (
     StashId,
     Stored,
     check_free,
+    check_version,
     find,
     insert,
     lock_of,
@@ -29,10 +32,11 @@ from holdfast.domains.stashes.rows import (
     to_stash,
     write,
 )
+from holdfast.domains.stashes.saving import save
 from holdfast.domains.stashes.values import COUNTER, LOCK, check_type, check_value, checked_count, count_of
 from holdfast.kernel import idempotency, leases
 from holdfast.kernel.events import redact
-from holdfast.kernel.names import check_limit, check_name, check_ttl
+from holdfast.kernel.names import check_id, check_limit, check_name, check_ttl
 from holdfast.kernel.tx import Snapshot, Tx
 from holdfast.ops import Domain, Found, M, procedure, read
 from holdfast.ops import write as writing
@@ -64,7 +68,8 @@ def create(
 
 def open_trail(tx: Tx, trail: str) -> str:
     """A trail that has not ended; NotFound or InvalidStatus otherwise."""
-    row = tx.one("SELECT state FROM trails WHERE id = ?", (trail,)) if isinstance(trail, str) else None
+    check_id(trail, "trail")
+    row = tx.one("SELECT state FROM trails WHERE id = ?", (trail,))
     if row is None:
         raise errors.NotFound(f"there is no trail {trail!r}", hint="trails.list() has those that are there", id=trail)
     if row[0] in ("completed", "abandoned"):
@@ -81,6 +86,7 @@ def get(snapshot: Snapshot, id: StashId) -> Stash:
 
 def find_stash(snapshot: Snapshot, name: str, trail: str | None = None) -> Stash | None:
     """A stash by its name in a trail, or among the global ones; None if there is none."""
+    check_name(name, "stash name")
     found = find(snapshot, (trail, name))
     return None if found is None else to_stash(found)
 
@@ -94,18 +100,6 @@ def set_value(tx: Tx, id: StashId, value: Any, expected: int | None = None, chan
     check_version(stored, expected)
     write(tx, stored.id, "set", stored.version + 1, value, changed_by)
     return to_stash(require(tx, stored.id))
-
-
-def check_version(stored: Stored, expected: int | None) -> None:
-    """VersionMismatch unless the stash is at the version that the caller has seen."""
-    if expected is not None and expected != stored.version:
-        raise errors.VersionMismatch(
-            f"the stash {stored.name!r} is at version {stored.version}, not {expected}",
-            hint="load it again, and do the change on what is there now",
-            expected=expected,
-            current=stored.version,
-            value=stored.value,
-        )
 
 
 def increment(tx: Tx, id: StashId, delta: int = 1, changed_by: str | None = None) -> int:
@@ -155,7 +149,7 @@ def list_stashes(
 ) -> list[Stash]:
     """Stashes that fit every filter, oldest first; `trail` is a trail's id, or "" for the global ones."""
     check_limit(limit, 1000)
-    if type(offset) is not int or offset < 0:
+    if type(offset) is not int or not 0 <= offset < 2**63:
         raise errors.InvalidFilter(f"offset is how many to skip, not {offset!r}")
     if stash_type is not None:
         check_type(stash_type)
@@ -163,6 +157,8 @@ def list_stashes(
     for column, value in wanted.items():
         if value is not None and not isinstance(value, str):
             raise errors.InvalidFilter(f"{column[2:]} is a text, not {type(value).__name__}")
+        if value:
+            check_name(value, column[2:])
     given = {column: value for column, value in wanted.items() if value is not None}
     where = "".join(f" AND {column} = ?" for column in given)
     rows = snapshot.all(
@@ -227,6 +223,7 @@ class Stashes(Domain[M]):
     get = read(get, http="GET /api/stashes/{id}", cli="stash get", mcp=True)
     find = read(find_stash, http="GET /api/stashes/find/{name}", cli="stash find")
     set_value = writing(set_value, http="PUT /api/stashes/{id}/value", cli="stash set", mcp=True)
+    save = writing(save, http="PUT /api/stashes/{id}")
     increment = writing(increment, http="POST /api/stashes/{id}/increment", cli="stash increment", mcp=True)
     acquire = procedure(acquire, http="POST /api/stashes/{id}/acquire", cli="stash acquire", mcp=True)
     release = writing(release, http="POST /api/stashes/{id}/release", cli="stash release", mcp=True)
@@ -234,3 +231,5 @@ class Stashes(Domain[M]):
     delete = writing(delete, http="DELETE /api/stashes/{id}", cli="stash delete")
     list = read(list_stashes, http="GET /api/stashes", cli="stash list", mcp=True, listing=True)
     history = read(history, http="GET /api/stashes/{id}/history", cli="stash history")
+    export = read(export, http="GET /api/stashes/export/{table}", cli="stash export", listing=True, heavy=True)
+    import_ = writing(import_, http="POST /api/stashes/import", cli="stash import", routed=True, heavy=True)

@@ -24,7 +24,8 @@ def history(snapshot: Snapshot, id: StashId) -> list[StashEntry]:
 
 
 def _entry(stash: str, version: int, op: str, time: int, told: Any) -> StashEntry:
-    return StashEntry(told["id"], stash, version, told["value"], op, told["changed_by"], as_time(time))  # type: ignore[arg-type]  # as it was emitted
+    at = as_time(told.get("at", time))  # an imported one says when it was
+    return StashEntry(told["id"], stash, version, told["value"], op, told["changed_by"], at)  # type: ignore[arg-type]  # as it was emitted
 
 
 def value_at(snapshot: Snapshot, id: str, version: int) -> Any:

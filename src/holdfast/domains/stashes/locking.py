@@ -13,7 +13,7 @@ from holdfast.domains.stashes.rows import STASH_LOCK, StashId, find, held_value,
 from holdfast.domains.stashes.values import LOCK
 from holdfast.domains.waiting import LockAttempt, attempting
 from holdfast.kernel.events import Filter
-from holdfast.kernel.tx import Row, Snapshot, Tx
+from holdfast.kernel.tx import Snapshot, Tx
 from holdfast.ops import Do, Steps
 from holdfast.types.base import Grant
 
@@ -39,7 +39,7 @@ def release(
     """Give a lock stash back and answer its version. Not held, or by another: NotHolder; a lost token: Fenced."""
     _check_holder(holder)
     own = _require_lock(tx, id)
-    if not holding.let_go(tx, lock_of(own), holder, token):
+    if not holding.let_go(tx, lock_of(own), holder, token, changed_by):
         raise errors.NotHolder(f"the stash {own} is held by nobody", holder=None)
     return require(tx, own).version
 
@@ -62,11 +62,11 @@ class _Attempt(LockAttempt):
         return grant
 
 
-def freed(tx: Tx, target: Target, row: Row, op: str) -> None:
+def freed(tx: Tx, target: Target, op: str, changed_by: str | None) -> None:
     """The lock of a stash was given back or has expired: so its stash has changed."""
     stored = find(tx, target.name)
     if stored is not None:
-        write(tx, stored.id, op, stored.version + 1, None)
+        write(tx, stored.id, op, stored.version + 1, None, changed_by)
 
 
 def _require_lock(snapshot: Snapshot, id: StashId) -> str:

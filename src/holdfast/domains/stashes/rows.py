@@ -14,7 +14,7 @@ from holdfast import errors
 from holdfast.domains.holding import Target
 from holdfast.domains.stashes.values import LOCK
 from holdfast.kernel import leases
-from holdfast.kernel.names import check_name
+from holdfast.kernel.names import check_id, check_name
 from holdfast.kernel.tx import Row, Snapshot, Tx
 from holdfast.kernel.values import decode, encode
 from holdfast.types.base import as_time
@@ -24,7 +24,7 @@ STASH: Final = "stash"
 STASH_LOCK: Final = "stash-lock"
 GLOBAL: Final = ""
 SCOPED_TO: Final = "scoped_to"
-StashId = str | tuple[str | None, str]  # an id, or (trail, name)
+StashId = str | tuple[str | None, str]  # an id, or (trail, name); see `spelled`
 
 COLUMNS: Final = (
     "s.id, s.name, s.type, s.value, s.version, s.trail, s.created, s.updated, s.revision, s.lease,"
@@ -103,14 +103,30 @@ def find(snapshot: Snapshot, id: StashId) -> Stored | None:
     return None if row is None else _alive(snapshot, row)
 
 
-def _by(id: StashId) -> tuple[str, tuple[str, ...]]:
-    if isinstance(id, tuple | list):
-        if len(id) != 2 or not isinstance(id[1], str) or not isinstance(id[0], str | None):
-            raise errors.InvalidID(f"a stash is named by its id, or by (trail, name), not {id!r}")
-        return "s.trail = ? AND s.name = ?", (id[0] or GLOBAL, id[1])
-    if not isinstance(id, str) or not id:
+def spelled(id: StashId) -> str:
+    """What names a stash as one text, for addresses and command lines: its id, or TRAIL/NAME, /NAME for a global one.
+
+    No id has a slash. InvalidID for what names none.
+    """
+    parts = id.split("/", 1) if isinstance(id, str) and "/" in id else id
+    if not isinstance(parts, tuple | list):
+        check_id(parts)
+        return parts
+    if len(parts) != 2:
         raise errors.InvalidID(f"a stash is named by its id, or by (trail, name), not {id!r}")
-    return "s.id = ?", (id,)
+    trail, name = parts
+    check_id(name, "name")
+    if trail is None or trail == GLOBAL:
+        return f"/{name}"
+    check_id(trail, "trail")
+    if "/" in trail:
+        raise errors.InvalidID(f"{trail!r} is not the id of a trail")
+    return f"{trail}/{name}"
+
+
+def _by(id: StashId) -> tuple[str, tuple[str, ...]]:
+    first, slash, name = spelled(id).partition("/")
+    return ("s.trail = ? AND s.name = ?", (first, name)) if slash else ("s.id = ?", (first,))
 
 
 def _alive(snapshot: Snapshot, row: Row) -> Stored | None:
@@ -127,9 +143,23 @@ def require(snapshot: Snapshot, id: StashId) -> Stored:
     """A stash that is there; NotFound otherwise."""
     stored = find(snapshot, id)
     if stored is None:
-        named = id if isinstance(id, str) else f"{id[1]} in {id[0] or 'no trail'}"
+        named = spelled(id)
         raise errors.NotFound(f"there is no stash {named}", hint="stashes.list() has those that are there", id=named)
     return stored
+
+
+def check_version(stored: Stored, expected: int | None) -> None:
+    """VersionMismatch unless the stash is at the version that the caller has seen."""
+    if expected is not None and (type(expected) is not int or expected < 1):
+        raise errors.Invalid(f"expected must be a version (1 or more), not {expected!r}")
+    if expected is not None and expected != stored.version:
+        raise errors.VersionMismatch(
+            f"the stash {stored.name!r} is at version {stored.version}, not {expected}",
+            hint="load it again, and do the change on what is there now",
+            expected=expected,
+            version=stored.version,
+            value=stored.value,
+        )
 
 
 def insert(tx: Tx, name: str, stash_type: str, trail: str, value: Any, ttl: int | None) -> str:
@@ -158,11 +188,13 @@ def check_free(tx: Tx, trail: str, name: str) -> None:
 
 def write(tx: Tx, id: str, op: str, version: int, value: Any, changed_by: str | None = None) -> None:
     """Write the next version of a stash, and the entry of its history. The value of a lock is not stored."""
+    if changed_by:
+        check_id(changed_by, "changed_by")
     data = encode(value, tx.max_value_bytes)
     tx.run(
         "UPDATE stashes SET version = ?, revision = ?, updated = ?,"
         " value = CASE type WHEN 'lock' THEN value ELSE ? END WHERE id = ?",
         (version, tx.revision, tx.now, data, id),
     )
-    entry = {"value": msgspec.Raw(data), "changed_by": changed_by, "id": tx.new_id()}
+    entry = {"value": msgspec.Raw(data), "changed_by": changed_by or None, "id": tx.new_id()}
     tx.emit(STASH, id, op, version=version, data=_encode(entry))

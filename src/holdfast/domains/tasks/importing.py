@@ -120,7 +120,7 @@ class _Import:
         for number, line in enumerate(lines, 1):
             id: str | None = None
             try:
-                raw = _parse(line)
+                raw = parse(line)
                 if raw is None:
                     continue
                 given = raw.get("id")
@@ -260,7 +260,7 @@ class _Import:
         )
 
 
-def _parse(line: str) -> dict[str, Any] | None:
+def parse(line: str) -> dict[str, Any] | None:
     """The object of a line, without what is null; None for a blank line."""
     if not isinstance(line, str):
         raise errors.Invalid(f"a line is text, not {type(line).__name__}")

@@ -36,6 +36,13 @@ _TEMPLATE: Final = (
     """holdfast template set release '{"title": "Release {version}", "children": [{"title": "Tag {version}"}]}'"""
     """ --parameters '{"version": null}'"""
 )
+_TRAIL: Final = "holdfast trail create parser --state active"
+_ON_TRAIL: Final = (_TRAIL, "holdfast trail add $(holdfast trail list -q) hf-7k2q")
+_GONE: Final = (_TRAIL, "holdfast trail abandon $(holdfast trail list -q)")
+_HITS: Final = "holdfast stash create hits --type counter"
+_GATE: Final = "holdfast stash create gate --type lock"
+_LIMITS: Final = """holdfast stash create limits --type context --value '{"depth": 3}'"""
+_SCOPED: Final = (_TRAIL, _HITS, "holdfast link create scoped_to $(holdfast stash list -q) $(holdfast trail list -q)")
 _NOTES: Final = "echo 'Comments begin with a hash.' > notes.md"
 _SERVER: Final = "http://127.0.0.1:4653"
 
@@ -166,6 +173,73 @@ EXAMPLES: Final[dict[str, tuple[Example, ...]]] = {
         Example("holdfast cell watch run-1 status --after-version 0", (_CELL,)),
     ),
     "cell stream": (Example("holdfast cell stream run-1 status --after-version 0 --timeout 1s", (_CELL,)),),
+    "stash create": (
+        Example(_LIMITS),
+        Example("holdfast stash create tokens --type counter --trail $(holdfast trail list -q)", (_TRAIL,)),
+        Example("holdfast stash create gate --type lock --ttl 1d"),
+    ),
+    "stash get": (
+        Example("holdfast stash get limits", (_LIMITS,)),
+        Example("holdfast stash get $(holdfast trail list -q)/hits", _SCOPED),
+    ),
+    "stash find": (Example("holdfast stash find limits --json", (_LIMITS,)),),
+    "stash set": (
+        Example("""holdfast stash set limits '{"depth": 4}'""", (_LIMITS,)),
+        Example("""holdfast stash set limits '{"depth": 4}' --expected 1 --changed-by hf-7k2q""", (_LIMITS,)),
+    ),
+    "stash increment": (
+        Example("holdfast stash increment hits", (_HITS,)),
+        Example("holdfast stash increment hits -2", (_HITS,)),
+    ),
+    "stash acquire": (
+        Example("holdfast stash acquire gate --ttl 60 --wait 10", (_GATE,)),
+        Example(
+            "holdfast stash acquire gate  # exit code 12: agent-2 has it",
+            (_GATE, "holdfast stash acquire gate --actor agent-2"),
+            code=12,
+        ),
+    ),
+    "stash release": (Example("holdfast stash release gate", (_GATE, "holdfast stash acquire gate")),),
+    "stash history": (Example("holdfast stash history hits", (_HITS, "holdfast stash increment hits")),),
+    "stash restore": (
+        Example("holdfast stash restore limits 1", (_LIMITS, """holdfast stash set limits '{"depth": 9}'""")),
+    ),
+    "stash list": (
+        Example("holdfast stash list --type counter", (_HITS,)),
+        Example("holdfast stash list --trail $(holdfast trail list -q) --json", _SCOPED),
+    ),
+    "stash export": (
+        Example("holdfast stash export shared", (_HITS,)),
+        Example("holdfast stash export shared --replace", (_HITS, "holdfast stash export shared")),
+    ),
+    "stash import": (
+        Example("holdfast stash import shared --dry-run", (_HITS, "holdfast stash export shared")),
+        Example("holdfast stash import shared --dir copy", (_HITS, "holdfast stash export shared")),
+    ),
+    "stash delete": (Example("holdfast stash delete hits", (_HITS,)),),
+    "trail create": (Example("holdfast trail create parser"), Example("trail=$(holdfast trail create parser -q)")),
+    "trail get": (Example("holdfast trail get $(holdfast trail list -q)", (_TRAIL,)),),
+    "trail list": (Example("holdfast trail list --state active", (_TRAIL,)),),
+    "trail state": (
+        Example("holdfast trail state $(holdfast trail list -q) active", ("holdfast trail create parser",)),
+    ),
+    "trail add": (Example("holdfast trail add $(holdfast trail list -q) hf-7k2q", (_TRAIL,)),),
+    "trail remove": (Example("holdfast trail remove $(holdfast trail list -q) hf-7k2q", _ON_TRAIL),),
+    "trail tasks": (Example("holdfast trail tasks $(holdfast trail list -q)", _ON_TRAIL),),
+    "trail complete": (Example("holdfast trail complete $(holdfast trail list -q)", _ON_TRAIL),),
+    "trail abandon": (Example("holdfast trail abandon $(holdfast trail list -q) 'a dead end'", _ON_TRAIL),),
+    "trail restore": (Example("holdfast trail restore $(holdfast trail list -q --state abandoned)", _GONE),),
+    "trail delete": (Example("holdfast trail delete $(holdfast trail list -q --state abandoned)", _GONE),),
+    "link create": (
+        Example("holdfast link create child_of hf-3m9x hf-7k2q"),
+        Example("holdfast link create scoped_to $(holdfast stash list -q) $(holdfast trail list -q)", (_TRAIL, _HITS)),
+    ),
+    "link get": (Example("holdfast link get $(holdfast link list -q --type scoped_to)", _SCOPED),),
+    "link list": (
+        Example("holdfast link list --type belongs_to", _ON_TRAIL),
+        Example("holdfast link list --to hf-7k2q"),
+    ),
+    "link delete": (Example("holdfast link delete $(holdfast link list -q --type scoped_to)", _SCOPED),),
     "txn": (
         Example(
             """holdfast txn '[{"if": "not_exists", "kind": "cell", "key": ["run-1", "owner"]}]'"""

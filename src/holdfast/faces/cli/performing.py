@@ -22,6 +22,7 @@ _FENCED: Final = {
     "locks.refresh": ("lock", "name"),
     "paths.release": ("path", "id"),
     "paths.refresh": ("path", "id"),
+    "stashes.release": ("stash", "id"),
 }
 _FOR_GOOD: Final = ("tasks.purge", "events.compact")  # what nobody can undo: a backup first
 _ENDING: Final = ("release", "release_lock")
@@ -84,6 +85,8 @@ def _typed(value: Any, wanted: Any, label: str) -> Any:
 
 def call(session: Session, workspace: Any, op: Operation[..., Any], arguments: dict[str, Any]) -> Any:
     """Call an operation, sending and keeping tokens."""
+    if op.name.startswith("stashes.") and "id" in arguments:
+        arguments = {**arguments, "id": _stash(workspace, op, arguments["id"])}
     if not op.writes:
         return _bound(workspace, op)(**arguments)
     holder = arguments.get("agent") or arguments.get("holder") or workspace.actor
@@ -102,6 +105,15 @@ def _bound(workspace: Any, op: Operation[..., Any]) -> Callable[..., Any]:
     domain, _, method = op.name.rpartition(".")
     call: Callable[..., Any] = getattr(getattr(workspace, domain) if domain else workspace, method)
     return call
+
+
+def _stash(workspace: Any, op: Operation[..., Any], id: str) -> str:
+    """What names a stash: a word that is no id is the name of a global one. Tokens are remembered by ids."""
+    from holdfast.kernel.ids import is_uuid7
+
+    named = id if "/" in id or is_uuid7(id) else f"/{id}"
+    found: str = workspace.stashes.get(named).id if op.name in _FENCED and "/" in named else named
+    return found
 
 
 def _thing(op: Operation[..., Any], arguments: dict[str, Any]) -> tuple[str, ...] | None:
@@ -130,6 +142,8 @@ def _keep(held: Any, op: Operation[..., Any], thing: tuple[str, ...] | None, res
             held.remember(token, "cell", result.scope, result.name)
         case ["paths", "lock" | "refresh"]:
             held.remember(token, "path", result.id)
+        case ["stashes", "acquire"]:
+            held.remember(token, "stash", result.name)
         case [_, method] if method in _ENDING and thing is not None:
             held.forget(*thing)
 

@@ -18,11 +18,15 @@ from holdfast.types.base import Event, Grant, Lease
 from holdfast.types.cells import Cell, CellChange, CellVersion
 from holdfast.types.mail import MailHit, MailStep, Message
 from holdfast.types.paths import PathLock
+from holdfast.types.stashes import Link, Stash, StashEntry, Trail
 from holdfast.types.tasks import HistoryEntry, Hit, Task, TaskInTree, TaskLink
 
 _COLOURS: Final = {"dim": "2", "bold": "1", "red": "31", "green": "32", "yellow": "33", "cyan": "36"}
 _STATUS: Final = {"open": "green", "in_progress": "cyan", "pending_merge": "yellow", "blocked": "red", "closed": "dim"}
-_WHOLE: Final = ("tasks.get", "mail.get", "agents.get", "locks.get", "paths.get", "leases.get")
+_WHOLE: Final = (
+    *("tasks.get", "mail.get", "agents.get", "locks.get", "paths.get", "leases.get"),
+    *("stashes.get", "stashes.find", "trails.get", "links.get"),
+)
 Paint = Callable[[str, str], str]
 
 
@@ -204,6 +208,18 @@ def _step(step: MailStep, paint: Paint) -> str:
     return f"{moment(step.at)}  {printable(step.actor)}  {paint('bold', step.op)}  {step.status or ''}{note}"
 
 
+def _stash(stash: Stash, paint: Paint) -> str:
+    trail = f"  [{stash.trail}]" if stash.trail else ""
+    what = f"{paint('bold', stash.id)}  {stash.stash_type}  {printable(stash.name)}  version {stash.version}{trail}"
+    return f"{what}  {_short(_json(stash.value))}{_until(stash.held_until)}"
+
+
+def _stash_entry(entry: StashEntry, paint: Paint) -> str:
+    by = f"  [{printable(entry.changed_by)}]" if entry.changed_by else ""
+    what = f"{entry.version}  {moment(entry.created_at)}  {paint('bold', entry.operation)}"
+    return f"{what}{by}  {_short(_json(entry.value))}"
+
+
 _LINES: Final[dict[type, Callable[[Any, Paint], str]]] = {
     Agent: _agent,
     CellChange: _cell_change,
@@ -213,13 +229,17 @@ _LINES: Final[dict[type, Callable[[Any, Paint], str]]] = {
     Hit: lambda hit, paint: f"{_task_line(hit.task, paint)}  {paint('dim', printable(hit.snippet))}",
     HistoryEntry: _history,
     Lease: _lease,
+    Link: lambda link, paint: f"{paint('bold', link.id)}  {link.from_id} {link.link_type} {link.to_id}",
     MailHit: lambda hit, paint: f"{_message_line(hit.message, paint)}  {paint('dim', printable(hit.snippet))}",
     MailStep: _step,
     Message: _message_line,
     PathLock: _path_lock,
+    Stash: _stash,
+    StashEntry: _stash_entry,
     Task: _task_line,
     TaskInTree: _task_line,
     TaskLink: lambda link, paint: f"{link.id} {link.kind} {link.on}",
+    Trail: lambda trail, paint: f"{paint('bold', trail.id)}  {trail.state}  {printable(trail.name)}",
 }
 
 

@@ -19,7 +19,7 @@ REPEATED: Final = ("texts", "ints", "pairs")
 # Of events.
 KINDS: Final = (
     *("task", "cell", "run", "lock", "cell-lock", "lease", "path", "message", "agent"),
-    *("template", "route", "config", "clock", "log"),
+    *("template", "route", "config", "clock", "log", "stash", "stash-lock", "trail", "link"),
 )
 _UNITS: Final = {"s": 1, "m": 60, "h": 3600, "d": 86400, "w": 604800}
 

@@ -16,13 +16,17 @@ from holdfast.faces.http.calls import role_of
 from holdfast.faces.mcp.declaring import Tool
 from holdfast.faces.mcp.marking import LONGEST, brief
 from holdfast.faces.mcp.sessions import Held, Session
+from holdfast.kernel.ids import is_uuid7
 from holdfast.ops import REGISTRY, Operation, load_all
 from holdfast.schemas import is_page, parameters, schemas
 from holdfast.types.base import Grant
 from holdfast.types.paths import PathLock
 from holdfast.types.tasks import Task
 
-_HELD: dict[str, tuple[Held, str]] = {"tasks": ("task", "id"), "locks": ("lock", "name"), "paths": ("path", "id")}
+_HELD: dict[str, tuple[Held, str]] = {
+    **{"tasks": ("task", "id"), "locks": ("lock", "name"), "paths": ("path", "id")},
+    "stashes": ("stash", "id"),
+}
 
 
 def derived() -> Iterator[Tool]:
@@ -47,6 +51,8 @@ def _runner(op: Operation[..., Any]) -> Any:
 
     async def run(session: Session, given: dict[str, Any]) -> Any:
         read = codec.arguments(op, {}, b"", json.dumps(given).encode())
+        if kind == "stash" and takes_token and not is_uuid7(read["id"]):  # tokens are remembered by ids
+            read["id"] = (await session.call("stashes.get", id=read["id"])).id
         id = read.get(name)
         if takes_token and kind is not None and isinstance(id, str) and read.get("token") is None:
             token = session.memory.find(kind, id)
@@ -70,9 +76,11 @@ def _remember(session: Session, op: Operation[..., Any], result: Any, kind: Held
                 session.memory.keep("task", result.id, token)
         case Grant(holder=holder) if holder == session.actor and op.name in ("locks.acquire", "locks.refresh"):
             session.memory.keep("lock", result.name, result.token)
+        case Grant(holder=holder) if holder == session.actor and op.name == "stashes.acquire":
+            session.memory.keep("stash", result.name, result.token)
         case PathLock(holder=holder) if holder == session.actor and op.name == "paths.lock":
             session.memory.keep("path", result.id, result.token)
-    if op.method == "release" and kind in ("lock", "path") and isinstance(id, str):
+    if op.method == "release" and kind in ("lock", "path", "stash") and isinstance(id, str):
         session.memory.drop(kind, id)
 
 

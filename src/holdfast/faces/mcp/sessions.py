@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 LAST_CHANCE: Final = 1.0  # seconds for a call that waits when the server stops
 REMEMBERED: Final = 1024  # claims and locks of one session; the oldest are forgotten first
 
-Held = Literal["task", "lock", "path"]
+Held = Literal["task", "lock", "path", "stash"]
 R = TypeVar("R")
 
 

@@ -94,12 +94,16 @@ def describe(command: Command) -> list[str]:
 
 def usage(command: Command) -> str:
     """A command line with everything in its place."""
-    parts = ["holdfast", command.name]
+    needed = [f"{a.option} {a.label}" for a in command.arguments if a.required and not a.word]
+    words = []
     for argument in command.arguments:
         if argument.word:
             label = f"{argument.label}..." if argument.rest else argument.label
-            parts.append(label if argument.required else f"[{label}]")
-    return " ".join([*parts, *(["[--options]"] if any(not a.word for a in command.arguments) else [])])
+            words.append(label if argument.required else f"[{label}]")
+    rest = any(argument.rest for argument in command.arguments)  # it takes what follows
+    parts = [*needed, *words] if rest else [*words, *needed]
+    more = ["[--options]"] if any(not a.word for a in command.arguments) else []
+    return " ".join(["holdfast", command.name, *parts, *more])
 
 
 def row(argument: Argument) -> str:

@@ -28,7 +28,7 @@ def export(session: Session, given: dict[str, Any]) -> int:
             for line in lines:
                 print(line)
             return 0
-        count = _write(given["file"], lines)
+        count = write_lines(given["file"], lines)
     session.out.say({"file": given["file"], "tasks": count}, f"{count} tasks in {given['file']}")
     return 0
 
@@ -44,9 +44,9 @@ def _lines(workspace: Any, include_deleted: bool) -> Iterator[str]:
         after = msgspec.json.decode(page[-1])["id"]
 
 
-def _write(path: str, lines: Iterator[str]) -> int:
-    """Write a new file; it is there whole or not at all, and takes the place of none."""
-    if os.path.exists(path):
+def write_lines(path: str, lines: Iterator[str], replace: bool = False) -> int:
+    """Write a file; it is there whole or not at all, and takes the place of none unless told to."""
+    if not replace and os.path.exists(path):
         raise errors.Exists(f"{path} exists", hint="choose a new file name")
     partial, count = f"{path}.{os.getpid()}.partial", 0
     try:
@@ -56,7 +56,10 @@ def _write(path: str, lines: Iterator[str]) -> int:
                 count += 1
             file.flush()
             os.fsync(file.fileno())
-        os.link(partial, path)
+        if replace:
+            os.replace(partial, path)
+        else:
+            os.link(partial, path)
     except OSError as error:
         raise errors.IOFailed(f"{path} could not be written: {error.strerror}") from error
     finally:
@@ -67,7 +70,7 @@ def _write(path: str, lines: Iterator[str]) -> int:
 
 def take_in(session: Session, given: dict[str, Any]) -> int:
     """Import tasks from a file, or tell what would happen; nothing is imported if a line is wrong."""
-    lines = _read(given.pop("file"))
+    lines = read_lines(given.pop("file"))
     op = operation("tasks.import_")
     if not given.get("dry_run"):
         snapshot(session)
@@ -82,7 +85,8 @@ def take_in(session: Session, given: dict[str, Any]) -> int:
     return 0
 
 
-def _read(path: str) -> list[str]:
+def read_lines(path: str) -> list[str]:
+    """The lines of a file; - is standard input."""
     try:
         if path == "-":
             return _split(sys.stdin.read())

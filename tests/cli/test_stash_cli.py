@@ -1,0 +1,130 @@
+"""Stashes, trails and links on the command line (issue 8): what names a stash, remembered tokens, lines for people."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from tests.cli.calling import Answer
+from tests.cli.test_held import LONG, SHORT, remembered
+
+Cli = Callable[..., Answer]
+
+
+@pytest.fixture
+def trail(made: Cli) -> str:
+    return made("trail", "create", "parser", "--state", "active", "-q").id
+
+
+def count(cli: Cli, name: str) -> int:
+    value: int = cli("stash", "get", name, "--json").data["value"]["value"]
+    return value
+
+
+# --- what names a stash ----------------------------------------------------------------------------------------------
+
+
+def test_s3_a_stash_is_named_by_its_id_its_trail_and_name_or_its_name_alone(made: Cli, trail: str) -> None:
+    of_all = made("stash", "create", "hits", "--type", "counter", "-q").id
+    scoped = made("stash", "create", "hits", "--type", "counter", "--trail", trail, "-q").id
+    for name in (of_all, "hits", "/hits"):
+        assert made("stash", "increment", name).code == 0
+    for name in (scoped, f"{trail}/hits"):
+        assert made("stash", "increment", name, "10").code == 0
+    assert (count(made, of_all), count(made, scoped)) == (3, 20)
+
+
+def test_s3_a_global_stash_that_is_named_like_an_id_is_reached_with_a_slash(made: Cli, trail: str) -> None:
+    made("stash", "create", trail, "--type", "counter")
+    assert made("stash", "get", trail).code == 10
+    assert made("stash", "increment", f"/{trail}").out == "1\n"
+
+
+def test_s3_a_name_may_have_slashes_of_its_own(made: Cli) -> None:
+    made("stash", "create", "a/b", "--type", "context")
+    assert made("stash", "get", "a/b").code == 10, "that is b in the trail a"
+    assert made("stash", "get", "/a/b", "--json").data["name"] == "a/b"
+
+
+def test_s4_a_type_that_is_missing_or_none_is_refused(made: Cli) -> None:
+    missing = made("stash", "create", "limits")
+    assert (missing.code, "needs TYPE" in missing.err) == (2, True)
+    wrong = made("stash", "create", "limits", "--type", "queue", "--json")
+    assert (wrong.code, wrong.error["code"]) == (1, "INVALID_STASH_TYPE")
+
+
+# --- locks -----------------------------------------------------------------------------------------------------------
+
+
+def test_s10_the_token_of_a_lock_is_remembered_by_whatever_name_it_is_taken_and_given_back(
+    made: Cli, project: Path
+) -> None:
+    gate = made("stash", "create", "gate", "--type", "lock", "-q").id
+    for taken, freed in (("gate", gate), (gate, "/gate"), ("/gate", "gate")):
+        assert made("stash", "acquire", taken, "--actor", "a").code == 0
+        assert len(remembered(project)) == 1
+        assert made("stash", "release", freed, "--actor", "a").code == 0
+        assert remembered(project) == []
+
+
+@pytest.mark.parametrize("by_name", [True, False])
+def test_s10_a_zombie_is_refused_and_disturbs_nobody(made: Cli, by_name: bool) -> None:
+    gate = made("stash", "create", "gate", "--type", "lock", "-q").id
+    name = "gate" if by_name else gate
+    assert made("stash", "acquire", "gate", "--ttl", SHORT, "--actor", "a").code == 0
+    assert made("stash", "acquire", "gate", "--ttl", "60", "--wait", LONG, "--actor", "b").code == 0
+    zombie = made("stash", "release", name, "--actor", "a", "--json")
+    assert (zombie.code, zombie.error["code"]) == (15, "FENCED")
+    assert made("stash", "release", name, "--actor", "b").code == 0
+
+
+def test_s10_who_holds_a_lock_is_told_to_others(made: Cli) -> None:
+    made("stash", "create", "gate", "--type", "lock")
+    made("stash", "acquire", "gate", "--actor", "a")
+    assert made("stash", "acquire", "gate", "--actor", "b").code == 12
+    assert made("stash", "release", "gate", "--actor", "b").code == 13
+    assert made("stash", "delete", "gate", "--actor", "b").code == 12
+
+
+# --- lines for people ------------------------------------------------------------------------------------------------
+
+
+def test_i7_stashes_trails_links_and_entries_are_told_in_a_line_each(made: Cli, trail: str) -> None:
+    task = made("create", "x", "-q").id
+    stash = made("stash", "create", "hits", "--type", "counter", "--trail", trail, "-q").id
+    made("stash", "increment", stash, "2", "--changed-by", task)
+    made("trail", "add", trail, task)
+    assert made("stash", "list").out == f'{stash}  counter  hits  version 2  [{trail}]  {{"value":2}}\n'
+    assert made("trail", "list").out == f"{trail}  active  parser\n"
+    first, second = made("stash", "history", stash).out.splitlines()
+    assert re.fullmatch(r'1  \S+ \S+  create  \{"value":0\}', first)
+    assert re.fullmatch(rf'2  \S+ \S+  increment  \[{task}\]  {{"value":2}}', second)
+    link = made("link", "list", "--type", "belongs_to", "-q").id
+    assert made("link", "list", "--type", "belongs_to").out == f"{link}  {task} belongs_to {trail}\n"
+    assert made("trail", "tasks", trail).out == f"{task}\n"
+
+
+def test_i7_a_record_that_is_asked_for_is_told_field_by_field(made: Cli, trail: str) -> None:
+    stash = made("stash", "create", "limits", "--type", "context", "--value", '{"depth": 3}', "-q").id
+    told = made("stash", "get", "limits").out.splitlines()
+    assert {f"id: {stash}", "stash_type: context", 'value: {"depth":3}', "version: 1"} <= set(told)
+    assert "state: active" in made("trail", "get", trail).out.splitlines()
+    assert made("stash", "find", "nothing").out == ""
+
+
+def test_i7_a_name_that_a_terminal_would_obey_is_shown_and_not_obeyed(made: Cli) -> None:
+    made("stash", "create", "a\u202eb", "--type", "context", "--value", '{"x": "\\u001b[2J"}')
+    shown = made("stash", "list").out
+    assert "\u202e" not in shown
+    assert "\x1b" not in shown
+
+
+def test_i7_events_of_the_new_kinds_can_be_asked_for(made: Cli, trail: str) -> None:
+    made("stash", "create", "gate", "--type", "lock", "--trail", trail)
+    made("stash", "acquire", f"{trail}/gate", "--actor", "a")
+    for kind, ops in {"stash": ["create", "acquire"], "trail": ["create"], "link": ["create"]}.items():
+        assert [event["op"] for event in made("event", "list", "--kind", kind, "--json").data] == ops
+    assert made("event", "list", "--kind", "stash-lock", "--json").data[0]["kind"] == "stash-lock"

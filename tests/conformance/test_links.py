@@ -1,0 +1,3 @@
+"""Links on every kind."""
+
+from holdfast.testing.conformance.links import *  # noqa: F403

@@ -1,0 +1,3 @@
+"""Stashes on every kind."""
+
+from holdfast.testing.conformance.stashes import *  # noqa: F403

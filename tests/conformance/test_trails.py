@@ -1,0 +1,3 @@
+"""Trails on every kind."""
+
+from holdfast.testing.conformance.trails import *  # noqa: F403
