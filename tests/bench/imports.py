@@ -33,7 +33,7 @@ def run(bench: Bench) -> list[Row]:
     for program in PROGRAMS.values():
         starter.time(program)
     runs: dict[str, Callable[[], float]] = {name: partial(starter.time, code) for name, code in PROGRAMS.items()}
-    figures = {name: statistics.median(values) for name, values in alternate(runs, bench.count(15, 3)).items()}
+    figures = {name: statistics.median(values) for name, values in alternate(runs, bench.count(15, 5)).items()}
     for name, milliseconds in figures.items():
         bench.say(f"  {name:14} {milliseconds:6.1f} ms")
     bare = figures["bare Python"]

@@ -307,3 +307,40 @@ def test_the_log_has_the_newest_events_oldest_first(made: Cli) -> None:
     assert [each["id"] for each in made("log", "--actor", "b", "--json").data] == ["deploy"]
     assert len(made("log", "--since", "1h", "--limit", "1000", "--json").data) == 61
     assert made("log", "--since", "+1h", "--json").data == []
+
+
+# --- paths count from where one is ---------------------------------------------------------------------------------
+
+
+def test_a_path_is_locked_from_the_current_folder_and_checked_alike(
+    made: Cli, repository: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (repository / "src").mkdir(exist_ok=True)
+    monkeypatch.chdir(repository / "src")
+    assert made("path", "lock", "a.py", "--actor", "alice").code == 0
+    assert made("path", "list", "--json").data[0]["patterns"] == ["src/a.py"]
+    assert made("path", "check", "a.py", "--actor", "bob").code == 12
+    monkeypatch.chdir(repository)
+    assert made("guard", "src/a.py", "--actor", "bob").code == 12
+    assert made("path", "lock", str(repository / "src" / "b.py"), "--actor", "bob").code == 0
+    assert made("path", "lock", "../elsewhere", "--actor", "bob").code == 2
+
+
+def test_a_link_is_no_way_around_a_lock(made: Cli, repository: Path) -> None:
+    (repository / "src").mkdir(exist_ok=True)
+    (repository / "lnk").symlink_to("src")
+    made("path", "lock", "src", "--actor", "alice")
+    assert made("guard", "lnk/x.py", "--actor", "bob").code == 12
+
+
+def test_a_hook_heeds_the_workspace_of_the_file_not_of_the_client(
+    made: Cli, repository: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made("path", "lock", "docs/**", "--actor", "alice")
+    monkeypatch.chdir(tmp_path)
+    told = edit("claude", repository / "docs" / "x.md", "s1")
+    assert made("guard", "--hook", "claude", stdin=told).code == 2
+
+
+def test_a_workspace_that_was_named_wrongly_lets_nothing_pass(made: Cli, repository: Path) -> None:
+    assert made("guard", "src/a.py", "--actor", "b", HOLDFAST_DIR=str(repository / "typo")).code == 10

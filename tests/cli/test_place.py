@@ -291,3 +291,22 @@ def test_where_says_of_a_named_folder_that_there_is_none_yet(cli: Cli, project: 
     assert told.code == 0
     assert "there is none yet" in told.out
     assert not os.path.exists("new")
+
+
+def test_what_is_done_where_the_store_is_refuses_a_server_that_was_named(cli: Cli, project: Path) -> None:
+    there = {"HOLDFAST_URL": "http://127.0.0.1:1"}
+    for words in (("init",), ("token", "list"), ("token", "create"), ("restore", "latest"), ("backup",)):
+        answer = cli(*words, "--json", **there)
+        assert (answer.code, answer.error["code"]) == (1, "UNSUPPORTED"), words
+    assert list(project.iterdir()) == []
+
+
+def test_an_empty_actor_is_a_mistake_not_somebody_else(made: Cli) -> None:
+    assert made("create", "x", "--actor", "", HOLDFAST_ACTOR="other").code == 2
+
+
+def test_a_workspace_that_a_write_makes_is_told(cli: Cli, project: Path) -> None:
+    answer = cli("create", "x", "--dir", "new")
+    assert answer.code == 0
+    assert "made" in answer.err
+    assert cli("create", "y", "--dir", "new").err == ""

@@ -82,6 +82,17 @@ def test_run_that_is_told_to_end_ends_its_command(shell: Shell, task: str, start
     assert answer.code != 0
 
 
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT])
+def test_run_done_releases_what_a_signal_ended(shell: Shell, task: str, started: Start, number: int) -> None:
+    script = "trap 'exit 0' TERM; echo begun $$; while :; do sleep 0.05; done"
+    run = started("run", "--task", task, "--done", "--actor", "a", "--", "bash", "-c", script)
+    assert run.stdout is not None
+    assert run.stdout.readline().startswith("begun")
+    run.send_signal(number)
+    assert ended(run, timeout=15).code == 128 + number
+    assert (show(shell, task)["status"], show(shell, task)["claimed_by"]) == ("open", None)
+
+
 @pytest.mark.parametrize(("command", "status"), [("true", "closed"), ("false", "open"), ("/no/such/program", "open")])
 def test_run_done_completes_what_succeeded_and_releases_what_failed(
     shell: Shell, task: str, command: str, status: str

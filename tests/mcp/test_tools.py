@@ -38,6 +38,13 @@ async def test_a_task_is_created_claimed_noted_and_finished(ws: holdfast.Workspa
 
 
 @played
+async def test_what_is_empty_is_refused_by_its_own_name(ws: holdfast.Workspace) -> None:
+    async with inside(ws) as agent:
+        assert (await agent.refusal("task_create", title="")).code == "INVALID_VALUE"
+        assert (await agent.refusal("lock", action="acquire", name="deploy", ttl=0)).code == "INVALID"
+
+
+@played
 async def test_nothing_ready_is_an_answer_and_no_error(ws: holdfast.Workspace) -> None:
     async with inside(ws) as agent:
         assert await agent.call("task_claim") == {"task": None}

@@ -16,7 +16,7 @@ BUGS = [
         "a claimed task can be claimed",
         "domains/tasks/claims.py",
         """    if task.holder is not None:
-        raise already_claimed(task)
+        raise already_claimed(task, agent)
     if task.status != "open":
 """,
         """    if task.status not in ("open", "in_progress"):

@@ -45,6 +45,13 @@ def test_a_workspace_whose_folder_was_replaced_does_not_mix_the_two(ws: Workspac
         assert other.cells.set("run", "cell", "new") == 1
 
 
+def test_who_watches_a_workspace_whose_folder_was_removed_is_told(ws: Workspace, tmp_path: Path) -> None:
+    with ws.watch(timeout=60) as watch:
+        shutil.rmtree(tmp_path / "store")
+        with pytest.raises(errors.Closed, match="removed or replaced"):
+            next(watch)
+
+
 def test_a_folder_with_files_of_others_gets_no_ignore_file(tmp_path: Path) -> None:
     (tmp_path / "main.py").write_text("x = 1\n")
     holdfast.open(tmp_path, actor="agent").close()

@@ -57,7 +57,7 @@ def name_of(actor: str, given: str | None, what: str) -> str:
         if isinstance(actor, DerivedActor):
             raise errors.InvalidHolder(
                 f"no {what} was named, and the actor {actor!r} was only derived: two agents could become one holder",
-                hint=f"name the {what}, or yourself: actor= in Python, --actor or HOLDFAST_ACTOR, X-Agent-ID in HTTP",
+                hint=f"pass {what}=..., or name yourself: actor=, --actor, HOLDFAST_ACTOR, or X-Agent-ID over HTTP",
             )
         return actor
     check_name(given, what)

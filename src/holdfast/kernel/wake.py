@@ -328,7 +328,10 @@ class Pulse:
             self._upkeep = None
 
     def _report(self, error: Exception) -> None:
-        if self._stopped or self._store.closed:
+        if self._stopped:
+            return
+        if self._store.closed:  # its file is gone: who waits for news would wait for ever
+            self._store.on_stop()
             return
         reason = str(translate(error) if isinstance(error, apsw.Error) else error)
         if reason != self._reported:

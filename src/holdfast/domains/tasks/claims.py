@@ -44,7 +44,7 @@ def claim(
     abilities = check_abilities(can)
     task = require(tx, id)
     if task.holder is not None:
-        raise already_claimed(task)
+        raise already_claimed(task, agent)
     if task.status != "open":
         raise errors.InvalidStatus(
             f"task {id} is {task.status}, not open", hint="tasks.explain(id) says more", id=id, status=task.status
@@ -81,12 +81,13 @@ def take(tx: Tx, task: Stored, agent: str, ttl: int | None, can: frozenset[str] 
     return to_task(change(tx, task, "claim", columns, deadline=tx.now + length))
 
 
-def already_claimed(task: Stored) -> errors.AlreadyClaimed:
+def already_claimed(task: Stored, agent: str = "") -> errors.AlreadyClaimed:
     """The refusal, saying who and since when."""
     since = as_time(task.claimed or 0)
+    own = "it is yours: go on with it, tasks.heartbeat(id) renews the claim"
     return errors.AlreadyClaimed(
         f"task {task.id} is claimed by {task.holder} since {since.isoformat()}",
-        hint="take another one: tasks.claim_next(agent)",
+        hint=own if task.holder == agent else "take another one: tasks.claim_next(agent)",
         id=task.id,
         holder=task.holder,
         since=since,

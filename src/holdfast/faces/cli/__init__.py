@@ -43,7 +43,10 @@ def main(argv: Sequence[str] | None = None) -> int:
         return PIPE_CLOSED
     except OSError as error:
         _close_output()
-        failed = IOFailed(f"{error.strerror or error}", hint="nothing more was done, but the answer may be cut")
+        failed = IOFailed(
+            f"{error.filename or 'the answer'}: {error.strerror or error}",
+            hint="nothing more was done, but the answer may be cut",
+        )
         _tell(failed, arguments)
         return failed.exit_code
     return code

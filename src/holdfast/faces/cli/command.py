@@ -108,6 +108,7 @@ def find(words: Sequence[str]) -> tuple[Command, int]:
 
 
 def _find_in_group(group: str, words: Sequence[str]) -> tuple[Command, int]:
+    words = words[:1] if len(words) > 1 and words[1].startswith("-") else words
     name = " ".join(words[:2])
     if len(words) > 1:
         if name in HAND_MADE:

@@ -25,6 +25,7 @@ _FENCED: Final = {
     "stashes.release": ("stash", "id"),
 }
 _FOR_GOOD: Final = ("tasks.purge", "events.compact")  # what nobody can undo: a backup first
+_PATHS: Final = ("paths.lock", "paths.check", "paths.list")
 _ENDING: Final = ("release", "release_lock")
 _CLAIMING: Final = ("claim", "claim_next", "reclaim", "heartbeat", "park")
 
@@ -32,6 +33,8 @@ _CLAIMING: Final = ("claim", "claim_next", "reclaim", "heartbeat", "park")
 def perform(session: Session, op: Operation[..., Any], given: dict[str, Any]) -> int:
     """Do an operation and print its answer; 0, or 1 if a part of it failed."""
     arguments = arguments_from(given)
+    if op.name in _PATHS:
+        _from_here(session, arguments)
     writing = op.writes
     if op.name in _FOR_GOOD:
         from holdfast.faces.cli.commands.backups import snapshot
@@ -50,6 +53,21 @@ def perform(session: Session, op: Operation[..., Any], given: dict[str, Any]) ->
         after_writing(session)
     failed = op.name == "tasks.bulk" and not all(item.success for item in result.results)
     return 1 if failed else 0
+
+
+def _from_here(session: Session, arguments: dict[str, Any]) -> None:
+    """Paths and patterns as the project calls them: on a command line they count from the current folder."""
+    if "path" in arguments:
+        arguments["path"] = _in_project(session, arguments["path"])
+    if "patterns" in arguments:
+        arguments["patterns"] = [_in_project(session, pattern) for pattern in arguments["patterns"]]
+
+
+def _in_project(session: Session, path: str) -> str:
+    found = session.in_project(path) if path else path
+    if found is None:
+        raise Usage(f"{path} lies outside of the project", hint="paths count from the current folder")
+    return found
 
 
 def after_writing(session: Session) -> None:

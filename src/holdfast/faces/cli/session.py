@@ -7,6 +7,7 @@ in need of one.
 from __future__ import annotations
 
 import os
+import sys
 from collections.abc import Mapping
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Final
@@ -40,6 +41,8 @@ class Session:
     """A call, from its global options and the environment."""
 
     def __init__(self, given: Mapping[str, Any], environ: Mapping[str, str]) -> None:
+        if given.get("actor") == "":
+            raise Usage("--actor is followed by a name, and this one is empty")
         self.given = given
         self.environ = environ
         self.out = Output(is_json(given, environ), bool(given.get("quiet")), environ)
@@ -82,6 +85,8 @@ class Session:
             )
         from holdfast.workspace import open_workspace
 
+        if not place.exists:
+            print(f"holdfast: there was no workspace in {place.folder}, so it is made", file=sys.stderr)
         workspace = open_workspace(place.folder, actor=self.actor)
         return workspace.using(**self._context())
 
@@ -106,6 +111,21 @@ class Session:
                 raise Usage("--at-least is a revision, or latest")
             context["at_least"] = at_least if at_least == "latest" else int(at_least)
         return context
+
+    def in_project(self, path: str) -> str | None:
+        """A path as all worktrees of the project call it, from its root; None if it lies outside.
+
+        What is given counts from the current folder. Patterns are paths here: only how they begin matters.
+        """
+        path = os.path.abspath(os.path.join(self.folder, path))
+        root = places.git_root(os.path.dirname(path)) or self._project()
+        relative = os.path.relpath(path, root)
+        return None if relative.startswith("..") else relative.replace(os.sep, "/")
+
+    def _project(self) -> str:
+        """The root of a project without git: where its workspace lies."""
+        above, name = os.path.split(self.place.folder or "")
+        return above if name == places.FOLDER else self.folder
 
     def held(self, actor: str) -> Held:
         """What an actor holds here."""

@@ -18,8 +18,8 @@ holdfast where says which it is and why. Servers want a token: HOLDFAST_TOKEN, H
 or holdfast login URL once.
 """,
     "actors": """
-Everything is done by an actor: --actor NAME, else HOLDFAST_ACTOR, else user@host, which may read
-and create but not claim, lock or mail, because two sessions would have the same name. Choose a
+Everything is done by an actor: --actor NAME, else HOLDFAST_ACTOR, else user@host, which may read,
+create and change but not claim, lock or mail: two sessions would have the same name. Choose a
 name for each agent session; holdfast setup does that for the clients it knows.
 The tokens of claims and locks are remembered for each actor and sent by themselves, so whoever
 lost a claim without knowing is refused (exit code 15) instead of overwriting others' work.
@@ -38,10 +38,10 @@ Errors go to standard error: {"schema_version": 1, "error", "code", "hint", "det
    4  next: nothing is ready        16  unavailable, try again
    9  version mismatch              17  compacted: the history is gone
   10  not found                     18  corrupt
-  11  bad transition               130  interrupted
+  11  bad transition               130  interrupted; 141 the reader of a pipe has gone
 """,
     "times": """
-Durations are seconds, or such as 90s, 15m, 2h, 1d. Moments are RFC 3339 (2026-03-01T12:00:00Z), or
+Durations are seconds, or such as 90s, 15m, 2h, 1d, 1w. Moments are RFC 3339 (2026-03-01T12:00:00Z), or
 durations: --since 2h is two hours ago, --until 2h in two hours.
 """,
 }

@@ -33,7 +33,9 @@ async def lock(
     token = filled(token=session.memory.find("lock", name))
     match action:
         case "acquire":
-            grant = await session.call("locks.acquire", name=name, ttl=ttl or TTL, **filled(wait=check_wait(wait)))
+            grant = await session.call(
+                "locks.acquire", name=name, ttl=TTL if ttl is None else ttl, **filled(wait=check_wait(wait))
+            )
         case "renew":
             grant = await session.call("locks.refresh", name=name, **filled(ttl=ttl), **token)
         case "release":

@@ -42,7 +42,7 @@ async def task_create(
     tags: list[str] | None = None,
 ) -> Any:
     """Create a task."""
-    given = filled(title=title, body=body, priority=priority, type=type, parent_id=parent_id, tags=tags)
+    given = {"title": title} | filled(body=body, priority=priority, type=type, parent_id=parent_id, tags=tags)
     return row(await session.call("tasks.create", **given))
 
 

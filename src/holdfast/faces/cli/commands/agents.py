@@ -15,6 +15,7 @@ import msgspec
 from holdfast import errors
 from holdfast.faces.cli import place as places
 from holdfast.faces.cli.command import Command
+from holdfast.faces.cli.hints import for_shell
 from holdfast.faces.cli.session import Session
 from holdfast.faces.cli.words import Argument, Usage
 
@@ -51,22 +52,23 @@ def prime(session: Session, given: dict[str, Any]) -> int:
 
 def guard(session: Session, given: dict[str, Any]) -> int:
     """Say whether the actor may edit paths; HELD and by whom if somebody else has locked one."""
-    place = session.find_place()
     hook = _Hook(given["hook"]) if "hook" in given else None
     if hook is not None:
         session.given = {**session.given, "actor": hook.actor(session)}
         paths = hook.paths()
+        session.folder = os.path.dirname(paths[0]) if paths else session.folder  # wherever the client was started
     elif given.get("staged"):
         paths = _staged(session)
     else:
         paths = given.get("paths", [])
         if not paths:
             raise Usage("holdfast guard needs a PATH, or --staged", hint="holdfast help guard")
-    if place is None or not place.exists or not paths:
+    place = session.find_place()
+    if place is None or not paths or (hook is not None and not place.exists):
         return 0 if hook is None else hook.answer("edit", "")
     refused = _refused(session, paths)
     if hook is not None:
-        told = [f"{error.message} ({error.hint})" for error in refused]
+        told = [f"{error.message} ({for_shell(error.hint)})" for error in refused]
         return hook.answer("edit", "\n".join(told), blocked=bool(told))
     for error in refused[:-1]:
         session.out.error(error)
@@ -79,14 +81,12 @@ def _refused(session: Session, paths: list[str]) -> list[errors.Held]:
     """Who else holds any of the paths."""
     found = []
     with session.open() as workspace:
-        for path in paths:
-            path = os.path.abspath(os.path.join(session.folder, path))
-            root = places.git_root(os.path.dirname(path)) or _project(session)  # every worktree has the same paths
-            relative = os.path.relpath(path, root)
-            if relative.startswith(".."):  # outside of the project nobody locks
+        named = [session.in_project(path) for each in paths for path in (each, _real(session, each))]
+        for relative in dict.fromkeys(named):
+            if relative is None:  # outside of the project nobody locks
                 continue
             try:
-                workspace.paths.check(relative.replace(os.sep, "/"))
+                workspace.paths.check(relative)
             except errors.Held as error:
                 found.append(error)
             except errors.InvalidName:  # nobody can lock what has such a name
@@ -94,10 +94,9 @@ def _refused(session: Session, paths: list[str]) -> list[errors.Held]:
     return found
 
 
-def _project(session: Session) -> str:
-    """The root of a project without git: where its workspace lies."""
-    above, name = os.path.split(session.place.folder or "")
-    return above if name == places.FOLDER else session.folder
+def _real(session: Session, path: str) -> str:
+    """Where a path leads through links, which are no way around a lock."""
+    return os.path.realpath(os.path.join(session.folder, path))
 
 
 def _staged(session: Session) -> list[str]:
@@ -170,7 +169,7 @@ def setup(session: Session, given: dict[str, Any]) -> int:
         raise Usage("--check and --remove are two things", hint="give one of them")
     client, root = given["client"], Path(places.git_root(session.folder) or session.folder)
     if given.get("check"):
-        told = [f"{each.path}: {each.what}" for each in check(client, root)]
+        told = [each.what for each in check(client, root)]
         session.out.say(told, *(told or ["all is in place"]))
         return 1 if told else 0
     changes = (remove if given.get("remove") else install)(client, root)

@@ -82,6 +82,11 @@ def local_folder(session: Session, why: str) -> str:
 
 def _target(session: Session) -> str:
     """Where a workspace is made from a backup; of a project that is named, where its own was."""
+    place = session.find_place()
+    if place is not None and place.url is not None:
+        raise errors.Unsupported(
+            "a store is restored where it lies, and a server was named", hint="call it there, with --dir"
+        )
     named = session.given.get("dir") or session.environ.get("HOLDFAST_DIR")
     if not named:
         return places.home(session.folder)

@@ -23,7 +23,7 @@ COMMANDS = (
         "demo",
         "Watch a fleet of agents share a workspace.",
         (
-            Argument("agents", "int", "--agents", help="how many"),
+            Argument("agents", "int", "--agents", help="how many, at least 3"),
             Argument("items", "int", "--items", help="how much work there is"),
             Argument("seed", "int", "--seed", help="what happens to whom"),
         ),

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from typing import Any
 
+from holdfast import errors
 from holdfast.context import derive_actor
 from holdfast.faces.cli import place as places
 from holdfast.faces.cli.command import Command
@@ -18,6 +19,11 @@ def init(session: Session, given: dict[str, Any]) -> int:
     """Make a workspace where none is; one that is there stays as it is."""
     from holdfast.workspace import open_workspace
 
+    if session.given.get("url") or (not session.given.get("dir") and session.environ.get("HOLDFAST_URL")):
+        raise errors.Unsupported(
+            "a workspace is made where it lies, and a server was named",
+            hint="unset HOLDFAST_URL, or name a folder with --dir; holdfast serve makes its own",
+        )
     named = session.given.get("dir") or session.environ.get("HOLDFAST_DIR")
     folder = os.path.abspath(os.path.expanduser(named)) if named else places.home(session.folder)
     found = places.has_store(folder)
@@ -57,7 +63,7 @@ def _why_actor(session: Session) -> str:
         return "--actor"
     if session.actor:
         return "HOLDFAST_ACTOR"
-    return "derived from user and host; it may read, but not claim, lock or mail: name yourself with --actor"
+    return "derived from user and host; it may read, create and change, but not claim, lock or mail: see --actor"
 
 
 COMMANDS = (

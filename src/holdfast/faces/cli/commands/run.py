@@ -15,6 +15,7 @@ from holdfast.faces.cli.words import Argument, Usage
 from holdfast.ops import operation
 
 TTL: Final = 60.0
+_ENDING: Final = (signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT)
 GRACE: Final = 10.0  # seconds that a command has to end when its claim is lost
 
 
@@ -30,28 +31,56 @@ def run(session: Session, given: dict[str, Any]) -> int:
     ttl = given.get("ttl", TTL)
     with session.open(writing=True) as workspace:
         task = _claim(session, workspace, given["task"], ttl)
-        before = signal.signal(signal.SIGTERM, _told_to_end)
-        try:
-            process = _start(command, session, task)
-        except errors.Invalid:
-            call(session, workspace, operation("tasks.release"), {"id": task.id, "reason": "it could not be started"})
-            raise
-        try:
-            code = _attend(session, workspace, task, process, ttl)
-        except BaseException:
-            _end(process)
-            raise
-        finally:
-            signal.signal(signal.SIGTERM, before)
+        with _Ending() as ending:
+            code = _run(session, workspace, task, command, ttl, ending)
         if given.get("done") and _is_ours(workspace, task):
             _finish(session, workspace, task, code)
     after_writing(session)
     return code
 
 
-def _told_to_end(number: int, _: object) -> None:
-    """End the command too: it must not work on when nobody renews its claim."""
-    raise SystemExit(128 + number)
+class _Ending:
+    """While in this block, signals to end go to the command too: it must not work on when nobody renews its claim.
+
+    One that comes before the command can be told is kept until then.
+    """
+
+    def __enter__(self) -> _Ending:
+        self.process: subprocess.Popen[bytes] | None = None
+        self.number = 0  # of the signal that came
+        self._before = {each: signal.signal(each, self._told) for each in _ENDING}
+        return self
+
+    def _told(self, number: int, _: object) -> None:
+        self.number = number
+        if self.process is not None:
+            self.process.send_signal(signal.SIGTERM)
+
+    def attend(self, process: subprocess.Popen[bytes]) -> None:
+        """From now on this is who is told."""
+        self.process = process
+        if self.number:
+            process.send_signal(signal.SIGTERM)
+
+    def __exit__(self, *_: object) -> None:
+        for each, handler in self._before.items():
+            signal.signal(each, handler)
+
+
+def _run(session: Session, workspace: Any, task: Any, command: list[str], ttl: float, ending: _Ending) -> int:
+    """Start the command and attend to it; its exit code."""
+    try:
+        process = _start(command, session, task)
+    except errors.Invalid:
+        call(session, workspace, operation("tasks.release"), {"id": task.id, "reason": "it could not be started"})
+        raise
+    ending.attend(process)
+    try:
+        code = _attend(session, workspace, task, process, ttl)
+        return 128 + ending.number if ending.number else code  # also of a command that ends well when told to
+    except BaseException:
+        _end(process)
+        raise
 
 
 def _claim(session: Session, workspace: Any, id: str, ttl: float) -> Any:

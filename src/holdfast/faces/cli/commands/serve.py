@@ -39,6 +39,11 @@ def serve(session: Session, given: dict[str, Any]) -> int:
 def server_folder(session: Session) -> Path:
     """The folder that a server serves: the workspace that is meant, or a new one where `init` would make it."""
     place = session.find_place()
+    if place is not None and place.url is not None:
+        raise errors.Unsupported(
+            f"that is done where the store is, and {place.why} names the server {place.url}",
+            hint="call it there, with --dir",
+        )
     if place is not None and place.folder is not None:
         return Path(os.path.relpath(place.folder) if place.why != "--dir" else session.given["dir"])
     return Path(os.path.relpath(places.home(session.folder)))
