@@ -69,6 +69,10 @@ def _end_late_lease(tx: Tx, lease: str, op: str) -> None:
         from holdfast.domains import stashes
 
         stashes.end_lease(tx, lease, op)
+    elif lease.startswith("trail:"):
+        from holdfast.domains import trails
+
+        trails.end_lease(tx, lease, op)
 
 
 def _stash_freed(tx: Tx, target: holding.Target, op: str, changed_by: str | None) -> None:

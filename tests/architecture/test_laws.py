@@ -20,7 +20,8 @@ MODULES = sorted(SOURCE.rglob("*.py"))
 # A domain imports the kernel, the ground, `ops`, and domains earlier in this line.
 DOMAINS = [
     *("outside", "leases", "holding", "waiting", "locks", "links", "events", "clock", "agents"),
-    *("cell_reading", "cell_history", "cells", "routing", "tasks", "routes", "paths", "mail", "stashes", "trails", "linking"),
+    *("cell_reading", "cell_history", "cells", "routing", "tasks", "routes", "paths", "mail"),
+    *("stashes", "trails", "linking"),
 ]
 
 

@@ -1,7 +1,7 @@
 """Trails: tasks and stashes that belong together, from a draft to their end.
 
 Completing a trail lets its tasks go and keeps its stashes; abandoning one takes both along, so that `restore` can bring
-them back. Each is one transaction. A task belongs to at most one trail.
+them back, as long as deleted tasks are kept. Each is one transaction. A task belongs to at most one trail.
 """
 
 from __future__ import annotations
@@ -13,11 +13,14 @@ import msgspec
 
 from holdfast import errors
 from holdfast.domains import holding, links
+from holdfast.domains.routing.settings import settings_of
 from holdfast.domains.stashes import erase, open_trail
 from holdfast.domains.stashes.rows import SCOPED_TO, STASH_LOCK, lock_of
 from holdfast.domains.tasks import deleting
+from holdfast.domains.tasks.rows import DAY
 from holdfast.domains.tasks.rows import require as require_task
 from holdfast.domains.tasks.texts import check_note
+from holdfast.kernel import leases
 from holdfast.kernel.names import check_id, check_limit, check_name
 from holdfast.kernel.tx import Row, Snapshot, Tx
 from holdfast.kernel.values import decode
@@ -191,6 +194,7 @@ def abandon(tx: Tx, id: str, reason: str | None = None) -> Trail:
         each for (each,) in tx.all("SELECT id FROM stashes WHERE trail = ? AND deleted IS NULL ORDER BY id", (id,))
     ]
     tx.run("UPDATE stashes SET deleted = ? WHERE trail = ? AND deleted IS NULL", (tx.now, id))
+    _plan_purge(tx, id)
     columns = {"state": "abandoned", "before": row[2], "ended": tx.now}
     more = {} if reason is None else {"note": reason}
     return _change(tx, row, "abandon", columns, tasks=[taken, []], stashes=[stashes, []], **more)
@@ -207,7 +211,24 @@ def restore(tx: Tx, id: str) -> Trail:
         if task.id in taken:
             deleting.restore(tx, task.id)
     tx.run("UPDATE stashes SET deleted = NULL WHERE trail = ? AND deleted IS NOT NULL", (id,))
+    leases.drop(tx, f"{TRAIL}:{id}", TRAIL)
     return _change(tx, row, "restore", {"state": row[8], "before": "", "ended": None})
+
+
+def _plan_purge(tx: Tx, id: str) -> None:
+    """What went with a trail is kept as long as deleted tasks are: its timer is a lease like any other."""
+    days = settings_of(tx).config.soft_delete_days
+    if days is not None:
+        leases.start(tx, TRAIL, tx.actor, round(days * DAY), f"{TRAIL}:{id}")
+
+
+def end_lease(tx: Tx, lease: str, op: str) -> None:
+    """The time to bring an abandoned trail back is over: its stashes go for good."""
+    trail = lease.removeprefix(f"{TRAIL}:")
+    for stash, version, bound in tx.all(
+        "SELECT id, version, lease FROM stashes WHERE trail = ? AND deleted IS NOT NULL ORDER BY id", (trail,)
+    ):
+        erase(tx, stash, version, bound, "purge")
 
 
 def _taken(tx: Tx, row: Row) -> list[str]:
@@ -237,6 +258,7 @@ def delete(tx: Tx, id: str) -> None:
         links.untie(tx, BELONGS_TO, task, id)
     for target in links.targets(tx, BRANCHES_FROM, id):
         links.untie(tx, BRANCHES_FROM, id, target)
+    leases.drop(tx, f"{TRAIL}:{id}", TRAIL)
     tx.run("DELETE FROM trails WHERE id = ?", (id,))
     _emit(tx, id, "delete", row[6] + 1, state=[row[2], None])
 

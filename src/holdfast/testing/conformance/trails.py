@@ -292,3 +292,20 @@ def test_s12_the_log_tells_the_life_of_a_trail_and_a_watcher_hears_of_its_end(wo
     assert [(event.op, event.version) for event in told] == [
         *(("create", 1), ("state", 2), ("abandon", 3), ("restore", 4))
     ]
+
+
+def test_s12_what_went_with_a_trail_is_kept_as_long_as_deleted_tasks_are(world: World) -> None:
+    ws = world.open("me")
+    trail = ws.trails.create("trail")
+    stash = ws.stashes.create("plan", "context", {"a": 1}, trail=trail.id)
+    ws.trails.abandon(trail.id)
+    world.clock.advance(6 * 86_400)
+    ws.trails.restore(trail.id)
+    assert ws.stashes.get(stash.id).value == {"a": 1}
+    ws.trails.abandon(trail.id)
+    world.clock.advance(8 * 86_400)
+    ws.cells.set("run", "cell", 1)  # whose group sweeps first
+    ws.trails.restore(trail.id)
+    with pytest.raises(errors.NotFound):
+        ws.stashes.get(stash.id)
+    assert ws.check().problems == []
