@@ -193,3 +193,25 @@ def test_logs_and_warnings_never_reach_standard_output(shell: Shell) -> None:
     shell("init")
     answer = shell.with_(PYTHONWARNINGS="default", PYTHONDEVMODE="1")("ready", "--json", timeout=2 * PATIENCE)
     assert (answer.code, answer.data, answer.err) == (0, [], "")
+
+
+# --- what is asked next --------------------------------------------------------------------------------------------
+
+
+def test_show_tells_what_a_task_waits_for_and_why_it_stands_still(made: Cli, project: Path) -> None:
+    first, second = made("create", "first", "-q").id, made("create", "second", "the body", "-q").id
+    made("dep", "add", second, first)
+    told = made("show", second).out
+    assert f"waits for  {first}" in told
+    assert "not ready" in told
+    assert told.rstrip().endswith("the body")
+    assert f"needed by  {second}" in made("show", first).out
+    made("claim", first, "--actor", "a")
+    made("path", "lock", "src/**", "--task", first, "--actor", "a")
+    assert "src/**" in made("show", first).out
+    made("block", first, "no grammar\x1b[31m yet", "--actor", "a")
+    told = made("show", first).out
+    assert "because    no grammar\\u001b[31m yet" in told
+    assert "src/**" not in told, "the lock ended with the claim"
+    assert made("show", first, "--json").data["status"] == "blocked"
+    assert made("show", first, "-q").id == first

@@ -49,6 +49,7 @@ HAND_MADE: Final = {
     "next": "next",
     "run": "run",
     "serve": "serve",
+    "show": "show",
     "tree": "tree",
     "watch": "watch",
 }

@@ -133,7 +133,7 @@ def _task(task: Task, paint: Paint) -> list[str]:
         "created": moment(task.created_at),
         "updated": f"{moment(task.updated_at)} (version {task.version}, revision {task.revision})",
     }
-    lines += [f"  {name:<9}{printable(value)}" for name, value in told.items() if value]
+    lines += [f"  {name:<11}{printable(value)}" for name, value in told.items() if value]
     return [*lines, "", *printable_lines(task.body)] if task.body else lines
 
 
