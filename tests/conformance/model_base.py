@@ -13,6 +13,7 @@ from holdfast.testing import ManualClock
 from holdfast.types.agents import Agent
 from holdfast.types.base import Event, as_time
 from holdfast.types.mail import Message
+from holdfast.types.stashes import Link, StashType, Trail
 from holdfast.types.tasks import TaskStatus, TaskType
 
 Key = tuple[str, str]
@@ -114,6 +115,32 @@ class TaskRow:
     parked: bool = False
 
 
+@dataclass
+class StashRow:
+    """A stash; `value` is not that of a lock, which is who holds it."""
+
+    id: str
+    name: str
+    type: StashType
+    trail: str | None
+    value: Any
+    created: int
+    lease: LeaseRow | None
+    version: int = 0
+    revision: int = 0
+    updated: int = 0
+    lock: LockRow | None = None
+    gone: bool = False  # with its trail
+
+
+class TrailRow(NamedTuple):
+    """A trail; of an abandoned one, the state it was in before and the tasks that went with it."""
+
+    trail: Trail
+    before: str = ""
+    taken: tuple[str, ...] = ()
+
+
 class Kept(NamedTuple):
     """What an idempotency key remembers."""
 
@@ -138,6 +165,9 @@ class State:
     agents: Table[str, Agent] = field(default_factory=Table)  # those that registered
     actors: Table[str, int] = field(default_factory=Table)  # those that acted, and when first
     messages: Table[str, Message] = field(default_factory=Table)  # in the order they were sent
+    stashes: dict[str, StashRow] = field(default_factory=dict)
+    trails: Table[str, TrailRow] = field(default_factory=Table)
+    ties: Table[tuple[str, str, str], Link] = field(default_factory=Table)  # links as `ws.links` tells them
 
 
 class Ledger:

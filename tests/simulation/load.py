@@ -26,8 +26,9 @@ from tests.simulation.watching import Listener
 from tests.simulation.workload import READS, Workload
 
 CLIENTS = 6
-KEYED = ("cells.set", "cells.increment", "tasks.create", "mail.send")  # which nothing refuses, if they name none of
-MAY_BE_GONE = {"lease", "parent_id", "task"}  # these, nor all that are known
+# What nothing refuses, if it names none of those that may be gone, nor all that are known.
+KEYED = ("cells.set", "cells.increment", "tasks.create", "mail.send", "trails.create")
+MAY_BE_GONE = {"lease", "parent_id", "task"}
 KEY_LIFE = 20 * 3600 * 1_000_000  # after which a client does not repeat itself any more
 
 
@@ -64,7 +65,7 @@ class Load:
             for wanted in (
                 Filter(),
                 Filter(("cell",)),
-                Filter(("lock", "task", "message", "path")),
+                Filter(("lock", "task", "message", "path", "stash", "stash-lock", "trail", "link")),
                 Filter(("cell",), "r1", "a"),
             )
         ]

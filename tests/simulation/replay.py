@@ -18,20 +18,21 @@ from holdfast import errors
 from holdfast.testing import ManualClock
 from holdfast.types.agents import Agent
 from holdfast.types.base import Event, Page, as_microseconds
+from holdfast.types.stashes import Link
 from holdfast.types.tasks import Readiness, Reason
 from tests.conformance.model_base import exact
 from tests.simulation.history import Asked, History, Looked
-from tests.simulation.mail_model import MailModel
+from tests.simulation.trail_model import TrailModel
 from tests.simulation.truth import Truth
 
 _DETAILS = (
     *("expected", "version", "value", "holder", "current"),
     *("since", "status", "current_status", "requested_status", "parent_id", "active_children"),
-    *("sender", "lock", "pattern", "shared"),
+    *("sender", "lock", "pattern", "shared", "state"),
 )
 
 
-class ReplayModel(MailModel):
+class ReplayModel(TrailModel):
     """The model, at the time that the truth says."""
 
     def __init__(self) -> None:
@@ -83,6 +84,7 @@ class ReplayModel(MailModel):
                 self.cells_set("audit", "silent", asked.actor)
             return answer
 
+        self.told = asked.answer if isinstance(asked.answer, Link) else None
         try:
             return self.transact(asked.actor, body)
         except errors.HoldfastError as error:
@@ -124,6 +126,7 @@ def _happened(asked: Asked, truth: Truth) -> bool:
 def _check_promises(history: History, truth: Truth) -> None:
     places: dict[str, int] = {}
     for event in truth.all():
+        assert not event.redacted or truth.is_blanked(event), f"{event} says nothing of what is still there"
         known = places.setdefault(event.actor, event.revision)
         assert event.actor == "system" or known == event.revision, f"{event.actor} happened twice"
     for asked in history.asked:
@@ -142,30 +145,55 @@ def _check_promises(history: History, truth: Truth) -> None:
 def _check_revision(model: ReplayModel, events: Any, doer: dict[str, Asked]) -> None:
     actor = events[0].actor
     model.moment = as_microseconds(events[0].time)
+    _choose_ids(model, events)
     if actor == "system":
         before = len(model.events)
         model.sweep()
-        made = model.events[before:]
+        made = _as_told(model.events[before:], events)
         assert sorted(map(_loose, made)) == sorted(map(_loose, events)), f"the sweep {events} should be {made}"
         return
     asked = doer[actor]
-    for event in events:
-        if (event.kind, event.op) == ("lease", "create"):
-            model.next_lease = event.id
-        elif (event.kind, event.op) == ("task", "create"):
-            model.next_tasks.append(event.id)
-        elif (event.kind, event.op) == ("message", "send"):
-            model.next_messages.append((event.id, tuple(event.data["to"])))
-        elif (event.kind, event.op) == ("path", "acquire"):
-            model.next_paths.append(event.id)
     before = len(model.events)
     expected = model.run(asked)
-    made = model.events[before:]
+    made = _as_told(model.events[before:], events)
     assert exact(_in_order(made)) == exact(_in_order(events)), (
         f"{asked} made {events}, expected {made} and {expected!r}"
     )
     if asked.ending == "answered":
         assert _same(asked, expected), f"{asked} should have been answered {expected!r}"
+
+
+def _choose_ids(model: ReplayModel, events: Iterable[Event]) -> None:
+    """What is random is the store's to say."""
+    for event in events:
+        match event.kind, event.op:
+            case "lease", "create":
+                model.next_lease = event.id
+            case "task", "create":
+                model.next_tasks.append(event.id)
+            case "message", "send":
+                model.next_messages.append((event.id, tuple(event.data["to"])))
+            case "path", "acquire":
+                model.next_paths.append(event.id)
+            case "trail", "create":
+                model.next_trails.append(event.id)
+            case "stash", "create":
+                model.next_stashes.append(event.id)
+            case "link", "create":
+                model.tie_ids[event.data["link_type"], event.data["from_id"], event.data["to_id"]] = event.id
+        if event.kind == "stash" and event.data:
+            model.entry_ids[event.id, event.version] = event.data["id"]
+
+
+def _as_told(made: Iterable[Event], events: Iterable[Event]) -> list[Event]:
+    """What the model made, without what a later revision of the same entry of the log has blanked."""
+    blank = {(event.kind, event.scope, event.id, event.version) for event in events if event.redacted}
+    return [
+        msgspec.structs.replace(event, data={}, redacted=True)
+        if (event.kind, event.scope, event.id, event.version) in blank
+        else event
+        for event in made
+    ]
 
 
 def _in_order(events: Iterable[Event]) -> list[Event]:
@@ -212,7 +240,7 @@ def _check_look(model: ReplayModel, look: Looked) -> None:
         case "agents.get" if look.args["name"] not in model.state.agents:
             expected = look.answer  # it may have acted without leaving a revision
             assert isinstance(expected, tuple) or not expected.version, f"{look} saw one that has not registered"
-        case _ if look.op.startswith(("tasks.", "agents.", "mail.", "paths.")):
+        case _ if look.op.startswith(("tasks.", "agents.", "mail.", "paths.", "stashes.", "trails.", "links.")):
             try:
                 expected = model.perform(look.op, look.args)
             except (errors.NotFound, errors.Held) as error:

@@ -231,6 +231,7 @@ class Run:
         for workspace in workspaces:  # each has search indexes of its own
             problems = workspace.check().problems
             assert problems == [], problems
+        assert self.truth.still_told(workspaces[0]) == [], "the log still tells of stashes that are gone"
         replay(self.load.history, self.truth)
         judge(self.load.listeners, self.truth)
         for listener in self.load.listeners:

@@ -15,7 +15,7 @@ from tests.simulation.campaign import KINDS, campaign
 from tests.simulation.run import FAULTS, OPERATIONS, play
 from tests.simulation.workload import OPERATIONS as WORKLOAD
 
-FIRST = 40
+FIRST = 70
 SEEDS = 1000
 ROOT = Path(__file__).parents[2]
 # Reached only where there is no log, so by other tests.

@@ -14,6 +14,7 @@ from holdfast.logs.entries import Changes, from_bytes, unseal
 from holdfast.logs.memory import MemoryLog
 from holdfast.logs.skew import ALLOWED
 from holdfast.types.base import Event, as_microseconds
+from holdfast.workspace import Workspace
 from tests.simulation.cluster import Timeline
 
 
@@ -25,6 +26,7 @@ class Truth:
         self._blobs: dict[str, bytes] = {}
         self.revisions: dict[int, list[Event]] = {}
         self.compacted: dict[int, int] = {}  # revision -> the mark it set
+        self._ends: dict[str, int] = {}  # of stashes
         self.problems: list[str] = []  # not raised where they are found: that is inside the code under test
         append, put = log.append, log.put
 
@@ -54,6 +56,8 @@ class Truth:
         if early > ALLOWED:
             self.problems.append(f"{event} is {early / 1e6} s ahead of its time: a wrong clock has written")
         self.revisions.setdefault(event.revision, []).append(event)
+        if event.kind == "stash" and not event.data and not event.redacted:
+            self._ends[event.id] = event.revision
         if (event.kind, event.op) == ("log", "compact"):
             self.compacted[event.revision] = event.data["compacted"][1]
 
@@ -64,6 +68,16 @@ class Truth:
     def at(self, revision: int) -> Sequence[Event]:
         """The events of a revision, in order."""
         return sorted(self.revisions[revision], key=lambda event: event.position)
+
+    def is_blanked(self, event: Event) -> bool:
+        """Whether the record of an event has ended for good, later on or with it: then it tells nothing any more."""
+        return event.kind == "stash" and event.revision <= self._ends.get(event.id, 0)
+
+    def still_told(self, workspace: Workspace) -> list[str]:
+        """The stashes that have ended, and of whose values the log of a workspace says something."""
+        told = "SELECT DISTINCT id FROM events WHERE kind = 'stash' AND data IS NOT NULL ORDER BY id"
+        found = workspace._engine.read_snapshot(lambda snapshot: snapshot.all(told))
+        return [id for (id,) in found if id in self._ends]
 
     @property
     def newest(self) -> int:

@@ -9,6 +9,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any
 
+import msgspec
+
 from holdfast import errors
 from holdfast.kernel.clock import Signal
 from holdfast.kernel.events import END_OF_REVISION, Filter
@@ -116,6 +118,7 @@ def judge(listeners: list[Listener], truth: Truth) -> None:
         last: Position = (-1, -1)
         for heard in listener.heard:
             wanted = [event for event in everything if _matches(listener.wanted, event)]
+            heard.events = [_as_it_was(event, truth) for event in heard.events]
             at = [(event.revision, event.position) for event in heard.events]
             assert all(_matches(listener.wanted, event) for event in heard.events), "filter: an event nobody asked for"
             assert at == sorted(at), f"ordered: {at}"
@@ -134,6 +137,14 @@ def judge(listeners: list[Listener], truth: Truth) -> None:
             for position, change in heard.changes.items():
                 _check_previous(change, by_version, position, truth)
             last = at[-1] if at else heard.start
+
+
+def _as_it_was(event: Event, truth: Truth) -> Event:
+    """An event as it was before it was blanked, if it was."""
+    if not event.redacted or not truth.is_blanked(event):
+        return event
+    was = truth.at(event.revision)[event.position]
+    return was if msgspec.structs.replace(was, data={}, redacted=True) == event else event
 
 
 def _check_atomic(heard: Heard, wanted: list[Event]) -> None:

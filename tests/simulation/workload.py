@@ -12,8 +12,9 @@ from typing import Any
 
 from holdfast import Exists, NotExists, Op, ValueEquals, VersionEquals
 from holdfast.types.txn import TxnResult
-from tests.simulation import mail_workload, task_workload
+from tests.simulation import mail_workload, stash_workload, task_workload
 from tests.simulation.mail_workload import MailClients
+from tests.simulation.stash_workload import StashClients
 from tests.simulation.task_workload import TaskClients
 
 RUNS = ("r1", "r2")
@@ -38,11 +39,12 @@ class Workload:
         self._values = itertools.count(1)
         self.tasks = TaskClients(chance, self.value)
         self.mail = MailClients(self.tasks)
+        self.stashes = StashClients(self.tasks)
         self._names = [name for name, (weight, _) in OPERATIONS.items() for _ in range(weight)]
 
     def next(self) -> tuple[str, Args]:
         """An operation and its arguments."""
-        name = self.chance.choice(self._names)
+        name = self.stashes.instead(self.chance.choice(self._names))
         return name, OPERATIONS[name][1](self)
 
     def value(self) -> Any:
@@ -84,6 +86,7 @@ class Workload:
             self.versions[args["run"], args["cell"]] = answer
         for part in answer.results if isinstance(answer, TxnResult) else [answer]:
             self.mail.learn(part)
+            self.stashes.learn(op, args, part)
             if op == "txn":
                 self.tasks.learn(op, args, part)
 
@@ -126,6 +129,8 @@ def _txn(w: Workload) -> Args:
         return w.tasks.take_in_a_txn()
     if chance < 0.5:
         return w.mail.take_up_in_a_txn()
+    if chance < 0.7:
+        return w.stashes.work_in_a_txn()
     place = w.place()
     key = (place["run"], place["cell"])
     conditions = {
@@ -149,6 +154,10 @@ def _for_mail(maker: mail_workload.Maker) -> Maker:
     return lambda w: maker(w.mail)
 
 
+def _for_stashes(maker: stash_workload.Maker) -> Maker:
+    return lambda w: maker(w.stashes)
+
+
 OPERATIONS: dict[str, tuple[int, Maker]] = {
     "cells.set": (6, _set),
     "cells.cas": (4, _cas),
@@ -169,6 +178,7 @@ OPERATIONS: dict[str, tuple[int, Maker]] = {
     "events.compact": (1, lambda w: {"before": max(1, w.revision - w.chance.randrange(40))}),
     **{name: (weight, _for_tasks(maker)) for name, (weight, maker) in task_workload.OPERATIONS.items()},
     **{name: (weight, _for_mail(maker)) for name, (weight, maker) in mail_workload.OPERATIONS.items()},
+    **{name: (weight, _for_stashes(maker)) for name, (weight, maker) in stash_workload.OPERATIONS.items()},
 }
 READS: dict[str, Maker] = {
     "cells.find": lambda w: w.place(),
@@ -176,4 +186,5 @@ READS: dict[str, Maker] = {
     "locks.find": lambda w: {"name": w.chance.choice(LOCKS)},
     **{name: _for_tasks(maker) for name, maker in task_workload.READS.items()},
     **{name: _for_mail(maker) for name, maker in mail_workload.READS.items()},
+    **{name: _for_stashes(maker) for name, maker in stash_workload.READS.items()},
 }

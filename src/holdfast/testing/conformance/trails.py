@@ -240,6 +240,9 @@ def test_s12_a_trail_is_not_abandoned_while_a_lock_of_it_is_held(world: World) -
         assert error.holder == "b"
     assert (ws.trails.get(trail).state, ws.tasks.get(tasks[0]).status) == ("active", "open")
     world.clock.advance(30)
+    other.stashes.acquire(stashes[1])  # without an end
+    refused(ws, errors.Held, partial(ws.trails.abandon, trail))
+    other.stashes.release(stashes[1])
     assert ws.trails.abandon(trail).state == "abandoned"
 
 

@@ -1,0 +1,65 @@
+"""Bugs in stashes and trails: changes that are lost, locks that end too early, things that go or come back wrongly."""
+
+from __future__ import annotations
+
+from tests.teeth.bug import Bug
+
+STASHES = ("tests/conformance/test_stashes.py", "-k", "memory")
+LOCKS = ("tests/conformance/test_stash_locks.py", "-k", "memory")
+ENDS = ("tests/conformance/test_stash_ends.py", "-k", "memory")
+TRAILS = ("tests/conformance/test_trails.py", "-k", "memory")
+SIMULATION = ("tests/simulation/test_simulation.py", "-k", "first_seeds")
+
+BUGS = [
+    Bug(
+        "a stash is saved over what it has become",
+        "domains/stashes/rows.py",
+        """    if expected is not None and expected != stored.version:
+""",
+        """    if expected is not None and expected > stored.version:
+""",
+        STASHES,
+    ),
+    Bug(
+        "a holder that expires leaves no trace in its stash",
+        "domains/stashes/locking.py",
+        """    if stored is not None:
+        write(""",
+        """    if stored is not None and op != "expire":
+        write(""",
+        LOCKS,
+    ),
+    Bug(
+        "a deleted stash goes on speaking from the log",
+        "domains/stashes/__init__.py",
+        """    redact(tx, STASH, "", id)
+""",
+        "",
+        ENDS,
+    ),
+    Bug(
+        "a trail is abandoned under a lock without an end",
+        "domains/trails.py",
+        """        " LEFT JOIN leases l ON l.id = k.lease WHERE s.trail = ?""",
+        """        " JOIN leases l ON l.id = k.lease WHERE s.trail = ?""",
+        SIMULATION,
+    ),
+    Bug(
+        "what was deleted before its trail comes back with it",
+        "domains/trails.py",
+        """        if task.id in taken:
+""",
+        """        if task.id in taken or task.deleted is not None:
+""",
+        TRAILS,
+    ),
+    Bug(
+        "changes that are saved at once count as one",
+        "domains/stashes/saving.py",
+        """    write(tx, stored.id, operation, version, value, changed_by)
+""",
+        """    write(tx, stored.id, operation, stored.version + 1, value, changed_by)
+""",
+        SIMULATION,
+    ),
+]
