@@ -211,6 +211,7 @@ def spawn(folder: Path) -> subprocess.Popen[bytes]:
 
 
 def test_a_server_over_pipes_ends_when_they_close_and_has_said_nothing_else(tmp_path: Path) -> None:
+    holdfast.open(tmp_path / "folder", actor="maker").close()  # one that it made would be told on standard error
     process = spawn(tmp_path / "folder")
     out, err = process.communicate(timeout=PATIENCE)
     assert (process.returncode, out, err) == (0, b"", b"")
