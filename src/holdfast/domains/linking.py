@@ -154,7 +154,7 @@ def _check_type(link_type: Any) -> None:
 
 
 def check(snapshot: Snapshot) -> Iterator[str]:
-    """Problems: links of tasks that are not there, and circles of children."""
+    """Problems: links that name tasks which are not there."""
     for kind, column in ((BELONGS_TO, "source"), (CHILD_OF, "source"), (CHILD_OF, "target"), (BRANCHES_FROM, "target")):
         for id, end in snapshot.all(
             f"SELECT id, {column} FROM links WHERE kind = ?"

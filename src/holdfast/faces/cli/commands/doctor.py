@@ -22,6 +22,7 @@ from holdfast.faces.cli.command import Command
 from holdfast.faces.cli.output import printable
 from holdfast.faces.cli.rolling import backups_of
 from holdfast.faces.cli.session import Session
+from holdfast.faces.http.listening import LOCK
 from holdfast.kernel.store import translate
 from holdfast.kernel.tx import DerivedActor
 
@@ -197,7 +198,7 @@ def _exposed(session: Session) -> Iterator[Finding]:
     if session.place.folder is None:
         yield Finding("ok", "exposed", "asked through a server")
         return
-    told = _server(os.path.join(session.place.folder, "server.lock"))
+    told = _server(os.path.join(session.place.folder, LOCK))
     if not told:
         yield Finding("ok", "exposed", "no server runs on it")
     elif any(word in told for word in ("127.0.0.1", "localhost", "[::1]", "unix:")):
