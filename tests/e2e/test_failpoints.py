@@ -119,8 +119,10 @@ def test_a_group_killed_before_commit_never_was_and_after_it_is_there(
             f"{durable - acked} durable and not acknowledged, {tried - durable} in flight, {len(lost)} lost"
         )
     assert not lost
-    assert tried > durable, "nobody was in flight: the test has lost its point"
-    assert place != "batch.committed" or durable > acked
+    if place == "batch.committed":  # the group may have been everybody, so all that was tried may be durable
+        assert durable > acked, "nobody was waiting for an answer: the test has lost its point"
+    else:
+        assert tried > durable, "nobody was in flight: the test has lost its point"
 
 
 @pytest.mark.parametrize("place", BACKUP)
