@@ -6,8 +6,8 @@
     ├─ Unauthorized 401
     ├─ Forbidden 403       NotHolder NotClaimOwner NotRecipient NotSender NotCapable
     ├─ NotFound 404        TaskNotFound MessageNotFound ParentNotFound TableNotFound
-    ├─ Conflict 409        VersionMismatch Exists Outrun DuplicateName Held AlreadyClaimed InvalidStatus TaskActive
-    │                      HasActiveChildren OpenThreads Fenced AlreadyAttached
+    ├─ Conflict 409        VersionMismatch Exists Outrun DuplicateName Held Escalated AlreadyClaimed InvalidStatus
+    │                      TaskActive HasActiveChildren OpenThreads Fenced AlreadyAttached
     ├─ Compacted 410
     ├─ TooLarge 413
     ├─ Corrupt 500
@@ -277,6 +277,12 @@ class Held(Conflict):
     exit_code = 12
     retryable = True
     default_hint = "wait for it with wait=seconds, or watch the lock and try again"
+
+
+class Escalated(Held):
+    """The lock did not move while we waited, so the maintainer was asked; carries `lock_id`, `holder` and `told`."""
+
+    code = "ESCALATED"
 
 
 class AlreadyClaimed(Conflict):
