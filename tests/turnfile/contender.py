@@ -9,9 +9,10 @@ from __future__ import annotations
 import json
 import sys
 
-from holdfast.turnfile import Patience, Session, composing, transact
-from holdfast.turnfile.session import MAILBOX, WORKLOG
-from holdfast.turnfile.transaction import Transaction
+from holdfast.turnfile import Patience, Session, transact
+from holdfast.turnfile.mailbox import composing
+from holdfast.turnfile.model import MAILBOX, WORKLOG
+from holdfast.turnfile.transacting import Transaction
 from tests.turnfile.sessions import day
 
 

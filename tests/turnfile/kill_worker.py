@@ -6,9 +6,10 @@ import os
 import signal
 import sys
 
-from holdfast.turnfile import Session, composing, failpoints, transact
-from holdfast.turnfile.session import MAILBOX, WORKLOG
-from holdfast.turnfile.transaction import Transaction
+from holdfast.turnfile import Session, failpoints, transact
+from holdfast.turnfile.mailbox import composing
+from holdfast.turnfile.model import MAILBOX, WORKLOG
+from holdfast.turnfile.transacting import Transaction
 from tests.turnfile.sessions import day
 
 

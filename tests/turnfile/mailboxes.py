@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-SAMPLES = Path(os.environ.get("TURN_SAMPLES", "/nonexistent"))
+SAMPLES = Path(os.environ.get("TURN_SAMPLES", Path(__file__).resolve().parents[2] / "../shared/samples/turnfile"))
 
 HEAD = """\
 # Mailbox (Harbour)

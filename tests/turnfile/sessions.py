@@ -10,10 +10,11 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from holdfast import turnfile
-from holdfast.turnfile import Session, projection
+from holdfast.turnfile import Session
 from holdfast.turnfile.files import TEMP_PREFIX
 from holdfast.turnfile.journal import JOURNAL
-from holdfast.turnfile.session import MAILBOX, PROJECTION
+from holdfast.turnfile.mailbox import projection
+from holdfast.turnfile.model import MAILBOX, PROJECTION
 
 ROOT = Path(__file__).parents[2]
 AGENTS = ("ada", "bob", "cyd", "dan", "eve", "fay", "gil", "hal")

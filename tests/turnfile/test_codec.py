@@ -5,20 +5,19 @@ from __future__ import annotations
 import difflib
 import random
 import string
-from pathlib import Path
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from holdfast.errors import Invalid, NotFound
-from holdfast.turnfile import codec
+from holdfast.turnfile.ledger import codec
+from holdfast.turnfile.ledger.yaml_edit import Insert, Put, Remove
+from holdfast.turnfile.ledger.yaml_tree import MAX_BYTES
 from holdfast.turnfile.model import Lock, Signal
-from holdfast.turnfile.yaml_edit import Insert, Put, Remove
-from holdfast.turnfile.yaml_tree import MAX_BYTES
 from tests.turnfile.ledgers import LAYOUTS, ODD, RISING, TIDY
+from tests.turnfile.mailboxes import SAMPLES
 
-SAMPLES = Path("/work/shared/samples/turnfile")
 LOCK = Lock("LOCK-ada-001", ("working-session/MAILBOX.md", "working-session/WORKLOG.md"), "ada", 8, 2, 'say "hi": #1')
 SIGNAL = Signal("SIG-003", "ada", "all", "notify", 8, "done: 100% [ok]")
 layouts = pytest.mark.parametrize("layout", LAYOUTS.values(), ids=LAYOUTS.keys())

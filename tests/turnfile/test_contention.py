@@ -18,9 +18,10 @@ from typing import Any
 import pytest
 
 from holdfast import turnfile
-from holdfast.turnfile import Session, failpoints, projection
-from holdfast.turnfile.mailbox import parse
-from holdfast.turnfile.session import MAILBOX, PROJECTION, TURNFILE, WORKLOG
+from holdfast.turnfile import Session, failpoints
+from holdfast.turnfile.mailbox import projection
+from holdfast.turnfile.mailbox.document import parse
+from holdfast.turnfile.model import MAILBOX, PROJECTION, TURNFILE, WORKLOG
 from tests.turnfile.sessions import AGENTS, is_whole, leftovers, new_session, start, text_of
 
 TRANSACTIONS = int(os.environ.get("TURN_TRANSACTIONS", "40"))

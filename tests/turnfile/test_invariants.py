@@ -7,9 +7,10 @@ import sys
 
 import pytest
 
-from holdfast.turnfile import invariants, projection
-from holdfast.turnfile.mailbox import parse
+from holdfast.turnfile.mailbox import projection
+from holdfast.turnfile.mailbox.document import parse
 from holdfast.turnfile.model import Problem
+from holdfast.turnfile.papers import invariants
 from tests.turnfile.mailboxes import BOLD, DIALECTS, EMPTY, MIXED, QUESTIONS, TABLE, WORKLOG
 
 
@@ -236,7 +237,7 @@ def test_f10_files_that_have_no_invariants_are_not_looked_at() -> None:
 
 
 def test_the_pure_modules_start_without_yaml_database_or_kernel() -> None:
-    names = ("mail", "invariants", "projection", "composing", "worklog", "questions")
+    names = ("mailbox.steps", "mailbox.projection", "papers.invariants", "papers.worklog", "papers.templates")
     code = "import sys; import " + ", ".join(f"holdfast.turnfile.{name}" for name in names)
     code += "; print(*(name for name in sys.modules if name.split('.')[0] in ('ruamel', 'apsw')"
     code += " or name.startswith(('holdfast.kernel', 'holdfast.workspace', 'holdfast.domains'))))"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import signal
+from collections import Counter
 from pathlib import Path
 
 import pytest
@@ -12,7 +13,7 @@ from holdfast import turnfile
 from holdfast.errors import Corrupt, Invalid
 from holdfast.turnfile import Session, failpoints, journal
 from holdfast.turnfile.files import Folder
-from holdfast.turnfile.session import MAILBOX, PROJECTION, TURNFILE, WORKLOG
+from holdfast.turnfile.model import MAILBOX, PROJECTION, TURNFILE, WORKLOG
 from tests.turnfile.kill_worker import edit
 from tests.turnfile.sessions import is_whole, leftovers, new_session, start, text_of
 
@@ -58,8 +59,19 @@ def test_f2_f14_a_kill_leaves_all_old_or_all_new(tmp_path: Path, place: str, tim
     assert text_of(session, WORKLOG).count("- sent MSG-") == (2 if edited else 1)
 
 
-def test_f14_every_failpoint_is_among_the_places() -> None:
-    assert {name for name, _ in PLACES} == set(failpoints.NAMES)
+def test_f14_the_places_are_all_that_an_edit_reaches(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    session = new_session(tmp_path)
+    reached: Counter[str] = Counter()
+    places = []
+
+    def note(name: str) -> None:
+        reached[name] += 1
+        places.append((name, reached[name]))
+
+    monkeypatch.setattr(failpoints, "hook", note)
+    turnfile.transact(session, [MAILBOX, WORKLOG], "ada", "kill test", edit, patience=None)
+    assert sorted(places) == sorted(PLACES)
+    assert set(reached) == set(failpoints.NAMES)
 
 
 def test_f14_a_killed_recovery_is_recovered(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

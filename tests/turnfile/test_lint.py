@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import pytest
 
-from holdfast.turnfile.lint import lint
+from holdfast.turnfile.ledger.rules import lint
 from holdfast.turnfile.model import Problem
 from tests.turnfile.ledgers import RISING, TIDY
+from tests.turnfile.mailboxes import SAMPLES
 
-SAMPLES = Path("/work/shared/samples/turnfile")
 LOCK = 'locks:\n  k:\n    files: ["MAILBOX.md"]\n    holder: "%s"\n    acquired_rev: %d\n'
 
 

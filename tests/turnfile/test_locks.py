@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from holdfast.errors import Invalid
-from holdfast.turnfile import codec, locks
+from holdfast.turnfile.ledger import codec, locks
 from holdfast.turnfile.model import Lock
 from tests.turnfile.ledgers import LAYOUTS
 

@@ -11,12 +11,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from holdfast import errors
-from holdfast.turnfile import invariants
-from holdfast.turnfile.cards import OPEN, TERMINAL
-from holdfast.turnfile.composing import Draft, compose, escalate, next_id
-from holdfast.turnfile.mail import STEPS, Actor, Disposition, Operation, close, listing, reply, step
-from holdfast.turnfile.mailbox import Mailbox, parse
+from holdfast.turnfile.mailbox.cards import OPEN, TERMINAL
+from holdfast.turnfile.mailbox.composing import Draft, compose, escalate, next_id
+from holdfast.turnfile.mailbox.document import Mailbox, parse
+from holdfast.turnfile.mailbox.steps import STEPS, Actor, Disposition, Operation, close, listing, reply, step
 from holdfast.turnfile.model import Lock
+from holdfast.turnfile.papers import invariants
 from tests.turnfile.mailboxes import BOLD, DIALECTS, EMPTY, MIXED, PLAIN, TABLE
 
 ADA, BOB = Actor("Ada", "2026-03-04"), Actor("bob", "2026-03-04")

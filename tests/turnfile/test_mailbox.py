@@ -9,10 +9,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from holdfast.turnfile.derived import refresh
-from holdfast.turnfile.mailbox import add_entry, parse, remove_card, set_field
-from holdfast.turnfile.mailbox_rules import breaches
-from holdfast.turnfile.markdown import Edit, apply, cells_of, lines_of, row_text, table_in
+from holdfast.turnfile.mailbox.derived import refresh
+from holdfast.turnfile.mailbox.document import add_entry, parse, remove_card, set_field
+from holdfast.turnfile.mailbox.markdown import Edit, apply, cells_of, lines_of, row_text, table_in
+from holdfast.turnfile.mailbox.rules import breaches
 from tests.turnfile.mailboxes import BOLD, DIALECTS, MIXED, PLAIN, SAMPLES, TABLE
 
 
@@ -38,7 +38,7 @@ def test_f9_a_mailbox_that_nobody_changed_is_the_same_bytes(name: str, form: str
 def test_f9_samples_are_read_and_given_back_byte_for_byte() -> None:
     paths = sorted(SAMPLES.rglob("*.md")) if SAMPLES.is_dir() else []
     if not paths:
-        pytest.skip("TURN_SAMPLES names no folder of samples")
+        pytest.skip("the samples are not here")
     for path in paths:
         text = Path(path).read_bytes().decode()
         assert parse(text).edited([]).text == text

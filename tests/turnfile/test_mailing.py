@@ -13,10 +13,12 @@ from pathlib import Path
 import pytest
 
 from holdfast import errors
-from holdfast.turnfile import failpoints, invariants, mailing, projection
+from holdfast.turnfile import failpoints, mailing
 from holdfast.turnfile.acquiring import Patience, acquire, claim_of, release
-from holdfast.turnfile.mailbox import parse
+from holdfast.turnfile.mailbox import projection
+from holdfast.turnfile.mailbox.document import parse
 from holdfast.turnfile.mailing import ARCHIVE, Mailing, archived
+from holdfast.turnfile.papers import invariants
 from holdfast.turnfile.session import Session
 from tests.turnfile.mailboxes import BOLD, EMPTY, PLAIN
 

@@ -23,11 +23,11 @@ from holdfast.errors import (
     VersionMismatch,
 )
 from holdfast.turnfile import Session, tasks
-from holdfast.turnfile.codec import Ledger
-from holdfast.turnfile.model import Signal
-from holdfast.turnfile.session import MAILBOX, TURNFILE, WORKTREE_VARIABLE
+from holdfast.turnfile.ledger.codec import Ledger
+from holdfast.turnfile.ledger.yaml_edit import Put
+from holdfast.turnfile.model import MAILBOX, TURNFILE, Signal
+from holdfast.turnfile.session import WORKTREE_VARIABLE
 from holdfast.turnfile.worktree import main_folder
-from holdfast.turnfile.yaml_edit import Put
 from tests.turnfile.sessions import ROOT, day, is_whole, new_session, text_of
 
 

@@ -10,12 +10,13 @@ import pytest
 
 from holdfast import turnfile
 from holdfast.errors import Escalated, Held, Invalid, NotFound, NotHolder, Outrun
-from holdfast.turnfile import Patience, Session, Transaction, acquiring, composing, notes
-from holdfast.turnfile.codec import Ledger
-from holdfast.turnfile.mailbox import parse
-from holdfast.turnfile.model import Lock
-from holdfast.turnfile.session import MAILBOX, PROJECTION, TURNFILE, WORKLOG
-from holdfast.turnfile.yaml_edit import Put
+from holdfast.turnfile import Patience, Session, Transaction, acquiring
+from holdfast.turnfile.ledger import notes
+from holdfast.turnfile.ledger.codec import Ledger
+from holdfast.turnfile.ledger.yaml_edit import Put
+from holdfast.turnfile.mailbox import composing
+from holdfast.turnfile.mailbox.document import parse
+from holdfast.turnfile.model import MAILBOX, PROJECTION, TURNFILE, WORKLOG, Lock
 from tests.turnfile.sessions import is_whole, new_session, text_of
 
 QUESTIONS = "OPEN_QUESTIONS.md"
@@ -465,6 +466,8 @@ def test_f7_a_revision_that_stands_still_over_two_checks_is_escalated_by_mail(se
     assert refusal.value.told == "MSG-20260612-001"
     card = parse(text_of(session, MAILBOX)).card("MSG-20260612-001")
     assert (card.get("type"), card.get("priority"), card.sender) == ("decision-required", "P0", "bob")
+    assert card.receiver == "mia"  # by her own name, so that the message counts as hers
+    assert [(inbox.agent, inbox.unread) for inbox in turnfile.status(session).unread] == [("mia", 1)]
     for fact in (held.id, "holder: ada", "acquired_rev: 2", "revision: 2"):
         assert fact in card.body
     assert (refusal.value.lock_id, refusal.value.holder, refusal.value.acquired_rev) == (held.id, "ada", 2)

@@ -14,12 +14,14 @@ from pathlib import Path
 import pytest
 
 from holdfast import errors
-from holdfast.turnfile import codec, invariants, projection, worklog
-from holdfast.turnfile.composing import Draft, compose
-from holdfast.turnfile.mail import Actor, close, reply, step
-from holdfast.turnfile.mailbox import parse
+from holdfast.turnfile.ledger import codec
+from holdfast.turnfile.mailbox import projection
+from holdfast.turnfile.mailbox.composing import Draft, compose
+from holdfast.turnfile.mailbox.document import parse
+from holdfast.turnfile.mailbox.steps import Actor, close, reply, step
 from holdfast.turnfile.mailing import Mailing, messages
 from holdfast.turnfile.model import Lock
+from holdfast.turnfile.papers import invariants, worklog
 from holdfast.turnfile.session import Session
 from tests.turnfile.mailboxes import DIALECTS, EMPTY, QUESTIONS, WORKLOG
 from tests.turnfile.test_mailing import LEDGER

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from holdfast import errors
-from holdfast.turnfile import invariants, questions, worklog
 from holdfast.turnfile.model import Lock
+from holdfast.turnfile.papers import invariants, questions, worklog
 from tests.turnfile.mailboxes import QUESTIONS, WORKLOG
 
 LOCK = Lock("LOCK-ada-001", ("working-session/MAILBOX.md",), "ada", 7, 2, "x")

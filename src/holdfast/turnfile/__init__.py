@@ -6,23 +6,25 @@
 
 Files only: no database, no daemon, and no import of the rest of Holdfast but its errors. The file is the truth, and
 people read it; what a change does not mean stays byte for byte. Names are loaded when they are first used.
+
+Pure are `model` and the packages `ledger`, `mailbox` and `papers`, each of which knows only those before it; the
+modules beside them touch files: `files`, `journal` and `session` below, then `acquiring`, `transacting` and the rest.
 """
 
-import sys
 from importlib import import_module
-from types import ModuleType
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from holdfast.turnfile.acquiring import Claim, Patience, acquire, claim_of, clear_stale, release, renew
-    from holdfast.turnfile.codec import Ledger
-    from holdfast.turnfile.lint import lint
+    from holdfast.turnfile.beginning import init
+    from holdfast.turnfile.ledger.codec import Ledger
+    from holdfast.turnfile.ledger.rules import lint
+    from holdfast.turnfile.mailing import Mailed, Mailing
     from holdfast.turnfile.model import Agent, Lock, Problem, Signal, Task, Turnfile
     from holdfast.turnfile.overriding import Overridden, override
+    from holdfast.turnfile.reporting import Status, check, status
     from holdfast.turnfile.session import Session
-    from holdfast.turnfile.status import Status, check, status
-    from holdfast.turnfile.templates import init
-    from holdfast.turnfile.transaction import Completion, Transaction, transact, transaction, unlock
+    from holdfast.turnfile.transacting import Completion, Transaction, transact, transaction, unlock
 
 __all__ = [
     "Agent",
@@ -30,6 +32,8 @@ __all__ = [
     "Completion",
     "Ledger",
     "Lock",
+    "Mailed",
+    "Mailing",
     "Overridden",
     "Patience",
     "Problem",
@@ -58,13 +62,14 @@ __all__ = [
 _HOMES = {
     **dict.fromkeys(("Agent", "Lock", "Problem", "Signal", "Task", "Turnfile"), "model"),
     **dict.fromkeys(("Claim", "Patience", "acquire", "claim_of", "clear_stale", "release", "renew"), "acquiring"),
-    **dict.fromkeys(("Completion", "Transaction", "transact", "transaction", "unlock"), "transaction"),
+    **dict.fromkeys(("Completion", "Transaction", "transact", "transaction", "unlock"), "transacting"),
+    **dict.fromkeys(("Mailed", "Mailing"), "mailing"),
     **dict.fromkeys(("Overridden", "override"), "overriding"),
-    **dict.fromkeys(("Status", "check", "status"), "status"),
-    "Ledger": "codec",
+    **dict.fromkeys(("Status", "check", "status"), "reporting"),
+    "Ledger": "ledger.codec",
     "Session": "session",
-    "init": "templates",
-    "lint": "lint",
+    "init": "beginning",
+    "lint": "ledger.rules",
 }
 
 
@@ -77,12 +82,3 @@ if not TYPE_CHECKING:  # a type checker sees the imports above, and complains ab
 
     def __dir__() -> list[str]:
         return sorted([*globals(), *__all__])
-
-    class _Package(ModuleType):
-        """`transaction`, `lint` and `status` live in modules of their names: importing those must not hide them."""
-
-        def __setattr__(self, name: str, value: object) -> None:
-            if name not in _HOMES or not isinstance(value, ModuleType):
-                super().__setattr__(name, value)
-
-    sys.modules[__name__].__class__ = _Package

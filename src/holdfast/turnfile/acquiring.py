@@ -12,9 +12,9 @@ from collections.abc import Callable, Iterable, Sequence
 import msgspec
 
 from holdfast.errors import Held, Invalid, NotFound, NotHolder
-from holdfast.turnfile import locks
-from holdfast.turnfile.codec import Ledger, check_name
 from holdfast.turnfile.failpoints import reach
+from holdfast.turnfile.ledger import locks
+from holdfast.turnfile.ledger.codec import Ledger, check_name
 from holdfast.turnfile.model import DEFAULT_LEASE_REVS, Lock
 from holdfast.turnfile.session import Session
 

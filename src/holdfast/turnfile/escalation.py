@@ -10,12 +10,13 @@ from __future__ import annotations
 from typing import Any
 
 from holdfast.errors import Conflict, Escalated, Forbidden, Held, Invalid
-from holdfast.turnfile import composing, locks, notes
 from holdfast.turnfile.acquiring import Claim
-from holdfast.turnfile.codec import Ledger
-from holdfast.turnfile.model import Lock
-from holdfast.turnfile.session import MAILBOX, Session
-from holdfast.turnfile.transaction import Transaction, transact
+from holdfast.turnfile.ledger import locks, notes
+from holdfast.turnfile.ledger.codec import Ledger
+from holdfast.turnfile.mailbox import composing
+from holdfast.turnfile.model import MAILBOX, Lock
+from holdfast.turnfile.session import Session
+from holdfast.turnfile.transacting import Transaction, transact
 
 
 def escalate(session: Session, lock: Lock, revision: int, claim: Claim) -> Held:
@@ -32,7 +33,7 @@ def escalate(session: Session, lock: Lock, revision: int, claim: Claim) -> Held:
         return Held(f"{words}, and that changed just now", hint="try again", **details)
     message = None
     if MAILBOX not in locks.files_of(lock, session.workspace(ledger)):
-        message = _by_mail(session, lock, revision, claim)
+        message = _by_mail(session, ledger, lock, revision, claim)
     asked = message or _by_signal(session, lock, revision, claim.holder)
     return Escalated(
         f"{words}, and revision {revision} stood still: {asked} asks the maintainer", told=asked, **details
@@ -63,12 +64,15 @@ def give_up(session: Session, lock: Lock | None, claim: Claim, cause: Conflict |
     )
 
 
-def _by_mail(session: Session, lock: Lock, revision: int, claim: Claim) -> str | None:
+def _by_mail(session: Session, ledger: Ledger, lock: Lock, revision: int, claim: Claim) -> str | None:
     """The id of the message that asks, new or old; None if it cannot be sent now."""
-    sender, today = claim.holder, session.today()
+    sender, today, maintainers = claim.holder, session.today(), ledger.turnfile.maintainers
+
+    def asking(mailbox: str) -> tuple[str, str]:
+        return composing.escalate(mailbox, lock, revision, sender, today, maintainers=maintainers)
 
     def body(edit: Transaction) -> str:
-        text, message = composing.escalate(edit.read(MAILBOX) or "", lock, revision, sender, today)
+        text, message = asking(edit.read(MAILBOX) or "")
         edit.write(MAILBOX, text)
         return message
 
@@ -76,7 +80,7 @@ def _by_mail(session: Session, lock: Lock, revision: int, claim: Claim) -> str |
         mailbox = session.texts([MAILBOX])[MAILBOX]
         if mailbox is None:
             return None
-        text, message = composing.escalate(mailbox, lock, revision, sender, today)
+        text, message = asking(mailbox)
         if text == mailbox:  # asked already: no write, which would age the lease
             return message
         return str(transact(session, [MAILBOX], sender, f"escalate {lock.id}", body, patience=None).result)

@@ -1,7 +1,7 @@
 """Mail on a session's folder: each change is one transaction, with lock, invariants and projection.
 
-`Mailing(folder, actor)` is one agent's hand on the mailbox. What may be done says `mail`; here are only the files: the
-mailbox, its projection, and the archive, which gets each closed card whole, so that nothing that was said is lost.
+`Mailing(folder, actor)` is one agent's hand on the mailbox. What may be done says `mailbox.steps`; here are only the
+files: the mailbox, its projection, and the archive, which gets each closed card whole, so that nothing is lost.
 """
 
 from __future__ import annotations
@@ -13,16 +13,18 @@ from typing import Any, Final
 import msgspec
 
 from holdfast.errors import Invalid, MessageNotFound, NotFound
-from holdfast.turnfile import composing, journal, mail, projection
+from holdfast.turnfile import journal
 from holdfast.turnfile.acquiring import Patience
-from holdfast.turnfile.codec import Ledger
-from holdfast.turnfile.composing import Draft
-from holdfast.turnfile.derived import fold
 from holdfast.turnfile.files import Folder
-from holdfast.turnfile.mailbox import Mailbox, parse
-from holdfast.turnfile.markdown import newline_of
-from holdfast.turnfile.session import MAILBOX, Session
-from holdfast.turnfile.transaction import Completion, Transaction, transact
+from holdfast.turnfile.ledger.codec import Ledger
+from holdfast.turnfile.mailbox import composing, projection, steps
+from holdfast.turnfile.mailbox.composing import Draft
+from holdfast.turnfile.mailbox.derived import fold
+from holdfast.turnfile.mailbox.document import Mailbox, parse
+from holdfast.turnfile.mailbox.markdown import newline_of
+from holdfast.turnfile.model import MAILBOX
+from holdfast.turnfile.session import Session
+from holdfast.turnfile.transacting import Completion, Transaction, transact
 
 ARCHIVE: Final = "MAILBOX_ARCHIVE.md"
 _ARCHIVE_HEAD: Final = "# Mailbox Archive"
@@ -70,7 +72,7 @@ class Mailing:
         draft = Draft(self.actor, to, subject, self.session.today(), type, priority, body, response_by)
 
         def body_(edit: Transaction) -> tuple[str, str]:
-            text, id = composing.compose(_text(edit), draft, maintainers=_maintainers(edit.ledger))
+            text, id = composing.compose(_text(edit), draft, maintainers=edit.ledger.turnfile.maintainers)
             edit.write(MAILBOX, text)
             return id, "unread"
 
@@ -92,7 +94,7 @@ class Mailing:
         )
 
         def body_(edit: Transaction) -> tuple[str, str]:
-            text, new = mail.reply(_text(edit), id, self._as(edit.ledger), draft)
+            text, new = steps.reply(_text(edit), id, self._as(edit.ledger), draft)
             edit.write(MAILBOX, text)
             return new, "unread"
 
@@ -110,11 +112,11 @@ class Mailing:
         """Say what one waits for."""
         return self._step(id, "block", note)
 
-    def close(self, id: str, note: str = "", *, disposition: mail.Disposition = "closed", keep: str = "") -> Mailed:
+    def close(self, id: str, note: str = "", *, disposition: steps.Disposition = "closed", keep: str = "") -> Mailed:
         """Close a message; its card goes to the archive, or with `keep` (why) stays. Raises NotSender."""
 
         def body_(edit: Transaction) -> tuple[str, str]:
-            closed = mail.close(_text(edit), id, self._as(edit.ledger), note, disposition, keep)
+            closed = steps.close(_text(edit), id, self._as(edit.ledger), note, disposition, keep)
             edit.write(MAILBOX, closed.text)
             if closed.card:
                 edit.write(ARCHIVE, archived(edit.read(ARCHIVE), closed.card))
@@ -122,10 +124,10 @@ class Mailing:
 
         return self._transact(f"close {id}", body_, ARCHIVE)
 
-    def _step(self, id: str, operation: mail.Operation, note: str) -> Mailed:
+    def _step(self, id: str, operation: steps.Operation, note: str) -> Mailed:
         def body_(edit: Transaction) -> tuple[str, str]:
-            edit.write(MAILBOX, mail.step(_text(edit), id, operation, self._as(edit.ledger), note))
-            return id, mail.STEPS[operation][1]
+            edit.write(MAILBOX, steps.step(_text(edit), id, operation, self._as(edit.ledger), note))
+            return id, steps.STEPS[operation][1]
 
         return self._transact(f"{operation} {id}", body_)
 
@@ -137,8 +139,8 @@ class Mailing:
         id, status = completion.result
         return Mailed(id, status, completion)
 
-    def _as(self, ledger: Ledger) -> mail.Actor:
-        return mail.Actor(self.actor, self.session.today(), _maintainers(ledger))
+    def _as(self, ledger: Ledger) -> steps.Actor:
+        return steps.Actor(self.actor, self.session.today(), ledger.turnfile.maintainers)
 
 
 def messages(
@@ -146,8 +148,8 @@ def messages(
 ) -> list[dict[str, Any]]:
     """The messages that are not closed, as programs see them: of all, or from and to one agent."""
     session, box = _mailbox(folder)
-    who = mail.Actor(actor, session.today(), _maintainers(session.read())) if actor is not None else None
-    return [projection.message(card) for card in mail.listing(box, who, status)]
+    who = steps.Actor(actor, session.today(), session.read().turnfile.maintainers) if actor is not None else None
+    return [projection.message(card) for card in steps.listing(box, who, status)]
 
 
 def message(folder: Session | str | os.PathLike[str], id: str) -> dict[str, Any]:
@@ -206,11 +208,6 @@ def _mailbox(folder: Session | str | os.PathLike[str]) -> tuple[Session, Mailbox
     if text is None:
         raise NotFound(f"there is no {MAILBOX}", hint="make it with: holdfast turn init")
     return session, parse(text)
-
-
-def _maintainers(ledger: Ledger) -> tuple[str, ...]:
-    agents = (agent.id for agent in ledger.turnfile.agents if agent.role == "maintainer")
-    return tuple(name for name in (ledger.turnfile.maintainer.id, *agents) if name)
 
 
 def _holder(ledger: Ledger, actor: str) -> str:

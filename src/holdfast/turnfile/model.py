@@ -19,6 +19,13 @@ Priority = Literal["P0", "P1", "P2"]
 SignalWord = Literal["ready", "blocked", "handoff", "yield", "request_turn", "notify"]
 Level = Literal["error", "warning"]
 
+# The files of a session's folder.
+TURNFILE: Final = "TURNFILE.yaml"
+MAILBOX: Final = "MAILBOX.md"
+PROJECTION: Final = "MAILBOX.json"
+WORKLOG: Final = "WORKLOG.md"
+QUESTIONS: Final = "OPEN_QUESTIONS.md"
+
 DEFAULT_LEASE_REVS: Final = 2
 UNASSIGNED: Final = "unassigned"
 
@@ -119,6 +126,12 @@ class Turnfile(msgspec.Struct, frozen=True):
     signals: tuple[Signal, ...] = ()
     header_revision: int | None = None
     modified_by: str | None = None
+
+    @property
+    def maintainers(self) -> tuple[str, ...]:
+        """The names that maintainers go by here."""
+        agents = (agent.id for agent in self.agents if agent.role == "maintainer")
+        return tuple(name for name in (self.maintainer.id, *agents) if name)
 
     def lock(self, lock_id: str) -> Lock | None:
         """The lock of that id, if there is one."""

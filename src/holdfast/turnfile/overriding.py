@@ -11,12 +11,24 @@ import re
 import msgspec
 
 from holdfast.errors import Invalid
-from holdfast.turnfile import composing, derived, invariants, locks, mailbox, worklog
 from holdfast.turnfile.acquiring import known
-from holdfast.turnfile.codec import check_name, next_signal_id
-from holdfast.turnfile.model import DEFAULT_LEASE_REVS, Lock, Problem, Signal
-from holdfast.turnfile.session import MAILBOX, PROJECTION, QUESTIONS, TURNFILE, WORKLOG, Session
-from holdfast.turnfile.settling import projected
+from holdfast.turnfile.ledger import locks
+from holdfast.turnfile.ledger.codec import check_name, next_signal_id
+from holdfast.turnfile.mailbox import composing, derived, document
+from holdfast.turnfile.model import (
+    DEFAULT_LEASE_REVS,
+    MAILBOX,
+    PROJECTION,
+    QUESTIONS,
+    TURNFILE,
+    WORKLOG,
+    Lock,
+    Problem,
+    Signal,
+)
+from holdfast.turnfile.papers import invariants, worklog
+from holdfast.turnfile.papers.settling import projected
+from holdfast.turnfile.session import Session
 
 
 class Overridden(msgspec.Struct, frozen=True):
@@ -47,7 +59,7 @@ def override(session: Session, lock_id: str, reason: str, actor: str, *, take: b
         }
         mail = now[MAILBOX]
         if mail is not None and MAILBOX in locks.files_of(lock, workspace):
-            texts[MAILBOX] = derived.refresh(mailbox.parse(mail)).text
+            texts[MAILBOX] = derived.refresh(document.parse(mail)).text
             texts[PROJECTION] = projected(texts[MAILBOX], now[PROJECTION], workspace, session.timestamp())
         after = ledger.without_locks(lock_id)
         mine = None

@@ -16,16 +16,13 @@ from datetime import UTC, datetime
 from typing import Final, Literal
 
 from holdfast.errors import Invalid, NotFound, Outrun, ReadOnly, VersionMismatch
-from holdfast.turnfile import codec, journal, locks
-from holdfast.turnfile.codec import Ledger, check_name
+from holdfast.turnfile import journal
 from holdfast.turnfile.files import Folder
+from holdfast.turnfile.ledger import codec, locks
+from holdfast.turnfile.ledger.codec import Ledger, check_name
+from holdfast.turnfile.model import TURNFILE
 from holdfast.turnfile.worktree import main_folder
 
-TURNFILE: Final = "TURNFILE.yaml"
-MAILBOX: Final = "MAILBOX.md"
-PROJECTION: Final = "MAILBOX.json"
-WORKLOG: Final = "WORKLOG.md"
-QUESTIONS: Final = "OPEN_QUESTIONS.md"
 WORKTREE_VARIABLE: Final = "HOLDFAST_TURN_WORKTREE"
 
 _TRIES: Final = 5

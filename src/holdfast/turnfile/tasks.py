@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import get_args
 
 from holdfast.errors import AlreadyClaimed, Invalid, InvalidStatus, NotHolder, TaskNotFound
-from holdfast.turnfile.codec import Ledger, check_name, next_signal_id
+from holdfast.turnfile.ledger.codec import Ledger, check_name, next_signal_id
 from holdfast.turnfile.model import UNASSIGNED, Signal, SignalWord, Task
 from holdfast.turnfile.session import Session
 

@@ -15,7 +15,7 @@ from typing import Final
 
 import msgspec
 
-from holdfast.turnfile.markdown import Line
+from holdfast.turnfile.mailbox.markdown import Line
 
 _NAMED_BOLD: Final = re.compile(
     r"\*\*(Summary|Ack|Reply)(?:[ \t]*\([^()*]{1,200}\))?(?::\*\*|\*\*:?)[ \t]*(.*)", re.IGNORECASE

@@ -7,9 +7,9 @@ in order: what somebody else left broken elsewhere does not stop it.
 from __future__ import annotations
 
 from holdfast.errors import Invalid
-from holdfast.turnfile import invariants, projection
-from holdfast.turnfile.model import Problem
-from holdfast.turnfile.session import MAILBOX, PROJECTION
+from holdfast.turnfile.mailbox import projection
+from holdfast.turnfile.model import MAILBOX, PROJECTION, Problem
+from holdfast.turnfile.papers import invariants
 
 
 def settle(

@@ -14,10 +14,11 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Final
 
 from holdfast import errors
-from holdfast.turnfile import mailbox, mailbox_rules, projection, questions, worklog
-from holdfast.turnfile.derived import NOTHING, fold
-from holdfast.turnfile.mailbox_rules import Breach
+from holdfast.turnfile.mailbox import document, projection, rules
+from holdfast.turnfile.mailbox.derived import NOTHING, fold
+from holdfast.turnfile.mailbox.rules import Breach
 from holdfast.turnfile.model import Problem
+from holdfast.turnfile.papers import questions, worklog
 
 _IDLE: Final = ("idle", "none", "nothing", "n/a", "-", "—", "offline")
 _AT_WORK: Final = ("in progress", "in_progress", "in-progress", "active", "ongoing", "wip")
@@ -27,12 +28,12 @@ def check(texts: Mapping[str, str], before: Mapping[str, str] | None = None) -> 
     """What is wrong in these files, sorted; errors forbid a write, warnings do not."""
     found: list[Problem] = []
     for path, text in texts.items():
-        rules = _RULES.get(posixpath.basename(path))
-        if rules is not None:
-            found += _problems(path, rules(text))
+        checks = _RULES.get(posixpath.basename(path))
+        if checks is not None:
+            found += _problems(path, checks(text))
         if posixpath.basename(path) == "MAILBOX.md":
             if before is not None and path in before:
-                found += _problems(path, mailbox_rules.changes(mailbox.parse(before[path]), mailbox.parse(text)))
+                found += _problems(path, rules.changes(document.parse(before[path]), document.parse(text)))
             beside = path.removesuffix("md") + "json"
             if beside in texts and projection.is_stale(text, texts[beside]):
                 message = f"the projection says something else than {path}"
@@ -45,7 +46,7 @@ def _problems(path: str, breaches: Iterator[Breach]) -> list[Problem]:
 
 
 def _mailbox(text: str) -> Iterator[Breach]:
-    return mailbox_rules.breaches(mailbox.parse(text))
+    return rules.breaches(document.parse(text))
 
 
 def _worklog(text: str) -> Iterator[Breach]:
@@ -111,7 +112,7 @@ def _questions(text: str) -> Iterator[Breach]:
 
 
 def _turnfile(text: str) -> Iterator[Breach]:
-    from holdfast.turnfile import codec, locks  # only here: most texts to check are Markdown
+    from holdfast.turnfile.ledger import codec, locks  # only here: most texts to check are Markdown
 
     try:
         ledger = codec.read(text)

@@ -12,9 +12,9 @@ from typing import Final
 
 import msgspec
 
-from holdfast.turnfile.cards import OPEN, Card, order_of
-from holdfast.turnfile.mailbox import Mailbox, insert_row
-from holdfast.turnfile.markdown import Edit, Row, Table, fill, row_text
+from holdfast.turnfile.mailbox.cards import OPEN, Card, order_of
+from holdfast.turnfile.mailbox.document import Mailbox, insert_row
+from holdfast.turnfile.mailbox.markdown import Edit, Row, Table, fill, row_text
 
 NOTHING: Final = ("none", "", "-", "—", "n/a")
 _ARROW: Final = re.compile(r"->|→")

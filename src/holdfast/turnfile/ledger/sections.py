@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from holdfast.turnfile.ledger.yaml_tree import Entry, Node, refuse
 from holdfast.turnfile.model import (
     DEFAULT_LEASE_REVS,
     UNASSIGNED,
@@ -19,7 +20,6 @@ from holdfast.turnfile.model import (
     Turn,
     Turnfile,
 )
-from holdfast.turnfile.yaml_tree import Entry, Node, refuse
 
 
 def read_sections(tree: Node, header_revision: int | None, modified_by: str | None) -> Turnfile:

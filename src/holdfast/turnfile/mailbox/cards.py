@@ -17,8 +17,8 @@ from typing import Final, Literal
 
 import msgspec
 
-from holdfast.turnfile.blocks import Block, begins_block, blocks_in
-from holdfast.turnfile.markdown import Cell, Edit, Line, escape, fill, key_of, table_in
+from holdfast.turnfile.mailbox.blocks import Block, begins_block, blocks_in
+from holdfast.turnfile.mailbox.markdown import Cell, Edit, Line, escape, fill, key_of, table_in
 
 Dialect = Literal["table", "bold", "plain"]
 

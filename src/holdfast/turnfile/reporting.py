@@ -7,11 +7,24 @@ from __future__ import annotations
 
 import msgspec
 
-from holdfast.turnfile import derived, invariants, locks, mailbox
-from holdfast.turnfile.codec import Ledger
-from holdfast.turnfile.lint import lint
-from holdfast.turnfile.model import Agent, Lock, Problem, Signal, Task
-from holdfast.turnfile.session import MAILBOX, PROJECTION, QUESTIONS, TURNFILE, WORKLOG, Session
+from holdfast.turnfile.ledger import locks
+from holdfast.turnfile.ledger.codec import Ledger
+from holdfast.turnfile.ledger.rules import lint
+from holdfast.turnfile.mailbox import derived, document
+from holdfast.turnfile.model import (
+    MAILBOX,
+    PROJECTION,
+    QUESTIONS,
+    TURNFILE,
+    WORKLOG,
+    Agent,
+    Lock,
+    Problem,
+    Signal,
+    Task,
+)
+from holdfast.turnfile.papers import invariants
+from holdfast.turnfile.session import Session
 
 
 class Holding(msgspec.Struct, frozen=True):
@@ -55,7 +68,7 @@ def status(session: Session) -> Status:
     ledger = session.ledger(texts[TURNFILE])
     turnfile = ledger.turnfile
     mail = texts[MAILBOX]
-    inboxes = derived.inboxes(mailbox.parse(mail).cards) if mail is not None else {}
+    inboxes = derived.inboxes(document.parse(mail).cards) if mail is not None else {}
     return Status(
         folder=session.folder.path,
         project=turnfile.project,

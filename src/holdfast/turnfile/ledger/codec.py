@@ -14,12 +14,12 @@ from typing import Any, Final
 import msgspec
 
 from holdfast.errors import Invalid, NotFound
-from holdfast.turnfile import yaml_edit
-from holdfast.turnfile.header import read_header, with_header
+from holdfast.turnfile.ledger import yaml_edit
+from holdfast.turnfile.ledger.header import read_header, with_header
+from holdfast.turnfile.ledger.sections import read_sections
+from holdfast.turnfile.ledger.yaml_edit import Change, Insert, Put, Remove
+from holdfast.turnfile.ledger.yaml_tree import Node, parse
 from holdfast.turnfile.model import Lock, Signal, Turnfile
-from holdfast.turnfile.sections import read_sections
-from holdfast.turnfile.yaml_edit import Change, Insert, Put, Remove
-from holdfast.turnfile.yaml_tree import Node, parse
 
 _MAX_NAME: Final = 200
 

@@ -12,8 +12,8 @@ from collections.abc import Iterator
 from typing import Final, get_args
 
 from holdfast.errors import Invalid
-from holdfast.turnfile import locks
-from holdfast.turnfile.codec import Ledger, read
+from holdfast.turnfile.ledger import locks
+from holdfast.turnfile.ledger.codec import Ledger, read
 from holdfast.turnfile.model import (
     UNASSIGNED,
     AgentStatus,

@@ -13,8 +13,18 @@ from typing import Final
 import msgspec
 
 from holdfast import errors
-from holdfast.turnfile.composing import one_line
-from holdfast.turnfile.markdown import Edit, Line, Table, apply, key_of, lines_of, newline_of, row_text, table_in
+from holdfast.turnfile.mailbox.composing import one_line
+from holdfast.turnfile.mailbox.markdown import (
+    Edit,
+    Line,
+    Table,
+    apply,
+    key_of,
+    lines_of,
+    newline_of,
+    row_text,
+    table_in,
+)
 from holdfast.turnfile.model import Lock
 
 _STATUS: Final = re.compile(r"(Now Working \(([^()]{1,80})\)|Maintainer Focus|Next Review Checkpoint):[ \t]*(.*)")

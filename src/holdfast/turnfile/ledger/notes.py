@@ -11,7 +11,7 @@ import re
 from collections.abc import Sequence
 from typing import Final
 
-from holdfast.turnfile.codec import Ledger, next_signal_id
+from holdfast.turnfile.ledger.codec import Ledger, next_signal_id
 from holdfast.turnfile.model import Lock, Signal
 
 KEPT: Final = 10

@@ -1,21 +1,17 @@
-"""A new working session: its folder with the ledger and the shared files, all in order from the first moment.
+"""The files of a new working session: ledger, mailbox, projection, worklog, questions, all in order from the start.
 
-`init` never overwrites: a folder that has any of the files already is refused, and left as it is.
+Pure: `texts` answers what to write, `beginning` writes it.
 """
 
 from __future__ import annotations
 
-import os
 from collections.abc import Sequence
 from typing import Final
 
-from holdfast.errors import Exists, Invalid
-from holdfast.turnfile import codec, locks
-from holdfast.turnfile.codec import Ledger, check_name
-from holdfast.turnfile.composing import agent_name
-from holdfast.turnfile.session import MAILBOX, PROJECTION, QUESTIONS, TURNFILE, WORKLOG, Session
-from holdfast.turnfile.settling import projected
-from holdfast.turnfile.yaml_edit import Change, Put
+from holdfast.turnfile.ledger import codec, locks
+from holdfast.turnfile.ledger.yaml_edit import Change, Put
+from holdfast.turnfile.model import MAILBOX, PROJECTION, QUESTIONS, TURNFILE, WORKLOG
+from holdfast.turnfile.papers.settling import projected
 
 README: Final = "docs/README.md"
 IGNORE: Final = ".gitignore"
@@ -60,7 +56,7 @@ Protocol: `holdfast turn mail`
 
 ## Quick Reply
 
-1. Find the message in **Active Messages**.
+1. Look up what is yours: `holdfast turn mail list --actor NAME`.
 2. Answer it: `holdfast turn mail ack`, `action`, `block` or `close`.
 3. Snapshot, queue and MAILBOX.json follow by themselves.
 
@@ -131,29 +127,9 @@ _IGNORE: Final = """\
 """
 
 
-def init(session: Session, project: str, agents: Sequence[str], maintainer: str = "maintainer") -> Ledger:
-    """Make the files of a new session. Raises Exists if one of them is there, and writes nothing then."""
-    check_name("project", project)
-    for name in agents:
-        agent_name(name, "agent")
-    agent_name(maintainer, "maintainer")
-    if len({name.casefold() for name in (*agents, maintainer)}) != len(agents) + 1:
-        raise Invalid("two of the names are the same")
-    texts = _texts(session, project, agents, maintainer)
-    os.makedirs(session.folder.path, exist_ok=True)
-    with session.turn():
-        for path in texts:
-            session.folder.make(path)
-            if session.folder.signature(path) is not None and path != IGNORE:
-                raise Exists(f"{path} is there already: nothing was written", path=path)
-        if session.folder.signature(IGNORE) is not None:
-            del texts[IGNORE]
-        session.replace(texts, dict.fromkeys(texts))
-    return codec.read(texts[TURNFILE])
-
-
-def _texts(session: Session, project: str, agents: Sequence[str], maintainer: str) -> dict[str, str]:
-    name, today = os.path.basename(session.folder.path), session.today()
+def texts(name: str, project: str, agents: Sequence[str], maintainer: str, timestamp: str) -> dict[str, str]:
+    """What each file says, by its path, in a session whose folder has that name."""
+    today = timestamp[:10]
     entry = {"role": "agent", "status": "idle", "current_task": None, "last_seen": None, "session_id": None}
     changes: list[Change] = [
         Put(("turnfile", "project"), project),
@@ -167,7 +143,7 @@ def _texts(session: Session, project: str, agents: Sequence[str], maintainer: st
     return {
         TURNFILE: codec.read(_TURNFILE).changed(changes).stamped(1, maintainer).text,
         MAILBOX: mailbox,
-        PROJECTION: projected(mailbox, None, name or locks.DEFAULT_WORKSPACE, session.timestamp()),
+        PROJECTION: projected(mailbox, None, name or locks.DEFAULT_WORKSPACE, timestamp),
         WORKLOG: _WORKLOG.format(project=project, date=today, working=working),
         QUESTIONS: _QUESTIONS.format(project=project),
         README: _README.format(project=project),

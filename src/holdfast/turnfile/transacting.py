@@ -16,13 +16,13 @@ from typing import Any, Final
 import msgspec
 
 from holdfast.errors import HoldfastError, Invalid, NotHolder, Outrun
-from holdfast.turnfile import locks, notes
 from holdfast.turnfile.acquiring import Claim, Patience, acquire, claim_of, owned, release, verify
-from holdfast.turnfile.codec import Ledger
 from holdfast.turnfile.failpoints import reach
-from holdfast.turnfile.model import DEFAULT_LEASE_REVS, Lock, Problem
-from holdfast.turnfile.session import MAILBOX, PROJECTION, QUESTIONS, TURNFILE, WORKLOG, Session, outrun
-from holdfast.turnfile.settling import projected, settle
+from holdfast.turnfile.ledger import locks, notes
+from holdfast.turnfile.ledger.codec import Ledger
+from holdfast.turnfile.model import DEFAULT_LEASE_REVS, MAILBOX, PROJECTION, QUESTIONS, TURNFILE, WORKLOG, Lock, Problem
+from holdfast.turnfile.papers.settling import projected, settle
+from holdfast.turnfile.session import Session, outrun
 
 REAPPLIED: Final = 3
 _CHECKED: Final = (MAILBOX, WORKLOG, QUESTIONS, PROJECTION)
@@ -185,7 +185,7 @@ def unlock(session: Session, lock_id: str, holder: str) -> Completion:
 
     What the edit left out of order is told as `warnings`; the lock goes all the same. Raises NotFound or NotHolder.
     """
-    from holdfast.turnfile import invariants
+    from holdfast.turnfile.papers import invariants
 
     with session.turn():
         ledger = session.fresh()

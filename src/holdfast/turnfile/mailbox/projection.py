@@ -11,9 +11,9 @@ from typing import Any, Final
 
 import msgspec
 
-from holdfast.turnfile.cards import Card
-from holdfast.turnfile.mailbox import Mailbox, parse
-from holdfast.turnfile.markdown import Row, Table
+from holdfast.turnfile.mailbox.cards import Card
+from holdfast.turnfile.mailbox.document import Mailbox, parse
+from holdfast.turnfile.mailbox.markdown import Row, Table
 
 SCHEMA_ID: Final = "turnfile.mailbox"
 SCHEMA_VERSION: Final = "1.0.0"

@@ -11,10 +11,10 @@ import re
 from collections.abc import Iterator
 from typing import Final
 
-from holdfast.turnfile.cards import ID, OPEN, TERMINAL, Card
-from holdfast.turnfile.derived import NOTHING, Inbox, fold, inboxes, is_open, same
-from holdfast.turnfile.mailbox import Mailbox
-from holdfast.turnfile.markdown import Table, unclosed
+from holdfast.turnfile.mailbox.cards import ID, OPEN, TERMINAL, Card
+from holdfast.turnfile.mailbox.derived import NOTHING, Inbox, fold, inboxes, is_open, same
+from holdfast.turnfile.mailbox.document import Mailbox
+from holdfast.turnfile.mailbox.markdown import Table, unclosed
 from holdfast.turnfile.model import Level
 
 Breach = tuple[int, Level, str, str]

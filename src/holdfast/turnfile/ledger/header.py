@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from typing import Final
 
-from holdfast.turnfile.yaml_tree import BOM
+from holdfast.turnfile.ledger.yaml_tree import BOM
 
 _REVISION: Final = re.compile(r"(#[ ]*Last modified revision:)[ ]*([0-9]{0,18})[ ]*$", re.IGNORECASE)
 _ACTOR: Final = re.compile(r"(#[ ]*Modified by:)[ ]*(.*?)[ ]*$", re.IGNORECASE)

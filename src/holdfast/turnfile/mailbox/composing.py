@@ -16,10 +16,10 @@ from typing import Final
 import msgspec
 
 from holdfast import errors
-from holdfast.turnfile.cards import ID, TERMINAL, Card, Dialect, field_text
-from holdfast.turnfile.derived import fold, refresh
-from holdfast.turnfile.mailbox import Mailbox, insert_card, parse
-from holdfast.turnfile.markdown import key_of
+from holdfast.turnfile.mailbox.cards import ID, TERMINAL, Card, Dialect, field_text
+from holdfast.turnfile.mailbox.derived import fold, refresh
+from holdfast.turnfile.mailbox.document import Mailbox, insert_card, parse
+from holdfast.turnfile.mailbox.markdown import key_of
 from holdfast.turnfile.model import Lock
 
 MAINTAINER: Final = "Maintainer"

@@ -16,8 +16,8 @@ from typing import Final
 import msgspec
 
 from holdfast import errors
-from holdfast.turnfile.cards import Card, Dialect, Field, any_field, cards_in, field_text, order_of
-from holdfast.turnfile.markdown import Edit, Line, Table, apply, lines_of, newline_of, row_text, table_in
+from holdfast.turnfile.mailbox.cards import Card, Dialect, Field, any_field, cards_in, field_text, order_of
+from holdfast.turnfile.mailbox.markdown import Edit, Line, Table, apply, lines_of, newline_of, row_text, table_in
 
 _SECTIONS: Final = {
     "snapshot": re.compile(r"##[ \t]+Inbox (?:Snapshot|Status)\b.*", re.IGNORECASE),

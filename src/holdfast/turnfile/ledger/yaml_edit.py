@@ -14,7 +14,7 @@ from typing import Any, Final
 import msgspec
 
 from holdfast.errors import Invalid
-from holdfast.turnfile.yaml_tree import Entry, Node, Path, parse, refuse
+from holdfast.turnfile.ledger.yaml_tree import Entry, Node, Path, parse, refuse
 
 _PLAIN: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_./-]*")
 # Some reader takes these for something other than text.

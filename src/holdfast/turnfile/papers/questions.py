@@ -11,7 +11,7 @@ from typing import Final, Literal
 
 import msgspec
 
-from holdfast.turnfile.markdown import Line, Row, lines_of, table_in
+from holdfast.turnfile.mailbox.markdown import Line, Row, lines_of, table_in
 
 State = Literal["active", "deferred", "resolved"]
 
