@@ -177,7 +177,7 @@ def _take(session: Session, claim: Claim) -> Lock:
             claim.reason,
         )
         taken[:] = [lock]
-        return ledger.without_locks(*(other.id for other in others)).with_lock(lock)
+        return ledger.without_locks(*(other.id for other in others)).knowing(claim.holder).with_lock(lock)
 
     session.write(change, claim.holder)
     [lock] = taken

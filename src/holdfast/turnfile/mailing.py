@@ -19,7 +19,6 @@ from holdfast.turnfile.files import Folder
 from holdfast.turnfile.ledger.codec import Ledger
 from holdfast.turnfile.mailbox import composing, projection, steps
 from holdfast.turnfile.mailbox.composing import Draft
-from holdfast.turnfile.mailbox.derived import fold
 from holdfast.turnfile.mailbox.document import Mailbox, parse
 from holdfast.turnfile.mailbox.markdown import newline_of
 from holdfast.turnfile.model import MAILBOX
@@ -132,7 +131,7 @@ class Mailing:
         return self._transact(f"{operation} {id}", body_)
 
     def _transact(self, reason: str, body: Callable[[Transaction], tuple[str, str]], *others: str) -> Mailed:
-        holder = _holder(self.session.read(), self.actor)
+        holder = self.session.read().turnfile.spelled(self.actor)
         completion = transact(
             self.session, [MAILBOX, *others], holder, reason[:200], body, patience=self._patience, under=self._under
         )
@@ -208,11 +207,3 @@ def _mailbox(folder: Session | str | os.PathLike[str]) -> tuple[Session, Mailbox
     if text is None:
         raise NotFound(f"there is no {MAILBOX}", hint="make it with: holdfast turn init")
     return session, parse(text)
-
-
-def _holder(ledger: Ledger, actor: str) -> str:
-    """Who holds the lock: the ledger's own spelling of the actor's name, where it knows one."""
-    if fold(actor) == "maintainer" and ledger.turnfile.maintainer.id:
-        return ledger.turnfile.maintainer.id
-    known = [*(agent.id for agent in ledger.turnfile.agents), ledger.turnfile.maintainer.id]
-    return next((name for name in known if fold(name) == fold(actor)), actor)

@@ -133,6 +133,13 @@ class Turnfile(msgspec.Struct, frozen=True):
         agents = (agent.id for agent in self.agents if agent.role == "maintainer")
         return tuple(name for name in (self.maintainer.id, *agents) if name)
 
+    def spelled(self, name: str) -> str:
+        """A name as this file spells it, if it knows it: names match without case, and there is one maintainer."""
+        if name.strip().lower() == "maintainer" and self.maintainer.id:
+            return self.maintainer.id
+        known = (*(agent.id for agent in self.agents), self.maintainer.id)
+        return next((one for one in known if one.casefold() == name.strip().casefold()), name)
+
     def lock(self, lock_id: str) -> Lock | None:
         """The lock of that id, if there is one."""
         return next((lock for lock in self.locks if lock.id == lock_id), None)

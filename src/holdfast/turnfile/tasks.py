@@ -28,7 +28,7 @@ def claim(session: Session, task_id: str, agent: str) -> Task:
         undone = [name for name in task.depends_on if (found := ledger.turnfile.task(name)) and found.status != "done"]
         if undone:
             raise InvalidStatus(f"{task_id} waits for {', '.join(undone)}", task_id=task_id, waits_for=undone)
-        after = ledger.with_task(task_id, owner=agent, status="claimed", claim_rev=ledger.revision + 1)
+        after = ledger.knowing(agent).with_task(task_id, owner=agent, status="claimed", claim_rev=ledger.revision + 1)
         return _at_work(after, agent, task_id)
 
     return _task(session.write(change, check_name("agent", agent)), task_id)
@@ -75,7 +75,7 @@ def _task(ledger: Ledger, task_id: str) -> Task:
 
 
 def _at_work(ledger: Ledger, agent: str, task_id: str | None) -> Ledger:
-    """With an agent's own entry saying what it works on; an agent that the file does not list stays unlisted."""
+    """With an agent's own entry saying what it works on; the maintainer has none."""
     if all(entry.id != agent for entry in ledger.turnfile.agents):
         return ledger
     return ledger.with_agent(agent, current_task=task_id)

@@ -7,16 +7,8 @@ from __future__ import annotations
 
 from typing import Final
 
-import msgspec
-
-
-class Example(msgspec.Struct, frozen=True):
-    """A line of the shell, those that must have been run before it, and the exit code that it ends with."""
-
-    line: str
-    given: tuple[str, ...] = ()
-    code: int = 0
-
+from holdfast.faces.cli.example import Example
+from holdfast.faces.cli.turn_examples import TURN_EXAMPLES
 
 _CLAIM: Final = "holdfast claim hf-7k2q"
 _BLOCKED: Final = (_CLAIM, "holdfast block hf-7k2q 'no grammar yet'")
@@ -314,6 +306,7 @@ EXAMPLES: Final[dict[str, tuple[Example, ...]]] = {
         Example("holdfast guard src/parser/rules.py  # exit code 12: agent-2 has locked it", (_THEIRS,), code=12),
         Example("holdfast guard --staged", (_NOTES, "git add notes.md")),
     ),
+    **TURN_EXAMPLES,
     # --- what happened ---
     "watch": (
         Example("holdfast watch --for task.hf-7k2q --once --timeout 10m"),

@@ -8,13 +8,15 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Mapping
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
 from holdfast.errors import HoldfastError
 from holdfast.faces.encoding import wired
-from holdfast.ops import Operation
+
+if TYPE_CHECKING:
+    from holdfast.ops import Operation
 
 SCHEMA_VERSION: Final = 1
 
@@ -115,7 +117,7 @@ def _ids(result: Any) -> list[str]:
         return []
     if isinstance(result, BulkResult):
         return [item.id for item in result.results if item.success]
-    for name in ("id", "name", "task", "message", "version", "workspace", "folder", "file", "path"):
+    for name in ("id", "name", "task", "message", "version", "workspace", "folder", "file", "path", "lock_id"):
         found = result.get(name) if isinstance(result, dict) else getattr(result, name, None)
         if found is not None:
             return [str(found)] if isinstance(found, str | int) else _ids(found)

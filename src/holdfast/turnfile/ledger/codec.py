@@ -76,6 +76,13 @@ class Ledger(msgspec.Struct, frozen=True, eq=False):
             raise NotFound(f"there is no task {task_id!r}", task_id=task_id)
         return self.changed([Put(("coordination", "tasks", task_id, key), value) for key, value in fields.items()])
 
+    def knowing(self, name: str) -> Ledger:
+        """With an agent of that name listed: who acts here is somebody, and `lint` wants holders and owners known."""
+        if name in (*(agent.id for agent in self.turnfile.agents), self.turnfile.maintainer.id, "maintainer"):
+            return self
+        entry = {"role": "agent", "status": "active", "current_task": None, "last_seen": None, "session_id": None}
+        return self.changed([Put(("agents", name), entry)])
+
     def with_agent(self, agent_id: str, **fields: Any) -> Ledger:
         """With some fields of an agent changed."""
         return self.changed([Put(("agents", agent_id, key), value) for key, value in fields.items()])
