@@ -113,8 +113,8 @@ def _by_program(session: Session, files: turnfile.Session, command: list[str]) -
 
     def run(transaction: turnfile.Transaction) -> None:
         with _copies(transaction) as folder:
-            # What it prints belongs to people: standard output is for our answer.
-            _run([program, *command[1:]], stdout=sys.stderr, cwd=folder.path, env=environ)
+            # What it prints goes to standard error: standard output is for our answer.
+            _run([program, *command[1:]], stdout=2, cwd=folder.path, env=environ)
             _take(transaction, folder)
 
     return run
