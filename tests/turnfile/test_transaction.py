@@ -12,11 +12,10 @@ from holdfast import turnfile
 from holdfast.errors import Escalated, Held, Invalid, NotFound, NotHolder, Outrun
 from holdfast.turnfile import Patience, Session, Transaction, acquiring
 from holdfast.turnfile.ledger import notes
-from holdfast.turnfile.ledger.codec import Ledger
-from holdfast.turnfile.ledger.yaml_edit import Put
 from holdfast.turnfile.mailbox import composing
 from holdfast.turnfile.mailbox.document import parse
 from holdfast.turnfile.model import MAILBOX, PROJECTION, TURNFILE, WORKLOG, Lock
+from tests.turnfile.edits import append, lock, nothing, send, write
 from tests.turnfile.sessions import is_whole, new_session, text_of
 
 QUESTIONS = "OPEN_QUESTIONS.md"
@@ -26,46 +25,6 @@ QUESTIONS = "OPEN_QUESTIONS.md"
 def session(tmp_path: Path) -> Session:
     """A new session."""
     return new_session(tmp_path)
-
-
-def lock(session: Session, *files: str, holder: str = "ada", lease_revs: int = 2) -> Lock:
-    """Take a lock without waiting."""
-    return turnfile.acquire(session, turnfile.claim_of(session, files, holder, "test", lease_revs))
-
-
-def write(session: Session, times: int = 1) -> Ledger:
-    """Writes of somebody else, which have nothing to do with locks."""
-    for _ in range(times):
-        after = session.write(
-            lambda ledger: ledger.changed([Put(("coordination", "active_step"), f"s{ledger.revision}")]), "mia"
-        )
-    return after
-
-
-def append(path: str, line: str) -> Callable[[Transaction], str]:
-    """An edit that adds a line."""
-
-    def body(edit: Transaction) -> str:
-        edit.write(path, (edit.read(path) or "") + line + "\n")
-        return line
-
-    return body
-
-
-def send(subject: str, sender: str = "ada", receiver: str = "bob") -> Callable[[Transaction], str]:
-    """An edit that sends a message."""
-
-    def body(edit: Transaction) -> str:
-        draft = composing.Draft(sender, receiver, subject, "2026-06-12")
-        text, message = composing.compose(edit.read(MAILBOX) or "", draft)
-        edit.write(MAILBOX, text)
-        return message
-
-    return body
-
-
-def nothing(edit: Transaction) -> None:
-    """An edit that edits nothing."""
 
 
 # --- locks -----------------------------------------------------------------------------------------------------------
