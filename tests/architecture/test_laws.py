@@ -73,8 +73,8 @@ def test_the_import_law_holds(path: Path) -> None:
         assert all(name in known or name.startswith("holdfast.turnfile.") for name in wanted), wanted
         part = module.split(".")[2] if module.count(".") > 1 else ""
         if part in TURN_PURE:
-            below = TURN_PURE[: TURN_PURE.index(part) + 1]
-            assert all(name in GROUND or name.split(".")[2] in below for name in wanted), wanted
+            earlier = TURN_PURE[: TURN_PURE.index(part) + 1]
+            assert all(name in GROUND or name.split(".")[2] in earlier for name in wanted), wanted
     elif layer not in ("testing", "demo"):
         assert not any(name.startswith(("holdfast.testing", "holdfast.demo")) for name in wanted)
 

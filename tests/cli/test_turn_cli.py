@@ -165,7 +165,7 @@ def test_f13_status_shows_on_one_screen_who_holds_what_and_what_is_unread(cli: C
     turn("signal", "ready", "--from", "bob")
     screen = cli("turn", "status").out
     assert len(screen.splitlines()) <= 24
-    for part in ("kiln at revision 5", "LOCK-ada-001  ada  MAILBOX.md, README.md  0 revisions left", "ada: 1"):
+    for part in ("kiln at revision 5", "LOCK-ada-001  ada  MAILBOX.md, docs/README.md  0 revisions left", "ada: 1"):
         assert part in screen
     turn("signal", "yield", "--from", "bob")
     screen = cli("turn", "status").out

@@ -50,7 +50,7 @@ def _screen(found: turnfile.Status) -> Iterator[str]:
     yield f"{found.project} at revision {found.revision}, by {found.modified_by or 'nobody'}; {found.folder}"
     if found.active_phase or found.active_step:
         yield f"  now: {', '.join(part for part in (found.active_phase, found.active_step) if part)}"
-    yield from _part("locks", [_lock_line(each) for each in found.locks] or ["none"])
+    yield from _part("locks", [_lock_line(each, found.folder) for each in found.locks] or ["none"])
     unread = [f"{each.agent}: {each.unread}, the oldest {each.oldest}" for each in found.unread if each.unread]
     yield from _part("unread", unread or ["none"])
     yield from _part("tasks", [task_line(task) for task in found.tasks])
@@ -66,9 +66,9 @@ def _part(title: str, lines: Sequence[str]) -> Iterator[str]:
         yield f"  {line}"
 
 
-def _lock_line(holding: Holding) -> str:
+def _lock_line(holding: Holding, folder: str) -> str:
     lock, left = holding.lock, holding.revisions_left
-    names = ", ".join(os.path.basename(path) for path in lock.files)
+    names = ", ".join(path.removeprefix(f"{os.path.basename(folder)}/") for path in lock.files)
     how = "stale: anybody may clear it" if holding.stale else f"{left} revision{'' if left == 1 else 's'} left"
     how += f", after {holding.beaten_by}" if holding.beaten_by else ""
     return f"{lock.id}  {lock.holder}  {names}  {how}  {lock.reason}".rstrip()
