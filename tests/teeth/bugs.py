@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from tests.teeth import foundation, mail, paths, replication, stashes, tasks
+from tests.teeth import foundation, mail, paths, replication, stashes, tasks, turnfiles
 from tests.teeth.bug import Bug
 
-BUGS: list[Bug] = [*foundation.BUGS, *replication.BUGS, *tasks.BUGS, *mail.BUGS, *paths.BUGS, *stashes.BUGS]
+_MODULES = (foundation, replication, tasks, mail, paths, stashes, turnfiles)
+BUGS: list[Bug] = [bug for module in _MODULES for bug in module.BUGS]
