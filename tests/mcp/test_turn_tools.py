@@ -118,8 +118,11 @@ async def test_no_file_outside_the_folder_is_locked_or_read(
         assert (await agent.refusal("turn_mail_list", all=True)).code == "INVALID"
 
 
-def test_the_core_profile_refuses_a_folder(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("options", "told"), [("--actor ann", "--profile all"), ("--profile all", "who acts"), ("--profile core", "all")]
+)
+def test_a_folder_needs_the_profile_all_and_somebody_who_acts(tmp_path: Path, options: str, told: str) -> None:
     shell = Shell(tmp_path, environment(tmp_path))
-    answer = shell("mcp", "--turn-dir", "working-session", "--dir", "store")
+    answer = shell("mcp", "--turn-dir", "working-session", "--dir", "store", *options.split())
     assert answer.code == 2
-    assert "--profile all" in answer.err
+    assert told in answer.err

@@ -18,6 +18,8 @@ def mcp(session: Session, given: dict[str, Any]) -> int:
     if turn_dir is not None:
         if profile != "all":
             raise Usage("--turn-dir gives tools to the profile all alone", hint="add --profile all")
+        if session.actor is None:  # two sessions would have the same name, and one lock
+            raise Usage("turn files want to know who acts", hint="--actor NAME, or HOLDFAST_ACTOR=NAME")
         turn_dir = os.path.join(session.folder, turn_dir)
     with session.open(writing=True) as workspace:
         serve_stdio(workspace, profile, turn_dir)
