@@ -25,6 +25,9 @@ from holdfast.turnfile.reporting import Holding
 ERRORS: Final = 1
 FATAL: Final = 2
 _SIGNALS: Final = 5  # so many of the newest are shown
+_TASKS: Final = 8
+_PROBLEMS: Final = 8
+_WIDE: Final = 110  # characters of a line that only reminds; the problems are whole
 
 
 def init(session: Session, given: dict[str, Any]) -> int:
@@ -53,10 +56,11 @@ def _screen(found: turnfile.Status) -> Iterator[str]:
     yield from _part("locks", [_lock_line(each, found.folder) for each in found.locks] or ["none"])
     unread = [f"{each.agent}: {each.unread}, the oldest {each.oldest}" for each in found.unread if each.unread]
     yield from _part("unread", unread or ["none"])
-    yield from _part("tasks", [task_line(task) for task in found.tasks])
+    yield from _part("tasks", _some([_short(task_line(task)) for task in found.tasks], _TASKS))
     newest = sorted(found.signals, key=lambda signal: signal.rev, reverse=True)[:_SIGNALS]
-    yield from _part("signals", [f"{each.id}  {each.sender} -> {each.receiver}  {_said(each)}" for each in newest])
-    yield from _part("problems", [str(problem) for problem in found.problems] or ["none"])
+    signals = [f"{each.id}  {each.sender} -> {each.receiver}  {_said(each)}" for each in newest]
+    yield from _part("signals", [_short(line) for line in signals])
+    yield from _part("problems", _some([str(problem) for problem in found.problems], _PROBLEMS) or ["none"])
 
 
 def _part(title: str, lines: Sequence[str]) -> Iterator[str]:
@@ -64,6 +68,14 @@ def _part(title: str, lines: Sequence[str]) -> Iterator[str]:
         yield title
     for line in lines:
         yield f"  {line}"
+
+
+def _some(lines: list[str], most: int) -> list[str]:
+    return lines if len(lines) <= most else [*lines[:most], f"and {len(lines) - most} more"]
+
+
+def _short(line: str) -> str:
+    return line if len(line) <= _WIDE else f"{line[: _WIDE - 1]}…"
 
 
 def _lock_line(holding: Holding, folder: str) -> str:
