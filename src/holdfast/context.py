@@ -16,12 +16,13 @@ import msgspec
 from holdfast import errors
 from holdfast.domains import cells, holding, locks
 from holdfast.kernel import events, idempotency
+from holdfast.kernel.ids import is_uuid7
 from holdfast.kernel.names import check_name
 from holdfast.kernel.tx import DerivedActor, Snapshot, Tx
 from holdfast.kernel.values import decode, encode
 from holdfast.ops import Operation
 
-Fence = tuple[str | tuple[str, str], int]  # a lock's name, or (run, cell), and the token it was granted with
+Fence = tuple[str | tuple[str, str], int]  # a lock's name, (run, cell) or a lock stash's id, and the token of its grant
 Body = Callable[[Tx], Any]
 LATEST: Literal["latest"] = "latest"  # for at_least: whatever was acknowledged anywhere before the call
 
@@ -65,7 +66,7 @@ def check_context(context: Context) -> Context:
     if context.fence is not None:
         match context.fence:
             case (str() | (str(), str()), int() as token) if token is not True and token is not False:
-                _target(context.fence)
+                _targets(context.fence[0])
             case _:
                 raise errors.Invalid(f"a fence is (lock name, token), not {context.fence!r}")
     at_least = context.at_least
@@ -74,9 +75,22 @@ def check_context(context: Context) -> Context:
     return context
 
 
-def _target(fence: Fence) -> holding.Target:
-    name, _ = fence
-    return locks.named(name) if isinstance(name, str) else cells.locked(*name)
+def _targets(name: str | tuple[str, str]) -> tuple[holding.Target, ...]:
+    """What a fence names. An id may be that of a lock stash; no two grants share a token, so only one can pass."""
+    if not isinstance(name, str):
+        return (cells.locked(*name),)
+    if not is_uuid7(name):
+        return (locks.named(name),)
+    from holdfast.domains.stashes.rows import lock_of  # only who fences by an id needs it
+
+    return locks.named(name), lock_of(name)
+
+
+def _check_fence(tx: Tx, fence: Fence) -> None:
+    name, token = fence
+    held = [(target, row[2]) for target in _targets(name) if (row := holding.load(tx, target)) is not None]
+    meant = [target for target, current in held if current == token] or [target for target, _ in held]
+    holding.check_fence(tx, meant[0] if meant else _targets(name)[-1], token)
 
 
 def check_reached(snapshot: Snapshot, at_least: int | Literal["latest"] | None) -> None:
@@ -104,7 +118,7 @@ def surround(context: Context, body: Body, operation: str, digest: bytes, answer
                 return answers.decode(stored)
         check_reached(tx, context.at_least)
         if context.fence is not None:
-            holding.check_fence(tx, _target(context.fence), context.fence[1])
+            _check_fence(tx, context.fence)
         result = body(tx)
         if context.key is not None:
             idempotency.keep(tx, operation, context.key, digest, answers.encode(result))

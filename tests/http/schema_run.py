@@ -206,7 +206,7 @@ GUIDES: Final[dict[str, Callable[[World], dict[str, Any]]]] = {
     "stashes.create": lambda w: {**w.stash(), "name": w.new("stash")},
     "stashes.increment": lambda w: w.stash("counter"),
     "stashes.acquire": lambda w: w.stash("lock"),
-    "stashes.release": World.held,
+    **dict.fromkeys(("stashes.release", "stashes.refresh", "stashes.check"), World.held),
     "stashes.save": lambda w: {**w.stash(), "version": 2, "operation": "set"},
     "stashes.export": lambda w: {**w.stash(), "table": "stashes"},
     "stashes.import_": lambda w: {"tables": {"trails": w.ws.stashes.export("trails", limit=3)}},

@@ -93,7 +93,7 @@ class ReplayModel(TrailModel):
 
 SILENT = (  # change rows, and may emit nothing
     *("cells.refresh_ttl", "locks.refresh", "leases.refresh", "locks.acquire"),
-    *("tasks.heartbeat", "tasks.update", "tasks.add_tags", "paths.lock", "paths.refresh"),
+    *("tasks.heartbeat", "tasks.update", "tasks.add_tags", "paths.lock", "paths.refresh", "stashes.refresh"),
 )
 
 

@@ -69,9 +69,10 @@ class Workload:
 
     def fence(self) -> tuple[str, int] | None:
         """Now and then a call is fenced, by a token that may be old."""
-        if self.tokens and self.chance.random() < 0.1:
-            name = self.chance.choice(sorted(self.tokens))
-            return name, self.tokens[name]
+        known = self.tokens | {id: token for id, (_, token) in self.stashes.tokens.items()}
+        if known and self.chance.random() < 0.1:
+            name = self.chance.choice(sorted(known))
+            return name, known[name]
         return None
 
     def learn(self, op: str, args: Args, answer: Any) -> None:

@@ -182,6 +182,7 @@ STASHES: dict[str, Case] = {
     "stashes.increment": Case(lambda ws, stash: ws.stashes.increment(stash.id), _counter),
     "stashes.acquire": Case(lambda ws, stash: ws.stashes.acquire(stash.id, ttl=5), _lock_stash),
     "stashes.release": Case(lambda ws, stash: ws.stashes.release(stash.id), _held_stash),
+    "stashes.refresh": Case(lambda ws, stash: ws.stashes.refresh(stash.id, ttl=5), _held_stash),
     "stashes.restore": Case(lambda ws, stash: ws.stashes.restore(stash.id, 1), _counter),
     "stashes.delete": Case(lambda ws, stash: ws.stashes.delete(stash.id), _counter),
     "trails.create": Case(lambda ws, _: ws.trails.create("new")),

@@ -14,7 +14,7 @@ from holdfast.domains import holding, links
 from holdfast.domains.stashes.exporting import export
 from holdfast.domains.stashes.history import history, value_at
 from holdfast.domains.stashes.importing import import_
-from holdfast.domains.stashes.locking import acquire, release
+from holdfast.domains.stashes.locking import acquire, check_token, refresh, release
 from holdfast.domains.stashes.rows import (
     COLUMNS,
     GLOBAL,
@@ -227,6 +227,8 @@ class Stashes(Domain[M]):
     increment = writing(increment, http="POST /api/stashes/{id}/increment", cli="stash increment", mcp=True)
     acquire = procedure(acquire, http="POST /api/stashes/{id}/acquire", cli="stash acquire", mcp=True)
     release = writing(release, http="POST /api/stashes/{id}/release", cli="stash release", mcp=True)
+    refresh = writing(refresh, http="POST /api/stashes/{id}/refresh", cli="stash refresh", mcp=True)
+    check = read(check_token, http="GET /api/stashes/{id}/check", cli="stash check")
     restore = writing(restore, http="POST /api/stashes/{id}/restore", cli="stash restore")
     delete = writing(delete, http="DELETE /api/stashes/{id}", cli="stash delete")
     list = read(list_stashes, http="GET /api/stashes", cli="stash list", mcp=True, listing=True)

@@ -44,6 +44,19 @@ def release(
     return require(tx, own).version
 
 
+def refresh(
+    tx: Tx, id: StashId, holder: str | None = None, ttl: float | None = None, token: int | None = None
+) -> Grant:
+    """Renew a lock stash, by default for as long as it was granted; no new version. Lost meanwhile: Fenced."""
+    _check_holder(holder)
+    return holding.prolong(tx, lock_of(_require_lock(tx, id)), holder, ttl, token)
+
+
+def check_token(snapshot: Snapshot, id: StashId, token: int) -> None:
+    """Pass if a lock stash is held with exactly this token, otherwise Fenced."""
+    holding.check_fence(snapshot, lock_of(_require_lock(snapshot, id)), token)
+
+
 class _Attempt(LockAttempt):
     """The attempt to take the lock of one stash."""
 

@@ -112,7 +112,7 @@ HELP: Final = {
     "from_id": "where it leads from: the id of a task, trail or stash",
     "grimoire_hint": "the workflow it should go to",
     "holder": "who, if not the actor",
-    "locks.check.token": "the fencing token",
+    **dict.fromkeys(("locks.check.token", "stashes.check.token"), "the fencing token"),
     "mail.send.type": "notify, request, decision-required, objection or handoff-ready",
     "mail.reply.type": "notify, request, decision-required, objection or handoff-ready",
     "paths.list.holder": "held by this one alone",
@@ -186,7 +186,10 @@ HELP: Final = {
         (f"stashes.{op}.id" for op in ("get", "history", "set_value", "increment", "restore", "delete")),
         "its id, TRAIL/NAME, or the NAME of a global one",
     ),
-    **dict.fromkeys(("stashes.acquire.id", "stashes.release.id"), "its id, TRAIL/NAME, or the NAME of a global one"),
+    **dict.fromkeys(
+        (f"stashes.{op}.id" for op in ("acquire", "release", "refresh", "check")),
+        "its id, TRAIL/NAME, or the NAME of a global one",
+    ),
 }
 
 

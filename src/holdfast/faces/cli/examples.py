@@ -200,6 +200,10 @@ EXAMPLES: Final[dict[str, tuple[Example, ...]]] = {
         ),
     ),
     "stash release": (Example("holdfast stash release gate", (_GATE, "holdfast stash acquire gate")),),
+    "stash refresh": (
+        Example("holdfast stash refresh gate --ttl 60", (_GATE, "holdfast stash acquire gate --ttl 30")),
+    ),
+    "stash check": (Example("holdfast stash check gate 12288", (_GATE, "holdfast stash acquire gate")),),
     "stash history": (Example("holdfast stash history hits", (_HITS, "holdfast stash increment hits")),),
     "stash restore": (
         Example("holdfast stash restore limits 1", (_LIMITS, """holdfast stash set limits '{"depth": 9}'""")),

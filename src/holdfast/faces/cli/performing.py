@@ -23,6 +23,7 @@ _FENCED: Final = {
     "paths.release": ("path", "id"),
     "paths.refresh": ("path", "id"),
     "stashes.release": ("stash", "id"),
+    "stashes.refresh": ("stash", "id"),
 }
 _FOR_GOOD: Final = ("tasks.purge", "events.compact")  # what nobody can undo: a backup first
 _PATHS: Final = ("paths.lock", "paths.check", "paths.list")
@@ -160,7 +161,7 @@ def _keep(held: Any, op: Operation[..., Any], thing: tuple[str, ...] | None, res
             held.remember(token, "cell", result.scope, result.name)
         case ["paths", "lock" | "refresh"]:
             held.remember(token, "path", result.id)
-        case ["stashes", "acquire"]:
+        case ["stashes", "acquire" | "refresh"]:
             held.remember(token, "stash", result.name)
         case [_, method] if method in _ENDING and thing is not None:
             held.forget(*thing)

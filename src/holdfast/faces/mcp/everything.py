@@ -76,7 +76,7 @@ def _remember(session: Session, op: Operation[..., Any], result: Any, kind: Held
                 session.memory.keep("task", result.id, token)
         case Grant(holder=holder) if holder == session.actor and op.name in ("locks.acquire", "locks.refresh"):
             session.memory.keep("lock", result.name, result.token)
-        case Grant(holder=holder) if holder == session.actor and op.name == "stashes.acquire":
+        case Grant(holder=holder) if holder == session.actor and op.name in ("stashes.acquire", "stashes.refresh"):
             session.memory.keep("stash", result.name, result.token)
         case PathLock(holder=holder) if holder == session.actor and op.name == "paths.lock":
             session.memory.keep("path", result.id, result.token)
