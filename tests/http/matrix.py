@@ -117,6 +117,7 @@ def _known(ws: Workspace, found: dict[str, dict[str, Any]]) -> dict[str, Any]:
     trail = ws.trails.create("known").id
     held = ws.stashes.acquire(ws.stashes.create("known", "lock").id)
     link = ws.links.create("scoped_to", ws.stashes.create("linked", "context").id, trail).id
+    cycle = ws.cycles.start().cycle_id
     return {
         **{"run": "run", "cell": "cell", "version": 1, "text": "task", "path": "doc/a", "task": {"title": "task"}},
         **{"leases.id": found["leases.refresh"]["id"], "mail.id": found["mail.ack"]["id"], "paths.id": path},
@@ -128,6 +129,8 @@ def _known(ws: Workspace, found: dict[str, dict[str, Any]]) -> dict[str, Any]:
             "stashes.table": "trails",
             "trails.id": trail,
             "links.id": link,
+            "cycles.key": cycle,
+            "cycles.document": ws.cycles.export(cycle),
         },
         **{"locks.name": "door", "locks.token": ws.locks.get("door").token, "paths.token": ws.paths.get(path).token},
     }

@@ -26,7 +26,7 @@ from holdfast.types.txn import Op
 
 _QUERIED: Final = ("GET", "DELETE")
 _MISTAKABLE: Final = re.compile(r"\.+|[a-z-]+")
-_BY_ID: Final = ("stashes", "trails", "links")  # whose ids are refused as ids, not as names
+_BY_ID: Final = ("stashes", "trails", "links", "cycles")  # whose ids are refused as ids, not as names
 _LONG_QUERY: Final = 4096  # bytes, beyond which arguments travel in the body, whatever the method
 _LONGEST: Final = 1e7  # seconds that a socket can be told to wait
 Args = tuple[Any, ...]

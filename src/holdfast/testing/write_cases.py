@@ -197,6 +197,32 @@ STASHES: dict[str, Case] = {
     "links.delete": Case(lambda ws, link: ws.links.delete(link.id), _link),
 }
 
+
+def _cycle(_: World, ws: Workspace) -> str:
+    return ws.cycles.start(spec="steps").cycle_id
+
+
+def _planning(world: World, ws: Workspace) -> str:
+    return ws.cycles.start_phase(_cycle(world, ws), "plan").cycle_id
+
+
+def _failed(world: World, ws: Workspace) -> str:
+    return ws.cycles.fail_phase(_planning(world, ws), "plan", "a reason").cycle_id
+
+
+CYCLES: dict[str, Case] = {
+    "cycles.start": Case(lambda ws, _: ws.cycles.start(spec="new")),
+    "cycles.start_phase": Case(lambda ws, key: ws.cycles.start_phase(key, "plan"), _cycle),
+    "cycles.complete_phase": Case(lambda ws, key: ws.cycles.complete_phase(key, "plan", {"a": 1}), _planning),
+    "cycles.fail_phase": Case(lambda ws, key: ws.cycles.fail_phase(key, "plan", "why"), _planning),
+    "cycles.update_phase": Case(lambda ws, key: ws.cycles.update_phase(key, "plan", {"a": 1}), _planning),
+    "cycles.add_error": Case(lambda ws, key: ws.cycles.add_error(key, "plan", "why"), _planning),
+    "cycles.finish": Case(lambda ws, key: ws.cycles.finish(key, "why"), _planning),
+    "cycles.delete": Case(lambda ws, key: ws.cycles.delete(key), _failed),
+    "cycles.recover": Case(lambda ws, key: ws.cycles.recover(key), _cycle),
+    "cycles.import_": Case(lambda ws, _: ws.cycles.import_({})),
+}
+
 CASES: dict[str, Case] = {
     "cells.set": Case(lambda ws, _: ws.cells.set("run", "cell", 2)),
     "cells.delete": Case(lambda ws, _: ws.cells.delete("run", "cell")),
@@ -228,5 +254,6 @@ CASES: dict[str, Case] = {
     **TASKS,
     **MAIL,
     **STASHES,
+    **CYCLES,
     "txn": Case(lambda ws, _: ws.txn([], [Op("cells.set", {"run": "run", "cell": "cell", "value": 2})])),
 }

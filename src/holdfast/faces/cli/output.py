@@ -105,6 +105,13 @@ def printable_lines(text: str) -> list[str]:
 _ESCAPES: Final = {"\n": "\\n", "\r": "\\r", "\t": "\\t"}
 
 
+# What stands for a record when only its id is asked for, the first that it has.
+_NAMING: Final = (
+    *("id", "cycle_id", "key", "cycle", "name", "task", "message", "version"),
+    *("workspace", "folder", "file", "path"),
+)
+
+
 def _ids(result: Any) -> list[str]:
     """The ids of an answer, or what stands for them."""
     from holdfast.types.tasks import BulkResult
@@ -115,7 +122,7 @@ def _ids(result: Any) -> list[str]:
         return []
     if isinstance(result, BulkResult):
         return [item.id for item in result.results if item.success]
-    for name in ("id", "name", "task", "message", "version", "workspace", "folder", "file", "path"):
+    for name in _NAMING:
         found = result.get(name) if isinstance(result, dict) else getattr(result, name, None)
         if found is not None:
             return [str(found)] if isinstance(found, str | int) else _ids(found)

@@ -53,6 +53,7 @@ def perform(session: Session, op: Operation[..., Any], given: dict[str, Any]) ->
     if writing:
         after_writing(session)
     failed = op.name == "tasks.bulk" and not all(item.success for item in result.results)
+    failed = failed or (op.name == "cycles.validate" and bool(result))
     return 1 if failed else 0
 
 
