@@ -16,6 +16,7 @@ from holdfast.domains.cycles.documents import Document
 from holdfast.domains.cycles.keys import Key
 from holdfast.domains.cycles.rows import CYCLE, current_of, differences, look, set_current, versions, write
 from holdfast.domains.cycles.rules import PHASES
+from holdfast.kernel.names import check_flag
 from holdfast.kernel.tx import Tx, newest_version
 from holdfast.types.cycles import CycleNote, CycleReport
 
@@ -24,6 +25,7 @@ MAX_ENTRIES = 10_000
 
 def import_(tx: Tx, entries: dict[str, Any], skip_bad: bool = False, dry_run: bool = False) -> CycleReport:
     """Take in cycles of any format by their keys; all or nothing, unless what is bad is to be skipped."""
+    check_flag(skip_bad=skip_bad, dry_run=dry_run)
     if not isinstance(entries, Mapping) or not all(isinstance(key, str) for key in entries):
         raise errors.Invalid("entries is a dict of documents by their keys")
     if len(entries) > MAX_ENTRIES:

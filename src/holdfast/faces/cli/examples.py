@@ -228,7 +228,7 @@ EXAMPLES: Final[dict[str, tuple[Example, ...]]] = {
     ),
     "cycle import": (
         Example("holdfast cycle import --dir peer-state --dry-run", _SAVED),
-        Example("holdfast --dir elsewhere cycle import --dir peer-state", _SAVED),
+        Example("holdfast cycle import --dir peer-state --skip-bad", _SAVED),
     ),
     "cycle recover": (Example("holdfast cycle recover peer:spec:login", (_CYCLE,)),),
     "cycle delete": (Example("holdfast cycle delete peer:spec:login", _FAILED_CYCLE),),
