@@ -127,13 +127,31 @@ def test_s13_what_is_exported_and_imported_elsewhere_exports_the_same_bytes_agai
 
 def test_s13_lines_are_sorted_and_their_keys_have_one_order(ws: Workspace) -> None:
     tables = exported(ws)
-    for table in ("trails", "links", "stashes"):
+    for table in ("crumbs", "trails", "links", "stashes"):
         assert tables[table] == sorted(tables[table], key=lambda line, table=table: key(table, line))  # type: ignore[misc]
     history = [json.loads(line) for line in tables["stash_history"]]
     assert history == sorted(history, key=lambda entry: (entry["stash_id"], entry["version"]))
     for table, lines in tables.items():
         assert len({tuple(json.loads(line)) for line in lines}) == 1, table
         assert all("\n" not in line for line in lines)
+
+
+def test_s13_lines_in_any_order_make_the_same(ws: Workspace, copy: Workspace, clock: ManualClock) -> None:
+    for number in range(8):
+        clock.advance(0.5)
+        parent = ws.tasks.list(limit=100)[-1].id
+        made = ws.tasks.create(f"below {number}", parent_id=parent if number % 2 else None)
+        if not number % 2:
+            ws.tasks.depend(made.id, parent)
+    clock.advance(1)
+    tables = exported(ws)
+    mixed = {table: lines[::-1] for table, lines in tables.items()}
+    report = copy.stashes.import_(mixed)
+    assert (report.conflicts, report.skipped, report.warnings) == ([], [], [])
+    assert exported(copy) == tables
+    theirs, ours = ([task.title for task in each.tasks.ready() if "below" in task.title] for each in (copy, ws))
+    assert theirs == ours, "the oldest first"
+    assert copy.check().problems == []
 
 
 @pytest.mark.parametrize("limit", [1, 3])

@@ -1,7 +1,6 @@
 """Stashes, their history, trails, links and crumbs as JSON lines: what leaves a workspace, a file for each table.
 
-A line has its keys in one order, and a table its lines: crumbs as they were made, history by stash and version, the
-rest by id. Guarantee: the same records make the same bytes, and an import of them elsewhere exports as they were. What
+A line has its keys in one order, and a table its lines: by id, the history by stash and version. Guarantee: the same records make the same bytes, and an import of them elsewhere exports as they were. What
 only this workspace can know (revisions, fencing tokens) stays here. Called by `importing` too, to compare.
 """
 
@@ -96,7 +95,7 @@ def export(snapshot: Snapshot, table: TransferTable, after: str | None = None, l
     if after is not None:
         check_id(after, "after")
     if table == "crumbs":
-        return tasks.export(snapshot, after, limit, include_deleted=True)
+        return tasks.export_by_id(snapshot, after or "", limit)
     return [_encode(line).decode() for line in _PAGES[table](snapshot, after or "", limit)]
 
 

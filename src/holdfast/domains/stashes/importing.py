@@ -180,7 +180,7 @@ class _Import:
             except errors.Invalid as error:
                 self._refuse("crumbs", number, error.details.get("id"), error.message)
                 texts.append("")
-        done = tasks.import_(self._tx, texts, skip_bad=True)
+        done = tasks.take_in(self._tx, texts, frozenset())
         for name in ("created", "updated", "unchanged"):
             if ids := getattr(done, name):
                 getattr(self.report, name)["crumbs"] = ids
