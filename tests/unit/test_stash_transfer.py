@@ -331,7 +331,7 @@ BAD: Final[dict[str, tuple[Tables, list[tuple[str, int]], str]]] = {
     "a crumb's state": (files(crumbs=[crumb(state="asleep")]), [("crumbs", 1)], "asleep"),
     "a crumb without a name": (files(crumbs=[crumb(name=None)]), [("crumbs", 1)], "title"),
     "a field is missing": (files(stashes=[{"stash_id": STASH}]), [("stashes", 1)], "missing"),
-    "the same id twice": (files(stashes=[stash(), stash()]), [("stashes", 2)], "line 1"),
+    "the same id twice": (files(stashes=[stash(), stash(name="x")]), [("stashes", 2)], "line 1"),
     "the same name twice": (files(stashes=[stash(), stash(OTHER)]), [("stashes", 2)], "hits"),
     "no such type": (files(stashes=[stash(stash_type="queue")]), [("stashes", 1)], "queue"),
     "the wrong value": (files(stashes=[stash(value={"value": "3"})]), [("stashes", 1)], "counter"),
@@ -342,7 +342,7 @@ BAD: Final[dict[str, tuple[Tables, list[tuple[str, int]], str]]] = {
     "deleted, and global": (files(stashes=[stash(deleted_at=WHEN)]), [("stashes", 1)], "deleted_at"),
     "deleted, and its trail is not": (
         files(stashes=[stash(deleted_at=WHEN)], trails=[trail()], links=[link("scoped_to", STASH, TRAIL)]),
-        [("links", 1), ("stashes", 1)],
+        [("stashes", 1), ("links", 1)],
         "active",
     ),
     "a time without a zone": (files(stashes=[stash(created_at="2025-01-15T10:30:00")]), [("stashes", 1)], "created_at"),
@@ -361,6 +361,38 @@ BAD: Final[dict[str, tuple[Tables, list[tuple[str, int]], str]]] = {
         [("stash_history", 2)],
         "line 1",
     ),
+    "an entry that the type cannot hold": (
+        files(stashes=[stash()], stash_history=[entry(1, value={"value": "no number"}), entry()]),
+        [("stash_history", 1)],
+        "counter",
+    ),
+    "an entry that a lock cannot hold": (
+        files(
+            stashes=[stash(**LOCK)], stash_history=[entry(1, value=3), entry(operation="acquire", value=LOCK["value"])]
+        ),
+        [("stash_history", 1)],
+        "holder",
+    ),
+    "a value that its history does not have": (
+        files(stashes=[stash(value={"value": 4})], stash_history=[entry()]),
+        [("stashes", 1), ("stash_history", 1)],
+        "newest entry",
+    ),
+    "a version that its history does not have": (
+        files(stashes=[stash(version=3)], stash_history=[entry()]),
+        [("stashes", 1), ("stash_history", 1)],
+        "ends at version 2",
+    ),
+    "what names a bad line comes after it": (
+        files(
+            crumbs=[crumb(state="asleep")],
+            trails=[trail(name="", state="asleep")],
+            links=[link("belongs_to", CRUMB, TRAIL), link("scoped_to", STASH, TRAIL, LINK[:-1] + "2")],
+            stashes=[stash(OTHER, name=""), stash()],
+        ),
+        [("crumbs", 1), ("trails", 1), ("stashes", 1), ("links", 1), ("links", 2), ("stashes", 2)],
+        "cannot be imported",
+    ),
     "a bad stash takes its history and its link along": (
         files(
             stashes=[stash(name="")],
@@ -368,12 +400,12 @@ BAD: Final[dict[str, tuple[Tables, list[tuple[str, int]], str]]] = {
             trails=[trail()],
             links=[link("scoped_to", STASH, TRAIL)],
         ),
-        [("links", 1), ("stashes", 1), ("stash_history", 1)],
+        [("stashes", 1), ("links", 1), ("stash_history", 1)],
         "name",
     ),
     "a trail that is not there": (
         files(stashes=[stash()], links=[link("scoped_to", STASH, TRAIL)]),
-        [("links", 1), ("stashes", 1)],
+        [("stashes", 1), ("links", 1)],
         "not here",
     ),
     "two scopes": (
@@ -608,6 +640,29 @@ def test_s13_a_folder_with_a_foreign_table_is_refused_until_told_to_skip(
     assert "properties.jsonl line 1: error: a table that has no place here" in capsys.readouterr().out
     assert cli.main(["stash", "list", "--dir", "copy", "-q"]) == 0
     assert capsys.readouterr().out != ""
+
+
+@pytest.mark.parametrize("trial", [[], ["--dry-run"]])
+def test_s13_every_bad_line_is_told_causes_first(
+    project: Path, capsys: pytest.CaptureFixture[str], trial: list[str]
+) -> None:
+    cli.main(["stash", "export", "one"])
+    stashes = project / "one" / "stashes.jsonl"
+    stashes.write_text(stashes.read_text().replace('"hits"', '""'))
+    (project / "one" / "properties.jsonl").write_text("{}\n")
+    capsys.readouterr()
+    assert cli.main(["stash", "import", "one", "--dir", "copy", *trial]) == 1
+    *_, head, told = capsys.readouterr().err.partition("holdfast: 1204")
+    first, *lines = (head + told).splitlines()
+    assert first == "holdfast: 1204 lines cannot be imported"
+    assert [line.partition(":")[0].partition(" (")[0] for line in lines[:3]] == [
+        *("stashes.jsonl line 1", "properties.jsonl line 1", "links.jsonl line 1")
+    ]
+    assert "cannot be imported" in lines[2]
+    assert lines[20] == "and 1184 more; --json has all"
+    assert "--skip-bad" in lines[21]
+    assert cli.main(["stash", "import", "one", "--dir", "copy", "--json", *trial]) == 1
+    assert len(json.loads(capsys.readouterr().err)["details"]["problems"]) == 1204
 
 
 @pytest.mark.parametrize("folder", ["none", "empty"])
