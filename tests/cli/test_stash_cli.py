@@ -89,6 +89,19 @@ def test_s10_who_holds_a_lock_is_told_to_others(made: Cli) -> None:
     assert made("stash", "delete", "gate", "--actor", "b").code == 12
 
 
+def test_s10_c15_a_fence_names_a_lock_stash_as_every_other_command_does(made: Cli, trail: str) -> None:
+    for scope, given in ((trail, ["--trail", trail]), ("", [])):
+        gate = made("stash", "create", "gate", "--type", "lock", *given, "-q").id
+        token = made("stash", "acquire", gate, "--actor", "a", "--json").data["token"]
+        for name in (gate, f"{scope}/gate"):
+            assert made("cell", "set", "run", "x", "1", "--fence", f"{name}:{token}").code == 0
+        made("stash", "release", gate, "--actor", "a")
+        lost = made("cell", "set", "run", "x", "2", "--fence", f"{scope}/gate:{token}")
+        assert (lost.code, "not held any more" in lost.err) == (15, True)
+    never = made("cell", "set", "run", "x", "2", "--fence", f"{trail}/gat:{token}")
+    assert (never.code, "is or was a lock" in never.err, "lost" in never.err) == (15, True, False)
+
+
 # --- lines for people ------------------------------------------------------------------------------------------------
 
 

@@ -103,6 +103,12 @@ def find(snapshot: Snapshot, id: StashId) -> Stored | None:
     return None if row is None else _alive(snapshot, row)
 
 
+def id_of(snapshot: Snapshot, trail: str, name: str) -> str | None:
+    """The id of the stash that a scope has under a name."""
+    row = snapshot.one("SELECT id FROM stashes WHERE trail = ? AND name = ? AND deleted IS NULL", (trail, name))
+    return None if row is None else str(row[0])
+
+
 def spelled(id: StashId) -> str:
     """What names a stash as one text, for addresses and command lines: its id, or TRAIL/NAME, /NAME for a global one.
 
