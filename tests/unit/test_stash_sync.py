@@ -419,6 +419,29 @@ def test_s13_of_two_lines_of_a_trail_or_a_stash_the_newer_counts(
     assert exported(here) == exported(there)
 
 
+def test_s13_of_two_lines_of_a_task_the_later_counts_and_nobody_loses_what_is_their_own(
+    here: Workspace, there: Workspace, clock: ManualClock
+) -> None:
+    task = there.tasks.create("base").id
+    sync(there, here)
+    old = exported(there)
+    for each, title in ((here, "mine"), (there, "theirs")):
+        clock.advance(1)
+        each.tasks.update(task, title=title)
+    new, own = exported(there), exported(here)
+    for tables in (twice(old, new), twice(new, old), twice(new, new)):
+        with holdfast.open(":memory:", actor="carl", clock=clock) as third:
+            report = third.stashes.import_(tables)
+            assert third.tasks.get(task).title == "theirs"
+            assert len(report.warnings) == (tables["crumbs"][0] != tables["crumbs"][1])
+    report = here.stashes.import_(twice(own, new))
+    assert [problem.id for problem in report.conflicts] == [task]
+    assert here.tasks.get(task).title == "mine"
+    bad = {**new, "crumbs": [*new["crumbs"], new["crumbs"][0].replace("theirs", "others")]}
+    with pytest.raises(errors.Invalid, match="same id"):
+        here.stashes.import_(bad)
+
+
 def test_s13_two_ways_of_one_stash_are_told(here: Workspace, there: Workspace, clock: ManualClock) -> None:
     counter = there.stashes.create("hits", "counter").id
     sync(there, here)

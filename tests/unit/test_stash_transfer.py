@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import shutil
+import subprocess
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, Final
@@ -581,6 +583,7 @@ def test_s13_the_original_samples_are_refused_whole_with_file_and_line(copy: Wor
 def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("HOLDFAST_ACTOR", "ann")
+    monkeypatch.setenv("HOLDFAST_ROLLING", "0")
     monkeypatch.delenv("HOLDFAST_URL", raising=False)
     monkeypatch.delenv("HOLDFAST_DIR", raising=False)
     with holdfast.open(tmp_path / ".holdfast", actor="ann") as ws:
@@ -598,7 +601,7 @@ def test_s13_a_folder_comes_back_through_the_commands(project: Path, capsys: pyt
     assert cli.main(["stash", "export", "one"]) == 0
     assert "1201 stash history" in capsys.readouterr().out
     first = contents(project / "one")
-    assert sorted(first) == sorted(f"{table}.jsonl" for table in TABLES)
+    assert sorted(first) == sorted([".gitattributes", *(f"{table}.jsonl" for table in TABLES)])
     assert first["stash_history.jsonl"].count(b"\n") == 1201
     assert cli.main(["stash", "import", "one", "--dry-run", "--dir", "copy"]) == 0
     assert "would be created: 1 trails, 1 links, 1 stashes, 1201 stash history" in ordered(capsys.readouterr().out)
@@ -663,6 +666,70 @@ def test_s13_every_bad_line_is_told_causes_first(
     assert "--skip-bad" in lines[21]
     assert cli.main(["stash", "import", "one", "--dir", "copy", "--json", *trial]) == 1
     assert len(json.loads(capsys.readouterr().err)["details"]["problems"]) == 1204
+
+
+def test_s13_two_exports_are_merged_by_git_and_imported(project: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Both have added lines at the end of every file, and each has changed what the other has not."""
+    git = shutil.which("git")
+    if git is None:
+        pytest.skip("git is not here")
+
+    def run(*words: str) -> None:
+        named = ["-c", "user.name=n", "-c", "user.email=e@example.org", "-c", "init.defaultBranch=one"]
+        subprocess.run([git, *named, *words], cwd=project, check=True, capture_output=True)
+
+    def export(source: str, branch: str) -> None:
+        assert cli.main(["stash", "export", "shared", "--replace", "--dir", source]) == 0
+        run("add", "shared")
+        run("commit", "-m", branch)
+
+    run("init")
+    places = {"one": ".holdfast", "two": "second"}
+    with holdfast.open(project / ".holdfast", actor="ann") as ws:
+        trail = ws.trails.list()[0].id
+        ws.stashes.create("quiet", "counter")
+        ws.trails.create("other")
+        task = ws.tasks.create("base").id
+    export(".holdfast", "base")
+    assert cli.main(["stash", "import", "shared", "--dir", "second"]) == 0
+    run("branch", "two")
+    for branch, place in places.items():
+        run("checkout", branch)
+        with holdfast.open(project / place, actor=branch) as ws:
+            own = ws.trails.create(branch).id
+            ws.trails.add(own, ws.tasks.create(branch).id)
+            ws.stashes.increment(ws.stashes.create(branch, "counter", trail=own).id)
+            if branch == "one":
+                ws.stashes.increment((trail, "hits"))
+            else:
+                ws.stashes.increment((None, "quiet"))
+                ws.trails.set_state(ws.trails.list()[1].id, "active")
+                ws.tasks.note(task, "seen")
+        export(place, branch)
+    run("checkout", "one")
+    run("merge", "two")
+    for place in (*places.values(), "third"):
+        assert cli.main(["stash", "import", "shared", "--dir", place]) == 0, capsys.readouterr().err
+        with holdfast.open(project / place, actor="ann") as ws:
+            assert sorted(each.name for each in ws.trails.list()) == ["one", "other", "t", "two"]
+            assert ws.trails.list()[1].state == "active"
+            assert ws.stashes.get((trail, "hits")).value == {"value": 1201}
+            assert ws.stashes.get((None, "quiet")).value == {"value": 1}
+            assert {each.title for each in ws.tasks.list(limit=10)} == {"base", "one", "two"}
+            assert ws.check().problems == []
+    capsys.readouterr()
+    assert cli.main(["stash", "export", "last", "--dir", "third"]) == 0
+    assert cli.main(["stash", "export", "own"]) == 0
+    left, right = contents(project / "last"), contents(project / "own")
+    assert {name for name in left if left[name] != right[name]} <= {"crumbs.jsonl"}, "a note to a task made here"
+
+
+def test_s13_what_a_folder_tells_git_already_is_left_alone(project: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (project / "one").mkdir()
+    (project / "one" / ".gitattributes").write_text("mine")
+    assert cli.main(["stash", "export", "one"]) == 0
+    assert (project / "one" / ".gitattributes").read_text() == "mine"
+    capsys.readouterr()
 
 
 @pytest.mark.parametrize("folder", ["none", "empty"])

@@ -115,7 +115,8 @@ class _Import:
             for number, text in enumerate(tables[table], 1):
                 if not isinstance(text, str) or text.strip():
                     self._refuse(table, number, None, "a table that has no place here")
-        texts = read_tasks(tables.get("crumbs", ()), partial(self._refuse, "crumbs"))
+        warn = partial(self._tell, self.report.warnings, "crumbs")
+        texts = read_tasks(tables.get("crumbs", ()), partial(self._refuse, "crumbs"), warn)
         trails = self._read(tables, "trails", TrailLine, "trail_id")
         links = self._read(tables, "links", LinkLine, "link_id")
         members = [link for _, link in links if link.link_type == "belongs_to"]

@@ -1,12 +1,13 @@
 """The lines of an import, each by itself: what it says, or why it cannot be read.
 
 A merge of two files may leave a line in both its forms. Of a trail or a stash the newer one counts, as its version
-tells; lines that are the same are one.
+tells, of a task the one that was changed last, with a warning; lines that are the same are one.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from datetime import datetime
 from typing import Any, Final, TypeVar
 
 import msgspec
@@ -14,7 +15,7 @@ import msgspec
 from holdfast import errors
 from holdfast.domains.stashes import putting
 from holdfast.domains.stashes.crumbs import read_crumb
-from holdfast.domains.stashes.exporting import EntryLine, LinkLine, StashLine, TrailLine
+from holdfast.domains.stashes.exporting import EntryLine, LinkLine, StashLine, Time, TrailLine
 from holdfast.domains.tasks.importing import parse
 from holdfast.kernel.ids import is_uuid7
 
@@ -27,18 +28,41 @@ REFUSALS: Final = (
 )
 
 
-def read_tasks(lines: Sequence[str], refuse: Told) -> list[str]:
-    """The lines of crumbs as lines of tasks, in their places; what cannot be read is a blank one."""
+def read_tasks(lines: Sequence[str], refuse: Told, warn: Told) -> list[str]:
+    """The lines of crumbs as lines of tasks, in their places; blank for what cannot be read, or counts no more."""
     texts: list[str] = []
-    seen: set[str] = set()
+    found: dict[str, tuple[int, datetime | None]] = {}  # of each task where its line is, and of when
     for number, text in enumerate(lines, 1):
+        texts.append("")
         try:
-            texts.append("" if text in seen else read_crumb(text))
+            texts[-1] = read_crumb(text)
+            id, updated = _moment_of(texts[-1])
         except errors.Invalid as error:
             refuse(number, error.details.get("id"), error.message)
-            texts.append("")
-        seen |= {text} if isinstance(text, str) else set()
+            continue
+        if id is None:
+            continue
+        first, before = found.setdefault(id, (number, updated))
+        if first == number or updated is None or before is None:
+            continue
+        if texts[-1] == texts[first - 1]:
+            texts[-1] = ""
+        elif updated != before:
+            older, newer = sorted((first, number), key=lambda each: updated if each == number else before)
+            texts[older - 1] = ""
+            found[id] = newer, max(updated, before)
+            warn(older, id, f"line {newer} tells of the same task at a later time: this one is left out")
     return texts
+
+
+def _moment_of(text: str) -> tuple[str | None, datetime | None]:
+    """The id of the task that a line is about, and when it was changed last."""
+    raw = parse(text) or {}
+    id, updated = raw.get("id"), raw.get("updated_at")
+    try:
+        return (id if isinstance(id, str) else None), msgspec.convert(updated, Time | None)
+    except msgspec.ValidationError:
+        return None, None  # which the import of tasks tells
 
 
 def read_table(lines: Sequence[str], kind: type[L], ids: Sequence[str], refuse: Told, warn: Told) -> list[Read[L]]:

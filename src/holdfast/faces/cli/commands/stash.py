@@ -23,6 +23,7 @@ from holdfast.types.stashes import TransferTable
 
 _PAGE: Final = 1000
 _END: Final = ".jsonl"
+_ATTRIBUTES: Final = ".gitattributes"
 _KEYS: Final = {  # what a page goes on after
     "crumbs": ("id",),
     "trails": ("trail_id",),
@@ -45,9 +46,16 @@ def export(session: Session, given: dict[str, Any]) -> int:
         raise errors.IOFailed(f"{folder} could not be made: {error.strerror}") from error
     with session.open() as workspace:
         counts = {table: write_lines(file, _lines(workspace, table), replace) for table, file in files.items()}
+    _write_attributes(os.path.join(folder, _ATTRIBUTES))
     told = ", ".join(f"{count} {table.replace('_', ' ')}" for table, count in counts.items())
     session.out.say({"folder": folder, **counts}, f"{told} in {folder}")
     return 0
+
+
+def _write_attributes(file: str) -> None:
+    """Have git keep the lines of both sides of a merge; what the folder says about itself already is left alone."""
+    if not os.path.lexists(file):
+        write_lines(file, iter([f"*{_END} merge=union"]))
 
 
 def _lines(workspace: Any, table: str) -> Iterator[str]:
