@@ -141,7 +141,10 @@ def _alive(snapshot: Snapshot, row: Row) -> Stored | None:
     if stored.deadline is not None and snapshot.is_past(stored.deadline, stamp):
         return None
     if stored.until is not None and snapshot.is_past(stored.until, stamp):
-        return msgspec.structs.replace(stored, holder=None, token=None, acquired=None, until=None)
+        # The version that the sweep will make of it: it runs before any write, so that is what a save will find.
+        return msgspec.structs.replace(
+            stored, version=stored.version + 1, holder=None, token=None, acquired=None, until=None
+        )
     return stored
 
 
