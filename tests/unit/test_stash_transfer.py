@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import shutil
 import subprocess
 from collections.abc import Iterator, Sequence
@@ -16,6 +17,7 @@ from holdfast import Workspace, errors
 from holdfast.domains.stashes.exporting import TABLES
 from holdfast.domains.stashes.importing import MAX_LINES
 from holdfast.faces import cli
+from holdfast.faces.cli.parts import parts
 from holdfast.testing import ManualClock
 from holdfast.types.stashes import TransferReport
 
@@ -730,6 +732,50 @@ def test_s13_what_a_folder_tells_git_already_is_left_alone(project: Path, capsys
     assert cli.main(["stash", "export", "one"]) == 0
     assert (project / "one" / ".gitattributes").read_text() == "mine"
     capsys.readouterr()
+
+
+def test_s13_a_line_that_is_no_utf8_is_a_bad_line_with_a_number(
+    project: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    cli.main(["stash", "export", "one"])
+    with (project / "one" / "stashes.jsonl").open("ab") as file:
+        file.write(b'\n{"name": "\xff"}\n{}\n')
+    capsys.readouterr()
+    assert cli.main(["stash", "import", "one", "--dir", "copy", "--json"]) == 1
+    problems = json.loads(capsys.readouterr().err.splitlines()[-1])["details"]["problems"]
+    assert [(each["file"], each["line"]) for each in problems] == [("stashes.jsonl", 3), ("stashes.jsonl", 4)]
+    assert "not UTF-8 at byte 11" in problems[0]["message"]
+    assert cli.main(["stash", "import", "one", "--dir", "copy", "--skip-bad"]) == 0
+    assert "stashes.jsonl line 3: error: not UTF-8" in capsys.readouterr().out
+    assert cli.main(["stash", "list", "--dir", "copy", "-q"]) == 0
+    assert capsys.readouterr().out.count("\n") == 1
+
+
+def test_s13_what_is_no_file_is_told_and_not_waited_for(project: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    cli.main(["stash", "export", "one"])
+    os.mkfifo(project / "one" / "categories.jsonl")
+    assert cli.main(["stash", "import", "one", "--dir", "copy"]) == 1
+    assert "categories.jsonl is not a regular file" in capsys.readouterr().err
+
+
+# --- in parts --------------------------------------------------------------------------------------------------------
+
+
+def test_s13_a_folder_goes_in_parts_with_what_belongs_together(ws: Workspace, copy: Workspace) -> None:
+    for name in ("properties", "damaged"):
+        ws.stashes.create(name, "context", {"text": "x" * 500})
+    tables = exported(ws)
+    whole = sum(len(json.dumps(line)) for lines in tables.values() for line in lines)
+    assert parts(tables) == [tables]
+    shares = parts(tables, whole - 1000)
+    assert len(shares) > 1
+    for table, lines in tables.items():
+        assert [max(each) for each in zip(*(share[table] for share in shares), strict=True)] == lines
+    for share in shares:
+        assert copy.stashes.import_(share).skipped == []
+    assert exported(copy) == tables
+    with pytest.raises(errors.TooLarge):
+        parts(tables, 1000)
 
 
 @pytest.mark.parametrize("folder", ["none", "empty"])
