@@ -33,7 +33,7 @@ def parts(tables: Tables, most: int = MOST) -> list[Tables]:
         if size + blank > most:
             table, at = group[0]
             raise errors.TooLarge(
-                f"{len(group)} lines from {table}.jsonl line {at + 1} on belong together: more than a server takes at once",
+                f"{len(group)} lines from {table}.jsonl line {at + 1} on belong together: too many for one request",
                 hint="import them on the machine of the workspace, with --dir",
                 limit=most,
             )
