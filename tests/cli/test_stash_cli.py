@@ -141,3 +141,12 @@ def test_i7_events_of_the_new_kinds_can_be_asked_for(made: Cli, trail: str) -> N
     for kind, ops in {"stash": ["create", "acquire"], "trail": ["create"], "link": ["create"]}.items():
         assert [event["op"] for event in made("event", "list", "--kind", kind, "--json").data] == ops
     assert made("event", "list", "--kind", "stash-lock", "--json").data[0]["kind"] == "stash-lock"
+
+
+@pytest.mark.parametrize("words", [["trail", "--help"], ["stash", "-h"], ["token", "--json", "--help"]])
+def test_i7_help_is_an_option_of_every_word_that_begins_a_command(cli: Cli, words: list[str]) -> None:
+    told = cli(*words)
+    assert (told.code, told.err) == (0, "")
+    assert told.out == cli("help", words[0]).out
+    assert cli(words[0]).code == 2
+    assert cli(words[0], "--", "--help").code == 2

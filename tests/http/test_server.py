@@ -102,6 +102,15 @@ def test_tokens_have_a_role_a_workspace_and_an_actor_that_a_call_cannot_leave(se
     assert server.call("POST", claim, token=agent).json()["claimed_by"] == "ann"
 
 
+@pytest.mark.parametrize("name", ["x-agent-id", "idempotency-key", "x-fence", "x-at-least"])
+def test_a_header_that_stands_twice_is_told_as_that(server: Running, name: str) -> None:
+    headers = [("authorization", f"Bearer {server.token}"), (name, "1"), (name, "1")]
+    answer = httpx.post(f"{server.url}/api/tasks", headers=headers, json={"title": "task"}, timeout=PATIENCE)
+    assert code_of(answer) == (400, "INVALID")
+    assert "twice" in answer.json()["error"]
+    assert name in answer.json()["error"]
+
+
 def test_s10_a_lock_stash_is_named_by_its_scope_and_its_name_in_a_header(server: Running) -> None:
     trail = server.call("POST", "/api/trails", json={"name": "t"}).json()["id"]
     for scope, given in ((trail, {"trail": trail}), ("", {})):

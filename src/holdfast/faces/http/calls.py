@@ -17,7 +17,7 @@ from holdfast.aio import AsyncWorkspace
 from holdfast.context import LATEST, Context, Fence
 from holdfast.faces.http import codec
 from holdfast.faces.http.answers import JSON, Answer
-from holdfast.faces.http.gate import Headers
+from holdfast.faces.http.gate import TWICE, Headers
 from holdfast.faces.http.routes import Route
 from holdfast.faces.http.tokens import Role, Token
 from holdfast.kernel.tx import DerivedActor
@@ -81,6 +81,7 @@ class Caller:
         given = self._headers.get(b"x-fence")
         if given is None:
             return None
+        _check_once(b"x-fence", given)
         found = re.fullmatch(rb"(\d{1,19}) (?=[^ ])([^ /]*)(?:/([^ /]+))?", given)
         if found is None:
             raise errors.Invalid(
@@ -91,10 +92,16 @@ class Caller:
         return (name if cell is None else (name, unquote(cell.decode("latin-1")))), token
 
 
+def _check_once(name: bytes, given: bytes) -> None:
+    if TWICE in given:
+        raise errors.Invalid(f"the header {name.decode()} stands twice in the request", hint="send it once")
+
+
 def _text(headers: Headers, name: bytes) -> str | None:
     given = headers.get(name)
     if given is None:
         return None
+    _check_once(name, given)
     if not given.isascii():
         raise errors.Invalid(f"{name.decode()} has letters beyond ASCII", hint="percent-encode it as UTF-8")
     return unquote(given.decode())
