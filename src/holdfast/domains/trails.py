@@ -82,7 +82,10 @@ def list_trails(snapshot: Snapshot, state: TrailState | None = None, limit: int 
 
 
 def set_state(tx: Tx, id: str, state: TrailState) -> Trail:
-    """Bring a trail on: from draft to pending or active, from pending to active; its ends have calls of their own."""
+    """Bring a trail on: from draft to pending or active, from pending to active.
+
+    completed and abandoned do what `complete` and `abandon` do.
+    """
     row = _load(tx, id)
     if state == "completed":
         return complete(tx, id)
@@ -204,7 +207,7 @@ def abandon(tx: Tx, id: str, reason: str | None = None) -> Trail:
 
 
 def restore(tx: Tx, id: str) -> Trail:
-    """Bring back an abandoned trail, with what went with it and is still there to be brought back."""
+    """Bring back an abandoned trail, with what went with it and was not purged meanwhile."""
     row = _load(tx, id)
     if row[2] != "abandoned":
         raise errors.InvalidTransition(f"the trail {id} is {row[2]}, not abandoned", state=row[2])
@@ -228,7 +231,10 @@ def end_lease(tx: Tx, lease: str, op: str) -> None:
 
 
 def delete(tx: Tx, id: str) -> None:
-    """Delete a trail that nothing belongs to any more; what went with an abandoned one goes for good."""
+    """Delete a trail that nothing belongs to any more. The stashes that went with an abandoned one go for good.
+
+    Its tasks stay deleted, and `tasks.restore` brings them back one by one.
+    """
     row = _load(tx, id)
     live = tx.one("SELECT count(*) FROM stashes WHERE trail = ? AND deleted IS NULL", (id,))
     tasks = members(tx, id)

@@ -65,10 +65,10 @@ def import_(
                 if attempt.diverged or dry_run or refused:
                     raise _Undone
         except _Undone:
-            pass
-        if not attempt.diverged:
-            break
-        left |= attempt.diverged  # a trail that cannot be followed whole is left alone: once more, without it
+            left |= attempt.diverged
+            if attempt.diverged:  # a trail that cannot be followed whole is left alone: once more, without it
+                continue
+        break
     if refused:
         raise errors.Invalid(
             f"{len(attempt.bad)} lines cannot be imported; {attempt.bad[0]}",
