@@ -65,8 +65,10 @@ class Caller:
         self.actor = self._actor()
 
     def _actor(self) -> str:
-        named = _text(self._headers, b"x-agent-id")
         bound = self.token.actor
+        if bound is not None and TWICE in self._headers.get(b"x-agent-id", b""):
+            raise errors.Forbidden(f"this token acts as {bound}, and the header x-agent-id stands twice")
+        named = _text(self._headers, b"x-agent-id")
         if bound is not None and named is not None and named != bound:
             raise errors.Forbidden(f"this token acts as {bound}, not as {named}")
         if bound is None and named is None:
