@@ -77,7 +77,7 @@ class StashModel(MailModel):
             name=row.name,
             stash_type=row.type,
             value=self._seen_value(row),
-            version=row.version,
+            version=row.version + (row.lock is not None and lock is None),  # once its end is swept
             trail=row.trail,
             created_at=as_time(row.created),
             updated_at=as_time(row.updated),

@@ -161,5 +161,5 @@ def headers_of(request: Request, context: Context) -> dict[str, str]:
     if context.fence is not None:
         name, token = context.fence
         parts = (name,) if isinstance(name, str) else name
-        headers["x-fence"] = f"{token} {'/'.join(quote(part, safe='') for part in parts)}"
+        headers["x-fence"] = f"{token} {'/'.join(quote(part or '', safe='') for part in parts)}"
     return headers

@@ -33,7 +33,7 @@ from holdfast.domains.stashes.rows import (
     write,
 )
 from holdfast.domains.stashes.saving import save
-from holdfast.domains.stashes.values import COUNTER, LOCK, check_type, check_value, checked_count, count_of
+from holdfast.domains.stashes.values import COUNTER, LOCK, check_type, check_value, checked_count, count_of, one
 from holdfast.kernel import idempotency, leases
 from holdfast.kernel.events import redact
 from holdfast.kernel.names import check_id, check_limit, check_name, check_ttl
@@ -106,7 +106,7 @@ def increment(tx: Tx, id: StashId, delta: int = 1, changed_by: str | None = None
     """Add to a counter and answer its new value; no increment is ever lost."""
     stored = require(tx, id)
     if stored.type != COUNTER:
-        raise errors.InvalidStashType(f"the stash {stored.name!r} is a {stored.type}, not a counter", id=stored.id)
+        raise errors.InvalidStashType(f"the stash {stored.name!r} is {one(stored.type)}, not a counter", id=stored.id)
     if type(delta) is not int:
         raise errors.InvalidValue(f"a counter counts whole numbers, not {delta!r}", hint="")
     count = checked_count(count_of(stored.value) + delta)

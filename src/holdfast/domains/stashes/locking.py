@@ -10,7 +10,7 @@ from holdfast import errors
 from holdfast.domains import holding
 from holdfast.domains.holding import Target
 from holdfast.domains.stashes.rows import STASH_LOCK, StashId, find, held_value, lock_of, require, write
-from holdfast.domains.stashes.values import LOCK
+from holdfast.domains.stashes.values import LOCK, one
 from holdfast.domains.waiting import LockAttempt, attempting
 from holdfast.kernel.events import Filter
 from holdfast.kernel.tx import Snapshot, Tx
@@ -85,7 +85,7 @@ def freed(tx: Tx, target: Target, op: str, changed_by: str | None) -> None:
 def _require_lock(snapshot: Snapshot, id: StashId) -> str:
     stored = require(snapshot, id)
     if stored.type != LOCK:
-        raise errors.InvalidStashType(f"the stash {stored.name!r} is a {stored.type}, not a lock", id=stored.id)
+        raise errors.InvalidStashType(f"the stash {stored.name!r} is {one(stored.type)}, not a lock", id=stored.id)
     return stored.id
 
 

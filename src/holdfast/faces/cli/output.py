@@ -17,6 +17,7 @@ from holdfast.faces.encoding import wired
 from holdfast.ops import Operation
 
 SCHEMA_VERSION: Final = 1
+MOST_PROBLEMS: Final = 20  # that are told to people at once
 
 
 class Output:
@@ -83,7 +84,12 @@ def error_json(error: HoldfastError) -> str:
 def error_text(error: HoldfastError) -> str:
     """An error for people."""
     hint = f"\n  {printable(_hint(error))}" if error.hint else ""
-    return f"holdfast: {printable(error.message)}{hint}"
+    problems = [str(each) for each in error.details.get("problems") or ()]
+    message = error.message.removesuffix(f"; {problems[0]}") if problems else error.message
+    lines = [f"\n{printable(each)}" for each in problems[:MOST_PROBLEMS]]
+    if len(problems) > MOST_PROBLEMS:
+        lines.append(f"\nand {len(problems) - MOST_PROBLEMS} more; --json has all")
+    return f"holdfast: {printable(message)}{''.join(lines)}{hint}"
 
 
 def _hint(error: HoldfastError) -> str:

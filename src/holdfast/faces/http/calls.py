@@ -1,8 +1,8 @@
 """What belongs to a call and not to its arguments: who calls, in which role, under which key and fence; and its answer.
 
 Headers: `X-Agent-ID` (the actor; `X-Agent-Derived` if nobody chose it), `Idempotency-Key`, `X-Fence` (a token and what
-it is of, `42 deploy` or `42 run/cell`, names percent-encoded), `X-At-Least` (a revision, or `latest`), `If-Match` (the
-version expected).
+it is of, `42 deploy`, `42 run/cell`, `42 trail/name` or `42 /name`, names percent-encoded), `X-At-Least` (a revision,
+or `latest`), `If-Match` (the version expected).
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from holdfast.aio import AsyncWorkspace
 from holdfast.context import LATEST, Context, Fence
 from holdfast.faces.http import codec
 from holdfast.faces.http.answers import JSON, Answer
-from holdfast.faces.http.gate import Headers
+from holdfast.faces.http.gate import TWICE, Headers
 from holdfast.faces.http.routes import Route
 from holdfast.faces.http.tokens import Role, Token
 from holdfast.kernel.tx import DerivedActor
@@ -65,8 +65,10 @@ class Caller:
         self.actor = self._actor()
 
     def _actor(self) -> str:
-        named = _text(self._headers, b"x-agent-id")
         bound = self.token.actor
+        if bound is not None and TWICE in self._headers.get(b"x-agent-id", b""):
+            raise errors.Forbidden(f"this token acts as {bound}, and the header x-agent-id stands twice")
+        named = _text(self._headers, b"x-agent-id")
         if bound is not None and named is not None and named != bound:
             raise errors.Forbidden(f"this token acts as {bound}, not as {named}")
         if bound is None and named is None:
@@ -81,17 +83,27 @@ class Caller:
         given = self._headers.get(b"x-fence")
         if given is None:
             return None
-        found = re.fullmatch(rb"(\d{1,19}) ([^ /]+)(?:/([^ /]+))?", given)
+        _check_once(b"x-fence", given)
+        found = re.fullmatch(rb"(\d{1,19}) (?=[^ ])([^ /]*)(?:/([^ /]+))?", given)
         if found is None:
-            raise errors.Invalid("X-Fence is a token and a lock's name, or a token and run/cell", hint="42 deploy")
+            raise errors.Invalid(
+                "X-Fence is a token and what it is of: a lock's name, run/cell, the id of a lock stash, or trail/name",
+                hint="42 deploy, 42 run/cell, 42 /name of a global lock stash",
+            )
         token, name, cell = int(found[1]), unquote(found[2].decode("latin-1")), found[3]
         return (name if cell is None else (name, unquote(cell.decode("latin-1")))), token
+
+
+def _check_once(name: bytes, given: bytes) -> None:
+    if TWICE in given:
+        raise errors.Invalid(f"the header {name.decode()} stands twice in the request", hint="send it once")
 
 
 def _text(headers: Headers, name: bytes) -> str | None:
     given = headers.get(name)
     if given is None:
         return None
+    _check_once(name, given)
     if not given.isascii():
         raise errors.Invalid(f"{name.decode()} has letters beyond ASCII", hint="percent-encode it as UTF-8")
     return unquote(given.decode())
@@ -123,6 +135,8 @@ def check_actor(op: Operation[..., Any], given: dict[str, Any], caller: Caller) 
     for name in names:
         if given.get(name) not in (None, bound):
             raise errors.Forbidden(f"this token acts as {bound}, not as {given[name]}")
+    if op.name == "stashes.import_":
+        given["holder"] = bound  # whose locks alone its lines may take and give back
 
 
 def _steps(given: dict[str, Any]) -> list[Op]:
