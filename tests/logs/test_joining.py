@@ -125,7 +125,7 @@ def test_a_snapshot_that_others_have_passed_by_is_not_announced(nodes: Nodes) ->
     b = nodes.engine("b", snapshot_every=every, pulse=False)
     for _ in range(4):
         a.cells.increment(RUN, "cell")
-    assert journal(a)._snapshots.due
+    assert journal(a).needs_upkeep()
     journal(a).maintain()  # made, and not yet announced
     for _ in range(30):
         write(b, 1)
@@ -141,7 +141,7 @@ def test_a_snapshot_that_cannot_be_announced_is_announced_later_and_disturbs_nob
     a = nodes.engine("a", wire, snapshot_every=known() + 2, pulse=False)
     for _ in range(4):
         a.cells.increment(RUN, "cell")
-    assert journal(a)._snapshots.due
+    assert journal(a).needs_upkeep()
     journal(a).maintain()
     wire.once("append", *[fault] * 6)
     for _ in range(10):
