@@ -221,6 +221,7 @@ EXAMPLES: Final[dict[str, tuple[Example, ...]]] = {
         Example("holdfast cycle document peer:spec:login --sequence 1", _PLANNING),
     ),
     "cycle validate": (Example("holdfast cycle document peer:spec:login | holdfast cycle validate -", (_CYCLE,)),),
+    "cycle adopt": (Example("holdfast cycle adopt - --sequence 2 < peer-state/peer.spec.login.cycle.1.json", _SAVED),),
     "cycle show": (Example("holdfast cycle show peer:spec:login", _PLANNING),),
     "cycle export": (
         Example("holdfast cycle export --dir peer-state", _PLANNING),
