@@ -134,8 +134,8 @@ def test_p4_what_was_merged_is_in_the_workspace_too_and_both_go_on(a: Workspace,
 def test_p4_the_end_of_a_cycle_is_not_lost_in_a_merge(a: Workspace, shelf: Shelf) -> None:
     a.cycles.start(spec="search")
     for phase in ("plan", "execute", "express", "review"):
-        a.cycles.start_phase(KEY, phase)  # type: ignore[arg-type]
-        a.cycles.complete_phase(KEY, phase, {"done": phase})  # type: ignore[arg-type]
+        a.cycles.start_phase(KEY, phase)
+        a.cycles.complete_phase(KEY, phase, {"done": phase})
     send(a, shelf)
     shelf.change(phases__review__errors=[{"message": "a typo"}])
     a.cycles.finish(KEY)

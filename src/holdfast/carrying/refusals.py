@@ -30,7 +30,7 @@ def refused(refusals: list[Refusal], place: str, sent: Any) -> errors.CycleConfl
     """The error for cycles that were left alone; its own sides are those of the first."""
     first = refusals[0]
     more = f"; and {len(refusals) - 1} more: {', '.join(each.key for each in refusals[1:])}" if refusals[1:] else ""
-    choose = "`theirs` of an import takes what is there, `mine` of an export writes ours over it"
+    choose = "compare the two: bring(..., theirs=[key]) takes what is there, send(..., mine=[key]) writes ours over it"
     return errors.CycleConflict(
         first.message + more,
         hint="; ".join(dict.fromkeys(each.advice or choose for each in refusals)),
