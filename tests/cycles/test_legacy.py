@@ -304,6 +304,53 @@ def test_p8_v2_takes_the_place_of_what_is_older_and_says_so() -> None:
     assert [source for source, _ in reading.notes] == [f"{KEY.dotted}.metadata", f"{KEY.dotted}.plan"]
 
 
+def test_p8_what_others_put_into_a_v2_document_is_kept_under_legacy() -> None:
+    given = v2(tool="x", context={"peer_mode": "new", "legacy": {"document": {"version": 1.1}}})
+    given["metadata"] |= {"owner": "ann", "status": "IN_PROGRESS", "current_phase": "PLAN"}
+    given["phases"]["plan"] |= {"status": "Running", "agent": "planner"}
+    given["phases"]["deploy"] = {"status": "pending"}
+    given["history"] = [{**v2()["history"][0], "by": "planner", "phase": "PLAN"}]
+    document = only(read({KEY.dotted: given}))
+    assert (document["metadata"], document["phases"], document["history"]) == tuple(
+        v2()[part] for part in ("metadata", "phases", "history")
+    )
+    assert document["context"] == {
+        "peer_mode": "new",
+        "legacy": {
+            "document": {"version": 1.1},
+            "document_": {
+                "tool": "x",
+                "metadata": {"owner": "ann"},
+                "phases": {"plan": {"agent": "planner"}, "deploy": {"status": "pending"}},
+                "history": {"0": {"by": "planner"}},
+            },
+        },
+    }
+    assert only(read({KEY.dotted: {**document, "tool": "x"}}))["context"]["legacy"].keys() == {
+        *("document", "document_", "document__")
+    }
+    again = {**given, "context": document["context"]}
+    assert only(read({KEY.dotted: again})) == document, "what was kept already is not kept again"
+
+
+@pytest.mark.parametrize("source", ["an-event", "peer.events.spec.search.cycle.3", f"{KEY}:events", f"{KEY}:event:1"])
+def test_p8_an_event_by_itself_tells_the_time(source: str) -> None:
+    event = {"event_id": "e", "event_type": "phase_started", "timestamp": T2, "phase": "plan", "sequence_after": 2}
+    reading = read({source: {**event, "cycle_id": str(KEY)}})
+    document = only(reading)
+    assert (document["metadata"]["created_at"], reading.notes) == (T2, [])
+    assert document["history"] == [{"timestamp": T2, "phase": "plan", "event": "started", "sequence": 2}]
+    assert only(read({KEY.dotted: {"timestamp": T2}}))["metadata"]["created_at"] == T2
+
+
+@pytest.mark.parametrize("document", [v2(sequence=2**52 + 1), {"schema_version": "1.0", "sequence": 2**60}])
+def test_p8_a_sequence_that_nothing_could_follow_is_told(document: dict[str, Any]) -> None:
+    reading = read({KEY.dotted: document})
+    assert reading.documents == {}
+    assert [key for key, _ in reading.problems] == [KEY.dotted]
+    assert "sequence" in reading.problems[0][1]
+
+
 # --- what cannot be read ---------------------------------------------------------------------------------------------
 
 BAD = {
@@ -350,12 +397,13 @@ def test_p8_what_cannot_be_read_is_told_by_its_key_and_nothing_of_it_is_answered
 
 
 def test_p5_a_v2_document_that_breaks_a_rule_is_told_with_its_paths() -> None:
-    broken = v2(sequence=1, extra=True)
+    broken = v2(sequence=1, extra=True, history=[{**v2()["history"][0], "event": ""}])
     reading = read({str(KEY): broken})
     assert reading.documents == {}
     ((source, message),) = reading.problems
     assert source == str(KEY)
-    assert "$.extra" in message
+    assert "$.history[0].event" in message
+    assert "$.extra" not in message, "which is kept"
 
 
 def test_p8_one_bad_fragment_keeps_the_whole_cycle_back() -> None:

@@ -15,11 +15,12 @@ from holdfast.domains.cycles import comparing, keys
 from holdfast.domains.cycles.comparing import digest
 from holdfast.domains.cycles.documents import Document
 from holdfast.domains.cycles.keys import Key
+from holdfast.domains.cycles.legacy.words import LAST
 from holdfast.domains.cycles.rows import CONFLICT, CYCLE, named, refused, require, to_cycle, versions, write
 from holdfast.domains.cycles.rules import problems
 from holdfast.kernel.tx import Snapshot, Tx
 from holdfast.ops import Do, Steps
-from holdfast.types.cycles import Cycle, CycleComparison
+from holdfast.types.cycles import Cycle, CycleComparison, CycleProblem
 
 Sending = Literal["write", "merge", "skip", "refuse", "mine"]
 _FROM_ELSEWHERE: Final = ("import", "adopt", "recover")  # after which ours need not have what was sent before
@@ -112,6 +113,8 @@ def tell(tx: Tx, key: Key, how: str, ours: int, theirs: int, step: str, **more: 
 
 def _key_of(document: Any) -> Key:
     wrong = problems(document)
+    if not wrong and document["sequence"] > LAST:
+        wrong = [CycleProblem("$.sequence", f"is {document['sequence']}, and nothing could follow it")]
     if wrong:
         raise refused(document, wrong)
     return keys.parse(document["cycle_id"])

@@ -4,7 +4,7 @@
     fragmented      `PREFIX:cycle:current`, `PREFIX:cycle:N:metadata|plan|execution|…|context.FIELD`, colons or dots
     1.0             one document with `schema_version` and a sequence; its events, from a stream of their own
     1.1             one document with `version` 1 or 1.1, without a sequence
-    v2              the seed's, which is checked and taken as it is
+    v2              the seed's, which is checked; what others have put in besides is kept too
     {"keys": {…}}   a collection of any of them
 
 Guarantee: every value that was there is in the document, at its place or under `context.legacy`; what cannot be read is
@@ -19,11 +19,12 @@ from typing import Any, Final
 
 import msgspec
 
-from holdfast.domains.cycles.keys import Key, find, find_prefix
+from holdfast.domains.cycles.keys import Key, find
 from holdfast.domains.cycles.legacy.drafts import NO_TIME, Draft
 from holdfast.domains.cycles.legacy.keys import Source, by_content, by_name
+from holdfast.domains.cycles.legacy.newest import tidied
 from holdfast.domains.cycles.legacy.values import as_object, decoded
-from holdfast.domains.cycles.legacy.words import Document, Unreadable, alike, phase_name, phase_status
+from holdfast.domains.cycles.legacy.words import LAST, Document, Unreadable, alike, phase_name, phase_status
 from holdfast.domains.cycles.rules import problems
 
 _NO_KEY: Final = "neither its name nor its content says which cycle it is of"
@@ -119,7 +120,9 @@ def _current(reading: Reading, prefix: str, name: str, value: Any) -> None:
 
 def _sort(parts: _Parts, source: Source, name: str, value: Any, extra: Document) -> None:
     """Put a value to the others of its cycle."""
-    if source.kind == "fragment":
+    if source.kind == "fragment" and source.suffix.startswith("event") and _are_events(value):
+        parts.events += [(name, event) for event in (value if isinstance(value, list) else [value])]
+    elif source.kind == "fragment":
         if source.suffix in parts.fragments:
             raise Unreadable(f"{parts.fragments[source.suffix][0]} is the same key")
         parts.fragments[source.suffix] = (name, value)
@@ -137,6 +140,12 @@ def _sort(parts: _Parts, source: Source, name: str, value: Any, extra: Document)
         same.append((name, value))
     if extra:
         parts.extras.append((name, "collection", extra))
+
+
+def _are_events(value: Any) -> bool:
+    """Whether a part of a cycle is what the audit stream has of it: events are known by their own words."""
+    found = value if isinstance(value, list) else [value]
+    return bool(found) and all(isinstance(each, dict) and {"event_type", "timestamp"} <= each.keys() for each in found)
 
 
 def _mention(reading: Reading, parts: dict[Key, _Parts], name: str, prefix: str, meta: Document) -> None:
@@ -172,8 +181,8 @@ def _mention(reading: Reading, parts: dict[Key, _Parts], name: str, prefix: str,
 def _build(reading: Reading, key: Key, parts: _Parts) -> None:
     if parts.newest:
         source, document = parts.newest[0]
-        document = _with_colons(document)
-        found = [f"{each.path} {each.message}" for each in problems(document)]
+        document = tidied(document)
+        found = [f"{each.path} {each.message}" for each in problems(document)] or _too_high(document)
         if not found and find(document["cycle_id"]) != key:
             found = [f"$.cycle_id is {document['cycle_id']}, and the key says {key}"]
         if found:
@@ -182,27 +191,26 @@ def _build(reading: Reading, key: Key, parts: _Parts) -> None:
         reading.documents[key], reading.formats[key] = document, "v2"
         reading.sources[key] = list(dict.fromkeys((source, *parts.older())))
         for old in reading.sources[key][1:]:
-            reading.notes.append((old, f"{source} has taken its place"))
+            reading.notes.append((old, f"nothing is read from it: {source} is the document of its cycle"))
         return
     try:
         draft, formats = _draft(key, parts)
-        reading.documents[key] = draft.document()
+        document = draft.document()
+        if _too_high(document):
+            raise Unreadable(*_too_high(document))
+        reading.documents[key] = document
         reading.formats[key] = " + ".join(formats)
         reading.sources[key] = list(dict.fromkeys(parts.older()))
     except Unreadable as error:
         reading.problems.append((next(parts.older()), str(error)))
         return
     if reading.documents[key]["metadata"]["created_at"] == NO_TIME:
-        reading.notes.append((next(parts.older()), f"{key} has no time anywhere, so {NO_TIME} stands for it"))
+        told = f"{key} has no time with a zone anywhere, so {NO_TIME} stands for it"
+        reading.notes.append((next(parts.older()), told))
 
 
-def _with_colons(document: Document) -> Document:
-    """A v2 document whose keys have dots, as ours have them."""
-    key, metadata = find(document.get("cycle_id")), document.get("metadata")
-    if key is not None:
-        document = {**document, "cycle_id": str(key)}
-    prefix = find_prefix(metadata.get("key_prefix")) if isinstance(metadata, dict) else None
-    return {**document, "metadata": {**metadata, "key_prefix": prefix}} if metadata and prefix else document
+def _too_high(document: Document) -> list[str]:
+    return [f"$.sequence is {document['sequence']}, and nothing could follow it"] if document["sequence"] > LAST else []
 
 
 def _draft(key: Key, parts: _Parts) -> tuple[Draft, list[str]]:

@@ -8,6 +8,7 @@ contradicts itself is Unreadable. Pure. Called by `legacy`.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from copy import deepcopy
 from datetime import UTC, datetime
 from typing import Any, Final
@@ -24,6 +25,7 @@ from holdfast.domains.cycles.legacy.words import (
     phase_name,
     phase_status,
     put,
+    unused,
 )
 from holdfast.domains.cycles.rules import PHASES, problems
 
@@ -87,9 +89,7 @@ class Draft:
 
     def keep(self, where: str, rest: Any) -> None:
         """Keep what has no place."""
-        while where in self._legacy:  # two of one kind: neither takes the other's place
-            where += "_"
-        self._legacy[where] = rest
+        self._legacy[unused(self._legacy, where)] = rest
 
     def _take_fields(self, fields: Document) -> None:
         """What is said of the cycle, be it in its metadata or at the top."""
@@ -298,6 +298,17 @@ class Draft:
         times += [event.get("timestamp") for event in self._events]
         times += [self._metadata.get(name) for name in _TIMES]
         found = sorted((when, time) for time in times if (when := moment(time)) is not None)
-        found = found or [(datetime.fromtimestamp(0, UTC), NO_TIME)]
+        found = found or sorted(_times_in(self._legacy)) or [(datetime.fromtimestamp(0, UTC), NO_TIME)]
         self._metadata.setdefault("created_at", found[0][1])
         self._metadata.setdefault("updated_at", found[-1][1])
+
+
+def _times_in(value: Any) -> Iterator[tuple[datetime, str]]:
+    """Every time that is told anywhere."""
+    if isinstance(value, str):
+        when = moment(value)
+        if when is not None:
+            yield when, value
+    elif isinstance(value, dict | list):
+        for each in value.values() if isinstance(value, dict) else value:
+            yield from _times_in(each)

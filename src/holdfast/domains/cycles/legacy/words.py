@@ -12,6 +12,7 @@ from holdfast.domains.cycles.rules import PHASE_STATUSES, PHASES, STATUSES
 from holdfast.kernel.values import encode
 
 Document = dict[str, Any]
+LAST: Final = 2**52  # the highest sequence that a document from elsewhere may have: steps must be able to follow it
 _SAME: Final = {"complete": "completed", "error": "failed", "running": "in_progress"}
 _PHASES: Final[dict[str, str]] = {**{phase: phase for phase in PHASES}, "execution": "execute"}
 _STATUSES: Final[dict[str, str]] = {**{status: status for status in STATUSES}, **_SAME}
@@ -48,6 +49,11 @@ def cycle_status(word: str) -> tuple[str, str | None]:
     return _STATUSES[word.lower()], None
 
 
+def lowered(word: Any) -> Any:
+    """A word for the status of a cycle as ours is written; what is none stays as it is."""
+    return _STATUSES.get(word.lower(), word) if isinstance(word, str) else word
+
+
 def event_word(word: str) -> str:
     """What an event of the audit stream is called in a history."""
     return _EVENTS.get(word.lower(), word)
@@ -70,6 +76,13 @@ def is_time(value: Any) -> bool:
 def alike(one: Any, other: Any) -> bool:
     """Whether two values are the same to the letter: true is not 1, and 1 is not 1.0."""
     return encode(one, sys.maxsize) == encode(other, sys.maxsize)
+
+
+def unused(target: Document, place: str) -> str:
+    """A name that is not taken yet: two of one kind, and neither takes the other's place."""
+    while place in target:
+        place += "_"
+    return place
 
 
 def put(target: Document, place: str, value: Any) -> bool:
