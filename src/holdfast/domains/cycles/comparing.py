@@ -25,7 +25,7 @@ from holdfast.kernel.tx import Snapshot
 from holdfast.kernel.values import encode
 from holdfast.types.cycles import CycleComparison, CycleProblem
 
-_STANDING: Final = "where it stands"
+_STANDING: Final = "its metadata"
 _RANKS: Final = {"pending": 0, "in_progress": 1, "completed": 2, "failed": 2}
 _unpack = msgspec.msgpack.Decoder(dict[str, Any]).decode
 

@@ -111,6 +111,109 @@ def test_p8_what_was_only_imported_here_follows_what_it_came_from(world: World) 
     assert outcome(ws.cycles.import_({KEY: {**changed, "insights": ["new"]}})) == (0, 0, 0, 1)
 
 
+def test_p9_who_did_nothing_since_the_exchange_follows_the_other(world: World) -> None:
+    ws = world.open()
+    document = begun(ws)
+    ws.cycles.update_phase(KEY, "plan", {"ours": 1})
+    ws.cycles.sent(KEY, "write", 3, "a bucket")
+    assert outcome(ws.cycles.import_({KEY: moved(document, {"theirs": 2}, by=2)})) == (0, 1, 0, 0)
+    cycle = ws.cycles.get(KEY)
+    assert (cycle.sequence, cycle.phases.plan.output) == (4, {"theirs": 2})
+    ws.cycles.update_phase(KEY, "plan", {"ours": 3})
+    assert outcome(ws.cycles.import_({KEY: moved(document, {"theirs": 2}, by=9)})) == (0, 0, 1, 0), "it is no news"
+    report = ws.cycles.import_({KEY: moved(document, {"theirs": 4}, by=9)})
+    assert outcome(report) == (0, 0, 0, 1)
+    assert "both changed plan" in report.conflicts[0].message
+    assert {difference.path for difference in report.conflicts[0].differences} >= {"$.phases.plan.output.theirs"}
+    told = ws.events.list(kinds=["cycle-conflict"], id=KEY)
+    assert [(event.op, event.data["step"]) for event in told] == [("refuse", "import")]
+
+
+def test_p9_what_was_sent_is_forgotten_if_ours_came_from_elsewhere_since(world: World) -> None:
+    ws = world.open()
+    document = begun(ws)
+    ws.cycles.adopt(moved(document, {"theirs": 1}), 2)
+    ws.cycles.sent(KEY, "write", 2, "a bucket")
+    assert ws.cycles.compare(ws.cycles.export(KEY)).shared, (
+        "what was adopted is what both have, not what was sent before"
+    )
+
+
+def test_p4_a_document_from_elsewhere_takes_the_place_of_ours_at_its_sequence(world: World) -> None:
+    ws, other = world.open("a"), world.open("b")
+    document = begun(ws)
+    theirs = moved(document, {"theirs": 1}, by=-1)
+    theirs["history"], theirs["phases"]["plan"]["sequence_at_start"] = [{**document["history"][0], "sequence": 1}], 1
+    ws.cycles.update_phase(KEY, "plan", {"ours": 1})
+    with pytest.raises(errors.CycleConflict) as refused:
+        other.cycles.adopt(theirs, 2)
+    assert (refused.value.expected, refused.value.version) == (2, 3)
+    assert (refused.value.mine, refused.value.theirs) == (theirs, ws.cycles.export(KEY))
+    cycle = other.cycles.adopt(theirs, 3)
+    assert (cycle.sequence, cycle.phases.plan.output) == (4, {"theirs": 1})
+    assert ws.cycles.export(KEY, sequence=3)["phases"]["plan"]["output"] == {"ours": 1}
+    told = ws.events.list(kinds=["cycle-conflict"], id=KEY)
+    assert [(event.op, event.actor, event.data["step"]) for event in told] == [("refuse", "b", "adopt")]
+    assert ws.events.list(kinds=["cycle"], id=KEY)[-1].op == "adopt"
+    with pytest.raises(errors.InvalidValue):
+        ws.cycles.adopt({**theirs, "sequence": 2**52 + 1}, 4)
+    with pytest.raises(errors.InvalidValue):
+        ws.cycles.adopt({**theirs, "phases": {}}, 4)
+    with pytest.raises(errors.NotFound):
+        ws.cycles.adopt({**theirs, **_other_key(theirs)}, 4)
+
+
+def _other_key(document: dict[str, Any]) -> dict[str, Any]:
+    metadata = {**document["metadata"], "cycle_number": 2}
+    return {"cycle_id": "peer:spec:feature:cycle:2", "metadata": metadata}
+
+
+def test_p4_two_are_compared_by_what_each_did_since_they_were_one(world: World) -> None:
+    ws = world.open()
+    document = begun(ws)
+    assert ws.cycles.compare(document).how == "same"
+    ws.cycles.complete_phase(KEY, "plan", {"steps": 1})
+    planned = ws.cycles.export(KEY)
+    assert ws.cycles.compare(document).how == "ours"
+    noted = deepcopy(planned)
+    noted["sequence"] += 1
+    noted["phases"]["plan"]["errors"] = [{"message": "late"}]
+    assert ws.cycles.compare(noted).how == "theirs"
+    ws.cycles.start_phase(KEY, "execute")
+    merged = ws.cycles.compare(noted)
+    assert (merged.how, merged.mine) == ("merge", ws.cycles.export(KEY))
+    assert merged.document["phases"]["plan"]["errors"] == [{"message": "late"}]
+    assert merged.document["phases"]["execute"]["status"] == "in_progress"
+    assert (merged.document["sequence"], ws.cycles.validate(merged.document)) == (5, [])
+    noted["phases"]["plan"]["output"] = {"steps": 2}
+    assert ws.cycles.compare(noted).how == "merge", "the plan is theirs alone since the step that both tell of"
+    ws.cycles.fail_phase(KEY, "execute", "why")
+    noted["phases"]["execute"] |= {"status": "in_progress", "started_at": "2026-01-01T00:00:00Z"}
+    noted["metadata"]["current_phase"] = "execute"
+    apart = ws.cycles.compare(noted)
+    assert (apart.how, apart.why, apart.document) == ("refuse", "both changed its metadata and execute", noted)
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        {"how": "lost"},
+        {"how": None},
+        {"sequence": 0},
+        {"sequence": "1"},
+        {"theirs": -1},
+        {"place": 7},
+        {"why": "x" * 1001},
+    ],
+)
+def test_p4_what_cannot_be_noted_of_an_exchange_is_refused(world: World, given: dict[str, Any]) -> None:
+    ws = world.open()
+    begun(ws)
+    with pytest.raises(errors.Invalid):
+        ws.cycles.sent(**{"key": KEY, "how": "skip", "sequence": 2, "place": "a bucket", **given})
+    assert ws.events.list(kinds=["cycle-conflict"]) == []
+
+
 def test_p8_one_that_was_deleted_here_does_not_come_back(world: World) -> None:
     ws = world.open()
     begun(ws)
