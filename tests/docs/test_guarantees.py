@@ -140,8 +140,8 @@ def test_every_module_of_the_conformance_suite_is_linked_and_run(module: Path) -
 
 
 # The requirements on cells, tasks, agents with mail and paths, stashes, cycles and turn files. What T17 asks (scale) is
-# no promise of a kind of workspace, but of plans; S1 is about the cupboard, S13 about files, P9 about buckets; turn files
-# need no workspace, but the steps of their mail (F11) are the same.
+# no promise of a kind of workspace, but of plans; S1 is about the cupboard, S13 about files, P9 about buckets; turn
+# files need no workspace, but the steps of their mail (F11) are the same.
 REQUIRED = {
     "c": set(range(1, 19)),
     "t": set(range(1, 20)),
