@@ -185,3 +185,100 @@ def test_p9_a_conflict_has_an_exit_code_both_sides_and_the_revision(made: Cli, p
     assert details["mine"]["phases"]["plan"]["output"] == {"steps": "ours"}
     assert len(details["revision"]) == 64
     assert json.loads(file.read_bytes()) == theirs
+
+
+def both_changed(made: Cli, project: Path) -> tuple[Path, dict[str, Any]]:
+    """A cycle of which here and in a file another draft was written, and the file."""
+    made("cycle", "start", "--spec", "login")
+    made("cycle", "start-phase", KEY, "plan")
+    made("cycle", "export", "--dir", "peer")
+    file = project / "peer" / "peer.spec.login.cycle.1.json"
+    theirs = json.loads(file.read_bytes())
+    theirs["sequence"] += 1
+    theirs["phases"]["plan"]["output"] = {"draft": "theirs"}
+    file.write_text(json.dumps(theirs))
+    made("cycle", "update-phase", KEY, "plan", '{"draft": "ours"}')
+    return file, theirs
+
+
+def draft(made: Cli) -> str:
+    return str(made("cycle", "get", KEY, "--json").data["phases"]["plan"]["output"]["draft"])
+
+
+def test_p4_a_conflict_shows_both_sides_and_the_others_are_written(made: Cli, project: Path) -> None:
+    both_changed(made, project)
+    made("cycle", "start", "--spec", "search")
+    told = made("cycle", "export", "--dir", "peer")
+    assert told.code == 9
+    assert told.out.splitlines()[0] == "created: peer:spec:search:cycle:1"
+    assert '  $.phases.plan.output.draft: "ours" became "theirs"' in told.out
+    assert "--theirs KEY" in told.err
+    assert (project / "peer" / "peer.spec.search.cycle.1.json").exists()
+    told = made("cycle", "import", "--dir", "peer")
+    assert (told.code, '"ours" became "theirs"' in told.out, "--mine KEY" in told.err) == (9, True, True)
+    assert made("cycle", "import", "--dir", "peer", "--dry-run", "--json").code == 9
+
+
+def test_p4_theirs_or_mine_ends_a_conflict(made: Cli, project: Path) -> None:
+    file, _ = both_changed(made, project)
+    assert made("cycle", "import", "--dir", "peer", "--theirs", KEY).out == f"updated: {KEY}\n"
+    assert draft(made) == "theirs"
+    made("cycle", "update-phase", KEY, "plan", '{"draft": "ours"}')
+    file.write_text(file.read_text().replace("theirs", "theirs again"))
+    assert made("cycle", "export", "--dir", "peer").code == 9
+    assert made("cycle", "export", "--dir", "peer", "--mine", KEY).out == f"updated: {KEY}\n"
+    assert json.loads(file.read_bytes())["phases"]["plan"]["output"] == {"draft": "ours"}
+    assert made("cycle", "import", "--dir", "peer").out == f"unchanged: {KEY}\n"
+
+
+def test_p4_a_document_from_elsewhere_is_adopted_at_the_sequence_that_was_read(made: Cli, project: Path) -> None:
+    _, theirs = both_changed(made, project)
+    assert made("cycle", "adopt", json.dumps(theirs), "--sequence", "2").code == 9
+    assert made("cycle", "adopt", json.dumps(theirs), "--sequence", "3", "--json").data["sequence"] == 4
+    assert draft(made) == "theirs"
+
+
+def test_p9_a_dry_run_says_that_an_import_would_be_refused_and_makes_no_workspace(made: Cli, project: Path) -> None:
+    (project / "peer").mkdir()
+    (project / "peer" / "peer.spec.login.cycle.1.json").write_text("{")
+    (project / "peer" / "peer.spec.search.cycle.1.plan.json").write_text("a plan")
+    told = made("--dir", "copy", "cycle", "import", "--dir", "peer", "--dry-run")
+    assert (told.code, told.out.startswith("nothing would be imported")) == (1, True)
+    assert "peer.spec.login.cycle.1: it is not JSON" in told.out
+    told = made("--dir", "copy", "cycle", "import", "--dir", "peer", "--dry-run", "--skip-bad")
+    assert (told.code, told.out.splitlines()[0]) == (0, "would be created: peer:spec:search:cycle:1")
+    assert not (project / "copy").exists()
+
+
+def test_p9_what_is_skipped_is_not_called_no_cycles(made: Cli, project: Path) -> None:
+    file, _ = both_changed(made, project)
+    made("cycle", "import", "--dir", "peer", "--theirs", KEY)
+    file.write_text(file.read_text().replace("theirs", "further"))
+    told = made("cycle", "export", "--dir", "peer")
+    assert (told.code, told.out.startswith(f"{KEY}: nothing was done here since"), "no cycles" in told.out) == (
+        0,
+        True,
+        False,
+    )
+
+
+@pytest.mark.parametrize(
+    "address", ["", "nats://", "nats://host:99999", "nats://[::1", "nats://host:x", "http://host", "nats://:4222"]
+)
+def test_p9_what_is_no_address_of_a_server_is_refused(made: Cli, address: str) -> None:
+    for command in ("import", "export"):
+        told = made("cycle", command, "--nats", address, "--json")
+        assert (told.code, told.error["code"]) == (1, "INVALID"), told
+        assert "nats://127.0.0.1:4222" in told.error["hint"]
+
+
+def test_p5_a_document_of_a_file_is_validated(made: Cli, project: Path) -> None:
+    made("cycle", "start", "--spec", "login")
+    made("cycle", "export", "--dir", "peer")
+    file = project / "peer" / "peer.spec.login.cycle.1.json"
+    assert made("cycle", "validate", str(file)).code == 0
+    file.write_text(file.read_text().replace('"version": 2', '"version": 3'))
+    told = made("cycle", "validate", str(file), "--json")
+    assert (told.code, told.data[0]["path"]) == (1, "$.version")
+    assert made("cycle", "validate", "{}").code == 1
+    assert made("cycle", "validate", "nowhere.json").code == 2

@@ -246,7 +246,7 @@ def test_p9_a_concurrent_writer_makes_the_export_fail_with_its_revision(
     class Slow:
         """The bucket, where somebody else writes between our look and our write."""
 
-        name = bucket.name
+        name, indent = bucket.name, bucket.indent
         read = staticmethod(bucket.read)
 
         def write(self, key: str, value: bytes, expected: Any) -> Any:

@@ -25,7 +25,7 @@ CURRENT = "peer.spec.search.cycle.current"
 class Shelf:
     """A place in memory, where others can be let in just before a write."""
 
-    name = "the shelf"
+    name, indent = "the shelf", 0
 
     def __init__(self) -> None:
         self.entries: dict[str, Entry] = {}
@@ -222,7 +222,8 @@ def test_p4_who_changed_another_phase_is_merged(ws: Workspace, shelf: Shelf) -> 
     merged = shelf.document()
     assert merged["phases"]["plan"]["errors"] == [{"message": "a typo in step 2"}]
     assert merged["phases"]["execute"]["status"] == "in_progress"
-    assert merged["sequence"] > ws.cycles.export(KEY)["sequence"]
+    assert merged["sequence"] == 5
+    assert merged == ws.cycles.export(KEY), "the workspace has what it merged"
     assert ws.cycles.validate(merged) == []
 
 
@@ -242,16 +243,25 @@ def test_p4_who_changed_the_same_phase_is_not_overwritten(ws: Workspace, shelf: 
     assert shelf.entries == before
 
 
-def test_p4_a_conflict_of_one_cycle_is_found_before_any_other_is_written(ws: Workspace, shelf: Shelf) -> None:
+def test_p4_a_conflict_of_one_cycle_does_not_keep_the_others_back(ws: Workspace, shelf: Shelf) -> None:
     planned(ws)
     send(ws, shelf)
-    shelf.change(phases__plan__output={"steps": 9})
+    shelf.change(phases__execute__errors=[{"message": "no way to do it"}])
+    theirs = shelf.entries[DOTTED]
     ws.cycles.start(spec="login")
+    shelf.put("peer.spec.other.cycle.1", b"{broken")
+    ws.cycles.start(spec="other")
     ws.cycles.finish(KEY, "given up")
-    before = dict(shelf.entries)
-    with pytest.raises(errors.CycleConflict):
+    with pytest.raises(errors.CycleConflict) as refused:
         send(ws, shelf)
-    assert shelf.entries == before
+    assert shelf.entries[DOTTED] == theirs
+    assert shelf.document("peer.spec.login.cycle.1") == ws.cycles.export("peer:spec:login")
+    error = refused.value
+    assert [each["key"] for each in error.conflicts] == ["peer:spec:other:cycle:1", KEY]
+    assert error.sent["created"] == ["peer:spec:login:cycle:1"]
+    assert error.conflicts[1]["mine"] == ws.cycles.export(KEY)
+    places = [each["path"] for each in error.conflicts[1]["differences"]]
+    assert any(path.startswith("$.phases.execute.errors") for path in places)
 
 
 def test_p4_work_that_is_done_there_already_is_skipped(ws: Workspace, shelf: Shelf) -> None:

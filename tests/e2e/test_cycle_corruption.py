@@ -403,7 +403,8 @@ def test_p6_a_row_that_nobody_wrote_is_taken_as_it_is_or_can_be_deleted(tmp_path
             text = json.dumps({**document, "cycle_id": f"peer:spec:s:cycle:{number}", "metadata": metadata})
         raw = apsw.Connection(str(tmp_path / "store" / FILE))
         raw.execute(
-            "INSERT INTO cycles SELECT prefix, ?, sequence, revision, created, updated, ? FROM cycles WHERE number = 1",
+            "INSERT INTO cycles SELECT prefix, ?, sequence, revision, created, updated, ?, shared FROM cycles"
+            " WHERE number = 1",
             (number, text),
         )
         raw.close()

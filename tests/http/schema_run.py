@@ -154,7 +154,8 @@ class World:
             getattr(self.ws.cycles, step)(key, "plan", *(("why",) if step == "fail_phase" else ()))
         sequence = self.ws.cycles.get(key).sequence
         said = {"spec": spec, "document": self.ws.cycles.export(key), "context": {"a": 1}, "after": ""}
-        return {"key": key, "phase": "plan", "output": {"a": 1}, "error": "why", "sequence": sequence, **said}
+        told = {"how": "refuse", "place": "a bucket"}
+        return {"key": key, "phase": "plan", "output": {"a": 1}, "error": "why", "sequence": sequence, **said, **told}
 
     def log(self) -> dict[str, Any]:
         """A place in the log that many events follow."""

@@ -19,13 +19,17 @@ if TYPE_CHECKING:
     from nats.js.kv import KeyValue
 
 T = TypeVar("T")
+_SCHEMES: Final = ("nats", "tls", "ws", "wss")
 _HISTORY: Final = 50  # revisions that a bucket keeps, as upstream has it
 
 
 class Bucket:
     """A bucket of a server, from now until `close`; made with `create` if there is none."""
 
+    indent: Final = 0
+
     def __init__(self, url: str, bucket: str, create: bool = False, timeout: float = 5.0) -> None:
+        _check(url)
         self._url, self._bucket, self._timeout = url, bucket, timeout
         self._client: Client | None = None
         self._heard: Exception | None = None  # why the client lost the server, or did not find it
@@ -87,7 +91,7 @@ class Bucket:
             if not create:
                 raise errors.NotFound(
                     f"there is no bucket {self._bucket!r} on {_plain(self._url)}",
-                    hint="check its name; create=True makes it",
+                    hint="check its name; an export makes it if it is told to create it",
                     bucket=self._bucket,
                 ) from error
         return await stream.create_key_value(KeyValueConfig(bucket=self._bucket, history=_HISTORY))
@@ -156,6 +160,21 @@ class Bucket:
             raise errors.Unavailable(
                 f"{where} cannot be reached: {why}", hint="check the address, and that the server runs"
             ) from error
+
+
+def _check(url: str) -> None:
+    """Invalid if nothing can be found at an address, whatever runs there."""
+    try:
+        parts = urlsplit(url if "//" in url else f"nats://{url}")
+        wrong = "" if parts.hostname else "it names no host"
+        if parts.port == 0:
+            wrong = "it has no port"
+    except ValueError as error:  # a port that is none, half an IPv6 address
+        wrong = str(error)
+    if not wrong and parts.scheme not in _SCHEMES:
+        wrong = f"it begins with {' or '.join(f'{scheme}://' for scheme in _SCHEMES)}"
+    if wrong:
+        raise errors.Invalid(f"this is no address of a NATS server: {wrong}", hint="such as nats://127.0.0.1:4222")
 
 
 def _plain(url: str) -> str:

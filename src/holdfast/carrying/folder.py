@@ -28,6 +28,8 @@ _TRIES: Final = 50  # for the lock, each a tenth of a second after the other
 class Folder:
     """The files of a folder; with `create` it is made if need be."""
 
+    indent: Final = 2
+
     def __init__(self, path: str, create: bool = False, sleep: Callable[[float], None] = time.sleep) -> None:
         self.path = os.path.abspath(path)
         self._sleep = sleep

@@ -17,7 +17,12 @@ class Entry(NamedTuple):
 
 
 class Place(Protocol):
-    """Where PEER agents keep their cycles. `name` is what people call it."""
+    """Where PEER agents keep their cycles. `name` is what people call it; `indent` how documents are laid out there."""
+
+    @property
+    def indent(self) -> int:
+        """By how many spaces the parts of a document are indented: 0 where programs alone read it."""
+        ...
 
     @property
     def name(self) -> str:

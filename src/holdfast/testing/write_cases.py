@@ -210,6 +210,11 @@ def _failed(world: World, ws: Workspace) -> str:
     return ws.cycles.fail_phase(_planning(world, ws), "plan", "a reason").cycle_id
 
 
+def _changed_elsewhere(world: World, ws: Workspace) -> dict[str, Any]:
+    document = ws.cycles.export(_planning(world, ws))
+    return {**document, "context": {**document["context"], "changed": True}}
+
+
 CYCLES: dict[str, Case] = {
     "cycles.start": Case(lambda ws, _: ws.cycles.start(spec="new")),
     "cycles.start_phase": Case(lambda ws, key: ws.cycles.start_phase(key, "plan"), _cycle),
@@ -221,6 +226,8 @@ CYCLES: dict[str, Case] = {
     "cycles.delete": Case(lambda ws, key: ws.cycles.delete(key), _failed),
     "cycles.recover": Case(lambda ws, key: ws.cycles.recover(key), _cycle),
     "cycles.import_": Case(lambda ws, _: ws.cycles.import_({})),
+    "cycles.adopt": Case(lambda ws, document: ws.cycles.adopt(document, 2), _changed_elsewhere),
+    "cycles.sent": Case(lambda ws, key: ws.cycles.sent(key, "skip", 1, "a bucket"), _cycle),
 }
 
 CASES: dict[str, Case] = {

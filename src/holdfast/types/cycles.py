@@ -111,10 +111,14 @@ class Recovery(msgspec.Struct, frozen=True):
 
 
 class CycleNote(msgspec.Struct, frozen=True):
-    """What there is to say about an entry of an import, by the key that it came under."""
+    """What there is to say about an entry of an import, by the key that it came under.
+
+    Of a conflict, `differences` has each place where the two differ: what is here, and what it became there.
+    """
 
     key: str
     message: str
+    differences: list[CycleProblem] = []
 
 
 class CycleReport(msgspec.Struct, frozen=True):
@@ -130,3 +134,20 @@ class CycleReport(msgspec.Struct, frozen=True):
     skipped: list[CycleNote]
     warnings: list[CycleNote]
     dry_run: bool = False
+
+
+class CycleComparison(msgspec.Struct, frozen=True):
+    """A cycle here and a document of it from elsewhere: which of them goes on from the other.
+
+    `how`: "same"; "ours" or "theirs", which has all of the other; "merge", if each changed other parts; "refuse".
+    `document` is the one that has all, or theirs if it is refused; `mine` is ours, `shared` whether nothing was done to
+    it since it was exchanged. `differences` of those that are refused: what is here, and what it became there.
+    """
+
+    key: str
+    how: Literal["same", "ours", "theirs", "merge", "refuse"]
+    why: str
+    mine: dict[str, Any]
+    document: dict[str, Any]
+    shared: bool
+    differences: list[CycleProblem]

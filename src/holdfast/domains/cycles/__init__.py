@@ -14,6 +14,7 @@ from holdfast import errors
 from holdfast.domains.cycles import documents, keys, merging, rules
 from holdfast.domains.cycles.checks import check as check
 from holdfast.domains.cycles.documents import Document, Step, check_phase, told_error
+from holdfast.domains.cycles.exchanging import adopt, compare, sent
 from holdfast.domains.cycles.importing import import_
 from holdfast.domains.cycles.keys import Key
 from holdfast.domains.cycles.listing import list_cycles
@@ -265,3 +266,6 @@ class Cycles(Domain[M]):
     delete = writing(delete, http="DELETE /api/cycles/{key}", cli="cycle delete")
     export = read(export, http="GET /api/cycles/{key}/document", cli="cycle document")
     import_ = writing(import_, http="POST /api/cycles/import", cli="cycle import", heavy=True)
+    compare = read(compare, http="POST /api/cycles/compare")
+    adopt = procedure(adopt, http="POST /api/cycles/adopt", cli="cycle adopt")
+    sent = writing(sent, http="POST /api/cycles/{key}/sent")

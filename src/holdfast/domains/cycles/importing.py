@@ -1,8 +1,8 @@
 """Cycles from elsewhere: documents of any format under the keys that they came under, all or nothing.
 
-One that is here already is left alone unless the other one surely goes on from it: it is the same cycle, further, and
-nothing of ours is missing in it, or nothing was done here since it was imported. What cannot be read is told by its
-key and keeps everything out, unless it is to be left out.
+One that is here already is left alone unless the other one surely goes on from it (`comparing`): nothing was done here
+since it was exchanged, or nothing of ours is missing in it. What cannot be read is told by its key and keeps everything
+out, unless it is to be left out.
 """
 
 from __future__ import annotations
@@ -12,13 +12,14 @@ from typing import Any
 
 from holdfast import errors
 from holdfast.domains.cycles import legacy
+from holdfast.domains.cycles.comparing import compare
 from holdfast.domains.cycles.documents import Document
+from holdfast.domains.cycles.exchanging import share, tell
 from holdfast.domains.cycles.keys import Key
-from holdfast.domains.cycles.rows import CYCLE, current_of, differences, look, set_current, versions, write
-from holdfast.domains.cycles.rules import PHASES
+from holdfast.domains.cycles.rows import CYCLE, current_of, look, set_current, write
 from holdfast.kernel.names import check_flag
 from holdfast.kernel.tx import Tx, newest_version
-from holdfast.types.cycles import CycleNote, CycleReport
+from holdfast.types.cycles import CycleComparison, CycleNote, CycleReport
 
 MAX_ENTRIES = 10_000
 
@@ -55,66 +56,36 @@ def _take(tx: Tx, key: Key, document: Document, format: str, report: CycleReport
         report.conflicts.append(CycleNote(str(key), "was deleted here"))
     elif found.document is None:
         report.created.append(str(key))
-        _write(tx, document, format, report)
-    elif _is_ours(tx, key, document):
-        report.unchanged.append(str(key))
-    elif _continues(document, found.document, _is_import(tx, key)):
-        report.updated.append(str(key))
-        _write(tx, {**document, "sequence": max(document["sequence"], found.document["sequence"] + 1)}, format, report)
+        _write(tx, key, document, format, report)
     else:
-        report.conflicts.append(CycleNote(str(key), _apart(found.document, document)))
+        compared = compare(tx, key, found.document, document)
+        if compared.how in ("same", "ours"):
+            report.unchanged.append(str(key))
+        elif compared.how == "theirs":
+            report.updated.append(str(key))
+            sequence = max(document["sequence"], found.document["sequence"] + 1)
+            _write(tx, key, {**document, "sequence": sequence}, format, report)
+        else:
+            report.conflicts.append(_apart(compared, document))
+            if not report.dry_run:
+                tell(tx, key, "refuse", found.document["sequence"], document["sequence"], "import", why=compared.why)
 
 
-def _write(tx: Tx, document: Document, format: str, report: CycleReport) -> None:
+def _write(tx: Tx, key: Key, document: Document, format: str, report: CycleReport) -> None:
     if not report.dry_run:
         write(tx, "import", document, format=format)
+        share(tx, key, document)
 
 
-def _is_ours(tx: Tx, key: Key, document: Document) -> bool:
-    """Whether a document is one that was written here, which is then the newest or has one that goes on from it."""
-    told = {**document, "sequence": 0}  # which formats without one do not say
-    return any(not differences({**logged, "sequence": 0}, told) for _, logged in versions(tx, key))
-
-
-def _is_import(tx: Tx, key: Key) -> bool:
-    """Whether nothing was done to a cycle here since it came from elsewhere."""
-    row = tx.one(
-        "SELECT op FROM events WHERE kind = ? AND scope = '' AND id = ? ORDER BY version DESC LIMIT 1",
-        (CYCLE, str(key)),
-    )
-    return row is not None and row[0] == "import"
-
-
-def _continues(document: Document, here: Document, untouched: bool) -> bool:
-    """Whether one goes on from the other: the same cycle, its steps and more; and nothing of ours would be lost."""
-    if document["metadata"]["created_at"] != here["metadata"]["created_at"]:
-        return False
-    if document["history"][: len(here["history"])] != here["history"]:
-        return False
-    further = document["sequence"] > here["sequence"]
-    return untouched or (further and all(_has(document["phases"][name], here["phases"][name]) for name in PHASES))
-
-
-def _has(phase: Document, ours: Document) -> bool:
-    """Whether a phase is ours or one that came after it: all that ours has so far is in it."""
-    if ours["status"] == "completed":
-        return not differences(ours, phase)
-    return _within(ours.get("output"), phase.get("output")) and _within(ours.get("errors"), phase.get("errors"))
-
-
-def _within(ours: Any, theirs: Any) -> bool:
-    if isinstance(ours, dict) and isinstance(theirs, dict):
-        return all(name in theirs and _within(value, theirs[name]) for name, value in ours.items())
-    if isinstance(ours, list) and isinstance(theirs, list):
-        return not differences(ours, theirs[: len(ours)])
-    return ours is None or not differences(ours, theirs)
-
-
-def _apart(here: Document, other: Document) -> str:
-    return (
+def _apart(compared: CycleComparison, other: Document) -> CycleNote:
+    here = compared.mine
+    told = (
         f"is here already at sequence {here['sequence']} ({here['metadata']['status']}), and the other at"
-        f" {other['sequence']} ({other['metadata']['status']}) does not go on from it"
+        f" {other['sequence']} ({other['metadata']['status']}) does not go on from it: "
     )
+    if compared.how == "merge":
+        return CycleNote(str(compared.key), f"{told}each changed another part, and an export merges them")
+    return CycleNote(str(compared.key), told + compared.why, compared.differences)
 
 
 def _currents(reading: legacy.Reading) -> list[tuple[str, int]]:

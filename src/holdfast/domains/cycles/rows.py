@@ -25,7 +25,7 @@ from holdfast.types.cycles import Cycle, CycleProblem
 CYCLE: Final = "cycle"
 CONFLICT: Final = "cycle-conflict"
 DELETE: Final = "delete"
-_COLUMNS: Final = "prefix, number, sequence, revision, created, updated, document"
+_COLUMNS: Final = "prefix, number, sequence, revision, created, updated, document, shared"
 _ENDING: Final = ("start_phase", "fail_phase", "finish", "recover")  # steps that a large document must allow
 _SHOWN: Final = 5  # problems that a message tells; `details` has all
 _json = msgspec.json.Encoder().encode
@@ -247,7 +247,7 @@ def write(tx: Tx, op: str, document: Document, phase: str | None = None, **more:
             limit=limit,
         )
     tx.run(
-        f"INSERT INTO cycles ({_COLUMNS}) VALUES (?, ?, ?, ?, ?, ?, ?) ON CONFLICT (prefix, number) DO UPDATE SET"
+        f"INSERT INTO cycles ({_COLUMNS}) VALUES (?, ?, ?, ?, ?, ?, ?, '') ON CONFLICT (prefix, number) DO UPDATE SET"
         " sequence = excluded.sequence, revision = excluded.revision, updated = excluded.updated,"
         " document = excluded.document",
         (key.prefix, key.number, document["sequence"], tx.revision, tx.now, tx.now, text),

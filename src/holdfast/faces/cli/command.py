@@ -37,7 +37,7 @@ HAND_MADE: Final = {
     **dict.fromkeys(("init", "where"), "places"),
     **dict.fromkeys(("backup", "restore", "upgrade"), "backups"),
     **dict.fromkeys(("export", "import"), "transfer"),
-    **dict.fromkeys(("cycle export", "cycle import", "cycle show"), "cycle"),
+    **dict.fromkeys(("cycle export", "cycle import", "cycle show", "cycle validate"), "cycle"),
     **dict.fromkeys(("stash export", "stash import"), "stash"),
     **dict.fromkeys(("token create", "token list", "token revoke"), "token"),
     **dict.fromkeys(("help", "completion", "schema"), "help"),

@@ -212,15 +212,21 @@ EXAMPLES: Final[dict[str, tuple[Example, ...]]] = {
         Example("holdfast cycle document peer:spec:login > login.json", (_CYCLE,)),
         Example("holdfast cycle document peer:spec:login --sequence 1", _PLANNING),
     ),
-    "cycle validate": (Example("holdfast cycle document peer:spec:login | holdfast cycle validate -", (_CYCLE,)),),
+    "cycle validate": (
+        Example("holdfast cycle validate peer-state/peer.spec.login.cycle.1.json", _SAVED),
+        Example("holdfast cycle document peer:spec:login | holdfast cycle validate -", (_CYCLE,)),
+    ),
+    "cycle adopt": (Example("holdfast cycle adopt - --sequence 2 < peer-state/peer.spec.login.cycle.1.json", _SAVED),),
     "cycle show": (Example("holdfast cycle show peer:spec:login", _PLANNING),),
     "cycle export": (
         Example("holdfast cycle export --dir peer-state", _PLANNING),
         Example("holdfast cycle export peer:spec:login:cycle:1 --dir peer-state --dry-run", _SAVED),
+        Example("holdfast cycle export --dir peer-state --mine peer:spec:login:cycle:1", _SAVED),
     ),
     "cycle import": (
         Example("holdfast cycle import --dir peer-state --dry-run", _SAVED),
         Example("holdfast cycle import --dir peer-state --skip-bad", _SAVED),
+        Example("holdfast cycle import --dir peer-state --theirs peer:spec:login:cycle:1", _SAVED),
     ),
     "cycle recover": (Example("holdfast cycle recover peer:spec:login", (_CYCLE,)),),
     "cycle delete": (Example("holdfast cycle delete peer:spec:login", _FAILED_CYCLE),),

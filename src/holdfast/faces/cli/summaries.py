@@ -41,6 +41,7 @@ SUMMARIES: Final = {
     "cell unlock": "Free your lock of a cell.",
     "cell watch": "Wait for one change of a cell, and print it.",
     "cycle add-error": "Note an error of the phase in progress, which goes on.",
+    "cycle adopt": "Take a document from elsewhere in the place of ours.",
     "cycle complete-phase": "Complete the phase in progress, with its output.",
     "cycle delete": "Delete a cycle that is at its end, and what its history says.",
     "cycle document": "Print the document of a cycle, also as it was.",

@@ -9,6 +9,7 @@ CREATE TABLE cycles (
     created  INTEGER NOT NULL,
     updated  INTEGER NOT NULL,
     document BLOB    NOT NULL,                  -- JSON
+    shared   TEXT    NOT NULL,                  -- digest of the one last exchanged with another place, '' before that
     PRIMARY KEY (prefix, number)
 );
 
