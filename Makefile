@@ -42,10 +42,12 @@ teeth: $(READY) ## Break the source on purpose and see that the tests notice
 sim: $(READY) ## Attack a simulated cluster (SEED=7 shows one run, SEEDS=20000 tries many)
 	@SEED=$(SEED) SEEDS=$(SEEDS) FIRST=$(FIRST) $(BIN)/python -m tests.simulation
 
-long: $(READY) ## The long runs: 20,000 generated calls of the server, 200 times kill -9, a storm of shells
+long: $(READY) ## The long runs: 20,000 generated calls of the server, 200 times kill -9, a storm of shells, turn files
 	$(BIN)/python -m tests.http.schema_run --calls 20000
 	SERVER_KILL_CYCLES=200 $(BIN)/python -m pytest -p no:randomly tests/e2e/test_server_kill.py
 	CLI_STORM_TASKS=1000 CLI_STORM_LOOPS=16 $(BIN)/python -m pytest -p no:randomly --timeout 900 -s tests/cli/test_storm.py
+	TURN_TRANSACTIONS=1000 $(BIN)/python -m pytest -p no:randomly -s tests/turnfile/test_contention.py
+	TURN_FUZZ=200000 $(BIN)/python -m pytest -p no:randomly -s tests/turnfile/test_turn_fuzz.py
 
 clean: ## Remove caches and build output; keeps .venv
 	rm -rf build dist src/*.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis

@@ -23,6 +23,8 @@ DOMAINS = [
     *("cell_reading", "cell_history", "cells", "routing", "tasks", "routes", "paths", "mail"),
     *("stashes", "trails", "linking", "cycles"),
 ]
+# Turn files know nothing of a workspace. What is pure comes first, and touches no file; each knows those before it.
+TURN_PURE = ["model", "ledger", "mailbox", "papers"]
 
 
 def name_of(path: Path) -> str:
@@ -66,8 +68,24 @@ def test_the_import_law_holds(path: Path) -> None:
     elif layer == "logs":
         below = ("holdfast.kernel", "holdfast.logs")
         assert all(name in GROUND or name.startswith(below) for name in wanted), wanted
+    elif layer == "turnfile":
+        known = GROUND | {"holdfast.turnfile"}
+        assert all(name in known or name.startswith("holdfast.turnfile.") for name in wanted), wanted
+        part = module.split(".")[2] if module.count(".") > 1 else ""
+        if part in TURN_PURE:
+            earlier = TURN_PURE[: TURN_PURE.index(part) + 1]
+            assert all(name in GROUND or name.split(".")[2] in earlier for name in wanted), wanted
     elif layer not in ("testing", "demo"):
         assert not any(name.startswith(("holdfast.testing", "holdfast.demo")) for name in wanted)
+
+
+@pytest.mark.parametrize("path", [path for path in MODULES if "turnfile" in path.parts], ids=name_of)
+def test_what_is_pure_in_turn_files_touches_no_file_and_no_clock(path: Path) -> None:
+    pure = path.relative_to(SOURCE / "turnfile").with_suffix("").parts[0] in TURN_PURE
+    touches = re.search(
+        r"^\s*(import|from) (os|io|pathlib|time|fcntl|subprocess|tempfile|shutil)\b|\bopen\(", path.read_text(), re.M
+    )
+    assert not (pure and touches), touches
 
 
 @pytest.mark.parametrize("path", MODULES, ids=name_of)

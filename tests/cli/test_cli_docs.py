@@ -95,6 +95,42 @@ def test_i7_every_option_of_all_commands_is_in_the_document() -> None:
     assert documented == {name for argument in GLOBAL for name in (argument.option, argument.short) if name}
 
 
+_TURN: Final = "holdfast turn init --agent agent-1 --agent bob >/dev/null"
+_TURN_LOCK: Final = f"{_TURN}; holdfast turn lock WORKLOG.md --reason x --lease-revs 1"
+_TURN_STALE: Final = f"{_TURN_LOCK} >/dev/null" + "; holdfast turn signal ready >/dev/null" * 2
+_TURN_TASK: Final = f"{_TURN}; sed -i 's/ tasks: {{}}/ tasks: {{t: {{description: d}}}}/' working-session/TURNFILE.yaml"
+_TURN_SENT: Final = f"{_TURN}; holdfast turn mail send --from bob --to agent-1 --subject s"
+_TURN_ID: Final = "$(holdfast turn mail list -q)"
+_TURN_EDIT: Final = "WORKLOG.md --reason x -- sh -c 'echo - x >> WORKLOG.md' #"  # what is added would be the program's
+_TURN_ANSWERS: Final = {
+    "turn init": "holdfast turn init",
+    "turn status": f"{_TURN}; holdfast turn status",
+    "turn check": f"{_TURN}; holdfast turn check",
+    "turn lint": f"{_TURN}; holdfast turn lint",
+    "turn lock": _TURN_LOCK,
+    "turn renew": f"{_TURN_LOCK} >/dev/null; holdfast turn renew LOCK-agent-1-001",
+    "turn unlock": f"{_TURN_LOCK} >/dev/null; holdfast turn unlock",
+    "turn clear": f"{_TURN_STALE}; holdfast turn clear",
+    "turn override": f"{_TURN_LOCK} >/dev/null; holdfast turn override LOCK-agent-1-001 --reason P0",
+    "turn edit": f"{_TURN}; HOLDFAST_JSON=1 holdfast turn edit {_TURN_EDIT}",
+    "turn transact": f"{_TURN}; HOLDFAST_JSON=1 holdfast turn transact {_TURN_EDIT}",
+    "turn tasks list": f"{_TURN_TASK}; holdfast turn tasks list",
+    "turn tasks claim": f"{_TURN_TASK}; holdfast turn tasks claim t",
+    "turn tasks done": f"{_TURN_TASK}; holdfast turn tasks claim t >/dev/null; holdfast turn tasks done t",
+    "turn signal": f"{_TURN}; holdfast turn signal ready",
+    "turn mail send": _TURN_SENT,
+    "turn mail reply": f"{_TURN_SENT} >/dev/null; holdfast turn mail reply {_TURN_ID} --body b",
+    "turn mail ack": f"{_TURN_SENT} >/dev/null; holdfast turn mail ack {_TURN_ID}",
+    "turn mail action": f"{_TURN_SENT} >/dev/null; holdfast turn mail action {_TURN_ID}",
+    "turn mail block": (
+        f"{_TURN_SENT} >/dev/null; holdfast turn mail ack {_TURN_ID} >/dev/null;"
+        f" holdfast turn mail block {_TURN_ID} 'the kiln'"
+    ),
+    "turn mail close": f"{_TURN_SENT} >/dev/null; holdfast turn mail close {_TURN_ID} --actor bob",
+    "turn mail list": f"{_TURN_SENT} >/dev/null; holdfast turn mail list",
+    "turn mail show": f"{_TURN_SENT} >/dev/null; holdfast turn mail show {_TURN_ID}",
+    "turn mail export": f"{_TURN}; holdfast turn mail export",
+}
 # What each line of the table of answers is seen with; a server has another address in every run.
 _ANSWERS: Final = {
     "init": "holdfast init",
@@ -116,6 +152,7 @@ _ANSWERS: Final = {
     "token revoke": "holdfast token create >/dev/null; holdfast token revoke $(holdfast token list | cut -d' ' -f1)",
     "login": "holdfast login URL --token-file .holdfast/token",
     "bench": "holdfast bench --count 5",
+    **_TURN_ANSWERS,
 }
 _WITHOUT_FIELDS: Final = {"log", "setup CLIENT --check"}  # events, of which `schema event list` tells, and texts
 
@@ -216,6 +253,10 @@ def completed(*words: str) -> set[str]:
         ("re", "ready reject release reopen reparent restore resume"),
         ("cell get", "get get-or-init"),
         ("mail in", "inbox"),
+        ("turn ma", "mail"),
+        ("turn mail se", "send"),
+        ("turn mail send --su", "--subject"),
+        ("turn --dir x st", "status"),
         ("claim hf-7k2q --t", "--ttl"),
         ("path lock src --sh", "--shared"),
         ("create --parent hf-7k2q --pr", "--priority"),

@@ -391,3 +391,56 @@ def test_p6_an_event_that_nobody_can_read_is_noticed_and_the_version_before_come
         assert same(ws.cycles.export(key)["phases"], before["phases"])
         assert ws.check().problems == []
         end(ws, key)
+
+
+def test_p6_a_row_that_nobody_wrote_is_taken_as_it_is_or_can_be_deleted(tmp_path: Path) -> None:
+    with holdfast.open(tmp_path / "store", actor="judge") as ws:
+        first = ws.cycles.start(spec="s").cycle_id
+        document = ws.cycles.export(first)
+    for number, text in ((2, document), (3, "no document")):
+        if isinstance(text, dict):
+            metadata = {**document["metadata"], "cycle_number": number}
+            text = json.dumps({**document, "cycle_id": f"peer:spec:s:cycle:{number}", "metadata": metadata})
+        raw = apsw.Connection(str(tmp_path / "store" / FILE))
+        raw.execute(
+            "INSERT INTO cycles SELECT prefix, ?, sequence, revision, created, updated, ?, shared FROM cycles"
+            " WHERE number = 1",
+            (number, text),
+        )
+        raw.close()
+    with holdfast.open(tmp_path / "store", actor="judge") as ws:
+        told = "\n".join(ws.check().problems)
+        assert "cycle:2" in told
+        assert "cycle:3" in told
+        assert "the current cycle of peer:spec:s is 1, and there is 3" in told
+        recovered = ws.cycles.recover("peer:spec:s:cycle:2")
+        assert (recovered.recovered_from, recovered.lost) == (0, [])
+        with pytest.raises(errors.Corrupt) as hopeless:
+            ws.cycles.recover("peer:spec:s:cycle:3")
+        assert "force" in hopeless.value.hint
+        ws.cycles.delete("peer:spec:s:cycle:3", force=True)
+        assert ws.cycles.start(spec="s").metadata.cycle_number == 4
+        assert ws.check().problems == []
+
+
+def test_p2_a_current_cycle_that_was_forgotten_is_told_and_the_next_start_mends_it(tmp_path: Path) -> None:
+    with holdfast.open(tmp_path / "store", actor="judge") as ws:
+        ws.cycles.start(spec="s")
+        ws.cycles.start(spec="s")
+    raw = apsw.Connection(str(tmp_path / "store" / FILE))
+    raw.execute("DELETE FROM cycle_currents")
+    raw.close()
+    with holdfast.open(tmp_path / "store", actor="judge") as ws:
+        assert ws.check().problems == ["the current cycle of peer:spec:s is not recorded; its last one is 2"]
+        assert ws.cycles.start(spec="s").metadata.cycle_number == 3
+        assert ws.check().problems == []
+
+
+def test_an_event_that_cannot_be_read_is_corrupt_and_no_crash(tmp_path: Path) -> None:
+    with holdfast.open(tmp_path / "store", actor="judge") as ws:
+        ws.cells.set("run", "cell", 1)
+    raw = apsw.Connection(str(tmp_path / "store" / FILE))
+    raw.execute("UPDATE events SET data = x'c1'")
+    raw.close()
+    with holdfast.open(tmp_path / "store", actor="judge") as ws, pytest.raises(errors.Corrupt):
+        ws.events.list()

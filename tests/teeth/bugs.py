@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from tests.teeth import cycles, foundation, mail, paths, replication, stashes, tasks
+from tests.teeth import cycles, foundation, mail, paths, replication, stashes, tasks, turnfiles
 from tests.teeth.bug import Bug
 
-BUGS: list[Bug] = [
-    *(*foundation.BUGS, *replication.BUGS, *tasks.BUGS, *mail.BUGS, *paths.BUGS, *stashes.BUGS, *cycles.BUGS),
-]
+_MODULES = (foundation, replication, tasks, mail, paths, stashes, cycles, turnfiles)
+BUGS: list[Bug] = [bug for module in _MODULES for bug in module.BUGS]

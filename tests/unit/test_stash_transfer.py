@@ -178,8 +178,10 @@ def test_s13_the_copy_is_as_good_as_the_original(ws: Workspace, copy: Workspace,
         assert src is not None
         assert each.stashes.restore(src.id, 1).value == {"uri": "file:///tmp", "kind": "directory"}
         assert each.stashes.increment((each.trails.list()[0].id, "hits"), 1) == 4
-        assert each.tasks.explain(each.tasks.list(limit=10)[0].id).ready
         assert each.check().problems == []
+    ready = [{task.id: each.tasks.explain(task.id).ready for task in each.tasks.list(limit=10)} for each in (ws, copy)]
+    assert ready[0] == ready[1]
+    assert set(ready[0].values()) == {True, False}
 
 
 def test_s13_a_held_lock_is_held_on_and_ends_when_it_would_have(

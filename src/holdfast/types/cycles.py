@@ -10,6 +10,7 @@ import msgspec
 PhaseName = Literal["plan", "execute", "express", "review"]
 PhaseStatus = Literal["pending", "in_progress", "completed", "failed"]
 CycleStatus = Literal["initialized", "in_progress", "completed", "failed"]
+ListedStatus = Literal["initialized", "in_progress", "completed", "failed", "corrupt"]
 
 
 class CyclePhase(msgspec.Struct, frozen=True, kw_only=True):
@@ -73,7 +74,7 @@ class CycleInfo(msgspec.Struct, frozen=True):
     key: str
     number: int
     sequence: int
-    status: Literal["initialized", "in_progress", "completed", "failed", "corrupt"]
+    status: ListedStatus
     current_phase: PhaseName | None
     created_at: datetime
     updated_at: datetime

@@ -12,6 +12,7 @@ from typing import Any, cast
 
 from holdfast import errors
 from holdfast.domains.cycles import documents, keys, merging, rules
+from holdfast.domains.cycles.checks import check as check
 from holdfast.domains.cycles.documents import Document, Step, check_phase, told_error
 from holdfast.domains.cycles.exchanging import adopt, compare, sent
 from holdfast.domains.cycles.importing import import_
@@ -23,6 +24,7 @@ from holdfast.domains.cycles.rows import (
     DELETE,
     current_of,
     look,
+    missing,
     named,
     now_of,
     require,
@@ -33,6 +35,7 @@ from holdfast.domains.cycles.rows import (
 from holdfast.domains.cycles.rows import set_current as _set_current
 from holdfast.kernel import idempotency
 from holdfast.kernel.events import gone, marks, previous, redact, to_event
+from holdfast.kernel.names import check_flag
 from holdfast.kernel.tx import Snapshot, Tx, newest_version
 from holdfast.kernel.values import check as check_value
 from holdfast.ops import Do, Domain, Found, M, Steps, procedure, read
@@ -47,9 +50,9 @@ def start(
     prefix = keys.prefix_of(spec, instruction)
     if context is not None and not isinstance(context, dict):
         raise errors.InvalidValue(f"context is an object, not {type(context).__name__}")
-    key = Key(prefix, (current_of(tx, prefix) or 0) + 1)
+    key = Key(prefix, current_of(tx, prefix) + 1)
     if look(tx, key).there or newest_version(tx, CYCLE, "", str(key)):
-        raise errors.Exists(f"the cycle {key} exists, and the current one is {key.number - 1}", key=str(key))
+        raise errors.Exists(f"there was a cycle {key} before", hint="name another spec or instruction", key=str(key))
     given = {"peer_mode": "new", "spec_aware": spec is not None, **(context or {})}
     document = write(tx, "start", documents.first(key, instruction, given, now_of(tx)))
     _set_current(tx, prefix, key.number)
@@ -210,16 +213,24 @@ def _resumption(document: Document) -> Resumption:
     return Resumption(to_cycle(document), None, False)
 
 
-def delete(tx: Tx, key: str) -> None:
-    """Delete a cycle that is at its end, and what its history said; the numbers of a prefix go on growing."""
+def delete(tx: Tx, key: str, force: bool = False) -> None:
+    """Delete a cycle that is at its end, and what its history said; the numbers of a prefix go on growing.
+
+    `force` deletes it wherever it stands, also one whose document is broken.
+    """
+    check_flag(force=force)
     own = named(tx, key)
-    document = require(tx, own)
-    if document["metadata"]["status"] not in ("completed", "failed"):
-        raise documents.refused(document, "it is not at its end", "finish it first")
+    if not force:
+        document = require(tx, own)
+        if document["metadata"]["status"] not in ("completed", "failed"):
+            raise documents.refused(document, "it is not at its end", "finish it first")
+    elif not look(tx, own).there:
+        raise missing(own)
+    _set_current(tx, own.prefix, current_of(tx, own.prefix))  # so that its number is never given again
     tx.run("DELETE FROM cycles WHERE prefix = ? AND number = ?", (own.prefix, own.number))
     redact(tx, CYCLE, "", str(own))
     idempotency.redact(tx, [str(own)])
-    tx.emit(CYCLE, str(own), DELETE, version=document["sequence"] + 1)
+    tx.emit(CYCLE, str(own), DELETE)
 
 
 # --- wired to the others ---------------------------------------------------------------------------------------------
@@ -232,18 +243,6 @@ def probe(tx: Tx, id: str) -> Found | None:
         return None
     document = require(tx, key)
     return Found(document["sequence"], document)
-
-
-def check(snapshot: Snapshot) -> Iterator[str]:
-    """Problems: a document that is not what was written, or gone; a current cycle that never was."""
-    there = {Key(*row) for row in snapshot.all("SELECT prefix, number FROM cycles")}
-    logged = {keys.parse(id) for (id,) in snapshot.all("SELECT DISTINCT id FROM events WHERE kind = ?", (CYCLE,))}
-    for key in sorted(there | logged, key=str):
-        for problem in look(snapshot, key).problems:
-            yield f"cycle {key}: {problem.path} {problem.message}"
-    for prefix, number in snapshot.all("SELECT prefix, number FROM cycle_currents"):
-        if not any(key.prefix == prefix for key in there | logged):
-            yield f"the current cycle of {prefix} is {number}, and it has none"
 
 
 class Cycles(Domain[M]):

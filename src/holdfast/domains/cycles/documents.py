@@ -92,7 +92,8 @@ def _going(document: Document, phase: PhaseName) -> Document:
     _open(document)
     found: Document = document["phases"][phase]
     if found["status"] != "in_progress":
-        raise refused(document, f"{phase} is {found['status']}, not in progress", "start_phase comes first")
+        hint = "start_phase comes first" if found["status"] == "pending" else "it is over; see which phase is next"
+        raise refused(document, f"{phase} is {found['status']}, not in progress", hint)
     return found
 
 
@@ -211,12 +212,11 @@ def finishing(error: Document | None) -> Step:
                 raise refused(document, f"review is {phases[PHASES[-1]]['status']}", "complete the review first")
             metadata["status"] = "completed"
             return "finished"
-        going = [phase for phase in PHASES if phases[phase]["status"] == "in_progress"]
-        where = phases[going[0]] if going else phases[metadata.get("current_phase") or PHASES[0]]
-        _note(where, error, now)
-        if going:
-            where["status"] = "failed"
-        metadata["status"] = "failed"
+        phase = next((phase for phase in PHASES if phases[phase]["status"] != "completed"), PHASES[-1])
+        _note(phases[phase], error, now)
+        if phases[phase]["status"] == "in_progress":
+            phases[phase]["status"] = "failed"
+        metadata |= {"status": "failed", "current_phase": phase}
         return "failed"
 
     status = "completed" if error is None else "failed"
@@ -254,8 +254,7 @@ def told_error(message: Any, details: Any) -> Document:
 
 def message_of(document: Document) -> tuple[str | None, str]:
     """The phase in which a cycle failed, if it was one, and what was said of it."""
-    ordered = [document["metadata"].get("current_phase"), *PHASES]
-    for phase in ordered:
+    for phase in (document["metadata"].get("current_phase"), *PHASES):
         told = document["phases"][phase].get("errors") if phase else None
         if told:
             last = told[-1]

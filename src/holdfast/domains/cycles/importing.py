@@ -44,8 +44,7 @@ def import_(tx: Tx, entries: dict[str, Any], skip_bad: bool = False, dry_run: bo
         _take(tx, key, document, reading.formats.get(key, "v2"), report)
     if not dry_run:
         for prefix, number in _currents(reading):
-            if number > (current_of(tx, prefix) or 0):
-                set_current(tx, prefix, number)
+            set_current(tx, prefix, max(number, current_of(tx, prefix)))
     return report
 
 

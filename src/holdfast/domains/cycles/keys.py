@@ -76,8 +76,8 @@ def prefix_of(spec: str | None, instruction: str | None) -> str:
             continue
         if not isinstance(name, str) or not re.fullmatch(_NAME, name):
             raise errors.InvalidName(
-                f"{name!r} cannot be the name of a {kind}",
-                hint="letters, digits, - and _: the name is a part of a key, whose parts colons and dots divide",
+                f"{str(name)[:80]!r} cannot be the name of {'a spec' if kind == 'spec' else 'an instruction'}",
+                hint="at most 200 ASCII letters, digits, - and _, beginning with a letter or digit",
                 what=kind,
             )
     if spec is not None:

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+from typing import get_args
+
 from holdfast import errors
 from holdfast.domains.cycles import keys
 from holdfast.domains.cycles.keys import Key
 from holdfast.domains.cycles.rows import look, vanished
-from holdfast.domains.cycles.rules import STATUSES
 from holdfast.kernel.names import check_limit
 from holdfast.kernel.tx import Row, Snapshot
 from holdfast.types.base import as_time
-from holdfast.types.cycles import CycleInfo, CycleStatus
+from holdfast.types.cycles import CycleInfo, ListedStatus
 
 _END = ("\U0010ffff", 0)  # after every prefix
 
@@ -19,14 +20,14 @@ def list_cycles(
     snapshot: Snapshot,
     spec: str | None = None,
     instruction: str | None = None,
-    status: CycleStatus | None = None,
+    status: ListedStatus | None = None,
     limit: int = 100,
     after: str = "",
 ) -> list[CycleInfo]:
     """Cycles by prefix and number, all or those of a spec or an instruction; `after` is the last key of a page."""
     check_limit(limit, 1000)
-    if status is not None and status not in STATUSES:
-        raise errors.InvalidFilter(f"{status!r} is not a status", hint=f"one of {', '.join(STATUSES)}")
+    if status is not None and status not in get_args(ListedStatus):
+        raise errors.InvalidFilter(f"{status!r} is not a status", hint=f"one of {', '.join(get_args(ListedStatus))}")
     start = Key("", 0) if after == "" else keys.parse(after)
     prefix = None if spec is None and instruction is None else keys.prefix_of(spec, instruction)
     where, params = ("", ()) if prefix is None else (" AND prefix = ?", (prefix,))

@@ -6,7 +6,6 @@ somebody can decide what of it was worth keeping.
 
 from __future__ import annotations
 
-from holdfast import errors
 from holdfast.domains.cycles.documents import Document, Step, after
 from holdfast.domains.cycles.rows import (
     CYCLE,
@@ -14,6 +13,7 @@ from holdfast.domains.cycles.rows import (
     corrupt,
     differences,
     look,
+    missing,
     named,
     now_of,
     to_cycle,
@@ -30,12 +30,13 @@ _RECOVER = Step("recover", None, lambda document, now: "recovered", lambda docum
 def recover(tx: Tx, key: str) -> Recovery:
     """Keep a copy of a broken document, write the last sound version anew, and tell what was lost.
 
-    A document that is sound is left alone: then there are no `problems`. Corrupt if no version in the log is sound.
+    A document that is sound is left alone: then there are no `problems`. One that the log knows nothing of is taken as
+    it is, if it keeps every rule. Corrupt if no version is sound.
     """
     own = named(tx, key)
     found = look(tx, own)
     if not found.there:
-        raise errors.NotFound(f"there is no cycle {own}", hint="cycles.list() has those that are there", key=str(own))
+        raise missing(own)
     if not found.problems and found.document is not None:
         return Recovery(to_cycle(found.document), found.document["sequence"], [], [], None)
     version, sound = _last_sound(tx, found)
@@ -51,7 +52,12 @@ def _last_sound(tx: Snapshot, found: Found) -> tuple[int, Document]:
     for version, document in versions(tx, found.key):
         if not problems(document):
             return version, document
-    raise corrupt(found.key, [*found.problems, CycleProblem("$", "the log has no version that is sound")])
+    alone = found.document
+    if alone is not None and not problems(alone) and alone["cycle_id"] == str(found.key):
+        return 0, alone
+    error = corrupt(found.key, [*found.problems, CycleProblem("$", "the log has no version that is sound")])
+    error.hint = "cycles.delete(key, force=True) removes it; copy the document first if it matters"
+    raise error
 
 
 def _lost(found: Found, sound: Document) -> list[CycleProblem]:

@@ -16,7 +16,7 @@ from holdfast import errors
 from holdfast.domains.cycles import keys
 from holdfast.domains.cycles.documents import Document
 from holdfast.domains.cycles.keys import Key
-from holdfast.domains.cycles.rules import problems
+from holdfast.domains.cycles.rules import MAX_BYTES, ROOM, problems
 from holdfast.kernel.events import END_OF_REVISION, previous
 from holdfast.kernel.tx import Row, Snapshot, Tx
 from holdfast.types.base import as_time
@@ -26,6 +26,7 @@ CYCLE: Final = "cycle"
 CONFLICT: Final = "cycle-conflict"
 DELETE: Final = "delete"
 _COLUMNS: Final = "prefix, number, sequence, revision, created, updated, document, shared"
+_ENDING: Final = ("start_phase", "fail_phase", "finish", "recover")  # steps that a large document must allow
 _SHOWN: Final = 5  # problems that a message tells; `details` has all
 _json = msgspec.json.Encoder().encode
 _pack = msgspec.msgpack.Encoder().encode
@@ -56,15 +57,22 @@ def named(snapshot: Snapshot, key: Any) -> Key:
     if prefix is None:
         return keys.parse(key)
     current = current_of(snapshot, prefix)
-    if current is None:
+    if not look(snapshot, Key(prefix, current)).there:  # it was deleted: the last that is there
+        row = snapshot.one("SELECT max(number) FROM cycles WHERE prefix = ?", (prefix,))
+        current = (row and row[0]) or 0
+    if not current:
         raise errors.NotFound(f"there is no cycle of {prefix}", hint="cycles.start(...) makes one", key=prefix)
     return Key(prefix, current)
 
 
-def current_of(snapshot: Snapshot, prefix: str) -> int | None:
-    """The number of the current cycle of a prefix."""
-    row = snapshot.one("SELECT number FROM cycle_currents WHERE prefix = ?", (prefix,))
-    return None if row is None else int(row[0])
+def current_of(snapshot: Snapshot, prefix: str) -> int:
+    """The number of the current cycle of a prefix: as recorded, or the highest there is; 0 if there never was one."""
+    row = snapshot.one(
+        "SELECT max(coalesce((SELECT number FROM cycle_currents WHERE prefix = ?1), 0),"
+        " coalesce((SELECT max(number) FROM cycles WHERE prefix = ?1), 0))",
+        (prefix,),
+    )
+    return 0 if row is None else int(row[0])
 
 
 def set_current(tx: Tx, prefix: str, number: int) -> None:
@@ -188,10 +196,15 @@ def require(snapshot: Snapshot, key: Key) -> Document:
     """The document of a cycle; NotFound if there is none, Corrupt if it is not what was written."""
     found = look(snapshot, key)
     if not found.there:
-        raise errors.NotFound(f"there is no cycle {key}", hint="cycles.list() has those that are there", key=str(key))
+        raise missing(key)
     if found.problems or found.document is None:
         raise corrupt(key, found.problems)
     return found.document
+
+
+def missing(key: Key) -> errors.NotFound:
+    """The error for a cycle that is not there."""
+    return errors.NotFound(f"there is no cycle {key}", hint="cycles.list() has those that are there", key=str(key))
 
 
 def corrupt(key: Key, wrong: list[CycleProblem]) -> errors.Corrupt:
@@ -226,6 +239,13 @@ def write(tx: Tx, op: str, document: Document, phase: str | None = None, **more:
         raise refused(document, wrong)
     key = keys.parse(document["cycle_id"])
     text = _json(document)
+    limit = MAX_BYTES if op in _ENDING else MAX_BYTES - ROOM
+    if len(text) > limit:
+        raise errors.TooLarge(
+            f"the document of {key} would have {len(text)} bytes; {limit} is the most",
+            hint="keep large outputs in a file or a cell, and their names here",
+            limit=limit,
+        )
     tx.run(
         f"INSERT INTO cycles ({_COLUMNS}) VALUES (?, ?, ?, ?, ?, ?, ?, '') ON CONFLICT (prefix, number) DO UPDATE SET"
         " sequence = excluded.sequence, revision = excluded.revision, updated = excluded.updated,"

@@ -20,6 +20,8 @@ PHASES: Final[tuple[PhaseName, ...]] = get_args(PhaseName)
 STATUSES: Final = get_args(CycleStatus)
 PHASE_STATUSES: Final = get_args(PhaseStatus)
 MAX_BYTES: Final = MAX_VALUE_BYTES
+ROOM: Final = 64 * 1024  # of it, which steps that carry an output leave free: a cycle must always be able to end
+MAX_SEQUENCE: Final = 2**53  # a number that every JSON reader can have
 _TOP: Final = ("version", "cycle_id", "sequence", "metadata", "context", "phases", "history")
 _METADATA: Final = ("key_prefix", "cycle_number", "created_at", "updated_at", "status")
 _MORE: Final = ("instruction", "spec_name", "current_phase")
@@ -84,8 +86,8 @@ def _positive(value: dict[str, Any], path: str, name: str, optional: bool = Fals
     number = value.get(name)
     if name not in value or (optional and number is None):
         return
-    if type(number) is not int or number < 1:
-        yield CycleProblem(f"{path}.{name}", f"is a whole number from 1 on, not {number!r}")
+    if type(number) is not int or not 1 <= number <= MAX_SEQUENCE:
+        yield CycleProblem(f"{path}.{name}", f"is a whole number from 1 to 2**53, not {number!r}")
 
 
 def _metadata(document: dict[str, Any]) -> Problems:

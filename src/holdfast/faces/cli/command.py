@@ -6,8 +6,9 @@ Most are operations of the table (`deriving`); those that are more than one oper
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from importlib import import_module
+from itertools import takewhile
 from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
@@ -41,6 +42,13 @@ HAND_MADE: Final = {
     **dict.fromkeys(("token create", "token list", "token revoke"), "token"),
     **dict.fromkeys(("help", "completion", "schema"), "help"),
     **dict.fromkeys(("setup", "guard", "prime"), "agents"),
+    **dict.fromkeys(("turn init", "turn status", "turn check", "turn lint"), "turn"),
+    **dict.fromkeys(("turn lock", "turn unlock", "turn renew", "turn clear", "turn override"), "turn_locks"),
+    **dict.fromkeys(("turn edit", "turn transact"), "turn_edit"),
+    **dict.fromkeys(("turn tasks list", "turn tasks claim", "turn tasks done", "turn signal"), "turn_tasks"),
+    **dict.fromkeys(("turn mail send", "turn mail list", "turn mail show", "turn mail reply"), "turn_mail"),
+    **dict.fromkeys(("turn mail ack", "turn mail action", "turn mail block", "turn mail close"), "turn_mail"),
+    "turn mail export": "turn_mail",
     "bench": "bench",
     "demo": "demo",
     "doctor": "doctor",
@@ -93,7 +101,9 @@ PURPOSES: Final = {
     "template": "trees of tasks to make again",
     "token": "who may use a server",
     "trail": "tasks and stashes that belong together",
+    "turn": "turns at the shared files of a working session; needs no workspace",
 }
+_LONGEST: Final = 3  # words of a command
 
 
 def find(words: Sequence[str]) -> tuple[Command, int]:
@@ -112,21 +122,31 @@ def find(words: Sequence[str]) -> tuple[Command, int]:
 
 
 def _find_in_group(group: str, words: Sequence[str]) -> tuple[Command, int]:
-    words = words[:1] if len(words) > 1 and words[1].startswith("-") else words
-    name = " ".join(words[:2])
-    if len(words) > 1:
-        if name in HAND_MADE:
-            return hand_made(name), 2
+    words = list(takewhile(lambda word: not word.startswith("-"), words[:_LONGEST]))
+    for count in range(len(words), 1, -1):
+        if (name := " ".join(words[:count])) in HAND_MADE:
+            return hand_made(name), count
+    if len(words) > 1 and group in GROUPS:
         from holdfast.faces.cli.deriving import derive, operation_called
 
-        op = operation_called(name, GROUPS.get(group, "tasks"))
+        op = operation_called(" ".join(words[:2]), GROUPS[group])
         if op is not None:
             return derive(op), 2
-    members = [command.name.partition(" ")[2] for command in all_commands() if command.name.startswith(f"{group} ")]
-    near = nearest(words[1], members) if len(words) > 1 else None
+    names = [command.name for command in all_commands()]
+    inner = " ".join(words[:2])  # a group in a group, such as `turn mail`
+    group = inner if any(name.startswith(f"{inner} ") for name in names) else group
+    more = words[len(group.split()) :]
+    members = members_of(group, names)
+    near = nearest(more[0], members) if more else None
     also = f"did you mean {group} {near}? " if near else ""
-    told = f"there is no command {name!r}" if len(words) > 1 else f"holdfast {group} is followed by another word"
+    told = f"there is no command {f'{group} {more[0]}'!r}" if more else f"holdfast {group} is followed by another word"
     raise Usage(told, hint=f"{also}{group} has {', '.join(members)}")
+
+
+def members_of(group: str, names: Iterable[str]) -> list[str]:
+    """The words that can follow a group."""
+    found = (name[len(group) + 1 :].partition(" ")[0] for name in names if name.startswith(f"{group} "))
+    return list(dict.fromkeys(found))
 
 
 def unknown(name: str) -> Usage:
@@ -138,6 +158,8 @@ def unknown(name: str) -> Usage:
 
 def hand_made(name: str) -> Command:
     """A command of the folder `commands`."""
+    if not name.startswith("turn "):  # which works on files alone, and is started for every edit of one
+        import holdfast.transaction  # noqa: F401  # fills the table of operations
     module = import_module(f"holdfast.faces.cli.commands.{HAND_MADE[name]}")
     found: Command = next(command for command in module.COMMANDS if command.name == name)
     return found

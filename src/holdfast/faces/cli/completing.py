@@ -38,14 +38,14 @@ def script(shell: str) -> str:
 
 
 def words() -> dict[str, list[str]]:
-    """What may follow: the second words of a group, the options of a command; the first words under the name ''."""
+    """What may follow: the next words of a group, the options of a command; the first words under the name ''."""
     found: dict[str, list[str]] = {"": []}
     for command in all_commands():
-        group, _, second = command.name.partition(" ")
-        if group not in found[""]:
-            found[""].append(group)
-        if second:
-            found.setdefault(group, []).append(second)
+        *groups, last = command.name.split()
+        for at, word in enumerate([*groups, last]):
+            members = found.setdefault(" ".join(groups[:at]), [])
+            if word not in members:
+                members.append(word)
         known = [argument.option for argument in command.arguments if not argument.word]
         known += [choice for argument in command.arguments if argument.word for choice in argument.choices]
         found[command.name] = [*found.get(command.name, ()), *known]
@@ -70,16 +70,25 @@ def _valued() -> set[str]:
 def _fish() -> str:
     lines = ["complete -c holdfast -f"]
     lines += [f"complete -c holdfast -l {argument.option[2:]} -d '{_quoted(argument.help)}'" for argument in GLOBAL]
+    told = set()
     for command in all_commands():
-        group, _, second = command.name.partition(" ")
-        condition = f"__fish_seen_subcommand_from {group}" if second else "__fish_use_subcommand"
-        lines.append(f"complete -c holdfast -n '{condition}' -a {second or group} -d '{_quoted(command.summary)}'")
+        *groups, last = command.name.split()
+        for at, word in enumerate([*groups, last]):
+            if at and (*groups[:at], word) not in told:
+                what = command.summary if word is last else f"more of {groups[0]}"
+                lines.append(f"complete -c holdfast -n '{_seen(groups[:at])}' -a {word} -d '{_quoted(what)}'")
+            told.add((*groups[:at], word))
+        if not groups:
+            lines.append(f"complete -c holdfast -n '__fish_use_subcommand' -a {last} -d '{_quoted(command.summary)}'")
         for argument in command.arguments:
             if not argument.word:
-                seen = f"__fish_seen_subcommand_from {second or group}"
                 option = f"-l {argument.option[2:]} -d '{_quoted(argument.help)}'"
-                lines.append(f"complete -c holdfast -n '{seen}' {option}")
+                lines.append(f"complete -c holdfast -n '{_seen([*groups[:-1], last])}' {option}")
     return "\n".join(lines)
+
+
+def _seen(words: list[str]) -> str:
+    return "; and ".join(f"__fish_seen_subcommand_from {word}" for word in words)
 
 
 def _quoted(text: str) -> str:

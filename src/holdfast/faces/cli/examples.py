@@ -7,16 +7,8 @@ from __future__ import annotations
 
 from typing import Final
 
-import msgspec
-
-
-class Example(msgspec.Struct, frozen=True):
-    """A line of the shell, those that must have been run before it, and the exit code that it ends with."""
-
-    line: str
-    given: tuple[str, ...] = ()
-    code: int = 0
-
+from holdfast.faces.cli.example import Example
+from holdfast.faces.cli.turn_examples import TURN_EXAMPLES
 
 _CLAIM: Final = "holdfast claim hf-7k2q"
 _BLOCKED: Final = (_CLAIM, "holdfast block hf-7k2q 'no grammar yet'")
@@ -383,6 +375,7 @@ EXAMPLES: Final[dict[str, tuple[Example, ...]]] = {
         Example("holdfast guard src/parser/rules.py  # exit code 12: agent-2 has locked it", (_THEIRS,), code=12),
         Example("holdfast guard --staged", (_NOTES, "git add notes.md")),
     ),
+    **TURN_EXAMPLES,
     # --- what happened ---
     "watch": (
         Example("holdfast watch --for task.hf-7k2q --once --timeout 10m"),
@@ -425,7 +418,7 @@ EXAMPLES: Final[dict[str, tuple[Example, ...]]] = {
     "token revoke": (
         Example("holdfast token revoke $(holdfast token list | cut -d' ' -f1)", ("holdfast token create",)),
     ),
-    "mcp": (Example("holdfast mcp"), Example("holdfast mcp --profile all")),
+    "mcp": (Example("holdfast mcp"), Example("holdfast mcp --profile all --turn-dir working-session")),
     "demo": (Example("holdfast demo --agents 3 --items 4 --seed 7"),),
     "bench": (Example("holdfast bench --count 100"),),
     "help": (Example("holdfast help"), Example("holdfast help claim"), Example("holdfast help exit-codes")),

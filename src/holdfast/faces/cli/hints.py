@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from typing import Final
 
+import holdfast.transaction  # noqa: F401  # fills the table of operations
 from holdfast.ops import find_operation
 
 _CALL: Final = re.compile(r"\b(?:ws\.)?([a-z]+\.[a-z_]+)\(([^()]*)\)")

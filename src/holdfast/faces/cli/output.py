@@ -8,13 +8,15 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Mapping
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
 from holdfast.errors import HoldfastError
 from holdfast.faces.encoding import wired
-from holdfast.ops import Operation
+
+if TYPE_CHECKING:
+    from holdfast.ops import Operation
 
 SCHEMA_VERSION: Final = 1
 MOST_PROBLEMS: Final = 20  # that are told to people at once
@@ -114,7 +116,7 @@ _ESCAPES: Final = {"\n": "\\n", "\r": "\\r", "\t": "\\t"}
 # What stands for a record when only its id is asked for, the first that it has.
 _NAMING: Final = (
     *("id", "cycle_id", "key", "cycle", "name", "task", "message", "version"),
-    *("workspace", "folder", "file", "path"),
+    *("workspace", "folder", "file", "path", "lock_id"),
 )
 
 

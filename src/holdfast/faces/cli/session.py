@@ -12,7 +12,6 @@ from collections.abc import Mapping
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Final
 
-import holdfast.transaction  # noqa: F401  # fills the table of operations
 from holdfast import errors
 from holdfast.faces.cli import place as places
 from holdfast.faces.cli.held import Held

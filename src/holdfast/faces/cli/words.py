@@ -36,7 +36,8 @@ class Usage(HoldfastError):
 class Argument(msgspec.Struct, frozen=True):
     """Something a command takes: by its place among the words, or by its option.
 
-    `word`: it has a place. `rest`: it takes all words that are left. `nothing`: the word none means None.
+    `word`: it has a place. `rest`: it takes all words that are left; `after`: all that follow `--`, for a command that
+    takes other words too. `nothing`: the word none means None.
     """
 
     name: str
@@ -45,6 +46,7 @@ class Argument(msgspec.Struct, frozen=True):
     short: str = ""
     word: bool = False
     rest: bool = False
+    after: bool = False
     required: bool = False
     nothing: bool = False
     help: str = ""
@@ -63,9 +65,12 @@ def parse(arguments: Sequence[Argument], argv: Sequence[str], command: str) -> d
     options |= {argument.short: argument for argument in arguments if argument.short}
     given: dict[str, Any] = {}
     words: list[str] = []
+    after = next((argument for argument in arguments if argument.after), None)
     tokens = iter(argv)
     for token in tokens:
-        if token == "--":
+        if token == "--" and after is not None:
+            given[after.name] = list(tokens)
+        elif token == "--":
             words.extend(tokens)
         elif not _is_option(token):
             words.append(token)
@@ -110,7 +115,7 @@ def _take_option(
 
 
 def _take_words(arguments: Sequence[Argument], words: list[str], given: dict[str, Any], command: str) -> None:
-    places = [a for a in arguments if a.word and (a.required or a.name not in given)]
+    places = [a for a in arguments if a.word and not a.after and (a.required or a.name not in given)]
     for argument in places:
         if argument.rest or not words:
             break

@@ -34,9 +34,9 @@ PRIVATE: Final = frozenset(
     {"mail.inbox", "mail.search", "mail.sent", "mail.unread"}
 )  # reads that are made for one actor
 MAINTAINER: Final = "maintainer"  # the role of an agent that may end what others began
-CREATING: Final = ("create", "send", "reply")  # methods that make something
+CREATING: Final = ("create", "send", "reply", "start")  # methods that make something
 _ACTING: Final = ("agent", "holder", "sender")  # arguments that say who acts
-_EXPECTED: Final = "expected"
+_EXPECTED: Final = ("expected", "sequence")  # arguments that say which version is meant
 
 
 def role_of(op: Operation[..., Any]) -> Role:
@@ -146,20 +146,21 @@ def _steps(given: dict[str, Any]) -> list[Op]:
 
 
 def expected(op: Operation[..., Any], headers: Headers) -> dict[str, str]:
-    """`If-Match: "3"` is the argument `expected`, where an operation has one."""
+    """`If-Match: "3"` is the argument `expected`, or `sequence`, where an operation has one."""
     if b"if-none-match" in headers and op.writes:
         raise errors.Invalid("If-None-Match is not known to writes", hint="cells.init makes only what is not there")
     match = headers.get(b"if-match")
     if match is None:
         return {}
-    if _EXPECTED not in codec.plan_of(op.name).body.__struct_fields__:
+    names = [name for name in _EXPECTED if name in codec.plan_of(op.name).body.__struct_fields__ and op.writes]
+    if not names:
         raise errors.Invalid(
             f"{op.name} knows no If-Match", hint="it goes with operations that have `expected`, such as cells.cas"
         )
     found = re.fullmatch(rb'"(\d{1,18})"', match)
     if found is None:
         raise errors.Invalid('If-Match is one version in quotes, such as "3"')
-    return {_EXPECTED: found[1].decode()}
+    return {names[0]: found[1].decode()}
 
 
 def bound(handle: AsyncWorkspace | Workspace, op: Operation[..., Any]) -> Callable[..., Any]:
@@ -172,7 +173,7 @@ def bound(handle: AsyncWorkspace | Workspace, op: Operation[..., Any]) -> Callab
 def answered(route: Route, result: Any, headers: Headers) -> Answer:
     """The result of an operation as an answer: 201 if it made something, 204 for a delete that is not asked about."""
     more = [JSON]
-    version = getattr(result, "version", None)
+    version = getattr(result, "sequence", getattr(result, "version", None))
     if type(version) is int:
         more.append((b"etag", f'"{version}"'.encode()))
     if isinstance(result, Page):

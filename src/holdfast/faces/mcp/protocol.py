@@ -38,11 +38,11 @@ def build(session_of: Callable[[Any], Session]) -> Server[Any]:
     """A server whose requests each belong to a session."""
 
     async def list_tools(context: Any, _: types.PaginatedRequestParams | None) -> types.ListToolsResult:
-        return types.ListToolsResult(tools=list(described(session_of(context).profile)))
+        return types.ListToolsResult(tools=list(described(*session_of(context).tools)))
 
     async def call_tool(context: Any, asked: types.CallToolRequestParams) -> types.CallToolResult:
         session = session_of(context)
-        found = tools_of(session.profile).get(asked.name)
+        found = tools_of(*session.tools).get(asked.name)
         if found is None:
             raise MCPError(types.INVALID_PARAMS, f"there is no tool {asked.name[:80]!r}")
         with session.cancellable(context.request_id):
@@ -92,7 +92,7 @@ def build(session_of: Callable[[Any], Session]) -> Server[Any]:
 
 
 @cache
-def described(profile: str) -> tuple[types.Tool, ...]:
+def described(profile: str, turns: bool = False) -> tuple[types.Tool, ...]:
     """The tools of a profile as clients are told of them."""
     return tuple(
         types.Tool(
@@ -104,7 +104,7 @@ def described(profile: str) -> tuple[types.Tool, ...]:
             if each.reads
             else types.ToolAnnotations(destructive_hint=False),
         )
-        for each in tools_of(profile).values()
+        for each in tools_of(profile, turns).values()
     )
 
 

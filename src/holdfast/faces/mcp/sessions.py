@@ -62,12 +62,19 @@ class Session:
         profile: str,
         memory: Memory,
         stopping: asyncio.Event | None = None,
+        turn_dir: str | None = None,
     ) -> None:
         self._workspace = workspace
         self._stopping = stopping or asyncio.Event()
         self.actor = str(actor)  # also of one that was derived
         self.profile = profile
         self.memory = memory
+        self.turn_dir = turn_dir  # the folder of a working session, if the server was started with one
+
+    @property
+    def tools(self) -> tuple[str, bool]:
+        """Which tools it has: its profile, and whether those for turn files are among them."""
+        return self.profile, self.turn_dir is not None
 
     async def call(self, name: str, /, *, fence: str | None = None, **given: Any) -> Any:
         """An operation, if the caller may; `fence` is a lock of the session that it must still hold."""

@@ -18,13 +18,16 @@ if TYPE_CHECKING:
     from holdfast.workspace import Workspace
 
 
-def serve_stdio(workspace: Workspace | RemoteWorkspace, profile: str = "core") -> None:
-    """Serve until the other end closes; the workspace's own actor acts. What was claimed stays so until it expires."""
+def serve_stdio(workspace: Workspace | RemoteWorkspace, profile: str = "core", turn_dir: str | None = None) -> None:
+    """Serve until the other end closes; the workspace's own actor acts. What was claimed stays so until it expires.
+
+    `turn_dir` is the folder of a working session, whose turn files the profile `all` then has tools for.
+    """
     tools_of(profile)  # which refuses a profile that does not exist
     protocol = load_protocol()
 
     async def serve() -> None:
-        await protocol.over_stdio(Session(workspace.aio, workspace.actor, profile, Memory()))
+        await protocol.over_stdio(Session(workspace.aio, workspace.actor, profile, Memory(), turn_dir=turn_dir))
 
     with _interruptible():
         asyncio.run(serve())

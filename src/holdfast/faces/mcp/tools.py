@@ -34,12 +34,13 @@ CORE: Final = (
 
 
 @cache
-def tools_of(profile: str) -> dict[str, Tool]:
-    """The tools of a profile, by name."""
+def tools_of(profile: str, turns: bool = False) -> dict[str, Tool]:
+    """The tools of a profile, by name; `turns`: with those for turn files, which only the profile `all` has."""
     if profile == "core":
         return {each.name: each for each in CORE}
     if profile == "all":
+        from holdfast.faces.mcp import turning
         from holdfast.faces.mcp.everything import derived
 
-        return {each.name: each for each in (*derived(), WATCH)}
+        return {each.name: each for each in (*derived(), WATCH, *(turning.TOOLS if turns else ()))}
     raise errors.Invalid(f"there is no profile {profile[:80]!r}", hint=f"there are {', '.join(PROFILES)}")

@@ -231,7 +231,8 @@ def test_p3_a_cycle_is_completed_only_after_its_review(world: World, phase: Phas
     ("phase", "status", "where"),
     [
         ("plan", "pending", "plan"),
-        *((phase, status, phase) for phase in PHASES for status in ("in_progress", "completed")),
+        *((phase, "in_progress", phase) for phase in PHASES),
+        *zip(PHASES, ["completed"] * 4, (*PHASES[1:], "review"), strict=True),  # between two it is the next one's
     ],
 )
 def test_p3_a_cycle_can_be_ended_with_an_error_wherever_it_stands(

@@ -133,6 +133,8 @@ def _integrity(session: Session) -> Iterator[Finding]:
         yield Finding("ok", "integrity", f"revision {report.revision}, {report.events} events, state and log agree")
     for problem in report.problems:
         todo = "make a backup now (holdfast backup), and compare with holdfast restore FILE --dir NEW"
+        if problem.startswith("cycle "):
+            todo = "holdfast cycle recover KEY keeps a copy and brings back the last version that was written"
         yield Finding("bad", "integrity", problem, todo)
 
 

@@ -37,10 +37,11 @@ def _about(topic: str) -> list[str]:
 
     if topic in TOPICS:
         return TOPICS[topic].strip("\n").splitlines()
-    if topic in PURPOSES:
-        members = [command for command in all_commands() if command.name.startswith(f"{topic} ")]
+    purpose = PURPOSES.get(topic.partition(" ")[0])
+    members = [command for command in all_commands() if command.name.startswith(f"{topic} ")] if purpose else []
+    if members:
         return [
-            f"holdfast {topic}: {PURPOSES[topic]}",
+            f"holdfast {topic}: {purpose}",
             "",
             *_rows(members),
             "",
@@ -98,7 +99,8 @@ def usage(command: Command) -> str:
     words = []
     for argument in command.arguments:
         if argument.word:
-            label = f"{argument.label}..." if argument.rest else argument.label
+            label = f"{argument.label}..." if argument.rest or argument.after else argument.label
+            label = f"-- {label}" if argument.after else label
             words.append(label if argument.required else f"[{label}]")
     rest = any(argument.rest for argument in command.arguments)  # it takes what follows
     parts = [*needed, *words] if rest else [*words, *needed]

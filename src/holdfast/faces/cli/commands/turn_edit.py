@@ -1,0 +1,244 @@
+"""`holdfast turn edit` and `holdfast turn transact`: shared files edited in one transaction, by any means.
+
+An editor, a program or a patch works on copies in a private folder; what it leaves there is written as one, with lock,
+checks, projection and completion note, or not at all. When a file changed meanwhile, the edit is made again: a program
+runs once more, a patch and what a person changed are applied to what the file says now. What a person typed is never
+lost: where it cannot be written, the copies stay and the error says where.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import shlex
+import shutil
+import subprocess
+import sys
+import tempfile
+from collections.abc import Callable, Iterator
+from typing import Any, Final
+
+from holdfast import turnfile
+from holdfast.errors import Invalid, NotFound
+from holdfast.faces.cli.command import Command
+from holdfast.faces.cli.output import printable
+from holdfast.faces.cli.session import Session
+from holdfast.faces.cli.turning import (
+    DIR,
+    HOLDER,
+    LEASE,
+    REASON,
+    VARIABLE,
+    WAITING,
+    acting,
+    completed,
+    patience,
+    session_of,
+    told,
+    warn,
+)
+from holdfast.faces.cli.words import Argument, Usage
+from holdfast.turnfile.files import Folder
+from holdfast.turnfile.papers import patching
+
+_EDITOR: Final = "vi"
+Edit = Callable[[turnfile.Transaction], None]
+
+
+def edit(session: Session, given: dict[str, Any]) -> int:
+    """Edit files with an editor, a patch or a program."""
+    command, patch, editor = given.pop("command", None), given.pop("patch", None), given.pop("editor", None)
+    if sum(each is not None for each in (command, patch, editor)) > 1:
+        raise Usage("a transaction is made by an editor, a patch or a program: one of them")
+    if command is not None:
+        return _transact(session, given, lambda files: _by_program(session, files, command))
+    if patch is not None:
+        hunks = patching.parse(_read(session, patch))
+        given.setdefault("files", list(hunks))
+        return _transact(session, given, lambda files: _by_patch(files, hunks))
+    words = shlex.split(editor or session.environ.get("VISUAL") or session.environ.get("EDITOR") or _EDITOR)
+    if not words:
+        raise Usage("--editor is followed by a command, and this one is empty")
+    typed = _Typed(words)
+    try:
+        code = _transact(session, given, lambda _: typed)
+    except BaseException:
+        typed.keep()
+        raise
+    typed.forget()
+    return code
+
+
+def _read(session: Session, patch: str) -> str:
+    try:
+        if patch == "-":
+            return sys.stdin.buffer.read().decode()
+        with open(os.path.join(session.folder, patch), "rb") as file:
+            return file.read().decode()
+    except FileNotFoundError as error:
+        raise NotFound(f"there is no {patch}") from error
+    except UnicodeDecodeError as error:
+        raise Invalid(f"{patch} is not UTF-8: byte {error.start}") from error
+
+
+def transact(session: Session, given: dict[str, Any]) -> int:
+    """Edit files with a program."""
+    if not given.get("command"):
+        hint = "holdfast turn transact WORKLOG.md --reason 'sort it' -- ./sort.py WORKLOG.md"
+        raise Usage("holdfast turn transact needs a program after --", hint=hint)
+    return edit(session, given)
+
+
+def _transact(session: Session, given: dict[str, Any], means: Callable[[turnfile.Session], Edit]) -> int:
+    if not given.get("files"):
+        raise Usage("no file is named", hint="holdfast turn edit WORKLOG.md --reason 'log it'")
+    waiting = patience(given)
+    files = session_of(session, given)
+    holder = acting(session, given, files)
+    how = {name: given[name] for name in ("lease_revs", "under") if name in given}
+    done = turnfile.transact(files, given["files"], holder, given["reason"], means(files), patience=waiting, **how)
+    warn(done)
+    session.out.say(completed(done), told(done))
+    return 0
+
+
+# --- by a program ----------------------------------------------------------------------------------------------------
+
+
+def _by_program(session: Session, files: turnfile.Session, command: list[str]) -> Edit:
+    if not command:
+        raise Usage("no program follows --")
+    program = os.path.join(session.folder, command[0]) if os.sep in command[0] else command[0]
+    environ = {**session.environ, VARIABLE: files.folder.path}
+
+    def run(transaction: turnfile.Transaction) -> None:
+        with _copies(transaction) as folder:
+            # What it prints goes to standard error: standard output is for our answer.
+            _run([program, *command[1:]], stdout=2, cwd=folder.path, env=environ)
+            _take(transaction, folder)
+
+    return run
+
+
+def _run(command: list[str], **how: Any) -> None:
+    try:
+        sys.stdout.flush()
+        code = subprocess.run(command, check=False, **how).returncode
+    except OSError as error:
+        raise Invalid(f"{command[0]} could not be started: {error.strerror}") from error
+    if code:
+        raise Invalid(f"{os.path.basename(command[0])} ended with {code}", hint="nothing was written")
+
+
+@contextlib.contextmanager
+def _copies(transaction: turnfile.Transaction) -> Iterator[Folder]:
+    with tempfile.TemporaryDirectory(prefix="holdfast-turn-") as path:
+        yield _copy(transaction, path)
+
+
+def _copy(transaction: turnfile.Transaction, path: str) -> Folder:
+    """The files of a transaction as they are, in a private folder."""
+    folder = Folder(os.path.realpath(path))
+    for name in transaction.claim.files:
+        text = transaction.read(name)
+        folder.make(name)
+        if text is not None:
+            with open(os.path.join(folder.path, name), "x", encoding="utf-8", newline="") as file:
+                file.write(text)
+    return folder
+
+
+def _take(transaction: turnfile.Transaction, folder: Folder) -> None:
+    """What the copies say now becomes the edit."""
+    for name in transaction.claim.files:
+        text = folder.read(name)
+        if text is not None:
+            transaction.write(name, text)
+        elif transaction.read(name) is not None:
+            raise Invalid(f"the edit has removed {name}", hint="nothing was written; a shared file stays", path=name)
+
+
+# --- by a patch ------------------------------------------------------------------------------------------------------
+
+
+def _by_patch(files: turnfile.Session, hunks: dict[str, list[patching.Hunk]]) -> Edit:
+    wanted = {files.normal(path): found for path, found in hunks.items()}
+
+    def apply(transaction: turnfile.Transaction) -> None:
+        for path, found in wanted.items():
+            transaction.write(path, patching.apply(transaction.read(path) or "", found, path))
+
+    return apply
+
+
+# --- by a person -----------------------------------------------------------------------------------------------------
+
+
+class _Typed:
+    """What a person makes of the files: asked for once, and applied again where the files have changed since."""
+
+    def __init__(self, editor: list[str]) -> None:
+        self._editor = editor
+        self._before: dict[str, str] = {}
+        self._changes: dict[str, list[patching.Hunk]] = {}
+        self._folder: Folder | None = None
+
+    def __call__(self, transaction: turnfile.Transaction) -> None:
+        """Let the person edit, or apply what they typed."""
+        if self._folder is None:
+            self._before = {name: transaction.read(name) or "" for name in transaction.claim.files}
+            self._folder = _copy(transaction, tempfile.mkdtemp(prefix="holdfast-turn-"))
+            _run([*self._editor, *(os.path.join(self._folder.path, name) for name in self._before)])
+            _take(transaction, self._folder)
+            after = {name: transaction.read(name) or "" for name in self._before}
+            self._changes = {name: patching.between(text, after[name]) for name, text in self._before.items()}
+            return
+        for name, hunks in self._changes.items():
+            if hunks:
+                transaction.write(name, patching.apply(transaction.read(name) or "", hunks, name))
+
+    def keep(self) -> None:
+        """Tell where the copies are, if the person changed them."""
+        folder = self._folder
+        if folder is not None and any((folder.read(name) or "") != text for name, text in self._before.items()):
+            print(f"holdfast: what you typed is in {printable(folder.path)}", file=sys.stderr)
+        else:
+            self.forget()
+
+    def forget(self) -> None:
+        """Remove the copies."""
+        if self._folder is not None:
+            shutil.rmtree(self._folder.path)
+
+
+_FILES = Argument("files", "texts", "--files", word=True, rest=True, help="such as WORKLOG.md")
+_PROGRAM = Argument("command", "texts", "--command", word=True, after=True, of="PROGRAM", help="edits the copies")
+_UNDER = Argument("under", option="--under", of="LOCK", help="a lock that you hold already, and keep")
+
+COMMANDS = (
+    Command(
+        "turn edit",
+        "Edit shared files in one transaction: with an editor, a patch or a program.",
+        (
+            _FILES,
+            HOLDER,
+            REASON,
+            Argument("editor", option="--editor", of="COMMAND", help="else VISUAL, EDITOR"),
+            Argument("patch", option="--patch", of="FILE", help="apply a unified diff instead; - reads it"),
+            _PROGRAM,
+            _UNDER,
+            LEASE,
+            *WAITING,
+            DIR,
+        ),
+        edit,
+        "The edit is made on copies. A program runs in the folder with the copies; if it fails, nothing is written.",
+    ),
+    Command(
+        "turn transact",
+        "Let a program edit shared files in one transaction.",
+        (_FILES, _PROGRAM, HOLDER, REASON, _UNDER, LEASE, *WAITING, DIR),
+        transact,
+        "It runs in a folder with copies of the files; if it fails, or breaks an invariant, nothing is written.",
+    ),
+)

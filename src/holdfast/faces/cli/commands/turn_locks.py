@@ -1,0 +1,145 @@
+"""`holdfast turn lock`, `unlock`, `renew`, `clear` and `override`: turns at shared files, by hand.
+
+Who takes a lock and edits with an editor of their own gives it back with `unlock`, which makes the projection fresh and
+leaves the completion note; `turn edit` does all of that in one go.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+
+from holdfast import turnfile
+from holdfast.errors import NotFound
+from holdfast.faces.cli.command import Command
+from holdfast.faces.cli.output import printable
+from holdfast.faces.cli.session import Session
+from holdfast.faces.cli.turning import (
+    DIR,
+    HOLDER,
+    LEASE,
+    REASON,
+    WAITING,
+    acting,
+    completed,
+    patience,
+    session_of,
+    warn,
+)
+from holdfast.faces.cli.words import Argument
+
+
+def lock(session: Session, given: dict[str, Any]) -> int:
+    """Lock files."""
+    waiting = patience(given)
+    files = session_of(session, given)
+    holder = acting(session, given, files)
+    lease = {name: given[name] for name in ("lease_revs",) if name in given}
+    claim = turnfile.claim_of(files, given["files"], holder, given["reason"], **lease)
+    taken = turnfile.acquire(files, claim, waiting)
+    free = [path for path in claim.files if path not in files.registry]
+    data = {**msgspec.to_builtins(taken), "revision": taken.acquired_rev}
+    line = f"{taken.id}: {', '.join(taken.files)} for {taken.lease_revs} revisions from {taken.acquired_rev}"
+    session.out.say(data, printable(line), *(printable(f"{path} needs no lock") for path in free))
+    return 0
+
+
+def unlock(session: Session, given: dict[str, Any]) -> int:
+    """Give locks back, with the completion note of each."""
+    files = session_of(session, given)
+    holder = acting(session, given, files)
+    mine = [each.id for each in files.read().turnfile.locks if each.holder == holder]
+    if not (given.get("locks") or mine):
+        raise NotFound(f"{holder} holds no lock", hint="holdfast turn status shows who holds what")
+    done = [turnfile.unlock(files, lock_id, holder) for lock_id in given.get("locks") or mine]
+    for each in done:
+        warn(each)
+    data = [completed(each) for each in done]
+    session.out.say(data, *(printable(_released(each)) for each in done))
+    return 0
+
+
+def _released(done: turnfile.Completion) -> str:
+    return f"released {done.lock_id} ({', '.join(done.files)}), revision {done.revision}"
+
+
+def renew(session: Session, given: dict[str, Any]) -> int:
+    """Acquire a lock anew."""
+    files = session_of(session, given)
+    taken = turnfile.renew(files, given["lock"], acting(session, given, files))
+    line = f"{taken.id} for {taken.lease_revs} revisions from {taken.acquired_rev}"
+    session.out.say({**msgspec.to_builtins(taken), "revision": taken.acquired_rev}, printable(line))
+    return 0
+
+
+def clear(session: Session, given: dict[str, Any]) -> int:
+    """Remove stale locks."""
+    files = session_of(session, given)
+    gone = turnfile.clear_stale(files, acting(session, given, files, "actor"), given.get("locks", ()))
+    lines = [printable(f"cleared {each.id} of {each.holder}") for each in gone] or ["no lock is stale"]
+    session.out.say([msgspec.to_builtins(each) for each in gone], *lines)
+    return 0
+
+
+def override(session: Session, given: dict[str, Any]) -> int:
+    """Take somebody's lock away, for a P0 reason."""
+    files = session_of(session, given)
+    actor = acting(session, given, files, "actor")
+    done = turnfile.override(files, given["lock"], given["reason"], actor, take=bool(given.get("take")))
+    data = {
+        "lock": msgspec.to_builtins(done.lock),
+        "replaced_by": done.replaced_by and msgspec.to_builtins(done.replaced_by),
+        "files": list(done.files),
+        "revision": done.revision,
+        "problems": [msgspec.to_builtins(problem) for problem in done.problems],
+    }
+    instead = f"; {done.replaced_by.id} has its files" if done.replaced_by else ""
+    line = f"{done.lock.id} of {done.lock.holder} is gone at revision {done.revision}{instead}"
+    session.out.say(data, printable(line), *(printable(str(problem)) for problem in done.problems))
+    return 0
+
+
+_LOCK = Argument("lock", option="--lock", word=True, required=True, help="its id")
+
+COMMANDS = (
+    Command(
+        "turn lock",
+        "Lock shared files before you edit them; exit code 12 if somebody has one.",
+        (
+            Argument("files", "texts", "--files", word=True, rest=True, required=True, help="such as MAILBOX.md"),
+            HOLDER,
+            REASON,
+            LEASE,
+            *WAITING,
+            DIR,
+        ),
+        lock,
+        "While another has a file, this looks again every --wait seconds. When the ledger did not move between two"
+        " looks, the maintainer is asked to decide and the waiting ends.",
+    ),
+    Command(
+        "turn unlock",
+        "Give your locks back: with a note, and a fresh MAILBOX.json.",
+        (
+            Argument("locks", "texts", "--lock", word=True, rest=True, help="their ids; all of yours without"),
+            HOLDER,
+            DIR,
+        ),
+        unlock,
+    ),
+    Command("turn renew", "Begin the lease of your lock again.", (_LOCK, HOLDER, DIR), renew),
+    Command(
+        "turn clear",
+        "Remove stale locks; anybody may.",
+        (Argument("locks", "texts", "--lock", word=True, rest=True, help="their ids; all stale ones without"), DIR),
+        clear,
+    ),
+    Command(
+        "turn override",
+        "Take somebody's lock away in an emergency; the worklog says so.",
+        (_LOCK, REASON, Argument("take", "flag", "--take", help="and get one on the same files"), DIR),
+        override,
+        "The reason must say P0, and what is at stake.",
+    ),
+)

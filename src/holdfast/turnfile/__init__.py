@@ -1,0 +1,84 @@
+"""Turn files: the safe way to change the shared files of a working session.
+
+    from holdfast import turnfile
+    with turnfile.transaction("working-session", ["WORKLOG.md"], "ada", "log the release") as edit:
+        edit.write("WORKLOG.md", edit.read("WORKLOG.md") + "- released\\n")
+
+Files only: no database, no daemon, and no import of the rest of Holdfast but its errors. The file is the truth, and
+people read it; what a change does not mean stays byte for byte. Names are loaded when they are first used.
+
+Pure are `model` and the packages `ledger`, `mailbox` and `papers`, each of which knows only those before it; the
+modules beside them touch files: `files`, `journal` and `session` below, then `acquiring`, `transacting` and the rest.
+"""
+
+from importlib import import_module
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from holdfast.turnfile.acquiring import Claim, Patience, acquire, claim_of, clear_stale, release, renew
+    from holdfast.turnfile.beginning import init
+    from holdfast.turnfile.ledger.codec import Ledger
+    from holdfast.turnfile.ledger.rules import lint
+    from holdfast.turnfile.mailing import Mailed, Mailing
+    from holdfast.turnfile.model import Agent, Lock, Problem, Signal, Task, Turnfile
+    from holdfast.turnfile.overriding import Overridden, override
+    from holdfast.turnfile.reporting import Status, check, status
+    from holdfast.turnfile.session import Session
+    from holdfast.turnfile.transacting import Completion, Transaction, transact, transaction, unlock
+
+__all__ = [
+    "Agent",
+    "Claim",
+    "Completion",
+    "Ledger",
+    "Lock",
+    "Mailed",
+    "Mailing",
+    "Overridden",
+    "Patience",
+    "Problem",
+    "Session",
+    "Signal",
+    "Status",
+    "Task",
+    "Transaction",
+    "Turnfile",
+    "acquire",
+    "check",
+    "claim_of",
+    "clear_stale",
+    "init",
+    "lint",
+    "override",
+    "release",
+    "renew",
+    "status",
+    "transact",
+    "transaction",
+    "unlock",
+]
+
+# Where a name comes from.
+_HOMES = {
+    **dict.fromkeys(("Agent", "Lock", "Problem", "Signal", "Task", "Turnfile"), "model"),
+    **dict.fromkeys(("Claim", "Patience", "acquire", "claim_of", "clear_stale", "release", "renew"), "acquiring"),
+    **dict.fromkeys(("Completion", "Transaction", "transact", "transaction", "unlock"), "transacting"),
+    **dict.fromkeys(("Mailed", "Mailing"), "mailing"),
+    **dict.fromkeys(("Overridden", "override"), "overriding"),
+    **dict.fromkeys(("Status", "check", "status"), "reporting"),
+    "Ledger": "ledger.codec",
+    "Session": "session",
+    "init": "beginning",
+    "lint": "ledger.rules",
+}
+
+
+if not TYPE_CHECKING:  # a type checker sees the imports above, and complains about any other name
+
+    def __getattr__(name: str) -> object:
+        if name not in _HOMES:
+            raise AttributeError(f"module 'holdfast.turnfile' has no attribute {name!r}")
+        return getattr(import_module(f"holdfast.turnfile.{_HOMES[name]}"), name)
+
+    def __dir__() -> list[str]:
+        return sorted([*globals(), *__all__])

@@ -1,0 +1,210 @@
+"""Taking, keeping and giving back turn locks on a session.
+
+A contender that finds a valid lock in its way writes nothing: each write would age the holder's lease. It looks again
+after a while; when the revision has not moved between two looks, the lock is escalated and the waiting ends. After
+taking a lock the ledger is read again, and who lost to a lock of another tool removes its own entry and yields.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+
+import msgspec
+
+from holdfast.errors import Held, Invalid, NotFound, NotHolder
+from holdfast.turnfile.failpoints import reach
+from holdfast.turnfile.ledger import locks
+from holdfast.turnfile.ledger.codec import Ledger, check_name
+from holdfast.turnfile.model import DEFAULT_LEASE_REVS, Lock
+from holdfast.turnfile.session import Session
+
+
+class Patience(msgspec.Struct, frozen=True):
+    """How to wait for a lock: looks `wait` seconds apart, and at most `checks` of them.
+
+    `pause` does the waiting; by default it also ends when the ledger changes, since that is worth a look.
+    """
+
+    wait: float = 30.0
+    checks: int = 20
+    pause: Callable[[float], None] | None = None
+
+
+class Claim(msgspec.Struct, frozen=True):
+    """What somebody wants to edit, and why."""
+
+    files: tuple[str, ...]
+    holder: str
+    reason: str
+    lease_revs: int = DEFAULT_LEASE_REVS
+
+
+class _Blocked(Exception):
+    """A valid lock is in the way; the ledger was left alone."""
+
+    def __init__(self, lock: Lock, revision: int) -> None:
+        super().__init__(lock.id)
+        self.lock = lock
+        self.revision = revision
+
+
+def claim_of(
+    session: Session, files: Iterable[str], holder: str, reason: str, lease_revs: int = DEFAULT_LEASE_REVS
+) -> Claim:
+    """A claim with its parts checked and its paths normal. Raises Invalid."""
+    paths = tuple(dict.fromkeys(session.normal(path) for path in files))
+    if not paths:
+        raise Invalid("no file is named", hint="name at least one file of the session's folder")
+    if not reason.strip() or not reason.isprintable():
+        raise Invalid("a lock needs a reason, in one line")
+    if not 1 <= lease_revs <= 1000:
+        raise Invalid(f"lease_revs is {lease_revs}", hint="it is a number of revisions from 1 to 1000; 2 is usual")
+    return Claim(paths, check_name("holder", holder), reason.strip(), lease_revs)
+
+
+def acquire(session: Session, claim: Claim, patience: Patience | None = None) -> Lock:
+    """Lock files; waits as patience allows, and not at all without. Raises Held, or Escalated after a vain wait."""
+    seen: int | None = None
+    checks = max(1, patience.checks) if patience is not None else 1
+    for left in range(checks - 1, -1, -1):
+        try:
+            return _take(session, claim)
+        except _Blocked as blocked:
+            found = blocked
+        if found.revision == seen:
+            from holdfast.turnfile.escalation import escalate
+
+            raise escalate(session, found.lock, found.revision, claim)
+        if patience is None or not left:
+            break
+        seen = found.revision
+        if patience.pause is not None:
+            patience.pause(patience.wait)
+        else:
+            session.await_change(patience.wait, found.revision)
+    lock = found.lock
+    raise Held(
+        f"{lock.holder} holds {', '.join(lock.files)} by {lock.id} since revision {lock.acquired_rev}",
+        hint="wait for the release, or for the lock to become stale",
+        holder=lock.holder,
+        lock_id=lock.id,
+        acquired_rev=lock.acquired_rev,
+        revision=found.revision,
+    )
+
+
+def release(session: Session, lock_id: str, holder: str) -> Ledger:
+    """Remove a lock of one's own. Raises NotFound or NotHolder."""
+
+    def change(ledger: Ledger) -> Ledger:
+        return ledger.without_locks(owned(ledger, lock_id, holder).id)
+
+    return session.write(change, holder)
+
+
+def renew(session: Session, lock_id: str, holder: str) -> Lock:
+    """Acquire a lock of one's own anew: its lease begins again. Raises Held if somebody took the files meanwhile."""
+
+    def change(ledger: Ledger) -> Ledger:
+        lock = owned(ledger, lock_id, holder)
+        others = locks.blocking(
+            ledger.turnfile.locks, lock.files, ledger.revision, session.workspace(ledger), but=lock_id
+        )
+        if others:
+            raise Held(
+                f"{others[0].holder} holds {', '.join(others[0].files)} by {others[0].id}",
+                holder=others[0].holder,
+                lock_id=others[0].id,
+            )
+        return ledger.with_lock(msgspec.structs.replace(lock, acquired_rev=ledger.revision + 1))
+
+    return owned(session.write(change, holder), lock_id, holder)
+
+
+def clear_stale(session: Session, actor: str, lock_ids: Sequence[str] = ()) -> list[Lock]:
+    """Remove stale locks, all of them or those named; anybody may. Raises Held for one that is still valid."""
+    cleared: list[Lock] = []
+
+    def change(ledger: Ledger) -> Ledger:
+        named = [known(ledger, lock_id) for lock_id in lock_ids]
+        for lock in named:
+            if not locks.is_stale(lock, ledger.revision):
+                left = locks.revisions_left(lock, ledger.revision)
+                raise Held(
+                    f"{lock.id} of {lock.holder} is valid for {left} more revisions",
+                    hint="ask its holder, or the maintainer; an override needs a P0 reason",
+                    holder=lock.holder,
+                    lock_id=lock.id,
+                )
+        stale = [lock for lock in named or ledger.turnfile.locks if locks.is_stale(lock, ledger.revision)]
+        cleared[:] = stale
+        return ledger.without_locks(*(lock.id for lock in stale))
+
+    session.write(change, actor)
+    return cleared
+
+
+def verify(session: Session, ledger: Ledger, lock: Lock) -> Lock | None:
+    """Which lock comes before one; None while its files are its own. Raises NotHolder for a lock that ended."""
+    there = ledger.turnfile.lock(lock.id)
+    mine = there is not None and (there.holder, there.acquired_rev) == (lock.holder, lock.acquired_rev)
+    if not mine or locks.is_stale(lock, ledger.revision):
+        words = "it went stale" if mine else "somebody removed or replaced it"
+        raise NotHolder(
+            f"{lock.id} is no longer held: {words}",
+            hint="acquire it again and edit what the files say now",
+            lock_id=lock.id,
+            revision=ledger.revision,
+        )
+    return locks.beaten_by(lock, ledger.turnfile.locks, ledger.revision, session.workspace(ledger))
+
+
+def _take(session: Session, claim: Claim) -> Lock:
+    taken: list[Lock] = []
+
+    def change(ledger: Ledger) -> Ledger:
+        workspace = session.workspace(ledger)
+        others = locks.overlapping(ledger.turnfile.locks, claim.files, workspace)
+        for other in others:
+            if not locks.is_stale(other, ledger.revision):
+                raise _Blocked(other, ledger.revision)
+        lock = Lock(
+            locks.next_lock_id(claim.holder, ledger.text),
+            tuple(locks.written(path, workspace) for path in claim.files),
+            claim.holder,
+            ledger.revision + 1,
+            claim.lease_revs,
+            claim.reason,
+        )
+        taken[:] = [lock]
+        return ledger.without_locks(*(other.id for other in others)).knowing(claim.holder).with_lock(lock)
+
+    session.write(change, claim.holder)
+    [lock] = taken
+    reach("lock.acquired")
+    fresh = session.read()
+    try:
+        before = verify(session, fresh, lock)
+    except NotHolder:
+        before = next(iter(locks.overlapping(fresh.turnfile.locks, claim.files, session.workspace(fresh))), None)
+        raise _Blocked(before or lock, fresh.revision) from None
+    if before is not None:
+        release(session, lock.id, claim.holder)
+        raise _Blocked(before, fresh.revision)
+    return lock
+
+
+def known(ledger: Ledger, lock_id: str) -> Lock:
+    """A lock by its id. Raises NotFound."""
+    lock = ledger.turnfile.lock(lock_id)
+    if lock is None:
+        raise NotFound(f"there is no lock {lock_id!r}", lock_id=lock_id)
+    return lock
+
+
+def owned(ledger: Ledger, lock_id: str, holder: str) -> Lock:
+    """A lock of one's own. Raises NotFound or NotHolder."""
+    lock = known(ledger, lock_id)
+    if lock.holder != holder:
+        raise NotHolder(f"{lock_id} is held by {lock.holder}, not by {holder}", holder=lock.holder, lock_id=lock_id)
+    return lock

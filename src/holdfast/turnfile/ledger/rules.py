@@ -1,0 +1,214 @@
+"""The rules of TURNFILE.yaml: what is wrong with one, line by line.
+
+Pure. Errors are what breaks coordination: unknown names, revisions of the future, ids used twice, words that nobody
+knows. Warnings are what somebody should look at: a stale lock, a task claimed too early, keys that we do not know.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Iterator
+from typing import Final, get_args
+
+from holdfast.errors import Invalid
+from holdfast.turnfile.ledger import locks
+from holdfast.turnfile.ledger.codec import Ledger, read
+from holdfast.turnfile.model import (
+    UNASSIGNED,
+    AgentStatus,
+    Level,
+    MaintainerStatus,
+    Priority,
+    Problem,
+    Role,
+    SignalWord,
+    Task,
+    TaskStatus,
+)
+
+FILE: Final = "TURNFILE.yaml"
+MAX_DEPTH: Final = 6
+
+_SECTIONS: Final = ("turnfile", "agents", "maintainer", "coordination", "locks", "turn_queue", "messages")
+_KEYS: Final = {
+    ("turnfile",): "version project workspace",
+    ("agents", "*"): "role status current_task last_seen session_id instances",
+    ("maintainer",): "id status last_seen",
+    ("coordination",): "revision active_phase active_step tasks conflict",
+    ("coordination", "tasks", "*"): "description owner status priority depends_on created_by created_rev claim_rev"
+    " completed_rev notes",
+    ("locks", "*"): "files holder acquired_rev lease_revs reason",
+    ("turn_queue", "*"): "agent action requested_rev priority",
+    ("messages", "*"): "id from to signal rev detail",
+}
+_NEEDED: Final = {
+    ("turnfile",): "version project workspace",
+    ("agents", "*"): "role status",
+    ("maintainer",): "id",
+    ("coordination", "tasks", "*"): "description status",
+    ("messages", "*"): "id from to signal rev",
+}
+_OLDER: Final = {"not_started": "pending"}  # of task statuses
+
+_Found = tuple[int, Level, str, str]
+
+
+def lint(text: str, file: str = FILE) -> list[Problem]:
+    """All problems of a ledger's text, by line; one error if it cannot be read at all."""
+    try:
+        ledger = read(text)
+    except Invalid as error:
+        return [Problem(file, error.line, "error", "unreadable", error.message.removeprefix(f"line {error.line}: "))]
+    rules = (_form, _keys, _words, _agents, _tasks, _locks, _signals)
+    return sorted(Problem(file, *found) for rule in rules for found in rule(ledger))
+
+
+def _form(ledger: Ledger) -> Iterator[_Found]:
+    for number, line in enumerate(ledger.text.split("\n"), 1):
+        if re.match(r"---(\s|$)", line):
+            yield number, "error", "document-marker", "a turn file is one document: leave out the ---"
+    if (depth := ledger.tree.depth()) > MAX_DEPTH:
+        yield 1, "warning", "depth", f"the file is nested {depth} deep; {MAX_DEPTH} is enough"
+    said = ledger.turnfile.header_revision
+    if said is not None and said != ledger.revision:
+        words = f"the header says revision {said}, coordination.revision is {ledger.revision}"
+        yield ledger.line("coordination", "revision"), "warning", "header", words
+
+
+def _keys(ledger: Ledger) -> Iterator[_Found]:
+    for section in _SECTIONS:
+        if section not in ledger.tree.entries:
+            yield 1, "error", "schema", f"the section {section} is missing"
+    for section, entry in ledger.tree.entries.items():
+        if section not in _SECTIONS and not section.startswith("x-"):
+            yield entry.key.line, "warning", "unknown-key", f"the section {section} is not known"
+    for pattern, words in _KEYS.items():
+        for path in _matches(ledger, pattern):
+            node = ledger.tree.find(path)
+            name = ".".join(str(step) for step in path)
+            there = {} if node is None else node.entries
+            for key, entry in there.items():
+                if key not in words.split() and not key.startswith("x-"):
+                    yield entry.key.line, "warning", "unknown-key", f"{name}.{key} is not known"
+            for key in _NEEDED.get(pattern, "").split():
+                if key not in there or there[key].value.plain() is None:
+                    yield ledger.line(*path), "error", "schema", f"{name}.{key} is missing"
+
+
+def _matches(ledger: Ledger, pattern: tuple[str, ...]) -> list[tuple[str | int, ...]]:
+    if pattern[-1] != "*":
+        node = ledger.tree.find(pattern)
+        return [pattern] if node is not None and node.kind == "map" else []
+    node = ledger.tree.find(pattern[:-1])
+    if node is None:
+        return []
+    steps: list[str] | range = list(node.entries) if node.kind == "map" else range(len(node.items))
+    return [(*pattern[:-1], step) for step in steps]
+
+
+def _words(ledger: Ledger) -> Iterator[_Found]:
+    turnfile = ledger.turnfile
+    checks: list[tuple[tuple[str | int, ...], str, object]] = []
+    for agent in turnfile.agents:
+        checks += [(("agents", agent.id, "role"), agent.role, Role)]
+        checks += [(("agents", agent.id, "status"), agent.status, AgentStatus)]
+    checks.append((("maintainer", "status"), turnfile.maintainer.status, MaintainerStatus))
+    for task in turnfile.tasks:
+        path = ("coordination", "tasks", task.id)
+        checks += [((*path, "status"), task.status, TaskStatus), ((*path, "priority"), task.priority, Priority)]
+    for place, signal in enumerate(turnfile.signals):
+        checks.append((("messages", place, "signal"), signal.signal, SignalWord))
+    for where, word, known in checks:
+        if word in get_args(known) or (not word and where[0] == "messages"):  # a missing one is told already
+            continue
+        level: Level = "warning" if word in _OLDER else "error"
+        more = f"; it is read as {_OLDER[word]}" if word in _OLDER else ""
+        words = f"{where[-1]} {word!r} is none of {', '.join(get_args(known))}{more}"
+        yield ledger.line(*where), level, "unknown-word", words
+
+
+def _agents(ledger: Ledger) -> Iterator[_Found]:
+    tasks = {task.id for task in ledger.turnfile.tasks}
+    for agent in ledger.turnfile.agents:
+        if agent.current_task is not None and agent.current_task not in tasks:
+            line = ledger.line("agents", agent.id, "current_task")
+            yield line, "error", "unknown-task", f"{agent.id} works on {agent.current_task!r}, which is no task"
+
+
+def _tasks(ledger: Ledger) -> Iterator[_Found]:
+    tasks = {task.id: task for task in ledger.turnfile.tasks}
+    people = _people(ledger)
+    for task in tasks.values():
+        path = ("coordination", "tasks", task.id)
+        line = ledger.line(*path)
+        if task.owner != UNASSIGNED and task.owner not in people:
+            yield (
+                ledger.line(*path, "owner"),
+                "error",
+                "unknown-owner",
+                f"{task.owner!r}, who owns {task.id}, is unknown",
+            )
+        for needed in task.depends_on:
+            if needed not in tasks:
+                at = ledger.line(*path, "depends_on")
+                yield at, "error", "unknown-dependency", f"{task.id} depends on {needed!r}, which is no task"
+        yield from _task_revisions(ledger, task)
+        if task.status == "done" and task.completed_rev is None:
+            yield line, "warning", "no-completed-rev", f"{task.id} is done, and completed_rev is empty"
+        undone = [name for name in task.depends_on if name in tasks and tasks[name].status != "done"]
+        if undone and task.status in ("claimed", "in_progress"):
+            yield line, "warning", "early-claim", f"{task.id} is {task.status} before {', '.join(undone)} is done"
+
+
+def _task_revisions(ledger: Ledger, task: Task) -> Iterator[_Found]:
+    for key in ("created_rev", "claim_rev", "completed_rev"):
+        value = getattr(task, key)
+        if value is not None and value > ledger.revision:
+            line = ledger.line("coordination", "tasks", task.id, key)
+            words = f"{key} {value} of {task.id} is after the revision, {ledger.revision}"
+            yield line, "error", "future-revision", words
+    if task.completed_rev is not None and task.claim_rev is not None and task.completed_rev < task.claim_rev:
+        line = ledger.line("coordination", "tasks", task.id, "completed_rev")
+        yield line, "error", "order", f"{task.id} was completed before it was claimed"
+
+
+def _locks(ledger: Ledger) -> Iterator[_Found]:
+    people = _people(ledger)
+    for lock in ledger.turnfile.locks:
+        line = ledger.line("locks", lock.id)
+        if lock.holder not in people:
+            at = ledger.line("locks", lock.id, "holder")
+            yield at, "error", "unknown-holder", f"{lock.holder!r}, who holds {lock.id}, is unknown"
+        if lock.acquired_rev > ledger.revision:
+            at = ledger.line("locks", lock.id, "acquired_rev")
+            words = f"acquired_rev {lock.acquired_rev} of {lock.id} is after the revision, {ledger.revision}"
+            yield at, "error", "future-revision", words
+        if locks.is_stale(lock, ledger.revision):
+            words = f"{lock.id} of {lock.holder} is stale: acquire it again, or clear it"
+            yield line, "warning", "stale-lock", words
+
+
+def _signals(ledger: Ledger) -> Iterator[_Found]:
+    signals = ledger.turnfile.signals
+    twice = {name for name, count in Counter(signal.id for signal in signals).items() if count > 1 and name}
+    for place, signal in enumerate(signals):
+        line = ledger.line("messages", place)
+        if signal.id in twice:
+            yield line, "error", "duplicate-signal", f"{signal.id} is here more than once"
+        if signal.id and not re.fullmatch(r"SIG-[0-9]{3,}", signal.id):
+            yield line, "error", "schema", f"{signal.id!r} is no id of a signal, such as SIG-001"
+        if signal.rev > ledger.revision:
+            words = f"{signal.id} has rev {signal.rev}, after the revision, {ledger.revision}"
+            yield line, "error", "future-revision", words
+        if place and (signals[place - 1].rev, _number(signals[place - 1].id)) < (signal.rev, _number(signal.id)):
+            yield line, "warning", "signal-order", f"{signal.id} is newer than the one above it; the newest comes first"
+
+
+def _number(signal_id: str) -> int:
+    found = re.search(r"([0-9]{1,9})$", signal_id)
+    return int(found[1]) if found else 0
+
+
+def _people(ledger: Ledger) -> set[str]:
+    return {agent.id for agent in ledger.turnfile.agents} | {ledger.turnfile.maintainer.id, "maintainer"}

@@ -1,0 +1,216 @@
+"""YAML text as a tree that knows where in the text each value stands.
+
+Pure. Reads the part of YAML that a turn file may use: one document of mappings with text keys, lists, and scalars of
+the YAML 1.2 core schema (`yes` and dates are text). Refused, each with its line: tabs, anchors, aliases, tags,
+duplicate keys, a second document, more than 1 MiB, nesting deeper than 16, line breaks other than LF and CRLF.
+Guarantee: `parse` answers or raises Invalid with `line`, whatever the text. ruamel.yaml is loaded when first needed.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from functools import lru_cache
+from typing import Any, Final, Literal, NoReturn
+
+import msgspec
+
+from holdfast.errors import Invalid
+
+MAX_BYTES: Final = 1024 * 1024
+MAX_DEPTH: Final = 16
+BOM: Final = "\ufeff"
+
+Kind = Literal["scalar", "map", "list"]
+Path = tuple[str | int, ...]
+
+_WORDS: Final[dict[str, bool | None]] = {
+    **dict.fromkeys(("", "~", "null", "Null", "NULL"), None),
+    **dict.fromkeys(("true", "True", "TRUE"), True),
+    **dict.fromkeys(("false", "False", "FALSE"), False),
+}
+_INT: Final = re.compile(r"[-+]?[0-9]{1,18}")
+_FLOAT: Final = re.compile(r"[-+]?(\.[0-9]+|[0-9]+(\.[0-9]*)?)([eE][-+]?[0-9]+)?")
+_STRANGE_BREAK: Final = re.compile("\r(?!\n)|[\x85\u2028\u2029]")
+
+
+class Node(msgspec.Struct, eq=False):
+    """A value, with the span of text that it takes; a block ends where its last value does."""
+
+    kind: Kind
+    start: int
+    end: int
+    line: int
+    value: Any = None  # of a scalar: None, bool, int, float or str
+    style: str | None = None  # of a scalar: None for plain, or ' " | >
+    flow: bool = False  # of a map or list: in brackets
+    entries: dict[str, Entry] = {}  # of a map
+    items: list[Node] = []  # of a list
+
+    def plain(self) -> Any:
+        """The value without spans."""
+        if self.kind == "map":
+            return {key: entry.value.plain() for key, entry in self.entries.items()}
+        return [item.plain() for item in self.items] if self.kind == "list" else self.value
+
+    def find(self, path: Path) -> Node | None:
+        """What a path leads to, if there is something."""
+        node = self
+        for step in path:
+            if isinstance(step, str) and node.kind == "map" and step in node.entries:
+                node = node.entries[step].value
+            elif isinstance(step, int) and node.kind == "list" and -len(node.items) <= step < len(node.items):
+                node = node.items[step]
+            else:
+                return None
+        return node
+
+    def depth(self) -> int:
+        """How deep maps and lists are nested."""
+        inner = self.items if self.kind == "list" else [entry.value for entry in self.entries.values()]
+        return 0 if self.kind == "scalar" else 1 + max((node.depth() for node in inner), default=0)
+
+
+class Entry(msgspec.Struct, eq=False):
+    """A key and its value in a map."""
+
+    key: Node
+    value: Node
+
+
+def refuse(line: int, message: str, hint: str = "") -> NoReturn:
+    """Raise Invalid for a line of the file."""
+    raise Invalid(f"line {line}: {message}", hint=hint, line=line)
+
+
+@lru_cache(maxsize=4)  # a write reads the same text several times; nobody changes a tree
+def parse(text: str) -> Node:
+    """The tree of a text. Raises Invalid with `line`."""
+    _check_text(text)
+    from ruamel.yaml import YAML
+    from ruamel.yaml.error import MarkedYAMLError, YAMLError
+
+    skipped = len(BOM) if text.startswith(BOM) else 0
+    try:
+        return _Reader(text, skipped).document(YAML(typ="safe", pure=True).parse(text[skipped:]))
+    except Invalid:
+        raise
+    except MarkedYAMLError as error:
+        mark = error.problem_mark or error.context_mark
+        words = ", ".join(part for part in (error.context, error.problem) if part)
+        raise _unreadable(mark.line + 1 if mark else 1, words or "this is not YAML") from error
+    except YAMLError as error:  # the reader's: a character that YAML does not allow
+        line = text.count("\n", 0, getattr(error, "position", 0)) + 1
+        raise _unreadable(line, "a character that YAML does not allow; write it as an escape in quotes") from error
+    except Exception as error:  # ruamel lets errors of its inner workings out for some texts, such as "\U00110000"
+        raise _unreadable(1, f"this is not YAML: {error}") from error
+
+
+def _unreadable(line: int, words: str) -> Invalid:
+    return Invalid(f"line {line}: {words}", line=line)
+
+
+def _check_text(text: str) -> None:
+    size = len(text.encode("utf-8", "surrogatepass"))
+    if size > MAX_BYTES:
+        refuse(1 + text.count("\n", 0, MAX_BYTES), f"the file has {size} bytes; {MAX_BYTES} is the most")
+    if (tab := text.find("\t")) >= 0:
+        refuse(_line_of(text, tab), "a tab; indent with spaces, and write \\t in quotes")
+    if strange := _STRANGE_BREAK.search(text):
+        refuse(_line_of(text, strange.start()), "a line break that is neither LF nor CRLF")
+    if not text.isascii() and (half := re.search("[\ud800-\udfff]", text)):
+        refuse(_line_of(text, half.start()), "half of a surrogate pair")
+
+
+def _line_of(text: str, position: int) -> int:
+    return text.count("\n", 0, position) + 1
+
+
+class _Reader:
+    """Makes nodes of ruamel's events."""
+
+    def __init__(self, text: str, skipped: int) -> None:
+        self._text = text
+        self._skipped = skipped
+
+    def document(self, events: Iterator[Any]) -> Node:
+        from ruamel.yaml.events import DocumentStartEvent, StreamEndEvent
+
+        next(events)  # the start of the stream
+        if isinstance(next(events), StreamEndEvent):
+            return Node("scalar", len(self._text), len(self._text), 1)
+        root = self._node(next(events), events, 1)
+        next(events)  # the end of the document
+        if isinstance(following := next(events), DocumentStartEvent):
+            refuse(_line(following), "a second document begins here; there must be one")
+        return root
+
+    def _node(self, event: Any, events: Iterator[Any], depth: int) -> Node:
+        from ruamel.yaml.events import AliasEvent, MappingStartEvent, ScalarEvent
+
+        line = _line(event)
+        if isinstance(event, AliasEvent) or event.anchor is not None:
+            refuse(line, "anchors and aliases (&, *) are not used here; a text that begins so needs quotes")
+        if event.tag is not None:
+            refuse(line, "tags (!) are not used here; a text that begins so needs quotes")
+        if depth > MAX_DEPTH:
+            refuse(line, f"this is nested more than {MAX_DEPTH} deep")
+        start, end = event.start_mark.index + self._skipped, event.end_mark.index + self._skipped
+        if isinstance(event, ScalarEvent):
+            return Node("scalar", start, end, line, value=_scalar(event, line), style=event.style)
+        node = Node("list", start, end, line, flow=bool(event.flow_style))
+        if isinstance(event, MappingStartEvent):
+            node.kind = "map"
+            closing = self._entries(node, events, depth)
+        else:
+            closing = self._items(node, events, depth)
+        if node.flow:
+            node.end = closing.end_mark.index + self._skipped
+        return node
+
+    def _entries(self, node: Node, events: Iterator[Any], depth: int) -> Any:
+        from ruamel.yaml.events import MappingEndEvent
+
+        node.entries = {}
+        while not isinstance(following := next(events), MappingEndEvent):
+            key = self._node(following, events, depth + 1)
+            if not isinstance(key.value, str):
+                refuse(key.line, "a key must be text; a number, true, false or null as a key needs quotes")
+            if key.value in node.entries:
+                first = node.entries[key.value].key.line
+                refuse(key.line, f"the key {key.value!r} is here twice; the first is in line {first}")
+            value = self._node(next(events), events, depth + 1)
+            if value.kind == "scalar" and value.start == value.end:  # nothing: it stands after the colon
+                colon = self._text.find(":", key.end)
+                value.start = value.end = colon + 1 if colon >= 0 else key.end
+            value.line = key.line if value.kind == "scalar" else value.line
+            node.entries[key.value] = Entry(key, value)
+            node.end = value.end
+        return following
+
+    def _items(self, node: Node, events: Iterator[Any], depth: int) -> Any:
+        from ruamel.yaml.events import SequenceEndEvent
+
+        node.items = []
+        while not isinstance(following := next(events), SequenceEndEvent):
+            item = self._node(following, events, depth + 1)
+            node.items.append(item)
+            node.end = item.end
+        return following
+
+
+def _scalar(event: Any, line: int) -> str | int | float | bool | None:
+    value: str = event.value
+    if not value.isascii() and any("\ud800" <= char <= "\udfff" for char in value):
+        refuse(line, "a text with half of a surrogate pair")
+    if event.style is not None:
+        return value
+    if value in _WORDS:
+        return _WORDS[value]
+    if _INT.fullmatch(value):
+        return int(value)
+    return float(value) if _FLOAT.fullmatch(value) else value
+
+
+def _line(event: Any) -> int:
+    return int(event.start_mark.line) + 1

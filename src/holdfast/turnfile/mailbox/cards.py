@@ -1,0 +1,259 @@
+"""The cards of a MAILBOX.md: one message each, in any of three dialects, also mixed in one card.
+
+    ### MSG-20260612-001       and a table of Field and Value, then `**Summary**` and `**Ack**` with bullets;
+    ### MSG-20260612-001       and bold lines `**From:** A -> B`, free text, `**Ack:**` lines;
+    Message ID: MSG-...        and plain lines `From: A`, then `Body:` and `Ack:` (v0).
+
+Pure, and by spans: a field knows where its value stands. Only the fields at the head of a card count; whatever the
+text below looks like (headings, tables, fences, bold words), it is text; `blocks` finds its named parts. Called by
+`mailbox`.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from typing import Final, Literal
+
+import msgspec
+
+from holdfast.turnfile.mailbox.blocks import Block, begins_block, blocks_in
+from holdfast.turnfile.mailbox.markdown import Cell, Edit, Line, escape, fill, key_of, table_in
+
+Dialect = Literal["table", "bold", "plain"]
+
+ID: Final = re.compile(r"MSG-([0-9]{8})-([0-9]{3,9})")
+OPEN: Final = ("unread", "acknowledged", "actioned", "blocked", "deferred")
+TERMINAL: Final = ("closed", "resolved", "superseded", "withdrawn", "abandoned")
+KNOWN: Final = frozenset(
+    [
+        *("message_id", "from", "to", "date", "type", "priority", "status", "subject", "closure_owner"),
+        *("review_scope", "response_needed_by", "mode", "related", "revision_token", "thread"),
+        *("in_reply_to", "disposition", "retained"),
+    ]
+)
+
+_HEADING: Final = re.compile(r"###[ \t]+(MSG-[A-Za-z0-9-]+)(.*)")
+_BOLD: Final = re.compile(r"\*\*([^*:]{1,60})(?::\*\*|\*\*:)[ \t]*(.*)")
+_PLAIN: Final = re.compile(r"([A-Z][A-Za-z][A-Za-z -]{0,40}):(?:[ \t]+(.*))?")
+_ARROW: Final = re.compile(r"->|→")
+
+
+class Field(msgspec.Struct, frozen=True):
+    """A field at the head of a card: its key, how it is written, its value and where that stands."""
+
+    key: str
+    dialect: Dialect
+    value: str
+    start: int
+    end: int
+    line: Line
+
+    def set(self, value: str) -> Edit:
+        """The edit that makes the field say a value."""
+        if self.dialect == "table":
+            return fill(Cell(self.start, self.end, self.value), value)
+        glued = self.start == self.end and not self.line.text.endswith((" ", "\t"))
+        return Edit(self.start, self.end, f" {value}" if glued else value)
+
+
+class Card(msgspec.Struct, frozen=True):
+    """One message: its span from its first line to after its last, its fields, its named blocks, its free text."""
+
+    id: str
+    lines: tuple[Line, ...]
+    fields: tuple[Field, ...]
+    blocks: tuple[Block, ...]
+    body: str
+
+    @property
+    def start(self) -> int:
+        """Where its first line starts."""
+        return self.lines[0].start
+
+    @property
+    def end(self) -> int:
+        """Where the line after its last starts."""
+        return self.lines[-1].after
+
+    @property
+    def line(self) -> int:
+        """The number of its first line."""
+        return self.lines[0].number
+
+    @property
+    def dialect(self) -> Dialect:
+        """How it is written; of a card that mixes them, the one that is read first: bold, table, plain."""
+        used = {field.dialect for field in self.fields}
+        return "bold" if "bold" in used or not used else "table" if "table" in used else "plain"
+
+    def get(self, key: str) -> str:
+        """What a field says, or nothing; a bold line goes before a table."""
+        said = {field.dialect: field.value for field in reversed(self.fields) if field.key == key}
+        return said.get("bold") or said.get("table") or said.get("plain") or ""
+
+    def line_of(self, key: str) -> int:
+        """The number of the line of a field, or of the card."""
+        return next((field.line.number for field in self.fields if field.key == key), self.line)
+
+    @property
+    def status(self) -> str:
+        """Its status word, in small letters: `Actioned (see below)` is `actioned`."""
+        words = re.findall(r"[a-z_-]+", self.get("status").lower())
+        return words[0] if words else ""
+
+    @property
+    def sender(self) -> str:
+        """Who sent it."""
+        return _ARROW.split(self._route())[0].strip()
+
+    @property
+    def receiver(self) -> str:
+        """To whom it was sent, as it is written."""
+        parts = _ARROW.split(self._route(), maxsplit=1)
+        return (parts[1] if len(parts) > 1 else self.get("to")).strip()
+
+    @property
+    def receivers(self) -> tuple[str, ...]:
+        """To whom it was sent, one by one."""
+        return tuple(name.strip() for name in self.receiver.split(",") if name.strip())
+
+    @property
+    def order(self) -> tuple[str, int]:
+        """By what older comes before newer."""
+        return order_of(self.id)
+
+    def entries(self, key: str) -> tuple[str, ...]:
+        """What its blocks of that name say, one by one."""
+        return tuple(entry for block in self.blocks if block.key == key for entry in block.entries)
+
+    def _route(self) -> str:
+        said = [field.value for field in self.fields if field.key == "from"]
+        return next((value for value in said if _ARROW.search(value)), self.get("from"))
+
+
+def order_of(id: str) -> tuple[str, int]:
+    """The date and the sequence in an id; something that is no id comes before all."""
+    match = ID.fullmatch(id)
+    return (match[1], int(match[2])) if match else ("", 0)
+
+
+def cards_in(lines: Sequence[Line]) -> list[Card]:
+    """The cards among the lines, in the order of the file."""
+    starts = _starts(lines)
+    cards = []
+    for place, (at, id) in enumerate(starts):
+        end = starts[place + 1][0] if place + 1 < len(starts) else len(lines)
+        while end > at + 1 and (lines[end - 1].blank or lines[end - 1].rule):
+            end -= 1
+        cards.append(_card(id, lines[at:end]))
+    return cards
+
+
+def _starts(lines: Sequence[Line]) -> list[tuple[int, str]]:
+    starts: list[tuple[int, str]] = []
+    for at, line in enumerate(lines):
+        if line.hidden:
+            continue
+        if heading := _HEADING.fullmatch(line.text):
+            if not heading[2].strip() or _has_fields(lines, at + 1):
+                starts.append((at, heading[1]))
+        elif line.text.startswith("Message ID:"):
+            id = line.text.partition(":")[2].strip()
+            before = lines[at - 1] if at else None
+            apart = before is None or before.blank or before.rule
+            own = starts and starts[-1][1] == id and all(line.blank for line in lines[starts[-1][0] + 1 : at])
+            if id and apart and not own and at + 1 < len(lines) and _field(lines[at + 1]):
+                starts.append((at, id))
+    return starts
+
+
+def _has_fields(lines: Sequence[Line], at: int) -> bool:
+    """Whether the first thing from there on is a field: a heading about a message is not yet a card."""
+    first = next((line for line in lines[at : at + 4] if not line.blank), None)
+    return first is not None and (_field(first) is not None or first.text.lower().startswith("| field"))
+
+
+def _card(id: str, lines: Sequence[Line]) -> Card:
+    heading = lines[0].text.startswith("#")
+    fields, at = _fields(lines, int(heading), not heading)
+    blocks = blocks_in(lines, at, any(field.dialect == "plain" for field in fields))
+    taken = {line.number for block in blocks if block.key != "body" for line in block.lines}
+    named = next((block for block in blocks if block.key == "body"), None)
+    if named is not None:
+        text = "\n".join(named.entries)
+    else:
+        text = "\n".join(line.text for line in lines[at:] if line.number not in taken)
+    return Card(id, tuple(lines), tuple(fields), tuple(blocks), text.strip("\n").rstrip())
+
+
+def _field(line: Line) -> Field | None:
+    """The field on a line of its own, if its name is one that we know."""
+    field = any_field(line)
+    return field if field and field.key in KNOWN else None
+
+
+def any_field(line: Line) -> Field | None:
+    """The field on a line of its own, whatever its name."""
+    match = _BOLD.fullmatch(line.text) or _PLAIN.fullmatch(line.text)
+    if match is None or line.hidden or begins_block(line.text):
+        return None
+    value = (match[2] or "").rstrip()
+    start = line.start + (match.start(2) if match[2] is not None else len(line.text))
+    return Field(key_of(match[1]), "bold" if line.text[0] == "*" else "plain", value, start, start + len(value), line)
+
+
+def _fields(lines: Sequence[Line], at: int, plain: bool) -> tuple[list[Field], int]:
+    """The fields at the head of a card, and where its text begins.
+
+    The first run of field lines may name anything; after a gap only a name that we know, in a dialect that has not
+    used it yet, still belongs to the head.
+    """
+    fields: list[Field] = []
+    end, gap = at, False
+    while at < len(lines) and not lines[at].hidden:
+        line = lines[at]
+        if line.blank:
+            gap = bool(fields)
+            at += 1
+            continue
+        found = _table_fields(lines, at) if not any(field.dialect == "table" for field in fields) else []
+        if found:
+            fields += found
+            at += 2 + len(found)
+        else:
+            field = any_field(line)
+            if field is None or not _fits(field, fields, gap, plain):
+                break
+            fields.append(field)
+            at += 1
+        end, gap = at, False
+    return fields, end
+
+
+def _fits(field: Field, fields: Sequence[Field], gap: bool, plain: bool) -> bool:
+    known = field.key in KNOWN
+    if field.dialect == "plain":  # prose may begin like one
+        return not gap and (known or plain or any(other.dialect == "plain" for other in fields))
+    return not gap or (known and not any(field.key == other.key for other in fields if other.dialect == "bold"))
+
+
+def _table_fields(lines: Sequence[Line], at: int) -> list[Field]:
+    begins = lines[at].text.startswith("|") and table_in(lines[at : at + 2]) is not None
+    table = table_in(lines[at:]) if begins else None
+    if table is None or table.columns[:2] != ("field", "value"):
+        return []
+    fields = []
+    for row in table.rows:
+        if len(row.cells) < 2:
+            break
+        name, cell = row.cells[:2]
+        fields.append(Field(key_of(name.text), "table", cell.text, cell.start, cell.end, row.line))
+    return fields
+
+
+def field_text(dialect: Dialect, label: str, value: str) -> str:
+    """A field as a line of its dialect, without its newline."""
+    if dialect == "table":
+        return f"| {label} | {escape(value)} |"
+    return f"**{label}:** {value}" if dialect == "bold" else f"{label}: {value}"

@@ -1,0 +1,211 @@
+"""As much of Markdown as the files of a working session need: lines, what fences and comments hide, and tables.
+
+Pure. Everything carries its span in the original text, so that an edit replaces that span and nothing else. A line
+inside a code fence or an HTML comment is hidden: it is text, whatever it looks like. A fence or comment that is never
+closed hides nothing, so that one slip in a message cannot make the rest of the file disappear.
+"""
+
+from __future__ import annotations
+
+import itertools
+import re
+from collections.abc import Iterable, Sequence
+from typing import Final, NamedTuple
+
+import msgspec
+
+_FENCE: Final = re.compile(r"[ \t]*(`{3,}|~{3,})(.*)")
+_RULER: Final = re.compile(r"\|?[ \t]*:?-+:?[ \t]*(\|[ \t]*:?-+:?[ \t]*)*\|?")
+_PIPE: Final = re.compile(r"(?<!\\)\|")
+_NO_WORD: Final = re.compile(r"[^a-z0-9]+")
+
+
+class Edit(NamedTuple):
+    """A piece of the text to replace, and with what."""
+
+    start: int
+    end: int
+    new: str
+
+
+class Line(NamedTuple):
+    """A line: its number from 1, where it starts, where its characters end, where the next line starts."""
+
+    number: int
+    start: int
+    end: int
+    after: int
+    text: str
+    hidden: bool = False
+
+    @property
+    def blank(self) -> bool:
+        """Whether there is nothing on it."""
+        return not self.text.strip()
+
+    @property
+    def rule(self) -> bool:
+        """Whether it is a `---` that separates cards."""
+        return not self.hidden and self.text.rstrip() == "---"
+
+
+class Cell(msgspec.Struct, frozen=True):
+    """A cell: the span between its pipes, without the white space around, and its text with `\\|` read as `|`."""
+
+    start: int
+    end: int
+    text: str
+
+
+class Row(msgspec.Struct, frozen=True):
+    """A row of a table, which is one line of the file."""
+
+    line: Line
+    cells: tuple[Cell, ...]
+
+
+class Table(msgspec.Struct, frozen=True):
+    """A table: its columns by `key_of` of their heads, its rows, and where a row after the last one would start."""
+
+    columns: tuple[str, ...]
+    ruler: Line
+    rows: tuple[Row, ...]
+
+    @property
+    def end(self) -> int:
+        """Where the line after the table starts."""
+        return self.rows[-1].line.after if self.rows else self.ruler.after
+
+    def cell(self, row: Row, column: str) -> Cell | None:
+        """The row's cell in that column, if there is such a column and the row is long enough."""
+        place = self.columns.index(column) if column in self.columns else len(row.cells)
+        return row.cells[place] if place < len(row.cells) else None
+
+    def value(self, row: Row, column: str) -> str:
+        """What the cell says; an absent one says nothing."""
+        cell = self.cell(row, column)
+        return cell.text if cell else ""
+
+
+def key_of(head: str) -> str:
+    """The name of a field or column as a key: `From -> To` is `from_to`."""
+    return _NO_WORD.sub("_", head.lower()).strip("_")
+
+
+def newline_of(text: str) -> str:
+    """How the file ends its lines: as it ends its first."""
+    first = text.find("\n")
+    return "\r\n" if first > 0 and text[first - 1] == "\r" else "\n"
+
+
+def apply(text: str, edits: Iterable[Edit]) -> str:
+    """The text with its pieces replaced; pieces must not overlap, and those at one place keep their order."""
+    parts: list[str] = []
+    done = 0
+    for edit in sorted(edits, key=lambda edit: (edit.start, edit.end)):
+        if edit.start < done:
+            raise ValueError(f"edits overlap at {edit.start}")
+        parts += (text[done : edit.start], edit.new)
+        done = edit.end
+    return "".join((*parts, text[done:]))
+
+
+def lines_of(text: str) -> list[Line]:
+    """The lines of a text, with those marked that a fence or a comment hides."""
+    lines: list[Line] = []
+    start = 0
+    while start < len(text):
+        stop = text.find("\n", start)
+        after = len(text) if stop < 0 else stop + 1
+        end = after if stop < 0 else stop
+        if end > start and text[end - 1] == "\r":
+            end -= 1
+        lines.append(Line(len(lines) + 1, start, end, after, text[start:end]))
+        start = after
+    return _hide(lines)
+
+
+def _hide(lines: list[Line]) -> list[Line]:
+    """Mark what is hidden, in one pass: what was seen to be unclosed is not looked for again."""
+    unclosed = {"`": 1 << 30, "~": 1 << 30, "<": 1}
+    at = 0
+    while at < len(lines):
+        text = lines[at].text
+        last: int | None = None
+        if text.startswith("<!--") and unclosed["<"]:
+            last = next((n for n in range(at, len(lines)) if "-->" in lines[n].text[4 * (n == at) :]), None)
+            unclosed["<"] = 0 if last is None else 1
+        elif (fence := _FENCE.fullmatch(text)) and not (fence[1][0] == "`" and "`" in fence[2]):
+            mark = fence[1]
+            if len(mark) < unclosed[mark[0]]:
+                last = next((n for n in range(at + 1, len(lines)) if _closes(lines[n].text, mark)), None)
+                if last is None:
+                    unclosed[mark[0]] = len(mark)
+        if last is not None:
+            lines[at : last + 1] = [line._replace(hidden=True) for line in lines[at : last + 1]]
+            at = last
+        at += 1
+    return lines
+
+
+def _closes(text: str, mark: str) -> bool:
+    text = text.strip()
+    return len(text) >= len(mark) and text == mark[0] * len(text)
+
+
+def unclosed(lines: Sequence[Line]) -> list[Line]:
+    """Lines that open a fence or a comment that nothing closes."""
+    found = (line for line in lines if not line.hidden)
+    return [line for line in found if line.text.startswith("<!--") or line.text.lstrip().startswith(("```", "~~~"))]
+
+
+def table_in(lines: Sequence[Line]) -> Table | None:
+    """The first table among the lines: a head, a ruler, and the rows up to the first line that is none."""
+    for place in range(len(lines) - 1):
+        head, ruler = lines[place], lines[place + 1]
+        if head.hidden or ruler.hidden or not _is_row(head) or not _is_row(ruler):
+            continue
+        if not _RULER.fullmatch(ruler.text.strip()):
+            continue
+        rows: list[Row] = []
+        for line in lines[place + 2 :]:
+            if line.hidden or not _is_row(line):
+                break
+            rows.append(Row(line, cells_of(line)))
+        return Table(tuple(key_of(cell.text) for cell in cells_of(head)), ruler, tuple(rows))
+    return None
+
+
+def _is_row(line: Line) -> bool:
+    return line.text.lstrip().startswith("|")
+
+
+def cells_of(line: Line) -> tuple[Cell, ...]:
+    """The cells of a row."""
+    pipes = [pipe.start() for pipe in _PIPE.finditer(line.text)]
+    if pipes and line.text[pipes[-1] + 1 :].strip():
+        pipes.append(len(line.text))  # the last pipe may be left out
+    cells = []
+    for left, right in itertools.pairwise(pipes):
+        inside = line.text[left + 1 : right]
+        start = line.start + left + 1 + len(inside) - len(inside.lstrip())
+        text = inside.strip()
+        # An empty cell is its whole inside, so that filling it does not glue to the pipe.
+        span = (start, start + len(text)) if text else (line.start + left + 1, line.start + right)
+        cells.append(Cell(*span, text.replace("\\|", "|")))
+    return tuple(cells)
+
+
+def escape(value: str) -> str:
+    """A value as it stands in a cell."""
+    return value.replace("|", "\\|")
+
+
+def row_text(values: Iterable[str]) -> str:
+    """A row of those values, without its newline."""
+    return "| " + " | ".join(escape(value) for value in values) + " |"
+
+
+def fill(cell: Cell, value: str) -> Edit:
+    """The edit that makes a cell say a value."""
+    return Edit(cell.start, cell.end, escape(value) if cell.text else f" {escape(value)} ")

@@ -1,0 +1,224 @@
+"""What may be done with a message, by whom, and how the mailbox says so afterwards.
+
+Pure: a text in, a text out. The receiver acknowledges, acts, or says what it waits for; the sender or a maintainer
+closes. Nothing leaves a terminal status. Every step writes an Ack line and refreshes snapshot and queue from the
+cards. A closed card moves to the closed summary, or is kept with a line that says why.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from typing import Final, Literal
+
+import msgspec
+
+from holdfast import errors
+from holdfast.turnfile.mailbox.cards import OPEN, TERMINAL, Card
+from holdfast.turnfile.mailbox.composing import Draft, check_date, compose, one_line, spelled, unharmed
+from holdfast.turnfile.mailbox.derived import column, fold, refresh
+from holdfast.turnfile.mailbox.document import Mailbox, add_entry, insert_row, parse, remove_card, set_field
+from holdfast.turnfile.mailbox.markdown import Edit, row_text
+
+Operation = Literal["ack", "action", "block"]
+Disposition = Literal["closed", "resolved", "superseded", "withdrawn", "abandoned"]
+
+# The receiver's: from where each operation leads where.
+STEPS: Final[dict[str, tuple[tuple[str, ...], str]]] = {
+    "ack": (("unread", "blocked"), "acknowledged"),
+    "action": (("unread", "acknowledged", "blocked"), "actioned"),
+    "block": (("acknowledged",), "blocked"),
+}
+_CLOSED_HEAD: Final = ("ID", "Date", "From -> To", "Final status", "Outcome")
+
+
+class Actor(msgspec.Struct, frozen=True):
+    """Who does a step, on which day; `maintainers` are the names that maintainers go by beside `Maintainer`."""
+
+    name: str
+    date: str
+    maintainers: tuple[str, ...] = ()
+
+    @property
+    def maintains(self) -> bool:
+        """Whether this is a maintainer."""
+        return fold(self.name) in self._maintainers
+
+    def among(self, names: Collection[str]) -> bool:
+        """Whether one of the names is this one's; a maintainer goes by all of theirs."""
+        own = self._maintainers if self.maintains else {fold(self.name)}
+        return any(fold(name) in own for name in names)
+
+    @property
+    def _maintainers(self) -> set[str]:
+        return {"maintainer", *(fold(name) for name in self.maintainers if name.strip())}
+
+
+class Closed(msgspec.Struct, frozen=True):
+    """A mailbox after a message was closed, and the card as it was when it left (nothing if it was kept)."""
+
+    text: str
+    card: str
+
+
+def step(text: str, id: str, operation: Operation, actor: Actor, note: str = "") -> str:
+    """Acknowledge, action or block a message; raises NotRecipient or InvalidTransition."""
+    box = parse(text)
+    card = box.card(id)
+    sources, target = STEPS[operation]
+    if not actor.among(card.receivers) and not _is_to_all(card, actor):
+        raise errors.NotRecipient(
+            f"{id} was sent to {card.receiver or 'nobody'}, not to {actor.name}", id=id, receiver=card.receiver
+        )
+    if card.status not in sources:
+        raise _illegal(card, operation, " or ".join(sources))
+    if operation == "block" and not note.strip():
+        raise errors.InvalidValue("a block says what it waits for", hint="give the dependency as the note", id=id)
+    return refresh(_marked(box, card, target, target, actor, note)).text
+
+
+def close(
+    text: str,
+    id: str,
+    actor: Actor,
+    note: str = "",
+    disposition: Disposition = "closed",
+    keep: str = "",
+) -> Closed:
+    """Close a message: its row goes to the closed summary and its card away, or with `keep` (why) the card stays."""
+    box = parse(text)
+    card = box.card(id)
+    _may_close(card, actor, disposition)
+    marked = _marked(box, card, "closed", disposition, actor, note)
+    if disposition != "closed":
+        marked = marked.edited(set_field(marked, marked.card(id), "disposition", "Disposition", disposition))
+    if keep.strip():
+        reason = one_line(keep, "reason to keep it")
+        kept = marked.edited(set_field(marked, marked.card(id), "retained", "Retained", reason))
+        return Closed(refresh(_harmless(box, kept, id)).text, "")
+    card = marked.card(id)
+    left = marked.text[card.start : card.end]
+    after = _with_closed_table(marked.edited([remove_card(marked, card)]))
+    after = _harmless(box, after.edited([_closed_row(after, card, actor, note, disposition)]), id)
+    return Closed(refresh(after).text, left)
+
+
+def reply(text: str, id: str, actor: Actor, draft: Draft, *others: str) -> tuple[str, str]:
+    """Answer a message with a new one to whom it concerns; an unread message is thereby acknowledged.
+
+    The draft's receiver and subject may be empty: then they follow from the message.
+    """
+    box = parse(text)
+    card = box.card(id)
+    mine = actor.among([card.sender])
+    if not mine and not actor.among(card.receivers) and not _is_to_all(card, actor) and not actor.maintains:
+        raise errors.NotRecipient(f"{id} is between {card.sender} and {card.receiver}", id=id, receiver=card.receiver)
+    subject = draft.subject or (card.get("subject") if _is_reply(card) else f"Re: {card.get('subject') or id}")
+    draft = msgspec.structs.replace(
+        draft,
+        receiver=draft.receiver or (card.receiver if mine else card.sender),
+        subject=subject,
+        in_reply_to=id,
+    )
+    text, new = compose(text, draft, *others, maintainers=actor.maintainers)
+    if card.status == "unread" and not mine and (actor.among(card.receivers) or _is_to_all(card, actor)):
+        text = step(text, id, "ack", actor, f"answered in {new}")
+    return text, new
+
+
+def listing(box: Mailbox, actor: Actor | None = None, status: str | None = None) -> list[Card]:
+    """The cards of a mailbox as they stand, those of an actor only or of a status only."""
+    return [
+        card
+        for card in box.cards
+        if (actor is None or actor.among([card.sender, *card.receivers]) or _is_to_all(card, actor))
+        and (status is None or card.status == status)
+    ]
+
+
+def _is_to_all(card: Card, actor: Actor) -> bool:
+    return fold(card.receiver) in ("all", "everyone") and not actor.among([card.sender])
+
+
+def _is_reply(card: Card) -> bool:
+    return card.get("subject").lower().startswith("re:")
+
+
+def _may_close(card: Card, actor: Actor, disposition: str) -> None:
+    sent = actor.among([card.sender])
+    # A notification asks nothing of anybody: whoever sees it may put it away.
+    if not sent and not actor.maintains and card.get("type").lower() != "notify":
+        raise errors.NotSender(
+            f"{card.id} was sent by {card.sender}: {actor.name} cannot close it",
+            hint="its receiver acknowledges or actions it; its sender or the maintainer closes it",
+            id=card.id,
+            sender=card.sender,
+        )
+    if card.status not in OPEN:
+        raise _illegal(card, "close", "open")
+    if disposition not in TERMINAL:
+        raise errors.InvalidValue(f"{disposition!r} closes nothing", hint=", ".join(TERMINAL))
+    if disposition == "withdrawn" and not sent:
+        raise errors.NotSender(f"only {card.sender} can withdraw {card.id}", id=card.id, sender=card.sender)
+    if disposition == "abandoned" and not actor.maintains:
+        raise errors.Forbidden(f"only the maintainer can abandon {card.id}", id=card.id)
+
+
+def _illegal(card: Card, operation: str, needs: str) -> errors.InvalidTransition:
+    is_ = card.status or "without a status"
+    return errors.InvalidTransition(
+        f"cannot {operation} {card.id}: it is {is_}, and would have to be {needs}",
+        hint="an unread or blocked message is acknowledged or actioned, an acknowledged one actioned or blocked;"
+        " nothing leaves closed",
+        id=card.id,
+        status=card.status,
+    )
+
+
+def _marked(box: Mailbox, card: Card, status: str, word: str, actor: Actor, note: str) -> Mailbox:
+    """The mailbox with a card's status changed and the Ack line that says who did it, when and why."""
+    note = one_line(note, "note", empty=True)
+    name = spelled(box, one_line(actor.name, "actor"))
+    entry = f"{name} — {check_date(actor.date)} — {word}{f': {note}' if note else '.'}"
+    edits = [*set_field(box, card, "status", "Status", status), add_entry(box, card, "ack", "Ack", entry)]
+    after = _harmless(box, box.edited(edits), card.id)
+    changed = after.find(card.id)
+    if changed is None or changed.status != status or changed.entries("ack")[-1:] != (entry,):
+        raise errors.InvalidValue(f"the step would not be read back from {card.id}", hint="change the note", id=card.id)
+    return after
+
+
+def _harmless(before: Mailbox, after: Mailbox, id: str) -> Mailbox:
+    if not unharmed(before, after, id):
+        raise errors.InvalidValue(
+            f"{id} cannot be changed without harm to another card",
+            hint="look for a code fence or a comment that is not closed",
+            id=id,
+        )
+    return after
+
+
+def _with_closed_table(box: Mailbox) -> Mailbox:
+    if box.closed is not None:
+        return box
+    nl = box.newline
+    table = nl + row_text(_CLOSED_HEAD) + nl + "|----|------|------------|--------------|---------|" + nl
+    if "closed" in box.sections:
+        place = box.sections["closed"].heading.after
+    else:
+        place, table = len(box.text), f"{nl}## Closed Summary (Newest First){nl}{table}"
+    lead = "" if not place or box.text[:place].endswith("\n") else nl
+    return box.edited([Edit(place, place, lead + table)])
+
+
+def _closed_row(box: Mailbox, card: Card, actor: Actor, note: str, disposition: str) -> Edit:
+    table = box.closed
+    if table is None:
+        raise errors.Invalid("the closed summary has no table", hint="write its head and ruler below the heading")
+    said = {
+        "date": check_date(actor.date),
+        "final_status": disposition,
+        "outcome": note.strip() or f"closed by {spelled(box, actor.name)}",
+        "closed_by": spelled(box, actor.name),
+    }
+    values = [said.get(name) or column(card, name) or "none" for name in table.columns]
+    return insert_row(box, table, 0, values)

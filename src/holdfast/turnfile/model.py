@@ -1,0 +1,149 @@
+"""What the files of a working session say, as frozen values.
+
+Pure: no file, no clock. A file is written by people and by other tools too, so a word that we do not know (a status,
+a role) is kept as it was found, and `lint` says what is wrong with it; the Literals list the words that we know. The
+codec makes these values from text; nothing here knows how they are written down.
+"""
+
+from __future__ import annotations
+
+from typing import Final, Literal
+
+import msgspec
+
+Role = Literal["agent", "maintainer", "observer"]
+AgentStatus = Literal["idle", "active", "blocked", "offline"]
+MaintainerStatus = Literal["available", "away", "observing"]
+TaskStatus = Literal["pending", "claimed", "in_progress", "blocked", "done"]
+Priority = Literal["P0", "P1", "P2"]
+SignalWord = Literal["ready", "blocked", "handoff", "yield", "request_turn", "notify"]
+Level = Literal["error", "warning"]
+
+# The files of a session's folder.
+TURNFILE: Final = "TURNFILE.yaml"
+MAILBOX: Final = "MAILBOX.md"
+PROJECTION: Final = "MAILBOX.json"
+WORKLOG: Final = "WORKLOG.md"
+QUESTIONS: Final = "OPEN_QUESTIONS.md"
+
+DEFAULT_LEASE_REVS: Final = 2
+UNASSIGNED: Final = "unassigned"
+
+
+class Problem(msgspec.Struct, frozen=True, order=True):
+    """Something wrong in a file: where, how bad, by which rule, and in words."""
+
+    file: str
+    line: int
+    level: Level
+    rule: str
+    message: str
+
+    def __str__(self) -> str:
+        return f"{self.file}:{self.line}: {self.level}: {self.message} [{self.rule}]"
+
+
+class Lock(msgspec.Struct, frozen=True):
+    """One entry of `locks`: who edits which files, since which revision and for how many."""
+
+    id: str
+    files: tuple[str, ...]
+    holder: str
+    acquired_rev: int
+    lease_revs: int = DEFAULT_LEASE_REVS
+    reason: str = ""
+
+
+class Signal(msgspec.Struct, frozen=True, rename={"sender": "from", "receiver": "to"}):
+    """One entry of `messages`: a short word from one agent to another, at a revision."""
+
+    id: str
+    sender: str
+    receiver: str
+    signal: str
+    rev: int
+    detail: str = ""
+
+
+class Task(msgspec.Struct, frozen=True):
+    """One entry of `coordination.tasks`."""
+
+    id: str
+    description: str = ""
+    owner: str = UNASSIGNED
+    status: str = "pending"
+    priority: str = "P1"
+    depends_on: tuple[str, ...] = ()
+    created_by: str = ""
+    created_rev: int | None = None
+    claim_rev: int | None = None
+    completed_rev: int | None = None
+    notes: str = ""
+
+
+class Agent(msgspec.Struct, frozen=True):
+    """One entry of `agents`."""
+
+    id: str
+    role: str = "agent"
+    status: str = "idle"
+    current_task: str | None = None
+    last_seen: str | None = None
+    session_id: str | None = None
+
+
+class Maintainer(msgspec.Struct, frozen=True):
+    """The person who decides."""
+
+    id: str = ""
+    status: str = "available"
+    last_seen: str | None = None
+
+
+class Turn(msgspec.Struct, frozen=True):
+    """One entry of `turn_queue`."""
+
+    agent: str
+    action: str = ""
+    requested_rev: int | None = None
+    priority: str = ""
+
+
+class Turnfile(msgspec.Struct, frozen=True):
+    """What a TURNFILE.yaml says, in the order in which it says it."""
+
+    revision: int
+    version: str = ""
+    project: str = ""
+    workspace: str = ""
+    agents: tuple[Agent, ...] = ()
+    maintainer: Maintainer = Maintainer()
+    active_phase: str | None = None
+    active_step: str | None = None
+    tasks: tuple[Task, ...] = ()
+    locks: tuple[Lock, ...] = ()
+    turn_queue: tuple[Turn, ...] = ()
+    signals: tuple[Signal, ...] = ()
+    header_revision: int | None = None
+    modified_by: str | None = None
+
+    @property
+    def maintainers(self) -> tuple[str, ...]:
+        """The names that maintainers go by here."""
+        agents = (agent.id for agent in self.agents if agent.role == "maintainer")
+        return tuple(name for name in (self.maintainer.id, *agents) if name)
+
+    def spelled(self, name: str) -> str:
+        """A name as this file spells it, if it knows it: names match without case, and there is one maintainer."""
+        if name.strip().lower() == "maintainer" and self.maintainer.id:
+            return self.maintainer.id
+        known = (*(agent.id for agent in self.agents), self.maintainer.id)
+        return next((one for one in known if one.casefold() == name.strip().casefold()), name)
+
+    def lock(self, lock_id: str) -> Lock | None:
+        """The lock of that id, if there is one."""
+        return next((lock for lock in self.locks if lock.id == lock_id), None)
+
+    def task(self, task_id: str) -> Task | None:
+        """The task of that id, if there is one."""
+        return next((task for task in self.tasks if task.id == task_id), None)

@@ -1,0 +1,164 @@
+"""A WORKLOG.md: its status block, its decision index, its sessions; read as far as its invariants need.
+
+Pure, and edited by spans: an entry is added where it belongs, the rest stays. The status block is the lines above the
+first section: `Now Working (agent): …`, `Maintainer Focus: …`, `Next Review Checkpoint: …`.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from typing import Final
+
+import msgspec
+
+from holdfast import errors
+from holdfast.turnfile.mailbox.composing import one_line
+from holdfast.turnfile.mailbox.markdown import (
+    Edit,
+    Line,
+    Table,
+    apply,
+    key_of,
+    lines_of,
+    newline_of,
+    row_text,
+    table_in,
+)
+from holdfast.turnfile.model import Lock
+
+_STATUS: Final = re.compile(r"(Now Working \(([^()]{1,80})\)|Maintainer Focus|Next Review Checkpoint):[ \t]*(.*)")
+_SESSION: Final = re.compile(r"##[ \t]+(.*\bSession\b.*)", re.IGNORECASE)
+_ENTRY: Final = re.compile(r"###[ \t]+([A-Za-z][A-Za-z0-9_.-]{0,40}):[ \t]+\S.*")
+_DATE: Final = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}")
+_NUMBER: Final = re.compile(r"\bSession[ \t]+([0-9]{1,6})", re.IGNORECASE)
+_OWNER: Final = re.compile(r"Owner:[ \t]*(\S.*)")
+_HANDOFF_STATUS: Final = re.compile(r"Status:[ \t]*(\S.*)")
+
+
+class StatusLine(msgspec.Struct, frozen=True):
+    """A line of the status block; `agent` is empty but for `Now Working`."""
+
+    line: int
+    name: str
+    agent: str
+    value: str
+
+
+class Entry(msgspec.Struct, frozen=True):
+    """An entry of a session: who made it, and what its handoff says of its owner's work, if it has one."""
+
+    line: int
+    agent: str
+    owner: str
+    status: str
+
+
+class Worked(msgspec.Struct, frozen=True):
+    """A session: its title, its entries, and where its lines end."""
+
+    title: str
+    line: int
+    end: int
+    entries: tuple[Entry, ...]
+
+
+class Worklog(msgspec.Struct, frozen=True):
+    """What a WORKLOG.md says."""
+
+    text: str
+    status: tuple[StatusLine, ...]
+    decisions: Table | None
+    sessions: tuple[Worked, ...]
+
+    @property
+    def latest(self) -> Worked | None:
+        """The session with the latest date, then the highest number, then the last in the file."""
+        return max(self.sessions, key=lambda session: (*_age(session.title), session.line), default=None)
+
+
+def parse(text: str) -> Worklog:
+    """Read a worklog; whatever the text is, it is one."""
+    lines = lines_of(text)
+    heads = [at for at, line in enumerate(lines) if not line.hidden and line.text.startswith("## ")]
+    top = lines[: heads[0]] if heads else lines
+    status = []
+    for line in top:
+        match = None if line.hidden else _STATUS.fullmatch(line.text)
+        if match:
+            status.append(StatusLine(line.number, match[1], (match[2] or "").strip(), match[3].strip()))
+    decisions = None
+    sessions = []
+    for at, end in zip(heads, [*heads[1:], len(lines)], strict=False):
+        session = _SESSION.fullmatch(lines[at].text)
+        if session:
+            sessions.append(_session(session[1].strip(), lines[at:end]))
+        elif key_of(lines[at].text) == "decision_index":
+            decisions = table_in(lines[at:end])
+    return Worklog(text, tuple(status), decisions, tuple(sessions))
+
+
+def note_override(text: str, lock: Lock, revision: int, actor: str, reason: str, date: str = "") -> str:
+    """Log that a lock was overridden, at which revision, by whom and why, at the end of the latest session."""
+    log = parse(text)
+    nl = newline_of(text)
+    actor, reason = one_line(actor, "actor"), one_line(reason, "reason")
+    lock_id, files = " ".join(lock.id.split()), ", ".join(" ".join(path.split()) for path in lock.files)
+    entry = [
+        f"### Override of {lock_id} at revision {revision}",
+        "",
+        f"{f'{date} — ' if date else ''}{actor} overrode the lock {lock_id} of {' '.join(lock.holder.split())}"
+        f" (acquired_rev {lock.acquired_rev}, lease_revs {lock.lease_revs}) on {files} at revision {revision}.",
+        f"Reason: {reason}",
+    ]
+    place = log.latest.end if log.latest else len(text)
+    if log.latest is None and "\n## Overrides" not in f"\n{text}":
+        entry = ["## Overrides", "", *entry]
+    lead = "" if not place else nl if text[:place].endswith("\n") else 2 * nl
+    return apply(text, [Edit(place, place, lead + nl.join(entry) + nl)])
+
+
+def add_decision(text: str, decision: str, owner: str, date: str, section: str = "") -> str:
+    """Add a row to the decision index; raises Invalid where the worklog has none."""
+    log = parse(text)
+    table = log.decisions
+    if table is None:
+        raise errors.Invalid("the worklog has no decision index", hint="write `## Decision Index` and its table")
+    said = {
+        "decision": one_line(decision, "decision"),
+        "owner": one_line(owner, "owner"),
+        "timestamp": date,
+        "date": date,
+        "section": section or (log.latest.title if log.latest else "none"),
+    }
+    nl = newline_of(text)
+    row = row_text(said.get(name, "none") for name in table.columns)
+    lead = "" if text[: table.end].endswith("\n") else nl
+    return apply(text, [Edit(table.end, table.end, lead + row + nl)])
+
+
+def _session(title: str, lines: Sequence[Line]) -> Worked:
+    starts = [at for at, line in enumerate(lines) if not line.hidden and line.text.startswith("### ")]
+    entries = []
+    for at, end in zip(starts, [*starts[1:], len(lines)], strict=False):
+        match = _ENTRY.fullmatch(lines[at].text)
+        if match:
+            entries.append(_entry(match[1].strip(), lines[at:end]))
+    full = [line for line in lines if not line.blank]
+    return Worked(title, lines[0].number, full[-1].after, tuple(entries))
+
+
+def _entry(agent: str, lines: Sequence[Line]) -> Entry:
+    """An entry; the handoff stands in a fence, so hidden lines count."""
+    owner = status = ""
+    for line in lines[1:]:
+        if match := _OWNER.fullmatch(line.text):
+            owner = match[1].strip()
+        elif match := _HANDOFF_STATUS.fullmatch(line.text):
+            status = match[1].strip()
+    return Entry(lines[0].number, agent, owner, status)
+
+
+def _age(title: str) -> tuple[str, int]:
+    date, number = _DATE.search(title), _NUMBER.search(title)
+    return date[0] if date else "", int(number[1]) if number else -1

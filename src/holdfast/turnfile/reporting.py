@@ -1,0 +1,109 @@
+"""What a person wants to see at a glance, as data: who holds what and for how long, what is unread, what is wrong.
+
+Reads all files at one moment, and writes nothing. Called by the command line for `turn status` and `turn check`.
+"""
+
+from __future__ import annotations
+
+import msgspec
+
+from holdfast.turnfile.ledger import locks
+from holdfast.turnfile.ledger.codec import Ledger
+from holdfast.turnfile.ledger.rules import lint
+from holdfast.turnfile.mailbox import derived, document
+from holdfast.turnfile.model import (
+    MAILBOX,
+    PROJECTION,
+    QUESTIONS,
+    TURNFILE,
+    WORKLOG,
+    Agent,
+    Lock,
+    Problem,
+    Signal,
+    Task,
+)
+from holdfast.turnfile.papers import invariants
+from holdfast.turnfile.session import Session
+
+
+class Holding(msgspec.Struct, frozen=True):
+    """A lock, and how it stands: `revisions_left` below 0 is stale; `beaten_by` names the lock that comes first."""
+
+    lock: Lock
+    revisions_left: int
+    stale: bool
+    beaten_by: str | None = None
+
+
+class Unread(msgspec.Struct, frozen=True):
+    """The unread messages of one agent."""
+
+    agent: str
+    unread: int
+    oldest: str
+
+
+class Status(msgspec.Struct, frozen=True):
+    """A working session at a glance."""
+
+    folder: str
+    project: str
+    revision: int
+    modified_by: str | None
+    active_phase: str | None
+    active_step: str | None
+    agents: tuple[Agent, ...]
+    locks: tuple[Holding, ...]
+    unread: tuple[Unread, ...]
+    tasks: tuple[Task, ...]
+    signals: tuple[Signal, ...]
+    problems: tuple[Problem, ...]
+    warnings: tuple[str, ...]
+
+
+def status(session: Session) -> Status:
+    """How a session stands. Raises NotFound, or Invalid for a ledger that cannot be read."""
+    texts = session.texts([TURNFILE, MAILBOX, PROJECTION, WORKLOG, QUESTIONS])
+    ledger = session.ledger(texts[TURNFILE])
+    turnfile = ledger.turnfile
+    mail = texts[MAILBOX]
+    inboxes = derived.inboxes(document.parse(mail).cards) if mail is not None else {}
+    return Status(
+        folder=session.folder.path,
+        project=turnfile.project,
+        revision=turnfile.revision,
+        modified_by=turnfile.modified_by,
+        active_phase=turnfile.active_phase,
+        active_step=turnfile.active_step,
+        agents=turnfile.agents,
+        locks=tuple(_holding(session, ledger, lock) for lock in sorted(turnfile.locks, key=locks.precedence)),
+        unread=tuple(Unread(inbox.agent, inbox.unread, inbox.oldest.id) for inbox in inboxes.values()),
+        tasks=tuple(task for task in turnfile.tasks if task.status != "done"),
+        signals=turnfile.signals,
+        problems=tuple(_problems(texts)),
+        warnings=tuple(session.warnings),
+    )
+
+
+def check(session: Session) -> list[Problem]:
+    """All that is wrong in a session's files: the rules of the ledger, the invariants, and a stale projection."""
+    return _problems(session.texts([TURNFILE, MAILBOX, PROJECTION, WORKLOG, QUESTIONS]))
+
+
+def _holding(session: Session, ledger: Ledger, lock: Lock) -> Holding:
+    first = locks.beaten_by(lock, ledger.turnfile.locks, ledger.revision, session.workspace(ledger))
+    left = locks.revisions_left(lock, ledger.revision)
+    return Holding(lock, left, locks.is_stale(lock, ledger.revision), first.id if first else None)
+
+
+def _problems(texts: dict[str, str | None]) -> list[Problem]:
+    there = {path: text for path, text in texts.items() if text is not None}
+    missing = []
+    if TURNFILE not in there:
+        missing.append(Problem(TURNFILE, 1, "error", "missing", f"there is no {TURNFILE}"))
+    if MAILBOX in there and PROJECTION not in there:
+        missing.append(Problem(PROJECTION, 1, "warning", "missing", f"there is no projection of {MAILBOX}"))
+    # The invariants tell a stale lock as an error, and lint as a warning: once is enough, and the stricter counts.
+    found = [problem for problem in lint(there.get(TURNFILE, "")) if problem.rule not in ("stale-lock", "unreadable")]
+    return sorted([*missing, *invariants.check(there), *(found if TURNFILE in there else [])])

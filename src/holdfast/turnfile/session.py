@@ -1,0 +1,199 @@
+"""A working session's folder: the ledger TURNFILE.yaml and the shared files that it guards.
+
+`read` and `texts` answer what is there, with unfinished replacements settled first. `write` is the only way to change
+the ledger: under the folder's OS lock it reads the file afresh, applies the change to that, adds one to the revision
+and replaces the file in one step. A change may therefore run more than once, and must not do anything but answer.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import posixpath
+import time
+from collections.abc import Callable, Iterable, Iterator
+from datetime import UTC, datetime
+from typing import Final, Literal
+
+from holdfast.errors import Invalid, NotFound, Outrun, ReadOnly, VersionMismatch
+from holdfast.turnfile import journal
+from holdfast.turnfile.files import Folder
+from holdfast.turnfile.ledger import codec, locks
+from holdfast.turnfile.ledger.codec import Ledger, check_name
+from holdfast.turnfile.model import TURNFILE
+from holdfast.turnfile.worktree import main_folder
+
+WORKTREE_VARIABLE: Final = "HOLDFAST_TURN_WORKTREE"
+
+_TRIES: Final = 5
+_LOOK: Final = 0.02  # seconds between two looks at a file that should change
+
+Worktree = Literal["own", "main"]
+
+
+def outrun(path: str) -> Outrun:
+    """The error for a file that somebody changed while it was being edited."""
+    hint = "read it again and make the edit on what it says now; `transact` does so by itself"
+    return Outrun(f"{path} changed while it was being edited", hint=hint, path=path)
+
+
+def _now() -> datetime:
+    return datetime.now(UTC)
+
+
+class Session:
+    """One `working-session/` folder.
+
+    `registry` names the files that need a lock. `worktree` says which folder to use in a linked git worktree: its own
+    copy, with a warning, or the main one's (also by HOLDFAST_TURN_WORKTREE=main).
+    """
+
+    def __init__(
+        self,
+        folder: str | os.PathLike[str],
+        *,
+        registry: Iterable[str] = locks.REGISTRY,
+        worktree: Worktree | None = None,
+        patience: float = 10.0,
+        now: Callable[[], datetime] = _now,
+    ) -> None:
+        path = os.path.abspath(folder)
+        self.warnings: list[str] = []
+        if (main := main_folder(path)) is not None:
+            chosen = worktree or os.environ.get(WORKTREE_VARIABLE, "own")
+            if chosen not in ("own", "main"):
+                raise Invalid(f"{WORKTREE_VARIABLE} is {chosen!r}", hint="it is own or main")
+            if chosen == "main":
+                path = main
+            else:
+                self.warnings.append(
+                    f"{path} is the copy of a linked git worktree: nobody else sees its locks;"
+                    f" the main one is {main} ({WORKTREE_VARIABLE}=main uses it)"
+                )
+        self.folder = Folder(path)
+        self.registry = frozenset(locks.normal(file) for file in registry)
+        self._patience = patience
+        self._now = now
+
+    # --- reading -----------------------------------------------------------------------------------------------------
+
+    def read(self) -> Ledger:
+        """The ledger as it stands. Raises NotFound, or Invalid with `line`."""
+        return self.ledger(self.texts([TURNFILE])[TURNFILE])
+
+    def texts(self, paths: Iterable[str]) -> dict[str, str | None]:
+        """What some files say, all at one moment between writes; None for a file that is not there.
+
+        Files are only ever replaced whole: when none was while they were read, that was one moment, and no lock is
+        needed. Readers therefore never keep a writer waiting.
+        """
+        wanted = [self.normal(path) for path in paths]
+        self._need_folder()
+        for _ in range(_TRIES):
+            if journal.is_pending(self.folder):
+                break
+            before = [self.folder.signature(path) for path in wanted]
+            texts = {path: self.folder.read(path) for path in wanted}
+            after = [self.folder.signature(path) for path in wanted]
+            if before == after and not journal.is_pending(self.folder):
+                return texts
+        try:
+            with self.turn():
+                return {path: self.folder.read(path) for path in wanted}
+        except ReadOnly:  # who may not write here can still look at what a killed writer left
+            return {path: self.folder.read(path) for path in wanted}
+
+    def normal(self, path: str) -> str:
+        """A path as seen from this folder, in one spelling. Raises Invalid for one that leaves it."""
+        if os.path.isabs(path):
+            path = os.path.relpath(path, self.folder.path)
+        return locks.normal(path.removeprefix(f"./{self._name}/").removeprefix(f"{self._name}/"))
+
+    def workspace(self, ledger: Ledger) -> str:
+        """The name of this folder in the ledger's paths."""
+        said = posixpath.normpath(ledger.turnfile.workspace or ".")
+        return self._name if said.startswith((".", "/")) else said
+
+    def await_change(self, seconds: float, revision: int, pause: Callable[[float], None] = time.sleep) -> None:
+        """Wait until the ledger is no longer at a revision, at most so long."""
+        seen = None
+        for _ in range(round(seconds / _LOOK)):
+            signature = self.folder.signature(TURNFILE)
+            if signature != seen and self.read().revision != revision:
+                return
+            seen = signature
+            pause(_LOOK)
+
+    # --- writing -----------------------------------------------------------------------------------------------------
+
+    def write(self, change: Callable[[Ledger], Ledger], actor: str, *, expected: int | None = None) -> Ledger:
+        """Replace the ledger by what `change` makes of it; a change that changes nothing writes nothing.
+
+        Raises VersionMismatch where `expected` is given and is not the revision.
+        """
+        check_name("actor", actor)
+        for _ in range(_TRIES):
+            with self.turn():
+                ledger = self.fresh()
+                if expected is not None and ledger.revision != expected:
+                    raise VersionMismatch(
+                        f"the ledger is at revision {ledger.revision}, not {expected}",
+                        expected=expected,
+                        version=ledger.revision,
+                    )
+                after = change(ledger)
+                if after.text == ledger.text:
+                    return ledger
+                after = after.stamped(ledger.revision + 1, actor)
+                with contextlib.suppress(Outrun):  # somebody without our lock was faster: once more, on what is there
+                    self.replace({TURNFILE: after.text}, {TURNFILE: ledger.text})
+                    return after
+        raise outrun(TURNFILE)
+
+    @contextlib.contextmanager
+    def turn(self) -> Iterator[None]:
+        """The turn to write, with what a killed writer left settled. Raises Busy."""
+        self._need_folder()
+        with self.folder.turn(patience=self._patience):
+            journal.recover(self.folder)
+            yield
+
+    def fresh(self) -> Ledger:
+        """The ledger, for who has the turn."""
+        return self.ledger(self.folder.read(TURNFILE))
+
+    def replace(self, texts: dict[str, str], before: dict[str, str | None]) -> None:
+        """Replace files as one, for who has the turn. Raises Outrun if one is no longer what was read of it."""
+        for path in texts:
+            if self.folder.read(path) != before[path]:
+                raise outrun(path)
+        journal.replace(self.folder, texts, before)
+
+    # --- words for the files: no decision rests on them --------------------------------------------------------------
+
+    def today(self) -> str:
+        """The date, as cards and log entries are dated."""
+        return self._now().date().isoformat()
+
+    def timestamp(self) -> str:
+        """The time, as the projection says when it was made."""
+        return self._now().isoformat(timespec="seconds").replace("+00:00", "Z")
+
+    @property
+    def _name(self) -> str:
+        return os.path.basename(self.folder.path)
+
+    def _need_folder(self) -> None:
+        if not os.path.isdir(self.folder.path):
+            raise NotFound(f"there is no folder {self.folder.path}", hint="make it with: holdfast turn init")
+
+    def ledger(self, text: str | None) -> Ledger:
+        """The ledger of a text that was read. Raises NotFound, or Invalid with `line`."""
+        if text is None:
+            raise NotFound(f"there is no {TURNFILE} in {self.folder.path}", hint="make it with: holdfast turn init")
+        try:
+            return codec.read(text)
+        except Invalid as error:
+            raise Invalid(
+                f"{TURNFILE}, {error.message}", hint=error.hint, **{**error.details, "file": TURNFILE}
+            ) from error

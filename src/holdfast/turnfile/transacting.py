@@ -1,0 +1,257 @@
+"""An edit of shared files as one transaction: the nine steps of the locking contract.
+
+Acquire the lock and verify it, read the files, edit them in memory; then, in one turn to write: check that the lock
+still holds and that nobody changed the files, check the invariants, and replace the files, the projection and the
+ledger, without the lock and with the completion note, all or none. A file that changed meanwhile means that the edit
+is made again on what it says now, at most three times; any other failure leaves every file as it was.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any, Final
+
+import msgspec
+
+from holdfast.errors import HoldfastError, Invalid, NotHolder, Outrun
+from holdfast.turnfile.acquiring import Claim, Patience, acquire, claim_of, owned, release, verify
+from holdfast.turnfile.failpoints import reach
+from holdfast.turnfile.ledger import locks, notes
+from holdfast.turnfile.ledger.codec import Ledger
+from holdfast.turnfile.model import DEFAULT_LEASE_REVS, MAILBOX, PROJECTION, QUESTIONS, TURNFILE, WORKLOG, Lock, Problem
+from holdfast.turnfile.papers.settling import projected, settle
+from holdfast.turnfile.session import Session, outrun
+
+REAPPLIED: Final = 3
+_CHECKED: Final = (MAILBOX, WORKLOG, QUESTIONS, PROJECTION)
+
+
+class Completion(msgspec.Struct, frozen=True):
+    """What a transaction did: under which lock, which files, and at which revision the ledger is now."""
+
+    lock_id: str | None
+    files: tuple[str, ...]
+    revision: int
+    signal_id: str | None = None
+    warnings: tuple[Problem, ...] = ()
+    result: Any = None
+
+
+class Transaction:
+    """The files of one edit, as the edit sees them. `ledger` is what the ledger said when it began."""
+
+    def __init__(self, session: Session, claim: Claim, lock: Lock | None, keep: bool) -> None:
+        self.session = session
+        self.claim = claim
+        self.lock = lock
+        self.keep = keep  # the lock was there before, and stays
+        texts = session.texts([TURNFILE, *claim.files])
+        self.ledger: Ledger = session.ledger(texts[TURNFILE])
+        self._before = {path: texts[path] for path in claim.files}
+        self._edits: dict[str, str] = {}
+        self.completion: Completion | None = None
+
+    def read(self, path: str) -> str | None:
+        """What a file says, with the edits made so far; None if it is not there."""
+        path = self._named(path)
+        return self._edits.get(path, self._before[path])
+
+    def write(self, path: str, text: str) -> None:
+        """Give a file a new text. Nothing is on disk before the transaction ends."""
+        path = self._named(path)
+        try:
+            text.encode()
+        except UnicodeEncodeError as error:
+            raise Invalid(f"{path}: half of a surrogate pair cannot be written") from error
+        self._edits[path] = text
+
+    def _named(self, path: str) -> str:
+        normal = self.session.normal(path)
+        if normal not in self._before:
+            raise Invalid(f"{normal} is no file of this transaction", hint="name it when the transaction begins")
+        return normal
+
+    def commit(self, result: Any = None) -> Completion:
+        """Steps 5 to 9. Raises Outrun, NotHolder, or Invalid with `problems`; then nothing is written."""
+        session, lock = self.session, self.lock
+        with session.turn():
+            ledger = session.fresh()
+            if lock is not None and (other := verify(session, ledger, lock)) is not None:
+                raise NotHolder(f"{other.id} of {other.holder} comes before {lock.id}", lock_id=lock.id)
+            for path, before in self._before.items():
+                if session.folder.read(path) != before:
+                    raise outrun(path)
+            now = {path: session.folder.read(path) for path in (*_CHECKED, *self._before)}
+            texts, warnings = settle(self._edits, now, session.workspace(ledger), session.timestamp())
+            after, signal = self._released(ledger, [path for path in texts if path != PROJECTION])
+            reach("targets.checked")
+            if after is not ledger:
+                texts[TURNFILE] = after.stamped(ledger.revision + 1, self.claim.holder).text
+            if texts:
+                session.replace(texts, {**now, TURNFILE: ledger.text})
+        reach("lock.released")
+        changed = tuple(path for path in texts if path not in (TURNFILE, PROJECTION))
+        revision = ledger.revision + (TURNFILE in texts)
+        lock_id = lock.id if lock is not None else None
+        self.completion = Completion(lock_id, changed, revision, signal, tuple(warnings), result)
+        return self.completion
+
+    def _released(self, ledger: Ledger, changed: list[str]) -> tuple[Ledger, str | None]:
+        if self.lock is None:
+            return ledger, None
+        after, signal = (ledger if self.keep else ledger.without_locks(self.lock.id)), None
+        if changed:
+            after, note = notes.completed(after, self.lock.id, self.claim.holder, changed)
+            signal = note.id
+        return after, signal
+
+    def abort(self) -> None:
+        """Give the lock back and leave every file as it was; fine if the lock is gone."""
+        lock = self.lock
+        if lock is None or self.keep:
+            return
+
+        def change(ledger: Ledger) -> Ledger:
+            return ledger.without_locks(lock.id) if ledger.turnfile.lock(lock.id) == lock else ledger
+
+        self.session.write(change, self.claim.holder)
+
+
+def transact(
+    folder: Session | str | os.PathLike[str],
+    files: Iterable[str],
+    holder: str,
+    reason: str,
+    body: Callable[[Transaction], Any],
+    *,
+    lease_revs: int = DEFAULT_LEASE_REVS,
+    patience: Patience | None = Patience(),  # noqa: B008 - frozen
+    under: str | None = None,
+) -> Completion:
+    """Run `body` on the files, again if they changed under it; what it returns is the completion's `result`.
+
+    `under` names a lock that the holder has already, and that stays. Raises Held or Escalated, or what the body raises.
+    """
+    from holdfast.turnfile.escalation import give_up
+
+    session = _session(folder)
+    claim = _claim(session, files, holder, reason, lease_revs)
+    edit = _begin(session, claim, patience, under)
+    for left in range(REAPPLIED, -1, -1):
+        with _aborting(edit):
+            result = body(edit)
+        reach("body.done")
+        try:
+            with _aborting(edit, but=(Outrun, NotHolder)):
+                return edit.commit(result)
+        except (Outrun, NotHolder) as error:
+            if not left:
+                raise give_up(session, None if edit.keep else edit.lock, claim, error) from error
+            if isinstance(error, NotHolder):
+                edit.abort()
+                edit = _begin(session, claim, patience, under)
+            else:
+                edit = Transaction(session, claim, edit.lock, edit.keep)
+    raise AssertionError("unreachable")
+
+
+@contextlib.contextmanager
+def transaction(
+    folder: Session | str | os.PathLike[str],
+    files: Iterable[str],
+    holder: str,
+    reason: str,
+    *,
+    lease_revs: int = DEFAULT_LEASE_REVS,
+    patience: Patience | None = Patience(),  # noqa: B008 - frozen
+    under: str | None = None,
+) -> Iterator[Transaction]:
+    """A block that edits files: written as one when it ends, not at all when it raises.
+
+    A block cannot run twice: a file that changed meanwhile raises Outrun. `transact` makes the edit again instead.
+    """
+    session = _session(folder)
+    edit = _begin(session, _claim(session, files, holder, reason, lease_revs), patience, under)
+    with _aborting(edit):
+        yield edit
+        reach("body.done")
+        edit.commit()
+
+
+def unlock(session: Session, lock_id: str, holder: str) -> Completion:
+    """Release a lock of one's own after editing by hand: with the completion note and a fresh projection.
+
+    What the edit left out of order is told as `warnings`; the lock goes all the same. Raises NotFound or NotHolder.
+    """
+    from holdfast.turnfile.papers import invariants
+
+    with session.turn():
+        ledger = session.fresh()
+        lock = owned(ledger, lock_id, holder)
+        files = sorted(locks.files_of(lock, session.workspace(ledger)))
+        now = {path: session.folder.read(path) for path in _CHECKED}
+        there = {path: text for path, text in now.items() if text is not None}
+        problems = [problem for problem in invariants.check(there) if problem.file in files]
+        texts: dict[str, str] = {}
+        if MAILBOX in files and MAILBOX in there:
+            fresh = projected(there[MAILBOX], now[PROJECTION], session.workspace(ledger), session.timestamp())
+            if fresh != now[PROJECTION]:
+                texts[PROJECTION] = fresh
+        after, signal = notes.completed(ledger.without_locks(lock_id), lock_id, holder, files)
+        texts[TURNFILE] = after.stamped(ledger.revision + 1, holder).text
+        session.replace(texts, {**now, TURNFILE: ledger.text})
+    return Completion(lock_id, tuple(files), ledger.revision + 1, signal.id, tuple(problems))
+
+
+def _session(folder: Session | str | os.PathLike[str]) -> Session:
+    return folder if isinstance(folder, Session) else Session(folder)
+
+
+def _claim(session: Session, files: Iterable[str], holder: str, reason: str, lease_revs: int) -> Claim:
+    claim = claim_of(session, files, holder, reason, lease_revs)
+    for path in claim.files:
+        if path in (TURNFILE, PROJECTION):
+            words = "is written by every transaction" if path == TURNFILE else f"is derived from {MAILBOX}"
+            raise Invalid(f"{path} {words}: it cannot be edited in one", path=path)
+    return claim
+
+
+def _begin(session: Session, claim: Claim, patience: Patience | None, under: str | None) -> Transaction:
+    """Steps 1 and 2; only files of the registry need a lock."""
+    needed = tuple(path for path in claim.files if path in session.registry)
+    if under is not None:
+        return Transaction(session, claim, _own_lock(session, under, claim.holder, needed), True)
+    lock = acquire(session, msgspec.structs.replace(claim, files=needed), patience) if needed else None
+    try:
+        return Transaction(session, claim, lock, False)
+    except BaseException:
+        if lock is not None:
+            release(session, lock.id, claim.holder)
+        raise
+
+
+def _own_lock(session: Session, lock_id: str, holder: str, needed: tuple[str, ...]) -> Lock:
+    ledger = session.read()
+    lock = owned(ledger, lock_id, holder)
+    missing = set(needed) - locks.files_of(lock, session.workspace(ledger))
+    if missing:
+        raise NotHolder(f"{lock_id} does not cover {', '.join(sorted(missing))}", lock_id=lock_id)
+    if (other := verify(session, ledger, lock)) is not None:
+        raise NotHolder(f"{other.id} of {other.holder} comes before {lock_id}", lock_id=lock_id)
+    return lock
+
+
+@contextlib.contextmanager
+def _aborting(edit: Transaction, but: tuple[type[HoldfastError], ...] = ()) -> Iterator[None]:
+    """Give the lock back if something goes wrong; a failure to do so is told with what went wrong."""
+    try:
+        yield
+    except BaseException as error:
+        if not isinstance(error, but):
+            try:
+                edit.abort()
+            except HoldfastError as failed:
+                error.add_note(f"the lock {edit.lock.id if edit.lock else ''} was not given back: {failed}")
+        raise

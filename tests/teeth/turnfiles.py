@@ -1,0 +1,77 @@
+"""Bugs in turn files: locks that end or overlap wrongly, files that are written half, waiting without end."""
+
+from __future__ import annotations
+
+from tests.teeth.bug import Bug
+
+CONTRACT = ("tests/turnfile/test_contract.py",)
+LOCKS = ("tests/turnfile/test_locks.py",)
+KILLS = ("tests/turnfile/test_kill.py",)
+EDITS = ("tests/turnfile/test_transaction.py",)
+
+BUGS = [
+    Bug(
+        "a turn lock is stale a revision too early",
+        "turnfile/ledger/locks.py",
+        "revision - lock.acquired_rev > lock.lease_revs",
+        "revision - lock.acquired_rev >= lock.lease_revs",
+        LOCKS,
+    ),
+    Bug(
+        "of two turn locks at one revision the larger id wins",
+        "turnfile/ledger/locks.py",
+        "    return lock.acquired_rev, lock.id\n",
+        "    return lock.acquired_rev, lock.id[::-1]\n",
+        CONTRACT,
+    ),
+    Bug(
+        "a turn file is written over what somebody typed meanwhile",
+        "turnfile/transacting.py",
+        "                if session.folder.read(path) != before:\n",
+        "                if False and session.folder.read(path) != before:\n",
+        CONTRACT,
+    ),
+    Bug(
+        "a turn lock is not checked again before the write",
+        "turnfile/transacting.py",
+        "            if lock is not None and (other := verify(session, ledger, lock)) is not None:\n",
+        "            if lock is not None and (other := self.lock if lock is None else None) is not None:\n",
+        EDITS,
+    ),
+    Bug(
+        "the files of a turn are renamed without a journal",
+        "turnfile/journal.py",
+        "    folder.rename(folder.temp(JOURNAL, msgspec.json.encode(_Journal(steps)).decode()), JOURNAL)\n",
+        "",
+        KILLS,
+    ),
+    Bug(
+        "a journal that was left is thrown away",
+        "turnfile/journal.py",
+        "    if any(_foreign(folder, step) for step in steps):\n",
+        "    if steps:\n",
+        KILLS,
+    ),
+    Bug(
+        "who waits for a turn in vain asks nobody",
+        "turnfile/acquiring.py",
+        "        if found.revision == seen:\n",
+        "        if found.revision == -1:\n",
+        CONTRACT,
+    ),
+    Bug(
+        "a blocked contender ages the lease that it waits for",
+        "turnfile/acquiring.py",
+        "                raise _Blocked(other, ledger.revision)\n",
+        "                session.folder.rename(session.folder.temp('TURNFILE.yaml', ledger.stamped(ledger.revision + 1,"
+        " claim.holder).text), 'TURNFILE.yaml')\n                raise _Blocked(other, ledger.revision)\n",
+        EDITS,
+    ),
+    Bug(
+        "a mailbox is written without its projection",
+        "turnfile/papers/settling.py",
+        "    if MAILBOX in changed:\n",
+        "    if not changed:\n",
+        CONTRACT,
+    ),
+]

@@ -1,0 +1,119 @@
+"""F3, F4, F5: overlap, staleness and precedence are arithmetic, the same for everybody."""
+
+from __future__ import annotations
+
+import random
+import string
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from holdfast.errors import Invalid
+from holdfast.turnfile.ledger import codec, locks
+from holdfast.turnfile.model import Lock
+from tests.turnfile.ledgers import LAYOUTS
+
+SPELLINGS = [
+    "MAILBOX.md",
+    "./MAILBOX.md",
+    "working-session/MAILBOX.md",
+    "working-session/./docs/../MAILBOX.md",
+    "working-session//MAILBOX.md",
+    "docs/../MAILBOX.md",
+    "working-session\\MAILBOX.md",
+]
+OUTSIDE = ["..", "../MAILBOX.md", "a/../../b", "/etc/passwd", "", ".", "a\nb", "a\0b", "docs/", "x" * 2000]
+
+paths = st.sampled_from([*SPELLINGS, "WORKLOG.md", "working-session/WORKLOG.md", "docs/README.md", "../odd"])
+some_locks = st.lists(
+    st.builds(
+        Lock,
+        st.text(string.ascii_letters + string.digits + "-", min_size=1, max_size=6).map(lambda word: f"k-{word}"),
+        st.lists(paths, min_size=1, max_size=3, unique=True).map(tuple),
+        st.sampled_from(["ada", "bob", "cyd"]),
+        st.integers(0, 8),  # few revisions: ties are common
+        st.integers(1, 4),
+        st.just("why"),
+    ),
+    max_size=8,
+    unique_by=lambda lock: lock.id,
+)
+
+
+@pytest.mark.parametrize("path", SPELLINGS)
+def test_f3_every_spelling_of_a_path_is_the_same_file(path: str) -> None:
+    assert locks.normal(path) == "MAILBOX.md"
+    assert locks.written(path) == "working-session/MAILBOX.md"
+    held = Lock("x", (path,), "ada", 1)
+    assert locks.blocking([held], ["MAILBOX.md"], 1) == [held]
+
+
+@pytest.mark.parametrize("path", OUTSIDE)
+def test_f3_a_path_may_not_leave_the_workspace(path: str) -> None:
+    with pytest.raises(Invalid):
+        locks.normal(path)
+
+
+def test_f3_a_folder_of_another_name_is_known_by_it() -> None:
+    assert locks.normal("session-0/MAILBOX.md", "session-0/") == "MAILBOX.md"
+    assert locks.written("MAILBOX.md", "session-0/") == "session-0/MAILBOX.md"
+
+
+def test_f4_a_lock_acquired_at_7_for_2_is_valid_at_9_and_stale_at_10() -> None:
+    lock = Lock("x", ("MAILBOX.md",), "ada", 7, 2)
+    assert [locks.is_stale(lock, revision) for revision in (7, 8, 9, 10, 11)] == [False, False, False, True, True]
+    assert [locks.revisions_left(lock, revision) for revision in (7, 9, 10)] == [2, 0, -1]
+
+
+def test_f5_the_lower_revision_wins_then_the_smaller_id() -> None:
+    early, tied, late = (Lock(name, ("MAILBOX.md",), "ada", rev) for name, rev in (("b", 5), ("c", 5), ("a", 6)))
+    assert locks.winner([late, tied, early], "MAILBOX.md", 6) == early
+    assert locks.beaten_by(tied, [late, tied, early], 6) == early
+    assert locks.beaten_by(early, [late, tied, early], 6) is None
+    assert locks.beaten_by(late, [late, tied, early], 6) == early
+    assert locks.winner([late, tied, early], "MAILBOX.md", 8) == late  # the others are stale
+    assert locks.winner([late, tied, early], "WORKLOG.md", 6) is None
+
+
+@settings(max_examples=200, deadline=None)
+@given(found=some_locks, revision=st.integers(0, 14), seed=st.integers(0, 1 << 30))
+def test_f5_everybody_names_the_same_winner_whatever_the_order(found: list[Lock], revision: int, seed: int) -> None:
+    shuffled = random.Random(seed).sample(found, len(found))
+    for path in ("MAILBOX.md", "working-session/WORKLOG.md", "docs/README.md"):
+        winner = locks.winner(found, path, revision)
+        assert locks.winner(shuffled, path, revision) == winner
+        valid = [lock for lock in found if path_in(path, lock) and revision - lock.acquired_rev <= lock.lease_revs]
+        assert (winner is None) == (not valid)
+        if winner is not None:
+            assert (winner.acquired_rev, winner.id) == min((lock.acquired_rev, lock.id) for lock in valid)
+    for lock in found:
+        if revision - lock.acquired_rev <= lock.lease_revs:  # nobody beats the winner, and who is beaten knows it
+            wins_all = all(locks.winner(found, path, revision) == lock for path in locks.files_of(lock))
+            assert (locks.beaten_by(lock, shuffled, revision) is None) == wins_all
+
+
+def path_in(path: str, lock: Lock) -> bool:
+    """Whether a lock names a file, in any spelling."""
+    return locks.normal(path) in locks.files_of(lock)
+
+
+@settings(max_examples=40, deadline=None)
+@given(found=some_locks, layout=st.sampled_from([*LAYOUTS.values()]), seed=st.integers(0, 1 << 30))
+def test_f5_the_winner_is_the_same_after_a_round_trip(found: list[Lock], layout: str, seed: int) -> None:
+    winners = set()
+    for order in (found, random.Random(seed).sample(found, len(found))):
+        ledger = codec.read(layout)
+        for lock in order:
+            ledger = ledger.with_lock(lock)
+        read = codec.read(ledger.text).turnfile
+        winners.add(locks.winner([lock for lock in read.locks if lock in found], "MAILBOX.md", 9))
+    assert winners == {locks.winner(found, "MAILBOX.md", 9)}
+
+
+def test_f3_lock_ids_count_on_also_from_notes_of_the_past() -> None:
+    assert locks.next_lock_id("ada", "") == "LOCK-ada-001"
+    text = 'LOCK-ada-009: x\ndetail: "completed LOCK-ada-041: MAILBOX.md"\nLOCK-bob-100 LOCK-ada-2x-7'
+    assert locks.next_lock_id("ada", text) == "LOCK-ada-042"
+    assert locks.next_lock_id("a.b", "LOCK-aab-007") == "LOCK-a.b-001"
+    assert locks.next_lock_id("ada", "LOCK-ada-999") == "LOCK-ada-1000"

@@ -1,0 +1,294 @@
+"""Mail on a real folder (F11, F12): each change one transaction, with lock, invariants, projection and archive."""
+
+from __future__ import annotations
+
+import json
+import multiprocessing
+import os
+import signal
+from collections.abc import Callable
+from datetime import UTC, datetime
+from pathlib import Path
+
+import pytest
+
+from holdfast import errors
+from holdfast.turnfile import failpoints, mailing
+from holdfast.turnfile.acquiring import Patience, acquire, claim_of, release
+from holdfast.turnfile.mailbox import projection
+from holdfast.turnfile.mailbox.document import parse
+from holdfast.turnfile.mailing import ARCHIVE, Mailing, archived
+from holdfast.turnfile.papers import invariants
+from holdfast.turnfile.session import Session
+from tests.turnfile.mailboxes import BOLD, EMPTY, PLAIN
+
+LEDGER = """\
+# TURNFILE.yaml
+# Last modified revision: 3
+# Modified by: ada
+
+turnfile:
+  version: "0.1"
+  project: "harbour"
+  workspace: "working-session/"
+
+agents:
+  ada:
+    role: "agent"
+    status: "idle"
+  bob:
+    role: "agent"
+    status: "idle"
+
+maintainer:
+  id: "sam"
+  status: "available"
+
+coordination:
+  revision: 3
+  active_phase: null
+  active_step: null
+  tasks: {}
+
+locks: {}
+
+turn_queue: []
+
+messages: []
+"""
+NOON = datetime(2026, 3, 4, 12, tzinfo=UTC)
+ID = "MSG-20260304-001"
+
+
+@pytest.fixture
+def session(tmp_path: Path) -> Session:
+    folder = tmp_path / "working-session"
+    folder.mkdir()
+    (folder / "TURNFILE.yaml").write_bytes(LEDGER.encode())
+    (folder / "MAILBOX.md").write_bytes(EMPTY.encode())
+    return Session(folder, now=lambda: NOON)
+
+
+def text_of(session: Session, name: str = "MAILBOX.md") -> str:
+    text = session.texts([name])[name]
+    assert text is not None
+    return text
+
+
+def check(session: Session) -> None:
+    """All is in order: invariants, projection, no lock left."""
+    names = ("TURNFILE.yaml", "MAILBOX.md", "MAILBOX.json")
+    assert invariants.check({name: text_of(session, name) for name in names}) == []
+    assert session.read().turnfile.locks == ()
+
+
+def test_f11_a_message_lives_from_sending_to_the_archive(session: Session) -> None:
+    ada, bob, sam = Mailing(session, "ada"), Mailing(session, "bob"), Mailing(session, "sam")
+    sent = ada.send("bob", "Read the plan", body="Please.\n\n### Why\n\nBecause.", priority="P0")
+    assert (sent.id, sent.status, sent.completion.revision) == (ID, "unread", 5)  # acquired at 4, released at 5
+    check(session)
+    answer = bob.reply(sent.id, body="Will do.")
+    check(session)
+    assert mailing.message(session, sent.id)["status"] == "acknowledged"
+    assert bob.block(sent.id, "the tide").status == "blocked"
+    check(session)
+    assert bob.ack(sent.id).status == "acknowledged"
+    check(session)
+    assert bob.action(sent.id, "read").status == "actioned"
+    check(session)
+    assert [one["id"] for one in mailing.messages(session)] == [answer.id, sent.id]
+    assert [one["id"] for one in mailing.messages(session, "Ada", "unread")] == [answer.id]
+    assert mailing.messages(session, "sam") == []
+    closed = ada.close(sent.id, "thanks")
+    assert set(closed.completion.files) == {"MAILBOX.md", ARCHIVE}
+    sam.close(answer.id)
+    check(session)
+    assert mailing.messages(session) == []
+    shown = mailing.message(session, sent.id)
+    assert (shown["status"], shown["body"]) == ("closed", "Please.\n\n### Why\n\nBecause.")
+    assert [ack.split(" — ")[2] for ack in shown["ack"]] == [
+        f"acknowledged: answered in {answer.id}",
+        "blocked: the tide",
+        "acknowledged.",
+        "actioned: read",
+        "closed: thanks",
+    ]
+    assert ada.send("bob", "next").id == "MSG-20260304-003"  # closed ids are not given again
+
+
+def test_f12_the_projection_changes_in_the_same_transaction_as_the_mailbox(session: Session) -> None:
+    Mailing(session, "ada").send("bob", "x")
+    said = json.loads(text_of(session, "MAILBOX.json"))
+    assert said["generated_at"] == "2026-03-04T12:00:00Z"
+    assert said["source_file"] == "working-session/MAILBOX.md"
+    assert [one["id"] for one in said["active_messages"]] == [ID]
+    assert not projection.is_stale(text_of(session), text_of(session, "MAILBOX.json"))
+
+
+def test_f11_a_refused_step_leaves_every_byte_of_the_mailbox(session: Session) -> None:
+    ada, bob = Mailing(session, "ada"), Mailing(session, "bob")
+    ada.send("bob", "x")
+    before = text_of(session), text_of(session, "MAILBOX.json")
+    refusals: list[tuple[Callable[[], object], type[errors.HoldfastError]]] = [
+        (lambda: ada.ack(ID), errors.NotRecipient),
+        (lambda: bob.block(ID, "x"), errors.InvalidTransition),
+        (lambda: bob.close(ID), errors.NotSender),
+        (lambda: bob.ack("MSG-20260304-009"), errors.MessageNotFound),
+        (lambda: ada.send("bob", "two\nlines"), errors.InvalidValue),
+        (lambda: ada.send("bob", "x", body="### MSG-20260304-007"), errors.InvalidValue),
+        (lambda: Mailing(session, "a|b"), errors.InvalidName),
+        (lambda: mailing.message(session, "MSG-20260304-009"), errors.MessageNotFound),
+    ]
+    for do, error in refusals:
+        with pytest.raises(error):
+            do()
+    assert (text_of(session), text_of(session, "MAILBOX.json")) == before
+    assert session.read().turnfile.locks == ()
+
+
+def test_f3_who_finds_the_mailbox_locked_writes_nothing(session: Session) -> None:
+    acquire(session, claim_of(session, ["MAILBOX.md"], "bob", "by hand"))
+    before = {path.name: path.read_bytes() for path in Path(session.folder.path).iterdir()}
+    with pytest.raises(errors.Held):
+        Mailing(session, "ada", patience=None).send("bob", "x")
+    assert {path.name: path.read_bytes() for path in Path(session.folder.path).iterdir()} == before
+    lock = session.read().turnfile.locks[0]
+    mine = Mailing(session, "bob", under=lock.id)
+    assert mine.send("ada", "under my own lock").id == ID
+    assert session.read().turnfile.locks == (lock,)
+
+
+def test_the_ledgers_own_name_of_an_actor_holds_the_lock(session: Session) -> None:
+    Mailing(session, "Ada").send("Bob", "x")
+    Mailing(session, "Maintainer").send("ada", "y")
+    assert {one.sender for one in session.read().turnfile.signals} == {"ada", "sam"}
+    assert parse(text_of(session)).card(ID).sender == "Ada"
+
+
+def test_f10_a_mailbox_that_others_left_out_of_order_is_refused_with_its_problems(session: Session) -> None:
+    path = Path(session.folder.path) / "MAILBOX.md"
+    drifted = BOLD.replace("| 1      | MSG", "| 7      | MSG").replace(
+        "| MSG-20260302-002 | Bob -> Ada", "| MSG-X | Bob -> Ada"
+    )
+    path.write_bytes(drifted.encode())
+    Mailing(session, "bob").ack("MSG-20260302-001")  # what follows from the cards is put right
+    check(session)
+    path.write_bytes(BOLD.replace("### MSG-20260302-002", "### MSG-20260302-001").encode())
+    with pytest.raises(errors.Invalid, match="several cards"):
+        Mailing(session, "bob").ack("MSG-20260302-001")
+    with pytest.raises(errors.Invalid) as refused:
+        Mailing(session, "bob").send("ada", "x")
+    assert "id-twice" in {problem.rule for problem in refused.value.problems}
+    assert session.read().turnfile.locks == ()
+
+
+def test_f9_a_v0_mailbox_is_written_in_its_own_dialect(session: Session) -> None:
+    path = Path(session.folder.path) / "MAILBOX.md"
+    path.write_bytes(PLAIN.replace("\n", "\r\n").encode())
+    sent = Mailing(session, "ada").send("bob", "again", body="text")
+    Mailing(session, "bob").action(sent.id, "done")
+    Mailing(session, "ada").close(sent.id)
+    raw = path.read_bytes()
+    assert raw.count(b"\r\n") == raw.count(b"\n")
+    check(session)
+    assert mailing.message(session, sent.id)["body"] == "text"
+
+
+def test_the_archive_keeps_cards_whole_whatever_its_line_ends() -> None:
+    one = archived(None, "### MSG-20260304-001\r\n\r\n**From:** a -> b\r\n")
+    assert one == "# Mailbox Archive\r\n\r\n---\r\n\r\n### MSG-20260304-001\r\n\r\n**From:** a -> b\r\n"
+    two = archived("# Old\n\ntext", "### MSG-20260304-002\r\n\r\n**From:** a -> b\r\n")
+    assert two == "# Old\n\ntext\n\n---\n\n### MSG-20260304-002\n\n**From:** a -> b\n"
+    assert [card.id for card in parse(archived(one, "### MSG-20260304-002\n")).cards] == [ID, "MSG-20260304-002"]
+
+
+def test_f12_a_projection_is_exported_by_hand(session: Session, tmp_path: Path) -> None:
+    source = Path(session.folder.path) / "MAILBOX.md"
+    target = tmp_path / "out" / "BOX.json"
+    target.parent.mkdir()
+    assert mailing.export(source, target) is True
+    assert mailing.export(source, target) is False
+    assert not projection.is_stale(EMPTY, target.read_text())
+    for bad in (source, tmp_path / "x.md"):
+        with pytest.raises(errors.Invalid):
+            mailing.export(source, bad)
+    with pytest.raises(errors.NotFound):
+        mailing.export(tmp_path / "nothing.md", target)
+    link = tmp_path / "out" / "LINK.json"
+    link.symlink_to(tmp_path / "elsewhere.json")
+    with pytest.raises(errors.Invalid):
+        mailing.export(source, link)
+    assert not (tmp_path / "elsewhere.json").exists()
+
+
+def test_a_folder_without_a_mailbox_says_so(session: Session) -> None:
+    (Path(session.folder.path) / "MAILBOX.md").unlink()
+    with pytest.raises(errors.NotFound):
+        mailing.messages(session)
+    with pytest.raises(errors.NotFound):
+        Mailing(session, "ada").send("bob", "x")
+    assert session.read().turnfile.locks == ()
+
+
+def _sender(folder: str, name: str, count: int) -> None:
+    hand = Mailing(folder, name, patience=Patience(wait=0.5, checks=1000))
+    for number in range(count):
+        for attempt in range(50):
+            try:
+                sent = hand.send("bob" if name == "ada" else "ada", f"{name} {number}")
+                break
+            except errors.Held:
+                if attempt == 49:
+                    raise
+        assert sent.status == "unread"
+
+
+def test_f14_two_agents_that_send_at_once_lose_no_message_and_share_no_id(session: Session) -> None:
+    count = int(os.environ.get("TURN_TRANSACTIONS", "40")) // 4
+    spawn = multiprocessing.get_context("spawn")
+    senders = [spawn.Process(target=_sender, args=(session.folder.path, name, count)) for name in ("ada", "bob")]
+    for process in senders:
+        process.start()
+    for process in senders:
+        process.join(100)
+        assert process.exitcode == 0
+    cards = parse(text_of(session)).cards
+    subjects = sorted(card.get("subject") for card in cards if card.get("type") == "request")
+    assert subjects == sorted(f"{name} {number}" for name in ("ada", "bob") for number in range(count))
+    assert len({card.id for card in cards}) == len(cards)
+    check(session)
+
+
+def _close_and_die(folder: str, at: str, nth: int) -> None:
+    left = [nth]
+
+    def hook(name: str) -> None:
+        left[0] -= name == at
+        if not left[0]:
+            os.kill(os.getpid(), signal.SIGKILL)
+
+    failpoints.hook = hook
+    Mailing(folder, "ada", patience=None).close(ID, "over")
+
+
+@pytest.mark.parametrize("at", failpoints.NAMES)
+def test_f14_a_close_that_is_killed_leaves_the_card_in_one_place(session: Session, at: str) -> None:
+    """The mailbox, its projection, the archive and the ledger change together, or not at all."""
+    Mailing(session, "ada").send("bob", "x", body="text")
+    spawn = multiprocessing.get_context("spawn")
+    died = 0
+    for nth in (1, 2, 3):
+        child = spawn.Process(target=_close_and_die, args=(session.folder.path, at, nth))
+        child.start()
+        child.join(60)
+        died += child.exitcode == -signal.SIGKILL
+        box, archive = parse(text_of(session)), parse(session.texts([ARCHIVE])[ARCHIVE] or "")
+        assert (box.find(ID) is None) == (archive.find(ID) is not None)
+        assert len(archive.cards) <= 1
+        assert invariants.check({name: text_of(session, name) for name in ("MAILBOX.md", "MAILBOX.json")}) == []
+        if box.find(ID) is None:
+            break
+        locks = session.read().turnfile.locks
+        for lock in locks:
+            release(session, lock.id, "ada")
+    assert died

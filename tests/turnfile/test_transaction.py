@@ -1,0 +1,561 @@
+"""F3 to F8: locks are taken, kept and given back; an edit is all or nothing; waiting ends."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from holdfast import turnfile
+from holdfast.errors import Escalated, Held, Invalid, NotFound, NotHolder, Outrun
+from holdfast.turnfile import Patience, Session, Transaction, acquiring
+from holdfast.turnfile.ledger import notes
+from holdfast.turnfile.mailbox import composing
+from holdfast.turnfile.mailbox.document import parse
+from holdfast.turnfile.model import MAILBOX, PROJECTION, TURNFILE, WORKLOG, Lock
+from tests.turnfile.edits import append, lock, nothing, send, write
+from tests.turnfile.sessions import is_whole, new_session, text_of
+
+QUESTIONS = "OPEN_QUESTIONS.md"
+
+
+@pytest.fixture
+def session(tmp_path: Path) -> Session:
+    """A new session."""
+    return new_session(tmp_path)
+
+
+# --- locks -----------------------------------------------------------------------------------------------------------
+
+
+def test_f3_a_lock_has_the_revision_of_its_own_write(session: Session) -> None:
+    taken = lock(session, "MAILBOX.md", "working-session/WORKLOG.md", "./MAILBOX.md")
+    assert taken == Lock(
+        "LOCK-ada-001", ("working-session/MAILBOX.md", "working-session/WORKLOG.md"), "ada", 2, 2, "test"
+    )
+    ledger = session.read()
+    assert (ledger.revision, ledger.turnfile.locks) == (2, (taken,))
+
+
+def test_f3_a_contender_that_sees_a_valid_overlap_writes_nothing(session: Session) -> None:
+    taken = lock(session, "MAILBOX.md")
+    before = text_of(session, TURNFILE)
+    with pytest.raises(Held) as refusal:
+        lock(session, "WORKLOG.md", "MAILBOX.md", holder="bob")
+    assert (refusal.value.holder, refusal.value.lock_id, refusal.value.acquired_rev) == ("ada", taken.id, 2)
+    with pytest.raises(Held):  # also another process of the same agent
+        lock(session, "MAILBOX.md")
+    assert text_of(session, TURNFILE) == before
+    assert lock(session, "WORKLOG.md", holder="bob").acquired_rev == 3
+
+
+def test_f4_a_stale_lock_is_cleared_by_who_needs_its_files(session: Session) -> None:
+    stale = lock(session, "MAILBOX.md")
+    write(session, 2)
+    with pytest.raises(Held):
+        lock(session, "MAILBOX.md", holder="bob")  # acquired at 2 for 2: valid at 4
+    write(session)
+    taken = lock(session, "MAILBOX.md", holder="bob")
+    assert (taken.acquired_rev, session.read().turnfile.locks) == (6, (taken,))
+    assert stale.acquired_rev == 2
+
+
+def test_f4_anybody_may_clear_a_stale_lock_and_nobody_a_valid_one(session: Session) -> None:
+    first, second = lock(session, "MAILBOX.md"), lock(session, "WORKLOG.md", lease_revs=9)
+    with pytest.raises(Held, match="valid for 1 more"):
+        turnfile.clear_stale(session, "bob", [first.id])
+    assert turnfile.clear_stale(session, "bob") == []
+    write(session, 2)
+    assert {problem.rule for problem in turnfile.check(session)} == {"lock-stale"}
+    assert turnfile.clear_stale(session, "bob") == [first]
+    assert session.read().turnfile.locks == (second,)
+    assert turnfile.check(session) == []
+    with pytest.raises(NotFound):
+        turnfile.clear_stale(session, "bob", ["none"])
+
+
+def test_f3_renewing_begins_the_lease_again(session: Session) -> None:
+    taken = lock(session, "MAILBOX.md")
+    write(session, 3)
+    assert turnfile.status(session).locks[0].stale
+    renewed = turnfile.renew(session, taken.id, "ada")  # nobody took it meanwhile
+    assert renewed == msgspec.structs.replace(taken, acquired_rev=6)
+    assert turnfile.status(session).locks[0].revisions_left == 2
+    with pytest.raises(NotHolder):
+        turnfile.renew(session, taken.id, "bob")
+
+
+def test_f3_a_lock_that_somebody_else_has_now_cannot_be_renewed(session: Session) -> None:
+    stale = lock(session, "MAILBOX.md")
+    write(session, 3)
+    other = msgspec.structs.replace(stale, id="other", holder="bob", acquired_rev=5)
+    session.write(lambda ledger: ledger.with_lock(other), "bob")  # a tool that clears nothing
+    with pytest.raises(Held):
+        turnfile.renew(session, stale.id, "ada")
+
+
+def test_f5_who_loses_to_a_lock_of_another_tool_removes_its_own_and_yields(
+    session: Session, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = Path(session.folder.path, TURNFILE)
+    before = text_of(session, TURNFILE)
+
+    def race(name: str) -> None:
+        if name == "lock.acquired":  # it read revision 1 too, and wrote the same revision 2 over ours, with both locks
+            ledger = session.read()
+            rival = Lock("LOCK-aaa", ("working-session/MAILBOX.md",), "bob", 2, 2, "raced")
+            path.write_text(ledger.with_lock(rival).text)
+
+    monkeypatch.setattr("holdfast.turnfile.failpoints.hook", race)
+    with pytest.raises(Held) as refusal:
+        lock(session, "MAILBOX.md")
+    assert refusal.value.lock_id == "LOCK-aaa"  # the same revision, and the smaller id
+    monkeypatch.setattr("holdfast.turnfile.failpoints.hook", None)
+    assert [held.id for held in session.read().turnfile.locks] == ["LOCK-aaa"]
+    assert before != text_of(session, TURNFILE)
+
+
+def test_f5_who_wins_against_a_lock_of_another_tool_keeps_its_own(
+    session: Session, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = Path(session.folder.path, TURNFILE)
+
+    def race(name: str) -> None:
+        if name == "lock.acquired":
+            rival = Lock("zzz", ("MAILBOX.md",), "bob", 2, 2, "raced")
+            path.write_text(session.read().with_lock(rival).text)
+
+    monkeypatch.setattr("holdfast.turnfile.failpoints.hook", race)
+    assert lock(session, "MAILBOX.md").id == "LOCK-ada-001"
+
+
+def test_f3_only_the_holder_releases(session: Session) -> None:
+    taken = lock(session, "MAILBOX.md")
+    with pytest.raises(NotHolder):
+        turnfile.unlock(session, taken.id, "bob")
+    with pytest.raises(NotFound):
+        turnfile.unlock(session, "none", "ada")
+    assert session.read().turnfile.locks == (taken,)
+
+
+def test_f3_f12_releasing_after_an_edit_by_hand_makes_the_projection_fresh(session: Session) -> None:
+    taken = lock(session, "MAILBOX.md")
+    text, _ = composing.compose(text_of(session, MAILBOX), composing.Draft("ada", "bob", "by hand", "2026-06-12"))
+    Path(session.folder.path, MAILBOX).write_text(text)
+    assert {problem.rule for problem in turnfile.check(session)} == {"projection-stale"}
+    completion = turnfile.unlock(session, taken.id, "ada")
+    assert (completion.revision, completion.files, completion.warnings) == (3, (MAILBOX,), ())
+    is_whole(session)
+    assert session.read().turnfile.signals[0].detail == "completed LOCK-ada-001: MAILBOX.md, revision 3"
+
+
+@pytest.mark.parametrize("path", ["../x", "/etc/passwd", "working-session/../x"])
+def test_f3_no_file_outside_can_be_locked_or_edited(session: Session, path: str) -> None:
+    with pytest.raises(Invalid):
+        lock(session, path)
+    with pytest.raises(Invalid):
+        turnfile.transact(session, [path], "ada", "x", nothing)
+    assert session.read().revision == 1
+
+
+@pytest.mark.parametrize(("files", "holder", "reason", "lease"), [
+    ([], "ada", "x", 2),
+    (["MAILBOX.md"], "", "x", 2),
+    (["MAILBOX.md"], "a\nb", "x", 2),
+    (["MAILBOX.md"], "ada", " ", 2),
+    (["MAILBOX.md"], "ada", "a\nb", 2),
+    (["MAILBOX.md"], "ada", "x", 0),
+])  # fmt: skip
+def test_f3_a_claim_that_makes_no_sense_is_refused(
+    session: Session, files: list[str], holder: str, reason: str, lease: int
+) -> None:
+    with pytest.raises(Invalid):
+        turnfile.claim_of(session, files, holder, reason, lease)
+
+
+# --- transactions ----------------------------------------------------------------------------------------------------
+
+
+def test_f6_a_transaction_takes_two_revisions_and_leaves_a_note(session: Session) -> None:
+    with turnfile.transaction(session, [WORKLOG], "ada", "log it") as edit:
+        assert edit.lock is not None
+        assert session.read().turnfile.locks == (edit.lock,)
+        edit.write(WORKLOG, (edit.read(WORKLOG) or "") + "- one\n")
+        assert "- one" not in text_of(session, WORKLOG)
+    assert edit.completion == turnfile.Completion("LOCK-ada-001", (WORKLOG,), 3, "SIG-001")
+    ledger = session.read()
+    assert (ledger.revision, ledger.turnfile.locks) == (3, ())
+    assert ledger.turnfile.signals[0].detail == "completed LOCK-ada-001: WORKLOG.md, revision 3"
+    assert text_of(session, WORKLOG).endswith("- one\n")
+    is_whole(session)
+
+
+def test_f6_f12_a_mail_edit_regenerates_the_projection_with_it(session: Session) -> None:
+    completion = turnfile.transact(session, [MAILBOX], "ada", "send", send("hello"))
+    assert completion.result == "MSG-20260612-001"
+    assert "MSG-20260612-001" in text_of(session, PROJECTION)
+    is_whole(session)
+
+
+@pytest.mark.parametrize("error", [RuntimeError, KeyboardInterrupt])
+def test_f6_an_edit_that_fails_leaves_every_target_as_it_was(session: Session, error: type[BaseException]) -> None:
+    before = session.texts([MAILBOX, PROJECTION, WORKLOG])
+
+    def body(edit: Transaction) -> None:
+        send("never")(edit)
+        append(WORKLOG, "never")(edit)
+        raise error
+
+    with pytest.raises(error):
+        turnfile.transact(session, [MAILBOX, WORKLOG], "ada", "fail", body)
+    with pytest.raises(error), turnfile.transaction(session, [MAILBOX, WORKLOG], "ada", "fail") as edit:
+        body(edit)
+    assert session.texts([MAILBOX, PROJECTION, WORKLOG]) == before
+    assert session.read().turnfile.locks == ()
+    assert session.read().turnfile.signals == ()
+
+
+def test_f6_f10_an_edit_that_breaks_an_invariant_is_not_written(session: Session) -> None:
+    turnfile.transact(session, [MAILBOX], "ada", "send", send("hello"))
+    before = text_of(session, MAILBOX)
+    with pytest.raises(Invalid, match=r"would break MAILBOX.md: line \d+") as refusal:
+        turnfile.transact(
+            session, [MAILBOX], "ada", "break", lambda edit: edit.write(MAILBOX, before.replace("| 1 |", "| 7 |"))
+        )
+    assert refusal.value.problems[0].file == MAILBOX
+    assert text_of(session, MAILBOX) == before
+    assert session.read().turnfile.locks == ()
+    is_whole(session)
+
+
+def test_f6_a_file_out_of_order_does_not_stop_an_edit_of_another(session: Session) -> None:
+    path = Path(session.folder.path, MAILBOX)
+    path.write_text(path.read_text().replace("| ada | 0 |", "| ada | 5 |"))
+    turnfile.transact(session, [WORKLOG], "ada", "log", append(WORKLOG, "- x"))
+    assert text_of(session, WORKLOG).endswith("- x\n")
+
+
+def test_f6_drift_means_that_the_edit_is_made_again_on_what_is_there(session: Session) -> None:
+    path = Path(session.folder.path, WORKLOG)
+    runs = 0
+
+    def body(edit: Transaction) -> None:
+        nonlocal runs
+        runs += 1
+        append(WORKLOG, "- mine")(edit)
+        if runs <= 3:  # an editor without our lock
+            path.write_text(path.read_text() + f"- theirs {runs}\n")
+
+    completion = turnfile.transact(session, [WORKLOG], "ada", "drift", body)
+    assert runs == 4
+    assert text_of(session, WORKLOG).endswith("- theirs 1\n- theirs 2\n- theirs 3\n- mine\n")
+    assert (completion.lock_id, completion.revision) == ("LOCK-ada-001", 3)
+
+
+def test_f6_drift_that_does_not_end_is_escalated(session: Session) -> None:
+    path = Path(session.folder.path, WORKLOG)
+    runs = 0
+
+    def body(edit: Transaction) -> None:
+        nonlocal runs
+        runs += 1
+        append(WORKLOG, "- mine")(edit)
+        path.write_text(path.read_text() + f"- theirs {runs}\n")
+
+    with pytest.raises(Escalated, match="again and again") as refusal:
+        turnfile.transact(session, [WORKLOG], "ada", "drift", body)
+    assert runs == 4
+    assert "- mine" not in text_of(session, WORKLOG)
+    ledger = session.read()
+    assert ledger.turnfile.locks == ()
+    [signal] = ledger.turnfile.signals
+    assert (signal.id, signal.signal, signal.receiver) == (refusal.value.told, "blocked", "mia")
+    assert "WORKLOG.md" in signal.detail
+
+
+def test_f6_a_block_cannot_run_twice_so_drift_is_told(session: Session) -> None:
+    path = Path(session.folder.path, WORKLOG)
+
+    def block() -> None:
+        with turnfile.transaction(session, [WORKLOG], "ada", "drift") as edit:
+            append(WORKLOG, "- mine")(edit)
+            path.write_text("theirs\n")
+
+    with pytest.raises(Outrun) as drift:
+        block()
+    assert drift.value.path == WORKLOG
+    assert path.read_text() == "theirs\n"
+    assert session.read().turnfile.locks == ()
+
+
+def test_f4_a_holder_whose_lock_went_stale_fails_the_check_and_acquires_again(session: Session) -> None:
+    runs = 0
+
+    def body(edit: Transaction) -> None:
+        nonlocal runs
+        runs += 1
+        append(WORKLOG, "- mine")(edit)
+        if runs == 1:
+            write(session, 3)
+
+    completion = turnfile.transact(session, [WORKLOG], "ada", "slow", body)
+    assert (runs, completion.revision) == (2, 8)  # 2 acquired, 3-5 others, 6 given back, 7 acquired, 8 released
+    assert text_of(session, WORKLOG).count("- mine") == 1
+
+    def block() -> None:
+        with turnfile.transaction(session, [WORKLOG], "ada", "x") as edit:
+            append(WORKLOG, "- lost")(edit)
+            write(session, 3)
+
+    with pytest.raises(NotHolder, match="went stale"):
+        block()
+    assert "- lost" not in text_of(session, WORKLOG)
+    assert session.read().turnfile.locks == ()
+
+
+def test_f6_a_lock_that_was_overridden_during_the_edit_writes_nothing(session: Session) -> None:
+    taken: list[Lock | None] = []
+
+    def block() -> None:
+        with turnfile.transaction(session, [MAILBOX], "ada", "x") as edit:
+            send("lost")(edit)
+            assert edit.lock is not None
+            taken.append(turnfile.override(session, edit.lock.id, "P0: leak", "bob", take=True).replaced_by)
+
+    with pytest.raises(NotHolder, match="removed or replaced"):
+        block()
+    assert parse(text_of(session, MAILBOX)).cards == ()
+    assert session.read().turnfile.locks == tuple(taken)
+
+
+def test_f6_an_edit_can_run_under_a_lock_that_stays(session: Session) -> None:
+    taken = lock(session, MAILBOX, WORKLOG, lease_revs=5)
+    with pytest.raises(Held):
+        turnfile.transact(session, [WORKLOG], "ada", "x", append(WORKLOG, "- x"), patience=None)
+    turnfile.transact(session, [WORKLOG], "ada", "x", append(WORKLOG, "- x"), under=taken.id)
+    turnfile.transact(session, [MAILBOX], "ada", "x", send("x"), under=taken.id)
+    assert session.read().turnfile.locks == (taken,)
+    assert session.read().revision == 4
+    with pytest.raises(NotHolder, match="does not cover"):
+        turnfile.transact(session, [QUESTIONS], "ada", "x", nothing, under=taken.id)
+    with pytest.raises(NotHolder):
+        turnfile.transact(session, [WORKLOG], "bob", "x", nothing, under=taken.id)
+
+
+def test_f3_a_file_outside_the_registry_needs_no_lock(session: Session) -> None:
+    completion = turnfile.transact(session, ["docs/prd.md"], "ada", "draft", append("docs/prd.md", "# PRD"))
+    assert completion == turnfile.Completion(None, ("docs/prd.md",), 1, result="# PRD")
+    assert text_of(session, "docs/prd.md") == "# PRD\n"
+    wider = Session(session.folder.path, registry=["docs/prd.md"])
+    assert (
+        turnfile.transact(wider, ["docs/prd.md"], "ada", "draft", append("docs/prd.md", "x")).lock_id == "LOCK-ada-001"
+    )
+
+
+def test_f6_files_in_different_folders_are_replaced_as_one(session: Session) -> None:
+    def body(edit: Transaction) -> None:
+        append("docs/README.md", "- prd.md")(edit)
+        append("docs/prd.md", "# PRD")(edit)
+        append(WORKLOG, "- drafted")(edit)
+
+    completion = turnfile.transact(session, ["docs/README.md", "docs/prd.md", WORKLOG], "ada", "draft", body)
+    assert completion.files == ("docs/README.md", "docs/prd.md", WORKLOG)
+    assert text_of(session, "docs/README.md").endswith("- prd.md\n")
+    assert sorted(path.name for path in Path(session.folder.path, "docs").iterdir()) == ["README.md", "prd.md"]
+
+
+def test_f6_an_edit_that_changes_nothing_leaves_no_note(session: Session) -> None:
+    completion = turnfile.transact(session, [WORKLOG], "ada", "look", nothing)
+    assert (completion.files, completion.signal_id, completion.revision) == ((), None, 3)
+    assert session.read().turnfile.signals == ()
+
+
+@pytest.mark.parametrize("path", [TURNFILE, PROJECTION])
+def test_f6_what_follows_from_other_files_cannot_be_edited(session: Session, path: str) -> None:
+    with pytest.raises(Invalid):
+        turnfile.transact(session, [path], "ada", "x", nothing)
+
+
+def test_f6_only_files_that_were_named_are_edited(session: Session) -> None:
+    with pytest.raises(Invalid, match="no file of this transaction"):
+        turnfile.transact(session, [WORKLOG], "ada", "x", append(MAILBOX, "x"))
+    assert session.read().turnfile.locks == ()
+
+
+def test_f6_the_ledger_keeps_the_newest_notes_and_the_last_of_every_agent(session: Session) -> None:
+    turnfile.transact(session, [WORKLOG], "bob", "x", append(WORKLOG, "- bob"))
+    for place in range(notes.KEPT + 4):
+        turnfile.transact(session, [WORKLOG], "ada", "x", append(WORKLOG, f"- {place}"))
+    signals = session.read().turnfile.signals
+    assert len(signals) == notes.KEPT + 1
+    assert [signal.sender for signal in signals] == ["ada"] * notes.KEPT + ["bob"]
+    assert signals[0].id == f"SIG-{notes.KEPT + 5:03d}"
+    assert turnfile.check(session) == []
+
+
+# --- waiting ---------------------------------------------------------------------------------------------------------
+
+
+def patience(session: Session, *happenings: Callable[[], object], checks: int = 20) -> Patience:
+    """A patience in whose pauses things happen, one after the other, and then nothing more."""
+    left = list(happenings)
+
+    def pause(seconds: float) -> None:
+        assert seconds == 30.0
+        if left:
+            left.pop(0)()
+
+    return Patience(checks=checks, pause=pause)
+
+
+def test_f7_a_lock_that_is_released_is_taken_by_who_waits(session: Session) -> None:
+    taken = lock(session, WORKLOG)
+    waiting = patience(session, lambda: write(session), lambda: turnfile.unlock(session, taken.id, "ada"))
+    completion = turnfile.transact(session, [WORKLOG], "bob", "x", append(WORKLOG, "- x"), patience=waiting)
+    assert completion.lock_id == "LOCK-bob-001"
+    assert all(signal.signal != "blocked" for signal in session.read().turnfile.signals)
+
+
+def test_f7_a_revision_that_stands_still_over_two_checks_is_escalated_by_mail(session: Session) -> None:
+    held = lock(session, WORKLOG, lease_revs=9)
+    with pytest.raises(Escalated) as refusal:
+        turnfile.transact(session, [WORKLOG], "bob", "x", nothing, patience=patience(session))
+    assert refusal.value.told == "MSG-20260612-001"
+    card = parse(text_of(session, MAILBOX)).card("MSG-20260612-001")
+    assert (card.get("type"), card.get("priority"), card.sender) == ("decision-required", "P0", "bob")
+    assert card.receiver == "mia"  # by her own name, so that the message counts as hers
+    assert [(inbox.agent, inbox.unread) for inbox in turnfile.status(session).unread] == [("mia", 1)]
+    for fact in (held.id, "holder: ada", "acquired_rev: 2", "revision: 2"):
+        assert fact in card.body
+    assert (refusal.value.lock_id, refusal.value.holder, refusal.value.acquired_rev) == (held.id, "ada", 2)
+    assert session.read().turnfile.locks == (held,)
+    is_whole(session)
+
+
+def test_f7_the_maintainer_is_asked_once_per_lock(session: Session) -> None:
+    lock(session, WORKLOG, lease_revs=9)
+    for holder in ("bob", "cyd", "bob"):
+        with pytest.raises(Escalated) as refusal:
+            turnfile.transact(session, [WORKLOG], holder, "x", nothing, patience=patience(session))
+        assert refusal.value.told == "MSG-20260612-001"
+    assert session.read().revision == 4  # only the first one wrote
+    assert len(parse(text_of(session, MAILBOX)).cards) == 1
+
+
+def test_f7_where_the_mailbox_is_locked_the_ledger_takes_a_signal_once(session: Session) -> None:
+    held = lock(session, MAILBOX)
+    before = text_of(session, MAILBOX)
+    for holder in ("bob", "cyd", "bob"):
+        with pytest.raises(Escalated) as refusal:
+            turnfile.transact(session, [MAILBOX], holder, "x", nothing, patience=patience(session))
+        assert refusal.value.told == "SIG-001"
+    ledger = session.read()
+    [signal] = ledger.turnfile.signals
+    assert (signal.sender, signal.receiver, signal.signal) == ("bob", "mia", "blocked")
+    assert signal.detail == f"blocked by {held.id}: holder ada, acquired_rev 2, last seen revision 2"
+    assert (ledger.revision, ledger.turnfile.locks) == (3, (held,))
+    assert text_of(session, MAILBOX) == before
+
+
+def test_f7_where_somebody_else_has_the_mailbox_the_ledger_takes_the_signal(session: Session) -> None:
+    lock(session, WORKLOG, lease_revs=9)
+    lock(session, MAILBOX, holder="cyd", lease_revs=9)
+    with pytest.raises(Escalated) as refusal:
+        turnfile.transact(session, [WORKLOG], "bob", "x", nothing, patience=patience(session))
+    assert refusal.value.told == "SIG-001"
+
+
+def test_f7_a_lock_acquired_anew_is_asked_about_anew(session: Session) -> None:
+    held = lock(session, MAILBOX)
+    for told in ("SIG-001", "SIG-002"):
+        with pytest.raises(Escalated) as refusal:
+            turnfile.transact(session, [MAILBOX], "bob", "x", nothing, patience=patience(session))
+        assert refusal.value.told == told
+        turnfile.renew(session, held.id, "ada")
+
+
+def test_f7_waiting_ends_even_while_the_revision_moves(session: Session) -> None:
+    lock(session, WORKLOG, lease_revs=99)
+    moving = patience(session, *[lambda: write(session)] * 9, checks=5)
+    with pytest.raises(Held) as refusal:
+        turnfile.transact(session, [WORKLOG], "bob", "x", nothing, patience=moving)
+    assert not isinstance(refusal.value, Escalated)
+    assert session.read().revision == 6  # four pauses
+
+
+def test_f7_the_usual_wait_ends_early_when_the_ledger_changes(session: Session) -> None:
+    looks: list[float] = []
+
+    def pause(seconds: float) -> None:
+        looks.append(seconds)
+        if len(looks) == 3:
+            write(session)
+
+    session.await_change(30.0, 1, pause)
+    assert len(looks) == 3
+    session.await_change(30.0, 1, pause)  # it has changed already
+    assert len(looks) == 3
+    session.await_change(0.2, 2, looks.append)
+    assert len(looks) == 13
+
+
+# --- override --------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("reason", ["", "because", "P1: late", "xP0x"])
+def test_f8_an_override_needs_a_p0_reason(session: Session, reason: str) -> None:
+    held = lock(session, MAILBOX)
+    with pytest.raises(Invalid, match="P0"):
+        turnfile.override(session, held.id, reason, "bob")
+    assert session.read().turnfile.locks == (held,)
+
+
+def test_f8_an_override_removes_the_lock_and_leaves_a_trace(session: Session) -> None:
+    held = lock(session, MAILBOX)
+    path = Path(session.folder.path, MAILBOX)  # the holder had begun by hand, and left it out of order
+    text, _ = composing.compose(path.read_text(), composing.Draft("ada", "bob", "half done", "2026-06-12"))
+    path.write_text(text.replace("| bob | 1 |", "| bob | 0 |"))
+    done = turnfile.override(session, held.id, "P0: credentials in the mailbox", "mia")
+    assert (done.lock, done.replaced_by, done.revision, done.problems) == (held, None, 3, ())
+    assert session.read().turnfile.locks == ()
+    is_whole(session)
+    log = text_of(session, WORKLOG)
+    for words in (held.id, "revision 3", "mia", "P0: credentials in the mailbox"):
+        assert words in log
+    signal = session.read().turnfile.signals[0]
+    assert (signal.sender, signal.receiver) == ("mia", "ada")
+    with pytest.raises(NotFound):
+        turnfile.override(session, held.id, "P0: again", "mia")
+
+
+def test_f8_an_override_may_replace_the_lock(session: Session) -> None:
+    held = lock(session, WORKLOG)
+    done = turnfile.override(session, held.id, "P0: broken log", "bob", take=True)
+    assert done.replaced_by == Lock("LOCK-bob-001", held.files, "bob", 3, 2, "P0: broken log")
+    assert session.read().turnfile.locks == (done.replaced_by,)
+
+
+def test_f13_status_tells_who_holds_what_and_what_is_unread(session: Session) -> None:
+    turnfile.transact(session, [MAILBOX], "ada", "send", send("one"))
+    turnfile.transact(session, [MAILBOX], "ada", "send", send("two"))
+    held = lock(session, MAILBOX)
+    rival = Lock("zzz", ("MAILBOX.md",), "bob", 7, 1, "raced")
+    session.write(lambda ledger: ledger.with_lock(rival), "bob")
+    told = turnfile.status(session)
+    assert [(one.lock.id, one.revisions_left, one.beaten_by) for one in told.locks] == [
+        (held.id, 1, None),
+        ("zzz", 1, held.id),
+    ]
+    assert [(one.agent, one.unread, one.oldest) for one in told.unread] == [("bob", 2, "MSG-20260612-001")]
+    assert msgspec.json.encode(told)
+
+
+def test_f4_the_lock_check_is_about_one_acquisition(session: Session) -> None:
+    taken = lock(session, WORKLOG)
+    acquiring.release(session, taken.id, "ada")
+    again = lock(session, WORKLOG)
+    assert again.id == taken.id  # nobody noted the first
+    with pytest.raises(NotHolder):
+        acquiring.verify(session, session.read(), taken)
