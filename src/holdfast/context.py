@@ -16,12 +16,16 @@ import msgspec
 from holdfast import errors
 from holdfast.domains import cells, holding, locks
 from holdfast.kernel import events, idempotency
+from holdfast.kernel.ids import is_uuid7
 from holdfast.kernel.names import check_name
-from holdfast.kernel.tx import DerivedActor, Snapshot, Tx
+from holdfast.kernel.tx import DerivedActor, Snapshot, Tx, newest_version
 from holdfast.kernel.values import decode, encode
 from holdfast.ops import Operation
 
-Fence = tuple[str | tuple[str, str], int]  # a lock's name, or (run, cell), and the token it was granted with
+# What a fence names: a lock, the id of a lock stash, (run, cell), or (trail, name) of a lock stash, ("", name) if it is
+# global. As one text the two are joined by a slash.
+FenceName = str | tuple[str | None, str]
+Fence = tuple[FenceName, int]  # with the token of the grant
 Body = Callable[[Tx], Any]
 LATEST: Literal["latest"] = "latest"  # for at_least: whatever was acknowledged anywhere before the call
 
@@ -64,19 +68,59 @@ def check_context(context: Context) -> Context:
         check_name(context.key, "key")
     if context.fence is not None:
         match context.fence:
-            case (str() | (str(), str()), int() as token) if token is not True and token is not False:
-                _target(context.fence)
+            case (str() | (str() | None, str()), int() as token) if token is not True and token is not False:
+                _check_fenced(context.fence[0])
             case _:
-                raise errors.Invalid(f"a fence is (lock name, token), not {context.fence!r}")
+                raise errors.Invalid(
+                    f"a fence is (lock, token), not {context.fence!r}",
+                    hint="the lock is a name, (run, cell), the id of a lock stash or (trail, name)",
+                )
     at_least = context.at_least
     if at_least is not None and at_least != LATEST and (type(at_least) is not int or at_least < 0):
         raise errors.Invalid(f"at_least is a revision, or {LATEST!r}, not {at_least!r}")
     return context
 
 
-def _target(fence: Fence) -> holding.Target:
-    name, _ = fence
-    return locks.named(name) if isinstance(name, str) else cells.locked(*name)
+def _check_fenced(name: FenceName) -> None:
+    """Refuse what could name no lock."""
+    if isinstance(name, str):
+        check_name(name, "lock name")
+        return
+    if name[0]:
+        check_name(name[0], "run or trail")
+    check_name(name[1], "cell or stash name")
+
+
+def _targets(tx: Tx, name: FenceName) -> list[holding.Target]:
+    """The locks that a fence may mean. No two grants share a token, so only one of them can pass."""
+    found = [locks.named(name)] if isinstance(name, str) else []
+    if isinstance(name, str) and "/" not in name and not is_uuid7(name):
+        return found
+    from holdfast.domains.stashes import rows  # only who fences by an id or by two names needs it
+
+    if isinstance(name, str) and "/" not in name:
+        return [*found, rows.lock_of(name)]
+    first, second = name.split("/", 1) if isinstance(name, str) else name
+    if first and second:
+        found.append(cells.locked(first, second))
+    stash = rows.id_of(tx, first or rows.GLOBAL, second)
+    return found if stash is None else [*found, rows.lock_of(stash)]
+
+
+def _check_fence(tx: Tx, fence: Fence) -> None:
+    name, token = fence
+    targets = _targets(tx, name)
+    held = [(target, row[2]) for target in targets if (row := holding.load(tx, target)) is not None]
+    meant = [target for target, current in held if current == token] or [target for target, _ in held]
+    known = meant or [target for target in targets if newest_version(tx, *target.key)]
+    if not known:
+        told = name if isinstance(name, str) else f"{name[0] or ''}/{name[1]}"
+        raise errors.Fenced(
+            f"nothing that {told} names is or was a lock",
+            hint="a fence names a lock, RUN/CELL, the id of a lock stash, TRAIL/NAME, or /NAME if it is global",
+            current=None,
+        )
+    holding.check_fence(tx, known[0], token)
 
 
 def check_reached(snapshot: Snapshot, at_least: int | Literal["latest"] | None) -> None:
@@ -104,7 +148,7 @@ def surround(context: Context, body: Body, operation: str, digest: bytes, answer
                 return answers.decode(stored)
         check_reached(tx, context.at_least)
         if context.fence is not None:
-            holding.check_fence(tx, _target(context.fence), context.fence[1])
+            _check_fence(tx, context.fence)
         result = body(tx)
         if context.key is not None:
             idempotency.keep(tx, operation, context.key, digest, answers.encode(result))

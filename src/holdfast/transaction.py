@@ -30,6 +30,7 @@ from holdfast.types.txn import Condition, Op, TxnResult
 
 if TYPE_CHECKING:
     from holdfast.domains.agents import Agents
+    from holdfast.domains.cycles import Cycles
     from holdfast.domains.linking import Links
     from holdfast.domains.mail import Mail
     from holdfast.domains.paths import Paths
@@ -52,6 +53,7 @@ _HOMES = {
     "stashes": ("holdfast.domains.stashes", "Stashes"),
     "trails": ("holdfast.domains.trails", "Trails"),
     "links": ("holdfast.domains.linking", "Links"),
+    "cycles": ("holdfast.domains.cycles", "Cycles"),
 }
 LATE.update({name: module for name, (module, _) in _HOMES.items()})
 
@@ -129,6 +131,7 @@ holding.FREED["stash-lock"] = _stash_freed
 PROBES: dict[str, Probe] = {
     "cell": cells.probe,
     "cell-lock": cells.probe_lock,
+    "cycle": _late_probe("cycles"),
     "lease": leases.probe,
     "lock": locks.probe,
     "agent": _late_probe("agents"),
@@ -143,6 +146,7 @@ CHECKERS = (
     locks.check,
     *(_late_check(module) for module in ("tasks.checks", "agents", "mail.checks", "paths")),
     *(_late_check(module, "stashes") for module in ("stashes", "trails", "linking")),
+    _late_check("cycles", "cycles"),
 )
 
 
@@ -168,6 +172,7 @@ class Root(Domain[M]):
         stashes: Stashes[M]
         trails: Trails[M]
         links: Links[M]
+        cycles: Cycles[M]
     else:
 
         def __getattr__(self, name: str) -> Any:

@@ -21,7 +21,7 @@ MODULES = sorted(SOURCE.rglob("*.py"))
 DOMAINS = [
     *("outside", "leases", "holding", "waiting", "locks", "links", "events", "clock", "agents"),
     *("cell_reading", "cell_history", "cells", "routing", "tasks", "routes", "paths", "mail"),
-    *("stashes", "trails", "linking"),
+    *("stashes", "trails", "linking", "cycles"),
 ]
 # Turn files know nothing of a workspace. What is pure comes first, and touches no file; each knows those before it.
 TURN_PURE = ["model", "ledger", "mailbox", "papers"]
@@ -32,7 +32,7 @@ def name_of(path: Path) -> str:
     return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
 
 
-GROUND = {"holdfast.errors"} | {name_of(path) for path in (SOURCE / "types").glob("*.py")}
+GROUND = {name_of(path) for folder in ("errors", "types") for path in (SOURCE / folder).glob("*.py")}
 
 
 def imports(path: Path) -> set[str]:

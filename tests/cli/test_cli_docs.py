@@ -144,6 +144,7 @@ _ANSWERS: Final = {
     "restore BACKUP": "holdfast backup b >/dev/null; holdfast restore b --dir ../restored",
     "upgrade": "holdfast upgrade",
     "export FILE": "holdfast export tasks.jsonl",
+    "cycle export": "holdfast cycle export --dir peer-state",
     "stash export": "holdfast stash export shared",
     "setup CLIENT": "holdfast setup claude",
     "token create": "holdfast token create",

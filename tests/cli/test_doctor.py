@@ -154,12 +154,17 @@ def test_claims_and_locks_without_end_of_somebody_long_gone_are_noted(made: Cli,
         workspace.tasks.claim(task.id)
         workspace.tasks.park(task.id)
         workspace.locks.acquire("deploy")
+        gate, other = (workspace.stashes.create(name, "lock").id for name in ("gate", "other"))
+        workspace.stashes.acquire(gate)
+        workspace.stashes.acquire(other, ttl=1_000_000)
     with holdfast.open(project / ".holdfast", actor="here") as workspace:
         workspace.locks.acquire("mine")
     found = findings(made("doctor", "--actor", "a", "--json"))["stuck"]
-    assert [each["level"] for each in found] == ["note", "note"]
+    assert [each["level"] for each in found] == ["note", "note", "note"]
     assert task.id in found[0]["text"]
     assert "deploy" in found[1]["text"]
+    assert "gate" in found[2]["text"]
+    assert gate in found[2]["todo"]
     assert made("release", task.id, "--force", "--actor", "boss").code == 0, "what it proposes works"
 
 

@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+import holdfast
 from holdfast.faces.http.tokens import Tokens
 from tests.cli.calling import Answer, Shell, ended
 from tests.http.running import Running
@@ -286,3 +287,23 @@ def test_a_token_never_stands_in_an_error(remote: Cli, server: Running) -> None:
         answer = remote(*line.split())
         assert server.token not in answer.out + answer.err
         assert "Traceback" not in answer.err
+
+
+def test_s13_a_folder_that_is_too_large_for_one_request_is_sent_in_parts(remote: Cli, project: Path) -> None:
+    with holdfast.open(project / "source", actor="ann") as ws:
+        for number in range(12):
+            ws.stashes.create(f"stash {number}", "context", {"text": str(number) * 250_000})
+    assert remote("stash", "export", "folder", "--dir", "source", HOLDFAST_URL="").code == 0
+    properties = project / "folder" / "properties.jsonl"
+    properties.write_text("{}\n")
+    refused = remote("stash", "import", "folder", "--json")
+    assert (refused.code, refused.error["code"]) == (1, "INVALID")
+    assert [(each["file"], each["line"]) for each in refused.error["details"]["problems"]] == [("properties.jsonl", 1)]
+    assert remote("stash", "list", "-q").out == "", "nothing was imported"
+    properties.unlink()
+    told = remote("stash", "import", "folder", "--json").data
+    assert {table: len(ids) for table, ids in told["created"].items()} == {"stashes": 12, "stash_history": 12}
+    assert remote("stash", "export", "back").code == 0
+    for name in ("stashes.jsonl", "stash_history.jsonl"):
+        assert (project / "back" / name).read_bytes() == (project / "folder" / name).read_bytes()
+    assert "12 stashes" in remote("stash", "import", "folder").out

@@ -89,6 +89,19 @@ def test_s10_who_holds_a_lock_is_told_to_others(made: Cli) -> None:
     assert made("stash", "delete", "gate", "--actor", "b").code == 12
 
 
+def test_s10_c15_a_fence_names_a_lock_stash_as_every_other_command_does(made: Cli, trail: str) -> None:
+    for scope, given in ((trail, ["--trail", trail]), ("", [])):
+        gate = made("stash", "create", "gate", "--type", "lock", *given, "-q").id
+        token = made("stash", "acquire", gate, "--actor", "a", "--json").data["token"]
+        for name in (gate, f"{scope}/gate"):
+            assert made("cell", "set", "run", "x", "1", "--fence", f"{name}:{token}").code == 0
+        made("stash", "release", gate, "--actor", "a")
+        lost = made("cell", "set", "run", "x", "2", "--fence", f"{scope}/gate:{token}")
+        assert (lost.code, "not held any more" in lost.err) == (15, True)
+    never = made("cell", "set", "run", "x", "2", "--fence", f"{trail}/gat:{token}")
+    assert (never.code, "is or was a lock" in never.err, "lost" in never.err) == (15, True, False)
+
+
 # --- lines for people ------------------------------------------------------------------------------------------------
 
 
@@ -128,3 +141,12 @@ def test_i7_events_of_the_new_kinds_can_be_asked_for(made: Cli, trail: str) -> N
     for kind, ops in {"stash": ["create", "acquire"], "trail": ["create"], "link": ["create"]}.items():
         assert [event["op"] for event in made("event", "list", "--kind", kind, "--json").data] == ops
     assert made("event", "list", "--kind", "stash-lock", "--json").data[0]["kind"] == "stash-lock"
+
+
+@pytest.mark.parametrize("words", [["trail", "--help"], ["stash", "-h"], ["token", "--json", "--help"]])
+def test_i7_help_is_an_option_of_every_word_that_begins_a_command(cli: Cli, words: list[str]) -> None:
+    told = cli(*words)
+    assert (told.code, told.err) == (0, "")
+    assert told.out == cli("help", words[0]).out
+    assert cli(words[0]).code == 2
+    assert cli(words[0], "--", "--help").code == 2

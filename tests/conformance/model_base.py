@@ -168,6 +168,7 @@ class State:
     stashes: dict[str, StashRow] = field(default_factory=dict)
     trails: Table[str, TrailRow] = field(default_factory=Table)
     ties: Table[tuple[str, str, str], Link] = field(default_factory=Table)  # links as `ws.links` tells them
+    cycles: Table[str, dict[int, Any]] = field(default_factory=Table)  # every version, by sequence
 
 
 class Ledger:

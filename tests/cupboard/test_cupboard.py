@@ -56,6 +56,12 @@ def test_s1_what_names_no_workspace_is_refused_and_leaves_the_cupboard_free(tmp_
         {"path": ":memory:", "backend": "x"},
         "path",
         {"url": ""},
+        {"path": 5},
+        {"path": ["x"]},
+        {"url": 5},
+        {"url": "http://127.0.0.1:1", "token": 5},
+        {"path": ":memory:", "actor": 5},
+        {"workspace": ":memory:"},
     ):
         with pytest.raises(errors.Invalid):
             cupboard.attach(config)  # type: ignore[arg-type]

@@ -115,18 +115,22 @@ def _known(ws: Workspace, found: dict[str, dict[str, Any]]) -> dict[str, Any]:
     """What reads may ask for, by the names of their arguments."""
     task, path = found["tasks.claim"]["id"], found["paths.refresh"]["id"]
     trail = ws.trails.create("known").id
-    stash = ws.stashes.create("known", "context").id
+    held = ws.stashes.acquire(ws.stashes.create("known", "lock").id)
     link = ws.links.create("scoped_to", ws.stashes.create("linked", "context").id, trail).id
+    cycle = ws.cycles.start().cycle_id
     return {
         **{"run": "run", "cell": "cell", "version": 1, "text": "task", "path": "doc/a", "task": {"title": "task"}},
         **{"leases.id": found["leases.refresh"]["id"], "mail.id": found["mail.ack"]["id"], "paths.id": path},
         **{"tasks.id": task, "routes.id": task, "mail.task": task, "tasks.name": "release", "agents.name": "gone"},
         **{
-            "stashes.id": stash,
+            "stashes.id": held.name,
+            "stashes.token": held.token,
             "stashes.name": "known",
             "stashes.table": "trails",
             "trails.id": trail,
             "links.id": link,
+            "cycles.key": cycle,
+            "cycles.document": ws.cycles.export(cycle),
         },
         **{"locks.name": "door", "locks.token": ws.locks.get("door").token, "paths.token": ws.paths.get(path).token},
     }

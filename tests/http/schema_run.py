@@ -146,6 +146,17 @@ class World:
         made = self.ws.links.create("child_of", self.task()["id"], self.task()["id"])
         return {"id": made.id, "link_type": "child_of", "from_id": made.from_id, "to_id": self.task()["id"]}
 
+    def cycle(self, *steps: str) -> dict[str, Any]:
+        """A cycle after some steps of its plan, and what may be said of it."""
+        spec = self.new("spec")
+        key = self.ws.cycles.start(spec=spec).cycle_id
+        for step in steps:
+            getattr(self.ws.cycles, step)(key, "plan", *(("why",) if step == "fail_phase" else ()))
+        sequence = self.ws.cycles.get(key).sequence
+        said = {"spec": spec, "document": self.ws.cycles.export(key), "context": {"a": 1}, "after": ""}
+        told = {"how": "refuse", "place": "a bucket"}
+        return {"key": key, "phase": "plan", "output": {"a": 1}, "error": "why", "sequence": sequence, **said, **told}
+
     def log(self) -> dict[str, Any]:
         """A place in the log that many events follow."""
         for _ in range(25 - (self.ws.revision - self.revision)):
@@ -183,6 +194,7 @@ GUIDES: Final[dict[str, Callable[[World], dict[str, Any]]]] = {
     "paths": World.path,
     "stashes": World.stash,
     "trails": World.trail,
+    "cycles": World.cycle,
     "links": World.link,
     "agents.register": lambda w: {"name": w.new("agent")},
     "cells.init": lambda w: {**w.cell(), "cell": w.new("cell")},
@@ -206,10 +218,17 @@ GUIDES: Final[dict[str, Callable[[World], dict[str, Any]]]] = {
     "stashes.create": lambda w: {**w.stash(), "name": w.new("stash")},
     "stashes.increment": lambda w: w.stash("counter"),
     "stashes.acquire": lambda w: w.stash("lock"),
-    "stashes.release": World.held,
+    **dict.fromkeys(("stashes.release", "stashes.refresh", "stashes.check"), World.held),
     "stashes.save": lambda w: {**w.stash(), "version": 2, "operation": "set"},
     "stashes.export": lambda w: {**w.stash(), "table": "stashes"},
     "stashes.import_": lambda w: {"tables": {"trails": w.ws.stashes.export("trails", limit=3)}},
+    **dict.fromkeys(
+        (f"cycles.{op}" for op in ("complete_phase", "fail_phase", "update_phase", "add_error", "finish")),
+        lambda w: w.cycle("start_phase"),
+    ),
+    "cycles.start": lambda w: {"spec": w.new("spec"), "context": {}},
+    "cycles.delete": lambda w: w.cycle("start_phase", "fail_phase"),
+    "cycles.import_": lambda w: {"entries": {}},
     "trails.create": lambda w: {"name": w.new("trail"), "state": "draft"},
     "trails.remove": lambda w: {**(made := w.trail()), "task": w.ws.trails.members(made["id"])[0]},
     "trails.restore": lambda w: w.trail("abandon"),

@@ -102,6 +102,62 @@ def test_tokens_have_a_role_a_workspace_and_an_actor_that_a_call_cannot_leave(se
     assert server.call("POST", claim, token=agent).json()["claimed_by"] == "ann"
 
 
+@pytest.mark.parametrize("name", ["x-agent-id", "idempotency-key", "x-fence", "x-at-least"])
+def test_a_header_that_stands_twice_is_told_as_that(server: Running, name: str) -> None:
+    headers = [("authorization", f"Bearer {server.token}"), (name, "1"), (name, "1")]
+    answer = httpx.post(f"{server.url}/api/tasks", headers=headers, json={"title": "task"}, timeout=PATIENCE)
+    assert code_of(answer) == (400, "INVALID")
+    assert "twice" in answer.json()["error"]
+    assert name in answer.json()["error"]
+
+
+def test_s10_a_lock_stash_is_named_by_its_scope_and_its_name_in_a_header(server: Running) -> None:
+    trail = server.call("POST", "/api/trails", json={"name": "t"}).json()["id"]
+    for scope, given in ((trail, {"trail": trail}), ("", {})):
+        body = {"name": "the gate", "stash_type": "lock", **given}
+        id = server.call("POST", "/api/stashes", json=body).json()["id"]
+        token = server.call("POST", f"/api/stashes/{id}/acquire", json={"holder": "ann"}).json()["token"]
+        for name, status in ((f"{scope}/the%20gate", 200), (id, 200), (f"{scope}/the%20gat", 409)):
+            headers = {"x-fence": f"{token} {name}"}
+            answer = server.call("PUT", "/api/cells/run/cell", json={"value": 1}, headers=headers)
+            assert answer.status_code == status, answer.text
+
+
+def test_s10_a_token_that_acts_as_one_takes_and_frees_no_lock_of_another_by_an_import(server: Running) -> None:
+    _, agent = Tokens(server.folder).create("agent", actor="ann")
+    made = {"stash_id": "01945a40-0000-7000-8000-000000000001", "name": "gate", "stash_type": "lock", "version": 2}
+    made |= {"created_at": "2025-01-15T10:30:00Z"}
+    entry = {"stash_id": made["stash_id"], "created_at": made["created_at"]}
+
+    def lines(*values: Any) -> dict[str, Any]:
+        history = [
+            {
+                **entry,
+                "history_id": f"01945a42-0000-7000-8000-00000000000{version}",
+                **{"version": version, "value": value, "operation": "acquire" if value else "release"},
+            }
+            for version, value in enumerate(values, 1)
+        ]
+        stash = {**made, "version": len(values), "value": values[-1]}
+        return {"tables": {"stashes": [json.dumps(stash)], "stash_history": [json.dumps(each) for each in history]}}
+
+    def bring(*values: Any, token: str | None = None) -> int:
+        return int(server.call("POST", "/api/stashes/import", json=lines(*values), token=token or agent).status_code)
+
+    bob, ann = ({"holder": name, "acquired_at": made["created_at"]} for name in ("bob", "ann"))
+    inner = {"conditions": [], "then": [{"op": "stashes.import_", "args": lines(None, bob)}]}
+    assert bring(None, bob) == 403
+    assert server.call("POST", "/api/txn", token=agent, json=inner).status_code in (400, 403)
+    assert server.call("GET", "/api/stashes").json() == []
+    assert bring(None, bob, token=server.token) == 200
+    assert bring(None, bob) == 200, "it is so already"
+    assert bring(None, bob, None) == 403
+    assert bring(None, bob, None, ann) == 403
+    assert server.call("GET", "/api/stashes").json()[0]["value"] == bob
+    assert bring(None, bob, None, token=server.token) == 200
+    assert bring(None, bob, None, ann) == 200
+
+
 @pytest.mark.parametrize(
     ("headers", "status", "code"),
     [
@@ -113,6 +169,9 @@ def test_tokens_have_a_role_a_workspace_and_an_actor_that_a_call_cannot_leave(se
         ({"content-type": "text/plain"}, 415, "NOT_JSON"),
         ({"content-type": "application/x-www-form-urlencoded"}, 415, "NOT_JSON"),
         ({"x-fence": "deploy"}, 400, "INVALID"),
+        ({"x-fence": "42 /"}, 400, "INVALID"),
+        ({"x-fence": "42 a/b/c"}, 400, "INVALID"),
+        ({"x-fence": "42 /gate"}, 409, "FENCED"),
         ({"x-at-least": "soon"}, 400, "INVALID"),
         ({"if-match": '"1"'}, 400, "INVALID"),
         ({"x-agent-id": "system"}, 400, "INVALID"),

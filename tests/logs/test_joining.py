@@ -120,10 +120,12 @@ def test_only_one_of_many_nodes_makes_the_snapshot_that_is_due(nodes: Nodes) -> 
 
 
 def test_a_snapshot_that_others_have_passed_by_is_not_announced(nodes: Nodes) -> None:
-    a = nodes.engine("a", snapshot_every=5, pulse=False)
-    b = nodes.engine("b", snapshot_every=5, pulse=False)
+    every = known() + 2  # so that one is due after the migrations and before the fourth write
+    a = nodes.engine("a", snapshot_every=every, pulse=False)
+    b = nodes.engine("b", snapshot_every=every, pulse=False)
     for _ in range(4):
         a.cells.increment(RUN, "cell")
+    assert journal(a).needs_upkeep()
     journal(a).maintain()  # made, and not yet announced
     for _ in range(30):
         write(b, 1)
@@ -136,9 +138,10 @@ def test_a_snapshot_that_others_have_passed_by_is_not_announced(nodes: Nodes) ->
 @pytest.mark.parametrize("fault", ["conflict", "request lost", "answer lost", "late", "twice", "unreachable"])
 def test_a_snapshot_that_cannot_be_announced_is_announced_later_and_disturbs_nobody(nodes: Nodes, fault: Fault) -> None:
     wire = Wire(nodes.log)
-    a = nodes.engine("a", wire, snapshot_every=5, pulse=False)
+    a = nodes.engine("a", wire, snapshot_every=known() + 2, pulse=False)
     for _ in range(4):
         a.cells.increment(RUN, "cell")
+    assert journal(a).needs_upkeep()
     journal(a).maintain()
     wire.once("append", *[fault] * 6)
     for _ in range(10):

@@ -6,7 +6,9 @@ import math
 import re
 import subprocess
 import sys
+from datetime import datetime
 from pathlib import Path
+from typing import Any
 
 import msgspec
 import pytest
@@ -48,6 +50,10 @@ async def test_the_list_of_core_tools_has_less_than_3000_tokens(
     document = (ROOT / "docs" / "mcp.md").read_text()
     assert f"{sizes['core']:,} bytes" in document
     assert f"{tokens['core']:,} tokens" in document
+    told = re.search(r"some (\d+) tools, about ([\d,]+)\s+tokens", document)
+    assert told is not None
+    for figure, real in ((told[1], len(tools_of("all"))), (told[2].replace(",", ""), tokens["all"])):
+        assert 0.85 < int(figure) / real < 1.15, (figure, real)
 
 
 @pytest.mark.parametrize("profile", ["core", "all"])
@@ -92,6 +98,31 @@ async def test_the_profile_all_does_what_the_operations_do(ws: holdfast.Workspac
         assert (await agent.refusal("tasks_get", id="hf-none")).code == "TASK_NOT_FOUND"
         assert (await agent.refusal("tasks_get", colour="red")).code == "INVALID"
         assert (await agent.call("watch", since_revision="0", timeout=0))["events"]
+
+
+@played
+async def test_what_the_profile_all_takes_without_a_time_ends_and_nobody_waits_for_long(ws: holdfast.Workspace) -> None:
+    task = ws.tasks.create("work")
+    lease = ws.leases.create(3600)
+    gate = ws.stashes.create("gate", "lock").id
+    taking: dict[str, dict[str, Any]] = {
+        "locks_acquire": {"name": "deploy"},
+        "cells_acquire_lock": {"run": "r", "cell": "c"},
+        "stashes_acquire": {"id": gate},
+        "paths_lock": {"patterns": ["src/**"]},
+    }
+    async with inside(ws, "all") as agent:
+        for tool, given in taking.items():
+            assert (await agent.refusal(tool, **given, wait=61)).code == "INVALID"
+            taken = (await agent.call(tool, **given, wait=60))["result"]
+            since, until = (datetime.fromisoformat(taken[name]) for name in ("acquired_at", "expires_at"))
+            assert (until - since).total_seconds() == 600, tool
+        assert (await agent.call("locks_acquire", name="bound", lease=lease.id))["result"]["expires_at"]
+        longer = (await agent.call("locks_acquire", name="long", ttl=1200))["result"]
+        assert longer["expires_at"] > longer["acquired_at"]
+        await agent.call("tasks_claim", id=task.id, ttl=3600)
+        tied = (await agent.call("paths_lock", patterns=["docs/**"], task=task.id))["result"]
+        assert tied["expires_at"] != taken["expires_at"]
 
 
 @played

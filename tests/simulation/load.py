@@ -120,7 +120,7 @@ class Load:
             revision, now = marks(snapshot)[0], workspace._engine.time.read(row[0])
             try:
                 return revision, now, operation(op).asked_by(node.name)(snapshot, **args)
-            except (errors.NotFound, errors.Held) as error:
+            except (errors.NotFound, errors.Held, errors.InvalidTransition) as error:
                 return revision, now, refusal(error)
 
         try:

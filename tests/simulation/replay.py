@@ -21,8 +21,8 @@ from holdfast.types.base import Event, Page, as_microseconds
 from holdfast.types.stashes import Link
 from holdfast.types.tasks import Readiness, Reason
 from tests.conformance.model_base import exact
+from tests.simulation.cycle_model import CycleModel
 from tests.simulation.history import Asked, History, Looked
-from tests.simulation.trail_model import TrailModel
 from tests.simulation.truth import Truth
 
 _DETAILS = (
@@ -32,7 +32,7 @@ _DETAILS = (
 )
 
 
-class ReplayModel(TrailModel):
+class ReplayModel(CycleModel):
     """The model, at the time that the truth says."""
 
     def __init__(self) -> None:
@@ -91,9 +91,10 @@ class ReplayModel(TrailModel):
             return error
 
 
+PERFORMED = ("tasks.", "agents.", "mail.", "paths.", "stashes.", "trails.", "links.", "cycles.")
 SILENT = (  # change rows, and may emit nothing
     *("cells.refresh_ttl", "locks.refresh", "leases.refresh", "locks.acquire"),
-    *("tasks.heartbeat", "tasks.update", "tasks.add_tags", "paths.lock", "paths.refresh"),
+    *("tasks.heartbeat", "tasks.update", "tasks.add_tags", "paths.lock", "paths.refresh", "stashes.refresh"),
 )
 
 
@@ -240,10 +241,10 @@ def _check_look(model: ReplayModel, look: Looked) -> None:
         case "agents.get" if look.args["name"] not in model.state.agents:
             expected = look.answer  # it may have acted without leaving a revision
             assert isinstance(expected, tuple) or not expected.version, f"{look} saw one that has not registered"
-        case _ if look.op.startswith(("tasks.", "agents.", "mail.", "paths.", "stashes.", "trails.", "links.")):
+        case _ if look.op.startswith(PERFORMED):
             try:
                 expected = model.perform(look.op, look.args)
-            except (errors.NotFound, errors.Held) as error:
+            except (errors.NotFound, errors.Held, errors.InvalidTransition) as error:
                 expected = refusal(error)
         case "locks.find":
             row = model.state.locks.get(look.args["name"])

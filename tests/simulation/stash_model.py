@@ -77,7 +77,7 @@ class StashModel(MailModel):
             name=row.name,
             stash_type=row.type,
             value=self._seen_value(row),
-            version=row.version,
+            version=row.version + (row.lock is not None and lock is None),  # once its end is swept
             trail=row.trail,
             created_at=as_time(row.created),
             updated_at=as_time(row.updated),
@@ -242,8 +242,11 @@ class StashModel(MailModel):
         row = self._lock_stash(id)
         lock = self._take_stash(row, holder, ttl)
         self._write(row, "acquire", self._seen_value(row), changed_by)
+        return self._granted(row.id, lock)
+
+    def _granted(self, id: str, lock: LockRow) -> Grant:
         until = None if lock.lease is None else as_time(lock.lease.deadline)
-        return Grant(row.id, holder, lock.token, as_time(lock.acquired), until)
+        return Grant(id, lock.holder, lock.token, as_time(lock.acquired), until)
 
     def stashes_release(self, id: StashId, holder: str, token: int | None = None, changed_by: str | None = None) -> int:
         row = self._lock_stash(id)
@@ -255,6 +258,28 @@ class StashModel(MailModel):
         self._free_stash(row, "release")
         self._write(row, "release", None, changed_by)
         return row.version
+
+    def stashes_refresh(self, id: StashId, holder: str, ttl: float | None = None, token: int | None = None) -> Grant:
+        row = self._lock_stash(id)
+        lock = row.lock
+        if lock is None or (token is not None and token != lock.token):
+            raise errors.Fenced(current=None if lock is None else lock.token)
+        if lock.holder != holder:
+            raise errors.NotHolder(holder=lock.holder)
+        if lock.lease is not None:
+            lock.lease.ttl = lock.lease.ttl if ttl is None else round(ttl * 1e6)
+            lock.lease.deadline = self.now + lock.lease.ttl
+        elif ttl is not None:
+            lock.lease = self._start(ttl)
+        return self._granted(row.id, lock)
+
+    def locks_check(self, name: str, token: int) -> None:
+        """C15: the id of a stash is a fence too, and no two grants share a token."""
+        row = self.state.stashes.get(name)
+        if row is None or row.lock is None:
+            super().locks_check(name, token)
+        elif row.lock.token != token:
+            raise errors.Fenced(current=row.lock.token)
 
     # --- the end -----------------------------------------------------------------------------------------------------
 

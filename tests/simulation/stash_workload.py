@@ -15,7 +15,12 @@ TYPES = ("counter", "counter", "lock", "lock", "context", "artifact")
 OPEN = ("draft", "pending", "active")
 STATES = ("active", "active", "draft", "pending")
 LINKS = ("belongs_to", "scoped_to", "scoped_to", "child_of", "branches_from", "depends_on")
-NEEDED = {"stashes.increment": "counter", "stashes.acquire": "lock", "stashes.release": "lock"}
+NEEDED = {
+    "stashes.increment": "counter",
+    "stashes.acquire": "lock",
+    "stashes.release": "lock",
+    "stashes.refresh": "lock",
+}
 LISTED = ("belongs_to", "scoped_to", "child_of", "branches_from")  # whose ids the log tells
 RECENT = 5  # stashes and links that clients meet at
 RECENT_TRAILS = 2
@@ -158,6 +163,9 @@ class StashClients:
             holder = self.chance.choice(AGENTS)
         return {"id": self.named(id), "holder": holder, "token": self.chance.choice((None, token))}
 
+    def refresh(self) -> Args:
+        return {**self.release(), "ttl": self.chance.choice((None, *TTLS))}
+
     # --- trails and links --------------------------------------------------------------------------------------------
 
     def create_trail(self) -> Args:
@@ -195,6 +203,7 @@ OPERATIONS: dict[str, tuple[int, Maker]] = {
     "stashes.save": (3, StashClients.save),
     "stashes.acquire": (4, StashClients.acquire),
     "stashes.release": (2, StashClients.release),
+    "stashes.refresh": (1, StashClients.refresh),
     "stashes.delete": (1, lambda s: {"id": s.named(s.stash())}),
     "trails.create": (1, StashClients.create_trail),
     "trails.set_state": (1, lambda s: {"id": s.trail("draft", "pending"), "state": s.chance.choice(STATES)}),

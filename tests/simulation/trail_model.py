@@ -228,7 +228,7 @@ class TrailModel(StashModel):
 
     def trails_members(self, id: str) -> list[str]:
         self._trail(id)
-        return self._members(id)
+        return [task for task in self._members(id) if self.state.tasks[task].deleted is None]
 
     def links_list(self, link_type: LinkType) -> list[Link]:
         return sorted((link for link in self.state.ties.values() if link.link_type == link_type), key=lambda x: x.id)

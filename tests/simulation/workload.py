@@ -12,7 +12,8 @@ from typing import Any
 
 from holdfast import Exists, NotExists, Op, ValueEquals, VersionEquals
 from holdfast.types.txn import TxnResult
-from tests.simulation import mail_workload, stash_workload, task_workload
+from tests.simulation import cycle_workload, mail_workload, stash_workload, task_workload
+from tests.simulation.cycle_workload import CycleClients
 from tests.simulation.mail_workload import MailClients
 from tests.simulation.stash_workload import StashClients
 from tests.simulation.task_workload import TaskClients
@@ -40,11 +41,12 @@ class Workload:
         self.tasks = TaskClients(chance, self.value)
         self.mail = MailClients(self.tasks)
         self.stashes = StashClients(self.tasks)
+        self.cycles = CycleClients(self.tasks)
         self._names = [name for name, (weight, _) in OPERATIONS.items() for _ in range(weight)]
 
     def next(self) -> tuple[str, Args]:
         """An operation and its arguments."""
-        name = self.stashes.instead(self.chance.choice(self._names))
+        name = self.cycles.instead(self.stashes.instead(self.chance.choice(self._names)))
         return name, OPERATIONS[name][1](self)
 
     def value(self) -> Any:
@@ -69,9 +71,10 @@ class Workload:
 
     def fence(self) -> tuple[str, int] | None:
         """Now and then a call is fenced, by a token that may be old."""
-        if self.tokens and self.chance.random() < 0.1:
-            name = self.chance.choice(sorted(self.tokens))
-            return name, self.tokens[name]
+        known = self.tokens | {id: token for id, (_, token) in self.stashes.tokens.items()}
+        if known and self.chance.random() < 0.1:
+            name = self.chance.choice(sorted(known))
+            return name, known[name]
         return None
 
     def learn(self, op: str, args: Args, answer: Any) -> None:
@@ -87,6 +90,7 @@ class Workload:
         for part in answer.results if isinstance(answer, TxnResult) else [answer]:
             self.mail.learn(part)
             self.stashes.learn(op, args, part)
+            self.cycles.learn(part)
             if op == "txn":
                 self.tasks.learn(op, args, part)
 
@@ -158,6 +162,10 @@ def _for_stashes(maker: stash_workload.Maker) -> Maker:
     return lambda w: maker(w.stashes)
 
 
+def _for_cycles(maker: cycle_workload.Maker) -> Maker:
+    return lambda w: maker(w.cycles)
+
+
 OPERATIONS: dict[str, tuple[int, Maker]] = {
     "cells.set": (6, _set),
     "cells.cas": (4, _cas),
@@ -179,6 +187,7 @@ OPERATIONS: dict[str, tuple[int, Maker]] = {
     **{name: (weight, _for_tasks(maker)) for name, (weight, maker) in task_workload.OPERATIONS.items()},
     **{name: (weight, _for_mail(maker)) for name, (weight, maker) in mail_workload.OPERATIONS.items()},
     **{name: (weight, _for_stashes(maker)) for name, (weight, maker) in stash_workload.OPERATIONS.items()},
+    **{name: (weight, _for_cycles(maker)) for name, (weight, maker) in cycle_workload.OPERATIONS.items()},
 }
 READS: dict[str, Maker] = {
     "cells.find": lambda w: w.place(),
@@ -187,4 +196,5 @@ READS: dict[str, Maker] = {
     **{name: _for_tasks(maker) for name, maker in task_workload.READS.items()},
     **{name: _for_mail(maker) for name, maker in mail_workload.READS.items()},
     **{name: _for_stashes(maker) for name, maker in stash_workload.READS.items()},
+    **{name: _for_cycles(maker) for name, maker in cycle_workload.READS.items()},
 }

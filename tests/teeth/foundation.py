@@ -42,8 +42,8 @@ BUGS = [
     Bug(
         "no fence check",
         "context.py",
-        "        if context.fence is not None:\n            holding",
-        "        if False and context.fence is not None:\n            holding",
+        "        if context.fence is not None:\n            _check",
+        "        if False and context.fence is not None:\n            _check",
     ),
     Bug("an older token passes the fence", "domains/holding.py", "or current != token:", "or current < token:"),
     Bug("a newer token passes the fence", "domains/holding.py", "or current != token:", "or current > token:"),

@@ -6,6 +6,8 @@ from tests.teeth.bug import Bug
 
 STASHES = ("tests/conformance/test_stashes.py", "-k", "memory")
 LOCKS = ("tests/conformance/test_stash_locks.py", "-k", "memory")
+FENCES = ("tests/conformance/test_stash_fences.py", "-k", "memory")
+SYNC = ("tests/unit/test_stash_sync.py",)
 ENDS = ("tests/conformance/test_stash_ends.py", "-k", "memory")
 TRAILS = ("tests/conformance/test_trails.py", "-k", "memory")
 SIMULATION = ("tests/simulation/test_simulation.py", "-k", "first_seeds")
@@ -47,11 +49,39 @@ BUGS = [
     Bug(
         "what was deleted before its trail comes back with it",
         "domains/trails.py",
-        """        if task.id in taken:
+        """        if task.id in went:
 """,
-        """        if task.id in taken or task.deleted is not None:
+        """        if task.id in went or task.deleted is not None:
 """,
         TRAILS,
+    ),
+    Bug(
+        "a stash that went on here is followed elsewhere, and that is lost",
+        "domains/stashes/stash_lines.py",
+        """    return all(same_entry(entry, told.get(entry.version)) for entry in own if entry.version >= first)
+""",
+        """    return True
+""",
+        SYNC,
+    ),
+    Bug(
+        "a trail is followed and its tasks are not",
+        "domains/stashes/importing.py",
+        """            if families.ending(families.of(id, line)) or not self._whole(id):
+""",
+        """            if False:
+""",
+        SYNC,
+    ),
+    Bug(
+        "a fence of two names passes for a lock that was granted with another token",
+        "context.py",
+        """    holding.check_fence(tx, known[0], token)
+""",
+        """    if known != meant:
+        holding.check_fence(tx, known[0], token)
+""",
+        FENCES,
     ),
     Bug(
         "changes that are saved at once count as one",

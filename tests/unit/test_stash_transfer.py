@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import json
+import os
+import shutil
+import subprocess
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, Final
@@ -14,6 +17,7 @@ from holdfast import Workspace, errors
 from holdfast.domains.stashes.exporting import TABLES
 from holdfast.domains.stashes.importing import MAX_LINES
 from holdfast.faces import cli
+from holdfast.faces.cli.parts import parts
 from holdfast.testing import ManualClock
 from holdfast.types.stashes import TransferReport
 
@@ -127,13 +131,31 @@ def test_s13_what_is_exported_and_imported_elsewhere_exports_the_same_bytes_agai
 
 def test_s13_lines_are_sorted_and_their_keys_have_one_order(ws: Workspace) -> None:
     tables = exported(ws)
-    for table in ("trails", "links", "stashes"):
+    for table in ("crumbs", "trails", "links", "stashes"):
         assert tables[table] == sorted(tables[table], key=lambda line, table=table: key(table, line))  # type: ignore[misc]
     history = [json.loads(line) for line in tables["stash_history"]]
     assert history == sorted(history, key=lambda entry: (entry["stash_id"], entry["version"]))
     for table, lines in tables.items():
         assert len({tuple(json.loads(line)) for line in lines}) == 1, table
         assert all("\n" not in line for line in lines)
+
+
+def test_s13_lines_in_any_order_make_the_same(ws: Workspace, copy: Workspace, clock: ManualClock) -> None:
+    for number in range(8):
+        clock.advance(0.5)
+        parent = ws.tasks.list(limit=100)[-1].id
+        made = ws.tasks.create(f"below {number}", parent_id=parent if number % 2 else None)
+        if not number % 2:
+            ws.tasks.depend(made.id, parent)
+    clock.advance(1)
+    tables = exported(ws)
+    mixed = {table: lines[::-1] for table, lines in tables.items()}
+    report = copy.stashes.import_(mixed)
+    assert (report.conflicts, report.skipped, report.warnings) == ([], [], [])
+    assert exported(copy) == tables
+    theirs, ours = ([task.title for task in each.tasks.ready() if "below" in task.title] for each in (copy, ws))
+    assert theirs == ours, "the oldest first"
+    assert copy.check().problems == []
 
 
 @pytest.mark.parametrize("limit", [1, 3])
@@ -156,8 +178,10 @@ def test_s13_the_copy_is_as_good_as_the_original(ws: Workspace, copy: Workspace,
         assert src is not None
         assert each.stashes.restore(src.id, 1).value == {"uri": "file:///tmp", "kind": "directory"}
         assert each.stashes.increment((each.trails.list()[0].id, "hits"), 1) == 4
-        assert each.tasks.explain(each.tasks.list(limit=10)[0].id).ready
         assert each.check().problems == []
+    ready = [{task.id: each.tasks.explain(task.id).ready for task in each.tasks.list(limit=10)} for each in (ws, copy)]
+    assert ready[0] == ready[1]
+    assert set(ready[0].values()) == {True, False}
 
 
 def test_s13_a_held_lock_is_held_on_and_ends_when_it_would_have(
@@ -313,7 +337,7 @@ BAD: Final[dict[str, tuple[Tables, list[tuple[str, int]], str]]] = {
     "a crumb's state": (files(crumbs=[crumb(state="asleep")]), [("crumbs", 1)], "asleep"),
     "a crumb without a name": (files(crumbs=[crumb(name=None)]), [("crumbs", 1)], "title"),
     "a field is missing": (files(stashes=[{"stash_id": STASH}]), [("stashes", 1)], "missing"),
-    "the same id twice": (files(stashes=[stash(), stash()]), [("stashes", 2)], "line 1"),
+    "the same id twice": (files(stashes=[stash(), stash(name="x")]), [("stashes", 2)], "line 1"),
     "the same name twice": (files(stashes=[stash(), stash(OTHER)]), [("stashes", 2)], "hits"),
     "no such type": (files(stashes=[stash(stash_type="queue")]), [("stashes", 1)], "queue"),
     "the wrong value": (files(stashes=[stash(value={"value": "3"})]), [("stashes", 1)], "counter"),
@@ -324,7 +348,7 @@ BAD: Final[dict[str, tuple[Tables, list[tuple[str, int]], str]]] = {
     "deleted, and global": (files(stashes=[stash(deleted_at=WHEN)]), [("stashes", 1)], "deleted_at"),
     "deleted, and its trail is not": (
         files(stashes=[stash(deleted_at=WHEN)], trails=[trail()], links=[link("scoped_to", STASH, TRAIL)]),
-        [("links", 1), ("stashes", 1)],
+        [("stashes", 1), ("links", 1)],
         "active",
     ),
     "a time without a zone": (files(stashes=[stash(created_at="2025-01-15T10:30:00")]), [("stashes", 1)], "created_at"),
@@ -343,6 +367,38 @@ BAD: Final[dict[str, tuple[Tables, list[tuple[str, int]], str]]] = {
         [("stash_history", 2)],
         "line 1",
     ),
+    "an entry that the type cannot hold": (
+        files(stashes=[stash()], stash_history=[entry(1, value={"value": "no number"}), entry()]),
+        [("stash_history", 1)],
+        "counter",
+    ),
+    "an entry that a lock cannot hold": (
+        files(
+            stashes=[stash(**LOCK)], stash_history=[entry(1, value=3), entry(operation="acquire", value=LOCK["value"])]
+        ),
+        [("stash_history", 1)],
+        "holder",
+    ),
+    "a value that its history does not have": (
+        files(stashes=[stash(value={"value": 4})], stash_history=[entry()]),
+        [("stashes", 1), ("stash_history", 1)],
+        "newest entry",
+    ),
+    "a version that its history does not have": (
+        files(stashes=[stash(version=3)], stash_history=[entry()]),
+        [("stashes", 1), ("stash_history", 1)],
+        "ends at version 2",
+    ),
+    "what names a bad line comes after it": (
+        files(
+            crumbs=[crumb(state="asleep")],
+            trails=[trail(name="", state="asleep")],
+            links=[link("belongs_to", CRUMB, TRAIL), link("scoped_to", STASH, TRAIL, LINK[:-1] + "2")],
+            stashes=[stash(OTHER, name=""), stash()],
+        ),
+        [("crumbs", 1), ("trails", 1), ("stashes", 1), ("links", 1), ("links", 2), ("stashes", 2)],
+        "cannot be imported",
+    ),
     "a bad stash takes its history and its link along": (
         files(
             stashes=[stash(name="")],
@@ -350,12 +406,12 @@ BAD: Final[dict[str, tuple[Tables, list[tuple[str, int]], str]]] = {
             trails=[trail()],
             links=[link("scoped_to", STASH, TRAIL)],
         ),
-        [("links", 1), ("stashes", 1), ("stash_history", 1)],
+        [("stashes", 1), ("links", 1), ("stash_history", 1)],
         "name",
     ),
     "a trail that is not there": (
         files(stashes=[stash()], links=[link("scoped_to", STASH, TRAIL)]),
-        [("links", 1), ("stashes", 1)],
+        [("stashes", 1), ("links", 1)],
         "not here",
     ),
     "two scopes": (
@@ -531,6 +587,7 @@ def test_s13_the_original_samples_are_refused_whole_with_file_and_line(copy: Wor
 def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("HOLDFAST_ACTOR", "ann")
+    monkeypatch.setenv("HOLDFAST_ROLLING", "0")
     monkeypatch.delenv("HOLDFAST_URL", raising=False)
     monkeypatch.delenv("HOLDFAST_DIR", raising=False)
     with holdfast.open(tmp_path / ".holdfast", actor="ann") as ws:
@@ -548,7 +605,7 @@ def test_s13_a_folder_comes_back_through_the_commands(project: Path, capsys: pyt
     assert cli.main(["stash", "export", "one"]) == 0
     assert "1201 stash history" in capsys.readouterr().out
     first = contents(project / "one")
-    assert sorted(first) == sorted(f"{table}.jsonl" for table in TABLES)
+    assert sorted(first) == sorted([".gitattributes", *(f"{table}.jsonl" for table in TABLES)])
     assert first["stash_history.jsonl"].count(b"\n") == 1201
     assert cli.main(["stash", "import", "one", "--dry-run", "--dir", "copy"]) == 0
     assert "would be created: 1 trails, 1 links, 1 stashes, 1201 stash history" in ordered(capsys.readouterr().out)
@@ -590,6 +647,137 @@ def test_s13_a_folder_with_a_foreign_table_is_refused_until_told_to_skip(
     assert "properties.jsonl line 1: error: a table that has no place here" in capsys.readouterr().out
     assert cli.main(["stash", "list", "--dir", "copy", "-q"]) == 0
     assert capsys.readouterr().out != ""
+
+
+@pytest.mark.parametrize("trial", [[], ["--dry-run"]])
+def test_s13_every_bad_line_is_told_causes_first(
+    project: Path, capsys: pytest.CaptureFixture[str], trial: list[str]
+) -> None:
+    cli.main(["stash", "export", "one"])
+    stashes = project / "one" / "stashes.jsonl"
+    stashes.write_text(stashes.read_text().replace('"hits"', '""'))
+    (project / "one" / "properties.jsonl").write_text("{}\n")
+    capsys.readouterr()
+    assert cli.main(["stash", "import", "one", "--dir", "copy", *trial]) == 1
+    *_, head, told = capsys.readouterr().err.partition("holdfast: 1204")
+    first, *lines = (head + told).splitlines()
+    assert first == "holdfast: 1204 lines cannot be imported"
+    assert [line.partition(":")[0].partition(" (")[0] for line in lines[:3]] == [
+        *("stashes.jsonl line 1", "properties.jsonl line 1", "links.jsonl line 1")
+    ]
+    assert "cannot be imported" in lines[2]
+    assert lines[20] == "and 1184 more; --json has all"
+    assert "--skip-bad" in lines[21]
+    assert cli.main(["stash", "import", "one", "--dir", "copy", "--json", *trial]) == 1
+    assert len(json.loads(capsys.readouterr().err)["details"]["problems"]) == 1204
+
+
+def test_s13_two_exports_are_merged_by_git_and_imported(project: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Both have added lines at the end of every file, and each has changed what the other has not."""
+    git = shutil.which("git")
+    if git is None:
+        pytest.skip("git is not here")
+
+    def run(*words: str) -> None:
+        named = ["-c", "user.name=n", "-c", "user.email=e@example.org", "-c", "init.defaultBranch=one"]
+        subprocess.run([git, *named, *words], cwd=project, check=True, capture_output=True)
+
+    def export(source: str, branch: str) -> None:
+        assert cli.main(["stash", "export", "shared", "--replace", "--dir", source]) == 0
+        run("add", "shared")
+        run("commit", "-m", branch)
+
+    run("init")
+    places = {"one": ".holdfast", "two": "second"}
+    with holdfast.open(project / ".holdfast", actor="ann") as ws:
+        trail = ws.trails.list()[0].id
+        ws.stashes.create("quiet", "counter")
+        ws.trails.create("other")
+        task = ws.tasks.create("base").id
+    export(".holdfast", "base")
+    assert cli.main(["stash", "import", "shared", "--dir", "second"]) == 0
+    run("branch", "two")
+    for branch, place in places.items():
+        run("checkout", branch)
+        with holdfast.open(project / place, actor=branch) as ws:
+            own = ws.trails.create(branch).id
+            ws.trails.add(own, ws.tasks.create(branch).id)
+            ws.stashes.increment(ws.stashes.create(branch, "counter", trail=own).id)
+            if branch == "one":
+                ws.stashes.increment((trail, "hits"))
+            else:
+                ws.stashes.increment((None, "quiet"))
+                ws.trails.set_state(ws.trails.list()[1].id, "active")
+                ws.tasks.note(task, "seen")
+        export(place, branch)
+    run("checkout", "one")
+    run("merge", "two")
+    for place in (*places.values(), "third"):
+        assert cli.main(["stash", "import", "shared", "--dir", place]) == 0, capsys.readouterr().err
+        with holdfast.open(project / place, actor="ann") as ws:
+            assert sorted(each.name for each in ws.trails.list()) == ["one", "other", "t", "two"]
+            assert ws.trails.list()[1].state == "active"
+            assert ws.stashes.get((trail, "hits")).value == {"value": 1201}
+            assert ws.stashes.get((None, "quiet")).value == {"value": 1}
+            assert {each.title for each in ws.tasks.list(limit=10)} == {"base", "one", "two"}
+            assert ws.check().problems == []
+    capsys.readouterr()
+    assert cli.main(["stash", "export", "last", "--dir", "third"]) == 0
+    assert cli.main(["stash", "export", "own"]) == 0
+    left, right = contents(project / "last"), contents(project / "own")
+    assert {name for name in left if left[name] != right[name]} <= {"crumbs.jsonl"}, "a note to a task made here"
+
+
+def test_s13_what_a_folder_tells_git_already_is_left_alone(project: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (project / "one").mkdir()
+    (project / "one" / ".gitattributes").write_text("mine")
+    assert cli.main(["stash", "export", "one"]) == 0
+    assert (project / "one" / ".gitattributes").read_text() == "mine"
+    capsys.readouterr()
+
+
+def test_s13_a_line_that_is_no_utf8_is_a_bad_line_with_a_number(
+    project: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    cli.main(["stash", "export", "one"])
+    with (project / "one" / "stashes.jsonl").open("ab") as file:
+        file.write(b'\n{"name": "\xff"}\n{}\n')
+    capsys.readouterr()
+    assert cli.main(["stash", "import", "one", "--dir", "copy", "--json"]) == 1
+    problems = json.loads(capsys.readouterr().err.splitlines()[-1])["details"]["problems"]
+    assert [(each["file"], each["line"]) for each in problems] == [("stashes.jsonl", 3), ("stashes.jsonl", 4)]
+    assert "not UTF-8 at byte 11" in problems[0]["message"]
+    assert cli.main(["stash", "import", "one", "--dir", "copy", "--skip-bad"]) == 0
+    assert "stashes.jsonl line 3: error: not UTF-8" in capsys.readouterr().out
+    assert cli.main(["stash", "list", "--dir", "copy", "-q"]) == 0
+    assert capsys.readouterr().out.count("\n") == 1
+
+
+def test_s13_what_is_no_file_is_told_and_not_waited_for(project: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    cli.main(["stash", "export", "one"])
+    os.mkfifo(project / "one" / "categories.jsonl")
+    assert cli.main(["stash", "import", "one", "--dir", "copy"]) == 1
+    assert "categories.jsonl is not a regular file" in capsys.readouterr().err
+
+
+# --- in parts --------------------------------------------------------------------------------------------------------
+
+
+def test_s13_a_folder_goes_in_parts_with_what_belongs_together(ws: Workspace, copy: Workspace) -> None:
+    for name in ("properties", "damaged"):
+        ws.stashes.create(name, "context", {"text": "x" * 500})
+    tables = exported(ws)
+    whole = sum(len(json.dumps(line)) for lines in tables.values() for line in lines)
+    assert parts(tables) == [tables]
+    shares = parts(tables, whole - 1000)
+    assert len(shares) > 1
+    for table, lines in tables.items():
+        assert [max(each) for each in zip(*(share[table] for share in shares), strict=True)] == lines
+    for share in shares:
+        assert copy.stashes.import_(share).skipped == []
+    assert exported(copy) == tables
+    with pytest.raises(errors.TooLarge):
+        parts(tables, 1000)
 
 
 @pytest.mark.parametrize("folder", ["none", "empty"])

@@ -13,6 +13,7 @@ was loaded is saved only if nobody else has changed it meanwhile (VersionMismatc
 
 from __future__ import annotations
 
+import os
 import threading
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Final
@@ -134,6 +135,12 @@ def _open(config: Mapping[str, Any]) -> tuple[AnyWorkspace, bool]:
     unknown = sorted(str(name) for name in given.keys() - {place, *known[place]})
     if unknown:
         raise errors.Invalid(f"a configuration with {place} has no {', '.join(unknown)}")
+    for name, value in given.items():
+        kinds = (str, os.PathLike) if name == "path" else (str,)
+        if name != "workspace" and not isinstance(value, kinds):
+            raise errors.Invalid(f"{name} is a text, not {type(value).__name__}")
+    if place == "workspace" and not hasattr(given[place], "using"):
+        raise errors.Invalid(f"{type(given[place]).__name__} is no workspace", hint="holdfast.open(...) answers one")
     if place == "workspace":
         workspace: AnyWorkspace = given["workspace"]
         return (workspace.using(actor=given["actor"]) if "actor" in given else workspace), False

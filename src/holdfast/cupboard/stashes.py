@@ -13,7 +13,7 @@ from holdfast import errors
 from holdfast.cupboard.names import StashOpAcquire, StashOpIncrement, StashOpRelease, StashOpSet
 from holdfast.cupboard.table import PAGE, Entity, Table, also, stale
 from holdfast.domains.stashes.rows import held_value
-from holdfast.domains.stashes.values import COUNTER, LOCK, check_type, check_value, checked_count, count_of
+from holdfast.domains.stashes.values import COUNTER, LOCK, check_type, check_value, checked_count, count_of, one
 from holdfast.kernel.clock import SystemClock
 from holdfast.kernel.values import encode
 from holdfast.types import stashes as types
@@ -127,7 +127,7 @@ class Stash(Entity):
 
     def _check_type(self, wanted: str) -> None:
         if self.stash_type != wanted:
-            raise errors.InvalidStashType(f"the stash {self.name!r} is a {self.stash_type}, not a {wanted}")
+            raise errors.InvalidStashType(f"the stash {self.name!r} is {one(self.stash_type)}, not {one(wanted)}")
 
     def _change(self, value: Any, operation: str, holder: str | None = None) -> None:
         self._value = value
@@ -156,7 +156,7 @@ class Stash(Entity):
         if self.name != stored.name:
             raise errors.InvalidName(f"the stash {stored.name!r} keeps its name", hint="make another one")
         if self.stash_type != stored.stash_type:
-            raise errors.InvalidStashType(f"the stash {stored.name!r} stays a {stored.stash_type}")
+            raise errors.InvalidStashType(f"the stash {stored.name!r} stays {one(stored.stash_type)}")
         if self.trail_id != stored.trail:
             raise errors.Invalid("the trail of a stash is a link", hint="set or delete its scoped_to link")
 

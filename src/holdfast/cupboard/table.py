@@ -6,7 +6,7 @@ Names are accepted in both spellings, `stash_type` and `StashType`: in filters, 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, Final, Generic, TypeVar
 
 from holdfast import errors
 
@@ -15,6 +15,7 @@ if TYPE_CHECKING:
 
 E = TypeVar("E", bound="Entity")
 R = TypeVar("R")
+_KINDS: Final = {str: "a text", int: "a whole number", list: "a list"}
 PAGE = 1000  # how many records a list of the workspace has at most
 
 
@@ -105,7 +106,7 @@ class Table(Generic[E]):
                 if value is None:
                     continue
                 if not isinstance(value, kind) or isinstance(value, bool):
-                    raise errors.InvalidFilter(f"{spelled} is a {kind.__name__}, not {type(value).__name__}")
+                    raise errors.InvalidFilter(f"{spelled} is {_KINDS[kind]}, not {type(value).__name__}")
                 if kind is int and value < 0:
                     raise errors.InvalidFilter(f"{spelled} is 0 or more, not {value}")
                 if wanted.setdefault(name, value) != value:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 from holdfast import errors
 from holdfast.cupboard.table import PAGE, Entity, Table, also, part, stale
-from holdfast.domains.trails import ENDED, STEPS
+from holdfast.domains.stashes.states import ENDED, STEPS
 from holdfast.types import stashes as types
 from holdfast.types.txn import Op, VersionEquals
 

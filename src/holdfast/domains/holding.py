@@ -132,16 +132,17 @@ def _extend(tx: Tx, target: Target, row: Row, micros: int | None, lease: str | N
     bound = row[4]
     if lease is not None and lease != bound:
         leases.drop(tx, bound, target.kind)
-        _bind(tx, target, lease)
+        bind(tx, target, lease)
     elif lease is None and micros is None and bound is not None:
         leases.drop(tx, bound, target.kind)
-        _bind(tx, target, None)
+        bind(tx, target, None)
     elif micros is not None and bound is not None:
         _not_shared(tx, target, bound)
         leases.renew(tx, bound, micros, shorten=False)
 
 
-def _bind(tx: Tx, target: Target, lease: str | None) -> None:
+def bind(tx: Tx, target: Target, lease: str | None) -> None:
+    """Let a held lock hang on another lease, or on none."""
     tx.run("UPDATE locks SET lease = ? WHERE kind = ? AND scope = ? AND name = ?", (lease, *target.key))
 
 
@@ -197,7 +198,7 @@ def prolong(tx: Tx, target: Target, holder: str | None, ttl: float | None, token
         _not_shared(tx, target, bound)
         leases.renew(tx, bound, micros)
     elif micros is not None:
-        _bind(tx, target, leases.start(tx, target.kind, row[1], micros))
+        bind(tx, target, leases.start(tx, target.kind, row[1], micros))
     return _reload(tx, target)
 
 

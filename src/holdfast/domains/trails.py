@@ -13,27 +13,20 @@ import msgspec
 
 from holdfast import errors
 from holdfast.domains import holding, links
-from holdfast.domains.routing.settings import settings_of
 from holdfast.domains.stashes import erase, open_trail
 from holdfast.domains.stashes.rows import SCOPED_TO, STASH_LOCK, lock_of
+from holdfast.domains.stashes.states import ENDED, STEPS, TRAIL, plan_purge, purge_of, stop_purge, taken
 from holdfast.domains.tasks import deleting
-from holdfast.domains.tasks.rows import DAY
 from holdfast.domains.tasks.rows import require as require_task
 from holdfast.domains.tasks.texts import check_note
-from holdfast.kernel import leases
 from holdfast.kernel.names import check_id, check_limit, check_name
 from holdfast.kernel.tx import Row, Snapshot, Tx
-from holdfast.kernel.values import decode
 from holdfast.ops import Domain, Found, M, read, write
 from holdfast.types.base import as_time
 from holdfast.types.stashes import Trail, TrailState
 
-TRAIL: Final = "trail"
 BELONGS_TO: Final = "belongs_to"
 BRANCHES_FROM: Final = "branches_from"
-ENDED: Final = ("completed", "abandoned")
-# From each state, those that `set_state` leads to.
-STEPS: Final[dict[str, tuple[str, ...]]] = {"draft": ("pending", "active"), "pending": ("active",), "active": ()}
 _COLUMNS: Final = "id, name, state, created, updated, ended, version, revision, before"
 
 
@@ -89,7 +82,10 @@ def list_trails(snapshot: Snapshot, state: TrailState | None = None, limit: int 
 
 
 def set_state(tx: Tx, id: str, state: TrailState) -> Trail:
-    """Bring a trail on: from draft to pending or active, from pending to active; its ends have calls of their own."""
+    """Bring a trail on: from draft to pending or active, from pending to active.
+
+    completed and abandoned do what `complete` and `abandon` do.
+    """
     row = _load(tx, id)
     if state == "completed":
         return complete(tx, id)
@@ -153,8 +149,18 @@ def remove(tx: Tx, trail: str, task: str) -> bool:
 
 
 def members(snapshot: Snapshot, id: str) -> list[str]:
-    """The ids of the tasks that belong to a trail."""
-    return links.sources(snapshot, BELONGS_TO, _load(snapshot, id)[0])
+    """The ids of the tasks that belong to a trail; a deleted one is among them again once it is restored."""
+    rows = snapshot.all(
+        "SELECT k.source FROM links k JOIN tasks t ON t.id = k.source"
+        " WHERE k.kind = ? AND k.target = ? AND t.deleted IS NULL ORDER BY k.source",
+        (BELONGS_TO, _load(snapshot, id)[0]),
+    )
+    return [source for (source,) in rows]
+
+
+def _belonging(snapshot: Snapshot, id: str) -> list[str]:
+    """Those and the deleted ones."""
+    return links.sources(snapshot, BELONGS_TO, id)
 
 
 # --- its end ---------------------------------------------------------------------------------------------------------
@@ -165,7 +171,7 @@ def complete(tx: Tx, id: str) -> Trail:
     row = _load(tx, id)
     if row[2] != "active":
         raise _no_way(row, "completed")
-    let_go = members(tx, id)
+    let_go = _belonging(tx, id)
     for task in let_go:
         links.untie(tx, BELONGS_TO, task, id)
     return _change(tx, row, "complete", {"state": "completed", "ended": tx.now}, tasks=[let_go, []])
@@ -186,66 +192,52 @@ def abandon(tx: Tx, id: str, reason: str | None = None) -> Trail:
         (STASH_LOCK, id),
     ):
         raise holding.held(lock_of(stash), holder, deadline)
-    taken = [task for task in members(tx, id) if require_task(tx, task, deleted=True).deleted is None]
-    for task in taken:
+    going = members(tx, id)
+    for task in going:
         if require_task(tx, task, deleted=True).deleted is None:  # else it went with its parent
             deleting.delete(tx, task, reason)
     stashes = [
         each for (each,) in tx.all("SELECT id FROM stashes WHERE trail = ? AND deleted IS NULL ORDER BY id", (id,))
     ]
     tx.run("UPDATE stashes SET deleted = ? WHERE trail = ? AND deleted IS NULL", (tx.now, id))
-    _plan_purge(tx, id)
+    plan_purge(tx, id, tx.now)
     columns = {"state": "abandoned", "before": row[2], "ended": tx.now}
     more = {} if reason is None else {"note": reason}
-    return _change(tx, row, "abandon", columns, tasks=[taken, []], stashes=[stashes, []], **more)
+    return _change(tx, row, "abandon", columns, tasks=[going, []], stashes=[stashes, []], **more)
 
 
 def restore(tx: Tx, id: str) -> Trail:
-    """Bring back an abandoned trail, with what went with it and is still there to be brought back."""
+    """Bring back an abandoned trail, with what went with it and was not purged meanwhile."""
     row = _load(tx, id)
     if row[2] != "abandoned":
         raise errors.InvalidTransition(f"the trail {id} is {row[2]}, not abandoned", state=row[2])
-    taken = _taken(tx, row)
-    gone = [require_task(tx, task, deleted=True) for task in members(tx, id)]
+    went = taken(tx, id, row[6])
+    gone = [require_task(tx, task, deleted=True) for task in _belonging(tx, id)]
     for task in sorted(gone, key=lambda each: each.depth):  # parents first
-        if task.id in taken:
+        if task.id in went:
             deleting.restore(tx, task.id)
     tx.run("UPDATE stashes SET deleted = NULL WHERE trail = ? AND deleted IS NOT NULL", (id,))
-    leases.drop(tx, f"{TRAIL}:{id}", TRAIL)
+    stop_purge(tx, id)
     return _change(tx, row, "restore", {"state": row[8], "before": "", "ended": None})
-
-
-def _plan_purge(tx: Tx, id: str) -> None:
-    """What went with a trail is kept as long as deleted tasks are: its timer is a lease like any other."""
-    days = settings_of(tx).config.soft_delete_days
-    if days is not None:
-        leases.start(tx, TRAIL, tx.actor, round(days * DAY), f"{TRAIL}:{id}")
 
 
 def end_lease(tx: Tx, lease: str, op: str) -> None:
     """The time to bring an abandoned trail back is over: its stashes go for good."""
-    trail = lease.removeprefix(f"{TRAIL}:")
+    trail = lease.removeprefix(purge_of(""))
     for stash, version, bound in tx.all(
         "SELECT id, version, lease FROM stashes WHERE trail = ? AND deleted IS NOT NULL ORDER BY id", (trail,)
     ):
         erase(tx, stash, version, bound, "purge")
 
 
-def _taken(tx: Tx, row: Row) -> list[str]:
-    """The tasks that went with an abandoned trail, as the event says by which it was: others were deleted before."""
-    told = tx.one(
-        "SELECT data FROM events WHERE kind = ? AND scope = '' AND id = ? AND version = ?", (TRAIL, row[0], row[6])
-    )
-    data: Any = {} if told is None else decode(told[0])
-    taken: list[str] = data.get("tasks", [[]])[0]
-    return taken
-
-
 def delete(tx: Tx, id: str) -> None:
-    """Delete a trail that nothing belongs to any more; what went with an abandoned one goes for good."""
+    """Delete a trail that nothing belongs to any more. The stashes that went with an abandoned one go for good.
+
+    Its tasks stay deleted, and `tasks.restore` brings them back one by one.
+    """
     row = _load(tx, id)
     live = tx.one("SELECT count(*) FROM stashes WHERE trail = ? AND deleted IS NULL", (id,))
-    tasks = [each for each in members(tx, id) if require_task(tx, each, deleted=True).deleted is None]
+    tasks = members(tx, id)
     if tasks or (live and live[0]):
         count = live[0] if live else 0
         raise errors.Conflict(
@@ -254,11 +246,11 @@ def delete(tx: Tx, id: str) -> None:
         )
     for stash, version, lease in tx.all("SELECT id, version, lease FROM stashes WHERE trail = ?", (id,)):
         erase(tx, stash, version, lease, "delete")
-    for task in members(tx, id):
+    for task in _belonging(tx, id):
         links.untie(tx, BELONGS_TO, task, id)
     for target in links.targets(tx, BRANCHES_FROM, id):
         links.untie(tx, BRANCHES_FROM, id, target)
-    leases.drop(tx, f"{TRAIL}:{id}", TRAIL)
+    stop_purge(tx, id)
     tx.run("DELETE FROM trails WHERE id = ?", (id,))
     _emit(tx, id, "delete", row[6] + 1, state=[row[2], None])
 

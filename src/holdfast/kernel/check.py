@@ -16,7 +16,7 @@ Checker = Callable[[Snapshot], Iterable[str]]
 
 _TABLES = (
     *("tasks", "links", "cells", "locks", "waiters", "leases", "agents", "messages"),
-    *("idempotency", "documents", "templates", "trails", "stashes"),
+    *("idempotency", "documents", "templates", "trails", "stashes", "cycles"),
 )
 
 

@@ -71,6 +71,13 @@ class Filter(msgspec.Struct, frozen=True):
         return parts, params
 
 
+def _data(revision: int, data: bytes) -> dict[str, Any]:
+    try:
+        return _decode(data)
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        raise errors.Corrupt(f"an event of revision {revision} cannot be read: {error}", revision=revision) from error
+
+
 def to_event(row: Row) -> Event:
     """The public form of an event row."""
     revision, position, time, actor, kind, scope, id, op, version, redacted, data = row
@@ -84,7 +91,7 @@ def to_event(row: Row) -> Event:
         id=id,
         op=op,
         version=version,
-        data={} if data is None else _decode(data),
+        data={} if data is None else _data(revision, data),
         redacted=bool(redacted),
     )
 

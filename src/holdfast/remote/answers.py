@@ -70,7 +70,7 @@ def failure(content: bytes, status: int) -> errors.HoldfastError:
 
 def type_details(op: Operation[..., Any], error: errors.HoldfastError) -> None:
     """What an error carries of records, as the types they are in process."""
-    types: dict[str, Any] = {"problems": list[ImportProblem]}
+    types: dict[str, Any] = {} if op.name.startswith("cycles.") else {"problems": list[ImportProblem]}
     if op.name.startswith("tasks."):
         types["value"] = Task
     for name, kind in types.items():

@@ -26,7 +26,7 @@ from holdfast.types.txn import Op
 
 _QUERIED: Final = ("GET", "DELETE")
 _MISTAKABLE: Final = re.compile(r"\.+|[a-z-]+")
-_BY_ID: Final = ("stashes", "trails", "links")  # whose ids are refused as ids, not as names
+_BY_ID: Final = ("stashes", "trails", "links", "cycles")  # whose ids are refused as ids, not as names
 _LONG_QUERY: Final = 4096  # bytes, beyond which arguments travel in the body, whatever the method
 _LONGEST: Final = 1e7  # seconds that a socket can be told to wait
 Args = tuple[Any, ...]
@@ -161,5 +161,5 @@ def headers_of(request: Request, context: Context) -> dict[str, str]:
     if context.fence is not None:
         name, token = context.fence
         parts = (name,) if isinstance(name, str) else name
-        headers["x-fence"] = f"{token} {'/'.join(quote(part, safe='') for part in parts)}"
+        headers["x-fence"] = f"{token} {'/'.join(quote(part or '', safe='') for part in parts)}"
     return headers

@@ -182,6 +182,7 @@ STASHES: dict[str, Case] = {
     "stashes.increment": Case(lambda ws, stash: ws.stashes.increment(stash.id), _counter),
     "stashes.acquire": Case(lambda ws, stash: ws.stashes.acquire(stash.id, ttl=5), _lock_stash),
     "stashes.release": Case(lambda ws, stash: ws.stashes.release(stash.id), _held_stash),
+    "stashes.refresh": Case(lambda ws, stash: ws.stashes.refresh(stash.id, ttl=5), _held_stash),
     "stashes.restore": Case(lambda ws, stash: ws.stashes.restore(stash.id, 1), _counter),
     "stashes.delete": Case(lambda ws, stash: ws.stashes.delete(stash.id), _counter),
     "trails.create": Case(lambda ws, _: ws.trails.create("new")),
@@ -194,6 +195,39 @@ STASHES: dict[str, Case] = {
     "trails.delete": Case(lambda ws, trail: ws.trails.delete(trail.id), _trail),
     "links.create": Case(lambda ws, ids: ws.links.create("related", *ids), _two),
     "links.delete": Case(lambda ws, link: ws.links.delete(link.id), _link),
+}
+
+
+def _cycle(_: World, ws: Workspace) -> str:
+    return ws.cycles.start(spec="steps").cycle_id
+
+
+def _planning(world: World, ws: Workspace) -> str:
+    return ws.cycles.start_phase(_cycle(world, ws), "plan").cycle_id
+
+
+def _failed(world: World, ws: Workspace) -> str:
+    return ws.cycles.fail_phase(_planning(world, ws), "plan", "a reason").cycle_id
+
+
+def _changed_elsewhere(world: World, ws: Workspace) -> dict[str, Any]:
+    document = ws.cycles.export(_planning(world, ws))
+    return {**document, "context": {**document["context"], "changed": True}}
+
+
+CYCLES: dict[str, Case] = {
+    "cycles.start": Case(lambda ws, _: ws.cycles.start(spec="new")),
+    "cycles.start_phase": Case(lambda ws, key: ws.cycles.start_phase(key, "plan"), _cycle),
+    "cycles.complete_phase": Case(lambda ws, key: ws.cycles.complete_phase(key, "plan", {"a": 1}), _planning),
+    "cycles.fail_phase": Case(lambda ws, key: ws.cycles.fail_phase(key, "plan", "why"), _planning),
+    "cycles.update_phase": Case(lambda ws, key: ws.cycles.update_phase(key, "plan", {"a": 1}), _planning),
+    "cycles.add_error": Case(lambda ws, key: ws.cycles.add_error(key, "plan", "why"), _planning),
+    "cycles.finish": Case(lambda ws, key: ws.cycles.finish(key, "why"), _planning),
+    "cycles.delete": Case(lambda ws, key: ws.cycles.delete(key), _failed),
+    "cycles.recover": Case(lambda ws, key: ws.cycles.recover(key), _cycle),
+    "cycles.import_": Case(lambda ws, _: ws.cycles.import_({})),
+    "cycles.adopt": Case(lambda ws, document: ws.cycles.adopt(document, 2), _changed_elsewhere),
+    "cycles.sent": Case(lambda ws, key: ws.cycles.sent(key, "skip", 1, "a bucket"), _cycle),
 }
 
 CASES: dict[str, Case] = {
@@ -227,5 +261,6 @@ CASES: dict[str, Case] = {
     **TASKS,
     **MAIL,
     **STASHES,
+    **CYCLES,
     "txn": Case(lambda ws, _: ws.txn([], [Op("cells.set", {"run": "run", "cell": "cell", "value": 2})])),
 }

@@ -14,7 +14,7 @@ from holdfast.domains import holding, links
 from holdfast.domains.stashes.exporting import export
 from holdfast.domains.stashes.history import history, value_at
 from holdfast.domains.stashes.importing import import_
-from holdfast.domains.stashes.locking import acquire, release
+from holdfast.domains.stashes.locking import acquire, check_token, refresh, release
 from holdfast.domains.stashes.rows import (
     COLUMNS,
     GLOBAL,
@@ -33,7 +33,7 @@ from holdfast.domains.stashes.rows import (
     write,
 )
 from holdfast.domains.stashes.saving import save
-from holdfast.domains.stashes.values import COUNTER, LOCK, check_type, check_value, checked_count, count_of
+from holdfast.domains.stashes.values import COUNTER, LOCK, check_type, check_value, checked_count, count_of, one
 from holdfast.kernel import idempotency, leases
 from holdfast.kernel.events import redact
 from holdfast.kernel.names import check_id, check_limit, check_name, check_ttl
@@ -106,7 +106,7 @@ def increment(tx: Tx, id: StashId, delta: int = 1, changed_by: str | None = None
     """Add to a counter and answer its new value; no increment is ever lost."""
     stored = require(tx, id)
     if stored.type != COUNTER:
-        raise errors.InvalidStashType(f"the stash {stored.name!r} is a {stored.type}, not a counter", id=stored.id)
+        raise errors.InvalidStashType(f"the stash {stored.name!r} is {one(stored.type)}, not a counter", id=stored.id)
     if type(delta) is not int:
         raise errors.InvalidValue(f"a counter counts whole numbers, not {delta!r}", hint="")
     count = checked_count(count_of(stored.value) + delta)
@@ -227,6 +227,8 @@ class Stashes(Domain[M]):
     increment = writing(increment, http="POST /api/stashes/{id}/increment", cli="stash increment", mcp=True)
     acquire = procedure(acquire, http="POST /api/stashes/{id}/acquire", cli="stash acquire", mcp=True)
     release = writing(release, http="POST /api/stashes/{id}/release", cli="stash release", mcp=True)
+    refresh = writing(refresh, http="POST /api/stashes/{id}/refresh", cli="stash refresh", mcp=True)
+    check = read(check_token, http="GET /api/stashes/{id}/check", cli="stash check")
     restore = writing(restore, http="POST /api/stashes/{id}/restore", cli="stash restore")
     delete = writing(delete, http="DELETE /api/stashes/{id}", cli="stash delete")
     list = read(list_stashes, http="GET /api/stashes", cli="stash list", mcp=True, listing=True)

@@ -1,8 +1,8 @@
 """Stashes, their history, trails, links and crumbs as JSON lines: what leaves a workspace, a file for each table.
 
-A line has its keys in one order, and a table its lines: crumbs as they were made, history by stash and version, the
-rest by id. Guarantee: the same records make the same bytes, and an import of them elsewhere exports as they were. What
-only this workspace can know (revisions, fencing tokens) stays here. Called by `importing` too, to compare.
+A line has its keys in one order, and a table its lines: by id, the history by stash and version. Guarantee: the same
+records make the same bytes, and an import of them elsewhere exports as they were. What only this workspace can know
+(revisions, fencing tokens) stays here. Called by `importing` too, to compare.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ import msgspec
 
 from holdfast import errors
 from holdfast.domains.stashes.rows import COLUMNS, SOURCE, STASH, Stored, to_stash
+from holdfast.domains.stashes.states import ABANDONED, taken
 from holdfast.domains.tasks import exporting as tasks
 from holdfast.kernel.names import check_id, check_limit
 from holdfast.kernel.tx import Row, Snapshot
@@ -25,8 +26,8 @@ from holdfast.types.stashes import LinkType, StashOperation, StashType, TrailSta
 
 MAX_EXPORT: Final = 1000  # lines of a page
 TABLES: Final[tuple[TransferTable, ...]] = get_args(TransferTable)
-TRAIL: Final = "trail"
 TRAIL_COLUMNS: Final = "id, name, state, version, created, updated, ended, before"
+ENTRY_COLUMNS: Final = "e.id, e.version, e.op, e.time, e.data"
 LINK_COLUMNS: Final = "id, kind, source, target, created"
 _encode = msgspec.json.Encoder().encode
 
@@ -96,7 +97,7 @@ def export(snapshot: Snapshot, table: TransferTable, after: str | None = None, l
     if after is not None:
         check_id(after, "after")
     if table == "crumbs":
-        return tasks.export(snapshot, after, limit, include_deleted=True)
+        return tasks.export_by_id(snapshot, after or "", limit)
     return [_encode(line).decode() for line in _PAGES[table](snapshot, after or "", limit)]
 
 
@@ -122,7 +123,7 @@ def _entries(snapshot: Snapshot, after: str, limit: int) -> list[EntryLine]:
     if after and not (version.isdecimal() and len(version) < 19):
         raise errors.InvalidID(f"after is STASH_ID/VERSION of the last line of the page before, not {after!r}")
     rows = snapshot.all(
-        "SELECT e.id, e.version, e.op, e.time, e.data FROM events e JOIN stashes s ON s.id = e.id"
+        f"SELECT {ENTRY_COLUMNS} FROM events e JOIN stashes s ON s.id = e.id"
         " WHERE e.kind = ? AND e.scope = '' AND (e.id, e.version) > (?, ?) AND e.data IS NOT NULL"
         " ORDER BY e.id, e.version LIMIT ?",
         (STASH, stash, int(version or 0), limit),
@@ -144,13 +145,6 @@ _PAGES: Final[dict[str, Callable[[Snapshot, str, int], Any]]] = {
 def trail_line(snapshot: Snapshot, row: Row) -> TrailLine:
     """The line of a row of TRAIL_COLUMNS."""
     id, name, state, version, created, updated, ended, before = row
-    taken: list[str] = []
-    if state == "abandoned":
-        told = snapshot.one(
-            "SELECT data FROM events WHERE kind = ? AND scope = '' AND id = ? AND version = ?", (TRAIL, id, version)
-        )
-        data: Any = {} if told is None else decode(told[0])
-        taken = data.get("tasks", [[]])[0]
     return TrailLine(
         trail_id=id,
         name=name,
@@ -160,7 +154,7 @@ def trail_line(snapshot: Snapshot, row: Row) -> TrailLine:
         updated_at=as_time(updated),
         completed_at=_time(ended),
         before=before or None,
-        tasks=tuple(taken),
+        tasks=tuple(taken(snapshot, id, version)) if state == ABANDONED else (),
     )
 
 

@@ -30,6 +30,10 @@ def _entry(stash: str, version: int, op: str, time: int, told: Any) -> StashEntr
 
 def value_at(snapshot: Snapshot, id: str, version: int) -> Any:
     """The value that a stash had at a version; NotFound if its history does not have that one."""
+    if type(version) is not int or version < 1:
+        raise errors.Invalid(
+            f"version is a whole number, 1 or more, not {version!r}", hint="stashes.history(id) lists them"
+        )
     for entry in history(snapshot, id):
         if entry.version == version:
             return entry.value

@@ -1,36 +1,36 @@
 """Importing the tables that `exporting` writes, or those of the original project: one transaction, all or nothing.
 
-Records keep their ids, times and versions. What is here already and the same is left as it is; what differs is reported
-and left alone, so the same lines change nothing the second time. Every line that cannot be imported is named with its
-file and number, also those of tables that have no place here. Crumbs go through the import of tasks.
+Records keep their ids, times and versions. A trail or a stash that has only gone on there is brought to where it is
+there, with all that belongs to it; what was changed on both sides is told and left alone, whole, so the same lines
+change nothing the second time. Every line that cannot be imported is named with its file and number, also those of
+tables that have no place here. Crumbs go through the import of tasks.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
-from typing import Any, Final, Literal, TypeVar
+from typing import Any, Final, Literal
 
 import msgspec
 
 from holdfast import errors
-from holdfast.domains.stashes import putting
-from holdfast.domains.stashes.crumbs import read_crumb
+from holdfast.domains.stashes import putting, stash_lines
 from holdfast.domains.stashes.exporting import TABLES, EntryLine, LinkLine, StashLine, TrailLine
-from holdfast.domains.stashes.rows import SCOPED_TO
+from holdfast.domains.stashes.families import Families
+from holdfast.domains.stashes.reading import REFUSALS, Read, read_table, read_tasks
+from holdfast.domains.stashes.rows import SCOPED_TO, STASH
+from holdfast.domains.stashes.states import ABANDONED, COMPLETED
 from holdfast.domains.tasks import importing as tasks
-from holdfast.kernel.ids import is_uuid7
-from holdfast.kernel.names import check_flag
-from holdfast.kernel.tx import Tx
+from holdfast.kernel.names import check_flag, check_name
+from holdfast.kernel.tx import Tx, newest_version
 from holdfast.types.stashes import TransferReport
 from holdfast.types.tasks import ImportProblem
 
 MAX_LINES: Final = 50_000  # of all tables; of crumbs as many as an import of tasks takes
-L = TypeVar("L", TrailLine, LinkLine, StashLine, EntryLine)
-_REFUSALS: Final = (
-    *(errors.Invalid, errors.NotFound, errors.DuplicateName, errors.Exists, errors.TooLarge),
-    *(msgspec.ValidationError, RecursionError),
-)
+_NO_ID: Final = re.compile(r"[^A-Za-z0-9._-]+")
+LEFT: Final = "its trail {} is left alone, and so is this"
 
 
 class _Undone(Exception):
@@ -38,28 +38,43 @@ class _Undone(Exception):
 
 
 def import_(
-    tx: Tx, tables: Mapping[str, Sequence[str]], skip_bad: bool = False, dry_run: bool = False
+    tx: Tx,
+    tables: Mapping[str, Sequence[str]],
+    skip_bad: bool = False,
+    dry_run: bool = False,
+    holder: str | None = None,
 ) -> TransferReport:
     """Take in tables as JSON lines, by name, with their ids, times, versions and history.
 
     A line that cannot be imported refuses all (Invalid, with `problems`); with `skip_bad` it is left out, and what
-    needs it. What is here already and differs is left alone. A held lock is held on, with a token of this workspace.
+    needs it. What has gone on there is brought there; what was changed on both sides is left alone. A held lock is
+    held on, with a token of this workspace; given a `holder`, locks of others are Forbidden.
     """
     check_flag(skip_bad=skip_bad, dry_run=dry_run)
+    if holder is not None:
+        check_name(holder, "holder")
     _check(tables)
-    attempt = _Import(tx)
-    try:
-        with tx.savepoint():
-            attempt.run(tables)
-            if dry_run or (attempt.bad and not skip_bad):
-                raise _Undone
-    except _Undone:
-        if attempt.bad and not skip_bad:
-            raise errors.Invalid(
-                f"{len(attempt.bad)} lines cannot be imported; {attempt.bad[0]}",
-                hint="put them right, or pass skip_bad=True to leave them out",
-                problems=attempt.bad,
-            ) from None
+    left: set[str] = set()
+    while True:
+        attempt = _Import(tx, left, holder)
+        refused = True
+        try:
+            with tx.savepoint():
+                attempt.run(tables)
+                refused = bool(attempt.bad) and not skip_bad
+                if attempt.diverged or dry_run or refused:
+                    raise _Undone
+        except _Undone:
+            left |= attempt.diverged
+            if attempt.diverged:  # a trail that cannot be followed whole is left alone: once more, without it
+                continue
+        break
+    if refused:
+        raise errors.Invalid(
+            f"{len(attempt.bad)} lines cannot be imported; {attempt.bad[0]}",
+            hint="put them right, or pass skip_bad=True to leave them out",
+            problems=attempt.bad,
+        )
     return msgspec.structs.replace(attempt.report, dry_run=dry_run)
 
 
@@ -80,48 +95,58 @@ def _check(tables: Any) -> None:
 
 
 class _Import:
-    """One import: what it said of each line."""
+    """One import, that leaves some trails alone: what it said of each line."""
 
-    def __init__(self, tx: Tx) -> None:
+    def __init__(self, tx: Tx, left: set[str], holder: str | None) -> None:
         self._tx = tx
+        self._holder = holder
+        self._left = {*left}
+        self._moved: dict[str, TrailLine] = {}
+        self.diverged: set[str] = set()  # trails that could be followed only in part
         self.bad: list[ImportProblem] = []
         self.report = TransferReport({}, {}, {}, [], self.bad, [])
-        self._history: dict[str, list[tuple[int, EntryLine]]] = {}
-        self._scopes: dict[str, tuple[int, LinkLine]] = {}  # of each stash
+        self._consequences: set[int] = set()  # of other bad lines, by identity
+        self._history: dict[str, list[Read[EntryLine]]] = {}
+        self._scopes: dict[str, Read[LinkLine]] = {}  # of each stash
 
     def run(self, tables: Mapping[str, Sequence[str]]) -> None:
         """Every table after those that it names."""
         for table in sorted(set(tables) - set(TABLES)):
-            for number, line in enumerate(tables[table], 1):
-                if not isinstance(line, str) or line.strip():
+            for number, text in enumerate(tables[table], 1):
+                if not isinstance(text, str) or text.strip():
                     self._refuse(table, number, None, "a table that has no place here")
-        made = self._crumbs(tables.get("crumbs", ()))
-        for number, trail in self._read(tables, "trails", TrailLine, "trail_id"):
-            self._put("trails", number, trail.trail_id, partial(putting.put_trail, self._tx, trail))
-        others = []
-        for number, link in self._read(tables, "links", LinkLine, "link_id"):
-            if link.link_type != SCOPED_TO:
-                others.append((number, link))
-            elif link.from_id in self._scopes:
-                self._refuse(
-                    "links", number, link.link_id, f"line {self._scopes[link.from_id][0]} scopes the same stash"
-                )
-            else:
-                self._scopes[link.from_id] = number, link
+        warn = partial(self._tell, self.report.warnings, "crumbs")
+        texts = read_tasks(tables.get("crumbs", ()), partial(self._refuse, "crumbs"), warn)
+        trails = self._read(tables, "trails", TrailLine, "trail_id")
+        links = self._read(tables, "links", LinkLine, "link_id")
+        members = [link for _, link in links if link.link_type == "belongs_to"]
+        families = Families(self._tx, texts, members)
+        self._judge(trails, families)
+        changed = self._crumbs(texts, families, dict((line.trail_id, line) for _, line in trails))
+        for number, trail in trails:
+            follow = trail.trail_id in self._moved
+            self._put("trails", number, trail.trail_id, partial(putting.put_trail, self._tx, trail, follow))
+        others = self._share_out(links)
         for number, entry in self._read(tables, "stash_history", EntryLine, "history_id", "stash_id"):
             self._history.setdefault(entry.stash_id, []).append((number, entry))
         for number, stash in self._read(tables, "stashes", StashLine, "stash_id"):
             self._stash(number, stash)
-        for number, link in self._scopes.values():  # of stashes that were no part of this
-            self._put("links", number, link.link_id, partial(putting.see_scope, self._tx, link))
+        for number, link in self._scopes.values():  # of stashes that were no part of this, or here before
+            outcome = self._put("links", number, link.link_id, partial(stash_lines.see_scope, self._tx, link))
+            if outcome != putting.UNCHANGED and link.to_id in self._moved:
+                self.diverged.add(link.to_id)
+        fresh: set[str] = set()
         for number, link in others:
-            self._put("links", number, link.link_id, partial(putting.put_link, self._tx, link, made))
+            put = partial(putting.put_link, self._tx, link, changed, fresh, self._left)
+            if self._put("links", number, link.link_id, put) == putting.CREATED:
+                fresh.add(link.link_id)
         for entries in self._history.values():
             for number, entry in entries:
-                self._put("stash_history", number, entry.history_id, partial(putting.see_entry, self._tx, entry))
-        order: dict[str, int] = {table: place for place, table in enumerate(TABLES)}
-        for problems in (self.bad, self.report.conflicts, self.report.warnings):
-            problems.sort(key=lambda problem: (order.get(problem.file[:-6], len(order)), problem.file, problem.line))
+                self._put("stash_history", number, entry.history_id, partial(stash_lines.see_entry, self._tx, entry))
+        for id, line in self._moved.items():
+            if families.ending(families.of(id, line)) or not self._whole(id):
+                self.diverged.add(id)
+        self._sort()
 
     # --- what is said of a line --------------------------------------------------------------------------------------
 
@@ -132,55 +157,87 @@ class _Import:
     def _refuse(self, table: str, line: int, id: str | None, message: str) -> None:
         self._tell(self.bad, table, line, id, message)
 
+    def _read(self, tables: Mapping[str, Sequence[str]], table: str, kind: type[Any], *ids: str) -> list[Read[Any]]:
+        warn = partial(self._tell, self.report.warnings, table)
+        return read_table(tables.get(table, ()), kind, ids, partial(self._refuse, table), warn)
+
     def _put(self, table: str, line: int, id: str, put: Callable[[], str]) -> str | None:
         """Let a record be put, and note what became of it; None if it was refused."""
         try:
             outcome = put()
-        except _REFUSALS as error:
+        except REFUSALS as error:
             self._refuse(table, line, id, getattr(error, "message", str(error)))
             return None
-        if outcome in (putting.CREATED, putting.UNCHANGED):
-            ids: dict[str, list[str]] = getattr(self.report, outcome)
-            ids.setdefault(table, []).append(id)
+        if outcome in (putting.CREATED, putting.UPDATED, putting.UNCHANGED):
+            self._count(outcome, table, id)
         else:
             self._tell(self.report.conflicts, table, line, id, outcome)
         return outcome
 
-    def _read(self, tables: Mapping[str, Sequence[str]], table: str, kind: type[L], *ids: str) -> list[tuple[int, L]]:
-        """The lines of a table that are well-formed by themselves, with their numbers."""
-        found: dict[str, tuple[int, L]] = {}
-        for number, text in enumerate(tables.get(table, ()), 1):
-            id: str | None = None
+    def _count(self, outcome: str, table: str, id: str) -> None:
+        ids: dict[str, list[str]] = getattr(self.report, outcome)
+        ids.setdefault(table, []).append(id)
+
+    def _sort(self) -> None:
+        """By table and line; of what is wrong, causes before what follows from them."""
+        order: dict[str, int] = {table: place for place, table in enumerate(TABLES)}
+        causes = {problem.id for problem in self.bad if id(problem) not in self._consequences}
+
+        def place(problem: ImportProblem) -> tuple[bool, int, str, int]:
+            named = {*_NO_ID.split(problem.message)} - {problem.id}
+            follows = id(problem) in self._consequences or not causes.isdisjoint(named)
+            return follows, order.get(problem.file[:-6], len(order)), problem.file, problem.line
+
+        self.bad.sort(key=place)
+        for problems in (self.report.conflicts, self.report.warnings):
+            problems.sort(key=lambda problem: place(problem)[1:])
+
+    # --- trails with what belongs to them ----------------------------------------------------------------------------
+
+    def _judge(self, trails: list[Read[TrailLine]], families: Families) -> None:
+        """Which trails are followed, and which are left alone: those that no steps lead to, and those told wrongly."""
+        self._left |= {problem.id for problem in self.bad if problem.file == "trails.jsonl" and problem.id is not None}
+        for _, line in trails:
+            id, row = line.trail_id, putting.trail_here(self._tx, line.trail_id)
             try:
-                raw = tasks.parse(text)
-                if raw is None:
-                    continue
-                id = raw[ids[0]] if isinstance(raw.get(ids[0]), str) else None
-                _check_ids(raw, ids)
-                line = msgspec.convert(raw, kind)
-                if id in found:
-                    raise errors.Invalid(f"line {found[id][0]} has the same {ids[0]}")
-            except _REFUSALS as error:
-                self._refuse(table, number, id, getattr(error, "message", str(error)))
+                wanted = putting.trail_row(line)
+            except REFUSALS:  # told when it is put
+                self._left.add(id)
                 continue
-            found[str(id)] = number, line
-            left = sorted(raw.keys() - set(kind.__struct_fields__))
-            if left:
-                self._tell(self.report.warnings, table, number, id, f"no place for, left out: {', '.join(left)}")
-        return list(found.values())
+            if row is None or row == wanted:
+                continue
+            if id not in self._left and putting.can_follow(row, wanted) and self._lets_go(id, line, families):
+                self._moved[id] = line
+            else:
+                self._left.add(id)
 
-    # --- the tables that are more than one line at a time ------------------------------------------------------------
+    def _lets_go(self, id: str, line: TrailLine, families: Families) -> bool:
+        """Whether a trail that is completed there has no tasks here that are not there."""
+        rows = self._tx.all("SELECT source FROM links WHERE kind = 'belongs_to' AND target = ?", (id,))
+        return line.state != COMPLETED or all(families.known(task) for (task,) in rows)
 
-    def _crumbs(self, lines: Sequence[str]) -> set[str]:
-        """Import tasks; answers the ids of those that are new."""
-        texts = []
-        for number, text in enumerate(lines, 1):
-            try:
-                texts.append(read_crumb(text))
-            except errors.Invalid as error:
-                self._refuse("crumbs", number, error.details.get("id"), error.message)
-                texts.append("")
-        done = tasks.import_(self._tx, texts, skip_bad=True)
+    def _whole(self, id: str) -> bool:
+        """Whether a trail that was followed has with it what belongs to it."""
+        trail = putting.trail_here(self._tx, id)
+        if trail is None or trail[2] != ABANDONED:
+            return not self._tx.one("SELECT 1 FROM stashes WHERE trail = ? AND deleted IS NOT NULL", (id,))
+        return not self._tx.one(
+            "SELECT 1 FROM stashes WHERE trail = ? AND deleted IS NULL UNION ALL"
+            " SELECT 1 FROM links k JOIN tasks t ON t.id = k.source"
+            " WHERE k.kind = 'belongs_to' AND k.target = ? AND t.deleted IS NULL",
+            (id, id),
+        )
+
+    def _crumbs(self, texts: list[str], families: Families, lines: Mapping[str, TrailLine]) -> set[str]:
+        """Import tasks; answers the ids of those that were made or changed."""
+        waits = {task: id for id in self._left for task in families.ending(families.of(id, lines.get(id)))}
+        ending = {task: id for id, line in self._moved.items() for task in families.ending(families.of(id, line))}
+        for number, text in enumerate(texts, 1):
+            found = families.id_of(text) if waits else None
+            if found in waits:
+                texts[number - 1] = ""
+                self._tell(self.report.conflicts, "crumbs", number, found, LEFT.format(waits[str(found)]))
+        done = tasks.take_in(self._tx, texts, families.followed(ending.keys() - waits.keys()))
         for name in ("created", "updated", "unchanged"):
             if ids := getattr(done, name):
                 getattr(self.report, name)["crumbs"] = ids
@@ -192,48 +249,83 @@ class _Import:
             for problem in problems:
                 told = self.report.warnings if problem.severity == "warning" and said is self.bad else said
                 told.append(msgspec.structs.replace(problem, file="crumbs.jsonl"))
-        return set(done.created)
+        self.diverged |= {ending[problem.id] for problem in done.skipped if problem.id in ending}
+        return {*done.created, *done.updated}
+
+    # --- stashes with their scopes and their history -----------------------------------------------------------------
+
+    def _share_out(self, links: list[Read[LinkLine]]) -> list[Read[LinkLine]]:
+        """Keep the scopes of stashes for them; answers the other links."""
+        others = []
+        for number, link in links:
+            if link.link_type != SCOPED_TO:
+                others.append((number, link))
+            elif link.from_id in self._scopes:
+                first = self._scopes[link.from_id][0]
+                self._refuse("links", number, link.link_id, f"line {first} scopes the same stash")
+            else:
+                self._scopes[link.from_id] = number, link
+        return others
 
     def _stash(self, number: int, line: StashLine) -> None:
         """Put a stash with its scope and its history; if it cannot be put, neither can they."""
         history = self._history_of(line)
-        at, link = self._scopes.get(line.stash_id, (0, None))
+        _, link = self._scopes.get(line.stash_id, (0, None))
         entries = [entry for _, entry in history]
-        outcome = self._put("stashes", number, line.stash_id, partial(putting.put_stash, self._tx, line, link, entries))
-        if outcome not in (putting.CREATED, None):
-            return  # it was here before: its scope and its history are looked at later
-        rest = [("stash_history", where, entry.history_id) for where, entry in history]
-        rest += [] if link is None else [("links", at, link.link_id)]
-        for table, where, id in rest:
-            if outcome is None:
+        before = newest_version(self._tx, STASH, "", line.stash_id)
+        if not before and link is not None and self._waits(line, link):
+            message = LEFT.format(link.to_id)
+            self._tell(self.report.conflicts, "stashes", number, line.stash_id, message)
+            for table, where, id in self._take(line.stash_id):
+                self._tell(self.report.conflicts, table, where, id, message)
+            return
+        put = partial(stash_lines.put_stash, self._tx, line, link, entries, self._holder)
+        outcome = self._put("stashes", number, line.stash_id, put)
+        if outcome is None:
+            for table, where, id in self._take(line.stash_id):
                 self._refuse(table, where, id, "its stash cannot be imported")
-            else:
-                self.report.created.setdefault(table, []).append(id)
-        self._history.pop(line.stash_id, None)
-        self._scopes.pop(line.stash_id, None)
-        if outcome is not None and line.version not in {entry.version for entry in entries}:
-            message = f"its history has no entry of version {line.version}: one was added"
-            self._tell(self.report.warnings, "stashes", number, line.stash_id, message)
+                self._consequences.add(_identity(self.bad[-1]))
+        elif outcome == putting.CREATED:
+            for table, _, id in self._take(line.stash_id):
+                self._count(outcome, table, id)
+            if not entries:
+                message = f"it has no history: an entry of version {line.version} was added"
+                self._tell(self.report.warnings, "stashes", number, line.stash_id, message)
+        elif outcome == putting.UPDATED:  # the rest of what it has was here before, and is looked at later
+            self._history[line.stash_id] = [each for each in history if each[1].version <= before]
+            for _, entry in history:
+                if entry.version > before:
+                    self._count(putting.CREATED, "stash_history", entry.history_id)
 
-    def _history_of(self, line: StashLine) -> list[tuple[int, EntryLine]]:
+    def _waits(self, line: StashLine, link: LinkLine) -> bool:
+        """Whether a stash is new in a trail that is left alone, and has or has not gone with it, other than here."""
+        trail = putting.trail_here(self._tx, link.to_id) if link.to_id in self._left else None
+        return trail is not None and (line.deleted_at is not None) != (trail[2] == ABANDONED)
+
+    def _take(self, id: str) -> list[tuple[str, int, str]]:
+        """The lines that belong to a stash, which are then seen to."""
+        rest = [("stash_history", where, entry.history_id) for where, entry in self._history.pop(id, ())]
+        scope = self._scopes.pop(id, None)
+        return rest if scope is None else [*rest, ("links", scope[0], scope[1].link_id)]
+
+    def _history_of(self, line: StashLine) -> list[Read[EntryLine]]:
         """The entries of a stash, by version; what does not fit is refused."""
-        kept: dict[int, tuple[int, EntryLine]] = {}
+        kept: dict[int, Read[EntryLine]] = {}
         for number, entry in sorted(self._history.get(line.stash_id, ()), key=lambda each: (each[1].version, each[0])):
-            if entry.version > line.version:
-                self._refuse("stash_history", number, entry.history_id, f"its stash is at version {line.version}")
-            elif entry.version in kept:
-                message = f"line {kept[entry.version][0]} is version {entry.version} of the same stash"
-                self._refuse("stash_history", number, entry.history_id, message)
-            else:
-                kept[entry.version] = number, entry
-        if kept:
-            self._history[line.stash_id] = list(kept.values())
+            first = kept.get(entry.version)
+            try:
+                if entry.version > line.version:
+                    raise errors.Invalid(f"its stash is at version {line.version}")
+                if first is not None and stash_lines.same_entry(first[1], entry):
+                    continue
+                if first is not None:
+                    raise errors.Invalid(f"line {first[0]} is version {entry.version} of the same stash")
+                kept[entry.version] = number, stash_lines.checked_entry(line.stash_type, entry)
+            except REFUSALS as error:
+                self._refuse("stash_history", number, entry.history_id, getattr(error, "message", str(error)))
+        self._history[line.stash_id] = list(kept.values())
         return list(kept.values())
 
 
-def _check_ids(raw: dict[str, Any], names: Sequence[str]) -> None:
-    ends = zip(("from_id", "to_id"), putting.ENDS.get(str(raw.get("link_type")), ()), strict=False)
-    names = [*names, *(end for end, table in ends if table != "tasks")]  # a task may have any id
-    wrong = [f"{name} {raw.get(name)!r}" for name in names if not is_uuid7(raw.get(name))]
-    if wrong:
-        raise errors.InvalidID(f"no UUID v7: {', '.join(wrong)}")
+def _identity(problem: ImportProblem) -> int:
+    return id(problem)

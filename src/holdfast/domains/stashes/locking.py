@@ -10,7 +10,7 @@ from holdfast import errors
 from holdfast.domains import holding
 from holdfast.domains.holding import Target
 from holdfast.domains.stashes.rows import STASH_LOCK, StashId, find, held_value, lock_of, require, write
-from holdfast.domains.stashes.values import LOCK
+from holdfast.domains.stashes.values import LOCK, one
 from holdfast.domains.waiting import LockAttempt, attempting
 from holdfast.kernel.events import Filter
 from holdfast.kernel.tx import Snapshot, Tx
@@ -44,6 +44,19 @@ def release(
     return require(tx, own).version
 
 
+def refresh(
+    tx: Tx, id: StashId, holder: str | None = None, ttl: float | None = None, token: int | None = None
+) -> Grant:
+    """Renew a lock stash, by default for as long as it was granted; no new version. Lost meanwhile: Fenced."""
+    _check_holder(holder)
+    return holding.prolong(tx, lock_of(_require_lock(tx, id)), holder, ttl, token)
+
+
+def check_token(snapshot: Snapshot, id: StashId, token: int) -> None:
+    """Pass if a lock stash is held with exactly this token, otherwise Fenced."""
+    holding.check_fence(snapshot, lock_of(_require_lock(snapshot, id)), token)
+
+
 class _Attempt(LockAttempt):
     """The attempt to take the lock of one stash."""
 
@@ -72,7 +85,7 @@ def freed(tx: Tx, target: Target, op: str, changed_by: str | None) -> None:
 def _require_lock(snapshot: Snapshot, id: StashId) -> str:
     stored = require(snapshot, id)
     if stored.type != LOCK:
-        raise errors.InvalidStashType(f"the stash {stored.name!r} is a {stored.type}, not a lock", id=stored.id)
+        raise errors.InvalidStashType(f"the stash {stored.name!r} is {one(stored.type)}, not a lock", id=stored.id)
     return stored.id
 
 

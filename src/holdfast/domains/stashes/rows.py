@@ -103,6 +103,12 @@ def find(snapshot: Snapshot, id: StashId) -> Stored | None:
     return None if row is None else _alive(snapshot, row)
 
 
+def id_of(snapshot: Snapshot, trail: str, name: str) -> str | None:
+    """The id of the stash that a scope has under a name."""
+    row = snapshot.one("SELECT id FROM stashes WHERE trail = ? AND name = ? AND deleted IS NULL", (trail, name))
+    return None if row is None else str(row[0])
+
+
 def spelled(id: StashId) -> str:
     """What names a stash as one text, for addresses and command lines: its id, or TRAIL/NAME, /NAME for a global one.
 
@@ -135,7 +141,10 @@ def _alive(snapshot: Snapshot, row: Row) -> Stored | None:
     if stored.deadline is not None and snapshot.is_past(stored.deadline, stamp):
         return None
     if stored.until is not None and snapshot.is_past(stored.until, stamp):
-        return msgspec.structs.replace(stored, holder=None, token=None, acquired=None, until=None)
+        # The version that the sweep will make of it: it runs before any write, so that is what a save will find.
+        return msgspec.structs.replace(
+            stored, version=stored.version + 1, holder=None, token=None, acquired=None, until=None
+        )
     return stored
 
 

@@ -11,7 +11,7 @@ from typing import Any, Final, Literal
 from holdfast import errors
 from holdfast.domains import holding
 from holdfast.domains.stashes.rows import StashId, Stored, check_version, lock_of, require, to_stash, write
-from holdfast.domains.stashes.values import COUNTER, LOCK, check_value
+from holdfast.domains.stashes.values import COUNTER, LOCK, check_value, one
 from holdfast.kernel.tx import Tx
 from holdfast.types.stashes import Stash
 
@@ -49,7 +49,7 @@ def _check_operation(stored: Stored, operation: str) -> None:
     own = {LOCK: ("acquire", "release"), COUNTER: ("set", "increment")}.get(stored.type, ("set",))
     if operation not in own:
         raise errors.InvalidStashType(
-            f"the stash {stored.name!r} is a {stored.type}: {operation!r} does nothing to it",
+            f"the stash {stored.name!r} is {one(stored.type)}: {operation!r} does nothing to it",
             hint=f"what can be saved of it: {', '.join(own)}",
             id=stored.id,
         )

@@ -14,6 +14,11 @@ _NEEDED: Final = {"resource": ("uri", "kind"), "artifact": ("path", "producer", 
 _LEAST, _MOST = -(2**63), 2**63 - 1
 
 
+def one(stash_type: str) -> str:
+    """A type with its article."""
+    return f"an {stash_type}" if stash_type == "artifact" else f"a {stash_type}"
+
+
 def check_type(stash_type: Any) -> None:
     """InvalidStashType for what is none."""
     if stash_type not in TYPES:
@@ -29,14 +34,14 @@ def check_value(stash_type: str, value: Any) -> None:
     if stash_type == LOCK:
         raise errors.InvalidValue("a lock is made free", hint="acquire it, with a holder")
     if not isinstance(value, dict):
-        raise errors.InvalidValue(f"the value of a {stash_type} is an object, not {type(value).__name__}", hint="")
+        raise errors.InvalidValue(f"the value of {one(stash_type)} is an object, not {type(value).__name__}", hint="")
     if stash_type == COUNTER:
         count_of(value)
         return
     for key in _NEEDED[stash_type]:
         if not isinstance(value.get(key), str):
             needed = " and ".join(_NEEDED[stash_type])
-            raise errors.InvalidValue(f"a {stash_type} needs {needed}, each a text; {key} is not one", hint="")
+            raise errors.InvalidValue(f"{one(stash_type)} needs {needed}, each a text; {key} is not one", hint="")
 
 
 def count_of(value: Any) -> int:

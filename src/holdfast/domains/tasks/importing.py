@@ -8,7 +8,7 @@ unless the file is preferred. First everything is judged, here and in `fitting`,
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence, Set
 from typing import Any, Final, Literal
 
 import msgspec
@@ -59,12 +59,7 @@ def import_(
     check_flag(dry_run=dry_run, skip_bad=skip_bad)
     if isinstance(lines, str) or not isinstance(lines, Sequence):
         raise errors.Invalid(f"lines is a list of str, not {type(lines).__name__}", hint="text.splitlines() makes one")
-    if len(lines) > MAX_LINES:
-        raise errors.TooLarge(
-            f"{len(lines)} lines in one call; {MAX_LINES} is the most",
-            hint="import them in parts: first the tasks that others name",
-            limit=MAX_LINES,
-        )
+    _check_count(lines)
     for what, given, known in (("format", format, [*_READERS]), ("prefer", prefer, ["ours", "theirs"])):
         if given not in known:
             raise errors.Invalid(f"{what} is {' or '.join(known)}, not {given!r}")
@@ -77,14 +72,42 @@ def import_(
         return msgspec.structs.replace(trial.report, dry_run=True)
 
 
+def take_in(tx: Tx, lines: Sequence[str], follow: Set[str]) -> ImportReport:
+    """The lines of tasks among those of other tables, in any order: the tasks are made by their age.
+
+    What is wrong is left out and told. A task of `follow` becomes what its line says, though it was changed here.
+    """
+    _check_count(lines)
+    return _Import(tx, "holdfast", "ours", True, follow, by_age=True).run(lines)
+
+
+def _check_count(lines: Sequence[str]) -> None:
+    if len(lines) > MAX_LINES:
+        raise errors.TooLarge(
+            f"{len(lines)} lines in one call; {MAX_LINES} is the most",
+            hint="import them in parts: first the tasks that others name",
+            limit=MAX_LINES,
+        )
+
+
 class _Import:
     """One import."""
 
-    def __init__(self, tx: Tx, source: Format, prefer: Side, skip_bad: bool) -> None:
+    def __init__(
+        self,
+        tx: Tx,
+        source: Format,
+        prefer: Side,
+        skip_bad: bool,
+        follow: Set[str] = frozenset(),
+        by_age: bool = False,
+    ) -> None:
         self._tx = tx
         self._source = source
         self._prefer = prefer
         self._skip_bad = skip_bad
+        self._follow = follow
+        self._by_age = by_age
         self._config = settings_of(tx).config
         self._report = ImportReport([], [], [], [], [], [])
         self._bad: list[ImportProblem] = []
@@ -182,7 +205,7 @@ class _Import:
             if source in (None, self._source):
                 self._remember(task, record)
             return
-        if touched:
+        if touched and record.id not in self._follow:
             why = "changed here and there" if source == self._source else "made here, not by an import of this kind"
             if self._prefer == "ours":
                 message = f"{why}; left alone, though it differs in: {differing}"
@@ -227,11 +250,12 @@ class _Import:
         tx, records = self._tx, self._plan.records
         seqs: dict[str, int] = {}
         steps = 2 * len(records)
-        for done, (id, record) in enumerate(records.items()):
+        for id in records:
+            (self._report.created if self._plan.task(id) is None else self._report.updated).append(id)
+        for done, id in enumerate(self._aged(records)):
             if done % EVERY == 0:
                 tx.tell_progress("import", done, steps)
-            task = self._plan.task(id)
-            (self._report.created if task is None else self._report.updated).append(id)
+            record, task = records[id], self._plan.task(id)
             if task is None:
                 task = insert(tx, record.draft, None, self._config, id, record.created, record.updated)
             seqs[id] = task.seq
@@ -251,6 +275,13 @@ class _Import:
             told = [ImportProblem(record.line, id, "warning", message) for message in record.warnings]
             self._report.warnings.extend(told)
         tx.tell_progress("import", steps, steps)
+
+    def _aged(self, records: Mapping[str, Record]) -> list[str]:
+        """The order in which tasks are made: that of the file, or their age where a file is sorted by other things."""
+        if not self._by_age:
+            return [*records]
+        now = self._tx.now
+        return sorted(records, key=lambda id: (now if (at := records[id].created) is None else at, id))
 
     def _remember(self, task: Stored, record: Record) -> None:
         self._tx.run(

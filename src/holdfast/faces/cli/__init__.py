@@ -96,6 +96,8 @@ def _run(arguments: list[str]) -> int:
 
         print(f"holdfast {__version__}")
         return 0
+    if _asks_about_group(words):
+        return find(["help"])[0].run(Session(outer, os.environ), {"topic": words[:1]})
     command, count = find(words)
     own = {name for argument in command.arguments for name in (argument.option, argument.short) if name}
     common = tuple(argument for argument in GLOBAL if not own & {argument.option, argument.short})
@@ -107,6 +109,15 @@ def _run(arguments: list[str]) -> int:
     names = {argument.name for argument in common}
     session = Session(outer | {name: value for name, value in given.items() if name in names}, os.environ)
     return command.run(session, {name: value for name, value in given.items() if name not in names})
+
+
+def _asks_about_group(words: Sequence[str]) -> bool:
+    """Whether it is `holdfast trail --help`: the first word alone is no command."""
+    from holdfast.faces.cli.command import PURPOSES
+
+    options = words[1 : words.index("--")] if "--" in words else words[1:]
+    alone = words[0] in PURPOSES and all(word.startswith("-") for word in words[1:2])
+    return alone and not {"--help", "-h"}.isdisjoint(options)
 
 
 def _tell(error: HoldfastError, arguments: Sequence[str]) -> None:

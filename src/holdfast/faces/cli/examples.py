@@ -35,6 +35,18 @@ _HITS: Final = "holdfast stash create hits --type counter"
 _GATE: Final = "holdfast stash create gate --type lock"
 _LIMITS: Final = """holdfast stash create limits --type context --value '{"depth": 3}'"""
 _SCOPED: Final = (_TRAIL, _HITS, "holdfast link create scoped_to $(holdfast stash list -q) $(holdfast trail list -q)")
+_CYCLE: Final = "holdfast cycle start --spec login"
+_PLANNING: Final = (_CYCLE, "holdfast cycle start-phase peer:spec:login plan")
+_SAVED: Final = (*_PLANNING, "holdfast cycle export --dir peer-state")
+_FAILED_CYCLE: Final = (*_PLANNING, "holdfast cycle fail-phase peer:spec:login plan 'no requirements'")
+_REVIEWED_CYCLE: Final = (
+    _CYCLE,
+    *(
+        f"holdfast cycle {step}"
+        for phase in ("plan", "execute", "express", "review")
+        for step in (f"start-phase peer:spec:login {phase}", f"complete-phase peer:spec:login {phase} '{{}}'")
+    ),
+)
 _NOTES: Final = "echo 'Comments begin with a hash.' > notes.md"
 _SERVER: Final = "http://127.0.0.1:4653"
 
@@ -165,6 +177,59 @@ EXAMPLES: Final[dict[str, tuple[Example, ...]]] = {
         Example("holdfast cell watch run-1 status --after-version 0", (_CELL,)),
     ),
     "cell stream": (Example("holdfast cell stream run-1 status --after-version 0 --timeout 1s", (_CELL,)),),
+    "cycle start": (
+        Example("holdfast cycle start --spec login --instruction create-spec"),
+        Example("""holdfast cycle start --instruction analyze-product --context '{"user_requirements": "faster"}'"""),
+    ),
+    "cycle start-phase": (Example("holdfast cycle start-phase peer:spec:login plan", (_CYCLE,)),),
+    "cycle update-phase": (
+        Example("""holdfast cycle update-phase peer:spec:login plan '{"steps": ["ask", "write"]}'""", _PLANNING),
+    ),
+    "cycle complete-phase": (
+        Example("""holdfast cycle complete-phase peer:spec:login plan '{"steps": 3}' --sequence 2""", _PLANNING),
+        Example(
+            "holdfast cycle complete-phase peer:spec:login:cycle:1 plan - < plan.json",
+            (*_PLANNING, """echo '{"steps": 3}' > plan.json"""),
+        ),
+    ),
+    "cycle fail-phase": (
+        Example(
+            """holdfast cycle fail-phase peer:spec:login plan 'no requirements' --details '{"asked": 3}'""", _PLANNING
+        ),
+    ),
+    "cycle add-error": (Example("holdfast cycle add-error peer:spec:login plan 'asked twice'", _PLANNING),),
+    "cycle finish": (
+        Example("holdfast cycle finish peer:spec:login", _REVIEWED_CYCLE),
+        Example("holdfast cycle finish peer:spec:login --error 'the customer left'", _PLANNING),
+    ),
+    "cycle get": (Example("holdfast cycle get peer.spec.login.cycle.1", (_CYCLE,)),),
+    "cycle list": (Example("holdfast cycle list --spec login --json", (_CYCLE,)),),
+    "cycle resume": (
+        Example("holdfast cycle resume --spec login", _PLANNING),
+        Example("holdfast cycle resume --spec login  # exit code 11: it has failed", _FAILED_CYCLE, 11),
+    ),
+    "cycle document": (
+        Example("holdfast cycle document peer:spec:login > login.json", (_CYCLE,)),
+        Example("holdfast cycle document peer:spec:login --sequence 1", _PLANNING),
+    ),
+    "cycle validate": (
+        Example("holdfast cycle validate peer-state/peer.spec.login.cycle.1.json", _SAVED),
+        Example("holdfast cycle document peer:spec:login | holdfast cycle validate -", (_CYCLE,)),
+    ),
+    "cycle adopt": (Example("holdfast cycle adopt - --sequence 2 < peer-state/peer.spec.login.cycle.1.json", _SAVED),),
+    "cycle show": (Example("holdfast cycle show peer:spec:login", _PLANNING),),
+    "cycle export": (
+        Example("holdfast cycle export --dir peer-state", _PLANNING),
+        Example("holdfast cycle export peer:spec:login:cycle:1 --dir peer-state --dry-run", _SAVED),
+        Example("holdfast cycle export --dir peer-state --mine peer:spec:login:cycle:1", _SAVED),
+    ),
+    "cycle import": (
+        Example("holdfast cycle import --dir peer-state --dry-run", _SAVED),
+        Example("holdfast cycle import --dir peer-state --skip-bad", _SAVED),
+        Example("holdfast cycle import --dir peer-state --theirs peer:spec:login:cycle:1", _SAVED),
+    ),
+    "cycle recover": (Example("holdfast cycle recover peer:spec:login", (_CYCLE,)),),
+    "cycle delete": (Example("holdfast cycle delete peer:spec:login", _FAILED_CYCLE),),
     "stash create": (
         Example(_LIMITS),
         Example("holdfast stash create tokens --type counter --trail $(holdfast trail list -q)", (_TRAIL,)),
@@ -192,6 +257,10 @@ EXAMPLES: Final[dict[str, tuple[Example, ...]]] = {
         ),
     ),
     "stash release": (Example("holdfast stash release gate", (_GATE, "holdfast stash acquire gate")),),
+    "stash refresh": (
+        Example("holdfast stash refresh gate --ttl 60", (_GATE, "holdfast stash acquire gate --ttl 30")),
+    ),
+    "stash check": (Example("holdfast stash check gate 12288", (_GATE, "holdfast stash acquire gate")),),
     "stash history": (Example("holdfast stash history hits", (_HITS, "holdfast stash increment hits")),),
     "stash restore": (
         Example("holdfast stash restore limits 1", (_LIMITS, """holdfast stash set limits '{"depth": 9}'""")),

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from holdfast.ops import Operation
 
 SCHEMA_VERSION: Final = 1
+MOST_PROBLEMS: Final = 20  # that are told to people at once
 
 
 class Output:
@@ -85,7 +86,12 @@ def error_json(error: HoldfastError) -> str:
 def error_text(error: HoldfastError) -> str:
     """An error for people."""
     hint = f"\n  {printable(_hint(error))}" if error.hint else ""
-    return f"holdfast: {printable(error.message)}{hint}"
+    problems = [str(each) for each in error.details.get("problems") or ()]
+    message = error.message.removesuffix(f"; {problems[0]}") if problems else error.message
+    lines = [f"\n{printable(each)}" for each in problems[:MOST_PROBLEMS]]
+    if len(problems) > MOST_PROBLEMS:
+        lines.append(f"\nand {len(problems) - MOST_PROBLEMS} more; --json has all")
+    return f"holdfast: {printable(message)}{''.join(lines)}{hint}"
 
 
 def _hint(error: HoldfastError) -> str:
@@ -107,6 +113,13 @@ def printable_lines(text: str) -> list[str]:
 _ESCAPES: Final = {"\n": "\\n", "\r": "\\r", "\t": "\\t"}
 
 
+# What stands for a record when only its id is asked for, the first that it has.
+_NAMING: Final = (
+    *("id", "cycle_id", "key", "cycle", "name", "task", "message", "version"),
+    *("workspace", "folder", "file", "path", "lock_id"),
+)
+
+
 def _ids(result: Any) -> list[str]:
     """The ids of an answer, or what stands for them."""
     from holdfast.types.tasks import BulkResult
@@ -117,7 +130,7 @@ def _ids(result: Any) -> list[str]:
         return []
     if isinstance(result, BulkResult):
         return [item.id for item in result.results if item.success]
-    for name in ("id", "name", "task", "message", "version", "workspace", "folder", "file", "path", "lock_id"):
+    for name in _NAMING:
         found = result.get(name) if isinstance(result, dict) else getattr(result, name, None)
         if found is not None:
             return [str(found)] if isinstance(found, str | int) else _ids(found)

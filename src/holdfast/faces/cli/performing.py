@@ -23,6 +23,7 @@ _FENCED: Final = {
     "paths.release": ("path", "id"),
     "paths.refresh": ("path", "id"),
     "stashes.release": ("stash", "id"),
+    "stashes.refresh": ("stash", "id"),
 }
 _FOR_GOOD: Final = ("tasks.purge", "events.compact")  # what nobody can undo: a backup first
 _PATHS: Final = ("paths.lock", "paths.check", "paths.list")
@@ -52,6 +53,7 @@ def perform(session: Session, op: Operation[..., Any], given: dict[str, Any]) ->
     if writing:
         after_writing(session)
     failed = op.name == "tasks.bulk" and not all(item.success for item in result.results)
+    failed = failed or (op.name == "cycles.validate" and bool(result))
     return 1 if failed else 0
 
 
@@ -160,7 +162,7 @@ def _keep(held: Any, op: Operation[..., Any], thing: tuple[str, ...] | None, res
             held.remember(token, "cell", result.scope, result.name)
         case ["paths", "lock" | "refresh"]:
             held.remember(token, "path", result.id)
-        case ["stashes", "acquire"]:
+        case ["stashes", "acquire" | "refresh"]:
             held.remember(token, "stash", result.name)
         case [_, method] if method in _ENDING and thing is not None:
             held.forget(*thing)

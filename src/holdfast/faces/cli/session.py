@@ -30,7 +30,12 @@ GLOBAL: Final = (
     Argument("json", "flag", "--json", help="answer as JSON; also HOLDFAST_JSON=1"),
     Argument("quiet", "flag", "--quiet", "-q", help="print the id alone"),
     Argument("key", option="--key", help="an idempotency key: a repeated call gets the first answer"),
-    Argument("fence", option="--fence", of="LOCK:TOKEN", help="only while this lock is held with this token"),
+    Argument(
+        "fence",
+        option="--fence",
+        of="LOCK:TOKEN",
+        help="only while this lock is held with this token; of a cell RUN/CELL, of a stash TRAIL/NAME, /NAME or its id",
+    ),
     Argument("at_least", option="--at-least", of="REVISION", help="read nothing older than this, or latest"),
     Argument("help", "flag", "--help", "-h", help="show what a command takes"),
 )
@@ -102,7 +107,7 @@ class Session:
         if given.get("fence"):
             name, _, token = given["fence"].rpartition(":")
             if not name or not token.isdigit():
-                raise Usage("--fence is LOCK:TOKEN, such as deploy:40960")
+                raise Usage("--fence is LOCK:TOKEN, such as deploy:40960, run/cell:40960 or /name:40960")
             context["fence"] = (name, int(token))
         at_least = given.get("at_least")
         if at_least is not None:

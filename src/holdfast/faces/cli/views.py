@@ -16,6 +16,7 @@ from holdfast.faces.encoding import wired
 from holdfast.types.agents import Agent
 from holdfast.types.base import Event, Grant, Lease
 from holdfast.types.cells import Cell, CellChange, CellVersion
+from holdfast.types.cycles import Cycle, CycleInfo, CycleProblem, Resumption
 from holdfast.types.mail import MailHit, MailStep, Message
 from holdfast.types.paths import PathLock
 from holdfast.types.stashes import Link, Stash, StashEntry, Trail
@@ -25,14 +26,14 @@ _COLOURS: Final = {"dim": "2", "bold": "1", "red": "31", "green": "32", "yellow"
 _STATUS: Final = {"open": "green", "in_progress": "cyan", "pending_merge": "yellow", "blocked": "red", "closed": "dim"}
 _WHOLE: Final = (
     *("tasks.get", "mail.get", "agents.get", "locks.get", "paths.get", "leases.get"),
-    *("stashes.get", "stashes.find", "trails.get", "links.get"),
+    *("stashes.get", "stashes.find", "trails.get", "links.get", "cycles.get"),
 )
 Paint = Callable[[str, str], str]
 
 
 def view(op: str, result: Any, colour: bool = False) -> list[str]:
     """The lines that tell an answer."""
-    paint = _painted if colour else _plain
+    paint = painter(colour)
     if isinstance(result, list | tuple):
         return _list(result, paint)
     if isinstance(result, Task):
@@ -178,7 +179,8 @@ def _path_lock(lock: PathLock, paint: Paint) -> str:
 def _event(event: Event, paint: Paint) -> str:
     name = f"{event.scope}/{event.id}" if event.scope else event.id
     what = f"{paint('bold', event.op)} {event.kind} {printable(name)}"
-    data = "" if not event.data else "  " + printable(_short(_json(event.data)))
+    told = {name: value for name, value in event.data.items() if (event.kind, name) != ("cycle", "document")}
+    data = "" if not told else "  " + printable(_short(_json(told)))
     return f"{event.cursor}  {moment(event.time)}  {printable(event.actor)}  {what}{paint('dim', data)}"
 
 
@@ -220,10 +222,32 @@ def _stash_entry(entry: StashEntry, paint: Paint) -> str:
     return f"{what}{by}  {_short(_json(entry.value))}"
 
 
+def _cycle(cycle: Cycle, paint: Paint) -> str:
+    metadata = cycle.metadata
+    return _standing(cycle.cycle_id, metadata.status, metadata.current_phase, cycle.sequence, paint)
+
+
+def _standing(key: str, status: str, phase: str | None, sequence: int, paint: Paint) -> str:
+    where = f" in {phase}" if phase and status in ("in_progress", "failed") else ""
+    colour = {"completed": "green", "in_progress": "cyan", "initialized": "dim"}.get(status, "red")
+    return f"{paint('bold', key)}  {paint(colour, status)}{where}  {paint('dim', f'sequence {sequence}')}"
+
+
+def _resumption(found: Resumption, paint: Paint) -> str:
+    if found.phase is None:
+        return f"{_cycle(found.cycle, paint)}\n  finish is left"
+    begun = "is in progress" if found.started else "comes next"
+    so_far = "" if found.partial is None else f", so far {_json(found.partial)}"
+    return f"{_cycle(found.cycle, paint)}\n  {found.phase} {begun}{so_far}"
+
+
 _LINES: Final[dict[type, Callable[[Any, Paint], str]]] = {
     Agent: _agent,
     CellChange: _cell_change,
     CellVersion: _cell_version,
+    Cycle: _cycle,
+    CycleInfo: lambda info, paint: _standing(info.key, info.status, info.current_phase, info.sequence, paint),
+    CycleProblem: lambda problem, paint: printable(f"{problem.path} {problem.message}"),
     Event: _event,
     Grant: _grant,
     Hit: lambda hit, paint: f"{_task_line(hit.task, paint)}  {paint('dim', printable(hit.snippet))}",
@@ -234,6 +258,7 @@ _LINES: Final[dict[type, Callable[[Any, Paint], str]]] = {
     MailStep: _step,
     Message: _message_line,
     PathLock: _path_lock,
+    Resumption: _resumption,
     Stash: _stash,
     StashEntry: _stash_entry,
     Task: _task_line,
@@ -278,6 +303,11 @@ def _escaped(character: str) -> str:
 
 def _short(text: str, most: int = 160) -> str:
     return text if len(text) <= most else f"{text[: most - 1]}…"
+
+
+def painter(colour: bool) -> Paint:
+    """How a word is given a colour, or left as it is."""
+    return _painted if colour else _plain
 
 
 def _plain(_: str, text: str) -> str:

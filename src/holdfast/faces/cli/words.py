@@ -20,6 +20,7 @@ REPEATED: Final = ("texts", "ints", "pairs")
 KINDS: Final = (
     *("task", "cell", "run", "lock", "cell-lock", "lease", "path", "message", "agent"),
     *("template", "route", "config", "clock", "log", "stash", "stash-lock", "trail", "link"),
+    *("cycle", "cycle-conflict"),
 )
 _UNITS: Final = {"s": 1, "m": 60, "h": 3600, "d": 86400, "w": 604800}
 

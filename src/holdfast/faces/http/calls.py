@@ -1,8 +1,8 @@
 """What belongs to a call and not to its arguments: who calls, in which role, under which key and fence; and its answer.
 
 Headers: `X-Agent-ID` (the actor; `X-Agent-Derived` if nobody chose it), `Idempotency-Key`, `X-Fence` (a token and what
-it is of, `42 deploy` or `42 run/cell`, names percent-encoded), `X-At-Least` (a revision, or `latest`), `If-Match` (the
-version expected).
+it is of, `42 deploy`, `42 run/cell`, `42 trail/name` or `42 /name`, names percent-encoded), `X-At-Least` (a revision,
+or `latest`), `If-Match` (the version expected).
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from holdfast.aio import AsyncWorkspace
 from holdfast.context import LATEST, Context, Fence
 from holdfast.faces.http import codec
 from holdfast.faces.http.answers import JSON, Answer
-from holdfast.faces.http.gate import Headers
+from holdfast.faces.http.gate import TWICE, Headers
 from holdfast.faces.http.routes import Route
 from holdfast.faces.http.tokens import Role, Token
 from holdfast.kernel.tx import DerivedActor
@@ -34,9 +34,9 @@ PRIVATE: Final = frozenset(
     {"mail.inbox", "mail.search", "mail.sent", "mail.unread"}
 )  # reads that are made for one actor
 MAINTAINER: Final = "maintainer"  # the role of an agent that may end what others began
-CREATING: Final = ("create", "send", "reply")  # methods that make something
+CREATING: Final = ("create", "send", "reply", "start")  # methods that make something
 _ACTING: Final = ("agent", "holder", "sender")  # arguments that say who acts
-_EXPECTED: Final = "expected"
+_EXPECTED: Final = ("expected", "sequence")  # arguments that say which version is meant
 
 
 def role_of(op: Operation[..., Any]) -> Role:
@@ -65,8 +65,10 @@ class Caller:
         self.actor = self._actor()
 
     def _actor(self) -> str:
-        named = _text(self._headers, b"x-agent-id")
         bound = self.token.actor
+        if bound is not None and TWICE in self._headers.get(b"x-agent-id", b""):
+            raise errors.Forbidden(f"this token acts as {bound}, and the header x-agent-id stands twice")
+        named = _text(self._headers, b"x-agent-id")
         if bound is not None and named is not None and named != bound:
             raise errors.Forbidden(f"this token acts as {bound}, not as {named}")
         if bound is None and named is None:
@@ -81,17 +83,27 @@ class Caller:
         given = self._headers.get(b"x-fence")
         if given is None:
             return None
-        found = re.fullmatch(rb"(\d{1,19}) ([^ /]+)(?:/([^ /]+))?", given)
+        _check_once(b"x-fence", given)
+        found = re.fullmatch(rb"(\d{1,19}) (?=[^ ])([^ /]*)(?:/([^ /]+))?", given)
         if found is None:
-            raise errors.Invalid("X-Fence is a token and a lock's name, or a token and run/cell", hint="42 deploy")
+            raise errors.Invalid(
+                "X-Fence is a token and what it is of: a lock's name, run/cell, the id of a lock stash, or trail/name",
+                hint="42 deploy, 42 run/cell, 42 /name of a global lock stash",
+            )
         token, name, cell = int(found[1]), unquote(found[2].decode("latin-1")), found[3]
         return (name if cell is None else (name, unquote(cell.decode("latin-1")))), token
+
+
+def _check_once(name: bytes, given: bytes) -> None:
+    if TWICE in given:
+        raise errors.Invalid(f"the header {name.decode()} stands twice in the request", hint="send it once")
 
 
 def _text(headers: Headers, name: bytes) -> str | None:
     given = headers.get(name)
     if given is None:
         return None
+    _check_once(name, given)
     if not given.isascii():
         raise errors.Invalid(f"{name.decode()} has letters beyond ASCII", hint="percent-encode it as UTF-8")
     return unquote(given.decode())
@@ -123,6 +135,8 @@ def check_actor(op: Operation[..., Any], given: dict[str, Any], caller: Caller) 
     for name in names:
         if given.get(name) not in (None, bound):
             raise errors.Forbidden(f"this token acts as {bound}, not as {given[name]}")
+    if op.name == "stashes.import_":
+        given["holder"] = bound  # whose locks alone its lines may take and give back
 
 
 def _steps(given: dict[str, Any]) -> list[Op]:
@@ -132,20 +146,21 @@ def _steps(given: dict[str, Any]) -> list[Op]:
 
 
 def expected(op: Operation[..., Any], headers: Headers) -> dict[str, str]:
-    """`If-Match: "3"` is the argument `expected`, where an operation has one."""
+    """`If-Match: "3"` is the argument `expected`, or `sequence`, where an operation has one."""
     if b"if-none-match" in headers and op.writes:
         raise errors.Invalid("If-None-Match is not known to writes", hint="cells.init makes only what is not there")
     match = headers.get(b"if-match")
     if match is None:
         return {}
-    if _EXPECTED not in codec.plan_of(op.name).body.__struct_fields__:
+    names = [name for name in _EXPECTED if name in codec.plan_of(op.name).body.__struct_fields__ and op.writes]
+    if not names:
         raise errors.Invalid(
             f"{op.name} knows no If-Match", hint="it goes with operations that have `expected`, such as cells.cas"
         )
     found = re.fullmatch(rb'"(\d{1,18})"', match)
     if found is None:
         raise errors.Invalid('If-Match is one version in quotes, such as "3"')
-    return {_EXPECTED: found[1].decode()}
+    return {names[0]: found[1].decode()}
 
 
 def bound(handle: AsyncWorkspace | Workspace, op: Operation[..., Any]) -> Callable[..., Any]:
@@ -158,7 +173,7 @@ def bound(handle: AsyncWorkspace | Workspace, op: Operation[..., Any]) -> Callab
 def answered(route: Route, result: Any, headers: Headers) -> Answer:
     """The result of an operation as an answer: 201 if it made something, 204 for a delete that is not asked about."""
     more = [JSON]
-    version = getattr(result, "version", None)
+    version = getattr(result, "sequence", getattr(result, "version", None))
     if type(version) is int:
         more.append((b"etag", f'"{version}"'.encode()))
     if isinstance(result, Page):

@@ -13,6 +13,7 @@ from holdfast import errors
 from holdfast.faces.http.refusals import Misdirected, NotJSON
 
 MAX_BODY: Final = 4 * 1024 * 1024
+TWICE: Final = b"\0"  # between the values of a header that was given twice: in none of them
 _JSON: Final = b"application/json"
 _BEARER: Final = b"bearer "
 
@@ -47,7 +48,7 @@ def headers_of(pairs: Iterable[tuple[bytes, bytes]]) -> Headers:
     """Headers by name; one that is given twice has a value that is good for nothing."""
     found: dict[bytes, bytes] = {}
     for name, value in pairs:
-        found[name] = value if name not in found else found[name] + b"\0" + value
+        found[name] = value if name not in found else found[name] + TWICE + value
     return found
 
 

@@ -53,8 +53,9 @@ _WRITE: Final[dict[str, tuple[str, dict[str, Any]]]] = {
         _TEXT,
     ),
     "X-Fence": (
-        "a token and what it is of: `42 deploy`, or `42 run/cell`; names percent-encoded",
-        {"type": "string", "pattern": "^[0-9]{1,19} [^ /]+(/[^ /]+)?$"},
+        "a token and what it is of: `42 deploy`, `42 run/cell`, or of a lock stash its id, `42 trail/name` or"
+        " `42 /name`; names percent-encoded",
+        {"type": "string", "pattern": "^[0-9]{1,19} ([^ /]+|[^ /]*/[^ /]+)$"},
     ),
 }
 _SOME: Final[dict[str, tuple[str, dict[str, Any]]]] = {

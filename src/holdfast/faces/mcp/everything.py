@@ -1,19 +1,21 @@
 """The profile `all`: a tool for every operation that can travel, from the table of operations and nothing else.
 
 Names, arguments, documentation and answers are those of Python, so `tasks.claim_next` is the tool `tasks_claim_next`.
-Tokens are arguments here, and win over those that the session remembers.
+Tokens are arguments here, and win over those that the session remembers. What is taken without a time ends after ten
+minutes, and nobody waits longer than one, as with the core tools.
 """
 
 from __future__ import annotations
 
 import json
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, Final
 
 from holdfast.faces.encoding import wired
 from holdfast.faces.http import codec
 from holdfast.faces.http.calls import role_of
 from holdfast.faces.mcp.declaring import Tool
+from holdfast.faces.mcp.locking import TTL, check_wait
 from holdfast.faces.mcp.marking import LONGEST, brief
 from holdfast.faces.mcp.sessions import Held, Session
 from holdfast.kernel.ids import is_uuid7
@@ -27,6 +29,7 @@ _HELD: dict[str, tuple[Held, str]] = {
     **{"tasks": ("task", "id"), "locks": ("lock", "name"), "paths": ("path", "id")},
     "stashes": ("stash", "id"),
 }
+_TAKING: Final = ("locks.acquire", "cells.acquire_lock", "stashes.acquire", "paths.lock")
 
 
 def derived() -> Iterator[Tool]:
@@ -50,7 +53,7 @@ def _runner(op: Operation[..., Any]) -> Any:
     takes_token = any(each.name == "token" for each in parameters(op))
 
     async def run(session: Session, given: dict[str, Any]) -> Any:
-        read = codec.arguments(op, {}, b"", json.dumps(given).encode())
+        read = _bounded(op, codec.arguments(op, {}, b"", json.dumps(given).encode()))
         if kind == "stash" and takes_token and not is_uuid7(read["id"]):  # tokens are remembered by ids
             read["id"] = (await session.call("stashes.get", id=read["id"])).id
         id = read.get(name)
@@ -66,6 +69,14 @@ def _runner(op: Operation[..., Any]) -> Any:
     return run
 
 
+def _bounded(op: Operation[..., Any], read: dict[str, Any]) -> dict[str, Any]:
+    """A lock that ends by itself, and a wait that the client has patience for, as with the core tools."""
+    check_wait(read.get("wait"))
+    if op.name in _TAKING and all(read.get(each) is None for each in ("ttl", "lease", "task")):
+        return {**read, "ttl": TTL}
+    return read
+
+
 def _remember(session: Session, op: Operation[..., Any], result: Any, kind: Held | None, id: Any) -> None:
     """Keep the token of what the caller has taken, and forget that of what it has given back."""
     match result:
@@ -76,7 +87,7 @@ def _remember(session: Session, op: Operation[..., Any], result: Any, kind: Held
                 session.memory.keep("task", result.id, token)
         case Grant(holder=holder) if holder == session.actor and op.name in ("locks.acquire", "locks.refresh"):
             session.memory.keep("lock", result.name, result.token)
-        case Grant(holder=holder) if holder == session.actor and op.name == "stashes.acquire":
+        case Grant(holder=holder) if holder == session.actor and op.name in ("stashes.acquire", "stashes.refresh"):
             session.memory.keep("stash", result.name, result.token)
         case PathLock(holder=holder) if holder == session.actor and op.name == "paths.lock":
             session.memory.keep("path", result.id, result.token)

@@ -272,3 +272,20 @@ def test_s10_a_wait_that_is_no_duration_is_refused(world: World, wait: Any) -> N
     door = lock(ws)
     refused(ws, errors.Invalid, lambda: ws.stashes.acquire(door.id, wait=wait))
     assert ws.stashes.get(door.id) == door
+
+
+def test_s2_s10_a_lock_that_has_expired_is_read_as_a_save_will_find_it(world: World) -> None:
+    """Also if nobody has swept it yet: the value that is read and the version belong together."""
+    ws = world.open()
+    door = lock(ws)
+    ws.stashes.acquire(door.id, "ann", ttl=5)
+    world.clock.advance(6)
+    for read in (ws.stashes.get(door.id), ws.stashes.find("door"), *ws.stashes.list()):
+        assert read is not None
+        assert (read.value, read.version, read.token, read.held_until) == (None, 3, None, None)
+    read = ws.stashes.get(door.id)
+    saved = ws.stashes.save(door.id, read.version, read.version + 1, "acquire", holder="bob")
+    assert (saved.version, saved.value["holder"]) == (4, "bob")
+    assert [(op, version) for op, version, _ in entries(ws, door.id)] == [
+        *(("create", 1), ("acquire", 2), ("expire", 3), ("acquire", 4))
+    ]

@@ -391,3 +391,25 @@ def test_s7_a_filter_of_the_wrong_type_or_name_is_refused(world: World, wrong: d
         ws.stashes.list("queue")  # type: ignore[arg-type]
     with pytest.raises((errors.Invalid, TypeError)):
         ws.stashes.list(colour="red")  # type: ignore[call-arg]
+
+
+def test_s4_a_refusal_speaks_of_each_type_as_one_does(world: World) -> None:
+    ws = world.open()
+    artifact = ws.stashes.create("out", "artifact").id
+    for refuse in (
+        lambda: ws.stashes.set_value(artifact, {}),
+        lambda: ws.stashes.set_value(artifact, 3),
+        lambda: ws.stashes.increment(artifact),
+        lambda: ws.stashes.acquire(artifact),
+    ):
+        with pytest.raises(errors.Invalid, match="an artifact"):
+            refuse()
+
+
+@pytest.mark.parametrize("version", ["1", 1.0, True, 0, -1])
+def test_s3_what_is_no_version_is_told_as_that(world: World, version: Any) -> None:
+    ws = world.open()
+    made = ws.stashes.create("config", "context", {})
+    with pytest.raises(errors.Invalid, match="version"):
+        ws.stashes.restore(made.id, version)
+    assert ws.stashes.get(made.id).version == 1

@@ -312,3 +312,16 @@ def test_s12_what_went_with_a_trail_is_kept_as_long_as_deleted_tasks_are(world: 
     with pytest.raises(errors.NotFound):
         ws.stashes.get(stash.id)
     assert ws.check().problems == []
+
+
+def test_s12_a_deleted_task_is_no_member_until_it_is_restored(world: World) -> None:
+    ws = world.open()
+    trail, tasks, _ = furnished(ws)
+    ws.tasks.delete(tasks[0])
+    assert ws.trails.members(trail) == [tasks[1]]
+    ws.tasks.restore(tasks[0])
+    assert sorted(ws.trails.members(trail)) == sorted(tasks)
+    ws.trails.abandon(trail)
+    assert ws.trails.members(trail) == []
+    ws.trails.restore(trail)
+    assert sorted(ws.trails.members(trail)) == sorted(tasks)

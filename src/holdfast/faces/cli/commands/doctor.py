@@ -133,6 +133,8 @@ def _integrity(session: Session) -> Iterator[Finding]:
         yield Finding("ok", "integrity", f"revision {report.revision}, {report.events} events, state and log agree")
     for problem in report.problems:
         todo = "make a backup now (holdfast backup), and compare with holdfast restore FILE --dir NEW"
+        if problem.startswith("cycle "):
+            todo = "holdfast cycle recover KEY keeps a copy and brings back the last version that was written"
         yield Finding("bad", "integrity", problem, todo)
 
 
@@ -171,6 +173,7 @@ def _stuck(session: Session) -> Iterator[Finding]:
         seen = {agent.name: agent.seen_at for agent in workspace.agents.list(limit=_LOOKED_AT)}
         claims = workspace.tasks.list(status="in_progress", limit=_LOOKED_AT)
         locks = workspace.locks.list(limit=_LOOKED_AT)
+        stashes = workspace.stashes.list(stash_type="lock", limit=_LOOKED_AT)
 
     def is_gone(holder: str | None) -> bool:
         last = seen.get(holder or "")
@@ -188,6 +191,14 @@ def _stuck(session: Session) -> Iterator[Finding]:
             told = f"the lock {lock.name} is held by {lock.holder}, not seen for an hour, and has no end"
             yield Finding(
                 "note", "stuck", told, f"ask it; if it is gone: holdfast lock release {lock.name} --holder ..."
+            )
+    for stash in stashes:
+        holder = stash.value and stash.value["holder"]
+        if holder and stash.held_until is None and is_gone(holder):
+            found = True
+            told = f"the stash {stash.name} is held by {holder}, not seen for an hour, and has no end"
+            yield Finding(
+                "note", "stuck", told, f"ask it; if it is gone: holdfast stash release {stash.id} --holder ..."
             )
     if not found:
         yield Finding("ok", "stuck", "no claim or lock is held by somebody long gone")

@@ -1,61 +1,8 @@
-"""Every error Holdfast raises: one tree, drawn here, raised alike in process and by remote clients.
-
-    HoldfastError
-    ├─ Invalid 400         InvalidName InvalidID InvalidValue InvalidPriority InvalidType InvalidTag InvalidTransition
-    │                      InvalidHolder InvalidFilter InvalidStashType WouldCreateCycle Reentrant
-    ├─ Unauthorized 401
-    ├─ Forbidden 403       NotHolder NotClaimOwner NotRecipient NotSender NotCapable
-    ├─ NotFound 404        TaskNotFound MessageNotFound ParentNotFound TableNotFound
-    ├─ Conflict 409        VersionMismatch Exists Outrun DuplicateName Held Escalated AlreadyClaimed InvalidStatus
-    │                      TaskActive HasActiveChildren OpenThreads Fenced AlreadyAttached
-    ├─ Compacted 410
-    ├─ TooLarge 413
-    ├─ Corrupt 500
-    ├─ Unsupported 501
-    └─ Unavailable 503     Busy Timeout Behind Closed ClockSkew OutcomeUnknown ReadOnly DiskFull IOFailed Unreachable
-
-Each class has a stable `code`, an HTTP `status`, an `exit_code`, a `retryable` flag and a `hint` that says what to
-do next. Data that belongs to an error (the current version, the holder) lives on the instance as attributes and in
-`details`. No hint proposes a destructive command.
-"""
+"""What is refused: 4xx. The caller asked for something that cannot be, or not now; nothing was changed."""
 
 from __future__ import annotations
 
-from typing import Any, ClassVar
-
-
-class HoldfastError(Exception):
-    """Anything Holdfast refuses or fails to do."""
-
-    code: ClassVar[str] = "ERROR"
-    status: ClassVar[int] = 500
-    exit_code: ClassVar[int] = 1
-    retryable: ClassVar[bool] = False
-    default_hint: ClassVar[str] = ""
-
-    def __init__(self, message: str = "", *, hint: str | None = None, **details: Any) -> None:
-        self.message = message or (type(self).__doc__ or self.code).strip().splitlines()[0]
-        self.hint = self.default_hint if hint is None else hint
-        self.details = details
-        super().__init__(self.message)
-
-    def __getattr__(self, name: str) -> Any:
-        # Only reached for names that are no ordinary attribute: the error's own data.
-        details = self.__dict__.get("details", {})
-        if name in details:
-            return details[name]
-        raise AttributeError(f"{type(self).__name__} has no attribute {name!r}")
-
-    def __str__(self) -> str:
-        return f"{self.message} ({self.hint})" if self.hint else self.message
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        return _rebuild, (type(self), self.message, self.hint, self.details)
-
-
-def _rebuild(cls: type[HoldfastError], message: str, hint: str, details: dict[str, Any]) -> HoldfastError:
-    return cls(message, hint=hint, **details)
-
+from holdfast.errors.base import HoldfastError
 
 # --- 400 -------------------------------------------------------------------------------------------------------------
 
@@ -113,6 +60,20 @@ class InvalidTransition(Invalid):
 
     code = "INVALID_TRANSITION"
     exit_code = 11
+
+
+class CycleCompleted(InvalidTransition):
+    """The last cycle is completed: there is nothing to go on with."""
+
+    code = "CYCLE_COMPLETED"
+    default_hint = "start another cycle"
+
+
+class CycleFailed(InvalidTransition):
+    """The last cycle has failed; carries `phase` and `reason`."""
+
+    code = "CYCLE_FAILED"
+    default_hint = "look at the reason, then start another cycle"
 
 
 class InvalidHolder(Invalid):
@@ -250,6 +211,13 @@ class VersionMismatch(Conflict):
     default_hint = "the error carries the current version and value: decide again and retry with them"
 
 
+class CycleConflict(VersionMismatch):
+    """Others changed the same phase of the cycle meanwhile; carries `mine` and `theirs` besides."""
+
+    code = "CYCLE_CONFLICT"
+    default_hint = "compare `mine` and `theirs`, then decide again with the sequence that the error carries"
+
+
 class Exists(Conflict):
     """The record exists already; it was left untouched."""
 
@@ -330,121 +298,3 @@ class AlreadyAttached(Conflict):
     """The cupboard is attached already."""
 
     code = "ALREADY_ATTACHED"
-
-
-# --- 410 to 501 ------------------------------------------------------------------------------------------------------
-
-
-class Compacted(HoldfastError):
-    """The history asked for has been compacted; carries `compacted`, the revision up to which it is gone."""
-
-    code = "COMPACTED"
-    status = 410
-    exit_code = 17
-    default_hint = "read the present state, then watch from its revision"
-
-
-class TooLarge(HoldfastError):
-    """A value, request or transaction exceeds its limit."""
-
-    code = "TOO_LARGE"
-    status = 413
-
-
-class Corrupt(HoldfastError):
-    """The store contradicts itself."""
-
-    code = "CORRUPT"
-    status = 500
-    exit_code = 18
-    default_hint = "stop writing, keep a copy of the folder, and restore the latest backup into a new folder"
-
-
-class Unsupported(HoldfastError):
-    """This kind of workspace cannot do that."""
-
-    code = "UNSUPPORTED"
-    status = 501
-
-
-# --- 503 -------------------------------------------------------------------------------------------------------------
-
-
-class Unavailable(HoldfastError):
-    """Not possible just now; nothing was changed."""
-
-    code = "UNAVAILABLE"
-    status = 503
-    exit_code = 16
-    retryable = True
-    default_hint = "try again"
-
-
-class Busy(Unavailable):
-    """The turn to write did not come in time; nothing was changed."""
-
-    code = "BUSY"
-
-
-class Timeout(Unavailable):
-    """The time allowed ran out; nothing was changed."""
-
-    code = "TIMEOUT"
-    exit_code = 3
-
-
-class Behind(Unavailable):
-    """This workspace has not reached the revision or schema asked for."""
-
-    code = "BEHIND"
-
-
-class Closed(Unavailable):
-    """The workspace is closed, or was opened before a fork."""
-
-    code = "CLOSED"
-    retryable = False
-    default_hint = "open the workspace again; after a fork only where the parent did not have it open"
-
-
-class ClockSkew(Unavailable):
-    """This machine's clock is too far from the log's."""
-
-    code = "CLOCK_SKEW"
-    default_hint = "put this machine's clock right (NTP); it may differ from the log's by one second"
-
-
-class OutcomeUnknown(Unavailable):
-    """The commit broke midway: it may or may not be there."""
-
-    code = "OUTCOME_UNKNOWN"
-    default_hint = "retry with the same idempotency key, or read before deciding"
-
-
-class ReadOnly(Unavailable):
-    """The store cannot be written from here."""
-
-    code = "READ_ONLY"
-    retryable = False
-    default_hint = "check the folder's permissions and mount"
-
-
-class DiskFull(Unavailable):
-    """The disk is full; nothing was changed."""
-
-    code = "DISK_FULL"
-    default_hint = "free some space and try again; reads go on"
-
-
-class IOFailed(Unavailable):
-    """The operating system failed to read or write the store; nothing was acknowledged."""
-
-    code = "IO_FAILED"
-    default_hint = "check the disk and try again"
-
-
-class Unreachable(Unavailable):
-    """The log of a replicated workspace, or the server, cannot be reached; nothing was changed."""
-
-    code = "UNREACHABLE"
-    default_hint = "retry; reads go on from this node's replica meanwhile"

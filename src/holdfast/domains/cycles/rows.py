@@ -1,0 +1,267 @@
+"""The rows of cycles: what is stored, whether it is sound, and writing the next document.
+
+A document is stored as JSON, and its event in the log has it too. A read compares the two and looks at every rule, so
+whatever changed a document other than `write` is noticed, also where the result looks like a document. `write` is the
+only way to change one, and it refuses what breaks a rule.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any, Final
+
+import msgspec
+
+from holdfast import errors
+from holdfast.domains.cycles import keys
+from holdfast.domains.cycles.documents import Document
+from holdfast.domains.cycles.keys import Key
+from holdfast.domains.cycles.rules import MAX_BYTES, ROOM, problems
+from holdfast.kernel.events import END_OF_REVISION, previous
+from holdfast.kernel.tx import Row, Snapshot, Tx
+from holdfast.types.base import as_time
+from holdfast.types.cycles import Cycle, CycleProblem
+
+CYCLE: Final = "cycle"
+CONFLICT: Final = "cycle-conflict"
+DELETE: Final = "delete"
+_COLUMNS: Final = "prefix, number, sequence, revision, created, updated, document, shared"
+_ENDING: Final = ("start_phase", "fail_phase", "finish", "recover")  # steps that a large document must allow
+_SHOWN: Final = 5  # problems that a message tells; `details` has all
+_json = msgspec.json.Encoder().encode
+_pack = msgspec.msgpack.Encoder().encode
+_unpack = msgspec.msgpack.Decoder(dict[str, Any]).decode
+
+
+class Found(msgspec.Struct, frozen=True):
+    """What the store has of a cycle: the row's bytes, the document they are if they are one, and all that is wrong.
+
+    `logged` is the document of the newest event. A cycle that is not there has neither row nor event.
+    """
+
+    key: Key
+    raw: bytes | None
+    document: Document | None
+    logged: Document | None
+    problems: list[CycleProblem]
+
+    @property
+    def there(self) -> bool:
+        """Whether there is such a cycle, sound or not."""
+        return self.raw is not None or self.logged is not None
+
+
+def named(snapshot: Snapshot, key: Any) -> Key:
+    """The cycle that a key means; a prefix means its current one."""
+    prefix = keys.find_prefix(key)
+    if prefix is None:
+        return keys.parse(key)
+    current = current_of(snapshot, prefix)
+    if not look(snapshot, Key(prefix, current)).there:  # it was deleted: the last that is there
+        row = snapshot.one("SELECT max(number) FROM cycles WHERE prefix = ?", (prefix,))
+        current = (row and row[0]) or 0
+    if not current:
+        raise errors.NotFound(f"there is no cycle of {prefix}", hint="cycles.start(...) makes one", key=prefix)
+    return Key(prefix, current)
+
+
+def current_of(snapshot: Snapshot, prefix: str) -> int:
+    """The number of the current cycle of a prefix: as recorded, or the highest there is; 0 if there never was one."""
+    row = snapshot.one(
+        "SELECT max(coalesce((SELECT number FROM cycle_currents WHERE prefix = ?1), 0),"
+        " coalesce((SELECT max(number) FROM cycles WHERE prefix = ?1), 0))",
+        (prefix,),
+    )
+    return 0 if row is None else int(row[0])
+
+
+def set_current(tx: Tx, prefix: str, number: int) -> None:
+    """Make a cycle the current one of its prefix."""
+    tx.run(
+        "INSERT INTO cycle_currents (prefix, number) VALUES (?, ?)"
+        " ON CONFLICT (prefix) DO UPDATE SET number = excluded.number",
+        (prefix, number),
+    )
+
+
+# --- reading ---------------------------------------------------------------------------------------------------------
+
+
+def look(snapshot: Snapshot, key: Key) -> Found:
+    """What there is of a cycle, whatever state it is in."""
+    row = snapshot.one(
+        "SELECT sequence, CAST(document AS BLOB) FROM cycles WHERE prefix = ? AND number = ?",  # whatever is there
+        (key.prefix, key.number),
+    )
+    event = snapshot.one(
+        "SELECT op, version, data, redacted FROM events WHERE kind = ? AND scope = '' AND id = ?"
+        " ORDER BY version DESC LIMIT 1",
+        (CYCLE, str(key)),
+    )
+    return _judge(key, row, event)
+
+
+def _judge(key: Key, row: Row | None, event: Row | None) -> Found:
+    there = event is not None and event[0] != DELETE
+    logged = logged_document(event[2]) if event is not None and there else None
+    if row is None:
+        wrong = [] if logged is None else [CycleProblem("$", "the document is gone, and nobody deleted it")]
+        return Found(key, None, None, logged, wrong)
+    sequence, raw = row[0], bytes(row[1])
+    try:
+        document = msgspec.json.decode(raw)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+        return Found(key, raw, None, logged, [CycleProblem("$", f"is no JSON: {error}")])
+    wrong = problems(document)
+    if not wrong and (document["cycle_id"], document["sequence"]) != (str(key), sequence):
+        wrong = [
+            CycleProblem("$", f"is {document['cycle_id']} at {document['sequence']}, and its row {key} at {sequence}")
+        ]
+    if not wrong and there and logged is None:
+        wrong = [CycleProblem("$", "cannot be compared with its event, which nobody can read")]
+    if not wrong:
+        wrong = [CycleProblem(path, f"is not what was written: {told}") for path, told in differences(logged, document)]
+    return Found(key, raw, document if isinstance(document, dict) else None, logged, wrong)
+
+
+def logged_document(data: bytes | None) -> Document | None:
+    """The document that an event has; None if it has none, or none that can be read."""
+    try:
+        document = None if data is None else _unpack(data).get("document")
+    except (msgspec.DecodeError, UnicodeDecodeError):
+        return None
+    return document if isinstance(document, dict) else None
+
+
+def versions(snapshot: Snapshot, key: Key) -> Iterator[tuple[int, Document]]:
+    """Every version of a document that the log has and that can be read, the newest first."""
+    for version, data in snapshot.all(
+        "SELECT version, data FROM events WHERE kind = ? AND scope = '' AND id = ? ORDER BY version DESC",
+        (CYCLE, str(key)),
+    ):
+        document = logged_document(data)
+        if document is not None:
+            yield version, document
+
+
+def vanished(snapshot: Snapshot, prefix: str | None = None) -> list[Row]:
+    """The newest events of cycles, all or those of a prefix, whose rows are gone without having been deleted.
+
+    Each as (prefix, number, version, revision, time, time), as a row would have it.
+    """
+    where, params = ("", ()) if prefix is None else (" AND id > ? AND id < ?", (f"{prefix}:cycle:", f"{prefix}:cycle;"))
+    logged = snapshot.all(f"SELECT DISTINCT id FROM events WHERE kind = ? AND scope = ''{where}", (CYCLE, *params))
+    there = {Key(*row) for row in snapshot.all("SELECT prefix, number FROM cycles")}
+    missing: list[Row] = []
+    for key in sorted({keys.parse(id) for (id,) in logged} - there):
+        if look(snapshot, key).there:
+            event = previous(snapshot, CYCLE, "", str(key), END_OF_REVISION)
+            assert event is not None
+            missing.append((key.prefix, key.number, event[8], event[0], event[2], event[2]))
+    return missing
+
+
+def differences(old: Any, new: Any, path: str = "$") -> list[tuple[str, str]]:
+    """Where two values differ, each place with what was and what is; true and 1 differ, and so do 1 and 1.0."""
+    if type(old) is type(new):
+        if isinstance(old, dict):
+            return [
+                difference
+                for name in dict.fromkeys((*old, *new))
+                for difference in _at(old, new, name, f"{path}.{name}")
+            ]
+        if isinstance(old, list) and len(old) == len(new):
+            return [
+                d for at, pair in enumerate(zip(old, new, strict=True)) for d in differences(*pair, f"{path}[{at}]")
+            ]
+        if old == new:
+            return []
+    return [(path, f"{_short(old)} became {_short(new)}")]
+
+
+def _at(old: dict[str, Any], new: dict[str, Any], name: str, path: str) -> list[tuple[str, str]]:
+    if name not in new:
+        return [(path, f"{_short(old[name])} is gone")]
+    if name not in old:
+        return [(path, f"{_short(new[name])} is new")]
+    return differences(old[name], new[name], path)
+
+
+def _short(value: Any) -> str:
+    text = _json(value).decode()
+    return text if len(text) <= 80 else f"{text[:77]}..."
+
+
+def require(snapshot: Snapshot, key: Key) -> Document:
+    """The document of a cycle; NotFound if there is none, Corrupt if it is not what was written."""
+    found = look(snapshot, key)
+    if not found.there:
+        raise missing(key)
+    if found.problems or found.document is None:
+        raise corrupt(key, found.problems)
+    return found.document
+
+
+def missing(key: Key) -> errors.NotFound:
+    """The error for a cycle that is not there."""
+    return errors.NotFound(f"there is no cycle {key}", hint="cycles.list() has those that are there", key=str(key))
+
+
+def corrupt(key: Key, wrong: list[CycleProblem]) -> errors.Corrupt:
+    """The error for a document that must not be believed."""
+    told = "; ".join(f"{problem.path} {problem.message}" for problem in wrong[:_SHOWN])
+    more = f"; and {len(wrong) - _SHOWN} more" if len(wrong) > _SHOWN else ""
+    return errors.Corrupt(
+        f"the document of {key} is broken: {told}{more}",
+        hint="cycles.recover(key) keeps a copy of it and brings back the last one that was written",
+        key=str(key),
+        problems=[{"path": problem.path, "message": problem.message} for problem in wrong],
+    )
+
+
+def to_cycle(document: Document) -> Cycle:
+    """The public form."""
+    return msgspec.convert(document, Cycle)
+
+
+# --- writing ---------------------------------------------------------------------------------------------------------
+
+
+def now_of(tx: Tx) -> str:
+    """The time of a transaction as documents have it."""
+    return as_time(tx.now).isoformat().replace("+00:00", "Z")
+
+
+def write(tx: Tx, op: str, document: Document, phase: str | None = None, **more: Any) -> Document:
+    """Store a document that keeps every rule, and its event; what breaks one is refused, and nothing is written."""
+    wrong = problems(document)
+    if wrong:
+        raise refused(document, wrong)
+    key = keys.parse(document["cycle_id"])
+    text = _json(document)
+    limit = MAX_BYTES if op in _ENDING else MAX_BYTES - ROOM
+    if len(text) > limit:
+        raise errors.TooLarge(
+            f"the document of {key} would have {len(text)} bytes; {limit} is the most",
+            hint="keep large outputs in a file or a cell, and their names here",
+            limit=limit,
+        )
+    tx.run(
+        f"INSERT INTO cycles ({_COLUMNS}) VALUES (?, ?, ?, ?, ?, ?, ?, '') ON CONFLICT (prefix, number) DO UPDATE SET"
+        " sequence = excluded.sequence, revision = excluded.revision, updated = excluded.updated,"
+        " document = excluded.document",
+        (key.prefix, key.number, document["sequence"], tx.revision, tx.now, tx.now, text),
+    )
+    data = {"phase": phase, "document": document, **more}
+    tx.emit(CYCLE, str(key), op, version=document["sequence"], data=_pack(data))
+    return document
+
+
+def refused(document: Document, wrong: list[CycleProblem]) -> errors.InvalidValue:
+    """The refusal of a document that breaks a rule."""
+    told = "; ".join(f"{problem.path} {problem.message}" for problem in wrong[:_SHOWN])
+    return errors.InvalidValue(
+        f"this is no document of a cycle: {told}",
+        hint="cycles.validate(document) tells all that is wrong",
+        problems=[{"path": problem.path, "message": problem.message} for problem in wrong],
+    )

@@ -1,0 +1,256 @@
+"""What a document of a cycle must be, rule by rule, each with the place in the document that breaks it.
+
+No document that breaks a rule is ever written, and none is read without being told. Pure: a document in, problems out.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from datetime import datetime
+from typing import Any, Final, get_args
+
+import msgspec
+
+from holdfast import errors
+from holdfast.domains.cycles.keys import find, find_prefix
+from holdfast.kernel.values import MAX_VALUE_BYTES, encode
+from holdfast.types.cycles import CycleProblem, CycleStatus, PhaseName, PhaseStatus
+
+PHASES: Final[tuple[PhaseName, ...]] = get_args(PhaseName)
+STATUSES: Final = get_args(CycleStatus)
+PHASE_STATUSES: Final = get_args(PhaseStatus)
+MAX_BYTES: Final = MAX_VALUE_BYTES
+ROOM: Final = 64 * 1024  # of it, which steps that carry an output leave free: a cycle must always be able to end
+MAX_SEQUENCE: Final = 2**53  # a number that every JSON reader can have
+_TOP: Final = ("version", "cycle_id", "sequence", "metadata", "context", "phases", "history")
+_METADATA: Final = ("key_prefix", "cycle_number", "created_at", "updated_at", "status")
+_MORE: Final = ("instruction", "spec_name", "current_phase")
+_PHASE: Final = (
+    *("status", "started_at", "completed_at", "sequence_at_start", "sequence_at_complete", "output", "errors"),
+)
+_ENTRY: Final = ("timestamp", "phase", "event", "sequence")
+
+Problems = Iterator[CycleProblem]
+
+
+def problems(document: Any) -> list[CycleProblem]:
+    """Everything that is wrong with a document; empty if nothing is."""
+    if not isinstance(document, dict):
+        return [CycleProblem("$", f"a document is an object, not {type(document).__name__}")]
+    found = [*_fields(document, "$", _TOP, _TOP), *_storable(document)]
+    found += [*_top(document), *_metadata(document), *_phases(document), *_history(document)]
+    return found if found else [*_agreement(document)]
+
+
+def _fields(value: dict[str, Any], path: str, needed: tuple[str, ...], known: tuple[str, ...]) -> Problems:
+    for name in needed:
+        if name not in value:
+            yield CycleProblem(f"{path}.{name}", "is missing")
+    for name in value:
+        if name not in known:
+            yield CycleProblem(f"{path}.{name}", "is no field of a document")
+
+
+def _storable(document: dict[str, Any]) -> Problems:
+    try:
+        encode(document, MAX_BYTES)
+    except errors.HoldfastError as error:
+        yield CycleProblem("$", error.message)
+    else:
+        yield from _bytes(document, "$")
+
+
+def _bytes(value: Any, path: str) -> Problems:
+    """A cell can hold bytes, a document cannot: JSON would make a text of them."""
+    if isinstance(value, bytes):
+        yield CycleProblem(path, "is bytes, which JSON does not have")
+    elif isinstance(value, dict):
+        for name, each in value.items():
+            yield from _bytes(each, f"{path}.{name}")
+    elif isinstance(value, list):
+        for number, each in enumerate(value):
+            yield from _bytes(each, f"{path}[{number}]")
+
+
+def _top(document: dict[str, Any]) -> Problems:
+    if "version" in document and (type(document["version"]) is not int or document["version"] != 2):
+        yield CycleProblem("$.version", f"is 2, not {document['version']!r}")
+    if "cycle_id" in document and find(document["cycle_id"]) is None:
+        yield CycleProblem("$.cycle_id", f"is such as peer:spec:NAME:cycle:1, not {document['cycle_id']!r}")
+    yield from _positive(document, "$", "sequence")
+    if "context" in document and not isinstance(document["context"], dict):
+        yield CycleProblem("$.context", "is an object")
+
+
+def _positive(value: dict[str, Any], path: str, name: str, optional: bool = False) -> Problems:
+    number = value.get(name)
+    if name not in value or (optional and number is None):
+        return
+    if type(number) is not int or not 1 <= number <= MAX_SEQUENCE:
+        yield CycleProblem(f"{path}.{name}", f"is a whole number from 1 to 2**53, not {number!r}")
+
+
+def _metadata(document: dict[str, Any]) -> Problems:
+    metadata, path = document.get("metadata"), "$.metadata"
+    if not isinstance(metadata, dict):
+        if "metadata" in document:
+            yield CycleProblem(path, "is an object")
+        return
+    yield from _fields(metadata, path, _METADATA, (*_METADATA, *_MORE))
+    if "key_prefix" in metadata and find_prefix(metadata["key_prefix"]) is None:
+        yield CycleProblem(f"{path}.key_prefix", f"is such as peer:spec:NAME, not {metadata['key_prefix']!r}")
+    yield from _positive(metadata, path, "cycle_number")
+    for name in ("created_at", "updated_at"):
+        yield from _time(metadata, path, name)
+    if "status" in metadata:
+        yield from _one_of(metadata["status"], STATUSES, f"{path}.status")
+    if metadata.get("current_phase") is not None:
+        yield from _one_of(metadata["current_phase"], PHASES, f"{path}.current_phase")
+    for name in ("instruction", "spec_name"):
+        if not isinstance(metadata.get(name), str | None):
+            yield CycleProblem(f"{path}.{name}", "is a text")
+
+
+def _one_of(value: Any, allowed: tuple[str, ...], path: str) -> Problems:
+    if not isinstance(value, str) or value not in allowed:
+        yield CycleProblem(path, f"is one of {', '.join(allowed)}, not {value!r}")
+
+
+def _time(value: dict[str, Any], path: str, name: str, optional: bool = False) -> Problems:
+    given = value.get(name)
+    if name not in value or (optional and given is None):
+        return
+    try:
+        aware = isinstance(given, str) and msgspec.convert(given, datetime).tzinfo is not None
+    except (msgspec.ValidationError, ValueError):
+        aware = False
+    if not aware:
+        yield CycleProblem(f"{path}.{name}", f"is a time such as 2026-03-01T12:00:00Z, not {given!r}")
+
+
+def _phases(document: dict[str, Any]) -> Problems:
+    phases = document.get("phases")
+    if not isinstance(phases, dict):
+        if "phases" in document:
+            yield CycleProblem("$.phases", "is an object")
+        return
+    yield from _fields(phases, "$.phases", PHASES, PHASES)
+    for name in PHASES:
+        if name in phases:
+            yield from _phase(phases[name], f"$.phases.{name}")
+
+
+def _phase(phase: Any, path: str) -> Problems:
+    if not isinstance(phase, dict):
+        yield CycleProblem(path, "is an object")
+        return
+    yield from _fields(phase, path, ("status",), _PHASE)
+    if "status" in phase:
+        yield from _one_of(phase["status"], PHASE_STATUSES, f"{path}.status")
+    for name in ("started_at", "completed_at"):
+        yield from _time(phase, path, name, optional=True)
+    for name in ("sequence_at_start", "sequence_at_complete"):
+        yield from _positive(phase, path, name, optional=True)
+    if not isinstance(phase.get("errors"), list | None):
+        yield CycleProblem(f"{path}.errors", "is a list")
+
+
+def _history(document: dict[str, Any]) -> Problems:
+    history = document.get("history")
+    if not isinstance(history, list):
+        if "history" in document:
+            yield CycleProblem("$.history", "is a list")
+        return
+    for number, entry in enumerate(history):
+        path = f"$.history[{number}]"
+        if not isinstance(entry, dict):
+            yield CycleProblem(path, "is an object")
+            continue
+        yield from _fields(entry, path, _ENTRY, _ENTRY)
+        yield from _time(entry, path, "timestamp")
+        yield from _positive(entry, path, "sequence")
+        if "phase" in entry:
+            yield from _one_of(entry["phase"], PHASES, f"{path}.phase")
+        if "event" in entry and (not isinstance(entry["event"], str) or not entry["event"]):
+            yield CycleProblem(f"{path}.event", "is a word such as started")
+
+
+# --- what must agree, in a document whose parts are well formed -------------------------------------------------------
+
+
+def _agreement(document: dict[str, Any]) -> Problems:
+    yield from _same_key(document)
+    yield from _order(document)
+    yield from _standing(document)
+    yield from _sequences(document)
+    for phase in PHASES:
+        yield from _phase_sequences(document, phase)
+
+
+def _same_key(document: dict[str, Any]) -> Problems:
+    key, metadata = find(document["cycle_id"]), document["metadata"]
+    assert key is not None
+    if key.prefix != find_prefix(metadata["key_prefix"]):
+        yield CycleProblem("$.cycle_id", f"begins with {metadata['key_prefix']}, as metadata.key_prefix says")
+    if key.number != metadata["cycle_number"]:
+        yield CycleProblem("$.cycle_id", f"ends with {metadata['cycle_number']}, as metadata.cycle_number says")
+    if key.spec is not None and metadata.get("spec_name") not in (None, key.spec):
+        yield CycleProblem("$.metadata.spec_name", f"is {key.spec}, as the key says")
+    if key.instruction is not None and metadata.get("instruction") not in (None, key.instruction):
+        yield CycleProblem("$.metadata.instruction", f"is {key.instruction}, as the key says")
+
+
+def _order(document: dict[str, Any]) -> Problems:
+    statuses = [document["phases"][phase]["status"] for phase in PHASES]
+    for before, phase in zip(range(len(PHASES)), PHASES[1:], strict=False):
+        if statuses[before + 1] != "pending" and statuses[before] != "completed":
+            yield CycleProblem(
+                f"$.phases.{phase}.status",
+                f"is {statuses[before + 1]}, and {PHASES[before]} is {statuses[before]}: it must be completed first",
+            )
+    if statuses.count("in_progress") > 1:
+        yield CycleProblem("$.phases", "has more than one phase in progress")
+
+
+def _standing(document: dict[str, Any]) -> Problems:
+    metadata = document["metadata"]
+    by_status: dict[str, list[str]] = {status: [] for status in PHASE_STATUSES}
+    for phase in PHASES:
+        by_status[document["phases"][phase]["status"]].append(phase)
+    begun = len(by_status["pending"]) < len(PHASES)
+    if metadata["status"] == "initialized" and begun:
+        yield CycleProblem("$.metadata.status", "is initialized, but a phase has begun")
+    if metadata["status"] == "completed" and (by_status["in_progress"] or by_status["failed"]):
+        yield CycleProblem("$.metadata.status", "is completed, but a phase is not")
+    if metadata["status"] in ("initialized", "in_progress") and by_status["failed"]:
+        yield CycleProblem("$.metadata.status", f"is failed, because {by_status['failed'][0]} is")
+    current = metadata.get("current_phase")
+    if by_status["in_progress"] and current not in (None, by_status["in_progress"][0]):
+        yield CycleProblem("$.metadata.current_phase", f"is {by_status['in_progress'][0]}, which is in progress")
+
+
+def _sequences(document: dict[str, Any]) -> Problems:
+    last = 0
+    for number, entry in enumerate(document["history"]):
+        if entry["sequence"] <= last:
+            yield CycleProblem(f"$.history[{number}].sequence", f"is {entry['sequence']}, and the one before is {last}")
+        last = entry["sequence"]
+    if last > document["sequence"]:
+        yield CycleProblem("$.sequence", f"is {document['sequence']}, and the history has {last}")
+
+
+def _phase_sequences(document: dict[str, Any], name: PhaseName) -> Problems:
+    phase, path = document["phases"][name], f"$.phases.{name}"
+    for field, event in (("sequence_at_start", "started"), ("sequence_at_complete", "completed")):
+        told = [e["sequence"] for e in document["history"] if (e["phase"], e["event"]) == (name, event)]
+        if len(told) > 1:
+            yield CycleProblem("$.history", f"has {name} {event} more than once")
+        elif phase.get(field) != (told[0] if told else None):
+            yield CycleProblem(f"{path}.{field}", f"is {phase.get(field)}, and the history says {told or 'nothing'}")
+    start, complete = phase.get("sequence_at_start"), phase.get("sequence_at_complete")
+    if start is not None and complete is not None and complete <= start:
+        yield CycleProblem(f"{path}.sequence_at_complete", "comes after sequence_at_start")
+    if phase["status"] == "pending" and (start is not None or complete is not None):
+        yield CycleProblem(f"{path}.status", "is pending, but it has begun")
+    if phase["status"] != "completed" and complete is not None:
+        yield CycleProblem(f"{path}.status", f"is {phase['status']}, but it was completed")

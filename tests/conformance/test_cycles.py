@@ -1,0 +1,3 @@
+"""Cycles on every kind."""
+
+from holdfast.testing.conformance.cycles import *  # noqa: F403

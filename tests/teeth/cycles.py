@@ -1,0 +1,77 @@
+"""Bugs in PEER cycles: documents that are believed too easily, steps that overwrite others, ends that are missed."""
+
+from __future__ import annotations
+
+from tests.teeth.bug import Bug
+
+STEPS = ("tests/conformance/test_cycle_steps.py", "-k", "memory")
+CONFLICTS = ("tests/conformance/test_cycle_conflicts.py", "-k", "memory")
+WRITES = ("tests/conformance/test_cycle_writes.py", "-k", "memory")
+ENDS = ("tests/conformance/test_cycle_ends.py", "-k", "memory")
+RULES = ("tests/unit/test_cycle_rules.py",)
+CORRUPTION = ("tests/e2e/test_cycle_corruption.py",)
+
+BUGS = [
+    Bug(
+        "a cycle that somebody else rewrote is believed if it keeps the rules",
+        "domains/cycles/rows.py",
+        """    if not wrong:
+        wrong = [CycleProblem(path, f"is not""",
+        """    if not wrong and logged is None:
+        wrong = [CycleProblem(path, f"is not""",
+        CORRUPTION,
+    ),
+    Bug(
+        "a broken cycle is recovered and nobody keeps what it said",
+        "domains/cycles/recovering.py",
+        "snapshot=raw, recovered_from=version)",
+        "snapshot=None, recovered_from=version)",
+        CORRUPTION,
+    ),
+    Bug(
+        "a step overwrites what others did to its phase",
+        "domains/cycles/merging.py",
+        "step.phase is not None and not others.phases & {step.phase, None}:",
+        "step.phase is not None and None not in others.phases:",
+        CONFLICTS,
+    ),
+    Bug(
+        "what the log has forgotten is taken for nothing",
+        "domains/cycles/merging.py",
+        "known=len(told) == present - sequence)",
+        "known=True)",
+        CONFLICTS,
+    ),
+    Bug(
+        "a phase starts on one that made nothing",
+        "domains/cycles/documents.py",
+        """            if phases[before].get("output") is None:
+""",
+        """            if "output" in phases[before] and phases[before]["output"] is None:
+""",
+        STEPS,
+    ),
+    Bug(
+        "a step of a cycle passes its fence",
+        "domains/cycles/__init__.py",
+        "step, sequence), keyed=True)",
+        "step, sequence))",
+        WRITES,
+    ),
+    Bug(
+        "the history of a cycle may stand still",
+        "domains/cycles/rules.py",
+        """        if entry["sequence"] <= last:
+""",
+        """        if entry["sequence"] < last:
+""",
+        RULES,
+    ),
+    Bug(
+        "the oldest cycle is resumed in place of the last",
+        "domains/cycles/__init__.py",
+        "reverse=True)",
+        "reverse=False)",
+        ENDS,
+    ),
+]
