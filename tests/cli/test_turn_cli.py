@@ -423,6 +423,44 @@ def test_f6_an_edit_under_a_lock_that_stays(turn: Cli, project: Path) -> None:
     assert [each.id for each in ledger(project).locks] == [lock]
 
 
+# --- what is refused costs nothing -----------------------------------------------------------------------------------
+
+PATCH = "--- a/WORKLOG.md\n+++ b/WORKLOG.md\n@@ -1 +1 @@\n-no such line\n+another\n"
+SEND = ("mail", "send", "--from", "bob", "--to", "ada")
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        (*SEND, "--subject", ""),
+        (*SEND, "--subject", "x", "--body", "### MSG-20260612-009\n\n**From:** a -> b"),
+        ("mail", "ack", "MSG", "--actor", "bob"),
+        ("mail", "block", "MSG", "wait\nfor it", "--actor", "ada"),
+        ("mail", "close", "MSG", "--actor", "ada"),
+        ("mail", "ack", "MSG-19990101-001", "--actor", "ada"),
+        ("edit", "--patch", "-", *EDIT),
+        ("transact", "MAILBOX.md", *EDIT, *program("raise SystemExit(3)")),
+        ("transact", "WORKLOG.md", *EDIT, *program("open('WORKLOG.md', 'w').write('Now Working (ada):\\n')")),
+        ("transact", "MAILBOX.md", *EDIT, *program("pass")),
+    ],
+)
+def test_f3_what_is_refused_or_changes_nothing_ages_no_lock(turn: Cli, project: Path, words: tuple[str, ...]) -> None:
+    id = sent(turn)
+    held = locked(turn, "OPEN_QUESTIONS.md", holder="bob", lease=1)
+    before = (project / "working-session" / "TURNFILE.yaml").read_bytes()
+    answer = turn(*(id if word == "MSG" else word for word in words), stdin=PATCH)
+    assert (answer.code == 0) == ("pass" in words), answer.err
+    assert (project / "working-session" / "TURNFILE.yaml").read_bytes() == before
+    assert ledger(project).lock(held) is not None
+
+
+def test_f6_a_program_that_succeeds_runs_once(turn: Cli, project: Path, tmp_path: Path) -> None:
+    code = f"open({str(tmp_path / 'runs')!r}, 'a').write('x'); open('WORKLOG.md', 'a').write('- done\\n')"
+    assert turn("transact", "WORKLOG.md", *EDIT, *program(code)).data["revision"] == 3
+    assert (tmp_path / "runs").read_text() == "x"
+    assert worklog(project).endswith("- done\n")
+
+
 # --- tasks, signals, mail --------------------------------------------------------------------------------------------
 
 

@@ -62,13 +62,18 @@ def claim_of(
     return Claim(paths, check_name("holder", holder), reason.strip(), lease_revs)
 
 
-def acquire(session: Session, claim: Claim, patience: Patience | None = None) -> Lock:
-    """Lock files; waits as patience allows, and not at all without. Raises Held, or Escalated after a vain wait."""
+def acquire(
+    session: Session, claim: Claim, patience: Patience | None = None, ready: Callable[[], None] | None = None
+) -> Lock:
+    """Lock files; waits as patience allows, and not at all without. Raises Held, or Escalated after a vain wait.
+
+    `ready` is called when nobody is in the way, before anything is written: what it raises leaves the ledger alone.
+    """
     seen: int | None = None
     checks = max(1, patience.checks) if patience is not None else 1
     for left in range(checks - 1, -1, -1):
         try:
-            return _take(session, claim)
+            return _take(session, claim, ready)
         except _Blocked as blocked:
             found = blocked
         if found.revision == seen:
@@ -159,8 +164,14 @@ def verify(session: Session, ledger: Ledger, lock: Lock) -> Lock | None:
     return locks.beaten_by(lock, ledger.turnfile.locks, ledger.revision, session.workspace(ledger))
 
 
-def _take(session: Session, claim: Claim) -> Lock:
+def _take(session: Session, claim: Claim, ready: Callable[[], None] | None) -> Lock:
     taken: list[Lock] = []
+    if ready is not None:
+        ledger = session.read()
+        workspace = session.workspace(ledger)
+        if others := locks.blocking(ledger.turnfile.locks, claim.files, ledger.revision, workspace):
+            raise _Blocked(others[0], ledger.revision)
+        ready()
 
     def change(ledger: Ledger) -> Ledger:
         workspace = session.workspace(ledger)

@@ -133,7 +133,14 @@ class Mailing:
     def _transact(self, reason: str, body: Callable[[Transaction], tuple[str, str]], *others: str) -> Mailed:
         holder = self.session.read().turnfile.spelled(self.actor)
         completion = transact(
-            self.session, [MAILBOX, *others], holder, reason[:200], body, patience=self._patience, under=self._under
+            self.session,
+            [MAILBOX, *others],
+            holder,
+            reason[:200],
+            body,
+            patience=self._patience,
+            under=self._under,
+            rehearse=True,
         )
         id, status = completion.result
         return Mailed(id, status, completion)

@@ -39,6 +39,14 @@ class Completion(msgspec.Struct, frozen=True):
     result: Any = None
 
 
+class _Unchanged(Exception):
+    """A rehearsal changed nothing: there is no need for a lock."""
+
+    def __init__(self, completion: Completion) -> None:
+        super().__init__("nothing to write")
+        self.completion = completion
+
+
 class Transaction:
     """The files of one edit, as the edit sees them. `ledger` is what the ledger said when it began."""
 
@@ -51,6 +59,8 @@ class Transaction:
         self.ledger: Ledger = session.ledger(texts[TURNFILE])
         self._before = {path: texts[path] for path in claim.files}
         self._edits: dict[str, str] = {}
+        self._result: Any = None
+        self._made = False
         self.completion: Completion | None = None
 
     def read(self, path: str) -> str | None:
@@ -72,6 +82,28 @@ class Transaction:
         if normal not in self._before:
             raise Invalid(f"{normal} is no file of this transaction", hint="name it when the transaction begins")
         return normal
+
+    def rehearse(self, body: Callable[[Transaction], Any]) -> None:
+        """Run a body and check what it makes, on a plain read. Raises what a commit would, or _Unchanged."""
+        self._result = body(self)
+        now = self.session.texts([*_CHECKED, *self._before])
+        if any(now[path] != before for path, before in self._before.items()):
+            return  # it is made again under the lock, and judged there
+        workspace = self.session.workspace(self.ledger)
+        texts, warnings = settle(self._edits, now, workspace, self.session.timestamp())
+        if not texts:
+            raise _Unchanged(Completion(None, (), self.ledger.revision, None, tuple(warnings), self._result))
+
+    def adopt(self, rehearsed: Transaction) -> bool:
+        """Make the edit of a rehearsal one's own; False if the files say something else now."""
+        if rehearsed._before != self._before:
+            return False
+        self._edits, self._result, self._made = dict(rehearsed._edits), rehearsed._result, True
+        return True
+
+    def make(self, body: Callable[[Transaction], Any]) -> Any:
+        """Run a body, unless its rehearsal was adopted; answers what it answered."""
+        return self._result if self._made else body(self)
 
     def commit(self, result: Any = None) -> Completion:
         """Steps 5 to 9. Raises Outrun, NotHolder, or Invalid with `problems`; then nothing is written."""
@@ -129,19 +161,32 @@ def transact(
     lease_revs: int = DEFAULT_LEASE_REVS,
     patience: Patience | None = Patience(),  # noqa: B008 - frozen
     under: str | None = None,
+    rehearse: bool = False,
 ) -> Completion:
     """Run `body` on the files, again if they changed under it; what it returns is the completion's `result`.
 
-    `under` names a lock that the holder has already, and that stays. Raises Held or Escalated, or what the body raises.
+    `under` names a lock that the holder has already, and that stays. With `rehearse` the body runs once before the lock
+    is taken, so that an edit that is refused, or changes nothing, costs no revision and ages nobody's lock; what it
+    made counts if the files say the same under the lock. Raises Held or Escalated, or what the body raises.
     """
     from holdfast.turnfile.escalation import give_up
 
     session = _session(folder)
     claim = _claim(session, files, holder, reason, lease_revs)
-    edit = _begin(session, claim, patience, under)
-    for left in range(REAPPLIED, -1, -1):
+    rehearsed: list[Transaction] = []
+
+    def ready() -> None:
+        rehearsed[:] = [Transaction(session, claim, None, False)]
+        rehearsed[0].rehearse(body)
+
+    try:
+        edit = _begin(session, claim, patience, under, ready if rehearse else None)
+    except _Unchanged as unchanged:
+        return unchanged.completion
+    drifted = bool(rehearsed) and not edit.adopt(rehearsed[0])
+    for left in range(REAPPLIED - drifted, -1, -1):
         with _aborting(edit):
-            result = body(edit)
+            result = edit.make(body)
         reach("body.done")
         try:
             with _aborting(edit, but=(Outrun, NotHolder)):
@@ -218,12 +263,18 @@ def _claim(session: Session, files: Iterable[str], holder: str, reason: str, lea
     return claim
 
 
-def _begin(session: Session, claim: Claim, patience: Patience | None, under: str | None) -> Transaction:
+def _begin(
+    session: Session,
+    claim: Claim,
+    patience: Patience | None,
+    under: str | None,
+    ready: Callable[[], None] | None = None,
+) -> Transaction:
     """Steps 1 and 2; only files of the registry need a lock."""
     needed = tuple(path for path in claim.files if path in session.registry)
     if under is not None:
         return Transaction(session, claim, _own_lock(session, under, claim.holder, needed), True)
-    lock = acquire(session, msgspec.structs.replace(claim, files=needed), patience) if needed else None
+    lock = acquire(session, msgspec.structs.replace(claim, files=needed), patience, ready) if needed else None
     try:
         return Transaction(session, claim, lock, False)
     except BaseException:

@@ -61,7 +61,7 @@ def edit(session: Session, given: dict[str, Any]) -> int:
         raise Usage("--editor is followed by a command, and this one is empty")
     typed = _Typed(words)
     try:
-        code = _transact(session, given, lambda _: typed)
+        code = _transact(session, given, lambda _: typed, rehearse=False)
     except BaseException:
         typed.keep()
         raise
@@ -89,14 +89,18 @@ def transact(session: Session, given: dict[str, Any]) -> int:
     return edit(session, given)
 
 
-def _transact(session: Session, given: dict[str, Any], means: Callable[[turnfile.Session], Edit]) -> int:
+def _transact(
+    session: Session, given: dict[str, Any], means: Callable[[turnfile.Session], Edit], *, rehearse: bool = True
+) -> int:
+    """Make an edit. A person edits under the lock, so that others wait; a program or a patch is tried before it."""
     if not given.get("files"):
         raise Usage("no file is named", hint="holdfast turn edit WORKLOG.md --reason 'log it'")
     waiting = patience(given)
     files = session_of(session, given)
     holder = acting(session, given, files)
     how = {name: given[name] for name in ("lease_revs", "under") if name in given}
-    done = turnfile.transact(files, given["files"], holder, given["reason"], means(files), patience=waiting, **how)
+    body, reason = means(files), given["reason"]
+    done = turnfile.transact(files, given["files"], holder, reason, body, patience=waiting, rehearse=rehearse, **how)
     warn(done)
     session.out.say(completed(done), told(done))
     return 0
