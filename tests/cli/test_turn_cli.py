@@ -423,6 +423,37 @@ def test_f6_an_edit_under_a_lock_that_stays(turn: Cli, project: Path) -> None:
     assert [each.id for each in ledger(project).locks] == [lock]
 
 
+def test_f7_an_own_lock_is_used_and_stays(turn: Cli, project: Path) -> None:
+    lock = locked(turn, "MAILBOX.md", "WORKLOG.md", lease=9)
+    answer = turn("transact", "WORKLOG.md", *EDIT[:4], *program("open('WORKLOG.md', 'a').write('- done\\n')"))
+    assert (answer.code, answer.data["lock_id"], answer.data["revision"]) == (0, lock, 3)
+    answer = turn("mail", "send", "--from", "ada", "--to", "bob", "--subject", "x")
+    assert (answer.code, answer.data["lock_id"], answer.data["revision"]) == (0, lock, 4)
+    assert [each.id for each in ledger(project).locks] == [lock]
+
+
+@pytest.mark.parametrize(
+    ("files", "lease", "words", "code"),
+    [
+        (["MAILBOX.md"], 9, ("lock", "MAILBOX.md", *EDIT[:4]), (12, "HELD")),
+        (["MAILBOX.md"], 9, ("transact", "MAILBOX.md", "WORKLOG.md", *EDIT[:4], *program("pass")), (12, "HELD")),
+        (["MAILBOX.md"], 1, ("mail", "send", "--from", "ada", "--to", "bob", "--subject", "x"), (13, "NOT_HOLDER")),
+    ],
+)
+def test_f7_nobody_waits_for_oneself(
+    turn: Cli, project: Path, files: list[str], lease: int, words: tuple[str, ...], code: tuple[int, str]
+) -> None:
+    lock = locked(turn, *files, lease=lease)
+    for _ in range(2):
+        assert turn("signal", "--from", "bob", "--to", "all", "ready").code == 0
+    before = (project / "working-session" / "TURNFILE.yaml").read_bytes()
+    answer = turn(*words)  # which would wait for a minute
+    assert (answer.code, answer.error["code"]) == code
+    assert f"turn unlock {lock}" in answer.error["hint"]
+    assert f"turn renew {lock}" in answer.error["hint"]
+    assert (project / "working-session" / "TURNFILE.yaml").read_bytes() == before
+
+
 # --- what is refused costs nothing -----------------------------------------------------------------------------------
 
 PATCH = "--- a/WORKLOG.md\n+++ b/WORKLOG.md\n@@ -1 +1 @@\n-no such line\n+another\n"

@@ -167,18 +167,13 @@ def verify(session: Session, ledger: Ledger, lock: Lock) -> Lock | None:
 def _take(session: Session, claim: Claim, ready: Callable[[], None] | None) -> Lock:
     taken: list[Lock] = []
     if ready is not None:
-        ledger = session.read()
-        workspace = session.workspace(ledger)
-        if others := locks.blocking(ledger.turnfile.locks, claim.files, ledger.revision, workspace):
-            raise _Blocked(others[0], ledger.revision)
+        _need_free(session, session.read(), claim)
         ready()
 
     def change(ledger: Ledger) -> Ledger:
         workspace = session.workspace(ledger)
+        _need_free(session, ledger, claim)
         others = locks.overlapping(ledger.turnfile.locks, claim.files, workspace)
-        for other in others:
-            if not locks.is_stale(other, ledger.revision):
-                raise _Blocked(other, ledger.revision)
         lock = Lock(
             locks.next_lock_id(claim.holder, ledger.text),
             tuple(locks.written(path, workspace) for path in claim.files),
@@ -203,6 +198,28 @@ def _take(session: Session, claim: Claim, ready: Callable[[], None] | None) -> L
         release(session, lock.id, claim.holder)
         raise _Blocked(before, fresh.revision)
     return lock
+
+
+def _need_free(session: Session, ledger: Ledger, claim: Claim) -> None:
+    """Raises _Blocked where somebody is in the way, and Held at once where that is the claimant: nobody waits then."""
+    others = locks.blocking(ledger.turnfile.locks, claim.files, ledger.revision, session.workspace(ledger))
+    for lock in others:
+        if lock.holder == claim.holder:
+            raise Held(
+                f"{lock.holder} holds {', '.join(lock.files)} already, by {lock.id} since revision {lock.acquired_rev}",
+                hint=own_hint(lock),
+                holder=lock.holder,
+                lock_id=lock.id,
+                acquired_rev=lock.acquired_rev,
+                revision=ledger.revision,
+            )
+    if others:
+        raise _Blocked(others[0], ledger.revision)
+
+
+def own_hint(lock: Lock) -> str:
+    """What to do about a lock of one's own that is in one's way."""
+    return f"`turn unlock {lock.id}` gives it back, `turn renew {lock.id}` begins its lease again"
 
 
 def known(ledger: Ledger, lock_id: str) -> Lock:

@@ -84,7 +84,7 @@ def _by_mail(session: Session, ledger: Ledger, lock: Lock, revision: int, claim:
         if text == mailbox:  # asked already: no write, which would age the lease
             return message
         return str(transact(session, [MAILBOX], sender, f"escalate {lock.id}", body, patience=None).result)
-    except (Conflict, Invalid):  # the mailbox is locked too, or not in order: the ledger still takes a signal
+    except (Conflict, Forbidden, Invalid):  # the mailbox is locked, or not in order: the ledger still takes a signal
         return None
 
 

@@ -16,7 +16,7 @@ from typing import Any, Final
 import msgspec
 
 from holdfast.errors import HoldfastError, Invalid, NotHolder, Outrun
-from holdfast.turnfile.acquiring import Claim, Patience, acquire, claim_of, owned, release, verify
+from holdfast.turnfile.acquiring import Claim, Patience, acquire, claim_of, own_hint, owned, release, verify
 from holdfast.turnfile.failpoints import reach
 from holdfast.turnfile.ledger import locks, notes
 from holdfast.turnfile.ledger.codec import Ledger
@@ -165,7 +165,8 @@ def transact(
 ) -> Completion:
     """Run `body` on the files, again if they changed under it; what it returns is the completion's `result`.
 
-    `under` names a lock that the holder has already, and that stays. With `rehearse` the body runs once before the lock
+    `under` names a lock that the holder has already, and that stays; a valid one on all the files is found without
+    it. With `rehearse` the body runs once before the lock
     is taken, so that an edit that is refused, or changes nothing, costs no revision and ages nobody's lock; what it
     made counts if the files say the same under the lock. Raises Held or Escalated, or what the body raises.
     """
@@ -272,6 +273,8 @@ def _begin(
 ) -> Transaction:
     """Steps 1 and 2; only files of the registry need a lock."""
     needed = tuple(path for path in claim.files if path in session.registry)
+    if under is None and needed:
+        under = _held_already(session, claim.holder, needed)
     if under is not None:
         return Transaction(session, claim, _own_lock(session, under, claim.holder, needed), True)
     lock = acquire(session, msgspec.structs.replace(claim, files=needed), patience, ready) if needed else None
@@ -281,6 +284,25 @@ def _begin(
         if lock is not None:
             release(session, lock.id, claim.holder)
         raise
+
+
+def _held_already(session: Session, holder: str, needed: tuple[str, ...]) -> str | None:
+    """A valid lock that the holder has on all these files. Raises NotHolder where the only one went stale."""
+    ledger = session.read()
+    workspace = session.workspace(ledger)
+    mine = [lock for lock in locks.overlapping(ledger.turnfile.locks, needed, workspace) if lock.holder == holder]
+    stale = [lock for lock in mine if locks.is_stale(lock, ledger.revision)]
+    for lock in mine:
+        if lock not in stale and locks.files_of(lock, workspace).issuperset(needed):
+            return lock.id
+    if stale:
+        raise NotHolder(
+            f"{stale[0].id} of {holder} went stale: others may have edited its files",
+            hint=own_hint(stale[0]),
+            lock_id=stale[0].id,
+            revision=ledger.revision,
+        )
+    return None  # one that covers some of them is refused by who takes the lock
 
 
 def _own_lock(session: Session, lock_id: str, holder: str, needed: tuple[str, ...]) -> Lock:
