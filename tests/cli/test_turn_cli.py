@@ -234,6 +234,39 @@ def test_f3_a_lock_is_taken_renewed_and_given_back(turn: Cli, project: Path) -> 
     assert turn("unlock", "--holder", "ada").code == 10
 
 
+def test_f4_unlocking_a_stale_lock_removes_it_and_says_that_it_did_not_hold(turn: Cli, project: Path) -> None:
+    first, second = locked(turn, "WORKLOG.md", lease=1), locked(turn, "MAILBOX.md", lease=9)
+    assert turn("signal", "ready", "--from", "bob").code == 0
+    answer = turn("unlock", "--holder", "ada")
+    assert (answer.code, answer.error["code"]) == (13, "NOT_HOLDER")
+    assert f"{first} went stale" in answer.error["error"]
+    assert [each["lock_id"] for each in answer.data] == [second]
+    assert ledger(project).locks == ()
+    assert [each.detail for each in ledger(project).signals if "completed" in each.detail] == [
+        f"completed {second}: MAILBOX.md, revision 6"
+    ]
+
+
+def test_f5_unlocking_a_lock_that_lost_precedence_says_so(turn: Cli, project: Path) -> None:
+    files = turnfile.Session(project / "working-session")
+    for id, holder in (("LOCK-a", "bob"), ("LOCK-b", "ada")):  # a tool that looks at no lock
+        lock = turnfile.Lock(id, ("WORKLOG.md",), holder, 2, 5, "raced")
+        files.write(lambda ledger, lock=lock: ledger.with_lock(lock), holder)  # type: ignore[misc]
+    answer = turn("unlock", "--holder", "ada")
+    assert (answer.code, answer.error["code"]) == (13, "NOT_HOLDER")
+    assert "lost to LOCK-a of bob" in answer.error["error"]
+    assert ([each.id for each in ledger(project).locks], ledger(project).signals) == (["LOCK-a"], ())
+
+
+def test_f10_unlocking_after_an_edit_that_broke_the_file_ends_with_1_and_says_so(turn: Cli, project: Path) -> None:
+    lock = locked(turn, "MAILBOX.md")
+    file = project / "working-session" / "MAILBOX.md"
+    file.write_text(file.read_text().replace("| ada | 0 |", "| ada | 7 |"))
+    answer = turn("unlock", "--holder", "ada")
+    assert (answer.code, ledger(project).locks) == (1, ())
+    assert ledger(project).signals[0].detail == f"out of order after {lock}: MAILBOX.md, revision 3"
+
+
 def test_f3_who_finds_a_lock_writes_nothing_and_is_told_who_has_it(turn: Cli, project: Path) -> None:
     locked(turn, "WORKLOG.md")
     file = project / "working-session" / "TURNFILE.yaml"

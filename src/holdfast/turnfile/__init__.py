@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from holdfast.turnfile.overriding import Overridden, override
     from holdfast.turnfile.reporting import Status, check, status
     from holdfast.turnfile.session import Session
-    from holdfast.turnfile.transacting import Completion, Transaction, transact, transaction, unlock
+    from holdfast.turnfile.transacting import Completion, Transaction, transact, transaction, unlock, unlock_all
 
 __all__ = [
     "Agent",
@@ -56,13 +56,14 @@ __all__ = [
     "transact",
     "transaction",
     "unlock",
+    "unlock_all",
 ]
 
 # Where a name comes from.
 _HOMES = {
     **dict.fromkeys(("Agent", "Lock", "Problem", "Signal", "Task", "Turnfile"), "model"),
     **dict.fromkeys(("Claim", "Patience", "acquire", "claim_of", "clear_stale", "release", "renew"), "acquiring"),
-    **dict.fromkeys(("Completion", "Transaction", "transact", "transaction", "unlock"), "transacting"),
+    **dict.fromkeys(("Completion", "Transaction", "transact", "transaction", "unlock", "unlock_all"), "transacting"),
     **dict.fromkeys(("Mailed", "Mailing"), "mailing"),
     **dict.fromkeys(("Overridden", "override"), "overriding"),
     **dict.fromkeys(("Status", "check", "status"), "reporting"),

@@ -84,7 +84,10 @@ async def turn_unlock(session: Session, lock: Annotated[str | None, "its id; all
         folder = files_of(session)
         actor = _actor(session, folder)
         mine = [each.id for each in folder.read().turnfile.locks if each.holder == actor]
-        return [turnfile.unlock(folder, each, actor) for each in ([lock] if lock else mine)]
+        done, lost = turnfile.unlock_all(folder, [lock] if lock else mine, actor)
+        if lost:
+            raise lost[0]
+        return done
 
     done = await _beside(give_back)
     return {"released": [{**_completed(each), "problems": _some(each.warnings)} for each in done]}

@@ -15,13 +15,18 @@ from holdfast.turnfile.ledger.codec import Ledger, next_signal_id
 from holdfast.turnfile.model import Lock, Signal
 
 KEPT: Final = 10
-_COMPLETED: Final = re.compile(r"completed (\S.*): .*, revision [0-9]+")
+_COMPLETED: Final = re.compile(r"(?:completed|out of order after) (\S.*): .*, revision [0-9]+")
 
 
-def completed(ledger: Ledger, lock_id: str, holder: str, files: Sequence[str]) -> tuple[Ledger, Signal]:
-    """With the note that a lock's work is done: its id, the changed files, and the revision of this write."""
+def completed(
+    ledger: Ledger, lock_id: str, holder: str, files: Sequence[str], *, broken: bool = False
+) -> tuple[Ledger, Signal]:
+    """With the note that a lock's work is done: its id, the changed files, and the revision of this write.
+
+    `broken`: the note says instead that it left the files out of order.
+    """
     revision = ledger.revision + 1
-    detail = f"completed {lock_id}: {', '.join(files)}, revision {revision}"
+    detail = f"{'out of order after' if broken else 'completed'} {lock_id}: {', '.join(files)}, revision {revision}"
     signal = Signal(next_signal_id(ledger.turnfile.signals), holder, "all", "notify", revision, detail)
     return ledger.with_signal(signal, instead_of=_surplus(ledger.turnfile.signals, holder)), signal
 

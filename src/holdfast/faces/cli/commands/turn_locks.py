@@ -52,12 +52,14 @@ def unlock(session: Session, given: dict[str, Any]) -> int:
     mine = [each.id for each in files.read().turnfile.locks if each.holder == holder]
     if not (given.get("locks") or mine):
         raise NotFound(f"{holder} holds no lock", hint="holdfast turn status shows who holds what")
-    done = [turnfile.unlock(files, lock_id, holder) for lock_id in given.get("locks") or mine]
+    done, lost = turnfile.unlock_all(files, given.get("locks") or mine, holder)
     for each in done:
         warn(each)
-    data = [completed(each) for each in done]
-    session.out.say(data, *(printable(_released(each)) for each in done))
-    return 0
+    if done or not lost:
+        session.out.say([completed(each) for each in done], *(printable(_released(each)) for each in done))
+    if lost:
+        raise lost[0]
+    return int(any(problem.level == "error" for each in done for problem in each.warnings))
 
 
 def _released(done: turnfile.Completion) -> str:
@@ -127,6 +129,8 @@ COMMANDS = (
             DIR,
         ),
         unlock,
+        "The exit code is 1 if your edit left a file out of order, and 13 if the lock went stale before: it is removed"
+        " then, but the edit is not noted as complete, as others may have edited the file too.",
     ),
     Command("turn renew", "Begin the lease of your lock again.", (_LOCK, HOLDER, DIR), renew),
     Command(
