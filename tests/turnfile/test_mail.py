@@ -382,6 +382,15 @@ def test_f9_a_body_that_would_be_read_as_something_else_is_refused(body: str) ->
         compose(text, msgspec.structs.replace(DRAFT, body=body))
 
 
+@pytest.mark.parametrize("body", ["```\nan open fence", "text\n~~~~ sh\n~~~", "<!-- an open comment", "a\n<!--\nb"])
+def test_f9_a_body_with_an_open_fence_or_comment_is_refused_whatever_follows_it(body: str) -> None:
+    for text in (EMPTY, *DIALECTS.values()):
+        with pytest.raises(errors.InvalidValue, match="never closed"):
+            compose(text, msgspec.structs.replace(DRAFT, body=body))
+    for fine in ("```x``` is code", "<!-- closed -->", "```\n<!--\n```"):
+        assert compose(EMPTY, msgspec.structs.replace(DRAFT, body=fine))
+
+
 def test_f9_a_body_may_look_like_a_section_where_the_real_one_tells_them_apart() -> None:
     draft = msgspec.structs.replace(DRAFT, body="## Closed Summary\n\n| ID |\n|---|\n| MSG-20260304-001 |")
     text, id = compose(BOLD, draft)

@@ -19,7 +19,7 @@ from holdfast import errors
 from holdfast.turnfile.mailbox.cards import ID, TERMINAL, Card, Dialect, field_text
 from holdfast.turnfile.mailbox.derived import fold, refresh
 from holdfast.turnfile.mailbox.document import Mailbox, insert_card, parse
-from holdfast.turnfile.mailbox.markdown import key_of
+from holdfast.turnfile.mailbox.markdown import key_of, lines_of, unclosed
 from holdfast.turnfile.model import Lock
 
 MAINTAINER: Final = "Maintainer"
@@ -192,6 +192,11 @@ def _checked(box: Mailbox, draft: Draft, maintainers: Sequence[str]) -> Draft:
     body = draft.body.replace("\r\n", "\n").replace("\r", "\n").strip("\n").rstrip()
     if _CONTROL.search(body.replace("\n", "").replace("\t", "")):
         raise errors.InvalidValue("the body holds control characters", hint="text and line breaks only")
+    if opened := unclosed(lines_of(body)):
+        raise errors.InvalidValue(
+            f"line {opened[0].number} of the body opens a code fence or a comment that is never closed",
+            hint="close it in the body: it would hide what comes after the message",
+        )
     return msgspec.structs.replace(
         draft,
         sender=spelled(box, agent_name(draft.sender, "sender")),

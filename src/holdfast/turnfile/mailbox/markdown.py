@@ -135,17 +135,21 @@ def _hide(lines: list[Line]) -> list[Line]:
         if text.startswith("<!--") and unclosed["<"]:
             last = next((n for n in range(at, len(lines)) if "-->" in lines[n].text[4 * (n == at) :]), None)
             unclosed["<"] = 0 if last is None else 1
-        elif (fence := _FENCE.fullmatch(text)) and not (fence[1][0] == "`" and "`" in fence[2]):
-            mark = fence[1]
-            if len(mark) < unclosed[mark[0]]:
-                last = next((n for n in range(at + 1, len(lines)) if _closes(lines[n].text, mark)), None)
-                if last is None:
-                    unclosed[mark[0]] = len(mark)
+        elif (mark := _fence(text)) and len(mark) < unclosed[mark[0]]:
+            last = next((n for n in range(at + 1, len(lines)) if _closes(lines[n].text, mark)), None)
+            if last is None:
+                unclosed[mark[0]] = len(mark)
         if last is not None:
             lines[at : last + 1] = [line._replace(hidden=True) for line in lines[at : last + 1]]
             at = last
         at += 1
     return lines
+
+
+def _fence(text: str) -> str:
+    """The mark of a line that opens a fence; backticks after backticks are code in a line."""
+    fence = _FENCE.fullmatch(text)
+    return fence[1] if fence and not (fence[1][0] == "`" and "`" in fence[2]) else ""
 
 
 def _closes(text: str, mark: str) -> bool:
@@ -156,7 +160,7 @@ def _closes(text: str, mark: str) -> bool:
 def unclosed(lines: Sequence[Line]) -> list[Line]:
     """Lines that open a fence or a comment that nothing closes."""
     found = (line for line in lines if not line.hidden)
-    return [line for line in found if line.text.startswith("<!--") or line.text.lstrip().startswith(("```", "~~~"))]
+    return [line for line in found if line.text.startswith("<!--") or _fence(line.text)]
 
 
 def table_in(lines: Sequence[Line]) -> Table | None:
