@@ -111,6 +111,26 @@ def test_f3_the_copy_of_a_linked_worktree_is_warned_about(shell: Shell, reposito
     assert (main.data["folder"], main.err) == (str(repository / "working-session"), "")
 
 
+def test_f10_a_mailbox_that_vanished_is_an_error_and_init_brings_it_back(turn: Cli, cli: Cli, project: Path) -> None:
+    sent(turn)
+    folder = project / "working-session"
+    for name in ("MAILBOX.md", "docs/README.md"):
+        (folder / name).unlink()
+    before = {path: path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+    answer = turn("check")
+    (problem,) = answer.data["problems"]
+    assert (answer.code, problem["file"], problem["rule"]) == (1, "MAILBOX.md", "missing")
+    assert "turn init --missing" in problem["message"]
+    assert "there is no MAILBOX.md" in cli("turn", "status").out
+    assert turn("init").code == 1
+    answer = turn("init", "--missing")
+    assert (answer.code, answer.data["files"], answer.data["revision"]) == (0, ["MAILBOX.md", "docs/README.md"], 3)
+    assert {path: path.read_bytes() for path in before} == before
+    assert "| mia | 0 |" in (folder / "MAILBOX.md").read_text()  # who is there says the ledger
+    assert (turn("init", "--missing").data["files"], turn("mail", "list").data) == ([], [])
+    assert turn("init", "--missing", "--agent", "eve").code == 2
+
+
 # --- who acts, and words ---------------------------------------------------------------------------------------------
 
 

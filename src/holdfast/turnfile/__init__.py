@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from holdfast.turnfile.acquiring import Claim, Patience, acquire, claim_of, clear_stale, release, renew
-    from holdfast.turnfile.beginning import init
+    from holdfast.turnfile.beginning import init, restore
     from holdfast.turnfile.ledger.codec import Ledger
     from holdfast.turnfile.ledger.rules import lint
     from holdfast.turnfile.mailing import Mailed, Mailing
@@ -52,6 +52,7 @@ __all__ = [
     "override",
     "release",
     "renew",
+    "restore",
     "status",
     "transact",
     "transaction",
@@ -69,7 +70,7 @@ _HOMES = {
     **dict.fromkeys(("Status", "check", "status"), "reporting"),
     "Ledger": "ledger.codec",
     "Session": "session",
-    "init": "beginning",
+    **dict.fromkeys(("init", "restore"), "beginning"),
     "lint": "ledger.rules",
 }
 

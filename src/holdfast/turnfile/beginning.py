@@ -1,6 +1,7 @@
 """A new working session: its folder with the ledger and the shared files.
 
-`init` never overwrites: a folder that has any of the files already is refused, and left as it is.
+`init` never overwrites: a folder that has any of the files already is refused, and left as it is. `restore` makes anew
+and empty what is missing of a session, and touches nothing that is there.
 """
 
 from __future__ import annotations
@@ -33,8 +34,28 @@ def init(session: Session, project: str, agents: Sequence[str], maintainer: str 
         for path in texts:
             session.folder.make(path)
             if session.folder.signature(path) is not None and path != IGNORE:
-                raise Exists(f"{path} is there already: nothing was written", path=path)
+                raise Exists(
+                    f"{path} is there already: nothing was written",
+                    hint="`turn init --missing` makes only what is missing",
+                    path=path,
+                )
         if session.folder.signature(IGNORE) is not None:
             del texts[IGNORE]
         session.replace(texts, dict.fromkeys(texts))
     return codec.read(texts[TURNFILE])
+
+
+def restore(session: Session) -> list[str]:
+    """Make the missing files of a session anew, with the names that its ledger has; answers which. Raises NotFound."""
+    with session.turn():
+        turnfile = session.fresh().turnfile
+        agents = [agent.id for agent in turnfile.agents]
+        maintainer = turnfile.maintainer.id or "maintainer"
+        name = os.path.basename(session.folder.path)
+        texts = templates.texts(name, turnfile.project, agents, maintainer, session.timestamp())
+        gone = {path: text for path, text in texts.items() if session.folder.signature(path) is None}
+        for path in gone:
+            session.folder.make(path)
+        if gone:
+            session.replace(gone, dict.fromkeys(gone))
+    return list(gone)

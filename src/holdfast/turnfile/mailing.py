@@ -204,7 +204,7 @@ def archived(archive: str | None, card: str) -> str:
 def _text(edit: Transaction) -> str:
     text = edit.read(MAILBOX)
     if text is None:
-        raise NotFound(f"there is no {MAILBOX}", hint="make it with: holdfast turn init")
+        raise NotFound(f"there is no {MAILBOX}", hint="make it with: holdfast turn init --missing")
     return text
 
 
@@ -212,5 +212,5 @@ def _mailbox(folder: Session | str | os.PathLike[str]) -> tuple[Session, Mailbox
     session = folder if isinstance(folder, Session) else Session(folder)
     text = session.texts([MAILBOX])[MAILBOX]
     if text is None:
-        raise NotFound(f"there is no {MAILBOX}", hint="make it with: holdfast turn init")
+        raise NotFound(f"there is no {MAILBOX}", hint="make it with: holdfast turn init --missing")
     return session, parse(text)

@@ -102,6 +102,9 @@ def _problems(texts: dict[str, str | None]) -> list[Problem]:
     missing = []
     if TURNFILE not in there:
         missing.append(Problem(TURNFILE, 1, "error", "missing", f"there is no {TURNFILE}"))
+    if PROJECTION in there and MAILBOX not in there:
+        words = "take it back from version control, or make an empty one: turn init --missing"
+        missing.append(Problem(MAILBOX, 1, "error", "missing", f"there is no {MAILBOX}, only its projection; {words}"))
     if MAILBOX in there and PROJECTION not in there:
         missing.append(Problem(PROJECTION, 1, "warning", "missing", f"there is no projection of {MAILBOX}"))
     # The invariants tell a stale lock as an error, and lint as a warning: once is enough, and the stricter counts.

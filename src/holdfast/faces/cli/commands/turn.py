@@ -18,7 +18,7 @@ from holdfast.faces.cli.command import Command
 from holdfast.faces.cli.output import printable
 from holdfast.faces.cli.session import Session
 from holdfast.faces.cli.turning import DIR, session_of
-from holdfast.faces.cli.words import Argument
+from holdfast.faces.cli.words import Argument, Usage
 from holdfast.turnfile.model import TURNFILE
 from holdfast.turnfile.reporting import Holding
 
@@ -31,13 +31,26 @@ _WIDE: Final = 110  # characters of a line that only reminds; the problems are w
 
 
 def init(session: Session, given: dict[str, Any]) -> int:
-    """Make the files of a new session."""
+    """Make the files of a new session, or those that are missing."""
     files = session_of(session, given)
+    if given.pop("missing", False):
+        return _restore(session, given, files)
     project = given.get("project") or os.path.basename(os.path.dirname(files.folder.path)) or "project"
     agents = [name for each in given.get("agents", ()) for name in each.split(",")]
     ledger = turnfile.init(files, project, agents, given.get("maintainer", "maintainer"))
     told = {"folder": files.folder.path, "project": project, "agents": agents, "revision": ledger.revision}
     session.out.say(told, f"made {printable(files.folder.path)}: holdfast turn status shows it")
+    return 0
+
+
+def _restore(session: Session, given: dict[str, Any], files: turnfile.Session) -> int:
+    if given:
+        raise Usage("with --missing the names are those of the ledger", hint="holdfast turn init --missing")
+    made = turnfile.restore(files)
+    data = {"folder": files.folder.path, "files": made, "revision": files.read().revision}
+    session.out.say(
+        data, *(printable(f"made {path}, empty") for path in made or ()), *([] if made else ["none missing"])
+    )
     return 0
 
 
@@ -153,6 +166,7 @@ COMMANDS = (
             Argument("project", option="--project", help="its name; else that of the folder above"),
             Argument("agents", "texts", "--agent", help="who works here; may be given several times"),
             Argument("maintainer", option="--maintainer", help="who decides (maintainer)"),
+            Argument("missing", "flag", "--missing", help="only make, empty, the files that a session has lost"),
         ),
         init,
         "Files that are there already are never overwritten.",
