@@ -330,6 +330,26 @@ def test_f6_a_lock_that_was_overridden_during_the_edit_writes_nothing(session: S
     assert session.read().turnfile.locks == tuple(taken)
 
 
+def test_f10_a_breach_that_was_there_before_is_told_as_such_with_its_line_in_the_file(session: Session) -> None:
+    path = Path(session.folder.path, WORKLOG)
+    path.write_text("# Worklog\n\nNow Working (ada): idle\nNow Working (ada): idle\n")
+    edit = "# Worklog\n\nOne more line\n" + path.read_text().removeprefix("# Worklog\n")
+
+    def below(transaction: Transaction) -> None:
+        transaction.write(WORKLOG, edit)
+
+    with pytest.raises(Invalid, match=r"WORKLOG.md is out of order already: line 4: .* in line 3") as refusal:
+        turnfile.transact(session, [WORKLOG], "ada", "x", below)
+    assert [problem.line for problem in refusal.value.problems] == [4]
+
+    def worse(transaction: Transaction) -> None:
+        transaction.write(WORKLOG, edit + "Now Working (bob):\n")
+
+    with pytest.raises(Invalid, match=r"would break WORKLOG.md: line 7: .*says nothing") as refusal:
+        turnfile.transact(session, [WORKLOG], "ada", "x", worse)
+    assert [problem.line for problem in refusal.value.problems] == [7]
+
+
 def test_f6_an_edit_can_run_under_a_lock_that_stays(session: Session) -> None:
     taken = lock(session, MAILBOX, WORKLOG, lease_revs=5)
     turnfile.transact(session, [WORKLOG], "ada", "x", append(WORKLOG, "- x"))  # a lock of one's own is found
