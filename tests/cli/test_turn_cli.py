@@ -272,6 +272,9 @@ def test_f5_unlocking_a_lock_that_lost_precedence_says_so(turn: Cli, project: Pa
     for id, holder in (("LOCK-a", "bob"), ("LOCK-b", "ada")):  # a tool that looks at no lock
         lock = turnfile.Lock(id, ("WORKLOG.md",), holder, 2, 5, "raced")
         files.write(lambda ledger, lock=lock: ledger.with_lock(lock), holder)  # type: ignore[misc]
+    assert [(each["level"], each["rule"]) for each in turn("check").data["problems"]] == [
+        ("warning", "overlapping-locks")
+    ]
     answer = turn("unlock", "--holder", "ada")
     assert (answer.code, answer.error["code"]) == (13, "NOT_HOLDER")
     assert "lost to LOCK-a of bob" in answer.error["error"]

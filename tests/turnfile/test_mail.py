@@ -391,6 +391,12 @@ def test_f9_a_body_with_an_open_fence_or_comment_is_refused_whatever_follows_it(
         assert compose(EMPTY, msgspec.structs.replace(DRAFT, body=fine))
 
 
+@pytest.mark.parametrize("wrong", [{"priority": "P3"}, {"priority": "high"}, {"type": "rqeuest"}, {"type": "Request"}])
+def test_f11_a_priority_or_type_that_nobody_knows_is_refused(wrong: dict[str, str]) -> None:
+    with pytest.raises((errors.InvalidPriority, errors.InvalidType)):
+        compose(EMPTY, msgspec.structs.replace(DRAFT, **wrong))
+
+
 def test_f9_a_body_may_look_like_a_section_where_the_real_one_tells_them_apart() -> None:
     draft = msgspec.structs.replace(DRAFT, body="## Closed Summary\n\n| ID |\n|---|\n| MSG-20260304-001 |")
     text, id = compose(BOLD, draft)

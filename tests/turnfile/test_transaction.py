@@ -522,7 +522,7 @@ def test_f7_the_usual_wait_ends_early_when_the_ledger_changes(session: Session) 
 # --- override --------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("reason", ["", "because", "P1: late", "xP0x"])
+@pytest.mark.parametrize("reason", ["", "because", "P1: late", "xP0x", "this is not P0", "P01"])
 def test_f8_an_override_needs_a_p0_reason(session: Session, reason: str) -> None:
     held = lock(session, MAILBOX)
     with pytest.raises(Invalid, match="P0"):

@@ -43,8 +43,10 @@ class Overridden(msgspec.Struct, frozen=True):
 
 def override(session: Session, lock_id: str, reason: str, actor: str, *, take: bool = False) -> Overridden:
     """Remove somebody's lock; with `take` the actor gets one on the same files. Raises Invalid without a P0 reason."""
-    if not re.search(r"\bP0\b", reason):
-        raise Invalid("an override needs a P0 reason", hint="say what is at stake: --reason 'P0: ...'")
+    if not re.match(r"\s*P0\b", reason):  # at the beginning, where nothing before it can deny it
+        raise Invalid(
+            "an override needs a P0 reason", hint="it begins with P0 and says what is at stake: --reason 'P0: ...'"
+        )
     reason = composing.one_line(reason, "reason")
     check_name("actor", actor)
     with session.turn():

@@ -174,7 +174,7 @@ def _task_revisions(ledger: Ledger, task: Task) -> Iterator[_Found]:
 
 
 def _locks(ledger: Ledger) -> Iterator[_Found]:
-    people = _people(ledger)
+    people, workspace = _people(ledger), ledger.turnfile.workspace or locks.DEFAULT_WORKSPACE
     for lock in ledger.turnfile.locks:
         line = ledger.line("locks", lock.id)
         if lock.holder not in people:
@@ -187,6 +187,9 @@ def _locks(ledger: Ledger) -> Iterator[_Found]:
         if locks.is_stale(lock, ledger.revision):
             words = f"{lock.id} of {lock.holder} is stale: acquire it again, or clear it"
             yield line, "warning", "stale-lock", words
+        elif (first := locks.beaten_by(lock, ledger.turnfile.locks, ledger.revision, workspace)) is not None:
+            words = f"{lock.id} of {lock.holder} overlaps {first.id} of {first.holder}, which comes before it"
+            yield line, "warning", "overlapping-locks", words
 
 
 def _signals(ledger: Ledger) -> Iterator[_Found]:

@@ -11,7 +11,7 @@ from __future__ import annotations
 import datetime
 import re
 from collections.abc import Sequence
-from typing import Final
+from typing import Final, get_args
 
 import msgspec
 
@@ -20,14 +20,14 @@ from holdfast.turnfile.mailbox.cards import ID, TERMINAL, Card, Dialect, field_t
 from holdfast.turnfile.mailbox.derived import fold, refresh
 from holdfast.turnfile.mailbox.document import Mailbox, insert_card, parse
 from holdfast.turnfile.mailbox.markdown import key_of, lines_of, unclosed
-from holdfast.turnfile.model import Lock
+from holdfast.turnfile.model import Lock, Priority
 
 MAINTAINER: Final = "Maintainer"
 MAX_LINE: Final = 500
 _MENTIONED: Final = re.compile(ID.pattern + "(?![0-9])")
 _CONTROL: Final = re.compile(r"[\x00-\x1f\x7f\x85\u2028\u2029\ud800-\udfff]")
-_TYPE: Final = re.compile(r"[A-Za-z][A-Za-z0-9_-]{0,40}")
-_PRIORITY: Final = re.compile(r"P[0-9]")
+TYPES: Final = ("notify", "request", "decision-required", "objection", "handoff-ready")
+PRIORITIES: Final[tuple[str, ...]] = get_args(Priority)
 
 
 class Draft(msgspec.Struct, frozen=True):
@@ -184,11 +184,11 @@ def _people(cards: Sequence[Card]) -> list[str]:
 def _checked(box: Mailbox, draft: Draft, maintainers: Sequence[str]) -> Draft:
     receivers = [spelled(box, agent_name(name, "receiver"), maintainers) for name in draft.receiver.split(",")]
     priority = one_line(draft.priority, "priority").upper()
-    if not _PRIORITY.fullmatch(priority):
-        raise errors.InvalidPriority(f"{draft.priority!r} is no priority", hint="priorities are P0, P1, P2")
-    if not _TYPE.fullmatch(draft.type):
-        hint = "notify, request, decision-required, objection, handoff-ready"
-        raise errors.InvalidType(f"{draft.type!r} is no type of message", hint=hint)
+    if priority not in PRIORITIES:
+        hint = f"priorities are {', '.join(PRIORITIES)}"
+        raise errors.InvalidPriority(f"{draft.priority!r} is no priority", hint=hint)
+    if draft.type not in TYPES:
+        raise errors.InvalidType(f"{draft.type!r} is no type of message", hint=f"types are {', '.join(TYPES)}")
     body = draft.body.replace("\r\n", "\n").replace("\r", "\n").strip("\n").rstrip()
     if _CONTROL.search(body.replace("\n", "").replace("\t", "")):
         raise errors.InvalidValue("the body holds control characters", hint="text and line breaks only")

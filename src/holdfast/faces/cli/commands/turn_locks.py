@@ -144,6 +144,6 @@ COMMANDS = (
         "Take somebody's lock away in an emergency; the worklog says so.",
         (_LOCK, REASON, Argument("take", "flag", "--take", help="and get one on the same files"), DIR),
         override,
-        "The reason must say P0, and what is at stake.",
+        "The reason must begin with P0, and say what is at stake.",
     ),
 )
