@@ -106,6 +106,20 @@ async def test_who_waits_in_vain_learns_that_the_maintainer_was_asked(
 
 
 @played
+async def test_who_holds_the_mailbox_sends_under_its_own_lock_and_never_waits_for_it(
+    ws: holdfast.Workspace, files: turnfile.Session
+) -> None:
+    async with agent_of(ws, files) as agent:
+        lock = await agent.call("turn_lock", files=["MAILBOX.md"], reason="tidy up", lease_revs=9)
+        sent = await agent.call("turn_mail_send", to="bob", subject="x", body="y", wait=0)
+        assert (sent["lock"], sent["revision"]) == (lock["id"], 3)
+        refused = await agent.refusal("turn_lock", files=["MAILBOX.md"], reason="x", wait=0)
+        assert (refused.code, refused.details["lock_id"]) == ("HELD", lock["id"])
+        assert len((await agent.call("turn_mail_list", all=True))["messages"]) == 1  # nobody was asked
+    assert files.read().revision == 3
+
+
+@played
 async def test_no_file_outside_the_folder_is_locked_or_read(
     ws: holdfast.Workspace, files: turnfile.Session, tmp_path: Path
 ) -> None:
