@@ -493,7 +493,6 @@ def test_f7_an_own_lock_is_used_and_stays(turn: Cli, project: Path) -> None:
     [
         (["MAILBOX.md"], 9, ("lock", "MAILBOX.md", *EDIT[:4]), (12, "HELD")),
         (["MAILBOX.md"], 9, ("transact", "MAILBOX.md", "WORKLOG.md", *EDIT[:4], *program("pass")), (12, "HELD")),
-        (["MAILBOX.md"], 1, ("mail", "send", "--from", "ada", "--to", "bob", "--subject", "x"), (13, "NOT_HOLDER")),
     ],
 )
 def test_f7_nobody_waits_for_oneself(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -417,3 +418,16 @@ def test_r8_the_ledger_is_the_clock(session: Session) -> None:
     assert seen == [1, 2, 3]
     assert held.acquired_rev == 2
     assert session.read().turnfile.header_revision == 3
+
+
+def test_f7_processes_of_one_name_share_its_lock_and_all_send(session: Session) -> None:
+    def send(number: int) -> list[str]:
+        hand = Mailing(Session(session.folder.path), "ada")
+        return [hand.send("bob", f"{number}-{each}").id for each in range(3)]
+
+    with ThreadPoolExecutor(6) as pool:
+        ids = [id for sent in pool.map(send, range(6)) for id in sent]
+    assert len(set(ids)) == 18
+    assert session.read().turnfile.locks == ()
+    assert [each for each in session.read().turnfile.signals if each.signal == "blocked"] == []
+    assert turnfile.check(session) == []

@@ -15,8 +15,8 @@ from typing import Any, Final
 
 import msgspec
 
-from holdfast.errors import HoldfastError, Invalid, NotHolder, Outrun
-from holdfast.turnfile.acquiring import Claim, Patience, acquire, claim_of, own_hint, owned, release, verify
+from holdfast.errors import Held, HoldfastError, Invalid, NotHolder, Outrun
+from holdfast.turnfile.acquiring import Claim, Patience, acquire, claim_of, owned, release, verify
 from holdfast.turnfile.failpoints import reach
 from holdfast.turnfile.ledger import locks, notes
 from holdfast.turnfile.ledger.codec import Ledger
@@ -25,6 +25,8 @@ from holdfast.turnfile.papers.settling import projected, settle
 from holdfast.turnfile.session import Session, outrun
 
 REAPPLIED: Final = 3
+_AGAIN: Final = 100  # turns of other processes of the same name
+_SOON: Final = 0.5  # seconds
 _CHECKED: Final = (MAILBOX, WORKLOG, QUESTIONS, PROJECTION)
 
 
@@ -185,7 +187,8 @@ def transact(
     except _Unchanged as unchanged:
         return unchanged.completion
     drifted = bool(rehearsed) and not edit.adopt(rehearsed[0])
-    for left in range(REAPPLIED - drifted, -1, -1):
+    left, again = REAPPLIED - drifted, _AGAIN
+    while True:
         with _aborting(edit):
             result = edit.make(body)
         reach("body.done")
@@ -193,14 +196,17 @@ def transact(
             with _aborting(edit, but=(Outrun, NotHolder)):
                 return edit.commit(result)
         except (Outrun, NotHolder) as error:
-            if not left:
+            if edit.keep and under is None and again and isinstance(error, NotHolder):
+                again -= 1  # the lock was that of another process of this name, which has ended its turn
+            elif left:
+                left -= 1
+            else:
                 raise give_up(session, None if edit.keep else edit.lock, claim, error) from error
             if isinstance(error, NotHolder):
                 edit.abort()
                 edit = _begin(session, claim, patience, under)
             else:
                 edit = Transaction(session, claim, edit.lock, edit.keep)
-    raise AssertionError("unreachable")
 
 
 @contextlib.contextmanager
@@ -310,11 +316,23 @@ def _begin(
 ) -> Transaction:
     """Steps 1 and 2; only files of the registry need a lock."""
     needed = tuple(path for path in claim.files if path in session.registry)
-    if under is None and needed:
-        under = _held_already(session, claim.holder, needed)
     if under is not None:
         return Transaction(session, claim, _own_lock(session, under, claim.holder, needed), True)
-    lock = acquire(session, msgspec.structs.replace(claim, files=needed), patience, ready) if needed else None
+    lock = None
+    for left in range(_AGAIN if needed else 0, -1, -1):
+        revision = session.read().revision
+        if (mine := _held_already(session, claim.holder, needed)) is not None:
+            if left and patience is not None:  # a lock by hand stays; one of another process's transaction goes soon
+                session.await_change(_SOON, revision)
+                if session.read().revision != revision:
+                    continue
+            return Transaction(session, claim, mine, True)
+        try:
+            lock = acquire(session, msgspec.structs.replace(claim, files=needed), patience, ready) if needed else None
+            break
+        except Held as error:  # another process of this name may have taken it just now
+            if error.holder != claim.holder or not left or _partly_held(session, claim.holder, needed):
+                raise
     try:
         return Transaction(session, claim, lock, False)
     except BaseException:
@@ -323,23 +341,25 @@ def _begin(
         raise
 
 
-def _held_already(session: Session, holder: str, needed: tuple[str, ...]) -> str | None:
-    """A valid lock that the holder has on all these files. Raises NotHolder where the only one went stale."""
+def _partly_held(session: Session, holder: str, needed: tuple[str, ...]) -> bool:
+    """True if a lock of the holder has some of these files, and none has all."""
     ledger = session.read()
     workspace = session.workspace(ledger)
     mine = [lock for lock in locks.overlapping(ledger.turnfile.locks, needed, workspace) if lock.holder == holder]
-    stale = [lock for lock in mine if locks.is_stale(lock, ledger.revision)]
+    return bool(mine) and not any(locks.files_of(lock, workspace).issuperset(needed) for lock in mine)
+
+
+def _held_already(session: Session, holder: str, needed: tuple[str, ...]) -> Lock | None:
+    """A valid lock that the holder has on all these files. Raises NotHolder where another's comes before it."""
+    ledger = session.read()
+    workspace = session.workspace(ledger)
+    mine = [lock for lock in locks.overlapping(ledger.turnfile.locks, needed, workspace) if lock.holder == holder]
     for lock in mine:
-        if lock not in stale and locks.files_of(lock, workspace).issuperset(needed):
-            return lock.id
-    if stale:
-        raise NotHolder(
-            f"{stale[0].id} of {holder} went stale: others may have edited its files",
-            hint=own_hint(stale[0]),
-            lock_id=stale[0].id,
-            revision=ledger.revision,
-        )
-    return None  # one that covers some of them is refused by who takes the lock
+        if not locks.is_stale(lock, ledger.revision) and locks.files_of(lock, workspace).issuperset(needed):
+            if (other := verify(session, ledger, lock)) is not None:
+                raise NotHolder(f"{other.id} of {other.holder} comes before {lock.id}", lock_id=lock.id)
+            return lock
+    return None  # a stale one is cleared, one with some of the files refused, by who takes the lock
 
 
 def _own_lock(session: Session, lock_id: str, holder: str, needed: tuple[str, ...]) -> Lock:
