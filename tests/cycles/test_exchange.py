@@ -110,7 +110,6 @@ def test_p9_a_place_that_somebody_set_back_on_purpose_is_followed(a: Workspace, 
     assert output(a) is None
 
 
-@pytest.mark.xfail(strict=True, reason="validate asks the log for steps that were taken elsewhere")
 def test_p5_steps_that_were_taken_elsewhere_are_no_problem_of_a_cycle_that_began_here(
     a: Workspace, b: Workspace, shelf: Shelf
 ) -> None:

@@ -25,6 +25,7 @@ from holdfast.turnfile.model import MAILBOX, PROJECTION, TURNFILE, WORKLOG
 from tests.turnfile.sessions import AGENTS, is_whole, leftovers, new_session, start, text_of
 
 TRANSACTIONS = int(os.environ.get("TURN_TRANSACTIONS", "40"))
+EACH = 3  # transactions of a process among those of which one is killed
 DEADLINE = 100 + TRANSACTIONS * 2
 
 pytestmark = pytest.mark.timeout(DEADLINE + 20)
@@ -115,16 +116,20 @@ def test_f14_no_edit_is_lost_and_no_id_given_twice(
         print(f"\n{processes} processes: {done} transactions, the projection fresh after each")
 
 
-def test_f14_kills_at_random_points_lose_nothing(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+@pytest.mark.parametrize("processes", [2, 8])
+def test_f14_kills_at_random_points_lose_nothing(
+    tmp_path: Path, processes: int, capsys: pytest.CaptureFixture[str]
+) -> None:
     session = new_session(tmp_path)
     chance = random.Random(TRANSACTIONS)
     said: list[dict[str, Any]] = []
     kills = 0
-    for number in range(max(4, TRANSACTIONS // 8)):
+    for number in range(max(2, TRANSACTIONS // (EACH * processes))):
         workers = [
-            start("contender", session.folder.path, AGENTS[place], "gil", number * 100, 3, 60.0) for place in range(2)
+            start("contender", session.folder.path, AGENTS[place], "gil", number * 100, EACH, 60.0)
+            for place in range(processes)
         ]
-        place = chance.randrange(2)
+        place = chance.randrange(processes)
         victim = workers[place]
         assert victim.stdout is not None
         for _ in range(chance.randrange(3)):  # let it complete some
@@ -144,7 +149,8 @@ def test_f14_kills_at_random_points_lose_nothing(tmp_path: Path, capsys: pytest.
     )
     nothing_is_lost(session, noted(said))
     with capsys.disabled():
-        print(f"\n{kills} kills: {len(said)} transactions told, {len(entries(session))} there, none lost")
+        there = len(entries(session))
+        print(f"\n{processes} processes, {kills} kills: {len(said)} transactions told, {there} there, none lost")
 
 
 def test_f14_a_kill_at_every_kind_of_place_among_contenders_loses_nothing(tmp_path: Path) -> None:
