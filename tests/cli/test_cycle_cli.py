@@ -168,25 +168,6 @@ def test_p9_what_cannot_be_read_is_told_by_its_key(made: Cli, project: Path) -> 
     assert second.startswith("peer.spec.login.cycle.1: it is not JSON")
 
 
-def test_p9_a_conflict_has_an_exit_code_both_sides_and_the_revision(made: Cli, project: Path) -> None:
-    made("cycle", "start", "--spec", "login")
-    made("cycle", "start-phase", KEY, "plan")
-    made("cycle", "export", "--dir", "peer")
-    file = project / "peer" / "peer.spec.login.cycle.1.json"
-    theirs = json.loads(file.read_bytes())
-    theirs["sequence"] += 1
-    theirs["phases"]["plan"]["output"] = {"steps": "theirs"}
-    file.write_text(json.dumps(theirs))
-    made("cycle", "update-phase", KEY, "plan", '{"steps": "ours"}')
-    refused = made("cycle", "export", "--dir", "peer", "--json")
-    assert (refused.code, refused.error["code"]) == (9, "CYCLE_CONFLICT")
-    details = refused.error["details"]
-    assert details["theirs"] == theirs
-    assert details["mine"]["phases"]["plan"]["output"] == {"steps": "ours"}
-    assert len(details["revision"]) == 64
-    assert json.loads(file.read_bytes()) == theirs
-
-
 def both_changed(made: Cli, project: Path) -> tuple[Path, dict[str, Any]]:
     """A cycle of which here and in a file another draft was written, and the file."""
     made("cycle", "start", "--spec", "login")
@@ -199,6 +180,17 @@ def both_changed(made: Cli, project: Path) -> tuple[Path, dict[str, Any]]:
     file.write_text(json.dumps(theirs))
     made("cycle", "update-phase", KEY, "plan", '{"draft": "ours"}')
     return file, theirs
+
+
+def test_p9_a_conflict_has_an_exit_code_both_sides_and_the_revision(made: Cli, project: Path) -> None:
+    file, theirs = both_changed(made, project)
+    refused = made("cycle", "export", "--dir", "peer", "--json")
+    assert (refused.code, refused.error["code"]) == (9, "CYCLE_CONFLICT")
+    details = refused.error["details"]
+    assert details["theirs"] == theirs
+    assert details["mine"]["phases"]["plan"]["output"] == {"draft": "ours"}
+    assert len(details["revision"]) == 64
+    assert json.loads(file.read_bytes()) == theirs
 
 
 def draft(made: Cli) -> str:

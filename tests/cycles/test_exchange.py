@@ -110,6 +110,19 @@ def test_p9_a_place_that_somebody_set_back_on_purpose_is_followed(a: Workspace, 
     assert output(a) is None
 
 
+def test_p5_steps_that_were_taken_elsewhere_are_no_problem_of_a_cycle_that_began_here(
+    a: Workspace, b: Workspace, shelf: Shelf
+) -> None:
+    planning(a)
+    send(a, shelf)
+    bring(b, shelf)
+    b.cycles.complete_phase(KEY, "plan", {"steps": 1})
+    b.cycles.start_phase(KEY, "execute")
+    send(b, shelf)
+    bring(a, shelf)
+    assert a.cycles.validate(a.cycles.export(KEY)) == []
+
+
 # --- merging ---------------------------------------------------------------------------------------------------------
 
 

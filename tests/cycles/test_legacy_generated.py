@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from datetime import datetime
 from typing import Any
 
 import msgspec
@@ -27,7 +28,7 @@ objects: st.SearchStrategy[dict[str, Any]] = st.dictionaries(texts, values, max_
 names = st.text("abcXYZ019-_", min_size=1, max_size=8).map(lambda text: f"n{text}")
 prefixes = st.builds(lambda kind, name: f"peer:{kind}:{name}", st.sampled_from(("spec", "instruction")), names)
 keys = st.builds(Key, prefixes | st.just("peer:global"), st.integers(1, 99))
-times = st.datetimes().map(lambda time: f"{time.replace(year=2000 + time.year % 50).isoformat()}Z")
+times = st.datetimes(datetime(2000, 1, 1), datetime(2049, 12, 31)).map(lambda time: f"{time.isoformat()}Z")
 
 
 @st.composite

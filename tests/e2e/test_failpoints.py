@@ -289,6 +289,7 @@ def test_every_failpoint_has_a_name_in_the_list_and_every_name_is_a_failpoint() 
     reached = {
         argument.value
         for path in (ROOT / "src").rglob("*.py")
+        if "turnfile" not in path.parts  # which has no kernel, and failpoints of its own
         for node in ast.walk(ast.parse(path.read_text()))
         if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "reach"
         for argument in node.args

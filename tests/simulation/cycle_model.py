@@ -126,13 +126,27 @@ class CycleModel(TrailModel):
 
         return self._cycle_step(key, "fail_phase", phase, sequence, step, done)
 
-    def cycles_finish(self, key: str, sequence: int | None = None) -> Any:
+    def cycles_finish(self, key: str, error: str | None = None, sequence: int | None = None) -> Any:
         def step(document: Document, phases: Document) -> str:
-            self._allow(document, phases["review"]["status"] == "completed")
-            document["metadata"]["status"] = "completed"
-            return "finished"
+            self._allow(document, error is not None or phases["review"]["status"] == "completed")
+            if error is None:
+                document["metadata"]["status"] = "completed"
+                return "finished"
+            phase = next((each for each in PHASES if phases[each]["status"] != "completed"), "review")
+            told = {"timestamp": self._text(), "message": error}
+            phases[phase]["errors"] = [*phases[phase].get("errors", ()), told]
+            if phases[phase]["status"] == "in_progress":
+                phases[phase]["status"] = "failed"
+            document["metadata"] |= {"status": "failed", "current_phase": phase}
+            return "failed"
 
-        return self._cycle_step(key, "finish", None, sequence, step, lambda d: d["metadata"]["status"] == "completed")
+        def done(document: Document) -> bool:
+            told = [each["message"] for phase in document["phases"].values() for each in phase.get("errors", ())]
+            if error is None:
+                return bool(document["metadata"]["status"] == "completed")
+            return document["metadata"]["status"] == "failed" and error in told
+
+        return self._cycle_step(key, "finish", None, sequence, step, done)
 
     def _allow(self, document: Document, allowed: bool) -> None:
         if not allowed or document["metadata"]["status"] in ("completed", "failed"):

@@ -60,7 +60,7 @@ class CycleClients:
 
     def finish(self) -> Args:
         key = self.key()
-        return {"key": key, **self.sequence(self.cycles.get(key))}
+        return {"key": key, "error": self.chance.choice((None, "given up")), **self.sequence(self.cycles.get(key))}
 
 
 OPERATIONS: dict[str, tuple[int, Maker]] = {

@@ -169,11 +169,12 @@ def _unknown_steps(snapshot: Snapshot, key: Key, document: Document) -> Iterator
     rows = snapshot.all(
         "SELECT version, op FROM events WHERE kind = ? AND scope = '' AND id = ? ORDER BY version", (CYCLE, str(key))
     )
-    if not rows or rows[0][1] != "start":  # it came from elsewhere, or its beginning was compacted
+    if not rows or marks(snapshot)[1]:  # what was compacted may have been the step
         return
     known = {version for version, _ in rows}
+    elsewhere = max((version for version, op in rows if op in ("import", "adopt")), default=0)  # up to there
     for number, entry in enumerate(document["history"]):
-        if entry["sequence"] not in known and not marks(snapshot)[1]:
+        if entry["sequence"] > elsewhere and entry["sequence"] not in known:
             yield CycleProblem(f"$.history[{number}].sequence", f"{entry['sequence']} was never written here")
 
 

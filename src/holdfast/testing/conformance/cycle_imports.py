@@ -111,7 +111,7 @@ def test_p8_what_was_only_imported_here_follows_what_it_came_from(world: World) 
     assert outcome(ws.cycles.import_({KEY: {**changed, "insights": ["new"]}})) == (0, 0, 0, 1)
 
 
-def test_p9_who_did_nothing_since_the_exchange_follows_the_other(world: World) -> None:
+def test_p4_who_did_nothing_since_the_exchange_follows_the_other(world: World) -> None:
     ws = world.open()
     document = begun(ws)
     ws.cycles.update_phase(KEY, "plan", {"ours": 1})
@@ -129,7 +129,7 @@ def test_p9_who_did_nothing_since_the_exchange_follows_the_other(world: World) -
     assert [(event.op, event.data["step"]) for event in told] == [("refuse", "import")]
 
 
-def test_p9_what_was_sent_is_forgotten_if_ours_came_from_elsewhere_since(world: World) -> None:
+def test_p4_what_was_sent_is_forgotten_if_ours_came_from_elsewhere_since(world: World) -> None:
     ws = world.open()
     document = begun(ws)
     ws.cycles.adopt(moved(document, {"theirs": 1}), 2)

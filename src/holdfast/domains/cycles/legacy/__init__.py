@@ -91,6 +91,8 @@ def read(entries: Mapping[str, Any]) -> Reading:
     for key in sorted(parts):
         if not parts[key].bad:
             _build(reading, key, parts[key])
+        if key not in reading.documents:
+            _leave(reading, key, parts[key])
     return reading
 
 
@@ -207,6 +209,14 @@ def _build(reading: Reading, key: Key, parts: _Parts) -> None:
     if reading.documents[key]["metadata"]["created_at"] == NO_TIME:
         told = f"{key} has no time with a zone anywhere, so {NO_TIME} stands for it"
         reading.notes.append((next(parts.older()), told))
+
+
+def _leave(reading: Reading, key: Key, parts: _Parts) -> None:
+    """Tell of what there is besides of a cycle of which something cannot be read."""
+    told = {name for name, _ in reading.problems}
+    left = dict.fromkeys((*(source for source, _ in parts.newest), *parts.older()))
+    note = f"nothing is read from it: another part of {key} cannot be read"
+    reading.notes += [(name, note) for name in left if name not in told]
 
 
 def _too_high(document: Document) -> list[str]:

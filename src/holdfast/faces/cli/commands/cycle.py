@@ -131,7 +131,7 @@ def _told(counts: dict[str, list[str]], dry_run: bool, said: Sequence[CycleNote]
 def _notes(said: Sequence[CycleNote]) -> Iterator[str]:
     """What there is to say, and of a conflict each place where the two differ."""
     for note in said:
-        yield printable(f"{note.key}: {note.message}")
+        yield printable(f"{note.key}: {note.message.removeprefix(f'{note.key} ')}")
         yield from (printable(f"  {each.path}: {each.message}") for each in note.differences[:_DIFFERENCES])
         if len(note.differences) > _DIFFERENCES:
             yield f"  and {len(note.differences) - _DIFFERENCES} more; --json has all"
