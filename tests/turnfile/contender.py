@@ -10,9 +10,9 @@ import json
 import sys
 
 from holdfast.turnfile import Patience, Session, transact
+from holdfast.turnfile.editing import Transaction
 from holdfast.turnfile.mailbox import composing
 from holdfast.turnfile.model import MAILBOX, WORKLOG
-from holdfast.turnfile.transacting import Transaction
 from tests.turnfile.sessions import day
 
 

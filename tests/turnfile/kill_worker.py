@@ -7,9 +7,9 @@ import signal
 import sys
 
 from holdfast.turnfile import Session, failpoints, transact
+from holdfast.turnfile.editing import Transaction
 from holdfast.turnfile.mailbox import composing
 from holdfast.turnfile.model import MAILBOX, WORKLOG
-from holdfast.turnfile.transacting import Transaction
 from tests.turnfile.sessions import day
 
 

@@ -155,7 +155,7 @@ def test_f3_who_finds_the_mailbox_locked_writes_nothing(session: Session) -> Non
     lock = session.read().turnfile.locks[0]
     mine = Mailing(session, "bob", under=lock.id)
     assert mine.send("ada", "under my own lock").id == ID
-    assert session.read().turnfile.locks == (lock,)
+    assert [each.id for each in session.read().turnfile.locks] == [lock.id]
 
 
 def test_the_ledgers_own_name_of_an_actor_holds_the_lock(session: Session) -> None:

@@ -11,7 +11,7 @@ import pytest
 from holdfast import turnfile
 from holdfast.errors import Escalated, Held, Invalid, NotFound, NotHolder, Outrun
 from holdfast.turnfile import Patience, Session, Transaction, acquiring
-from holdfast.turnfile.ledger import notes
+from holdfast.turnfile.ledger import locks, notes
 from holdfast.turnfile.mailbox import composing
 from holdfast.turnfile.mailbox.document import parse
 from holdfast.turnfile.model import MAILBOX, PROJECTION, TURNFILE, WORKLOG, Lock
@@ -354,12 +354,50 @@ def test_f6_an_edit_can_run_under_a_lock_that_stays(session: Session) -> None:
     taken = lock(session, MAILBOX, WORKLOG, lease_revs=5)
     turnfile.transact(session, [WORKLOG], "ada", "x", append(WORKLOG, "- x"))  # a lock of one's own is found
     turnfile.transact(session, [MAILBOX], "ada", "x", send("x"), under=taken.id)
-    assert session.read().turnfile.locks == (taken,)
-    assert session.read().revision == 4
+    [kept] = session.read().turnfile.locks
+    assert (kept.id, kept.acquired_rev, session.read().revision) == (taken.id, 4, 4)
     with pytest.raises(NotHolder, match="does not cover"):
         turnfile.transact(session, [QUESTIONS], "ada", "x", nothing, under=taken.id)
     with pytest.raises(NotHolder):
         turnfile.transact(session, [WORKLOG], "bob", "x", nothing, under=taken.id)
+
+
+def test_f4_who_edits_under_its_own_lock_begins_its_lease_again_each_time(session: Session) -> None:
+    taken = lock(session, WORKLOG, lease_revs=1)
+    for number in range(5):  # which would make it stale at the second
+        done = turnfile.transact(session, [WORKLOG], "ada", "x", append(WORKLOG, f"- {number}"))
+        assert done.lock_id == taken.id
+    assert turnfile.check(session) == []
+    assert turnfile.unlock(session, taken.id, "ada").revision == 8
+
+
+def test_f5_a_lock_that_stays_does_not_pass_behind_one_of_another_tool(session: Session) -> None:
+    taken = lock(session, WORKLOG, lease_revs=9)
+    later = Lock("by-another-tool", ("working-session/WORKLOG.md",), "bob", 3, 9, "lost")
+    session.write(lambda ledger: ledger.knowing("bob").with_lock(later), "bob")
+    turnfile.transact(session, [WORKLOG], "ada", "x", append(WORKLOG, "- x"))
+    ledger = session.read()
+    assert locks.winner(ledger.turnfile.locks, WORKLOG, ledger.revision) == taken
+
+
+def test_f7_the_transaction_of_a_killed_process_of_ones_own_name_is_told_and_asked_of_nobody(session: Session) -> None:
+    claim = msgspec.structs.replace(acquiring.claim_of(session, [WORKLOG], "ada", "killed"), transaction=True)
+    left = acquiring.acquire(session, claim)
+    assert "x-transaction: true" in session.read().text
+    before = session.read().text
+    pauses: list[float] = []
+    patience = Patience(wait=1.0, pause=pauses.append)
+    with pytest.raises(Held) as caught:
+        turnfile.transact(session, [WORKLOG], "ada", "x", append(WORKLOG, "- x"), patience=patience)
+    assert type(caught.value) is Held
+    assert f"turn unlock {left.id}" in caught.value.hint
+    assert pauses == [1.0]  # it was waited for, as it might have been alive
+    assert session.read().text == before
+    done = turnfile.unlock(session, left.id, "ada")
+    assert (done.files, done.signal_id) == ((), None)
+    assert session.read().turnfile.signals == ()
+    turnfile.transact(session, [WORKLOG], "ada", "x", append(WORKLOG, "- x"))
+    assert turnfile.check(session) == []
 
 
 def test_f3_a_file_outside_the_registry_needs_no_lock(session: Session) -> None:

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from holdfast.turnfile.acquiring import Claim, Patience, acquire, claim_of, clear_stale, release, renew
     from holdfast.turnfile.beginning import init, restore
+    from holdfast.turnfile.editing import Completion, Transaction
     from holdfast.turnfile.ledger.codec import Ledger
     from holdfast.turnfile.ledger.rules import lint
     from holdfast.turnfile.mailing import Mailed, Mailing
@@ -24,7 +25,8 @@ if TYPE_CHECKING:
     from holdfast.turnfile.overriding import Overridden, override
     from holdfast.turnfile.reporting import Status, check, status
     from holdfast.turnfile.session import Session
-    from holdfast.turnfile.transacting import Completion, Transaction, transact, transaction, unlock, unlock_all
+    from holdfast.turnfile.transacting import transact, transaction
+    from holdfast.turnfile.unlocking import unlock, unlock_all
 
 __all__ = [
     "Agent",
@@ -64,7 +66,9 @@ __all__ = [
 _HOMES = {
     **dict.fromkeys(("Agent", "Lock", "Problem", "Signal", "Task", "Turnfile"), "model"),
     **dict.fromkeys(("Claim", "Patience", "acquire", "claim_of", "clear_stale", "release", "renew"), "acquiring"),
-    **dict.fromkeys(("Completion", "Transaction", "transact", "transaction", "unlock", "unlock_all"), "transacting"),
+    **dict.fromkeys(("Completion", "Transaction"), "editing"),
+    **dict.fromkeys(("transact", "transaction"), "transacting"),
+    **dict.fromkeys(("unlock", "unlock_all"), "unlocking"),
     **dict.fromkeys(("Mailed", "Mailing"), "mailing"),
     **dict.fromkeys(("Overridden", "override"), "overriding"),
     **dict.fromkeys(("Status", "check", "status"), "reporting"),

@@ -37,6 +37,7 @@ class Claim(msgspec.Struct, frozen=True):
     holder: str
     reason: str
     lease_revs: int = DEFAULT_LEASE_REVS
+    transaction: bool = False
 
 
 class _Blocked(Exception):
@@ -76,6 +77,8 @@ def acquire(
             return _take(session, claim, ready)
         except _Blocked as blocked:
             found = blocked
+        if found.revision == seen and found.lock.holder == claim.holder:
+            break  # nobody need be asked about a lock of one's own
         if found.revision == seen:
             from holdfast.turnfile.escalation import escalate
 
@@ -87,15 +90,7 @@ def acquire(
             patience.pause(patience.wait)
         else:
             session.await_change(patience.wait, found.revision)
-    lock = found.lock
-    raise Held(
-        f"{lock.holder} holds {', '.join(lock.files)} by {lock.id} since revision {lock.acquired_rev}",
-        hint="wait for the release, or for the lock to become stale",
-        holder=lock.holder,
-        lock_id=lock.id,
-        acquired_rev=lock.acquired_rev,
-        revision=found.revision,
-    )
+    raise _held(found.lock, found.revision, claim.holder)
 
 
 def release(session: Session, lock_id: str, holder: str) -> Ledger:
@@ -111,19 +106,18 @@ def renew(session: Session, lock_id: str, holder: str) -> Lock:
     """Acquire a lock of one's own anew: its lease begins again. Raises Held if somebody took the files meanwhile."""
 
     def change(ledger: Ledger) -> Ledger:
-        lock = owned(ledger, lock_id, holder)
-        others = locks.blocking(
-            ledger.turnfile.locks, lock.files, ledger.revision, session.workspace(ledger), but=lock_id
-        )
-        if others:
-            raise Held(
-                f"{others[0].holder} holds {', '.join(others[0].files)} by {others[0].id}",
-                holder=others[0].holder,
-                lock_id=others[0].id,
-            )
-        return ledger.with_lock(msgspec.structs.replace(lock, acquired_rev=ledger.revision + 1))
+        return renewed(session, ledger, owned(ledger, lock_id, holder))
 
     return owned(session.write(change, holder), lock_id, holder)
+
+
+def renewed(session: Session, ledger: Ledger, lock: Lock) -> Ledger:
+    """The ledger with the lease of a lock begun again. Raises Held if another valid lock has one of its files."""
+    workspace = session.workspace(ledger)
+    others = locks.blocking(ledger.turnfile.locks, lock.files, ledger.revision, workspace, but=lock.id)
+    if others:
+        raise _held(others[0], ledger.revision, lock.holder)
+    return ledger.with_lock(msgspec.structs.replace(lock, acquired_rev=ledger.revision + 1))
 
 
 def clear_stale(session: Session, actor: str, lock_ids: Sequence[str] = ()) -> list[Lock]:
@@ -181,6 +175,7 @@ def _take(session: Session, claim: Claim, ready: Callable[[], None] | None) -> L
             ledger.revision + 1,
             claim.lease_revs,
             claim.reason,
+            claim.transaction,
         )
         taken[:] = [lock]
         return ledger.without_locks(*(other.id for other in others)).knowing(claim.holder).with_lock(lock)
@@ -201,25 +196,34 @@ def _take(session: Session, claim: Claim, ready: Callable[[], None] | None) -> L
 
 
 def _need_free(session: Session, ledger: Ledger, claim: Claim) -> None:
-    """Raises _Blocked where somebody is in the way, and Held at once where that is the claimant: nobody waits then."""
+    """Raises _Blocked where somebody is in the way, and Held at once for a lock that the claimant took by hand.
+
+    Nobody waits for oneself; but a transaction of another process of the same name ends without one's doing.
+    """
     others = locks.blocking(ledger.turnfile.locks, claim.files, ledger.revision, session.workspace(ledger))
     for lock in others:
-        if lock.holder == claim.holder:
-            raise Held(
-                f"{lock.holder} holds {', '.join(lock.files)} already, by {lock.id} since revision {lock.acquired_rev}",
-                hint=own_hint(lock),
-                holder=lock.holder,
-                lock_id=lock.id,
-                acquired_rev=lock.acquired_rev,
-                revision=ledger.revision,
-            )
+        if lock.holder == claim.holder and not lock.transaction:
+            raise _held(lock, ledger.revision, claim.holder)
     if others:
         raise _Blocked(others[0], ledger.revision)
 
 
-def own_hint(lock: Lock) -> str:
-    """What to do about a lock of one's own that is in one's way."""
-    return f"`turn unlock {lock.id}` gives it back, `turn renew {lock.id}` begins its lease again"
+def _held(lock: Lock, revision: int, wanted_by: str) -> Held:
+    """The error for a lock that is in the way of somebody."""
+    since = f"by {lock.id} since revision {lock.acquired_rev}"
+    hint = "wait for the release, or for the lock to become stale"
+    if lock.holder == wanted_by:
+        hint = f"it is your own: `turn unlock {lock.id}` gives it back, `turn renew {lock.id}` begins its lease again"
+    if lock.holder == wanted_by and lock.transaction:
+        hint = f"a process of that name is at it; if it was killed, `turn unlock {lock.id}` gives the lock back"
+    return Held(
+        f"{lock.holder} holds {', '.join(lock.files)} {since}",
+        hint=hint,
+        holder=lock.holder,
+        lock_id=lock.id,
+        acquired_rev=lock.acquired_rev,
+        revision=revision,
+    )
 
 
 def known(ledger: Ledger, lock_id: str) -> Lock:

@@ -11,12 +11,13 @@ from typing import Any
 
 from holdfast.errors import Conflict, Escalated, Forbidden, Held, Invalid
 from holdfast.turnfile.acquiring import Claim
+from holdfast.turnfile.editing import Transaction
 from holdfast.turnfile.ledger import locks, notes
 from holdfast.turnfile.ledger.codec import Ledger
 from holdfast.turnfile.mailbox import composing
 from holdfast.turnfile.model import MAILBOX, Lock
 from holdfast.turnfile.session import Session
-from holdfast.turnfile.transacting import Transaction, transact
+from holdfast.turnfile.transacting import transact
 
 
 def escalate(session: Session, lock: Lock, revision: int, claim: Claim) -> Held:

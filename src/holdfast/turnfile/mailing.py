@@ -15,6 +15,7 @@ import msgspec
 from holdfast.errors import Invalid, MessageNotFound, NotFound
 from holdfast.turnfile import journal
 from holdfast.turnfile.acquiring import Patience
+from holdfast.turnfile.editing import Completion, Transaction
 from holdfast.turnfile.files import Folder
 from holdfast.turnfile.ledger.codec import Ledger
 from holdfast.turnfile.mailbox import composing, projection, steps
@@ -23,7 +24,7 @@ from holdfast.turnfile.mailbox.document import Mailbox, parse
 from holdfast.turnfile.mailbox.markdown import newline_of
 from holdfast.turnfile.model import MAILBOX
 from holdfast.turnfile.session import Session
-from holdfast.turnfile.transacting import Completion, Transaction, transact
+from holdfast.turnfile.transacting import transact
 
 ARCHIVE: Final = "MAILBOX_ARCHIVE.md"
 _ARCHIVE_HEAD: Final = "# Mailbox Archive"

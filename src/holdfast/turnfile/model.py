@@ -44,7 +44,10 @@ class Problem(msgspec.Struct, frozen=True, order=True):
 
 
 class Lock(msgspec.Struct, frozen=True):
-    """One entry of `locks`: who edits which files, since which revision and for how many."""
+    """One entry of `locks`: who edits which files, since which revision and for how many.
+
+    `transaction`: a process took it for one edit and gives it back by itself; others are taken and given by hand.
+    """
 
     id: str
     files: tuple[str, ...]
@@ -52,6 +55,7 @@ class Lock(msgspec.Struct, frozen=True):
     acquired_rev: int
     lease_revs: int = DEFAULT_LEASE_REVS
     reason: str = ""
+    transaction: bool = False
 
 
 class Signal(msgspec.Struct, frozen=True, rename={"sender": "from", "receiver": "to"}):

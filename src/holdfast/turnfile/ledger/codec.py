@@ -16,7 +16,7 @@ import msgspec
 from holdfast.errors import Invalid, NotFound
 from holdfast.turnfile.ledger import yaml_edit
 from holdfast.turnfile.ledger.header import read_header, with_header
-from holdfast.turnfile.ledger.sections import read_sections
+from holdfast.turnfile.ledger.sections import TRANSACTION_KEY, read_sections
 from holdfast.turnfile.ledger.yaml_edit import Change, Insert, Put, Remove
 from holdfast.turnfile.ledger.yaml_tree import Node, parse
 from holdfast.turnfile.model import Lock, Signal, Turnfile
@@ -97,13 +97,17 @@ class Ledger(msgspec.Struct, frozen=True, eq=False):
         fields = msgspec.to_builtins(lock)
         path = ("locks", fields.pop("id"))
         fields["files"] = list(lock.files)
+        if fields.pop("transaction"):
+            fields[TRANSACTION_KEY] = True
         old = self.turnfile.lock(lock.id)
         if old is None:
             return [Put(path, fields)]
         if old.files != lock.files:
             return [Remove(path), Put(path, fields)]
         before = msgspec.to_builtins(old)
-        return [Put((*path, key), value) for key, value in fields.items() if key != "files" and before[key] != value]
+        return [
+            Put((*path, key), value) for key, value in fields.items() if key != "files" and before.get(key) != value
+        ]
 
 
 def read(text: str) -> Ledger:

@@ -6,7 +6,7 @@ wrong type is refused with its line: a lock that is half understood must not be 
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Final
 
 from holdfast.turnfile.ledger.yaml_tree import Entry, Node, refuse
 from holdfast.turnfile.model import (
@@ -20,6 +20,9 @@ from holdfast.turnfile.model import (
     Turn,
     Turnfile,
 )
+
+TRANSACTION_KEY: Final = "x-transaction"
+"""Of a lock: an extension of ours, which other tools pass over."""
 
 
 def read_sections(tree: Node, header_revision: int | None, modified_by: str | None) -> Turnfile:
@@ -89,7 +92,15 @@ def _lock(key: str, fields: _Fields) -> Lock:
         refuse(fields.line, f"the lock {key!r} needs files, holder and acquired_rev")
     if lease == 0:
         refuse(fields.line, f"the lock {key!r} has lease_revs 0; 1 is the least")
-    return Lock(key, files, holder, acquired, lease if lease is not None else DEFAULT_LEASE_REVS, fields.text("reason"))
+    return Lock(
+        key,
+        files,
+        holder,
+        acquired,
+        lease if lease is not None else DEFAULT_LEASE_REVS,
+        fields.text("reason"),
+        fields.text(TRANSACTION_KEY) == "true",
+    )
 
 
 def _turn(fields: _Fields) -> Turn:

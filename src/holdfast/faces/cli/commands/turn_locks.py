@@ -63,7 +63,8 @@ def unlock(session: Session, given: dict[str, Any]) -> int:
 
 
 def _released(done: turnfile.Completion) -> str:
-    return f"released {done.lock_id} ({', '.join(done.files)}), revision {done.revision}"
+    files = f" ({', '.join(done.files)})" if done.files else ""
+    return f"released {done.lock_id}{files}, revision {done.revision}"
 
 
 def renew(session: Session, given: dict[str, Any]) -> int:
