@@ -46,14 +46,6 @@ def test_f8_a_reason_is_one_line() -> None:
             worklog.note_override(WORKLOG, LOCK, 12, "sam", reason)
 
 
-def test_a_decision_becomes_a_row_of_the_index() -> None:
-    text = worklog.add_decision(WORKLOG, "Wait | see", "Maintainer", "2026-03-04")
-    assert text.replace("| Wait \\| see | Maintainer | 2026-03-04 | Session 2 — 2026-03-02 |\n", "") == WORKLOG
-    assert invariants.check({"WORKLOG.md": text}) == []
-    with pytest.raises(errors.Invalid):
-        worklog.add_decision("# Worklog\n", "x", "y", "2026-03-04")
-
-
 def test_the_latest_session_is_told_by_date_and_number_not_by_place() -> None:
     log = worklog.parse(WORKLOG)
     assert log.latest is not None

@@ -12,7 +12,6 @@ from typing import Final
 
 import msgspec
 
-from holdfast import errors
 from holdfast.turnfile.mailbox.composing import one_line
 from holdfast.turnfile.mailbox.markdown import (
     Edit,
@@ -22,7 +21,6 @@ from holdfast.turnfile.mailbox.markdown import (
     key_of,
     lines_of,
     newline_of,
-    row_text,
     table_in,
 )
 from holdfast.turnfile.model import Lock
@@ -116,25 +114,6 @@ def note_override(text: str, lock: Lock, revision: int, actor: str, reason: str,
         entry = ["## Overrides", "", *entry]
     lead = "" if not place else nl if text[:place].endswith("\n") else 2 * nl
     return apply(text, [Edit(place, place, lead + nl.join(entry) + nl)])
-
-
-def add_decision(text: str, decision: str, owner: str, date: str, section: str = "") -> str:
-    """Add a row to the decision index; raises Invalid where the worklog has none."""
-    log = parse(text)
-    table = log.decisions
-    if table is None:
-        raise errors.Invalid("the worklog has no decision index", hint="write `## Decision Index` and its table")
-    said = {
-        "decision": one_line(decision, "decision"),
-        "owner": one_line(owner, "owner"),
-        "timestamp": date,
-        "date": date,
-        "section": section or (log.latest.title if log.latest else "none"),
-    }
-    nl = newline_of(text)
-    row = row_text(said.get(name, "none") for name in table.columns)
-    lead = "" if text[: table.end].endswith("\n") else nl
-    return apply(text, [Edit(table.end, table.end, lead + row + nl)])
 
 
 def _session(title: str, lines: Sequence[Line]) -> Worked:
