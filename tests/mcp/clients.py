@@ -21,6 +21,7 @@ import holdfast
 from holdfast.faces.mcp import protocol
 from holdfast.faces.mcp.marking import CLOSING, OPENING
 from holdfast.faces.mcp.sessions import Memory, Session
+from holdfast.faces.mcp.tools import WORKSPACE
 
 PATIENCE: Final = 60
 Era = Literal["legacy", "auto"]  # with a handshake and a session; the newest, without either
@@ -99,7 +100,7 @@ class Agent:
 async def inside(ws: holdfast.Workspace, profile: str = "core", era: Era = "legacy") -> AsyncIterator[Agent]:
     """A session in this process, which acts as the workspace's actor."""
     session = Session(ws.aio, ws.actor, profile, Memory())
-    async with Client(protocol.build(lambda _: session), mode=era) as client:
+    async with Client(protocol.build(WORKSPACE, lambda _: session), mode=era) as client:
         yield Agent(client)
 
 

@@ -9,7 +9,7 @@ import pytest
 from mcp.shared.exceptions import MCPError
 
 import holdfast
-from holdfast.faces.mcp.protocol import INSTRUCTIONS
+from holdfast.faces.mcp.tools import INSTRUCTIONS
 from holdfast.testing import ManualClock
 from tests.mcp.clients import ERAS, Era, inside, played
 

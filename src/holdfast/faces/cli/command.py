@@ -158,7 +158,8 @@ def unknown(name: str) -> Usage:
 
 def hand_made(name: str) -> Command:
     """A command of the folder `commands`."""
-    if not name.startswith("turn "):  # which works on files alone, and is started for every edit of one
+    # Turn files are files alone, and started for every edit of one; mcp may serve nothing else.
+    if name != "mcp" and not name.startswith("turn "):
         import holdfast.transaction  # noqa: F401  # fills the table of operations
     module = import_module(f"holdfast.faces.cli.commands.{HAND_MADE[name]}")
     found: Command = next(command for command in module.COMMANDS if command.name == name)

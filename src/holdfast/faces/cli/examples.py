@@ -418,7 +418,7 @@ EXAMPLES: Final[dict[str, tuple[Example, ...]]] = {
     "token revoke": (
         Example("holdfast token revoke $(holdfast token list | cut -d' ' -f1)", ("holdfast token create",)),
     ),
-    "mcp": (Example("holdfast mcp"), Example("holdfast mcp --profile all --turn-dir working-session")),
+    "mcp": (Example("holdfast mcp"), Example("holdfast mcp --turn-dir working-session --actor ann")),
     "demo": (Example("holdfast demo --agents 3 --items 4 --seed 7"),),
     "bench": (Example("holdfast bench --count 100"),),
     "help": (Example("holdfast help"), Example("holdfast help claim"), Example("holdfast help exit-codes")),

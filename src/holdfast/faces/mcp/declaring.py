@@ -14,19 +14,18 @@ from typing import Annotated, Any, Final, Literal, Union, get_args, get_origin, 
 import msgspec
 
 from holdfast import errors
-from holdfast.faces.mcp.sessions import Session
 
 _NAMES: Final = {str: "string", int: "integer", float: "number", bool: "boolean"}
 
 
-class Tool(msgspec.Struct, frozen=True):
-    """A tool. `reads`: it changes nothing."""
+class Tool(msgspec.Struct, frozen=True, eq=False):
+    """A tool. `reads`: it changes nothing. It is run for a caller, of the kind that its offer is made to."""
 
     name: str
     description: str
     schema: dict[str, Any]
     reads: bool
-    run: Callable[[Session, dict[str, Any]], Awaitable[Any]]
+    run: Callable[[Any, dict[str, Any]], Awaitable[Any]]
 
 
 def tool(function: Callable[..., Awaitable[Any]], reads: bool = False) -> Tool:
@@ -42,7 +41,7 @@ def tool(function: Callable[..., Awaitable[Any]], reads: bool = False) -> Tool:
         properties[each.name] = _schema(hint)
     arguments = msgspec.defstruct(function.__name__, fields, forbid_unknown_fields=True, kw_only=True)
 
-    async def run(session: Session, given: dict[str, Any]) -> Any:
+    async def run(session: Any, given: dict[str, Any]) -> Any:
         read = read_arguments(arguments, given)
         return await function(session, **{name: getattr(read, name) for name in read.__struct_fields__})
 

@@ -14,8 +14,9 @@ from typing import Any, Final
 from holdfast.faces.encoding import wired
 from holdfast.faces.http import codec
 from holdfast.faces.http.calls import role_of
+from holdfast.faces.mcp.callers import check_wait
 from holdfast.faces.mcp.declaring import Tool
-from holdfast.faces.mcp.locking import TTL, check_wait
+from holdfast.faces.mcp.locking import TTL
 from holdfast.faces.mcp.marking import LONGEST, brief
 from holdfast.faces.mcp.sessions import Held, Session
 from holdfast.kernel.ids import is_uuid7

@@ -8,6 +8,7 @@ from __future__ import annotations
 from typing import Annotated, Any, Final, Literal
 
 from holdfast import errors
+from holdfast.faces.mcp.callers import check_wait
 from holdfast.faces.mcp.marking import filled, when
 from holdfast.faces.mcp.sessions import Session
 from holdfast.faces.mcp.tasks import path_lock
@@ -16,7 +17,6 @@ from holdfast.types.paths import PathLock
 from holdfast.types.txn import Op
 
 TTL: Final = 600.0
-MOST_WAIT: Final = 60.0  # seconds: clients give up on a call soon after that
 
 Ttl = Annotated[float | None, "seconds; 600"]
 Wait = Annotated[float | None, "seconds to wait in line, at most 60"]
@@ -47,13 +47,6 @@ async def lock(
             return {"held": None if grant is None else _granted(grant)}
     session.memory.keep("lock", name, grant.token)
     return _granted(grant)
-
-
-def check_wait(wait: float | None) -> float | None:
-    """How long a call may wait: not longer than its client does."""
-    if wait is not None and wait > MOST_WAIT:
-        raise errors.Invalid(f"a call waits at most {MOST_WAIT:.0f} seconds, not {wait:g}", hint="ask again")
-    return wait
 
 
 def _granted(grant: Grant) -> dict[str, Any]:

@@ -26,7 +26,7 @@ from holdfast.faces.http.streams import Receive, Send
 from holdfast.faces.http.tokens import Token
 from holdfast.faces.mcp.loading import load_protocol
 from holdfast.faces.mcp.sessions import Memory, Session
-from holdfast.faces.mcp.tools import tools_of
+from holdfast.faces.mcp.tools import WORKSPACE, tools_of
 from holdfast.kernel.ids import new_secret
 from holdfast.ops import Operation
 
@@ -158,7 +158,7 @@ class Mounted:
 
     async def _start(self) -> Any:
         protocol = await asyncio.to_thread(load_protocol)  # beside the loop: it takes a second
-        manager = protocol.over_http(lambda context: context.request.scope[_OURS])
+        manager = protocol.over_http(WORKSPACE, lambda context: context.request.scope[_OURS])
         started = asyncio.Event()
 
         async def run() -> None:

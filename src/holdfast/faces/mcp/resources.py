@@ -6,14 +6,13 @@
 from __future__ import annotations
 
 from typing import Any, Final
-from urllib.parse import unquote
 
 from holdfast import errors
+from holdfast.faces.mcp.offering import missing, parts_of
 from holdfast.faces.mcp.sessions import Session
 from holdfast.faces.mcp.state import cell_get
 from holdfast.faces.mcp.tasks import LISTED, page, row, task_show
 
-SCHEME: Final = "holdfast://"
 PRIMED: Final = 5  # ready tasks at the beginning
 FIXED: Final = {
     "prime": "What I hold, my unread mail, what is ready.",
@@ -27,8 +26,7 @@ TEMPLATES: Final = {
 
 async def read(session: Session, uri: str) -> Any:
     """The content of a resource; NotFound if there is none of this name."""
-    parts = [unquote(part) for part in uri.removeprefix(SCHEME).split("/")] if uri.startswith(SCHEME) else []
-    match parts:
+    match parts_of(uri):
         case ["prime"]:
             return await _prime(session)
         case ["ready"]:
@@ -38,8 +36,7 @@ async def read(session: Session, uri: str) -> Any:
             return await task_show(session, id, whole=True)
         case ["cell", run, cell]:
             return await cell_get(session, run, cell, whole=True)
-    known = ", ".join(SCHEME + name for name in (*FIXED, *TEMPLATES))
-    raise errors.NotFound(f"there is no resource {uri[:200]!r}", hint=f"there are {known}")
+    raise missing(uri, (*FIXED, *TEMPLATES))
 
 
 async def _prime(session: Session) -> Any:

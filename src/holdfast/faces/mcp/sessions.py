@@ -10,11 +10,11 @@ from __future__ import annotations
 import asyncio
 from collections import OrderedDict
 from collections.abc import Awaitable
-from contextlib import AbstractContextManager, nullcontext
 from typing import TYPE_CHECKING, Any, Final, Literal, TypeVar
 
 from holdfast import errors
 from holdfast.faces.http.calls import bound
+from holdfast.faces.mcp.callers import Caller
 from holdfast.ops import Operation, operation
 from holdfast.types.base import Event
 
@@ -52,7 +52,7 @@ class Memory:
         self._tokens.pop((kind, id), None)
 
 
-class Session:
+class Session(Caller):
     """One caller on one workspace."""
 
     def __init__(
@@ -64,12 +64,11 @@ class Session:
         stopping: asyncio.Event | None = None,
         turn_dir: str | None = None,
     ) -> None:
+        super().__init__(actor, turn_dir)
         self._workspace = workspace
         self._stopping = stopping or asyncio.Event()
-        self.actor = str(actor)  # also of one that was derived
         self.profile = profile
         self.memory = memory
-        self.turn_dir = turn_dir  # the folder of a working session, if the server was started with one
 
     @property
     def tools(self) -> tuple[str, bool]:
@@ -134,7 +133,3 @@ class Session:
     async def perform(self, workspace: Any, op: Operation[..., Any], given: dict[str, Any]) -> Any:
         """Run an operation."""
         return await bound(workspace, op)(**given)
-
-    def cancellable(self, request: Any) -> AbstractContextManager[Any]:
-        """Around a request that can be cancelled by another one."""
-        return nullcontext()

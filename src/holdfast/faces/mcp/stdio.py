@@ -1,19 +1,22 @@
-"""MCP over the standard streams: what `holdfast mcp` runs, one process for one program."""
+"""MCP over the standard streams: what `holdfast mcp` runs, one process for one program.
+
+With a workspace, or with the turn files of a folder alone: then nothing of a workspace is loaded or looked for.
+"""
 
 from __future__ import annotations
 
 import asyncio
 import signal
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from holdfast.faces.mcp.loading import load_protocol
-from holdfast.faces.mcp.sessions import Memory, Session
-from holdfast.faces.mcp.tools import tools_of
 
 if TYPE_CHECKING:
+    from holdfast.faces.mcp.callers import Caller
+    from holdfast.faces.mcp.offering import Offer
     from holdfast.remote import RemoteWorkspace
     from holdfast.workspace import Workspace
 
@@ -23,11 +26,27 @@ def serve_stdio(workspace: Workspace | RemoteWorkspace, profile: str = "core", t
 
     `turn_dir` is the folder of a working session, whose turn files the profile `all` then has tools for.
     """
+    from holdfast.faces.mcp.sessions import Memory, Session
+    from holdfast.faces.mcp.tools import WORKSPACE, tools_of
+
     tools_of(profile)  # which refuses a profile that does not exist
+    _serve(WORKSPACE, lambda: Session(workspace.aio, workspace.actor, profile, Memory(), turn_dir=turn_dir))
+
+
+def serve_turns(turn_dir: str, actor: str) -> None:
+    """Serve the turn files of a folder, and nothing else, until the other end closes."""
+    from holdfast.faces.mcp.callers import Caller
+    from holdfast.faces.mcp.turning import TURNS
+
+    _serve(TURNS, lambda: Caller(actor, turn_dir))
+
+
+def _serve(offer: Offer, caller: Callable[[], Caller]) -> None:
+    """Serve the caller that is made once the loop runs."""
     protocol = load_protocol()
 
     async def serve() -> None:
-        await protocol.over_stdio(Session(workspace.aio, workspace.actor, profile, Memory(), turn_dir=turn_dir))
+        await protocol.over_stdio(offer, caller())
 
     with _interruptible():
         asyncio.run(serve())

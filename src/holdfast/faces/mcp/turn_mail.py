@@ -1,0 +1,71 @@
+"""Turn tools for mail: messages in MAILBOX.md, as cards that everybody can read."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Annotated, Any, Literal
+
+from holdfast import errors, turnfile
+from holdfast.faces.mcp.callers import Caller
+from holdfast.faces.mcp.marking import LONG, LONGEST, cut, filled
+from holdfast.faces.mcp.turn_calls import MOST, Wait, completed, files_of, waiting
+from holdfast.turnfile import mailing
+
+
+async def turn_mail_send(
+    session: Caller,
+    body: str,
+    to: Annotated[str | None, "an agent, several with commas, or all; not needed with reply_to"] = None,
+    subject: str | None = None,
+    reply_to: Annotated[str | None, "message id"] = None,
+    type: Literal["notify", "request", "decision-required", "objection", "handoff-ready"] | None = None,
+    priority: Literal["P0", "P1", "P2"] = "P1",
+    wait: Wait = None,
+) -> Any:
+    """Send a message in MAILBOX.md, or answer one."""
+    if reply_to is None and (not to or not subject):
+        raise errors.Invalid("a message needs to and subject", hint="or reply_to, the id of the message it answers")
+
+    def send(folder: turnfile.Session, actor: str, patience: turnfile.Patience | None) -> turnfile.Mailed:
+        hand = turnfile.Mailing(folder, actor, patience=patience)
+        more: dict[str, Any] = {"body": body, "priority": priority, **filled(type=type)}
+        if reply_to is not None:
+            return hand.reply(reply_to, subject=subject or "", **more)
+        return hand.send(to or "", subject or "", **more)
+
+    return _mailed(await waiting(session, send, wait))
+
+
+async def turn_mail_list(
+    session: Caller,
+    id: Annotated[str | None, "instead: this message, whole"] = None,
+    all: Annotated[bool, "also what is not from or to me"] = False,
+) -> Any:
+    """My messages in MAILBOX.md that are not closed, newest first. Reading is not acknowledging."""
+    if id is not None:
+        found = await asyncio.to_thread(lambda: mailing.message(files_of(session), id))
+        return {**found, **filled(body=cut(found.get("body") or "", LONGEST))}
+    who = None if all else session.actor
+    messages = await asyncio.to_thread(lambda: mailing.messages(files_of(session), who))
+    shown = [{**each, "body": cut(each["body"], LONG)} for each in messages[:MOST]]
+    return {"messages": shown, **filled(more=len(messages) - len(shown) or None)}
+
+
+async def turn_mail_step(
+    session: Caller,
+    id: str,
+    step: Literal["ack", "action", "block", "close"],
+    note: Annotated[str, "why; what you wait for"] = "",
+    wait: Wait = None,
+) -> Any:
+    """Acknowledge a message, say that it is done or what it waits for; close one that you sent."""
+
+    def do(folder: turnfile.Session, actor: str, patience: turnfile.Patience | None) -> turnfile.Mailed:
+        hand = turnfile.Mailing(folder, actor, patience=patience)
+        return {"ack": hand.ack, "action": hand.action, "block": hand.block, "close": hand.close}[step](id, note)
+
+    return _mailed(await waiting(session, do, wait))
+
+
+def _mailed(mailed: turnfile.Mailed) -> dict[str, Any]:
+    return {"id": mailed.id, "status": mailed.status, **completed(mailed.completion)}

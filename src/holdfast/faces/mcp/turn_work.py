@@ -1,0 +1,120 @@
+"""Turn tools for work: a shared file edited in one transaction, tasks of the ledger, signals.
+
+No edit is lost: a replacement is made on what the file says at that moment, and is refused where that is not what its
+author saw. A whole text cannot be compared like that, so it is taken only from who holds a lock on the file.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal
+
+import msgspec
+
+from holdfast import errors, turnfile
+from holdfast.faces.mcp.callers import Caller
+from holdfast.faces.mcp.turn_calls import Wait, acted, completed, some, waiting
+from holdfast.turnfile import tasks
+from holdfast.turnfile.ledger import locks
+from holdfast.turnfile.mailbox.markdown import newline_of
+from holdfast.turnfile.model import SignalWord
+
+
+async def turn_edit(
+    session: Caller,
+    file: str,
+    new: str,
+    reason: str,
+    old: Annotated[str | None, "what new replaces: text that is in the file exactly once"] = None,
+    append: Annotated[bool, "add new at the end"] = False,
+    wait: Wait = None,
+) -> Any:
+    """Edit a shared file as one transaction, with lock and checks. Without old and append, new is the whole file: then
+    turn_lock it before you read it."""
+    if append and old is not None:
+        raise errors.Invalid("old and append exclude each other", hint="new takes the place of old, or goes to the end")
+
+    def edit(folder: turnfile.Session, actor: str, patience: turnfile.Patience | None) -> turnfile.Completion:
+        path = folder.normal(file)
+        under = None if append or old is not None else _own_lock(folder, actor, path)
+
+        def body(transaction: turnfile.Transaction) -> None:
+            before = transaction.read(path)
+            if append:
+                after = _appended(before or "", new)
+            elif old is not None:
+                after = _replaced(path, before, old, new)
+            else:
+                after = _whole(path, before, new, locked=under is not None)
+            transaction.write(path, after)
+
+        return turnfile.transact(folder, [path], actor, reason, body, patience=patience, under=under, rehearse=True)
+
+    done = await waiting(session, edit, wait)
+    return {**completed(done), "problems": some(done.warnings)}
+
+
+async def turn_task(session: Caller, id: str, step: Literal["claim", "done"]) -> Any:
+    """Claim a task of the ledger, or say that mine is done; turn_status lists them."""
+    work = {"claim": tasks.claim, "done": tasks.done}[step]
+    return msgspec.to_builtins(await acted(session, lambda folder, actor: work(folder, id, actor)))
+
+
+async def turn_signal(
+    session: Caller,
+    word: SignalWord,
+    detail: Annotated[str, "what about, in one line"] = "",
+    to: Annotated[str, "an agent; all"] = "all",
+) -> Any:
+    """Leave a short word in the ledger."""
+
+    def say(folder: turnfile.Session, actor: str) -> turnfile.Signal:
+        return tasks.signal(folder, actor, to, word, detail)
+
+    return msgspec.to_builtins(await acted(session, say))
+
+
+# --- edits -----------------------------------------------------------------------------------------------------------
+
+
+def _own_lock(folder: turnfile.Session, actor: str, path: str) -> str | None:
+    """A lock that the actor took on a file by hand; whether it still holds is seen when it is used."""
+    ledger = folder.read()
+    workspace = folder.workspace(ledger)
+    mine = (each for each in ledger.turnfile.locks if each.holder == actor and not each.transaction)
+    return next((each.id for each in mine if path in locks.files_of(each, workspace)), None)
+
+
+def _replaced(path: str, before: str | None, old: str, new: str) -> str:
+    if before is None:
+        raise errors.NotFound(f"there is no {path}", hint="without old, new is the whole file")
+    old, new = _ended(old, before), _ended(new, before)
+    at = before.find(old)
+    if not old or at < 0:
+        words = f"{path} does not have the old text" if old else "the old text is empty"
+        raise errors.Invalid(words, hint="read the file again, and give old exactly as it stands there", path=path)
+    if before.find(old, at + 1) >= 0:
+        words = f"{path} has the old text more than once"
+        raise errors.Invalid(words, hint="give more of what stands around it", path=path)
+    return before[:at] + new + before[at + len(old) :]
+
+
+def _appended(before: str, new: str) -> str:
+    end = newline_of(before)
+    glue = end if before and not before.endswith("\n") else ""
+    added = _ended(new, before)
+    return before + glue + added + ("" if added.endswith("\n") else end)
+
+
+def _whole(path: str, before: str | None, new: str, *, locked: bool) -> str:
+    if before is None or locked:
+        return _ended(new, before or "")
+    raise errors.NotHolder(
+        f"{path} is written whole only under your own lock: others may have edited it since you read it",
+        hint="turn_lock it, read it, then write it; or give old, or append",
+        path=path,
+    )
+
+
+def _ended(text: str, before: str) -> str:
+    """A text whose lines end as those of the file do: a model rarely knows."""
+    return text.replace("\r\n", "\n").replace("\n", "\r\n") if newline_of(before) == "\r\n" else text
