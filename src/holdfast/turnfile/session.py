@@ -21,7 +21,7 @@ from holdfast.turnfile.files import Folder
 from holdfast.turnfile.ledger import codec, locks
 from holdfast.turnfile.ledger.codec import Ledger, check_name
 from holdfast.turnfile.model import TURNFILE
-from holdfast.turnfile.worktree import main_folder
+from holdfast.turnfile.worktree import led_out, main_folder
 
 WORKTREE_VARIABLE: Final = "HOLDFAST_TURN_WORKTREE"
 
@@ -37,6 +37,15 @@ def outrun(path: str) -> Outrun:
     return Outrun(f"{path} changed while it was being edited", hint=hint, path=path)
 
 
+def _apart(path: str, main: str) -> Iterator[str]:
+    """What to say about a session in a linked worktree; nothing where there is none, neither here nor in the main."""
+    words = f"{path} is in a linked git worktree: nobody outside sees its locks;"
+    if os.path.isfile(os.path.join(main, TURNFILE)):
+        yield f"{words} the main one is {main} ({WORKTREE_VARIABLE}=main uses it)"
+    elif os.path.isfile(os.path.join(path, TURNFILE)):
+        yield f"{words} {main} has none"
+
+
 def _now() -> datetime:
     return datetime.now(UTC)
 
@@ -45,7 +54,8 @@ class Session:
     """One `working-session/` folder.
 
     `registry` names the files that need a lock. `worktree` says which folder to use in a linked git worktree: its own
-    copy, with a warning, or the main one's (also by HOLDFAST_TURN_WORKTREE=main).
+    copy, with a warning, or the main one's (also by HOLDFAST_TURN_WORKTREE=main). A folder that a symlink leads out of its
+    repository is refused with Invalid.
     """
 
     def __init__(
@@ -66,10 +76,13 @@ class Session:
             if chosen == "main":
                 path = main
             else:
-                self.warnings.append(
-                    f"{path} is the copy of a linked git worktree: nobody else sees its locks;"
-                    f" the main one is {main} ({WORKTREE_VARIABLE}=main uses it)"
-                )
+                self.warnings.extend(_apart(path, main))
+        if (led := led_out(path)) is not None:
+            raise Invalid(
+                f"{path}: a symlink leads out of the project, and is not followed",
+                hint=f"if that place is meant, name it: --dir {led}",
+                path=path,
+            )
         self.folder = Folder(path)
         self.registry = frozenset(locks.normal(file) for file in registry)
         self._patience = patience
