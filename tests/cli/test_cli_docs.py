@@ -104,6 +104,7 @@ _TURN_ID: Final = "$(holdfast turn mail list -q)"
 _TURN_EDIT: Final = "WORKLOG.md --reason x -- sh -c 'echo - x >> WORKLOG.md' #"  # what is added would be the program's
 _TURN_ANSWERS: Final = {
     "turn init": "holdfast turn init",
+    "turn init --missing": f"{_TURN}; holdfast turn init --missing",
     "turn status": f"{_TURN}; holdfast turn status",
     "turn check": f"{_TURN}; holdfast turn check",
     "turn lint": f"{_TURN}; holdfast turn lint",
@@ -115,6 +116,7 @@ _TURN_ANSWERS: Final = {
     "turn edit": f"{_TURN}; HOLDFAST_JSON=1 holdfast turn edit {_TURN_EDIT}",
     "turn transact": f"{_TURN}; HOLDFAST_JSON=1 holdfast turn transact {_TURN_EDIT}",
     "turn tasks list": f"{_TURN_TASK}; holdfast turn tasks list",
+    "turn tasks add": f"{_TURN}; holdfast turn tasks add t d",
     "turn tasks claim": f"{_TURN_TASK}; holdfast turn tasks claim t",
     "turn tasks done": f"{_TURN_TASK}; holdfast turn tasks claim t >/dev/null; holdfast turn tasks done t",
     "turn signal": f"{_TURN}; holdfast turn signal ready",

@@ -244,7 +244,7 @@ def test_f13_lint_ends_with_0_1_or_2(turn: Cli, project: Path) -> None:
 def test_f3_a_lock_is_taken_renewed_and_given_back(turn: Cli, project: Path) -> None:
     lock = locked(turn, "WORKLOG.md", "working-session/MAILBOX.md")
     assert lock == "LOCK-ada-001"
-    assert turn("renew", lock, "--holder", "ada").data["acquired_rev"] == 3
+    assert turn("renew", lock, "--holder", "ada").data[0]["acquired_rev"] == 3
     assert turn("unlock", lock, "--holder", "bob").code == 13
     answer = turn("unlock", lock, "--holder", "ada")
     assert answer.data[0]["lock_id"] == lock

@@ -7,6 +7,9 @@ from tests.teeth.bug import Bug
 CONTRACT = ("tests/turnfile/test_contract.py",)
 LOCKS = ("tests/turnfile/test_locks.py",)
 KILLS = ("tests/turnfile/test_kill.py",)
+CLAIMS = ("tests/turnfile/test_claiming.py",)
+TOLD = ("tests/cli/test_turn_told.py",)
+FOLDERS = ("tests/cli/test_turn_folder.py",)
 EDITS = ("tests/turnfile/test_transaction.py",)
 
 BUGS = [
@@ -26,16 +29,16 @@ BUGS = [
     ),
     Bug(
         "a turn file is written over what somebody typed meanwhile",
-        "turnfile/transacting.py",
+        "turnfile/editing.py",
         "                if session.folder.read(path) != before:\n",
         "                if False and session.folder.read(path) != before:\n",
         CONTRACT,
     ),
     Bug(
         "a turn lock is not checked again before the write",
-        "turnfile/transacting.py",
-        "            if lock is not None and (other := verify(session, ledger, lock)) is not None:\n",
-        "            if lock is not None and (other := self.lock if lock is None else None) is not None:\n",
+        "turnfile/editing.py",
+        "        if (other := verify(self.session, ledger, lock)) is not None:\n",
+        "        if (other := self.lock if lock is None else None) is not None:\n",
         EDITS,
     ),
     Bug(
@@ -62,10 +65,31 @@ BUGS = [
     Bug(
         "a blocked contender ages the lease that it waits for",
         "turnfile/acquiring.py",
-        "                raise _Blocked(other, ledger.revision)\n",
-        "                session.folder.rename(session.folder.temp('TURNFILE.yaml', ledger.stamped(ledger.revision + 1,"
-        " claim.holder).text), 'TURNFILE.yaml')\n                raise _Blocked(other, ledger.revision)\n",
+        "        raise _Blocked(others[0], ledger.revision)\n",
+        "        session.folder.rename(session.folder.temp('TURNFILE.yaml', ledger.stamped(ledger.revision + 1,"
+        " claim.holder).text), 'TURNFILE.yaml')\n        raise _Blocked(others[0], ledger.revision)\n",
         EDITS,
+    ),
+    Bug(
+        "a name that nobody knows joins a turn file in silence",
+        "turnfile/claiming.py",
+        "(*newcomers(ledger, holder), *_doubts(",
+        "(*newcomers(ledger), *_doubts(",
+        CLAIMS,
+    ),
+    Bug(
+        "what a program wrote beside its turn is lost in silence",
+        "faces/cli/commands/turn_edit.py",
+        "            _need_named(transaction, folder)\n",
+        "",
+        TOLD,
+    ),
+    Bug(
+        "the folder of turn files is a symlink to anywhere",
+        "turnfile/session.py",
+        "        if (led := led_out(path)) is not None:\n",
+        "        if (led := led_out(path)) is not None and not path:\n",
+        FOLDERS,
     ),
     Bug(
         "a mailbox is written without its projection",

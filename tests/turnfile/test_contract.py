@@ -47,7 +47,7 @@ def put(session: Session, path: str, text: str) -> None:
 
 @pytest.mark.parametrize("path", ["MAILBOX.md", "WORKLOG.md", "OPEN_QUESTIONS.md", "docs/README.md"])
 def test_r1_each_shared_file_is_edited_under_a_lock_of_the_ledger(session: Session, path: str) -> None:
-    assert set(locks.REGISTRY) == session.registry == {MAILBOX, WORKLOG, QUESTIONS, "docs/README.md"}
+    assert set(locks.REGISTRY) == session.guarded(session.read()) == {MAILBOX, WORKLOG, QUESTIONS, "docs/README.md"}
     seen: list[tuple[Lock, ...]] = []
 
     def body(edit: Transaction) -> None:

@@ -56,7 +56,7 @@ CASES = {
     "empty signal": (TIDY.replace("messages:\n", "messages:\n  - {}\n"), "error", "schema", "  - {}"),
     "unknown key": (TIDY.replace("locks: {}", "colour: red\nlocks: {}"), "warning", "unknown-key", "colour"),
     "unknown field": (TIDY.replace('  id: "mia"', '  id: "mia"\n  mood: good'), "warning", "unknown-key", "mood"),
-    "stale lock": (TIDY.replace("locks: {}\n", LOCK % ("ada", 4)), "warning", "stale-lock", "  k:"),
+    "stale lock": (TIDY.replace("locks: {}\n", LOCK % ("ada", 4)), "warning", "lock-stale", "  k:"),
     "done without completed_rev": (
         TIDY.replace("completed_rev: 5", "completed_rev: null"),
         "warning",

@@ -14,7 +14,8 @@ import pytest
 
 from holdfast import errors
 from holdfast.turnfile import failpoints, mailing
-from holdfast.turnfile.acquiring import Patience, acquire, claim_of, release
+from holdfast.turnfile.acquiring import Patience, acquire, release
+from holdfast.turnfile.claiming import claim_of
 from holdfast.turnfile.mailbox import projection
 from holdfast.turnfile.mailbox.document import parse
 from holdfast.turnfile.mailing import ARCHIVE, Mailing, archived

@@ -381,7 +381,7 @@ def test_f5_a_lock_that_stays_does_not_pass_behind_one_of_another_tool(session: 
 
 
 def test_f7_the_transaction_of_a_killed_process_of_ones_own_name_is_told_and_asked_of_nobody(session: Session) -> None:
-    claim = msgspec.structs.replace(acquiring.claim_of(session, [WORKLOG], "ada", "killed"), transaction=True)
+    claim = msgspec.structs.replace(turnfile.claim_of(session, [WORKLOG], "ada", "killed"), transaction=True)
     left = acquiring.acquire(session, claim)
     assert "x-transaction: true" in session.read().text
     before = session.read().text

@@ -225,11 +225,11 @@ class Exists(Conflict):
 
 
 class Outrun(Conflict):
-    """Another node wrote while a block was open; nothing of the block was written."""
+    """Another node, or another hand on a turn file, wrote while a block was open; nothing of the block was written."""
 
     code = "OUTRUN"
     retryable = True
-    default_hint = "run the block again, or use ws.transact(body), which runs its body again by itself"
+    default_hint = "run the block again, or use transact with a function, which is run again by itself"
 
 
 class DuplicateName(Conflict):
@@ -251,6 +251,7 @@ class Escalated(Held):
     """The lock did not move while we waited, so the maintainer was asked; carries `lock_id`, `holder` and `told`."""
 
     code = "ESCALATED"
+    default_hint = "do not try again before the maintainer has answered, or the lock has gone; work on something else"
 
 
 class AlreadyClaimed(Conflict):

@@ -8,15 +8,17 @@ Files only: no database, no daemon, and no import of the rest of Holdfast but it
 people read it; what a change does not mean stays byte for byte. Names are loaded when they are first used.
 
 Pure are `model` and the packages `ledger`, `mailbox` and `papers`, each of which knows only those before it; the
-modules beside them touch files: `files`, `journal` and `session` below, then `acquiring`, `transacting` and the rest.
+modules beside them touch files: `files`, `journal` and `session` below, then `claiming`, `acquiring`, `transacting` and
+the rest.
 """
 
 from importlib import import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from holdfast.turnfile.acquiring import Claim, Patience, acquire, claim_of, clear_stale, release, renew
+    from holdfast.turnfile.acquiring import Patience, acquire, clear_stale, release, renew, renew_all
     from holdfast.turnfile.beginning import init, restore
+    from holdfast.turnfile.claiming import Claim, claim_of
     from holdfast.turnfile.editing import Completion, Transaction
     from holdfast.turnfile.ledger.codec import Ledger
     from holdfast.turnfile.ledger.rules import lint
@@ -54,6 +56,7 @@ __all__ = [
     "override",
     "release",
     "renew",
+    "renew_all",
     "restore",
     "status",
     "transact",
@@ -65,7 +68,8 @@ __all__ = [
 # Where a name comes from.
 _HOMES = {
     **dict.fromkeys(("Agent", "Lock", "Problem", "Signal", "Task", "Turnfile"), "model"),
-    **dict.fromkeys(("Claim", "Patience", "acquire", "claim_of", "clear_stale", "release", "renew"), "acquiring"),
+    **dict.fromkeys(("Claim", "claim_of"), "claiming"),
+    **dict.fromkeys(("Patience", "acquire", "clear_stale", "release", "renew", "renew_all"), "acquiring"),
     **dict.fromkeys(("Completion", "Transaction"), "editing"),
     **dict.fromkeys(("transact", "transaction"), "transacting"),
     **dict.fromkeys(("unlock", "unlock_all"), "unlocking"),

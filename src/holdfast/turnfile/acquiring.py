@@ -7,15 +7,16 @@ taking a lock the ledger is read again, and who lost to a lock of another tool r
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 
 import msgspec
 
-from holdfast.errors import Held, Invalid, NotFound, NotHolder
+from holdfast.errors import Held, NotFound, NotHolder
+from holdfast.turnfile.claiming import Claim
 from holdfast.turnfile.failpoints import reach
 from holdfast.turnfile.ledger import locks
-from holdfast.turnfile.ledger.codec import Ledger, check_name
-from holdfast.turnfile.model import DEFAULT_LEASE_REVS, Lock
+from holdfast.turnfile.ledger.codec import Ledger
+from holdfast.turnfile.model import Lock
 from holdfast.turnfile.session import Session
 
 
@@ -30,16 +31,6 @@ class Patience(msgspec.Struct, frozen=True):
     pause: Callable[[float], None] | None = None
 
 
-class Claim(msgspec.Struct, frozen=True):
-    """What somebody wants to edit, and why."""
-
-    files: tuple[str, ...]
-    holder: str
-    reason: str
-    lease_revs: int = DEFAULT_LEASE_REVS
-    transaction: bool = False
-
-
 class _Blocked(Exception):
     """A valid lock is in the way; the ledger was left alone."""
 
@@ -47,20 +38,6 @@ class _Blocked(Exception):
         super().__init__(lock.id)
         self.lock = lock
         self.revision = revision
-
-
-def claim_of(
-    session: Session, files: Iterable[str], holder: str, reason: str, lease_revs: int = DEFAULT_LEASE_REVS
-) -> Claim:
-    """A claim with its parts checked and its paths normal. Raises Invalid."""
-    paths = tuple(dict.fromkeys(session.normal(path) for path in files))
-    if not paths:
-        raise Invalid("no file is named", hint="name at least one file of the session's folder")
-    if not reason.strip() or not reason.isprintable():
-        raise Invalid("a lock needs a reason, in one line")
-    if not 1 <= lease_revs <= 1000:
-        raise Invalid(f"lease_revs is {lease_revs}", hint="it is a number of revisions from 1 to 1000; 2 is usual")
-    return Claim(paths, check_name("holder", holder), reason.strip(), lease_revs)
 
 
 def acquire(
@@ -104,11 +81,19 @@ def release(session: Session, lock_id: str, holder: str) -> Ledger:
 
 def renew(session: Session, lock_id: str, holder: str) -> Lock:
     """Acquire a lock of one's own anew: its lease begins again. Raises Held if somebody took the files meanwhile."""
+    return renew_all(session, [lock_id], holder)[0]
+
+
+def renew_all(session: Session, lock_ids: Sequence[str], holder: str) -> list[Lock]:
+    """Begin the leases of several locks again, all by one write, so that none ages another; or of none."""
 
     def change(ledger: Ledger) -> Ledger:
-        return renewed(session, ledger, owned(ledger, lock_id, holder))
+        for lock_id in lock_ids:
+            ledger = renewed(session, ledger, owned(ledger, lock_id, holder))
+        return ledger
 
-    return owned(session.write(change, holder), lock_id, holder)
+    after = session.write(change, holder)
+    return [owned(after, lock_id, holder) for lock_id in lock_ids]
 
 
 def renewed(session: Session, ledger: Ledger, lock: Lock) -> Ledger:
@@ -131,7 +116,7 @@ def clear_stale(session: Session, actor: str, lock_ids: Sequence[str] = ()) -> l
                 left = locks.revisions_left(lock, ledger.revision)
                 raise Held(
                     f"{lock.id} of {lock.holder} is valid for {left} more revisions",
-                    hint="ask its holder, or the maintainer; an override needs a P0 reason",
+                    hint="ask its holder, or the maintainer; `turn override` needs a P0 reason",
                     holder=lock.holder,
                     lock_id=lock.id,
                 )
@@ -151,7 +136,7 @@ def verify(session: Session, ledger: Ledger, lock: Lock) -> Lock | None:
         words = "it went stale" if mine else "somebody removed or replaced it"
         raise NotHolder(
             f"{lock.id} is no longer held: {words}",
-            hint="acquire it again and edit what the files say now",
+            hint="`turn lock` the files again, and edit what they say now",
             lock_id=lock.id,
             revision=ledger.revision,
         )
@@ -211,7 +196,7 @@ def _need_free(session: Session, ledger: Ledger, claim: Claim) -> None:
 def _held(lock: Lock, revision: int, wanted_by: str) -> Held:
     """The error for a lock that is in the way of somebody."""
     since = f"by {lock.id} since revision {lock.acquired_rev}"
-    hint = "wait for the release, or for the lock to become stale"
+    hint = "wait for the release, or for the lock to become stale; `turn status` shows how long"
     if lock.holder == wanted_by:
         hint = f"it is your own: `turn unlock {lock.id}` gives it back, `turn renew {lock.id}` begins its lease again"
     if lock.holder == wanted_by and lock.transaction:
@@ -230,7 +215,7 @@ def known(ledger: Ledger, lock_id: str) -> Lock:
     """A lock by its id. Raises NotFound."""
     lock = ledger.turnfile.lock(lock_id)
     if lock is None:
-        raise NotFound(f"there is no lock {lock_id!r}", lock_id=lock_id)
+        raise NotFound(f"there is no lock {lock_id!r}", hint="`turn status` shows the locks", lock_id=lock_id)
     return lock
 
 

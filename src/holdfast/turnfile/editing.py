@@ -13,7 +13,8 @@ from typing import Any, Final
 import msgspec
 
 from holdfast.errors import Held, Invalid, NotHolder
-from holdfast.turnfile.acquiring import Claim, renewed, verify
+from holdfast.turnfile.acquiring import renewed, verify
+from holdfast.turnfile.claiming import Claim
 from holdfast.turnfile.failpoints import reach
 from holdfast.turnfile.ledger import notes
 from holdfast.turnfile.ledger.codec import Ledger
@@ -33,6 +34,10 @@ class Completion(msgspec.Struct, frozen=True):
     signal_id: str | None = None
     warnings: tuple[Problem, ...] = ()
     result: Any = None
+
+    def warning(self, *problems: Problem) -> Completion:
+        """The same, with more warnings."""
+        return msgspec.structs.replace(self, warnings=(*self.warnings, *problems))
 
 
 class Unchanged(Exception):
@@ -122,7 +127,8 @@ class Transaction:
         changed = tuple(path for path in texts if path not in (TURNFILE, PROJECTION))
         revision = ledger.revision + (TURNFILE in texts)
         lock_id = lock.id if lock is not None else None
-        self.completion = Completion(lock_id, changed, revision, signal, tuple(warnings), result)
+        told = (*self.claim.warnings, *warnings)
+        self.completion = Completion(lock_id, changed, revision, signal, told, result)
         return self.completion
 
     def _held(self, ledger: Ledger) -> Lock | None:

@@ -10,7 +10,7 @@ from __future__ import annotations
 from typing import Any
 
 from holdfast.errors import Conflict, Escalated, Forbidden, Held, Invalid
-from holdfast.turnfile.acquiring import Claim
+from holdfast.turnfile.claiming import Claim
 from holdfast.turnfile.editing import Transaction
 from holdfast.turnfile.ledger import locks, notes
 from holdfast.turnfile.ledger.codec import Ledger
@@ -37,7 +37,10 @@ def escalate(session: Session, lock: Lock, revision: int, claim: Claim) -> Held:
         message = _by_mail(session, ledger, lock, revision, claim)
     asked = message or _by_signal(session, lock, revision, claim.holder)
     return Escalated(
-        f"{words}, and revision {revision} stood still: {asked} asks the maintainer", told=asked, **details
+        f"{words}, and revision {revision} stood still: {asked} asks the maintainer",
+        hint=f"do other work until {lock.id} is gone from `turn status`, or the maintainer has answered {asked}",
+        told=asked,
+        **details,
     )
 
 
@@ -56,7 +59,7 @@ def give_up(session: Session, lock: Lock | None, claim: Claim, cause: Conflict |
     after = session.write(change, claim.holder)
     return Escalated(
         f"{cause.message}, again and again: {asked[0]} asks the maintainer",
-        hint="find out who else edits these files; nothing of this edit was written",
+        hint="nothing of this edit was written; find out who edits these files without a lock, then make it again",
         told=asked[0],
         holder=claim.holder,
         lock_id=lock.id if lock else None,

@@ -94,6 +94,14 @@ class Folder:
         except UnicodeDecodeError as error:
             raise Invalid(f"{path} is not UTF-8: byte {error.start}", hint="save it as UTF-8", path=path) from error
 
+    def has(self, path: str) -> bool:
+        """True if there is such a file. Raises Invalid for what is none, such as a folder or a symlink."""
+        try:
+            with self.parent(path) as (here, name), told(path):
+                return _mode(here, name, path) is not None
+        except NotFound:
+            return False
+
     def signature(self, path: str) -> tuple[int, int, int] | None:
         """What changes when a file is replaced or edited; None if there is none."""
         try:

@@ -18,6 +18,7 @@ from holdfast.turnfile.acquiring import Patience
 from holdfast.turnfile.editing import Completion, Transaction
 from holdfast.turnfile.files import Folder
 from holdfast.turnfile.ledger.codec import Ledger
+from holdfast.turnfile.ledger.people import strangers
 from holdfast.turnfile.mailbox import composing, projection, steps
 from holdfast.turnfile.mailbox.composing import Draft
 from holdfast.turnfile.mailbox.document import Mailbox, parse
@@ -68,7 +69,7 @@ class Mailing:
         priority: str = "P1",
         response_by: str = "",
     ) -> Mailed:
-        """Send a message; its id is the next of the day."""
+        """Send a message; its id is the next of the day. Receivers whom nobody knows are told as warnings."""
         draft = Draft(self.actor, to, subject, self.session.today(), type, priority, body, response_by)
 
         def body_(edit: Transaction) -> tuple[str, str]:
@@ -76,7 +77,9 @@ class Mailing:
             edit.write(MAILBOX, text)
             return id, "unread"
 
-        return self._transact(f"send mail to {to}", body_)
+        unknown = strangers(self.session.read(), *to.split(","))
+        mailed = self._transact(f"send mail to {to}", body_)
+        return msgspec.structs.replace(mailed, completion=mailed.completion.warning(*unknown))
 
     def reply(
         self,
@@ -169,7 +172,7 @@ def message(folder: Session | str | os.PathLike[str], id: str) -> dict[str, Any]
         return projection.message(card)
     closed = [row for row in projection.project(box)["closed_summary"] if row["id"] == id]
     if not closed:
-        raise MessageNotFound(f"{id} is not in the mailbox", hint="`mail list` shows the open messages", id=id)
+        raise MessageNotFound(f"{id} is not in the mailbox", hint="`turn mail list` shows the open messages", id=id)
     return {"id": id, "status": "closed", "fields": closed[0]}
 
 

@@ -120,6 +120,7 @@ class Turnfile(msgspec.Struct, frozen=True):
     version: str = ""
     project: str = ""
     workspace: str = ""
+    registry: tuple[str, ...] | None = None
     agents: tuple[Agent, ...] = ()
     maintainer: Maintainer = Maintainer()
     active_phase: str | None = None
@@ -137,12 +138,21 @@ class Turnfile(msgspec.Struct, frozen=True):
         agents = (agent.id for agent in self.agents if agent.role == "maintainer")
         return tuple(name for name in (self.maintainer.id, *agents) if name)
 
+    @property
+    def people(self) -> tuple[str, ...]:
+        """Who is named here: the agents, then the maintainer."""
+        names = (*(agent.id for agent in self.agents), self.maintainer.id)
+        return tuple(dict.fromkeys(name for name in names if name))
+
+    def lists(self, name: str) -> bool:
+        """True for the name, spelled so, of somebody who may hold locks and own tasks here."""
+        return name in (*self.people, "maintainer")
+
     def spelled(self, name: str) -> str:
         """A name as this file spells it, if it knows it: names match without case, and there is one maintainer."""
         if name.strip().lower() == "maintainer" and self.maintainer.id:
             return self.maintainer.id
-        known = (*(agent.id for agent in self.agents), self.maintainer.id)
-        return next((one for one in known if one.casefold() == name.strip().casefold()), name)
+        return next((one for one in self.people if one.casefold() == name.strip().casefold()), name)
 
     def lock(self, lock_id: str) -> Lock | None:
         """The lock of that id, if there is one."""

@@ -14,6 +14,7 @@ from holdfast.errors import Invalid
 from holdfast.turnfile.acquiring import known
 from holdfast.turnfile.ledger import locks
 from holdfast.turnfile.ledger.codec import check_name, next_signal_id
+from holdfast.turnfile.ledger.people import newcomers, strangers
 from holdfast.turnfile.mailbox import composing, derived, document
 from holdfast.turnfile.model import (
     DEFAULT_LEASE_REVS,
@@ -67,12 +68,13 @@ def override(session: Session, lock_id: str, reason: str, actor: str, *, take: b
         mine = None
         if take:
             mine = Lock(locks.next_lock_id(actor, ledger.text), lock.files, actor, revision, DEFAULT_LEASE_REVS, reason)
-            after = after.with_lock(mine)
+            after = after.knowing(actor).with_lock(mine)
         detail = f"override of {lock_id} at revision {revision}: {reason}"
         number = next_signal_id(ledger.turnfile.signals)
         after = after.with_signal(Signal(number, actor, lock.holder, "notify", revision, detail))
         texts[TURNFILE] = after.stamped(revision, actor).text
         changed = {path: text for path, text in texts.items() if text != now.get(path)}
         session.replace(changed, {**now, TURNFILE: ledger.text})
+    new = newcomers(ledger, actor) if take else strangers(ledger, actor)
     there = {path: text for path, text in {**now, **texts}.items() if text is not None}
-    return Overridden(lock, mine, tuple(changed), revision, tuple(invariants.check(there)))
+    return Overridden(lock, mine, tuple(changed), revision, (*new, *invariants.check(there)))

@@ -108,5 +108,5 @@ def _problems(texts: dict[str, str | None]) -> list[Problem]:
     if MAILBOX in there and PROJECTION not in there:
         missing.append(Problem(PROJECTION, 1, "warning", "missing", f"there is no projection of {MAILBOX}"))
     # The invariants tell a stale lock as an error, and lint as a warning: once is enough, and the stricter counts.
-    found = [problem for problem in lint(there.get(TURNFILE, "")) if problem.rule not in ("stale-lock", "unreadable")]
+    found = [problem for problem in lint(there.get(TURNFILE, "")) if problem.rule not in ("lock-stale", "unreadable")]
     return sorted([*missing, *invariants.check(there), *(found if TURNFILE in there else [])])

@@ -20,8 +20,9 @@ from holdfast.turnfile import journal
 from holdfast.turnfile.files import Folder
 from holdfast.turnfile.ledger import codec, locks
 from holdfast.turnfile.ledger.codec import Ledger, check_name
-from holdfast.turnfile.model import TURNFILE
-from holdfast.turnfile.worktree import main_folder
+from holdfast.turnfile.ledger.sections import REGISTRY_KEY
+from holdfast.turnfile.model import MAILBOX, TURNFILE
+from holdfast.turnfile.worktree import led_out, main_folder
 
 WORKTREE_VARIABLE: Final = "HOLDFAST_TURN_WORKTREE"
 
@@ -33,8 +34,17 @@ Worktree = Literal["own", "main"]
 
 def outrun(path: str) -> Outrun:
     """The error for a file that somebody changed while it was being edited."""
-    hint = "read it again and make the edit on what it says now; `transact` does so by itself"
+    hint = "nothing was written: make the edit again on what it says now; turnfile.transact does so by itself"
     return Outrun(f"{path} changed while it was being edited", hint=hint, path=path)
+
+
+def _apart(path: str, main: str) -> Iterator[str]:
+    """What to say about a session in a linked worktree; nothing where there is none, neither here nor in the main."""
+    words = f"{path} is in a linked git worktree: nobody outside sees its locks;"
+    if os.path.isfile(os.path.join(main, TURNFILE)):
+        yield f"{words} the main one is {main} ({WORKTREE_VARIABLE}=main uses it)"
+    elif os.path.isfile(os.path.join(path, TURNFILE)):
+        yield f"{words} {main} has none"
 
 
 def _now() -> datetime:
@@ -44,15 +54,16 @@ def _now() -> datetime:
 class Session:
     """One `working-session/` folder.
 
-    `registry` names the files that need a lock. `worktree` says which folder to use in a linked git worktree: its own
-    copy, with a warning, or the main one's (also by HOLDFAST_TURN_WORKTREE=main).
+    `registry` names the files that need a lock; without, the ledger does. `worktree` says which folder to use in a
+    linked git worktree: its own copy, with a warning, or the main one's (also by HOLDFAST_TURN_WORKTREE=main). A folder
+    that a symlink leads out of its repository is refused with Invalid.
     """
 
     def __init__(
         self,
         folder: str | os.PathLike[str],
         *,
-        registry: Iterable[str] = locks.REGISTRY,
+        registry: Iterable[str] | None = None,
         worktree: Worktree | None = None,
         patience: float = 10.0,
         now: Callable[[], datetime] = _now,
@@ -66,12 +77,16 @@ class Session:
             if chosen == "main":
                 path = main
             else:
-                self.warnings.append(
-                    f"{path} is the copy of a linked git worktree: nobody else sees its locks;"
-                    f" the main one is {main} ({WORKTREE_VARIABLE}=main uses it)"
-                )
+                self.warnings.extend(_apart(path, main))
+        if (led := led_out(path)) is not None:
+            raise Invalid(
+                f"{path}: a symlink leads out of the project, and is not followed",
+                hint=f"if that place is meant, name it: --dir {led}",
+                path=path,
+            )
         self.folder = Folder(path)
-        self.registry = frozenset(locks.normal(file) for file in registry)
+        self._registry = None if registry is None else frozenset(locks.normal(file) for file in registry)
+        self._known: Ledger | None = None  # the last one, since a file is read more often than it changes
         self._patience = patience
         self._now = now
 
@@ -113,6 +128,23 @@ class Session:
         """The name of this folder in the ledger's paths."""
         said = posixpath.normpath(ledger.turnfile.workspace or ".")
         return self._name if said.startswith((".", "/")) else said
+
+    def guarded(self, ledger: Ledger) -> frozenset[str]:
+        """The files that need a lock: the usual ones, or those that the ledger lists, and the mailbox in any case.
+
+        Raises Invalid where the ledger lists what is no file of this folder: nothing is edited on a guess.
+        """
+        if self._registry is not None:
+            return self._registry
+        if ledger.turnfile.registry is None:
+            return frozenset(locks.REGISTRY)
+        try:
+            return frozenset(
+                [MAILBOX, *(locks.normal(path, self.workspace(ledger)) for path in ledger.turnfile.registry)]
+            )
+        except Invalid as error:
+            line = ledger.line("turnfile", REGISTRY_KEY)
+            raise Invalid(f"{TURNFILE}, line {line}: {REGISTRY_KEY}: {error.message}", hint=error.hint) from error
 
     def await_change(self, seconds: float, revision: int, pause: Callable[[float], None] = time.sleep) -> None:
         """Wait until the ledger is no longer at a revision, at most so long."""
@@ -191,8 +223,12 @@ class Session:
         """The ledger of a text that was read. Raises NotFound, or Invalid with `line`."""
         if text is None:
             raise NotFound(f"there is no {TURNFILE} in {self.folder.path}", hint="make it with: holdfast turn init")
+        known = self._known
+        if known is not None and known.text == text:
+            return known
         try:
-            return codec.read(text)
+            self._known = known = codec.read(text)
+            return known
         except Invalid as error:
             raise Invalid(
                 f"{TURNFILE}, {error.message}", hint=error.hint, **{**error.details, "file": TURNFILE}

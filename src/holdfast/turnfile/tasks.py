@@ -1,17 +1,60 @@
-"""Tasks and signals of the ledger: claim, finish, and a short word to others.
+"""Tasks and signals of the ledger: add, claim, finish, and a short word to others.
 
-Each is one write of the ledger. A task can be claimed once all that it depends on is done; the claim has the revision
-of its own write. Who owns a task finishes it; the maintainer may as well.
+Each is one write of the ledger. Anybody adds a task; it can be claimed once all that it depends on is done, and claim
+and task have the revision of their own write. Who owns a task finishes it; the maintainer may as well.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import get_args
 
-from holdfast.errors import AlreadyClaimed, Invalid, InvalidStatus, NotHolder, TaskNotFound
+from holdfast.errors import AlreadyClaimed, Exists, Invalid, InvalidPriority, InvalidStatus, NotHolder, TaskNotFound
 from holdfast.turnfile.ledger.codec import Ledger, check_name, next_signal_id
-from holdfast.turnfile.model import UNASSIGNED, Signal, SignalWord, Task
+from holdfast.turnfile.ledger.yaml_edit import Put
+from holdfast.turnfile.model import UNASSIGNED, Priority, Signal, SignalWord, Task
 from holdfast.turnfile.session import Session
+
+
+def add(
+    session: Session,
+    task_id: str,
+    description: str,
+    agent: str,
+    *,
+    priority: str = "P1",
+    depends_on: Iterable[str] = (),
+) -> Task:
+    """Add a task that nobody owns yet. Raises Exists, or TaskNotFound for a dependency that is none."""
+    check_name("task", task_id)
+    if not description.strip() or not description.isprintable():
+        raise Invalid("a task needs a description, in one line")
+    if priority not in get_args(Priority):
+        hint = f"priorities are {', '.join(get_args(Priority))}"
+        raise InvalidPriority(f"{priority!r} is no priority", hint=hint)
+    needed = list(dict.fromkeys(depends_on))
+
+    def change(ledger: Ledger) -> Ledger:
+        if ledger.turnfile.task(task_id) is not None:
+            raise Exists(
+                f"there is a task {task_id!r} already", hint="`turn tasks list --all` shows it", task_id=task_id
+            )
+        for name in needed:
+            _task(ledger, name)
+        fields = {
+            "description": description.strip(),
+            "owner": UNASSIGNED,
+            "status": "pending",
+            "priority": priority,
+            "depends_on": needed,
+            "created_by": agent,
+            "created_rev": ledger.revision + 1,
+            "claim_rev": None,
+            "completed_rev": None,
+        }
+        return ledger.knowing(agent).changed([Put(("coordination", "tasks", task_id), fields)])
+
+    return _task(session.write(change, check_name("agent", agent)), task_id)
 
 
 def claim(session: Session, task_id: str, agent: str) -> Task:
@@ -70,7 +113,7 @@ def signal(session: Session, sender: str, receiver: str, word: str, detail: str 
 def _task(ledger: Ledger, task_id: str) -> Task:
     task = ledger.turnfile.task(task_id)
     if task is None:
-        raise TaskNotFound(f"there is no task {task_id!r}", task_id=task_id)
+        raise TaskNotFound(f"there is no task {task_id!r}", hint="`turn tasks list` shows them", task_id=task_id)
     return task
 
 

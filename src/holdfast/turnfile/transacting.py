@@ -16,10 +16,12 @@ from typing import Any, Final
 import msgspec
 
 from holdfast.errors import HoldfastError, Invalid, NotHolder, Outrun
-from holdfast.turnfile.acquiring import Claim, Patience, acquire, claim_of, owned, release, verify
+from holdfast.turnfile.acquiring import Patience, acquire, owned, release, verify
+from holdfast.turnfile.claiming import Claim, claim_of
 from holdfast.turnfile.editing import Completion, Transaction, Unchanged
 from holdfast.turnfile.failpoints import reach
 from holdfast.turnfile.ledger import locks
+from holdfast.turnfile.ledger.codec import Ledger
 from holdfast.turnfile.model import DEFAULT_LEASE_REVS, MAILBOX, PROJECTION, TURNFILE, Lock
 from holdfast.turnfile.session import Session
 
@@ -112,7 +114,8 @@ def _claim(session: Session, files: Iterable[str], holder: str, reason: str, lea
         if path in (TURNFILE, PROJECTION):
             words = "is written by every transaction" if path == TURNFILE else f"is derived from {MAILBOX}"
             raise Invalid(f"{path} {words}: it cannot be edited in one", path=path)
-    return claim
+    # An edit may make a file, and needs no lock for some: only the name can be wrong.
+    return msgspec.structs.replace(claim, warnings=tuple(each for each in claim.warnings if each.rule == "new-agent"))
 
 
 def _begin(
@@ -123,12 +126,14 @@ def _begin(
     ready: Callable[[], None] | None = None,
 ) -> Transaction:
     """Steps 1 and 2; only files of the registry need a lock."""
-    needed = tuple(path for path in claim.files if path in session.registry)
+    ledger = session.read()
+    guarded = session.guarded(ledger)
+    needed = tuple(path for path in claim.files if path in guarded)
     if under is not None:
-        return Transaction(session, claim, _own_lock(session, under, claim.holder, needed), True)
-    if not needed:
-        return Transaction(session, claim, None, False)
-    if (mine := _held_already(session, claim.holder, needed)) is not None:
+        return Transaction(session, claim, _own_lock(session, ledger, under, claim.holder, needed), True)
+    if not needed:  # and so nobody joins the ledger
+        return Transaction(session, msgspec.structs.replace(claim, warnings=()), None, False)
+    if (mine := _held_already(session, ledger, claim.holder, needed)) is not None:
         return Transaction(session, claim, mine, True)
     lock = acquire(session, msgspec.structs.replace(claim, files=needed, transaction=True), patience, ready)
     try:
@@ -138,9 +143,8 @@ def _begin(
         raise
 
 
-def _held_already(session: Session, holder: str, needed: tuple[str, ...]) -> Lock | None:
+def _held_already(session: Session, ledger: Ledger, holder: str, needed: tuple[str, ...]) -> Lock | None:
     """A valid lock that the holder took by hand on all these files. Raises NotHolder where another's comes before."""
-    ledger = session.read()
     workspace = session.workspace(ledger)
     for lock in locks.blocking(ledger.turnfile.locks, needed, ledger.revision, workspace):
         mine = lock.holder == holder and not lock.transaction
@@ -151,8 +155,7 @@ def _held_already(session: Session, holder: str, needed: tuple[str, ...]) -> Loc
     return None  # a stale one is cleared, one with some of the files refused, by who takes the lock
 
 
-def _own_lock(session: Session, lock_id: str, holder: str, needed: tuple[str, ...]) -> Lock:
-    ledger = session.read()
+def _own_lock(session: Session, ledger: Ledger, lock_id: str, holder: str, needed: tuple[str, ...]) -> Lock:
     lock = owned(ledger, lock_id, holder)
     missing = set(needed) - locks.files_of(lock, session.workspace(ledger))
     if missing:

@@ -1,7 +1,8 @@
-"""Linked git worktrees: each has its own copy of the working session, which nobody else sees.
+"""Where a session's folder really is: linked git worktrees, and symlinks that lead out of a project.
 
-Reads git's own files, and runs no command. A session in a linked worktree coordinates with nobody, so `Session` warns,
-or goes to the main worktree's folder when told to.
+A linked worktree has its own copy of the working session, which nobody else sees: `Session` warns, or goes to the main
+worktree's folder when told to. A repository may hold a symlink to anywhere, and who runs a command in it did not choose
+that place: such a folder is refused. Reads git's own files, and runs no command.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ from pathlib import Path
 
 def main_folder(folder: str) -> str | None:
     """For a folder in a linked worktree, the same folder of the main worktree; None anywhere else."""
-    here = Path(os.path.abspath(folder))
+    here = Path(os.path.realpath(folder))  # a link to the main worktree's folder is that folder
     for root in (here, *here.parents):
         link = root / ".git"
         if link.is_dir():
@@ -21,6 +22,16 @@ def main_folder(folder: str) -> str | None:
             main = _main_root(link)
             return None if main is None else os.path.join(main, here.relative_to(root))
     return None
+
+
+def led_out(folder: str) -> str | None:
+    """Where symlinks lead a folder, if that is out of its repository; without one, out of the folder it lies in."""
+    here, real = Path(os.path.abspath(folder)), Path(os.path.realpath(folder))
+    # What lies behind a link says nothing about where the link may lead.
+    roots = (each for each in here.parents if (each / ".git").exists() and not each.is_symlink())
+    root = next(roots, here.parent)
+    inside = [os.path.realpath(root), _main_root(root / ".git") if (root / ".git").is_file() else None]
+    return None if any(place is not None and real.is_relative_to(place) for place in inside) else str(real)
 
 
 def _main_root(link: Path) -> str | None:

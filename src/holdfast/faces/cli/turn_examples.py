@@ -10,11 +10,7 @@ _NEW: Final = "holdfast turn init --agent ada --agent bob --maintainer mia"
 _LOCKED: Final = (_NEW, "holdfast turn lock WORKLOG.md --holder ada --reason 'weekly review'")
 _MAIL: Final = (_NEW, "holdfast turn mail send --from bob --to ada --subject 'Which glaze?'")
 _ID: Final = "$(holdfast turn mail list -q)"
-_TASK: Final = (
-    _NEW,
-    "sed -i 's/^  tasks: {}/  tasks:\\n    glaze: {description: Mix the glaze, status: pending, priority: P1}/'"
-    " working-session/TURNFILE.yaml",
-)
+_TASK: Final = (_NEW, "holdfast turn tasks add glaze 'Mix the glaze' --actor bob")
 
 TURN_EXAMPLES: Final[dict[str, tuple[Example, ...]]] = {
     "turn init": (Example("holdfast turn init --project kiln --agent ada --agent bob --maintainer mia"),),
@@ -36,7 +32,10 @@ TURN_EXAMPLES: Final[dict[str, tuple[Example, ...]]] = {
         ),
     ),
     "turn unlock": (Example("holdfast turn unlock LOCK-ada-001 --holder ada", _LOCKED),),
-    "turn renew": (Example("holdfast turn renew LOCK-ada-001 --holder ada", _LOCKED),),
+    "turn renew": (
+        Example("holdfast turn renew LOCK-ada-001 --holder ada", _LOCKED),
+        Example("holdfast turn renew --holder ada", _LOCKED),
+    ),
     "turn clear": (Example("holdfast turn clear --actor bob", _LOCKED),),
     "turn override": (
         Example(
@@ -58,6 +57,9 @@ TURN_EXAMPLES: Final[dict[str, tuple[Example, ...]]] = {
         ),
     ),
     "turn tasks list": (Example("holdfast turn tasks list", _TASK),),
+    "turn tasks add": (
+        Example("holdfast turn tasks add fire 'Fire the kiln' --priority P0 --depends-on glaze --actor ada", _TASK),
+    ),
     "turn tasks claim": (Example("holdfast turn tasks claim glaze --actor ada", _TASK),),
     "turn tasks done": (
         Example("holdfast turn tasks done glaze --actor ada", (*_TASK, "holdfast turn tasks claim glaze --actor ada")),

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import sys
+from collections.abc import Iterable
 from typing import Any, Final
 
 from holdfast import turnfile
@@ -82,7 +83,9 @@ def told(done: turnfile.Completion) -> str:
     return printable(f"wrote {files}{under}, revision {done.revision}")
 
 
-def warn(done: turnfile.Completion) -> None:
-    """Tell what was found beside."""
-    for problem in done.warnings:
-        print(f"holdfast: {printable(str(problem))}", file=sys.stderr)
+def warn(problems: Iterable[turnfile.Problem]) -> list[str]:
+    """Tell what was found beside, on standard error; answers it as data."""
+    words = [str(problem) for problem in problems]
+    for each in words:
+        print(f"holdfast: {printable(each)}", file=sys.stderr)
+    return words

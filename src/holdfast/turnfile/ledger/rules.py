@@ -14,6 +14,7 @@ from typing import Final, get_args
 from holdfast.errors import Invalid
 from holdfast.turnfile.ledger import locks
 from holdfast.turnfile.ledger.codec import Ledger, read
+from holdfast.turnfile.ledger.sections import REGISTRY_KEY
 from holdfast.turnfile.model import (
     UNASSIGNED,
     AgentStatus,
@@ -60,7 +61,7 @@ def lint(text: str, file: str = FILE) -> list[Problem]:
         ledger = read(text)
     except Invalid as error:
         return [Problem(file, error.line, "error", "unreadable", error.message.removeprefix(f"line {error.line}: "))]
-    rules = (_form, _keys, _words, _agents, _tasks, _locks, _signals)
+    rules = (_form, _keys, _words, _registry, _agents, _tasks, _locks, _signals)
     return sorted(Problem(file, *found) for rule in rules for found in rule(ledger))
 
 
@@ -128,6 +129,14 @@ def _words(ledger: Ledger) -> Iterator[_Found]:
         yield ledger.line(*where), level, "unknown-word", words
 
 
+def _registry(ledger: Ledger) -> Iterator[_Found]:
+    for place, path in enumerate(ledger.turnfile.registry or ()):
+        try:
+            locks.normal(path, ledger.turnfile.workspace)
+        except Invalid as error:
+            yield ledger.line("turnfile", REGISTRY_KEY, place), "error", "registry", f"{REGISTRY_KEY}: {error.message}"
+
+
 def _agents(ledger: Ledger) -> Iterator[_Found]:
     tasks = {task.id for task in ledger.turnfile.tasks}
     for agent in ledger.turnfile.agents:
@@ -138,11 +147,10 @@ def _agents(ledger: Ledger) -> Iterator[_Found]:
 
 def _tasks(ledger: Ledger) -> Iterator[_Found]:
     tasks = {task.id: task for task in ledger.turnfile.tasks}
-    people = _people(ledger)
     for task in tasks.values():
         path = ("coordination", "tasks", task.id)
         line = ledger.line(*path)
-        if task.owner != UNASSIGNED and task.owner not in people:
+        if task.owner != UNASSIGNED and not ledger.turnfile.lists(task.owner):
             yield (
                 ledger.line(*path, "owner"),
                 "error",
@@ -174,10 +182,10 @@ def _task_revisions(ledger: Ledger, task: Task) -> Iterator[_Found]:
 
 
 def _locks(ledger: Ledger) -> Iterator[_Found]:
-    people, workspace = _people(ledger), ledger.turnfile.workspace or locks.DEFAULT_WORKSPACE
+    workspace = ledger.turnfile.workspace or locks.DEFAULT_WORKSPACE
     for lock in ledger.turnfile.locks:
         line = ledger.line("locks", lock.id)
-        if lock.holder not in people:
+        if not ledger.turnfile.lists(lock.holder):
             at = ledger.line("locks", lock.id, "holder")
             yield at, "error", "unknown-holder", f"{lock.holder!r}, who holds {lock.id}, is unknown"
         if lock.acquired_rev > ledger.revision:
@@ -186,7 +194,7 @@ def _locks(ledger: Ledger) -> Iterator[_Found]:
             yield at, "error", "future-revision", words
         if locks.is_stale(lock, ledger.revision):
             words = f"{lock.id} of {lock.holder} is stale: acquire it again, or clear it"
-            yield line, "warning", "stale-lock", words
+            yield line, "warning", "lock-stale", words
         elif (first := locks.beaten_by(lock, ledger.turnfile.locks, ledger.revision, workspace)) is not None:
             words = f"{lock.id} of {lock.holder} overlaps {first.id} of {first.holder}, which comes before it"
             yield line, "warning", "overlapping-locks", words
@@ -211,7 +219,3 @@ def _signals(ledger: Ledger) -> Iterator[_Found]:
 def _number(signal_id: str) -> int:
     found = re.search(r"([0-9]{1,9})$", signal_id)
     return int(found[1]) if found else 0
-
-
-def _people(ledger: Ledger) -> set[str]:
-    return {agent.id for agent in ledger.turnfile.agents} | {ledger.turnfile.maintainer.id, "maintainer"}

@@ -24,6 +24,9 @@ from holdfast.turnfile.model import (
 TRANSACTION_KEY: Final = "x-transaction"
 """Of a lock: an extension of ours, which other tools pass over."""
 
+REGISTRY_KEY: Final = "x-registry"
+"""Of the section turnfile: the files that need a lock, in place of the usual ones."""
+
 
 def read_sections(tree: Node, header_revision: int | None, modified_by: str | None) -> Turnfile:
     """What a tree says. Raises Invalid with `line`."""
@@ -41,6 +44,7 @@ def read_sections(tree: Node, header_revision: int | None, modified_by: str | No
         version=about.text("version"),
         project=about.text("project"),
         workspace=about.text("workspace"),
+        registry=about.texts(REGISTRY_KEY) if about.says(REGISTRY_KEY) else None,
         agents=tuple(_agent(key, fields) for key, fields in top.map("agents").maps()),
         maintainer=Maintainer(
             id=maintainer.text("id"),
@@ -160,6 +164,10 @@ class _Fields:
         if type(value) is not int or value < 0:
             refuse(node.line, f"{key} of {self._name} must be a number, 0 or more, not {value!r}")
         return value
+
+    def says(self, key: str) -> bool:
+        entry = self._entry(key)
+        return entry is not None and entry.value.plain() is not None
 
     def texts(self, key: str) -> tuple[str, ...]:
         entry = self._entry(key)

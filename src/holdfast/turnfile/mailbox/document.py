@@ -79,7 +79,7 @@ class Mailbox(msgspec.Struct, frozen=True):
             closed = self.closed
             gone = closed and any(closed.value(row, "id") == id for row in closed.rows)
             where = "is closed, and in the closed summary" if gone else "is not in the mailbox"
-            raise errors.MessageNotFound(f"{id} {where}", hint="`mail list` shows the open messages", id=id)
+            raise errors.MessageNotFound(f"{id} {where}", hint="`turn mail list` shows the open messages", id=id)
         return cards[0]
 
     def edited(self, edits: Iterable[Edit]) -> Mailbox:
@@ -144,7 +144,7 @@ def insert_card(box: Mailbox, id: str, text: str) -> Edit:
     if box.cards:
         return _at(box, box.cards[-1].end, box.newline + rule + text)
     if "active" not in box.sections:
-        hint = "`turn init` writes a mailbox with all sections"
+        hint = "write that heading below the open queue"
         raise errors.Invalid("the mailbox has no section `## Active Messages`", hint=hint)
     return _at(box, box.sections["active"].end, box.newline + rule + text)
 

@@ -126,7 +126,9 @@ def reply(text: str, id: str, actor: Actor, draft: Draft, *others: str) -> tuple
 
 
 def listing(box: Mailbox, actor: Actor | None = None, status: str | None = None) -> list[Card]:
-    """The cards of a mailbox as they stand, those of an actor only or of a status only."""
+    """The cards of a mailbox as they stand, those of an actor only or of a status only. Raises InvalidValue."""
+    if status is not None and status not in (*OPEN, *TERMINAL):
+        raise errors.InvalidValue(f"{status!r} is no status", hint=f"statuses are {', '.join((*OPEN, *TERMINAL))}")
     return [
         card
         for card in box.cards

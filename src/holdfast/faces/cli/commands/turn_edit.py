@@ -101,7 +101,7 @@ def _transact(
     how = {name: given[name] for name in ("lease_revs", "under") if name in given}
     body, reason = means(files), given["reason"]
     done = turnfile.transact(files, given["files"], holder, reason, body, patience=waiting, rehearse=rehearse, **how)
-    warn(done)
+    warn(done.warnings)
     session.out.say(completed(done), told(done))
     return 0
 
@@ -119,6 +119,7 @@ def _by_program(session: Session, files: turnfile.Session, command: list[str]) -
         with _copies(transaction) as folder:
             # What it prints goes to standard error: standard output is for our answer.
             _run([program, *command[1:]], stdout=2, cwd=folder.path, env=environ)
+            _need_named(transaction, folder)
             _take(transaction, folder)
 
     return run
@@ -150,6 +151,22 @@ def _copy(transaction: turnfile.Transaction, path: str) -> Folder:
             with open(os.path.join(folder.path, name), "x", encoding="utf-8", newline="") as file:
                 file.write(text)
     return folder
+
+
+def _need_named(transaction: turnfile.Transaction, folder: Folder) -> None:
+    """Raises Invalid where a program wrote files beside those that the transaction has: they would be lost."""
+    named = transaction.claim.files
+    others = sorted(
+        os.path.relpath(os.path.join(here, name), folder.path)
+        for here, folders, files in os.walk(folder.path)
+        for name in (*files, *(each for each in folders if os.path.islink(os.path.join(here, each))))
+    )
+    if others := [name for name in others if name not in named]:
+        raise Invalid(
+            f"the program also wrote {', '.join(others)}, which the transaction does not name",
+            hint=f"nothing was written; name every file: {' '.join(map(shlex.quote, (*named, *others)))}",
+            files=others,
+        )
 
 
 def _take(transaction: turnfile.Transaction, folder: Folder) -> None:
@@ -236,13 +253,15 @@ COMMANDS = (
             DIR,
         ),
         edit,
-        "The edit is made on copies. A program runs in the folder with the copies; if it fails, nothing is written.",
+        "The edit is made on copies. A program runs in the folder with the copies; if it fails, or writes another file"
+        " than those named, nothing is written.",
     ),
     Command(
         "turn transact",
         "Let a program edit shared files in one transaction.",
         (_FILES, _PROGRAM, HOLDER, REASON, _UNDER, LEASE, *WAITING, DIR),
         transact,
-        "It runs in a folder with copies of the files; if it fails, or breaks an invariant, nothing is written.",
+        "It runs in a folder with copies of the files; if it fails, breaks an invariant, or writes another file than"
+        " those named, nothing is written.",
     ),
 )

@@ -38,28 +38,38 @@ def lock(session: Session, given: dict[str, Any]) -> int:
     lease = {name: given[name] for name in ("lease_revs",) if name in given}
     claim = turnfile.claim_of(files, given["files"], holder, given["reason"], **lease)
     taken = turnfile.acquire(files, claim, waiting)
-    free = [path for path in claim.files if path not in files.registry]
-    data = {**msgspec.to_builtins(taken), "revision": taken.acquired_rev}
+    data = {**_told(taken), "warnings": warn(claim.warnings)}
     line = f"{taken.id}: {', '.join(taken.files)} for {taken.lease_revs} revisions from {taken.acquired_rev}"
-    session.out.say(data, printable(line), *(printable(f"{path} needs no lock") for path in free))
+    session.out.say(data, printable(line))
     return 0
+
+
+def _told(lock: turnfile.Lock) -> dict[str, Any]:
+    return {**msgspec.to_builtins(lock), "revision": lock.acquired_rev}
 
 
 def unlock(session: Session, given: dict[str, Any]) -> int:
     """Give locks back, with the completion note of each."""
     files = session_of(session, given)
     holder = acting(session, given, files)
-    mine = [each.id for each in files.read().turnfile.locks if each.holder == holder]
-    if not (given.get("locks") or mine):
-        raise NotFound(f"{holder} holds no lock", hint="holdfast turn status shows who holds what")
-    done, lost = turnfile.unlock_all(files, given.get("locks") or mine, holder)
+    wanted = given.get("locks") or [each.id for each in _own(files, holder)]
+    done, lost = turnfile.unlock_all(files, wanted, holder)
     for each in done:
-        warn(each)
+        warn(each.warnings)
     if done or not lost:
         session.out.say([completed(each) for each in done], *(printable(_released(each)) for each in done))
     if lost:
         raise lost[0]
     return int(any(problem.level == "error" for each in done for problem in each.warnings))
+
+
+def _own(files: turnfile.Session, holder: str, *, by_hand: bool = False) -> list[turnfile.Lock]:
+    """The locks of somebody, or only those taken by hand. Raises NotFound if there is none."""
+    mine = [each for each in files.read().turnfile.locks if each.holder == holder]
+    mine = [each for each in mine if not (by_hand and each.transaction)]
+    if not mine:
+        raise NotFound(f"{holder} holds no lock", hint="`turn status` shows who holds what")
+    return mine
 
 
 def _released(done: turnfile.Completion) -> str:
@@ -68,11 +78,13 @@ def _released(done: turnfile.Completion) -> str:
 
 
 def renew(session: Session, given: dict[str, Any]) -> int:
-    """Acquire a lock anew."""
+    """Acquire locks anew; one of a transaction belongs to the process that took it."""
     files = session_of(session, given)
-    taken = turnfile.renew(files, given["lock"], acting(session, given, files))
-    line = f"{taken.id} for {taken.lease_revs} revisions from {taken.acquired_rev}"
-    session.out.say({**msgspec.to_builtins(taken), "revision": taken.acquired_rev}, printable(line))
+    holder = acting(session, given, files)
+    wanted = given.get("locks") or [each.id for each in _own(files, holder, by_hand=True)]
+    done = turnfile.renew_all(files, wanted, holder)
+    lines = [f"{each.id} for {each.lease_revs} revisions from {each.acquired_rev}" for each in done]
+    session.out.say([_told(each) for each in done], *map(printable, lines))
     return 0
 
 
@@ -104,6 +116,7 @@ def override(session: Session, given: dict[str, Any]) -> int:
 
 
 _LOCK = Argument("lock", option="--lock", word=True, required=True, help="its id")
+_LOCKS = Argument("locks", "texts", "--lock", word=True, rest=True, help="their ids; all of yours without")
 
 COMMANDS = (
     Command(
@@ -124,16 +137,12 @@ COMMANDS = (
     Command(
         "turn unlock",
         "Give your locks back: with a note, and a fresh MAILBOX.json.",
-        (
-            Argument("locks", "texts", "--lock", word=True, rest=True, help="their ids; all of yours without"),
-            HOLDER,
-            DIR,
-        ),
+        (_LOCKS, HOLDER, DIR),
         unlock,
         "The exit code is 1 if your edit left a file out of order, and 13 if the lock went stale before: it is removed"
         " then, but the edit is not noted as complete, as others may have edited the file too.",
     ),
-    Command("turn renew", "Begin the lease of your lock again.", (_LOCK, HOLDER, DIR), renew),
+    Command("turn renew", "Begin the leases of your locks again.", (_LOCKS, HOLDER, DIR), renew),
     Command(
         "turn clear",
         "Remove stale locks; anybody may.",

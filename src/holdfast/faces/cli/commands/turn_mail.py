@@ -23,7 +23,7 @@ def _hand(session: Session, given: dict[str, Any], name: str = "actor") -> Maili
 
 
 def _did(session: Session, mailed: Mailed) -> int:
-    warn(mailed.completion)
+    warn(mailed.completion.warnings)
     data = {"id": mailed.id, "status": mailed.status, **completed(mailed.completion)}
     session.out.say(data, f"{mailed.id} is {mailed.status}, revision {mailed.completion.revision}")
     return 0
@@ -127,7 +127,12 @@ COMMANDS = (
     Command(
         "turn mail list",
         "List the messages that are not closed, of all or of one --actor.",
-        (Argument("status", option="--status", help="only those that are unread, blocked, ..."), DIR),
+        (
+            Argument(
+                "status", option="--status", help="only those that are unread, acknowledged, actioned, blocked, ..."
+            ),
+            DIR,
+        ),
         listed,
     ),
     Command("turn mail show", "Show a message, also one that was closed.", (_ID, DIR), show),

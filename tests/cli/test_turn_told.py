@@ -1,0 +1,230 @@
+"""`holdfast turn` tells what a person would want to know: new names, files that are not there, edits that get lost."""
+
+from __future__ import annotations
+
+import re
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from holdfast import turnfile
+from holdfast.faces.cli.command import HAND_MADE
+from tests.cli.calling import Answer
+
+Cli = Callable[..., Answer]
+EDIT = ("--holder", "ada", "--reason", "log it", "--no-wait")
+SOURCE = Path(turnfile.__file__).parent
+
+
+@pytest.fixture
+def turn(cli: Cli) -> Cli:
+    """`holdfast turn WORDS --json` where a session has been made; nothing waits."""
+    assert cli("turn", "init", "--project", "kiln", "--agent", "ada,bob", "--maintainer", "mia").code == 0
+
+    def call(*words: str, **more: str) -> Answer:
+        return cli("--json", "turn", *words, **more)
+
+    return call
+
+
+def ledger(project: Path) -> turnfile.Turnfile:
+    return turnfile.Session(project / "working-session").read().turnfile
+
+
+def program(code: str) -> tuple[str, ...]:
+    return ("--", sys.executable, "-c", code)
+
+
+# --- names -----------------------------------------------------------------------------------------------------------
+
+APPEND = program("open('WORKLOG.md', 'a').write('- x\\n')")
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("lock", "WORKLOG.md", "--reason", "x", "--no-wait", "--holder", "adda"),
+        ("transact", "WORKLOG.md", "--reason", "x", "--holder", "adda", *APPEND),
+        ("mail", "send", "--from", "adda", "--to", "bob", "--subject", "x"),
+        ("tasks", "add", "glaze", "Mix it", "--actor", "adda"),
+    ],
+    ids=lambda words: words[0],
+)
+def test_f3_a_name_that_the_ledger_does_not_know_joins_and_is_told(turn: Cli, project: Path, words: list[str]) -> None:
+    answer = turn(*words)
+    assert answer.code == 0, answer.err
+    [warning] = answer.data["warnings"]
+    assert "adda was not in the ledger, and joins it; known: ada, bob, mia (did you mean ada?)" in warning
+    assert warning in answer.err
+    assert [agent.id for agent in ledger(project).agents] == ["ada", "bob", "adda"]
+    again = turn("mail", "send", "--from", "ADDA", "--to", "Bob,all,MIA,maintainer", "--subject", "y")
+    assert "adda was not" not in again.err + again.out
+
+
+def test_f3_a_known_name_is_not_told(turn: Cli) -> None:
+    answer = turn("lock", "WORKLOG.md", "--reason", "x", "--holder", "ada")
+    assert (answer.data["warnings"], answer.err) == ([], "")
+    assert turn("lock", "MAILBOX.md", "--reason", "x", "--holder", "maintainer").data["warnings"] == []
+
+
+def test_f3_a_new_name_claims_a_task_and_is_told(turn: Cli) -> None:
+    assert turn("tasks", "add", "glaze", "Mix it", "--actor", "ada").data["warnings"] == []
+    [warning] = turn("tasks", "claim", "glaze", "--actor", "bbo").data["warnings"]
+    assert "bbo was not in the ledger, and joins it" in warning
+    assert turn("tasks", "done", "glaze", "--actor", "bbo").data["warnings"] == []
+
+
+def test_f11_a_receiver_whom_nobody_knows_is_told(turn: Cli) -> None:
+    answer = turn("mail", "send", "--from", "ada", "--to", "bob,carl,all", "--subject", "x")
+    [warning] = answer.data["warnings"]
+    assert "carl is not in the ledger; known: ada, bob, mia" in warning
+    assert warning in answer.err
+    answer = turn("signal", "ready", "--from", "ada", "--to", "carl")
+    assert "carl is not in the ledger" in answer.data["warnings"][0]
+    assert turn("signal", "ready", "--from", "ada").data["warnings"] == []
+
+
+# --- files -----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("name", "told"), [("*.md", "pattern"), ("docs/[ab].md", "pattern"), ("docs", "plain file")])
+def test_f3_what_is_no_file_is_not_locked(turn: Cli, project: Path, name: str, told: str) -> None:
+    refused = turn("lock", name, "--reason", "x", "--holder", "ada")
+    assert (refused.code, ledger(project).revision) == (1, 1)
+    assert told in refused.error["error"]
+    assert turn("transact", name, *EDIT, *APPEND).code == 1
+
+
+def test_f3_a_file_whose_name_has_such_characters_is_a_file(turn: Cli, project: Path) -> None:
+    (project / "working-session" / "a[1].md").write_text("x\n")
+    assert turn("lock", "a[1].md", "--reason", "x", "--holder", "ada").code == 0
+
+
+def test_f3_a_lock_on_a_file_that_is_not_there_or_needs_none_is_told(turn: Cli, project: Path) -> None:
+    answer = turn("lock", "WORKLGO.md", "--reason", "x", "--holder", "ada")
+    [warning] = answer.data["warnings"]
+    assert "there is no WORKLGO.md, and it needs no lock (did you mean WORKLOG.md?)" in warning
+    assert warning in answer.err
+    (project / "working-session" / "notes.md").write_text("x\n")
+    answer = turn("lock", "notes.md", "--reason", "x", "--holder", "ada")
+    assert "notes.md needs no lock" in answer.data["warnings"][0]
+    (project / "working-session" / "WORKLOG.md").unlink()
+    assert (
+        "there is no WORKLOG.md" in turn("lock", "WORKLOG.md", "--reason", "x", "--holder", "ada").data["warnings"][0]
+    )
+
+
+def test_f3_the_ledger_says_which_files_need_a_lock(turn: Cli, project: Path) -> None:
+    folder = project / "working-session"
+    (folder / "plan.md").write_text("x\n")
+    text = (folder / "TURNFILE.yaml").read_text()
+    listed = 'workspace: "working-session/"\n  x-registry: ["plan.md", working-session/WORKLOG.md]\n'
+    (folder / "TURNFILE.yaml").write_text(text.replace('workspace: "working-session/"\n', listed))
+    assert turn("lint").data["problems"] == []
+    code = "open('plan.md', 'a').write('- x\\n')"
+    assert turn("transact", "plan.md", *EDIT, *program(code)).data["lock_id"] == "LOCK-ada-001"
+    assert turn("lock", "plan.md", "--reason", "x", "--holder", "bob").data["warnings"] == []
+    assert turn("transact", "plan.md", *EDIT, *program(code)).code == 12
+    code = "open('docs/README.md', 'a').write('- x\\n')"
+    assert turn("transact", "docs/README.md", *EDIT, *program(code)).data["lock_id"] is None
+    assert turn("mail", "send", "--from", "ada", "--to", "bob", "--subject", "x").data["lock_id"] == "LOCK-ada-002"
+
+
+def test_f3_a_registry_that_leaves_the_folder_is_told_and_nothing_is_edited(turn: Cli, project: Path) -> None:
+    file = project / "working-session" / "TURNFILE.yaml"
+    file.write_text(file.read_text().replace("turnfile:\n", "turnfile:\n  x-registry: [../secrets.md]\n"))
+    answer = turn("lint")
+    assert (answer.code, [problem["rule"] for problem in answer.data["problems"]]) == (1, ["registry"])
+    refused = turn("transact", "WORKLOG.md", *EDIT, *APPEND)
+    assert (refused.code, "x-registry" in refused.error["error"]) == (1, True)
+    file.write_text(file.read_text().replace("[../secrets.md]", "everything"))
+    assert turn("lint").code == 2
+
+
+# --- programs --------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("command", ["transact", "edit"])
+@pytest.mark.parametrize(
+    ("code", "named"),
+    [
+        ("open('notes.md', 'w').write('x')", "notes.md"),
+        ("open('MAILBOX.md', 'a').write('x'); open('a.txt', 'w')", "MAILBOX.md, a.txt"),
+        ("import os; os.mkdir('docs'); open('docs/new.md', 'w').write('x')", "docs/new.md"),
+        ("import os; os.symlink('/', 'root')", "root"),
+    ],
+)
+def test_f6_what_a_program_wrote_elsewhere_is_not_lost_in_silence(
+    turn: Cli, project: Path, command: str, code: str, named: str
+) -> None:
+    before = (project / "working-session" / "WORKLOG.md").read_text()
+    refused = turn(command, "WORKLOG.md", *EDIT, *program(f"open('WORKLOG.md', 'a').write('- x\\n'); {code}"))
+    assert refused.code == 1
+    assert f"also wrote {named}" in refused.error["error"]
+    assert f"WORKLOG.md {named.replace(',', '')}" in refused.error["hint"]
+    assert (project / "working-session" / "WORKLOG.md").read_text() == before
+    assert ledger(project).revision == 1
+
+
+# --- one word for one thing ------------------------------------------------------------------------------------------
+
+
+def test_f10_f13_check_and_lint_name_a_stale_lock_alike(turn: Cli) -> None:
+    assert turn("lock", "WORKLOG.md", "--reason", "x", "--holder", "ada", "--lease-revs", "1").code == 0
+    for _ in range(2):
+        assert turn("signal", "ready", "--from", "bob").code == 0
+    check, lint = turn("check"), turn("lint")
+    assert [problem["rule"] for problem in (*check.data["problems"], *lint.data["problems"])] == ["lock-stale"] * 2
+    assert (check.code, lint.code) == (1, 0)  # left uncleared it fails the check; the ledger by itself is in order
+
+
+def test_f11_a_status_that_there_is_not_is_refused_with_those_that_there_are(turn: Cli) -> None:
+    refused = turn("mail", "list", "--status", "unred")
+    assert refused.code == 1
+    assert "unread, acknowledged, actioned, blocked, deferred, closed" in refused.error["hint"]
+    assert turn("mail", "list", "--status", "unread").data == []
+
+
+def test_f13_the_hints_name_commands_that_exist() -> None:
+    told = [
+        (path.name, words)
+        for path in sorted(SOURCE.rglob("*.py"))
+        for words in re.findall(r"(?:holdfast |`)(turn [a-z ]+|mail [a-z]+)", path.read_text())
+    ]
+    assert len(told) > 10
+    groups = {name.rpartition(" ")[0] for name in HAND_MADE}
+    assert [
+        (file, words)
+        for file, words in told
+        if words.strip() not in groups and not any(f"{words} ".startswith(f"{name} ") for name in HAND_MADE)
+    ] == []
+
+
+# --- tasks and leases ------------------------------------------------------------------------------------------------
+
+
+def test_f13_a_task_is_added_by_anybody(turn: Cli, project: Path) -> None:
+    task = turn("tasks", "add", "glaze", "Mix the glaze", "--actor", "ada").data
+    assert (task["status"], task["owner"], task["priority"]) == ("pending", "unassigned", "P1")
+    assert (task["created_by"], task["created_rev"], ledger(project).revision) == ("ada", 2, 2)
+    fire = ("tasks", "add", "fire", "Fire it", "--priority", "P0", "--depends-on", "glaze", "--actor", "bob")
+    assert turn(*fire).data["depends_on"] == ["glaze"]
+    assert turn(*fire).error["code"] == "EXISTS"
+    assert turn("tasks", "claim", "fire", "--actor", "ada").code == 11
+    for words in (("x", "y", "--depends-on", "clay"), ("x", "y", "--priority", "P9"), ("x", "y\nz"), (" ", "y")):
+        assert turn("tasks", "add", *words, "--actor", "ada").code in (1, 10), words
+    assert (ledger(project).revision, turn("lint").data["problems"]) == (3, [])
+
+
+def test_f3_renew_without_an_id_renews_all_of_ones_own_in_one_write(turn: Cli, project: Path) -> None:
+    for name, holder in (("WORKLOG.md", "ada"), ("MAILBOX.md", "ada"), ("OPEN_QUESTIONS.md", "bob")):
+        assert turn("lock", name, "--holder", holder, "--reason", "x").code == 0
+    renewed = turn("renew", "--holder", "ada").data
+    assert [(lock["id"], lock["acquired_rev"]) for lock in renewed] == [("LOCK-ada-001", 5), ("LOCK-ada-002", 5)]
+    assert [lock.acquired_rev for lock in ledger(project).locks] == [5, 5, 4]
+    assert turn("renew", "LOCK-bob-001", "--holder", "ada").code == 13
+    assert turn("renew", "LOCK-ada-001", "LOCK-bob-001", "--holder", "ada").code == 13
+    refused = turn("renew", "--holder", "mia")
+    assert (refused.code, ledger(project).revision) == (10, 5)
