@@ -291,7 +291,7 @@ async def test_f6_a_replacement_is_one_transaction_with_its_note(files: turnfile
     async with alone(files) as agent:
         edit = {"file": "docs/README.md", "reason": "blue is out"}
         done = await agent.call("turn_edit", old="- blue\n", new="- red\n", **edit)
-        assert done == {"lock": "LOCK-ann-001", "files": ["docs/README.md"], "revision": 3, "problems": []}
+        assert done == {"lock": "LOCK-ann-001", "files": ["docs/README.md"], "revision": 3}
         assert said(files, "docs/README.md") == "# Glazes\n\n- red\n- green\n"
         status = await agent.call("turn_status")
         assert status["locks"] == []
@@ -423,20 +423,44 @@ async def test_f8_an_override_needs_a_p0_reason_and_is_logged(files: turnfile.Se
 
 
 @played
-async def test_f13_tasks_of_the_ledger_are_listed_claimed_and_done(files: turnfile.Session) -> None:
-    ledger = said(files, "TURNFILE.yaml")
-    assert ledger.count("  tasks: {}\n") == 1
-    task = "  tasks:\n    glaze:\n      description: choose one\n      owner: unassigned\n      status: pending\n"
-    say(files, "TURNFILE.yaml", ledger.replace("  tasks: {}\n", task))
+async def test_f13_tasks_of_the_ledger_are_added_listed_claimed_and_done(files: turnfile.Session) -> None:
     async with alone(files) as ann, alone(files, "bob") as bob:
-        assert [each["id"] for each in (await ann.call("turn_status"))["tasks"]] == ["glaze"]
+        added = await bob.call("turn_task", id="glaze", step="add", description="choose one", priority="P0")
+        assert (added["owner"], added["priority"], added["created_by"]) == ("unassigned", "P0", "bob")
+        await ann.call("turn_task", id="fire", step="add", description="light it", depends_on=["glaze"])
+        assert [each["id"] for each in (await ann.call("turn_status"))["tasks"]] == ["glaze", "fire"]
+        assert (await ann.refusal("turn_task", id="fire", step="claim")).code == "INVALID_STATUS"
         claimed = await ann.call("turn_task", id="glaze", step="claim")
-        assert (claimed["owner"], claimed["status"], claimed["claim_rev"]) == ("ann", "claimed", 2)
+        assert (claimed["owner"], claimed["status"], claimed["claim_rev"]) == ("ann", "claimed", 4)
         assert (await bob.refusal("turn_task", id="glaze", step="claim")).code == "ALREADY_CLAIMED"
         assert (await bob.refusal("turn_task", id="glaze", step="done")).code == "NOT_HOLDER"
         assert (await ann.call("turn_task", id="glaze", step="done"))["status"] == "done"
-        assert (await bob.call("turn_status"))["tasks"] == []
+        assert [each["id"] for each in (await bob.call("turn_status"))["tasks"]] == ["fire"]
         assert (await bob.refusal("turn_task", id="none", step="claim")).code == "TASK_NOT_FOUND"
+        assert (await bob.refusal("turn_task", id="new", step="add")).code == "INVALID"
+        assert (await bob.refusal("turn_task", id="fire", step="claim", description="x")).code == "INVALID"
+
+
+@played
+async def test_what_may_be_mistyped_is_told_with_the_answer(files: turnfile.Session) -> None:
+    async with alone(files, "adda") as agent:
+        lock = await agent.call("turn_lock", files=["WORKLGO.md"], reason="x")
+        assert [each["rule"] for each in lock["problems"]] == ["new-agent", "missing"]
+        sent = await agent.call("turn_mail_send", to="bbo", subject="x", body="y")
+        assert [each["rule"] for each in sent["problems"]] == ["unknown-name"]
+        word = await agent.call("turn_signal", word="ready", to="bbo")
+        assert [each["rule"] for each in word["problems"]] == ["unknown-name"]
+    async with alone(files, "new") as agent:
+        task = await agent.call("turn_task", id="t", step="add", description="d")
+        assert [each["rule"] for each in task["problems"]] == ["new-agent"]
+
+
+@played
+async def test_f8_clients_are_told_that_an_override_takes_something_away(files: turnfile.Session) -> None:
+    async with alone(files) as agent:
+        tools = (await agent.client.list_tools()).tools
+    hints = {tool.name: tool.annotations and tool.annotations.destructive_hint for tool in tools}
+    assert [name for name, hint in hints.items() if hint] == ["turn_override"]
 
 
 @played

@@ -19,16 +19,20 @@ _NAMES: Final = {str: "string", int: "integer", float: "number", bool: "boolean"
 
 
 class Tool(msgspec.Struct, frozen=True, eq=False):
-    """A tool. `reads`: it changes nothing. It is run for a caller, of the kind that its offer is made to."""
+    """A tool. `reads`: it changes nothing; `takes`: it takes something away from others, so clients may ask first.
+
+    It is run for a caller, of the kind that its offer is made to.
+    """
 
     name: str
     description: str
     schema: dict[str, Any]
     reads: bool
     run: Callable[[Any, dict[str, Any]], Awaitable[Any]]
+    takes: bool = False
 
 
-def tool(function: Callable[..., Awaitable[Any]], reads: bool = False) -> Tool:
+def tool(function: Callable[..., Awaitable[Any]], *, reads: bool = False, takes: bool = False) -> Tool:
     """A tool from a function of a session and keyword arguments; its documentation is the description."""
     hints = get_type_hints(function, include_extras=True)
     parameters = [each for each in inspect.signature(function).parameters.values() if each.name != "session"]
@@ -48,7 +52,7 @@ def tool(function: Callable[..., Awaitable[Any]], reads: bool = False) -> Tool:
     schema: dict[str, Any] = {"type": "object", "properties": properties}
     if needed := [each.name for each in parameters if each.default is inspect.Parameter.empty]:
         schema["required"] = needed
-    return Tool(function.__name__, " ".join((function.__doc__ or "").split()), schema, reads, run)
+    return Tool(function.__name__, " ".join((function.__doc__ or "").split()), schema, reads, run, takes)
 
 
 def read_arguments(kind: type[msgspec.Struct], given: dict[str, Any]) -> msgspec.Struct:

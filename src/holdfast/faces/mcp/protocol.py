@@ -87,7 +87,7 @@ def described(tool: Tool) -> types.Tool:
     """A tool as clients are told of it."""
     # What is not said to be harmless, clients take for destructive.
     harmless = (
-        types.ToolAnnotations(read_only_hint=True) if tool.reads else types.ToolAnnotations(destructive_hint=False)
+        types.ToolAnnotations(read_only_hint=True) if tool.reads else types.ToolAnnotations(destructive_hint=tool.takes)
     )
     return types.Tool(name=tool.name, description=tool.description, input_schema=tool.schema, annotations=harmless)
 

@@ -15,6 +15,7 @@ import msgspec
 
 from holdfast import errors, turnfile
 from holdfast.faces.mcp.callers import Caller, check_wait
+from holdfast.faces.mcp.marking import filled
 
 MOST: Final = 20  # problems, tasks, signals or messages in an answer
 R = TypeVar("R")
@@ -63,8 +64,13 @@ async def waiting(
 
 
 def completed(done: turnfile.Completion) -> dict[str, Any]:
-    """What a transaction did."""
-    return {"lock": done.lock_id, "files": list(done.files), "revision": done.revision}
+    """What a transaction did, and what it found beside."""
+    return {"lock": done.lock_id, "files": list(done.files), "revision": done.revision, **doubts(done.warnings)}
+
+
+def doubts(warnings: Any) -> dict[str, Any]:
+    """What to tell beside an answer: a name that may be mistyped, a file that is not there or out of order."""
+    return filled(problems=some(warnings) or None)
 
 
 def some(items: Any) -> list[Any]:

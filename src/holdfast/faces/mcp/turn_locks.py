@@ -10,7 +10,7 @@ import msgspec
 from holdfast import turnfile
 from holdfast.faces.mcp.callers import Caller
 from holdfast.faces.mcp.marking import LONG, cut, filled
-from holdfast.faces.mcp.turn_calls import Wait, acted, completed, files_of, some, waiting
+from holdfast.faces.mcp.turn_calls import Wait, acted, completed, doubts, files_of, some, waiting
 from holdfast.turnfile.model import DEFAULT_LEASE_REVS
 
 
@@ -55,10 +55,11 @@ async def turn_lock(
 ) -> Any:
     """Lock shared files before you read and edit them by hand. HELD tells who has one; turn_unlock gives them back."""
 
-    def take(folder: turnfile.Session, actor: str, patience: turnfile.Patience | None) -> turnfile.Lock:
-        return turnfile.acquire(folder, turnfile.claim_of(folder, files, actor, reason, lease_revs), patience)
+    def take(folder: turnfile.Session, actor: str, patience: turnfile.Patience | None) -> dict[str, Any]:
+        claim = turnfile.claim_of(folder, files, actor, reason, lease_revs)
+        return {**msgspec.to_builtins(turnfile.acquire(folder, claim, patience)), **doubts(claim.warnings)}
 
-    return msgspec.to_builtins(await waiting(session, take, wait))
+    return await waiting(session, take, wait)
 
 
 async def turn_renew(session: Caller, lock: Annotated[str, "its id"]) -> Any:
@@ -77,7 +78,7 @@ async def turn_unlock(session: Caller, lock: Annotated[str | None, "its id; all 
         return done
 
     done = await acted(session, give_back)
-    return {"released": [{**completed(each), "problems": some(each.warnings)} for each in done]}
+    return {"released": [completed(each) for each in done]}
 
 
 async def turn_clear(session: Caller, lock: Annotated[str | None, "its id; all stale ones without"] = None) -> Any:

@@ -12,9 +12,11 @@ import msgspec
 
 from holdfast import errors, turnfile
 from holdfast.faces.mcp.callers import Caller
-from holdfast.faces.mcp.turn_calls import Wait, acted, completed, some, waiting
+from holdfast.faces.mcp.marking import filled
+from holdfast.faces.mcp.turn_calls import Wait, acted, completed, doubts, waiting
 from holdfast.turnfile import tasks
 from holdfast.turnfile.ledger import locks
+from holdfast.turnfile.ledger.people import newcomers, strangers
 from holdfast.turnfile.mailbox.markdown import newline_of
 from holdfast.turnfile.model import SignalWord
 
@@ -49,14 +51,33 @@ async def turn_edit(
 
         return turnfile.transact(folder, [path], actor, reason, body, patience=patience, under=under, rehearse=True)
 
-    done = await waiting(session, edit, wait)
-    return {**completed(done), "problems": some(done.warnings)}
+    return completed(await waiting(session, edit, wait))
 
 
-async def turn_task(session: Caller, id: str, step: Literal["claim", "done"]) -> Any:
-    """Claim a task of the ledger, or say that mine is done; turn_status lists them."""
-    work = {"claim": tasks.claim, "done": tasks.done}[step]
-    return msgspec.to_builtins(await acted(session, lambda folder, actor: work(folder, id, actor)))
+async def turn_task(
+    session: Caller,
+    id: str,
+    step: Literal["add", "claim", "done"],
+    description: Annotated[str | None, "of a new one, in one line"] = None,
+    priority: Literal["P0", "P1", "P2"] | None = None,
+    depends_on: list[str] | None = None,
+) -> Any:
+    """Add a task to the ledger, claim one, or say that mine is done; turn_status lists them."""
+    more = filled(description=description, priority=priority, depends_on=depends_on)
+    if step != "add" and more:
+        raise errors.Invalid(
+            f"{', '.join(more)} of a task is said when it is added", hint=f"leave it out to {step} one"
+        )
+
+    def do(folder: turnfile.Session, actor: str) -> dict[str, Any]:
+        new = newcomers(folder.read(), actor)
+        if step == "add":
+            task = tasks.add(folder, id, more.pop("description", ""), actor, **more)
+        else:
+            task = {"claim": tasks.claim, "done": tasks.done}[step](folder, id, actor)
+        return {**msgspec.to_builtins(task), **doubts(new)}
+
+    return await acted(session, do)
 
 
 async def turn_signal(
@@ -67,10 +88,11 @@ async def turn_signal(
 ) -> Any:
     """Leave a short word in the ledger."""
 
-    def say(folder: turnfile.Session, actor: str) -> turnfile.Signal:
-        return tasks.signal(folder, actor, to, word, detail)
+    def say(folder: turnfile.Session, actor: str) -> dict[str, Any]:
+        unknown = strangers(folder.read(), actor, to)
+        return {**msgspec.to_builtins(tasks.signal(folder, actor, to, word, detail)), **doubts(unknown)}
 
-    return msgspec.to_builtins(await acted(session, say))
+    return await acted(session, say)
 
 
 # --- edits -----------------------------------------------------------------------------------------------------------

@@ -30,7 +30,7 @@ TOOLS: Final[tuple[Tool, ...]] = (
     tool(turn_locks.turn_renew),
     tool(turn_locks.turn_unlock),
     tool(turn_locks.turn_clear),
-    tool(turn_locks.turn_override),
+    tool(turn_locks.turn_override, takes=True),
     tool(turn_work.turn_task),
     tool(turn_work.turn_signal),
     tool(turn_mail.turn_mail_send),
