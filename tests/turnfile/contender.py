@@ -30,7 +30,7 @@ def main(folder: str, agent: str, receiver: str, first: int, count: int, stuck: 
             edit.write(WORKLOG, (edit.read(WORKLOG) or "") + f"- {agent} {number} {message}\n")
             return message
 
-        done = transact(session, [MAILBOX, WORKLOG], agent, "fight", body, patience=patience)
+        done = transact([MAILBOX, WORKLOG], agent, "fight", body, folder=session, patience=patience)
         print(json.dumps({"number": number, "message": done.result, "revision": done.revision}), flush=True)
 
 

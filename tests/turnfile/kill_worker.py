@@ -34,7 +34,7 @@ def main(folder: str, place: str, times: int) -> None:
                 os.kill(os.getpid(), signal.SIGKILL)
 
     failpoints.hook = hook
-    transact(Session(folder, now=day), [MAILBOX, WORKLOG], "ada", "kill test", edit, patience=None)
+    transact([MAILBOX, WORKLOG], "ada", "kill test", edit, folder=Session(folder, now=day), patience=None)
 
 
 if __name__ == "__main__":

@@ -24,7 +24,7 @@ def rules(problems: tuple[Problem, ...]) -> list[str]:
 
 def test_f3_a_transaction_tells_that_somebody_joined_once(session: Session) -> None:
     for expected in (["new-agent"], []):
-        with turnfile.transaction(session, [WORKLOG], "adda", "x") as edit:
+        with turnfile.transaction([WORKLOG], "adda", "x", folder=session) as edit:
             edit.write(WORKLOG, (edit.read(WORKLOG) or "") + "- x\n")
         assert edit.completion is not None
         assert rules(edit.completion.warnings) == expected
@@ -39,12 +39,12 @@ def test_f3_an_edit_that_was_made_again_still_tells_who_joined(session: Session)
             Path(session.folder.path, WORKLOG).write_text("# Worklog\n\nsomebody was here\n")
         edit.write(WORKLOG, (edit.read(WORKLOG) or "") + "- x\n")
 
-    done = turnfile.transact(session, [WORKLOG], "adda", "x", body)
+    done = turnfile.transact([WORKLOG], "adda", "x", body, folder=session)
     assert (len(ran), [rule for rule in rules(done.warnings) if rule == "new-agent"]) == (2, ["new-agent"])
 
 
 def test_f3_who_needs_no_lock_joins_nothing_and_is_not_told(session: Session) -> None:
-    with turnfile.transaction(session, ["notes.md"], "adda", "x") as edit:
+    with turnfile.transaction(["notes.md"], "adda", "x", folder=session) as edit:
         edit.write("notes.md", "x\n")
     assert edit.completion is not None
     assert (edit.completion.warnings, session.read().revision) == ((), 1)

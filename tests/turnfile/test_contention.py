@@ -145,7 +145,11 @@ def test_f14_kills_at_random_points_lose_nothing(
                 turnfile.override(session, held.id, "P0: the holder was killed", "mia")
         said += told_by(session, workers)
     turnfile.transact(
-        session, [WORKLOG], "hal", "the last", lambda edit: edit.write(WORKLOG, (edit.read(WORKLOG) or "") + "- end\n")
+        [WORKLOG],
+        "hal",
+        "the last",
+        lambda edit: edit.write(WORKLOG, (edit.read(WORKLOG) or "") + "- end\n"),
+        folder=session,
     )
     nothing_is_lost(session, noted(said))
     with capsys.disabled():

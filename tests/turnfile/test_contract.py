@@ -54,14 +54,14 @@ def test_r1_each_shared_file_is_edited_under_a_lock_of_the_ledger(session: Sessi
         seen.append(session.read().turnfile.locks)
         edit.write(path, (edit.read(path) or "") + "\n<!-- looked through -->\n")
 
-    turnfile.transact(session, [path], "ada", "edit", body, patience=None)
+    turnfile.transact([path], "ada", "edit", body, folder=session, patience=None)
     assert [held.files for held in seen[0]] == [(f"working-session/{path}",)]
     assert session.read().turnfile.locks == ()
 
 
 def test_r1_the_projection_is_an_output_that_nobody_edits(session: Session) -> None:
     with pytest.raises(Invalid):
-        turnfile.transact(session, [PROJECTION], "ada", "edit", nothing, patience=None)
+        turnfile.transact([PROJECTION], "ada", "edit", nothing, folder=session, patience=None)
 
 
 def test_r1_lock_state_is_in_the_ledger_and_nowhere_else(session: Session) -> None:
@@ -122,11 +122,13 @@ def test_r2_nobody_waits_for_ever(session: Session) -> None:
             write(session)  # the revision moves: waiting is not hopeless, and still ends
 
     with pytest.raises(Held):
-        turnfile.transact(session, [MAILBOX], "bob", "x", nothing, patience=Patience(wait=30, checks=20, pause=pause))
+        turnfile.transact(
+            [MAILBOX], "bob", "x", nothing, folder=session, patience=Patience(wait=30, checks=20, pause=pause)
+        )
     assert looks == [30] * 19
     looks.clear()
     with pytest.raises(Escalated):
-        turnfile.transact(session, [MAILBOX], "bob", "x", nothing, patience=Patience(pause=looks.append))
+        turnfile.transact([MAILBOX], "bob", "x", nothing, folder=session, patience=Patience(pause=looks.append))
     assert looks == [30.0]
 
 
@@ -184,7 +186,7 @@ def test_r3_the_nine_steps_come_in_their_order(session: Session, monkeypatch: py
         return send("hello")(edit)
 
     monkeypatch.setattr(failpoints, "hook", note)
-    done = turnfile.transact(session, [MAILBOX, WORKLOG], "ada", "nine steps", body, patience=None)
+    done = turnfile.transact([MAILBOX, WORKLOG], "ada", "nine steps", body, folder=session, patience=None)
     assert steps == ["lock.acquired", "body.done", "targets.checked", "journal.written", "lock.released"]
     ledger = session.read().turnfile
     assert (ledger.revision, ledger.locks) == (3, ())
@@ -201,7 +203,10 @@ def test_r3_a_step_that_fails_aborts_the_write(session: Session, monkeypatch: py
                 raise RuntimeError(place)
 
         monkeypatch.setattr(failpoints, "hook", fail)
-        with pytest.raises(RuntimeError), turnfile.transaction(session, [MAILBOX], "ada", "x", patience=None) as edit:
+        with (
+            pytest.raises(RuntimeError),
+            turnfile.transaction([MAILBOX], "ada", "x", folder=session, patience=None) as edit,
+        ):
             send("hello")(edit)
         monkeypatch.setattr(failpoints, "hook", None)
         assert session.texts([MAILBOX, PROJECTION, WORKLOG]) == before
@@ -212,7 +217,7 @@ def test_r3_the_lock_is_checked_again_before_the_write(session: Session) -> None
     before = text_of(session, MAILBOX)
 
     def slowly() -> None:
-        with turnfile.transaction(session, [MAILBOX], "ada", "x", patience=None) as edit:
+        with turnfile.transaction([MAILBOX], "ada", "x", folder=session, patience=None) as edit:
             send("hello")(edit)
             write(session, 3)  # the lease has run out meanwhile
 
@@ -254,7 +259,7 @@ def test_r4_an_edit_that_breaks_an_invariant_is_refused_with_its_line(
         edit.write(path, change(edit.read(path) or ""))
 
     with pytest.raises(Invalid) as refusal:
-        turnfile.transact(session, [path], "ada", "x", body, patience=None)
+        turnfile.transact([path], "ada", "x", body, folder=session, patience=None)
     assert rule in [problem.rule for problem in refusal.value.problems]
     assert refusal.value.line >= 1
     assert text_of(session, path) == before
@@ -265,7 +270,10 @@ def test_r4_the_next_id_is_the_highest_of_the_day_and_one(session: Session) -> N
     put(
         session, MAILBOX, text_of(session, MAILBOX).replace("## Quick Reply", "See MSG-20260612-041.\n\n## Quick Reply")
     )
-    assert turnfile.transact(session, [MAILBOX], "ada", "x", send("hello"), patience=None).result == "MSG-20260612-042"
+    assert (
+        turnfile.transact([MAILBOX], "ada", "x", send("hello"), folder=session, patience=None).result
+        == "MSG-20260612-042"
+    )
 
 
 def test_r4_an_id_that_was_taken_meanwhile_is_computed_anew(session: Session) -> None:
@@ -285,7 +293,7 @@ def test_r4_an_id_that_was_taken_meanwhile_is_computed_anew(session: Session) ->
             put(session, MAILBOX, theirs[MAILBOX])
         return tried[-1]
 
-    done = turnfile.transact(session, [MAILBOX], "ada", "x", body, patience=None)
+    done = turnfile.transact([MAILBOX], "ada", "x", body, folder=session, patience=None)
     assert tried == ["MSG-20260612-001", "MSG-20260612-002"]
     assert done.result == "MSG-20260612-002"
     assert {card.id: card.get("subject") for card in parse(text_of(session, MAILBOX)).cards} == {
@@ -328,7 +336,7 @@ def test_r6_drift_is_found_and_the_edit_made_again_on_what_is_there(session: Ses
             put(session, WORKLOG, runs[0] + "- by hand\n")
         edit.write(WORKLOG, runs[-1] + "- by ada\n")
 
-    turnfile.transact(session, [WORKLOG], "ada", "x", body, patience=None)
+    turnfile.transact([WORKLOG], "ada", "x", body, folder=session, patience=None)
     assert len(runs) == 2
     assert text_of(session, WORKLOG).endswith("- by hand\n- by ada\n")
 
@@ -348,7 +356,7 @@ def test_r6_who_loses_precedence_removes_its_lock_and_begins_again(session: Sess
         if session.read().turnfile.lock("LOCK-aaa") is not None:
             turnfile.release(session, "LOCK-aaa", "bob")
 
-    turnfile.transact(session, [WORKLOG], "ada", "x", body, patience=Patience(pause=pause))
+    turnfile.transact([WORKLOG], "ada", "x", body, folder=session, patience=Patience(pause=pause))
     assert runs == [2, 5]  # ours went at revision 3, theirs at 4
     assert text_of(session, WORKLOG).count("- by ada\n") == 1
     assert session.read().turnfile.locks == ()
@@ -357,7 +365,7 @@ def test_r6_who_loses_precedence_removes_its_lock_and_begins_again(session: Sess
 def test_r6_contention_that_does_not_move_is_put_to_the_maintainer_with_the_facts(session: Session) -> None:
     held = lock(session, WORKLOG, lease_revs=9)
     with pytest.raises(Escalated) as refusal:
-        turnfile.transact(session, [WORKLOG], "bob", "x", nothing, patience=Patience(pause=lambda _: None))
+        turnfile.transact([WORKLOG], "bob", "x", nothing, folder=session, patience=Patience(pause=lambda _: None))
     card = parse(text_of(session, MAILBOX)).card(refusal.value.told)
     assert (card.get("type"), card.receiver) == ("decision-required", "mia")
     for fact in (f"lock_id: {held.id}", "holder: ada", "acquired_rev: 2", "last seen coordination.revision: 2"):
@@ -393,7 +401,7 @@ def test_r8_statuses_are_those_of_the_message_lifecycle() -> None:
 def test_r8_an_escalation_is_a_decision_as_maintainers_want_it(session: Session) -> None:
     lock(session, WORKLOG, lease_revs=9)
     with pytest.raises(Escalated) as refusal:
-        turnfile.transact(session, [WORKLOG], "bob", "x", nothing, patience=Patience(pause=lambda _: None))
+        turnfile.transact([WORKLOG], "bob", "x", nothing, folder=session, patience=Patience(pause=lambda _: None))
     body = parse(text_of(session, MAILBOX)).card(refusal.value.told).body
     for part in ("**Decision needed:**", "**Options:**", "**Recommended:**", "**If delayed:**"):
         assert part in body

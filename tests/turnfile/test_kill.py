@@ -53,7 +53,7 @@ def test_f2_f14_a_kill_leaves_all_old_or_all_new(tmp_path: Path, place: str, tim
     is_whole(session)
     for lock in ledger.turnfile.locks:  # the dead holder's: who knows that it is dead gives it back
         turnfile.unlock(session, lock.id, lock.holder)
-    turnfile.transact(session, [MAILBOX, WORKLOG], "bob", "after the kill", edit, patience=None)
+    turnfile.transact([MAILBOX, WORKLOG], "bob", "after the kill", edit, folder=session, patience=None)
     is_whole(session)
     assert leftovers(session) == []
     assert text_of(session, WORKLOG).count("- sent MSG-") == (2 if edited else 1)
@@ -69,7 +69,7 @@ def test_f14_the_places_are_all_that_an_edit_reaches(tmp_path: Path, monkeypatch
         places.append((name, reached[name]))
 
     monkeypatch.setattr(failpoints, "hook", note)
-    turnfile.transact(session, [MAILBOX, WORKLOG], "ada", "kill test", edit, patience=None)
+    turnfile.transact([MAILBOX, WORKLOG], "ada", "kill test", edit, folder=session, patience=None)
     assert sorted(places) == sorted(PLACES)
     assert set(reached) == set(failpoints.NAMES)
 

@@ -156,7 +156,7 @@ def test_f3_no_file_outside_can_be_locked_or_edited(session: Session, path: str)
     with pytest.raises(Invalid):
         lock(session, path)
     with pytest.raises(Invalid):
-        turnfile.transact(session, [path], "ada", "x", nothing)
+        turnfile.transact([path], "ada", "x", nothing, folder=session)
     assert session.read().revision == 1
 
 
@@ -179,7 +179,7 @@ def test_f3_a_claim_that_makes_no_sense_is_refused(
 
 
 def test_f6_a_transaction_takes_two_revisions_and_leaves_a_note(session: Session) -> None:
-    with turnfile.transaction(session, [WORKLOG], "ada", "log it") as edit:
+    with turnfile.transaction([WORKLOG], "ada", "log it", folder=session) as edit:
         assert edit.lock is not None
         assert session.read().turnfile.locks == (edit.lock,)
         edit.write(WORKLOG, (edit.read(WORKLOG) or "") + "- one\n")
@@ -192,8 +192,24 @@ def test_f6_a_transaction_takes_two_revisions_and_leaves_a_note(session: Session
     is_whole(session)
 
 
+def test_f6_without_a_folder_the_session_is_the_one_of_the_environment_or_of_the_working_folder(
+    session: Session, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.delenv("HOLDFAST_TURN_DIR", raising=False)
+    monkeypatch.chdir(Path(session.folder.path).parent)
+    with turnfile.transaction(["WORKLOG.md"], "ada", "log it") as edit:
+        append(WORKLOG, "- here")(edit)
+    (tmp_path / "elsewhere").mkdir()
+    monkeypatch.chdir(tmp_path / "elsewhere")
+    with pytest.raises(NotFound, match="there is no folder"):
+        turnfile.transact(["WORKLOG.md"], "ada", "log it", nothing)
+    monkeypatch.setenv("HOLDFAST_TURN_DIR", session.folder.path)
+    turnfile.transact(WORKLOG, "ada", "log it", append(WORKLOG, "- there"))  # one file is one file
+    assert text_of(session, WORKLOG).splitlines()[-2:] == ["- here", "- there"]
+
+
 def test_f6_f12_a_mail_edit_regenerates_the_projection_with_it(session: Session) -> None:
-    completion = turnfile.transact(session, [MAILBOX], "ada", "send", send("hello"))
+    completion = turnfile.transact([MAILBOX], "ada", "send", send("hello"), folder=session)
     assert completion.result == "MSG-20260612-001"
     assert "MSG-20260612-001" in text_of(session, PROJECTION)
     is_whole(session)
@@ -209,8 +225,8 @@ def test_f6_an_edit_that_fails_leaves_every_target_as_it_was(session: Session, e
         raise error
 
     with pytest.raises(error):
-        turnfile.transact(session, [MAILBOX, WORKLOG], "ada", "fail", body)
-    with pytest.raises(error), turnfile.transaction(session, [MAILBOX, WORKLOG], "ada", "fail") as edit:
+        turnfile.transact([MAILBOX, WORKLOG], "ada", "fail", body, folder=session)
+    with pytest.raises(error), turnfile.transaction([MAILBOX, WORKLOG], "ada", "fail", folder=session) as edit:
         body(edit)
     assert session.texts([MAILBOX, PROJECTION, WORKLOG]) == before
     assert session.read().turnfile.locks == ()
@@ -218,11 +234,15 @@ def test_f6_an_edit_that_fails_leaves_every_target_as_it_was(session: Session, e
 
 
 def test_f6_f10_an_edit_that_breaks_an_invariant_is_not_written(session: Session) -> None:
-    turnfile.transact(session, [MAILBOX], "ada", "send", send("hello"))
+    turnfile.transact([MAILBOX], "ada", "send", send("hello"), folder=session)
     before = text_of(session, MAILBOX)
     with pytest.raises(Invalid, match=r"would break MAILBOX.md: line \d+") as refusal:
         turnfile.transact(
-            session, [MAILBOX], "ada", "break", lambda edit: edit.write(MAILBOX, before.replace("| 1 |", "| 7 |"))
+            [MAILBOX],
+            "ada",
+            "break",
+            lambda edit: edit.write(MAILBOX, before.replace("| 1 |", "| 7 |")),
+            folder=session,
         )
     assert refusal.value.problems[0].file == MAILBOX
     assert text_of(session, MAILBOX) == before
@@ -233,7 +253,7 @@ def test_f6_f10_an_edit_that_breaks_an_invariant_is_not_written(session: Session
 def test_f6_a_file_out_of_order_does_not_stop_an_edit_of_another(session: Session) -> None:
     path = Path(session.folder.path, MAILBOX)
     path.write_text(path.read_text().replace("| ada | 0 |", "| ada | 5 |"))
-    turnfile.transact(session, [WORKLOG], "ada", "log", append(WORKLOG, "- x"))
+    turnfile.transact([WORKLOG], "ada", "log", append(WORKLOG, "- x"), folder=session)
     assert text_of(session, WORKLOG).endswith("- x\n")
 
 
@@ -248,7 +268,7 @@ def test_f6_drift_means_that_the_edit_is_made_again_on_what_is_there(session: Se
         if runs <= 3:  # an editor without our lock
             path.write_text(path.read_text() + f"- theirs {runs}\n")
 
-    completion = turnfile.transact(session, [WORKLOG], "ada", "drift", body)
+    completion = turnfile.transact([WORKLOG], "ada", "drift", body, folder=session)
     assert runs == 4
     assert text_of(session, WORKLOG).endswith("- theirs 1\n- theirs 2\n- theirs 3\n- mine\n")
     assert (completion.lock_id, completion.revision) == ("LOCK-ada-001", 3)
@@ -265,7 +285,7 @@ def test_f6_drift_that_does_not_end_is_escalated(session: Session) -> None:
         path.write_text(path.read_text() + f"- theirs {runs}\n")
 
     with pytest.raises(Escalated, match="again and again") as refusal:
-        turnfile.transact(session, [WORKLOG], "ada", "drift", body)
+        turnfile.transact([WORKLOG], "ada", "drift", body, folder=session)
     assert runs == 4
     assert "- mine" not in text_of(session, WORKLOG)
     ledger = session.read()
@@ -279,7 +299,7 @@ def test_f6_a_block_cannot_run_twice_so_drift_is_told(session: Session) -> None:
     path = Path(session.folder.path, WORKLOG)
 
     def block() -> None:
-        with turnfile.transaction(session, [WORKLOG], "ada", "drift") as edit:
+        with turnfile.transaction([WORKLOG], "ada", "drift", folder=session) as edit:
             append(WORKLOG, "- mine")(edit)
             path.write_text("theirs\n")
 
@@ -300,12 +320,12 @@ def test_f4_a_holder_whose_lock_went_stale_fails_the_check_and_acquires_again(se
         if runs == 1:
             write(session, 3)
 
-    completion = turnfile.transact(session, [WORKLOG], "ada", "slow", body)
+    completion = turnfile.transact([WORKLOG], "ada", "slow", body, folder=session)
     assert (runs, completion.revision) == (2, 8)  # 2 acquired, 3-5 others, 6 given back, 7 acquired, 8 released
     assert text_of(session, WORKLOG).count("- mine") == 1
 
     def block() -> None:
-        with turnfile.transaction(session, [WORKLOG], "ada", "x") as edit:
+        with turnfile.transaction([WORKLOG], "ada", "x", folder=session) as edit:
             append(WORKLOG, "- lost")(edit)
             write(session, 3)
 
@@ -319,7 +339,7 @@ def test_f6_a_lock_that_was_overridden_during_the_edit_writes_nothing(session: S
     taken: list[Lock | None] = []
 
     def block() -> None:
-        with turnfile.transaction(session, [MAILBOX], "ada", "x") as edit:
+        with turnfile.transaction([MAILBOX], "ada", "x", folder=session) as edit:
             send("lost")(edit)
             assert edit.lock is not None
             taken.append(turnfile.override(session, edit.lock.id, "P0: leak", "bob", take=True).replaced_by)
@@ -339,33 +359,33 @@ def test_f10_a_breach_that_was_there_before_is_told_as_such_with_its_line_in_the
         transaction.write(WORKLOG, edit)
 
     with pytest.raises(Invalid, match=r"WORKLOG.md is out of order already: line 4: .* in line 3") as refusal:
-        turnfile.transact(session, [WORKLOG], "ada", "x", below)
+        turnfile.transact([WORKLOG], "ada", "x", below, folder=session)
     assert [problem.line for problem in refusal.value.problems] == [4]
 
     def worse(transaction: Transaction) -> None:
         transaction.write(WORKLOG, edit + "Now Working (bob):\n")
 
     with pytest.raises(Invalid, match=r"would break WORKLOG.md: line 7: .*says nothing") as refusal:
-        turnfile.transact(session, [WORKLOG], "ada", "x", worse)
+        turnfile.transact([WORKLOG], "ada", "x", worse, folder=session)
     assert [problem.line for problem in refusal.value.problems] == [7]
 
 
 def test_f6_an_edit_can_run_under_a_lock_that_stays(session: Session) -> None:
     taken = lock(session, MAILBOX, WORKLOG, lease_revs=5)
-    turnfile.transact(session, [WORKLOG], "ada", "x", append(WORKLOG, "- x"))  # a lock of one's own is found
-    turnfile.transact(session, [MAILBOX], "ada", "x", send("x"), under=taken.id)
+    turnfile.transact([WORKLOG], "ada", "x", append(WORKLOG, "- x"), folder=session)  # a lock of one's own is found
+    turnfile.transact([MAILBOX], "ada", "x", send("x"), folder=session, under=taken.id)
     [kept] = session.read().turnfile.locks
     assert (kept.id, kept.acquired_rev, session.read().revision) == (taken.id, 4, 4)
     with pytest.raises(NotHolder, match="does not cover"):
-        turnfile.transact(session, [QUESTIONS], "ada", "x", nothing, under=taken.id)
+        turnfile.transact([QUESTIONS], "ada", "x", nothing, folder=session, under=taken.id)
     with pytest.raises(NotHolder):
-        turnfile.transact(session, [WORKLOG], "bob", "x", nothing, under=taken.id)
+        turnfile.transact([WORKLOG], "bob", "x", nothing, folder=session, under=taken.id)
 
 
 def test_f4_who_edits_under_its_own_lock_begins_its_lease_again_each_time(session: Session) -> None:
     taken = lock(session, WORKLOG, lease_revs=1)
     for number in range(5):  # which would make it stale at the second
-        done = turnfile.transact(session, [WORKLOG], "ada", "x", append(WORKLOG, f"- {number}"))
+        done = turnfile.transact([WORKLOG], "ada", "x", append(WORKLOG, f"- {number}"), folder=session)
         assert done.lock_id == taken.id
     assert turnfile.check(session) == []
     assert turnfile.unlock(session, taken.id, "ada").revision == 8
@@ -375,7 +395,7 @@ def test_f5_a_lock_that_stays_does_not_pass_behind_one_of_another_tool(session: 
     taken = lock(session, WORKLOG, lease_revs=9)
     later = Lock("by-another-tool", ("working-session/WORKLOG.md",), "bob", 3, 9, "lost")
     session.write(lambda ledger: ledger.knowing("bob").with_lock(later), "bob")
-    turnfile.transact(session, [WORKLOG], "ada", "x", append(WORKLOG, "- x"))
+    turnfile.transact([WORKLOG], "ada", "x", append(WORKLOG, "- x"), folder=session)
     ledger = session.read()
     assert locks.winner(ledger.turnfile.locks, WORKLOG, ledger.revision) == taken
 
@@ -388,7 +408,7 @@ def test_f7_the_transaction_of_a_killed_process_of_ones_own_name_is_told_and_ask
     pauses: list[float] = []
     patience = Patience(wait=1.0, pause=pauses.append)
     with pytest.raises(Held) as caught:
-        turnfile.transact(session, [WORKLOG], "ada", "x", append(WORKLOG, "- x"), patience=patience)
+        turnfile.transact([WORKLOG], "ada", "x", append(WORKLOG, "- x"), folder=session, patience=patience)
     assert type(caught.value) is Held
     assert f"turn unlock {left.id}" in caught.value.hint
     assert pauses == [1.0]  # it was waited for, as it might have been alive
@@ -396,17 +416,18 @@ def test_f7_the_transaction_of_a_killed_process_of_ones_own_name_is_told_and_ask
     done = turnfile.unlock(session, left.id, "ada")
     assert (done.files, done.signal_id) == ((), None)
     assert session.read().turnfile.signals == ()
-    turnfile.transact(session, [WORKLOG], "ada", "x", append(WORKLOG, "- x"))
+    turnfile.transact([WORKLOG], "ada", "x", append(WORKLOG, "- x"), folder=session)
     assert turnfile.check(session) == []
 
 
 def test_f3_a_file_outside_the_registry_needs_no_lock(session: Session) -> None:
-    completion = turnfile.transact(session, ["docs/prd.md"], "ada", "draft", append("docs/prd.md", "# PRD"))
+    completion = turnfile.transact(["docs/prd.md"], "ada", "draft", append("docs/prd.md", "# PRD"), folder=session)
     assert completion == turnfile.Completion(None, ("docs/prd.md",), 1, result="# PRD")
     assert text_of(session, "docs/prd.md") == "# PRD\n"
     wider = Session(session.folder.path, registry=["docs/prd.md"])
     assert (
-        turnfile.transact(wider, ["docs/prd.md"], "ada", "draft", append("docs/prd.md", "x")).lock_id == "LOCK-ada-001"
+        turnfile.transact(["docs/prd.md"], "ada", "draft", append("docs/prd.md", "x"), folder=wider).lock_id
+        == "LOCK-ada-001"
     )
 
 
@@ -416,14 +437,14 @@ def test_f6_files_in_different_folders_are_replaced_as_one(session: Session) -> 
         append("docs/prd.md", "# PRD")(edit)
         append(WORKLOG, "- drafted")(edit)
 
-    completion = turnfile.transact(session, ["docs/README.md", "docs/prd.md", WORKLOG], "ada", "draft", body)
+    completion = turnfile.transact(["docs/README.md", "docs/prd.md", WORKLOG], "ada", "draft", body, folder=session)
     assert completion.files == ("docs/README.md", "docs/prd.md", WORKLOG)
     assert text_of(session, "docs/README.md").endswith("- prd.md\n")
     assert sorted(path.name for path in Path(session.folder.path, "docs").iterdir()) == ["README.md", "prd.md"]
 
 
 def test_f6_an_edit_that_changes_nothing_leaves_no_note(session: Session) -> None:
-    completion = turnfile.transact(session, [WORKLOG], "ada", "look", nothing)
+    completion = turnfile.transact([WORKLOG], "ada", "look", nothing, folder=session)
     assert (completion.files, completion.signal_id, completion.revision) == ((), None, 3)
     assert session.read().turnfile.signals == ()
 
@@ -431,19 +452,19 @@ def test_f6_an_edit_that_changes_nothing_leaves_no_note(session: Session) -> Non
 @pytest.mark.parametrize("path", [TURNFILE, PROJECTION])
 def test_f6_what_follows_from_other_files_cannot_be_edited(session: Session, path: str) -> None:
     with pytest.raises(Invalid):
-        turnfile.transact(session, [path], "ada", "x", nothing)
+        turnfile.transact([path], "ada", "x", nothing, folder=session)
 
 
 def test_f6_only_files_that_were_named_are_edited(session: Session) -> None:
     with pytest.raises(Invalid, match="no file of this transaction"):
-        turnfile.transact(session, [WORKLOG], "ada", "x", append(MAILBOX, "x"))
+        turnfile.transact([WORKLOG], "ada", "x", append(MAILBOX, "x"), folder=session)
     assert session.read().turnfile.locks == ()
 
 
 def test_f6_the_ledger_keeps_the_newest_notes_and_the_last_of_every_agent(session: Session) -> None:
-    turnfile.transact(session, [WORKLOG], "bob", "x", append(WORKLOG, "- bob"))
+    turnfile.transact([WORKLOG], "bob", "x", append(WORKLOG, "- bob"), folder=session)
     for place in range(notes.KEPT + 4):
-        turnfile.transact(session, [WORKLOG], "ada", "x", append(WORKLOG, f"- {place}"))
+        turnfile.transact([WORKLOG], "ada", "x", append(WORKLOG, f"- {place}"), folder=session)
     signals = session.read().turnfile.signals
     assert len(signals) == notes.KEPT + 1
     assert [signal.sender for signal in signals] == ["ada"] * notes.KEPT + ["bob"]
@@ -469,7 +490,7 @@ def patience(session: Session, *happenings: Callable[[], object], checks: int = 
 def test_f7_a_lock_that_is_released_is_taken_by_who_waits(session: Session) -> None:
     taken = lock(session, WORKLOG)
     waiting = patience(session, lambda: write(session), lambda: turnfile.unlock(session, taken.id, "ada"))
-    completion = turnfile.transact(session, [WORKLOG], "bob", "x", append(WORKLOG, "- x"), patience=waiting)
+    completion = turnfile.transact([WORKLOG], "bob", "x", append(WORKLOG, "- x"), folder=session, patience=waiting)
     assert completion.lock_id == "LOCK-bob-001"
     assert all(signal.signal != "blocked" for signal in session.read().turnfile.signals)
 
@@ -477,7 +498,7 @@ def test_f7_a_lock_that_is_released_is_taken_by_who_waits(session: Session) -> N
 def test_f7_a_revision_that_stands_still_over_two_checks_is_escalated_by_mail(session: Session) -> None:
     held = lock(session, WORKLOG, lease_revs=9)
     with pytest.raises(Escalated) as refusal:
-        turnfile.transact(session, [WORKLOG], "bob", "x", nothing, patience=patience(session))
+        turnfile.transact([WORKLOG], "bob", "x", nothing, folder=session, patience=patience(session))
     assert refusal.value.told == "MSG-20260612-001"
     card = parse(text_of(session, MAILBOX)).card("MSG-20260612-001")
     assert (card.get("type"), card.get("priority"), card.sender) == ("decision-required", "P0", "bob")
@@ -494,7 +515,7 @@ def test_f7_the_maintainer_is_asked_once_per_lock(session: Session) -> None:
     lock(session, WORKLOG, lease_revs=9)
     for holder in ("bob", "cyd", "bob"):
         with pytest.raises(Escalated) as refusal:
-            turnfile.transact(session, [WORKLOG], holder, "x", nothing, patience=patience(session))
+            turnfile.transact([WORKLOG], holder, "x", nothing, folder=session, patience=patience(session))
         assert refusal.value.told == "MSG-20260612-001"
     assert session.read().revision == 4  # only the first one wrote
     assert len(parse(text_of(session, MAILBOX)).cards) == 1
@@ -505,7 +526,7 @@ def test_f7_where_the_mailbox_is_locked_the_ledger_takes_a_signal_once(session: 
     before = text_of(session, MAILBOX)
     for holder in ("bob", "cyd", "bob"):
         with pytest.raises(Escalated) as refusal:
-            turnfile.transact(session, [MAILBOX], holder, "x", nothing, patience=patience(session))
+            turnfile.transact([MAILBOX], holder, "x", nothing, folder=session, patience=patience(session))
         assert refusal.value.told == "SIG-001"
     ledger = session.read()
     [signal] = ledger.turnfile.signals
@@ -519,7 +540,7 @@ def test_f7_where_somebody_else_has_the_mailbox_the_ledger_takes_the_signal(sess
     lock(session, WORKLOG, lease_revs=9)
     lock(session, MAILBOX, holder="cyd", lease_revs=9)
     with pytest.raises(Escalated) as refusal:
-        turnfile.transact(session, [WORKLOG], "bob", "x", nothing, patience=patience(session))
+        turnfile.transact([WORKLOG], "bob", "x", nothing, folder=session, patience=patience(session))
     assert refusal.value.told == "SIG-001"
 
 
@@ -527,7 +548,7 @@ def test_f7_a_lock_acquired_anew_is_asked_about_anew(session: Session) -> None:
     held = lock(session, MAILBOX)
     for told in ("SIG-001", "SIG-002"):
         with pytest.raises(Escalated) as refusal:
-            turnfile.transact(session, [MAILBOX], "bob", "x", nothing, patience=patience(session))
+            turnfile.transact([MAILBOX], "bob", "x", nothing, folder=session, patience=patience(session))
         assert refusal.value.told == told
         turnfile.renew(session, held.id, "ada")
 
@@ -536,7 +557,7 @@ def test_f7_waiting_ends_even_while_the_revision_moves(session: Session) -> None
     lock(session, WORKLOG, lease_revs=99)
     moving = patience(session, *[lambda: write(session)] * 9, checks=5)
     with pytest.raises(Held) as refusal:
-        turnfile.transact(session, [WORKLOG], "bob", "x", nothing, patience=moving)
+        turnfile.transact([WORKLOG], "bob", "x", nothing, folder=session, patience=moving)
     assert not isinstance(refusal.value, Escalated)
     assert session.read().revision == 6  # four pauses
 
@@ -594,8 +615,8 @@ def test_f8_an_override_may_replace_the_lock(session: Session) -> None:
 
 
 def test_f13_status_tells_who_holds_what_and_what_is_unread(session: Session) -> None:
-    turnfile.transact(session, [MAILBOX], "ada", "send", send("one"))
-    turnfile.transact(session, [MAILBOX], "ada", "send", send("two"))
+    turnfile.transact([MAILBOX], "ada", "send", send("one"), folder=session)
+    turnfile.transact([MAILBOX], "ada", "send", send("two"), folder=session)
     held = lock(session, MAILBOX)
     rival = Lock("zzz", ("MAILBOX.md",), "bob", 7, 1, "raced")
     session.write(lambda ledger: ledger.with_lock(rival), "bob")

@@ -1,7 +1,7 @@
 """Turn files: the safe way to change the shared files of a working session.
 
     from holdfast import turnfile
-    with turnfile.transaction("working-session", ["WORKLOG.md"], "ada", "log the release") as edit:
+    with turnfile.transaction(["WORKLOG.md"], "ada", "log the release") as edit:
         edit.write("WORKLOG.md", edit.read("WORKLOG.md") + "- released\\n")
 
 Files only: no database, no daemon, and no import of the rest of Holdfast but its errors. The file is the truth, and

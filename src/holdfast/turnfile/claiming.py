@@ -36,6 +36,7 @@ def claim_of(
     session: Session, files: Iterable[str], holder: str, reason: str, lease_revs: int = DEFAULT_LEASE_REVS
 ) -> Claim:
     """A claim with its parts checked and its paths normal. Raises Invalid, or NotFound where there is no ledger."""
+    files = [files] if isinstance(files, str) else files  # one file, and not one for each letter of it
     paths = tuple(dict.fromkeys(session.normal(path) for path in files))
     if not paths:
         raise Invalid("no file is named", hint="name at least one file of the session's folder")

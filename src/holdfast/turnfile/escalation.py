@@ -87,7 +87,7 @@ def _by_mail(session: Session, ledger: Ledger, lock: Lock, revision: int, claim:
         text, message = asking(mailbox)
         if text == mailbox:  # asked already: no write, which would age the lease
             return message
-        return str(transact(session, [MAILBOX], sender, f"escalate {lock.id}", body, patience=None).result)
+        return str(transact([MAILBOX], sender, f"escalate {lock.id}", body, folder=session, patience=None).result)
     except (Conflict, Forbidden, Invalid):  # the mailbox is locked, or not in order: the ledger still takes a signal
         return None
 

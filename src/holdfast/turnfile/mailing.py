@@ -24,7 +24,7 @@ from holdfast.turnfile.mailbox.composing import Draft
 from holdfast.turnfile.mailbox.document import Mailbox, parse
 from holdfast.turnfile.mailbox.markdown import newline_of
 from holdfast.turnfile.model import MAILBOX
-from holdfast.turnfile.session import Session
+from holdfast.turnfile.session import Place, Session, session_at
 from holdfast.turnfile.transacting import transact
 
 ARCHIVE: Final = "MAILBOX_ARCHIVE.md"
@@ -48,13 +48,13 @@ class Mailing:
 
     def __init__(
         self,
-        folder: Session | str | os.PathLike[str],
+        folder: Place,
         actor: str,
         *,
         patience: Patience | None = Patience(),  # noqa: B008 - frozen
         under: str | None = None,
     ) -> None:
-        self.session = folder if isinstance(folder, Session) else Session(folder)
+        self.session = session_at(folder)
         self.actor = composing.agent_name(actor, "actor")
         self._patience = patience
         self._under = under
@@ -137,11 +137,11 @@ class Mailing:
     def _transact(self, reason: str, body: Callable[[Transaction], tuple[str, str]], *others: str) -> Mailed:
         holder = self.session.read().turnfile.spelled(self.actor)
         completion = transact(
-            self.session,
             [MAILBOX, *others],
             holder,
             reason[:200],
             body,
+            folder=self.session,
             patience=self._patience,
             under=self._under,
             rehearse=True,
@@ -153,16 +153,14 @@ class Mailing:
         return steps.Actor(self.actor, self.session.today(), ledger.turnfile.maintainers)
 
 
-def messages(
-    folder: Session | str | os.PathLike[str], actor: str | None = None, status: str | None = None
-) -> list[dict[str, Any]]:
+def messages(folder: Place, actor: str | None = None, status: str | None = None) -> list[dict[str, Any]]:
     """The messages that are not closed, as programs see them: of all, or from and to one agent."""
     session, box = _mailbox(folder)
     who = steps.Actor(actor, session.today(), session.read().turnfile.maintainers) if actor is not None else None
     return [projection.message(card) for card in steps.listing(box, who, status)]
 
 
-def message(folder: Session | str | os.PathLike[str], id: str) -> dict[str, Any]:
+def message(folder: Place, id: str) -> dict[str, Any]:
     """One message, from the mailbox or from the archive; raises MessageNotFound."""
     session, box = _mailbox(folder)
     card = box.find(id)
@@ -212,8 +210,8 @@ def _text(edit: Transaction) -> str:
     return text
 
 
-def _mailbox(folder: Session | str | os.PathLike[str]) -> tuple[Session, Mailbox]:
-    session = folder if isinstance(folder, Session) else Session(folder)
+def _mailbox(folder: Place) -> tuple[Session, Mailbox]:
+    session = session_at(folder)
     text = session.texts([MAILBOX])[MAILBOX]
     if text is None:
         raise NotFound(f"there is no {MAILBOX}", hint="make it with: holdfast turn init --missing")

@@ -19,7 +19,9 @@ Priority = Literal["P0", "P1", "P2"]
 SignalWord = Literal["ready", "blocked", "handoff", "yield", "request_turn", "notify"]
 Level = Literal["error", "warning"]
 
-# The files of a session's folder.
+# The folder of a session if none is named, what names it, and its files.
+FOLDER: Final = "working-session"
+FOLDER_VARIABLE: Final = "HOLDFAST_TURN_DIR"
 TURNFILE: Final = "TURNFILE.yaml"
 MAILBOX: Final = "MAILBOX.md"
 PROJECTION: Final = "MAILBOX.json"

@@ -21,7 +21,7 @@ from holdfast.turnfile.files import Folder
 from holdfast.turnfile.ledger import codec, locks
 from holdfast.turnfile.ledger.codec import Ledger, check_name
 from holdfast.turnfile.ledger.sections import REGISTRY_KEY
-from holdfast.turnfile.model import MAILBOX, TURNFILE
+from holdfast.turnfile.model import FOLDER, FOLDER_VARIABLE, MAILBOX, TURNFILE
 from holdfast.turnfile.worktree import led_out, main_folder
 
 WORKTREE_VARIABLE: Final = "HOLDFAST_TURN_WORKTREE"
@@ -233,3 +233,14 @@ class Session:
             raise Invalid(
                 f"{TURNFILE}, {error.message}", hint=error.hint, **{**error.details, "file": TURNFILE}
             ) from error
+
+
+Place = Session | str | os.PathLike[str] | None
+"""Where turn files are: a session, its folder, or None for the one that the environment or the working folder has."""
+
+
+def session_at(place: Place) -> Session:
+    """The session of a place."""
+    if isinstance(place, Session):
+        return place
+    return Session(place or os.environ.get(FOLDER_VARIABLE) or FOLDER)

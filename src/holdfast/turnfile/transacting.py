@@ -9,7 +9,6 @@ is made again on what it says now, at most three times; any other failure leaves
 from __future__ import annotations
 
 import contextlib
-import os
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any, Final
 
@@ -23,18 +22,18 @@ from holdfast.turnfile.failpoints import reach
 from holdfast.turnfile.ledger import locks
 from holdfast.turnfile.ledger.codec import Ledger
 from holdfast.turnfile.model import DEFAULT_LEASE_REVS, MAILBOX, PROJECTION, TURNFILE, Lock
-from holdfast.turnfile.session import Session
+from holdfast.turnfile.session import Place, Session, session_at
 
 REAPPLIED: Final = 3
 
 
 def transact(
-    folder: Session | str | os.PathLike[str],
     files: Iterable[str],
     holder: str,
     reason: str,
     body: Callable[[Transaction], Any],
     *,
+    folder: Place = None,
     lease_revs: int = DEFAULT_LEASE_REVS,
     patience: Patience | None = Patience(),  # noqa: B008 - frozen
     under: str | None = None,
@@ -42,6 +41,7 @@ def transact(
 ) -> Completion:
     """Run `body` on the files, again if they changed under it; what it returns is the completion's `result`.
 
+    The files are those of `folder`, or of the session that HOLDFAST_TURN_DIR names, else of `./working-session`.
     `under` names a lock that the holder took by hand, and that stays; one on all the files is found without it. With
     `rehearse` the body runs once before the lock is taken, so that an edit that is refused, or changes nothing, costs
     no revision and ages nobody's lock; what it made counts if the files say the same under the lock. Raises Held or
@@ -49,7 +49,7 @@ def transact(
     """
     from holdfast.turnfile.escalation import give_up
 
-    session = _session(folder)
+    session = session_at(folder)
     claim = _claim(session, files, holder, reason, lease_revs)
     rehearsed: list[Transaction] = []
 
@@ -83,29 +83,25 @@ def transact(
 
 @contextlib.contextmanager
 def transaction(
-    folder: Session | str | os.PathLike[str],
     files: Iterable[str],
     holder: str,
     reason: str,
     *,
+    folder: Place = None,
     lease_revs: int = DEFAULT_LEASE_REVS,
     patience: Patience | None = Patience(),  # noqa: B008 - frozen
     under: str | None = None,
 ) -> Iterator[Transaction]:
-    """A block that edits files: written as one when it ends, not at all when it raises.
+    """A block that edits files of a folder: written as one when it ends, not at all when it raises.
 
     A block cannot run twice: a file that changed meanwhile raises Outrun. `transact` makes the edit again instead.
     """
-    session = _session(folder)
+    session = session_at(folder)
     edit = _begin(session, _claim(session, files, holder, reason, lease_revs), patience, under)
     with _aborting(edit):
         yield edit
         reach("body.done")
         edit.commit()
-
-
-def _session(folder: Session | str | os.PathLike[str]) -> Session:
-    return folder if isinstance(folder, Session) else Session(folder)
 
 
 def _claim(session: Session, files: Iterable[str], holder: str, reason: str, lease_revs: int) -> Claim:

@@ -15,11 +15,9 @@ from holdfast import turnfile
 from holdfast.faces.cli.output import printable
 from holdfast.faces.cli.session import Session
 from holdfast.faces.cli.words import Argument, Usage
+from holdfast.turnfile.model import FOLDER, FOLDER_VARIABLE
 
-FOLDER: Final = "working-session"
-VARIABLE: Final = "HOLDFAST_TURN_DIR"
-
-DIR: Final = Argument("dir", option="--dir", of="FOLDER", help=f"of the session; else {VARIABLE}, ./{FOLDER}")
+DIR: Final = Argument("dir", option="--dir", of="FOLDER", help=f"of the session; else {FOLDER_VARIABLE}, ./{FOLDER}")
 HOLDER: Final = Argument("holder", option="--holder", help="who edits; else --actor, HOLDFAST_ACTOR")
 REASON: Final = Argument("reason", option="--reason", required=True, help="what for, in one line")
 LEASE: Final = Argument("lease_revs", "int", "--lease-revs", of="N", help="how many revisions the lock outlives (2)")
@@ -39,7 +37,7 @@ def session_of(session: Session, given: dict[str, Any]) -> turnfile.Session:
     chosen = given.pop("dir", None), session.given.get("dir")
     if "" in chosen:
         raise Usage("--dir is followed by a folder, and this one is empty")
-    folder = chosen[0] or chosen[1] or session.environ.get(VARIABLE) or FOLDER
+    folder = chosen[0] or chosen[1] or session.environ.get(FOLDER_VARIABLE) or FOLDER
     found = turnfile.Session(os.path.join(session.folder, folder))
     for warning in found.warnings:
         print(f"holdfast: {printable(warning)}", file=sys.stderr)

@@ -49,7 +49,9 @@ async def turn_edit(
                 after = _whole(path, before, new, locked=under is not None)
             transaction.write(path, after)
 
-        return turnfile.transact(folder, [path], actor, reason, body, patience=patience, under=under, rehearse=True)
+        return turnfile.transact(
+            [path], actor, reason, body, folder=folder, patience=patience, under=under, rehearse=True
+        )
 
     return completed(await waiting(session, edit, wait))
 

@@ -13,12 +13,12 @@ from collections.abc import Iterable, Sequence
 from typing import Final
 
 from holdfast.errors import Invalid
-from holdfast.turnfile.model import Lock
+from holdfast.turnfile.model import FOLDER, Lock
 
 REGISTRY: Final = ("MAILBOX.md", "WORKLOG.md", "OPEN_QUESTIONS.md", "docs/README.md")
 """The shared files that need a lock, as seen from the session's folder; every other file may be edited without."""
 
-DEFAULT_WORKSPACE: Final = "working-session"
+DEFAULT_WORKSPACE: Final = FOLDER
 
 
 def normal(path: str, workspace: str = DEFAULT_WORKSPACE) -> str:

@@ -28,7 +28,6 @@ from holdfast.faces.cli.turning import (
     HOLDER,
     LEASE,
     REASON,
-    VARIABLE,
     WAITING,
     acting,
     completed,
@@ -39,6 +38,7 @@ from holdfast.faces.cli.turning import (
 )
 from holdfast.faces.cli.words import Argument, Usage
 from holdfast.turnfile.files import Folder
+from holdfast.turnfile.model import FOLDER_VARIABLE
 from holdfast.turnfile.papers import patching
 
 _EDITOR: Final = "vi"
@@ -100,7 +100,9 @@ def _transact(
     holder = acting(session, given, files)
     how = {name: given[name] for name in ("lease_revs", "under") if name in given}
     body, reason = means(files), given["reason"]
-    done = turnfile.transact(files, given["files"], holder, reason, body, patience=waiting, rehearse=rehearse, **how)
+    done = turnfile.transact(
+        given["files"], holder, reason, body, folder=files, patience=waiting, rehearse=rehearse, **how
+    )
     warn(done.warnings)
     session.out.say(completed(done), told(done))
     return 0
@@ -113,7 +115,7 @@ def _by_program(session: Session, files: turnfile.Session, command: list[str]) -
     if not command:
         raise Usage("no program follows --")
     program = os.path.join(session.folder, command[0]) if os.sep in command[0] else command[0]
-    environ = {**session.environ, VARIABLE: files.folder.path}
+    environ = {**session.environ, FOLDER_VARIABLE: files.folder.path}
 
     def run(transaction: turnfile.Transaction) -> None:
         with _copies(transaction) as folder:
