@@ -228,3 +228,75 @@ def test_f3_renew_without_an_id_renews_all_of_ones_own_in_one_write(turn: Cli, p
     assert turn("renew", "LOCK-ada-001", "LOCK-bob-001", "--holder", "ada").code == 13
     refused = turn("renew", "--holder", "mia")
     assert (refused.code, ledger(project).revision) == (10, 5)
+
+
+# --- files that nobody edits, and files that cannot be read ----------------------------------------------------------
+
+OWN = [".TURNFILE.lock", ".TURNFILE.journal", ".turn-1.tmp", ".turnfile.LOCK", "docs/../.TURNFILE.lock"]
+
+
+@pytest.mark.parametrize("name", OWN)
+def test_f2_the_files_that_writers_take_turns_by_are_never_edited(turn: Cli, project: Path, name: str) -> None:
+    folder = project / "working-session"
+    before = {path.name: (path.stat().st_ino, path.read_bytes()) for path in folder.iterdir() if path.is_file()}
+    for words in (("transact", name, *EDIT, *program("pass")), ("lock", name, *EDIT)):
+        answer = turn(*words)
+        assert (answer.code, answer.error["code"]) == (1, "INVALID")
+        assert "take turns" in answer.error["message"]
+    assert {path.name: (path.stat().st_ino, path.read_bytes()) for path in folder.iterdir() if path.is_file()} == before
+
+
+def test_f10_a_file_that_is_no_text_is_told_and_hides_nothing(turn: Cli, project: Path) -> None:
+    folder = project / "working-session"
+    (folder / "WORKLOG.md").write_bytes(b"# Worklog \xff\n")
+    (folder / "OPEN_QUESTIONS.md").unlink()
+    (folder / "OPEN_QUESTIONS.md").symlink_to("WORKLOG.md")
+    (folder / "MAILBOX.json").write_text("{}")
+    answer = turn("check")
+    assert answer.code == 1
+    found = {(each["file"], each["rule"]) for each in answer.data["problems"]}
+    assert found >= {
+        ("WORKLOG.md", "unreadable"),
+        ("OPEN_QUESTIONS.md", "unreadable"),
+        ("MAILBOX.json", "projection-stale"),
+    }
+    status = turn("status")
+    assert (status.code, len(status.data["problems"])) == (0, 3)
+    assert turn("mail", "send", "--from", "ada", "--to", "bob", "--subject", "x").code == 0  # which needs neither
+    assert turn("check").code == 1
+
+
+def test_f12_a_lost_projection_is_made_from_the_mailbox(turn: Cli, project: Path) -> None:
+    assert turn("mail", "send", "--from", "ada", "--to", "bob", "--subject", "x").code == 0
+    (project / "working-session" / "MAILBOX.json").unlink()
+    assert turn("init", "--missing").data["files"] == ["MAILBOX.json"]
+    assert turn("check").data["problems"] == []
+
+
+def test_f3_a_registered_file_that_is_not_there_is_told(turn: Cli, project: Path) -> None:
+    path = project / "working-session" / "TURNFILE.yaml"
+    path.write_text(path.read_text().replace("turnfile:\n", 'turnfile:\n  x-registry: ["WORKLOG.md", "WORKLOOG.md"]\n'))
+    [problem] = turn("check").data["problems"]
+    assert (problem["rule"], problem["level"]) == ("missing", "warning")
+    assert "WORKLOOG.md" in problem["message"]
+    [warning] = turn("lock", "WORKLOOG.md", *EDIT).data["warnings"]
+    assert "there is no WORKLOOG.md" in warning
+    assert "--missing" not in warning  # which does not make it
+
+
+def test_f11_a_closed_card_that_was_kept_is_listed_only_by_its_status(turn: Cli) -> None:
+    sent = turn("mail", "send", "--from", "ada", "--to", "bob", "--subject", "x").data["id"]
+    assert turn("mail", "close", sent, "--actor", "ada", "--keep", "a lesson").code == 0
+    assert turn("mail", "list").data == []
+    assert [each["id"] for each in turn("mail", "list", "--status", "closed").data] == [sent]
+
+
+def test_f9_a_subject_cannot_turn_the_text_around_it(turn: Cli) -> None:
+    answer = turn("mail", "send", "--from", "ada", "--to", "bob", "--subject", "paid \u202e000,1")
+    assert (answer.code, answer.error["code"]) == (1, "INVALID_VALUE")
+
+
+def test_f6_without_a_terminal_no_editor_is_guessed(turn: Cli) -> None:
+    answer = turn("edit", "WORKLOG.md", *EDIT, VISUAL="", EDITOR="")
+    assert answer.code == 2
+    assert "--editor" in answer.error["hint"]

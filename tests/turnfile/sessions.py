@@ -11,8 +11,7 @@ from pathlib import Path
 
 from holdfast import turnfile
 from holdfast.turnfile import Session
-from holdfast.turnfile.files import TEMP_PREFIX
-from holdfast.turnfile.journal import JOURNAL
+from holdfast.turnfile.files import JOURNAL, TEMP_PREFIX
 from holdfast.turnfile.mailbox import projection
 from holdfast.turnfile.model import MAILBOX, PROJECTION
 

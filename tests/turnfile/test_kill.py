@@ -12,7 +12,7 @@ import pytest
 from holdfast import turnfile
 from holdfast.errors import Corrupt, Invalid
 from holdfast.turnfile import Session, failpoints, journal
-from holdfast.turnfile.files import Folder
+from holdfast.turnfile.files import JOURNAL, Folder
 from holdfast.turnfile.model import MAILBOX, PROJECTION, TURNFILE, WORKLOG
 from tests.turnfile.kill_worker import edit
 from tests.turnfile.sessions import is_whole, leftovers, new_session, start, text_of
@@ -145,7 +145,7 @@ def test_f14_a_new_file_is_removed_when_its_replacement_is_undone(tmp_path: Path
 @pytest.mark.parametrize("text", ["", "{", '{"steps": [{}]}', "[]"])
 def test_f14_a_journal_that_nobody_wrote_is_told_and_not_followed(tmp_path: Path, text: str) -> None:
     session = new_session(tmp_path)
-    Path(session.folder.path, journal.JOURNAL).write_text(text)
+    Path(session.folder.path, JOURNAL).write_text(text)
     with pytest.raises(Corrupt):
         session.read()
 
@@ -155,7 +155,7 @@ def test_f2_a_journal_cannot_lead_out_of_the_folder(tmp_path: Path) -> None:
     victim = tmp_path / "victim"
     victim.write_text("untouched")
     steps = [{"path": "../victim", "temp": "../x", "new": "0", "old": "0", "old_text": "0"}]
-    Path(session.folder.path, journal.JOURNAL).write_text(json.dumps({"steps": steps}))
+    Path(session.folder.path, JOURNAL).write_text(json.dumps({"steps": steps}))
     with pytest.raises(Invalid):
         session.read()
     assert victim.read_text() == "untouched"

@@ -11,8 +11,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from holdfast import errors
+from holdfast.turnfile.mailbox.asking import escalate
 from holdfast.turnfile.mailbox.cards import OPEN, TERMINAL
-from holdfast.turnfile.mailbox.composing import Draft, compose, escalate, next_id
+from holdfast.turnfile.mailbox.composing import Draft, compose, next_id
 from holdfast.turnfile.mailbox.document import Mailbox, parse
 from holdfast.turnfile.mailbox.steps import STEPS, Actor, Disposition, Operation, close, listing, reply, step
 from holdfast.turnfile.model import Lock

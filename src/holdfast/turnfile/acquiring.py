@@ -13,6 +13,7 @@ import msgspec
 
 from holdfast.errors import Held, NotFound, NotHolder
 from holdfast.turnfile.claiming import Claim
+from holdfast.turnfile.escalation import escalate
 from holdfast.turnfile.failpoints import reach
 from holdfast.turnfile.ledger import locks
 from holdfast.turnfile.ledger.codec import Ledger
@@ -54,11 +55,7 @@ def acquire(
             return _take(session, claim, ready)
         except _Blocked as blocked:
             found = blocked
-        if found.revision == seen and found.lock.holder == claim.holder:
-            break  # nobody need be asked about a lock of one's own
         if found.revision == seen:
-            from holdfast.turnfile.escalation import escalate
-
             raise escalate(session, found.lock, found.revision, claim)
         if patience is None or not left:
             break
@@ -198,7 +195,8 @@ def _held(lock: Lock, revision: int, wanted_by: str) -> Held:
     since = f"by {lock.id} since revision {lock.acquired_rev}"
     hint = "wait for the release, or for the lock to become stale; `turn status` shows how long"
     if lock.holder == wanted_by:
-        hint = f"it is your own: `turn unlock {lock.id}` gives it back, `turn renew {lock.id}` begins its lease again"
+        hint = f"it is your own: `turn unlock {lock.id}` gives it back, so that you can lock all that you need at once;"
+        hint += f" `turn renew {lock.id}` begins its lease again"
     if lock.holder == wanted_by and lock.transaction:
         hint = f"a process of that name is at it; if it was killed, `turn unlock {lock.id}` gives the lock back"
     return Held(

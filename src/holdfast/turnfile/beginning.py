@@ -1,7 +1,7 @@
 """A new working session: its folder with the ledger and the shared files.
 
 `init` never overwrites: a folder that has any of the files already is refused, and left as it is. `restore` makes anew
-and empty what is missing of a session, and touches nothing that is there.
+what is missing of a session, the projection from the mailbox and the rest empty, and touches nothing that is there.
 """
 
 from __future__ import annotations
@@ -13,8 +13,9 @@ from holdfast.errors import Exists, Invalid
 from holdfast.turnfile.ledger import codec
 from holdfast.turnfile.ledger.codec import Ledger, check_name
 from holdfast.turnfile.mailbox.composing import agent_name
-from holdfast.turnfile.model import TURNFILE
+from holdfast.turnfile.model import MAILBOX, PROJECTION, TURNFILE
 from holdfast.turnfile.papers import templates
+from holdfast.turnfile.papers.settling import projected
 from holdfast.turnfile.papers.templates import IGNORE
 from holdfast.turnfile.session import Session
 
@@ -53,6 +54,8 @@ def restore(session: Session) -> list[str]:
         maintainer = turnfile.maintainer.id or "maintainer"
         name = os.path.basename(session.folder.path)
         texts = templates.texts(name, turnfile.project, agents, maintainer, session.timestamp())
+        if (mailbox := session.folder.read(MAILBOX)) is not None:
+            texts[PROJECTION] = projected(mailbox, None, session.workspace(session.fresh()), session.timestamp())
         gone = {path: text for path, text in texts.items() if session.folder.signature(path) is None}
         for path in gone:
             session.folder.make(path)

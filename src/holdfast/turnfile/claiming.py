@@ -13,6 +13,7 @@ from typing import Final
 import msgspec
 
 from holdfast.errors import Invalid
+from holdfast.turnfile.ledger import locks
 from holdfast.turnfile.ledger.codec import check_name
 from holdfast.turnfile.ledger.people import nearest, newcomers
 from holdfast.turnfile.model import DEFAULT_LEASE_REVS, Problem
@@ -59,7 +60,8 @@ def _doubts(paths: Iterable[str], missing: Iterable[str], guarded: frozenset[str
     for path in paths:
         like = nearest(path, sorted(guarded))
         if path in missing and path in guarded:
-            yield Problem(path, 1, "warning", "missing", f"there is no {path}; `turn init --missing` makes it, empty")
+            make = "; `turn init --missing` makes it, empty" if path in locks.REGISTRY else ""
+            yield Problem(path, 1, "warning", "missing", f"there is no {path}{make}")
         elif path in missing:
             yield Problem(path, 1, "warning", "missing", f"there is no {path}, and it needs no lock{like}")
         elif path not in guarded:

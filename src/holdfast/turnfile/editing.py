@@ -7,8 +7,8 @@ files and that the invariants stay true, and replaces the files, the projection 
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable
-from typing import Any, Final
+from collections.abc import Callable, Collection
+from typing import Any
 
 import msgspec
 
@@ -18,11 +18,9 @@ from holdfast.turnfile.claiming import Claim
 from holdfast.turnfile.failpoints import reach
 from holdfast.turnfile.ledger import notes
 from holdfast.turnfile.ledger.codec import Ledger
-from holdfast.turnfile.model import MAILBOX, PROJECTION, QUESTIONS, TURNFILE, WORKLOG, Lock, Problem
+from holdfast.turnfile.model import MAILBOX, PROJECTION, TURNFILE, Lock, Problem
 from holdfast.turnfile.papers.settling import settle
 from holdfast.turnfile.session import Session, outrun
-
-CHECKED: Final = (MAILBOX, WORKLOG, QUESTIONS, PROJECTION)
 
 
 class Completion(msgspec.Struct, frozen=True):
@@ -46,6 +44,11 @@ class Unchanged(Exception):
     def __init__(self, completion: Completion) -> None:
         super().__init__("nothing to write")
         self.completion = completion
+
+
+def beside(paths: Collection[str]) -> list[str]:
+    """The files that an edit of some needs to know: the mailbox has its projection with it."""
+    return [*paths, PROJECTION] if MAILBOX in paths else [*paths]
 
 
 class Transaction:
@@ -87,7 +90,7 @@ class Transaction:
     def rehearse(self, body: Callable[[Transaction], Any]) -> None:
         """Run a body and check what it makes, on a plain read. Raises what a commit would, or Unchanged."""
         self._result = body(self)
-        now = self.session.texts([*CHECKED, *self._before])
+        now = self.session.texts(beside(self._before))
         if any(now[path] != before for path, before in self._before.items()):
             return  # it is made again under the lock, and judged there
         workspace = self.session.workspace(self.ledger)
@@ -115,7 +118,7 @@ class Transaction:
             for path, before in self._before.items():
                 if session.folder.read(path) != before:
                     raise outrun(path)
-            now = {path: session.folder.read(path) for path in (*CHECKED, *self._before)}
+            now = {path: session.folder.read(path) for path in beside(self._before)}
             texts, warnings = settle(self._edits, now, session.workspace(ledger), session.timestamp())
             after, signal = self._released(ledger, lock, [path for path in texts if path != PROJECTION])
             reach("targets.checked")

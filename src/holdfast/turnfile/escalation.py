@@ -1,23 +1,27 @@
 """When waiting ends: the maintainer is asked to decide.
 
 By a decision-required message, or by a `blocked` signal in the ledger where the mailbox itself is what is locked, or
-cannot be written for another reason. Once per lock and acquisition: who finds that somebody has asked asks no more.
-No clock: only that the revision stood still over two looks.
+cannot be written for another reason. Once per lock and acquisition: who finds that somebody has asked asks no more. To
+ask is one write of the ledger, since each ages the lease of the very lock that it is about. No clock: only that the
+revision stood still over two looks.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
-from holdfast.errors import Conflict, Escalated, Forbidden, Held, Invalid
+from holdfast.errors import Conflict, Escalated, Forbidden, Held, Invalid, Outrun
 from holdfast.turnfile.claiming import Claim
-from holdfast.turnfile.editing import Transaction
 from holdfast.turnfile.ledger import locks, notes
 from holdfast.turnfile.ledger.codec import Ledger
-from holdfast.turnfile.mailbox import composing
-from holdfast.turnfile.model import MAILBOX, Lock
+from holdfast.turnfile.mailbox import asking
+from holdfast.turnfile.model import MAILBOX, PROJECTION, TURNFILE, Lock, Signal
+from holdfast.turnfile.papers.settling import settle
 from holdfast.turnfile.session import Session
-from holdfast.turnfile.transacting import transact
+
+Asking = Callable[[str, Ledger], tuple[str, str]]
+Telling = Callable[[Ledger], tuple[Ledger, Signal]]
 
 
 def escalate(session: Session, lock: Lock, revision: int, claim: Claim) -> Held:
@@ -32,73 +36,96 @@ def escalate(session: Session, lock: Lock, revision: int, claim: Claim) -> Held:
     ledger = session.read()
     if ledger.turnfile.lock(lock.id) != lock:
         return Held(f"{words}, and that changed just now", hint="try again", **details)
-    message = None
-    if MAILBOX not in locks.files_of(lock, session.workspace(ledger)):
-        message = _by_mail(session, ledger, lock, revision, claim)
-    asked = message or _by_signal(session, lock, revision, claim.holder)
+
+    def ask(mailbox: str, ledger: Ledger) -> tuple[str, str]:
+        maintainers = ledger.turnfile.maintainers
+        return asking.escalate(mailbox, lock, revision, claim.holder, session.today(), maintainers=maintainers)
+
+    def tell(ledger: Ledger) -> tuple[Ledger, Signal]:
+        return notes.blocked(ledger, lock, revision, claim.holder)
+
+    by_mail = MAILBOX not in locks.files_of(lock, session.workspace(ledger))
+    asked = _asked(session, claim.holder, ask if by_mail else None, tell)
+    hint = f"do other work until {lock.id} is gone from `turn status`, or the maintainer has answered {asked}"
+    if lock.holder == claim.holder:
+        hint = f"it is of your own name: if the process that took it was killed, `turn unlock {lock.id}` gives it back"
     return Escalated(
-        f"{words}, and revision {revision} stood still: {asked} asks the maintainer",
-        hint=f"do other work until {lock.id} is gone from `turn status`, or the maintainer has answered {asked}",
-        told=asked,
-        **details,
+        f"{words}, and revision {revision} stood still: {asked} asks the maintainer", hint=hint, told=asked, **details
     )
 
 
 def give_up(session: Session, lock: Lock | None, claim: Claim, cause: Conflict | Forbidden) -> Escalated:
-    """Tell the maintainer that an edit was tried again and again in vain; the error to raise."""
-    asked: list[str] = []
+    """Tell the maintainer that an edit was made again and again in vain; its lock goes. The error to raise."""
+    under = lock.id if lock else "no lock"
 
-    def change(ledger: Ledger) -> Ledger:
-        detail = f"gave up editing {', '.join(claim.files)} under {lock.id if lock else 'no lock'}: {cause.message}"
-        if lock is not None and ledger.turnfile.lock(lock.id) == lock:
-            ledger = ledger.without_locks(lock.id)
-        after, signal = notes.told(ledger, claim.holder, detail)
-        asked[:] = [signal.id]
-        return after
+    def ask(mailbox: str, ledger: Ledger) -> tuple[str, str]:
+        maintainers = ledger.turnfile.maintainers
+        files, revision, date = claim.files, ledger.revision, session.today()
+        return asking.give_up(
+            mailbox, files, cause.message, under, revision, claim.holder, date, maintainers=maintainers
+        )
 
-    after = session.write(change, claim.holder)
+    def tell(ledger: Ledger) -> tuple[Ledger, Signal]:
+        detail = f"gave up editing {', '.join(claim.files)} under {under}: {cause.message}"
+        return notes.told(ledger, claim.holder, detail)
+
+    asked = _asked(session, claim.holder, ask, tell, gone=lock)
     return Escalated(
-        f"{cause.message}, again and again: {asked[0]} asks the maintainer",
+        f"{cause.message}, again and again: {asked} asks the maintainer",
         hint="nothing of this edit was written; find out who edits these files without a lock, then make it again",
-        told=asked[0],
+        told=asked,
         holder=claim.holder,
         lock_id=lock.id if lock else None,
         acquired_rev=lock.acquired_rev if lock else None,
-        revision=after.revision,
+        revision=session.read().revision,
     )
 
 
-def _by_mail(session: Session, ledger: Ledger, lock: Lock, revision: int, claim: Claim) -> str | None:
-    """The id of the message that asks, new or old; None if it cannot be sent now."""
-    sender, today, maintainers = claim.holder, session.today(), ledger.turnfile.maintainers
-
-    def asking(mailbox: str) -> tuple[str, str]:
-        return composing.escalate(mailbox, lock, revision, sender, today, maintainers=maintainers)
-
-    def body(edit: Transaction) -> str:
-        text, message = asking(edit.read(MAILBOX) or "")
-        edit.write(MAILBOX, text)
+def _asked(session: Session, sender: str, ask: Asking | None, tell: Telling, gone: Lock | None = None) -> str:
+    """The id of what asks: a message if that can be written now, else a signal. The lock `gone` goes with it."""
+    message = _by_mail(session, sender, ask, gone) if ask is not None else None
+    if message is not None:
         return message
-
-    try:
-        mailbox = session.texts([MAILBOX])[MAILBOX]
-        if mailbox is None:
-            return None
-        text, message = asking(mailbox)
-        if text == mailbox:  # asked already: no write, which would age the lease
-            return message
-        return str(transact([MAILBOX], sender, f"escalate {lock.id}", body, folder=session, patience=None).result)
-    except (Conflict, Forbidden, Invalid):  # the mailbox is locked, or not in order: the ledger still takes a signal
-        return None
-
-
-def _by_signal(session: Session, lock: Lock, revision: int, sender: str) -> str:
-    asked: list[str] = []
+    told: list[Signal] = []
 
     def change(ledger: Ledger) -> Ledger:
-        after, signal = notes.blocked(ledger, lock, revision, sender)
-        asked[:] = [signal.id]
+        after, signal = tell(_without(ledger, gone))
+        told[:] = [signal]
         return after
 
     session.write(change, sender)
-    return asked[0]
+    return told[0].id
+
+
+def _by_mail(session: Session, sender: str, ask: Asking, gone: Lock | None) -> str | None:
+    """The id of the message that asks, new or old; None if it cannot be written: nothing is, then.
+
+    The lock that the mailbox needs is taken and given back by the same write.
+    """
+    with session.turn():
+        ledger = session.fresh()
+        after = _without(ledger, gone)
+        workspace = session.workspace(ledger)
+        others = locks.blocking(after.turnfile.locks, [MAILBOX], ledger.revision, workspace)
+        if any(other.holder != sender or other.transaction for other in others):
+            return None
+        try:
+            now = {path: session.folder.read(path) for path in (MAILBOX, PROJECTION)}
+            mailbox = now[MAILBOX]
+            if mailbox is None:
+                return None
+            text, message = ask(mailbox, ledger)
+            texts, _ = settle({MAILBOX: text}, now, workspace, session.timestamp())
+            if texts:
+                lock_id = locks.next_lock_id(sender, ledger.text)
+                after, _ = notes.completed(after.knowing(sender), lock_id, sender, [MAILBOX])
+            if after.text != ledger.text:
+                texts[TURNFILE] = after.stamped(ledger.revision + 1, sender).text
+                session.replace(texts, {**now, TURNFILE: ledger.text})
+        except (Invalid, Outrun):  # not in order, or edited just now: the ledger still takes a signal
+            return None
+    return message
+
+
+def _without(ledger: Ledger, lock: Lock | None) -> Ledger:
+    return ledger.without_locks(lock.id) if lock is not None and ledger.turnfile.lock(lock.id) == lock else ledger

@@ -24,12 +24,19 @@ MAX_BYTES: Final = 16 * 1024 * 1024
 LOCK_FILE: Final = ".TURNFILE.lock"
 TEMP_PREFIX: Final = ".turn-"
 TEMP_SUFFIX: Final = ".tmp"
+JOURNAL: Final = ".TURNFILE.journal"
 
 _READ: Final = os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK  # a pipe must not make us wait
 _WRITE: Final = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
 _WALK: Final = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 _MANY: Final = 1000  # far more files than a transaction has
 _BETWEEN_TRIES: Final = 0.005  # seconds
+
+
+def is_own(path: str) -> bool:
+    """True for the files that writers take turns by, and replace others with: nobody edits them."""
+    name = path.rsplit("/", 1)[-1].casefold()  # as a disk may see it
+    return name in (LOCK_FILE.casefold(), JOURNAL.casefold()) or name.startswith(TEMP_PREFIX)
 
 
 def digest(text: str | None) -> str | None:

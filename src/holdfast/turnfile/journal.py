@@ -9,15 +9,11 @@ nobody's edit is overwritten. All calls need the turn of `Folder.turn`.
 
 from __future__ import annotations
 
-from typing import Final
-
 import msgspec
 
 from holdfast.errors import Corrupt
 from holdfast.turnfile.failpoints import reach
-from holdfast.turnfile.files import Folder, digest
-
-JOURNAL: Final = ".TURNFILE.journal"
+from holdfast.turnfile.files import JOURNAL, Folder, digest
 
 
 class Step(msgspec.Struct, frozen=True):

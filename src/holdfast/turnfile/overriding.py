@@ -44,7 +44,7 @@ class Overridden(msgspec.Struct, frozen=True):
 
 def override(session: Session, lock_id: str, reason: str, actor: str, *, take: bool = False) -> Overridden:
     """Remove somebody's lock; with `take` the actor gets one on the same files. Raises Invalid without a P0 reason."""
-    if not re.match(r"\s*P0\b", reason):  # at the beginning, where nothing before it can deny it
+    if not re.match(r"\s*P0\b\W*\w", reason):  # at the beginning, where nothing before it can deny it
         raise Invalid(
             "an override needs a P0 reason", hint="it begins with P0 and says what is at stake: --reason 'P0: ...'"
         )
@@ -72,9 +72,20 @@ def override(session: Session, lock_id: str, reason: str, actor: str, *, take: b
         detail = f"override of {lock_id} at revision {revision}: {reason}"
         number = next_signal_id(ledger.turnfile.signals)
         after = after.with_signal(Signal(number, actor, lock.holder, "notify", revision, detail))
+        log_locks = locks.blocking(after.turnfile.locks, [WORKLOG], ledger.revision, workspace)
+        busy = [each for each in log_locks if each.holder != actor]
+        for each in busy:  # the log must be written all the same: who edits it is told, and so is the actor
+            number = next_signal_id(after.turnfile.signals)
+            words = f"{WORKLOG}, which you hold by {each.id}, has a new entry about {lock_id}: read it before you save"
+            after = after.with_signal(Signal(number, actor, each.holder, "notify", revision, words))
         texts[TURNFILE] = after.stamped(revision, actor).text
         changed = {path: text for path, text in texts.items() if text != now.get(path)}
         session.replace(changed, {**now, TURNFILE: ledger.text})
     new = newcomers(ledger, actor) if take else strangers(ledger, actor)
     there = {path: text for path, text in {**now, **texts}.items() if text is not None}
-    return Overridden(lock, mine, tuple(changed), revision, (*new, *invariants.check(there)))
+    told = [Problem(WORKLOG, 1, "warning", "locked", _beside(each)) for each in busy]
+    return Overridden(lock, mine, tuple(changed), revision, (*new, *told, *invariants.check(there)))
+
+
+def _beside(lock: Lock) -> str:
+    return f"{lock.holder} holds it by {lock.id}: what they save by hand may overwrite the entry about the override"

@@ -5,11 +5,16 @@ Reads all files at one moment, and writes nothing. Called by the command line fo
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from typing import Final
+
 import msgspec
 
+from holdfast.errors import Invalid, NotFound
 from holdfast.turnfile.ledger import locks
 from holdfast.turnfile.ledger.codec import Ledger
 from holdfast.turnfile.ledger.rules import lint
+from holdfast.turnfile.ledger.sections import REGISTRY_KEY
 from holdfast.turnfile.mailbox import derived, document
 from holdfast.turnfile.model import (
     MAILBOX,
@@ -25,6 +30,8 @@ from holdfast.turnfile.model import (
 )
 from holdfast.turnfile.papers import invariants
 from holdfast.turnfile.session import Session
+
+_LOOKED_AT: Final = (TURNFILE, MAILBOX, PROJECTION, WORKLOG, QUESTIONS)
 
 
 class Holding(msgspec.Struct, frozen=True):
@@ -64,10 +71,10 @@ class Status(msgspec.Struct, frozen=True):
 
 def status(session: Session) -> Status:
     """How a session stands. Raises NotFound, or Invalid for a ledger that cannot be read."""
-    texts = session.texts([TURNFILE, MAILBOX, PROJECTION, WORKLOG, QUESTIONS])
-    ledger = session.ledger(texts[TURNFILE])
+    texts, unreadable = _texts(session)
+    ledger = session.ledger(texts[TURNFILE]) if TURNFILE in texts else session.read()
     turnfile = ledger.turnfile
-    mail = texts[MAILBOX]
+    mail = texts.get(MAILBOX)
     inboxes = derived.inboxes(document.parse(mail).cards) if mail is not None else {}
     return Status(
         folder=session.folder.path,
@@ -81,14 +88,29 @@ def status(session: Session) -> Status:
         unread=tuple(Unread(inbox.agent, inbox.unread, inbox.oldest.id) for inbox in inboxes.values()),
         tasks=tuple(task for task in turnfile.tasks if task.status != "done"),
         signals=turnfile.signals,
-        problems=tuple(_problems(texts)),
+        problems=tuple(_problems(session, texts, unreadable)),
         warnings=tuple(session.warnings),
     )
 
 
 def check(session: Session) -> list[Problem]:
     """All that is wrong in a session's files: the rules of the ledger, the invariants, and a stale projection."""
-    return _problems(session.texts([TURNFILE, MAILBOX, PROJECTION, WORKLOG, QUESTIONS]))
+    return _problems(session, *_texts(session))
+
+
+def _texts(session: Session) -> tuple[dict[str, str | None], list[Problem]]:
+    """What the files say, all at one moment; and a problem for each that is no text, which does not hide the others."""
+    try:
+        return session.texts(_LOOKED_AT), []
+    except Invalid:
+        texts: dict[str, str | None] = {}
+        found = []
+        for path in _LOOKED_AT:
+            try:
+                texts |= session.texts([path])
+            except Invalid as error:
+                found.append(Problem(path, 1, "error", "unreadable", error.message))
+        return texts, found
 
 
 def _holding(session: Session, ledger: Ledger, lock: Lock) -> Holding:
@@ -97,16 +119,33 @@ def _holding(session: Session, ledger: Ledger, lock: Lock) -> Holding:
     return Holding(lock, left, locks.is_stale(lock, ledger.revision), first.id if first else None)
 
 
-def _problems(texts: dict[str, str | None]) -> list[Problem]:
+def _problems(session: Session, texts: dict[str, str | None], unreadable: list[Problem]) -> list[Problem]:
     there = {path: text for path, text in texts.items() if text is not None}
-    missing = []
-    if TURNFILE not in there:
+    missing = [*unreadable, *_unlisted(session, there.get(TURNFILE))]
+    if texts.get(TURNFILE, "") is None:
         missing.append(Problem(TURNFILE, 1, "error", "missing", f"there is no {TURNFILE}"))
-    if PROJECTION in there and MAILBOX not in there:
+    if PROJECTION in there and texts.get(MAILBOX, "") is None:
         words = "take it back from version control, or make an empty one: turn init --missing"
         missing.append(Problem(MAILBOX, 1, "error", "missing", f"there is no {MAILBOX}, only its projection; {words}"))
-    if MAILBOX in there and PROJECTION not in there:
+    if MAILBOX in there and texts.get(PROJECTION, "") is None:
         missing.append(Problem(PROJECTION, 1, "warning", "missing", f"there is no projection of {MAILBOX}"))
     # The invariants tell a stale lock as an error, and lint as a warning: once is enough, and the stricter counts.
     found = [problem for problem in lint(there.get(TURNFILE, "")) if problem.rule not in ("lock-stale", "unreadable")]
     return sorted([*missing, *invariants.check(there), *(found if TURNFILE in there else [])])
+
+
+def _unlisted(session: Session, text: str | None) -> Iterator[Problem]:
+    """A warning for each file that the ledger's registry lists and that is not there: it may be mistyped."""
+    try:
+        ledger = session.ledger(text)
+        listed = sorted(session.guarded(ledger)) if ledger.turnfile.registry is not None else []
+    except (Invalid, NotFound):  # told by others
+        return
+    for path in listed:
+        try:
+            there = session.folder.has(path)
+        except Invalid:  # what is there is no file
+            there = False
+        if not there and path != MAILBOX:
+            words = f"{REGISTRY_KEY} lists {path}, and there is no such file"
+            yield Problem(TURNFILE, ledger.line("turnfile", REGISTRY_KEY), "warning", "missing", words)

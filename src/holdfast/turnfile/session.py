@@ -17,7 +17,7 @@ from typing import Final, Literal
 
 from holdfast.errors import Invalid, NotFound, Outrun, ReadOnly, VersionMismatch
 from holdfast.turnfile import journal
-from holdfast.turnfile.files import Folder
+from holdfast.turnfile.files import Folder, is_own
 from holdfast.turnfile.ledger import codec, locks
 from holdfast.turnfile.ledger.codec import Ledger, check_name
 from holdfast.turnfile.ledger.sections import REGISTRY_KEY
@@ -122,7 +122,12 @@ class Session:
         """A path as seen from this folder, in one spelling. Raises Invalid for one that leaves it."""
         if os.path.isabs(path):
             path = os.path.relpath(path, self.folder.path)
-        return locks.normal(path.removeprefix(f"./{self._name}/").removeprefix(f"{self._name}/"))
+        found = locks.normal(path.removeprefix(f"./{self._name}/").removeprefix(f"{self._name}/"))
+        if is_own(found):
+            raise Invalid(
+                f"{found} is how writers take turns", hint="it is never edited; name a file of the project", path=found
+            )
+        return found
 
     def workspace(self, ledger: Ledger) -> str:
         """The name of this folder in the ledger's paths."""

@@ -18,6 +18,7 @@ from holdfast.errors import HoldfastError, Invalid, NotHolder, Outrun
 from holdfast.turnfile.acquiring import Patience, acquire, owned, release, verify
 from holdfast.turnfile.claiming import Claim, claim_of
 from holdfast.turnfile.editing import Completion, Transaction, Unchanged
+from holdfast.turnfile.escalation import give_up
 from holdfast.turnfile.failpoints import reach
 from holdfast.turnfile.ledger import locks
 from holdfast.turnfile.ledger.codec import Ledger
@@ -47,8 +48,6 @@ def transact(
     no revision and ages nobody's lock; what it made counts if the files say the same under the lock. Raises Held or
     Escalated, or what the body raises.
     """
-    from holdfast.turnfile.escalation import give_up
-
     session = session_at(folder)
     claim = _claim(session, files, holder, reason, lease_revs)
     rehearsed: list[Transaction] = []

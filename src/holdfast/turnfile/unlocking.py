@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from typing import Final
 
 from holdfast.errors import NotHolder
 from holdfast.turnfile.acquiring import owned, verify
-from holdfast.turnfile.editing import CHECKED, Completion
+from holdfast.turnfile.editing import Completion, beside
 from holdfast.turnfile.ledger import locks, notes
 from holdfast.turnfile.ledger.codec import Ledger
-from holdfast.turnfile.model import MAILBOX, PROJECTION, TURNFILE, Lock
+from holdfast.turnfile.model import MAILBOX, PROJECTION, QUESTIONS, TURNFILE, WORKLOG, Lock
 from holdfast.turnfile.papers import invariants
 from holdfast.turnfile.papers.settling import projected
 from holdfast.turnfile.session import Session
+
+_CHECKED: Final = (MAILBOX, WORKLOG, QUESTIONS)
 
 
 def unlock(session: Session, lock_id: str, holder: str) -> Completion:
@@ -33,7 +36,7 @@ def unlock(session: Session, lock_id: str, holder: str) -> Completion:
             if lock.transaction or lost is None:
                 return Completion(lock_id, (), after.revision)
             raise lost
-        now = {path: session.folder.read(path) for path in CHECKED}
+        now = {path: session.folder.read(path) for path in beside([path for path in _CHECKED if path in files])}
         there = {path: text for path, text in now.items() if text is not None}
         problems = [problem for problem in invariants.check(there) if problem.file in files]
         texts: dict[str, str] = {}

@@ -16,16 +16,17 @@ from typing import Final, get_args
 import msgspec
 
 from holdfast import errors
-from holdfast.turnfile.mailbox.cards import ID, TERMINAL, Card, Dialect, field_text
+from holdfast.turnfile.mailbox.cards import ID, Card, Dialect, field_text
 from holdfast.turnfile.mailbox.derived import fold, refresh
 from holdfast.turnfile.mailbox.document import Mailbox, insert_card, parse
 from holdfast.turnfile.mailbox.markdown import key_of, lines_of, unclosed
-from holdfast.turnfile.model import Lock, Priority
+from holdfast.turnfile.model import Priority
 
 MAINTAINER: Final = "Maintainer"
 MAX_LINE: Final = 500
 _MENTIONED: Final = re.compile(ID.pattern + "(?![0-9])")
-_CONTROL: Final = re.compile(r"[\x00-\x1f\x7f\x85\u2028\u2029\ud800-\udfff]")
+# Line breaks of any kind, half characters, and what turns the direction of the text around it.
+_CONTROL: Final = re.compile(r"[\x00-\x1f\x7f\x85\u2028\u2029\u202a-\u202e\u2066-\u2069\ud800-\udfff]")
 TYPES: Final = ("notify", "request", "decision-required", "objection", "handoff-ready")
 PRIORITIES: Final[tuple[str, ...]] = get_args(Priority)
 
@@ -92,52 +93,6 @@ def unharmed(before: Mailbox, after: Mailbox, id: str) -> bool:
     return rest(before) == rest(after) and before.sections.keys() <= after.sections.keys()
 
 
-def escalate(
-    text: str, lock: Lock, revision: int, sender: str, date: str, *others: str, maintainers: Sequence[str] = ()
-) -> tuple[str, str]:
-    """Ask the maintainer to decide about a lock that blocks its contender; once per lock and acquisition.
-
-    Gives the mailbox and the id of the message, which may be one that was sent before.
-    """
-    lock = msgspec.convert(_flat(msgspec.to_builtins(lock)), Lock)
-    facts = [f"- lock_id: {lock.id}", f"- holder: {lock.holder}", f"- acquired_rev: {lock.acquired_rev}"]
-    for card in parse(text).cards:
-        if card.get("type") == "decision-required" and card.status not in TERMINAL:
-            said = card.body.splitlines()
-            if all(fact in said for fact in facts):
-                return text, card.id
-    body = "\n".join(
-        [
-            f"**Decision needed:** who edits {', '.join(lock.files)} next",
-            "",
-            *facts,
-            f"- last seen coordination.revision: {revision}",
-            f"- lease_revs: {lock.lease_revs}",
-            f"- reason: {lock.reason or 'none given'}",
-            "",
-            "**Options:**",
-            f"1. Keep the lock: {lock.holder} finishes and releases it; {sender} goes on waiting.",
-            f"2. Ask {lock.holder} to release it now: its edit is started again later.",
-            f"3. Override it (`turn override {lock.id}`): {lock.holder} loses it, and its unfinished edit is refused.",
-            "",
-            "**Recommended:** 2",
-            f"**If delayed:** {sender} stays blocked; the revision has not moved over two checks.",
-        ]
-    )
-    subject = f"Lock {lock.id} of {lock.holder} blocks {sender}"
-    draft = Draft(sender, MAINTAINER, subject, date, "decision-required", "P0", body, response_by="next turn")
-    return compose(text, draft, *others, maintainers=maintainers)
-
-
-def _flat(value: object) -> object:
-    """The same with every text on one line: what a TURNFILE.yaml says may go over many."""
-    if isinstance(value, dict):
-        return {key: _flat(item) for key, item in value.items()}
-    if isinstance(value, list | tuple):
-        return [_flat(item) for item in value]
-    return " ".join(value.split())[:200] if isinstance(value, str) else value
-
-
 def check_date(date: str) -> str:
     """A date of the form 2026-06-12; raises Invalid."""
     try:
@@ -162,7 +117,7 @@ def agent_name(name: str, what: str) -> str:
     name = one_line(name, what)
     if re.search(r"[|,*<>`→]|->", name) or len(name) > 80:
         hint = "names hold none of | , * < > ` and no arrow, and at most 80 characters"
-        raise errors.InvalidName(f"{name!r} cannot be the name of a {what}", hint=hint)
+        raise errors.InvalidName(f"{name!r} cannot be a name ({what})", hint=hint)
     return name
 
 

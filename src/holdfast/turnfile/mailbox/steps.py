@@ -126,14 +126,14 @@ def reply(text: str, id: str, actor: Actor, draft: Draft, *others: str) -> tuple
 
 
 def listing(box: Mailbox, actor: Actor | None = None, status: str | None = None) -> list[Card]:
-    """The cards of a mailbox as they stand, those of an actor only or of a status only. Raises InvalidValue."""
+    """The cards of a mailbox that are not closed, or those of a status; of all, or of an actor. Raises InvalidValue."""
     if status is not None and status not in (*OPEN, *TERMINAL):
         raise errors.InvalidValue(f"{status!r} is no status", hint=f"statuses are {', '.join((*OPEN, *TERMINAL))}")
     return [
         card
         for card in box.cards
         if (actor is None or actor.among([card.sender, *card.receivers]) or _is_to_all(card, actor))
-        and (status is None or card.status == status)
+        and (card.status not in TERMINAL if status is None else card.status == status)
     ]
 
 

@@ -138,7 +138,7 @@ def texts(name: str, project: str, agents: Sequence[str], maintainer: str, times
         *(Put(("agents", agent), dict(entry)) for agent in agents),
     ]
     rows = "".join(f"| {agent} | 0 | none | none |\n" for agent in (*agents, maintainer))
-    mailbox = _MAILBOX.format(project=project, date=today, rows=rows + "\n")
+    mailbox = _MAILBOX.format(project=project, date=today, rows=rows)
     working = "".join(f"Now Working ({agent}): idle\n" for agent in agents)
     return {
         TURNFILE: codec.read(_TURNFILE).changed(changes).stamped(1, maintainer).text,

@@ -48,9 +48,7 @@ def _restore(session: Session, given: dict[str, Any], files: turnfile.Session) -
         raise Usage("with --missing the names are those of the ledger", hint="holdfast turn init --missing")
     made = turnfile.restore(files)
     data = {"folder": files.folder.path, "files": made, "revision": files.read().revision}
-    session.out.say(
-        data, *(printable(f"made {path}, empty") for path in made or ()), *([] if made else ["none missing"])
-    )
+    session.out.say(data, *(printable(f"made {path}") for path in made or ()), *([] if made else ["none missing"]))
     return 0
 
 

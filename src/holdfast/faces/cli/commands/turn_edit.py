@@ -56,7 +56,11 @@ def edit(session: Session, given: dict[str, Any]) -> int:
         hunks = patching.parse(_read(session, patch))
         given.setdefault("files", list(hunks))
         return _transact(session, given, lambda files: _by_patch(files, hunks))
-    words = shlex.split(editor or session.environ.get("VISUAL") or session.environ.get("EDITOR") or _EDITOR)
+    chosen = editor or session.environ.get("VISUAL") or session.environ.get("EDITOR")
+    if not chosen and not sys.stdin.isatty():
+        hint = "--editor COMMAND, --patch FILE, or -- PROGRAM"
+        raise Usage("no editor is named, and there is no terminal", hint=hint)
+    words = shlex.split(chosen or _EDITOR)
     if not words:
         raise Usage("--editor is followed by a command, and this one is empty")
     typed = _Typed(words)
