@@ -112,7 +112,7 @@ _TURN_ANSWERS: Final = {
     "turn renew": f"{_TURN_LOCK} >/dev/null; holdfast turn renew LOCK-agent-1-001",
     "turn unlock": f"{_TURN_LOCK} >/dev/null; holdfast turn unlock",
     "turn clear": f"{_TURN_STALE}; holdfast turn clear",
-    "turn override": f"{_TURN_LOCK} >/dev/null; holdfast turn override LOCK-agent-1-001 --reason P0",
+    "turn override": f"{_TURN_LOCK} >/dev/null; holdfast turn override LOCK-agent-1-001 --reason 'P0: it waits'",
     "turn edit": f"{_TURN}; HOLDFAST_JSON=1 holdfast turn edit {_TURN_EDIT}",
     "turn transact": f"{_TURN}; HOLDFAST_JSON=1 holdfast turn transact {_TURN_EDIT}",
     "turn tasks list": f"{_TURN_TASK}; holdfast turn tasks list",

@@ -242,7 +242,7 @@ def test_f2_the_files_that_writers_take_turns_by_are_never_edited(turn: Cli, pro
     for words in (("transact", name, *EDIT, *program("pass")), ("lock", name, *EDIT)):
         answer = turn(*words)
         assert (answer.code, answer.error["code"]) == (1, "INVALID")
-        assert "take turns" in answer.error["message"]
+        assert "take turns" in answer.err
     assert {path.name: (path.stat().st_ino, path.read_bytes()) for path in folder.iterdir() if path.is_file()} == before
 
 
