@@ -137,9 +137,8 @@ def hints_of_turn_files() -> Iterator[str]:
     """What the sources tell in hints, with `X` for what is filled in; also where a hint is named before it is given."""
     for path in sorted(Path(turnfile.__file__).parent.rglob("*.py")):
         for node in ast.walk(ast.parse(path.read_text())):
-            if isinstance(node, ast.keyword) and node.arg == "hint":
-                yield from words_of(node.value)
-            elif isinstance(node, ast.Assign) and any("hint" in ast.unparse(each) for each in node.targets):
+            given = isinstance(node, ast.keyword) and node.arg == "hint"
+            if isinstance(node, ast.keyword | ast.Assign) and (given or ast.unparse(node).startswith("hint =")):
                 yield from words_of(node.value)
 
 
