@@ -1,4 +1,4 @@
-"""A workspace whose time belongs to the test, and a server in a thread of it."""
+"""A workspace whose time belongs to the test, a server in a thread of it, and the turn files of a folder."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 import holdfast
+from holdfast import turnfile
 from holdfast.faces.http.serving import Server
 from holdfast.testing import ManualClock
 from tests.http.inside import serving
@@ -28,3 +29,10 @@ def ws(tmp_path: Path, clock: ManualClock) -> Iterator[holdfast.Workspace]:
 def server(tmp_path: Path) -> Iterator[Server]:
     with serving(tmp_path / "served") as server:
         yield server
+
+
+@pytest.fixture
+def files(tmp_path: Path) -> turnfile.Session:
+    session = turnfile.Session(tmp_path / "working-session")
+    turnfile.init(session, "kiln", ["ann", "bob"], "mia")
+    return session

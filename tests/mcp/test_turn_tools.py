@@ -28,17 +28,10 @@ from tests.mcp.clients import Agent, Refused, inside, over_stdio, played
 from tests.mcp.test_profiles import BYTES_PER_TOKEN, ROOT
 
 TOOLS = {
-    *("turn_status", "turn_check", "turn_edit", "turn_task", "turn_signal"),
+    *("turn_status", "turn_check", "turn_read", "turn_edit", "turn_task", "turn_signal"),
     *("turn_lock", "turn_renew", "turn_unlock", "turn_clear", "turn_override"),
     *("turn_mail_send", "turn_mail_list", "turn_mail_step"),
 }
-
-
-@pytest.fixture
-def files(tmp_path: Path) -> turnfile.Session:
-    session = turnfile.Session(tmp_path / "working-session")
-    turnfile.init(session, "kiln", ["ann", "bob"], "mia")
-    return session
 
 
 @asynccontextmanager
@@ -392,7 +385,8 @@ async def test_f3_a_lease_begins_again_by_renew(files: turnfile.Session) -> None
     async with alone(files) as ann, alone(files, "bob") as bob:
         lock = await ann.call("turn_lock", files=["WORKLOG.md"], reason="long")
         await bob.call("turn_signal", word="notify")
-        assert (await ann.call("turn_renew", lock=lock["id"]))["acquired_rev"] == 4
+        (renewed,) = (await ann.call("turn_renew", lock=lock["id"]))["renewed"]
+        assert (renewed["id"], renewed["acquired_rev"]) == (lock["id"], 4)
         assert (await bob.refusal("turn_renew", lock=lock["id"])).code == "NOT_HOLDER"
         assert (await ann.refusal("turn_renew", lock="LOCK-none")).code == "NOT_FOUND"
 

@@ -7,6 +7,7 @@ and that is all it says about defaults. Arguments are read kindly ("2" is a numb
 from __future__ import annotations
 
 import inspect
+import re
 from collections.abc import Awaitable, Callable
 from types import NoneType, UnionType
 from typing import Annotated, Any, Final, Literal, Union, get_args, get_origin, get_type_hints
@@ -15,6 +16,7 @@ import msgspec
 
 from holdfast import errors
 
+_PLACE: Final = re.compile(r"`\$\.(\w+)[^`]*`$")  # which argument an error of msgspec is about
 _NAMES: Final = {str: "string", int: "integer", float: "number", bool: "boolean"}
 
 
@@ -46,7 +48,7 @@ def tool(function: Callable[..., Awaitable[Any]], *, reads: bool = False, takes:
     arguments = msgspec.defstruct(function.__name__, fields, forbid_unknown_fields=True, kw_only=True)
 
     async def run(session: Any, given: dict[str, Any]) -> Any:
-        read = read_arguments(arguments, given)
+        read = read_arguments(arguments, given, properties)
         return await function(session, **{name: getattr(read, name) for name in read.__struct_fields__})
 
     schema: dict[str, Any] = {"type": "object", "properties": properties}
@@ -55,13 +57,30 @@ def tool(function: Callable[..., Awaitable[Any]], *, reads: bool = False, takes:
     return Tool(function.__name__, " ".join((function.__doc__ or "").split()), schema, reads, run, takes)
 
 
-def read_arguments(kind: type[msgspec.Struct], given: dict[str, Any]) -> msgspec.Struct:
-    """Arguments as a struct; Invalid if they do not fit."""
+def read_arguments(kind: type[msgspec.Struct], given: dict[str, Any], properties: dict[str, Any]) -> msgspec.Struct:
+    """Arguments as a struct; Invalid if they do not fit, with the words that can be chosen, or the names that are."""
     try:
         return msgspec.convert(given, kind, strict=False)
     except msgspec.ValidationError as error:
-        known = ", ".join(kind.__struct_fields__)
-        raise errors.Invalid(f"the arguments do not fit: {error}", hint=f"there are {known}") from error
+        hint = _legal(str(error), properties) or _known(kind.__struct_fields__)
+        raise errors.Invalid(f"the arguments do not fit: {error}", hint=hint) from error
+
+
+def _legal(error: str, properties: dict[str, Any]) -> str:
+    """What can be chosen, where the error is about an argument that is a choice."""
+    place = _PLACE.search(error)
+    schema = properties.get(place[1], {}) if place else {}
+    words = schema.get("items", schema).get("enum")
+    return f"{place[1]} is one of {', '.join(words)}" if place and words else ""
+
+
+def _known(names: tuple[str, ...]) -> str:
+    match names:
+        case ():
+            return "it takes no arguments"
+        case (name,):
+            return f"its only argument is {name}"
+    return f"its arguments are {', '.join(names)}"
 
 
 def _schema(hint: Any) -> dict[str, Any]:

@@ -31,6 +31,16 @@ _TOOLS: Final = {
     **dict.fromkeys(("paths.lock", "paths.list"), "paths"),
     "locks.acquire": "lock",
 }
+_COMMAND: Final = re.compile(r"`turn ((?:mail |tasks )?[a-z]+)([^`]*)`")
+_OPTION: Final = re.compile(r" --[a-z-]+")
+# Which tool does what a command of another name does, and what only a person at a shell can do.
+_TURNS: Final = {
+    **{"lint": "turn_check", "transact": "turn_edit", "tasks list": "turn_status"},
+    **dict.fromkeys(("tasks add", "tasks claim", "tasks done"), "turn_task"),
+    **{"mail show": "turn_mail_list", "mail reply": "turn_mail_send"},
+    **dict.fromkeys(("mail ack", "mail action", "mail block", "mail close"), "turn_mail_step"),
+}
+_SHELL: Final = ("init", "mail export")
 
 
 def marked(content: Any) -> str:
@@ -62,8 +72,16 @@ def told(error: errors.HoldfastError) -> dict[str, Any]:
 
 
 def for_tools(hint: str) -> str:
-    """A hint with tools of the core profile in the place of Python's calls."""
-    return _CALL.sub(lambda match: _TOOLS.get(match[1], match[0]), hint)
+    """A hint with tools in the place of Python's calls, and of commands for turn files."""
+    hint = _CALL.sub(lambda match: _TOOLS.get(match[1], match[0]), hint)
+    return _COMMAND.sub(_turn_tool, hint).replace("--reason '", "reason '")
+
+
+def _turn_tool(command: re.Match[str]) -> str:
+    name, rest = command[1], command[2]
+    if name in _SHELL:
+        return f"`holdfast turn {name}{rest}`"
+    return _TURNS.get(name, f"turn_{name.replace(' ', '_')}") + _OPTION.sub("", rest)
 
 
 def plain(content: Any) -> Any:

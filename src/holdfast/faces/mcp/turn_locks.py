@@ -7,11 +7,14 @@ from typing import Annotated, Any
 
 import msgspec
 
-from holdfast import turnfile
+from holdfast import errors, turnfile
+from holdfast.faces.mcp import turn_holding
 from holdfast.faces.mcp.callers import Caller
 from holdfast.faces.mcp.marking import LONG, cut, filled
 from holdfast.faces.mcp.turn_calls import Wait, acted, completed, doubts, files_of, some, waiting
 from holdfast.turnfile.model import DEFAULT_LEASE_REVS
+
+OfMine = Annotated[str | None, "its id; all of this session without"]
 
 
 async def turn_status(session: Caller) -> Any:
@@ -57,28 +60,43 @@ async def turn_lock(
 
     def take(folder: turnfile.Session, actor: str, patience: turnfile.Patience | None) -> dict[str, Any]:
         claim = turnfile.claim_of(folder, files, actor, reason, lease_revs)
-        return {**msgspec.to_builtins(turnfile.acquire(folder, claim, patience)), **doubts(claim.warnings)}
+        lock = turnfile.acquire(folder, claim, patience)
+        turn_holding.take(session, folder, lock)
+        return {**msgspec.to_builtins(lock), **doubts(claim.warnings)}
 
     return await waiting(session, take, wait)
 
 
-async def turn_renew(session: Caller, lock: Annotated[str, "its id"]) -> Any:
-    """Begin the lease of my lock again, before it is stale."""
-    return msgspec.to_builtins(await acted(session, lambda folder, actor: turnfile.renew(folder, lock, actor)))
+async def turn_renew(session: Caller, lock: OfMine = None) -> Any:
+    """Begin the lease of locks again, before they are stale."""
 
-
-async def turn_unlock(session: Caller, lock: Annotated[str | None, "its id; all of mine without"] = None) -> Any:
-    """Give locks back after the edit: MAILBOX.json is made fresh, and what is out of order is told."""
-
-    def give_back(folder: turnfile.Session, actor: str) -> list[turnfile.Completion]:
-        mine = [each.id for each in folder.read().turnfile.locks if each.holder == actor]
-        done, lost = turnfile.unlock_all(folder, [lock] if lock else mine, actor)
-        if lost:
-            raise lost[0]
+    def again(folder: turnfile.Session, actor: str) -> list[turnfile.Lock]:
+        before = turn_holding.named(folder, actor)
+        done = turnfile.renew_all(folder, turn_holding.chosen(session, folder, actor, lock), actor)
+        turn_holding.used(session, before, {each.id: each.acquired_rev for each in done})
         return done
 
-    done = await acted(session, give_back)
-    return {"released": [completed(each) for each in done]}
+    return {"renewed": msgspec.to_builtins(await acted(session, again))}
+
+
+async def turn_unlock(session: Caller, lock: OfMine = None) -> Any:
+    """Give locks back after the edit: MAILBOX.json is made fresh, and what is out of order is told."""
+
+    def give_back(folder: turnfile.Session, actor: str) -> list[dict[str, Any]]:
+        released: list[dict[str, Any]] = []
+        lost: dict[str, errors.HoldfastError] = {}
+        for id in turn_holding.chosen(session, folder, actor, lock):
+            try:
+                released.append(completed(turnfile.unlock(folder, id, actor)))
+            except (errors.NotHolder, errors.NotFound) as error:
+                lost[id] = error
+            session.taken.pop(id, None)
+        for first in lost.values():  # whose details tell of all
+            first.details |= {"released": released, "lost": list(lost)}
+            raise first
+        return released
+
+    return {"released": await acted(session, give_back)}
 
 
 async def turn_clear(session: Caller, lock: Annotated[str | None, "its id; all stale ones without"] = None) -> Any:
@@ -95,7 +113,14 @@ async def turn_override(
     take: Annotated[bool, "and get one on the same files"] = False,
 ) -> Any:
     """Only in an emergency: take somebody's valid lock away. The worklog says so."""
-    done = await acted(session, lambda folder, actor: turnfile.override(folder, lock, reason, actor, take=take))
+
+    def push(folder: turnfile.Session, actor: str) -> turnfile.Overridden:
+        done = turnfile.override(folder, lock, reason, actor, take=take)
+        if done.replaced_by is not None:
+            turn_holding.take(session, folder, done.replaced_by)
+        return done
+
+    done = await acted(session, push)
     return {
         "overridden": done.lock.id,
         "holder": done.lock.holder,

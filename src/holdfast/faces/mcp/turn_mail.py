@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 from typing import Annotated, Any, Literal
 
 from holdfast import errors, turnfile
+from holdfast.faces.mcp import turn_holding
 from holdfast.faces.mcp.callers import Caller
 from holdfast.faces.mcp.marking import LONG, LONGEST, cut, filled
 from holdfast.faces.mcp.turn_calls import MOST, Wait, completed, files_of, waiting
 from holdfast.turnfile import mailing
+from holdfast.turnfile.mailbox.steps import Disposition
+from holdfast.turnfile.model import MAILBOX
 
 
 async def turn_mail_send(
@@ -26,14 +30,13 @@ async def turn_mail_send(
     if reply_to is None and (not to or not subject):
         raise errors.Invalid("a message needs to and subject", hint="or reply_to, the id of the message it answers")
 
-    def send(folder: turnfile.Session, actor: str, patience: turnfile.Patience | None) -> turnfile.Mailed:
-        hand = turnfile.Mailing(folder, actor, patience=patience)
+    def send(hand: turnfile.Mailing) -> turnfile.Mailed:
         more: dict[str, Any] = {"body": body, "priority": priority, **filled(type=type)}
         if reply_to is not None:
             return hand.reply(reply_to, subject=subject or "", **more)
         return hand.send(to or "", subject or "", **more)
 
-    return _mailed(await waiting(session, send, wait))
+    return await _mailed(session, send, wait)
 
 
 async def turn_mail_list(
@@ -56,16 +59,29 @@ async def turn_mail_step(
     id: str,
     step: Literal["ack", "action", "block", "close"],
     note: Annotated[str, "why; what you wait for"] = "",
+    disposition: Annotated[Disposition | None, "of one you close"] = None,
     wait: Wait = None,
 ) -> Any:
     """Acknowledge a message, say that it is done or what it waits for; close one that you sent."""
+    if disposition is not None and step != "close":
+        raise errors.Invalid("only who closes a message says what became of it", hint="disposition goes with close")
 
-    def do(folder: turnfile.Session, actor: str, patience: turnfile.Patience | None) -> turnfile.Mailed:
-        hand = turnfile.Mailing(folder, actor, patience=patience)
-        return {"ack": hand.ack, "action": hand.action, "block": hand.block, "close": hand.close}[step](id, note)
+    def do(hand: turnfile.Mailing) -> turnfile.Mailed:
+        if step == "close":
+            return hand.close(id, note, disposition=disposition or "closed")
+        return {"ack": hand.ack, "action": hand.action, "block": hand.block}[step](id, note)
 
-    return _mailed(await waiting(session, do, wait))
+    return await _mailed(session, do, wait)
 
 
-def _mailed(mailed: turnfile.Mailed) -> dict[str, Any]:
-    return {"id": mailed.id, "status": mailed.status, **completed(mailed.completion)}
+async def _mailed(
+    session: Caller, change: Callable[[turnfile.Mailing], turnfile.Mailed], wait: float | None
+) -> dict[str, Any]:
+    def mail(folder: turnfile.Session, actor: str, patience: turnfile.Patience | None) -> turnfile.Mailed:
+        before = turn_holding.named(folder, actor, MAILBOX)
+        mailed = change(turnfile.Mailing(folder, actor, patience=patience))
+        turn_holding.wrote(session, before, mailed.completion)
+        return mailed
+
+    done = await waiting(session, mail, wait)
+    return {"id": done.id, "status": done.status, **completed(done.completion)}

@@ -1,7 +1,8 @@
 """Turn tools for work: a shared file edited in one transaction, tasks of the ledger, signals.
 
 No edit is lost: a replacement is made on what the file says at that moment, and is refused where that is not what its
-author saw. A whole text cannot be compared like that, so it is taken only from who holds a lock on the file.
+author saw. A whole text cannot be compared like that, so it is taken only under a lock of the same session, and in the
+place of what the file said when it was locked, or when the session read it after that.
 """
 
 from __future__ import annotations
@@ -11,11 +12,11 @@ from typing import Annotated, Any, Literal
 import msgspec
 
 from holdfast import errors, turnfile
+from holdfast.faces.mcp import turn_holding
 from holdfast.faces.mcp.callers import Caller
 from holdfast.faces.mcp.marking import filled
 from holdfast.faces.mcp.turn_calls import Wait, acted, completed, doubts, waiting
 from holdfast.turnfile import tasks
-from holdfast.turnfile.ledger import locks
 from holdfast.turnfile.ledger.people import newcomers, strangers
 from holdfast.turnfile.mailbox.markdown import newline_of
 from holdfast.turnfile.model import SignalWord
@@ -37,21 +38,29 @@ async def turn_edit(
 
     def edit(folder: turnfile.Session, actor: str, patience: turnfile.Patience | None) -> turnfile.Completion:
         path = folder.normal(file)
-        under = None if append or old is not None else _own_lock(folder, actor, path)
+        named = turn_holding.named(folder, actor, path)
+        held = [each.id for each in named if turn_holding.is_mine(session, each)]
 
         def body(transaction: turnfile.Transaction) -> None:
             before = transaction.read(path)
+            known = turn_holding.has_seen(session, held, path, before)
             if append:
                 after = _appended(before or "", new)
             elif old is not None:
                 after = _replaced(path, before, old, new)
+            elif before is None or known:
+                after = _ended(new, before or "")
             else:
-                after = _whole(path, before, new, locked=under is not None)
+                raise _unseen(path, [each.id for each in named], locked=bool(held))
             transaction.write(path, after)
+            if known:
+                turn_holding.saw(session, path, after)
 
-        return turnfile.transact(
+        under = held[0] if held and not append and old is None else None
+        done = turnfile.transact(
             [path], actor, reason, body, folder=folder, patience=patience, under=under, rehearse=True
         )
+        return turn_holding.wrote(session, named, done)
 
     return completed(await waiting(session, edit, wait))
 
@@ -100,14 +109,6 @@ async def turn_signal(
 # --- edits -----------------------------------------------------------------------------------------------------------
 
 
-def _own_lock(folder: turnfile.Session, actor: str, path: str) -> str | None:
-    """A lock that the actor took on a file by hand; whether it still holds is seen when it is used."""
-    ledger = folder.read()
-    workspace = folder.workspace(ledger)
-    mine = (each for each in ledger.turnfile.locks if each.holder == actor and not each.transaction)
-    return next((each.id for each in mine if path in locks.files_of(each, workspace)), None)
-
-
 def _replaced(path: str, before: str | None, old: str, new: str) -> str:
     if before is None:
         raise errors.NotFound(f"there is no {path}", hint="without old, new is the whole file")
@@ -129,14 +130,22 @@ def _appended(before: str, new: str) -> str:
     return before + glue + added + ("" if added.endswith("\n") else end)
 
 
-def _whole(path: str, before: str | None, new: str, *, locked: bool) -> str:
-    if before is None or locked:
-        return _ended(new, before or "")
-    raise errors.NotHolder(
-        f"{path} is written whole only under your own lock: others may have edited it since you read it",
-        hint="turn_lock it, read it, then write it; or give old, or append",
-        path=path,
-    )
+def _unseen(path: str, named: list[str], *, locked: bool) -> errors.NotHolder:
+    """The error for a whole text in the place of one that may have another's edit."""
+    if locked:
+        return errors.NotHolder(
+            f"{path} no longer says what it did when you locked or read it",
+            hint="turn_read it, then write it; or give old, or append",
+            path=path,
+        )
+    hint = "turn_lock it, read it, then write it; or give old, or append"
+    if named:
+        hint = (
+            f"another session of your name took or used {named[0]}: give old, or append; or, if that session has"
+            f" ended, turn_unlock {named[0]} and turn_lock the file again"
+        )
+    words = "is written whole only under a lock of this session: others may have edited it since you read it"
+    return errors.NotHolder(f"{path} {words}", hint=hint, path=path)
 
 
 def _ended(text: str, before: str) -> str:

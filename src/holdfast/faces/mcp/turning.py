@@ -6,25 +6,23 @@ with a folder.
 
 from __future__ import annotations
 
-import asyncio
 from typing import Any, Final
 
-from holdfast import errors
-from holdfast.faces.mcp import turn_locks, turn_mail, turn_work
+from holdfast.faces.mcp import turn_locks, turn_mail, turn_reading, turn_work
 from holdfast.faces.mcp.callers import Caller
 from holdfast.faces.mcp.declaring import Tool, tool
 from holdfast.faces.mcp.offering import MARKS, Offer, missing, parts_of
-from holdfast.faces.mcp.turn_calls import files_of
 
 INSTRUCTIONS: Final = (
     "Turns at the shared files of a repository (MAILBOX.md, WORKLOG.md, OPEN_QUESTIONS.md) that others edit too. Begin"
-    " with turn_status and turn_mail_list. Change a shared file with turn_edit; or turn_lock it, read it, edit it,"
-    " turn_unlock it. Each write adds a revision, and a lock is stale after so many: give it back soon. HELD: another"
-    f" has the file; do something else, or wait. After NOT_HOLDER read the file again. {MARKS}"
+    " with turn_status and turn_mail_list. turn_read shows a file, turn_edit changes it; or turn_lock it, read it, edit"
+    " it, turn_unlock it. Each write adds a revision, and a lock is stale after so many: give it back soon. HELD:"
+    f" another has the file; do something else, or wait. After NOT_HOLDER read the file again. {MARKS}"
 )
 TOOLS: Final[tuple[Tool, ...]] = (
     tool(turn_locks.turn_status, reads=True),
     tool(turn_locks.turn_check, reads=True),
+    tool(turn_reading.turn_read, reads=True),
     tool(turn_work.turn_edit),
     tool(turn_locks.turn_lock),
     tool(turn_locks.turn_renew),
@@ -48,16 +46,9 @@ async def read(session: Caller, uri: str) -> Any:
         case ["turn"]:
             return await turn_locks.turn_status(session)
         case ["turn", *names] if path := "/".join(names):
-            return await asyncio.to_thread(_text, session, path)
+            file, text = await turn_reading.text_of(session, path)
+            return {"file": file, "text": text}
     raise missing(uri, (*FIXED, *TEMPLATES))
-
-
-def _text(session: Caller, path: str) -> Any:
-    folder = files_of(session)
-    ((file, text),) = folder.texts([path]).items()
-    if text is None:
-        raise errors.NotFound(f"there is no {file}")
-    return {"file": file, "text": text}
 
 
 TURNS: Final = Offer(INSTRUCTIONS, lambda _: _NAMED, FIXED, TEMPLATES, read)
