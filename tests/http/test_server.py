@@ -7,6 +7,7 @@ import os
 import signal
 import socket
 import subprocess
+import threading
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +19,7 @@ from holdfast import errors
 from holdfast.faces.http.gate import MAX_BODY
 from holdfast.faces.http.settings import Settings
 from holdfast.faces.http.tokens import Tokens
+from tests.http.inside import serving
 from tests.http.running import PATIENCE, Running, code_of, command
 
 
@@ -41,6 +43,18 @@ def test_a_second_server_on_a_folder_is_refused_with_pid_and_address_of_the_firs
     second = subprocess.run(again, capture_output=True, text=True, timeout=PATIENCE, check=False)
     assert second.returncode != 0
     assert f"pid {server.process.pid} at {server.url}" in second.stderr
+
+
+def test_a_server_that_has_stopped_can_be_told_to_stop_again(tmp_path: Path) -> None:
+    with serving(tmp_path / "served") as server:
+        server.stop()
+        threads = [thread for thread in threading.enumerate() if thread.name == "holdfast-server"]
+        for thread in threads:
+            thread.join(PATIENCE)
+        server.stop()
+        assert [thread for thread in threads if thread.is_alive()] == []
+    with pytest.raises(httpx.ConnectError):
+        httpx.get(server.url)
 
 
 def test_who_stops_a_server_stops_its_watchers_with_a_place_to_resume(server: Running) -> None:

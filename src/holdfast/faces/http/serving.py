@@ -8,6 +8,7 @@ tells watchers where to resume, and closes its workspaces.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import gc
 import signal
 import socket
@@ -85,9 +86,10 @@ class Server:
         return cert, key
 
     def stop(self) -> None:
-        """Have it stop; from any thread."""
+        """Have it stop; from any thread, and as often as anybody likes."""
         if self._loop is not None and self._stop is not None:
-            self._loop.call_soon_threadsafe(self._stop.set)
+            with contextlib.suppress(RuntimeError):  # its loop is closed: it has stopped
+                self._loop.call_soon_threadsafe(self._stop.set)
 
     def on_loop(self, work: Callable[[], None]) -> None:
         """Do something on its loop, from any other thread, and return when it is done."""
