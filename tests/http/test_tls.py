@@ -282,3 +282,13 @@ def nameless(key: Path) -> bytes:
     builder = x509.CertificateBuilder(own, own, secret.public_key(), x509.random_serial_number())
     signed = builder.not_valid_before(now).not_valid_after(now + tls.LIFE).sign(secret, hashes.SHA256())
     return signed.public_bytes(serialization.Encoding.PEM)
+
+
+def test_where_nobody_shows_a_certificate_none_is_loaded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def load(*_: object, **__: object) -> None:
+        raise AssertionError("loaded in vain, and slowly")
+
+    monkeypatch.setattr(ssl, "create_default_context", load)
+    with serving(tmp_path / "store") as server, connected(server, True) as ws:
+        ws.cells.set("run", "cell", 1)
+        assert ws.cells.get("run", "cell").value == 1

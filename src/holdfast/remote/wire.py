@@ -35,7 +35,7 @@ class Address:
         self.url = url
         self.timeout = timeout
         self._token = _checked(_token() if token is None else token)
-        self._verify = _trusting(verify) if isinstance(verify, str) else verify
+        self._verify = _trust(url, verify)
 
     def options(self, transport: type[httpx.HTTPTransport] | type[httpx.AsyncHTTPTransport]) -> dict[str, Any]:
         """What a client of httpx is made with."""
@@ -134,6 +134,16 @@ def streaming(resuming: Resuming, address: Address) -> dict[str, Any]:
         "headers": resuming.headers,
         "timeout": httpx.Timeout(address.timeout),
     }
+
+
+def _trust(url: str, verify: str | bool) -> ssl.SSLContext | bool:
+    """Which certificates are believed."""
+    if isinstance(verify, str):
+        return _trusting(verify)
+    if url.startswith("https:"):
+        return verify
+    # Nobody shows one: to load the usual ones would take longer than most calls. None is believed, if one came.
+    return ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
 
 
 def _trusting(file: str) -> ssl.SSLContext:
