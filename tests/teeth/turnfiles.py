@@ -11,6 +11,7 @@ CLAIMS = ("tests/turnfile/test_claiming.py",)
 TOLD = ("tests/cli/test_turn_told.py",)
 FOLDERS = ("tests/cli/test_turn_folder.py",)
 EDITS = ("tests/turnfile/test_transaction.py",)
+ASKING = ("tests/turnfile/test_escalation.py",)
 
 BUGS = [
     Bug(
@@ -97,5 +98,33 @@ BUGS = [
         "    if MAILBOX in changed:\n",
         "    if not changed:\n",
         CONTRACT,
+    ),
+    Bug(
+        "an agent takes the transaction of another process for its own turn lock",
+        "turnfile/transacting.py",
+        "lock.holder == holder and not lock.transaction",
+        "lock.holder == holder",
+        EDITS,
+    ),
+    Bug(
+        "a turn lock that is used goes stale by its own edits",
+        "turnfile/editing.py",
+        "                    after = renewed(self.session, ledger, lock)\n",
+        "                    after = ledger\n",
+        EDITS,
+    ),
+    Bug(
+        "to ask about a turn lock costs two revisions",
+        "turnfile/escalation.py",
+        "texts[TURNFILE] = after.stamped(ledger.revision + 1, sender).text",
+        "texts[TURNFILE] = after.stamped(ledger.revision + 2, sender).text",
+        ASKING,
+    ),
+    Bug(
+        "the file by which writers of turn files exclude each other can be edited",
+        "turnfile/session.py",
+        "        if is_own(found):\n",
+        "        if not found:\n",
+        TOLD,
     ),
 ]
