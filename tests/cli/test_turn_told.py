@@ -276,8 +276,9 @@ def test_f12_a_lost_projection_is_made_from_the_mailbox(turn: Cli, project: Path
 def test_f3_a_registered_file_that_is_not_there_is_told(turn: Cli, project: Path) -> None:
     path = project / "working-session" / "TURNFILE.yaml"
     path.write_text(path.read_text().replace("turnfile:\n", 'turnfile:\n  x-registry: ["WORKLOG.md", "WORKLOOG.md"]\n'))
-    [problem] = turn("check").data["problems"]
-    assert (problem["rule"], problem["level"]) == ("missing", "warning")
+    answer = turn("check")
+    [problem] = answer.data["problems"]
+    assert (answer.code, problem["rule"], problem["level"]) == (0, "registry", "warning")
     assert "WORKLOOG.md" in problem["message"]
     [warning] = turn("lock", "WORKLOOG.md", *EDIT).data["warnings"]
     assert "there is no WORKLOOG.md" in warning
@@ -300,3 +301,58 @@ def test_f6_without_a_terminal_no_editor_is_guessed(turn: Cli) -> None:
     answer = turn("edit", "WORKLOG.md", *EDIT, VISUAL="", EDITOR="")
     assert answer.code == 2
     assert "--editor" in answer.error["hint"]
+
+
+def test_f10_an_id_that_is_archived_is_never_given_again(turn: Cli, project: Path) -> None:
+    sent = turn("mail", "send", "--from", "ada", "--to", "bob", "--subject", "x").data["id"]
+    assert turn("mail", "close", sent, "--actor", "ada").code == 0
+    (project / "working-session" / "MAILBOX.md").unlink()
+    answer = turn("init", "--missing")
+    assert "turn mail export" in answer.err
+    again = turn("mail", "send", "--from", "ada", "--to", "bob", "--subject", "y").data["id"]
+    assert (sent[-3:], again[-3:]) == ("001", "002")
+    reply = turn("mail", "reply", again, "--actor", "bob", "--body", "z").data["id"]
+    assert reply.endswith("-003")
+
+
+@pytest.mark.parametrize("name", ["MAILBOX.md", "OPEN_QUESTIONS.md", "MAILBOX.json"])
+def test_f8_a_file_that_is_no_text_does_not_stop_an_override(turn: Cli, project: Path, name: str) -> None:
+    held = turn("lock", "MAILBOX.md", "OPEN_QUESTIONS.md", *EDIT).data["id"]
+    (project / "working-session" / name).write_bytes(b"\xff")
+    answer = turn("override", held, "--reason", "P0: it is broken", "--actor", "bob")
+    assert answer.code == 0, answer.err
+    assert ("unreadable", name) in {(each["rule"], each["file"]) for each in answer.data["problems"]}
+    assert ledger(project).locks == ()
+    assert held in (project / "working-session" / "WORKLOG.md").read_text()
+
+
+def test_f8_an_override_that_cannot_be_logged_is_refused(turn: Cli, project: Path) -> None:
+    held = turn("lock", "OPEN_QUESTIONS.md", *EDIT).data["id"]
+    (project / "working-session" / "WORKLOG.md").write_bytes(b"\xff")
+    answer = turn("override", held, "--reason", "P0: release", "--actor", "bob")
+    assert (answer.code, "logged in WORKLOG.md" in answer.error["hint"]) == (1, True)
+    assert [each.id for each in ledger(project).locks] == [held]
+
+
+def test_f6_without_an_id_no_lock_of_a_transaction_is_given_back(turn: Cli, project: Path) -> None:
+    session = turnfile.Session(project / "working-session")
+    by_hand = turn("lock", "WORKLOG.md", *EDIT).data["id"]
+    with turnfile.transaction(["OPEN_QUESTIONS.md"], "ada", "x", folder=session) as edit:
+        edit.write("OPEN_QUESTIONS.md", (edit.read("OPEN_QUESTIONS.md") or "") + "\n")
+        assert [each["lock_id"] for each in turn("unlock", "--holder", "ada").data] == [by_hand]
+        answer = turn("unlock", "--holder", "ada")
+        assert (answer.code, "name the id" in answer.error["hint"]) == (10, True)
+    assert edit.completion is not None
+
+
+def test_f5_who_lost_yields_with_its_next_edit(turn: Cli, project: Path) -> None:
+    first = turn("lock", "WORKLOG.md", *EDIT, "--lease-revs", "9").data["id"]
+    path = project / "working-session" / "TURNFILE.yaml"
+    text = path.read_text()
+    start = text.index(f"  {first}:")
+    entry = text[start : text.index("turn_queue:")].rstrip() + "\n"
+    path.write_text(text.replace(entry, entry + entry.replace(first, "LOCK-bob-001").replace('"ada"', '"bob"')))
+    assert len(ledger(project).locks) == 2
+    answer = turn("transact", "WORKLOG.md", "--holder", "bob", "--reason", "x", "--no-wait", *APPEND)
+    assert (answer.code, answer.error["code"], answer.error["details"]["lock_id"]) == (12, "HELD", first)
+    assert [each.id for each in ledger(project).locks] == [first]

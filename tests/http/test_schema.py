@@ -6,7 +6,9 @@ A slice of the run in `schema_run`; the whole is `python -m tests.http.schema_ru
 from __future__ import annotations
 
 import json
+import pkgutil
 from datetime import UTC, datetime
+from importlib import import_module
 from pathlib import Path
 from typing import Any, Final
 from urllib.parse import quote
@@ -17,6 +19,7 @@ import msgspec
 import pytest
 
 import holdfast
+from holdfast import types
 from holdfast.faces.encoding import wired
 from holdfast.faces.http.codec import EXACT
 from holdfast.faces.http.openapi import document
@@ -73,6 +76,14 @@ def call(server: Running, route: Route, known: dict[str, Any]) -> httpx.Response
     given = {name: value for name, value in known.items() if name in taken}
     queried = {"params": {EXACT: json.dumps(given)}} if route.method in ("GET", "DELETE") else {"json": given}
     return server.call(route.method, path, headers={"x-agent-id": ACTOR}, **queried)
+
+
+def test_every_answer_has_all_the_fields_that_the_document_requires() -> None:
+    modules = [import_module(f"holdfast.types.{each.name}") for each in pkgutil.iter_modules(types.__path__)]
+    classes = [each for module in modules for each in vars(module).values() if isinstance(each, type)]
+    structs = [each for each in classes if issubclass(each, msgspec.Struct)]
+    assert len(structs) > 20
+    assert [each.__name__ for each in structs if each.__struct_config__.omit_defaults] == []
 
 
 def test_every_route_of_the_table_is_in_the_document() -> None:

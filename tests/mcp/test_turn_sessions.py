@@ -34,6 +34,8 @@ async def test_f6_a_whole_file_is_not_written_under_the_lock_of_another_session_
         assert "another session of your name" in refused.content["hint"]
         assert lock["id"] in refused.content["hint"]
         assert said(files, README) == before
+        assert (await first.refusal("turn_edit", new="unseen\n", **WHOLE)).code == "NOT_HOLDER"  # it read nothing
+        await first.call("turn_read", file=README)
         assert (await first.call("turn_edit", new="first\n", **WHOLE))["lock"] == lock["id"]
         assert (await first.call("turn_edit", new="first again\n", **WHOLE))["lock"] == lock["id"]
     assert said(files, README) == "first again\n"
@@ -130,6 +132,7 @@ async def test_f6_a_lock_that_was_lost_and_whose_id_another_session_got_is_not_o
         assert lock["id"] == lost["id"]  # nothing in the ledger spoke of it any more
         assert (await first.refusal("turn_edit", new="late\n", **WHOLE)).code == "NOT_HOLDER"
         assert (await first.refusal("turn_unlock")).code == "NOT_FOUND"
+        await second.call("turn_read", file=README)
         assert (await second.call("turn_edit", new="second\n", **WHOLE))["lock"] == lock["id"]
 
 
@@ -138,6 +141,7 @@ async def test_f8_who_takes_a_lock_over_may_write_the_whole_file(files: turnfile
     async with alone(files) as ann, alone(files, "bob") as bob:
         lock = await ann.call("turn_lock", files=[README], reason="asleep", lease_revs=9)
         await bob.call("turn_override", lock=lock["id"], reason="P0: the kiln burns", take=True)
+        await bob.call("turn_read", file=README)
         assert (await bob.call("turn_edit", new="bob\n", **WHOLE))["lock"] == "LOCK-bob-001"
         assert [each["lock"] for each in (await bob.call("turn_unlock"))["released"]] == ["LOCK-bob-001"]
 
@@ -155,6 +159,7 @@ async def test_f3_without_an_id_a_session_gives_back_and_renews_its_own_locks_an
         other = await second.call("turn_lock", files=["OPEN_QUESTIONS.md"], reason="c", lease_revs=9)
         renewed = (await first.call("turn_renew"))["renewed"]
         assert [(each["id"], each["acquired_rev"]) for each in renewed] == [(one["id"], 5), (two["id"], 5)]
+        await first.call("turn_read", file=README)
         assert (await first.call("turn_edit", new="still mine\n", **WHOLE))["lock"] == one["id"]
         released = (await first.call("turn_unlock"))["released"]
         assert [each["lock"] for each in released] == [one["id"], two["id"]]

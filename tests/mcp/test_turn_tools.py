@@ -323,6 +323,7 @@ async def test_f6_a_whole_file_is_written_only_under_ones_own_lock(files: turnfi
         assert (await bob.refusal("turn_edit", **whole)).code == "HELD"
         assert (await bob.refusal("turn_edit", **{**whole, "append": True})).code == "HELD"
         assert said(files, "docs/README.md") == before
+        await ann.call("turn_read", file="docs/README.md")
         assert (await ann.call("turn_edit", **whole))["lock"] == lock["id"]
         assert said(files, "docs/README.md") == "# Glazes\n"
         for _ in range(3):

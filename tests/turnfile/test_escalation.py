@@ -73,3 +73,21 @@ def test_f6_the_note_of_a_question_names_a_lock_that_nobody_has(session: Session
     asked(session)
     assert "completed LOCK-bob-001: MAILBOX.md, revision 3" in text_of(session, TURNFILE)
     assert lock(session, MAILBOX, holder="bob").id == "LOCK-bob-002"
+
+
+def test_f7_what_was_asked_by_mail_is_not_asked_by_signal_too(session: Session) -> None:
+    lock(session, WORKLOG, lease_revs=50)
+    message = asked(session)
+    lock(session, MAILBOX, lease_revs=50)
+    revision = session.read().revision
+    assert asked(session) == message
+    assert session.read().revision == revision
+
+
+def test_f7_what_was_asked_by_signal_is_not_asked_by_mail_too(session: Session) -> None:
+    lock(session, WORKLOG, lease_revs=50)
+    mailbox = lock(session, MAILBOX, holder="cyd", lease_revs=50)
+    signal = asked(session)
+    turnfile.unlock(session, mailbox.id, "cyd")
+    assert asked(session) == signal
+    assert parse(text_of(session, MAILBOX)).cards == ()

@@ -18,7 +18,8 @@ from holdfast.turnfile.acquiring import Patience, acquire, release
 from holdfast.turnfile.claiming import claim_of
 from holdfast.turnfile.mailbox import projection
 from holdfast.turnfile.mailbox.document import parse
-from holdfast.turnfile.mailing import ARCHIVE, Mailing, archived
+from holdfast.turnfile.mailing import Mailing, archived
+from holdfast.turnfile.model import ARCHIVE
 from holdfast.turnfile.papers import invariants
 from holdfast.turnfile.session import Session
 from tests.turnfile.mailboxes import BOLD, EMPTY, PLAIN

@@ -16,7 +16,7 @@ from holdfast.turnfile.claiming import Claim
 from holdfast.turnfile.ledger import locks, notes
 from holdfast.turnfile.ledger.codec import Ledger
 from holdfast.turnfile.mailbox import asking
-from holdfast.turnfile.model import MAILBOX, PROJECTION, TURNFILE, Lock, Signal
+from holdfast.turnfile.model import ARCHIVE, MAILBOX, PROJECTION, TURNFILE, Lock, Signal
 from holdfast.turnfile.papers.settling import settle
 from holdfast.turnfile.session import Session
 
@@ -38,13 +38,14 @@ def escalate(session: Session, lock: Lock, revision: int, claim: Claim) -> Held:
         return Held(f"{words}, and that changed just now", hint="try again", **details)
 
     def ask(mailbox: str, ledger: Ledger) -> tuple[str, str]:
-        maintainers = ledger.turnfile.maintainers
-        return asking.escalate(mailbox, lock, revision, claim.holder, session.today(), maintainers=maintainers)
+        used, maintainers = _archive(session), ledger.turnfile.maintainers
+        return asking.escalate(mailbox, lock, revision, claim.holder, session.today(), used, maintainers=maintainers)
 
     def tell(ledger: Ledger) -> tuple[Ledger, Signal]:
         return notes.blocked(ledger, lock, revision, claim.holder)
 
-    by_mail = MAILBOX not in locks.files_of(lock, session.workspace(ledger))
+    _, before = notes.blocked(ledger, lock, revision, claim.holder)
+    by_mail = before not in ledger.turnfile.signals and MAILBOX not in locks.files_of(lock, session.workspace(ledger))
     asked = _asked(session, claim.holder, ask if by_mail else None, tell)
     hint = f"do other work until {lock.id} is gone from `turn status`, or the maintainer has answered {asked}"
     if lock.holder == claim.holder:
@@ -59,10 +60,10 @@ def give_up(session: Session, lock: Lock | None, claim: Claim, cause: Conflict |
     under = lock.id if lock else "no lock"
 
     def ask(mailbox: str, ledger: Ledger) -> tuple[str, str]:
-        maintainers = ledger.turnfile.maintainers
+        used, maintainers = _archive(session), ledger.turnfile.maintainers
         files, revision, date = claim.files, ledger.revision, session.today()
         return asking.give_up(
-            mailbox, files, cause.message, under, revision, claim.holder, date, maintainers=maintainers
+            mailbox, files, cause.message, under, revision, claim.holder, date, used, maintainers=maintainers
         )
 
     def tell(ledger: Ledger) -> tuple[Ledger, Signal]:
@@ -107,14 +108,15 @@ def _by_mail(session: Session, sender: str, ask: Asking, gone: Lock | None) -> s
         after = _without(ledger, gone)
         workspace = session.workspace(ledger)
         others = locks.blocking(after.turnfile.locks, [MAILBOX], ledger.revision, workspace)
-        if any(other.holder != sender or other.transaction for other in others):
-            return None
+        busy = any(other.holder != sender or other.transaction for other in others)
         try:
             now = {path: session.folder.read(path) for path in (MAILBOX, PROJECTION)}
             mailbox = now[MAILBOX]
             if mailbox is None:
                 return None
             text, message = ask(mailbox, ledger)
+            if busy and text != mailbox:
+                return None
             texts, _ = settle({MAILBOX: text}, now, workspace, session.timestamp())
             if texts:
                 lock_id = locks.next_lock_id(sender, ledger.text)
@@ -125,6 +127,11 @@ def _by_mail(session: Session, sender: str, ask: Asking, gone: Lock | None) -> s
         except (Invalid, Outrun):  # not in order, or edited just now: the ledger still takes a signal
             return None
     return message
+
+
+def _archive(session: Session) -> str:
+    """What is archived, whose ids are used; for who has the turn."""
+    return session.folder.read(ARCHIVE) or ""
 
 
 def _without(ledger: Ledger, lock: Lock | None) -> Ledger:

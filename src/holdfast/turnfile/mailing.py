@@ -23,11 +23,10 @@ from holdfast.turnfile.mailbox import composing, projection, steps
 from holdfast.turnfile.mailbox.composing import Draft
 from holdfast.turnfile.mailbox.document import Mailbox, parse
 from holdfast.turnfile.mailbox.markdown import newline_of
-from holdfast.turnfile.model import MAILBOX
+from holdfast.turnfile.model import ARCHIVE, MAILBOX
 from holdfast.turnfile.session import Place, Session, session_at
 from holdfast.turnfile.transacting import transact
 
-ARCHIVE: Final = "MAILBOX_ARCHIVE.md"
 _ARCHIVE_HEAD: Final = "# Mailbox Archive"
 
 
@@ -73,7 +72,8 @@ class Mailing:
         draft = Draft(self.actor, to, subject, self.session.today(), type, priority, body, response_by)
 
         def body_(edit: Transaction) -> tuple[str, str]:
-            text, id = composing.compose(_text(edit), draft, maintainers=edit.ledger.turnfile.maintainers)
+            maintainers = edit.ledger.turnfile.maintainers
+            text, id = composing.compose(_text(edit), draft, archive(self.session), maintainers=maintainers)
             edit.write(MAILBOX, text)
             return id, "unread"
 
@@ -97,7 +97,7 @@ class Mailing:
         )
 
         def body_(edit: Transaction) -> tuple[str, str]:
-            text, new = steps.reply(_text(edit), id, self._as(edit.ledger), draft)
+            text, new = steps.reply(_text(edit), id, self._as(edit.ledger), draft, archive(self.session))
             edit.write(MAILBOX, text)
             return new, "unread"
 
@@ -165,7 +165,7 @@ def message(folder: Place, id: str) -> dict[str, Any]:
     session, box = _mailbox(folder)
     card = box.find(id)
     if card is None:
-        card = parse(session.texts([ARCHIVE])[ARCHIVE] or "").find(id)
+        card = parse(archive(session)).find(id)
     if card is not None:
         return projection.message(card)
     closed = [row for row in projection.project(box)["closed_summary"] if row["id"] == id]
@@ -194,13 +194,18 @@ def export(source: str | os.PathLike[str], target: str | os.PathLike[str]) -> bo
     return True
 
 
-def archived(archive: str | None, card: str) -> str:
+def archived(before: str | None, card: str) -> str:
     """The archive with one more card at its end."""
-    archive = archive or _ARCHIVE_HEAD + newline_of(card)
-    nl = newline_of(archive)
-    end = "" if archive.endswith("\n") else nl
+    before = before or _ARCHIVE_HEAD + newline_of(card)
+    nl = newline_of(before)
+    end = "" if before.endswith("\n") else nl
     lines = card.rstrip("\r\n").replace("\r\n", "\n").replace("\n", nl)
-    return f"{archive}{end}{nl}---{nl}{nl}{lines}{nl}"
+    return f"{before}{end}{nl}---{nl}{nl}{lines}{nl}"
+
+
+def archive(session: Session) -> str:
+    """What is archived: an id that is used there is never given again, whatever became of the mailbox."""
+    return session.texts([ARCHIVE])[ARCHIVE] or ""
 
 
 def _text(edit: Transaction) -> str:

@@ -54,16 +54,16 @@ def override(session: Session, lock_id: str, reason: str, actor: str, *, take: b
         ledger = session.fresh()
         lock = known(ledger, lock_id)
         workspace, revision = session.workspace(ledger), ledger.revision + 1
-        now = {path: session.folder.read(path) for path in (MAILBOX, PROJECTION, WORKLOG, QUESTIONS)}
+        now, unread = _read(session, lock, workspace)
         texts = {
             WORKLOG: worklog.note_override(
                 now[WORKLOG] or "# Worklog\n", lock, revision, actor, reason, session.today()
             )
         }
-        mail = now[MAILBOX]
-        if mail is not None and MAILBOX in locks.files_of(lock, workspace):
+        if (mail := now.get(MAILBOX)) is not None:
             texts[MAILBOX] = derived.refresh(document.parse(mail)).text
-            texts[PROJECTION] = projected(texts[MAILBOX], now[PROJECTION], workspace, session.timestamp())
+            if PROJECTION in now:
+                texts[PROJECTION] = projected(texts[MAILBOX], now[PROJECTION], workspace, session.timestamp())
         after = ledger.without_locks(lock_id)
         mine = None
         if take:
@@ -84,7 +84,25 @@ def override(session: Session, lock_id: str, reason: str, actor: str, *, take: b
     new = newcomers(ledger, actor) if take else strangers(ledger, actor)
     there = {path: text for path, text in {**now, **texts}.items() if text is not None}
     told = [Problem(WORKLOG, 1, "warning", "locked", _beside(each)) for each in busy]
-    return Overridden(lock, mine, tuple(changed), revision, (*new, *told, *invariants.check(there)))
+    return Overridden(lock, mine, tuple(changed), revision, (*new, *told, *unread, *invariants.check(there)))
+
+
+def _read(session: Session, lock: Lock, workspace: str) -> tuple[dict[str, str | None], list[Problem]]:
+    """The worklog, and what the lock covers. A file that is no text stops nothing but its own repair."""
+    try:
+        now = {WORKLOG: session.folder.read(WORKLOG)}
+    except Invalid as error:
+        hint = f"an override is logged in {WORKLOG}: mend it first, or move it away"
+        raise Invalid(error.message, hint=hint, path=WORKLOG) from error
+    covered = locks.files_of(lock, workspace)
+    wanted = [*((MAILBOX, PROJECTION) if MAILBOX in covered else ()), *((QUESTIONS,) if QUESTIONS in covered else ())]
+    unread = []
+    for path in wanted:
+        try:
+            now[path] = session.folder.read(path)
+        except Invalid as error:
+            unread.append(Problem(path, 1, "error", "unreadable", error.message))
+    return now, unread
 
 
 def _beside(lock: Lock) -> str:

@@ -148,4 +148,4 @@ def _unlisted(session: Session, text: str | None) -> Iterator[Problem]:
             there = False
         if not there and path != MAILBOX:
             words = f"{REGISTRY_KEY} lists {path}, and there is no such file"
-            yield Problem(TURNFILE, ledger.line("turnfile", REGISTRY_KEY), "warning", "missing", words)
+            yield Problem(TURNFILE, ledger.line("turnfile", REGISTRY_KEY), "warning", "registry", words)

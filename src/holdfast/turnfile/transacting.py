@@ -139,14 +139,14 @@ def _begin(
 
 
 def _held_already(session: Session, ledger: Ledger, holder: str, needed: tuple[str, ...]) -> Lock | None:
-    """A valid lock that the holder took by hand on all these files. Raises NotHolder where another's comes before."""
+    """A valid lock that the holder took by hand on all these files; one that lost to another's is removed."""
     workspace = session.workspace(ledger)
     for lock in locks.blocking(ledger.turnfile.locks, needed, ledger.revision, workspace):
         mine = lock.holder == holder and not lock.transaction
         if mine and locks.files_of(lock, workspace).issuperset(needed):
-            if (other := verify(session, ledger, lock)) is not None:
-                raise NotHolder(f"{other.id} of {other.holder} comes before {lock.id}", lock_id=lock.id)
-            return lock
+            if verify(session, ledger, lock) is None:
+                return lock
+            release(session, lock.id, holder)  # who lost yields: the other's is in the way like any
     return None  # a stale one is cleared, one with some of the files refused, by who takes the lock
 
 

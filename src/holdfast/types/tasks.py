@@ -134,7 +134,7 @@ class TaskTemplate(msgspec.Struct, frozen=True):
     parameters: dict[str, str | None]
 
 
-class ImportProblem(msgspec.Struct, frozen=True, omit_defaults=True):
+class ImportProblem(msgspec.Struct, frozen=True):
     """Something about one line of an import. An error keeps its record out; a warning only tells.
 
     `file` is named where an import has several.

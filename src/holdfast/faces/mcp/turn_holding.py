@@ -36,15 +36,14 @@ class Taken:
 def take(session: Caller, folder: turnfile.Session, lock: turnfile.Lock) -> None:
     """Remember a lock that was just taken.
 
-    What its files say now may be replaced, since who locks reads after that; but not where the session was told
-    something else before, which it may mean to replace.
+    Of its files the session knows what it was told before, if they still say that; the others it must read now.
     """
     session.taken.pop(lock.id, None)
     session.taken[lock.id] = taken = Taken(lock.acquired_rev)
     for path in locks.files_of(lock, folder.workspace(folder.read())):
         with contextlib.suppress(errors.HoldfastError):  # what cannot be read is not replaced either
             text = folder.texts([path])[path]
-            if session.told.get(path, digest(text)) == digest(text):
+            if path in session.told and session.told[path] == digest(text):
                 taken.see(path, text)
     if len(session.taken) > REMEMBERED:
         del session.taken[next(iter(session.taken))]

@@ -33,6 +33,8 @@ async def turn_edit(
 ) -> Any:
     """Edit a shared file as one transaction, with lock and checks. Without old and append, new is the whole file: then
     turn_lock it before you read it."""
+    if append and not new:
+        raise errors.Invalid("there is nothing to append", hint="new is what goes to the end of the file")
     if append and old is not None:
         raise errors.Invalid("old and append exclude each other", hint="new takes the place of old, or goes to the end")
 
@@ -134,7 +136,7 @@ def _unseen(path: str, named: list[str], *, locked: bool) -> errors.NotHolder:
     """The error for a whole text in the place of one that may have another's edit."""
     if locked:
         return errors.NotHolder(
-            f"{path} no longer says what it did when you locked or read it",
+            f"{path} does not say what this session last read of it, or it never read it",
             hint="turn_read it, then write it; or give old, or append",
             path=path,
         )

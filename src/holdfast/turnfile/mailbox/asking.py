@@ -57,7 +57,7 @@ def give_up(
     revision: int,
     sender: str,
     date: str,
-    *,
+    *others: str,
     maintainers: Sequence[str] = (),
 ) -> tuple[str, str]:
     """Tell the maintainer that an edit was made again and again in vain; once for the same files and agent."""
@@ -83,7 +83,7 @@ def give_up(
         ]
     )
     draft = Draft(sender, MAINTAINER, f"{sender} gave up editing {names}"[:200], date, "decision-required", "P0", body)
-    return compose(text, draft, maintainers=maintainers)
+    return compose(text, draft, *others, maintainers=maintainers)
 
 
 def _asked(text: str, facts: Sequence[str]) -> str | None:

@@ -7,6 +7,7 @@ be read at all.
 from __future__ import annotations
 
 import os
+import sys
 from collections.abc import Iterator, Sequence
 from typing import Any, Final
 
@@ -19,7 +20,7 @@ from holdfast.faces.cli.output import printable
 from holdfast.faces.cli.session import Session
 from holdfast.faces.cli.turning import DIR, session_of
 from holdfast.faces.cli.words import Argument, Usage
-from holdfast.turnfile.model import TURNFILE
+from holdfast.turnfile.model import MAILBOX, PROJECTION, TURNFILE
 from holdfast.turnfile.reporting import Holding
 
 ERRORS: Final = 1
@@ -47,6 +48,9 @@ def _restore(session: Session, given: dict[str, Any], files: turnfile.Session) -
     if given:
         raise Usage("with --missing the names are those of the ledger", hint="holdfast turn init --missing")
     made = turnfile.restore(files)
+    if MAILBOX in made and PROJECTION not in made:
+        note = f"{PROJECTION} still tells what {MAILBOX} said; the next mail, or `turn mail export`, makes it anew"
+        print(f"holdfast: {note}", file=sys.stderr)
     data = {"folder": files.folder.path, "files": made, "revision": files.read().revision}
     session.out.say(data, *(printable(f"made {path}") for path in made or ()), *([] if made else ["none missing"]))
     return 0

@@ -63,12 +63,14 @@ def unlock(session: Session, given: dict[str, Any]) -> int:
     return int(any(problem.level == "error" for each in done for problem in each.warnings))
 
 
-def _own(files: turnfile.Session, holder: str, *, by_hand: bool = False) -> list[turnfile.Lock]:
-    """The locks of somebody, or only those taken by hand. Raises NotFound if there is none."""
-    mine = [each for each in files.read().turnfile.locks if each.holder == holder]
-    mine = [each for each in mine if not (by_hand and each.transaction)]
+def _own(files: turnfile.Session, holder: str) -> list[turnfile.Lock]:
+    """The locks that somebody took by hand: those of transactions end by themselves. Raises NotFound for none."""
+    held = [each for each in files.read().turnfile.locks if each.holder == holder]
+    mine = [each for each in held if not each.transaction]
     if not mine:
-        raise NotFound(f"{holder} holds no lock", hint="`turn status` shows who holds what")
+        at_work = ", ".join(each.id for each in held)
+        hint = f"a process of that name is at work under {at_work}; if it was killed, name the id"
+        raise NotFound(f"{holder} holds no lock by hand", hint=hint if held else "`turn status` shows who holds what")
     return mine
 
 
@@ -81,7 +83,7 @@ def renew(session: Session, given: dict[str, Any]) -> int:
     """Acquire locks anew; one of a transaction belongs to the process that took it."""
     files = session_of(session, given)
     holder = acting(session, given, files)
-    wanted = given.get("locks") or [each.id for each in _own(files, holder, by_hand=True)]
+    wanted = given.get("locks") or [each.id for each in _own(files, holder)]
     done = turnfile.renew_all(files, wanted, holder)
     lines = [f"{each.id} for {each.lease_revs} revisions from {each.acquired_rev}" for each in done]
     session.out.say([_told(each) for each in done], *map(printable, lines))
