@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from holdfast.errors import Invalid
+from holdfast.turnfile.ledger.codec import read
 from holdfast.turnfile.ledger.rules import lint
 from holdfast.turnfile.model import Problem
 from tests.turnfile.ledgers import RISING, TIDY
@@ -96,3 +98,19 @@ def test_f13_a_problem_reads_like_a_compilers() -> None:
 def test_f13_real_files_have_no_errors() -> None:
     for path in SAMPLES.rglob("*TURNFILE.yaml"):
         assert [problem for problem in lint(path.read_text()) if problem.level == "error"] == []
+
+
+def test_f13_a_part_of_a_ledger_is_linted_as_of_the_highest_revision_it_speaks_of() -> None:
+    entry = '  {id}:\n    files: ["working-session/MAILBOX.md"]\n    holder: "{holder}"\n    acquired_rev: {rev}\n'
+    part = (
+        "# quoted\nlocks:\n" + entry.format(id="old", holder="ada", rev=4) + entry.format(id="new", holder="?", rev=9)
+    )
+    found = [(problem.line, problem.rule) for problem in lint(part) if "section" not in problem.message]
+    assert found == [
+        (1, "schema"),  # the revision
+        (3, "lock-stale"),
+        (5, "unknown-holder"),
+        (9, "unknown-holder"),
+    ]
+    with pytest.raises(Invalid, match="revision is missing"):  # it is nothing to work with
+        read(part)

@@ -116,6 +116,13 @@ def read(text: str) -> Ledger:
     return Ledger(text, tree, read_sections(tree, *read_header(text)))
 
 
+def read_part(text: str) -> Ledger:
+    """What a part of a TURNFILE.yaml says, to look at and not to change: its revision is the highest it speaks of."""
+    tree = parse(text)
+    header_revision, modified_by = read_header(text)
+    return Ledger(text, tree, read_sections(tree, header_revision, modified_by, part=True))
+
+
 def check_name(what: str, name: str) -> str:
     """The name of an agent or of a lock. Raises Invalid for one that no line of a file can hold."""
     if not name or name != name.strip() or len(name) > _MAX_NAME or not name.isprintable():

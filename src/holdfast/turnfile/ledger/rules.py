@@ -13,7 +13,7 @@ from typing import Final, get_args
 
 from holdfast.errors import Invalid
 from holdfast.turnfile.ledger import locks
-from holdfast.turnfile.ledger.codec import Ledger, read
+from holdfast.turnfile.ledger.codec import Ledger, read, read_part
 from holdfast.turnfile.ledger.sections import REGISTRY_KEY
 from holdfast.turnfile.model import (
     UNASSIGNED,
@@ -56,13 +56,19 @@ _Found = tuple[int, Level, str, str]
 
 
 def lint(text: str, file: str = FILE) -> list[Problem]:
-    """All problems of a ledger's text, by line; one error if it cannot be read at all."""
+    """All problems of a ledger's text, or of a part of one, by line; one error if it cannot be read at all."""
+    found = []
     try:
         ledger = read(text)
     except Invalid as error:
-        return [Problem(file, error.line, "error", "unreadable", error.message.removeprefix(f"line {error.line}: "))]
+        words = error.message.removeprefix(f"line {error.line}: ")
+        try:
+            ledger = read_part(text)
+        except Invalid:
+            return [Problem(file, error.line, "error", "unreadable", words)]
+        found.append(Problem(file, error.line, "error", "schema", words))
     rules = (_form, _keys, _words, _registry, _agents, _tasks, _locks, _signals)
-    return sorted(Problem(file, *found) for rule in rules for found in rule(ledger))
+    return sorted([*found, *(Problem(file, *breach) for rule in rules for breach in rule(ledger))])
 
 
 def _form(ledger: Ledger) -> Iterator[_Found]:

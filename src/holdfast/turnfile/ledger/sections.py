@@ -28,7 +28,7 @@ REGISTRY_KEY: Final = "x-registry"
 """Of the section turnfile: the files that need a lock, in place of the usual ones."""
 
 
-def read_sections(tree: Node, header_revision: int | None, modified_by: str | None) -> Turnfile:
+def read_sections(tree: Node, header_revision: int | None, modified_by: str | None, *, part: bool = False) -> Turnfile:
     """What a tree says. Raises Invalid with `line`."""
     if tree.kind != "map":
         refuse(tree.line, "a turn file is a mapping with the sections turnfile, agents, coordination, locks ...")
@@ -36,6 +36,10 @@ def read_sections(tree: Node, header_revision: int | None, modified_by: str | No
     about = top.map("turnfile")
     coordination = top.map("coordination")
     revision = coordination.number("revision")
+    if revision is None and part:
+        found = [lock.number("acquired_rev") for _, lock in top.map("locks").maps()]
+        found += [signal.number("rev") for signal in top.list("messages")]
+        revision = max((each for each in (header_revision, *found) if each is not None), default=0)
     if revision is None:
         refuse(coordination.line, "coordination.revision is missing; it is a number, 0 or more")
     maintainer = top.map("maintainer")
