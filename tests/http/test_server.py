@@ -46,13 +46,13 @@ def test_a_second_server_on_a_folder_is_refused_with_pid_and_address_of_the_firs
 
 
 def test_a_server_that_has_stopped_can_be_told_to_stop_again(tmp_path: Path) -> None:
+    others = set(threading.enumerate())
     with serving(tmp_path / "served") as server:
+        [thread] = [each for each in set(threading.enumerate()) - others if each.name == "holdfast-server"]
         server.stop()
-        threads = [thread for thread in threading.enumerate() if thread.name == "holdfast-server"]
-        for thread in threads:
-            thread.join(PATIENCE)
+        thread.join(PATIENCE)
+        assert not thread.is_alive()
         server.stop()
-        assert [thread for thread in threads if thread.is_alive()] == []
     with pytest.raises(httpx.ConnectError):
         httpx.get(server.url)
 

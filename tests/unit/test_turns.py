@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import fcntl
 import os
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -12,7 +13,7 @@ import pytest
 import holdfast
 from holdfast import Workspace, errors
 from holdfast.kernel.turns import GATE, Turns
-from holdfast.testing.crowd import LONG, finish, start
+from holdfast.testing.crowd import LONG, finish
 
 SOON = 0.05
 
@@ -83,12 +84,13 @@ def someone_is_at(gate: Path) -> bool:
 def test_whoever_waits_for_the_turn_is_next_however_quick_its_holder_comes_again(tmp_path: Path) -> None:
     busy, lone = Turns(str(tmp_path)), Turns(str(tmp_path))
     assert busy.take(LONG)
-    waiting = start(lambda: lone.take(LONG))
+    taken = threading.Event()
+    lone.take_later(taken.set)  # `take` looks first: who is seen at the gate then may be gone again
     while not someone_is_at(tmp_path / GATE):
         os.sched_yield()
     busy.give()
     assert not busy.try_take()
-    assert waiting.result(LONG)
+    assert taken.wait(LONG)
     assert not busy.try_take()
     lone.give()
     assert busy.try_take()
