@@ -44,7 +44,8 @@ STORM = """
     for strike in range(STRIKES):
         signal.signal(signal.SIGALRM, signal.default_int_handler)
         try:
-            signal.setitimer(signal.ITIMER_REAL, 0.0005 + random.random() * 0.004)
+            # Again after a second: Python passes over what is raised in the callback of a weak reference.
+            signal.setitimer(signal.ITIMER_REAL, 0.0005 + random.random() * 0.004, 1)
             while True:
                 work()
         except KeyboardInterrupt:
