@@ -2,7 +2,7 @@
 
 No edit is lost: a replacement is made on what the file says at that moment, and is refused where that is not what its
 author saw. A whole text cannot be compared like that, so it is taken only under a lock of the same session, and in the
-place of what the file said when it was locked, or when the session read it after that.
+place of what that session read of the file, or wrote itself.
 """
 
 from __future__ import annotations
