@@ -93,8 +93,7 @@ def test_every_module_opens_with_its_purpose_and_stays_readable(path: Path) -> N
     text = path.read_text()
     docstring = ast.get_docstring(ast.parse(text))
     assert docstring, "no docstring"
-    limit = 800 if ".conformance" in name_of(path) else 450  # tests are read one at a time
-    assert len(text.splitlines()) <= limit, "too long: split it"
+    assert len(text.splitlines()) <= 450, "too long: split it"
 
 
 @pytest.mark.parametrize("path", MODULES, ids=name_of)

@@ -19,8 +19,8 @@ from typing import NamedTuple
 import holdfast
 from holdfast import Workspace, errors
 from holdfast.kernel.journal import Moved
-from holdfast.testing.contents import fingerprint
 from tests.bench.measure import ROUNDS, Bench, Row, percentile, ratio
+from tests.worlds.contents import fingerprint
 
 RUN = "bench"
 NODES = 3

@@ -1,4 +1,4 @@
-"""The conformance suite of `holdfast.testing` on every kind of workspace there is."""
+"""The conformance suite: what every kind of workspace must do."""
 
 from __future__ import annotations
 
@@ -7,9 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from holdfast.testing.worlds import KINDS, World
-
-pytest.register_assert_rewrite("holdfast.testing.conformance")
+from tests.worlds.kinds import KINDS, World
 
 
 @pytest.fixture(params=KINDS, ids=lambda kind: kind.kind)

@@ -15,13 +15,13 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant
 
 from holdfast import Exists, NotExists, Op, ValueEquals, VersionEquals
 from holdfast.errors import HoldfastError
-from holdfast.testing.worlds import World
 from holdfast.types.base import Event, Lease, as_time
 from holdfast.types.txn import Condition
 from holdfast.workspace import Workspace
 from tests.conformance.counting import Rules
 from tests.conformance.model import Model
 from tests.conformance.model_base import exact
+from tests.worlds.kinds import World
 
 _rules = Rules()
 RULES, FIRED, step = _rules.names, _rules.fired, _rules.step

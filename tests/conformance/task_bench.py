@@ -14,12 +14,12 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant
 
 from holdfast import errors
 from holdfast.errors import HoldfastError
-from holdfast.testing.worlds import World
 from holdfast.types.tasks import HistoryEntry, Readiness
 from holdfast.workspace import Workspace
 from tests.conformance.machine import Stop, assert_same, invoke
 from tests.conformance.model_base import TaskRow, exact
 from tests.conformance.task_model import TaskModel
+from tests.worlds.kinds import World
 
 DONE: Counter[str] = Counter()  # how often each operation was not refused
 REFUSALS = {name for name in dir(errors) if isinstance(getattr(errors, name), type)}

@@ -16,8 +16,8 @@ import holdfast
 from holdfast.domains.cell_reading import find_cell
 from holdfast.kernel.tx import Snapshot
 from holdfast.testing import ManualClock
-from holdfast.testing.worlds import FileWorld, MemoryWorld, World
 from tests.conformance.machine import FIRED, RULES, Machine
+from tests.worlds.kinds import FileWorld, MemoryWorld, World
 
 STEPS = 20_000
 LEAST = 100  # times that every rule fires

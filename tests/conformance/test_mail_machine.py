@@ -22,7 +22,6 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, run_state_machine_as_test
 
 from holdfast.errors import HoldfastError
-from holdfast.testing.worlds import FileWorld, MemoryWorld, World
 from holdfast.types.base import as_time
 from holdfast.types.mail import Message
 from holdfast.workspace import Workspace
@@ -30,6 +29,7 @@ from tests.conformance.counting import Rules
 from tests.conformance.machine import Stop
 from tests.conformance.mail_model import STEPS as WAYS
 from tests.conformance.mail_model import Letter, MailModel
+from tests.worlds.kinds import FileWorld, MemoryWorld, World
 
 STEPS = 5_000
 LEAST = 100  # times that every rule fires

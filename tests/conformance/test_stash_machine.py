@@ -24,11 +24,11 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, ru
 import holdfast
 from holdfast.domains.stashes.exporting import TABLES
 from holdfast.errors import DuplicateName, HoldfastError
-from holdfast.testing.worlds import FileWorld, MemoryWorld, World
 from holdfast.workspace import Workspace
 from tests.conformance.counting import Rules
 from tests.conformance.machine import Stop
 from tests.conformance.stash_model import GLOBAL, Place, StashModel, Way
+from tests.worlds.kinds import FileWorld, MemoryWorld, World
 
 STEPS = 2_500
 LEAST = 80  # times that every rule fires

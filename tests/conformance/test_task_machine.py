@@ -16,10 +16,10 @@ import holdfast
 from holdfast.context import Context
 from holdfast.kernel.engine import Engine
 from holdfast.testing import ManualClock
-from holdfast.testing.worlds import MemoryWorld, World
 from holdfast.workspace import Workspace
 from tests.conformance.task_bench import DONE
 from tests.conformance.task_machine import FIRED, RULES, TaskMachine
+from tests.worlds.kinds import MemoryWorld, World
 
 STEPS = 20_000
 LEAST = 100  # times that every rule fires

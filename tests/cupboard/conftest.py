@@ -11,7 +11,7 @@ import pytest
 import holdfast
 from holdfast.cupboard import Crumb, Cupboard, Link, Stash, Table, Trail
 from holdfast.testing import ManualClock
-from holdfast.testing.served import shared_server
+from tests.worlds.served import shared_server
 
 KINDS = ("memory", "file", "http")
 

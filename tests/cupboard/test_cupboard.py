@@ -12,8 +12,8 @@ from holdfast import errors
 from holdfast.cupboard import Crumb, Cupboard, Link, Stash, Trail
 from holdfast.testing import ManualClock
 from holdfast.testing.crowd import LONG, Line, start
-from holdfast.testing.served import shared_server
 from tests.cupboard.conftest import Shelf
+from tests.worlds.served import shared_server
 
 TABLES = ("crumbs", "trails", "links", "stashes")
 LOOKS = 10_000_000

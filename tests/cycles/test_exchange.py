@@ -13,8 +13,8 @@ import pytest
 import holdfast
 from holdfast import errors
 from holdfast.carrying import Folder, bring, send
-from holdfast.testing.conformance.cycle_conflicts import conflicts as told
 from holdfast.workspace import Workspace
+from tests.conformance.test_cycle_conflicts import conflicts as told
 from tests.cycles.test_carrying import DOTTED, KEY, Shelf
 
 OTHER = "peer:spec:other:cycle:1"

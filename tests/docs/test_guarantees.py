@@ -17,11 +17,11 @@ from typing import NamedTuple
 
 import pytest
 
-from holdfast.testing.worlds import KINDS
+from tests.worlds.kinds import KINDS
 
 ROOT = Path(__file__).resolve().parents[2]
 DOCUMENT = ROOT / "docs/guarantees.md"
-SUITE = ROOT / "src/holdfast/testing/conformance"
+SUITE = ROOT / "tests/conformance"
 NOT_PROMISED = "What is not promised"
 
 _TEST = re.compile(r"`(test_\w+)`(?: \(([^)]*)\))?")
@@ -80,11 +80,11 @@ TEXT = DOCUMENT.read_text(encoding="utf-8")
 FILES = files(TEXT)
 GUARANTEES = guarantees(TEXT)
 PROOFS = sorted({proof for guarantee in GUARANTEES for proof in guarantee.proofs})
-MODULES = sorted(path for path in SUITE.glob("*.py") if path.name != "__init__.py")
+MODULES = sorted(SUITE.glob("test_*.py"))
 
 
 def module_of(path: Path) -> ModuleType:
-    return importlib.import_module(f"holdfast.testing.conformance.{path.stem}")
+    return importlib.import_module(f"tests.conformance.{path.stem}")
 
 
 def kinds_of(test: str, path: Path) -> str:
@@ -134,10 +134,8 @@ def test_every_file_is_used(name: str) -> None:
 
 
 @pytest.mark.parametrize("module", MODULES, ids=lambda module: module.stem)
-def test_every_module_of_the_conformance_suite_is_linked_and_run(module: Path) -> None:
+def test_every_module_of_the_conformance_suite_is_linked(module: Path) -> None:
     assert any(FILES[proof.file] == module for proof in PROOFS)
-    runner = ROOT / "tests/conformance" / f"test_{module.stem}.py"
-    assert f"from {module_of(module).__name__} import *" in runner.read_text(encoding="utf-8")
 
 
 # The requirements on cells, tasks, agents with mail and paths, stashes, cycles and turn files. What T17 asks (scale) is

@@ -24,8 +24,8 @@ import pytest
 import holdfast
 from holdfast import errors
 from holdfast.kernel.store import FILE
-from holdfast.testing.conformance.cycles import PHASES, bring_to
 from holdfast.types.cycles import CycleProblem
+from tests.conformance.test_cycles import PHASES, bring_to
 
 MUTATIONS = int(os.environ.get("CYCLE_MUTATIONS", "200"))
 SEED = int(os.environ.get("CYCLE_SEED", "20260301"))

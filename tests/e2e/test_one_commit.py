@@ -25,10 +25,10 @@ import pytest
 import holdfast
 from holdfast import errors
 from holdfast.testing import ManualClock
-from holdfast.testing.conformance.one_commit import PARTS, in_block, in_body, in_txn, log, parts_in, taken_whole
-from holdfast.testing.contents import contents
 from holdfast.testing.crowd import LONG, start, together
+from tests.conformance.test_one_commit import PARTS, in_block, in_body, in_txn, log, parts_in, taken_whole
 from tests.e2e.task_kill_worker import LAST_WRITE, STATEMENT, Strike, watched
+from tests.worlds.contents import contents
 
 ROOT = Path(__file__).parents[2]
 PROCESSES = 8

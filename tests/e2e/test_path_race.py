@@ -22,9 +22,9 @@ import pytest
 import holdfast
 from holdfast import errors
 from holdfast.testing import ManualClock
-from holdfast.testing.conformance.path_lines import CHOICES, replay
-from holdfast.testing.conformance.paths import events
 from holdfast.testing.crowd import LONG, start
+from tests.conformance.test_path_lines import CHOICES, replay
+from tests.conformance.test_paths import events
 from tests.e2e.claim_worker import ROOT, Fighter, say
 
 PROCESSES = 8

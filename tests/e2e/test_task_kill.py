@@ -19,10 +19,10 @@ import pytest
 
 import holdfast
 from holdfast.kernel.store import FILE
-from holdfast.testing.contents import contents
 from holdfast.testing.crowd import LONG
 from tests.e2e.failpoint_worker import ROOT
 from tests.e2e.task_kill_worker import LAST_WRITE, OPERATIONS, STATEMENT, WRITE, perform, prepare, watched
+from tests.worlds.contents import contents
 
 FAILPOINTS = ("batch.begin", "batch.ran", "batch.commit", "batch.committed")
 PARTS = (0.05, 0.4, 0.75)  # of all statements, of the writes before COMMIT, and of those in it

@@ -25,12 +25,12 @@ from holdfast.kernel.clock import SystemClock
 from holdfast.ops import Operation, operation
 from holdfast.schemas import parameters
 from holdfast.testing import ManualClock
-from holdfast.testing.contents import contents
-from holdfast.testing.worlds import World
-from holdfast.testing.write_cases import CASES, Case
 from holdfast.workspace import Workspace
 from tests.http.bare import Client, Request
 from tests.http.running import PATIENCE, Running
+from tests.worlds.contents import contents
+from tests.worlds.kinds import World
+from tests.worlds.write_cases import CASES, Case
 
 ACTOR: Final = "ann"
 OTHER: Final = "other"  # a named workspace that begins as a copy of the main one

@@ -28,9 +28,9 @@ from holdfast.logs.entries import AnyEntry, Changes, from_bytes, unseal
 from holdfast.logs.memory import MemoryLog
 from holdfast.logs.replica import Replica
 from holdfast.testing import FaultyLog, ManualClock
-from holdfast.testing.contents import contents
 from holdfast.testing.crowd import LONG
 from holdfast.testing.faulty_log import Fault, Method
+from tests.worlds.contents import contents
 
 RUN = "run"
 _LOOK_AGAIN = 0.005

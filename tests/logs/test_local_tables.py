@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import holdfast
 from holdfast.logs.applying import is_shared
-from holdfast.testing.contents import contents
 from tests.logs.nodes import RUN, Nodes, assert_equal, changed_tables, entries, value, write
+from tests.worlds.contents import contents
 
 INDEX = "CREATE VIRTUAL TABLE notes_fts USING fts5(body)"
 CHECK = "INSERT INTO notes_fts(notes_fts) VALUES('integrity-check')"

@@ -11,8 +11,8 @@ from holdfast import Workspace, errors
 from holdfast.kernel.store import FILE
 from holdfast.logs.memory import MemoryLog
 from holdfast.logs.replica import Replica
-from holdfast.testing.contents import contents
 from tests.logs.nodes import RUN, Nodes, assert_equal
+from tests.worlds.contents import contents
 
 
 @pytest.fixture

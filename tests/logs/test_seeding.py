@@ -11,10 +11,10 @@ import holdfast
 from holdfast import errors
 from holdfast.logs.entries import Snapshotted
 from holdfast.logs.memory import MemoryLog
-from holdfast.testing.contents import contents
 from holdfast.testing.crowd import together
 from holdfast.testing.faulty_log import Fault
 from tests.logs.nodes import RUN, Nodes, Wire, assert_equal, entries, value, write
+from tests.worlds.contents import contents
 
 
 @pytest.fixture

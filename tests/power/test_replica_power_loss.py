@@ -17,13 +17,13 @@ import holdfast
 from holdfast import Workspace
 from holdfast.kernel.store import Store
 from holdfast.kernel.tx import Row
-from holdfast.testing.contents import contents
 from tests.logs.nodes import Nodes, assert_equal, at, write
 from tests.power.disk import Tape, recorded
 from tests.power.judge import NOTHING, Finding, Judge, Unsound
 from tests.power.scenes import MOVES, Stage, empty, grouped, perform
 from tests.power.states import Crash, crashes
 from tests.power.test_power_loss import ram, seed, told
+from tests.worlds.contents import contents
 
 __all__ = ["ram", "seed"]  # fixtures
 

@@ -17,13 +17,13 @@ from pathlib import Path
 
 from holdfast import errors
 from holdfast.kernel.failpoints import NAMES
-from holdfast.testing.contents import fingerprint
 from tests.simulation.cluster import CRASHES, Cluster, Node
 from tests.simulation.history import NOTHING_HAPPENED
 from tests.simulation.load import Load
 from tests.simulation.replay import replay
 from tests.simulation.truth import Truth
 from tests.simulation.watching import judge
+from tests.worlds.contents import fingerprint
 
 OPERATIONS = 200  # at least, of each run
 FAULTS = 10

@@ -18,7 +18,7 @@ import holdfast
 from holdfast import errors
 from holdfast.domains.tasks.resuming import MAX_BUDGET, MIN_BUDGET
 from holdfast.testing import ManualClock
-from holdfast.testing.conformance.resume import AWKWARD, CUT, Facts, assert_right, facts_of, size_of
+from tests.conformance.test_resume import AWKWARD, CUT, Facts, assert_right, facts_of, size_of
 
 # Characters that take from one to four bytes, or up to six once JSON has escaped them; and those that combine.
 CHARACTERS = st.sampled_from(

@@ -20,8 +20,8 @@ from hypothesis import strategies as st
 import holdfast
 from holdfast import Transaction, Workspace, errors
 from holdfast.testing import ManualClock
-from holdfast.testing.contents import contents
 from holdfast.types.tasks import ImportProblem, ImportReport, TaskStatus
+from tests.worlds.contents import contents
 
 SAMPLE = Path(__file__).resolve().parents[2] / "../shared/samples/tasks/beads-issues.jsonl"
 THEN = "2024-02-03T04:05:06.789012Z"

@@ -2,7 +2,7 @@
 
 A log holds the truth of one replicated workspace: entries in one order, each at a position, and blobs for what is
 too large for an entry. Positions are opaque and increasing; 0 is before the first. Whoever writes an adapter fills
-these methods, runs the conformance suite of `holdfast.testing` over it, and is done.
+these methods, runs `holdfast.testing.log_contract` over it, and is done.
 """
 
 from __future__ import annotations

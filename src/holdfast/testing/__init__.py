@@ -1,8 +1,7 @@
-"""For tests: `ManualClock`, and the conformance suite that every kind of workspace passes.
+"""For your own tests: a clock that stands still, the contract that a commit log must keep, and a log that misbehaves.
 
-`holdfast.testing.conformance` holds the suite as pytest tests; each takes a `world`, which opens workspaces of one
-kind. Whoever writes a new kind (a log adapter, say) gives a World and runs the same tests. `FaultyLog` wraps a log to
-misbehave as networks do.
+`ManualClock` moves only when told to. `log_contract` holds the tests that every log adapter must pass. `FaultyLog`
+wraps a log to fail as networks do.
 """
 
 from holdfast.testing.clock import ManualClock

@@ -14,10 +14,10 @@ from typing import Any, TypeVar
 from holdfast.aio import AsyncWorkspace
 from holdfast.context import LATEST
 from holdfast.ops import Operation, Sync
-from holdfast.testing.contents import contents
 from holdfast.transaction import Root, Transaction
 from holdfast.types.base import Report
 from holdfast.workspace import Workspace
+from tests.worlds.contents import contents
 
 R = TypeVar("R")
 

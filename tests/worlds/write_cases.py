@@ -6,10 +6,10 @@ from collections.abc import Callable
 from typing import Any, NamedTuple
 
 from holdfast import Op, Task, Workspace
-from holdfast.testing.worlds import World
 from holdfast.types.mail import Message
 from holdfast.types.paths import PathLock
 from holdfast.types.stashes import Link, Stash, Trail
+from tests.worlds.kinds import World
 
 
 class Case(NamedTuple):

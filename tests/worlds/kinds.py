@@ -20,9 +20,9 @@ from holdfast.context import derive_actor
 from holdfast.logs.base import CommitLog
 from holdfast.logs.memory import MemoryLog
 from holdfast.testing.clock import ManualClock
-from holdfast.testing.processes import ProcessPool, ProcessWorkspace
-from holdfast.testing.rotating import RotatingWorkspace
 from holdfast.workspace import Workspace
+from tests.worlds.processes import ProcessPool, ProcessWorkspace
+from tests.worlds.rotating import RotatingWorkspace
 
 ACTOR = "tester"
 
@@ -148,7 +148,7 @@ class RemoteWorld(World):
     capabilities = frozenset({"aio"})
 
     def __init__(self, folder: Path) -> None:
-        from holdfast.testing.served import shared_server
+        from tests.worlds.served import shared_server
 
         super().__init__(folder)
         self.clock = ManualClock()
