@@ -14,18 +14,31 @@ if TYPE_CHECKING:
     from holdfast import errors
     from holdfast.cupboard import Cupboard
     from holdfast.errors import HoldfastError
-    from holdfast.gate import FileGate
-    from holdfast.logs.base import CommitLog
-    from holdfast.logs.memory import MemoryLog
+    from holdfast.filegate import FileGate
     from holdfast.remote import RemoteWorkspace, connect
-    from holdfast.stores import rebuild, restore, salvage, upgrade
-    from holdfast.transaction import Transaction
-    from holdfast.types.base import Event, Grant, Lease, Page, Report
-    from holdfast.types.cells import Cell, CellChange, CellInfo, CellVersion
+    from holdfast.replication.log import CommitLog, MemoryLog
+    from holdfast.types import (
+        Cell,
+        CellChange,
+        CellInfo,
+        CellVersion,
+        Event,
+        Exists,
+        Grant,
+        Lease,
+        NotExists,
+        Op,
+        Page,
+        Report,
+        TxnResult,
+        ValueEquals,
+        VersionEquals,
+    )
     from holdfast.types.tasks import Task
-    from holdfast.types.txn import Exists, NotExists, Op, TxnResult, ValueEquals, VersionEquals
     from holdfast.workspace import Workspace
     from holdfast.workspace import open_workspace as open
+    from holdfast.workspace.admin import rebuild, restore, salvage, upgrade
+    from holdfast.workspace.transaction import Transaction
 
 __version__ = "0.1.0"
 

@@ -12,7 +12,7 @@ import apsw
 import pytest
 
 from holdfast.kernel.migrations import SCHEMA_FOLDER, load
-from holdfast.logs.applying import is_shared
+from holdfast.replication.apply import is_shared
 
 ROOT = Path(__file__).parents[2]
 SOURCE = ROOT / "src" / "holdfast"
@@ -61,12 +61,12 @@ def test_the_import_law_holds(path: Path) -> None:
         assert all(name in GROUND or name.startswith("holdfast.kernel") for name in wanted), wanted
     elif layer == "domains" and module != "holdfast.domains":
         own = DOMAINS.index(module.split(".")[2])
-        for name in wanted - GROUND - {"holdfast.ops"}:
+        for name in wanted - GROUND - {"holdfast.operation"}:
             if not name.startswith("holdfast.kernel"):
                 assert name.startswith("holdfast.domains."), name
                 assert DOMAINS.index(name.split(".")[2]) <= own, name  # a domain that is a package is one
     elif layer == "logs":
-        below = ("holdfast.kernel", "holdfast.logs")
+        below = ("holdfast.kernel", "holdfast.replication")
         assert all(name in GROUND or name.startswith(below) for name in wanted), wanted
     elif layer == "turnfile":
         known = GROUND | {"holdfast.turnfile"}

@@ -16,7 +16,7 @@ import msgspec
 
 import holdfast
 from holdfast import Workspace
-from holdfast.logs.entries import Snapshotted, to_bytes
+from holdfast.replication.log import Snapshotted, to_bytes
 from tests.bench.measure import Bench, Row
 from tests.bench.replicas import RUN, writers
 from tests.logs.nodes import entries

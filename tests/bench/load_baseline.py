@@ -14,16 +14,15 @@ from typing import Any
 import uvicorn
 
 import holdfast
-from holdfast.faces.http import calls, codec
-from holdfast.faces.http.answers import Answer
+from holdfast import wire
+from holdfast.faces.http import calls
 from holdfast.faces.http.app import App, Scope, _read_body
-from holdfast.faces.http.gate import Headers
-from holdfast.faces.http.routes import Route, decode
-from holdfast.faces.http.serving import Server, tune
-from holdfast.faces.http.settings import Settings
-from holdfast.faces.http.spaces import Space
-from holdfast.faces.http.streams import Receive, Send
-from holdfast.faces.http.tokens import Token
+from holdfast.faces.http.auth import Headers, Token
+from holdfast.faces.http.calls import Answer, Route, decode
+from holdfast.faces.http.listener import Settings
+from holdfast.faces.http.server import Server, tune
+from holdfast.faces.http.sse import Receive, Send
+from holdfast.faces.http.workspaces import Space
 
 
 class Hollow(App):
@@ -47,7 +46,7 @@ class Hollow(App):
         calls.check_role(route.op, token)
         body = await _read_body(headers, receive)
         path = {name: decode(value) for name, value in zip(route.names, values, strict=True)}
-        given = codec.arguments(route.op, path, scope["query_string"], body)
+        given = wire.arguments(route.op, path, scope["query_string"], body)
         calls.check_actor(route.op, given, calls.Caller(token, headers))
         return calls.answered(route, self._results[route.op.name], headers)
 

@@ -13,7 +13,7 @@ from typing import Any
 
 import msgspec
 
-from holdfast.ops import operation
+from holdfast.operation import operation
 from tests.bench.load_server import Served
 
 SOURCE = Path(__file__).with_name("load_generator.c")

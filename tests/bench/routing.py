@@ -11,8 +11,8 @@ import statistics
 import time
 
 import holdfast
-from holdfast.domains.routing.matchers import Rules, Subject, decide
-from holdfast.domains.routing.reading import read_rules
+from holdfast.domains.routes import read_rules
+from holdfast.domains.routing.rules import Rules, Subject, decide
 from tests.bench.increments import spread
 from tests.bench.measure import Bench, Row, alternate, rate
 

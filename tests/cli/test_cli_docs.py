@@ -17,14 +17,13 @@ import jsonschema  # type: ignore[import-untyped]  # it has no types of its own
 import pytest
 
 from holdfast.faces import cli
+from holdfast.faces.cli.args import Usage
 from holdfast.faces.cli.command import all_commands
-from holdfast.faces.cli.commands.next import NOTHING
-from holdfast.faces.cli.completing import script
+from holdfast.faces.cli.commands.help import TOPICS, script
+from holdfast.faces.cli.commands.run import NOTHING
+from holdfast.faces.cli.derive import SUMMARIES
 from holdfast.faces.cli.examples import EXAMPLES
 from holdfast.faces.cli.session import GLOBAL
-from holdfast.faces.cli.summaries import SUMMARIES
-from holdfast.faces.cli.topics import TOPICS
-from holdfast.faces.cli.words import Usage
 from tests.cli.calling import PATIENCE
 from tests.cli.test_cli_examples import Playground
 from tests.docs.generate import ROOT, error_classes, split

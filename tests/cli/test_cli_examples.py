@@ -19,8 +19,7 @@ import pytest
 
 import holdfast
 from holdfast.faces.cli.command import all_commands
-from holdfast.faces.cli.example import Example
-from holdfast.faces.cli.examples import EXAMPLES
+from holdfast.faces.cli.examples import EXAMPLES, Example
 from holdfast.kernel.clock import SystemClock
 from tests.cli.calling import PATIENCE, environment
 from tests.http.running import Running

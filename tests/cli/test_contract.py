@@ -222,7 +222,7 @@ def test_a_damaged_store_is_18_never_an_empty_list(made: Cli, project: Path) -> 
 
 def test_no_class_of_errors_has_an_exit_code_that_is_not_documented() -> None:
     from holdfast import errors
-    from holdfast.faces.cli.topics import TOPICS
+    from holdfast.faces.cli.commands.help import TOPICS
 
     documented = {int(number) for number in re.findall(r"(?:^|\s)(\d+)  ", TOPICS["exit-codes"])}
     classes = [each for each in vars(errors).values() if isinstance(each, type) and issubclass(each, Exception)]

@@ -12,7 +12,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from holdfast.faces.cli.timeline import duration, timeline
+from holdfast.faces.cli.commands.cycle import duration, timeline
 from holdfast.faces.cli.views import painter
 from holdfast.types.cycles import Cycle
 from tests.cli.calling import Answer

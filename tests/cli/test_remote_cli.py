@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 import holdfast
-from holdfast.faces.http.tokens import Tokens
+from holdfast.faces.http.auth import Tokens
 from tests.cli.calling import Answer, Shell, ended
 from tests.http.running import Running
 

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 import holdfast
-from holdfast.faces.cli import rolling
+from holdfast.faces.cli.commands import store as rolling
 from tests.cli.calling import Answer, Shell
 
 Cli = Callable[..., Answer]

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from holdfast.errors import HoldfastError
-from holdfast.faces.cli.words import Argument, Usage, as_moment, convert, nearest, parse, seconds
+from holdfast.faces.cli.args import Argument, Usage, as_moment, convert, nearest, parse, seconds
 
 TASK = (
     Argument("title", option="--title", word=True, required=True),

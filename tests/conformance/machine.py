@@ -15,8 +15,7 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant
 
 from holdfast import Exists, NotExists, Op, ValueEquals, VersionEquals
 from holdfast.errors import HoldfastError
-from holdfast.types.base import Event, Lease, as_time
-from holdfast.types.txn import Condition
+from holdfast.types import Condition, Event, Lease, as_time
 from holdfast.workspace import Workspace
 from tests.conformance.counting import Rules
 from tests.conformance.model import Model

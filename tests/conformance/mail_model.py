@@ -13,7 +13,7 @@ from datetime import datetime
 from typing import Any, TypeVar
 
 from holdfast import errors
-from holdfast.types.mail import MailStep, Message
+from holdfast.types.agents import MailStep, Message
 
 R = TypeVar("R")
 

@@ -12,9 +12,20 @@ from typing import Any
 
 from holdfast import errors
 from holdfast.testing import ManualClock
-from holdfast.types.base import Event, Grant, Lease, as_time
-from holdfast.types.cells import Cell
-from holdfast.types.txn import Condition, Exists, NotExists, Op, TxnResult, ValueEquals, VersionEquals
+from holdfast.types import (
+    Cell,
+    Condition,
+    Event,
+    Exists,
+    Grant,
+    Lease,
+    NotExists,
+    Op,
+    TxnResult,
+    ValueEquals,
+    VersionEquals,
+    as_time,
+)
 from tests.conformance.model_base import CellRow, Kept, LeaseRow, Ledger, LockRow, exact
 
 DAY = 24 * 3600 * 1_000_000

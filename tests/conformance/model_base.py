@@ -10,9 +10,8 @@ from typing import Any, NamedTuple, TypeVar
 import msgspec
 
 from holdfast.testing import ManualClock
-from holdfast.types.agents import Agent
-from holdfast.types.base import Event, as_time
-from holdfast.types.mail import Message
+from holdfast.types import Event, as_time
+from holdfast.types.agents import Agent, Message
 from holdfast.types.stashes import Link, StashType, Trail
 from holdfast.types.tasks import TaskStatus, TaskType
 

@@ -13,7 +13,7 @@ import msgspec
 
 from holdfast import errors
 from holdfast.testing import ManualClock
-from holdfast.types.base import Event, as_time
+from holdfast.types import Event, as_time
 from holdfast.types.tasks import Task, TaskStatus
 from tests.conformance.model import Model
 from tests.conformance.model_base import LeaseRow, TaskRow

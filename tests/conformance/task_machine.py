@@ -12,7 +12,7 @@ from typing import Any
 
 from hypothesis import strategies as st
 
-from holdfast.types.base import as_time
+from holdfast.types import as_time
 from tests.conformance.counting import Rules
 from tests.conformance.machine import Stop, invoke
 from tests.conformance.task_bench import TaskBench, told

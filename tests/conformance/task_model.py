@@ -13,9 +13,8 @@ from datetime import datetime
 from typing import Any
 
 from holdfast import errors
-from holdfast.types.base import as_microseconds
+from holdfast.types import Condition, ValueEquals, VersionEquals, as_microseconds
 from holdfast.types.tasks import LinkKind, Task, TaskStatus, TaskType
-from holdfast.types.txn import Condition, ValueEquals, VersionEquals
 from tests.conformance.model_base import TaskRow
 from tests.conformance.task_ledger import ACTIVE, fields_of
 from tests.conformance.task_reading import TaskReading, clean_tags

@@ -14,10 +14,10 @@ from typing import Any
 import pytest
 
 from holdfast import Exists, NotExists, Op, Transaction, ValueEquals, VersionEquals, errors
-from holdfast.context import derive_actor
 from holdfast.kernel.tx import SYSTEM
 from holdfast.types.agents import Agent
 from holdfast.types.tasks import Task
+from holdfast.workspace.context import derive_actor
 from tests.conformance.test_claims import lay_down
 from tests.worlds.kinds import World
 

@@ -13,7 +13,7 @@ import pytest
 
 import holdfast
 from holdfast import errors
-from holdfast.types.txn import Op
+from holdfast.types import Op
 from tests.worlds.kinds import World
 
 Call = Callable[..., object]  # of a workspace, without types: they would refuse what is to be refused

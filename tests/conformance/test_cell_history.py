@@ -9,10 +9,10 @@ from typing import Any
 import pytest
 
 from holdfast import errors
-from holdfast.domains import cell_reading as domain
+from holdfast.domains import cell_history
 from holdfast.kernel.tx import Snapshot
-from holdfast.transaction import Transaction
 from holdfast.workspace import Workspace
+from holdfast.workspace.transaction import Transaction
 from tests.conformance.test_cells import Refusal
 from tests.worlds.kinds import World
 
@@ -241,10 +241,10 @@ def test_c10_info_reads_none_of_the_pages_of_a_value_of_1_mb(world: World) -> No
         finally:
             connection.close()
 
-    assert read_by(domain.find_cell) >= pages  # the measure is one
-    assert 0 < read_by(domain.info) < 30
-    assert 0 < read_by(domain.exists) < 30
-    assert 0 < read_by(domain.ttl) < 30
+    assert read_by(cell_history.find_cell) >= pages  # the measure is one
+    assert 0 < read_by(cell_history.info) < 30
+    assert 0 < read_by(cell_history.exists) < 30
+    assert 0 < read_by(cell_history.ttl) < 30
 
 
 @pytest.mark.capability("local")

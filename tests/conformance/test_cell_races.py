@@ -15,7 +15,7 @@ from typing import TypeVar
 import pytest
 
 from holdfast import errors
-from holdfast.types.cells import Cell
+from holdfast.types import Cell
 from holdfast.workspace import Workspace
 from tests.conformance.test_cells import Refusal, refuse
 from tests.worlds.kinds import World

@@ -14,10 +14,10 @@ from typing import Any
 import pytest
 
 from holdfast import Op, Transaction, ValueEquals, VersionEquals, errors
-from holdfast.context import derive_actor
 from holdfast.testing.crowd import finish
 from holdfast.types.tasks import Task
 from holdfast.workspace import Workspace
+from holdfast.workspace.context import derive_actor
 from tests.conformance.test_task_status import brought, everything, refused
 from tests.worlds.kinds import World
 

@@ -14,9 +14,8 @@ import pytest
 
 import holdfast
 from holdfast import errors
-from holdfast.ops import REGISTRY, load_all
-from holdfast.types.base import Grant
-from holdfast.types.txn import Op
+from holdfast.operation import REGISTRY, load_all
+from holdfast.types import Grant, Op
 from holdfast.workspace import Workspace
 from tests.conformance.test_waiting import Background, heard
 from tests.worlds.kinds import World

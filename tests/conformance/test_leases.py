@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from holdfast import errors
-from holdfast.types.base import Event, Lease
+from holdfast.types import Event, Lease
 from holdfast.workspace import Workspace
 from tests.conformance.test_waiting import Background
 from tests.worlds.kinds import World

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from holdfast import errors
-from holdfast.context import derive_actor
 from holdfast.workspace import Workspace
+from holdfast.workspace.context import derive_actor
 from tests.conformance.test_waiting import Background
 from tests.worlds.kinds import World
 

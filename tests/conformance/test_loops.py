@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from holdfast import Transaction, errors
-from holdfast.kernel.turns import Turns
+from holdfast.kernel.process_lock import Turns
 from holdfast.testing.crowd import LONG, Line, finish, start, together
 from tests.conformance.test_transactions import fail, interrupted_once
 from tests.worlds.kinds import World

@@ -13,7 +13,7 @@ from hypothesis import seed as seeded
 from hypothesis.stateful import run_state_machine_as_test
 
 import holdfast
-from holdfast.domains.cell_reading import find_cell
+from holdfast.domains.cell_history import find_cell
 from holdfast.kernel.tx import Snapshot
 from holdfast.testing import ManualClock
 from tests.conformance.machine import FIRED, RULES, Machine

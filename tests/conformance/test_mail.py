@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from holdfast import errors
-from holdfast.types.mail import MailStatus, MailStep, Message
+from holdfast.types.agents import MailStatus, MailStep, Message
 from tests.conformance.test_task_lists import configure
 from tests.worlds.kinds import World
 

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from holdfast import Exists, NotExists, Op, Transaction, ValueEquals, VersionEquals, errors
-from holdfast.context import derive_actor
+from holdfast.workspace.context import derive_actor
 from tests.conformance.test_mail import (
     STATUSES,
     Call,

@@ -22,8 +22,8 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, run_state_machine_as_test
 
 from holdfast.errors import HoldfastError
-from holdfast.types.base import as_time
-from holdfast.types.mail import Message
+from holdfast.types import as_time
+from holdfast.types.agents import Message
 from holdfast.workspace import Workspace
 from tests.conformance.counting import Rules
 from tests.conformance.machine import Stop

@@ -18,8 +18,8 @@ import holdfast
 from holdfast import Event, Exists, NotExists, Op, ValueEquals, VersionEquals, errors
 from holdfast.kernel.tx import Row
 from holdfast.testing.crowd import LONG, Line, finish, start
+from holdfast.types import Condition
 from holdfast.types.tasks import Task
-from holdfast.types.txn import Condition
 from holdfast.workspace import Workspace
 from tests.conformance.test_cell_races import at_once, handles
 from tests.conformance.test_claim_races import tried

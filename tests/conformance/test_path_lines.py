@@ -14,12 +14,10 @@ from typing import Any
 import pytest
 
 from holdfast import errors
-from holdfast.domains.paths.locking import _PathAttempt
-from holdfast.domains.paths.patterns import covers
-from holdfast.domains.paths.rows import Detail
-from holdfast.types.base import Event
-from holdfast.types.paths import PathLock
-from holdfast.types.txn import Op
+from holdfast.domains.paths import _PathAttempt
+from holdfast.domains.paths.patterns import Detail, covers
+from holdfast.types import Event, Op
+from holdfast.types.agents import PathLock
 from holdfast.workspace import Workspace
 from tests.conformance.test_cell_races import at_once, handles
 from tests.conformance.test_paths import by_id, claimed, events, held, ops, queued, waiting

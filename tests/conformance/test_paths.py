@@ -16,14 +16,13 @@ import msgspec
 import pytest
 
 from holdfast import errors
-from holdfast.context import derive_actor
-from holdfast.domains.paths.rows import Detail
+from holdfast.domains.paths.patterns import Detail
 from holdfast.kernel.store import FILE
-from holdfast.types.base import Event
-from holdfast.types.paths import PathLock
+from holdfast.types import Event, Exists, NotExists, Op, ValueEquals, VersionEquals
+from holdfast.types.agents import PathLock
 from holdfast.types.tasks import Task
-from holdfast.types.txn import Exists, NotExists, Op, ValueEquals, VersionEquals
 from holdfast.workspace import Workspace
+from holdfast.workspace.context import derive_actor
 from tests.conformance.test_waiting import PATIENCE, Background
 from tests.worlds.kinds import World
 

@@ -14,12 +14,10 @@ import msgspec
 import pytest
 
 from holdfast import Op, errors
-from holdfast.domains.tasks.resuming import BUDGET, MAX_BUDGET, MIN_BUDGET
+from holdfast.domains.tasks.handover import BUDGET, MAX_BUDGET, MIN_BUDGET
 from holdfast.testing.crowd import LONG, start
-from holdfast.types.mail import Message
-from holdfast.types.paths import PathLock
-from holdfast.types.resume import Resume
-from holdfast.types.tasks import Task
+from holdfast.types.agents import Message, PathLock
+from holdfast.types.tasks import Resume, Task
 from tests.conformance.test_one_commit import in_txn, log, parts_in
 from tests.conformance.test_task_status import refused
 from tests.worlds.kinds import World

@@ -12,9 +12,9 @@ from typing import Any
 import pytest
 
 from holdfast import Op, ValueEquals, VersionEquals, Workspace, errors
-from holdfast.context import derive_actor
-from holdfast.types.base import Grant
+from holdfast.types import Grant
 from holdfast.types.stashes import Stash
+from holdfast.workspace.context import derive_actor
 from tests.conformance.test_stashes import entries, refused
 from tests.conformance.test_waiting import Background, queue_up
 from tests.worlds.kinds import World

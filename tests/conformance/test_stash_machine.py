@@ -22,8 +22,8 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, run_state_machine_as_test
 
 import holdfast
-from holdfast.domains.stashes.exporting import TABLES
 from holdfast.errors import DuplicateName, HoldfastError
+from holdfast.interchange.stash_export import TABLES
 from holdfast.workspace import Workspace
 from tests.conformance.counting import Rules
 from tests.conformance.machine import Stop

@@ -13,10 +13,10 @@ from hypothesis import seed as seeded
 from hypothesis.stateful import run_state_machine_as_test
 
 import holdfast
-from holdfast.context import Context
 from holdfast.kernel.engine import Engine
 from holdfast.testing import ManualClock
 from holdfast.workspace import Workspace
+from holdfast.workspace.context import Context
 from tests.conformance.task_bench import DONE
 from tests.conformance.task_machine import FIRED, RULES, TaskMachine
 from tests.worlds.kinds import MemoryWorld, World

@@ -11,8 +11,7 @@ import pytest
 
 from holdfast import errors
 from holdfast.kernel.clock import FAR_AHEAD
-from holdfast.types.base import as_time
-from holdfast.types.txn import Op
+from holdfast.types import Op, as_time
 from holdfast.workspace import Workspace
 from tests.conformance.test_waiting import comes_true, heard
 from tests.worlds.kinds import World

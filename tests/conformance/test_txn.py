@@ -9,7 +9,7 @@ import pytest
 import holdfast
 from holdfast import Exists, Grant, NotExists, Op, TxnResult, ValueEquals, VersionEquals, Workspace, errors
 from holdfast.testing.crowd import finish, together
-from holdfast.types.txn import Condition
+from holdfast.types import Condition
 from tests.worlds.kinds import World
 
 

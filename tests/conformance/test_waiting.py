@@ -19,8 +19,7 @@ from typing import Any, Generic, TypeVar
 import pytest
 
 from holdfast import errors
-from holdfast.types.base import Event, Grant
-from holdfast.types.txn import Op
+from holdfast.types import Event, Grant, Op
 from holdfast.workspace import Workspace
 from tests.worlds.kinds import World
 

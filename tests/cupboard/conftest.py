@@ -9,7 +9,9 @@ from typing import Any, NamedTuple
 import pytest
 
 import holdfast
-from holdfast.cupboard import Crumb, Cupboard, Link, Stash, Table, Trail
+from holdfast.cupboard import Cupboard, Stash
+from holdfast.cupboard.entities import Crumb, Link, Trail
+from holdfast.cupboard.tables import Table
 from holdfast.testing import ManualClock
 from tests.worlds.served import shared_server
 

@@ -9,7 +9,8 @@ import pytest
 
 import holdfast
 from holdfast import errors
-from holdfast.cupboard import Crumb, Cupboard, Link, Stash, Trail
+from holdfast.cupboard import Cupboard, Stash
+from holdfast.cupboard.entities import Crumb, Link, Trail
 from holdfast.testing import ManualClock
 from holdfast.testing.crowd import LONG, Line, start
 from tests.cupboard.conftest import Shelf

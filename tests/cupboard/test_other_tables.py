@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from holdfast import errors
-from holdfast.cupboard import Crumb, Link, Trail
+from holdfast.cupboard.entities import Crumb, Link, Trail
 from tests.cupboard.conftest import Shelf
 
 

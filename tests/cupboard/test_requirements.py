@@ -16,7 +16,8 @@ from uuid import UUID
 import pytest
 
 from holdfast import cupboard, errors
-from holdfast.cupboard import Link, Stash, StashHistoryEntry
+from holdfast.cupboard import Stash, StashHistoryEntry
+from holdfast.cupboard.entities import Link
 from tests.cupboard.conftest import Shelf
 
 COUNTS = (7, 4, 4, 4, 3, 5, 5, 4, 6, 3, 6, 3, 6)  # how many requirements R1 to R13 have

@@ -21,7 +21,8 @@ import pytest
 
 import holdfast
 from holdfast import errors
-from holdfast.cupboard import Cupboard, Stash, Table
+from holdfast.cupboard import Cupboard, Stash
+from holdfast.cupboard.tables import Table
 from holdfast.testing.crowd import LONG, start
 from tests.e2e.claim_worker import ROOT, Fighter, say
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 
 from holdfast import cupboard, errors
-from holdfast.cupboard import Cupboard, Link, Stash
+from holdfast.cupboard import Cupboard, Stash
+from holdfast.cupboard.entities import Link
 from tests.cupboard.conftest import Shelf
 
 NOBODY = "01890000-0000-7000-8000-000000000000"

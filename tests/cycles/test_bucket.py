@@ -19,8 +19,9 @@ import pytest
 
 import holdfast
 from holdfast import errors
-from holdfast.carrying import Bucket, bring, send
 from holdfast.faces.cli import main
+from holdfast.interchange.peer.places import Bucket
+from holdfast.interchange.peer.sync import bring, send
 from holdfast.workspace import Workspace
 
 BUCKET = "agent-os-peer-state"

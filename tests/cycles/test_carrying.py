@@ -13,8 +13,8 @@ import pytest
 
 import holdfast
 from holdfast import errors
-from holdfast.carrying import Entry, Folder, Revision, bring, send
-from holdfast.carrying.places import moved
+from holdfast.interchange.peer.places import Entry, Folder, Revision, moved
+from holdfast.interchange.peer.sync import bring, send
 from holdfast.workspace import Workspace
 
 KEY = "peer:spec:search:cycle:1"

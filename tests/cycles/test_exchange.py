@@ -12,7 +12,8 @@ import pytest
 
 import holdfast
 from holdfast import errors
-from holdfast.carrying import Folder, bring, send
+from holdfast.interchange.peer.places import Folder
+from holdfast.interchange.peer.sync import bring, send
 from holdfast.workspace import Workspace
 from tests.conformance.test_cycle_conflicts import conflicts as told
 from tests.cycles.test_carrying import DOTTED, KEY, Shelf

@@ -8,9 +8,8 @@ from typing import Any
 
 import pytest
 
-from holdfast.domains.cycles.keys import Key
-from holdfast.domains.cycles.legacy import Reading, read
-from holdfast.domains.cycles.rules import problems
+from holdfast.domains.cycles.rules import Key, problems
+from holdfast.interchange.peer import Reading, read
 
 SAMPLES = Path(__file__).parents[3] / "shared" / "samples" / "cycles"
 KEY = Key("peer:spec:search", 3)

@@ -10,9 +10,8 @@ import msgspec
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from holdfast.domains.cycles.keys import Key
-from holdfast.domains.cycles.legacy import Reading, read
-from holdfast.domains.cycles.rules import PHASES, problems
+from holdfast.domains.cycles.rules import PHASES, Key, problems
+from holdfast.interchange.peer import Reading, read
 
 WORDS = {"complete": "completed", "error": "failed", "running": "in_progress", "execution": "execute"}
 ACTIVITIES = {"PLANNING": "plan", "EXECUTING": "execute", "EXPRESSING": "express", "REVIEWING": "review"}

@@ -12,15 +12,15 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
-import holdfast.schemas  # noqa: F401  # it loads every domain, and so fills the registry
+import holdfast.workspace.schema  # noqa: F401  # it loads every domain, and so fills the registry
 from holdfast import errors
-from holdfast.domains.mail.steps import STEPS as MAIL_STEPS
-from holdfast.domains.tasks.steps import STATUSES, STEPS
+from holdfast import errors as refusals
+from holdfast.domains.mail import STEPS as MAIL_STEPS
+from holdfast.domains.tasks.transitions import STATUSES, STEPS
 from holdfast.faces.cli.command import PURPOSES, Command, all_commands
 from holdfast.faces.cli.commands.help import TASKS, row, usage
 from holdfast.faces.cli.examples import EXAMPLES
-from holdfast.faces.http import refusals
-from holdfast.ops import REGISTRY, Operation
+from holdfast.operation import REGISTRY, Operation
 from holdfast.types.tasks import TaskStatus
 from tests.docs.session import record
 

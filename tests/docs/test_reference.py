@@ -8,7 +8,7 @@ import pytest
 
 import holdfast
 import holdfast.testing
-from holdfast.ops import REGISTRY
+from holdfast.operation import REGISTRY
 from tests.docs.generate import ALIASES, PARTS, ROOT, error_classes, split
 
 # The vocabulary of the product. A word of the second group must be explained once its domain has operations.

@@ -32,10 +32,10 @@ import msgspec
 
 import holdfast
 from holdfast import errors
-from holdfast.ops import operation
+from holdfast.operation import operation
 from holdfast.remote import RemoteWorkspace
 from holdfast.testing.crowd import LONG, start
-from holdfast.types.mail import Message
+from holdfast.types.agents import Message
 from holdfast.types.tasks import Task
 
 ROOT = Path(__file__).parents[2]

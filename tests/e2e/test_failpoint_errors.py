@@ -18,11 +18,11 @@ import pytest
 
 import holdfast
 from holdfast import errors
-from holdfast.context import Context
 from holdfast.kernel import failpoints
 from holdfast.kernel.engine import Engine
 from holdfast.testing import ManualClock
 from holdfast.testing.crowd import LONG, Line, finish, start
+from holdfast.workspace.context import Context
 from tests.e2e.test_failpoints import BACKUP, BATCH, MIGRATION, schema_and_id
 from tests.logs.nodes import RUN, Nodes, assert_equal, eventually, journal, write
 

@@ -25,9 +25,9 @@ import pytest
 
 import holdfast
 from holdfast import errors
-from holdfast.faces.http.tokens import FIRST, Tokens
+from holdfast.faces.http.auth import FIRST, Tokens
 from holdfast.testing.crowd import LONG
-from holdfast.types.base import as_microseconds
+from holdfast.types import as_microseconds
 from tests.e2e.server_kill_client import COUNT, END, RAW, ROOT, RUN, WATCHES, Call, Client, Heard, Wanted, digest
 from tests.http.running import command
 

@@ -10,8 +10,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from holdfast.faces.http.serving import Server
-from holdfast.faces.http.settings import Settings
+from holdfast.faces.http.listener import Settings
+from holdfast.faces.http.server import Server
 from tests.http.running import PATIENCE
 
 

@@ -17,15 +17,14 @@ import msgspec
 
 import holdfast
 from holdfast.faces.http.app import LIVENESS
-from holdfast.faces.http.calls import role_of
-from holdfast.faces.http.extras import EXTRAS
-from holdfast.faces.http.routes import Route, Routes
-from holdfast.faces.http.tokens import EVERY, MAIN, Role, Tokens
+from holdfast.faces.http.auth import EVERY, MAIN, Role, Tokens
+from holdfast.faces.http.calls import Route, Routes, role_of
+from holdfast.faces.http.pages import EXTRAS
 from holdfast.kernel.clock import SystemClock
-from holdfast.ops import Operation, operation
-from holdfast.schemas import parameters
+from holdfast.operation import Operation, operation
 from holdfast.testing import ManualClock
 from holdfast.workspace import Workspace
+from holdfast.workspace.schema import parameters
 from tests.http.bare import Client, Request
 from tests.http.running import PATIENCE, Running
 from tests.worlds.contents import contents

@@ -34,9 +34,9 @@ from schemathesis.core.result import Ok
 from schemathesis.specs.openapi import checks
 
 import holdfast
-from holdfast.faces.http.routes import Route, Routes
-from holdfast.schemas import parameters
+from holdfast.faces.http.calls import Route, Routes
 from holdfast.testing import ManualClock
+from holdfast.workspace.schema import parameters
 from tests.http.running import PATIENCE, Running
 
 ACTOR, OTHER = "ann", "bob"

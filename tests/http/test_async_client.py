@@ -20,7 +20,7 @@ import pytest
 
 import holdfast
 from holdfast import errors
-from holdfast.remote import sending
+from holdfast.remote import protocol
 from tests.http.inside import serving, token_of
 from tests.http.running import PATIENCE, Running
 
@@ -360,7 +360,7 @@ def test_a_server_that_never_answers_is_given_up_in_time(
     monkeypatch: pytest.MonkeyPatch, backlog: int, unsure: type[errors.HoldfastError]
 ) -> None:
     """What was sent may have happened; what could not even be sent has not."""
-    monkeypatch.setattr(sending, "PAUSE", 0.001)
+    monkeypatch.setattr(protocol, "PAUSE", 0.001)
 
     async def scene(ws: holdfast.RemoteWorkspace) -> None:
         with pytest.raises(errors.Unreachable):

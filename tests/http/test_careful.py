@@ -12,7 +12,7 @@ import pytest
 
 import holdfast
 from holdfast import errors
-from holdfast.faces.http.tokens import Tokens
+from holdfast.faces.http.auth import Tokens
 from tests.http.inside import serving, token_of
 from tests.http.running import PATIENCE, Running, command
 

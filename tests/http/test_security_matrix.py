@@ -12,9 +12,8 @@ from typing import Final
 import msgspec
 import pytest
 
-from holdfast.faces.http.codec import MAX_DEPTH
-from holdfast.faces.http.gate import MAX_BODY
-from holdfast.faces.http.tokens import MAIN, ROLES
+from holdfast.faces.http.auth import MAIN, MAX_BODY, ROLES
+from holdfast.wire import MAX_DEPTH
 from tests.http.attacks import BASES, KINDS, Cell, actor_arguments, in_txn, nested
 from tests.http.bare import Request
 from tests.http.matrix import ACTOR, Row, Site

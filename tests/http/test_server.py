@@ -16,9 +16,8 @@ import pytest
 
 import holdfast
 from holdfast import errors
-from holdfast.faces.http.gate import MAX_BODY
-from holdfast.faces.http.settings import Settings
-from holdfast.faces.http.tokens import Tokens
+from holdfast.faces.http.auth import MAX_BODY, Tokens
+from holdfast.faces.http.listener import Settings
 from tests.http.inside import serving
 from tests.http.running import PATIENCE, Running, code_of, command
 

@@ -12,9 +12,9 @@ import httpx
 import pytest
 
 import holdfast
-from holdfast.faces.http import channels, streams, tickets
-from holdfast.faces.http.serving import Server
-from holdfast.faces.http.tokens import Tokens
+from holdfast.faces.http import auth, sse
+from holdfast.faces.http.auth import Tokens
+from holdfast.faces.http.server import Server
 from tests.http.inside import Watching, serving, token_of
 from tests.http.running import PATIENCE
 
@@ -33,7 +33,7 @@ def connected(server: Server) -> holdfast.RemoteWorkspace:
 def test_clients_that_share_a_channel_and_one_that_comes_late_get_the_same_without_gap_or_repeat(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(channels, "REACH", 8)  # so that the channel itself forgets what the late one needs
+    monkeypatch.setattr(sse, "REACH", 8)  # so that the channel itself forgets what the late one needs
     with serving(tmp_path) as server, connected(server) as ws:
         early = [Watching(server, "?kinds=cell") for _ in range(3)]
         for number in range(60):
@@ -53,7 +53,7 @@ def test_clients_that_share_a_channel_and_one_that_comes_late_get_the_same_witho
 def test_a_client_that_does_not_read_slows_nobody_is_let_go_and_resumes_where_it_stopped(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(streams, "PATIENCE", 500_000)
+    monkeypatch.setattr(sse, "PATIENCE", 500_000)
     big = "x" * 200_000
     with serving(tmp_path) as server, connected(server) as ws:
         with closing(Watching(server, room=4096)) as slow, closing(Watching(server)) as quick:
@@ -79,7 +79,7 @@ def test_a_client_that_does_not_read_slows_nobody_is_let_go_and_resumes_where_it
 def test_a_bookmark_comes_when_nothing_does_and_moves_on_over_what_was_filtered_out(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(streams, "HEARTBEAT", 1000)
+    monkeypatch.setattr(sse, "HEARTBEAT", 1000)
     with serving(tmp_path) as server, connected(server) as ws, closing(Watching(server, "?kinds=lock")) as watch:
         coming = watch.frames()
         assert next(coming)["event"] == "bookmark"
@@ -88,7 +88,7 @@ def test_a_bookmark_comes_when_nothing_does_and_moves_on_over_what_was_filtered_
 
 
 def test_a_watch_ends_when_its_token_is_revoked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(streams, "CHECKED", 0)
+    monkeypatch.setattr(sse, "CHECKED", 0)
     with serving(tmp_path) as server, connected(server) as ws:
         token, secret = Tokens(tmp_path).create("read")
         with closing(Watching(server, token=secret)) as watch:
@@ -144,8 +144,8 @@ def test_a_ticket_is_worth_what_its_token_is_and_no_longer_than_30_seconds(
         lost = call(server, "POST", "/api/ticket", token=secret).json()["ticket"]
         Tokens(tmp_path).revoke(token.id)
         old = call(server, "POST", "/api/ticket").json()["ticket"]
-        now = tickets._now()
-        monkeypatch.setattr(tickets, "_now", lambda: now + 31_000_000)
+        now = auth._now()
+        monkeypatch.setattr(auth, "_now", lambda: now + 31_000_000)
         for spoiled in (lost, old, "hfk_invented"):
             with closing(Watching(server, f"?ticket={spoiled}", token=None)) as watch:
                 assert watch.status == 401

@@ -20,10 +20,10 @@ from cryptography.hazmat.primitives.asymmetric import ec
 
 import holdfast
 from holdfast import errors
-from holdfast.faces.http import tls
-from holdfast.faces.http.serving import Server
-from holdfast.faces.http.settings import Settings
-from holdfast.remote import sending
+from holdfast.faces.http import listener
+from holdfast.faces.http.listener import Settings
+from holdfast.faces.http.server import Server
+from holdfast.remote import protocol
 from tests.http.inside import serving, token_of
 from tests.http.running import PATIENCE, Running, command
 
@@ -35,7 +35,7 @@ def connected(server: Server, verify: str | bool, url: str = "") -> holdfast.Rem
 def made(folder: Path, *hosts: str) -> tuple[Path, Path]:
     """A certificate and its key."""
     folder.mkdir(exist_ok=True)
-    return tls.certificate(folder, hosts)
+    return listener.certificate(folder, hosts)
 
 
 async def write_and_read(ws: holdfast.RemoteWorkspace, cell: str) -> Any:
@@ -81,7 +81,7 @@ def test_a_process_says_which_certificate_to_trust(tmp_path: Path) -> None:
 def test_a_client_that_does_not_trust_the_certificate_sends_nothing_and_says_why(
     tmp_path: Path, trusting: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(sending, "PAUSE", 0.001)
+    monkeypatch.setattr(protocol, "PAUSE", 0.001)
     verify = True if trusting == "nobody" else str(made(tmp_path / "other")[0])
     with serving(tmp_path / "store", tls_auto=True) as server, connected(server, verify) as ws:
 
@@ -110,7 +110,7 @@ def test_a_client_that_does_not_trust_the_certificate_sends_nothing_and_says_why
 def test_who_speaks_another_language_than_the_server_is_told_and_disturbs_nobody(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(sending, "PAUSE", 0.001)
+    monkeypatch.setattr(protocol, "PAUSE", 0.001)
     with serving(tmp_path, tls_auto=True) as server, connected(server, str(tmp_path / "tls" / "cert.pem")) as good:
         with pytest.raises(httpx.TransportError):
             httpx.get(f"http://127.0.0.1:{server.port}/healthz")
@@ -174,7 +174,7 @@ def test_an_allowed_host_that_cannot_be_in_a_certificate_is_refused_if_at_all_in
 
 def test_a_certificate_that_runs_out_is_made_anew(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with monkeypatch.context() as shorter:
-        shorter.setattr(tls, "LIFE", timedelta(days=29))
+        shorter.setattr(listener, "LIFE", timedelta(days=29))
         old = made(tmp_path)[0].read_bytes()
     new = made(tmp_path)[0].read_bytes()
     assert new != old
@@ -280,7 +280,7 @@ def nameless(key: Path) -> bytes:
     own = x509.Name([])
     now = datetime.now(UTC)
     builder = x509.CertificateBuilder(own, own, secret.public_key(), x509.random_serial_number())
-    signed = builder.not_valid_before(now).not_valid_after(now + tls.LIFE).sign(secret, hashes.SHA256())
+    signed = builder.not_valid_before(now).not_valid_after(now + listener.LIFE).sign(secret, hashes.SHA256())
     return signed.public_bytes(serialization.Encoding.PEM)
 
 

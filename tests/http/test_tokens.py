@@ -14,7 +14,7 @@ import pytest
 
 from holdfast import errors
 from holdfast.faces.cli import main
-from holdfast.faces.http.tokens import ROLES, Tokens
+from holdfast.faces.http.auth import ROLES, Tokens
 from tests.http.inside import serving, token_of
 from tests.http.running import PATIENCE, Running, code_of
 

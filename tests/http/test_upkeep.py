@@ -21,9 +21,9 @@ import pytest
 
 import holdfast
 from holdfast import errors
-from holdfast.faces.http.access import AccessLog
-from holdfast.faces.http.settings import Settings
-from holdfast.faces.http.tokens import Tokens
+from holdfast.faces.http.auth import Tokens
+from holdfast.faces.http.listener import Settings
+from holdfast.faces.http.operations import AccessLog
 from holdfast.testing import ManualClock
 from tests.http.inside import Watching, serving, token_of
 from tests.http.running import PATIENCE, Running, command

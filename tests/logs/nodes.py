@@ -16,20 +16,18 @@ from typing import Any, Self, get_args
 import apsw
 
 import holdfast
-from holdfast.context import Context
 from holdfast.kernel import failpoints
 from holdfast.kernel.clock import Signal
 from holdfast.kernel.engine import Engine
 from holdfast.kernel.journal import Journal
 from holdfast.kernel.store import FILE
-from holdfast.logs.applying import is_shared
-from holdfast.logs.base import START, CommitLog, Trimmed
-from holdfast.logs.entries import AnyEntry, Changes, from_bytes, unseal
-from holdfast.logs.memory import MemoryLog
-from holdfast.logs.replica import Replica
+from holdfast.replication.apply import is_shared
+from holdfast.replication.log import START, AnyEntry, Changes, CommitLog, MemoryLog, Trimmed, from_bytes, unseal
+from holdfast.replication.replica import Replica
 from holdfast.testing import FaultyLog, ManualClock
 from holdfast.testing.crowd import LONG
 from holdfast.testing.faulty_log import Fault, Method
+from holdfast.workspace.context import Context
 from tests.worlds.contents import contents
 
 RUN = "run"

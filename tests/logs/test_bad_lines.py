@@ -12,7 +12,7 @@ import pytest
 
 import holdfast
 from holdfast import errors
-from holdfast.logs.memory import MemoryLog
+from holdfast.replication.log import MemoryLog
 from holdfast.testing.crowd import LONG, start, together
 from holdfast.testing.faulty_log import Fault, FaultyLog, Method
 from tests.logs.nodes import RUN, Nodes, Wire, assert_equal, entries, value

@@ -9,8 +9,7 @@ import pytest
 from holdfast import errors
 from holdfast.kernel.batch import follow
 from holdfast.kernel.tx import SYSTEM
-from holdfast.logs.base import Head
-from holdfast.logs.memory import MemoryLog
+from holdfast.replication.log import Head, MemoryLog
 from holdfast.testing.crowd import LONG, Line
 from tests.logs.nodes import RUN, Nodes, Wire, journal
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from holdfast.logs.courtesy import Courtesy
+from holdfast.replication.replica import Courtesy
 from holdfast.testing import ManualClock
 
 

@@ -15,9 +15,7 @@ import holdfast
 from holdfast import errors
 from holdfast.kernel.migrations import known
 from holdfast.kernel.store import FILE
-from holdfast.logs.base import CommitLog
-from holdfast.logs.entries import Changes, from_bytes, to_bytes
-from holdfast.logs.memory import MemoryLog
+from holdfast.replication.log import Changes, CommitLog, MemoryLog, from_bytes, to_bytes
 from holdfast.testing.crowd import start
 from tests.logs.nodes import RUN, Nodes, Wire, assert_equal, raw_entries, value, write
 

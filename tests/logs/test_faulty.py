@@ -9,8 +9,7 @@ import pytest
 from holdfast import errors
 from holdfast.kernel.clock import Signal
 from holdfast.kernel.journal import Moved
-from holdfast.logs.base import LostAnswer, Trimmed
-from holdfast.logs.memory import MemoryLog
+from holdfast.replication.log import LostAnswer, MemoryLog, Trimmed
 from holdfast.testing import FaultyLog
 from holdfast.testing.log_contract import *  # noqa: F403
 from tests.logs.nodes import Wire, raw_entries

@@ -10,9 +10,7 @@ import pytest
 import holdfast
 from holdfast import errors
 from holdfast.kernel.migrations import known
-from holdfast.logs.base import CommitLog, Trimmed
-from holdfast.logs.entries import Changes, Snapshotted
-from holdfast.logs.memory import MemoryLog
+from holdfast.replication.log import Changes, CommitLog, MemoryLog, Snapshotted, Trimmed
 from holdfast.testing.crowd import LONG, start, together
 from holdfast.testing.faulty_log import Fault, Method
 from tests.logs.nodes import (

@@ -8,8 +8,7 @@ import pytest
 
 from holdfast import errors
 from holdfast.kernel.clock import Signal
-from holdfast.logs.base import Head
-from holdfast.logs.memory import MAX_ENTRY, MemoryLog
+from holdfast.replication.log import MAX_ENTRY, Head, MemoryLog
 from holdfast.testing import ManualClock
 from holdfast.testing.log_contract import *  # noqa: F403
 

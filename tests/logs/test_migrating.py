@@ -10,10 +10,10 @@ import pytest
 import holdfast
 from holdfast import errors
 from holdfast.kernel import migrations
+from holdfast.kernel.maintenance import upgrade
 from holdfast.kernel.migrations import Migration
-from holdfast.kernel.upgrade import upgrade
-from holdfast.logs.entries import Migrated
-from holdfast.logs.replica import Replica
+from holdfast.replication.log import Migrated
+from holdfast.replication.replica import Replica
 from holdfast.testing.crowd import LONG, start, together
 from tests.logs.nodes import RUN, Nodes, Wire, assert_equal, entries, value, write
 

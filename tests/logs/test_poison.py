@@ -9,8 +9,8 @@ import pytest
 import holdfast
 from holdfast import Workspace, errors
 from holdfast.kernel.store import FILE
-from holdfast.logs.memory import MemoryLog
-from holdfast.logs.replica import Replica
+from holdfast.replication.log import MemoryLog
+from holdfast.replication.replica import Replica
 from tests.logs.nodes import RUN, Nodes, assert_equal
 from tests.worlds.contents import contents
 

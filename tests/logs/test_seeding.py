@@ -9,8 +9,7 @@ import pytest
 
 import holdfast
 from holdfast import errors
-from holdfast.logs.entries import Snapshotted
-from holdfast.logs.memory import MemoryLog
+from holdfast.replication.log import MemoryLog, Snapshotted
 from holdfast.testing.crowd import together
 from holdfast.testing.faulty_log import Fault
 from tests.logs.nodes import RUN, Nodes, Wire, assert_equal, entries, value, write

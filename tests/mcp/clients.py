@@ -18,10 +18,10 @@ from mcp.client.streamable_http import streamable_http_client
 from mcp_types import CallToolResult, TextContent, TextResourceContents
 
 import holdfast
-from holdfast.faces.mcp import protocol
-from holdfast.faces.mcp.marking import CLOSING, OPENING
-from holdfast.faces.mcp.sessions import Memory, Session
-from holdfast.faces.mcp.tools import WORKSPACE
+from holdfast.faces.mcp import server
+from holdfast.faces.mcp.profiles import WORKSPACE
+from holdfast.faces.mcp.session import Memory, Session
+from holdfast.faces.mcp.text import CLOSING, OPENING
 
 PATIENCE: Final = 60
 Era = Literal["legacy", "auto"]  # with a handshake and a session; the newest, without either
@@ -100,7 +100,7 @@ class Agent:
 async def inside(ws: holdfast.Workspace, profile: str = "core", era: Era = "legacy") -> AsyncIterator[Agent]:
     """A session in this process, which acts as the workspace's actor."""
     session = Session(ws.aio, ws.actor, profile, Memory())
-    async with Client(protocol.build(WORKSPACE, lambda _: session), mode=era) as client:
+    async with Client(server.build(WORKSPACE, lambda _: session), mode=era) as client:
         yield Agent(client)
 
 

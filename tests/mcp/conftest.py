@@ -9,7 +9,7 @@ import pytest
 
 import holdfast
 from holdfast import turnfile
-from holdfast.faces.http.serving import Server
+from holdfast.faces.http.server import Server
 from holdfast.testing import ManualClock
 from tests.http.inside import serving
 

@@ -7,10 +7,10 @@ from typing import Any
 import pytest
 
 from holdfast import errors
-from holdfast.faces.mcp.callers import Caller
-from holdfast.faces.mcp.declaring import Tool, tool
-from holdfast.faces.mcp.tools import CORE
-from holdfast.faces.mcp.turning import TOOLS
+from holdfast.faces.mcp.profiles import CORE
+from holdfast.faces.mcp.session import Caller
+from holdfast.faces.mcp.tool import Tool, tool
+from holdfast.faces.mcp.turn_tools import TOOLS
 from tests.mcp.clients import played
 
 CHOOSING = [

@@ -16,9 +16,9 @@ import pytest
 import holdfast
 from holdfast import errors
 from holdfast.faces.mcp import serve_stdio
-from holdfast.faces.mcp.tools import tools_of
-from holdfast.ops import REGISTRY, load_all
-from holdfast.schemas import parameters
+from holdfast.faces.mcp.profiles import tools_of
+from holdfast.operation import REGISTRY, load_all
+from holdfast.workspace.schema import parameters
 from tests.mcp.clients import PATIENCE, inside, played
 
 ROOT = Path(__file__).parents[2]

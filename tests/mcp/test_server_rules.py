@@ -11,9 +11,9 @@ import pytest
 from mcp.shared.exceptions import MCPError
 
 import holdfast
-from holdfast.faces.http.serving import Server
-from holdfast.faces.http.settings import Settings
-from holdfast.faces.mcp import mounting
+from holdfast.faces.http.listener import Settings
+from holdfast.faces.http.server import Server
+from holdfast.faces.mcp import http
 from holdfast.testing import ManualClock
 from tests.http.inside import token_of
 from tests.http.running import code_of
@@ -251,16 +251,16 @@ async def test_without_sessions_a_lost_claim_is_fenced_by_its_token_too(owned: S
 def test_of_a_token_with_many_sessions_the_oldest_are_forgotten_and_still_work(
     server: Server, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(mounting, "SESSIONS", 2)
+    monkeypatch.setattr(http, "SESSIONS", 2)
     kept: list[int] = []
-    remember = mounting.Mounted._memory
+    remember = http.Mounted._memory
 
-    def counting(self: mounting.Mounted, *given: Any) -> Any:
+    def counting(self: http.Mounted, *given: Any) -> Any:
         found = remember(self, *given)
         kept.append(max(len(sessions) for sessions in self._memories.values()))
         return found
 
-    monkeypatch.setattr(mounting.Mounted, "_memory", counting)
+    monkeypatch.setattr(http.Mounted, "_memory", counting)
 
     async def claim(agent: Agent, title: str) -> str:
         task = await agent.call("task_create", title=title)

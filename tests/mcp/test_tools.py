@@ -9,7 +9,7 @@ import pytest
 from mcp.shared.exceptions import MCPError
 
 import holdfast
-from holdfast.faces.mcp.tools import INSTRUCTIONS
+from holdfast.faces.mcp.profiles import INSTRUCTIONS
 from holdfast.testing import ManualClock
 from tests.mcp.clients import ERAS, Era, inside, played
 
@@ -427,8 +427,8 @@ async def test_a_tool_or_resource_that_does_not_exist_is_an_error_of_the_protoco
 @played
 async def test_an_actor_that_nobody_named_may_look_but_hold_nothing(ws: holdfast.Workspace) -> None:
     task = ws.tasks.create("work")
-    from holdfast.context import Context
     from holdfast.kernel.tx import DerivedActor
+    from holdfast.workspace.context import Context
 
     async with inside(ws.acting(Context(DerivedActor("me@host")))) as agent:
         assert (await agent.call("task_list"))["tasks"][0]["id"] == task.id

@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 
 import holdfast
-from holdfast.faces.http.serving import Server
+from holdfast.faces.http.server import Server
 from tests.http.inside import token_of
 from tests.http.running import Running
 from tests.mcp.clients import ERAS, PATIENCE, Agent, Era, Refused, over_http, over_stdio, played

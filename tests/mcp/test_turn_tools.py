@@ -18,11 +18,10 @@ from mcp.shared.exceptions import MCPError
 
 import holdfast
 from holdfast import errors, turnfile
-from holdfast.faces.mcp import protocol
-from holdfast.faces.mcp.callers import Caller
-from holdfast.faces.mcp.sessions import Memory, Session
-from holdfast.faces.mcp.tools import WORKSPACE, tools_of
-from holdfast.faces.mcp.turning import TURNS
+from holdfast.faces.mcp.profiles import WORKSPACE, tools_of
+from holdfast.faces.mcp.server import build
+from holdfast.faces.mcp.session import Caller, Memory, Session
+from holdfast.faces.mcp.turn_tools import TURNS
 from tests.cli.calling import Shell, environment
 from tests.mcp.clients import Agent, Refused, inside, over_stdio, played
 from tests.mcp.test_profiles import BYTES_PER_TOKEN, ROOT
@@ -38,7 +37,7 @@ TOOLS = {
 async def agent_of(ws: holdfast.Workspace, files: turnfile.Session) -> AsyncIterator[Agent]:
     """An agent whose server has turn files; it acts as ann."""
     session = Session(ws.aio, ws.actor, "all", Memory(), turn_dir=files.folder.path)
-    async with Client(protocol.build(WORKSPACE, lambda _: session), mode="legacy") as client:
+    async with Client(build(WORKSPACE, lambda _: session), mode="legacy") as client:
         yield Agent(client)
 
 
@@ -46,7 +45,7 @@ async def agent_of(ws: holdfast.Workspace, files: turnfile.Session) -> AsyncIter
 async def alone(files: turnfile.Session, actor: str = "ann") -> AsyncIterator[Agent]:
     """An agent whose server has turn files, and no workspace."""
     caller = Caller(actor, files.folder.path)
-    async with Client(protocol.build(TURNS, lambda _: caller), mode="legacy") as client:
+    async with Client(build(TURNS, lambda _: caller), mode="legacy") as client:
         yield Agent(client)
 
 
@@ -203,8 +202,8 @@ def test_f13_a_server_of_turn_files_loads_nothing_of_a_workspace(tmp_path: Path,
     code = (
         "import sys; from holdfast.faces.cli import main; main(['mcp', *sys.argv[1:]]);"
         "print(*(name for name in sys.modules if name == 'apsw'"
-        " or name.startswith(('holdfast.kernel', 'holdfast.domains', 'holdfast.workspace', 'holdfast.ops'))))"
-        "; print('mcp.server' in sys.modules, 'holdfast.faces.mcp.turning' in sys.modules)"
+        " or name.startswith(('holdfast.kernel', 'holdfast.domains', 'holdfast.workspace', 'holdfast.operation'))))"
+        "; print('mcp.server' in sys.modules, 'holdfast.faces.mcp.turn_tools' in sys.modules)"
     )
     shell = Shell(tmp_path, environment(tmp_path))
     answer = shell.run([sys.executable, "-c", code, "--turn-dir", files.folder.path, "--actor", "ann"])

@@ -20,12 +20,12 @@ import apsw
 import msgspec
 
 import holdfast
-from holdfast.kernel.check import check
 from holdfast.kernel.clock import Now
+from holdfast.kernel.maintenance import check
 from holdfast.kernel.store import FILE
 from holdfast.kernel.tx import Snapshot
 from holdfast.testing import ManualClock
-from holdfast.transaction import CHECKERS
+from holdfast.workspace.transaction import CHECKERS
 from tests.power.states import KINDS, Crash, Files, Kind
 
 STORE = "store"

@@ -17,7 +17,7 @@ from typing import NamedTuple
 import apsw
 import pytest
 
-from holdfast.kernel import refusals
+from holdfast.kernel import activity
 from holdfast.kernel.store import Store
 from tests.power.disk import NAME, Entry, Mark, Operation, Sync, SyncFolder, Tape, Truncate, Write, contents
 from tests.power.judge import Judge
@@ -108,7 +108,7 @@ def test_the_folder_of_a_new_workspace_is_as_durable_as_what_is_in_it(scene: Sce
 
 def kept(files: Mapping[str, bytes]) -> dict[str, bytes]:
     """All files but that of refusals, of which nobody promises that it survives."""
-    return {name: content for name, content in files.items() if not name.endswith(refusals.FILE)}
+    return {name: content for name, content in files.items() if not name.endswith(activity.FILE)}
 
 
 @pytest.mark.parametrize("scene", SCENES, ids=lambda scene: scene.name)

@@ -13,17 +13,16 @@ from collections import Counter, deque
 from collections.abc import Callable
 from pathlib import Path
 
-from holdfast.context import Context
 from holdfast.kernel import failpoints
 from holdfast.kernel.clock import Clock
 from holdfast.kernel.engine import Engine
 from holdfast.kernel.ids import Ids
 from holdfast.kernel.store import FILE
-from holdfast.logs.base import CommitLog
-from holdfast.logs.memory import MemoryLog
-from holdfast.logs.replica import Replica
+from holdfast.replication.log import CommitLog, MemoryLog
+from holdfast.replication.replica import Replica
 from holdfast.testing.faulty_log import Fault, FaultyLog, Method
 from holdfast.workspace import Workspace
+from holdfast.workspace.context import Context
 from tests.simulation.scheduler import Fibre, Killed, current, pause
 
 START = 1_700_000_000_000_000

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 import msgspec
 
 from holdfast import errors
-from holdfast.types.base import Event, as_time
+from holdfast.types import Event, as_time
 from holdfast.types.cycles import Cycle, Resumption
 from tests.simulation.trail_model import TrailModel
 

@@ -14,9 +14,9 @@ from holdfast import errors
 from holdfast.kernel.batch import Call
 from holdfast.kernel.events import Filter, marks
 from holdfast.kernel.tx import Snapshot, Tx
-from holdfast.ops import operation
-from holdfast.transaction import Transaction
+from holdfast.operation import operation
 from holdfast.workspace import Workspace
+from holdfast.workspace.transaction import Transaction
 from tests.simulation.cluster import Cluster, Node
 from tests.simulation.history import NOTHING_HAPPENED, Asked, History, Looked
 from tests.simulation.mail_workload import EVERYBODY

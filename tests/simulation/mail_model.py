@@ -14,9 +14,8 @@ import msgspec
 
 from holdfast import errors
 from holdfast.testing import ManualClock
-from holdfast.types.agents import Agent, Role
-from holdfast.types.base import Page, as_time
-from holdfast.types.mail import MailStatus, MailType, Message
+from holdfast.types import Page, as_time
+from holdfast.types.agents import Agent, MailStatus, MailType, Message, Role
 from holdfast.types.tasks import Task
 from tests.conformance.model_base import TaskRow
 from tests.simulation.path_model import PathModel

@@ -6,8 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 from holdfast import Op, ValueEquals
-from holdfast.types.mail import Message
-from holdfast.types.paths import PathLock
+from holdfast.types.agents import Message, PathLock
 from tests.simulation.path_model import COVERS, PATHS
 from tests.simulation.task_workload import AGENTS, TTLS, TaskClients
 

@@ -11,8 +11,8 @@ from collections.abc import Sequence
 
 from holdfast import errors
 from holdfast.testing import ManualClock
-from holdfast.types.base import as_time
-from holdfast.types.paths import PathLock
+from holdfast.types import as_time
+from holdfast.types.agents import PathLock
 from holdfast.types.tasks import Task, TaskStatus
 from tests.conformance.model_base import LeaseRow, PathRow, TaskRow
 from tests.conformance.task_model import TaskModel

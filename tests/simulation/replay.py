@@ -16,8 +16,8 @@ import msgspec
 
 from holdfast import errors
 from holdfast.testing import ManualClock
+from holdfast.types import Event, Page, as_microseconds
 from holdfast.types.agents import Agent
-from holdfast.types.base import Event, Page, as_microseconds
 from holdfast.types.stashes import Link
 from holdfast.types.tasks import Readiness, Reason
 from tests.conformance.model_base import exact

@@ -13,7 +13,7 @@ import msgspec
 
 from holdfast import errors
 from holdfast.testing import ManualClock
-from holdfast.types.base import Grant, as_time
+from holdfast.types import Grant, as_time
 from holdfast.types.stashes import Link, Stash, StashEntry, StashType
 from tests.conformance.model_base import LeaseRow, LockRow, StashRow
 from tests.simulation.mail_model import MailModel

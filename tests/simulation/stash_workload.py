@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 from holdfast import Op, ValueEquals, VersionEquals
-from holdfast.types.base import Grant
+from holdfast.types import Grant
 from holdfast.types.stashes import Link, Stash, Trail
 from tests.simulation.task_workload import AGENTS, TTLS, TaskClients
 

@@ -12,10 +12,9 @@ import msgspec
 
 from holdfast import errors
 from holdfast.testing import ManualClock
-from holdfast.types.base import as_time
+from holdfast.types import Condition, ValueEquals, VersionEquals, as_time
 from holdfast.types.stashes import Link, LinkType, Trail, TrailState
 from holdfast.types.tasks import LinkKind, Task
-from holdfast.types.txn import Condition, ValueEquals, VersionEquals
 from tests.conformance.model_base import TrailRow
 from tests.simulation.stash_model import StashModel
 

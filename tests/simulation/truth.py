@@ -10,10 +10,9 @@ from collections.abc import Sequence
 import apsw
 
 from holdfast.kernel.events import to_event
-from holdfast.logs.entries import Changes, from_bytes, unseal
-from holdfast.logs.memory import MemoryLog
-from holdfast.logs.skew import ALLOWED
-from holdfast.types.base import Event, as_microseconds
+from holdfast.replication.log import Changes, MemoryLog, from_bytes, unseal
+from holdfast.replication.replica import ALLOWED
+from holdfast.types import Event, as_microseconds
 from holdfast.workspace import Workspace
 from tests.simulation.cluster import Timeline
 

@@ -16,9 +16,8 @@ from holdfast.kernel.clock import Signal
 from holdfast.kernel.events import END_OF_REVISION, Filter
 from holdfast.kernel.tx import Snapshot
 from holdfast.kernel.wake import Watcher
-from holdfast.ops import REGISTRY
-from holdfast.types.base import Event
-from holdfast.types.cells import CellChange
+from holdfast.operation import REGISTRY
+from holdfast.types import CellChange, Event
 from holdfast.workspace import Workspace
 from tests.simulation.truth import Truth
 

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from typing import Any
 
 from holdfast import Exists, NotExists, Op, ValueEquals, VersionEquals
-from holdfast.types.txn import TxnResult
+from holdfast.types import TxnResult
 from tests.simulation import cycle_workload, mail_workload, stash_workload, task_workload
 from tests.simulation.cycle_workload import CycleClients
 from tests.simulation.mail_workload import MailClients

@@ -23,28 +23,28 @@ BUGS = [
     ),
     Bug(
         "a broken cycle is recovered and nobody keeps what it said",
-        "domains/cycles/recovering.py",
+        "domains/cycles/exchange.py",
         "snapshot=raw, recovered_from=version)",
         "snapshot=None, recovered_from=version)",
         CORRUPTION,
     ),
     Bug(
         "a step overwrites what others did to its phase",
-        "domains/cycles/merging.py",
+        "domains/cycles/merge.py",
         "step.phase is not None and not others.phases & {step.phase, None}:",
         "step.phase is not None and None not in others.phases:",
         CONFLICTS,
     ),
     Bug(
         "what the log has forgotten is taken for nothing",
-        "domains/cycles/merging.py",
+        "domains/cycles/merge.py",
         "known=len(told) == present - sequence)",
         "known=True)",
         CONFLICTS,
     ),
     Bug(
         "a phase starts on one that made nothing",
-        "domains/cycles/documents.py",
+        "domains/cycles/document.py",
         """            if phases[before].get("output") is None:
 """,
         """            if "output" in phases[before] and phases[before]["output"] is None:

@@ -41,12 +41,12 @@ BUGS = [
     ),
     Bug(
         "no fence check",
-        "context.py",
+        "workspace/context.py",
         "        if context.fence is not None:\n            _check",
         "        if False and context.fence is not None:\n            _check",
     ),
-    Bug("an older token passes the fence", "domains/holding.py", "or current != token:", "or current < token:"),
-    Bug("a newer token passes the fence", "domains/holding.py", "or current != token:", "or current > token:"),
+    Bug("an older token passes the fence", "domains/locks.py", "or current != token:", "or current < token:"),
+    Bug("a newer token passes the fence", "domains/locks.py", "or current != token:", "or current > token:"),
     Bug(
         "a slow watcher loses events",
         "kernel/wake.py",
@@ -73,13 +73,13 @@ BUGS = [
     ),
     Bug(
         "reads past the deadline",
-        "domains/cell_reading.py",
+        "domains/cell_history.py",
         "        if row is not None and row[4] is not None and snapshot.is_past(row[4], row[5]):\n",
         "        if False:\n",
     ),
     Bug(
         "a key is kept outside its transaction",
-        "context.py",
+        "workspace/context.py",
         "        result = body(tx)\n",
         "        done = idempotency.__dict__.setdefault('done', {})\n"
         "        known = (tx.actor, operation, context.key, digest)\n"
@@ -115,7 +115,7 @@ BUGS = [
     ),
     Bug(
         "rules loaded by a transaction that failed stay in force for its group",
-        "domains/routing/settings.py",
+        "domains/routing/config.py",
         "    tx.memo[_MEMO] = None",
         "    tx.memo.pop(_MEMO, None)",
         ROUTES,
@@ -128,7 +128,7 @@ BUGS = [
     ),
     Bug(
         "waiters are served last come first",
-        "domains/holding.py",
+        "domains/locks.py",
         "ORDER BY w.place LIMIT 1",
         "ORDER BY w.place DESC LIMIT 1",
     ),
@@ -159,7 +159,7 @@ BUGS = [
     ),
     Bug(
         "a restored store goes on with old revisions",
-        "kernel/backup.py",
+        "kernel/maintenance.py",
         "    leap = LEAST_LEAP + max(0, now - made[0])\n",
         "    leap = 0\n",
     ),

@@ -13,7 +13,7 @@ RESUME = ("tests/conformance/test_resume.py", "-k", "memory")
 BUGS = [
     Bug(
         "unread counts closed mail",
-        "domains/mail/reading.py",
+        "domains/mail/messages.py",
         """        "SELECT count(*) FROM deliveries INDEXED BY deliveries_unread WHERE agent = ? AND status = 'unread'",
 """,
         """        "SELECT count(*) FROM deliveries WHERE agent = ? AND status IN ('unread', 'closed')",
@@ -22,7 +22,7 @@ BUGS = [
     ),
     Bug(
         "an inbox shows closed mail",
-        "domains/mail/reading.py",
+        "domains/mail/messages.py",
         """    index = "deliveries_unread" if unread else "deliveries_all" if closed else "deliveries_open"
     only = " AND d.status = 'unread'" if unread else "" if closed else " AND d.status <> 'closed'"
 """,
@@ -33,7 +33,7 @@ BUGS = [
     ),
     Bug(
         "a page of mail begins with the last message of the page before",
-        "domains/mail/reading.py",
+        "domains/mail/messages.py",
         """WHERE d.agent = ?{only} AND d.message < ?"
 """,
         """WHERE d.agent = ?{only} AND d.message <= ?"
@@ -42,14 +42,14 @@ BUGS = [
     ),
     Bug(
         "a receiver may close",
-        "domains/mail/steps.py",
+        "domains/mail/__init__.py",
         """    if agent != stored.sender and agents""",
         """    if agent != stored.sender and status_of(tx, stored, agent) is None and agents""",
         MAIL,
     ),
     Bug(
         "a maintainer may not close",
-        "domains/mail/steps.py",
+        "domains/mail/__init__.py",
         """    if agent != stored.sender and agents.role_of(tx, agent) != "maintainer":
 """,
         """    if agent != stored.sender:
@@ -58,7 +58,7 @@ BUGS = [
     ),
     Bug(
         "what nobody acknowledged can be blocked",
-        "domains/mail/steps.py",
+        "domains/mail/__init__.py",
         """    "block": (("acknowledged",), "blocked"),
 """,
         """    "block": (("unread", "acknowledged"), "blocked"),
@@ -67,7 +67,7 @@ BUGS = [
     ),
     Bug(
         "a message is closed for one receiver only",
-        "domains/mail/steps.py",
+        "domains/mail/__init__.py",
         """SET status = 'closed', updated = ? WHERE message = ?", (tx.now, stored.seq))
 """,
         """SET status = 'closed', updated = ? WHERE message = ? AND agent ="
@@ -79,7 +79,7 @@ BUGS = [
     ),
     Bug(
         "a step moves the message for all",
-        "domains/mail/steps.py",
+        "domains/mail/__init__.py",
         """        "UPDATE deliveries SET status = ?, updated = ? WHERE message = ? AND agent = ?",
         (target, tx.now, stored.seq, agent),
 """,
@@ -90,7 +90,7 @@ BUGS = [
     ),
     Bug(
         "a reply acknowledges",
-        "domains/mail/sending.py",
+        "domains/mail/__init__.py",
         """    receivers = _check_to(to)
     return _send""",
         """    receivers = _check_to(to)
@@ -100,7 +100,7 @@ BUGS = [
     ),
     Bug(
         "a reply leaves the thread",
-        "domains/mail/sending.py",
+        "domains/mail/__init__.py",
         """subject, body, original.thread, original.task, urgency""",
         """subject, body, None, original.task, urgency""",
         MAIL,
@@ -116,7 +116,7 @@ BUGS = [
     ),
     Bug(
         "a message to all comes back to its sender",
-        "domains/mail/sending.py",
+        "domains/mail/__init__.py",
         """    names = tuple(name for name in agents.known(tx) if name != sender)
 """,
         """    names = tuple(agents.known(tx))
@@ -125,7 +125,7 @@ BUGS = [
     ),
     Bug(
         "threads need not be closed first",
-        "domains/tasks/steps.py",
+        "domains/tasks/transitions.py",
         """    if messages:
         raise errors.OpenThreads(""",
         """    if len(messages) > 1:
@@ -135,7 +135,7 @@ BUGS = [
     # --- agents
     Bug(
         "a derived actor may claim, lock and mail",
-        "domains/holding.py",
+        "domains/locks.py",
         """        if isinstance(actor, DerivedActor):
             raise errors.InvalidHolder(""",
         """        if not actor:
@@ -173,7 +173,7 @@ BUGS = [
     # --- resume
     Bug(
         "a resume ignores the budget",
-        "domains/tasks/resuming.py",
+        "domains/tasks/handover.py",
         """            if self.omitted.get(name) or size > self.left or most < 0:
 """,
         """            if self.omitted.get(name):

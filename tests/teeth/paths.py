@@ -11,7 +11,7 @@ PATTERNS = ("tests/unit/routing/test_glob_overlap.py", "tests/unit/test_path_pat
 BUGS = [
     Bug(
         "shared locks exclude each other",
-        "domains/paths/rows.py",
+        "domains/paths/patterns.py",
         """    if lock.holder == holder or (lock.shared and wanted.shared):
 """,
         """    if lock.holder == holder:
@@ -20,7 +20,7 @@ BUGS = [
     ),
     Bug(
         "an exclusive lock does not exclude shared ones",
-        "domains/paths/rows.py",
+        "domains/paths/patterns.py",
         """    if lock.holder == holder or (lock.shared and wanted.shared):
 """,
         """    if lock.holder == holder or lock.shared or wanted.shared:
@@ -38,7 +38,7 @@ BUGS = [
     ),
     Bug(
         "overlap looks at literal prefixes only",
-        "domains/routing/glob_overlap.py",
+        "domains/paths/patterns.py",
         """        return any(_segments_meet(a, b, work) for a in one for b in there)
 """,
         """        return any(a[:1] == b[:1] for a in one for b in there)
@@ -47,7 +47,7 @@ BUGS = [
     ),
     Bug(
         "two stars are one segment",
-        "domains/routing/glob_overlap.py",
+        "domains/paths/patterns.py",
         """        if segment is _GLOBSTAR:
             row = set(range(min(row), len(other) + 1))
 """,
@@ -58,7 +58,7 @@ BUGS = [
     ),
     Bug(
         "a star in a segment is one character",
-        "domains/routing/glob_overlap.py",
+        "domains/paths/patterns.py",
         """        if isinstance(token, globs.Star):
             row = set(range(min(row), len(other) + 1))
 """,
@@ -69,7 +69,7 @@ BUGS = [
     ),
     Bug(
         "what takes too long to compare does not overlap",
-        "domains/routing/glob_overlap.py",
+        "domains/paths/patterns.py",
         """    except _TooMuch:
         return True
 """,
@@ -116,7 +116,7 @@ BUGS = [
     ),
     Bug(
         "paths are locked for a task without a claim",
-        "domains/paths/locking.py",
+        "domains/paths/__init__.py",
         """    authorise(tx, task, holder, None, "lock paths for it")
     return task
 """,
@@ -126,7 +126,7 @@ BUGS = [
     ),
     Bug(
         "who waits for a directory is overtaken",
-        "domains/paths/locking.py",
+        "domains/paths/__init__.py",
         """        if met is not None:
             raise held(_expected(name, place, first, deadline), *met, waits=True)
 """,
@@ -137,14 +137,14 @@ BUGS = [
     ),
     Bug(
         "readers wait behind readers in line",
-        "domains/paths/locking.py",
+        "domains/paths/__init__.py",
         """None if name == holder or (first.shared and wanted.shared) else""",
         """None if name == holder else""",
         PATHS,
     ),
     Bug(
         "locking again shortens a lock",
-        "domains/paths/locking.py",
+        "domains/paths/__init__.py",
         """            leases.renew(tx, bound, micros, shorten=False)
 """,
         """            leases.renew(tx, bound, micros)
@@ -153,7 +153,7 @@ BUGS = [
     ),
     Bug(
         "locking again is another lock",
-        "domains/paths/locking.py",
+        "domains/paths/__init__.py",
         """        if again is not None:
 """,
         """        if again is not None and self._ticket is not None:
@@ -180,7 +180,7 @@ BUGS = [
     ),
     Bug(
         "a check sees locks that have ended",
-        "domains/paths/rows.py",
+        "domains/paths/patterns.py",
         """    return [row for row in rows if row[6] is None or not snapshot.is_past(row[6], row[7])]
 """,
         """    return rows

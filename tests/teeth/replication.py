@@ -31,7 +31,7 @@ BUGS = [
     ),
     Bug(
         "a conflict while applying is omitted",
-        "logs/applying.py",
+        "replication/apply.py",
         """        conflicts.append(f"{_REASONS.get(reason, reason)} at {change.op} of {change.name}")
         return apsw.SQLITE_CHANGESET_ABORT
 """,
@@ -41,7 +41,7 @@ BUGS = [
     ),
     Bug(
         "a conflict while applying replaces",
-        "logs/applying.py",
+        "replication/apply.py",
         """        conflicts.append(f"{_REASONS.get(reason, reason)} at {change.op} of {change.name}")
         return apsw.SQLITE_CHANGESET_ABORT
 """,
@@ -53,28 +53,28 @@ BUGS = [
     ),
     Bug(
         "a lost answer is taken for a failure",
-        "logs/sending.py",
+        "replication/log.py",
         "        except LostAnswer:\n            in_doubt = True\n",
         '        except LostAnswer as lost:\n            raise errors.Unreachable("no answer") from lost\n',
         SIMULATION,
     ),
     Bug(
         "a lost answer is taken for a success",
-        "logs/sending.py",
+        "replication/log.py",
         "        except LostAnswer:\n            in_doubt = True\n",
         "        except LostAnswer:\n            return expected + 1\n",
         SIMULATION,
     ),
     Bug(
         "somebody else's entry is taken for our own",
-        "logs/sending.py",
+        "replication/log.py",
         "                if from_bytes(raw, position).id == id:\n",
         "                if from_bytes(raw, position).id:\n",
         SIMULATION,
     ),
     Bug(
         "our own entry, repeated by the transport, is taken for somebody else's",
-        "logs/sending.py",
+        "replication/log.py",
         "            refused = True  # by",
         "            raise  # by",
         SIMULATION,
@@ -88,28 +88,28 @@ BUGS = [
     ),
     Bug(
         "a snapshot without its position",
-        "logs/snapshots.py",
+        "replication/snapshots.py",
         "        self.announcement = Announcement(place.position, row[0], ref)\n",
         "        self.announcement = Announcement(self._log.head().position, row[0], ref)\n",
         SIMULATION,
     ),
     Bug(
         "the shadow tables of FTS5 travel",
-        "logs/applying.py",
+        "replication/apply.py",
         '    return not table.startswith(("local_", "sqlite_")) and "_fts" not in table\n',
         '    return not table.startswith(("local_", "sqlite_"))\n',
         LOGS,
     ),
     Bug(
         "a node's own tables travel",
-        "logs/applying.py",
+        "replication/apply.py",
         '    return not table.startswith(("local_", "sqlite_")) and "_fts" not in table\n',
         '    return not table.startswith("sqlite_") and "_fts" not in table\n',
         LOGS,
     ),
     Bug(
         "a refusal may be stale",
-        "logs/replica.py",
+        "replication/replica.py",
         "        if self.end() != self._follower.place.position:\n",
         "        if False:\n",
         SIMULATION,
@@ -123,35 +123,35 @@ BUGS = [
     ),
     Bug(
         "a log that does not follow is applied",
-        "logs/follower.py",
+        "replication/follower.py",
         "                    if entry.previous != place.entry or (workspace and entry.workspace != workspace):\n",
         "                    if False:\n",
         LOGS,
     ),
     Bug(
         "the chain of entries is not looked at",
-        "logs/follower.py",
+        "replication/follower.py",
         "                    if entry.previous != place.entry or (workspace and entry.workspace != workspace):\n",
         "                    if workspace and entry.workspace != workspace:\n",
         LOGS,
     ),
     Bug(
         "a wrong clock writes",
-        "logs/skew.py",
+        "replication/replica.py",
         "        if max(ahead, behind) > ALLOWED:\n",
         "        if False:\n",
         SIMULATION,
     ),
     Bug(
         "the log is trimmed past its snapshot",
-        "logs/replica.py",
+        "replication/replica.py",
         "        self._log.trim(before)\n",
         "        self._log.trim(self._follower.place.position)\n",
         SIMULATION,
     ),
     Bug(
         "the place is written beside the transaction",
-        "logs/follower.py",
+        "replication/follower.py",
         '                places.write(connection, place)\n                reach("log.applied")\n',
         '                connection.execute("COMMIT")\n                reach("log.applied")\n'
         '                connection.execute("BEGIN")\n                places.write(connection, place)\n',
@@ -159,7 +159,7 @@ BUGS = [
     ),
     Bug(
         "a block is committed although the log moved",
-        "kernel/interactive.py",
+        "kernel/group.py",
         "    except Moved as moved:\n",
         "    except Moved:\n        return\n    except ZeroDivisionError as moved:\n",
         LOGS,

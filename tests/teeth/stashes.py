@@ -24,7 +24,7 @@ BUGS = [
     ),
     Bug(
         "a holder that expires leaves no trace in its stash",
-        "domains/stashes/locking.py",
+        "domains/stashes/lock.py",
         """    if stored is not None:
         write(""",
         """    if stored is not None and op != "expire":
@@ -57,7 +57,7 @@ BUGS = [
     ),
     Bug(
         "a stash that went on here is followed elsewhere, and that is lost",
-        "domains/stashes/stash_lines.py",
+        "interchange/stash_lines.py",
         """    return all(same_entry(entry, told.get(entry.version)) for entry in own if entry.version >= first)
 """,
         """    return True
@@ -66,7 +66,7 @@ BUGS = [
     ),
     Bug(
         "a trail is followed and its tasks are not",
-        "domains/stashes/importing.py",
+        "interchange/stash_import.py",
         """            if families.ending(families.of(id, line)) or not self._whole(id):
 """,
         """            if False:
@@ -75,7 +75,7 @@ BUGS = [
     ),
     Bug(
         "a fence of two names passes for a lock that was granted with another token",
-        "context.py",
+        "workspace/context.py",
         """    holding.check_fence(tx, known[0], token)
 """,
         """    if known != meant:
@@ -85,7 +85,7 @@ BUGS = [
     ),
     Bug(
         "changes that are saved at once count as one",
-        "domains/stashes/saving.py",
+        "domains/stashes/__init__.py",
         """    write(tx, stored.id, operation, version, value, changed_by)
 """,
         """    write(tx, stored.id, operation, stored.version + 1, value, changed_by)

@@ -96,7 +96,7 @@ BUGS = [
     ),
     Bug(
         "a circle of dependencies is not noticed",
-        "domains/tasks/depending.py",
+        "domains/tasks/tree.py",
         """        if path is not None:
 """,
         """        if path is not None and len(path) == 2:
@@ -123,7 +123,7 @@ BUGS = [
     ),
     Bug(
         "blocked can be completed",
-        "domains/tasks/steps.py",
+        "domains/tasks/transitions.py",
         """    Step("blocked", "close", "closed"),
 """,
         """    Step("blocked", "close", "closed"),
@@ -133,7 +133,7 @@ BUGS = [
     ),
     Bug(
         "purging leaves what was said in the log",
-        "domains/tasks/deleting.py",
+        "domains/tasks/changes.py",
         """    redact(tx, TASK, "", task.id)
 """,
         "",
@@ -141,7 +141,7 @@ BUGS = [
     ),
     Bug(
         "restore brings back what was deleted before",
-        "domains/tasks/deleting.py",
+        "domains/tasks/changes.py",
         """        if other.deleted is not None and other.deletion == task.deletion:
 """,
         """        if other.deleted is not None:
@@ -150,7 +150,7 @@ BUGS = [
     ),
     Bug(
         "a page repeats its last task",
-        "domains/tasks/paging.py",
+        "domains/tasks/readiness.py",
         """    way = "<" if backwards else ">"
 """,
         """    way = "<=" if backwards else ">="
@@ -166,7 +166,7 @@ BUGS = [
     ),
     Bug(
         "a replica does not index what it applies",
-        "logs/applying.py",
+        "replication/apply.py",
         """            for table, seq in indexed:
                 fts.learn(connection.execute, table, seq)
 """,

@@ -10,8 +10,8 @@ import json
 import sys
 
 from holdfast.turnfile import Patience, Session, transact
-from holdfast.turnfile.editing import Transaction
-from holdfast.turnfile.mailbox import composing
+from holdfast.turnfile.edits import Transaction
+from holdfast.turnfile.mailbox import composition
 from holdfast.turnfile.model import MAILBOX, WORKLOG
 from tests.turnfile.sessions import day
 
@@ -24,8 +24,8 @@ def main(folder: str, agent: str, receiver: str, first: int, count: int, stuck: 
 
         def body(edit: Transaction, number: int = number) -> str:
             text = edit.read(MAILBOX) or ""
-            draft = composing.Draft(agent, receiver, f"{agent} {number}", "2026-06-12")
-            text, message = composing.compose(text, draft)
+            draft = composition.Draft(agent, receiver, f"{agent} {number}", "2026-06-12")
+            text, message = composition.compose(text, draft)
             edit.write(MAILBOX, text)
             edit.write(WORKLOG, (edit.read(WORKLOG) or "") + f"- {agent} {number} {message}\n")
             return message

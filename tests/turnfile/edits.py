@@ -6,9 +6,9 @@ from collections.abc import Callable
 
 from holdfast import turnfile
 from holdfast.turnfile import Session, Transaction
-from holdfast.turnfile.ledger.codec import Ledger
+from holdfast.turnfile.ledger import Ledger
 from holdfast.turnfile.ledger.yaml_edit import Put
-from holdfast.turnfile.mailbox import composing
+from holdfast.turnfile.mailbox import composition
 from holdfast.turnfile.model import MAILBOX, Lock
 
 
@@ -40,8 +40,8 @@ def send(subject: str, sender: str = "ada", receiver: str = "bob") -> Callable[[
     """An edit that sends a message."""
 
     def body(edit: Transaction) -> str:
-        draft = composing.Draft(sender, receiver, subject, "2026-06-12")
-        text, message = composing.compose(edit.read(MAILBOX) or "", draft)
+        draft = composition.Draft(sender, receiver, subject, "2026-06-12")
+        text, message = composition.compose(edit.read(MAILBOX) or "", draft)
         edit.write(MAILBOX, text)
         return message
 

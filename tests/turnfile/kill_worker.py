@@ -6,17 +6,17 @@ import os
 import signal
 import sys
 
-from holdfast.turnfile import Session, failpoints, transact
-from holdfast.turnfile.editing import Transaction
-from holdfast.turnfile.mailbox import composing
+from holdfast.turnfile import Session, files, transact
+from holdfast.turnfile.edits import Transaction
+from holdfast.turnfile.mailbox import composition
 from holdfast.turnfile.model import MAILBOX, WORKLOG
 from tests.turnfile.sessions import day
 
 
 def edit(transaction: Transaction) -> str:
     """Send a message, and note it in the worklog."""
-    draft = composing.Draft("ada", "bob", "from the worker", "2026-06-12")
-    text, message = composing.compose(transaction.read(MAILBOX) or "", draft)
+    draft = composition.Draft("ada", "bob", "from the worker", "2026-06-12")
+    text, message = composition.compose(transaction.read(MAILBOX) or "", draft)
     transaction.write(MAILBOX, text)
     transaction.write(WORKLOG, (transaction.read(WORKLOG) or "") + f"- sent {message}\n")
     return message
@@ -33,7 +33,7 @@ def main(folder: str, place: str, times: int) -> None:
             if reached == times:
                 os.kill(os.getpid(), signal.SIGKILL)
 
-    failpoints.hook = hook
+    files.hook = hook
     transact([MAILBOX, WORKLOG], "ada", "kill test", edit, folder=Session(folder, now=day), patience=None)
 
 

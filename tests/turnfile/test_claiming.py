@@ -8,7 +8,8 @@ import pytest
 
 from holdfast import turnfile
 from holdfast.errors import Invalid, InvalidValue
-from holdfast.turnfile import Session, mailing
+from holdfast.turnfile import Session
+from holdfast.turnfile.mail import messages
 from holdfast.turnfile.model import MAILBOX, WORKLOG, Problem
 from tests.turnfile.sessions import new_session
 
@@ -98,5 +99,5 @@ def test_f11_a_mailing_tells_of_receivers_whom_nobody_knows(session: Session) ->
 
 def test_f11_a_status_that_there_is_not_is_refused(session: Session) -> None:
     with pytest.raises(InvalidValue, match="unred"):
-        mailing.messages(session, status="unred")
-    assert mailing.messages(session, status="closed") == []
+        messages(session, status="unred")
+    assert messages(session, status="closed") == []

@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from holdfast.errors import Invalid, NotFound
-from holdfast.turnfile.ledger import codec
+from holdfast.turnfile.ledger import next_signal_id, read
 from holdfast.turnfile.ledger.yaml_edit import Insert, Put, Remove
 from holdfast.turnfile.ledger.yaml_tree import MAX_BYTES
 from holdfast.turnfile.model import Lock, Signal
@@ -36,7 +36,7 @@ def changed_lines(old: str, new: str) -> list[str]:
 
 
 def test_f1_every_field_of_a_turn_file_is_read() -> None:
-    turnfile = codec.read(TIDY).turnfile
+    turnfile = read(TIDY).turnfile
     assert (turnfile.revision, turnfile.header_revision, turnfile.modified_by) == (7, 7, "ada")
     assert (turnfile.version, turnfile.project, turnfile.workspace) == ("0.1", "kiln", "working-session/")
     assert [(agent.id, agent.status, agent.current_task) for agent in turnfile.agents] == [
@@ -52,7 +52,7 @@ def test_f1_every_field_of_a_turn_file_is_read() -> None:
 
 
 def test_f1_a_lock_is_read_whatever_way_it_is_written() -> None:
-    turnfile = codec.read(ODD).turnfile
+    turnfile = read(ODD).turnfile
     plane, other = turnfile.locks
     assert plane.files == ("working-session/MAILBOX.md", "working-session/WORKLOG.md")
     assert (plane.holder, plane.acquired_rev, plane.lease_revs) == ("bob", 6, 2)
@@ -62,13 +62,13 @@ def test_f1_a_lock_is_read_whatever_way_it_is_written() -> None:
 
 @layouts
 def test_f1_reading_keeps_every_byte(layout: str) -> None:
-    assert codec.read(layout).text == layout
-    assert codec.read(layout).changed([]).text == layout
+    assert read(layout).text == layout
+    assert read(layout).changed([]).text == layout
 
 
 @layouts
 def test_f1_a_lock_that_comes_and_goes_leaves_every_byte_as_it_was(layout: str) -> None:
-    before = codec.read(layout)
+    before = read(layout)
     held = before.with_lock(LOCK)
     assert held.turnfile.lock(LOCK.id) == LOCK
     assert held.turnfile.locks[:-1] == before.turnfile.locks
@@ -80,7 +80,7 @@ def test_f1_a_lock_that_comes_and_goes_leaves_every_byte_as_it_was(layout: str) 
 
 @layouts
 def test_f1_a_write_changes_only_the_lines_that_it_means(layout: str) -> None:
-    before = codec.read(layout)
+    before = read(layout)
     after = before.with_lock(LOCK).with_signal(SIGNAL).stamped(before.revision + 1, "ada")
     assert (after.revision, after.turnfile.header_revision, after.turnfile.modified_by) == (
         before.revision + 1,
@@ -101,7 +101,7 @@ def test_f1_a_write_changes_only_the_lines_that_it_means(layout: str) -> None:
 
 
 def test_f1_the_diff_of_a_lock_is_the_lock_and_the_two_revisions() -> None:
-    after = codec.read(TIDY).with_lock(Lock("L", ("a",), "bob", 8, 2, "why")).stamped(8, "bob")
+    after = read(TIDY).with_lock(Lock("L", ("a",), "bob", 8, 2, "why")).stamped(8, "bob")
     assert changed_lines(TIDY, after.text) == [
         "- # Last modified revision: 7\n",
         "+ # Last modified revision: 8\n",
@@ -122,42 +122,42 @@ def test_f1_the_diff_of_a_lock_is_the_lock_and_the_two_revisions() -> None:
 
 
 def test_f1_comments_stay_where_a_value_changes() -> None:
-    after = codec.read(ODD).stamped(8, "Ada L.")
+    after = read(ODD).stamped(8, "Ada L.")
     assert "  revision:   8      # do not touch\n" in after.text
     assert changed_lines(ODD, after.text)[0] == "- #    Last modified revision:  7\n"
     assert "locks:          # who edits what\n  # the control plane\n" in after.text
 
 
 def test_f1_removing_the_last_lock_keeps_the_comments_around_it() -> None:
-    after = codec.read(ODD).without_locks("control-plane-update", "zz")
+    after = read(ODD).without_locks("control-plane-update", "zz")
     assert "locks: {}          # who edits what\n  # the control plane\n\nturn_queue" in after.text
     assert after.turnfile.locks == ()
 
 
 def test_f1_a_missing_header_is_written_once() -> None:
     bare = TIDY[TIDY.index("turnfile:") :]
-    after = codec.read(bare).stamped(8, "bob")
+    after = read(bare).stamped(8, "bob")
     assert after.text.startswith("# Last modified revision: 8\n# Modified by: bob\nturnfile:\n")
-    assert codec.read(after.text).stamped(9, "ada").text.count("Modified by") == 1
+    assert read(after.text).stamped(9, "ada").text.count("Modified by") == 1
 
 
 def test_f13_signals_join_at_the_end_that_the_file_uses() -> None:
-    newest_first = codec.read(TIDY).with_signal(SIGNAL).turnfile.signals
+    newest_first = read(TIDY).with_signal(SIGNAL).turnfile.signals
     assert [signal.id for signal in newest_first] == ["SIG-003", "SIG-002", "SIG-001"]
-    oldest_first = codec.read(RISING).with_signal(SIGNAL).turnfile.signals
+    oldest_first = read(RISING).with_signal(SIGNAL).turnfile.signals
     assert [signal.id for signal in oldest_first] == ["SIG-001", "SIG-002", "SIG-003"]
-    assert codec.next_signal_id(newest_first) == "SIG-004"
-    assert codec.next_signal_id(()) == "SIG-001"
+    assert next_signal_id(newest_first) == "SIG-004"
+    assert next_signal_id(()) == "SIG-001"
 
 
 def test_f3_renewing_a_lock_changes_one_line() -> None:
-    held = codec.read(TIDY).with_lock(LOCK)
+    held = read(TIDY).with_lock(LOCK)
     renewed = held.with_lock(Lock(LOCK.id, LOCK.files, LOCK.holder, 12, LOCK.lease_revs, LOCK.reason))
     assert changed_lines(held.text, renewed.text) == ["-     acquired_rev: 8\n", "+     acquired_rev: 12\n"]
 
 
 def test_f13_a_tasks_fields_change_in_place() -> None:
-    after = codec.read(TIDY).with_task("glaze", status="done", completed_rev=8)
+    after = read(TIDY).with_task("glaze", status="done", completed_rev=8)
     assert changed_lines(TIDY, after.text) == [
         '-       status: "in_progress"\n',
         '+       status: "done"\n',
@@ -165,13 +165,13 @@ def test_f13_a_tasks_fields_change_in_place() -> None:
         "+       completed_rev: 8\n",
     ]
     with pytest.raises(NotFound):
-        codec.read(TIDY).with_task("nobody", status="done")
+        read(TIDY).with_task("nobody", status="done")
 
 
 @settings(max_examples=60, deadline=None)
 @given(added=st.lists(locks, max_size=4, unique_by=lambda lock: lock.id), layout=st.sampled_from([*LAYOUTS.values()]))
 def test_f1_any_lock_is_read_as_it_was_written(added: list[Lock], layout: str) -> None:
-    ledger = codec.read(layout)
+    ledger = read(layout)
     before = {lock.id: lock for lock in ledger.turnfile.locks}
     for lock in added:
         ledger = ledger.with_lock(lock)
@@ -185,7 +185,7 @@ def test_f1_any_lock_is_read_as_it_was_written(added: list[Lock], layout: str) -
 @settings(max_examples=60, deadline=None)
 @given(detail=words, name=names, layout=st.sampled_from([*LAYOUTS.values()]))
 def test_f1_any_text_is_read_as_it_was_written(detail: str, name: str, layout: str) -> None:
-    ledger = codec.read(layout)
+    ledger = read(layout)
     signal = Signal("SIG-900", name, "all", "notify", 3, detail)
     after = ledger.with_signal(signal).stamped(ledger.revision + 1, name)
     assert signal in after.turnfile.signals
@@ -204,7 +204,7 @@ def test_f1_a_mangled_file_is_changed_as_meant_or_refused() -> None:
             place = chance.randrange(len(text))
             text = text[:place] + chance.choice(["", *PIECES]) + text[place + chance.randrange(3) :]
         try:
-            before = codec.read(text)
+            before = read(text)
             after = before.with_lock(LOCK).with_signal(SIGNAL).stamped(before.revision + 1, "ada")
         except Invalid:
             continue
@@ -255,22 +255,22 @@ REFUSED = {
 @pytest.mark.parametrize(("text", "line", "words"), REFUSED.values(), ids=REFUSED.keys())
 def test_f1_what_cannot_be_understood_is_refused_with_its_line(text: str, line: int, words: str) -> None:
     with pytest.raises(Invalid, match=words) as refusal:
-        codec.read(text)
+        read(text)
     assert refusal.value.line == line
 
 
 def test_f1_more_than_a_mebibyte_is_refused() -> None:
     fits = TIDY + "# " + "x" * (MAX_BYTES - len(TIDY.encode()) - 3) + "\n"
-    assert codec.read(fits).revision == 7
+    assert read(fits).revision == 7
     with pytest.raises(Invalid, match="1048576 is the most"):
-        codec.read(fits + "\n")
+        read(fits + "\n")
 
 
 def test_f1_a_layout_that_cannot_be_changed_safely_is_refused_and_not_guessed() -> None:
-    ledger = codec.read(TIDY)
+    ledger = read(TIDY)
     with pytest.raises(Invalid, match="cannot be changed safely"):
         ledger.changed([Remove(("messages", 0, "id"))])  # its line also holds the dash
-    kept = codec.read("coordination: {revision: 1}\nnotes: |+\n  text\n\n")
+    kept = read("coordination: {revision: 1}\nnotes: |+\n  text\n\n")
     with pytest.raises(Invalid, match="cannot be changed safely"):
         kept.with_lock(LOCK)  # what is added after the text would take the empty line from it
 
@@ -278,11 +278,11 @@ def test_f1_a_layout_that_cannot_be_changed_safely_is_refused_and_not_guessed() 
 @pytest.mark.parametrize("name", ["", " a", "a\n", "a\nb", "x" * 201, "\x1b[31m"])
 def test_f1_no_name_can_add_a_line(name: str) -> None:
     with pytest.raises(Invalid, match="is not a name"):
-        codec.read(TIDY).stamped(8, name)
+        read(TIDY).stamped(8, name)
 
 
 def test_f1_changes_in_one_section_follow_each_other() -> None:
-    ledger = codec.read(TIDY)
+    ledger = read(TIDY)
     after = ledger.changed(
         [
             Put(("locks", "a"), {"files": ["x"], "holder": "ada", "acquired_rev": 8}),
@@ -301,7 +301,7 @@ def test_f1_changes_in_one_section_follow_each_other() -> None:
 def test_f1_real_files_keep_every_line_but_the_changed_ones() -> None:
     for path in SAMPLES.rglob("*TURNFILE.yaml"):
         text = path.read_bytes().decode()
-        ledger = codec.read(text)
+        ledger = read(text)
         assert ledger.with_lock(LOCK).without_locks(LOCK.id).text == text
         after = ledger.with_signal(SIGNAL).stamped(ledger.revision + 1, "ada")
         removed = [line for line in changed_lines(text, after.text) if line.startswith("-")]

@@ -18,9 +18,8 @@ from typing import Any
 import pytest
 
 from holdfast import turnfile
-from holdfast.turnfile import Session, failpoints
-from holdfast.turnfile.mailbox import projection
-from holdfast.turnfile.mailbox.document import parse
+from holdfast.turnfile import Session, files
+from holdfast.turnfile.mailbox import parse, tables
 from holdfast.turnfile.model import MAILBOX, PROJECTION, TURNFILE, WORKLOG
 from tests.turnfile.sessions import AGENTS, is_whole, leftovers, new_session, start, text_of
 
@@ -68,7 +67,7 @@ def is_fresh(session: Session) -> None:
     mailbox, projected = session.texts([MAILBOX, PROJECTION]).values()
     assert mailbox is not None
     assert projected is not None
-    assert not projection.is_stale(mailbox, projected)
+    assert not tables.is_stale(mailbox, projected)
 
 
 def noted(said: list[dict[str, Any]]) -> list[tuple[str, str, str]]:
@@ -159,7 +158,7 @@ def test_f14_kills_at_random_points_lose_nothing(
 
 def test_f14_a_kill_at_every_kind_of_place_among_contenders_loses_nothing(tmp_path: Path) -> None:
     session = new_session(tmp_path)
-    for place in failpoints.NAMES:
+    for place in files.NAMES:
         with start("kill_worker", session.folder.path, place, 1) as worker:
             worker.communicate(timeout=60)
         for held in session.read().turnfile.locks:

@@ -13,11 +13,11 @@ import pytest
 
 from holdfast import turnfile
 from holdfast.errors import Escalated, Held, Invalid, NotHolder
-from holdfast.turnfile import Mailing, Patience, Session, Transaction, failpoints
-from holdfast.turnfile.ledger import locks
-from holdfast.turnfile.mailbox import projection
+from holdfast.turnfile import Mailing, Patience, Session, Transaction
+from holdfast.turnfile import files as failpoints
+from holdfast.turnfile.ledger import rules
+from holdfast.turnfile.mailbox import parse, tables
 from holdfast.turnfile.mailbox.cards import OPEN, TERMINAL
-from holdfast.turnfile.mailbox.document import parse
 from holdfast.turnfile.mailbox.steps import STEPS
 from holdfast.turnfile.model import MAILBOX, PROJECTION, QUESTIONS, TURNFILE, WORKLOG, Lock
 from tests.turnfile.edits import append, lock, nothing, send, write
@@ -47,7 +47,7 @@ def put(session: Session, path: str, text: str) -> None:
 
 @pytest.mark.parametrize("path", ["MAILBOX.md", "WORKLOG.md", "OPEN_QUESTIONS.md", "docs/README.md"])
 def test_r1_each_shared_file_is_edited_under_a_lock_of_the_ledger(session: Session, path: str) -> None:
-    assert set(locks.REGISTRY) == session.guarded(session.read()) == {MAILBOX, WORKLOG, QUESTIONS, "docs/README.md"}
+    assert set(rules.REGISTRY) == session.guarded(session.read()) == {MAILBOX, WORKLOG, QUESTIONS, "docs/README.md"}
     seen: list[tuple[Lock, ...]] = []
 
     def body(edit: Transaction) -> None:
@@ -321,7 +321,7 @@ def test_r5_every_change_of_the_mailbox_regenerates_the_projection_with_it(sessi
         step()
         mailbox, projected = session.texts([MAILBOX, PROJECTION]).values()
         assert projected != before
-        assert not projection.is_stale(mailbox or "", projected or "")
+        assert not tables.is_stale(mailbox or "", projected or "")
 
 
 # --- R6: conflicts and recovery --------------------------------------------------------------------------------------

@@ -9,8 +9,8 @@ import pytest
 from holdfast import turnfile
 from holdfast.errors import Escalated
 from holdfast.turnfile import Patience, Session
-from holdfast.turnfile.ledger import locks
-from holdfast.turnfile.mailbox.document import parse
+from holdfast.turnfile.ledger import rules
+from holdfast.turnfile.mailbox import parse
 from holdfast.turnfile.model import MAILBOX, TURNFILE, WORKLOG
 from tests.turnfile.edits import lock, nothing, send, write
 from tests.turnfile.sessions import is_whole, new_session, text_of
@@ -36,7 +36,7 @@ def test_f3_to_ask_ages_the_lease_of_the_holder_by_one_revision_only(session: Se
     write(session)
     assert asked(session).startswith("MSG-")
     ledger = session.read()
-    assert (ledger.revision, locks.revisions_left(held, ledger.revision)) == (4, 0)
+    assert (ledger.revision, rules.revisions_left(held, ledger.revision)) == (4, 0)
     assert ledger.turnfile.locks == (held,)  # valid: who asked does not get it by asking
     assert asked(session, "cyd") == asked(session)  # asked already: nothing is written
     assert session.read().revision == 4

@@ -9,7 +9,8 @@ from pathlib import Path
 import pytest
 
 from holdfast.errors import Busy, Invalid, NotFound, TooLarge
-from holdfast.turnfile import files, journal
+from holdfast.turnfile import files
+from holdfast.turnfile import files as journal
 from holdfast.turnfile.files import Folder
 
 OUTSIDE = ["../x", "a/../../x", "/etc/passwd", "", ".", "..", "a//b", "a/./b", "a/"]

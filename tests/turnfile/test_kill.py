@@ -11,7 +11,7 @@ import pytest
 
 from holdfast import turnfile
 from holdfast.errors import Corrupt, Invalid
-from holdfast.turnfile import Session, failpoints, journal
+from holdfast.turnfile import Session, files
 from holdfast.turnfile.files import JOURNAL, Folder
 from holdfast.turnfile.model import MAILBOX, PROJECTION, TURNFILE, WORKLOG
 from tests.turnfile.kill_worker import edit
@@ -19,7 +19,7 @@ from tests.turnfile.sessions import is_whole, leftovers, new_session, start, tex
 
 # The acquiring write replaces one file, the releasing one four and a journal.
 PLACES = [
-    *((name, 1) for name in failpoints.NAMES),
+    *((name, 1) for name in files.NAMES),
     ("file.locked", 2),
     ("commit.begun", 2),
     *(("temp.written", times) for times in range(2, 7)),
@@ -68,10 +68,10 @@ def test_f14_the_places_are_all_that_an_edit_reaches(tmp_path: Path, monkeypatch
         reached[name] += 1
         places.append((name, reached[name]))
 
-    monkeypatch.setattr(failpoints, "hook", note)
+    monkeypatch.setattr(files, "hook", note)
     turnfile.transact([MAILBOX, WORKLOG], "ada", "kill test", edit, folder=session, patience=None)
     assert sorted(places) == sorted(PLACES)
-    assert set(reached) == set(failpoints.NAMES)
+    assert set(reached) == set(files.NAMES)
 
 
 def test_f14_a_killed_recovery_is_recovered(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -83,10 +83,10 @@ def test_f14_a_killed_recovery_is_recovered(tmp_path: Path, monkeypatch: pytest.
             if name == "file.replaced":
                 raise RuntimeError(name)
 
-        monkeypatch.setattr(failpoints, "hook", stop)
+        monkeypatch.setattr(files, "hook", stop)
         with pytest.raises(RuntimeError):
             session.read()
-    monkeypatch.setattr(failpoints, "hook", None)
+    monkeypatch.setattr(files, "hook", None)
     assert "- sent MSG-" in text_of(session, WORKLOG)
     is_whole(session)
 
@@ -128,16 +128,16 @@ def test_f14_a_new_file_is_removed_when_its_replacement_is_undone(tmp_path: Path
         if name == "file.replaced":
             raise Stop
 
-    failpoints.hook = stop
+    files.hook = stop
     try:
         with folder.turn(), pytest.raises(Stop):
-            journal.replace(folder, {"new": "n", "old": "o"}, {"new": None, "old": "old"})
+            files.replace(folder, {"new": "n", "old": "o"}, {"new": None, "old": "old"})
     finally:
-        failpoints.hook = None
+        files.hook = None
     (tmp_path / "old").write_text("by hand")
     with folder.turn():
-        assert journal.recover(folder)
-        assert not journal.recover(folder)
+        assert files.recover(folder)
+        assert not files.recover(folder)
     assert sorted(path.name for path in tmp_path.iterdir()) == [".TURNFILE.lock", "old"]
     assert (tmp_path / "old").read_text() == "by hand"
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from holdfast.errors import Invalid
-from holdfast.turnfile.ledger.codec import read
+from holdfast.turnfile.ledger import read
 from holdfast.turnfile.ledger.rules import lint
 from holdfast.turnfile.model import Problem
 from tests.turnfile.ledgers import RISING, TIDY

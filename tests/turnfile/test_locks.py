@@ -10,7 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from holdfast.errors import Invalid
-from holdfast.turnfile.ledger import codec, locks
+from holdfast.turnfile import ledger as codec
+from holdfast.turnfile.ledger import rules
 from holdfast.turnfile.model import Lock
 from tests.turnfile.ledgers import LAYOUTS
 
@@ -43,37 +44,37 @@ some_locks = st.lists(
 
 @pytest.mark.parametrize("path", SPELLINGS)
 def test_f3_every_spelling_of_a_path_is_the_same_file(path: str) -> None:
-    assert locks.normal(path) == "MAILBOX.md"
-    assert locks.written(path) == "working-session/MAILBOX.md"
+    assert rules.normal(path) == "MAILBOX.md"
+    assert rules.written(path) == "working-session/MAILBOX.md"
     held = Lock("x", (path,), "ada", 1)
-    assert locks.blocking([held], ["MAILBOX.md"], 1) == [held]
+    assert rules.blocking([held], ["MAILBOX.md"], 1) == [held]
 
 
 @pytest.mark.parametrize("path", OUTSIDE)
 def test_f3_a_path_may_not_leave_the_workspace(path: str) -> None:
     with pytest.raises(Invalid):
-        locks.normal(path)
+        rules.normal(path)
 
 
 def test_f3_a_folder_of_another_name_is_known_by_it() -> None:
-    assert locks.normal("session-0/MAILBOX.md", "session-0/") == "MAILBOX.md"
-    assert locks.written("MAILBOX.md", "session-0/") == "session-0/MAILBOX.md"
+    assert rules.normal("session-0/MAILBOX.md", "session-0/") == "MAILBOX.md"
+    assert rules.written("MAILBOX.md", "session-0/") == "session-0/MAILBOX.md"
 
 
 def test_f4_a_lock_acquired_at_7_for_2_is_valid_at_9_and_stale_at_10() -> None:
     lock = Lock("x", ("MAILBOX.md",), "ada", 7, 2)
-    assert [locks.is_stale(lock, revision) for revision in (7, 8, 9, 10, 11)] == [False, False, False, True, True]
-    assert [locks.revisions_left(lock, revision) for revision in (7, 9, 10)] == [2, 0, -1]
+    assert [rules.is_stale(lock, revision) for revision in (7, 8, 9, 10, 11)] == [False, False, False, True, True]
+    assert [rules.revisions_left(lock, revision) for revision in (7, 9, 10)] == [2, 0, -1]
 
 
 def test_f5_the_lower_revision_wins_then_the_smaller_id() -> None:
     early, tied, late = (Lock(name, ("MAILBOX.md",), "ada", rev) for name, rev in (("b", 5), ("c", 5), ("a", 6)))
-    assert locks.winner([late, tied, early], "MAILBOX.md", 6) == early
-    assert locks.beaten_by(tied, [late, tied, early], 6) == early
-    assert locks.beaten_by(early, [late, tied, early], 6) is None
-    assert locks.beaten_by(late, [late, tied, early], 6) == early
-    assert locks.winner([late, tied, early], "MAILBOX.md", 8) == late  # the others are stale
-    assert locks.winner([late, tied, early], "WORKLOG.md", 6) is None
+    assert rules.winner([late, tied, early], "MAILBOX.md", 6) == early
+    assert rules.beaten_by(tied, [late, tied, early], 6) == early
+    assert rules.beaten_by(early, [late, tied, early], 6) is None
+    assert rules.beaten_by(late, [late, tied, early], 6) == early
+    assert rules.winner([late, tied, early], "MAILBOX.md", 8) == late  # the others are stale
+    assert rules.winner([late, tied, early], "WORKLOG.md", 6) is None
 
 
 @settings(max_examples=200, deadline=None)
@@ -81,21 +82,21 @@ def test_f5_the_lower_revision_wins_then_the_smaller_id() -> None:
 def test_f5_everybody_names_the_same_winner_whatever_the_order(found: list[Lock], revision: int, seed: int) -> None:
     shuffled = random.Random(seed).sample(found, len(found))
     for path in ("MAILBOX.md", "working-session/WORKLOG.md", "docs/README.md"):
-        winner = locks.winner(found, path, revision)
-        assert locks.winner(shuffled, path, revision) == winner
+        winner = rules.winner(found, path, revision)
+        assert rules.winner(shuffled, path, revision) == winner
         valid = [lock for lock in found if path_in(path, lock) and revision - lock.acquired_rev <= lock.lease_revs]
         assert (winner is None) == (not valid)
         if winner is not None:
             assert (winner.acquired_rev, winner.id) == min((lock.acquired_rev, lock.id) for lock in valid)
     for lock in found:
         if revision - lock.acquired_rev <= lock.lease_revs:  # nobody beats the winner, and who is beaten knows it
-            wins_all = all(locks.winner(found, path, revision) == lock for path in locks.files_of(lock))
-            assert (locks.beaten_by(lock, shuffled, revision) is None) == wins_all
+            wins_all = all(rules.winner(found, path, revision) == lock for path in rules.files_of(lock))
+            assert (rules.beaten_by(lock, shuffled, revision) is None) == wins_all
 
 
 def path_in(path: str, lock: Lock) -> bool:
     """Whether a lock names a file, in any spelling."""
-    return locks.normal(path) in locks.files_of(lock)
+    return rules.normal(path) in rules.files_of(lock)
 
 
 @settings(max_examples=40, deadline=None)
@@ -107,13 +108,13 @@ def test_f5_the_winner_is_the_same_after_a_round_trip(found: list[Lock], layout:
         for lock in order:
             ledger = ledger.with_lock(lock)
         read = codec.read(ledger.text).turnfile
-        winners.add(locks.winner([lock for lock in read.locks if lock in found], "MAILBOX.md", 9))
-    assert winners == {locks.winner(found, "MAILBOX.md", 9)}
+        winners.add(rules.winner([lock for lock in read.locks if lock in found], "MAILBOX.md", 9))
+    assert winners == {rules.winner(found, "MAILBOX.md", 9)}
 
 
 def test_f3_lock_ids_count_on_also_from_notes_of_the_past() -> None:
-    assert locks.next_lock_id("ada", "") == "LOCK-ada-001"
+    assert rules.next_lock_id("ada", "") == "LOCK-ada-001"
     text = 'LOCK-ada-009: x\ndetail: "completed LOCK-ada-041: MAILBOX.md"\nLOCK-bob-100 LOCK-ada-2x-7'
-    assert locks.next_lock_id("ada", text) == "LOCK-ada-042"
-    assert locks.next_lock_id("a.b", "LOCK-aab-007") == "LOCK-a.b-001"
-    assert locks.next_lock_id("ada", "LOCK-ada-999") == "LOCK-ada-1000"
+    assert rules.next_lock_id("ada", text) == "LOCK-ada-042"
+    assert rules.next_lock_id("a.b", "LOCK-aab-007") == "LOCK-a.b-001"
+    assert rules.next_lock_id("ada", "LOCK-ada-999") == "LOCK-ada-1000"

@@ -11,13 +11,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from holdfast import errors
-from holdfast.turnfile.mailbox.asking import escalate
+from holdfast.turnfile.escalation import escalation_text
+from holdfast.turnfile.invariants import check
+from holdfast.turnfile.mailbox import Mailbox, parse
 from holdfast.turnfile.mailbox.cards import OPEN, TERMINAL
-from holdfast.turnfile.mailbox.composing import Draft, compose, next_id
-from holdfast.turnfile.mailbox.document import Mailbox, parse
+from holdfast.turnfile.mailbox.composition import Draft, compose, next_id
 from holdfast.turnfile.mailbox.steps import STEPS, Actor, Disposition, Operation, close, listing, reply, step
 from holdfast.turnfile.model import Lock
-from holdfast.turnfile.papers import invariants
 from tests.turnfile.mailboxes import BOLD, DIALECTS, EMPTY, MIXED, PLAIN, TABLE
 
 ADA, BOB = Actor("Ada", "2026-03-04"), Actor("bob", "2026-03-04")
@@ -31,7 +31,7 @@ def changed_lines(old: str, new: str) -> list[str]:
 
 
 def errors_of(text: str) -> list[str]:
-    return [str(problem) for problem in invariants.check({"MAILBOX.md": text}) if problem.level == "error"]
+    return [str(problem) for problem in check({"MAILBOX.md": text}) if problem.level == "error"]
 
 
 def with_status(status: str, kind: str = "request") -> str:
@@ -512,7 +512,7 @@ def test_f11_a_message_to_the_maintainer_goes_to_whom_the_mailbox_calls_so() -> 
         assert parse(text).card(id).receiver == "Sam"
         text, id = compose(EMPTY, msgspec.structs.replace(DRAFT, receiver=to), maintainers=("sam",))
         assert parse(text).card(id).receiver == "Maintainer"
-    text, id = escalate(named, LOCK, 9, "bob", "2026-03-04", maintainers=("sam",))
+    text, id = escalation_text(named, LOCK, 9, "bob", "2026-03-04", maintainers=("sam",))
     assert parse(text).card(id).receiver == "Sam"
 
 
@@ -537,7 +537,7 @@ LOCK = Lock("LOCK-ada-001", ("working-session/WORKLOG.md",), "ada", 7, 2, "tidy\
 
 
 def test_f7_an_escalation_is_a_decision_for_the_maintainer_with_all_that_it_needs() -> None:
-    text, id = escalate(EMPTY, LOCK, 9, "bob", "2026-03-04")
+    text, id = escalation_text(EMPTY, LOCK, 9, "bob", "2026-03-04")
     card = parse(text).card(id)
     assert (card.sender, card.receiver, card.get("type"), card.get("priority")) == (
         "Bob",
@@ -559,9 +559,9 @@ def test_f7_an_escalation_is_a_decision_for_the_maintainer_with_all_that_it_need
 
 
 def test_f7_a_lock_is_escalated_once_until_that_is_decided() -> None:
-    text, id = escalate(EMPTY, LOCK, 9, "bob", "2026-03-04")
-    assert escalate(text, LOCK, 9, "carol", "2026-03-05") == (text, id)
-    _, other = escalate(text, msgspec.structs.replace(LOCK, acquired_rev=20), 22, "bob", "2026-03-04")
+    text, id = escalation_text(EMPTY, LOCK, 9, "bob", "2026-03-04")
+    assert escalation_text(text, LOCK, 9, "carol", "2026-03-05") == (text, id)
+    _, other = escalation_text(text, msgspec.structs.replace(LOCK, acquired_rev=20), 22, "bob", "2026-03-04")
     assert other != id
     closed = close(text, id, SAM, "wait").text
-    assert escalate(closed, LOCK, 9, "bob", "2026-03-04")[1] == "MSG-20260304-002"
+    assert escalation_text(closed, LOCK, 9, "bob", "2026-03-04")[1] == "MSG-20260304-002"

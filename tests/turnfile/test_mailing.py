@@ -13,14 +13,13 @@ from pathlib import Path
 import pytest
 
 from holdfast import errors
-from holdfast.turnfile import failpoints, mailing
-from holdfast.turnfile.acquiring import Patience, acquire, release
-from holdfast.turnfile.claiming import claim_of
-from holdfast.turnfile.mailbox import projection
-from holdfast.turnfile.mailbox.document import parse
-from holdfast.turnfile.mailing import Mailing, archived
+from holdfast.turnfile import files, mail
+from holdfast.turnfile import invariants as invariants
+from holdfast.turnfile.escalation import claim_of
+from holdfast.turnfile.locks import Patience, acquire, release
+from holdfast.turnfile.mail import Mailing, archived
+from holdfast.turnfile.mailbox import parse, tables
 from holdfast.turnfile.model import ARCHIVE
-from holdfast.turnfile.papers import invariants
 from holdfast.turnfile.session import Session
 from tests.turnfile.mailboxes import BOLD, EMPTY, PLAIN
 
@@ -91,22 +90,22 @@ def test_f11_a_message_lives_from_sending_to_the_archive(session: Session) -> No
     check(session)
     answer = bob.reply(sent.id, body="Will do.")
     check(session)
-    assert mailing.message(session, sent.id)["status"] == "acknowledged"
+    assert mail.message(session, sent.id)["status"] == "acknowledged"
     assert bob.block(sent.id, "the tide").status == "blocked"
     check(session)
     assert bob.ack(sent.id).status == "acknowledged"
     check(session)
     assert bob.action(sent.id, "read").status == "actioned"
     check(session)
-    assert [one["id"] for one in mailing.messages(session)] == [answer.id, sent.id]
-    assert [one["id"] for one in mailing.messages(session, "Ada", "unread")] == [answer.id]
-    assert mailing.messages(session, "sam") == []
+    assert [one["id"] for one in mail.messages(session)] == [answer.id, sent.id]
+    assert [one["id"] for one in mail.messages(session, "Ada", "unread")] == [answer.id]
+    assert mail.messages(session, "sam") == []
     closed = ada.close(sent.id, "thanks")
     assert set(closed.completion.files) == {"MAILBOX.md", ARCHIVE}
     sam.close(answer.id)
     check(session)
-    assert mailing.messages(session) == []
-    shown = mailing.message(session, sent.id)
+    assert mail.messages(session) == []
+    shown = mail.message(session, sent.id)
     assert (shown["status"], shown["body"]) == ("closed", "Please.\n\n### Why\n\nBecause.")
     assert [ack.split(" — ")[2] for ack in shown["ack"]] == [
         f"acknowledged: answered in {answer.id}",
@@ -124,7 +123,7 @@ def test_f12_the_projection_changes_in_the_same_transaction_as_the_mailbox(sessi
     assert said["generated_at"] == "2026-03-04T12:00:00Z"
     assert said["source_file"] == "working-session/MAILBOX.md"
     assert [one["id"] for one in said["active_messages"]] == [ID]
-    assert not projection.is_stale(text_of(session), text_of(session, "MAILBOX.json"))
+    assert not tables.is_stale(text_of(session), text_of(session, "MAILBOX.json"))
 
 
 def test_f11_a_refused_step_leaves_every_byte_of_the_mailbox(session: Session) -> None:
@@ -139,7 +138,7 @@ def test_f11_a_refused_step_leaves_every_byte_of_the_mailbox(session: Session) -
         (lambda: ada.send("bob", "two\nlines"), errors.InvalidValue),
         (lambda: ada.send("bob", "x", body="### MSG-20260304-007"), errors.InvalidValue),
         (lambda: Mailing(session, "a|b"), errors.InvalidName),
-        (lambda: mailing.message(session, "MSG-20260304-009"), errors.MessageNotFound),
+        (lambda: mail.message(session, "MSG-20260304-009"), errors.MessageNotFound),
     ]
     for do, error in refusals:
         with pytest.raises(error):
@@ -193,7 +192,7 @@ def test_f9_a_v0_mailbox_is_written_in_its_own_dialect(session: Session) -> None
     raw = path.read_bytes()
     assert raw.count(b"\r\n") == raw.count(b"\n")
     check(session)
-    assert mailing.message(session, sent.id)["body"] == "text"
+    assert mail.message(session, sent.id)["body"] == "text"
 
 
 def test_the_archive_keeps_cards_whole_whatever_its_line_ends() -> None:
@@ -208,25 +207,25 @@ def test_f12_a_projection_is_exported_by_hand(session: Session, tmp_path: Path) 
     source = Path(session.folder.path) / "MAILBOX.md"
     target = tmp_path / "out" / "BOX.json"
     target.parent.mkdir()
-    assert mailing.export(source, target) is True
-    assert mailing.export(source, target) is False
-    assert not projection.is_stale(EMPTY, target.read_text())
+    assert mail.export(source, target) is True
+    assert mail.export(source, target) is False
+    assert not tables.is_stale(EMPTY, target.read_text())
     for bad in (source, tmp_path / "x.md"):
         with pytest.raises(errors.Invalid):
-            mailing.export(source, bad)
+            mail.export(source, bad)
     with pytest.raises(errors.NotFound):
-        mailing.export(tmp_path / "nothing.md", target)
+        mail.export(tmp_path / "nothing.md", target)
     link = tmp_path / "out" / "LINK.json"
     link.symlink_to(tmp_path / "elsewhere.json")
     with pytest.raises(errors.Invalid):
-        mailing.export(source, link)
+        mail.export(source, link)
     assert not (tmp_path / "elsewhere.json").exists()
 
 
 def test_a_folder_without_a_mailbox_says_so(session: Session) -> None:
     (Path(session.folder.path) / "MAILBOX.md").unlink()
     with pytest.raises(errors.NotFound):
-        mailing.messages(session)
+        mail.messages(session)
     with pytest.raises(errors.NotFound):
         Mailing(session, "ada").send("bob", "x")
     assert session.read().turnfile.locks == ()
@@ -269,11 +268,11 @@ def _close_and_die(folder: str, at: str, nth: int) -> None:
         if not left[0]:
             os.kill(os.getpid(), signal.SIGKILL)
 
-    failpoints.hook = hook
+    files.hook = hook
     Mailing(folder, "ada", patience=None).close(ID, "over")
 
 
-@pytest.mark.parametrize("at", failpoints.NAMES)
+@pytest.mark.parametrize("at", files.NAMES)
 def test_f14_a_close_that_is_killed_leaves_the_card_in_one_place(session: Session, at: str) -> None:
     """The mailbox, its projection, the archive and the ledger change together, or not at all."""
     Mailing(session, "ada").send("bob", "x", body="text")

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from holdfast.errors import Invalid
-from holdfast.turnfile.papers import patching
+from holdfast.faces.cli.commands import turn_edit
 
 TEXT = "".join(f"line {number}\n" for number in range(1, 31))
 PATCH = "--- a/x\n+++ b/x\n@@ -9,3 +9,4 @@\n line 9\n-line 10\n+line ten\n+and more\n line 11\n"
@@ -19,8 +19,8 @@ lines = st.lists(st.sampled_from(["a\n", "b\n", "\n", "- c\n", "d\r\n", "@@ e\n"
 
 
 def applied(text: str, patch: str) -> str:
-    [(path, hunks)] = patching.parse(patch).items()
-    return patching.apply(text, hunks, path)
+    [(path, hunks)] = turn_edit.parse(patch).items()
+    return turn_edit.apply_patch(text, hunks, path)
 
 
 def test_f6_a_hunk_is_applied_where_its_lines_stand() -> None:
@@ -49,7 +49,7 @@ def test_f6_a_hunk_is_never_bent_to_fit(text: str) -> None:
 )
 def test_f6_what_is_no_unified_diff_is_refused(patch: str) -> None:
     with pytest.raises(Invalid):
-        patching.parse(patch)
+        turn_edit.parse(patch)
 
 
 def test_f6_a_file_may_be_new_and_may_end_without_a_newline() -> None:
@@ -60,15 +60,15 @@ def test_f6_a_file_may_be_new_and_may_end_without_a_newline() -> None:
 
 def test_f6_a_patch_of_git_over_several_files_is_read() -> None:
     patch = f"diff --git a/x b/x\nindex 1..2 100644\n{PATCH}diff --git a/y b/y\n--- a/y\n+++ b/y\n@@ -1 +1 @@\n-a\n+b\n"
-    found = patching.parse(patch)
+    found = turn_edit.parse(patch)
     assert list(found) == ["x", "y"]
-    assert patching.apply("a\n", found["y"], "y") == "b\n"
+    assert turn_edit.apply_patch("a\n", found["y"], "y") == "b\n"
 
 
 @given(lines, lines)
 def test_f6_what_leads_from_one_text_to_another_leads_there(before: list[str], after: list[str]) -> None:
     old, new = "".join(before), "".join(after)
-    assert patching.apply(old, patching.between(old, new), "x") == new
+    assert turn_edit.apply_patch(old, turn_edit.between(old, new), "x") == new
 
 
 @given(lines, lines, st.booleans(), st.booleans())

@@ -23,11 +23,10 @@ from holdfast.errors import (
     VersionMismatch,
 )
 from holdfast.turnfile import Session, tasks
-from holdfast.turnfile.ledger.codec import Ledger
+from holdfast.turnfile.ledger import Ledger
 from holdfast.turnfile.ledger.yaml_edit import Put
 from holdfast.turnfile.model import MAILBOX, TURNFILE, Signal
-from holdfast.turnfile.session import WORKTREE_VARIABLE
-from holdfast.turnfile.worktree import main_folder
+from holdfast.turnfile.session import WORKTREE_VARIABLE, main_folder
 from tests.turnfile.sessions import ROOT, day, is_whole, new_session, text_of
 
 

@@ -10,10 +10,10 @@ import pytest
 
 from holdfast import turnfile
 from holdfast.errors import Escalated, Held, Invalid, NotFound, NotHolder, Outrun
-from holdfast.turnfile import Patience, Session, Transaction, acquiring
-from holdfast.turnfile.ledger import locks, notes
-from holdfast.turnfile.mailbox import composing
-from holdfast.turnfile.mailbox.document import parse
+from holdfast.turnfile import Patience, Session, Transaction
+from holdfast.turnfile.ledger import KEPT, rules
+from holdfast.turnfile.locks import acquire, release, verify
+from holdfast.turnfile.mailbox import composition, parse
 from holdfast.turnfile.model import MAILBOX, PROJECTION, TURNFILE, WORKLOG, Lock
 from tests.turnfile.edits import append, lock, nothing, send, write
 from tests.turnfile.sessions import is_whole, new_session, text_of
@@ -108,11 +108,11 @@ def test_f5_who_loses_to_a_lock_of_another_tool_removes_its_own_and_yields(
             rival = Lock("LOCK-aaa", ("working-session/MAILBOX.md",), "bob", 2, 2, "raced")
             path.write_text(ledger.with_lock(rival).text)
 
-    monkeypatch.setattr("holdfast.turnfile.failpoints.hook", race)
+    monkeypatch.setattr("holdfast.turnfile.files.hook", race)
     with pytest.raises(Held) as refusal:
         lock(session, "MAILBOX.md")
     assert refusal.value.lock_id == "LOCK-aaa"  # the same revision, and the smaller id
-    monkeypatch.setattr("holdfast.turnfile.failpoints.hook", None)
+    monkeypatch.setattr("holdfast.turnfile.files.hook", None)
     assert [held.id for held in session.read().turnfile.locks] == ["LOCK-aaa"]
     assert before != text_of(session, TURNFILE)
 
@@ -127,7 +127,7 @@ def test_f5_who_wins_against_a_lock_of_another_tool_keeps_its_own(
             rival = Lock("zzz", ("MAILBOX.md",), "bob", 2, 2, "raced")
             path.write_text(session.read().with_lock(rival).text)
 
-    monkeypatch.setattr("holdfast.turnfile.failpoints.hook", race)
+    monkeypatch.setattr("holdfast.turnfile.files.hook", race)
     assert lock(session, "MAILBOX.md").id == "LOCK-ada-001"
 
 
@@ -142,7 +142,7 @@ def test_f3_only_the_holder_releases(session: Session) -> None:
 
 def test_f3_f12_releasing_after_an_edit_by_hand_makes_the_projection_fresh(session: Session) -> None:
     taken = lock(session, "MAILBOX.md")
-    text, _ = composing.compose(text_of(session, MAILBOX), composing.Draft("ada", "bob", "by hand", "2026-06-12"))
+    text, _ = composition.compose(text_of(session, MAILBOX), composition.Draft("ada", "bob", "by hand", "2026-06-12"))
     Path(session.folder.path, MAILBOX).write_text(text)
     assert {problem.rule for problem in turnfile.check(session)} == {"projection-stale"}
     completion = turnfile.unlock(session, taken.id, "ada")
@@ -399,12 +399,12 @@ def test_f5_a_lock_that_stays_does_not_pass_behind_one_of_another_tool(session: 
     session.write(lambda ledger: ledger.knowing("bob").with_lock(later), "bob")
     turnfile.transact([WORKLOG], "ada", "x", append(WORKLOG, "- x"), folder=session)
     ledger = session.read()
-    assert locks.winner(ledger.turnfile.locks, WORKLOG, ledger.revision) == taken
+    assert rules.winner(ledger.turnfile.locks, WORKLOG, ledger.revision) == taken
 
 
 def test_f7_the_transaction_of_a_killed_process_of_ones_own_name_can_be_given_back(session: Session) -> None:
     claim = msgspec.structs.replace(turnfile.claim_of(session, [WORKLOG], "ada", "killed"), transaction=True)
-    left = acquiring.acquire(session, claim)
+    left = acquire(session, claim)
     assert "x-transaction: true" in session.read().text
     pauses: list[float] = []
     patience = Patience(wait=1.0, pause=pauses.append)
@@ -465,12 +465,12 @@ def test_f6_only_files_that_were_named_are_edited(session: Session) -> None:
 
 def test_f6_the_ledger_keeps_the_newest_notes_and_the_last_of_every_agent(session: Session) -> None:
     turnfile.transact([WORKLOG], "bob", "x", append(WORKLOG, "- bob"), folder=session)
-    for place in range(notes.KEPT + 4):
+    for place in range(KEPT + 4):
         turnfile.transact([WORKLOG], "ada", "x", append(WORKLOG, f"- {place}"), folder=session)
     signals = session.read().turnfile.signals
-    assert len(signals) == notes.KEPT + 1
-    assert [signal.sender for signal in signals] == ["ada"] * notes.KEPT + ["bob"]
-    assert signals[0].id == f"SIG-{notes.KEPT + 5:03d}"
+    assert len(signals) == KEPT + 1
+    assert [signal.sender for signal in signals] == ["ada"] * KEPT + ["bob"]
+    assert signals[0].id == f"SIG-{KEPT + 5:03d}"
     assert turnfile.check(session) == []
 
 
@@ -594,7 +594,7 @@ def test_f8_an_override_needs_a_p0_reason(session: Session, reason: str) -> None
 def test_f8_an_override_removes_the_lock_and_leaves_a_trace(session: Session) -> None:
     held = lock(session, MAILBOX)
     path = Path(session.folder.path, MAILBOX)  # the holder had begun by hand, and left it out of order
-    text, _ = composing.compose(path.read_text(), composing.Draft("ada", "bob", "half done", "2026-06-12"))
+    text, _ = composition.compose(path.read_text(), composition.Draft("ada", "bob", "half done", "2026-06-12"))
     path.write_text(text.replace("| bob | 1 |", "| bob | 0 |"))
     done = turnfile.override(session, held.id, "P0: credentials in the mailbox", "mia")
     assert (done.lock, done.replaced_by, done.revision, done.problems) == (held, None, 3, ())
@@ -646,8 +646,8 @@ def test_f13_status_tells_who_holds_what_and_what_is_unread(session: Session) ->
 
 def test_f4_the_lock_check_is_about_one_acquisition(session: Session) -> None:
     taken = lock(session, WORKLOG)
-    acquiring.release(session, taken.id, "ada")
+    release(session, taken.id, "ada")
     again = lock(session, WORKLOG)
     assert again.id == taken.id  # nobody noted the first
     with pytest.raises(NotHolder):
-        acquiring.verify(session, session.read(), taken)
+        verify(session, session.read(), taken)

@@ -14,15 +14,15 @@ from pathlib import Path
 import pytest
 
 from holdfast import errors
-from holdfast.turnfile.ledger import codec
-from holdfast.turnfile.mailbox import projection
-from holdfast.turnfile.mailbox.composing import Draft, compose
-from holdfast.turnfile.mailbox.document import parse
+from holdfast.turnfile import ledger as codec
+from holdfast.turnfile.invariants import check
+from holdfast.turnfile.mail import Mailing, messages
+from holdfast.turnfile.mailbox import parse, tables
+from holdfast.turnfile.mailbox.composition import Draft, compose
 from holdfast.turnfile.mailbox.steps import Actor, close, reply, step
-from holdfast.turnfile.mailing import Mailing, messages
 from holdfast.turnfile.model import Lock
-from holdfast.turnfile.papers import invariants, worklog
 from holdfast.turnfile.session import Session
+from holdfast.turnfile.worklog import note_override
 from tests.turnfile.mailboxes import DIALECTS, EMPTY, QUESTIONS, WORKLOG
 from tests.turnfile.test_mailing import LEDGER
 
@@ -111,8 +111,8 @@ def test_f9_a_mutated_mailbox_is_read_checked_projected_and_changed_or_refused(
         text = mutated(rng, rng.choice(texts), texts)
         box = parse(text)
         assert "".join(text[line.start : line.after] for line in box.lines) == text, (SEED, number)
-        invariants.check({"MAILBOX.md": text})
-        assert not projection.is_stale(text, projection.render(text, "x/MAILBOX.md", "now"))
+        check({"MAILBOX.md": text})
+        assert not tables.is_stale(text, tables.render(text, "x/MAILBOX.md", "now"))
         card = rng.choice(box.cards) if box.cards else None
         id = card.id if card else "MSG-20260302-001"
         receiver = Actor(card.receivers[0] if card and card.receivers else "bob", TODAY)
@@ -150,7 +150,7 @@ def test_f1_a_mutated_ledger_is_read_or_refused_with_its_line(capsys: pytest.Cap
         read += 1
         assert ledger.text == text
         survives(lambda: ledger.with_lock(Lock("LOCK-x-001", ("a.md",), "x", 1)).stamped(99, "x"))  # noqa: B023
-        invariants.check({"TURNFILE.yaml": text})
+        check({"TURNFILE.yaml": text})
     with capsys.disabled():
         print(f"\n{COUNT} mutated ledgers, {read} of them read, the others refused")
     assert 0 < read < COUNT
@@ -162,8 +162,8 @@ def test_f10_mutated_worklogs_and_questions_are_checked_and_added_to() -> None:
     lock = Lock("LOCK-x-001", ("a.md",), "x", 1)
     for _ in range(COUNT // 2):
         text = mutated(rng, WORKLOG, [WORKLOG, QUESTIONS])
-        invariants.check({"WORKLOG.md": text, "OPEN_QUESTIONS.md": mutated(rng, QUESTIONS, [WORKLOG, QUESTIONS])})
-        noted = worklog.note_override(text, lock, 9, "sam", "P0")
+        check({"WORKLOG.md": text, "OPEN_QUESTIONS.md": mutated(rng, QUESTIONS, [WORKLOG, QUESTIONS])})
+        noted = note_override(text, lock, 9, "sam", "P0")
         assert "### Override of LOCK-x-001 at revision 9" in noted
 
 

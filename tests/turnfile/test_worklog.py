@@ -5,15 +5,16 @@ from __future__ import annotations
 import pytest
 
 from holdfast import errors
+from holdfast.turnfile.invariants import check
 from holdfast.turnfile.model import Lock
-from holdfast.turnfile.papers import invariants, questions, worklog
+from holdfast.turnfile.worklog import note_override, parse_questions, parse_worklog
 from tests.turnfile.mailboxes import QUESTIONS, WORKLOG
 
 LOCK = Lock("LOCK-ada-001", ("working-session/MAILBOX.md",), "ada", 7, 2, "x")
 
 
 def test_f8_an_override_is_logged_at_the_end_of_the_latest_session_and_nothing_else_changes() -> None:
-    text = worklog.note_override(WORKLOG, LOCK, 12, "sam", "P0: the harbour burns", "2026-03-04")
+    text = note_override(WORKLOG, LOCK, 12, "sam", "P0: the harbour burns", "2026-03-04")
     entry = """
 ### Override of LOCK-ada-001 at revision 12
 
@@ -23,19 +24,19 @@ Reason: P0: the harbour burns
 """
     assert text.replace(entry, "") == WORKLOG
     assert text.index("## Session 2") < text.index("### Override") < text.index("## Session 1")
-    assert invariants.check({"WORKLOG.md": text}) == []
-    again = worklog.note_override(text, LOCK, 13, "sam", "again")
+    assert check({"WORKLOG.md": text}) == []
+    again = note_override(text, LOCK, 13, "sam", "again")
     assert again.index("at revision 12") < again.index("at revision 13")
-    crlf = worklog.note_override(WORKLOG.replace("\n", "\r\n"), LOCK, 12, "sam", "P0: the harbour burns", "2026-03-04")
+    crlf = note_override(WORKLOG.replace("\n", "\r\n"), LOCK, 12, "sam", "P0: the harbour burns", "2026-03-04")
     assert crlf == text.replace("\n", "\r\n")
 
 
 @pytest.mark.parametrize("text", ["", "# Worklog", "# Worklog\n", "# Worklog\n\nNow Working (ada): idle\n"])
 def test_f8_a_worklog_without_sessions_gets_a_section_for_overrides(text: str) -> None:
-    once = worklog.note_override(text, LOCK, 12, "sam", "P0")
+    once = note_override(text, LOCK, 12, "sam", "P0")
     assert once.startswith(text)
     assert "## Overrides\n\n### Override of LOCK-ada-001 at revision 12\n" in once
-    twice = worklog.note_override(once, LOCK, 13, "sam", "P0")
+    twice = note_override(once, LOCK, 13, "sam", "P0")
     assert twice.startswith(once)
     assert twice.count("## Overrides") == 1
 
@@ -43,21 +44,21 @@ def test_f8_a_worklog_without_sessions_gets_a_section_for_overrides(text: str) -
 def test_f8_a_reason_is_one_line() -> None:
     for reason in ("", "a\n## Session 9"):
         with pytest.raises(errors.InvalidValue):
-            worklog.note_override(WORKLOG, LOCK, 12, "sam", reason)
+            note_override(WORKLOG, LOCK, 12, "sam", reason)
 
 
 def test_the_latest_session_is_told_by_date_and_number_not_by_place() -> None:
-    log = worklog.parse(WORKLOG)
+    log = parse_worklog(WORKLOG)
     assert log.latest is not None
     assert log.latest.title == "Session 2 — 2026-03-02"
     assert [(entry.agent, entry.owner, entry.status) for entry in log.latest.entries] == [("Ada", "bob", "In progress")]
-    numbered = worklog.parse("## Session 10\n\n### A: x\n\n## Session 9\n")
+    numbered = parse_worklog("## Session 10\n\n### A: x\n\n## Session 9\n")
     assert numbered.latest is not None
     assert numbered.latest.title == "Session 10"
 
 
 def test_f10_questions_are_read_with_the_columns_that_a_table_has() -> None:
-    assert [(q.id, q.state, q.status, q.resolution) for q in questions.parse(QUESTIONS)] == [
+    assert [(q.id, q.state, q.status, q.resolution) for q in parse_questions(QUESTIONS)] == [
         ("OQ-001", "active", "active", "none"),
         ("OQ-D01", "deferred", None, None),
         ("OQ-R01", "resolved", None, "the near one"),

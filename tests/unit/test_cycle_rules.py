@@ -13,8 +13,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from holdfast import errors
-from holdfast.domains.cycles import documents, rules
-from holdfast.domains.cycles.keys import Key, parse
+from holdfast.domains.cycles import document as documents
+from holdfast.domains.cycles import rules
+from holdfast.domains.cycles.rules import Key, parse
 
 PHASES = rules.PHASES
 SEED = Path(__file__).resolve().parents[2] / "../shared/samples/cycles/unified-v2.seed-example.json"

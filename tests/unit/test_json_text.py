@@ -13,9 +13,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from holdfast.errors import Invalid
-from holdfast.faces.cli.setup.clients import CLIENTS
-from holdfast.faces.cli.setup.entries import Entries
-from holdfast.faces.cli.setup.json_text import check, items, value_of
+from holdfast.faces.cli.setup import CLIENTS
+from holdfast.faces.cli.setup.entries import Entries, check, items, value_of
 
 EDITS = {
     f"{client.name} {name}": edit

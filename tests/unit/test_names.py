@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from holdfast.errors import Invalid, InvalidFilter, InvalidName
-from holdfast.kernel.names import MAX_SECONDS, after_prefix, check_limit, check_name, check_seconds, check_ttl
+from holdfast.kernel.validate import MAX_SECONDS, after_prefix, check_limit, check_name, check_seconds, check_ttl
 
 text = st.text(st.characters(exclude_categories=["Cs"]))
 

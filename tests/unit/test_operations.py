@@ -9,8 +9,8 @@ import msgspec
 import pytest
 
 from holdfast.domains.cells import Cells
-from holdfast.ops import REGISTRY
-from holdfast.schemas import request_type, schemas
+from holdfast.operation import REGISTRY
+from holdfast.workspace.schema import request_type, schemas
 
 TRAVELLING = sorted(name for name, op in REGISTRY.items() if not op.route.local and op.kind != "stream")
 # Signatures that others rely on (requirements/interfaces.md).

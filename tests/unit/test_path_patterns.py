@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 from holdfast import errors
-from holdfast.domains.paths.patterns import MAX_PATTERNS, check_path, check_pattern, check_patterns, covers, meet
+from holdfast.domains.paths.patterns import MAX_PATTERNS, check_path, check_pattern, check_patterns, covers, overlap
 from holdfast.domains.routing import globs
 from tests.unit.routing.test_glob_overlap import Maker, ancestors, ends_below_globstar
 
@@ -49,9 +49,9 @@ def test_a5_two_patterns_that_cover_one_path_meet_in_either_order(capsys: pytest
         patterns = sorted({pattern(maker, tree) for _ in range(PATTERNS)})
         covered = {pattern: {path for path in tree if covers(pattern, path)} for pattern in patterns}
         for one, other in combinations_with_replacement(patterns, 2):
-            common, said = covered[one] & covered[other], meet(one, other)
+            common, said = covered[one] & covered[other], overlap(one, other)
             assert said or not common, f"{one} and {other} both cover {sorted(common)[0]!r}"
-            assert meet(other, one) is said, f"{one} and {other}: it depends on who is asked first"
+            assert overlap(other, one) is said, f"{one} and {other}: it depends on who is asked first"
             counts["common" if common else "overlapping" if said else "apart"] += 1
     with capsys.disabled():
         print(
@@ -67,10 +67,10 @@ def test_a5_two_literal_paths_meet_exactly_if_one_is_the_other_or_a_directory_ab
     met = 0
     for one, other in combinations(tree, 2):
         related = one in ancestors(other) or other in ancestors(one)
-        assert meet(one, other) is meet(other, one) is related, f"{one} and {other}"
+        assert overlap(one, other) is overlap(other, one) is related, f"{one} and {other}"
         met += related
     assert met >= 100
-    assert all(meet(path, path) for path in tree)
+    assert all(overlap(path, path) for path in tree)
 
 
 def test_a5_a_pattern_of_one_name_meets_exactly_the_names_that_it_covers() -> None:
@@ -81,7 +81,7 @@ def test_a5_a_pattern_of_one_name_meets_exactly_the_names_that_it_covers() -> No
         if not valid(made) or made in ("**", "\\"):
             continue
         for name in names:
-            assert meet(made, name) is meet(name, made) is covers(made, name), f"{made} and {name}"
+            assert overlap(made, name) is overlap(name, made) is covers(made, name), f"{made} and {name}"
             counts[covers(made, name)] += 1
     assert min(counts.values()) >= 500
 
@@ -198,8 +198,8 @@ def test_a5_the_table_has_at_least_sixty_pairs_and_a_reason_for_each() -> None:
 @pytest.mark.parametrize(("one", "other", "expected", "reason"), TABLE)
 def test_a5_patterns_that_people_write_meet_or_do_not(one: str, other: str, expected: bool, reason: str) -> None:
     assert (check_pattern(one), check_pattern(other)) == (one, other)
-    assert meet(one, other) is expected, reason
-    assert meet(other, one) is expected, reason
+    assert overlap(one, other) is expected, reason
+    assert overlap(other, one) is expected, reason
 
 
 # --- what a pattern covers -------------------------------------------------------------------------------------------
@@ -267,15 +267,15 @@ def test_a5_a_directory_spelled_in_braces_is_covered_as_it_is_outside_of_them(pa
     except errors.Invalid:
         return
     assert covers(normal, "src/a")
-    assert meet(normal, "src/a")
+    assert overlap(normal, "src/a")
 
 
 @pytest.mark.parametrize("pattern", ["[a]" * 150, "?" * 300, "*a" * 200, "\\*" * 200], ids=["sets", "?", "*", "\\*"])
 def test_a5_a_pattern_that_is_taken_can_be_compared_with_any_other(pattern: str) -> None:
     normal = check_pattern(pattern)
-    assert meet(normal, normal)
-    assert meet(normal, "**")
-    assert not meet(normal, "elsewhere/x") or covers(normal, "elsewhere/x")
+    assert overlap(normal, normal)
+    assert overlap(normal, "**")
+    assert not overlap(normal, "elsewhere/x") or covers(normal, "elsewhere/x")
 
 
 # --- normal form and refusals ----------------------------------------------------------------------------------------

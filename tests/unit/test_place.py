@@ -10,8 +10,8 @@ from pathlib import Path, PurePosixPath
 import pytest
 
 from holdfast.errors import Unsupported
-from holdfast.kernel import place
-from holdfast.kernel.place import check_place, filesystem_of, refusal
+from holdfast.kernel import filesystem
+from holdfast.kernel.filesystem import check_place, filesystem_of, refusal
 
 TABLE = r"""22 27 0:21 / /proc rw,relatime - proc proc rw
 27 1 254:0 / / rw,relatime shared:1 - ext4 /dev/vda rw,discard
@@ -77,7 +77,7 @@ def test_local_and_unknown_file_systems_are_not_refused(fs_type: str) -> None:
 
 
 def use_table(monkeypatch: pytest.MonkeyPatch, table: str) -> None:
-    monkeypatch.setattr(place, "_mount_of", lambda path, platform: filesystem_of(path, table))
+    monkeypatch.setattr(filesystem, "_mount_of", lambda path, platform: filesystem_of(path, table))
 
 
 def test_the_refusal_names_the_mount_the_type_and_what_to_do(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -110,18 +110,18 @@ def test_a_folder_for_tests_is_accepted(tmp_path: Path) -> None:
 
 @pytest.mark.skipif(sys.platform != "linux", reason="reads the mount table of Linux")
 def test_the_table_of_this_machine_is_understood(tmp_path: Path) -> None:
-    found = place._mount_of("/proc/self", "linux")
+    found = filesystem._mount_of("/proc/self", "linux")
     assert found == ("/proc", "proc")
-    assert place._mount_of(str(tmp_path), "linux") is not None
+    assert filesystem._mount_of(str(tmp_path), "linux") is not None
 
 
 def test_what_cannot_be_judged_is_not_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    assert place._mount_of(str(tmp_path), "win32") is None
+    assert filesystem._mount_of(str(tmp_path), "win32") is None
 
     def unreadable(path: str, platform: str) -> None:
         raise PermissionError("no /proc here")
 
-    monkeypatch.setattr(place, "_mount_of", unreadable)
+    monkeypatch.setattr(filesystem, "_mount_of", unreadable)
     check_place(tmp_path)
 
 
@@ -135,12 +135,12 @@ def test_the_struct_of_macos_is_read_at_its_offsets() -> None:
     head = struct.pack("=IiQQQQQ8sIIII", 4096, 1 << 20, 1, 1, 1, 1, 1, b"", 501, 26, 0, 0)
     raw = head + struct.pack("16s1024s1024s", b"smbfs", os.fsencode("/Volumes/Büro"), b"//ann@nas/office") + bytes(40)
     assert len(head) == 72
-    assert place._parse_statfs(raw) == ("/Volumes/Büro", "smbfs")
+    assert filesystem._parse_statfs(raw) == ("/Volumes/Büro", "smbfs")
 
 
 @pytest.mark.skipif(sys.platform != "darwin", reason="calls statfs of macOS")
 def test_a_missing_folder_on_macos_is_judged_by_its_parent(tmp_path: Path) -> None:
-    found = place._mount_of(str(tmp_path.resolve() / "not" / "there"), "darwin")
+    found = filesystem._mount_of(str(tmp_path.resolve() / "not" / "there"), "darwin")
     assert found is not None
     assert found[0].startswith("/")
     assert not refusal(found[1])

@@ -11,9 +11,8 @@ import pytest
 
 import holdfast
 from holdfast import MemoryLog, Op, Transaction, errors
-from holdfast.domains.routing import settings
-from holdfast.domains.routing.matchers import Rules
-from holdfast.domains.routing.names import ROUTES
+from holdfast.domains.routing import ROUTES, config
+from holdfast.domains.routing.rules import Rules
 from holdfast.testing import FaultyLog
 from holdfast.testing.crowd import LONG, Line, finish
 
@@ -54,7 +53,7 @@ def test_m5_rules_of_a_transaction_that_fails_hold_for_nobody_in_its_group(folde
     rules = Rules((), "wrong")
 
     def body(tx: Transaction) -> None:
-        settings.store(tx._tx, ROUTES, rules, "")
+        config.store(tx._tx, ROUTES, rules, "")
         assert tx.tasks.claim(tx.tasks.create("inside").id).grimoire == "wrong"
         raise ValueError("too late")
 

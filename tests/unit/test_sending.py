@@ -8,10 +8,9 @@ import httpx
 import pytest
 
 from holdfast import errors
-from holdfast.context import Context
-from holdfast.ops import operation
-from holdfast.remote.requests import named, request_of
-from holdfast.remote.sending import ATTEMPTS, RESUMES, Pause, Resuming, Send, calling
+from holdfast.operation import operation
+from holdfast.remote.protocol import ATTEMPTS, RESUMES, Pause, Resuming, Send, calling, named, request_of
+from holdfast.workspace.context import Context
 
 ANN = Context("ann")
 KEYED = Context("ann", None, "k-1", None)

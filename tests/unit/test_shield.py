@@ -9,7 +9,7 @@ from types import FrameType
 
 import pytest
 
-from holdfast.kernel.shield import SHIELD
+from holdfast.kernel.signals import SHIELD
 
 
 @pytest.fixture

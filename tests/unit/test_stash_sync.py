@@ -9,8 +9,8 @@ import pytest
 
 import holdfast
 from holdfast import Workspace, errors
-from holdfast.domains.stashes.exporting import TABLES
-from holdfast.domains.stashes.states import leads
+from holdfast.domains.stashes.rows import leads
+from holdfast.interchange.stash_export import TABLES
 from holdfast.testing import ManualClock
 from holdfast.types.stashes import TransferReport
 from tests.unit.test_stash_transfer import counts, exported

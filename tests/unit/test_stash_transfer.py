@@ -14,10 +14,10 @@ import pytest
 
 import holdfast
 from holdfast import Workspace, errors
-from holdfast.domains.stashes.exporting import TABLES
-from holdfast.domains.stashes.importing import MAX_LINES
 from holdfast.faces import cli
-from holdfast.faces.cli.parts import parts
+from holdfast.faces.cli.commands.stash import parts
+from holdfast.interchange.stash_export import TABLES
+from holdfast.interchange.stash_import import MAX_LINES
 from holdfast.testing import ManualClock
 from holdfast.types.stashes import TransferReport
 

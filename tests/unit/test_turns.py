@@ -12,7 +12,7 @@ import pytest
 
 import holdfast
 from holdfast import Workspace, errors
-from holdfast.kernel.turns import GATE, Turns
+from holdfast.kernel.process_lock import GATE, Turns
 from holdfast.testing.crowd import LONG, finish
 
 SOON = 0.05

@@ -9,7 +9,7 @@ import pytest
 
 import holdfast
 from holdfast import errors
-from holdfast.kernel import migrations, upgrade
+from holdfast.kernel import maintenance, migrations
 from holdfast.kernel.clock import SystemClock
 from holdfast.kernel.migrations import Migration
 from holdfast.kernel.store import FILE
@@ -35,7 +35,7 @@ def store(tmp_path: Path) -> Path:
 
 
 def test_an_upgrade_writes_a_backup_that_can_be_restored_and_then_locks_others_out(store: Path, tmp_path: Path) -> None:
-    assert upgrade.upgrade(store, SystemClock(), STEPS) == KNOWN + 1
+    assert maintenance.upgrade(store, SystemClock(), STEPS) == KNOWN + 1
     with holdfast.open(store, actor="me") as ws:
         assert ws.cells.get("run", "cell").value == "kept"
         with pytest.raises(errors.Behind):
@@ -57,7 +57,7 @@ def test_an_upgrade_whose_backup_cannot_be_written_does_nothing(store: Path) -> 
     clock = ManualClock()
     (store / f"before-schema-{KNOWN + 1}-{clock.wall()}.backup").write_text("in the way")
     with pytest.raises(errors.Exists):
-        upgrade.upgrade(store, clock, STEPS)
+        maintenance.upgrade(store, clock, STEPS)
     with holdfast.open(store, actor="me") as ws:
         assert ws.cells.set("run", "cell", "still") == 2
 
@@ -65,7 +65,7 @@ def test_an_upgrade_whose_backup_cannot_be_written_does_nothing(store: Path) -> 
 def test_an_upgrade_that_fails_leaves_the_store_as_it_was(store: Path) -> None:
     broken = Migration(KNOWN + 1, "CREATE TABLE meta (id);", oldest_writer=KNOWN + 1, oldest_reader=1)
     with pytest.raises(Exception, match="meta"):
-        upgrade.upgrade(store, SystemClock(), [*STEPS[:-1], broken])
+        maintenance.upgrade(store, SystemClock(), [*STEPS[:-1], broken])
     with holdfast.open(store, actor="me") as ws:
         assert ws.cells.set("run", "cell", "still") == 2
 

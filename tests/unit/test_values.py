@@ -26,8 +26,9 @@ from holdfast.kernel.values import (
     check,
     decode,
     encode,
+    from_wire,
+    to_wire,
 )
-from holdfast.kernel.wire import from_wire, to_wire
 
 SAMPLES = Path(__file__).parents[3] / "shared" / "samples" / "cells" / "statecell-cases.jsonl"
 

@@ -16,11 +16,10 @@ from typing import ClassVar
 
 import holdfast
 from holdfast import errors
-from holdfast.context import derive_actor
-from holdfast.logs.base import CommitLog
-from holdfast.logs.memory import MemoryLog
+from holdfast.replication.log import CommitLog, MemoryLog
 from holdfast.testing.clock import ManualClock
 from holdfast.workspace import Workspace
+from holdfast.workspace.context import derive_actor
 from tests.worlds.processes import ProcessPool, ProcessWorkspace
 from tests.worlds.rotating import RotatingWorkspace
 

@@ -15,11 +15,11 @@ from pathlib import Path
 from typing import Any
 
 import holdfast
-from holdfast.context import Context, check_context, derive_actor
-from holdfast.ops import Operation, Sync
+from holdfast.operation import Operation, Sync
 from holdfast.testing.clock import ManualClock
-from holdfast.transaction import Root
-from holdfast.types.base import Report
+from holdfast.types import Report
+from holdfast.workspace.context import Context, check_context, derive_actor
+from holdfast.workspace.transaction import Root
 
 _Request = tuple[int, str, tuple[Any, ...]]
 

@@ -11,12 +11,12 @@ from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any, TypeVar
 
-from holdfast.aio import AsyncWorkspace
-from holdfast.context import LATEST
-from holdfast.ops import Operation, Sync
-from holdfast.transaction import Root, Transaction
-from holdfast.types.base import Report
+from holdfast.operation import Operation, Sync
+from holdfast.types import Report
 from holdfast.workspace import Workspace
+from holdfast.workspace.aio import AsyncWorkspace
+from holdfast.workspace.context import LATEST
+from holdfast.workspace.transaction import Root, Transaction
 from tests.worlds.contents import contents
 
 R = TypeVar("R")

@@ -11,9 +11,9 @@ import threading
 from functools import cache
 from pathlib import Path
 
-from holdfast.faces.http.serving import Server
-from holdfast.faces.http.settings import Settings
-from holdfast.faces.http.spaces import FOLDER, Spaces
+from holdfast.faces.http.listener import Settings
+from holdfast.faces.http.server import Server
+from holdfast.faces.http.workspaces import FOLDER, Spaces
 from holdfast.kernel.clock import Clock
 from holdfast.workspace import Workspace, open_workspace
 

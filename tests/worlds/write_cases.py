@@ -6,8 +6,7 @@ from collections.abc import Callable
 from typing import Any, NamedTuple
 
 from holdfast import Op, Task, Workspace
-from holdfast.types.mail import Message
-from holdfast.types.paths import PathLock
+from holdfast.types.agents import Message, PathLock
 from holdfast.types.stashes import Link, Stash, Trail
 from tests.worlds.kinds import World
 

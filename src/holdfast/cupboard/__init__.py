@@ -19,10 +19,10 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Final
 
 from holdfast import errors
-from holdfast.cupboard.attachment import Attachment
-from holdfast.cupboard.crumbs import Crumb, Crumbs
-from holdfast.cupboard.links import Link, Links
-from holdfast.cupboard.names import (
+from holdfast.cupboard.entities import Crumb, Crumbs, Link, Links, Trail, Trails
+from holdfast.cupboard.stashes import Stash, Stashes, StashHistoryEntry
+from holdfast.cupboard.tables import (
+    Attachment,
     ErrAlreadyAttached,
     ErrCupboardDetached,
     ErrDuplicateName,
@@ -41,13 +41,11 @@ from holdfast.cupboard.names import (
     StashOpIncrement,
     StashOpRelease,
     StashOpSet,
+    Table,
 )
-from holdfast.cupboard.stashes import Stash, Stashes, StashHistoryEntry
-from holdfast.cupboard.table import Table
-from holdfast.cupboard.trails import Trail, Trails
 
 if TYPE_CHECKING:
-    from holdfast.cupboard.attachment import AnyWorkspace
+    from holdfast.cupboard.tables import AnyWorkspace
 
 __all__ = [
     "Crumb",

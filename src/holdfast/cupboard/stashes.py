@@ -10,17 +10,34 @@ from datetime import datetime
 from typing import TYPE_CHECKING, Any, ClassVar, Final, get_args
 
 from holdfast import errors
-from holdfast.cupboard.names import StashOpAcquire, StashOpIncrement, StashOpRelease, StashOpSet
-from holdfast.cupboard.table import PAGE, Entity, Table, also, stale
-from holdfast.domains.stashes.rows import held_value
-from holdfast.domains.stashes.values import COUNTER, LOCK, check_type, check_value, checked_count, count_of, one
+from holdfast.cupboard.tables import (
+    PAGE,
+    Entity,
+    StashOpAcquire,
+    StashOpIncrement,
+    StashOpRelease,
+    StashOpSet,
+    Table,
+    also,
+    stale,
+)
+from holdfast.domains.stashes.rows import (
+    COUNTER,
+    LOCK,
+    check_type,
+    check_value,
+    checked_count,
+    count_of,
+    held_value,
+    one,
+)
 from holdfast.kernel.clock import SystemClock
 from holdfast.kernel.values import encode
+from holdfast.types import Op
 from holdfast.types import stashes as types
-from holdfast.types.txn import Op
 
 if TYPE_CHECKING:
-    from holdfast.cupboard.attachment import AnyWorkspace
+    from holdfast.cupboard.tables import AnyWorkspace
 
 _ANY_SIZE: Final = 2**62
 _MOST_PAGES: Final = 128  # as many as one txn can read

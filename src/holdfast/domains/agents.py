@@ -13,12 +13,12 @@ from typing import Any, Final, get_args
 import msgspec
 
 from holdfast import errors
-from holdfast.domains.holding import holder_of
-from holdfast.kernel.names import check_flag, check_limit, check_name, page_bounds
+from holdfast.domains.locks import holder_of
 from holdfast.kernel.tx import Row, Snapshot, Tx, newest_version
-from holdfast.ops import Domain, Found, M, read, write
+from holdfast.kernel.validate import check_flag, check_limit, check_name, page_bounds
+from holdfast.operation import Domain, Found, M, read, write
+from holdfast.types import as_time
 from holdfast.types.agents import Agent, Role
-from holdfast.types.base import as_time
 
 AGENT: Final = "agent"
 ROLES: Final[tuple[Role, ...]] = get_args(Role)

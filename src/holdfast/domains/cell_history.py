@@ -1,4 +1,4 @@
-"""The past and the changes of a cell, as its events in the log tell them.
+"""Reading cells as they are now and as they were, from their rows and their events.
 
 A cell's event carries the new value; the old one is in the event of the version before. An event without a value is a
 delete, or an expiry.
@@ -6,14 +6,134 @@ delete, or an expiry.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 from holdfast import errors
-from holdfast.domains.cell_reading import CELL, check_cell, missing
 from holdfast.kernel.events import END_OF_REVISION, Filter, gone, history, marks, previous, to_event
-from holdfast.kernel.names import check_limit
 from holdfast.kernel.tx import Snapshot, newest_version
-from holdfast.ops import Following
-from holdfast.types.base import Event
-from holdfast.types.cells import Cell, CellChange, CellVersion
+from holdfast.kernel.validate import check_limit, check_name, page_bounds
+from holdfast.kernel.values import decode
+from holdfast.operation import Following
+from holdfast.types import Cell, CellChange, CellInfo, CellVersion, Event, as_time
+
+CELL = "cell"
+MAX_PAGE = 10_000
+VALUE_MAP = b"\x81\xa5value"  # what comes before a value in its event: a msgpack map of one entry, "value"
+
+_GET = "SELECT value, version, revision, updated, lease FROM cells WHERE run = ? AND cell = ?"
+_GET_LEASED = (
+    "SELECT c.value, c.version, c.revision, c.updated, l.deadline, (SELECT stamp FROM meta)"
+    " FROM cells c LEFT JOIN leases l ON l.id = c.lease WHERE c.run = ? AND c.cell = ?"
+)
+_INFO = (
+    "SELECT c.version, c.revision, c.updated, c.size, l.deadline, (SELECT stamp FROM meta)"
+    " FROM cells c LEFT JOIN leases l ON l.id = c.lease WHERE c.run = ? AND c.cell = ?"
+)
+
+
+def check_cell(run: str, cell: str) -> None:
+    """Refuse what cannot be the name of a run or a cell."""
+    check_name(run, "run")
+    check_name(cell, "cell")
+
+
+def missing(run: str, cell: str) -> errors.NotFound:
+    """The error for a cell that is absent."""
+    return errors.NotFound(f"there is no cell {cell!r} in run {run!r}", run=run, cell=cell)
+
+
+def find_cell(snapshot: Snapshot, run: str, cell: str) -> Cell | None:
+    """The cell, or None if it is absent."""
+    check_cell(run, cell)
+    row = snapshot.one(_GET, (run, cell))
+    if row is not None and row[4] is not None:
+        # It had a lease. The answer is this statement's alone: between the two the cell may have changed.
+        row = snapshot.one(_GET_LEASED, (run, cell))
+        if row is not None and row[4] is not None and snapshot.is_past(row[4], row[5]):
+            row = None
+    return None if row is None else Cell(decode(row[0]), row[1], row[2], as_time(row[3]))
+
+
+def get_cell(snapshot: Snapshot, run: str, cell: str) -> Cell:
+    """The cell's value, version, revision and time; absent: NotFound. A stored null is a value."""
+    found = find_cell(snapshot, run, cell)
+    if found is None:
+        raise missing(run, cell)
+    return found
+
+
+def info(snapshot: Snapshot, run: str, cell: str) -> CellInfo:
+    """What is known about a cell without reading its value."""
+    check_cell(run, cell)
+    row = snapshot.one(_INFO, (run, cell))
+    if row is None or (row[4] is not None and snapshot.is_past(row[4], row[5])):
+        return CellInfo(exists=False)
+    version, revision, updated, size, deadline, _ = row
+    return CellInfo(True, version, revision, as_time(updated), size, None if deadline is None else as_time(deadline))
+
+
+def exists(snapshot: Snapshot, run: str, cell: str) -> bool:
+    """Whether the cell has a value."""
+    return info(snapshot, run, cell).exists
+
+
+def ttl(snapshot: Snapshot, run: str, cell: str) -> float | None:
+    """Seconds until the cell ends, None if it does not; absent: NotFound."""
+    check_cell(run, cell)
+    row = snapshot.one(_INFO, (run, cell))
+    if row is None or (row[4] is not None and snapshot.is_past(row[4], row[5])):
+        raise missing(run, cell)
+    return None if row[4] is None else snapshot.left(row[4], row[5]) / 1e6
+
+
+def list_cells(snapshot: Snapshot, run: str, prefix: str = "", limit: int = 1000, after: str = "") -> list[str]:
+    """Names of the cells of a run in order; `after` is the last name of the page before."""
+    check_name(run, "run")
+    check_limit(limit, MAX_PAGE)
+    bounds, params = page_bounds("cell", prefix, after)
+    rows = snapshot.all(f"SELECT cell FROM cells WHERE run = ?{bounds} ORDER BY cell LIMIT ?", (run, *params, limit))
+    return [name for (name,) in rows]
+
+
+def list_runs(snapshot: Snapshot, prefix: str = "", limit: int = 1000, after: str = "") -> list[str]:
+    """Names of the runs that have cells; `after` is the last name of the page before."""
+    check_limit(limit, MAX_PAGE)
+    bounds, params = page_bounds("run", prefix, after)
+    # From one run to the next by the index, however many cells each has.
+    rows = snapshot.all(
+        f"WITH RECURSIVE found(run) AS (SELECT min(run) FROM cells WHERE true{bounds} UNION ALL"
+        f" SELECT (SELECT min(run) FROM cells WHERE run > found.run{bounds}) FROM found WHERE found.run IS NOT NULL)"
+        " SELECT run FROM found WHERE run IS NOT NULL LIMIT ?",
+        (*params, *params, limit),
+    )
+    return [name for (name,) in rows]
+
+
+def check(snapshot: Snapshot) -> Iterator[str]:
+    """Problems: a row that is not what the newest event of its cell says, or an event without its row."""
+    newest = (
+        "SELECT scope, id, version, revision, data, max(version) FROM events WHERE kind = 'cell' GROUP BY scope, id"
+    )
+    for run, cell in snapshot.all(
+        f"SELECT c.run, c.cell FROM cells c LEFT JOIN ({newest}) e ON e.scope = c.run AND e.id = c.cell"
+        " WHERE e.version IS NULL OR e.version <> c.version OR e.revision <> c.revision"
+        " OR e.data IS NULL OR e.data <> CAST(? || c.value AS BLOB) OR c.size <> length(c.value)",
+        (VALUE_MAP,),
+    ):
+        yield f"cell {run}/{cell} is not what its newest event says"
+    for run, cell in snapshot.all(
+        f"SELECT e.scope, e.id FROM ({newest}) e LEFT JOIN cells c ON e.scope = c.run AND e.id = c.cell"
+        " WHERE e.data IS NOT NULL AND c.run IS NULL"
+    ):
+        yield f"cell {run}/{cell} is in the log, but not in the store"
+    for run, cell in snapshot.all(
+        "SELECT run, cell FROM cells WHERE lease IS NOT NULL AND NOT EXISTS (SELECT 1 FROM leases WHERE id = lease)"
+    ):
+        yield f"cell {run}/{cell} is bound to a lease that does not exist"
+    for (id,) in snapshot.all(
+        "SELECT id FROM leases l WHERE kind = ? AND NOT EXISTS (SELECT 1 FROM cells WHERE lease = l.id)", (CELL,)
+    ):
+        yield f"lease {id} is a cell's, but no cell is on it"
 
 
 def _is_delete(event: Event) -> bool:

@@ -14,13 +14,15 @@ from typing import Any
 import msgspec
 
 from holdfast import errors
-from holdfast.domains.cell_history import at_version, cell_history, follow
-from holdfast.domains.cell_reading import (
+from holdfast.domains.cell_history import (
     CELL,
     VALUE_MAP,
+    at_version,
+    cell_history,
     check_cell,
     exists,
     find_cell,
+    follow,
     get_cell,
     info,
     list_cells,
@@ -28,16 +30,14 @@ from holdfast.domains.cell_reading import (
     missing,
     ttl,
 )
-from holdfast.domains.holding import Target, let_go, probe_target, prolong
 from holdfast.domains.leases import require_lease
-from holdfast.domains.waiting import acquiring
+from holdfast.domains.locks import Target, acquiring, let_go, probe_target, prolong
 from holdfast.kernel import leases
-from holdfast.kernel.names import check_name, check_ttl
 from holdfast.kernel.tx import Tx, newest_version
+from holdfast.kernel.validate import check_name, check_ttl
 from holdfast.kernel.values import decode, encode
-from holdfast.ops import Do, Domain, Found, Look, M, Steps, first, procedure, read, stream, write
-from holdfast.types.base import Grant
-from holdfast.types.cells import Cell
+from holdfast.operation import Do, Domain, Found, Look, M, Steps, first, procedure, read, stream, write
+from holdfast.types import Cell, Grant
 
 RUN = "run"
 CELL_LOCK = "cell-lock"

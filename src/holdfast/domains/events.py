@@ -1,16 +1,19 @@
-"""The event log as users see it: `ws.events`, and what `ws.watch` follows."""
+"""`ws.events`: the event log as users see it; and `ws.clock`, which accepts the present after a wrong clock."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from datetime import datetime
 
+import msgspec
+
 from holdfast import errors
-from holdfast.kernel import refusals as files
+from holdfast.kernel import activity, leases
+from holdfast.kernel.clock import FAR_AHEAD
 from holdfast.kernel.events import compact, list_events, make_filter
-from holdfast.kernel.tx import Snapshot
-from holdfast.ops import Domain, Following, M, ReadFile, Steps, procedure, read, write
-from holdfast.types.base import Event, Refusal, as_microseconds, as_time
+from holdfast.kernel.tx import Snapshot, Tx
+from holdfast.operation import Domain, Following, M, ReadFile, Steps, procedure, read, write
+from holdfast.types import Event, Refusal, as_microseconds, as_time
 
 
 def follow(
@@ -34,9 +37,9 @@ def refusals(since: datetime | None = None, actor: str | None = None) -> Steps[l
         raise errors.InvalidFilter(f"since is a datetime, not {type(since).__name__}")
     start = 0 if since is None else as_microseconds(since)
     counts: dict[tuple[str, str], tuple[int, int]] = {}
-    for name in (files.OLDER, files.FILE):
+    for name in (activity.OLDER, activity.FILE):
         found = yield ReadFile(name)
-        for line in files.parse(found[1]) if found is not None else ():
+        for line in activity.parse(found[1]) if found is not None else ():
             if line.time >= start and actor in (None, line.actor):
                 count, _ = counts.get((line.actor, line.code), (0, 0))
                 counts[line.actor, line.code] = (count + 1, line.time)
@@ -50,3 +53,27 @@ class Events(Domain[M]):
     list = read(list_events, http="GET /api/events", cli="event list", mcp=True, listing=True)
     refusals = procedure(refusals, http="GET /api/events/refusals", cli="event refusals", looking=True)
     compact = write(compact, http="POST /api/events/compact", cli="event compact")
+
+
+def reset_clock(tx: Tx) -> datetime:
+    """Accept this machine's clock as the present and shift every deadline with it; answers the new time.
+
+    Only where the workspace's time lies more than 5 minutes ahead; otherwise there is nothing to put right.
+    """
+    before, after = tx.now, tx.wall_clock()
+    if before - after <= FAR_AHEAD:
+        raise errors.Invalid("the workspace's time is not more than 5 minutes ahead", hint="nothing needs to be done")
+    if tx.events:
+        raise errors.Invalid("a reset must come first in its transaction", hint="call ws.clock.reset() by itself")
+    leases.shift(tx, after - before)
+    tx.now = after
+    activity.settle(tx)
+    tx.emit("clock", "clock", "reset", data=msgspec.msgpack.encode({"time": [before, after]}))
+    return as_time(after)
+
+
+class ClockOps(Domain[M]):
+    """`ws.clock`."""
+
+    prefix = "clock"
+    reset = write(reset_clock, http="POST /api/clock/reset", cli="clock reset")

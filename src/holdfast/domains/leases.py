@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from holdfast import errors
 from holdfast.kernel import leases as kernel
-from holdfast.kernel.names import check_limit, check_name, check_ttl
 from holdfast.kernel.tx import Row, Snapshot, Tx, newest_version
-from holdfast.ops import Domain, Found, M, read, write
-from holdfast.types.base import Lease, as_time
+from holdfast.kernel.validate import check_limit, check_name, check_ttl
+from holdfast.operation import Domain, Found, M, read, write
+from holdfast.types import Lease, as_time
 
 _COLUMNS = "id, holder, ttl, created, deadline"
 

@@ -1,112 +1,176 @@
-"""Links between records: a kind, where from, where to; each triple at most once.
+"""`ws.links`: links between tasks, trails and stashes. Both ends exist and are of the right kind; a link never changes.
 
-Tasks use it for what they depend on and where they come from, trails for what belongs to them. Both ends are ids; the
-domain that adds a link sees to it that they exist, and drops the links of a record that is purged. Links of tasks are
-part of a task's history; others, made by `tie`, have an event of their own.
+Those between tasks are also `tasks.depend`, and mean the same.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from typing import Final
+from collections.abc import Callable, Iterator
+from typing import Any, Final
 
-import msgspec
+from holdfast import errors
+from holdfast.domains import link_types, trails
+from holdfast.domains.stashes import open_trail, rescope
+from holdfast.domains.stashes.rows import GLOBAL, SCOPED_TO
+from holdfast.domains.stashes.rows import require as require_stash
+from holdfast.domains.tasks import tree
+from holdfast.domains.tasks.rows import require as require_task
+from holdfast.domains.trails import BELONGS_TO, BRANCHES_FROM
+from holdfast.kernel.tx import Row, Snapshot, Tx
+from holdfast.kernel.validate import check_id, check_limit
+from holdfast.operation import Domain, M, read, write
+from holdfast.types import as_time
+from holdfast.types.stashes import Link, LinkType
 
-from holdfast.kernel.tx import Snapshot, Tx
-
-LINK: Final = "link"
-TYPES: Final = (
-    *("belongs_to", "child_of", "branches_from", "scoped_to"),
-    *("depends_on", "discovered_from", "related"),
-)
+CHILD_OF: Final = "child_of"
+_COLUMNS: Final = "id, kind, source, target, created"
 
 
-def add(tx: Tx, kind: str, source: str, target: str) -> bool:
-    """Make a link; False if it was there."""
-    if tx.one("SELECT 1 FROM links WHERE kind = ? AND source = ? AND target = ?", (kind, source, target)):
-        return False
-    tx.run(
-        "INSERT INTO links (kind, source, target, id, created) VALUES (?, ?, ?, ?, ?)",
-        (kind, source, target, tx.new_id(), tx.now),
+def to_link(row: Row) -> Link:
+    """The public form of a row."""
+    id, kind, source, target, created = row
+    return Link(id, kind, source, target, as_time(created))
+
+
+def create(tx: Tx, link_type: LinkType, from_id: str, to_id: str) -> Link:
+    """Make a link; the one that is there, if it is. WouldCreateCycle, Exists or DuplicateName where it cannot be."""
+    _check_type(link_type)
+    check_id(from_id, "from_id")
+    check_id(to_id, "to_id")
+    source, target = _MAKERS[link_type](tx, from_id, to_id)
+    row = tx.one(
+        f"SELECT {_COLUMNS} FROM links WHERE kind = ? AND source = ? AND target = ?", (link_type, source, target)
     )
-    return True
-
-
-def remove(tx: Tx, kind: str, source: str, target: str) -> bool:
-    """Remove a link; False if there was none."""
-    return bool(tx.run("DELETE FROM links WHERE kind = ? AND source = ? AND target = ?", (kind, source, target)))
-
-
-def tie(tx: Tx, kind: str, source: str, target: str) -> str:
-    """Make a link that has an event of its own; answers its id, also if it was there."""
-    made = add(tx, kind, source, target)
-    row = tx.one("SELECT id FROM links WHERE kind = ? AND source = ? AND target = ?", (kind, source, target))
     assert row is not None
-    if made:
-        _emit(tx, row[0], "create", kind, source, target)
-    return str(row[0])
+    return to_link(row)
 
 
-def put(tx: Tx, id: str, kind: str, source: str, target: str, created: int) -> None:
-    """Make a link as another workspace had it, with an event of its own; the caller has seen that there is none."""
-    tx.run(
-        "INSERT INTO links (kind, source, target, id, created) VALUES (?, ?, ?, ?, ?)",
-        (kind, source, target, id, created),
-    )
-    _emit(tx, id, "create", kind, source, target)
+def _belong(tx: Tx, task: str, trail: str) -> tuple[str, str]:
+    trails.join(tx, task, trail)
+    return require_task(tx, task).id, trail
 
 
-def untie(tx: Tx, kind: str, source: str, target: str) -> bool:
-    """Remove such a link; False if there was none."""
-    row = tx.one("SELECT id FROM links WHERE kind = ? AND source = ? AND target = ?", (kind, source, target))
+def _scope(tx: Tx, stash: str, trail: str) -> tuple[str, str]:
+    own = require_stash(tx, stash)
+    open_trail(tx, trail)
+    if own.trail == trail:
+        return own.id, trail
+    if own.trail:
+        raise errors.Exists(f"the stash {own.id} is in the trail {own.trail}", hint="delete that link first")
+    rescope(tx, own.id, trail)
+    link_types.tie(tx, SCOPED_TO, own.id, trail)
+    return own.id, trail
+
+
+def _branch(tx: Tx, trail: str, task: str) -> tuple[str, str]:
+    trails.get(tx, trail)
+    own = require_task(tx, task).id
+    others = [each for each in link_types.targets(tx, BRANCHES_FROM, trail) if each != own]
+    if others:
+        raise errors.Exists(f"the trail {trail} branches from {others[0]}", hint="delete that link first")
+    link_types.tie(tx, BRANCHES_FROM, trail, own)
+    return trail, own
+
+
+def _child(tx: Tx, task: str, parent: str) -> tuple[str, str]:
+    own, above = require_task(tx, task).id, require_task(tx, parent).id
+    path = [own] if own == above else link_types.path(tx, CHILD_OF, above, own)
+    if path is not None:
+        around = [own, *path]
+        raise errors.WouldCreateCycle(f"that would be a circle: {' -> '.join(around)}", id=own, path=around)
+    link_types.tie(tx, CHILD_OF, own, above)
+    return own, above
+
+
+def _between_tasks(kind: Any) -> Callable[[Tx, str, str], tuple[str, str]]:
+    def make(tx: Tx, task: str, other: str) -> tuple[str, str]:
+        own, target = require_task(tx, task).id, require_task(tx, other).id
+        tree.depend(tx, own, target, kind)
+        return own, target
+
+    return make
+
+
+_MAKERS: Final[dict[str, Callable[[Tx, str, str], tuple[str, str]]]] = {
+    BELONGS_TO: _belong,
+    CHILD_OF: _child,
+    BRANCHES_FROM: _branch,
+    SCOPED_TO: _scope,
+    **{kind: _between_tasks(kind) for kind in tree.KINDS},
+}
+
+
+def get(snapshot: Snapshot, id: str) -> Link:
+    """A link by its id; NotFound if there is none."""
+    check_id(id)
+    row = snapshot.one(f"SELECT {_COLUMNS} FROM links WHERE id = ?", (id,))
     if row is None:
-        return False
-    remove(tx, kind, source, target)
-    _emit(tx, row[0], "delete", kind, source, target)
-    return True
+        raise errors.NotFound(f"there is no link {id!r}", hint="links.list() has those that are there", id=id)
+    return to_link(row)
 
 
-def _emit(tx: Tx, id: str, op: str, kind: str, source: str, target: str) -> None:
-    data = msgspec.msgpack.encode({"link_type": kind, "from_id": source, "to_id": target})
-    tx.emit(LINK, id, op, data=data)
+def list_links(
+    snapshot: Snapshot,
+    link_type: LinkType | None = None,
+    from_id: str | None = None,
+    to_id: str | None = None,
+    limit: int = 1000,
+    after: str = "",
+) -> list[Link]:
+    """Links that fit every filter, in the order they were made; `after` is the last id of the page before."""
+    check_limit(limit, 1000)
+    if link_type is not None:
+        _check_type(link_type)
+    wanted = {"kind": link_type, "source": from_id, "target": to_id}
+    for name, value in (*wanted.items(), ("after", after)):
+        if value is not None and not isinstance(value, str):
+            raise errors.InvalidFilter(f"{name} is a text, not {type(value).__name__}")
+        if value:
+            check_id(value, name)
+    given = {name: value for name, value in wanted.items() if value is not None}
+    where = "".join(f" AND {name} = ?" for name in given)
+    rows = snapshot.all(
+        f"SELECT {_COLUMNS} FROM links WHERE id > ?{where} ORDER BY id LIMIT ?", (after, *given.values(), limit)
+    )
+    return [to_link(row) for row in rows]
 
 
-def forget(tx: Tx, id: str, kinds: Iterable[str]) -> None:
-    """Remove every link of these kinds from and to a record."""
-    for kind in kinds:
-        tx.run("DELETE FROM links WHERE kind = ? AND source = ?", (kind, id))
-        tx.run("DELETE FROM links WHERE kind = ? AND target = ?", (kind, id))
+def delete(tx: Tx, id: str) -> None:
+    """Remove a link; NotFound if there is none, DuplicateName if a stash cannot become global."""
+    link = get(tx, id)
+    if link.link_type in tree.KINDS:
+        tree.undepend(tx, link.from_id, link.to_id, link.link_type)
+        return
+    if link.link_type == SCOPED_TO:
+        rescope(tx, link.from_id, GLOBAL)
+    link_types.untie(tx, link.link_type, link.from_id, link.to_id)
 
 
-def targets(snapshot: Snapshot, kind: str, source: str) -> list[str]:
-    """Where the links of a record lead."""
-    rows = snapshot.all("SELECT target FROM links WHERE kind = ? AND source = ? ORDER BY target", (kind, source))
-    return [target for (target,) in rows]
+def _check_type(link_type: Any) -> None:
+    if link_type not in link_types.TYPES:
+        raise errors.InvalidType(
+            f"{link_type!r} is not a type of link",
+            hint=f"types: {', '.join(link_types.TYPES)}",
+            types=list(link_types.TYPES),
+        )
 
 
-def sources(snapshot: Snapshot, kind: str, target: str) -> list[str]:
-    """Whose links lead to a record."""
-    rows = snapshot.all("SELECT source FROM links WHERE kind = ? AND target = ? ORDER BY source", (kind, target))
-    return [source for (source,) in rows]
+def check(snapshot: Snapshot) -> Iterator[str]:
+    """Problems: links that name tasks which are not there."""
+    for kind, column in ((BELONGS_TO, "source"), (CHILD_OF, "source"), (CHILD_OF, "target"), (BRANCHES_FROM, "target")):
+        for id, end in snapshot.all(
+            f"SELECT id, {column} FROM links WHERE kind = ?"
+            f" AND NOT EXISTS (SELECT 1 FROM tasks t WHERE t.id = links.{column})",
+            (kind,),
+        ):
+            yield f"link {id} names the task {end}, which is not there"
 
 
-def path(snapshot: Snapshot, kind: str, start: str, end: str) -> list[str] | None:
-    """How links of a kind lead from `start` to `end`, shortest first; None if they do not."""
-    came_from: dict[str, str] = {}
-    frontier = [start]
-    seen = {start}
-    while frontier and end not in seen:
-        following = []
-        for source in frontier:
-            for target in targets(snapshot, kind, source):
-                if target not in seen:
-                    seen.add(target)
-                    came_from[target] = source
-                    following.append(target)
-        frontier = following
-    if end not in seen:
-        return None
-    steps = [end]
-    while steps[-1] != start:
-        steps.append(came_from[steps[-1]])
-    return steps[::-1]
+class Links(Domain[M]):
+    """`ws.links`."""
+
+    prefix = "links"
+    create = write(create, http="POST /api/links", cli="link create")
+    get = read(get, http="GET /api/links/{id}", cli="link get")
+    list = read(list_links, http="GET /api/links", cli="link list", listing=True)
+    delete = write(delete, http="DELETE /api/links/{id}", cli="link delete")

@@ -1,16 +1,397 @@
-"""`ws.locks`: locks on plain names, with leases and fencing tokens; one holder at a time, and a late one is fenced."""
+"""`ws.locks`: locks with leases and fencing tokens. Every kind of lock is taken, queued for, kept and released here.
+
+All locks live in one table; `kind` says what is locked ('lock': a plain name, 'cell-lock': a cell, 'path': patterns of
+paths), and names are never joined into one string. A token grows with every grant over all locks. Called by domains
+whose records can be locked.
+
+Who waits is a row with a lease of its own, which it renews: only the oldest live waiter may take a free lock, and one
+that died blocks nobody. The steps are written once, for threads and event loops alike.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from typing import Protocol, TypeVar
+
+import msgspec
 
 from holdfast import errors
-from holdfast.domains.holding import COLUMNS, SOURCE, Target, check_fence, grant_of, let_go, probe_target, prolong
-from holdfast.domains.waiting import acquiring
-from holdfast.kernel.names import check_limit, check_name, page_bounds
-from holdfast.kernel.tx import GRANTS_PER_REVISION, Snapshot, Tx
-from holdfast.ops import Domain, Found, M, Steps, procedure, read, write
-from holdfast.types.base import Grant
+from holdfast.domains.leases import require_lease
+from holdfast.kernel import leases
+from holdfast.kernel.events import Filter
+from holdfast.kernel.tx import GRANTS_PER_REVISION, SYSTEM, DerivedActor, Row, Snapshot, Tx
+from holdfast.kernel.validate import check_limit, check_name, check_seconds, check_ttl, page_bounds
+from holdfast.kernel.wake import Watcher
+from holdfast.operation import Deadline, Do, Domain, Found, Listen, M, Next, Steps, procedure, read, write
+from holdfast.types import Grant, as_time
+
+WAITER = "lock-waiter"
+NOBODY = (SYSTEM, "*")  # the workspace itself, and everybody
+COLUMNS = "k.name, k.holder, k.token, k.acquired, k.lease, l.deadline, k.scope"
+SOURCE = "locks k LEFT JOIN leases l ON l.id = k.lease"
+
+
+class Target(msgspec.Struct, frozen=True):
+    """What is locked: the same three columns in locks, waiters and events."""
+
+    kind: str
+    scope: str
+    name: str
+
+    def __str__(self) -> str:
+        return f"{self.scope}/{self.name}" if self.scope else self.name
+
+    @property
+    def key(self) -> tuple[str, str, str]:
+        return self.kind, self.scope, self.name
+
+
+# By kind: what a domain does when a lock of one of its records was given back or has expired. Wired by transaction.py.
+FREED: dict[str, Callable[[Tx, Target, str, str | None], None]] = {}
+
+
+def holder_of(tx: Tx, holder: str | None, what: str = "holder") -> str:
+    """The holder meant: as given, or the actor if somebody chose it."""
+    name = name_of(tx.actor, holder, what)
+    tx.saw(name)
+    return name
+
+
+def name_of(actor: str, given: str | None, what: str) -> str:
+    """Who is meant: as given, or the actor if somebody chose it; two that were only derived could become one."""
+    if given is None:
+        if isinstance(actor, DerivedActor):
+            raise errors.InvalidHolder(
+                f"no {what} was named, and the actor {actor!r} was only derived: two agents could become one holder",
+                hint=f"pass {what}=..., or name yourself: actor=, --actor, HOLDFAST_ACTOR, or X-Agent-ID over HTTP",
+            )
+        return actor
+    check_name(given, what)
+    if given in NOBODY:
+        raise errors.InvalidName(f"{given!r} cannot be the name of a {what}", hint="choose another", what=what)
+    return given
+
+
+def grant_of(row: Row) -> Grant:
+    """The public form of a lock's row, as COLUMNS name it."""
+    name, holder, token, acquired, _, deadline, scope = row
+    return Grant(name, holder, token, as_time(acquired), None if deadline is None else as_time(deadline), scope)
+
+
+def load(tx: Snapshot, target: Target) -> Row | None:
+    """The row of a lock that is held."""
+    return tx.one(f"SELECT {COLUMNS} FROM {SOURCE} WHERE k.kind = ? AND k.scope = ? AND k.name = ?", target.key)
+
+
+def _reload(tx: Tx, target: Target) -> Grant:
+    row = load(tx, target)
+    assert row is not None
+    return grant_of(row)
+
+
+# --- taking ----------------------------------------------------------------------------------------------------------
+
+
+def take(
+    tx: Tx, target: Target, holder: str | None, ttl: float | None, lease: str | None, ticket: str | None = None
+) -> Grant:
+    """Take a lock that is free, or enter it again; otherwise Held. `ticket` is the caller's place among the waiters."""
+    holder = holder_of(tx, holder)
+    micros = _length(tx, ttl, lease)
+    row = load(tx, target)
+    if row is not None:
+        if row[1] != holder:
+            raise held(target, row[1], row[5])
+        _extend(tx, target, row, micros, lease)
+        forget(tx, ticket)
+        return _reload(tx, target)
+    _check_first(tx, target, ticket)
+    forget(tx, ticket)
+    bound = leases.start(tx, target.kind, holder, micros) if micros is not None else lease
+    token = tx.new_token()
+    tx.run(
+        "INSERT INTO locks (kind, scope, name, holder, token, acquired, lease) VALUES (?, ?, ?, ?, ?, ?, ?)",
+        (*target.key, holder, token, tx.now, bound),
+    )
+    emit(tx, target, "acquire", holder=[None, holder], token=[None, token])
+    return _reload(tx, target)
+
+
+def _length(tx: Tx, ttl: float | None, lease: str | None) -> int | None:
+    if lease is None:
+        return None if ttl is None else check_ttl(ttl)
+    if ttl is not None:
+        raise errors.Invalid("give ttl or lease, not both", hint="a lock bound to a lease lives as long as the lease")
+    require_lease(tx, lease)
+    return None
+
+
+def held(target: Target, holder: str, deadline: int | None) -> errors.Held:
+    """The refusal, saying who and until when."""
+    until = None if deadline is None else as_time(deadline)
+    when = "until it is released" if until is None else f"until {until.isoformat()}"
+    return errors.Held(f"{target} is held by {holder} {when}", name=target.name, holder=holder, until=until)
+
+
+def _extend(tx: Tx, target: Target, row: Row, micros: int | None, lease: str | None) -> None:
+    """Re-entry keeps the token and counts nothing; the later end wins, and a lock without ttl never ends by itself."""
+    bound = row[4]
+    if lease is not None and lease != bound:
+        leases.drop(tx, bound, target.kind)
+        bind(tx, target, lease)
+    elif lease is None and micros is None and bound is not None:
+        leases.drop(tx, bound, target.kind)
+        bind(tx, target, None)
+    elif micros is not None and bound is not None:
+        _not_shared(tx, target, bound)
+        leases.renew(tx, bound, micros, shorten=False)
+
+
+def bind(tx: Tx, target: Target, lease: str | None) -> None:
+    """Let a held lock hang on another lease, or on none."""
+    tx.run("UPDATE locks SET lease = ? WHERE kind = ? AND scope = ? AND name = ?", (lease, *target.key))
+
+
+def _not_shared(tx: Tx, target: Target, bound: str) -> None:
+    if tx.one("SELECT 1 FROM leases WHERE id = ? AND kind = ?", (bound, leases.LEASE)):
+        raise errors.Invalid(f"{target} is bound to the lease {bound}", hint="refresh the lease: ws.leases.refresh(id)")
+
+
+def _check_first(tx: Tx, target: Target, ticket: str | None) -> None:
+    first = tx.one(
+        "SELECT w.ticket, w.holder, l.deadline FROM waiters w JOIN leases l ON l.id = w.ticket"
+        " WHERE w.kind = ? AND w.scope = ? AND w.name = ? ORDER BY w.place LIMIT 1",
+        target.key,
+    )
+    if first is not None and first[0] != ticket:
+        raise held(target, first[1], first[2])
+
+
+def leave_line(tx: Tx, target: Target, ticket: str) -> None:
+    """Give up a place among the waiters, if it is still there."""
+    if forget(tx, ticket):
+        emit(tx, target, "leave", ticket=[ticket, None])
+
+
+def forget(tx: Tx, ticket: str | None) -> bool:
+    """Remove a place among the waiters; True if it was there."""
+    if ticket is None:
+        return False
+    leases.drop(tx, ticket, WAITER)
+    return bool(tx.run("DELETE FROM waiters WHERE ticket = ?", (ticket,)))
+
+
+# --- keeping, giving back, checking ----------------------------------------------------------------------------------
+
+
+def let_go(tx: Tx, target: Target, holder: str | None, token: int | None, changed_by: str | None = None) -> bool:
+    """Free a lock. Not held: False, or Fenced if a token was given; another's: NotHolder, or Fenced."""
+    holder = holder_of(tx, holder)
+    row = load(tx, target)
+    if row is None and token is None:
+        return False
+    row = _own(target, row, holder, token)
+    free(tx, target, row, "release", changed_by=changed_by)
+    return True
+
+
+def prolong(tx: Tx, target: Target, holder: str | None, ttl: float | None, token: int | None) -> Grant:
+    """Let a held lock run on for `ttl` seconds from now, by default as long as it was granted for."""
+    row = _own(target, load(tx, target), holder_of(tx, holder), token)
+    micros = None if ttl is None else check_ttl(ttl)
+    bound = row[4]
+    if bound is not None:
+        _not_shared(tx, target, bound)
+        leases.renew(tx, bound, micros)
+    elif micros is not None:
+        bind(tx, target, leases.start(tx, target.kind, row[1], micros))
+    return _reload(tx, target)
+
+
+def _own(target: Target, row: Row | None, holder: str, token: int | None) -> Row:
+    """The lock's row if the caller holds it."""
+    if row is None:
+        raise errors.Fenced(f"{target} is not held: it expired or was released", current=None)
+    if token is not None and row[2] != token:
+        raise errors.Fenced(f"{target} is held with token {row[2]}, not {token}", current=row[2])
+    if row[1] != holder:
+        raise errors.NotHolder(f"{target} is held by {row[1]}, not by {holder}", holder=row[1])
+    return row
+
+
+def free(tx: Tx, target: Target, row: Row, op: str, forced: bool = False, changed_by: str | None = None) -> None:
+    """End a grant, and tell the domain whose record was locked."""
+    end(tx, target, row, op, forced)
+    if target.kind in FREED:
+        FREED[target.kind](tx, target, op, changed_by)
+
+
+def end(tx: Tx, target: Target, row: Row, op: str, forced: bool = False) -> None:
+    """End a grant, for a domain that knows."""
+    tx.run("DELETE FROM locks WHERE kind = ? AND scope = ? AND name = ?", target.key)
+    leases.drop(tx, row[4], target.kind)
+    more: dict[str, list[object]] = {"forced": [False, True]} if forced else {}
+    emit(tx, target, op, holder=[row[1], None], token=[row[2], None], **more)
+
+
+def check_fence(snapshot: Snapshot, target: Target, token: int) -> None:
+    """Pass only if the lock is held now, unexpired, with exactly this token; otherwise Fenced."""
+    row = snapshot.one(
+        f"SELECT k.token, l.deadline, (SELECT stamp FROM meta) FROM {SOURCE}"
+        " WHERE k.kind = ? AND k.scope = ? AND k.name = ?",
+        target.key,
+    )
+    current = None if row is None or (row[1] is not None and snapshot.is_past(row[1], row[2])) else row[0]
+    if current is None:
+        raise errors.Fenced(f"{target} is not held any more", current=None)
+    if type(token) is not int or current != token:
+        raise errors.Fenced(f"{target} is held with token {current}, not {token}", current=current)
+
+
+def end_lease(tx: Tx, lease: str, op: str) -> None:
+    """What hangs on an ended lease: locks are freed, waiters leave the line."""
+    _free_all(tx, "lease", lease, op)
+    for kind, scope, name in tx.all("SELECT kind, scope, name FROM waiters WHERE ticket = ?", (lease,)):
+        leave_line(tx, Target(kind, scope, name), lease)
+
+
+def end_claim(tx: Tx, task: str, op: str) -> None:
+    """The claim on a task is over: so are the locks taken for it, with or without a lease of their own."""
+    _free_all(tx, "task", task, op)
+
+
+def _free_all(tx: Tx, column: str, value: str, op: str) -> None:
+    for kind, scope, name in tx.all(f"SELECT kind, scope, name FROM locks WHERE {column} = ? ORDER BY token", (value,)):
+        target = Target(kind, scope, name)
+        row = load(tx, target)
+        assert row is not None
+        free(tx, target, row, op)
+
+
+def emit(tx: Tx, target: Target, op: str, **changes: list[object]) -> None:
+    """Log what happened to a lock: field -> [old, new]."""
+    tx.emit(target.kind, target.name, op, scope=target.scope, data=msgspec.msgpack.encode(changes))
+
+
+def probe_target(tx: Tx, target: Target) -> Found | None:
+    """What a condition sees of any lock: its token as version, its holder as value."""
+    row = load(tx, target)
+    return None if row is None else Found(row[2], row[1])
+
+
+WAITER_TTL = 10_000_000
+RENEW_EVERY = 3.0
+NO_REASON = ("wait", "acquire")  # events of a lock after which it is no more likely to be free
+
+
+G = TypeVar("G", covariant=True)
+
+
+class Attempt(Protocol[G]):
+    """One call that takes a lock: its arguments, its place in line, and what it was granted."""
+
+    def __call__(self, tx: Tx) -> G:
+        """Take it, or Held."""
+
+    def stay_in_line(self, tx: Tx) -> None:
+        """Queue, or renew the place; a waiter that slept past its lease has lost it and queues again."""
+
+    def failed(self) -> None:
+        """What the last try was granted was not committed: its token may be another's by now."""
+
+    def withdraw(self, tx: Tx) -> None:
+        """The caller has gone: leave the line, and give back what was granted in that very moment."""
+
+
+def acquiring(
+    target: Target, holder: str | None, ttl: float | None, wait: float | None, lease: str | None
+) -> Steps[Grant]:
+    """The steps of taking a lock on one target."""
+    attempt = LockAttempt(target, holder, ttl, lease)
+    return attempting(attempt, wait, Filter((target.kind,), target.scope, target.name))
+
+
+def attempting(attempt: Attempt[G], wait: float | None, news: Filter) -> Steps[G]:
+    """The steps of taking any kind of lock; `news` are the events after which it may be free."""
+    if wait is None:
+        grant: G = yield Do(attempt, keyed=True)
+        return grant
+    check_seconds(wait, "wait")
+    deadline = yield Deadline(wait)
+    watcher = yield Listen(news)
+    try:
+        while True:
+            try:
+                grant = yield Do(attempt, keyed=True)
+                return grant
+            except errors.Held as refusal:
+                yield Do(attempt.stay_in_line)
+                if (yield from _woken(watcher, deadline)):
+                    continue
+                raise refusal from None
+    except BaseException as error:
+        if isinstance(error, Exception):
+            attempt.failed()
+        yield Do(attempt.withdraw)
+        raise
+    finally:
+        watcher.close()
+
+
+def _woken(watcher: Watcher, deadline: int) -> Steps[bool]:
+    """Sleep until it is worth trying again: the lock may be free, or the place wants renewing. False at the end."""
+    renew_at = yield Deadline(RENEW_EVERY)
+    while True:
+        event = yield Next(watcher, min(deadline, renew_at))
+        if event is None:
+            now: int = yield Deadline(0)
+            return now < deadline
+        if event.op not in NO_REASON or (yield Deadline(0)) >= renew_at:
+            return True
+
+
+class LockAttempt:
+    """The attempt to lock one target."""
+
+    def __init__(self, target: Target, holder: str | None, ttl: float | None, lease: str | None) -> None:
+        self._target = target
+        self._holder = holder
+        self._ttl = ttl
+        self._lease = lease
+        self._ticket: str | None = None
+        self._fresh: Grant | None = None  # what it was granted, if the lock was free
+
+    def __call__(self, tx: Tx) -> Grant:
+        grant = take(tx, self._target, self._holder, self._ttl, self._lease, self._ticket)
+        self._fresh = grant if grant.token // GRANTS_PER_REVISION == tx.revision else None
+        return grant
+
+    def stay_in_line(self, tx: Tx) -> None:
+        if self._ticket is None or not leases.renew(tx, self._ticket):
+            self._ticket = enqueue(tx, self._target, self._holder)
+
+    def failed(self) -> None:
+        self._fresh = None
+
+    def withdraw(self, tx: Tx) -> None:
+        row = load(tx, self._target)
+        if row is not None and grant_of(row) == self._fresh:
+            free(tx, self._target, row, "release")
+        if self._ticket is not None:
+            leave_line(tx, self._target, self._ticket)
+
+
+def enqueue(tx: Tx, target: Target, holder: str | None, detail: bytes | None = None) -> str:
+    """Join the line for a target; answers the ticket."""
+    holder = holder_of(tx, holder)
+    ticket = leases.start(tx, WAITER, holder, WAITER_TTL)
+    tx.run(
+        "INSERT INTO waiters (kind, scope, name, place, ticket, holder, detail) VALUES (?, ?, ?, ?, ?, ?, ?)",
+        (*target.key, tx.new_token(), ticket, holder, detail),
+    )
+    emit(tx, target, "wait", waiter=[None, holder], ticket=[None, ticket])
+    return ticket
+
 
 LOCK = "lock"
 

@@ -12,17 +12,27 @@ from typing import Any, Final
 import msgspec
 
 from holdfast import errors
-from holdfast.domains import holding, links
+from holdfast.domains import link_types, locks
 from holdfast.domains.stashes import erase, open_trail
-from holdfast.domains.stashes.rows import SCOPED_TO, STASH_LOCK, lock_of
-from holdfast.domains.stashes.states import ENDED, STEPS, TRAIL, plan_purge, purge_of, stop_purge, taken
-from holdfast.domains.tasks import deleting
+from holdfast.domains.stashes.rows import (
+    ENDED,
+    SCOPED_TO,
+    STASH_LOCK,
+    STEPS,
+    TRAIL,
+    lock_of,
+    plan_purge,
+    purge_of,
+    stop_purge,
+    taken,
+)
+from holdfast.domains.tasks import changes as deleting
+from holdfast.domains.tasks.creation import check_note
 from holdfast.domains.tasks.rows import require as require_task
-from holdfast.domains.tasks.texts import check_note
-from holdfast.kernel.names import check_id, check_limit, check_name
 from holdfast.kernel.tx import Row, Snapshot, Tx
-from holdfast.ops import Domain, Found, M, read, write
-from holdfast.types.base import as_time
+from holdfast.kernel.validate import check_id, check_limit, check_name
+from holdfast.operation import Domain, Found, M, read, write
+from holdfast.types import as_time
 from holdfast.types.stashes import Trail, TrailState
 
 BELONGS_TO: Final = "belongs_to"
@@ -134,18 +144,18 @@ def join(tx: Tx, task: str, trail: str) -> str:
     """The link by which a task belongs to a trail; Exists if it belongs to another."""
     open_trail(tx, trail)
     own = require_task(tx, task).id
-    others = [each for each in links.targets(tx, BELONGS_TO, own) if each != trail]
+    others = [each for each in link_types.targets(tx, BELONGS_TO, own) if each != trail]
     if others:
         raise errors.Exists(
             f"the task {own} belongs to the trail {others[0]}", hint="remove it there first", id=own, trail=others[0]
         )
-    return links.tie(tx, BELONGS_TO, own, trail)
+    return link_types.tie(tx, BELONGS_TO, own, trail)
 
 
 def remove(tx: Tx, trail: str, task: str) -> bool:
     """Let a task belong to a trail no more; False if it did not."""
     _load(tx, trail)
-    return links.untie(tx, BELONGS_TO, require_task(tx, task, deleted=True).id, trail)
+    return link_types.untie(tx, BELONGS_TO, require_task(tx, task, deleted=True).id, trail)
 
 
 def members(snapshot: Snapshot, id: str) -> list[str]:
@@ -160,7 +170,7 @@ def members(snapshot: Snapshot, id: str) -> list[str]:
 
 def _belonging(snapshot: Snapshot, id: str) -> list[str]:
     """Those and the deleted ones."""
-    return links.sources(snapshot, BELONGS_TO, id)
+    return link_types.sources(snapshot, BELONGS_TO, id)
 
 
 # --- its end ---------------------------------------------------------------------------------------------------------
@@ -173,7 +183,7 @@ def complete(tx: Tx, id: str) -> Trail:
         raise _no_way(row, "completed")
     let_go = _belonging(tx, id)
     for task in let_go:
-        links.untie(tx, BELONGS_TO, task, id)
+        link_types.untie(tx, BELONGS_TO, task, id)
     return _change(tx, row, "complete", {"state": "completed", "ended": tx.now}, tasks=[let_go, []])
 
 
@@ -191,7 +201,7 @@ def abandon(tx: Tx, id: str, reason: str | None = None) -> Trail:
         " LEFT JOIN leases l ON l.id = k.lease WHERE s.trail = ? AND s.deleted IS NULL ORDER BY s.id LIMIT 1",
         (STASH_LOCK, id),
     ):
-        raise holding.held(lock_of(stash), holder, deadline)
+        raise locks.held(lock_of(stash), holder, deadline)
     going = members(tx, id)
     for task in going:
         if require_task(tx, task, deleted=True).deleted is None:  # else it went with its parent
@@ -247,9 +257,9 @@ def delete(tx: Tx, id: str) -> None:
     for stash, version, lease in tx.all("SELECT id, version, lease FROM stashes WHERE trail = ?", (id,)):
         erase(tx, stash, version, lease, "delete")
     for task in _belonging(tx, id):
-        links.untie(tx, BELONGS_TO, task, id)
-    for target in links.targets(tx, BRANCHES_FROM, id):
-        links.untie(tx, BRANCHES_FROM, id, target)
+        link_types.untie(tx, BELONGS_TO, task, id)
+    for target in link_types.targets(tx, BRANCHES_FROM, id):
+        link_types.untie(tx, BRANCHES_FROM, id, target)
     stop_purge(tx, id)
     tx.run("DELETE FROM trails WHERE id = ?", (id,))
     _emit(tx, id, "delete", row[6] + 1, state=[row[2], None])

@@ -16,7 +16,7 @@ from typing import Any
 import apsw
 
 from holdfast import errors
-from holdfast.kernel.actors import Actors
+from holdfast.kernel.activity import Actors
 from holdfast.kernel.clock import RESET, Now
 from holdfast.kernel.failpoints import reach
 from holdfast.kernel.ids import Ids

@@ -16,20 +16,20 @@ import apsw
 
 from holdfast import errors
 from holdfast.kernel import migrations
+from holdfast.kernel.activity import Refusals
 from holdfast.kernel.batch import Writer, follow, nothing
 from holdfast.kernel.clock import Clock, Now, SystemClock, Wakeable
 from holdfast.kernel.events import Filter, marks
-from holdfast.kernel.folders import hide_from_git, make_folder
+from holdfast.kernel.filesystem import hide_from_git, make_folder
 from holdfast.kernel.group import Exclusive, Group
 from holdfast.kernel.ids import Ids
 from holdfast.kernel.journal import Journal
 from holdfast.kernel.leases import next_deadline
-from holdfast.kernel.names import check_seconds, check_ttl
-from holdfast.kernel.refusals import Refusals
-from holdfast.kernel.shield import SHIELD
+from holdfast.kernel.process_lock import Turns
+from holdfast.kernel.signals import SHIELD
 from holdfast.kernel.store import NotReady, Store, system_error, translate
-from holdfast.kernel.turns import Turns
 from holdfast.kernel.tx import SYSTEM, Snapshot, Tx
+from holdfast.kernel.validate import check_seconds, check_ttl
 from holdfast.kernel.values import MAX_VALUE_BYTES
 from holdfast.kernel.wake import Hub, Pulse, Watcher
 
@@ -101,7 +101,7 @@ class Engine:
         self.hub = Hub(self.store, self.time)
         self.store.on_stop = self.hub.wake
         self.pulse = Pulse(self.store, self.time, self.hub, self.sweep, self.follow, journal)
-        # Kept for holdfast.aio, by the id of the loop, which its leader keeps alive.
+        # Kept for holdfast.workspace.aio, by the id of the loop, which its leader keeps alive.
         self.loop_leaders: weakref.WeakValueDictionary[int, Any] = weakref.WeakValueDictionary()
         if pulse:
             self.pulse.start()
@@ -296,7 +296,7 @@ class Engine:
 
 
 def _prepare(folder: str) -> str:
-    from holdfast.kernel.place import check_place
+    from holdfast.kernel.filesystem import check_place
 
     if not folder or "\0" in folder:
         raise errors.Invalid(

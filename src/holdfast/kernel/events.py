@@ -15,9 +15,9 @@ from typing import Any
 import msgspec
 
 from holdfast import errors
-from holdfast.kernel.names import check_limit
 from holdfast.kernel.tx import Row, Snapshot, Tx
-from holdfast.types.base import Event, as_microseconds, as_time
+from holdfast.kernel.validate import check_limit
+from holdfast.types import Event, as_microseconds, as_time
 
 Position = tuple[int, int]  # revision, position
 END_OF_REVISION = 2**62

@@ -1,10 +1,13 @@
-"""Group commit: callers queue, whoever leads runs every queued body and pays one durable commit for all.
+"""Group commit: callers queue, the leader runs every queued body and pays one durable commit for all.
 
 No timer and no delay for a lone caller: it leads at once. A thread that waits is given the lead; an event loop, which
-leads through `holdfast.aio` and feeds the same queue, is only offered it, because a loop may stop at any moment. A
+leads through `holdfast.workspace.aio` and feeds the same queue, is only offered it, because a loop may stop at any moment. A
 leader answers every follower, also when it dies by KeyboardInterrupt: what it had not committed runs again under the
 next. In a replicated workspace a group that another node has outrun runs again, a bounded number of times. A body that
 calls the workspace instead of its `tx` gets Reentrant.
+
+It never re-runs. If the block is not done in time, the watchdog rolls it back and frees the lock for the others; every
+later statement of the block is refused, and leaving it raises Timeout. Called by the workspace.
 """
 
 from __future__ import annotations
@@ -12,7 +15,8 @@ from __future__ import annotations
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from threading import get_ident
 from typing import Any
 
@@ -20,9 +24,9 @@ from holdfast import errors
 from holdfast.kernel.batch import Batch, Call, Writer, fail, follow
 from holdfast.kernel.clock import Signal
 from holdfast.kernel.journal import Moved
-from holdfast.kernel.shield import SHIELD
-from holdfast.kernel.turns import Turns
-from holdfast.kernel.tx import Tx
+from holdfast.kernel.process_lock import Turns
+from holdfast.kernel.signals import SHIELD
+from holdfast.kernel.tx import GuardedTx, Tx
 
 # Which threads are inside a transaction of which domain, over all handles of this process: one that waited for another
 # of the same thread would wait for itself.
@@ -350,3 +354,93 @@ class Group:
 def outrun() -> errors.Busy:
     """The error of a group that never was first."""
     return errors.Busy(f"other nodes were first {MAX_OUTRUN} times in a row; nothing was changed")
+
+
+@contextmanager
+def interactive(group: Group, actor: str, timeout: float) -> Iterator[GuardedTx]:
+    """Hold the lead and the turn for the block; commit at its end, roll back if it raises."""
+    with SHIELD:
+        group.lead_alone(Exclusive(_no_body, actor))
+        try:
+            if not group.turns.take(group.busy_timeout):
+                raise group.turn_missed()
+            batch = _begin(group)
+        except BaseException:
+            group.pass_on()
+            raise
+        yield from _watched(group, batch, batch.guarded(actor), timeout)
+
+
+def _begin(group: Group) -> Batch:
+    try:
+        batch = Batch(group.writer)
+        batch.begin()
+        return batch
+    except BaseException:
+        group.turns.give()
+        raise
+
+
+def _watched(group: Group, batch: Batch, tx: GuardedTx, timeout: float) -> Iterator[GuardedTx]:
+    late = threading.Event()
+
+    def free() -> None:
+        batch.rollback()
+        batch.break_off_when(None)
+        tx.end()
+        group.exit()
+        group.turns.give()
+        group.pass_on()
+
+    def bark() -> None:
+        late.set()  # breaks off a statement that is running
+        with tx.guard:
+            if not tx.ended:
+                free()
+
+    watchdog = threading.Timer(timeout, bark)
+    watchdog.daemon = True
+    group.enter()
+    batch.break_off_when(late.is_set)
+    watchdog.start()
+    try:
+        with SHIELD.window():
+            yield tx
+        with tx.guard:
+            if tx.ended and late.is_set():
+                raise _too_late(timeout)
+            batch.break_off_when(None)  # from here on it is not too late any more
+            batch.absorb(tx)
+            batch.commit()
+    except Moved as moved:
+        raise errors.Outrun() from moved
+    except errors.HoldfastError as error:
+        if late.is_set() and isinstance(error, errors.Timeout | errors.Closed):
+            raise _too_late(timeout) from error
+        _confirm(batch, error)
+        raise
+    finally:
+        watchdog.cancel()
+        with tx.guard:
+            if group.body_thread == get_ident():  # the watchdog has not been here
+                free()
+    group.committed(batch.emitted, batch.deadline)
+
+
+def _confirm(batch: Batch, refusal: errors.HoldfastError) -> None:
+    """On a replica: a refusal that left the block must have seen everything, as an answer must."""
+    try:
+        batch.confirm()
+    except Moved:
+        raise errors.Outrun() from refusal
+
+
+def _too_late(timeout: float) -> errors.Timeout:
+    return errors.Timeout(
+        f"the transaction was open for more than {timeout:g} s and was rolled back",
+        hint="do slow work before the block, or use ws.transact(body); nothing of the block was written",
+    )
+
+
+def _no_body(_: object) -> None:
+    raise errors.Reentrant()

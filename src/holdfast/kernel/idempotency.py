@@ -13,8 +13,8 @@ from typing import Any
 import msgspec
 
 from holdfast import errors
-from holdfast.kernel.names import check_name
 from holdfast.kernel.tx import Tx
+from holdfast.kernel.validate import check_name
 
 LIFETIME = 24 * 3600 * 1_000_000
 _PURGED = b""  # in the place of an answer

@@ -1,7 +1,10 @@
-"""`Snapshot` and `Tx`: all that a domain can reach.
+"""`Snapshot` and `Tx`: everything a domain can reach; and the full-text indexes that each node keeps by itself.
 
 A domain function gets a Snapshot to read or a Tx to write, and through them no other clock, randomness, file or
 connection. A Tx is alive only while its body runs: a statement after that would commit by itself, so it is refused.
+
+FTS5 tables never travel in the log. Whoever changes a row of an indexed table, be it a domain in a transaction or a
+replica that applies an entry, has the index forget the row before and learn it after; both by the same statements.
 """
 
 from __future__ import annotations
@@ -14,7 +17,7 @@ from typing import Any
 import apsw
 
 from holdfast import errors
-from holdfast.kernel import progress
+from holdfast.kernel import activity
 from holdfast.kernel.clock import Now
 from holdfast.kernel.ids import Ids
 from holdfast.kernel.store import translate
@@ -72,7 +75,7 @@ class Snapshot:
 
     def tell_progress(self, work: str, done: int, total: int | None = None) -> None:
         """Say how far long work is, to whoever listens."""
-        progress.tell(self._connection.filename, work, done, total)
+        activity.tell(self._connection.filename, work, done, total)
 
     def copy_to(self, copy: Callable[[apsw.Connection], None]) -> None:
         """Let the kernel's backup copy the store through this connection."""
@@ -296,3 +299,31 @@ def _ended(*_: Any) -> Any:
         "this transaction has ended",
         hint="use tx only inside its body; a transaction left open for too long is rolled back",
     )
+
+
+# The indexed table, whose key is `seq`: its index and the columns in it.
+INDEXES = {"message_texts": ("messages_fts", "subject, body"), "task_texts": ("tasks_fts", "title, body, notes")}
+
+Run = Callable[[str, Sequence[Any]], Any]
+
+
+def forget(run: Run, table: str, seq: int) -> None:
+    """Take a row out of its index, while the row is still there as it was indexed; nothing if there is none."""
+    index, columns = INDEXES[table]
+    run(
+        f"INSERT INTO {index} ({index}, rowid, {columns}) SELECT 'delete', seq, {columns} FROM {table} WHERE seq = ?",
+        (seq,),
+    )
+
+
+def learn_new(many: Callable[[str, Iterable[Sequence[Any]]], Any], table: str, rows: Iterable[Sequence[Any]]) -> None:
+    """Put new rows, given as (seq, columns...), into their index: several times quicker than reading them back."""
+    index, columns = INDEXES[table]
+    holes = ", ".join("?" * (columns.count(",") + 2))
+    many(f"INSERT INTO {index} (rowid, {columns}) VALUES ({holes})", rows)
+
+
+def learn(run: Run, table: str, seq: int) -> None:
+    """Put a row into its index as it is now; nothing if there is none."""
+    index, columns = INDEXES[table]
+    run(f"INSERT INTO {index} (rowid, {columns}) SELECT seq, {columns} FROM {table} WHERE seq = ?", (seq,))

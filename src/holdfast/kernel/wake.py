@@ -24,7 +24,7 @@ from holdfast.kernel.journal import Journal
 from holdfast.kernel.leases import next_deadline
 from holdfast.kernel.store import Store, translate
 from holdfast.kernel.tx import Row, Snapshot
-from holdfast.types.base import Event
+from holdfast.types import Event
 
 PAGE = 256
 BUFFER = 1024

@@ -1,4 +1,4 @@
-"""`holdfast.connect`: the same workspace over the wire, with the same operations, types and errors.
+"""`holdfast.connect`: the same workspace over HTTP, with the same operations, types and errors.
 
 What takes a function (`transact`, `transaction`, `cells.transition`) cannot travel and is Unsupported; `txn` can.
 A call is tried again only where that is safe: reads, and writes that carry an idempotency key. A watch that loses its
@@ -7,23 +7,202 @@ connection resumes by itself behind the last event it gave, without gap or repea
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, Generic, Literal, NoReturn, TypeVar
+import os
+import re
+import ssl
+import time
+from collections.abc import Callable, Generator
+from typing import TYPE_CHECKING, Any, Final, Generic, Literal, NoReturn, TypeVar
 from weakref import WeakKeyDictionary
 
-from holdfast.context import Context, Fence, check_context, derive_actor
-from holdfast.ops import Operation, Sync
-from holdfast.remote.requests import no_backup, no_function
-from holdfast.remote.sending import Resuming
-from holdfast.remote.wire import Address, Wire
-from holdfast.transaction import Root
-from holdfast.types.base import Report
+import httpx
+
+from holdfast import errors
+from holdfast.kernel.validate import check_ttl
+from holdfast.operation import Operation, Sync, drive
+from holdfast.remote.protocol import (
+    SILENCE,
+    Args,
+    Kwargs,
+    Pause,
+    Resuming,
+    Send,
+    asking,
+    calling,
+    failure,
+    no_backup,
+    no_function,
+)
+from holdfast.types import Report
+from holdfast.workspace.context import Context, Fence, check_context, derive_actor
+from holdfast.workspace.transaction import Root
 
 if TYPE_CHECKING:
     from asyncio import AbstractEventLoop
     from pathlib import Path
 
     from holdfast.remote.aio import AsyncRemoteWorkspace, AsyncWire
+
+
+_UNIX: Final = "unix://"
+
+
+class Address:
+    """Where a server is, and how to reach it: what a client needs, whether it blocks or not."""
+
+    def __init__(self, url: str, token: str | None, timeout: float, verify: str | bool) -> None:
+        if not isinstance(url, str) or not re.match(r"https?://[^/]|unix:///", url):
+            raise errors.Invalid(
+                f"{url!r} is no address of a server",
+                hint="http://host:port, with /NAME for a named workspace, or unix:///path",
+            )
+        check_ttl(timeout, "timeout")
+        self.url = url
+        self.timeout = timeout
+        self._token = _checked(_token() if token is None else token)
+        self._verify = _trust(url, verify)
+
+    def options(self, transport: type[httpx.HTTPTransport] | type[httpx.AsyncHTTPTransport]) -> dict[str, Any]:
+        """What a client of httpx is made with."""
+        path = self.url.removeprefix(_UNIX)
+        by_socket = self.url.startswith(_UNIX)
+        # Each watch has a connection of its own. A server keeps one that nobody uses for longer than we do.
+        limits = httpx.Limits(max_connections=None, max_keepalive_connections=32, keepalive_expiry=30)
+        return {
+            "base_url": "http://localhost" if by_socket else self.url.rstrip("/"),
+            "transport": transport(verify=self._verify, limits=limits, uds=path if by_socket else None),
+            "timeout": self.timeout,
+            "headers": {"authorization": f"Bearer {self._token}"},
+        }
+
+    def patience(self, send: Send) -> httpx.Timeout:
+        """How long to wait for an answer: as long as the call itself may wait, and some more."""
+        wait = send.request.wait
+        return httpx.Timeout(self.timeout, read=None if wait is None else self.timeout + wait)
+
+
+class Wire:
+    """The connections to one server."""
+
+    def __init__(self, address: Address) -> None:
+        self.address = address
+        self._client = httpx.Client(**address.options(httpx.HTTPTransport))
+
+    def close(self) -> None:
+        """Close them."""
+        self._client.close()
+
+    def _check_open(self) -> None:
+        if self._client.is_closed:
+            raise errors.Closed("this workspace is closed")
+
+    def ask(self, what: str, context: Context) -> dict[str, Any]:
+        """Something of the workspace itself."""
+        return drive(asking(what, context), self._perform)
+
+    def call(self, op: Operation[..., Any], args: Args, kwargs: Kwargs, context: Context) -> Any:
+        """Do it, and answer what the operation answers."""
+        return drive(calling(op, args, kwargs, context), self._perform)
+
+    def _perform(self, step: Send | Pause) -> httpx.Response | None:
+        if isinstance(step, Pause):
+            time.sleep(step.seconds)
+            return None
+        self._check_open()
+        request = step.request
+        return self._client.request(
+            request.method,
+            request.path,
+            params=tuple(request.query),
+            content=request.body,
+            headers=step.headers,
+            timeout=self.address.patience(step),
+        )
+
+    def stream(self, resuming: Resuming) -> Generator[Any, None, None]:
+        """Events as they come, after a first None once it is connected; resumes by itself."""
+        told = False
+        while True:
+            self._check_open()
+            broken: httpx.TransportError | None = None
+            try:
+                with self._client.stream(**streaming(resuming, self.address)) as answer:
+                    if not answer.is_success:
+                        raise failure(answer.read(), answer.status_code)
+                    be_patient(answer)
+                    for line in answer.iter_lines():
+                        events = resuming.heard(line)
+                        if resuming.connected and not told:
+                            told = True
+                            yield None
+                        yield from events
+                        if resuming.over:
+                            return
+            except httpx.TransportError as error:
+                broken = error
+            time.sleep(resuming.broke(broken))
+
+
+def be_patient(answer: httpx.Response) -> None:
+    """From its first answer on, a watch may be as silent as a server ever is."""
+    answer.request.extensions["timeout"]["read"] = SILENCE
+
+
+def streaming(resuming: Resuming, address: Address) -> dict[str, Any]:
+    """The request of a watch, as httpx wants it."""
+    request = resuming.request
+    return {
+        "method": request.method,
+        "url": request.path,
+        "params": tuple(request.query),
+        "content": request.body,
+        "headers": resuming.headers,
+        "timeout": httpx.Timeout(address.timeout),
+    }
+
+
+def _trust(url: str, verify: str | bool) -> ssl.SSLContext | bool:
+    """Which certificates are believed."""
+    if isinstance(verify, str):
+        return _trusting(verify)
+    if url.startswith("https:"):
+        return verify
+    # Nobody shows one: to load the usual ones would take longer than most calls. None is believed, if one came.
+    return ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+
+
+def _trusting(file: str) -> ssl.SSLContext:
+    """TLS with servers that show this certificate, and no other."""
+    try:
+        return ssl.create_default_context(cafile=file)
+    except OSError as error:  # of which ssl.SSLError is one
+        raise errors.Invalid(
+            f"{file} cannot be used as a certificate: {error}", hint="verify= is a PEM file, such as DIR/tls/cert.pem"
+        ) from error
+
+
+def _checked(token: object) -> str:
+    """A token without the line end of its file; one that is none is not repeated in a message."""
+    text = token.strip() if isinstance(token, str) else ""
+    if not text or not text.isascii() or not text.isprintable() or " " in text:
+        raise errors.Unauthorized("this is no token", hint="a token is one word, as holdfast token create shows it")
+    return text
+
+
+def _token() -> str:
+    """The token from the environment; Unauthorized if there is none."""
+    given = os.environ.get("HOLDFAST_TOKEN")
+    file = os.environ.get("HOLDFAST_TOKEN_FILE")
+    if given:
+        return given
+    if file:
+        try:
+            with open(file, encoding="utf-8") as opened:
+                return opened.read()
+        except (OSError, UnicodeDecodeError) as error:
+            raise errors.Unauthorized(f"HOLDFAST_TOKEN_FILE {file} cannot be read: {error}") from error
+    raise errors.Unauthorized("a token is needed", hint="pass token=..., or set HOLDFAST_TOKEN or HOLDFAST_TOKEN_FILE")
+
 
 R = TypeVar("R")
 E = TypeVar("E")
@@ -54,8 +233,8 @@ class RemoteWorkspace(Root[Sync]):
     @property
     def aio(self) -> AsyncRemoteWorkspace:
         """The awaitable twin, for the running event loop."""
-        from holdfast.aio import running_loop
         from holdfast.remote.aio import AsyncRemoteWorkspace, AsyncWire
+        from holdfast.workspace.aio import running_loop
 
         loop = running_loop()
         wire = self._loops.get(loop)

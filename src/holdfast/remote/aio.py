@@ -16,14 +16,23 @@ from typing import Any, Final, Generic, Literal, TypeVar
 import httpx
 
 from holdfast import errors
-from holdfast.context import Context, Fence
-from holdfast.ops import Async, Operation, drive_async
-from holdfast.remote.answers import failure
-from holdfast.remote.requests import Args, Kwargs, no_backup, no_function
-from holdfast.remote.sending import Pause, Resuming, Send, asking, calling
-from holdfast.remote.wire import Address, be_patient, streaming
-from holdfast.transaction import Root
-from holdfast.types.base import Report
+from holdfast.operation import Async, Operation, drive_async
+from holdfast.remote import Address, be_patient, streaming
+from holdfast.remote.protocol import (
+    Args,
+    Kwargs,
+    Pause,
+    Resuming,
+    Send,
+    asking,
+    calling,
+    failure,
+    no_backup,
+    no_function,
+)
+from holdfast.types import Report
+from holdfast.workspace.context import Context, Fence
+from holdfast.workspace.transaction import Root
 
 AT_ONCE: Final = 64  # calls that are sent at the same time; the others wait for their turn
 BUFFER: Final = 1024  # events that a watch has fetched and nobody has taken: then it stops reading

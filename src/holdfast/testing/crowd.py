@@ -13,8 +13,8 @@ from collections.abc import Awaitable, Callable
 from concurrent.futures import Future
 from typing import Any, TypeVar
 
-from holdfast.transaction import Transaction
 from holdfast.workspace import Workspace
+from holdfast.workspace.transaction import Transaction
 
 R = TypeVar("R")
 LONG = 60.0  # how long a test waits before it says that something hangs

@@ -13,7 +13,7 @@ from typing import Literal, get_args
 from holdfast import errors
 from holdfast.kernel.clock import Wakeable
 from holdfast.kernel.journal import Moved
-from holdfast.logs.base import CommitLog, Head, LostAnswer
+from holdfast.replication.log import CommitLog, Head, LostAnswer
 
 Method = Literal["head", "append", "tail", "put", "get", "trim"]
 Fault = Literal[

@@ -2,7 +2,7 @@
 
 Give a fixture `log` that is a fresh, empty log, and take the tests over with
 `from holdfast.testing.log_contract import *`. Where a client of the log is an object of its own, as it is over a
-network, give a fixture `peer` too: another client of the same log. The tests use nothing but what `holdfast.logs.base`
+network, give a fixture `peer` too: another client of the same log. The tests use nothing but what `holdfast.replication.log`
 promises: positions are opaque and increasing, the tail may lag behind the head but not for ever, a wake-up is a hint.
 """
 
@@ -15,7 +15,7 @@ import pytest
 
 from holdfast.kernel.clock import Signal
 from holdfast.kernel.journal import Moved
-from holdfast.logs.base import START, CommitLog, Trimmed
+from holdfast.replication.log import START, CommitLog, Trimmed
 from holdfast.testing.crowd import LONG, together
 
 MANY = 3000

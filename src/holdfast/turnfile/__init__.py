@@ -16,19 +16,18 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from holdfast.turnfile.acquiring import Patience, acquire, clear_stale, release, renew, renew_all
-    from holdfast.turnfile.beginning import init, restore
-    from holdfast.turnfile.claiming import Claim, claim_of
-    from holdfast.turnfile.editing import Completion, Transaction
-    from holdfast.turnfile.ledger.codec import Ledger
+    from holdfast.turnfile.edits import Completion, Transaction
+    from holdfast.turnfile.escalation import Claim, claim_of
+    from holdfast.turnfile.ledger import Ledger
     from holdfast.turnfile.ledger.rules import lint
-    from holdfast.turnfile.mailing import Mailed, Mailing
+    from holdfast.turnfile.locks import Patience, acquire, clear_stale, release, renew, renew_all
+    from holdfast.turnfile.mail import Mailed, Mailing
     from holdfast.turnfile.model import Agent, Lock, Problem, Signal, Task, Turnfile
-    from holdfast.turnfile.overriding import Overridden, override
-    from holdfast.turnfile.reporting import Status, check, status
+    from holdfast.turnfile.overrides import Overridden, override, unlock, unlock_all
+    from holdfast.turnfile.report import Status, check, status
     from holdfast.turnfile.session import Session
-    from holdfast.turnfile.transacting import transact, transaction
-    from holdfast.turnfile.unlocking import unlock, unlock_all
+    from holdfast.turnfile.templates import init, restore
+    from holdfast.turnfile.transactions import transact, transaction
 
 __all__ = [
     "Agent",

@@ -1,4 +1,8 @@
-"""A working session's folder: the ledger TURNFILE.yaml and the shared files that it guards.
+"""A working session's folder: where it really is, its ledger and the shared files it guards.
+
+A linked worktree has its own copy of the working session, which nobody else sees: `Session` warns, or goes to the main
+worktree's folder when told to. A repository may hold a symlink to anywhere, and who runs a command in it did not choose
+that place: such a folder is refused. Reads git's own files, and runs no command.
 
 `read` and `texts` answer what is there, with unfinished replacements settled first. `write` is the only way to change
 the ledger: under the folder's OS lock it reads the file afresh, applies the change to that, adds one to the revision
@@ -13,16 +17,50 @@ import posixpath
 import time
 from collections.abc import Callable, Iterable, Iterator
 from datetime import UTC, datetime
+from pathlib import Path
 from typing import Final, Literal
 
 from holdfast.errors import Invalid, NotFound, Outrun, ReadOnly, VersionMismatch
-from holdfast.turnfile import journal
+from holdfast.turnfile import files
 from holdfast.turnfile.files import Folder, is_own
-from holdfast.turnfile.ledger import codec, locks
-from holdfast.turnfile.ledger.codec import Ledger, check_name
+from holdfast.turnfile.ledger import Ledger, check_name, read, rules
 from holdfast.turnfile.ledger.sections import REGISTRY_KEY
 from holdfast.turnfile.model import FOLDER, FOLDER_VARIABLE, MAILBOX, TURNFILE
-from holdfast.turnfile.worktree import led_out, main_folder
+
+
+def main_folder(folder: str) -> str | None:
+    """For a folder in a linked worktree, the same folder of the main worktree; None anywhere else."""
+    here = Path(os.path.realpath(folder))  # a link to the main worktree's folder is that folder
+    for root in (here, *here.parents):
+        link = root / ".git"
+        if link.is_dir():
+            return None
+        if link.is_file():
+            main = _main_root(link)
+            return None if main is None else os.path.join(main, here.relative_to(root))
+    return None
+
+
+def led_out(folder: str) -> str | None:
+    """Where symlinks lead a folder, if that is out of its repository; without one, out of the folder it lies in."""
+    here, real = Path(os.path.abspath(folder)), Path(os.path.realpath(folder))
+    # What lies behind a link says nothing about where the link may lead.
+    roots = (each for each in here.parents if (each / ".git").exists() and not each.is_symlink())
+    root = next(roots, here.parent)
+    inside = [os.path.realpath(root), _main_root(root / ".git") if (root / ".git").is_file() else None]
+    return None if any(place is not None and real.is_relative_to(place) for place in inside) else str(real)
+
+
+def _main_root(link: Path) -> str | None:
+    """Where the main worktree is, from the `.git` file of a linked one; a submodule's leads nowhere."""
+    try:
+        words = link.read_text().strip()
+        own = Path(os.path.normpath(link.parent / words.removeprefix("gitdir:").strip()))
+        common = Path(os.path.normpath(own / (own / "commondir").read_text().strip()))
+    except (OSError, UnicodeDecodeError):
+        return None  # no worktree's link: git itself would not follow it either
+    return str(common.parent) if words.startswith("gitdir:") and common.name == ".git" else None
+
 
 WORKTREE_VARIABLE: Final = "HOLDFAST_TURN_WORKTREE"
 
@@ -85,7 +123,7 @@ class Session:
                 path=path,
             )
         self.folder = Folder(path)
-        self._registry = None if registry is None else frozenset(locks.normal(file) for file in registry)
+        self._registry = None if registry is None else frozenset(rules.normal(file) for file in registry)
         self._known: Ledger | None = None  # the last one, since a file is read more often than it changes
         self._patience = patience
         self._now = now
@@ -105,12 +143,12 @@ class Session:
         wanted = [self.normal(path) for path in paths]
         self._need_folder()
         for _ in range(_TRIES):
-            if journal.is_pending(self.folder):
+            if files.is_pending(self.folder):
                 break
             before = [self.folder.signature(path) for path in wanted]
             texts = {path: self.folder.read(path) for path in wanted}
             after = [self.folder.signature(path) for path in wanted]
-            if before == after and not journal.is_pending(self.folder):
+            if before == after and not files.is_pending(self.folder):
                 return texts
         try:
             with self.turn():
@@ -122,7 +160,7 @@ class Session:
         """A path as seen from this folder, in one spelling. Raises Invalid for one that leaves it."""
         if os.path.isabs(path):
             path = os.path.relpath(path, self.folder.path)
-        found = locks.normal(path.removeprefix(f"./{self._name}/").removeprefix(f"{self._name}/"))
+        found = rules.normal(path.removeprefix(f"./{self._name}/").removeprefix(f"{self._name}/"))
         if is_own(found):
             raise Invalid(
                 f"{found} is how writers take turns", hint="it is never edited; name a file of the project", path=found
@@ -142,10 +180,10 @@ class Session:
         if self._registry is not None:
             return self._registry
         if ledger.turnfile.registry is None:
-            return frozenset(locks.REGISTRY)
+            return frozenset(rules.REGISTRY)
         try:
             return frozenset(
-                [MAILBOX, *(locks.normal(path, self.workspace(ledger)) for path in ledger.turnfile.registry)]
+                [MAILBOX, *(rules.normal(path, self.workspace(ledger)) for path in ledger.turnfile.registry)]
             )
         except Invalid as error:
             line = ledger.line("turnfile", REGISTRY_KEY)
@@ -192,7 +230,7 @@ class Session:
         """The turn to write, with what a killed writer left settled. Raises Busy."""
         self._need_folder()
         with self.folder.turn(patience=self._patience):
-            journal.recover(self.folder)
+            files.recover(self.folder)
             yield
 
     def fresh(self) -> Ledger:
@@ -204,7 +242,7 @@ class Session:
         for path in texts:
             if self.folder.read(path) != before[path]:
                 raise outrun(path)
-        journal.replace(self.folder, texts, before)
+        files.replace(self.folder, texts, before)
 
     # --- words for the files: no decision rests on them --------------------------------------------------------------
 
@@ -232,7 +270,7 @@ class Session:
         if known is not None and known.text == text:
             return known
         try:
-            self._known = known = codec.read(text)
+            self._known = known = read(text)
             return known
         except Invalid as error:
             raise Invalid(

@@ -10,7 +10,7 @@ from collections.abc import Iterable
 from typing import get_args
 
 from holdfast.errors import AlreadyClaimed, Exists, Invalid, InvalidPriority, InvalidStatus, NotHolder, TaskNotFound
-from holdfast.turnfile.ledger.codec import Ledger, check_name, next_signal_id
+from holdfast.turnfile.ledger import Ledger, check_name, next_signal_id
 from holdfast.turnfile.ledger.yaml_edit import Put
 from holdfast.turnfile.model import UNASSIGNED, Priority, Signal, SignalWord, Task
 from holdfast.turnfile.session import Session

@@ -1,5 +1,199 @@
-"""What operations answer: plain, frozen structs with aware times, a module for each domain.
+"""What operations return: plain, frozen structs with aware times. Here is what every domain shares, cells and `txn`.
 
 They are the same in process, over HTTP (as JSON, times in RFC 3339) and on the command line. A module is loaded with
 the domain that needs it.
 """
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+from typing import Any, TypeVar
+
+import msgspec
+
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_MICROSECOND = timedelta(microseconds=1)
+
+
+def as_time(microseconds: int) -> datetime:
+    """An aware datetime from microseconds UTC, exactly."""
+    return _EPOCH + timedelta(0, microseconds // 1_000_000, microseconds % 1_000_000)
+
+
+def as_microseconds(time: datetime) -> int:
+    """The inverse of `as_time`; a time without a zone is taken as local."""
+    return (time.astimezone(UTC) - _EPOCH) // _MICROSECOND
+
+
+class Lease(msgspec.Struct, frozen=True):
+    """A lease: it and everything bound to it ends at `expires_at` unless it is refreshed."""
+
+    id: str
+    holder: str
+    ttl: float
+    created_at: datetime
+    expires_at: datetime
+
+
+class Grant(msgspec.Struct, frozen=True):
+    """A lock as held. `token` grows with every grant; `expires_at` None means until released."""
+
+    name: str
+    holder: str
+    token: int
+    acquired_at: datetime
+    expires_at: datetime | None
+    scope: str = ""
+
+
+class Event(msgspec.Struct, frozen=True):
+    """One entry of the event log.
+
+    `data` holds what changed: field -> [old, new]; for a cell {"value": new}, nothing for a delete.
+    """
+
+    revision: int
+    position: int
+    time: datetime
+    actor: str
+    kind: str
+    scope: str
+    id: str
+    op: str
+    version: int
+    data: dict[str, Any]
+    redacted: bool = False
+
+    @property
+    def cursor(self) -> str:
+        """Where to resume to hear what follows this event."""
+        return f"{self.revision}-{self.position}"
+
+
+class Refusal(msgspec.Struct, frozen=True):
+    """How often an actor was refused with an error of this code, and when last."""
+
+    actor: str
+    code: str
+    count: int
+    last: datetime
+
+
+class Report(msgspec.Struct, frozen=True):
+    """What `ws.check()` found. `problems` is empty for a sound store."""
+
+    problems: list[str]
+    revision: int
+    events: int
+    records: dict[str, int]
+
+    @property
+    def ok(self) -> bool:
+        """Whether nothing was found."""
+        return not self.problems
+
+
+T = TypeVar("T")
+
+
+class Page(list[T]):
+    """A list that knows how to go on: `cursor` for the next page, None at the end.
+
+    `total` is there on request, at most 10,000; `more` says that there are more than that.
+    """
+
+    cursor: str | None = None
+    total: int | None = None
+    more: bool = False
+
+
+class Condition(msgspec.Struct, frozen=True, tag_field="if"):
+    """A condition of `txn` on one record. `key` is its id, or its path such as (run, cell)."""
+
+    kind: str
+    key: str | tuple[str, ...]
+
+
+class Exists(Condition, frozen=True, tag="exists"):
+    """The record exists."""
+
+
+class NotExists(Condition, frozen=True, tag="not_exists"):
+    """The record does not exist."""
+
+
+class VersionEquals(Condition, frozen=True, tag="version_equals"):
+    """The record exists at exactly this version; for a lock, its token."""
+
+    version: int
+
+
+class ValueEquals(Condition, frozen=True, tag="value_equals"):
+    """The record exists with exactly this value; for a lock, its holder. 1, 1.0 and True are different."""
+
+    value: Any
+
+
+AnyCondition = Exists | NotExists | VersionEquals | ValueEquals
+
+
+class Op(msgspec.Struct, frozen=True):
+    """An operation as data, for `txn`: its name and its arguments, as in `Op("cells.set", {"run": ..., ...})`."""
+
+    op: str
+    args: dict[str, Any] = {}
+
+
+class TxnResult(msgspec.Struct, frozen=True):
+    """What `txn` did: whether the conditions held, and the answer of each operation that ran."""
+
+    succeeded: bool
+    results: list[Any]
+
+
+class Cell(msgspec.Struct, frozen=True):
+    """A cell's value, and when and as what version it was written."""
+
+    value: Any
+    version: int
+    revision: int
+    updated_at: datetime
+
+
+class CellInfo(msgspec.Struct, frozen=True):
+    """What is known about a cell without reading its value; absent: `exists` is False, the rest None."""
+
+    exists: bool
+    version: int | None = None
+    revision: int | None = None
+    updated_at: datetime | None = None
+    size: int | None = None
+    expires_at: datetime | None = None
+
+
+class CellVersion(msgspec.Struct, frozen=True):
+    """One step in a cell's history; `value` is None and `deleted` True where it was deleted or expired."""
+
+    version: int
+    value: Any
+    deleted: bool
+    op: str
+    revision: int
+    time: datetime
+    actor: str
+
+
+class CellChange(msgspec.Struct, frozen=True):
+    """What a watcher of a cell hears. `created`: there was no value before; `deleted`: there is none after."""
+
+    run: str
+    cell: str
+    old: Any
+    new: Any
+    created: bool
+    deleted: bool
+    op: str
+    version: int
+    revision: int
+    time: datetime
+    actor: str

@@ -1,4 +1,4 @@
-"""Tasks and what is told of them."""
+"""Tasks, their history and handover, and the routes that rules choose for them."""
 
 from __future__ import annotations
 
@@ -6,6 +6,8 @@ from datetime import datetime
 from typing import Any, Literal
 
 import msgspec
+
+from holdfast.types.agents import Message, PathLock
 
 TaskType = Literal["task", "feature", "bug", "epic", "chore"]
 TaskStatus = Literal["open", "in_progress", "pending_merge", "blocked", "closed"]
@@ -165,3 +167,73 @@ class ImportReport(msgspec.Struct, frozen=True):
     skipped: list[ImportProblem]
     warnings: list[ImportProblem]
     dry_run: bool = False
+
+
+class ResumeEvent(msgspec.Struct, frozen=True):
+    """Something that happened to the task; long values are left out of `changes`."""
+
+    op: str
+    actor: str
+    at: datetime
+    changes: dict[str, Any]
+    note: str | None
+
+
+class Resume(msgspec.Struct, frozen=True):
+    """Where work on a task stopped.
+
+    `last_holder` is who had it before the present holder, `ended` how that claim ended. `locks` are held for the task
+    now; `left` are the patterns that the last holder had locked. What did not fit is counted in `omitted`.
+    """
+
+    task: Task
+    last_holder: str | None
+    ended: str | None
+    ended_at: datetime | None
+    locks: tuple[PathLock, ...]
+    left: tuple[str, ...]
+    notes: tuple[str, ...]
+    messages: tuple[Message, ...]
+    events: tuple[ResumeEvent, ...]
+    omitted: dict[str, int]
+
+
+class Problem(msgspec.Struct, frozen=True):
+    """Something wrong in a file. An error refuses the part it is in; a warning changes nothing."""
+
+    file: str
+    line: int
+    severity: Literal["error", "warning"]
+    message: str
+
+    def __str__(self) -> str:
+        return f"{self.file}:{self.line}: {self.severity}: {self.message}"
+
+
+class Verdict(msgspec.Struct, frozen=True):
+    """What one matcher said: matched, or the first reason why not."""
+
+    name: str
+    matched: bool
+    reason: str
+
+
+class RouteReport(msgspec.Struct, frozen=True):
+    """How a task is routed and why: every matcher in order, and what they looked at."""
+
+    selected_grimoire: str
+    matched_by: str
+    reason: str
+    require_review: bool
+    needs: tuple[str, ...]
+    evaluation: tuple[Verdict, ...]
+    task_properties: dict[str, Any]
+
+
+class Loaded(msgspec.Struct, frozen=True):
+    """What came of loading a file: whether its rules are in force now, how many there are, and what was wrong."""
+
+    file: str
+    stored: bool
+    matchers: int
+    problems: tuple[Problem, ...]

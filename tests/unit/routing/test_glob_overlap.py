@@ -14,8 +14,9 @@ from typing import Any
 
 import pytest
 
-from holdfast.domains.routing import glob_overlap, globs
-from holdfast.domains.routing.glob_overlap import MAX_WORK, overlap
+from holdfast.domains.paths import patterns as glob_overlap
+from holdfast.domains.paths.patterns import MAX_WORK, _tokens_overlap
+from holdfast.domains.routing import globs
 
 ROUNDS, PATTERNS, TEXTS = 20, 36, 120
 SEED = 20_240_611
@@ -133,9 +134,9 @@ def test_a5_two_globs_that_match_one_text_overlap_in_either_order(capsys: pytest
         patterns = sorted({glob(maker, texts) for _ in range(PATTERNS)})
         matched = {pattern: set(filter(globs.compile(pattern), texts)) for pattern in patterns}
         for one, other in combinations_with_replacement(patterns, 2):
-            common, said = matched[one] & matched[other], overlap(one, other)
+            common, said = matched[one] & matched[other], _tokens_overlap(one, other)
             assert said or not common, f"{one} and {other} both match {sorted(common)[0]!r}"
-            assert overlap(other, one) is said, f"{one} and {other}: it depends on who is asked first"
+            assert _tokens_overlap(other, one) is said, f"{one} and {other}: it depends on who is asked first"
             counts["common" if common else "overlapping" if said else "apart"] += 1
     with capsys.disabled():
         print(
@@ -150,8 +151,8 @@ def test_a5_two_globs_that_match_one_text_overlap_in_either_order(capsys: pytest
 @pytest.mark.parametrize("pattern", ["a/**/", "?/**/", "{a/**/,c}", "a/**/**/"])
 def test_a5_a_globstar_before_a_last_slash_may_match_no_slash_at_all(pattern: str, text: str) -> None:
     assert globs.compile(pattern)(text)
-    assert overlap(pattern, text)
-    assert overlap(text, pattern)
+    assert _tokens_overlap(pattern, text)
+    assert _tokens_overlap(text, pattern)
 
 
 # --- exact where it can be -------------------------------------------------------------------------------------------
@@ -161,7 +162,7 @@ def test_a5_two_texts_overlap_exactly_if_they_are_one() -> None:
     maker = Maker(SEED)
     texts = [path for path in maker.paths(80) if not set(path) & set("*?[]{}\\")]
     for one, other in combinations_with_replacement(texts, 2):
-        assert overlap(one, other) is (one == other)
+        assert _tokens_overlap(one, other) is (one == other)
 
 
 @pytest.mark.parametrize(
@@ -198,9 +199,9 @@ def test_a5_globs_that_people_write(one: str, other: str, expected: bool | None)
     for first, second in ((one, other), (other, one)):
         if expected is None:
             with pytest.raises(ValueError, match=r"."):
-                overlap(first, second)
+                _tokens_overlap(first, second)
         else:
-            assert overlap(first, second) is expected
+            assert _tokens_overlap(first, second) is expected
 
 
 # --- the work --------------------------------------------------------------------------------------------------------
@@ -241,10 +242,10 @@ class Meter(glob_overlap._Work):
 def meter(monkeypatch: pytest.MonkeyPatch) -> Iterator[type[Meter]]:
     """A meter in the place of the budget, and no answers from before."""
     monkeypatch.setattr(glob_overlap, "_Work", Meter)
-    overlap.cache_clear()
+    _tokens_overlap.cache_clear()
     yield Meter
     Meter.spent = Meter.most = 0
-    overlap.cache_clear()
+    _tokens_overlap.cache_clear()
 
 
 @pytest.mark.parametrize("name", ADVERSARIES)
@@ -252,7 +253,7 @@ def test_a5_the_work_on_one_pair_is_bounded_and_a_doubt_is_an_overlap(name: str,
     one, other, tellable = ADVERSARIES[name]
     for first, second in ((one, other), (other, one)):
         meter.spent = 0
-        said = overlap(first, second)
+        said = _tokens_overlap(first, second)
         assert meter.most <= 2 + globs.MAX_LENGTH
         assert meter.spent <= MAX_WORK + meter.most, "it stops as soon as the budget is spent"
         assert said is (meter.spent > MAX_WORK), "it says yes only because it ran out"
@@ -272,6 +273,6 @@ def test_a5_no_step_touches_more_places_than_the_other_pattern_has(name: str, mo
 
     monkeypatch.setattr(glob_overlap, "_after", count)
     one, other, _ = ADVERSARIES[name]
-    overlap.__wrapped__(one, other)
+    _tokens_overlap.__wrapped__(one, other)
     assert calls <= MAX_WORK + 1
     assert places <= calls * (globs.MAX_LENGTH // 2 + 1)

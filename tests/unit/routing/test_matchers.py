@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from holdfast.domains.routing.matchers import Decision, Matcher, Rules, Subject, decide, report
+from holdfast.domains.routing.rules import Decision, Matcher, Rules, Subject, decide, report
 
 patterns = st.sampled_from(["a", "b", "a*", "*", "**", "area/**", "area/*", "{a,b}", "[ab]?", "grimoire:*"])
 tags = st.sampled_from(["a", "b", "ab", "area", "area/x", "area/x/y", "grimoire:x", "grimoire:"])

@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from holdfast.domains.routing.matchers import Matcher, Rules
-from holdfast.domains.routing.reading import read_rules
-from holdfast.types.routes import Problem
+from holdfast.domains.routes import read_rules
+from holdfast.domains.routing.rules import Matcher, Rules
+from holdfast.types.tasks import Problem
 
 FILES = Path(__file__).parent / "files"
 

@@ -7,8 +7,8 @@ from typing import NamedTuple
 
 import pytest
 
-from holdfast.domains.routing.matchers import Rules, Subject, decide, report
-from holdfast.domains.routing.reading import read_rules
+from holdfast.domains.routes import read_rules
+from holdfast.domains.routing.rules import Rules, Subject, decide, report
 
 OWN = Path(__file__).parent / "files"
 SAMPLES = Path(__file__).resolve().parents[3] / "../shared/samples/tasks"

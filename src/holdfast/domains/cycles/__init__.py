@@ -11,18 +11,29 @@ from collections.abc import Iterator
 from typing import Any, cast
 
 from holdfast import errors
-from holdfast.domains.cycles import documents, keys, merging, rules
-from holdfast.domains.cycles.checks import check as check
-from holdfast.domains.cycles.documents import Document, Step, check_phase, told_error
-from holdfast.domains.cycles.exchanging import adopt, compare, sent
-from holdfast.domains.cycles.importing import import_
-from holdfast.domains.cycles.keys import Key
-from holdfast.domains.cycles.listing import list_cycles
-from holdfast.domains.cycles.recovering import recover
+from holdfast.domains.cycles import merge, rules
+from holdfast.domains.cycles.document import (
+    Document,
+    Step,
+    after,
+    check_phase,
+    completing,
+    erring,
+    failing,
+    finishing,
+    first,
+    message_of,
+    refused,
+    starting,
+    told_error,
+    updating,
+)
+from holdfast.domains.cycles.exchange import adopt, compare_document, import_, recover, sent
 from holdfast.domains.cycles.rows import (
     CYCLE,
     DELETE,
     current_of,
+    list_cycles,
     look,
     missing,
     named,
@@ -32,14 +43,16 @@ from holdfast.domains.cycles.rows import (
     vanished,
     write,
 )
+from holdfast.domains.cycles.rows import check as check
 from holdfast.domains.cycles.rows import set_current as _set_current
+from holdfast.domains.cycles.rules import Key, parse, prefix_of
 from holdfast.kernel import idempotency
 from holdfast.kernel.events import gone, marks, previous, redact, to_event
-from holdfast.kernel.names import check_flag
 from holdfast.kernel.tx import Snapshot, Tx, newest_version
+from holdfast.kernel.validate import check_flag
 from holdfast.kernel.values import check as check_value
-from holdfast.ops import Do, Domain, Found, M, Steps, procedure, read
-from holdfast.ops import write as writing
+from holdfast.operation import Do, Domain, Found, M, Steps, procedure, read
+from holdfast.operation import write as writing
 from holdfast.types.cycles import Cycle, CycleProblem, PhaseName, Resumption
 
 
@@ -47,14 +60,14 @@ def start(
     tx: Tx, spec: str | None = None, instruction: str | None = None, context: dict[str, Any] | None = None
 ) -> Cycle:
     """Begin the next cycle of a spec, or of an instruction, and make it the current one; Exists if it is there."""
-    prefix = keys.prefix_of(spec, instruction)
+    prefix = prefix_of(spec, instruction)
     if context is not None and not isinstance(context, dict):
         raise errors.InvalidValue(f"context is an object, not {type(context).__name__}")
     key = Key(prefix, current_of(tx, prefix) + 1)
     if look(tx, key).there or newest_version(tx, CYCLE, "", str(key)):
         raise errors.Exists(f"there was a cycle {key} before", hint="name another spec or instruction", key=str(key))
     given = {"peer_mode": "new", "spec_aware": spec is not None, **(context or {})}
-    document = write(tx, "start", documents.first(key, instruction, given, now_of(tx)))
+    document = write(tx, "start", first(key, instruction, given, now_of(tx)))
     _set_current(tx, prefix, key.number)
     return to_cycle(document)
 
@@ -64,33 +77,33 @@ def start(
 
 def start_phase(key: str, phase: PhaseName, sequence: int | None = None) -> Steps[Cycle]:
     """Start a phase whose predecessor is completed with an output; nothing else may be in progress."""
-    return _step(key, documents.starting(check_phase(phase)), sequence)
+    return _step(key, starting(check_phase(phase)), sequence)
 
 
 def complete_phase(key: str, phase: PhaseName, output: Any = None, sequence: int | None = None) -> Steps[Cycle]:
     """Complete the phase that is in progress, with this output or with what it has so far."""
     check_value(output, rules.MAX_BYTES, text=True)
-    return _step(key, documents.completing(check_phase(phase), output), sequence)
+    return _step(key, completing(check_phase(phase), output), sequence)
 
 
 def fail_phase(
     key: str, phase: PhaseName, error: str, details: dict[str, Any] | None = None, sequence: int | None = None
 ) -> Steps[Cycle]:
     """Let the phase that is in progress fail, and the cycle with it; `details` are more fields of the error."""
-    return _step(key, documents.failing(check_phase(phase), told_error(error, details)), sequence)
+    return _step(key, failing(check_phase(phase), told_error(error, details)), sequence)
 
 
 def update_phase(key: str, phase: PhaseName, output: Any, sequence: int | None = None) -> Steps[Cycle]:
     """Change the output of the phase that is in progress as a JSON merge patch does: null removes a field."""
     check_value(output, rules.MAX_BYTES, text=True)
-    return _step(key, documents.updating(check_phase(phase), output), sequence)
+    return _step(key, updating(check_phase(phase), output), sequence)
 
 
 def add_error(
     key: str, phase: PhaseName, error: str, details: dict[str, Any] | None = None, sequence: int | None = None
 ) -> Steps[Cycle]:
     """Note an error of the phase that is in progress, which goes on; `details` are more fields of the error."""
-    return _step(key, documents.erring(check_phase(phase), told_error(error, details)), sequence)
+    return _step(key, erring(check_phase(phase), told_error(error, details)), sequence)
 
 
 def finish(
@@ -99,7 +112,7 @@ def finish(
     """End a cycle: completed, after its review; or failed with an `error`, wherever it stands."""
     if error is None and details is not None:
         raise errors.Invalid("details are those of an error, and there is none")
-    return _step(key, documents.finishing(None if error is None else told_error(error, details)), sequence)
+    return _step(key, finishing(None if error is None else told_error(error, details)), sequence)
 
 
 def _step(key: str, step: Step, sequence: int | None) -> Steps[Cycle]:
@@ -109,9 +122,7 @@ def _step(key: str, step: Step, sequence: int | None) -> Steps[Cycle]:
         cycle: Cycle = yield Do(lambda tx: _take(tx, named(tx, key), step, sequence), keyed=True)
     except errors.CycleConflict as refusal:
         told = refusal  # the transaction that refused is undone: the conflict is logged by one of its own
-        yield Do(
-            lambda tx: merging.tell(tx, keys.parse(told.key), "refuse", step, told.expected, told.details["version"])
-        )
+        yield Do(lambda tx: merge.tell(tx, parse(told.key), "refuse", step, told.expected, told.details["version"]))
         raise
     return cycle
 
@@ -122,14 +133,14 @@ def _take(tx: Tx, key: Key, step: Step, sequence: int | None) -> Cycle:
     if sequence is not None and sequence > present:
         raise errors.Invalid(f"{key} is at sequence {present}; {sequence} has not been written yet", key=str(key))
     if sequence is not None and sequence != present:
-        others = merging.meanwhile(tx, key, sequence, present)
-        how = merging.outcome(document, step, others)
+        others = merge.meanwhile(tx, key, sequence, present)
+        how = merge.outcome(document, step, others)
         if how == "refuse":
-            raise merging.conflict(key, document, step, sequence, others)
-        merging.tell(tx, key, how, step, sequence, present)
+            raise merge.conflict(key, document, step, sequence, others)
+        merge.tell(tx, key, how, step, sequence, present)
         if how == "skip":
             return to_cycle(document)
-    return to_cycle(write(tx, step.op, documents.after(document, step, now_of(tx)), step.phase))
+    return to_cycle(write(tx, step.op, after(document, step, now_of(tx)), step.phase))
 
 
 # --- reading ---------------------------------------------------------------------------------------------------------
@@ -161,7 +172,7 @@ def validate(snapshot: Snapshot, document: Any) -> list[CycleProblem]:
     wrong = rules.problems(document)
     if wrong:
         return wrong
-    key = keys.parse(document["cycle_id"])
+    key = parse(document["cycle_id"])
     return [*_unknown_steps(snapshot, key, document)]
 
 
@@ -183,7 +194,7 @@ def resume(snapshot: Snapshot, spec: str | None = None, instruction: str | None 
 
     NotFound if there is no cycle; otherwise CycleCompleted or CycleFailed, as the last one ended.
     """
-    prefix = keys.prefix_of(spec, instruction)
+    prefix = prefix_of(spec, instruction)
     stored = snapshot.all("SELECT number FROM cycles WHERE prefix = ?", (prefix,))
     numbers = sorted([*(number for (number,) in stored), *(row[1] for row in vanished(snapshot, prefix))], reverse=True)
     if not numbers:
@@ -197,7 +208,7 @@ def resume(snapshot: Snapshot, spec: str | None = None, instruction: str | None 
     assert last is not None
     if last["metadata"]["status"] == "completed":
         raise errors.CycleCompleted(f"{last['cycle_id']} is completed", key=last["cycle_id"])
-    phase, reason = documents.message_of(last)
+    phase, reason = message_of(last)
     raise errors.CycleFailed(
         f"{last['cycle_id']} has failed{f' in {phase}' if phase else ''}: {reason}",
         key=last["cycle_id"],
@@ -224,7 +235,7 @@ def delete(tx: Tx, key: str, force: bool = False) -> None:
     if not force:
         document = require(tx, own)
         if document["metadata"]["status"] not in ("completed", "failed"):
-            raise documents.refused(document, "it is not at its end", "finish it first")
+            raise refused(document, "it is not at its end", "finish it first")
     elif not look(tx, own).there:
         raise missing(own)
     _set_current(tx, own.prefix, current_of(tx, own.prefix))  # so that its number is never given again
@@ -239,7 +250,7 @@ def delete(tx: Tx, key: str, force: bool = False) -> None:
 
 def probe(tx: Tx, id: str) -> Found | None:
     """What a condition sees of a cycle: its sequence, and its document."""
-    key = keys.parse(id)
+    key = parse(id)
     if not look(tx, key).there:
         return None
     document = require(tx, key)
@@ -267,6 +278,6 @@ class Cycles(Domain[M]):
     delete = writing(delete, http="DELETE /api/cycles/{key}", cli="cycle delete")
     export = read(export, http="GET /api/cycles/{key}/document", cli="cycle document")
     import_ = writing(import_, http="POST /api/cycles/import", cli="cycle import", heavy=True)
-    compare = read(compare, http="POST /api/cycles/compare")
+    compare = read(compare_document, http="POST /api/cycles/compare")
     adopt = procedure(adopt, http="POST /api/cycles/adopt", cli="cycle adopt")
     sent = writing(sent, http="POST /api/cycles/{key}/sent")

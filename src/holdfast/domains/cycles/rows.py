@@ -1,4 +1,4 @@
-"""The rows of cycles: what is stored, whether it is sound, and writing the next document.
+"""The rows of cycles: loading, writing the next document, listing and checking.
 
 A document is stored as JSON, and its event in the log has it too. A read compares the two and looks at every rule, so
 whatever changed a document other than `write` is noticed, also where the result looks like a document. `write` is the
@@ -8,19 +8,19 @@ only way to change one, and it refuses what breaks a rule.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any, Final
+from typing import Any, Final, get_args
 
 import msgspec
 
 from holdfast import errors
-from holdfast.domains.cycles import keys
-from holdfast.domains.cycles.documents import Document
-from holdfast.domains.cycles.keys import Key
-from holdfast.domains.cycles.rules import MAX_BYTES, ROOM, problems
+from holdfast.domains.cycles import rules
+from holdfast.domains.cycles.document import Document
+from holdfast.domains.cycles.rules import MAX_BYTES, ROOM, Key, problems
 from holdfast.kernel.events import END_OF_REVISION, previous
 from holdfast.kernel.tx import Row, Snapshot, Tx
-from holdfast.types.base import as_time
-from holdfast.types.cycles import Cycle, CycleProblem
+from holdfast.kernel.validate import check_limit
+from holdfast.types import as_time
+from holdfast.types.cycles import Cycle, CycleInfo, CycleProblem, ListedStatus
 
 CYCLE: Final = "cycle"
 CONFLICT: Final = "cycle-conflict"
@@ -53,9 +53,9 @@ class Found(msgspec.Struct, frozen=True):
 
 def named(snapshot: Snapshot, key: Any) -> Key:
     """The cycle that a key means; a prefix means its current one."""
-    prefix = keys.find_prefix(key)
+    prefix = rules.find_prefix(key)
     if prefix is None:
-        return keys.parse(key)
+        return rules.parse(key)
     current = current_of(snapshot, prefix)
     if not look(snapshot, Key(prefix, current)).there:  # it was deleted: the last that is there
         row = snapshot.one("SELECT max(number) FROM cycles WHERE prefix = ?", (prefix,))
@@ -153,7 +153,7 @@ def vanished(snapshot: Snapshot, prefix: str | None = None) -> list[Row]:
     logged = snapshot.all(f"SELECT DISTINCT id FROM events WHERE kind = ? AND scope = ''{where}", (CYCLE, *params))
     there = {Key(*row) for row in snapshot.all("SELECT prefix, number FROM cycles")}
     missing: list[Row] = []
-    for key in sorted({keys.parse(id) for (id,) in logged} - there):
+    for key in sorted({rules.parse(id) for (id,) in logged} - there):
         if look(snapshot, key).there:
             event = previous(snapshot, CYCLE, "", str(key), END_OF_REVISION)
             assert event is not None
@@ -237,7 +237,7 @@ def write(tx: Tx, op: str, document: Document, phase: str | None = None, **more:
     wrong = problems(document)
     if wrong:
         raise refused(document, wrong)
-    key = keys.parse(document["cycle_id"])
+    key = rules.parse(document["cycle_id"])
     text = _json(document)
     limit = MAX_BYTES if op in _ENDING else MAX_BYTES - ROOM
     if len(text) > limit:
@@ -264,4 +264,79 @@ def refused(document: Document, wrong: list[CycleProblem]) -> errors.InvalidValu
         f"this is no document of a cycle: {told}",
         hint="cycles.validate(document) tells all that is wrong",
         problems=[{"path": problem.path, "message": problem.message} for problem in wrong],
+    )
+
+
+def check(snapshot: Snapshot) -> Iterator[str]:
+    """Problems: a document that is not what was written, or gone; a key that is none; a current cycle that is not."""
+    there = {Key(*row) for row in snapshot.all("SELECT prefix, number FROM cycles")}
+    logged = {rules.parse(id) for (id,) in snapshot.all("SELECT DISTINCT id FROM events WHERE kind = ?", (CYCLE,))}
+    for key in sorted(there | logged, key=str):
+        if rules.find(str(key)) != key:
+            yield f"cycle {key}: that is no key of one"
+            continue
+        for problem in look(snapshot, key).problems:
+            yield f"cycle {key}: {problem.path} {problem.message}"
+    highest: dict[str, int] = {}
+    for key in there | logged:
+        if type(key.number) is int:
+            highest[key.prefix] = max(highest.get(key.prefix, 0), key.number)
+    current: dict[str, int] = dict(snapshot.all("SELECT prefix, number FROM cycle_currents"))
+    for prefix, last in sorted(highest.items()):
+        if prefix not in current:
+            yield f"the current cycle of {prefix} is not recorded; its last one is {last}"
+        elif current[prefix] < last:
+            yield f"the current cycle of {prefix} is {current[prefix]}, and there is {last}"
+
+
+_END = ("\U0010ffff", 0)  # after every prefix
+
+
+def list_cycles(
+    snapshot: Snapshot,
+    spec: str | None = None,
+    instruction: str | None = None,
+    status: ListedStatus | None = None,
+    limit: int = 100,
+    after: str = "",
+) -> list[CycleInfo]:
+    """Cycles by prefix and number, all or those of a spec or an instruction; `after` is the last key of a page."""
+    check_limit(limit, 1000)
+    if status is not None and status not in get_args(ListedStatus):
+        raise errors.InvalidFilter(f"{status!r} is not a status", hint=f"one of {', '.join(get_args(ListedStatus))}")
+    start = Key("", 0) if after == "" else rules.parse(after)
+    prefix = None if spec is None and instruction is None else rules.prefix_of(spec, instruction)
+    where, params = ("", ()) if prefix is None else (" AND prefix = ?", (prefix,))
+    missing = vanished(snapshot, prefix)
+    found: list[CycleInfo] = []
+    while len(found) < limit:
+        rows = snapshot.all(
+            "SELECT prefix, number, sequence, revision, created, updated FROM cycles"
+            f" WHERE (prefix, number) > (?, ?){where} ORDER BY prefix, number LIMIT ?",
+            (start.prefix, start.number, *params, limit),
+        )
+        end = rows[-1][:2] if len(rows) == limit else _END
+        rows = sorted([*rows, *(row for row in missing if (start.prefix, start.number) < row[:2] <= end)])
+        infos = [_info(snapshot, row) for row in rows]
+        found += [info for info in infos if status in (None, info.status)][: limit - len(found)]
+        if end == _END:
+            break
+        start = Key(*end)
+    return found
+
+
+def _info(snapshot: Snapshot, row: Row) -> CycleInfo:
+    key = Key(row[0], row[1])
+    found = look(snapshot, key)
+    broken = bool(found.problems) or found.document is None
+    metadata = {} if broken or found.document is None else found.document["metadata"]
+    return CycleInfo(
+        key=str(key),
+        number=key.number,
+        sequence=row[2],
+        status=metadata.get("status", "corrupt"),
+        current_phase=metadata.get("current_phase"),
+        created_at=as_time(row[4]),
+        updated_at=as_time(row[5]),
+        revision=row[3],
     )

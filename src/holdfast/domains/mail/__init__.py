@@ -1,4 +1,7 @@
-"""Mail: what agents tell each other, in threads, about tasks; with who has answered and who has not.
+"""`ws.mail`: messages between agents, in threads, about tasks; with the state of each receiver.
+
+The receiver acknowledges, acts, or says what it waits for; the sender, or a maintainer, closes it for all. Nothing
+leaves `closed`. Reading is no step: who has read has not acknowledged.
 
 `sending` writes messages, `steps` has the table of what receivers and senders may do with one, `reading` all that can
 be asked, `rows` how a message is stored. This module is the table of operations.
@@ -6,10 +9,238 @@ be asked, `rows` how a message is stored. This module is the table of operations
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from typing import Any, Final, get_args
+
+import msgspec
+
 from holdfast import errors
-from holdfast.domains.mail import reading, rows, sending, steps
-from holdfast.kernel.tx import Tx
-from holdfast.ops import Domain, Found, M, read, read_as, write
+from holdfast.domains import agents
+from holdfast.domains.locks import holder_of
+from holdfast.domains.mail import messages
+from holdfast.domains.mail.messages import MESSAGE, Stored, change, encode_names, require, status_of, to_message
+from holdfast.domains.tasks.creation import check_line, check_note, check_priority, check_text
+from holdfast.domains.tasks.rows import require as require_task
+from holdfast.kernel.tx import Tx, learn
+from holdfast.kernel.validate import check_flag, check_name
+from holdfast.operation import Domain, Found, M, read, read_as, write
+from holdfast.types.agents import MailStatus, MailType, Message
+
+ALL: Final = "*"
+TYPES: Final[tuple[MailType, ...]] = get_args(MailType)
+MAX_RECEIVERS: Final = 1000  # named
+MAX_KNOWN: Final = 10_000  # by "*"
+MAX_SUBJECT: Final = 500  # characters
+MAX_BODY: Final = 262_144  # bytes
+
+
+def send(
+    tx: Tx,
+    to: str | Sequence[str],
+    subject: str,
+    body: str = "",
+    thread: str | None = None,
+    task: str | None = None,
+    priority: int = 2,
+    type: MailType = "notify",
+    ack: bool = False,
+    sender: str | None = None,
+) -> Message:
+    """Send a message to one, to several, or with `"*"` to all agents that are known.
+
+    It starts a thread of its own unless `thread` names one. It may hang on a `task`. `ack`: an answer is wanted.
+    """
+    sender = holder_of(tx, sender, "sender")
+    named = None if thread is None else _thread(tx, thread)
+    subject = check_line(subject, "subject", MAX_SUBJECT)
+    about = None if task is None else require_task(tx, task).id
+    return _send(tx, sender, _check_to(to), subject, body, named, about, priority, type, ack, None)
+
+
+def _thread(tx: Tx, name: str) -> str:
+    """The thread of that name, or that of the message with this id."""
+    check_name(name, "thread")
+    row = tx.one("SELECT thread FROM messages WHERE id = ?", (name,))
+    return name if row is None else row[0]
+
+
+def reply(
+    tx: Tx,
+    id: str,
+    body: str,
+    type: MailType = "notify",
+    priority: int | None = None,
+    ack: bool = False,
+    to: str | Sequence[str] | None = None,
+    subject: str | None = None,
+    sender: str | None = None,
+) -> Message:
+    """Answer a message in its thread: to its sender, or of one's own to its receivers. It acknowledges nothing."""
+    sender = holder_of(tx, sender, "sender")
+    original = require(tx, id)
+    if to is None:
+        to = original.sender if original.sender != sender else _receivers(tx, original)
+    if subject is None:
+        subject = original.subject if original.subject.startswith("Re: ") else f"Re: {original.subject}"[:MAX_SUBJECT]
+    subject = check_line(subject, "subject", MAX_SUBJECT)
+    urgency = original.priority if priority is None else priority
+    receivers = _check_to(to)
+    return _send(tx, sender, receivers, subject, body, original.thread, original.task, urgency, type, ack, original.id)
+
+
+def _send(
+    tx: Tx,
+    sender: str,
+    to: tuple[str, ...],
+    subject: str,
+    body: str,
+    thread: str | None,
+    task: str | None,
+    priority: int,
+    type: MailType,
+    ack: bool,
+    answers: str | None,
+) -> Message:
+    check_text(body, "body", MAX_BODY)
+    check_priority(priority)
+    if type not in TYPES:
+        raise errors.InvalidType(f"type is one of {', '.join(TYPES)}, not {str(type)[:80]!r}")
+    check_flag(ack=ack)
+    receivers = _everybody(tx, sender) if to == (ALL,) else to
+    row = tx.one("SELECT coalesce(max(seq), 0) + 1 FROM messages")
+    assert row is not None
+    seq: int = row[0]
+    id = tx.new_id()
+    thread = id if thread is None else thread
+    tx.run(
+        "INSERT INTO messages (seq, id, thread, task, sender, type, priority, ack, answers, sent, closed, version,"
+        " revision, receiver) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, NULL, 1, ?, ?)",
+        (
+            *(seq, id, thread, task, sender, type, priority, int(ack), answers, tx.now, tx.revision),
+            encode_names(to).decode(),
+        ),
+    )
+    tx.many(
+        "INSERT INTO deliveries (message, agent, status, updated) VALUES (?, ?, 'unread', ?)",
+        [(seq, receiver, tx.now) for receiver in receivers],
+    )
+    tx.run("INSERT INTO message_texts (seq, subject, body) VALUES (?, ?, ?)", (seq, subject, body))
+    learn(tx.run, "message_texts", seq)
+    data: dict[str, Any] = {"sender": sender, "to": receivers, "thread": thread, "task": task, "type": type}
+    data |= {"priority": priority, "ack": ack, "answers": answers, "subject": subject, "body": body}
+    tx.emit(MESSAGE, id, "send", version=1, data=msgspec.msgpack.encode(data))
+    return to_message(tx, require(tx, id))
+
+
+def _check_to(to: Any) -> tuple[str, ...]:
+    """Whom it is for, each once and in order; `*` stands alone."""
+    given = (to,) if isinstance(to, str) else to
+    if not isinstance(given, Sequence | set | frozenset) or isinstance(given, bytes):
+        raise errors.Invalid(f"to is a name or a list of names, not {to!r}", hint='"*" is all agents that are known')
+    for name in given:
+        check_name(name, "to")
+    names = tuple(sorted(set(given)))
+    if not names:
+        raise errors.Invalid("nobody to send it to", hint='name one or several agents, or "*" for all')
+    if ALL in names and len(names) > 1:
+        raise errors.Invalid('"*" is all agents: nobody else need be named')
+    if len(names) > MAX_RECEIVERS:
+        raise errors.TooLarge(f"a message has at most {MAX_RECEIVERS} receivers", limit=MAX_RECEIVERS)
+    return names
+
+
+def _everybody(tx: Tx, sender: str) -> tuple[str, ...]:
+    """All that are known but the sender."""
+    names = tuple(name for name in agents.known(tx) if name != sender)
+    if not names:
+        raise errors.NotFound("no other agent is known", hint="agents are known once they register or write")
+    if len(names) > MAX_KNOWN:
+        raise errors.TooLarge(
+            f"{len(names)} agents are known, {MAX_KNOWN} is the most a message reaches",
+            hint="agents.forget(name) drops those that are gone",
+            limit=MAX_KNOWN,
+        )
+    return names
+
+
+def _receivers(tx: Tx, stored: Stored) -> tuple[str, ...]:
+    return tuple(to_message(tx, stored).status)
+
+
+# The receiver's: from where each operation leads where.
+STEPS: Final[dict[str, tuple[tuple[MailStatus, ...], MailStatus]]] = {
+    "ack": (("unread", "blocked"), "acknowledged"),
+    "action": (("unread", "acknowledged", "blocked"), "actioned"),
+    "block": (("acknowledged",), "blocked"),
+}
+
+
+def ack(tx: Tx, id: str, agent: str | None = None, note: str | None = None) -> Message:
+    """Say that one has taken notice of a message."""
+    return _step(tx, id, "ack", agent, check_note(note))
+
+
+def action(tx: Tx, id: str, agent: str | None = None, note: str | None = None) -> Message:
+    """Say that one has done what a message asked for."""
+    return _step(tx, id, "action", agent, check_note(note))
+
+
+def block(tx: Tx, id: str, reason: str, agent: str | None = None) -> Message:
+    """Say what one waits for before one can act; the message was acknowledged before."""
+    if check_note(reason, "reason") is None or not reason.strip():
+        raise errors.Invalid("a block says what it waits for", hint="give the reason")
+    return _step(tx, id, "block", agent, reason)
+
+
+def close(tx: Tx, id: str, agent: str | None = None, note: str | None = None) -> Message:
+    """Close a message for all who received it; only its sender or a maintainer can."""
+    check_note(note)
+    agent = holder_of(tx, agent, "agent")
+    stored = require(tx, id)
+    if stored.closed is not None:
+        raise _illegal(stored, "close", "closed", "closed")
+    if agent != stored.sender and agents.role_of(tx, agent) != "maintainer":
+        raise errors.NotSender(
+            f"message {id} was sent by {stored.sender}: {agent} cannot close it",
+            hint="its receivers acknowledge or action it; a maintainer can close it too",
+            id=id,
+            sender=stored.sender,
+        )
+    tx.run("UPDATE deliveries SET status = 'closed', updated = ? WHERE message = ?", (tx.now, stored.seq))
+    return change(tx, stored, "close", _said(agent, note), closed=tx.now)
+
+
+def _step(tx: Tx, id: str, op: str, agent: str | None, note: str | None) -> Message:
+    agent = holder_of(tx, agent, "agent")
+    stored = require(tx, id)
+    status = status_of(tx, stored, agent)
+    if status is None:
+        raise errors.NotRecipient(f"message {id} was not sent to {agent}", id=id, agent=agent)
+    sources, target = STEPS[op]
+    if status not in sources:
+        raise _illegal(stored, op, status, target)
+    tx.run(
+        "UPDATE deliveries SET status = ?, updated = ? WHERE message = ? AND agent = ?",
+        (target, tx.now, stored.seq, agent),
+    )
+    return change(tx, stored, op, {**_said(agent, note), "status": [status, target]})
+
+
+def _said(agent: str, note: str | None) -> dict[str, Any]:
+    return {"agent": agent} if note is None else {"agent": agent, "note": note}
+
+
+def _illegal(stored: Stored, op: str, status: MailStatus, target: MailStatus) -> errors.InvalidTransition:
+    ways = [f"{goal} by {name}" for name, (sources, goal) in STEPS.items() if status in sources]
+    return errors.InvalidTransition(
+        f"{op} cannot bring message {stored.id} from {status} to {target}",
+        hint=f"from {status}: {', '.join(ways)}" if ways else f"nothing leaves {status}",
+        id=stored.id,
+        current_status=status,
+        requested_status=target,
+        valid_transitions=[STEPS[name][1] for name in STEPS if status in STEPS[name][0]],
+    )
+
 
 _ONE = "/api/mail/{id}"
 
@@ -17,7 +248,7 @@ _ONE = "/api/mail/{id}"
 def probe(tx: Tx, id: str) -> Found | None:
     """What a condition of `txn` sees of a message: whether it is open or closed."""
     try:
-        stored = rows.require(tx, id)
+        stored = messages.require(tx, id)
     except errors.MessageNotFound:
         return None
     return Found(stored.version, "open" if stored.closed is None else "closed")
@@ -27,18 +258,18 @@ class Mail(Domain[M]):
     """`ws.mail`."""
 
     prefix = "mail"
-    send = write(sending.send, http="POST /api/mail", cli="mail send", mcp=True)
-    reply = write(sending.reply, http=f"POST {_ONE}/reply", cli="mail reply", mcp=True)
-    ack = write(steps.ack, http=f"POST {_ONE}/ack", cli="mail ack", mcp=True)
-    action = write(steps.action, http=f"POST {_ONE}/action", cli="mail action")
-    block = write(steps.block, http=f"POST {_ONE}/block", cli="mail block")
-    close = write(steps.close, http=f"POST {_ONE}/close", cli="mail close")
+    send = write(send, http="POST /api/mail", cli="mail send", mcp=True)
+    reply = write(reply, http=f"POST {_ONE}/reply", cli="mail reply", mcp=True)
+    ack = write(ack, http=f"POST {_ONE}/ack", cli="mail ack", mcp=True)
+    action = write(action, http=f"POST {_ONE}/action", cli="mail action")
+    block = write(block, http=f"POST {_ONE}/block", cli="mail block")
+    close = write(close, http=f"POST {_ONE}/close", cli="mail close")
 
-    inbox = read_as(reading.inbox, http="GET /api/mail", cli="mail inbox", mcp=True)
-    unread = read_as(reading.unread, http="GET /api/mail/unread", cli="mail unread")
-    sent = read_as(reading.sent, http="GET /api/mail/sent", cli="mail sent")
-    get = read(reading.get, http=f"GET {_ONE}", cli="mail get")
-    thread = read(reading.thread, http=f"GET {_ONE}/thread", cli="mail thread", mcp=True)
-    about = read(reading.about, http="GET /api/tasks/{task}/mail", cli="mail about")
-    search = read(reading.search, http="GET /api/mail/search", cli="mail search")
-    history = read(reading.history, http=f"GET {_ONE}/history", cli="mail history")
+    inbox = read_as(messages.inbox, http="GET /api/mail", cli="mail inbox", mcp=True)
+    unread = read_as(messages.unread, http="GET /api/mail/unread", cli="mail unread")
+    sent = read_as(messages.sent, http="GET /api/mail/sent", cli="mail sent")
+    get = read(messages.get, http=f"GET {_ONE}", cli="mail get")
+    thread = read(messages.thread, http=f"GET {_ONE}/thread", cli="mail thread", mcp=True)
+    about = read(messages.about, http="GET /api/tasks/{task}/mail", cli="mail about")
+    search = read(messages.search, http="GET /api/mail/search", cli="mail search")
+    history = read(messages.history, http=f"GET {_ONE}/history", cli="mail history")

@@ -1,4 +1,7 @@
-"""Patterns of paths: how they are checked, what they cover, and whether two of them can meet.
+"""Patterns of paths: how they are checked and stored, and whether two of them can match the same path.
+
+Guarantee: if some text matches both, the answer is yes. It may also be yes where none does: two sets of characters are
+taken to share one, and a pair of patterns that would take too long to compare is taken to overlap.
 
 A path is relative to the root of the repository, with `/` between its parts. A pattern is a path or a glob; it covers
 what it matches and everything below, because a path may be a directory. A pattern with wild characters also covers
@@ -8,13 +11,166 @@ the path that is spelled like it, and `[id]` in it a folder of that name: to som
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from functools import lru_cache
-from typing import Any, Final
+from typing import Any, Final, TypeAlias
+
+import msgspec
 
 from holdfast import errors
-from holdfast.domains.routing import glob_overlap, globs
-from holdfast.kernel.names import check_name
+from holdfast.domains.locks import Target
+from holdfast.domains.routing import globs
+from holdfast.kernel.tx import Row, Snapshot
+from holdfast.kernel.validate import check_name
+from holdfast.types import as_time
+from holdfast.types.agents import PathLock
+
+MAX_WORK: Final = 200_000  # comparisons of single tokens for one pair of patterns
+
+_Segment: TypeAlias = "str | globs.Plain"  # text, or tokens
+_GLOBSTAR: Final = None
+Segments: TypeAlias = "tuple[_Segment | None, ...]"
+
+
+class _TooMuch(Exception):
+    """It would take too long to tell."""
+
+
+class _Work:
+    """What is left to spend on one pair."""
+
+    def __init__(self) -> None:
+        self._left = MAX_WORK
+
+    def spend(self, steps: int) -> None:
+        """Count steps; _TooMuch when there were too many."""
+        self._left -= steps
+        if self._left < 0:
+            raise _TooMuch
+
+
+@lru_cache(maxsize=16_384)
+def _tokens_overlap(one: str, other: str) -> bool:
+    """Whether some text may match both patterns; ValueError for a bad one."""
+    return globs_overlap(alternatives(one), alternatives(other))
+
+
+def globs_overlap(one: Iterable[Segments], other: Iterable[Segments]) -> bool:
+    """Whether some text may match an alternative of each."""
+    work = _Work()
+    there = tuple(other)
+    try:
+        return any(_segments_meet(a, b, work) for a in one for b in there)
+    except _TooMuch:
+        return True
+
+
+@lru_cache(maxsize=4096)
+def alternatives(pattern: str) -> tuple[Segments, ...]:
+    """The patterns without braces that a pattern stands for, as segments."""
+    found = []
+    for plain in globs.plain_patterns(pattern):
+        segments = _collapsed(map(_segment, globs.segments(plain)))
+        found.append(segments)
+        if segments[-2:] == (_GLOBSTAR, ""):  # `a/**/` also matches `a`
+            found.append(segments[:-1])
+    return tuple(found)
+
+
+def literal(text: str, below: bool = False) -> Segments:
+    """The pattern that matches one text, or with `below` also whatever follows it after a slash."""
+    return (*text.split("/"), _GLOBSTAR) if below else tuple(text.split("/"))
+
+
+def _collapsed(segments: Iterable[_Segment | None]) -> Segments:
+    """Several `**` in a row are one."""
+    found: list[_Segment | None] = []
+    for segment in segments:
+        if segment is not _GLOBSTAR or not found or found[-1] is not _GLOBSTAR:
+            found.append(segment)
+    return tuple(found)
+
+
+def _segment(tokens: globs.Plain) -> _Segment | None:
+    if globs.is_globstar(tokens):
+        return _GLOBSTAR
+    return "".join(tokens) if globs.is_text(tokens) else tokens
+
+
+def _segments_meet(one: Segments, other: Segments, work: _Work) -> bool:
+    """Walk through both at once: `row` says from which places of `other` the rest of `one` can go on."""
+    row = {0}
+    for segment in one:
+        row = _skip_globstars(row, other)
+        work.spend(len(row))
+        if segment is _GLOBSTAR:
+            row = set(range(min(row), len(other) + 1))
+        else:
+            row = {place for start in row for place in _after(segment, start, other, work)}
+        if not row:
+            return False
+    return len(other) in _skip_globstars(row, other)
+
+
+def _skip_globstars(row: set[int], other: Segments) -> set[int]:
+    """A `**` may stand for nothing."""
+    found = set(row)
+    for place in sorted(row):
+        while place < len(other) and other[place] is _GLOBSTAR:
+            place += 1
+            found.add(place)
+    return found
+
+
+def _after(segment: _Segment, start: int, other: Segments, work: _Work) -> set[int]:
+    """The places of `other` after a segment of `one` was matched from `start` on."""
+    if start == len(other):
+        return set()
+    there = other[start]
+    if there is _GLOBSTAR:
+        return {start}  # which takes one segment more
+    return {start + 1} if _segment_meets(segment, there, work) else set()
+
+
+def _segment_meets(one: _Segment, other: _Segment, work: _Work) -> bool:
+    if isinstance(one, str) and isinstance(other, str):
+        return one == other
+    row = {0}
+    for token in one:
+        row = _skip_stars(row, other)
+        work.spend(1 + len(row))
+        if isinstance(token, globs.Star):
+            row = set(range(min(row), len(other) + 1))
+        else:
+            row = {place for start in row for place in _after_token(token, start, other)}
+        if not row:
+            return False
+    return len(other) in _skip_stars(row, other)
+
+
+def _skip_stars(row: set[int], other: _Segment) -> set[int]:
+    found = set(row)
+    for place in sorted(row):
+        while place < len(other) and isinstance(other[place], globs.Star):
+            place += 1
+            found.add(place)
+    return found
+
+
+def _after_token(token: str, start: int, other: _Segment) -> set[int]:
+    if start == len(other):
+        return set()
+    there = other[start]
+    if isinstance(there, globs.Star):
+        return {start}
+    return {start + 1} if _share_character(token, there) else set()
+
+
+def _share_character(one: str, other: str) -> bool:
+    if isinstance(one, globs.Wild):
+        return isinstance(other, globs.Wild) or re.fullmatch(one, other, re.DOTALL) is not None
+    return re.fullmatch(other, one, re.DOTALL) is not None if isinstance(other, globs.Wild) else one == other
+
 
 MAX_PATTERNS: Final = 100
 EVERYTHING: Final = "**"
@@ -85,15 +241,15 @@ def covers(pattern: str, path: str) -> bool:
 
 
 @lru_cache(maxsize=16_384)
-def meet(one: str, other: str) -> bool:
+def overlap(one: str, other: str) -> bool:
     """Whether some path may be covered by both; never no if one is."""
-    return glob_overlap.meet(_readings(one), _readings(other))
+    return globs_overlap(_readings(one), _readings(other))
 
 
-def _readings(pattern: str) -> list[glob_overlap.Segments]:
+def _readings(pattern: str) -> list[Segments]:
     """What a pattern may mean: what it matches, and the path that is spelled like it; and all below."""
-    found = [each for glob in _globs(pattern) for each in glob_overlap.alternatives(glob)]
-    return [*found, glob_overlap.literal(pattern, below=True)]
+    found = [each for glob in _globs(pattern) for each in alternatives(glob)]
+    return [*found, literal(pattern, below=True)]
 
 
 @lru_cache(maxsize=4096)
@@ -111,3 +267,97 @@ def _globs(pattern: str) -> tuple[str, ...]:
 
 def _escaped(text: str) -> str:
     return re.sub(r"[^A-Za-z0-9_]", r"\\\g<0>", text)
+
+
+PATH: Final = "path"
+# It ends with its own lease or with the claim on its task, whichever comes first.
+_COLUMNS = (
+    "k.name, k.holder, k.token, k.acquired, k.task, k.detail,"
+    " coalesce(min(l.deadline, c.deadline), l.deadline, c.deadline), (SELECT stamp FROM meta)"
+)
+_SOURCE = (
+    "locks k LEFT JOIN leases l ON l.id = k.lease LEFT JOIN leases c ON c.id = 'task:' || k.task"
+    f" WHERE k.kind = '{PATH}' AND k.scope = ''"
+)
+
+
+class Detail(msgspec.Struct, frozen=True, array_like=True):
+    """What a path lock has besides what all locks have; also of one that is waited for."""
+
+    patterns: tuple[str, ...]
+    shared: bool = False
+    task: str | None = None
+    reason: str | None = None
+
+
+encode_detail = msgspec.msgpack.Encoder().encode
+decode_detail = lru_cache(maxsize=8192)(msgspec.msgpack.Decoder(Detail).decode)
+
+
+def target_of(id: str) -> Target:
+    """The lock of an id."""
+    return Target(PATH, "", id)
+
+
+def select(snapshot: Snapshot, where: str = "", params: Sequence[object] = (), tail: str = "") -> list[PathLock]:
+    """Path locks that have not ended."""
+    return [to_lock(row) for row in _live(snapshot, where, params, tail)]
+
+
+def _live(snapshot: Snapshot, where: str = "", params: Sequence[object] = (), tail: str = "") -> list[Row]:
+    rows = snapshot.all(f"SELECT {_COLUMNS} FROM {_SOURCE}{where}{tail}", params)
+    return [row for row in rows if row[6] is None or not snapshot.is_past(row[6], row[7])]
+
+
+def covering(snapshot: Snapshot, path: str) -> Iterator[tuple[PathLock, str]]:
+    """Path locks that cover a path, oldest first, and the pattern by which each does."""
+    for row in _live(snapshot, tail=" ORDER BY k.token"):
+        for pattern in decode_detail(row[5]).patterns:
+            if covers(pattern, path):
+                yield to_lock(row), pattern
+                break
+
+
+def to_lock(row: Row) -> PathLock:
+    """The public form."""
+    id, holder, token, acquired, task, detail, deadline, _ = row
+    what = decode_detail(detail)
+    until = None if deadline is None else as_time(deadline)
+    return PathLock(id, what.patterns, holder, token, what.shared, task, what.reason, as_time(acquired), until)
+
+
+def find(snapshot: Snapshot, id: str) -> PathLock | None:
+    """A lock by its id, or None."""
+    found = select(snapshot, " AND k.name = ?", (id,))
+    return found[0] if found else None
+
+
+def clash(lock: PathLock, wanted: Detail, holder: str) -> tuple[str, str] | None:
+    """The patterns by which a lock stands in the way of another that is wanted; None if it does not."""
+    if lock.holder == holder or (lock.shared and wanted.shared):
+        return None
+    return meeting(lock.patterns, wanted.patterns)
+
+
+def meeting(there: Iterable[str], wanted: Iterable[str]) -> tuple[str, str] | None:
+    """The first two patterns that meet."""
+    return next(((mine, theirs) for mine in wanted for theirs in there if overlap(mine, theirs)), None)
+
+
+def held(lock: PathLock, mine: str, theirs: str, waits: bool = False) -> errors.Held:
+    """The refusal: which pattern meets which, who holds it or waits for it, until when."""
+    when = "until it is released" if lock.expires_at is None else f"until {lock.expires_at.isoformat()}"
+    how = "waited for, in line before, by" if waits else "shared by" if lock.shared else "locked by"
+    why = f" for {lock.reason}" if lock.reason else ""
+    same = mine if mine == theirs else f"{mine} meets {theirs}, which"
+    return errors.Held(
+        f"{same} is {how} {lock.holder} {when}{why}",
+        hint="work on something else, ask the holder by mail, or wait: paths.lock(..., wait=seconds)",
+        name=theirs,
+        holder=lock.holder,
+        until=lock.expires_at,
+        lock=lock.id,
+        pattern=mine,
+        shared=lock.shared,
+        task=lock.task,
+    )

@@ -14,8 +14,8 @@ from collections.abc import Iterable, Iterator
 from typing import Any, Final, NamedTuple
 
 from holdfast.errors import InvalidName
-from holdfast.kernel.names import check_name
-from holdfast.types.routes import Problem
+from holdfast.kernel.validate import check_name
+from holdfast.types.tasks import Problem
 
 MAX_BYTES: Final = 1024 * 1024
 MAX_DEPTH: Final = 16

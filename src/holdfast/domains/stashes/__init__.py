@@ -1,4 +1,7 @@
-"""Stashes: typed state that the crumbs of a trail share, or all of them; versioned, with a history, never lost.
+"""`ws.stashes`: typed, versioned state with a history, shared by the tasks of a trail or by all.
+
+The version it was loaded with must still be there. So what the changes were decided on still holds when they are
+written, and of two that were decided on the same version one is refused. `cupboard` is who saves this way.
 
 A stash is a resource, an artifact, a context, a counter or a lock. Its name is unique in its scope: a trail, or the
 global stashes. Each operation is one transaction; `expected` is the version that must still be there.
@@ -7,40 +10,148 @@ global stashes. Each operation is one transaction; `expected` is the version tha
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, Final, Literal
 
 from holdfast import errors
-from holdfast.domains import holding, links
-from holdfast.domains.stashes.exporting import export
-from holdfast.domains.stashes.history import history, value_at
-from holdfast.domains.stashes.importing import import_
-from holdfast.domains.stashes.locking import acquire, check_token, refresh, release
+from holdfast.domains import link_types, locks
+from holdfast.domains.stashes.lock import acquire, check_token, refresh, release
 from holdfast.domains.stashes.rows import (
     COLUMNS,
+    COUNTER,
     GLOBAL,
+    LOCK,
     SCOPED_TO,
     SOURCE,
     STASH,
     StashId,
     Stored,
     check_free,
+    check_type,
+    check_value,
     check_version,
+    checked_count,
+    count_of,
     find,
     insert,
     lock_of,
+    one,
     require,
     to_stash,
     write,
 )
-from holdfast.domains.stashes.saving import save
-from holdfast.domains.stashes.values import COUNTER, LOCK, check_type, check_value, checked_count, count_of, one
+from holdfast.interchange.stash_export import export
+from holdfast.interchange.stash_import import import_
 from holdfast.kernel import idempotency, leases
 from holdfast.kernel.events import redact
-from holdfast.kernel.names import check_id, check_limit, check_name, check_ttl
 from holdfast.kernel.tx import Snapshot, Tx
-from holdfast.ops import Domain, Found, M, procedure, read
-from holdfast.ops import write as writing
-from holdfast.types.stashes import Stash, StashType
+from holdfast.kernel.validate import check_id, check_limit, check_name, check_ttl
+from holdfast.kernel.values import decode
+from holdfast.operation import Domain, Found, M, procedure, read
+from holdfast.operation import write as writing
+from holdfast.types import as_time
+from holdfast.types.stashes import Stash, StashEntry, StashType
+
+
+def history(snapshot: Snapshot, id: StashId) -> list[StashEntry]:
+    """Every saved change of a stash, oldest first; below a compacted revision only what is left."""
+    own = require(snapshot, id).id
+    rows = snapshot.all(
+        "SELECT version, op, time, data FROM events WHERE kind = ? AND scope = '' AND id = ? AND data IS NOT NULL"
+        " ORDER BY version",
+        (STASH, own),
+    )
+    return [_entry(own, version, op, time, decode(data)) for version, op, time, data in rows]
+
+
+def _entry(stash: str, version: int, op: str, time: int, told: Any) -> StashEntry:
+    at = as_time(told.get("at", time))  # an imported one says when it was
+    return StashEntry(told["id"], stash, version, told["value"], op, told["changed_by"], at)  # type: ignore[arg-type]  # as it was emitted
+
+
+def value_at(snapshot: Snapshot, id: str, version: int) -> Any:
+    """The value that a stash had at a version; NotFound if its history does not have that one."""
+    if type(version) is not int or version < 1:
+        raise errors.Invalid(
+            f"version is a whole number, 1 or more, not {version!r}", hint="stashes.history(id) lists them"
+        )
+    for entry in history(snapshot, id):
+        if entry.version == version:
+            return entry.value
+    raise errors.NotFound(f"the history of {id} has no version {version}", hint="stashes.history(id) lists them")
+
+
+SavedOperation = Literal["set", "increment", "acquire", "release"]
+MOST: Final = 1_000_000  # changes in one save: a version has room for many of them
+
+
+def save(
+    tx: Tx,
+    id: StashId,
+    expected: int,
+    version: int,
+    operation: SavedOperation,
+    value: Any = None,
+    holder: str | None = None,
+    changed_by: str | None = None,
+) -> Stash:
+    """Write the version that a stash has reached in memory since `expected`; VersionMismatch if it has gone on.
+
+    `operation` is the last of the changes. A lock takes no value: `holder` is who took it, or gave it back.
+    """
+    stored = require(tx, id)
+    _check_operation(stored, operation)
+    check_reached(stored, expected, version)
+    if stored.type == LOCK:
+        _move(tx, stored, operation, holder, version - expected)
+        value = require(tx, stored.id).value
+    else:
+        check_value(stored.type, value)
+    write(tx, stored.id, operation, version, value, changed_by)
+    return to_stash(require(tx, stored.id))
+
+
+def _check_operation(stored: Stored, operation: str) -> None:
+    own = {LOCK: ("acquire", "release"), COUNTER: ("set", "increment")}.get(stored.type, ("set",))
+    if operation not in own:
+        raise errors.InvalidStashType(
+            f"the stash {stored.name!r} is {one(stored.type)}: {operation!r} does nothing to it",
+            hint=f"what can be saved of it: {', '.join(own)}",
+            id=stored.id,
+        )
+
+
+def check_reached(stored: Stored, expected: int, version: int) -> None:
+    """VersionMismatch unless the stash is where it was loaded; Invalid for a version that no change leads to."""
+    if type(expected) is not int:
+        raise errors.Invalid(f"expected is the version that was loaded, not {expected!r}")
+    check_version(stored, expected)
+    if type(version) is not int or not expected < version <= expected + MOST:
+        raise errors.Invalid(
+            f"no saved change leads from version {expected} to {version!r}",
+            hint=f"a save goes on by one version for each change, {MOST} at most",
+        )
+
+
+def _move(tx: Tx, stored: Stored, operation: str, holder: str | None, changes: int) -> None:
+    """Bring a lock to where it is in memory, if so many changes can lead there."""
+    if not holder:
+        raise errors.InvalidHolder("the holder is empty", hint="name who holds it")
+    target, row = lock_of(stored.id), locks.load(tx, lock_of(stored.id))
+    if changes < _least_changes(stored.holder, operation, holder):
+        if operation == "acquire" and stored.holder is not None:
+            raise locks.held(target, stored.holder, stored.until)
+        raise errors.NotHolder(f"{stored.name!r} is held by {stored.holder or 'nobody'}", holder=stored.holder)
+    if row is not None and (operation == "release" or row[1] != holder):
+        locks.end(tx, target, row, "release")
+    if operation == "acquire":
+        locks.take(tx, target, holder, None, None)
+
+
+def _least_changes(before: str | None, operation: str, holder: str) -> int:
+    """How many changes it takes at least: who does not hold a lock takes it first, which another gives back before."""
+    if operation == "acquire":
+        return 1 if before in (None, holder) else 2
+    return 1 if before == holder else 2 if before is None else 3
 
 
 def create(
@@ -61,7 +172,7 @@ def create(
     scope = GLOBAL if trail is None else open_trail(tx, trail)
     id = insert(tx, name, stash_type, scope, value, None if ttl is None else check_ttl(ttl))
     if scope:
-        links.tie(tx, SCOPED_TO, id, scope)
+        link_types.tie(tx, SCOPED_TO, id, scope)
     write(tx, id, "create", 1, value, changed_by)
     return to_stash(require(tx, id))
 
@@ -124,14 +235,14 @@ def delete(tx: Tx, id: StashId) -> None:
     """Delete a stash with its link, and blank its history; Held while it is a lock that somebody holds."""
     stored = require(tx, id)
     if stored.holder is not None:
-        raise holding.held(lock_of(stored.id), stored.holder, stored.until)
+        raise locks.held(lock_of(stored.id), stored.holder, stored.until)
     erase(tx, stored.id, stored.version, stored.lease, "delete")
 
 
 def erase(tx: Tx, id: str, version: int, lease: str | None, op: str) -> None:
     """Remove a stash for good: its row, its link, what its history said."""
-    for trail in links.targets(tx, SCOPED_TO, id):
-        links.untie(tx, SCOPED_TO, id, trail)
+    for trail in link_types.targets(tx, SCOPED_TO, id):
+        link_types.untie(tx, SCOPED_TO, id, trail)
     tx.run("DELETE FROM stashes WHERE id = ?", (id,))
     leases.drop(tx, lease, STASH)
     redact(tx, STASH, "", id)
@@ -174,9 +285,9 @@ def list_stashes(
 def end_lease(tx: Tx, lease: str, op: str) -> None:
     """A stash whose time is over goes, with whoever holds it."""
     for id, version, bound in tx.all("SELECT id, version, lease FROM stashes WHERE lease = ?", (lease,)):
-        row = holding.load(tx, lock_of(id))
+        row = locks.load(tx, lock_of(id))
         if row is not None:
-            holding.free(tx, lock_of(id), row, op)
+            locks.free(tx, lock_of(id), row, op)
             version += 1
         erase(tx, id, version, bound, op)
 

@@ -1,24 +1,80 @@
-"""The rows of stashes: loading one, writing the next version of one, and what its lock says of it.
+"""The rows of stashes: loading one, checking a value by its type, writing the next version; and the states of
+trails.
 
 Every change goes through `write`, which emits the event that history is made of. The value of a lock is never stored:
 it is who holds the row in `locks`, so a lock that expires needs nobody to look after it.
+
+Asked by `trails`, and by imports, which bring a trail to where it is elsewhere.
 """
 
 from __future__ import annotations
 
-from typing import Any, Final
+from typing import Any, Final, get_args
 
 import msgspec
 
 from holdfast import errors
-from holdfast.domains.holding import Target
-from holdfast.domains.stashes.values import LOCK
+from holdfast.domains.locks import Target
+from holdfast.domains.routing.config import settings_of
+from holdfast.domains.tasks.rows import DAY
 from holdfast.kernel import leases
-from holdfast.kernel.names import check_id, check_name
 from holdfast.kernel.tx import Row, Snapshot, Tx
+from holdfast.kernel.validate import check_id, check_name
 from holdfast.kernel.values import decode, encode
-from holdfast.types.base import as_time
-from holdfast.types.stashes import Stash
+from holdfast.types import as_time
+from holdfast.types.stashes import Stash, StashType
+
+TYPES: Final[tuple[StashType, ...]] = get_args(StashType)
+COUNTER: Final = "counter"
+LOCK: Final = "lock"
+_NEEDED: Final = {"resource": ("uri", "kind"), "artifact": ("path", "producer", "checksum"), "context": ()}
+_LEAST, _MOST = -(2**63), 2**63 - 1
+
+
+def one(stash_type: str) -> str:
+    """A type with its article."""
+    return f"an {stash_type}" if stash_type == "artifact" else f"a {stash_type}"
+
+
+def check_type(stash_type: Any) -> None:
+    """InvalidStashType for what is none."""
+    if stash_type not in TYPES:
+        raise errors.InvalidStashType(
+            f"{stash_type!r} is not a type of stash", hint=f"types: {', '.join(TYPES)}", types=list(TYPES)
+        )
+
+
+def check_value(stash_type: str, value: Any) -> None:
+    """InvalidValue unless a stash of this type can hold the value."""
+    if value is None:
+        return
+    if stash_type == LOCK:
+        raise errors.InvalidValue("a lock is made free", hint="acquire it, with a holder")
+    if not isinstance(value, dict):
+        raise errors.InvalidValue(f"the value of {one(stash_type)} is an object, not {type(value).__name__}", hint="")
+    if stash_type == COUNTER:
+        count_of(value)
+        return
+    for key in _NEEDED[stash_type]:
+        if not isinstance(value.get(key), str):
+            needed = " and ".join(_NEEDED[stash_type])
+            raise errors.InvalidValue(f"{one(stash_type)} needs {needed}, each a text; {key} is not one", hint="")
+
+
+def count_of(value: Any) -> int:
+    """The number in a counter's value; what is missing is 0."""
+    count = 0 if value is None else value.get("value", 0)
+    if type(count) is not int or (value and set(value) != {"value"}):
+        raise errors.InvalidValue('the value of a counter is {"value": a whole number}', hint="")
+    return checked_count(count)
+
+
+def checked_count(count: int) -> int:
+    """InvalidValue for a number that is too large for a counter."""
+    if not _LEAST <= count <= _MOST:
+        raise errors.InvalidValue(f"{count} is outside of int64", hint="a counter counts from -2^63 to 2^63 - 1")
+    return count
+
 
 STASH: Final = "stash"
 STASH_LOCK: Final = "stash-lock"
@@ -207,3 +263,56 @@ def write(tx: Tx, id: str, op: str, version: int, value: Any, changed_by: str | 
     )
     entry = {"value": msgspec.Raw(data), "changed_by": changed_by or None, "id": tx.new_id()}
     tx.emit(STASH, id, op, version=version, data=_encode(entry))
+
+
+TRAIL: Final = "trail"
+COMPLETED: Final = "completed"
+ABANDONED: Final = "abandoned"
+ENDED: Final = (COMPLETED, ABANDONED)
+# From each state, those that `set_state` leads to; from each of them `abandon` leads away, from active `complete`.
+STEPS: Final[dict[str, tuple[str, ...]]] = {"draft": ("pending", "active"), "pending": ("active",), "active": ()}
+_MANY: Final = 8  # steps, after which only abandoning and restoring can go on, two by two
+
+
+def leads(start: tuple[str, str], end: tuple[str, str], steps: int) -> bool:
+    """Whether so many steps can lead from one (state, before) to another; `before` is what a trail was abandoned in."""
+    places = {start}
+    for _ in range(min(steps, _MANY + steps % 2)):
+        places = {following for place in places for following in _following(*place)}
+    return end in places
+
+
+def _following(state: str, before: str) -> list[tuple[str, str]]:
+    if state == ABANDONED:
+        return [(before, "")]
+    if state == COMPLETED:
+        return []
+    done = [(COMPLETED, "")] if state == "active" else []
+    return [*done, *((step, "") for step in STEPS[state]), (ABANDONED, state)]
+
+
+def taken(snapshot: Snapshot, id: str, version: int) -> list[str]:
+    """The tasks that went with an abandoned trail, as the event says by which it was: others were deleted before."""
+    told = snapshot.one(
+        "SELECT data FROM events WHERE kind = ? AND scope = '' AND id = ? AND version = ?", (TRAIL, id, version)
+    )
+    data: Any = {} if told is None else decode(told[0])
+    found: list[str] = data.get("tasks", [[]])[0]
+    return found
+
+
+def plan_purge(tx: Tx, id: str, since: int) -> None:
+    """What went with a trail is kept as long as deleted tasks are: its timer is a lease like any other."""
+    days = settings_of(tx).config.soft_delete_days
+    if days is not None:
+        leases.start(tx, TRAIL, tx.actor, max(1, since + round(days * DAY) - tx.now), purge_of(id))
+
+
+def stop_purge(tx: Tx, id: str) -> None:
+    """What went with a trail stays, or is gone already."""
+    leases.drop(tx, purge_of(id), TRAIL)
+
+
+def purge_of(id: str) -> str:
+    """The lease that is the timer."""
+    return f"{TRAIL}:{id}"

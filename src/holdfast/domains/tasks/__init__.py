@@ -11,31 +11,25 @@ from __future__ import annotations
 
 from holdfast import errors
 from holdfast.domains.tasks import (
-    bulk,
-    choosing,
+    changes,
     claims,
-    creating,
-    deleting,
-    depending,
-    editing,
-    expiring,
-    explaining,
-    exporting,
-    history,
-    importing,
-    listing,
-    resuming,
+    creation,
+    handover,
+    queries,
+    readiness,
     retention,
-    searching,
-    setting,
-    steps,
     templates,
+    transitions,
     tree,
 )
+from holdfast.domains.tasks import claims as expiring
+from holdfast.domains.tasks import claims as setting
+from holdfast.domains.tasks import tree as depending
 from holdfast.domains.tasks.rows import find, require, to_task
-from holdfast.kernel.names import check_flag
+from holdfast.interchange import task_export, task_import
 from holdfast.kernel.tx import Snapshot, Tx
-from holdfast.ops import Alias, Domain, Found, M, procedure, read, write
+from holdfast.kernel.validate import check_flag
+from holdfast.operation import Alias, Domain, Found, M, procedure, read, write
 from holdfast.types.tasks import Task
 
 _ONE = "/api/tasks/{id}"
@@ -61,7 +55,7 @@ class Tasks(Domain[M]):
 
     prefix = "tasks"
     create = write(
-        creating.create,
+        creation.create,
         http="POST /api/tasks",
         also=("POST /api/tasks/{parent_id}/subtasks",),
         cli="create",
@@ -69,12 +63,12 @@ class Tasks(Domain[M]):
         routed=True,
     )
     get = read(get, http=f"GET {_ONE}", cli="show", mcp=True, plain=True)
-    list = read(listing.list_tasks, http="GET /api/tasks", cli="list", mcp=True, listing=True)
-    ready = read(choosing.ready, http="GET /api/tasks/ready", cli="ready", mcp=True, listing=True, routed=True)
-    search = read(searching.search, http="GET /api/tasks/search", cli="search", listing=True)
+    list = read(queries.list_tasks, http="GET /api/tasks", cli="list", mcp=True, listing=True)
+    ready = read(readiness.ready, http="GET /api/tasks/ready", cli="ready", mcp=True, listing=True, routed=True)
+    search = read(queries.search, http="GET /api/tasks/search", cli="search", listing=True)
 
     claim = write(claims.claim, http=f"POST {_ONE}/claim", cli="claim", mcp=True, routed=True)
-    claim_next = procedure(choosing.claim_next, http="POST /api/tasks/claim-next", cli="next", mcp=True, routed=True)
+    claim_next = procedure(readiness.claim_next, http="POST /api/tasks/claim-next", cli="next", mcp=True, routed=True)
     reclaim = write(claims.reclaim, http=f"POST {_ONE}/reclaim")
     heartbeat = write(claims.heartbeat, http=f"POST {_ONE}/heartbeat", cli="heartbeat")
     park = write(claims.park, http=f"POST {_ONE}/park", cli="park")
@@ -87,20 +81,20 @@ class Tasks(Domain[M]):
         mcp=True,
     )
     block = write(claims.block, http=f"POST {_ONE}/block", cli="block", mcp=True)
-    unblock = write(steps.unblock, http=f"POST {_ONE}/unblock", cli="unblock")
-    approve = write(steps.approve, http=f"POST {_ONE}/approve", cli="approve")
-    reject = write(steps.reject, http=f"POST {_ONE}/reject", cli="reject")
-    close = write(steps.close, http=f"POST {_ONE}/close", cli="close")
-    cancel = write(steps.cancel, http=f"POST {_ONE}/cancel", cli="cancel")
-    reopen = write(steps.reopen, http=f"POST {_ONE}/reopen", cli="reopen")
+    unblock = write(transitions.unblock, http=f"POST {_ONE}/unblock", cli="unblock")
+    approve = write(transitions.approve, http=f"POST {_ONE}/approve", cli="approve")
+    reject = write(transitions.reject, http=f"POST {_ONE}/reject", cli="reject")
+    close = write(transitions.close, http=f"POST {_ONE}/close", cli="close")
+    cancel = write(transitions.cancel, http=f"POST {_ONE}/cancel", cli="cancel")
+    reopen = write(transitions.reopen, http=f"POST {_ONE}/reopen", cli="reopen")
     set_status = write(setting.set_status, http=f"PATCH {_ONE}/status", routed=True)
     release_stale_claims = procedure(expiring.release_stale_claims, http="POST /api/tasks/release-stale-claims")
 
-    update = write(editing.update, http=f"PATCH {_ONE}", cli="update", mcp=True, routed=True)
-    note = write(editing.note, http=f"POST {_ONE}/note", cli="note", mcp=True)
-    add_tags = write(editing.add_tags, http=f"POST {_ONE}/tags", cli="tag add", routed=True)
-    remove_tags = write(editing.remove_tags, http=f"DELETE {_ONE}/tags", cli="tag remove")
-    set_tags = write(editing.set_tags, http=f"PUT {_ONE}/tags", cli="tag set", routed=True)
+    update = write(changes.update, http=f"PATCH {_ONE}", cli="update", mcp=True, routed=True)
+    note = write(changes.note, http=f"POST {_ONE}/note", cli="note", mcp=True)
+    add_tags = write(changes.add_tags, http=f"POST {_ONE}/tags", cli="tag add", routed=True)
+    remove_tags = write(changes.remove_tags, http=f"DELETE {_ONE}/tags", cli="tag remove")
+    set_tags = write(changes.set_tags, http=f"PUT {_ONE}/tags", cli="tag set", routed=True)
 
     reparent = write(
         tree.reparent,
@@ -115,19 +109,19 @@ class Tasks(Domain[M]):
     undepend = write(depending.undepend, http=f"DELETE {_ONE}/dependencies", cli="dep remove")
     dependencies = read(depending.dependencies, http=f"GET {_ONE}/dependencies", cli="dep list")
 
-    history = read(history.history, http=f"GET {_ONE}/history", cli="history")
-    resume = read(resuming.resume, http=f"GET {_ONE}/resume", cli="resume", mcp=True, listing=True)
-    explain = read(explaining.explain, http=f"GET {_ONE}/explain", cli="explain", listing=True)
-    delete = write(deleting.delete, http=f"DELETE {_ONE}", cli="delete")
-    restore = write(deleting.restore, http=f"POST {_ONE}/restore", cli="undelete")
-    purge = write(deleting.purge, http=f"POST {_ONE}/purge", cli="purge")
+    history = read(queries.history, http=f"GET {_ONE}/history", cli="history")
+    resume = read(handover.resume, http=f"GET {_ONE}/resume", cli="resume", mcp=True, listing=True)
+    explain = read(queries.explain, http=f"GET {_ONE}/explain", cli="explain", listing=True)
+    delete = write(changes.delete, http=f"DELETE {_ONE}", cli="delete")
+    restore = write(changes.restore, http=f"POST {_ONE}/restore", cli="undelete")
+    purge = write(changes.purge, http=f"POST {_ONE}/purge", cli="purge")
     sweep_retention = procedure(
         retention.sweep_retention, http="POST /api/tasks/sweep-retention", routed=True, heavy=True
     )
 
-    export = read(exporting.export, http="GET /api/tasks/export", cli="export", listing=True, heavy=True)
-    import_ = write(importing.import_, http="POST /api/tasks/import", cli="import", routed=True, heavy=True)
-    bulk = write(bulk.bulk, http="POST /api/tasks/bulk", cli="bulk", routed=True, heavy=True)
+    export = read(task_export.export, http="GET /api/tasks/export", cli="export", listing=True, heavy=True)
+    import_ = write(task_import.import_, http="POST /api/tasks/import", cli="import", routed=True, heavy=True)
+    bulk = write(changes.bulk, http="POST /api/tasks/bulk", cli="bulk", routed=True, heavy=True)
     set_template = write(templates.set_template, http="PUT /api/templates/{name}", cli="template set", routed=True)
     get_template = read(templates.get_template, http="GET /api/templates/{name}", cli="template show", plain=True)
     delete_template = write(templates.delete_template, http="DELETE /api/templates/{name}", cli="template delete")

@@ -1,4 +1,4 @@
-"""Claims: exactly one agent works on a task, for as long as it keeps saying so.
+"""Claims: exactly one agent works on a task, for as long as it renews its claim.
 
 A claim is a lease of the kernel whose id is the task's, with a token that grows for ever. Whatever its holder writes
 renews it; when it ends the task is open again, and what the former holder still sends is fenced off.
@@ -12,19 +12,45 @@ from typing import Any
 
 from holdfast import errors
 from holdfast.domains import agents
-from holdfast.domains.holding import holder_of
-from holdfast.domains.routing.settings import Settings, settings_of
-from holdfast.domains.tasks.routes import route
+from holdfast.domains.locks import holder_of
+from holdfast.domains.routing.config import Settings, settings_of
+from holdfast.domains.routing.rules import Decision, Subject, decide
+from holdfast.domains.tasks import transitions
+from holdfast.domains.tasks.creation import check_note
 from holdfast.domains.tasks.rows import NO_CLAIM, TASK, Stored, change, lease_of, missing, require, to_task
-from holdfast.domains.tasks.steps import check_closable, check_step, illegal
-from holdfast.domains.tasks.texts import check_note
+from holdfast.domains.tasks.transitions import check_closable, check_step, illegal
 from holdfast.kernel import leases
 from holdfast.kernel.events import history, to_event
-from holdfast.kernel.names import check_flag, check_name, check_ttl
-from holdfast.kernel.tx import DerivedActor, Tx
+from holdfast.kernel.tx import DerivedActor, Snapshot, Tx
+from holdfast.kernel.validate import check_flag, check_name, check_seconds, check_ttl
 from holdfast.kernel.values import encode
-from holdfast.types.base import as_microseconds, as_time
+from holdfast.operation import Do, Steps
+from holdfast.types import as_microseconds, as_time
 from holdfast.types.tasks import Task, TaskStatus
+
+
+def route(snapshot: Snapshot, task: Stored, settings: Settings) -> Decision:
+    """Where the task goes by the rules as they are now."""
+    return decide(settings.rules, subject_of(snapshot, task))
+
+
+def subject_of(snapshot: Snapshot, task: Stored) -> Subject:
+    """What the matchers look at."""
+    return Subject(
+        task.tag_list,
+        task.priority,
+        task.type,
+        task.body,
+        task.parent is not None,
+        task.hint,
+        None if task.parent is None else _assigned(snapshot, task.parent),
+    )
+
+
+def _assigned(snapshot: Snapshot, parent: int) -> str | None:
+    row = snapshot.one("SELECT grimoire FROM tasks WHERE seq = ?", (parent,))
+    return None if row is None else row[0]
+
 
 _PAGE = 100
 
@@ -315,3 +341,81 @@ def end_lease(tx: Tx, lease: str, op: str) -> None:
     kind, _, id = lease.partition(":")
     if kind == TASK:
         change(tx, require(tx, id), op, {"status": "open", **NO_CLAIM})
+
+
+# Claims whose last sign of life, which is a ttl before the deadline, lies too far back.
+_AGED = (
+    "SELECT l.id FROM tasks t JOIN leases l ON l.id = 'task:' || t.id WHERE t.holder IS NOT NULL AND NOT t.parked"
+    " AND l.deadline - l.ttl <= ? AND l.deadline > ? ORDER BY l.id"
+)
+_SWEPT = "SELECT count(*) FROM events WHERE +kind = ? AND op = 'expire' AND revision > ?"
+
+
+def release_stale_claims(timeout: float | None = None) -> Steps[int]:
+    """Reopen the tasks whose claims have ended, or have shown no sign of life for `timeout` seconds; how many.
+
+    Claims end by themselves in time: this is for those who do not want to wait. The actor is `system`.
+    """
+    age = check_seconds(timeout, "timeout", allow_none=True)
+    count: int = yield Do(lambda tx: _mark(tx, age), keyed=True)
+    yield Do(_finish)
+    return count
+
+
+def _mark(tx: Tx, age: int | None) -> int:
+    """Let what is too old end now; what was due has been swept just before, at the start of the group."""
+    row = tx.one(_SWEPT, (TASK, tx.began))
+    swept = 0 if row is None else row[0]
+    aged = [] if age is None else tx.all(_AGED, (tx.now - age, tx.now))
+    for (id,) in aged:
+        tx.run("UPDATE leases SET deadline = ? WHERE id = ?", (tx.now, id))
+    return int(swept) + len(aged)
+
+
+def _finish(tx: Tx) -> None:
+    """End what is due: nothing, because the sweep came before, except inside a transaction, where none does."""
+    for (id,) in tx.all("SELECT id FROM leases WHERE kind = ? AND deadline <= ? ORDER BY id", (TASK, tx.now)):
+        leases.finish(tx, id, TASK, "expire")
+
+
+def set_status(
+    tx: Tx,
+    id: str,
+    status: TaskStatus,
+    agent: str | None = None,
+    reason: str | None = None,
+    token: int | None = None,
+) -> Task:
+    """Bring a task into a status by the one step that leads there, under the rules of that step."""
+    task = require(tx, id)
+    if status not in transitions.STATUSES:
+        raise errors.InvalidTransition(
+            f"{status!r} is not a status",
+            hint=f"statuses: {', '.join(transitions.STATUSES)}",
+            id=id,
+            current_status=task.status,
+            requested_status=status,
+            valid_transitions=transitions.targets(task.status),
+        )
+    match task.status, status:
+        case "open", "in_progress":
+            return claim(tx, id, agent)
+        case "in_progress", "in_progress":
+            return reclaim(tx, id, agent)
+        case "in_progress", "open":
+            return release(tx, id, agent, token, reason)
+        case "in_progress", "blocked":
+            return block(tx, id, agent, reason, token)
+        case "in_progress", "pending_merge" | "closed":
+            return complete(tx, id, agent, None, reason, status == "pending_merge", token)
+        case "pending_merge", "closed":
+            return transitions.approve(tx, id, reason)
+        case "pending_merge", "blocked":
+            return transitions.reject(tx, id, reason)
+        case "blocked", "open":
+            return transitions.unblock(tx, id, reason)
+        case "blocked", "closed":
+            return transitions.close(tx, id, reason)
+    if task.status == status:
+        return to_task(task)
+    raise transitions.illegal(task, "set_status", status)

@@ -8,12 +8,12 @@ from __future__ import annotations
 
 from typing import Final
 
-from holdfast.domains.routing.settings import settings_of
-from holdfast.domains.tasks.deleting import erase, remove
+from holdfast.domains.routing.config import settings_of
+from holdfast.domains.tasks.changes import erase, remove
 from holdfast.domains.tasks.rows import DAY, RETENTION, by_seq, plan_retention
-from holdfast.kernel.names import check_flag
 from holdfast.kernel.tx import Tx
-from holdfast.ops import Do, Steps
+from holdfast.kernel.validate import check_flag
+from holdfast.operation import Do, Steps
 from holdfast.types.tasks import Retired
 
 SLICE: Final = 200  # tasks in one transaction: nobody has to wait for more

@@ -7,18 +7,51 @@ each transaction the counters are what `checks` would count.
 
 from __future__ import annotations
 
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final, Protocol
 
 import msgspec
 
 from holdfast import errors
-from holdfast.domains import holding, links
-from holdfast.domains.routing.settings import settings_of
-from holdfast.kernel import fts, leases
-from holdfast.kernel.names import after_prefix, check_name
-from holdfast.kernel.tx import SYSTEM, Row, Snapshot, Tx
-from holdfast.types.base import as_time
+from holdfast.domains import link_types, locks
+from holdfast.domains.routing.config import settings_of
+from holdfast.kernel import leases
+from holdfast.kernel.tx import SYSTEM, Row, Snapshot, Tx, forget, learn
+from holdfast.kernel.validate import after_prefix, check_name
+from holdfast.types import as_time
 from holdfast.types.tasks import Task, TaskStatus, TaskType
+
+if TYPE_CHECKING:
+    from holdfast.types.agents import Message, PathLock
+
+
+class Outside(Protocol):
+    """What there is to ask."""
+
+    def messages(self, snapshot: Snapshot, task: str, limit: int) -> tuple[list[Message], int]:
+        """The last messages about a task, oldest of them first, and how many there are."""
+
+    def open_messages(self, snapshot: Snapshot, task: str) -> list[str]:
+        """The ids of those that are not closed."""
+
+    def locks(self, snapshot: Snapshot, task: str) -> list[PathLock]:
+        """The path locks that are held for a task."""
+
+    def freed(self, snapshot: Snapshot, task: str, revision: int) -> list[str]:
+        """The patterns of those that ended with its claim, at a revision."""
+
+
+_wired: list[Outside] = []
+
+
+def wire(outside: Outside) -> None:
+    """Tell tasks whom to ask; called once by transaction.py, which knows all domains."""
+    _wired[:] = [outside]
+
+
+def ask() -> Outside:
+    """Whoever was wired."""
+    return _wired[0]
+
 
 TASK: Final = "task"
 DEPENDS_ON: Final = "depends_on"
@@ -254,7 +287,7 @@ def change(
     follow(tx, task, new)
     tx.emit(TASK, task.id, op, version=version, data=_encode(data) if data else None)
     if task.holder is not None and new.holder != task.holder:
-        holding.end_claim(tx, task.id, "expire" if op == "expire" else "release")
+        locks.end_claim(tx, task.id, "expire" if op == "expire" else "release")
     return new
 
 
@@ -273,7 +306,7 @@ def follow(tx: Tx, old: Stored, new: Stored) -> None:
     if old.finished != new.finished:
         if new.finished:
             plan_retention(tx)
-        for dependent in links.sources(tx, DEPENDS_ON, new.id):
+        for dependent in link_types.sources(tx, DEPENDS_ON, new.id):
             adjust(tx, require(tx, dependent, deleted=True).seq, waits=-1 if new.finished else 1)
 
 
@@ -327,10 +360,10 @@ def _entries(task: Stored | None, ready: bool = False) -> set[tuple[str, int, in
 
 def write_texts(tx: Tx, seq: int, **texts: str) -> None:
     """Change title, body or notes of a task where a search looks, and the search with it."""
-    fts.forget(tx.run, "task_texts", seq)
+    forget(tx.run, "task_texts", seq)
     values = ", ".join(f"{name} = ?" for name in texts)
     tx.run(f"UPDATE task_texts SET {values} WHERE seq = ?", (*texts.values(), seq))
-    fts.learn(tx.run, "task_texts", seq)
+    learn(tx.run, "task_texts", seq)
 
 
 _SHORT = "0123456789abcdefghjkmnpqrstvwxyz"  # Crockford's 32: nothing that reads like another

@@ -13,14 +13,12 @@ from typing import Any, Final
 import msgspec
 
 from holdfast import errors
-from holdfast.domains.routing.config import Config
-from holdfast.domains.routing.settings import settings_of
-from holdfast.domains.tasks.creating import Draft, check_draft, insert, require_parent
-from holdfast.domains.tasks.depending import depend
+from holdfast.domains.routing.config import Config, settings_of
+from holdfast.domains.tasks.creation import MAX_NOTE, Draft, check_draft, check_text, insert, require_parent
 from holdfast.domains.tasks.rows import Stored, require, to_task
-from holdfast.domains.tasks.texts import MAX_NOTE, check_text
-from holdfast.kernel.names import check_limit, check_name, page_bounds
+from holdfast.domains.tasks.tree import depend
 from holdfast.kernel.tx import Snapshot, Tx, newest_version
+from holdfast.kernel.validate import check_limit, check_name, page_bounds
 from holdfast.types.tasks import Task, TaskTemplate, TemplateNode
 
 TEMPLATE: Final = "template"

@@ -78,9 +78,9 @@ def _import_msgspec() -> None:
 
 def _run(arguments: list[str]) -> int:
     _import_msgspec()
+    from holdfast.faces.cli.args import parse
     from holdfast.faces.cli.command import find
     from holdfast.faces.cli.session import GLOBAL, Session
-    from holdfast.faces.cli.words import parse
 
     options = {name: argument for argument in GLOBAL for name in (argument.option, argument.short) if name}
     at = 0

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
-from holdfast.faces.cli.words import Argument, Usage, nearest
+from holdfast.faces.cli.args import Argument, Usage, nearest
 
 if TYPE_CHECKING:
     from holdfast.faces.cli.session import Session
@@ -114,7 +114,7 @@ def find(words: Sequence[str]) -> tuple[Command, int]:
         return hand_made(first), 1
     if first in _GROUPED:
         return _find_in_group(first, words)
-    from holdfast.faces.cli.deriving import derive, operation_called
+    from holdfast.faces.cli.derive import derive, operation_called
 
     op = operation_called(first, GROUPS.get(first, "tasks"))
     if op is None:
@@ -128,7 +128,7 @@ def _find_in_group(group: str, words: Sequence[str]) -> tuple[Command, int]:
         if (name := " ".join(words[:count])) in HAND_MADE:
             return hand_made(name), count
     if len(words) > 1 and group in GROUPS:
-        from holdfast.faces.cli.deriving import derive, operation_called
+        from holdfast.faces.cli.derive import derive, operation_called
 
         op = operation_called(" ".join(words[:2]), GROUPS[group])
         if op is not None:
@@ -161,7 +161,7 @@ def hand_made(name: str) -> Command:
     """A command of the folder `commands`."""
     # Turn files are files alone, and started for every edit of one; mcp may serve nothing else.
     if name != "mcp" and not name.startswith("turn "):
-        import holdfast.transaction  # noqa: F401  # fills the table of operations
+        import holdfast.workspace.transaction  # noqa: F401  # fills the table of operations
     module = import_module(f"holdfast.faces.cli.commands.{HAND_MADE[name]}")
     found: Command = next(command for command in module.COMMANDS if command.name == name)
     return found
@@ -169,7 +169,7 @@ def hand_made(name: str) -> Command:
 
 def all_commands() -> list[Command]:
     """Every command, by name; this loads every domain."""
-    from holdfast.faces.cli.deriving import derive, operations
+    from holdfast.faces.cli.derive import derive, operations
 
     found = {name: hand_made(name) for name in HAND_MADE}
     names = {op.route.cli: op for op in operations() if op.route.cli is not None}

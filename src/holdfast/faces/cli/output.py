@@ -1,4 +1,4 @@
-"""Printing: JSON for programs, the id alone for shells, short text for people. Only answers go to standard output.
+"""Printing: JSON for programs, the id alone for shells, short text for people; hints in shell words; progress.
 
 JSON is `{"schema_version": 1, "data": ...}`, with `cursor` beside it where a page has more; a stream is such a line for
 each item. Text never carries control characters of what others wrote to the terminal.
@@ -6,17 +6,73 @@ each item. Text never carries control characters of what others wrote to the ter
 
 from __future__ import annotations
 
+import re
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, nullcontext
 from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
+import holdfast.workspace.transaction  # noqa: F401  # fills the table of operations
 from holdfast.errors import HoldfastError
-from holdfast.faces.encoding import wired
+from holdfast.operation import find_operation
+from holdfast.wire import wired
 
 if TYPE_CHECKING:
-    from holdfast.ops import Operation
+    from holdfast.operation import Operation
+
+
+_CALL: Final = re.compile(r"\b(?:ws\.)?([a-z]+\.[a-z_]+)\(([^()]*)\)")
+_NAMED: Final = re.compile(r"\b([a-z][a-z_]*)=([A-Za-z]+|\[\.\.\.\])")
+_STORES: Final = {"holdfast.upgrade": "holdfast upgrade", "holdfast.restore": "holdfast restore"}
+
+
+def for_shell(hint: str) -> str:
+    """A hint with commands in the place of calls, and options in the place of arguments."""
+    return _NAMED.sub(_option, _CALL.sub(_command, hint))
+
+
+def _command(match: re.Match[str]) -> str:
+    op = find_operation(match[1])
+    if op is not None and op.route.cli is not None:
+        named = [found[0] for found in _NAMED.finditer(match[2])]
+        return " ".join(["holdfast", op.route.cli, *named])
+    if match[1] == "ws.backup":
+        return "holdfast backup"
+    return _STORES.get(match[1], match[0])
+
+
+def _option(match: re.Match[str]) -> str:
+    name, value = match[1].replace("_", "-"), match[2]
+    return f"--{name}" if value == "True" else f"--{name} {value.strip('[].') or name.upper()}"
+
+
+_WIDTH = 30
+
+
+@contextmanager
+def bar(title: str, workspace: Any) -> Iterator[None]:
+    """While in this block, show how far work on the workspace is."""
+    drawn = [""]
+
+    def draw(progress: Any) -> None:
+        if not progress.total:
+            line = f"{title}: {progress.done:,}"
+        else:
+            full = _WIDTH * progress.done // progress.total
+            line = f"{title}: [{'#' * full}{'.' * (_WIDTH - full)}] {100 * progress.done // progress.total} %"
+        if line != drawn[0]:
+            drawn[0] = line
+            sys.stderr.write(f"\r{line}")
+            sys.stderr.flush()
+
+    wanted = sys.stderr.isatty() and hasattr(workspace, "progress")
+    with workspace.progress(draw) if wanted else nullcontext():
+        yield
+    if drawn[0]:
+        sys.stderr.write("\n")
+
 
 SCHEMA_VERSION: Final = 1
 MOST_PROBLEMS: Final = 20  # that are told to people at once
@@ -95,7 +151,6 @@ def error_text(error: HoldfastError) -> str:
 
 
 def _hint(error: HoldfastError) -> str:
-    from holdfast.faces.cli.hints import for_shell  # only who was refused needs it
 
     return for_shell(error.hint)
 

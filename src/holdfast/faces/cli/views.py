@@ -12,15 +12,12 @@ from typing import Any, Final
 import msgspec
 
 from holdfast.faces.cli.output import printable, printable_lines
-from holdfast.faces.encoding import wired
-from holdfast.types.agents import Agent
-from holdfast.types.base import Event, Grant, Lease
-from holdfast.types.cells import Cell, CellChange, CellVersion
+from holdfast.types import Cell, CellChange, CellVersion, Event, Grant, Lease
+from holdfast.types.agents import Agent, MailHit, MailStep, Message, PathLock
 from holdfast.types.cycles import Cycle, CycleInfo, CycleProblem, Resumption
-from holdfast.types.mail import MailHit, MailStep, Message
-from holdfast.types.paths import PathLock
 from holdfast.types.stashes import Link, Stash, StashEntry, Trail
 from holdfast.types.tasks import HistoryEntry, Hit, Task, TaskInTree, TaskLink
+from holdfast.wire import wired
 
 _COLOURS: Final = {"dim": "2", "bold": "1", "red": "31", "green": "32", "yellow": "33", "cyan": "36"}
 _STATUS: Final = {"open": "green", "in_progress": "cyan", "pending_merge": "yellow", "blocked": "red", "closed": "dim"}

@@ -12,21 +12,28 @@ import logging
 from collections.abc import Awaitable, Callable, MutableMapping
 from typing import Any, Final
 
-from holdfast import errors
-from holdfast.faces.http import calls, codec, extras, gate, pages, polls, tickets
-from holdfast.faces.http.access import AccessLog
-from holdfast.faces.http.answers import CAREFUL, Answer, refused
-from holdfast.faces.http.calls import Caller
-from holdfast.faces.http.gate import Gate, Headers
-from holdfast.faces.http.metrics import Metrics
-from holdfast.faces.http.routes import PREFIX, Route, Routes, decode
-from holdfast.faces.http.settings import Settings
-from holdfast.faces.http.spaces import Space, Spaces
-from holdfast.faces.http.streams import Alone, Client, Receive, Send, Watchers, resume_from
-from holdfast.faces.http.tickets import Tickets
-from holdfast.faces.http.tokens import EVERY, MAIN, Token, Tokens
-from holdfast.faces.http.upkeep import Upkeep
-from holdfast.faces.mcp import mounting
+from holdfast import errors, wire
+from holdfast.faces.http import auth, calls, pages
+from holdfast.faces.http.auth import EVERY, MAIN, Gate, Headers, Tickets, Token, Tokens
+from holdfast.faces.http.calls import (
+    ARGUMENT,
+    CAREFUL,
+    PREFIX,
+    Answer,
+    Caller,
+    Route,
+    Routes,
+    check_wait,
+    decode,
+    poll,
+    refused,
+)
+from holdfast.faces.http.listener import Settings
+from holdfast.faces.http.operations import AccessLog, Metrics, Upkeep
+from holdfast.faces.http.pages import find
+from holdfast.faces.http.sse import Alone, Client, Receive, Send, Watchers, resume_from
+from holdfast.faces.http.workspaces import Space, Spaces
+from holdfast.faces.mcp import http
 
 Scope = MutableMapping[str, Any]
 
@@ -48,7 +55,7 @@ class App:
         self.upkeep = Upkeep(spaces, settings)
         self.access = None if settings.access_log is None else AccessLog(settings.access_log)
         self.stopping = asyncio.Event()
-        self.mcp = mounting.Mounted(self.stopping)
+        self.mcp = http.Mounted(self.stopping)
         self._hosts = hosts
 
     async def start(self) -> None:
@@ -74,7 +81,7 @@ class App:
         if scope["type"] != "http":
             raise RuntimeError(f"{scope['type']} is not served here")
         started = self.metrics.began()
-        headers = gate.headers_of(scope["headers"])
+        headers = auth.headers_of(scope["headers"])
         status = 500
         try:
             answer = await self._answer(scope, headers, receive, send)
@@ -112,23 +119,23 @@ class App:
             what = f"the workspace {name!r}" if name else "the main workspace"
             raise errors.Forbidden(f"this token is not for {what}", hint="holdfast token create --workspace makes one")
         space = self.spaces.get(name)
-        if rest == [mounting.PATH]:
+        if rest == [http.PATH]:
             body = await _read_body(headers, receive)
             return await self.mcp.respond(space, token, scope, headers, body, receive, send)
-        extra = extras.find(rest, scope["method"], token)
+        extra = find(rest, scope["method"], token)
         if extra is not None:
             return await extra(self, space, token)
-        route, values = self.routes.find(scope["method"], rest, gate.accepts_events(headers))
+        route, values = self.routes.find(scope["method"], rest, auth.accepts_events(headers))
         return await self._call(route, values, space, token, scope, headers, receive, send)
 
     def _admitted(self, scope: Scope, headers: Headers, name: str | None, rest: list[str]) -> Token:
         """The token of a request; who asks for a stream may show a ticket instead, which is used up by it."""
-        streaming = b"authorization" not in headers and gate.accepts_events(headers)
+        streaming = b"authorization" not in headers and auth.accepts_events(headers)
         if name is not None and streaming and self.routes.is_stream(scope["method"], rest):
-            ticket, scope["query_string"] = codec.take_from_query(scope["query_string"], tickets.ARGUMENT)
+            ticket, scope["query_string"] = wire.take_from_query(scope["query_string"], auth.ARGUMENT)
             if ticket is not None:
                 return self.tickets.take(ticket, name)
-        return self.tokens.find(gate.bearer(headers))
+        return self.tokens.find(auth.bearer(headers))
 
     async def _call(
         self,
@@ -147,8 +154,8 @@ class App:
         path |= calls.expected(route.op, headers)
         query, wait = scope["query_string"], None
         if route.op.name == "events.list" and query:
-            wait, query = codec.take_from_query(query, polls.ARGUMENT)
-        given = codec.arguments(route.op, path, query, body)
+            wait, query = wire.take_from_query(query, ARGUMENT)
+        given = wire.arguments(route.op, path, query, body)
         caller = Caller(token, headers)
         scope["actor"] = caller.actor
         calls.check_actor(route.op, given, caller)
@@ -164,7 +171,7 @@ class App:
                 self.watchers.cut += not await client.serve(_stream(route, call, given, space, client))
             return None
         if wait is not None:
-            result = await self._waiting(route, polls.poll(handle, given, polls.check_wait(wait)), receive)
+            result = await self._waiting(route, poll(handle, given, check_wait(wait)), receive)
         elif route.op.kind == "first" or given.get("wait"):
             result = await self._waiting(route, call(**given), receive)
         else:
@@ -215,13 +222,13 @@ def _segments(scope: Scope) -> list[str]:
 
 def _space_of(segments: list[str]) -> str | None:
     """The workspace that is meant; None where none is."""
-    if segments[0] == PREFIX or segments == [mounting.PATH]:
+    if segments[0] == PREFIX or segments == [http.PATH]:
         return MAIN
-    return segments[0] if len(segments) > 1 and (segments[1] == PREFIX or segments[1:] == [mounting.PATH]) else None
+    return segments[0] if len(segments) > 1 and (segments[1] == PREFIX or segments[1:] == [http.PATH]) else None
 
 
 async def _read_body(headers: Headers, receive: Receive) -> bytes:
-    gate.check_length(headers)
+    auth.check_length(headers)
     parts: list[bytes] = []
     size = 0
     while True:
@@ -230,14 +237,14 @@ async def _read_body(headers: Headers, receive: Receive) -> bytes:
             raise errors.Closed("the client has gone")
         part = message.get("body", b"")
         size += len(part)
-        if size > gate.MAX_BODY:
-            raise gate.too_large()
+        if size > auth.MAX_BODY:
+            raise auth.too_large()
         parts.append(part)
         if not message.get("more_body"):
             break
     body = b"".join(parts)
     if body:
-        gate.check_json(headers)
+        auth.check_json(headers)
     return body
 
 

@@ -1,8 +1,14 @@
-"""What belongs to a call and not to its arguments: who calls, in which role, under which key and fence; and its answer.
+"""One request as one call of an operation: its route, its context, its arguments and its answer.
+
+A path is split before it is decoded, so a name may hold a slash (`%2F`). A fixed segment goes before a named one:
+`/api/tasks/ready` is no task. HEAD is GET. A stream may share an address: it is for those who accept events.
 
 Headers: `X-Agent-ID` (the actor; `X-Agent-Derived` if nobody chose it), `Idempotency-Key`, `X-Fence` (a token and what
 it is of, `42 deploy`, `42 run/cell`, `42 trail/name` or `42 /name`, names percent-encoded), `X-At-Least` (a revision,
 or `latest`), `If-Match` (the version expected).
+
+`GET /api/events?after=CURSOR&wait=20` answers at once if something came behind the cursor, else with what comes first,
+and with an empty list when the time is over. The cursor of the next poll is in `X-Next-Cursor`.
 """
 
 from __future__ import annotations
@@ -10,21 +16,151 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 from typing import Any, Final
-from urllib.parse import unquote
+from urllib.parse import unquote, unquote_to_bytes
 
-from holdfast import errors
-from holdfast.aio import AsyncWorkspace
-from holdfast.context import LATEST, Context, Fence
-from holdfast.faces.http import codec
-from holdfast.faces.http.answers import JSON, Answer
-from holdfast.faces.http.gate import TWICE, Headers
-from holdfast.faces.http.routes import Route
-from holdfast.faces.http.tokens import Role, Token
+import msgspec
+
+from holdfast import errors, wire
+from holdfast.errors import MethodNotAllowed, NoRoute
+from holdfast.faces.http.auth import TWICE, Headers, Role, Token
 from holdfast.kernel.tx import DerivedActor
-from holdfast.ops import Operation, find_operation
-from holdfast.types.base import Page
-from holdfast.types.txn import Op
+from holdfast.kernel.validate import check_seconds
+from holdfast.operation import REGISTRY, Operation, find_operation, load_all
+from holdfast.types import Event, Op, Page
 from holdfast.workspace import Workspace
+from holdfast.workspace.aio import AsyncWorkspace
+from holdfast.workspace.context import LATEST, Context, Fence
+
+Header = tuple[bytes, bytes]
+JSON: Final[Header] = (b"content-type", b"application/json")
+# An answer belongs to whom it was given, and is data, whatever a browser would make of it.
+CAREFUL: Final[tuple[Header, ...]] = (
+    (b"cache-control", b"no-store"),
+    (b"x-content-type-options", b"nosniff"),
+)
+
+
+class Answer:
+    """An answer that is sent whole."""
+
+    __slots__ = ("body", "headers", "status")
+
+    def __init__(self, status: int, body: bytes = b"", headers: tuple[Header, ...] = (JSON,)) -> None:
+        self.status = status
+        self.body = body
+        self.headers = headers
+
+
+def told(content: Any, status: int = 200) -> Answer:
+    """Something as JSON."""
+    return Answer(status, msgspec.json.encode(content))
+
+
+def refused(error: errors.HoldfastError) -> Answer:
+    """An error as an answer."""
+    headers = [JSON]
+    if isinstance(error, errors.Unauthorized):
+        headers.append((b"www-authenticate", b'Bearer realm="holdfast"'))
+    if isinstance(error, MethodNotAllowed):
+        headers.append((b"allow", str(error.details.get("allowed", "")).encode()))
+    if error.retryable:
+        headers.append((b"retry-after", b"1"))
+    return Answer(error.status, wire.failure(error), tuple(headers))
+
+
+PREFIX: Final = "api"
+
+
+class Route(msgspec.Struct, frozen=True):
+    """An operation and how it is called."""
+
+    op: Operation[..., Any]
+    method: str
+    path: str
+    names: tuple[str, ...]  # of the arguments in the path
+
+
+class _Node:
+    """What may follow a part of a path."""
+
+    def __init__(self) -> None:
+        self.fixed: dict[str, _Node] = {}
+        self.named: _Node | None = None
+        self.routes: dict[str, Route] = {}
+        self.streams: dict[str, Route] = {}
+
+
+class Routes:
+    """Every operation that has a path."""
+
+    def __init__(self) -> None:
+        load_all()
+        self._root = _Node()
+        self.all: list[Route] = []
+        for op in REGISTRY.values():
+            if op.route.http is not None:
+                for http in (op.route.http, *op.route.also):
+                    self._add(op, http)
+
+    def _add(self, op: Operation[..., Any], http: str) -> None:
+        method, _, path = http.partition(" ")
+        node, names = self._root, []
+        for segment in path.strip("/").split("/"):
+            if segment.startswith("{"):
+                names.append(segment.strip("{}"))
+                node.named = node.named or _Node()
+                node = node.named
+            else:
+                node = node.fixed.setdefault(segment, _Node())
+        route = Route(op, method, path, tuple(names))
+        known = node.streams if op.kind == "stream" else node.routes
+        if method in known:
+            raise ValueError(f"{http} is both {known[method].op.name} and {op.name}")
+        known[method] = route
+        self.all.append(route)
+
+    def find(self, method: str, segments: list[str], streaming: bool = False) -> tuple[Route, list[str]]:
+        """The route of a request and the values of its named segments, not decoded; NoRoute if there is none.
+
+        `streaming`: a stream is meant, if there is one.
+        """
+        found = _walk(self._root, segments, 0, [])
+        if found is None:
+            raise NoRoute(f"there is nothing at /{'/'.join(segments)[:200]}")
+        node, values = found
+        route = node.streams.get(method) if streaming else None
+        route = route or node.routes.get("GET" if method == "HEAD" else method)
+        if route is None:
+            allowed = ", ".join(sorted(node.routes))
+            raise MethodNotAllowed(f"{method} is not possible here; {allowed} is", allowed=allowed)
+        return route, values
+
+    def is_stream(self, method: str, segments: list[str]) -> bool:
+        """Whether there is a stream at this address."""
+        found = _walk(self._root, segments, 0, [])
+        return found is not None and method in found[0].streams
+
+
+def _walk(node: _Node, segments: list[str], at: int, values: list[str]) -> tuple[_Node, list[str]] | None:
+    if at == len(segments):
+        return (node, values) if node.routes else None
+    fixed = node.fixed.get(segments[at])
+    if fixed is not None:
+        found = _walk(fixed, segments, at + 1, values)
+        if found is not None:
+            return found
+    if node.named is None:
+        return None
+    return _walk(node.named, segments, at + 1, [*values, segments[at]])
+
+
+def decode(segment: str) -> str:
+    """A segment's text; Invalid if it is no UTF-8."""
+    try:
+        return unquote_to_bytes(segment).decode()
+    except UnicodeDecodeError as error:
+        raise errors.InvalidName(f"the path has a part that is not UTF-8: {segment[:80]!r}") from error
+
 
 # Beyond what agents do with each other's work: these change what everybody has.
 ADMIN: Final = frozenset(
@@ -152,7 +288,7 @@ def expected(op: Operation[..., Any], headers: Headers) -> dict[str, str]:
     match = headers.get(b"if-match")
     if match is None:
         return {}
-    names = [name for name in _EXPECTED if name in codec.plan_of(op.name).body.__struct_fields__ and op.writes]
+    names = [name for name in _EXPECTED if name in wire.plan_of(op.name).body.__struct_fields__ and op.writes]
     if not names:
         raise errors.Invalid(
             f"{op.name} knows no If-Match", hint="it goes with operations that have `expected`, such as cells.cas"
@@ -184,4 +320,35 @@ def answered(route: Route, result: Any, headers: Headers) -> Answer:
     if route.method == "DELETE" and b"return=representation" not in headers.get(b"prefer", b""):
         return Answer(204, b"", ())
     status = 201 if route.op.method in CREATING else 200
-    return Answer(status, codec.answer(route.op, result), tuple(more))
+    return Answer(status, wire.answer(route.op, result), tuple(more))
+
+
+ARGUMENT: Final = "wait"
+MOST: Final = 60  # seconds
+
+
+def check_wait(value: Any) -> float:
+    """How long a poll may wait."""
+    try:
+        wait = float(value)
+    except (TypeError, ValueError) as error:
+        raise errors.Invalid(f"wait is seconds, not {str(value)[:80]!r}") from error
+    check_seconds(wait, ARGUMENT)
+    if wait > MOST:
+        raise errors.Invalid(f"a poll waits at most {MOST} seconds", hint="ask again with the cursor you got")
+    return wait
+
+
+async def poll(handle: AsyncWorkspace, given: dict[str, Any], wait: float) -> Page[Event]:
+    """The events of a list, as soon as there is one; the cursor of the page is where the next poll goes on."""
+    if given.get("after") is None:
+        given["after"] = await handle.revision()
+    watching = {name: given[name] for name in ("kinds", "id", "after") if name in given}
+    page: Page[Event]
+    async with handle.watch(**watching, timeout=wait) as watch:
+        found = await handle.events.list(**given)
+        while not found and await anext(watch, None) is not None:
+            found = await handle.events.list(**given)
+        page = Page(found)
+        page.cursor = found[-1].cursor if found else watch.bookmark
+        return page

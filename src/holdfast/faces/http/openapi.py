@@ -16,17 +16,17 @@ from typing import Any, Final, get_args, get_type_hints
 import msgspec
 
 from holdfast import __version__, errors
-from holdfast.faces.http import polls, refusals, tickets
-from holdfast.faces.http.calls import CREATING, role_of
-from holdfast.faces.http.codec import EXACT, plan_of
-from holdfast.faces.http.extras import EXTRAS
-from holdfast.faces.http.routes import PREFIX, Route, Routes
-from holdfast.faces.http.tokens import Role
-from holdfast.kernel.names import MAX_NAME_BYTES
-from holdfast.ops import operation
-from holdfast.schemas import Shapes, argument_types, is_page, parameters, result_type
-from holdfast.types.base import Report
+from holdfast import errors as refusals
+from holdfast.faces.http import auth, calls
+from holdfast.faces.http.auth import Role
+from holdfast.faces.http.calls import CREATING, PREFIX, Route, Routes, role_of
+from holdfast.faces.http.pages import EXTRAS
+from holdfast.kernel.validate import MAX_NAME_BYTES
+from holdfast.operation import operation
+from holdfast.types import Report
 from holdfast.types.tasks import TemplateNode
+from holdfast.wire import EXACT, plan_of
+from holdfast.workspace.schema import Shapes, argument_types, is_page, parameters, result_type
 
 _QUERIED: Final = ("GET", "DELETE")
 _JSON: Final = "application/json"
@@ -123,7 +123,7 @@ def document() -> bytes:
                 "responses": {told[0]: _refusal(status, told[1], shapes) for status, told in _refusals().items()},
                 "securitySchemes": {
                     "token": {"type": "http", "scheme": "bearer"},
-                    "ticket": {"type": "apiKey", "in": "query", "name": tickets.ARGUMENT},
+                    "ticket": {"type": "apiKey", "in": "query", "name": auth.ARGUMENT},
                 },
             },
         }
@@ -208,8 +208,8 @@ def _own_parameters(route: Route, shapes: Shapes) -> Iterator[dict[str, Any]]:
         schema = _in_query(_argument(route.op.name, each, hints[each.name], shapes))
         yield {"name": each.name, "in": "query", "required": needed, "schema": schema}
     if route.op.name == "events.list":
-        schema = {"type": "number", "minimum": 0, "maximum": polls.MOST}
-        yield {"name": polls.ARGUMENT, "in": "query", "description": "seconds, for an event to come", "schema": schema}
+        schema = {"type": "number", "minimum": 0, "maximum": calls.MOST}
+        yield {"name": calls.ARGUMENT, "in": "query", "description": "seconds, for an event to come", "schema": schema}
 
 
 def _in_query(schema: dict[str, Any]) -> dict[str, Any]:

@@ -1,4 +1,7 @@
-"""The MCP face: Holdfast as tools and resources for the programs that run language models.
+"""MCP over the standard streams: what `holdfast mcp` runs, one process for one client. The SDK is loaded on first
+use.
+
+With a workspace, or with the turn files of a folder alone: then nothing of a workspace is loaded or looked for.
 
 `tools` has the core profile, a few tools made by hand so that their list costs few tokens; `everything` derives the
 profile `all` from the table of operations; `turning` has the profile `turn`, for turn files without any workspace.
@@ -6,5 +9,78 @@ profile `all` from the table of operations; `turning` has the profile `turn`, fo
 SDK, which takes a second to load: it is imported by who serves MCP only.
 """
 
-from holdfast.faces.mcp.stdio import serve_stdio as serve_stdio
-from holdfast.faces.mcp.stdio import serve_turns as serve_turns
+from __future__ import annotations
+
+import asyncio
+import signal
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from importlib import import_module
+from types import ModuleType
+from typing import TYPE_CHECKING
+
+from holdfast import errors
+
+if TYPE_CHECKING:
+    from holdfast.faces.mcp.session import Caller
+    from holdfast.faces.mcp.tool import Offer
+    from holdfast.remote import RemoteWorkspace
+    from holdfast.workspace import Workspace
+
+
+def load_protocol() -> ModuleType:
+    """The module that speaks MCP; Unsupported if the SDK is not installed."""
+    try:
+        return import_module("holdfast.faces.mcp.server")
+    except ImportError as error:
+        raise errors.Unsupported(
+            f"MCP needs more than is installed: {error}", hint="pip install 'holdfast[mcp]'"
+        ) from error
+
+
+def serve_stdio(workspace: Workspace | RemoteWorkspace, profile: str = "core", turn_dir: str | None = None) -> None:
+    """Serve until the other end closes; the workspace's own actor acts. What was claimed stays so until it expires.
+
+    `turn_dir` is the folder of a working session, whose turn files the profile `all` then has tools for.
+    """
+    from holdfast.faces.mcp.profiles import WORKSPACE, tools_of
+    from holdfast.faces.mcp.session import Memory, Session
+
+    tools_of(profile)  # which refuses a profile that does not exist
+    _serve(WORKSPACE, lambda: Session(workspace.aio, workspace.actor, profile, Memory(), turn_dir=turn_dir))
+
+
+def serve_turns(turn_dir: str, actor: str) -> None:
+    """Serve the turn files of a folder, and nothing else, until the other end closes."""
+    from holdfast.faces.mcp.session import Caller
+    from holdfast.faces.mcp.turn_tools import TURNS
+
+    _serve(TURNS, lambda: Caller(actor, turn_dir))
+
+
+def _serve(offer: Offer, caller: Callable[[], Caller]) -> None:
+    """Serve the caller that is made once the loop runs."""
+    protocol = load_protocol()
+
+    async def serve() -> None:
+        await protocol.over_stdio(offer, caller())
+
+    with _interruptible():
+        asyncio.run(serve())
+
+
+@contextmanager
+def _interruptible() -> Iterator[None]:
+    """Let Ctrl-C end the process at once, as SIGTERM does.
+
+    The SDK reads in a thread that cannot be interrupted, so an orderly end would wait for the other side to close.
+    """
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    before = signal.signal(signal.SIGINT, signal.SIG_DFL)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, before)

@@ -7,15 +7,12 @@ from typing import Annotated, Any, Final, Literal
 import msgspec
 
 from holdfast import errors
-from holdfast.faces.encoding import wired
-from holdfast.faces.mcp.marking import LONG, LONGEST, cut, filled, when
-from holdfast.faces.mcp.sessions import Session
-from holdfast.types.base import Page
-from holdfast.types.mail import Message
-from holdfast.types.paths import PathLock
-from holdfast.types.resume import Resume
-from holdfast.types.tasks import Task
-from holdfast.types.txn import Op
+from holdfast.faces.mcp.session import Session
+from holdfast.faces.mcp.text import LONG, LONGEST, cut, filled, when
+from holdfast.types import Op, Page
+from holdfast.types.agents import Message, PathLock
+from holdfast.types.tasks import Resume, Task
+from holdfast.wire import wired
 
 LISTED: Final = 20
 MOST_LISTED: Final = 100

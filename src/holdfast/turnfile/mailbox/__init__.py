@@ -1,6 +1,218 @@
-"""MAILBOX.md and its projection MAILBOX.json. All pure: text in, text out.
+"""MAILBOX.md: its metadata, sections, tables and cards; read, and edited by spans. Pure: text in, text out.
+
+Pure. `parse` never fails and never loses a byte: `parse(text).text` is the text. An edit makes a list of spans and
+what replaces them; everything else stays as somebody wrote it. A heading ends a card only if it names a section of
+the mailbox, since messages carry whole documents. What the edits mean is `mail`'s business, what is wrong with a
+mailbox that of `invariants`.
 
 `document` is the way in: a mailbox with its sections, tables and cards, edited by spans. Below it are `markdown`,
 `blocks` and `cards` (three dialects); above it `derived` (what the tables must say), `composing` (new cards), `steps`
 (who may do what), `rules` (what is wrong) and `projection` (what programs read).
 """
+
+from __future__ import annotations
+
+import functools
+import re
+from collections.abc import Iterable, Sequence
+from typing import Final
+
+import msgspec
+
+from holdfast import errors
+from holdfast.turnfile.mailbox.cards import Card, Dialect, Field, any_field, cards_in, field_text, order_of
+from holdfast.turnfile.mailbox.markdown import Edit, Line, Table, apply, lines_of, newline_of, row_text, table_in
+
+_SECTIONS: Final = {
+    "snapshot": re.compile(r"##[ \t]+Inbox (?:Snapshot|Status)\b.*", re.IGNORECASE),
+    "queue": re.compile(r"##[ \t]+Open Queue\b.*", re.IGNORECASE),
+    "active": re.compile(r"##[ \t]+Active Messages\b.*", re.IGNORECASE),
+    "closed": re.compile(r"##[ \t]+Closed Summary\b.*", re.IGNORECASE),
+    "help": re.compile(r"##[ \t]+Quick Reply\b.*", re.IGNORECASE),
+}
+
+
+class Section(msgspec.Struct, frozen=True):
+    """A section: its heading and the lines below, up to the next one."""
+
+    heading: Line
+    lines: tuple[Line, ...]
+
+    @property
+    def end(self) -> int:
+        """Where the line after its last one starts that is not blank."""
+        full = [line for line in self.lines if not line.blank]
+        return full[-1].after if full else self.heading.after
+
+
+class Mailbox(msgspec.Struct, frozen=True):
+    """What a MAILBOX.md says, and where."""
+
+    text: str
+    lines: tuple[Line, ...]
+    metadata: tuple[Field, ...]
+    sections: dict[str, Section]
+    snapshot: Table | None
+    queue: Table | None
+    closed: Table | None
+    cards: tuple[Card, ...]
+
+    @property
+    def newline(self) -> str:
+        """How the file ends its lines."""
+        return newline_of(self.text)
+
+    @property
+    def rising(self) -> bool:
+        """Whether older cards come first, as in v0, and not the newest."""
+        if len(self.cards) > 1:
+            return self.cards[0].order < self.cards[-1].order
+        return "active" not in self.sections
+
+    def find(self, id: str) -> Card | None:
+        """The card of that id, if there is one."""
+        return next((card for card in self.cards if card.id == id), None)
+
+    def card(self, id: str) -> Card:
+        """The card of that id; raises MessageNotFound, or Invalid where several have it."""
+        cards = [card for card in self.cards if card.id == id]
+        if len(cards) > 1:
+            lines = ", ".join(str(card.line) for card in cards)
+            raise errors.Invalid(f"{id} is the id of several cards (lines {lines})", hint="give one another id", id=id)
+        if not cards:
+            closed = self.closed
+            gone = closed and any(closed.value(row, "id") == id for row in closed.rows)
+            where = "is closed, and in the closed summary" if gone else "is not in the mailbox"
+            raise errors.MessageNotFound(f"{id} {where}", hint="`turn mail list` shows the open messages", id=id)
+        return cards[0]
+
+    def edited(self, edits: Iterable[Edit]) -> Mailbox:
+        """The mailbox with its pieces replaced."""
+        return parse(apply(self.text, edits))
+
+
+@functools.lru_cache(maxsize=4)  # a transaction looks at the text before, between and after, from several sides
+def parse(text: str) -> Mailbox:
+    """Read a mailbox; whatever the text is, it is one."""
+    lines = lines_of(text)
+    places = _places(lines)
+    ends = [*(at for at, _ in places[1:]), len(lines)]
+    sections = {
+        key: Section(lines[at], tuple(lines[at + 1 : end])) for (at, key), end in zip(places, ends, strict=False)
+    }
+    if "active" in sections:
+        cards, first = cards_in(sections["active"].lines), len(text)
+    else:  # v0: cards anywhere but among the closed, and the tables of the file stand before them
+        cards = cards_in(lines[: sections["closed"].heading.number - 1] if "closed" in sections else lines)
+        first = cards[0].start if cards else len(text)
+    tables: dict[str, Table | None] = {}
+    for key in ("snapshot", "queue", "closed"):
+        below = sections[key].lines if key in sections else ()
+        tables[key] = table_in([line for line in below if line.start < first or key == "closed"])
+    return Mailbox(text, tuple(lines), tuple(_metadata(lines)), sections, **tables, cards=tuple(cards))
+
+
+def _places(lines: Sequence[Line]) -> list[tuple[int, str]]:
+    """Where sections start. Of two of a name the first counts, of closed summaries the last: the other is text."""
+    found: dict[str, int] = {}
+    for at, line in enumerate(lines):
+        if line.hidden or not line.text.startswith("## "):
+            continue
+        key = next((key for key, heading in _SECTIONS.items() if heading.fullmatch(line.text)), None)
+        if key and (key == "closed" or key not in found):
+            found[key] = at
+    return sorted((at, key) for key, at in found.items())
+
+
+def _metadata(lines: Sequence[Line]) -> list[Field]:
+    found = []
+    for line in lines:
+        if line.text.startswith(("## ", "### ", "---", "Message ID:")):
+            break
+        field = any_field(line)
+        if field is not None:
+            found.append(field)
+    return found
+
+
+def insert_card(box: Mailbox, id: str, text: str) -> Edit:
+    """Put a card (its lines, each with its newline) where its id belongs; raises Invalid where there is no place."""
+    rule = "---" + 2 * box.newline if _ruled(box) else ""
+    if box.rising:
+        later = [card for card in box.cards if card.order <= order_of(id)]
+        if later:
+            return _at(box, later[-1].end, box.newline + rule + text)
+    for card in box.cards:
+        if box.rising or card.order <= order_of(id):
+            return Edit(card.start, card.start, text + box.newline + rule)
+    if box.cards:
+        return _at(box, box.cards[-1].end, box.newline + rule + text)
+    if "active" not in box.sections:
+        hint = "write that heading below the open queue"
+        raise errors.Invalid("the mailbox has no section `## Active Messages`", hint=hint)
+    return _at(box, box.sections["active"].end, box.newline + rule + text)
+
+
+def remove_card(box: Mailbox, card: Card) -> Edit:
+    """Take a card away, with one of the rules that set it off from its neighbours."""
+    place = box.cards.index(card)
+    after = box.cards[place + 1] if place + 1 < len(box.cards) else None
+    if after is not None and not box.text[card.end : after.start].replace("---", "").strip():
+        return Edit(card.start, after.start, "")
+    start = card.start
+    for line in reversed(box.lines[: card.line - 1]):
+        if not line.blank and not line.rule:
+            break
+        start = line.start
+    return Edit(start, card.end, "")
+
+
+def set_field(box: Mailbox, card: Card, key: str, label: str, value: str) -> list[Edit]:
+    """Make a field say a value, wherever the card has it; one that it does not have comes after its last."""
+    there = [field for field in card.fields if field.key == key]
+    if there:
+        return [field.set(value) for field in there]
+    line = card.fields[-1].line if card.fields else card.lines[0]
+    dialect: Dialect = card.fields[-1].dialect if card.fields else "bold"
+    return [_at(box, line.after, field_text(dialect, label, value) + box.newline)]
+
+
+def add_entry(box: Mailbox, card: Card, key: str, label: str, entry: str) -> Edit:
+    """Add a line to the card's last block of a name, as that is written; the first one stands at the card's end."""
+    block = next((block for block in reversed(card.blocks) if block.key == key), None)
+    nl = box.newline
+    if block is None:
+        if card.dialect == "bold":
+            return _at(box, card.end, f"{nl}**{label}:** {entry}{nl}")
+        name, lead = (f"**{label}**", "- ") if card.dialect == "table" else (f"{label}:", "")
+        return _at(box, card.end, f"{nl}{name}{nl}{lead}{entry}{nl}")
+    last = block.lines[-1]
+    if len(block.lines) > 1 or not block.entries:
+        bulleted = last.text.lstrip()[:2] in ("- ", "* ") or (block.bold and len(block.lines) == 1)
+        indent = last.text[: len(last.text) - len(last.text.lstrip())] if bulleted else ""
+        mark = "* " if last.text.lstrip().startswith("* ") else "- "
+        return _at(box, last.after, f"{indent}{mark if bulleted else ''}{entry}{nl}")
+    return _at(box, last.after, f"**{label}:** {entry}{nl}" if block.bold else f"{entry}{nl}")
+
+
+def insert_row(box: Mailbox, table: Table, place: int, values: Sequence[str]) -> Edit:
+    """Put a row before the one at that place, or after the last."""
+    at = table.rows[place].line.start if place < len(table.rows) else table.end
+    return _at(box, at, row_text(values) + box.newline)
+
+
+def _ruled(box: Mailbox) -> bool:
+    """Whether rules set the cards off: as the file has it, and in a file without cards yes."""
+    if not box.cards:
+        return True
+    first, last = box.cards[0].line - 1, box.cards[-1].line
+    inside = {line.number for card in box.cards for line in card.lines}
+    start = max(0, first - 3)
+    return any(line.rule and line.number not in inside for line in box.lines[start:last])
+
+
+def _at(box: Mailbox, place: int, new: str) -> Edit:
+    """Whole lines put in at the start of a line; a last line that has no newline gets it first."""
+    if place and not box.text[:place].endswith("\n"):
+        return Edit(place, place, box.newline + new.removesuffix(box.newline))
+    return Edit(place, place, new)

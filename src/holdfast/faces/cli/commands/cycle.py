@@ -1,4 +1,6 @@
-"""`holdfast cycle import` and `export`: cycles to and from a JetStream bucket or a folder. `cycle show`: a timeline.
+"""`holdfast cycle import`, `export`, `validate` and `show`, which draws a timeline.
+
+Called by `holdfast cycle show`. The bars share one axis, from the beginning of the first phase to the last thing known.
 
 `cycle validate` is made by hand for the sake of files.
 """
@@ -10,24 +12,116 @@ import shutil
 import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
 from holdfast import errors
-from holdfast.faces.cli.bars import bar
+from holdfast.faces.cli.args import Argument, Usage, convert
 from holdfast.faces.cli.command import Command
-from holdfast.faces.cli.commands.backups import snapshot
-from holdfast.faces.cli.output import printable
-from holdfast.faces.cli.performing import after_writing, perform
-from holdfast.faces.cli.session import Session
-from holdfast.faces.cli.summaries import SUMMARIES
-from holdfast.faces.cli.words import Argument, Usage, convert
-from holdfast.ops import operation
-from holdfast.types.cycles import CycleNote
+from holdfast.faces.cli.commands.store import snapshot
+from holdfast.faces.cli.derive import SUMMARIES
+from holdfast.faces.cli.output import bar, printable
+from holdfast.faces.cli.session import Session, after_writing, perform
+from holdfast.faces.cli.views import Paint, moment
+from holdfast.operation import operation
+from holdfast.types.cycles import Cycle, CycleNote, CyclePhase
 
 if TYPE_CHECKING:
-    from holdfast.carrying import Place
+    from holdfast.interchange.peer.places import Place
+
+
+COLOURS: Final = {"completed": "green", "in_progress": "cyan", "failed": "red"}
+_PHASES: Final = ("plan", "execute", "express", "review")
+_ENDS: Final = {"in_progress": ">", "failed": "x"}
+_BESIDE: Final = 48  # columns that a line needs besides its bar
+_LEAST: Final = 8
+_ERRORS: Final = 5  # of a phase; more are counted
+
+
+def timeline(cycle: Cycle, width: int, paint: Paint) -> list[str]:
+    """The lines, none longer than `width` where that leaves room for them."""
+    metadata = cycle.metadata
+    where = f" in {metadata.current_phase}" if metadata.current_phase and metadata.status != "completed" else ""
+    status = paint(COLOURS.get(metadata.status, "dim"), metadata.status)
+    about = [f"sequence {cycle.sequence}", *([metadata.instruction] if metadata.instruction else [])]
+    lines = [
+        f"{paint('bold', printable(cycle.cycle_id))}  {status}{where}  {paint('dim', printable('  '.join(about)))}",
+        paint("dim", f"created {moment(metadata.created_at)}  updated {moment(metadata.updated_at)}"),
+        "",
+    ]
+    phases: dict[str, CyclePhase] = {name: getattr(cycle.phases, name) for name in _PHASES}
+    axis = _axis(cycle, phases)
+    for name, phase in phases.items():
+        current = name == metadata.current_phase and metadata.status in ("in_progress", "failed")
+        lines.append(_line(name, phase, current, axis, max(width - _BESIDE, _LEAST), paint).rstrip())
+        lines += [paint("red", _fit(f"             ! {text}", width)) for text in _errors(phase)]
+    return lines
+
+
+def duration(time: timedelta) -> str:
+    """How long something took, in its two largest units."""
+    left = max(int(time.total_seconds()), 0)
+    units = (("d", 86400), ("h", 3600), ("m", 60), ("s", 1))
+    for place, (unit, size) in enumerate(units):
+        if left >= size and unit != "s":
+            smaller, next_size = units[place + 1]
+            return f"{left // size}{unit} {left % size // next_size}{smaller}"
+    return f"{left}s"
+
+
+def _axis(cycle: Cycle, phases: dict[str, CyclePhase]) -> tuple[datetime, datetime] | None:
+    known = [time for phase in phases.values() for time in (phase.started_at, phase.completed_at) if time is not None]
+    if not known:
+        return None
+    going = any(phase.status == "in_progress" for phase in phases.values())
+    return min(known), max(known + ([cycle.metadata.updated_at] if going else []))
+
+
+def _line(
+    name: str, phase: CyclePhase, current: bool, axis: tuple[datetime, datetime] | None, width: int, paint: Paint
+) -> str:
+    colour = COLOURS.get(phase.status, "dim")
+    bar = paint(colour, _bar(phase, axis, width))
+    mark = paint("bold", f"> {name:<8}") if current else f"  {name:<8}"
+    told = ""
+    if axis is not None and phase.started_at is not None:
+        end = phase.completed_at or (axis[1] if phase.status == "in_progress" else None)
+        begun = f"+{duration(phase.started_at - axis[0])}"
+        lasted = "" if end is None else duration(end - phase.started_at)
+        told = f"{begun:<9}{lasted}{' so far' if lasted and phase.completed_at is None else ''}"
+    return f"{mark} [{bar}] {paint(colour, f'{phase.status:<11}')} {told}"
+
+
+def _bar(phase: CyclePhase, axis: tuple[datetime, datetime] | None, width: int) -> str:
+    """Where a phase lies on the axis; dashes if it happened and nobody knows when."""
+    if phase.status == "pending":
+        return "." * width
+    if axis is None or phase.started_at is None:
+        return "-" * width
+    whole = (axis[1] - axis[0]) / timedelta(seconds=1) or 1.0
+    end = phase.completed_at or (axis[1] if phase.status == "in_progress" else phase.started_at)
+    first = min(int(width * ((phase.started_at - axis[0]) / timedelta(seconds=1)) / whole), width - 1)
+    last = min(max(round(width * ((end - axis[0]) / timedelta(seconds=1)) / whole), first + 1), width)
+    filled = "#" * (last - first - 1) + _ENDS.get(phase.status, "#")
+    return f"{'.' * first}{filled}{'.' * (width - last)}"
+
+
+def _errors(phase: CyclePhase) -> list[str]:
+    told = [printable(_message(error)) for error in phase.errors or ()]
+    more = len(told) - _ERRORS
+    return [*told[-_ERRORS:], *([f"and {more} before them"] if more > 0 else [])]
+
+
+def _message(error: Any) -> str:
+    found = error.get("message", error) if isinstance(error, dict) else error
+    return found if isinstance(found, str) else repr(found)
+
+
+def _fit(text: str, width: int) -> str:
+    return text if len(text) <= width else f"{text[: max(width - 1, 1)]}…"
+
 
 _BUCKET: Final = "agent-os-peer-state"
 _CHOOSE: Final = "compare the two; cycle import --theirs KEY takes what is there, cycle export --mine KEY what is here"
@@ -37,7 +131,7 @@ _WIDTH: Final = 100  # where nobody knows how wide a line may be
 
 def take_in(session: Session, given: dict[str, Any]) -> int:
     """Import every cycle that a place has, or tell what would happen; nothing is imported if something is wrong."""
-    from holdfast.carrying import bring
+    from holdfast.interchange.peer.sync import bring
 
     dry_run, skip_bad = bool(given.get("dry_run")), bool(given.get("skip_bad"))
     with _place(given, writing=False) as place:
@@ -75,7 +169,7 @@ def _target(session: Session, dry_run: bool) -> Any:
 
 def export(session: Session, given: dict[str, Any]) -> int:
     """Write cycles to a place as v2, each over the revision that was read; never over what somebody else wrote."""
-    from holdfast.carrying import Sent, send
+    from holdfast.interchange.peer.sync import Sent, send
 
     dry_run = bool(given.get("dry_run"))
     refusal = None
@@ -109,13 +203,13 @@ def _place(given: dict[str, Any], writing: bool) -> Iterator[Place]:
     if (url is None) == (folder is None):
         raise Usage("name the place: --nats URL, or --dir FOLDER", hint="the workspace's own --dir comes before cycle")
     if folder is not None:
-        from holdfast.carrying import Folder
+        from holdfast.interchange.peer.places import Folder
 
         if "bucket" in given:
             raise Usage("--bucket belongs to --nats")
         yield Folder(folder, create=writing)
         return
-    from holdfast.carrying import Bucket
+    from holdfast.interchange.peer.places import Bucket
 
     create = writing and bool(given.get("create"))
     with Bucket(url or "", given.get("bucket", _BUCKET), create=create) as bucket:
@@ -155,7 +249,6 @@ def show(session: Session, given: dict[str, Any]) -> int:
     if session.out.json or session.out.quiet:
         session.out.result(op, cycle)
         return 0
-    from holdfast.faces.cli.timeline import timeline
     from holdfast.faces.cli.views import painter
 
     width = shutil.get_terminal_size((_WIDTH, 24)).columns if sys.stdout.isatty() else _WIDTH

@@ -16,15 +16,15 @@ import apsw
 import msgspec
 
 from holdfast import errors
-from holdfast.context import derive_actor
-from holdfast.faces.cli import place as places
+from holdfast.faces.cli import location
 from holdfast.faces.cli.command import Command
+from holdfast.faces.cli.commands.store import backups_of
 from holdfast.faces.cli.output import printable
-from holdfast.faces.cli.rolling import backups_of
 from holdfast.faces.cli.session import Session
-from holdfast.faces.http.listening import LOCK
+from holdfast.faces.http.listener import LOCK
 from holdfast.kernel.store import translate
 from holdfast.kernel.tx import DerivedActor
+from holdfast.workspace.context import derive_actor
 
 Level = Literal["ok", "note", "bad"]
 _SKEW: Final = 300  # seconds between the store's time and this clock
@@ -100,7 +100,7 @@ def _permissions(session: Session) -> Iterator[Finding]:
     folder = session.place.folder
     if folder is None or not session.place.exists:
         return
-    private = [folder, *(os.path.join(folder, name) for name in (places.STORE, "token", "tokens.json"))]
+    private = [folder, *(os.path.join(folder, name) for name in (location.STORE, "token", "tokens.json"))]
     open_to_all = [path for path in private if os.path.exists(path) and os.stat(path).st_mode & stat.S_IRWXO]
     others = [path for path in private if os.path.exists(path) and os.stat(path).st_uid != os.getuid()]
     for path in others:
@@ -153,7 +153,7 @@ def _schema(session: Session) -> Iterator[Finding]:
         return
     from holdfast.kernel import migrations
 
-    store = apsw.Connection(os.path.join(session.place.folder, places.STORE), flags=apsw.SQLITE_OPEN_READONLY)
+    store = apsw.Connection(os.path.join(session.place.folder, location.STORE), flags=apsw.SQLITE_OPEN_READONLY)
     try:
         schema, newest = migrations.schema_of(store), len(migrations.load())
     finally:

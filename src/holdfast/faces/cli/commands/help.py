@@ -1,13 +1,103 @@
-"""`holdfast help`, `holdfast completion` and `holdfast schema`: what there is, for people, shells and programs."""
+"""`holdfast help`, `completion` and `schema`: what there is, for people, shells and programs."""
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Final
 
 from holdfast.errors import HoldfastError, Invalid
+from holdfast.faces.cli.args import Argument
 from holdfast.faces.cli.command import PURPOSES, Command, all_commands, find, unknown
 from holdfast.faces.cli.session import GLOBAL, Session
-from holdfast.faces.cli.words import Argument
+
+_BASH = """\
+_holdfast() {{
+    local cur="${{COMP_WORDS[COMP_CWORD]}}" key="" word valued=""
+    for word in "${{COMP_WORDS[@]:1:COMP_CWORD-1}}"; do
+        if [[ $word == -* ]]; then
+            case " {valued} " in *" $word "*) valued=1 ;; *) valued="" ;; esac
+        else
+            [[ -n $valued ]] || key="${{key:+$key }}$word"
+            valued=""
+        fi
+    done
+    local found="" part="$key"
+    while [[ -n $part && -z $found ]]; do
+        case "$part" in
+{cases}
+        esac
+        [[ $part == *" "* ]] && part="${{part% *}}" || part=""
+    done
+    [[ -n $key ]] || found="{first}"
+    COMPREPLY=($(compgen -W "$found {common}" -- "$cur"))
+}}
+complete -o default -F _holdfast holdfast"""
+_ZSH = "#compdef holdfast\nautoload -U +X bashcompinit && bashcompinit\n"
+
+
+def script(shell: str) -> str:
+    """The script for a shell."""
+    if shell == "fish":
+        return _fish()
+    return (_ZSH if shell == "zsh" else "") + _bash()
+
+
+def words() -> dict[str, list[str]]:
+    """What may follow: the next words of a group, the options of a command; the first words under the name ''."""
+    found: dict[str, list[str]] = {"": []}
+    for command in all_commands():
+        *groups, last = command.name.split()
+        for at, word in enumerate([*groups, last]):
+            members = found.setdefault(" ".join(groups[:at]), [])
+            if word not in members:
+                members.append(word)
+        known = [argument.option for argument in command.arguments if not argument.word]
+        known += [choice for argument in command.arguments if argument.word for choice in argument.choices]
+        found[command.name] = [*found.get(command.name, ()), *known]
+    return found
+
+
+def _bash() -> str:
+    after = words()
+    first = " ".join(after.pop(""))
+    common = " ".join(argument.option for argument in GLOBAL)
+    cases = "\n".join(f'            "{name}") found="{" ".join(known)} " ;;' for name, known in after.items())
+    return _BASH.format(cases=cases, first=first, common=common, valued=" ".join(sorted(_valued())))
+
+
+def _valued() -> set[str]:
+    """The options that are followed by a value."""
+    arguments = [*GLOBAL, *(argument for command in all_commands() for argument in command.arguments)]
+    valued = {name for each in arguments if each.kind != "flag" for name in (each.option, each.short) if name}
+    return valued - {each.option for each in arguments if each.kind == "flag"}
+
+
+def _fish() -> str:
+    lines = ["complete -c holdfast -f"]
+    lines += [f"complete -c holdfast -l {argument.option[2:]} -d '{_quoted(argument.help)}'" for argument in GLOBAL]
+    told = set()
+    for command in all_commands():
+        *groups, last = command.name.split()
+        for at, word in enumerate([*groups, last]):
+            if at and (*groups[:at], word) not in told:
+                what = command.summary if word is last else f"more of {groups[0]}"
+                lines.append(f"complete -c holdfast -n '{_seen(groups[:at])}' -a {word} -d '{_quoted(what)}'")
+            told.add((*groups[:at], word))
+        if not groups:
+            lines.append(f"complete -c holdfast -n '__fish_use_subcommand' -a {last} -d '{_quoted(command.summary)}'")
+        for argument in command.arguments:
+            if not argument.word:
+                option = f"-l {argument.option[2:]} -d '{_quoted(argument.help)}'"
+                lines.append(f"complete -c holdfast -n '{_seen([*groups[:-1], last])}' {option}")
+    return "\n".join(lines)
+
+
+def _seen(words: list[str]) -> str:
+    return "; and ".join(f"__fish_seen_subcommand_from {word}" for word in words)
+
+
+def _quoted(text: str) -> str:
+    return text.replace("\\", "\\\\").replace("'", "\\'")
+
 
 TASKS = (
     *("create", "list", "ready", "show", "claim", "next", "release", "done", "block", "unblock", "approve", "reject"),
@@ -33,7 +123,6 @@ def show(session: Session, given: dict[str, Any]) -> int:
 
 
 def _about(topic: str) -> list[str]:
-    from holdfast.faces.cli.topics import TOPICS
 
     if topic in TOPICS:
         return TOPICS[topic].strip("\n").splitlines()
@@ -54,7 +143,6 @@ def _about(topic: str) -> list[str]:
 
 
 def _overview() -> list[str]:
-    from holdfast.faces.cli.topics import TOPICS
 
     known = {command.name: command for command in all_commands()}
     alone = [name for name in known if " " not in name]
@@ -128,7 +216,6 @@ def options() -> list[str]:
 
 def complete(session: Session, given: dict[str, Any]) -> int:
     """Print a script that completes commands and options."""
-    from holdfast.faces.cli.completing import script
 
     session.out.text(script(given["shell"]))
     return 0
@@ -139,8 +226,8 @@ def schema(session: Session, given: dict[str, Any]) -> int:
     command, _ = find(given["command"])
     if command.op is None:
         raise Invalid(f"{command.name} is no single operation", hint="docs/cli.md tells what it answers")
-    from holdfast import schemas
     from holdfast.faces.cli.output import SCHEMA_VERSION
+    from holdfast.workspace import schema as schemas
 
     try:
         _, result = schemas.schemas(command.op)
@@ -177,3 +264,44 @@ COMMANDS = (
         schema,
     ),
 )
+
+
+TOPICS: Final = {
+    "options": "options of every command, before or after it\n" + "\n".join(options()),
+    "workspace": """
+Which workspace a command works on, in this order:
+  --dir FOLDER, --url URL      as given
+  HOLDFAST_DIR, HOLDFAST_URL   from the environment
+  .holdfast                    found upwards from the current folder; all worktrees of a git
+                               repository share the one of the main worktree
+holdfast where says which it is and why. Servers want a token: HOLDFAST_TOKEN, HOLDFAST_TOKEN_FILE,
+or holdfast login URL once.
+""",
+    "actors": """
+Everything is done by an actor: --actor NAME, else HOLDFAST_ACTOR, else user@host, which may read,
+create and change but not claim, lock or mail: two sessions would have the same name. Choose a
+name for each agent session; holdfast setup does that for the clients it knows.
+The tokens of claims and locks are remembered for each actor and sent by themselves, so whoever
+lost a claim without knowing is refused (exit code 15) instead of overwriting others' work.
+""",
+    "json": """
+--json, or HOLDFAST_JSON=1, prints {"schema_version": 1, "data": ...}; a page that has more also has
+"cursor", for --cursor. watch, event and cell streams print such a line for each event. Bytes are
+{"$bytes": base64}, times RFC 3339. holdfast schema COMMAND prints the JSON Schema of the answer.
+Errors go to standard error: {"schema_version": 1, "error", "code", "hint", "details"}.
+""",
+    "exit-codes": """
+   0  done                          12  held by somebody else, or already claimed
+   1  error                         13  not the holder
+   2  usage                         14  would create a cycle
+   3  timeout                       15  fenced: the claim or lock was lost
+   4  next: nothing is ready        16  unavailable, try again
+   9  version mismatch              17  compacted: the history is gone
+  10  not found                     18  corrupt
+  11  bad transition               130  interrupted; 141 the reader of a pipe has gone
+""",
+    "times": """
+Durations are seconds, or such as 90s, 15m, 2h, 1d, 1w. Moments are RFC 3339 (2026-03-01T12:00:00Z), or
+durations: --since 2h is two hours ago, --until 2h in two hours.
+""",
+}

@@ -1,4 +1,4 @@
-"""`holdfast run --task ID -- COMMAND`: keep a claim alive while a command lives, and end it when the claim is lost."""
+"""`holdfast next` and `holdfast run`: claim a task, and keep the claim alive while a command runs."""
 
 from __future__ import annotations
 
@@ -8,11 +8,49 @@ import sys
 from typing import Any, Final
 
 from holdfast import errors
+from holdfast.faces.cli.args import Argument, Usage
 from holdfast.faces.cli.command import Command
-from holdfast.faces.cli.performing import after_writing, call
-from holdfast.faces.cli.session import Session
-from holdfast.faces.cli.words import Argument, Usage
-from holdfast.ops import operation
+from holdfast.faces.cli.derive import SUMMARIES, arguments_of, operation_called
+from holdfast.faces.cli.session import Session, after_writing, arguments_from, call
+from holdfast.operation import operation
+
+NOTHING: Final = 4
+_WAIT: Final = Argument("wait", "seconds", "--wait", help="wait so long for one to become ready")
+
+
+def claim_next(session: Session, given: dict[str, Any]) -> int:
+    """Claim the best task that is ready; NOTHING if there is none, also after waiting."""
+    op = operation("tasks.claim_next")
+    wait = given.pop("wait", None)
+    arguments = arguments_from(given)
+    with session.open() as workspace:
+        task = call(session, workspace, op, arguments)
+        if task is None and wait is not None:
+            task = _wait(session, workspace, arguments, wait)
+    if task is None:
+        if session.out.json:
+            session.out.data(None)
+        elif not session.out.quiet:
+            print("holdfast: nothing is ready", file=sys.stderr)
+        return NOTHING
+    session.out.result(op, task)
+    after_writing(session)
+    return 0
+
+
+def _wait(session: Session, workspace: Any, arguments: dict[str, Any], wait: float) -> Any:
+    """Try again at every change of a task, until one was claimed or the time is over."""
+    op = operation("tasks.claim_next")
+    with workspace.watch(kinds=["task"], timeout=wait) as changes:
+        task = call(session, workspace, op, arguments)  # what came before the watch began
+        while task is None and next(changes, None) is not None:
+            task = call(session, workspace, op, arguments)
+    return task
+
+
+_OP = operation_called("next", "tasks")
+assert _OP is not None
+
 
 TTL: Final = 60.0
 _ENDING: Final = (signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT)
@@ -156,6 +194,7 @@ def _finish(session: Session, workspace: Any, task: Any, code: int) -> None:
 
 
 COMMANDS = (
+    Command("next", SUMMARIES["next"], (*arguments_of(_OP), _WAIT), claim_next, op="tasks.claim_next"),
     Command(
         "run",
         "Run a command and keep the claim on a task alive while it lives.",

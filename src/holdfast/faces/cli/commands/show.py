@@ -1,16 +1,20 @@
-"""`holdfast show`: a task, and all that somebody who looks at it asks next: what it waits for, why it stands still."""
+"""`holdfast show`, `tree`, `log` and `watch`: looking at tasks and at what happens."""
 
 from __future__ import annotations
 
+from collections import Counter, deque
+from collections.abc import Iterator
 from typing import Any, Final
 
+from holdfast import errors
+from holdfast.faces.cli.args import KINDS, Argument, Usage, as_moment
 from holdfast.faces.cli.command import Command
-from holdfast.faces.cli.deriving import arguments_of, operation_called
+from holdfast.faces.cli.derive import SUMMARIES, arguments_of, operation_called
 from holdfast.faces.cli.output import printable
 from holdfast.faces.cli.session import Session
-from holdfast.faces.cli.summaries import SUMMARIES
 from holdfast.faces.cli.views import view
-from holdfast.ops import operation
+from holdfast.kernel.validate import check_limit
+from holdfast.operation import operation
 
 _NAMES: Final = {"depends_on": ("waits for", "needed by"), "related": ("related", "related")}
 
@@ -56,4 +60,140 @@ def _locks(workspace: Any, task: Any) -> list[tuple[str, str]]:
 
 _OP = operation_called("show", "tasks")
 assert _OP is not None
-COMMANDS = (Command("show", SUMMARIES["show"], arguments_of(_OP), show, op="tasks.get"),)
+
+
+_ROOTS: Final = 100
+_MOST: Final = 10_000
+
+
+def tree(session: Session, given: dict[str, Any]) -> int:
+    """Print a tree, or those of the tasks that are part of no other and not closed."""
+    op = operation("tasks.subtree")
+    limit = given.get("limit", _MOST)
+    check_limit(limit, _MOST)
+    with session.open() as workspace:
+        if "id" in given:
+            found = workspace.tasks.subtree(**given)
+        else:
+            waiting = ["open", "in_progress", "pending_merge", "blocked"]
+            roots = [task for task in workspace.tasks.list(status=waiting, limit=1000) if task.parent_id is None]  # type: ignore[arg-type]  # words of ours
+            found = [task for root in roots[:_ROOTS] for task in workspace.tasks.subtree(root.id)]
+    session.out.result(op, found[:limit])
+    return 0
+
+
+_PAGE: Final = 1000
+_LAST: Final = 50
+
+
+def log(session: Session, given: dict[str, Any]) -> int:
+    """Print the newest events that fit, or count them by actor."""
+    limit = given.get("limit", _LAST)
+    check_limit(limit, _MOST)
+    since = as_moment(given["since"], future=False) if "since" in given else None
+    with session.open() as workspace:
+        events = _events(workspace, {"kinds": given.get("kinds"), "actor": given.get("by"), "since": since})
+        if given.get("summary"):
+            refused = workspace.events.refusals(since=since, actor=given.get("by"))
+            _summarize(session, events, refused)
+        else:
+            session.out.result(operation("events.list"), list(deque(events, maxlen=limit)))
+    return 0
+
+
+def _events(workspace: Any, wanted: dict[str, Any]) -> Iterator[Any]:
+    after = None
+    while page := workspace.events.list(**wanted, after=after, limit=_PAGE):
+        yield from page
+        if len(page) < _PAGE:
+            return
+        after = page[-1].cursor
+
+
+def _summarize(session: Session, events: Iterator[Any], refused: list[Any]) -> None:
+    done: dict[str, Counter[str]] = {}
+    for event in events:
+        done.setdefault(event.actor, Counter())[f"{event.kind} {event.op}"] += 1
+    refusals: dict[str, dict[str, int]] = {}
+    for each in refused:
+        refusals.setdefault(each.actor, {})[each.code] = each.count
+    names = sorted({*done, *refusals})
+    told = {name: {"events": dict(done.get(name, {})), "refusals": refusals.get(name, {})} for name in names}
+    lines = []
+    for name in names:
+        lines.append(printable(name))
+        lines += [f"  {count:>6}  {what}" for what, count in done.get(name, Counter()).most_common()]
+        lines += [f"  {count:>6}  refused: {code}" for code, count in refusals.get(name, {}).items()]
+    session.out.say(told, *(lines or ["nothing happened"]))
+
+
+def watch(session: Session, given: dict[str, Any]) -> int:
+    """Print events as they come; with `once`, the first. Timeout if the time was over before it came."""
+    wanted = _wanted(given)
+    seen = 0
+    with (
+        session.open() as workspace,
+        workspace.watch(after=given.get("after"), timeout=given.get("timeout"), **wanted) as events,
+    ):
+        for event in events:
+            seen += 1
+            session.out.line(operation("watch"), event)
+            if given.get("once"):
+                return 0
+    if not seen:
+        raise errors.Timeout(f"nothing happened in {given['timeout']:g} s", hint="wait longer with --timeout")
+    return 0
+
+
+def _wanted(given: dict[str, Any]) -> dict[str, Any]:
+    """What is listened to: kinds, and with --for one thing, `task.hf-7k2q` or `cell.RUN/NAME`."""
+    kinds = list(given.get("kinds", ()))
+    if "thing" not in given:
+        return {"kinds": kinds or None}
+    kind, dot, name = given["thing"].partition(".")
+    if not dot or not name or kind not in KINDS:
+        raise Usage(f"--for is KIND.NAME, not {given['thing']!r}", hint=f"kinds are {', '.join(KINDS)}")
+    run, slash, cell = name.partition("/")
+    return {"kinds": [kind], "id": (run, cell) if kind == "cell" and slash else name}
+
+
+COMMANDS = (
+    Command("show", SUMMARIES["show"], arguments_of(_OP), show, op="tasks.get"),
+    Command(
+        "tree",
+        "Show a task and all below it; without an id, every tree that is not closed.",
+        (
+            Argument("id", option="--id", word=True, help="the task at its root"),
+            Argument("limit", "int", "--limit", help="at most so many"),
+        ),
+        tree,
+        op="tasks.subtree",
+    ),
+    Command(
+        "log",
+        "Tell what happened: the newest events, or their sum with --summary.",
+        (
+            Argument("since", "time", "--since", help="since this moment, or for such as 12h"),
+            Argument("by", option="--actor", help="by this actor alone"),
+            Argument("kinds", "texts", "--kind", choices=KINDS, help="of this kind alone; may be repeated"),
+            Argument("limit", "int", "--limit", help=f"the newest so many ({_LAST})"),
+            Argument("summary", "flag", "--summary", help="count by actor, with what was refused: held, fenced, ..."),
+        ),
+        log,
+    ),
+    Command(
+        "watch",
+        "Wait until something happens, and print it.",
+        (
+            Argument(
+                "thing", option="--for", of="KIND.NAME", help="one thing: task.hf-7k2q, lock.deploy, cell.RUN/NAME"
+            ),
+            Argument("kinds", "texts", "--kind", choices=KINDS, help="of this kind alone; may be repeated"),
+            Argument("after", option="--after", of="REVISION", help="also what came after this revision or cursor"),
+            Argument("once", "flag", "--once", help="end with the first event"),
+            Argument("timeout", "seconds", "--timeout", help="end after so long; exit code 3 if nothing came"),
+        ),
+        watch,
+        op="watch",
+    ),
+)

@@ -1,4 +1,7 @@
-"""`holdfast stash export` and `holdfast stash import`: stashes with their history, trails, links and tasks as a folder.
+"""`holdfast stash export` and `import`: stashes, trails, links and tasks as a folder of tables.
+
+Records that name each other, directly or by others, are in one part; every part has all lines of every table, those of
+other parts blank, so that what is said of a line names it by its number in the file. Called by `stash import`.
 
 The folder has a file of JSON lines for each table, byte-stable, as git likes them; also those of the original project.
 """
@@ -7,22 +10,98 @@ from __future__ import annotations
 
 import os
 import stat
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any, Final, get_args
 
+import msgspec
+
 from holdfast import errors
-from holdfast.faces.cli.bars import bar
+from holdfast.faces.cli.args import Argument
 from holdfast.faces.cli.command import Command
-from holdfast.faces.cli.commands.backups import snapshot
+from holdfast.faces.cli.commands.store import snapshot
 from holdfast.faces.cli.commands.transfer import write_lines
-from holdfast.faces.cli.output import printable
-from holdfast.faces.cli.parts import Tables, parts
-from holdfast.faces.cli.performing import after_writing
-from holdfast.faces.cli.session import Session
-from holdfast.faces.cli.words import Argument
-from holdfast.ops import operation
+from holdfast.faces.cli.output import bar, printable
+from holdfast.faces.cli.session import Session, after_writing
+from holdfast.operation import operation
 from holdfast.types.stashes import TransferTable
 from holdfast.types.tasks import ImportProblem
+
+MOST: Final = 3_500_000  # bytes of a part: a server takes 4 MiB, and a call has more than its lines
+_NAMES: Final = (  # fields that name a record
+    *("id", "crumb_id", "trail_id", "link_id", "stash_id", "from_id", "to_id", "parent_id", "deleted_with"),
+    *("tasks", "depends_on", "discovered_from", "related"),
+)
+Tables = dict[str, list[str]]
+
+
+def parts(tables: Tables, most: int = MOST) -> list[Tables]:
+    """The tables, in as few parts as they need; TooLarge if what belongs together is too large for one."""
+    sizes = {(table, at): len(msgspec.json.encode(text)) for table, at, text in _part_lines(tables)}
+    blank = 3 * len(sizes)
+    if sum(sizes.values()) + blank <= most:
+        return [tables]
+    found: list[tuple[int, list[tuple[str, int]]]] = []
+    for group in _groups(tables):
+        size = sum(sizes[where] for where in group)
+        if size + blank > most:
+            table, at = group[0]
+            raise errors.TooLarge(
+                f"{len(group)} lines from {table}.jsonl line {at + 1} on belong together: too many for one request",
+                hint="import them on the machine of the workspace, with --dir",
+                limit=most,
+            )
+        if found and found[-1][0] + size + blank <= most:
+            found[-1][1].extend(group)
+            found[-1] = found[-1][0] + size, found[-1][1]
+        else:
+            found.append((size, group))
+    made = []
+    for _, group in found:
+        part = {table: [""] * len(lines) for table, lines in tables.items()}
+        for table, at in group:
+            part[table][at] = tables[table][at]
+        made.append(part)
+    return made
+
+
+def _part_lines(tables: Tables) -> Iterator[tuple[str, int, str]]:
+    for table, lines in tables.items():
+        for at, text in enumerate(lines):
+            yield table, at, text
+
+
+def _groups(tables: Tables) -> list[list[tuple[str, int]]]:
+    """The lines that name each other, directly or by others."""
+    leaders: dict[str, str] = {}
+
+    def leader(name: str) -> str:
+        while (above := leaders.setdefault(name, name)) != name:
+            leaders[name] = leaders[above]
+            name = above
+        return name
+
+    keys: dict[tuple[str, int], str] = {}
+    for table, at, text in _part_lines(tables):
+        names = [*_named(text)] or [f"{table}\n{at}"]
+        keys[table, at] = names[0]
+        for other in names[1:]:
+            leaders[leader(other)] = leader(names[0])
+    groups: dict[str, list[tuple[str, int]]] = {}
+    for where, name in keys.items():
+        groups.setdefault(leader(name), []).append(where)
+    return list(groups.values())
+
+
+def _named(text: str) -> Iterator[str]:
+    try:
+        raw: Any = msgspec.json.decode(text)
+    except (msgspec.DecodeError, RecursionError):
+        return  # which the import tells
+    if isinstance(raw, Mapping):
+        for field in _NAMES:
+            value = raw.get(field)
+            yield from (each for each in (value if isinstance(value, list) else [value]) if isinstance(each, str))
+
 
 _PAGE: Final = 1000
 _END: Final = ".jsonl"

@@ -8,14 +8,12 @@ from collections.abc import Iterator
 from typing import Any, Final
 
 from holdfast import errors
-from holdfast.faces.cli.bars import bar
+from holdfast.faces.cli.args import Argument
 from holdfast.faces.cli.command import Command
-from holdfast.faces.cli.commands.backups import snapshot
-from holdfast.faces.cli.output import printable
-from holdfast.faces.cli.performing import after_writing
-from holdfast.faces.cli.session import Session
-from holdfast.faces.cli.words import Argument
-from holdfast.ops import operation
+from holdfast.faces.cli.commands.store import snapshot
+from holdfast.faces.cli.output import bar, printable
+from holdfast.faces.cli.session import Session, after_writing
+from holdfast.operation import operation
 
 _PAGE: Final = 1000
 

@@ -1,4 +1,7 @@
-"""`holdfast turn edit` and `holdfast turn transact`: shared files edited in one transaction, by any means.
+"""`holdfast turn edit` and `transact`: shared files edited in one transaction, by editor, patch or program.
+
+Pure. A hunk fits where all its old lines stand, at the line it names or nearest to it; it is never bent to fit. A patch
+applies as a whole or not at all.
 
 An editor, a program or a patch works on copies in a private folder; what it leaves there is written as one, with lock,
 checks, projection and completion note, or not at all. When a file changed meanwhile, the edit is made again: a program
@@ -9,21 +12,24 @@ lost: where it cannot be written, the copies stay and the error says where.
 from __future__ import annotations
 
 import contextlib
+import difflib
 import os
+import re
 import shlex
 import shutil
 import subprocess
 import sys
 import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Final
+
+import msgspec
 
 from holdfast import turnfile
 from holdfast.errors import Invalid, NotFound
+from holdfast.faces.cli.args import Argument, Usage
 from holdfast.faces.cli.command import Command
-from holdfast.faces.cli.output import printable
-from holdfast.faces.cli.session import Session
-from holdfast.faces.cli.turning import (
+from holdfast.faces.cli.commands.turn import (
     DIR,
     HOLDER,
     LEASE,
@@ -36,10 +42,124 @@ from holdfast.faces.cli.turning import (
     told,
     warn,
 )
-from holdfast.faces.cli.words import Argument, Usage
+from holdfast.faces.cli.output import printable
+from holdfast.faces.cli.session import Session
 from holdfast.turnfile.files import Folder
 from holdfast.turnfile.model import FOLDER_VARIABLE
-from holdfast.turnfile.papers import patching
+
+_HUNK: Final = re.compile(r"@@ -(\d{1,9})(?:,(\d{1,9}))? \+(\d{1,9})(?:,(\d{1,9}))? @@")
+_NOWHERE: Final = "/dev/null"
+
+
+class Hunk(msgspec.Struct, frozen=True):
+    """Old lines, what takes their place, and the line (from 0) where they stood. Lines have their line ends."""
+
+    start: int
+    old: tuple[str, ...]
+    new: tuple[str, ...]
+
+
+def parse(patch: str) -> dict[str, list[Hunk]]:
+    """The hunks of a patch, by file. Raises Invalid with `line`."""
+    lines = _lines(patch)
+    found: dict[str, list[Hunk]] = {}
+    path, at = "", 0
+    while at < len(lines):
+        line = lines[at]
+        if line.startswith("--- ") and at + 1 < len(lines) and lines[at + 1].startswith("+++ "):
+            path = _path(lines[at + 1], at + 2)
+            found.setdefault(path, [])
+            at += 2
+        elif (match := _HUNK.match(line)) is not None:
+            if not path:
+                raise Invalid(f"line {at + 1}: a hunk before any file", line=at + 1)
+            hunk, at = _hunk(lines, at + 1, match)
+            found[path].append(hunk)
+        else:
+            at += 1  # what git and mailers write between files
+    if not any(found.values()):
+        raise Invalid("the patch changes nothing", hint="it must be a unified diff, as diff -u and git diff write it")
+    return found
+
+
+def apply_patch(text: str, hunks: Sequence[Hunk], path: str) -> str:
+    """A text with all hunks applied. Raises Invalid for one that does not fit."""
+    lines = _lines(text)
+    shift, floor = 0, 0
+    for hunk in hunks:
+        place = _place(lines, hunk, hunk.start + shift, floor)
+        if place is None:
+            raise Invalid(
+                f"the patch does not fit {path}: the lines at {hunk.start + 1} are not there",
+                hint="make it again from what the file says now",
+                path=path,
+                line=hunk.start + 1,
+            )
+        lines[place : place + len(hunk.old)] = hunk.new
+        shift = place - hunk.start + len(hunk.new) - len(hunk.old)
+        floor = place + len(hunk.new)
+    return "".join(lines)
+
+
+def between(before: str, after: str) -> list[Hunk]:
+    """What leads from one text to another."""
+    old, new = _lines(before), _lines(after)
+    hunks = []
+    for group in difflib.SequenceMatcher(None, old, new, autojunk=False).get_grouped_opcodes(3):
+        first, last = group[0], group[-1]
+        hunks.append(Hunk(first[1], tuple(old[first[1] : last[2]]), tuple(new[first[3] : last[4]])))
+    return hunks
+
+
+def _place(lines: list[str], hunk: Hunk, wanted: int, floor: int) -> int | None:
+    """Where the old lines stand: nearest to where they should."""
+    size = len(hunk.old)
+    if not size:  # it only adds: there is nothing to look for
+        return min(max(wanted, floor), len(lines))
+    places = [at for at in range(floor, len(lines) - size + 1) if tuple(lines[at : at + size]) == hunk.old]
+    return min(places, key=lambda at: (abs(at - wanted), at), default=None)
+
+
+def _lines(text: str) -> list[str]:
+    return re.findall(r"[^\n]*\n|[^\n]+", text)
+
+
+def _path(line: str, number: int) -> str:
+    name = line[4:].split("\t")[0].rstrip("\r\n").strip()
+    if name == _NOWHERE:
+        raise Invalid(f"line {number}: a patch may not remove a file", line=number)
+    return name[2:] if name.startswith(("a/", "b/")) else name
+
+
+def _hunk(lines: list[str], at: int, match: re.Match[str]) -> tuple[Hunk, int]:
+    begin = at
+    old_left, new_left = int(match[2] or 1), int(match[4] or 1)
+    start = int(match[1]) - (1 if old_left else 0)
+    old: list[str] = []
+    new: list[str] = []
+    while old_left > 0 or new_left > 0:
+        line = lines[at] if at < len(lines) else ""
+        mark, content = line[:1], line[1:]
+        if mark in ("\n", "\r"):  # an empty line of context, from which an editor cut the space
+            mark, content = " ", line
+        if mark not in (" ", "-", "+") or not content:
+            raise Invalid(f"line {at + 1}: the hunk ends too early", line=at + 1)
+        if mark in (" ", "-"):
+            old.append(content)
+            old_left -= 1
+        if mark in (" ", "+"):
+            new.append(content)
+            new_left -= 1
+        at += 1
+        if at < len(lines) and lines[at].startswith("\\"):  # No newline at end of file
+            for side, touched in ((old, mark in (" ", "-")), (new, mark in (" ", "+"))):
+                if touched:
+                    side[-1] = side[-1].rstrip("\r\n")
+            at += 1
+    if old_left or new_left:
+        raise Invalid(f"line {begin}: the hunk has other lines than it says", line=begin)
+    return Hunk(max(start, 0), tuple(old), tuple(new)), at
+
 
 _EDITOR: Final = "vi"
 Edit = Callable[[turnfile.Transaction], None]
@@ -53,7 +173,7 @@ def edit(session: Session, given: dict[str, Any]) -> int:
     if command is not None:
         return _transact(session, given, lambda files: _by_program(session, files, command))
     if patch is not None:
-        hunks = patching.parse(_read(session, patch))
+        hunks = parse(_read(session, patch))
         given.setdefault("files", list(hunks))
         return _transact(session, given, lambda files: _by_patch(files, hunks))
     chosen = editor or session.environ.get("VISUAL") or session.environ.get("EDITOR")
@@ -188,12 +308,12 @@ def _take(transaction: turnfile.Transaction, folder: Folder) -> None:
 # --- by a patch ------------------------------------------------------------------------------------------------------
 
 
-def _by_patch(files: turnfile.Session, hunks: dict[str, list[patching.Hunk]]) -> Edit:
+def _by_patch(files: turnfile.Session, hunks: dict[str, list[Hunk]]) -> Edit:
     wanted = {files.normal(path): found for path, found in hunks.items()}
 
     def apply(transaction: turnfile.Transaction) -> None:
         for path, found in wanted.items():
-            transaction.write(path, patching.apply(transaction.read(path) or "", found, path))
+            transaction.write(path, apply_patch(transaction.read(path) or "", found, path))
 
     return apply
 
@@ -207,7 +327,7 @@ class _Typed:
     def __init__(self, editor: list[str]) -> None:
         self._editor = editor
         self._before: dict[str, str] = {}
-        self._changes: dict[str, list[patching.Hunk]] = {}
+        self._changes: dict[str, list[Hunk]] = {}
         self._folder: Folder | None = None
 
     def __call__(self, transaction: turnfile.Transaction) -> None:
@@ -218,11 +338,11 @@ class _Typed:
             _run([*self._editor, *(os.path.join(self._folder.path, name) for name in self._before)])
             _take(transaction, self._folder)
             after = {name: transaction.read(name) or "" for name in self._before}
-            self._changes = {name: patching.between(text, after[name]) for name, text in self._before.items()}
+            self._changes = {name: between(text, after[name]) for name, text in self._before.items()}
             return
         for name, hunks in self._changes.items():
             if hunks:
-                transaction.write(name, patching.apply(transaction.read(name) or "", hunks, name))
+                transaction.write(name, apply_patch(transaction.read(name) or "", hunks, name))
 
     def keep(self) -> None:
         """Tell where the copies are, if the person changed them."""

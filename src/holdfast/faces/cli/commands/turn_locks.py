@@ -12,10 +12,9 @@ import msgspec
 
 from holdfast import turnfile
 from holdfast.errors import NotFound
+from holdfast.faces.cli.args import Argument
 from holdfast.faces.cli.command import Command
-from holdfast.faces.cli.output import printable
-from holdfast.faces.cli.session import Session
-from holdfast.faces.cli.turning import (
+from holdfast.faces.cli.commands.turn import (
     DIR,
     HOLDER,
     LEASE,
@@ -27,7 +26,8 @@ from holdfast.faces.cli.turning import (
     session_of,
     warn,
 )
-from holdfast.faces.cli.words import Argument
+from holdfast.faces.cli.output import printable
+from holdfast.faces.cli.session import Session
 
 
 def lock(session: Session, given: dict[str, Any]) -> int:

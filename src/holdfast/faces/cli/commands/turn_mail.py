@@ -5,14 +5,14 @@ from __future__ import annotations
 import os
 from typing import Any, get_args
 
+from holdfast.faces.cli.args import Argument, Usage
 from holdfast.faces.cli.command import Command
+from holdfast.faces.cli.commands.turn import DIR, WAITING, acting, completed, patience, session_of, warn
 from holdfast.faces.cli.output import printable, printable_lines
 from holdfast.faces.cli.session import Session
-from holdfast.faces.cli.turning import DIR, WAITING, acting, completed, patience, session_of, warn
-from holdfast.faces.cli.words import Argument, Usage
-from holdfast.turnfile import mailing
+from holdfast.turnfile import mail
+from holdfast.turnfile.mail import Mailed, Mailing
 from holdfast.turnfile.mailbox.steps import Disposition
-from holdfast.turnfile.mailing import Mailed, Mailing
 from holdfast.turnfile.model import MAILBOX, PROJECTION
 
 
@@ -65,14 +65,14 @@ def close(session: Session, given: dict[str, Any]) -> int:
 def listed(session: Session, given: dict[str, Any]) -> int:
     """The messages that are not closed, of all or of one agent."""
     files = session_of(session, given)
-    found = mailing.messages(files, session.given.get("actor"), given.get("status"))
+    found = mail.messages(files, session.given.get("actor"), given.get("status"))
     session.out.say(found, *(printable(_line(message)) for message in found))
     return 0
 
 
 def show(session: Session, given: dict[str, Any]) -> int:
     """One message, open or archived."""
-    found = mailing.message(session_of(session, given), given["id"])
+    found = mail.message(session_of(session, given), given["id"])
     fields = [f"{name}: {value}" for name, value in found["fields"].items() if name not in ("from", "to", "status")]
     lines = [_line(found), *(f"  {field}" for field in fields)]
     body = printable_lines(found.get("body") or "")
@@ -96,7 +96,7 @@ def export(session: Session, given: dict[str, Any]) -> int:
         source, target = os.path.join(folder, MAILBOX), os.path.join(folder, PROJECTION)
     elif target is None:
         raise Usage("holdfast turn mail export needs both files, or none", hint=f"such as {MAILBOX} {PROJECTION}")
-    wrote = mailing.export(os.path.join(session.folder, source), os.path.join(session.folder, target))
+    wrote = mail.export(os.path.join(session.folder, source), os.path.join(session.folder, target))
     session.out.say({"file": target, "changed": wrote}, printable(f"{target} {'is written' if wrote else 'is fresh'}"))
     return 0
 

@@ -1,21 +1,28 @@
-"""Reading files that belong to somebody else, and replacing them.
+"""Files that belong to somebody else: reading them, replacing them, and marked blocks of ours inside.
 
 `look` refuses what cannot be edited safely. `write` first has every new content on disk beside the old one, looks once
 more that nobody has changed the old one, and only then renames: a file is the old one or the new one, never half of it,
 and none is touched unless all could be. Mode and symlinks stay. Called by `plan.py`.
+
+Between `holdfast:begin` and `holdfast:end` is ours, the rest is not. The begin marker notes what else came with the
+block: `sep=N`, so many line ends before it, or `made`, the whole file. So whatever the file was (empty, without a line
+end at its end, with CRLF, with a byte order mark), `drop(put(text))` is `text`, and `put(put(text))` is `put(text)`.
+A block of another version is replaced where it stands. Called by `plan.py`.
 """
 
 from __future__ import annotations
 
 import os
+import re
 import stat
 import tempfile
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Final
 
 from holdfast.errors import Conflict, Invalid, IOFailed
-from holdfast.kernel.folders import sync
+from holdfast.kernel.filesystem import sync
 
 
 @dataclass(frozen=True)
@@ -105,3 +112,83 @@ def _stage(file: File, new: str, staged: list[str]) -> None:
         if file.owner is not None and os.geteuid() == 0:
             os.fchown(descriptor, *file.owner)  # root must not take a file away from its owner
         os.fsync(descriptor)
+
+
+VERSION: Final = 1
+_BOM: Final = "\ufeff"
+
+
+@dataclass(frozen=True)
+class Block:
+    """What is put into a text file, and the comment syntax of that file."""
+
+    body: str
+    opening: str = "<!-- "
+    closing: str = " -->"
+    preamble: str = ""  # what a file opens with if we make it
+
+    def put(self, old: str | None) -> str:
+        """The text with the block in it, as it is today; None is a file that is not there."""
+        if old is None:
+            return self.preamble + self._render("made", "\n") + "\n"
+        place = self._find(old)
+        if place is not None:
+            return old[: place.start] + self._render(place.notes, place.newline) + old[place.stop :]
+        newline = newline_of(old)
+        at, sep = self._where(old)
+        return old[:at] + newline * sep + self._render(f"sep={sep}", newline) + newline + old[at:]
+
+    def drop(self, old: str) -> str | None:
+        """The text without the block; None if we made the file and nobody has added to it."""
+        place = self._find(old)
+        if place is None:
+            return old
+        head, tail = old[: place.start], old[place.stop :].removeprefix(place.newline)
+        noted = re.search(r"\bsep=(\d+)", place.notes)
+        for _ in range(int(noted[1]) if noted else 0):
+            head = head.removesuffix(place.newline)
+        if "made" in place.notes.split() and not tail and head.replace("\r\n", "\n") in ("", self.preamble):
+            return None
+        if tail and head.strip(_BOM) and not head.endswith("\n"):
+            head += place.newline  # somebody has written below the block: lines stay lines
+        return head + tail
+
+    def _where(self, old: str) -> tuple[int, int]:
+        """Where a new block goes, and how many line ends go before it."""
+        bare = old.removeprefix(_BOM)
+        return len(old), 0 if not bare else 1 if bare.endswith("\n") else 2
+
+    def _render(self, notes: str, newline: str) -> str:
+        said = f"{notes} (written by holdfast setup)"
+        begin = f"{self.opening}holdfast:begin v{VERSION} {said}{self.closing}"
+        end = f"{self.opening}holdfast:end{self.closing}"
+        return newline.join([begin, *self.body.splitlines(), end])
+
+    def _find(self, text: str) -> _Place | None:
+        opening, closing = re.escape(self.opening), re.escape(self.closing)
+        start = rf"(?:^|(?<={_BOM})){opening}holdfast:"
+        begins = list(re.finditer(rf"{start}begin v\d+ ([^\r\n]*?){closing}(\r?\n)", text, re.MULTILINE))
+        ends = list(re.finditer(rf"{start}end{closing}(?=\r?$)", text, re.MULTILINE))
+        if not begins and not ends:
+            return None
+        if len(begins) != 1 or len(ends) != 1 or ends[0].start() < begins[0].end():
+            raise Invalid(
+                f"it has {len(begins)} line(s) holdfast:begin and {len(ends)} holdfast:end, not one of each in order",
+                hint="put its lines right by hand: what is between the two is written by holdfast setup",
+            )
+        notes = begins[0][1].replace(" (written by holdfast setup)", "")
+        return _Place(begins[0].start(), ends[0].end(), notes, begins[0][2])
+
+
+@dataclass(frozen=True)
+class _Place:
+    start: int
+    stop: int  # before the line end of the end marker
+    notes: str
+    newline: str
+
+
+def newline_of(text: str) -> str:
+    """How the lines of a text end; its first tells."""
+    first = text.find("\n")
+    return "\r\n" if first > 0 and text[first - 1] == "\r" else "\n"

@@ -1,0 +1,112 @@
+"""Links between records: a kind, where from, where to; each triple at most once.
+
+Tasks use it for what they depend on and where they come from, trails for what belongs to them. Both ends are ids; the
+domain that adds a link sees to it that they exist, and drops the links of a record that is purged. Links of tasks are
+part of a task's history; others, made by `tie`, have an event of their own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Final
+
+import msgspec
+
+from holdfast.kernel.tx import Snapshot, Tx
+
+LINK: Final = "link"
+TYPES: Final = (
+    *("belongs_to", "child_of", "branches_from", "scoped_to"),
+    *("depends_on", "discovered_from", "related"),
+)
+
+
+def add(tx: Tx, kind: str, source: str, target: str) -> bool:
+    """Make a link; False if it was there."""
+    if tx.one("SELECT 1 FROM links WHERE kind = ? AND source = ? AND target = ?", (kind, source, target)):
+        return False
+    tx.run(
+        "INSERT INTO links (kind, source, target, id, created) VALUES (?, ?, ?, ?, ?)",
+        (kind, source, target, tx.new_id(), tx.now),
+    )
+    return True
+
+
+def remove(tx: Tx, kind: str, source: str, target: str) -> bool:
+    """Remove a link; False if there was none."""
+    return bool(tx.run("DELETE FROM links WHERE kind = ? AND source = ? AND target = ?", (kind, source, target)))
+
+
+def tie(tx: Tx, kind: str, source: str, target: str) -> str:
+    """Make a link that has an event of its own; answers its id, also if it was there."""
+    made = add(tx, kind, source, target)
+    row = tx.one("SELECT id FROM links WHERE kind = ? AND source = ? AND target = ?", (kind, source, target))
+    assert row is not None
+    if made:
+        _emit(tx, row[0], "create", kind, source, target)
+    return str(row[0])
+
+
+def put(tx: Tx, id: str, kind: str, source: str, target: str, created: int) -> None:
+    """Make a link as another workspace had it, with an event of its own; the caller has seen that there is none."""
+    tx.run(
+        "INSERT INTO links (kind, source, target, id, created) VALUES (?, ?, ?, ?, ?)",
+        (kind, source, target, id, created),
+    )
+    _emit(tx, id, "create", kind, source, target)
+
+
+def untie(tx: Tx, kind: str, source: str, target: str) -> bool:
+    """Remove such a link; False if there was none."""
+    row = tx.one("SELECT id FROM links WHERE kind = ? AND source = ? AND target = ?", (kind, source, target))
+    if row is None:
+        return False
+    remove(tx, kind, source, target)
+    _emit(tx, row[0], "delete", kind, source, target)
+    return True
+
+
+def _emit(tx: Tx, id: str, op: str, kind: str, source: str, target: str) -> None:
+    data = msgspec.msgpack.encode({"link_type": kind, "from_id": source, "to_id": target})
+    tx.emit(LINK, id, op, data=data)
+
+
+def forget(tx: Tx, id: str, kinds: Iterable[str]) -> None:
+    """Remove every link of these kinds from and to a record."""
+    for kind in kinds:
+        tx.run("DELETE FROM links WHERE kind = ? AND source = ?", (kind, id))
+        tx.run("DELETE FROM links WHERE kind = ? AND target = ?", (kind, id))
+
+
+def targets(snapshot: Snapshot, kind: str, source: str) -> list[str]:
+    """Where the links of a record lead."""
+    rows = snapshot.all("SELECT target FROM links WHERE kind = ? AND source = ? ORDER BY target", (kind, source))
+    return [target for (target,) in rows]
+
+
+def sources(snapshot: Snapshot, kind: str, target: str) -> list[str]:
+    """Whose links lead to a record."""
+    rows = snapshot.all("SELECT source FROM links WHERE kind = ? AND target = ? ORDER BY source", (kind, target))
+    return [source for (source,) in rows]
+
+
+def path(snapshot: Snapshot, kind: str, start: str, end: str) -> list[str] | None:
+    """How links of a kind lead from `start` to `end`, shortest first; None if they do not."""
+    came_from: dict[str, str] = {}
+    frontier = [start]
+    seen = {start}
+    while frontier and end not in seen:
+        following = []
+        for source in frontier:
+            for target in targets(snapshot, kind, source):
+                if target not in seen:
+                    seen.add(target)
+                    came_from[target] = source
+                    following.append(target)
+        frontier = following
+    if end not in seen:
+        return None
+    steps = [end]
+    while steps[-1] != start:
+        steps.append(came_from[steps[-1]])
+    return steps[::-1]

@@ -1,0 +1,291 @@
+"""Messages as they are stored and read: inboxes, threads, search, history; and what `ws.check()` compares."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from typing import Any, Final
+
+import msgspec
+
+from holdfast import errors
+from holdfast.domains.locks import name_of
+from holdfast.domains.tasks.queries import match_of
+from holdfast.domains.tasks.rows import find as find_task
+from holdfast.kernel import events
+from holdfast.kernel.tx import Row, Snapshot, Tx
+from holdfast.kernel.validate import check_limit, check_name
+from holdfast.types import Page, as_time
+from holdfast.types.agents import MailHit, MailStatus, MailStep, MailType, Message
+
+MESSAGE: Final = "message"
+COLUMNS: Final = (
+    "m.seq, m.id, m.thread, m.task, m.sender, m.type, m.priority, m.ack, m.answers, m.sent, m.closed, m.version,"
+    " m.revision, m.receiver, x.subject, x.body"
+)
+SOURCE: Final = "messages m JOIN message_texts x ON x.seq = m.seq"
+_names = msgspec.json.Decoder(tuple[str, ...]).decode
+encode_names = msgspec.json.Encoder().encode
+
+
+class Stored(msgspec.Struct, frozen=True):
+    """A row of `messages` with its texts, as COLUMNS name them."""
+
+    seq: int
+    id: str
+    thread: str
+    task: str | None
+    sender: str
+    type: MailType
+    priority: int
+    ack: int
+    answers: str | None
+    sent: int
+    closed: int | None
+    version: int
+    revision: int
+    receiver: str
+    subject: str
+    body: str
+
+
+def to_message(snapshot: Snapshot, stored: Stored) -> Message:
+    """The public form, with where it stands for each receiver."""
+    rows = snapshot.all("SELECT agent, status FROM deliveries WHERE message = ? ORDER BY agent", (stored.seq,))
+    return Message(
+        stored.id,
+        stored.thread,
+        stored.sender,
+        _names(stored.receiver),
+        stored.subject,
+        stored.body,
+        stored.type,
+        stored.priority,
+        bool(stored.ack),
+        stored.task,
+        stored.answers,
+        as_time(stored.sent),
+        None if stored.closed is None else as_time(stored.closed),
+        dict(rows),
+        stored.version,
+        stored.revision,
+    )
+
+
+def require(snapshot: Snapshot, id: str) -> Stored:
+    """A message by its id; MessageNotFound if there is none."""
+    check_name(id, "id")
+    row = snapshot.one(f"SELECT {COLUMNS} FROM {SOURCE} WHERE m.id = ?", (id,))
+    if row is None:
+        raise errors.MessageNotFound(f"there is no message {id!r}", hint="mail.inbox() has yours", id=id)
+    return Stored(*row)
+
+
+def select(snapshot: Snapshot, where: str, params: Sequence[Any]) -> list[Stored]:
+    """Messages under a condition."""
+    return [Stored(*row) for row in snapshot.all(f"SELECT {COLUMNS} FROM {SOURCE} WHERE {where}", params)]
+
+
+def status_of(snapshot: Snapshot, stored: Stored, agent: str) -> MailStatus | None:
+    """Where a message stands for one receiver; None if it was not sent to that."""
+    row: Row | None = snapshot.one("SELECT status FROM deliveries WHERE message = ? AND agent = ?", (stored.seq, agent))
+    return None if row is None else row[0]
+
+
+def change(tx: Tx, stored: Stored, op: str, data: dict[str, Any], closed: int | None = None) -> Message:
+    """Log a step in the life of a message; its rows of receivers have been changed."""
+    version = stored.version + 1
+    tx.run(
+        "UPDATE messages SET version = ?, revision = ?, closed = ? WHERE seq = ?",
+        (version, tx.revision, closed, stored.seq),
+    )
+    tx.emit(MESSAGE, stored.id, op, version=version, data=msgspec.msgpack.encode(data))
+    return to_message(tx, require(tx, stored.id))
+
+
+MAX_PAGE: Final = 200
+_WEIGHTS = "10.0, 1.0"  # a word in the subject counts more
+
+
+def inbox(
+    snapshot: Snapshot,
+    me: str,
+    agent: str | None = None,
+    unread: bool = False,
+    closed: bool = False,
+    limit: int = 50,
+    cursor: str | None = None,
+) -> Page[Message]:
+    """An agent's messages, newest first: those that are not closed, only unread ones, or with `closed` all."""
+    agent = name_of(me, agent, "agent")
+    check_limit(limit, MAX_PAGE)
+    for value, what in ((unread, "unread"), (closed, "closed")):
+        if type(value) is not bool:
+            raise errors.InvalidFilter(f"{what} is True or False, not {value!r}")
+    index = "deliveries_unread" if unread else "deliveries_all" if closed else "deliveries_open"
+    only = " AND d.status = 'unread'" if unread else "" if closed else " AND d.status <> 'closed'"
+    rows = snapshot.all(
+        f"SELECT {COLUMNS} FROM deliveries d INDEXED BY {index} CROSS JOIN messages m ON m.seq = d.message"
+        f" CROSS JOIN message_texts x ON x.seq = d.message WHERE d.agent = ?{only} AND d.message < ?"
+        " ORDER BY d.message DESC LIMIT ?",
+        (agent, _place(cursor, 2**62), limit + 1),
+    )
+    return _page(snapshot, [Stored(*row) for row in rows], limit)
+
+
+def unread(snapshot: Snapshot, me: str, agent: str | None = None) -> int:
+    """How many messages an agent has not acknowledged or acted on yet; counted, not kept."""
+    row = snapshot.one(
+        "SELECT count(*) FROM deliveries INDEXED BY deliveries_unread WHERE agent = ? AND status = 'unread'",
+        (name_of(me, agent, "agent"),),
+    )
+    return 0 if row is None else row[0]
+
+
+def sent(
+    snapshot: Snapshot, me: str, agent: str | None = None, limit: int = 50, cursor: str | None = None
+) -> Page[Message]:
+    """What an agent has sent, newest first."""
+    agent = name_of(me, agent, "agent")
+    check_limit(limit, MAX_PAGE)
+    where = "m.sender = ? AND m.seq < ? ORDER BY m.seq DESC LIMIT ?"
+    return _page(snapshot, select(snapshot, where, (agent, _place(cursor, 2**62), limit + 1)), limit)
+
+
+def get(snapshot: Snapshot, id: str) -> Message:
+    """A message by its id. Reading is not acknowledging."""
+    return to_message(snapshot, require(snapshot, id))
+
+
+def thread(snapshot: Snapshot, id: str, limit: int = MAX_PAGE, cursor: str | None = None) -> Page[Message]:
+    """The messages of a thread, oldest first, by its name or by the id of any of them."""
+    check_name(id, "id")
+    check_limit(limit, MAX_PAGE)
+    row = snapshot.one("SELECT thread FROM messages WHERE id = ?", (id,))
+    name = id if row is None else row[0]
+    where = "m.thread = ? AND m.seq > ? ORDER BY m.seq LIMIT ?"
+    found = select(snapshot, where, (name, _place(cursor, 0), limit + 1))
+    if not found and cursor is None:
+        raise errors.MessageNotFound(f"there is no thread and no message {id!r}", id=id)
+    return _page(snapshot, found, limit)
+
+
+def about(snapshot: Snapshot, task: str, limit: int = MAX_PAGE, cursor: str | None = None) -> Page[Message]:
+    """The messages that hang on a task, oldest first."""
+    check_limit(limit, MAX_PAGE)
+    found = find_task(snapshot, task, deleted=True).id
+    where = "m.task = ? AND m.seq > ? ORDER BY m.seq LIMIT ?"
+    return _page(snapshot, select(snapshot, where, (found, _place(cursor, 0), limit + 1)), limit)
+
+
+def _page(snapshot: Snapshot, found: list[Stored], limit: int) -> Page[Message]:
+    page = Page(to_message(snapshot, stored) for stored in found[:limit])
+    if len(found) > limit:
+        page.cursor = str(found[limit - 1].seq)
+    return page
+
+
+def _place(cursor: str | None, start: int) -> int:
+    if cursor is None:
+        return start
+    if not isinstance(cursor, str) or not re.fullmatch(r"[0-9]{1,18}", cursor):
+        raise errors.InvalidFilter(f"{cursor!r} is not a cursor of mail", hint="pass the page's cursor as it is")
+    return int(cursor)
+
+
+def search(snapshot: Snapshot, text: str, agent: str | None = None, limit: int = 20) -> list[MailHit]:
+    """Messages in which all words occur, best first; with `agent` those it received or sent."""
+    check_limit(limit, 100)
+    where, params = "", [match_of(text)]
+    if agent is not None:
+        check_name(agent, "agent")
+        where = " AND (m.sender = ? OR EXISTS (SELECT 1 FROM deliveries d WHERE d.message = m.seq AND d.agent = ?))"
+        params += [agent, agent]
+    rows = snapshot.all(
+        f"SELECT snippet(messages_fts, -1, '**', '**', '…', 16), bm25(messages_fts, {_WEIGHTS}) AS score, {COLUMNS}"
+        " FROM messages_fts f JOIN messages m ON m.seq = f.rowid JOIN message_texts x ON x.seq = m.seq"
+        f" WHERE messages_fts MATCH ?{where} ORDER BY score, m.seq LIMIT ?",
+        (*params, limit),
+    )
+    return [MailHit(to_message(snapshot, Stored(*row[2:])), row[0], row[1]) for row in rows]
+
+
+def history(snapshot: Snapshot, id: str) -> list[MailStep]:
+    """Every step in the life of a message with what was said, oldest first."""
+    stored = require(snapshot, id)
+    steps = []
+    for row in reversed(events.history(snapshot, MESSAGE, "", stored.id, None, None)):
+        event = events.to_event(row)
+        said = event.data
+        status: MailStatus | None = "closed" if event.op == "close" else said["status"][1] if "status" in said else None
+        who: str = said["sender"] if event.op == "send" else said["agent"]
+        note = said.get("note")
+        steps.append(MailStep(id, event.op, who, event.actor, event.time, status, note, event.version, event.revision))
+    return steps
+
+
+# --- for tasks -------------------------------------------------------------------------------------------------------
+
+
+def newest_about(snapshot: Snapshot, task: str, limit: int) -> tuple[list[Message], int]:
+    """The last messages about a task, oldest of them first, and how many there are."""
+    found = select(snapshot, "m.task = ? ORDER BY m.seq DESC LIMIT ?", (task, limit))
+    row = snapshot.one("SELECT count(*) FROM messages WHERE task = ?", (task,))
+    return [to_message(snapshot, stored) for stored in reversed(found)], 0 if row is None else row[0]
+
+
+def open_about(snapshot: Snapshot, task: str) -> list[str]:
+    """The ids of messages about a task that are not closed, a hundred at most."""
+    rows = snapshot.all("SELECT id FROM messages WHERE task = ? AND closed IS NULL ORDER BY seq LIMIT 100", (task,))
+    return [id for (id,) in rows]
+
+
+_PROBLEMS = {
+    "has no text": "SELECT id FROM messages WHERE seq NOT IN (SELECT seq FROM message_texts)",
+    "has no receiver": "SELECT id FROM messages WHERE seq NOT IN (SELECT message FROM deliveries)",
+    "is not in the search index": "SELECT id FROM messages WHERE seq NOT IN (SELECT id FROM messages_fts_docsize)",
+    "is closed for some and not for others": "SELECT id FROM messages m WHERE (closed IS NOT NULL) <>"
+    " (SELECT min(status = 'closed') FROM deliveries WHERE message = m.seq) OR (closed IS NOT NULL) <>"
+    " (SELECT max(status = 'closed') FROM deliveries WHERE message = m.seq)",
+    "is in the log, but not in the store": "SELECT DISTINCT id FROM events WHERE kind = 'message'"
+    " AND id NOT IN (SELECT id FROM messages)",
+    "(by number) was delivered, but does not exist": "SELECT DISTINCT message FROM deliveries"
+    " WHERE message NOT IN (SELECT seq FROM messages)",
+    "(by number) has a text, but does not exist": "SELECT seq FROM message_texts"
+    " WHERE seq NOT IN (SELECT seq FROM messages)",
+}
+_FIELDS = ("sender", "thread", "task", "type", "priority", "ack", "answers", "subject", "body")
+
+
+def check(snapshot: Snapshot) -> Iterator[str]:
+    """Problems: messages that the log knows otherwise, without receiver or text, or not found by a search."""
+    for problem, query in _PROBLEMS.items():
+        for (id,) in snapshot.all(query):
+            yield f"message {id} {problem}"
+    for seq, id, version, newest, *fields in snapshot.all(
+        "SELECT m.seq, id, version, (SELECT max(version) FROM events e WHERE e.kind = 'message' AND e.scope = ''"
+        " AND e.id = m.id), sender, thread, task, type, priority, ack, answers, subject, body"
+        " FROM messages m LEFT JOIN message_texts x ON x.seq = m.seq"
+    ):
+        if version != newest:
+            yield f"message {id} has version {version}, but the log says {newest}"
+        yield from _check_steps(snapshot, seq, id, dict(zip(_FIELDS, fields, strict=True)))
+
+
+def _check_steps(snapshot: Snapshot, seq: int, id: str, fields: dict[str, Any]) -> Iterator[str]:
+    """Compare a message with what the log has of it, if that still has its beginning."""
+    logged: dict[str, str] | None = None
+    for op, data in snapshot.all(
+        "SELECT op, data FROM events WHERE kind = 'message' AND scope = '' AND id = ? ORDER BY version", (id,)
+    ):
+        said = msgspec.msgpack.decode(data)
+        if op == "send":
+            logged = dict.fromkeys(said["to"], "unread")
+            for name, value in fields.items():
+                if value != said[name]:
+                    yield f"message {id} has another {name} than the log"
+        elif logged is not None:
+            logged = dict.fromkeys(logged, "closed") if op == "close" else logged | {said["agent"]: said["status"][1]}
+    stored: dict[str, str] = dict(snapshot.all("SELECT agent, status FROM deliveries WHERE message = ?", (seq,)))
+    if logged is not None and stored != logged:
+        yield f"message {id} stands otherwise than the log says: {stored}, {logged}"

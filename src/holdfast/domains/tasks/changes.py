@@ -1,0 +1,338 @@
+"""Changing tasks: fields, notes and tags; deleting, restoring and purging; many in one call."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, Final, Literal
+
+from holdfast import errors
+from holdfast.domains import link_types
+from holdfast.domains.routing.config import Config, settings_of
+from holdfast.domains.tasks import transitions
+from holdfast.domains.tasks.claims import check_token, renew
+from holdfast.domains.tasks.creation import (
+    Placed,
+    check_body,
+    check_draft,
+    check_hint,
+    check_note,
+    check_priority,
+    check_tags,
+    check_title,
+    check_type,
+    insert_all,
+    require_parent,
+    stored_tags,
+)
+from holdfast.domains.tasks.rows import ACTIVE, TASK, Stored, by_seq, change, index_tags, require, to_task, write_texts
+from holdfast.domains.tasks.tree import below
+from holdfast.kernel import idempotency
+from holdfast.kernel.events import redact
+from holdfast.kernel.tx import Tx, forget
+from holdfast.kernel.validate import check_flag
+from holdfast.types.tasks import BulkItem, BulkResult, Task, TaskType
+
+
+def _to_edit(tx: Tx, id: str, token: int | None) -> Stored:
+    """The task, for a change by anybody; with a token only for the holder of the live claim."""
+    task = require(tx, id)
+    if token is not None:
+        check_token(task, token)
+    renew(tx, task, token)
+    return task
+
+
+def update(
+    tx: Tx,
+    id: str,
+    title: str | None = None,
+    body: str | None = None,
+    priority: int | None = None,
+    type: TaskType | None = None,
+    grimoire_hint: str | None = None,
+    expected: int | None = None,
+    token: int | None = None,
+) -> Task:
+    """Change fields; what is not given stays, an empty `grimoire_hint` removes it. `expected` is the version meant.
+
+    What is equal already is no change: no event, no new version.
+    """
+    config = settings_of(tx).config
+    columns: dict[str, Any] = {}
+    before = require(tx, id)
+    if title is not None:
+        columns["title"] = title if title == before.title else check_title(title, config)
+    if body is not None and body != before.body:
+        check_body(body, config)
+    if priority is not None:
+        columns["priority"] = check_priority(priority)
+    if type is not None:
+        columns["type"] = check_type(type)
+    if grimoire_hint is not None:
+        columns["hint"] = None if grimoire_hint == "" else check_hint(grimoire_hint)
+    task = _to_edit(tx, id, token)
+    _expect(task, expected)
+    columns = {name: value for name, value in columns.items() if getattr(task, name) != value}
+    more = None if body is None or body == task.body else {"body": (task.body, body)}
+    if not columns and more is None:
+        return to_task(require(tx, id))
+    texts = {name: columns[name] for name in ("title",) if name in columns}
+    if more is not None and body is not None:
+        texts["body"] = body
+    if texts:
+        write_texts(tx, task.seq, **texts)
+    change(tx, task, "update", columns, more=more)
+    return to_task(require(tx, id))
+
+
+def _expect(task: Stored, expected: int | None) -> None:
+    if expected is None:
+        return
+    if type(expected) is not int or expected < 1:
+        raise errors.Invalid(f"expected must be a version (1 or more), not {expected!r}")
+    if task.version != expected:
+        raise errors.VersionMismatch(
+            f"task {task.id} is at version {task.version}, expected {expected}",
+            id=task.id,
+            expected=expected,
+            version=task.version,
+            value=to_task(task),
+        )
+
+
+def note(tx: Tx, id: str, text: str, token: int | None = None) -> Task:
+    """Append a note to the task's history, where a search finds it too."""
+    check_note(text, "text")
+    if not isinstance(text, str) or not text.strip():
+        raise errors.InvalidValue("the note is empty", hint="say what the next one should know")
+    task = _to_edit(tx, id, token)
+    row = tx.one("SELECT notes FROM task_texts WHERE seq = ?", (task.seq,))
+    assert row is not None
+    write_texts(tx, task.seq, notes=f"{row[0]}\n{text}" if row[0] else text)
+    change(tx, task, "note", {}, note=text)
+    return to_task(require(tx, id))
+
+
+def _retag(tx: Tx, task: Stored, tags: set[str], op: str) -> Task:
+    most = max(settings_of(tx).config.max_tags, len(task.tag_list))  # who has too many may still have fewer
+    new = check_tags(sorted(tags), most)
+    if new != task.tag_list:
+        change(tx, task, op, {"tags": stored_tags(new)}, more={"tags": (task.tag_list, new)})
+    return to_task(require(tx, task.id))
+
+
+def _given(tx: Tx, tags: Sequence[str]) -> tuple[str, ...]:
+    """At least one tag."""
+    checked = check_tags(tags, 10_000)
+    if not checked:
+        raise errors.InvalidTag("no tag was given", hint='such as tags=["backend"]')
+    return checked
+
+
+def add_tags(tx: Tx, id: str, tags: Sequence[str], token: int | None = None) -> Task:
+    """Add tags; those it has already stay."""
+    given = _given(tx, tags)
+    task = _to_edit(tx, id, token)
+    return _retag(tx, task, {*task.tag_list, *given}, "add_tags")
+
+
+def remove_tags(tx: Tx, id: str, tags: Sequence[str], token: int | None = None) -> Task:
+    """Remove tags; those it has not do not matter."""
+    given = _given(tx, tags)
+    task = _to_edit(tx, id, token)
+    return _retag(tx, task, {*task.tag_list} - {*given}, "remove_tags")
+
+
+def set_tags(tx: Tx, id: str, tags: Sequence[str], token: int | None = None) -> Task:
+    """Replace all tags; an empty list removes them."""
+    given = check_tags(tags, 10_000)
+    task = _to_edit(tx, id, token)
+    return _retag(tx, task, {*given}, "set_tags")
+
+
+def _refuse_active(task: Stored, family: list[Stored]) -> None:
+    """Nobody's work is deleted under its hands."""
+    if task.active:
+        raise errors.TaskActive(
+            f"task {task.id} is {task.status}",
+            hint="release or complete it first" if task.status == "in_progress" else "approve or reject it first",
+            id=task.id,
+            status=task.status,
+        )
+    active = [other.id for other in family if other.status in ACTIVE]
+    if active:
+        raise errors.HasActiveChildren(
+            f"below task {task.id} there is work going on: {', '.join(active)}",
+            hint="finish or release these first",
+            id=task.id,
+            active_children=active,
+        )
+
+
+def delete(tx: Tx, id: str, reason: str | None = None) -> int:
+    """Delete a task and all below it, so that `restore` can bring them back; answers how many."""
+    check_note(reason, "reason")
+    task = require(tx, id)
+    family = [by_seq(tx, seq) for seq, _ in below(tx, task.seq)]
+    _refuse_active(task, family)
+    for other in family:  # as it is by now: the one before may have been what it waited for
+        remove(tx, by_seq(tx, other.seq), task.seq, reason if other.seq == task.seq else None)
+    return len(family)
+
+
+def remove(tx: Tx, task: Stored, deletion: int, reason: str | None = None) -> None:
+    """Mark one task as deleted, together with the task `deletion`."""
+    columns = {"deleted": tx.now, "deletion": deletion}
+    change(tx, task, "delete", columns, more={"deleted": (False, True)}, note=reason)
+
+
+def restore(tx: Tx, id: str) -> Task:
+    """Bring back a deleted task, with what was deleted along with it."""
+    task = require(tx, id, deleted=True)
+    if task.deleted is None:
+        return to_task(task)
+    if task.parent is not None and by_seq(tx, task.parent).deleted is not None:
+        raise errors.ParentNotFound(
+            f"the parent of {id} is deleted",
+            hint=f"restore {_root(tx, task).id} first, which it was deleted with or after",
+            id=id,
+            parent_id=task.parent_id,
+        )
+    for seq, _ in below(tx, task.seq, deleted=True):
+        other = by_seq(tx, seq)
+        if other.deleted is not None and other.deletion == task.deletion:
+            change(tx, other, "restore", {"deleted": None, "deletion": None}, more={"deleted": (True, False)})
+    return to_task(require(tx, id))
+
+
+def _root(tx: Tx, task: Stored) -> Stored:
+    """The highest deleted task above one."""
+    while task.parent is not None and (above := by_seq(tx, task.parent)).deleted is not None:
+        task = above
+    return task
+
+
+def purge(tx: Tx, id: str) -> int:
+    """Remove a task and all below it for good, and blank their events; answers how many. Nothing brings them back."""
+    task = require(tx, id, deleted=True)
+    family = [by_seq(tx, seq) for seq, _ in below(tx, task.seq, deleted=True)]
+    _refuse_active(task, family)
+    for other in reversed(family):  # children first: a parent that is gone has none
+        erase(tx, by_seq(tx, other.seq))
+    idempotency.redact(tx, [other.id for other in family])
+    return len(family)
+
+
+def erase(tx: Tx, task: Stored) -> None:
+    """Remove one task without children: its row, texts, tags and links. The log goes on saying only that it was."""
+    if not task.finished:  # who depends on it waits no longer
+        remove(tx, task, task.seq)
+        task = by_seq(tx, task.seq)
+    forget(tx.run, "task_texts", task.seq)
+    index_tags(tx, task, None)
+    for table in ("task_texts", "task_imports", "tasks"):
+        tx.run(f"DELETE FROM {table} WHERE seq = ?", (task.seq,))
+    link_types.forget(tx, task.id, link_types.TYPES)
+    redact(tx, TASK, "", task.id)
+    tx.emit(TASK, task.id, "purge", version=task.version + 1)
+
+
+Action = Literal["create", "add_tags", "remove_tags", "set_priority", "close", "cancel", "delete"]
+MAX_BULK: Final = 10_000
+_REFUSED: Final = (errors.Invalid, errors.NotFound, errors.Conflict, errors.Forbidden, errors.TooLarge)
+_FIELDS: Final = {"title", "body", "type", "priority", "parent_id", "tags", "grimoire_hint"}
+
+
+def bulk(
+    tx: Tx,
+    action: Action,
+    task_ids: Sequence[str] = (),
+    tasks: Sequence[dict[str, Any]] = (),
+    tags: Sequence[str] = (),
+    priority: int | None = None,
+    reason: str | None = None,
+    atomic: bool = False,
+) -> BulkResult:
+    """Do the same to many tasks, or create many; answers what became of each.
+
+    One that is refused leaves the others alone; with `atomic` it undoes all, and is raised. `close` also completes
+    nobody's work: it closes blocked tasks, `cancel` open and blocked ones.
+    """
+    check_flag(atomic=atomic)
+    items: Sequence[Any] = tasks if action == "create" else task_ids
+    if isinstance(items, str) or not isinstance(items, Sequence):
+        raise errors.Invalid(f"task_ids and tasks are lists, not {type(items).__name__}")
+    if len(items) > MAX_BULK:
+        raise errors.TooLarge(f"{len(items)} tasks in one call; {MAX_BULK} is the most", limit=MAX_BULK)
+    if not items:
+        raise errors.Invalid(f"{action} was given no tasks", hint="tasks=[...] to create, task_ids=[...] otherwise")
+    if action == "create":
+        return _create(tx, items, atomic)
+    run = _action(action, tags, priority, reason)
+    return BulkResult([_one(tx, run, item, atomic) for item in items])
+
+
+def _one(tx: Tx, run: Callable[[Tx, Any], str], item: Any, atomic: bool) -> BulkItem:
+    if atomic:
+        return BulkItem(run(tx, item), True)
+    try:
+        with tx.savepoint():
+            return BulkItem(run(tx, item), True)
+    except _REFUSED as error:
+        return BulkItem(item if isinstance(item, str) else "", False, error.message, error.code)
+
+
+def _action(action: Action, tags: Sequence[str], priority: int | None, reason: str | None) -> Callable[[Tx, Any], str]:
+    match action:
+        case "add_tags":
+            return lambda tx, id: add_tags(tx, id, tags).id
+        case "remove_tags":
+            return lambda tx, id: remove_tags(tx, id, tags).id
+        case "set_priority":
+            if priority is None:
+                raise errors.InvalidPriority("set_priority needs a priority", hint="pass priority=0 to 4")
+            return lambda tx, id: update(tx, id, priority=priority).id
+        case "close":
+            return lambda tx, id: transitions.close(tx, id, reason).id
+        case "cancel":
+            return lambda tx, id: transitions.cancel(tx, id, reason).id
+        case "delete":
+            return lambda tx, id: _deleted(tx, id, reason)
+    raise errors.Invalid(
+        f"{action!r} cannot be done in bulk",
+        hint="create, add_tags, remove_tags, set_priority, close, cancel or delete",
+    )
+
+
+def _deleted(tx: Tx, id: str, reason: str | None) -> str:
+    delete(tx, id, reason)
+    return id
+
+
+def _create(tx: Tx, specs: Sequence[Any], atomic: bool) -> BulkResult:
+    """Check all, then make those that passed: nothing is written that would have to be taken back."""
+    config = settings_of(tx).config
+    results: list[BulkItem | None] = []
+    drafts: list[Placed] = []
+    for spec in specs:
+        try:
+            drafts.append(_draft(tx, spec, config))
+            results.append(None)
+        except _REFUSED as error:
+            if atomic:
+                raise
+            results.append(BulkItem("", False, error.message, error.code))
+    made = iter(insert_all(tx, drafts, config) if drafts else ())
+    return BulkResult([BulkItem(next(made).id, True) if result is None else result for result in results])
+
+
+def _draft(tx: Tx, spec: Any, config: Config) -> Placed:
+    if not isinstance(spec, dict):
+        raise errors.Invalid(f"a task to create is a dict of its fields, not {type(spec).__name__}")
+    unknown = [str(name) for name in spec.keys() - _FIELDS]
+    if unknown or "title" not in spec:
+        problem = f"unknown: {', '.join(sorted(unknown))}" if unknown else "title is missing"
+        raise errors.Invalid(f"a task cannot be made of this: {problem}", hint=f"fields: {', '.join(sorted(_FIELDS))}")
+    given = {name: value for name, value in spec.items() if name not in ("parent_id", "grimoire_hint")}
+    draft = check_draft(config, **given, hint=spec.get("grimoire_hint"))
+    return Placed(draft, require_parent(tx, spec.get("parent_id")))

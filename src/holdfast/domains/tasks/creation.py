@@ -1,0 +1,303 @@
+"""Creating tasks, and the checks of what people and agents write: titles, bodies, notes and tags."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Final, get_args
+
+import msgspec
+
+from holdfast import errors
+from holdfast.domains.routing.config import Config, settings_of
+from holdfast.domains.tasks.rows import TASK, Stored, new_id, require, to_task
+from holdfast.kernel.tx import Tx, learn_new
+from holdfast.kernel.validate import check_name
+from holdfast.types.tasks import Task, TaskType
+
+MAX_NOTE: Final = 65_536
+LIMITS: Final = "see limits in config.yaml"
+
+
+def check_text(text: str, what: str, most: int, hint: str = "") -> str:
+    """Text that can be stored, of at most so many bytes."""
+    if type(text) is not str:
+        raise errors.InvalidValue(f"{what} is text, not {type(text).__name__}", hint="pass a str")
+    try:
+        size = len(text.encode())
+    except UnicodeEncodeError as error:
+        raise errors.InvalidValue(f"{what} has a lone surrogate at position {error.start}", hint="") from error
+    if "\0" in text:
+        raise errors.InvalidValue(f"{what} has a NUL character", hint="")
+    if size > most:
+        raise errors.TooLarge(f"{what} has {size} bytes; {most} is the most", hint=hint, limit=most)
+    return text
+
+
+def check_line(text: str, what: str, most: int) -> str:
+    """One line that is not blank, of at most so many characters, without what could steer a terminal."""
+    if type(text) is str and len(text) > most:
+        raise errors.TooLarge(f"{what} has {len(text)} characters; {most} is the most", hint=LIMITS, limit=most)
+    check_text(text, what, 4 * most)
+    if not text.strip():
+        raise errors.InvalidValue(f"{what} is empty", hint="say in one line what is to be done")
+    at = next((at for at, char in enumerate(text) if char < " " or "\x7f" <= char < "\xa0"), None)
+    if at is not None:
+        raise errors.InvalidValue(
+            f"{what} has the control character U+{ord(text[at]):04X} at position {at}", hint="it is one line of text"
+        )
+    return text
+
+
+def check_note(note: str | None, what: str = "note") -> str | None:
+    """A note or reason, or None."""
+    return None if note is None else check_text(note, what, MAX_NOTE)
+
+
+MAX_TAG = 128  # bytes
+_encode_json = msgspec.json.Encoder().encode
+
+
+def check_tag(tag: str) -> str:
+    """A tag: a name without a space at its ends and with something between its slashes."""
+    try:
+        check_name(tag, "tag")
+    except errors.InvalidName as error:
+        raise errors.InvalidTag(error.message, tag=tag) from error
+    if len(tag.encode()) > MAX_TAG:
+        raise errors.InvalidTag(f"the tag {tag[:40]!r}... has more than {MAX_TAG} bytes", tag=tag)
+    if tag != tag.strip() or not all(part.strip() for part in tag.split("/")):
+        raise errors.InvalidTag(
+            f"{tag!r} is not a tag", hint="no spaces at its ends, something on both sides of each /", tag=tag
+        )
+    return tag
+
+
+def check_tags(tags: Sequence[str], most: int) -> tuple[str, ...]:
+    """Tags in order, each once."""
+    if isinstance(tags, str) or not isinstance(tags, Sequence):
+        raise errors.InvalidTag(f"tags come in a list, not as {tags!r}", hint='such as tags=["backend"]')
+    if not tags:
+        return ()
+    checked = tuple(sorted({check_tag(tag) for tag in tags}))
+    if len(checked) > most:
+        raise errors.InvalidTag(f"{len(checked)} tags; {most} is the most a task has", hint="see limits in config.yaml")
+    return checked
+
+
+def stored_tags(tags: tuple[str, ...]) -> str:
+    """As they stand in the row of a task."""
+    return _encode_json(tags).decode() if tags else "[]"
+
+
+TYPES: tuple[TaskType, ...] = get_args(TaskType)
+PRIORITIES = range(5)
+_encode = msgspec.msgpack.Encoder().encode
+
+
+def create(
+    tx: Tx,
+    title: str,
+    body: str = "",
+    type: TaskType = "task",
+    priority: int = 2,
+    parent_id: str | None = None,
+    tags: Sequence[str] = (),
+    grimoire_hint: str | None = None,
+) -> Task:
+    """Make an open task, under a parent if one is named; its id is short enough to remember."""
+    config = settings_of(tx).config
+    draft = check_draft(config, title, body, type, priority, tags, grimoire_hint)
+    return to_task(insert(tx, draft, require_parent(tx, parent_id), config))
+
+
+class Draft(msgspec.Struct, frozen=True):
+    """A task that passed every check and is not yet in the store."""
+
+    title: str
+    body: str
+    type: TaskType
+    priority: int
+    tags: tuple[str, ...]
+    hint: str | None
+
+
+def check_draft(
+    config: Config,
+    title: str,
+    body: str = "",
+    type: TaskType = "task",
+    priority: int = 2,
+    tags: Sequence[str] = (),
+    hint: str | None = None,
+) -> Draft:
+    """Refuse what cannot be a task."""
+    return Draft(
+        check_title(title, config),
+        check_body(body, config),
+        check_type(type),
+        check_priority(priority),
+        check_tags(tags, config.max_tags),
+        check_hint(hint),
+    )
+
+
+class Placed(msgspec.Struct, frozen=True):
+    """A draft with its place; an import knows its id and times as well."""
+
+    draft: Draft
+    parent: Stored | None = None
+    id: str | None = None
+    created: int | None = None
+    updated: int | None = None
+
+
+def insert(
+    tx: Tx,
+    draft: Draft,
+    parent: Stored | None,
+    config: Config,
+    id: str | None = None,
+    created: int | None = None,
+    updated: int | None = None,
+) -> Stored:
+    """Put a draft into the store as an open task; a child inherits its parent's hint. An import knows the times."""
+    return insert_all(tx, [Placed(draft, parent, id, created, updated)], config)[0]
+
+
+def insert_all(tx: Tx, drafts: Sequence[Placed], config: Config) -> list[Stored]:
+    """Put many into the store, each as an open task, table by table."""
+    row = tx.one("SELECT max(seq) FROM tasks")
+    first = ((row and row[0]) or 0) + 1
+    taken: set[str] = set()
+    tasks = [_open(tx, draft, first + number, config, taken) for number, draft in enumerate(drafts)]
+    tx.many(
+        "INSERT INTO tasks (seq, id, status, priority, waits, busy, type, parent, depth, version, revision, created,"
+        " updated, parked, hint, review, tags, title)"
+        " VALUES (?, ?, 'open', ?, 0, 0, ?, ?, ?, 1, ?, ?, ?, 0, ?, 0, ?, ?)",
+        [
+            (
+                t.seq,
+                t.id,
+                t.priority,
+                t.type,
+                t.parent,
+                t.depth,
+                t.revision,
+                t.created,
+                t.updated,
+                t.hint,
+                t.tags,
+                t.title,
+            )
+            for t in tasks
+        ],
+    )
+    texts = [(task.seq, task.title, task.body, "") for task in tasks]
+    tx.many("INSERT INTO task_texts (seq, title, body, notes) VALUES (?, ?, ?, ?)", texts)
+    learn_new(tx.many, "task_texts", texts)
+    tags = [(tag, task.priority, task.seq) for task in tasks for tag in task.tag_list]
+    for table in ("task_tags", "ready_tags"):  # a new task is ready
+        if tags:
+            tx.many(f"INSERT INTO {table} (tag, priority, seq) VALUES (?, ?, ?)", tags)
+    tx.emit_all(TASK, "create", [(task.id, 1, _encode(_made(task))) for task in tasks])
+    return tasks
+
+
+def _open(tx: Tx, placed: Placed, seq: int, config: Config, taken: set[str]) -> Stored:
+    draft, parent = placed.draft, placed.parent
+    id = placed.id or new_id(tx, config.prefix, seq, taken)
+    taken.add(id)
+    return Stored(
+        seq=seq,
+        id=id,
+        status="open",
+        priority=draft.priority,
+        waits=0,
+        busy=0,
+        type=draft.type,
+        parent=None if parent is None else parent.seq,
+        depth=0 if parent is None else parent.depth + 1,
+        version=1,
+        revision=tx.revision,
+        created=tx.now if placed.created is None else placed.created,
+        updated=tx.now if placed.updated is None else placed.updated,
+        deleted=None,
+        deletion=None,
+        holder=None,
+        claimed=None,
+        token=None,
+        ttl=None,
+        parked=0,
+        hint=parent.hint if draft.hint is None and parent is not None else draft.hint,
+        grimoire=None,
+        review=0,
+        tags=stored_tags(draft.tags),
+        title=draft.title,
+        body=draft.body,
+        parent_id=None if parent is None else parent.id,
+        deadline=None,
+    )
+
+
+def _made(task: Stored) -> dict[str, Any]:
+    """What the event of a creation says: every field that was given."""
+    given = {
+        "status": task.status,
+        "title": task.title,
+        "body": task.body or None,
+        "type": task.type,
+        "priority": task.priority,
+        "parent_id": task.parent_id,
+        "tags": task.tag_list or None,
+        "grimoire_hint": task.hint,
+    }
+    return {field: (None, value) for field, value in given.items() if value is not None}
+
+
+# --- checks ----------------------------------------------------------------------------------------------------------
+
+
+def require_parent(tx: Tx, parent_id: str | None) -> Stored | None:
+    """The parent named; ParentNotFound if there is none, or if it is deleted."""
+    if parent_id is None:
+        return None
+    check_name(parent_id, "parent_id")
+    try:
+        return require(tx, parent_id)
+    except errors.TaskNotFound as error:
+        raise errors.ParentNotFound(
+            f"there is no task {parent_id!r} to be the parent", hint=error.hint, parent_id=parent_id
+        ) from error
+
+
+def check_title(title: str, config: Config) -> str:
+    """One line."""
+    return check_line(title, "title", config.max_title)
+
+
+def check_body(body: str, config: Config) -> str:
+    """Text, as long as the configuration allows."""
+    return check_text(body, "body", config.max_body, LIMITS)
+
+
+def check_type(type_: TaskType) -> TaskType:
+    """One of the types."""
+    if type_ not in TYPES:
+        raise errors.InvalidType(
+            f"{type_!r} is not a type of task", hint=f"types: {', '.join(TYPES)}", types=list(TYPES)
+        )
+    return type_
+
+
+def check_priority(priority: int) -> int:
+    """0 (critical) to 4 (backlog)."""
+    if type(priority) is not int or priority not in PRIORITIES:
+        raise errors.InvalidPriority(f"a priority is 0 (critical) to 4 (backlog), not {priority!r}")
+    return priority
+
+
+def check_hint(hint: str | None) -> str | None:
+    """The name of a grimoire, or None."""
+    if hint is not None:
+        check_name(hint, "grimoire_hint")
+    return hint

@@ -1,0 +1,158 @@
+"""`tasks.resume`: what the next agent needs to go on with a task, in so many bytes.
+
+What matters most comes first: the task, how the last claim ended and what it left locked, then notes, messages and
+events, newest first, as long as they fit. Guarantee: the answer as JSON is no longer than the budget.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Any, Final, TypeVar
+
+import msgspec
+
+from holdfast import errors
+from holdfast.domains.tasks import rows
+from holdfast.domains.tasks.rows import TASK, Stored, find, to_task
+from holdfast.kernel import events
+from holdfast.kernel.tx import Snapshot
+from holdfast.types import Event
+from holdfast.types.agents import Message
+from holdfast.types.tasks import Resume, ResumeEvent
+
+BUDGET: Final = 8192
+MIN_BUDGET: Final = 1024
+MAX_BUDGET: Final = 1_048_576
+_MESSAGES: Final = 500  # looked at, at most; the others are counted
+_LONG: Final = 200  # bytes of a value that an event need not repeat
+_CUT: Final = "… (cut)"
+_size = msgspec.json.Encoder().encode
+T = TypeVar("T")
+
+
+def resume(snapshot: Snapshot, id: str, budget: int = BUDGET) -> Resume:
+    """Where work on a task stopped: task, last holder, path locks, notes, thread, events; in `budget` bytes of JSON."""
+    if type(budget) is not int or not MIN_BUDGET <= budget <= MAX_BUDGET:
+        raise errors.Invalid(f"budget is a number of bytes from {MIN_BUDGET} to {MAX_BUDGET}, not {budget!r}")
+    task = find(snapshot, id)
+    happened = [events.to_event(row) for row in events.history(snapshot, TASK, "", task.id, None, None)]
+    end = next((event for event in happened if _ended(event)), None)
+    return _fit(snapshot, task, happened, end, budget)
+
+
+def _ended(event: Event) -> str | None:
+    """Whose claim ended by an event."""
+    was, now = event.data.get("claimed_by", (None, None))
+    return was if now is None else None
+
+
+def _fit(snapshot: Snapshot, stored: Stored, happened: list[Event], end: Event | None, budget: int) -> Resume:
+    task = to_task(stored)
+    bare = Resume(
+        task=msgspec.structs.replace(task, body=""),
+        last_holder=None if end is None else _ended(end),
+        ended=None if end is None else end.op,
+        ended_at=None if end is None else end.time,
+        locks=(),
+        left=(),
+        notes=(),
+        messages=(),
+        events=(),
+        omitted=dict.fromkeys(("body", "locks", "left", "notes", "messages", "events"), 999_999_999),
+    )
+    room = _Room(budget - len(_size(bare)))
+    if room.left < 0:
+        raise errors.Invalid(
+            f"the task itself takes {budget - room.left} bytes", hint=f"give a budget of at least {budget - room.left}"
+        )
+    asked = rows.ask()
+    left = [] if end is None else asked.freed(snapshot, stored.id, end.revision)
+    messages, total = asked.messages(snapshot, stored.id, _MESSAGES)
+    whole = room.left
+    body = room.text(task.body, whole * 2 // 5)
+    parts: dict[str, Sequence[Any]] = {
+        "locks": room.items("locks", asked.locks(snapshot, stored.id), whole // 5),
+        "left": room.items("left", left, whole // 10),
+        "notes": room.newest("notes", [_short(event.data["note"], whole // 4) for event in happened if _noted(event)]),
+        "messages": room.newest("messages", [_brief(message, whole // 8) for message in reversed(messages)], total),
+        "events": room.newest("events", [_told(event) for event in happened]),
+    }
+    body = room.more(body, task.body)
+    return msgspec.structs.replace(
+        bare,
+        task=msgspec.structs.replace(task, body=body),
+        omitted=room.omitted,
+        **{name: tuple(items) for name, items in parts.items()},
+    )
+
+
+class _Room:
+    """The bytes that are left, and what found no room in them."""
+
+    def __init__(self, left: int) -> None:
+        self.left = left
+        self.omitted: dict[str, int] = {}
+
+    def text(self, text: str, most: int) -> str:
+        """A text, cut if it is longer than its share."""
+        kept = _short(text, most)
+        self.left -= len(_size(kept)) - 2
+        if kept != text:
+            self.omitted["body"] = len(text.encode()) - len(kept.encode()) + len(_CUT.encode())
+        return kept
+
+    def more(self, kept: str, text: str) -> str:
+        """What room is left at the end goes to the text that was cut."""
+        if kept == text:
+            return kept
+        self.left += len(_size(kept)) - 2
+        self.omitted.pop("body")
+        return self.text(text, self.left)
+
+    def items(self, name: str, found: Iterable[T], most: int = MAX_BUDGET) -> list[T]:
+        """As many as fit, in order, into what is left and into a share of it."""
+        kept: list[T] = []
+        for item in found:
+            size = len(_size(item)) + 1
+            most -= size
+            if self.omitted.get(name) or size > self.left or most < 0:
+                self.omitted[name] = self.omitted.get(name, 0) + 1
+            else:
+                self.left -= size
+                kept.append(item)
+        return kept
+
+    def newest(self, name: str, found: Iterable[T], total: int = 0) -> list[T]:
+        """As many of those that come newest first as fit, oldest of them first; there may be more in `total`."""
+        kept = self.items(name, found)[::-1]
+        if total > len(kept):
+            self.omitted[name] = total - len(kept)
+        return kept
+
+
+def _short(text: str, most: int) -> str:
+    """A text of at most so many bytes of JSON."""
+    if len(_size(text)) - 2 <= most:
+        return text
+    low, high = 0, min(len(text), most)
+    while low < high:
+        middle = (low + high + 1) // 2
+        if len(_size(text[:middle] + _CUT)) - 2 <= most:
+            low = middle
+        else:
+            high = middle - 1
+    return text[:low] + _CUT
+
+
+def _brief(message: Message, most: int) -> Message:
+    return msgspec.structs.replace(message, body=_short(message.body, most))
+
+
+def _noted(event: Event) -> bool:
+    return isinstance(event.data.get("note"), str)
+
+
+def _told(event: Event) -> ResumeEvent:
+    changes = {field: value for field, value in event.data.items() if field != "note" and len(_size(value)) <= _LONG}
+    note = event.data.get("note")
+    return ResumeEvent(event.op, event.actor, event.time, changes, None if note is None else _short(note, _LONG))

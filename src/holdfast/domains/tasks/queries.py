@@ -1,0 +1,356 @@
+"""Lists, search, history, and why a task is ready or not.
+
+A cursor names the last task of its page by the key it was sorted by, so pages neither skip nor repeat what stays as it
+is while others write.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from datetime import datetime
+from typing import Any, Final
+
+import msgspec
+
+from holdfast import errors
+from holdfast.domains.routing import globs
+from holdfast.domains.tasks import readiness
+from holdfast.domains.tasks.creation import check_priority, check_tag, check_type
+from holdfast.domains.tasks.readiness import Place, check_pattern, several
+from holdfast.domains.tasks.rows import COLUMNS, TASK, as_seen, find, missing, to_task
+from holdfast.domains.tasks.transitions import STATUSES
+from holdfast.domains.tasks.tree import unfinished
+from holdfast.kernel import events
+from holdfast.kernel.tx import Snapshot, newest_version
+from holdfast.kernel.validate import check_flag, check_limit, check_name
+from holdfast.types import Event, Page, as_microseconds, as_time
+from holdfast.types.tasks import HistoryEntry, Hit, Readiness, Reason, Task, TaskStatus, TaskType
+
+MAX_QUERY: Final = 1000
+MAX_WORDS: Final = 32
+_WEIGHTS = "10.0, 2.0, 1.0"  # a word in the title counts most, then the body, then the notes
+
+
+def search(snapshot: Snapshot, text: str, limit: int = 20, include_deleted: bool = False) -> list[Hit]:
+    """Tasks in which all words occur; `word*` finds what begins so, "in quotes" words that follow each other."""
+    check_limit(limit, 100)
+    check_flag(include_deleted=include_deleted)
+    live = "" if include_deleted else " AND t.deleted IS NULL"
+    rows = snapshot.all(
+        f"SELECT snippet(tasks_fts, -1, '**', '**', '…', 16), bm25(tasks_fts, {_WEIGHTS}) AS score, {COLUMNS},"
+        " (SELECT stamp FROM meta) FROM tasks_fts f JOIN tasks t ON t.seq = f.rowid"
+        f" WHERE tasks_fts MATCH ?{live} ORDER BY score, t.seq LIMIT ?",
+        (match_of(text), limit),
+    )
+    return [Hit(to_task(as_seen(snapshot, row[2:])), row[0], row[1]) for row in rows]
+
+
+def match_of(text: str) -> str:
+    """What somebody typed as a query of FTS5, in which nothing is an operator."""
+    if type(text) is not str or not text.strip():
+        raise errors.InvalidFilter("there is nothing to search for", hint="give one or more words")
+    try:
+        text.encode()
+    except UnicodeEncodeError as error:
+        raise errors.InvalidFilter(f"the search has a lone surrogate at position {error.start}") from error
+    if len(text) > MAX_QUERY:
+        raise errors.InvalidFilter(f"a search has at most {MAX_QUERY} characters")
+    terms = []
+    for number, part in enumerate(text.replace("\0", " ").split('"')):
+        terms += [(part, False)] * bool(part.strip()) if number % 2 else [_word(word) for word in part.split()]
+    terms = [(word, begins) for word, begins in terms if any(char.isalnum() for char in word)]
+    if not terms:
+        raise errors.InvalidFilter(f"{text!r} has no word to search for", hint="words have letters or digits")
+    if len(terms) > MAX_WORDS:
+        raise errors.InvalidFilter(f"a search has at most {MAX_WORDS} words")
+    return " ".join(f'"{word}"*' if begins else f'"{word}"' for word, begins in terms)
+
+
+def _word(word: str) -> tuple[str, bool]:
+    return (word.rstrip("*"), True) if word.endswith("*") else (word, False)
+
+
+MAX_TOTAL: Final = 10_000
+NONE: Final = "none"
+RARE: Final = {"in_progress", "pending_merge", "blocked"}  # few tasks at a time, so quickly sorted
+# What a list can be sorted by: the columns of its key, the task's seq last.
+SORTS: Final = {"priority": "t.priority", "created": None, "updated": "t.updated"}
+
+
+class Walk(msgspec.Struct):
+    """A query in the making."""
+
+    source: str = "tasks t"
+    where: list[str] = msgspec.field(default_factory=list)
+    params: list[Any] = msgspec.field(default_factory=list)
+
+    def add(self, condition: str, *params: Any) -> None:
+        """One more condition."""
+        self.where.append(condition)
+        self.params += params
+
+    def among(self, column: str, values: Sequence[Any]) -> None:
+        """One of several values."""
+        self.add(f"{column} IN ({', '.join('?' * len(values))})", *values)
+
+    @property
+    def text(self) -> str:
+        """From where and under which conditions."""
+        return f"FROM {self.source} WHERE {' AND '.join(self.where) or 'true'}"
+
+
+def list_tasks(
+    snapshot: Snapshot,
+    status: TaskStatus | Sequence[TaskStatus] | None = None,
+    priority: int | Sequence[int] | None = None,
+    type: TaskType | Sequence[TaskType] | None = None,
+    tag: str | None = None,
+    tag_pattern: str | None = None,
+    parent_id: str | None = None,
+    claimed_by: str | None = None,
+    text: str | None = None,
+    include_deleted: bool = False,
+    sort: str = "priority",
+    limit: int = 100,
+    cursor: str | None = None,
+    total: bool = False,
+) -> Page[Task]:
+    """Tasks that fit every filter given; `parent_id` and `claimed_by` may be "none".
+
+    Sorted by `priority` (then oldest), `created` or `updated`, with a minus the other way round. `cursor` is that of
+    the page before; `total=True` counts, up to 10,000.
+    """
+    check_limit(limit, 1000)
+    check_flag(include_deleted=include_deleted, total=total)
+    name, backwards = _check_sort(sort)
+    walk = _filtered(snapshot, status, priority, type, tag, tag_pattern, parent_id, claimed_by, text, include_deleted)
+    _along(walk, name, several(status), claimed_by, parent_id, tag, text)
+    page: Page[Task] = Page()
+    if total:
+        row = snapshot.one(f"SELECT count(*) FROM (SELECT 1 {walk.text} LIMIT {MAX_TOTAL + 1})", walk.params)
+        count = 0 if row is None else row[0]
+        page.total, page.more = min(count, MAX_TOTAL), count > MAX_TOTAL
+    key, seq = _keys(name, walk)
+    place = None if cursor is None else _place(sort, cursor)
+    select = f"SELECT {COLUMNS}, (SELECT stamp FROM meta) {walk.text}"
+    rows = list(readiness.read(snapshot, select, walk.params, key, seq, limit + 1, place, backwards))
+    found = [as_seen(snapshot, row) for row in rows[:limit]]
+    page.extend(to_task(task) for task in found)
+    if len(rows) > limit:
+        last = found[-1]
+        value = {"priority": last.priority, "created": 0, "updated": last.updated}[name]
+        page.cursor = f"{sort}.{value}.{last.seq}"
+    return page
+
+
+def _filtered(
+    snapshot: Snapshot,
+    status: Any,
+    priority: Any,
+    type: Any,
+    tag: str | None,
+    tag_pattern: str | None,
+    parent_id: str | None,
+    claimed_by: str | None,
+    text: str | None,
+    include_deleted: bool,
+) -> Walk:
+    walk = Walk()
+    for column, given, check in (
+        ("t.status", status, _check_status),
+        ("t.priority", priority, check_priority),
+        ("t.type", type, check_type),
+    ):
+        values = [check(value) for value in several(given)]
+        if values:
+            walk.among(column, values) if len(values) > 1 else walk.add(f"{column} = ?", values[0])
+    if tag is not None:
+        walk.source = "task_tags g JOIN tasks t ON t.seq = g.seq"
+        walk.add("g.tag = ?", check_tag(tag))
+    if tag_pattern is not None:
+        matching = _tags_like(snapshot, check_pattern(tag_pattern) or "")
+        walk.add(
+            "t.seq IN (SELECT seq FROM task_tags WHERE tag IN (SELECT value FROM json_each(?)))",
+            msgspec.json.encode(matching).decode(),
+        )
+    for column, given in (("t.parent", parent_id), ("t.holder", claimed_by)):
+        if given == NONE:
+            walk.add(f"{column} IS NULL")
+        elif given is not None:
+            walk.add(f"{column} = ?", _meant(snapshot, column, given))
+    if text is not None:
+        walk.add("t.seq IN (SELECT rowid FROM tasks_fts WHERE tasks_fts MATCH ?)", match_of(text))
+    if not include_deleted:
+        walk.add("t.deleted IS NULL")
+    return walk
+
+
+def _meant(snapshot: Snapshot, column: str, given: str) -> int | str:
+    if column == "t.parent":
+        return find(snapshot, given, deleted=True).seq
+    check_name(given, "claimed_by")
+    return given
+
+
+def _along(
+    walk: Walk,
+    sort: str,
+    statuses: tuple[Any, ...],
+    claimed_by: str | None,
+    parent_id: str | None,
+    tag: str | None,
+    text: str | None,
+) -> None:
+    """Which index the walk goes along: the one that narrows most and, where it can, has the order already."""
+    if tag is not None or text is not None:
+        return
+    if claimed_by is not None and claimed_by != NONE:
+        walk.source += " INDEXED BY tasks_holder"
+    elif parent_id is not None and parent_id != NONE:
+        walk.source += " INDEXED BY tasks_parent"
+    elif statuses and ((len(statuses) == 1 and sort == "priority") or RARE.issuperset(statuses)):
+        walk.source += " INDEXED BY tasks_status"
+    else:
+        walk.source += " NOT INDEXED" if sort == "created" else f" INDEXED BY tasks_{sort}"
+
+
+def _check_status(status: TaskStatus) -> TaskStatus:
+    if status not in STATUSES:
+        raise errors.InvalidFilter(f"{status!r} is not a status", hint=f"statuses: {', '.join(STATUSES)}")
+    return status
+
+
+def _check_sort(sort: str) -> tuple[str, bool]:
+    name = sort.removeprefix("-") if isinstance(sort, str) else ""
+    if name not in SORTS:
+        ways = ", ".join(f"{name}, -{name}" for name in SORTS)
+        raise errors.InvalidFilter(f"{sort!r} is not something to sort by", hint=f"sort by {ways}")
+    return name, sort.startswith("-")
+
+
+def _keys(name: str, walk: Walk) -> tuple[str | None, str]:
+    """The columns of the order; where a tag leads the walk, those of its table."""
+    if name == "priority" and walk.source.startswith("task_tags"):
+        return "g.priority", "g.seq"
+    return SORTS[name], "t.seq"
+
+
+def _place(sort: str, cursor: str) -> Place:
+    """The last task of the page before."""
+    found = re.fullmatch(rf"{sort}\.([0-9]{{1,18}})\.([0-9]{{1,18}})", cursor) if isinstance(cursor, str) else None
+    if found is None:
+        raise errors.InvalidFilter(
+            f"{cursor!r} is not a cursor of a list sorted by {sort}", hint="pass the page's cursor, and the same sort"
+        )
+    return int(found[1]), int(found[2])
+
+
+def _tags_like(snapshot: Snapshot, pattern: str) -> list[str]:
+    """The tags in use that a glob matches, from one to the next by the index, however many tasks have each."""
+    matches = globs.compile(pattern)
+    found: list[str] = []
+    row = snapshot.one("SELECT min(tag) FROM task_tags WHERE tag >= ?", (globs.literal_prefix(pattern),))
+    while row is not None and row[0] is not None:
+        if not row[0].startswith(globs.literal_prefix(pattern)):
+            break
+        if matches(row[0]):
+            found.append(row[0])
+        row = snapshot.one("SELECT min(tag) FROM task_tags WHERE tag > ?", (row[0],))
+    return found
+
+
+MAX_HISTORY = 10_000
+
+
+def history(
+    snapshot: Snapshot,
+    id: str,
+    field: str | None = None,
+    since: datetime | None = None,
+    limit: int = MAX_HISTORY,
+    before: int | None = None,
+) -> list[HistoryEntry]:
+    """What changed, newest first, below version `before`; `field` and `since` narrow it. Also of a deleted task.
+
+    Once only forgotten versions are left it is Compacted.
+    """
+    if field is not None:
+        check_name(field, "field")
+    if since is not None and not isinstance(since, datetime):
+        raise errors.InvalidFilter(f"since is a datetime, not {type(since).__name__}")
+    check_limit(limit, MAX_HISTORY)
+    found: list[HistoryEntry] = []
+    oldest = None if since is None else as_microseconds(since)
+    if before is not None and (type(before) is not int or not 1 <= before <= events.END_OF_REVISION):
+        raise errors.InvalidFilter(f"before must be a version (1 or more), not {before!r}")
+    for row in events.history(snapshot, TASK, "", _exact(snapshot, id), before, None):
+        if oldest is not None and row[2] < oldest:
+            break
+        found += [entry for entry in _entries(events.to_event(row)) if field is None or entry.field == field]
+        if len(found) >= limit:
+            break
+    return found[:limit]
+
+
+def _exact(snapshot: Snapshot, id: str) -> str:
+    """The id meant; a purged task still has the bare fact that it was."""
+    try:
+        return find(snapshot, id, deleted=True).id
+    except errors.TaskNotFound:
+        if not newest_version(snapshot, TASK, "", id):
+            raise missing(id) from None
+        return id
+
+
+def _entries(event: Event) -> list[HistoryEntry]:
+    """An event as entries: one a field, one for a bare note, one for a step that left no field (a purge)."""
+    data = dict(event.data)
+    note = data.pop("note", None)
+    if not data:
+        data = {"note": (None, note)} if note is not None else {event.op: (None, None)}
+    return [
+        HistoryEntry(
+            task_id=event.id,
+            field=field,
+            old_value=old,
+            new_value=new,
+            changed_at=event.time,
+            changed_by=event.actor,
+            note=note,
+            op=event.op,
+            version=event.version,
+            revision=event.revision,
+        )
+        for field, (old, new) in data.items()
+    ]
+
+
+def explain(snapshot: Snapshot, id: str) -> Readiness:
+    """Whether `claim_next` would consider the task, and if not, why."""
+    task = find(snapshot, id, deleted=True)
+    reasons: list[Reason] = []
+    if task.deleted is not None:
+        reasons.append(Reason("deleted", f"it was deleted at {as_time(task.deleted).isoformat()}"))
+    if task.holder is not None:
+        since = as_time(task.claimed or 0).isoformat()
+        until = " and parked" if task.deadline is None else f", until {as_time(task.deadline).isoformat()}"
+        reasons.append(Reason("claimed", f"it is claimed by {task.holder} since {since}{until}"))
+    elif task.status != "open":
+        reasons.append(Reason("status", f"it is {task.status}, not open"))
+    waiting = unfinished(snapshot, task.id)
+    if waiting:
+        reasons.append(Reason("dependencies", f"it depends on {_several(waiting)}, not finished yet", tuple(waiting)))
+    rows = snapshot.all(
+        "SELECT id FROM tasks WHERE parent = ? AND deleted IS NULL AND status IN ('in_progress', 'pending_merge')"
+        " ORDER BY seq",
+        (task.seq,),
+    )
+    if rows:
+        active = tuple(id for (id,) in rows)
+        reasons.append(Reason("children", f"its children {_several(active)} are being worked on", active))
+    return Readiness(task.id, not reasons, tuple(reasons))
+
+
+def _several(ids: tuple[str, ...] | list[str]) -> str:
+    return ", ".join(ids[:5]) + (f" and {len(ids) - 5} more" if len(ids) > 5 else "")

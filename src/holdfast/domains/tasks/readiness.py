@@ -1,0 +1,322 @@
+"""Which task comes next: the best ready one that matches, by priority, then oldest.
+
+SQLite finds the start of a pair `(key, seq) > (?, ?)` by its key alone, because the number is the row's own, and walks
+over all that come before it. So what lies behind a place is asked for in two parts: the rest of its key, then the keys
+beyond.
+
+Without filters, or with one tag, an index has it at its front. Other filters (globs, several tags, abilities) look for
+a candidate in a snapshot, page by page, so that nobody waits for the search; the transaction that claims it looks again
+whether it still fits. None is answered only if no ready task fits.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator, Sequence
+from itertools import islice
+from typing import Any
+
+import msgspec
+
+from holdfast import errors
+from holdfast.domains import agents
+from holdfast.domains.locks import holder_of, name_of
+from holdfast.domains.routing import globs
+from holdfast.domains.routing.config import Settings, settings_of
+from holdfast.domains.tasks.claims import check_abilities, route, take
+from holdfast.domains.tasks.creation import check_priority, check_tags, check_type
+from holdfast.domains.tasks.rows import COLUMNS, READY, Stored, find, to_task
+from holdfast.kernel.leases import next_deadline
+from holdfast.kernel.tx import Row, Snapshot, Tx
+from holdfast.kernel.validate import check_limit, check_name, check_ttl
+from holdfast.operation import Do, Look, Steps
+from holdfast.types import Page
+from holdfast.types.tasks import Task, TaskType
+
+Place = tuple[int, int]  # a key, and the number of the last task with it that was seen
+
+
+def parts(key: str | None, seq: str, place: Place | None, backwards: bool) -> list[tuple[str, list[int]]]:
+    """The conditions under which, one after the other, all that lies behind a place is found in order."""
+    way = "<" if backwards else ">"
+    if place is None:
+        return [("true", [])]
+    if key is None:
+        return [(f"{seq} {way} ?", [place[1]])]
+    return [(f"{key} = ? AND {seq} {way} ?", [*place]), (f"{key} {way} ?", [place[0]])]
+
+
+def read(
+    snapshot: Snapshot,
+    select: str,
+    params: list[Any],
+    key: str | None,
+    seq: str,
+    limit: int,
+    place: Place | None = None,
+    backwards: bool = False,
+) -> Iterator[Row]:
+    """At most `limit` rows of a query that ends in its conditions, by key and number, from behind a place on."""
+    order = ", ".join(f"{column} DESC" if backwards else column for column in (key, seq) if column is not None)
+    left = limit
+    for condition, values in parts(key, seq, place, backwards):
+        rows = snapshot.all(f"{select} AND {condition} ORDER BY {order} LIMIT ?", (*params, *values, left))
+        yield from rows
+        left -= len(rows)
+        if not left:
+            return
+
+
+PAGE = 200
+ROUNDS = 100  # of finding a candidate that somebody else claims first; after that the search runs in the transaction
+_BEST = f"SELECT {COLUMNS} FROM tasks t INDEXED BY tasks_ready WHERE {READY} ORDER BY t.priority, t.seq LIMIT 1"
+_BEST_TAGGED = (
+    f"SELECT {COLUMNS} FROM tasks t WHERE t.seq ="
+    " (SELECT seq FROM ready_tags WHERE tag = ? ORDER BY priority, seq LIMIT 1)"
+)
+
+
+class Wanted(msgspec.Struct, frozen=True):
+    """What a ready task must be like."""
+
+    tags: tuple[str, ...] = ()
+    pattern: str | None = None
+    types: tuple[TaskType, ...] = ()
+    priorities: tuple[int, ...] = ()
+    parent_id: str | None = None
+    can: frozenset[str] | None = None
+
+    @property
+    def indexed(self) -> bool:
+        """Whether the first entry of an index is the answer."""
+        return len(self.tags) <= 1 and not (
+            self.pattern or self.types or self.priorities or self.parent_id is not None or self.can is not None
+        )
+
+
+_ANY = Wanted()
+
+
+def several(given: Any) -> tuple[Any, ...]:
+    """A filter's values: one, or a list of which any will do."""
+    if given is None:
+        return ()
+    if isinstance(given, list | tuple | set | frozenset) and not given:
+        raise errors.InvalidFilter("an empty list fits nothing", hint="leave the filter out to have all")
+    return tuple(given) if isinstance(given, list | tuple | set | frozenset) else (given,)
+
+
+def check_pattern(pattern: str | None) -> str | None:
+    """A glob that can be used."""
+    if pattern is None:
+        return None
+    try:
+        check_name(pattern, "it")
+        problem = globs.check(pattern)
+    except errors.InvalidName as error:
+        problem = error.message
+    if problem:
+        raise errors.InvalidFilter(f"tag_pattern cannot be used: {problem}", hint="such as area/** or {api,web}-*")
+    return pattern
+
+
+def _wanted(
+    tags: Sequence[str] | None,
+    pattern: str | None,
+    type: Any,
+    priority: Any,
+    parent_id: str | None,
+    can: Sequence[str] | None,
+) -> Wanted:
+    if tags is pattern is type is priority is parent_id is can is None:
+        return _ANY
+    checked = check_tags(() if tags is None else tags, 10_000)
+    if pattern is not None and check_pattern(pattern) and globs.is_literal(pattern):
+        checked, pattern = tuple(sorted({*checked, globs.literal_prefix(pattern)})), None  # an index knows it
+    return Wanted(
+        checked,
+        pattern,
+        tuple(check_type(each) for each in several(type)),
+        tuple(check_priority(each) for each in several(priority)),
+        parent_id,
+        check_abilities(can),
+    )
+
+
+# --- looking ---------------------------------------------------------------------------------------------------------
+
+
+def candidates(snapshot: Snapshot, wanted: Wanted, settings: Settings, after: Place | None = None) -> Iterator[Stored]:
+    """The ready tasks that fit, best first, from behind a place on; read page by page."""
+    select, params, at = _query(snapshot, wanted)
+    fits = _fits(snapshot, wanted, settings)
+    more = True
+    while more:
+        rows = list(read(snapshot, select, params, f"{at}.priority", f"{at}.seq", PAGE, after))
+        for row in rows:
+            task = Stored(*row)
+            if fits(task):
+                yield task
+        more = len(rows) == PAGE
+        if more:
+            after = (task.priority, task.seq)
+
+
+def _query(snapshot: Snapshot, wanted: Wanted) -> tuple[str, list[Any], str]:
+    """The walk along the index that has the fewest entries, and its table; what SQL can tell is told here."""
+    where: list[str] = []
+    params: list[Any] = []
+    tags = sorted(wanted.tags, key=lambda tag: (_how_many(snapshot, tag), tag))
+    if tags:
+        source, at = "ready_tags g JOIN tasks t ON t.seq = g.seq", "g"
+        where.append("g.tag = ?")
+        params.append(tags[0])
+        for tag in tags[1:]:
+            where.append("EXISTS (SELECT 1 FROM ready_tags WHERE tag = ? AND priority = g.priority AND seq = g.seq)")
+            params.append(tag)
+    else:
+        source, at = "tasks t INDEXED BY tasks_ready", "t"
+        where.append(READY)
+    for column, values in (("t.type", wanted.types), (f"{at}.priority", wanted.priorities)):
+        if values:
+            where.append(f"{column} IN ({', '.join('?' * len(values))})")
+            params += values
+    if wanted.parent_id is not None:
+        where.append("t.parent = ?")
+        params.append(find(snapshot, wanted.parent_id).seq)
+    return f"SELECT {COLUMNS} FROM {source} WHERE {' AND '.join(where)}", params, at
+
+
+def _how_many(snapshot: Snapshot, tag: str) -> int:
+    """How many ready tasks have a tag, up to a page: the rarer one leads the walk."""
+    row = snapshot.one("SELECT count(*) FROM (SELECT 1 FROM ready_tags WHERE tag = ? LIMIT ?)", (tag, PAGE))
+    return 0 if row is None else row[0]
+
+
+def _fits(snapshot: Snapshot, wanted: Wanted, settings: Settings) -> Callable[[Stored], bool]:
+    """What only Python can tell: globs, and what the route of a task needs."""
+    matches = None if wanted.pattern is None else globs.compile(wanted.pattern)
+    can = wanted.can if settings.rules.has_needs else None
+
+    def fits(task: Stored) -> bool:
+        if matches is not None and not any(matches(tag) for tag in task.tag_list):
+            return False
+        return can is None or can.issuperset(route(snapshot, task, settings).needs)
+
+    return fits
+
+
+def ready(
+    snapshot: Snapshot,
+    limit: int = 100,
+    tags: Sequence[str] | None = None,
+    can: Sequence[str] | None = None,
+    tag_pattern: str | None = None,
+    type: TaskType | Sequence[TaskType] | None = None,
+    priority: int | Sequence[int] | None = None,
+    parent_id: str | None = None,
+    cursor: str | None = None,
+) -> Page[Task]:
+    """Tasks that `claim_next` would take, best first; the filters are the same."""
+    check_limit(limit, 1000)
+    wanted = _wanted(tags, tag_pattern, type, priority, parent_id, can)
+    found = list(islice(candidates(snapshot, wanted, settings_of(snapshot), _place(cursor)), limit + 1))
+    page = Page(to_task(task) for task in found[:limit])
+    if len(found) > limit:
+        page.cursor = f"{found[limit - 1].priority}.{found[limit - 1].seq}"
+    return page
+
+
+def _place(cursor: str | None) -> Place | None:
+    if cursor is None:
+        return None
+    found = re.fullmatch(r"([0-4])\.([0-9]{1,18})", cursor) if isinstance(cursor, str) else None
+    if found is None:
+        raise errors.InvalidFilter(f"{cursor!r} is not a cursor of ready", hint="pass the page's cursor as it is")
+    return int(found[1]), int(found[2])
+
+
+# --- taking ----------------------------------------------------------------------------------------------------------
+
+
+def claim_next(
+    agent: str | None = None,
+    tags: Sequence[str] | None = None,
+    can: Sequence[str] | None = None,
+    ttl: float | None = None,
+    tag_pattern: str | None = None,
+    type: TaskType | Sequence[TaskType] | None = None,
+    priority: int | Sequence[int] | None = None,
+    parent_id: str | None = None,
+) -> Steps[Task | None]:
+    """Claim the best ready task that has all `tags` and fits the other filters; None if there is none.
+
+    `can` lists what the agent is able to do, by default what it registered: tasks whose route needs more are passed
+    over.
+    """
+    wanted = _wanted(tags, tag_pattern, type, priority, parent_id, can)
+    micros = None if ttl is None else check_ttl(ttl)
+    if not wanted.indexed:
+        for _ in range(ROUNDS):
+            found = yield Look(lambda snapshot, actor: _look(snapshot, actor, agent, wanted), whole=True)
+            if found is None:
+                break
+            if not found:
+                return None
+            taken = yield Do(lambda tx, id=found: _take_if(tx, id, agent, micros, wanted), keyed=True)  # type: ignore[misc]
+            if taken is not None:
+                task: Task = taken
+                return task
+    best: Task | None = yield Do(lambda tx: _take_best(tx, agent, micros, wanted), keyed=True)
+    return best
+
+
+def _look(snapshot: Snapshot, actor: str, agent: str | None, wanted: Wanted) -> str | None:
+    """The id of the best candidate, "" if there is none; None if claims are due, which only a transaction can sweep."""
+    agent = name_of(actor, agent, "agent")
+    due, stamp = next_deadline(snapshot)
+    if due is not None and snapshot.is_past(due, stamp):
+        return None
+    settings = settings_of(snapshot)
+    best = next(candidates(snapshot, _as_registered(snapshot, wanted, agent, settings), settings), None)
+    return "" if best is None else best.id
+
+
+def _take_if(tx: Tx, id: str, agent: str | None, ttl: int | None, wanted: Wanted) -> Task | None:
+    """Claim a candidate, if it is still what was wanted."""
+    agent = holder_of(tx, agent, "agent")
+    row = tx.one(f"SELECT {COLUMNS} FROM tasks t WHERE t.id = ? AND {READY}", (id,))
+    if row is None:
+        return None
+    task = Stored(*row)
+    settings = settings_of(tx)
+    wanted = _as_registered(tx, wanted, agent, settings)
+    within = wanted.parent_id is None or task.parent == find(tx, wanted.parent_id).seq
+    plain = (
+        {*wanted.tags} <= {*task.tag_list}
+        and (not wanted.types or task.type in wanted.types)
+        and (not wanted.priorities or task.priority in wanted.priorities)
+    )
+    if not (within and plain and _fits(tx, wanted, settings)(task)):
+        return None
+    return take(tx, task, agent, ttl, None, settings)
+
+
+def _as_registered(snapshot: Snapshot, wanted: Wanted, agent: str, settings: Settings) -> Wanted:
+    """Who does not say what it can do can do what it registered."""
+    if wanted.can is not None or not settings.rules.has_needs:
+        return wanted
+    can = agents.abilities(snapshot, agent)
+    return wanted if can is None else msgspec.structs.replace(wanted, can=can)
+
+
+def _take_best(tx: Tx, agent: str | None, ttl: int | None, wanted: Wanted) -> Task | None:
+    agent = holder_of(tx, agent, "agent")
+    settings = settings_of(tx)
+    wanted = _as_registered(tx, wanted, agent, settings)
+    if wanted.indexed:
+        row = tx.one(_BEST_TAGGED, wanted.tags) if wanted.tags else tx.one(_BEST)
+        best = None if row is None else Stored(*row)
+    else:
+        best = next(candidates(tx, wanted, settings), None)
+    return None if best is None else take(tx, best, agent, ttl, None, settings)

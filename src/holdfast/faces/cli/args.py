@@ -1,0 +1,256 @@
+"""Reading a command line: words in their order, `--options` anywhere, `--` before what must not be an option.
+
+Made for a program that is started for every call: it imports nothing that the call itself would not need. What a
+command takes is a list of `Argument`; help, completion and docs/cli.md are made from the same list.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, Final, Literal
+
+import msgspec
+
+from holdfast.errors import HoldfastError
+
+Kind = Literal["text", "content", "int", "number", "seconds", "time", "json", "flag", "names", "texts", "ints", "pairs"]
+REPEATED: Final = ("texts", "ints", "pairs")
+# Of events.
+KINDS: Final = (
+    *("task", "cell", "run", "lock", "cell-lock", "lease", "path", "message", "agent"),
+    *("template", "route", "config", "clock", "log", "stash", "stash-lock", "trail", "link"),
+    *("cycle", "cycle-conflict"),
+)
+_UNITS: Final = {"s": 1, "m": 60, "h": 3600, "d": 86400, "w": 604800}
+
+
+class Usage(HoldfastError):
+    """The command line cannot be understood."""
+
+    code = "USAGE"
+    status = 400
+    exit_code = 2
+
+
+class Argument(msgspec.Struct, frozen=True):
+    """Something a command takes: by its place among the words, or by its option.
+
+    `word`: it has a place. `rest`: it takes all words that are left; `after`: all that follow `--`, for a command that
+    takes other words too. `nothing`: the word none means None.
+    """
+
+    name: str
+    kind: Kind = "text"
+    option: str = ""
+    short: str = ""
+    word: bool = False
+    rest: bool = False
+    after: bool = False
+    required: bool = False
+    nothing: bool = False
+    help: str = ""
+    choices: tuple[str, ...] = ()
+    of: str = ""  # what the value is called in help, such as SECONDS
+
+    @property
+    def label(self) -> str:
+        """What help calls its value."""
+        return self.of or self.option.lstrip("-").upper().replace("-", "_")
+
+
+def parse(arguments: Sequence[Argument], argv: Sequence[str], command: str) -> dict[str, Any]:
+    """What was given, by the names of the arguments; Usage if it does not fit."""
+    options = {argument.option: argument for argument in arguments if argument.option}
+    options |= {argument.short: argument for argument in arguments if argument.short}
+    given: dict[str, Any] = {}
+    words: list[str] = []
+    after = next((argument for argument in arguments if argument.after), None)
+    tokens = iter(argv)
+    for token in tokens:
+        if token == "--" and after is not None:
+            given[after.name] = list(tokens)
+        elif token == "--":
+            words.extend(tokens)
+        elif not _is_option(token):
+            words.append(token)
+        else:
+            _take_option(options, token, tokens, given, command)
+    _take_words(arguments, words, given, command)
+    missing = [a for a in arguments if a.required and a.name not in given]
+    if missing:
+        labels = " and ".join(argument.label for argument in missing)
+        raise Usage(f"holdfast {command} needs {labels}", hint=f"holdfast help {command}")
+    return given
+
+
+def _is_option(token: str) -> bool:
+    """Whether a word is an option: a lone - is not, nor is a number below zero."""
+    return len(token) > 1 and token[0] == "-" and not (token[1].isdigit() or token[1] == ".")
+
+
+def _take_option(
+    options: dict[str, Argument], token: str, tokens: Iterable[str], given: dict[str, Any], command: str
+) -> None:
+    name, equals, value = token.partition("=") if token.startswith("--") else (token, "", "")
+    argument = options.get(name)
+    if argument is None and name.startswith("--no-") and (flag := options.get(f"--{name[5:]}")) and flag.kind == "flag":
+        if equals:
+            raise Usage(f"{name} takes no value")
+        _put(given, flag, False)
+        return
+    if argument is None:
+        raise _unknown(name, options, command)
+    if argument.kind == "flag":
+        if equals:
+            raise Usage(f"{name} takes no value")
+        _put(given, argument, True)
+        return
+    if not equals:
+        following = next(iter(tokens), None)
+        if following is None:
+            raise Usage(f"{name} needs a value", hint=f"{name} {argument.label}")
+        value = following
+    _put(given, argument, convert(argument, value))
+
+
+def _take_words(arguments: Sequence[Argument], words: list[str], given: dict[str, Any], command: str) -> None:
+    places = [a for a in arguments if a.word and not a.after and (a.required or a.name not in given)]
+    for argument in places:
+        if argument.rest or not words:
+            break
+        _put(given, argument, convert(argument, words.pop(0)))
+    rest = next((argument for argument in arguments if argument.rest), None)
+    if rest is not None and words:
+        if rest.kind in REPEATED:
+            for word in words:
+                _put(given, rest, convert(rest, word))
+        else:
+            _put(given, rest, convert(rest, " ".join(words)))
+        words = []
+    if words:
+        what = " ".join(words)
+        hint = f"quote what belongs together; holdfast help {command}"
+        raise Usage(f"holdfast {command} has no place for {what!r}", hint=hint)
+
+
+def _put(given: dict[str, Any], argument: Argument, value: Any) -> None:
+    if argument.kind in REPEATED:
+        given[argument.name] = [*given.get(argument.name, ()), value]
+    else:
+        given[argument.name] = value  # of several options the last counts, so that an alias can be overridden
+
+
+def _unknown(name: str, options: Iterable[str], command: str) -> Usage:
+    near = nearest(name, options)
+    also = f"did you mean {near}? " if near else ""
+    whole = f"holdfast {command}".rstrip()
+    return Usage(f"{whole} has no option {name}", hint=f"{also}holdfast help {command or 'options'} lists all")
+
+
+def nearest(name: str, known: Iterable[str]) -> str | None:
+    """What was probably meant."""
+    from difflib import get_close_matches  # only who made a mistake needs it
+
+    found = get_close_matches(name, list(known), n=1)
+    return found[0] if found else None
+
+
+# --- values ----------------------------------------------------------------------------------------------------------
+
+
+def convert(argument: Argument, text: str) -> Any:
+    """A value from its text; Usage if it is none of this kind."""
+    if argument.nothing and text == "none":
+        return None
+    if argument.choices and text not in argument.choices:
+        raise Usage(f"{argument.label} is one of {', '.join(argument.choices)}, not {text!r}")
+    try:
+        return _CONVERT[argument.kind](text)
+    except (ValueError, OverflowError) as error:
+        raise Usage(f"{argument.label} is {_MEANING[argument.kind]}, not {text[:80]!r}") from error
+
+
+def _number(text: str) -> int | float:
+    try:
+        return int(text)
+    except ValueError:
+        return float(text)
+
+
+def seconds(text: str) -> float:
+    """A duration: 90, 90s, 15m, 2h, 1d."""
+    unit = _UNITS.get(text[-1:], None)
+    return float(text) if unit is None else float(text[:-1]) * unit
+
+
+def _time(text: str) -> Any:
+    """A moment: RFC 3339, or `seconds` ago as -2h and from now as +2h; without a sign it is left to `as_moment`."""
+    from datetime import UTC, datetime, timedelta
+
+    if text[:1] in ("+", "-"):
+        return datetime.now(UTC) + timedelta(seconds=seconds(text))
+    if text[:1].isdigit() and text[-1:] in _UNITS:
+        return timedelta(seconds=seconds(text))
+    moment = datetime.fromisoformat(text)
+    return moment if moment.tzinfo else moment.astimezone()
+
+
+def as_moment(given: Any, future: bool) -> Any:
+    """A moment from what `_time` made of a plain duration: that long ago, or from now."""
+    from datetime import UTC, datetime, timedelta
+
+    if not isinstance(given, timedelta):
+        return given
+    try:
+        return datetime.now(UTC) + (given if future else -given)
+    except OverflowError as error:
+        raise Usage(f"{given} from now lies beyond all calendars") from error
+
+
+def _json(text: str) -> Any:
+    from holdfast.kernel.values import from_wire
+
+    content = sys.stdin.read() if text == "-" else text
+    try:
+        return from_wire(msgspec.json.decode(content))
+    except msgspec.DecodeError as error:
+        raise Usage(
+            f"{content[:80]!r} is not JSON: {error}",
+            hint="quote it for the shell; a text is '\"text\"', - reads JSON from standard input",
+        ) from error
+
+
+def _pair(text: str) -> tuple[str, str]:
+    name, equals, value = text.partition("=")
+    if not equals:
+        raise ValueError(text)
+    return name, value
+
+
+_CONVERT: Final[dict[str, Callable[[str], Any]]] = {
+    "text": str,
+    "content": lambda text: sys.stdin.read() if text == "-" else text,
+    "int": int,
+    "number": _number,
+    "seconds": seconds,
+    "time": _time,
+    "json": _json,
+    "names": lambda text: text.split(",") if "," in text else text,
+    "texts": str,
+    "ints": int,
+    "pairs": _pair,
+}
+_MEANING: Final[dict[str, str]] = {
+    "int": "a whole number",
+    "ints": "a whole number",
+    "number": "a number",
+    "seconds": "a time in seconds, or such as 90s, 15m, 2h, 1d",
+    "time": "a moment such as 2026-03-01T12:00:00Z, or a duration such as 2h",
+    "pairs": "NAME=VALUE",
+    "text": "text",
+    "texts": "text",
+    "names": "a name, or several with commas",
+    "content": "text",
+    "json": "JSON",
+}

@@ -1,0 +1,283 @@
+"""`holdfast serve`, `token`, `login` and `mcp`: serving a workspace, and who may use it."""
+
+from __future__ import annotations
+
+import logging
+import os
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from holdfast import errors
+from holdfast.faces.cli import location
+from holdfast.faces.cli.args import Argument, Usage
+from holdfast.faces.cli.command import Command
+from holdfast.faces.cli.location import Credentials, remember
+from holdfast.faces.cli.session import Session
+from holdfast.faces.http.auth import EVERY, FIRST, MAIN, ROLES, Token, Tokens, check_space
+from holdfast.faces.http.listener import BACKUPS_KEPT, MAX_WATCHERS, PORT, Settings
+
+if TYPE_CHECKING:
+    from holdfast.faces.http.server import Server
+
+
+def serve(session: Session, given: dict[str, Any]) -> int:
+    """Start a server and say where it listens; 0 when it was told to stop."""
+    logging.basicConfig(format="%(asctime)s %(levelname)s %(name)s: %(message)s", level=logging.INFO)
+    logging.getLogger("uvicorn").setLevel(logging.CRITICAL)  # what it does for us, we say ourselves
+    try:
+        from holdfast.faces.http.server import Server, tune
+    except ImportError as error:
+        raise errors.Unsupported(
+            f"the server needs more than is installed: {error}", hint="pip install 'holdfast[server]'"
+        ) from error
+    server = Server(_settings(server_folder(session), given))
+    tune()
+    server.run(lambda: _tell(server))
+    return 0
+
+
+def server_folder(session: Session) -> Path:
+    """The folder that a server serves: the workspace that is meant, or a new one where `init` would make it."""
+    place = session.find_place()
+    if place is not None and place.url is not None:
+        raise errors.Unsupported(
+            f"that is done where the store is, and {place.why} names the server {place.url}",
+            hint="call it there, with --dir",
+        )
+    if place is not None and place.folder is not None:
+        return Path(os.path.relpath(place.folder) if place.why != "--dir" else session.given["dir"])
+    return Path(os.path.relpath(location.home(session.folder)))
+
+
+def _settings(folder: Path, given: dict[str, Any]) -> Settings:
+    told: dict[str, Any] = {name: Path(value) if name in _PATHS else value for name, value in given.items()}
+    told["tls_auto"] = told.pop("tls", None) == "auto"
+    told["allow_hosts"] = tuple(told.get("allow_hosts", ()))
+    return Settings(folder=folder, **told)
+
+
+_PATHS = ("socket", "tls_cert", "tls_key", "access_log", "backup_folder")
+
+
+def _tell(server: Server) -> None:
+    try:
+        _say(server)
+    except BrokenPipeError:  # whoever started it has read what it wanted
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+
+
+def _say(server: Server) -> None:
+    token = server.settings.folder / FIRST
+    print(f"listening on {server.url}")
+    if token.exists():
+        print(f"the first token is in {token}; send it as Authorization: Bearer TOKEN")
+    else:
+        print(f"send a token as Authorization: Bearer TOKEN; holdfast token create --dir {token.parent} makes one")
+    if server.certificate is not None and server.settings.tls_auto:
+        print(f"the certificate to trust is {server.certificate[0]}")
+    print("\n".join(["", "try it:", *_tries(server, token)]), flush=True)
+
+
+def _tries(server: Server, token: Path) -> list[str]:
+    """Calls to copy."""
+    where, more = server.url, ""
+    if server.settings.socket is not None:
+        where, more = "http://localhost", f" --unix-socket {server.settings.socket}"
+    elif server.certificate is not None:
+        more = f" --cacert {server.certificate[0]}"
+    curl = f'  curl -s{more} -H "Authorization: Bearer $(cat {token})" -H "X-Agent-ID: me"'
+    return [
+        f"{curl} -H 'Content-Type: application/json' -d '{{\"title\": \"a first task\"}}' {where}/api/tasks",
+        f"{curl} -X POST {where}/api/tasks/claim-next",
+        f"{curl} -N -H 'Accept: text/event-stream' '{where}/api/events?after=0'",
+        "every operation: GET / and GET /openapi.json",
+    ]
+
+
+def create(session: Session, given: dict[str, Any]) -> int:
+    """Make a token; its secret is shown this once."""
+    workspace = given.get("workspace", EVERY)
+    workspace = workspace if workspace in (EVERY, MAIN) else check_space(workspace)
+    tokens = _tokens(session)
+    token, secret = tokens.create(given.get("role", "agent"), workspace, given.get("bound"), given.get("note", ""))
+    session.out.say({**_told(token), "secret": secret}, secret)
+    return 0
+
+
+def show(session: Session, given: dict[str, Any]) -> int:
+    """List all tokens, without their secrets."""
+    found = _tokens(session).all()
+    session.out.say([_told(token) for token in found], *map(_line, found))
+    return 0
+
+
+def revoke(session: Session, given: dict[str, Any]) -> int:
+    """Let a token be good for nothing any more."""
+    _tokens(session).revoke(given["id"])
+    session.out.say({"id": given["id"]}, f"revoked {given['id']}")
+    return 0
+
+
+def _tokens(session: Session) -> Tokens:
+    folder = server_folder(session)
+    if not folder.is_dir():
+        raise errors.NotFound(f"there is no folder {folder}", hint="name the server's folder with --dir")
+    return Tokens(folder)
+
+
+def _told(token: Token) -> dict[str, Any]:
+    """A token without its digest."""
+    told: dict[str, Any] = msgspec.to_builtins(token)
+    del told["digest"]
+    return told
+
+
+def _line(token: Token) -> str:
+    workspace = token.workspace or '""'
+    return f"{token.id}  {token.role:<5}  {workspace:<12}  {token.actor or '-':<16}  {token.note}".rstrip()
+
+
+def login(session: Session, given: dict[str, Any]) -> int:
+    """Try a token and put it down; it is read, never taken from the command line."""
+    from holdfast.remote import connect
+
+    url, certificate = given["server"], given.get("cacert")
+    if certificate is not None:
+        certificate = os.path.abspath(certificate)
+    token = _token(session, given)
+    with connect(url, token=token, actor=session.actor, verify=certificate or True) as workspace:
+        revision = workspace.revision
+    path = remember(url, Credentials(token, certificate), session.environ)
+    told = f"the token is good, the workspace is at revision {revision}; it is in {path}"
+    session.out.say({"url": url, "revision": revision, "file": path}, told, f"next: export HOLDFAST_URL={url}")
+    return 0
+
+
+def _token(session: Session, given: dict[str, Any]) -> str:
+    if "token_file" in given:
+        try:
+            with open(given["token_file"], encoding="utf-8") as file:
+                return file.read().strip()
+        except OSError as error:
+            raise errors.NotFound(f"{given['token_file']} cannot be read: {error.strerror}") from error
+    if session.environ.get("HOLDFAST_TOKEN"):
+        return session.environ["HOLDFAST_TOKEN"]
+    if sys.stdin.isatty():
+        from getpass import getpass
+
+        return getpass("token: ").strip()
+    return sys.stdin.readline().strip()
+
+
+def mcp(session: Session, given: dict[str, Any]) -> int:
+    """Serve one client until it hangs up."""
+    turn_dir = given.get("turn_dir")
+    profile = given.get("profile", "core" if turn_dir is None else "turn")
+    if profile == "turn":
+        return _turns(session, turn_dir)
+    if turn_dir is not None:
+        if profile != "all":
+            raise Usage(f"the profile {profile} has no tools for turn files", hint="leave out --profile, or take all")
+        _actor(session)
+        turn_dir = os.path.join(session.folder, turn_dir)
+    from holdfast.faces.mcp import serve_stdio
+
+    with session.open(writing=True) as workspace:
+        serve_stdio(workspace, profile, turn_dir)
+    return 0
+
+
+def _turns(session: Session, turn_dir: str | None) -> int:
+    """Serve turn files alone: no workspace is looked for, and nothing of it is imported."""
+    from holdfast.faces.cli.commands.turn import session_of
+    from holdfast.faces.mcp import serve_turns
+
+    if session.given.get("dir") is not None:  # which is the workspace's, in every other profile
+        raise Usage("the profile turn has no workspace", hint="--turn-dir FOLDER; or --profile all for both")
+    actor = _actor(session)
+    serve_turns(session_of(session, {} if turn_dir is None else {"dir": turn_dir}).folder.path, actor)
+    return 0
+
+
+def _actor(session: Session) -> str:
+    if session.actor is None:  # two sessions would have the same name, and one lock
+        raise Usage("turn files want to know who acts", hint="--actor NAME, or HOLDFAST_ACTOR=NAME")
+    return session.actor
+
+
+COMMANDS = (
+    Command(
+        "serve",
+        "Serve a workspace, and those in its folder `workspaces`, over HTTP.",
+        (
+            Argument("host", option="--host", help="where to listen (127.0.0.1)"),
+            Argument("port", "int", "--port", help=f"{PORT}; 0 chooses a free one"),
+            Argument("socket", option="--socket", of="FILE", help="a Unix socket, for you alone, instead"),
+            Argument("tls", option="--tls", choices=("auto",), help="auto: make a certificate, for clients to pin"),
+            Argument("tls_cert", option="--tls-cert", of="FILE", help="a certificate chain, PEM"),
+            Argument("tls_key", option="--tls-key", of="FILE", help="its key, PEM"),
+            Argument("allow_hosts", "texts", "--allow-host", of="HOST:PORT", help="another Host it may be called by"),
+            Argument("max_watchers", "int", "--max-watchers", help=f"watches under one token ({MAX_WATCHERS})"),
+            Argument("access_log", option="--access-log", of="FILE", help="a JSON line for every request; - is stderr"),
+            Argument("backup_folder", option="--backup-dir", help="where backups go, at the end and --backup-every"),
+            Argument("backup_every", "seconds", "--backup-every", help="make backups while it runs"),
+            Argument("backups_kept", "int", "--backup-keep", help=f"backups that are kept ({BACKUPS_KEPT})"),
+        ),
+        serve,
+        "Beyond this machine only with TLS. SIGTERM or Ctrl-C stops it; nothing in progress is lost.",
+    ),
+    Command(
+        "token create",
+        "Make a token for a server; its secret is shown this once.",
+        (
+            Argument("role", option="--role", choices=ROLES, help="agent; read may not write, admin may do all"),
+            Argument("workspace", option="--workspace", help='a name; "" is the main one, * all of them (*)'),
+            Argument("bound", option="--actor", help="bind it: nobody else can be acted for with it"),
+            Argument("note", option="--note", help="what it is for"),
+        ),
+        create,
+    ),
+    Command("token list", "List the tokens of a server, without their secrets.", (), show),
+    Command(
+        "token revoke",
+        "Let a token be good for nothing any more.",
+        (Argument("id", option="--id", word=True, required=True, help="as token list shows it"),),
+        revoke,
+    ),
+    Command(
+        "login",
+        "Put down the token of a server, after trying it.",
+        (
+            Argument("server", option="--server", word=True, required=True, of="URL", help="its address"),
+            Argument(
+                "token_file", option="--token-file", of="FILE", help="a file with the token; else it is asked for"
+            ),
+            Argument("cacert", option="--cacert", of="FILE", help="the certificate of a server that made its own"),
+        ),
+        login,
+        "The token is read from --token-file, HOLDFAST_TOKEN or standard input.",
+    ),
+    Command(
+        "mcp",
+        "Serve the workspace, or turn files, to an MCP client over standard input and output.",
+        (
+            Argument(
+                "profile",
+                option="--profile",
+                choices=("core", "all", "turn"),
+                help="core; all, every operation; turn, turn files and no workspace",
+            ),
+            Argument(
+                "turn_dir",
+                option="--turn-dir",
+                of="FOLDER",
+                help="tools for the turn files there: alone, or with --profile all beside the workspace's",
+            ),
+        ),
+        mcp,
+        "A server has the workspace's at /mcp. The profile turn finds its folder as holdfast turn does.",
+    ),
+)

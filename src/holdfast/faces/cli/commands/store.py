@@ -1,0 +1,359 @@
+"""`holdfast init`, `where`, `backup`, `restore` and `upgrade`; and rolling backups outside the tree.
+
+A store inside a git worktree is copied into the user's state folder soon after it was written: the command that wrote
+starts a short-lived process for it, which waits until the writing pauses, so that a call costs no more and a busy store
+is not copied over and over. At most one such process runs for a workspace, it takes a hundredth of the time, and what
+was written last is in the last copy. HOLDFAST_ROLLING=0 turns it off.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
+from time import sleep
+from typing import TYPE_CHECKING, Any, Final
+
+from holdfast import errors
+from holdfast.faces.cli import location
+from holdfast.faces.cli.args import Argument
+from holdfast.faces.cli.command import Command
+from holdfast.faces.cli.location import git_root, label, state_folder
+from holdfast.faces.cli.output import bar, printable
+from holdfast.faces.cli.session import Session
+from holdfast.kernel.clock import SystemClock
+from holdfast.kernel.tx import DerivedActor
+from holdfast.types import as_time
+from holdfast.workspace.context import derive_actor
+
+if TYPE_CHECKING:
+    from holdfast.workspace import Workspace
+
+
+KEPT: Final = 10  # newest, and one of each day before, for a week
+DAYS: Final = 7
+PAUSE: Final = 1.0  # seconds without a write before a copy is made
+PATIENCE: Final = 10.0  # or so long after the first
+SHARE: Final = 100  # a copy that took a second is made again after a hundred at the earliest,
+RAREST: Final = 600.0  # but not later than after this
+LIFE: Final = 3600.0  # seconds; then another goes on
+_LOCK: Final = "copying"
+_clock = SystemClock()
+
+
+def folder_of(store: str, environ: Mapping[str, str]) -> str:
+    """Where the backups of a workspace lie."""
+    return os.path.join(state_folder(environ), "backups", label(store))
+
+
+def backups_of(store: str, environ: Mapping[str, str]) -> list[str]:
+    """The backups of a workspace, oldest first."""
+    folder = folder_of(store, environ)
+    with suppress(FileNotFoundError):
+        return sorted(os.path.join(folder, name) for name in os.listdir(folder) if name.endswith(".backup"))
+    return []
+
+
+def after_write(store: str, environ: Mapping[str, str]) -> None:
+    """Have a copy made soon, if the store lies where `git clean` could take it and nobody is at it."""
+    if environ.get("HOLDFAST_ROLLING") == "0" or git_root(os.path.dirname(store)) is None:
+        return
+    if not _is_running(folder_of(store, environ)):
+        _start(store, environ)
+
+
+def _is_running(folder: str) -> bool:
+    import fcntl
+
+    try:
+        descriptor = os.open(os.path.join(folder, _LOCK), os.O_RDWR)
+    except FileNotFoundError:
+        return False
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return True
+    finally:
+        os.close(descriptor)
+    return False
+
+
+def _start(store: str, environ: Mapping[str, str]) -> None:
+    """Start the copying process, which outlives this one and has nothing of its terminal."""
+    import subprocess
+    import sys
+
+    command = [sys.executable, "-m", "holdfast", "backup", "--rolling", "--dir", store]
+    quiet = subprocess.DEVNULL
+    subprocess.Popen(
+        command, stdin=quiet, stdout=quiet, stderr=quiet, start_new_session=True, cwd="/", env=dict(environ)
+    )
+
+
+# --- the copying process ---------------------------------------------------------------------------------------------
+
+
+def roll(store: str, environ: Mapping[str, str]) -> str | None:
+    """Copy whenever the writing pauses, until nothing is new; answers the last copy, None if another is at it.
+
+    What is written while this runs starts no other process; so it looks once more after it has let go of the lock.
+    """
+    from holdfast.kernel.filesystem import make_folder
+    from holdfast.workspace import open_workspace
+
+    folder = folder_of(store, environ)
+    make_folder(folder)
+    end = _clock.monotonic() + LIFE * 1e6
+    copy = None
+    with open_workspace(store, actor="rolling-backup") as workspace:
+        while workspace.revision != _last_revision(folder) and _clock.monotonic() < end and not workspace.is_lost:
+            with _alone(folder) as alone:
+                if not alone:
+                    return copy
+                copy = _copy_when_quiet(workspace, store, environ)
+        if _clock.monotonic() >= end:
+            _start(store, environ)  # what was written last may have seen this one at it
+    keep(store, environ)
+    return copy
+
+
+@contextmanager
+def _alone(folder: str) -> Iterator[bool]:
+    """Whether nobody else copies; while in this block, nobody else will."""
+    import fcntl
+
+    descriptor = os.open(os.path.join(folder, _LOCK), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        yield False
+    else:
+        yield True
+    finally:
+        os.close(descriptor)
+
+
+def _copy_when_quiet(workspace: Workspace, store: str, environ: Mapping[str, str]) -> str:
+    folder = folder_of(store, environ)
+    sleep(_until_due(folder))
+    end = _clock.monotonic() + PATIENCE * 1e6
+    revision = -1
+    while revision != workspace.revision and _clock.monotonic() < end:
+        revision = workspace.revision
+        sleep(PAUSE)
+    begun = _clock.monotonic()
+    revision = workspace.revision  # at least this is in the copy
+    target = new_name(store, environ)
+    workspace.backup(target)
+    _note(folder, "cost", f"{_clock.wall() / 1e6} {(_clock.monotonic() - begun) / 1e6}")
+    _note(folder, "revision", str(revision))
+    return target
+
+
+def _until_due(folder: str) -> float:
+    """Seconds until the next copy, for what the last one cost."""
+    try:
+        with open(os.path.join(folder, "cost"), encoding="ascii") as file:
+            finished, cost = map(float, file.read().split())
+    except (FileNotFoundError, ValueError):
+        return 0
+    left = finished + min(cost * SHARE, RAREST) - _clock.wall() / 1e6
+    return min(max(left, 0), RAREST)  # whatever the clock says
+
+
+def new_name(store: str, environ: Mapping[str, str]) -> str:
+    """A file for a new copy, named so that names sort by time."""
+    from holdfast.kernel.filesystem import make_folder
+
+    folder = folder_of(store, environ)
+    make_folder(folder)
+    return os.path.join(folder, f"{as_time(_clock.wall()):%Y%m%dT%H%M%S.%f}.backup")
+
+
+def keep(store: str, environ: Mapping[str, str]) -> None:
+    """Remove old copies: the newest stay, and the last of each day for a week."""
+    known = backups_of(store, environ)
+    days: dict[str, str] = {os.path.basename(path)[:8]: path for path in known}  # the last of each day wins
+    kept = {*known[-KEPT:], *(days[day] for day in sorted(days)[-DAYS:])}
+    for path in known:
+        if path not in kept:
+            os.unlink(path)
+
+
+def _last_revision(folder: str) -> int | None:
+    try:
+        with open(os.path.join(folder, "revision"), encoding="ascii") as file:
+            return int(file.read())
+    except (FileNotFoundError, ValueError):
+        return None
+
+
+def _note(folder: str, name: str, text: str) -> None:
+    partial = os.path.join(folder, f"{name}.{os.getpid()}")
+    with open(partial, "w", encoding="ascii") as file:
+        file.write(text)
+    os.replace(partial, os.path.join(folder, name))
+
+
+def backup(session: Session, given: dict[str, Any]) -> int:
+    """Write a consistent, checked copy while others go on; without a file, beside the rolling ones."""
+    folder = local_folder(session, "a backup is made where the store is")
+    if given.get("rolling"):
+        roll(folder, session.environ)
+        return 0
+    if given.get("list"):
+        return _show(session, folder)
+    target = os.path.abspath(given["file"]) if "file" in given else new_name(folder, session.environ)
+    with session.open() as workspace, bar("backup", workspace):
+        workspace.backup(target)
+    session.out.say({"file": target, "bytes": os.path.getsize(target)}, target)
+    return 0
+
+
+def snapshot(session: Session) -> None:
+    """Before something that cannot be undone: a copy beside the rolling ones, where the store is ours to copy."""
+    place = session.place
+    if place.folder is not None and place.exists:
+        with session.open() as workspace, bar("backup", workspace):
+            workspace.backup(new_name(place.folder, session.environ))
+        keep(place.folder, session.environ)
+
+
+def restore(session: Session, given: dict[str, Any]) -> int:
+    """Make a workspace from a backup, where none is; without one, tell which there are."""
+    from holdfast.workspace.admin import restore as make
+
+    folder = _target(session)
+    if "backup" not in given:
+        return _show(session, folder)
+    source = given["backup"]
+    if source == "latest":
+        known = backups_of(folder, session.environ) or backups_of(location.home(session.folder), session.environ)
+        if not known:
+            raise errors.NotFound(f"there is no backup of {folder}", hint="name a file")
+        source = known[-1]
+    if location.has_store(folder):
+        raise errors.Exists(
+            f"{folder} holds a workspace, which stays as it is",
+            hint="restore into another folder with --dir, and look at both",
+        )
+    revision = make(source, folder)
+    told = f"restored {folder} from {source}, at revision {revision}; what was granted after that backup is void"
+    session.out.say({"folder": folder, "backup": os.path.abspath(source), "revision": revision}, told)
+    return 0
+
+
+def upgrade(session: Session, given: dict[str, Any]) -> int:
+    """Bring a store to the newest schema, after a backup beside it."""
+    from holdfast.workspace.admin import upgrade as bring
+
+    folder = local_folder(session, "a store is upgraded where it is")
+    schema = bring(folder)
+    session.out.say({"folder": folder, "schema": schema}, f"{folder} has schema {schema}, the newest")
+    return 0
+
+
+def local_folder(session: Session, why: str) -> str:
+    """The folder of a workspace of this machine."""
+    place = session.place
+    if place.folder is None:
+        raise errors.Unsupported(f"{why}, and this one is behind {place.url}", hint="call it there, with --dir")
+    return place.folder
+
+
+def _target(session: Session) -> str:
+    """Where a workspace is made from a backup; of a project that is named, where its own was."""
+    place = session.find_place()
+    if place is not None and place.url is not None:
+        raise errors.Unsupported(
+            "a store is restored where it lies, and a server was named", hint="call it there, with --dir"
+        )
+    named = session.given.get("dir") or session.environ.get("HOLDFAST_DIR")
+    if not named:
+        return location.home(session.folder)
+    folder = os.path.abspath(os.path.expanduser(named))
+    inner = os.path.join(folder, location.FOLDER)
+    return inner if backups_of(inner, session.environ) or location.has_store(inner) else folder
+
+
+def _show(session: Session, folder: str) -> int:
+    known = backups_of(folder, session.environ)
+    told = [{"file": path, "bytes": os.path.getsize(path)} for path in known]
+    lines = [f"{each['file']}  {each['bytes']:,} bytes" for each in told]
+    lines.append("holdfast restore latest, or a file, makes a workspace of one" if known else f"no backups of {folder}")
+    session.out.say(told, *lines)
+    return 0
+
+
+def init(session: Session, given: dict[str, Any]) -> int:
+    """Make a workspace where none is; one that is there stays as it is."""
+    from holdfast.workspace import open_workspace
+
+    if session.given.get("url") or (not session.given.get("dir") and session.environ.get("HOLDFAST_URL")):
+        raise errors.Unsupported(
+            "a workspace is made where it lies, and a server was named",
+            hint="unset HOLDFAST_URL, or name a folder with --dir; holdfast serve makes its own",
+        )
+    named = session.given.get("dir") or session.environ.get("HOLDFAST_DIR")
+    folder = os.path.abspath(os.path.expanduser(named)) if named else location.home(session.folder)
+    found = location.has_store(folder)
+    known = [] if found else backups_of(folder, session.environ)
+    open_workspace(folder, actor=session.actor).close()
+    lines = [f"{'there is a workspace in' if found else 'made a workspace in'} {folder}"]
+    if known:
+        lines.append(f"there are {len(known)} backups of one that was here; holdfast restore lists them")
+    if not found:
+        lines.append("next: holdfast create 'a first task'; holdfast help")
+    session.out.say({"folder": folder, "made": not found, "backups": len(known)}, *lines)
+    return 0
+
+
+def where(session: Session, given: dict[str, Any]) -> int:
+    """Say which workspace is meant and why, and who acts."""
+    place = session.place
+    actor = session.actor or derive_actor()
+    reason = _why_actor(session)
+    shown = printable(str(actor))
+    told: dict[str, Any] = {"workspace": place.name, "why": place.why, "exists": place.exists}
+    told |= {"actor": str(actor), "actor_from": reason, "may_hold": not isinstance(actor, DerivedActor)}
+    lines = [f"workspace  {place.name}", f"           {place.why}{'' if place.exists else '; there is none yet'}"]
+    lines += [f"actor      {shown}", f"           {reason}"]
+    if place.folder is not None:
+        root = location.git_root(session.folder)
+        known = backups_of(place.folder, session.environ)
+        told |= {"git_worktree": root, "backups": known}
+        lines += [f"worktree   {root}"] if root else []
+        lines += [f"backups    {len(known)} in {os.path.dirname(known[-1])}"] if known else []
+    session.out.say(told, *lines)
+    return 0
+
+
+def _why_actor(session: Session) -> str:
+    if session.given.get("actor"):
+        return "--actor"
+    if session.actor:
+        return "HOLDFAST_ACTOR"
+    return "derived from user and host; it may read, create and change, but not claim, lock or mail: see --actor"
+
+
+COMMANDS = (
+    Command(
+        "backup",
+        "Write a consistent copy of the workspace, checked, while others go on.",
+        (
+            Argument("file", option="--file", word=True, help="where to; else beside the rolling backups"),
+            Argument("list", "flag", "--list", help="tell which there are"),
+            Argument("rolling", "flag", "--rolling", help="called after writes: copy when the writing pauses"),
+        ),
+        backup,
+    ),
+    Command(
+        "restore",
+        "Make a workspace from a backup, where none is; without one, list them.",
+        (Argument("backup", option="--backup", word=True, help="a file, or latest"),),
+        restore,
+    ),
+    Command("upgrade", "Bring the store to the newest schema, after a backup.", (), upgrade),
+    Command("init", "Make a workspace in this project.", (), init),
+    Command("where", "Say which workspace is meant, and why.", (), where),
+)

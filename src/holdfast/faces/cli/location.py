@@ -1,0 +1,240 @@
+"""Which workspace or server is meant, why, and with which token.
+
+In this order: --dir or --url, HOLDFAST_DIR, HOLDFAST_URL, and else a folder `.holdfast` found upwards from the current
+one. All worktrees of a git repository share the one of its main worktree; git itself is not started for that, its files
+say enough.
+
+The file is the user's own and readable by nobody else; a token never stands in a command line or an address.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Mapping
+from typing import Any, Final
+
+import msgspec
+
+from holdfast import errors
+from holdfast.faces.cli.args import Usage
+from holdfast.kernel.filesystem import make_folder
+
+FOLDER: Final = ".holdfast"
+STORE: Final = "holdfast.db"
+
+
+class Place(msgspec.Struct, frozen=True):
+    """A workspace: a folder, or the address of a server. `chosen`: somebody named it, so a write may make it."""
+
+    why: str
+    folder: str | None = None
+    url: str | None = None
+    chosen: bool = True
+
+    @property
+    def exists(self) -> bool:
+        """Whether there is a store, as far as can be seen from here."""
+        return self.folder is None or has_store(self.folder)
+
+    @property
+    def name(self) -> str:
+        """The folder or the address."""
+        return self.url if self.folder is None else self.folder  # type: ignore[return-value]  # one of them is there
+
+
+def find(given: Mapping[str, Any], environ: Mapping[str, str], start: Callable[[], str]) -> Place | None:
+    """The workspace that is meant, looked for from the folder `start()` on; None if there is none."""
+    folder, url = given.get("dir"), given.get("url")
+    if folder == "" or url == "":
+        raise Usage("--dir and --url are followed by a name, and this one is empty")
+    if folder and url:
+        raise Usage("--dir and --url name two workspaces", hint="give one of them")
+    if folder:
+        return Place("--dir", folder=_inside(folder))
+    if url:
+        return Place("--url", url=url)
+    if environ.get("HOLDFAST_DIR"):
+        return Place("HOLDFAST_DIR", folder=_inside(environ["HOLDFAST_DIR"]))
+    if environ.get("HOLDFAST_URL"):
+        return Place("HOLDFAST_URL", url=environ["HOLDFAST_URL"])
+    return _upwards(start())
+
+
+def home(start: str) -> str:
+    """Where a new workspace goes: in the main worktree of the git repository, or in the folder itself."""
+    for folder in _folders(start):
+        common = git_common(folder)
+        if common is not None:
+            return os.path.join(_main_worktree(common), FOLDER)
+    return os.path.join(os.path.abspath(start), FOLDER)
+
+
+def missing(start: str, backups: int) -> errors.NotFound:
+    """There is no workspace here."""
+    hint = "holdfast init makes one here; --dir, HOLDFAST_DIR or HOLDFAST_URL name another"
+    if backups:
+        hint = f"there are {backups} backups of one that was here: holdfast restore; or {hint}"
+    return errors.NotFound(f"there is no workspace at {start} or above", hint=hint)
+
+
+def has_store(folder: str) -> bool:
+    """Whether a folder holds a workspace."""
+    return os.path.exists(os.path.join(folder, STORE))
+
+
+def _inside(folder: str) -> str:
+    """The folder that was named; the `.holdfast` in it, if a project was named that has one."""
+    folder = os.path.abspath(os.path.expanduser(folder))
+    inner = os.path.join(folder, FOLDER)
+    return inner if not has_store(folder) and has_store(inner) else folder
+
+
+def _upwards(start: str) -> Place | None:
+    for folder in _folders(start):
+        common = git_common(folder)
+        if common is not None:
+            shared = os.path.join(_main_worktree(common), FOLDER)
+            if has_store(shared):
+                told = "in this git repository" if os.path.dirname(shared) == folder else "in its main git worktree"
+                return Place(f"found {told}", folder=shared, chosen=False)
+        own = os.path.join(folder, FOLDER)
+        if has_store(own):
+            where = "in this folder" if folder == os.path.abspath(start) else "above this folder"
+            return Place(f"found {where}", folder=own, chosen=False)
+    return None
+
+
+def _folders(start: str) -> list[str]:
+    """A folder and those above it."""
+    folder = os.path.abspath(start)
+    found = [folder]
+    while (above := os.path.dirname(folder)) != folder:
+        folder = above
+        found.append(folder)
+    return found
+
+
+# --- git -------------------------------------------------------------------------------------------------------------
+
+
+def git_root(start: str) -> str | None:
+    """The root of the worktree that a folder lies in."""
+    return next((folder for folder in _folders(start) if git_common(folder) is not None), None)
+
+
+def git_common(folder: str) -> str | None:
+    """The git folder that all worktrees share, if this is the root of one."""
+    dot = os.path.join(folder, ".git")
+    if os.path.isdir(dot):
+        return dot if os.path.exists(os.path.join(dot, "HEAD")) else None
+    pointer = _line(dot)
+    if pointer is None or not pointer.startswith("gitdir:"):
+        return None
+    private = os.path.normpath(os.path.join(folder, pointer.removeprefix("gitdir:").strip()))
+    common = _line(os.path.join(private, "commondir"))
+    if common is None:  # a submodule, or a repository whose git folder lies elsewhere: it is its own
+        return private if os.path.isdir(private) else None
+    return os.path.normpath(os.path.join(private, common))
+
+
+def _main_worktree(common: str) -> str:
+    """Where the first worktree is; of a bare repository, its own folder, which no worktree can clean away."""
+    if os.path.basename(common) == ".git":
+        return os.path.dirname(common)
+    chosen = _configured_worktree(common)
+    return common if chosen is None else os.path.normpath(os.path.join(common, chosen))
+
+
+def _configured_worktree(common: str) -> str | None:
+    """`core.worktree`, which a submodule has."""
+    try:
+        with open(os.path.join(common, "config"), encoding="utf-8", errors="replace") as file:
+            lines = [line.strip() for line in file]
+    except OSError:
+        return None
+    found = [line.partition("=")[2].strip() for line in lines if line.replace(" ", "").startswith("worktree=")]
+    return found[-1] if found else None
+
+
+def _line(path: str) -> str | None:
+    try:
+        with open(path, encoding="utf-8", errors="replace") as file:
+            return file.readline().strip()
+    except (FileNotFoundError, NotADirectoryError, IsADirectoryError):
+        return None
+
+
+# --- outside the tree ------------------------------------------------------------------------------------------------
+
+
+def state_folder(environ: Mapping[str, str]) -> str:
+    """The user's folder for what must outlive a project's folder."""
+    base = environ.get("XDG_STATE_HOME") or os.path.join(os.path.expanduser("~"), ".local", "state")
+    return os.path.join(base, "holdfast")
+
+
+def label(name: str, is_url: bool = False) -> str:
+    """A file name for what belongs to a workspace outside of it: of its folder, or of its address."""
+    from hashlib import sha256
+
+    name = name.rstrip("/") if is_url else os.path.realpath(name)
+    project = "server" if is_url else os.path.basename(os.path.dirname(name)) or "root"
+    return f"{project}-{sha256(os.fsencode(name)).hexdigest()[:12]}"
+
+
+_FILE: Final = "credentials.json"
+
+
+class Credentials(msgspec.Struct, frozen=True):
+    """What is known of a server. `token` None: the environment says it, or nobody does."""
+
+    token: str | None = None
+    certificate: str | None = None
+
+    @property
+    def verify(self) -> str | bool:
+        """What the server's certificate is checked against."""
+        return self.certificate or True
+
+
+def credentials(url: str, environ: Mapping[str, str]) -> Credentials:
+    """What to tell a server; what the environment says goes first."""
+    known = _all(environ).get(_base(url), Credentials())
+    if environ.get("HOLDFAST_TOKEN") or environ.get("HOLDFAST_TOKEN_FILE"):
+        return Credentials(None, known.certificate)
+    return known
+
+
+def remember(url: str, given: Credentials, environ: Mapping[str, str]) -> str:
+    """Put down what is good for a server; answers where."""
+    path = _path(environ)
+    make_folder(os.path.dirname(path))
+    content = msgspec.json.format(msgspec.json.encode({**_all(environ), _base(url): given}))
+    partial = f"{path}.{os.getpid()}"
+    descriptor = os.open(partial, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
+    with os.fdopen(descriptor, "wb") as file:
+        file.write(content)
+    os.replace(partial, path)
+    return path
+
+
+def _path(environ: Mapping[str, str]) -> str:
+    base = environ.get("XDG_CONFIG_HOME") or os.path.join(os.path.expanduser("~"), ".config")
+    return os.path.join(base, "holdfast", _FILE)
+
+
+def _all(environ: Mapping[str, str]) -> dict[str, Credentials]:
+    path = _path(environ)
+    try:
+        with open(path, "rb") as file:
+            return msgspec.json.decode(file.read(), type=dict[str, Credentials])
+    except FileNotFoundError:
+        return {}
+    except msgspec.DecodeError as error:
+        raise errors.Invalid(f"{path} cannot be read: {error}", hint="holdfast login writes it") from error
+
+
+def _base(url: str) -> str:
+    """The address without the name of a workspace: a token belongs to the server."""
+    scheme, _, rest = url.partition("://")
+    return url.rstrip("/") if scheme == "unix" else f"{scheme}://{rest.partition('/')[0]}"

@@ -1,0 +1,311 @@
+"""Tokens, tickets, and what is refused before a body is read: foreign hosts and origins, no token, bad bodies.
+
+Only a digest of each is stored.
+
+They live in `tokens.json` (0600) beside the store, not in it: they are nobody's history. The file is replaced whole and
+looked at again when it has changed, so a token that is revoked while a server runs is refused from then on.
+
+A page in somebody's browser can send requests to any address of this machine; it cannot choose their Host, nor hide its
+Origin. So both must be on the list, exactly, whatever the socket.
+
+A ticket is 256 random bits, good for one watch of one workspace within 30 seconds, and for nothing that its token is
+not good for then. It may be in an address; a token may not. Tickets live in memory: a server that starts again knows
+none.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import hashlib
+import hmac
+import logging
+import os
+import re
+from collections import OrderedDict
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Final, Literal, get_args
+
+import msgspec
+
+from holdfast import errors
+from holdfast.errors import Misdirected, NotJSON
+from holdfast.kernel.clock import SystemClock
+from holdfast.kernel.ids import new_secret
+from holdfast.kernel.tx import SYSTEM
+from holdfast.kernel.validate import check_name
+
+Role = Literal["read", "agent", "admin"]
+ROLES: Final[tuple[Role, ...]] = get_args(Role)
+EVERY: Final = "*"  # workspace of a token that is good for all of them
+MAIN: Final = ""  # the one in the server's own folder
+_log = logging.getLogger("holdfast.http")
+FILE: Final = "tokens.json"
+FIRST: Final = "token"  # the file with the token that a server makes on its first start
+
+
+_SPACE: Final = re.compile(r"[a-z0-9][a-z0-9._-]{0,63}")
+MAX_NOTE: Final = 200  # characters
+
+
+def is_space(name: str) -> bool:
+    """Whether this can be the name of a workspace: a plain word, never a path."""
+    return bool(_SPACE.fullmatch(name)) and ".." not in name
+
+
+def check_space(name: str) -> str:
+    """The name of a workspace that can be served."""
+    if not is_space(name):
+        raise errors.InvalidName(
+            f"{name[:80]!r} is not the name of a workspace",
+            hint="1 to 64 of a-z 0-9 . _ -, beginning with a letter or digit",
+        )
+    return name
+
+
+class Token(msgspec.Struct, frozen=True):
+    """What a token allows. `digest` is of the secret, which nobody keeps."""
+
+    id: str
+    digest: str
+    role: Role
+    workspace: str = EVERY
+    actor: str | None = None
+    note: str = ""
+    created_at: datetime | None = None
+
+    def allows(self, role: Role) -> bool:
+        """Whether it is good for what needs this role."""
+        return ROLES.index(self.role) >= ROLES.index(role)
+
+
+class Tokens:
+    """The tokens of one server."""
+
+    def __init__(self, folder: Path) -> None:
+        self._path = folder / FILE
+        self._seen: tuple[int, int, int] | None = None
+        self._by_digest: dict[str, Token] = {}
+
+    def find(self, secret: str) -> Token:
+        """The token of a secret; Unauthorized if there is none."""
+        self._look()
+        wanted = digest(secret)
+        token = self._by_digest.get(wanted)
+        if token is None or not hmac.compare_digest(token.digest, wanted):
+            raise errors.Unauthorized("the token is not known", hint="it was revoked, or is another server's")
+        return token
+
+    def check(self, token: Token) -> None:
+        """Unauthorized if a token that was found is no longer good."""
+        self._look()
+        if token.digest not in self._by_digest:
+            raise errors.Unauthorized("the token was revoked")
+
+    def all(self) -> list[Token]:
+        """All of them, oldest first."""
+        self._look()
+        return sorted(self._by_digest.values(), key=lambda token: token.id)
+
+    def create(self, role: Role, workspace: str = EVERY, actor: str | None = None, note: str = "") -> tuple[Token, str]:
+        """A new token, and its secret, which is told this once."""
+        if role not in ROLES:
+            raise errors.Invalid(f"role is one of {', '.join(ROLES)}, not {role!r}")
+        if actor is not None:
+            check_name(actor, "actor")
+            if actor == SYSTEM:
+                raise errors.Invalid(f"the actor {SYSTEM!r} is the workspace itself", hint="choose another name")
+        if len(note) > MAX_NOTE or not note.isprintable():
+            raise errors.Invalid(f"a note is at most {MAX_NOTE} characters on one line", hint="say it shorter")
+        secret = f"hft_{new_secret()}"
+        return self._add(secret, role, workspace, actor, note), secret
+
+    def _add(self, secret: str, role: Role, workspace: str, actor: str | None, note: str) -> Token:
+        now = datetime.now(UTC)
+        id = f"{now:%Y%m%d%H%M%S%f}"  # made under the lock, one at a time
+        with self._changing() as tokens:
+            while any(token.id == id for token in tokens):
+                id += "0"
+            token = Token(id, digest(secret), role, workspace, actor, note, now)
+            tokens.append(token)
+        return token
+
+    def revoke(self, id: str) -> None:
+        """Let a token be good for nothing any more; NotFound if there is none."""
+        with self._changing() as tokens:
+            kept = [token for token in tokens if token.id != id]
+            if len(kept) == len(tokens):
+                raise errors.NotFound(f"there is no token {id!r}", hint="holdfast token list has all", id=id)
+            tokens[:] = kept
+
+    def make_first(self, first_start: bool) -> Path:
+        """On the first start: a token that may do everything, in a file that only its owner can read."""
+        path = self._path.parent / FIRST
+        if not self._path.exists() or (first_start and not path.exists()):
+            secret = f"hft_{new_secret()}"
+            write_private(path, f"{secret}\n".encode())  # first: a start that is killed in between is begun anew
+            self._add(secret, "admin", EVERY, None, "made by the first start")
+        return path
+
+    # --- the file ----------------------------------------------------------------------------------------------------
+
+    def _look(self) -> None:
+        """Read the file again if it has changed."""
+        try:
+            status = os.stat(self._path)
+        except FileNotFoundError:
+            self._seen, self._by_digest = None, {}
+            return
+        seen = status.st_mtime_ns, status.st_size, status.st_ino
+        if seen != self._seen:
+            self._by_digest = {token.digest: token for token in self._read()}
+            self._seen = seen
+
+    def _read(self) -> list[Token]:
+        try:
+            return msgspec.json.decode(self._path.read_bytes(), type=list[Token])
+        except FileNotFoundError:
+            return []
+        except (msgspec.ValidationError, msgspec.DecodeError) as error:
+            _log.error("%s is damaged: %s", self._path, error)
+            raise errors.Corrupt(
+                f"{FILE} is damaged", hint="nobody is let in until it is mended or moved away"
+            ) from error
+
+    @contextmanager
+    def _changing(self) -> Iterator[list[Token]]:
+        """The list, written back at the end; one process at a time."""
+        lock = os.open(self._path.with_suffix(".lock"), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX)
+            tokens = self._read()
+            yield tokens
+            write_private(self._path, msgspec.json.format(msgspec.json.encode(tokens)) + b"\n")
+        finally:
+            os.close(lock)
+
+
+def write_private(path: Path, content: bytes) -> None:
+    """Replace a file by one that only its owner can read; never half of it."""
+    draft = path.with_name(f".{path.name}.{os.getpid()}")
+    descriptor = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
+    try:
+        os.write(descriptor, content)
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+    os.replace(draft, path)
+
+
+def digest(secret: str) -> str:
+    """What is kept of a secret."""
+    return hashlib.sha256(secret.encode()).hexdigest()
+
+
+MAX_BODY: Final = 4 * 1024 * 1024
+TWICE: Final = b"\0"  # between the values of a header that was given twice: in none of them
+_JSON: Final = b"application/json"
+_BEARER: Final = b"bearer "
+
+Headers = Mapping[bytes, bytes]
+
+
+class Gate:
+    """The hosts under which a server is meant."""
+
+    def __init__(self, hosts: Iterable[str], tls: bool = False) -> None:
+        scheme = "https" if tls else "http"
+        self._hosts = frozenset(host.lower().encode() for host in hosts)
+        self._origins = frozenset(f"{scheme}://".encode() + host for host in self._hosts)
+
+    def check_host(self, headers: Headers) -> None:
+        """Misdirected unless the Host is ours."""
+        host = headers.get(b"host", b"").lower()
+        if host not in self._hosts:
+            raise Misdirected(
+                f"the Host {host.decode('latin-1')[:100]!r} is not one of this server's",
+                hint="call it by the address it printed, or start it with --allow-host",
+            )
+
+    def check_origin(self, headers: Headers) -> None:
+        """Forbidden if a page of another site asks."""
+        origin = headers.get(b"origin")
+        if origin is not None and origin.lower() not in self._origins:
+            raise errors.Forbidden(f"the Origin {origin.decode('latin-1')[:100]!r} may not call this server")
+
+
+def headers_of(pairs: Iterable[tuple[bytes, bytes]]) -> Headers:
+    """Headers by name; one that is given twice has a value that is good for nothing."""
+    found: dict[bytes, bytes] = {}
+    for name, value in pairs:
+        found[name] = value if name not in found else found[name] + TWICE + value
+    return found
+
+
+def bearer(headers: Headers) -> str:
+    """The secret that a request carries; Unauthorized if it carries none."""
+    given = headers.get(b"authorization", b"")
+    if given[:7].lower() != _BEARER or not given[7:].strip():
+        raise errors.Unauthorized(
+            "a token is needed", hint="send Authorization: Bearer TOKEN; the first one is in the file DIR/token"
+        )
+    return given[7:].strip().decode("latin-1")
+
+
+def accepts_events(headers: Headers) -> bool:
+    """Whether a request asks for events as they come."""
+    return b"text/event-stream" in headers.get(b"accept", b"").lower()
+
+
+def check_length(headers: Headers) -> None:
+    """TooLarge if a body announces that it is."""
+    length = headers.get(b"content-length")
+    if length is not None and (not length.isdigit() or int(length) > MAX_BODY):
+        raise too_large()
+
+
+def too_large() -> errors.TooLarge:
+    """The error of a body that is."""
+    return errors.TooLarge(f"a body has at most {MAX_BODY} bytes", limit=MAX_BODY)
+
+
+def check_json(headers: Headers) -> None:
+    """NotJSON unless a body says that it is JSON."""
+    kind = headers.get(b"content-type", b"").split(b";")[0].strip().lower()
+    if kind != _JSON:
+        raise NotJSON(f"the Content-Type is {kind.decode('latin-1')[:100]!r}")
+
+
+LIFE: Final = 30  # seconds
+MOST: Final = 10_000  # at a time: the oldest go first
+ARGUMENT: Final = "ticket"
+
+_now = SystemClock().monotonic
+
+
+class Tickets:
+    """The tickets of one server that nobody has used yet."""
+
+    def __init__(self, tokens: Tokens) -> None:
+        self._tokens = tokens
+        self._given: OrderedDict[str, tuple[Token, str, int]] = OrderedDict()
+
+    def give(self, token: Token, workspace: str) -> str:
+        """A new one for a workspace."""
+        ticket = f"hfk_{new_secret()}"
+        self._given[digest(ticket)] = token, workspace, _now() + LIFE * 1_000_000
+        while len(self._given) > MOST:
+            self._given.popitem(last=False)
+        return ticket
+
+    def take(self, ticket: str, workspace: str) -> Token:
+        """The token of a ticket, which is used up; Unauthorized if it is not good for this."""
+        token, wanted, until = self._given.pop(digest(ticket), (None, "", 0))
+        if token is None or wanted != workspace or until < _now():
+            raise errors.Unauthorized(
+                "the ticket is used up, too old, or another workspace's", hint="POST /api/ticket gives a new one"
+            )
+        self._tokens.check(token)
+        return token

@@ -1,0 +1,276 @@
+"""The settings and sockets of a server, its certificate, and the lock that keeps it alone on its folder.
+
+`connect(url, verify="DIR/tls/cert.pem")` trusts this one and no other. It is good for the names under which the server
+is called; when these change, or it runs out, a new one is made, which clients have to be given again.
+
+A second server is refused with the first one's pid and address, before it has touched anything: not even a socket file.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import logging
+import os
+import socket
+import ssl
+import stat
+from collections.abc import Iterable
+from datetime import UTC, datetime, timedelta
+from ipaddress import ip_address
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+import msgspec
+
+from holdfast import errors
+from holdfast.faces.http.auth import write_private
+
+if TYPE_CHECKING:
+    from cryptography import x509
+
+
+PORT: Final = 4653
+MAX_WATCHERS: Final = 4096  # of one token
+BACKUPS_KEPT: Final = 7
+
+
+class Settings(msgspec.Struct, frozen=True, kw_only=True):
+    """What a server is told.
+
+    `tls_auto`: make a certificate of its own on the first start, in the folder `tls`. `access_log` is a file that gets
+    a line for every request. Backups go to `backup_folder`, every `backup_every` seconds and at the end.
+    """
+
+    folder: Path
+    host: str = "127.0.0.1"
+    port: int = PORT
+    socket: Path | None = None
+    tls_auto: bool = False
+    tls_cert: Path | None = None
+    tls_key: Path | None = None
+    allow_hosts: tuple[str, ...] = ()
+    max_watchers: int = MAX_WATCHERS
+    access_log: Path | None = None
+    backup_folder: Path | None = None
+    backup_every: float | None = None
+    backups_kept: int = BACKUPS_KEPT
+
+    @property
+    def secure(self) -> bool:
+        """Whether it speaks TLS."""
+        return self.tls_auto or self.tls_cert is not None
+
+    def check(self) -> None:
+        """Refuse what would let in strangers, and what makes no sense."""
+        if self.socket is None and not self.secure and not is_loopback(self.host):
+            raise errors.Invalid(
+                f"{self.host} can be reached from other machines, and without TLS tokens would travel in the open",
+                hint="give --tls auto, or --tls-cert and --tls-key, or listen on 127.0.0.1 or a --socket",
+            )
+        if (self.tls_cert is None) != (self.tls_key is None):
+            raise errors.Invalid("a certificate and its key go together", hint="give --tls-cert and --tls-key")
+        if self.tls_auto and self.tls_cert is not None:
+            raise errors.Invalid("--tls auto makes its own certificate", hint="give either, not both")
+        for name, given, least in (
+            ("--port", self.port, 0),
+            ("--max-watchers", self.max_watchers, 1),
+            ("--backup-keep", self.backups_kept, 1),
+        ):
+            if given < least or (name == "--port" and given > 65535):
+                raise errors.Invalid(f"{name} cannot be {given}")
+        if self.tls_auto and self.socket is not None:
+            raise errors.Invalid("a Unix socket needs no TLS", hint="give either --tls or --socket")
+        if self.backup_every is not None and (self.backup_folder is None or not 1 <= self.backup_every < 1e9):
+            raise errors.Invalid("--backup-every is at least a second, and goes with --backup-dir")
+        for host in self.allow_hosts:
+            if not host or not host.isascii() or not host.isprintable() or any(each in host for each in " /,@"):
+                raise errors.Invalid(f"--allow-host cannot be {host!r}", hint="name it as clients do: example.org:4653")
+
+
+def host_in(address: str) -> str:
+    """The host of a HOST:PORT, also of [ADDRESS]:PORT."""
+    if address.startswith("["):
+        return address[1:].partition("]")[0]
+    return address.rpartition(":")[0] or address
+
+
+def is_loopback(host: str) -> bool:
+    """Whether only this machine can reach it."""
+    if host == "localhost":
+        return True
+    try:
+        return ip_address(host).is_loopback
+    except ValueError:
+        return False
+
+
+FOLDER: Final = "tls"
+LIFE: Final = timedelta(days=825)  # as long as clients accept
+RENEW: Final = timedelta(days=30)  # before its end
+_log = logging.getLogger("holdfast.http")
+
+
+def certificate(folder: Path, hosts: Iterable[str]) -> tuple[Path, Path]:
+    """The files of the certificate and its key, made if there are none that fit."""
+    names = sorted({*hosts, socket.gethostname(), "localhost", "127.0.0.1", "::1"} - {"0.0.0.0", "::"})
+    place = folder / FOLDER
+    place.mkdir(mode=0o700, exist_ok=True)
+    cert, key = place / "cert.pem", place / "key.pem"
+    if not (cert.exists() and key.exists() and _is_good(cert, key, names)):
+        made, secret = _make(names)
+        write_private(key, secret)
+        write_private(cert, made)
+    return cert, key
+
+
+def check(cert: Path, key: Path) -> None:
+    """Invalid if a server could not speak TLS with these files."""
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    try:
+        context.load_cert_chain(cert, key, password=lambda: "")
+    except (OSError, ValueError) as error:  # of which ssl.SSLError is one
+        raise errors.Invalid(
+            f"{cert} and {key} cannot be used as certificate and key: {error}",
+            hint="both are PEM files that belong together; the key has no passphrase",
+        ) from error
+
+
+def _is_good(cert: Path, key: Path, names: list[str]) -> bool:
+    """Whether both belong together and are good for these names, for some time to come."""
+    from cryptography import x509
+
+    try:
+        check(cert, key)
+        found = x509.load_pem_x509_certificate(cert.read_bytes())
+        told = found.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
+    except (errors.Invalid, ValueError, x509.ExtensionNotFound) as error:
+        _log.warning("%s is made anew, and clients need the new one: %s", cert, error)
+        return False
+    known = {*told.get_values_for_type(x509.DNSName), *map(str, told.get_values_for_type(x509.IPAddress))}
+    good = set(names) <= known and found.not_valid_after_utc - datetime.now(UTC) > RENEW
+    if not good:
+        _log.warning("%s is made anew, for other names or a longer time: clients need the new one", cert)
+    return good
+
+
+def _make(names: list[str]) -> tuple[bytes, bytes]:
+    from cryptography import x509
+    from cryptography.hazmat.primitives import hashes, serialization
+    from cryptography.hazmat.primitives.asymmetric import ec
+    from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
+
+    key = ec.generate_private_key(ec.SECP256R1())
+    own = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "holdfast")])
+    now = datetime.now(UTC)
+    cert = (
+        x509.CertificateBuilder()
+        .subject_name(own)
+        .issuer_name(own)
+        .public_key(key.public_key())
+        .serial_number(x509.random_serial_number())
+        .not_valid_before(now - timedelta(hours=1))
+        .not_valid_after(now + LIFE)
+        .add_extension(x509.SubjectAlternativeName([_general(name) for name in names]), critical=False)
+        .add_extension(x509.BasicConstraints(ca=True, path_length=0), critical=True)
+        .add_extension(x509.ExtendedKeyUsage([ExtendedKeyUsageOID.SERVER_AUTH]), critical=False)
+        .add_extension(x509.SubjectKeyIdentifier.from_public_key(key.public_key()), critical=False)
+        .sign(key, hashes.SHA256())
+    )
+    secret = key.private_bytes(
+        serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
+    )
+    return cert.public_bytes(serialization.Encoding.PEM), secret
+
+
+def _general(name: str) -> x509.GeneralName:
+    from cryptography import x509
+
+    try:
+        return x509.IPAddress(ip_address(name))
+    except ValueError:
+        return x509.DNSName(name)
+
+
+LOCK: Final = "server.lock"
+
+
+class Sole:
+    """The right to serve a folder."""
+
+    def __init__(self, folder: Path) -> None:
+        self._path = folder / LOCK
+
+    def __enter__(self) -> Sole:
+        self._descriptor = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        try:
+            fcntl.flock(self._descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError as error:
+            holder = os.pread(self._descriptor, 1000, 0).decode(errors="replace").strip()
+            os.close(self._descriptor)
+            raise errors.Unavailable(
+                f"{self._path.parent} is served already, by {holder or 'somebody'}", hint="use that server, or stop it"
+            ) from error
+        os.ftruncate(self._descriptor, 0)
+        return self
+
+    def tell(self, url: str) -> None:
+        """Say who it is, for those that are refused."""
+        os.pwrite(self._descriptor, f"pid {os.getpid()} at {url}\n".encode(), 0)
+
+    def __exit__(self, *_: object) -> None:
+        os.ftruncate(self._descriptor, 0)
+        os.close(self._descriptor)
+
+
+def bind(settings: Settings) -> socket.socket:
+    """The socket, bound before anything is promised."""
+    try:
+        return _bind_path(settings.socket) if settings.socket is not None else _bind_port(settings)
+    except OSError as error:
+        where = settings.socket or f"{settings.host}:{settings.port}"
+        raise errors.Unavailable(
+            f"cannot listen on {where}: {error.strerror or error}", hint="choose --port, --host or --socket"
+        ) from error
+
+
+def _bind_port(settings: Settings) -> socket.socket:
+    family = socket.AF_INET6 if ":" in settings.host else socket.AF_INET
+    bound = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)  # the loop sets TCP_NODELAY if it says so
+    try:
+        bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        bound.bind((settings.host, settings.port))
+    except BaseException:
+        bound.close()
+        raise
+    return bound
+
+
+def _bind_path(path: Path) -> socket.socket:
+    """A socket that is its owner's alone; takes the place of one that nobody listens on, and of nothing else."""
+    _clear(path)
+    bound = socket.socket(socket.AF_UNIX)
+    before = os.umask(0o177)
+    try:
+        bound.bind(str(path))
+    except BaseException:
+        bound.close()
+        raise
+    finally:
+        os.umask(before)
+    return bound
+
+
+def _clear(path: Path) -> None:
+    try:
+        kind = path.lstat().st_mode
+    except FileNotFoundError:
+        return
+    if not stat.S_ISSOCK(kind):
+        raise errors.Invalid(f"{path} is there, and is no socket", hint="choose another --socket")
+    with socket.socket(socket.AF_UNIX) as other:
+        try:
+            other.connect(str(path))
+        except ConnectionRefusedError:
+            path.unlink()  # left by one that was killed
+            return
+    raise errors.Unavailable(f"somebody listens on {path} already", hint="choose another --socket")

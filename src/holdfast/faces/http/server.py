@@ -1,0 +1,268 @@
+"""Running a server: its HTTP protocol, its background work, and a stop that loses nothing.
+
+Headers end where they end: what follows a body in chunks is no header. Together they have at most 64 KiB, and half a
+minute to arrive; else 431 or 408, and the connection is closed.
+
+One server has one folder, and says so in `server.lock`: a second one is refused, with the first one's pid and address.
+Without TLS it listens on this machine only. When it is told to stop, it takes no new requests, finishes those it has,
+tells watchers where to resume, and closes its workspaces.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import gc
+import signal
+import socket
+import threading
+from collections.abc import Callable, Iterable
+from contextlib import AbstractContextManager, nullcontext, suppress
+from pathlib import Path
+from typing import Any, Final
+
+import msgspec
+import uvicorn
+import uvloop
+from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
+
+from holdfast import errors
+from holdfast.faces.http.app import App
+from holdfast.faces.http.auth import MAIN, Gate, Tokens
+from holdfast.faces.http.listener import LOCK, Settings, Sole, bind, host_in
+from holdfast.faces.http.workspaces import Spaces
+from holdfast.kernel.clock import Clock
+from holdfast.kernel.filesystem import hide_from_git
+from holdfast.workspace import Workspace, open_workspace
+
+MAX_HEADERS: Final = 64 * 1024
+MAX_COUNT: Final = 128
+TOO_LARGE: Final = f"headers are at most {MAX_COUNT}, and {MAX_HEADERS} bytes together"
+SLOW: Final = 30.0  # seconds
+
+
+class Protocol(HttpToolsProtocol):
+    """One connection."""
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self._before_body = True
+        self._size = 0
+        self._timer: asyncio.TimerHandle | None = None
+
+    def data_received(self, data: bytes) -> None:
+        """Bytes have come; those before a body are counted."""
+        while data and self._before_body and not self.transport.is_closing():
+            room = MAX_HEADERS - self._size
+            piece, data = data[:room], data[room:]
+            self._size += len(piece)
+            super().data_received(piece)
+            if self._before_body and self._size and (self._size >= MAX_HEADERS or len(self.headers or ()) > MAX_COUNT):
+                return self._refuse(b"431 Request Header Fields Too Large", "HEADERS_TOO_LARGE", TOO_LARGE)
+        if data and not self.transport.is_closing():
+            super().data_received(data)
+        if self._before_body and self._size and self._timer is None:
+            self._timer = self.loop.call_later(
+                SLOW, self._refuse, b"408 Request Timeout", "TIMEOUT", "the headers did not come in time"
+            )
+
+    def on_message_begin(self) -> None:
+        """A request begins."""
+        super().on_message_begin()
+        self._before_body = True
+
+    def on_headers_complete(self) -> None:
+        """Its headers have ended: what is told later is told to nobody."""
+        super().on_headers_complete()
+        self._before_body, self._size = False, 0
+        self.headers = []
+        self._in_time()
+
+    def on_message_complete(self) -> None:
+        """It has ended; what follows is the next one."""
+        super().on_message_complete()
+        self._before_body = True
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """The other side has gone."""
+        self._in_time()
+        super().connection_lost(exc)
+
+    def _in_time(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+
+    def _refuse(self, status: bytes, code: str, what: str) -> None:
+        self._in_time()
+        told = {
+            "error": what,
+            "code": code,
+            "hint": "send fewer and shorter ones",
+            "retryable": False,
+            "details": {},
+        }
+        body = msgspec.json.encode(told)
+        self.transport.write(
+            b"HTTP/1.1 %b\r\ncontent-type: application/json\r\nconnection: close\r\ncontent-length: %d\r\n\r\n%b"
+            % (status, len(body), body)
+        )
+        self.transport.close()
+
+
+KEPT: Final = 75  # seconds that a connection nobody uses is kept: longer than clients keep it, so none is cut in use
+GRACE: Final = 20  # seconds for requests in progress when it stops
+
+
+def _in_url(host: str) -> str:
+    return f"[{host}]" if ":" in host else host
+
+
+class Server:
+    """One server; `run` returns when it has stopped."""
+
+    def __init__(self, settings: Settings, clock: Clock | None = None) -> None:
+        settings.check()
+        self.settings = settings
+        self.ready = threading.Event()
+        self._clock = clock
+        self._stop: asyncio.Event | None = None
+        self._loop: asyncio.AbstractEventLoop | None = None
+        try:
+            settings.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+            hide_from_git(str(settings.folder))
+        except OSError as error:
+            raise errors.Invalid(f"{settings.folder} is no folder: {error.strerror}", hint="choose --dir") from error
+        self.tokens = Tokens(settings.folder)
+        self.tokens.make_first(first_start=not (settings.folder / LOCK).exists())
+        self.certificate = self._certificate()
+
+    @property
+    def url(self) -> str:
+        """Where it listens."""
+        if self.settings.socket is not None:
+            return f"unix://{self.settings.socket}"
+        scheme = "https" if self.settings.secure else "http"
+        return f"{scheme}://{_in_url(self._name)}:{self.port}"
+
+    @property
+    def _name(self) -> str:
+        """What it is called by: of all addresses, the name of the machine."""
+        return socket.gethostname() if self.settings.host in ("0.0.0.0", "::") else self.settings.host
+
+    def _certificate(self) -> tuple[Path, Path] | None:
+        if not self.settings.secure:
+            return None
+        from holdfast.faces.http import listener
+
+        cert, key = self.settings.tls_cert, self.settings.tls_key
+        if cert is None or key is None:
+            names = (self.settings.host, *map(host_in, self.settings.allow_hosts))
+            cert, key = listener.certificate(self.settings.folder, names)
+        listener.check(cert, key)
+        return cert, key
+
+    def stop(self) -> None:
+        """Have it stop; from any thread, and as often as anybody likes."""
+        if self._loop is not None and self._stop is not None:
+            with contextlib.suppress(RuntimeError):  # its loop is closed: it has stopped
+                self._loop.call_soon_threadsafe(self._stop.set)
+
+    def on_loop(self, work: Callable[[], None]) -> None:
+        """Do something on its loop, from any other thread, and return when it is done."""
+        assert self._loop is not None
+
+        async def do() -> None:
+            work()
+
+        asyncio.run_coroutine_threadsafe(do(), self._loop).result()
+
+    def run(self, started: Callable[[], None] = lambda: None) -> None:
+        """Serve until told to stop; `started` is called once it listens."""
+        self._started = started
+        with Sole(self.settings.folder) as sole:
+            self._bound = bind(self.settings)
+            try:
+                self.port = 0 if self.settings.socket is not None else self._bound.getsockname()[1]
+                sole.tell(self.url)
+                uvloop.run(self._serve())
+            finally:
+                self._bound.close()
+                if self.settings.socket is not None:
+                    self.settings.socket.unlink(missing_ok=True)
+
+    def _hosts(self) -> Iterable[str]:
+        if self.settings.socket is not None:
+            return ("localhost", *self.settings.allow_hosts)
+        own = {_in_url(name) for name in (self._name, "localhost", "127.0.0.1", "::1")}
+        return (*(f"{name}:{self.port}" for name in own), *self.settings.allow_hosts)
+
+    def _spaces(self) -> Spaces:
+        return Spaces(self.settings.folder, self._open)
+
+    def _open(self, folder: Path) -> Workspace:
+        return open_workspace(folder, actor="server", clock=self._clock)
+
+    def _config(self, app: App) -> uvicorn.Config:
+        tls: dict[str, Any] = {}
+        if self.certificate is not None:
+            tls = {"ssl_certfile": str(self.certificate[0]), "ssl_keyfile": str(self.certificate[1])}
+        return uvicorn.Config(
+            app,
+            lifespan="off",
+            log_config=None,
+            access_log=False,
+            server_header=False,
+            http=Protocol,
+            ws="none",
+            proxy_headers=False,  # who asks is who connects, whatever a header says
+            timeout_graceful_shutdown=GRACE,
+            timeout_keep_alive=KEPT,
+            **tls,
+        )
+
+    async def _serve(self) -> None:
+        self._loop, self._stop = asyncio.get_running_loop(), asyncio.Event()
+        self.spaces = spaces = self._spaces()
+        try:
+            spaces.get(MAIN)
+            app = App(spaces, self.tokens, Gate(self._hosts(), tls=self.settings.secure), self.settings)
+            server = _Quiet(self._config(app))
+            await app.start()
+            for number in (signal.SIGINT, signal.SIGTERM):
+                with suppress(ValueError, RuntimeError):  # a server in another thread is stopped by `stop`
+                    self._loop.add_signal_handler(number, self._stop.set)
+            serving = asyncio.ensure_future(server.serve(sockets=[self._bound]))
+            while not server.started and not serving.done():
+                await asyncio.sleep(0.005)
+            if serving.done():  # it could not even begin
+                await serving
+            self.ready.set()
+            self._started()
+            stopping = asyncio.ensure_future(self._stop.wait())
+            await asyncio.wait((serving, stopping), return_when=asyncio.FIRST_COMPLETED)
+            stopping.cancel()
+            app.stop()  # watchers are told first, so that none keeps the server from stopping
+            server.should_exit = True
+            await serving
+            await app.end()
+        finally:
+            spaces.close()
+
+
+def tune() -> None:
+    """Settings of a process that does nothing but serve.
+
+    What is loaded stays, and what a request makes goes with it: there is little for Python's collector to find, so it
+    looks less often.
+    """
+    gc.collect()
+    gc.freeze()
+    gc.set_threshold(20_000, 20, 20)
+
+
+class _Quiet(uvicorn.Server):
+    """A server whose signals are ours: watchers must hear of the stop before it waits for them."""
+
+    def capture_signals(self) -> AbstractContextManager[None]:  # type: ignore[override]
+        return nullcontext()

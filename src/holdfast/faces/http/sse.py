@@ -1,0 +1,428 @@
+"""Server-sent events: frames, one client's stream, and channels that encode each event once for many clients.
+
+A client that comes back with `Last-Event-ID` hears what followed, without gap or repeat. When nothing comes for a
+while a bookmark does, which moves the cursor on over what the client did not want to hear. A client that does not read
+is let go after a while, with nothing lost: its last id is where it resumes. Whoever watches everything without an end
+shares a channel with those who want the same (see `channels`); one record, or a watch with a timeout, is read for its
+client alone.
+
+A channel is one watch of a workspace with a filter, and the last events that came through it, as bytes. A client has a
+position in the log. As long as the channel reaches back to it, the client is sent what lies behind; one that has fallen
+further back, or comes with an older cursor, reads the log for itself until it has caught up. So a slow client costs
+nobody else anything, and nobody is ever skipped.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter, deque
+from collections.abc import Awaitable, Callable, Iterator, MutableMapping
+from contextlib import contextmanager
+from itertools import takewhile
+from typing import Any, Final
+
+import msgspec
+
+from holdfast import errors, wire
+from holdfast.errors import TooManyWatchers
+from holdfast.faces.http.auth import Headers, Token, Tokens
+from holdfast.kernel.clock import SystemClock
+from holdfast.kernel.events import Position, parse_cursor, to_cursor
+from holdfast.operation import Operation, operation
+from holdfast.types import Event
+from holdfast.workspace.watch import AsyncWatch
+
+START: Final = {
+    "type": "http.response.start",
+    "status": 200,
+    "headers": [
+        (b"content-type", b"text/event-stream; charset=utf-8"),
+        (b"cache-control", b"no-store"),
+        (b"x-content-type-options", b"nosniff"),
+        (b"x-accel-buffering", b"no"),
+    ],
+}
+
+
+def event_frame(op: Operation[..., Any], item: Any) -> bytes:
+    """Something that happened. The ids of a watch over everything are cursors, those of one record its versions."""
+    last = item.cursor if isinstance(item, Event) else item.version
+    return f"id: {last}\ndata: ".encode() + wire.answer(op, item) + b"\n\n"
+
+
+def bookmark_frame(cursor: str | None) -> bytes:
+    """Nothing happened that was asked for, up to here."""
+    return b"event: bookmark\n" + _id(cursor) + b"data: {}\n\n"
+
+
+def stop_frame(cursor: str | None) -> bytes:
+    """The server stops; ask again in a second, from here."""
+    return b"event: stop\n" + _id(cursor) + b"retry: 1000\ndata: {}\n\n"
+
+
+def end_frame(cursor: str | None) -> bytes:
+    """The time that was asked for is over."""
+    return b"event: end\n" + _id(cursor) + b"data: {}\n\n"
+
+
+def error_frame(failure: errors.HoldfastError) -> bytes:
+    """It cannot go on."""
+    return b"event: error\ndata: " + wire.failure(failure) + b"\n\n"
+
+
+def progress_frame(content: Any) -> bytes:
+    """How far some long work is; it has no id, because it is no part of the log."""
+    return b"event: progress\ndata: " + msgspec.json.encode(content) + b"\n\n"
+
+
+def _id(cursor: str | None) -> bytes:
+    return b"" if cursor is None else f"id: {cursor}\n".encode()
+
+
+HEARTBEAT: Final = 10_000_000  # microseconds
+PATIENCE: Final = 30_000_000  # with a client that does not read
+GATHER: Final = 0.02  # seconds: events that follow within this time travel together
+BATCH: Final = 500
+CHECKED: Final = 1_000_000  # microseconds, after which a token is looked at again
+
+Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
+Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
+_now = SystemClock().monotonic  # also in tests that own the time
+
+
+def resume_from(op: Operation[..., Any], headers: Headers, given: dict[str, Any]) -> None:
+    """`Last-Event-ID` is where to resume; who comes back knows better than the address it came by."""
+    last = headers.get(b"last-event-id", b"").decode("latin-1")
+    if last and op.name == "watch":
+        given["after"] = last
+    elif last:
+        if not last.isdigit() or len(last) > 18:
+            raise errors.InvalidFilter(f"{last[:80]!r} is not a version", hint="send the id of the last event")
+        given["after_version"] = int(last)
+
+
+class Watchers:
+    """Who watches, how many under each token, and a look at each of them every second."""
+
+    def __init__(self, limit: int) -> None:
+        self._limit = limit
+        self._under: Counter[str] = Counter()
+        self._clients: set[Client] = set()
+        self._looking: asyncio.Task[None] | None = None
+        self.cut = 0  # those that were let go because they did not read
+
+    def __len__(self) -> int:
+        return len(self._clients)
+
+    @contextmanager
+    def place(self, token: Token, client: Client) -> Iterator[None]:
+        """A place among them while somebody watches; a token that has enough of them gets no more."""
+        if self._under[token.id] >= self._limit:
+            raise TooManyWatchers(f"{self._limit} watch under this token already", limit=self._limit)
+        self._under[token.id] += 1
+        self._clients.add(client)
+        if self._looking is None:
+            self._looking = asyncio.ensure_future(self._look())
+        try:
+            yield
+        finally:
+            self._clients.discard(client)
+            self._under[token.id] -= 1
+            if not self._under[token.id]:
+                del self._under[token.id]
+
+    def wake(self) -> None:
+        """Have each of them look."""
+        for client in self._clients:
+            client.wake.set()
+
+    async def _look(self) -> None:
+        """One timer for all: two for every event and client would cost more than the events."""
+        while self._clients:
+            await asyncio.sleep(1.0)
+            now = _now()
+            for client in list(self._clients):
+                client.look(now)
+        self._looking = None
+
+
+class Client:
+    """One client that watches: sending to it, and noticing that it goes, does not read, or may not stay."""
+
+    def __init__(self, token: Token, tokens: Tokens, stopping: asyncio.Event, receive: Receive, send: Send) -> None:
+        self._token = token
+        self._tokens = tokens
+        self._stopping = stopping
+        self._receive = receive
+        self._send = send
+        self._task = asyncio.current_task()
+        self._sending: int | None = None  # since when
+        self._quiet = self._checked = _now()  # since when
+        self._gone = self._cut = False
+        self.beat = False  # nothing was sent for a while: a bookmark is due
+        self.asides: list[bytes] = []  # to be said beside the events
+        self.wake = asyncio.Event()  # something is to be sent, or to be noticed
+
+    async def serve(self, body: Awaitable[None]) -> bool:
+        """Run what sends to it until it goes; False if it was let go because it did not read."""
+        leaving = asyncio.ensure_future(self._notice())
+        try:
+            await body
+        except asyncio.CancelledError:
+            if not self._cut or self._task is None:
+                raise
+            self._task.uncancel()
+            return False
+        finally:
+            leaving.cancel()
+        return True
+
+    async def _notice(self) -> None:
+        while (await self._receive())["type"] != "http.disconnect":
+            pass
+        self._gone = True
+        self.wake.set()
+
+    def look(self, now: int) -> None:
+        """Let it go if it has not read for too long; have a bookmark sent if it has heard nothing for a while."""
+        if self._sending is not None and now - self._sending > PATIENCE and self._task is not None:
+            self._cut = True
+            self._task.cancel()
+        elif self._sending is None and now - self._quiet > HEARTBEAT:
+            self.beat = True
+            self.wake.set()
+
+    async def start(self, cursor: str | None) -> None:
+        """Begin, with a bookmark: from here on nothing is missed."""
+        await self._send(START)
+        await self.write(bookmark_frame(cursor))
+
+    async def write(self, chunk: bytes, more: bool = True) -> None:
+        """Send, as soon as there is room for it."""
+        self._sending = _now()
+        await self._send({"type": "http.response.body", "body": chunk, "more_body": more})
+        self._sending, self._quiet, self.beat = None, _now(), False
+
+    async def is_over(self, cursor: str | None) -> bool:
+        """Whether there is nobody to send to any more: it has gone, the server stops, or its token was revoked."""
+        if self._gone:
+            return True
+        if self._stopping.is_set():
+            await self.write(stop_frame(cursor), more=False)
+            return True
+        if _now() - self._checked > CHECKED:
+            self._checked = _now()
+            try:
+                self._tokens.check(self._token)
+            except errors.HoldfastError as error:
+                await self.write(error_frame(error), more=False)
+                return True
+        return False
+
+    async def sleep(self) -> None:
+        """Until something is to be done."""
+        await self.wake.wait()
+        self.wake.clear()
+
+
+class Alone:
+    """What one client watches that nobody shares with it: one record, or with a timeout."""
+
+    def __init__(self, op: Operation[..., Any], watch: AsyncWatch[Any], client: Client) -> None:
+        self._op = op
+        self._watch = watch
+        self._client = client
+        self._coming: asyncio.Task[Any] | None = None
+        self._told: str | None = None
+
+    def _cursor(self) -> str | None:
+        """Up to where it has been told everything."""
+        if self._op.name == "watch" and (self._coming is None or not self._coming.done()):
+            self._told = self._watch.bookmark
+        return self._told
+
+    async def follow(self) -> None:
+        """Send what comes, until the time is over."""
+        client = self._client
+        await client.start(self._cursor())
+        try:
+            while not await client.is_over(self._cursor()):
+                if self._coming is None:
+                    self._coming = asyncio.ensure_future(anext(self._watch))
+                    self._coming.add_done_callback(lambda _: client.wake.set())
+                if self._coming.done():
+                    if not await self._tell(self._coming):
+                        return
+                elif client.beat:
+                    await client.write(bookmark_frame(self._cursor()))
+                else:
+                    await client.sleep()
+        finally:
+            if self._coming is not None:
+                self._coming.cancel()
+            self._watch.close()
+
+    async def _tell(self, came: asyncio.Task[Any]) -> bool:
+        """Send what has come; False if that was the end."""
+        try:
+            items = [came.result(), *self._watch.ready(BATCH)]
+        except StopAsyncIteration:
+            await self._client.write(end_frame(self._cursor()), more=False)
+            return False
+        except errors.HoldfastError as error:
+            await self._client.write(error_frame(error), more=False)
+            return False
+        await self._client.write(b"".join(event_frame(self._op, item) for item in items))
+        self._coming = None
+        await asyncio.sleep(GATHER)
+        return True
+
+
+REACH: Final = 4096  # events that a channel remembers
+GATHER_LEAST: Final = 0.01  # seconds: events that follow within this time travel together,
+GATHER_EACH: Final = 0.00001  # and a little longer for every client, because sending to all of them takes its time
+GATHER_MOST: Final = 0.05
+
+WATCH: Final = operation("watch")
+Opened = Callable[[str | None], AsyncWatch[Event]]  # a watch after a cursor, or from now on
+
+
+class Channel:
+    """One watch for many clients."""
+
+    def __init__(self, watch: AsyncWatch[Event]) -> None:
+        self._watch = watch
+        self._events: deque[tuple[Position, bytes]] = deque()
+        self.floor: Position = parse_cursor(watch.bookmark)  # everything behind it is remembered
+        self._newest: tuple[Position, bytes] = (self.floor, b"")  # what came last, in one piece, and behind what
+        self._gathering = False  # it has taken an event which it has not handed on
+        self.failed = False
+        self.clients: set[Client] = set()
+        self._task = asyncio.ensure_future(self._run())
+
+    @property
+    def bookmark(self) -> str:
+        """A cursor up to which everything has been handed on."""
+        return to_cursor(self.position) if self._gathering else self._watch.bookmark
+
+    def after(self, position: Position) -> bytes | None:
+        """What came behind a position; None if the channel does not reach back to it."""
+        if self.failed or position < self.floor:
+            return None
+        if self._newest[0] == position:
+            return self._newest[1]
+        missed = takewhile(lambda each: each[0] > position, reversed(self._events))
+        return b"".join([frame for _, frame in missed][::-1])
+
+    @property
+    def position(self) -> Position:
+        """Of its last event."""
+        return self._events[-1][0] if self._events else self.floor
+
+    async def _run(self) -> None:
+        """Hand on what comes. Whatever ends this, each client finds out for itself by reading on its own."""
+        try:
+            async for first in self._watch:
+                self._gathering = True
+                await asyncio.sleep(min(GATHER_LEAST + GATHER_EACH * len(self.clients), GATHER_MOST))
+                self._hand_on([first, *self._watch.ready(BATCH)])
+                self._gathering = False
+        except errors.HoldfastError:
+            return
+        finally:
+            self.failed = True
+            self.wake()
+
+    def _hand_on(self, events: list[Event]) -> None:
+        behind = self.position
+        told = [(parse_cursor(event.cursor), event_frame(WATCH, event)) for event in events]
+        self._events.extend(told)
+        while len(self._events) > REACH:
+            self.floor = self._events.popleft()[0]
+        self._newest = behind, b"".join(frame for _, frame in told)
+        self.wake()
+
+    def wake(self) -> None:
+        """Have every client look."""
+        for client in self.clients:
+            client.wake.set()
+
+    def close(self) -> None:
+        """Nobody listens any more."""
+        self._task.cancel()
+        self._watch.close()
+
+
+class Channels:
+    """The channels of one workspace."""
+
+    def __init__(self) -> None:
+        self._open: dict[Any, Channel] = {}
+
+    def announce(self, frame: bytes) -> None:
+        """Say something beside the events to every client."""
+        for channel in self._open.values():
+            for client in channel.clients:
+                client.asides.append(frame)
+            channel.wake()
+
+    async def follow(self, wanted: Any, watch: AsyncWatch[Event], opened: Opened, client: Client) -> None:
+        """Send a client what comes of what it wants, beginning with what `watch` has."""
+        await client.start(watch.bookmark)
+        try:
+            while True:
+                cursor = await _catch_up(watch, client)
+                watch.close()
+                behind = cursor and await self._share(wanted, cursor, opened, client)
+                if behind is None:
+                    return
+                watch = opened(behind)
+                await asyncio.sleep(0)  # however often it falls behind, others get their turn
+        except errors.HoldfastError as error:
+            await client.write(error_frame(error), more=False)
+        finally:
+            watch.close()
+
+    async def _share(self, wanted: Any, cursor: str, opened: Opened, client: Client) -> str | None:
+        """Follow the channel from a cursor on; answers a cursor to catch up from, None if the client is done."""
+        channel = self._open.get(wanted)
+        if channel is None or channel.failed:
+            channel = self._open[wanted] = Channel(opened(None))
+        channel.clients.add(client)
+        position = parse_cursor(cursor)
+        try:
+            while not await client.is_over(cursor):
+                chunk = channel.after(position)
+                if chunk is None:
+                    return cursor
+                if chunk or client.asides:
+                    if chunk:
+                        position = channel.position
+                        cursor = to_cursor(position)
+                    asides, client.asides = client.asides, []
+                    await client.write(b"".join((*asides, chunk)))
+                elif client.beat:
+                    cursor = channel.bookmark
+                    position = max(position, parse_cursor(cursor))
+                    await client.write(bookmark_frame(cursor))
+                else:
+                    await client.sleep()
+            return None
+        finally:
+            channel.clients.discard(client)
+            if not channel.clients:
+                channel.close()
+                if self._open.get(wanted) is channel:
+                    del self._open[wanted]
+
+
+async def _catch_up(watch: AsyncWatch[Event], client: Client) -> str | None:
+    """Send a client what it has missed, from the log; answers the cursor behind that, None if the client is done."""
+    while True:
+        missed = watch.ready(BATCH)
+        if missed:
+            await client.write(b"".join(event_frame(WATCH, event) for event in missed))
+        if await client.is_over(watch.bookmark):
+            return None
+        if len(missed) < BATCH:
+            return watch.bookmark

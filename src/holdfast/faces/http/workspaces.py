@@ -1,0 +1,133 @@
+"""The workspaces that one server has open: the one in its folder, and those in `workspaces/NAME` below it.
+
+A named workspace is opened when it is first asked for, if its folder is there; a name is a plain word, never a path.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import OrderedDict
+from collections.abc import Callable
+from contextlib import ExitStack, suppress
+from pathlib import Path
+from typing import Final
+
+from holdfast import errors
+from holdfast.faces.http import sse
+from holdfast.faces.http.auth import MAIN, check_space, is_space
+from holdfast.faces.http.sse import Channels
+from holdfast.kernel.activity import Progress
+from holdfast.workspace import Workspace
+from holdfast.workspace.aio import AsyncWorkspace
+from holdfast.workspace.context import Context
+
+FOLDER: Final = "workspaces"
+_REMEMBERED: Final = 1024  # actors whose handles are kept
+
+
+def _soon(loop: asyncio.AbstractEventLoop, function: Callable[[Progress], None], told: Progress) -> None:
+    with suppress(RuntimeError):  # the loop has ended, and nobody watches any more
+        loop.call_soon_threadsafe(function, told)
+
+
+class Space:
+    """One workspace, and handles for the actors that call it."""
+
+    def __init__(self, name: str, workspace: Workspace) -> None:
+        self.name = name
+        self.workspace = workspace
+        self.channels = Channels()
+        loop = asyncio.get_running_loop()
+        self._listening = ExitStack()
+        self._listening.enter_context(workspace.progress(lambda told: _soon(loop, self._announce, told)))
+        self._handles: OrderedDict[str, AsyncWorkspace] = OrderedDict()
+
+    def handle(self, context: Context) -> AsyncWorkspace:
+        """A workspace that acts in this context; those of plain contexts are kept."""
+        if not context.plain:
+            return AsyncWorkspace(self.workspace.acting(context))
+        key = f"{type(context.actor).__name__}:{context.actor}"
+        found = self._handles.get(key)
+        if found is None:
+            found = self._handles[key] = AsyncWorkspace(self.workspace.acting(context))
+            if len(self._handles) > _REMEMBERED:
+                self._handles.popitem(last=False)
+        else:
+            self._handles.move_to_end(key)
+        return found
+
+    @property
+    def is_lost(self) -> bool:
+        """Whether its store was removed or replaced while it was open."""
+        return self.workspace.is_lost
+
+    def beside(self, context: Context) -> Workspace:
+        """The same for work beside the loop, in a thread."""
+        return self.workspace.acting(context)
+
+    def _announce(self, progress: Progress) -> None:
+        self.channels.announce(sse.progress_frame(progress))
+
+    def close(self) -> None:
+        """Close the workspace."""
+        self._listening.close()
+        self.workspace.close()
+
+
+class Spaces:
+    """Every workspace of a server."""
+
+    def __init__(self, folder: Path, open_one: Callable[[Path], Workspace], links: bool = False) -> None:
+        self.folder = folder
+        self._links = links  # a folder may be elsewhere
+        self._open_one = open_one
+        self._open: dict[str, Space] = {}
+
+    def get(self, name: str) -> Space:
+        """A workspace by its name, "" being the main one; NotFound if it has no folder."""
+        space = self._open.get(name)
+        if space is not None and name != MAIN and space.is_lost:
+            self.drop(name)  # its folder was removed; perhaps there is a new one
+            space = None
+        if space is None:
+            folder = self.folder if name == MAIN else self.folder / FOLDER / check_space(name)
+            if name != MAIN and (not folder.is_dir() or (folder.is_symlink() and not self._links)):
+                raise errors.NotFound(
+                    f"there is no workspace {name!r} here",
+                    hint=f"make the folder {FOLDER}/{name} in the server's",
+                    name=name,
+                )
+            space = self._open[name] = Space(name, self._open_one(folder))
+        return space
+
+    def names(self) -> list[str]:
+        """All that can be served: the main one, and every folder with a good name."""
+        try:
+            folders = sorted((self.folder / FOLDER).iterdir())
+        except FileNotFoundError:
+            folders = []
+        except OSError as error:
+            raise errors.Invalid(f"{self.folder / FOLDER} is no folder: {error.strerror}") from error
+        return [
+            MAIN,
+            *(
+                each.name
+                for each in folders
+                if each.is_dir() and is_space(each.name) and (self._links or not each.is_symlink())
+            ),
+        ]
+
+    def open(self) -> list[Space]:
+        """Those that are open."""
+        return list(self._open.values())
+
+    def drop(self, name: str) -> None:
+        """Close one, if it is open."""
+        space = self._open.pop(name, None)
+        if space is not None:
+            space.close()
+
+    def close(self) -> None:
+        """Close them all."""
+        while self._open:
+            self._open.popitem()[1].close()

@@ -1,0 +1,276 @@
+"""Tools for cells, locks, mail and watching, and the resources that can be read without a tool.
+
+A lock that nobody names a time for lives ten minutes: an agent that ends without a word must not hold one for ever.
+
+`holdfast://prime` is what an agent must know when it begins: its claims, its unread mail, what is ready.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Final, Literal
+
+from holdfast import errors
+from holdfast.faces.mcp.session import Session, check_wait
+from holdfast.faces.mcp.tasks import LISTED, WHOLE, Cursor, check_limit, message, page, path_lock, row, task_show
+from holdfast.faces.mcp.text import LONGEST, brief, filled, when
+from holdfast.faces.mcp.tool import missing, parts_of
+from holdfast.kernel.values import from_wire
+from holdfast.types import Event, Grant, Op
+from holdfast.types.agents import PathLock
+from holdfast.wire import wired
+
+CELLS_LISTED: Final = 100
+
+
+async def cell_get(
+    session: Session,
+    run: str,
+    cell: Annotated[str | None, "default: list the cells of the run"] = None,
+    whole: Annotated[bool, "do not cut a long value"] = False,
+    cursor: Annotated[str | None, "of a list"] = None,
+) -> Any:
+    """Read a shared value and its version."""
+    if cell is None:
+        names = await session.call("cells.list", run=run, limit=CELLS_LISTED, **filled(after=cursor))
+        return {"cells": names, **filled(cursor=names[-1] if len(names) == CELLS_LISTED else None)}
+    found = await session.call("cells.get", run=run, cell=cell)
+    value = wired(found.value)
+    return {
+        "value": value if whole else brief(value, LONGEST),
+        "version": found.version,
+        "updated": when(found.updated_at),
+    }
+
+
+async def cell_set(
+    session: Session,
+    run: str,
+    cell: str,
+    value: Any,
+    expected: Annotated[int | None, "write only if it has this version; 0: only if there is none"] = None,
+    ttl: Annotated[float | None, "seconds it lives; not with expected"] = None,
+    lock: Annotated[str | None, "write only if you still hold this lock"] = None,
+) -> Any:
+    """Write a shared value. With expected it is compare-and-swap: VERSION_MISMATCH tells the present value."""
+    given: dict[str, Any] = {"run": run, "cell": cell, "value": from_wire(value)}
+    if expected is None:
+        version = await session.call("cells.set", fence=lock, **given, **filled(ttl=ttl))
+    elif ttl is not None:
+        raise errors.Invalid("a compare-and-swap leaves the time that a cell lives as it is", hint="leave out ttl")
+    else:
+        version = await session.call("cells.cas", fence=lock, **given, expected=expected or None)
+    return {"version": version}
+
+
+TTL: Final = 600.0
+
+Ttl = Annotated[float | None, "seconds; 600"]
+Wait = Annotated[float | None, "seconds to wait in line, at most 60"]
+
+
+async def lock(
+    session: Session,
+    name: str,
+    action: Literal["acquire", "release", "renew", "check"] = "acquire",
+    ttl: Ttl = None,
+    wait: Wait = None,
+) -> Any:
+    """A lock on a name, one holder at a time. HELD tells who has it; renew before it ends."""
+    token = filled(token=session.memory.find("lock", name))
+    match action:
+        case "acquire":
+            grant = await session.call(
+                "locks.acquire", name=name, ttl=TTL if ttl is None else ttl, **filled(wait=check_wait(wait))
+            )
+        case "renew":
+            grant = await session.call("locks.refresh", name=name, **filled(ttl=ttl), **token)
+        case "release":
+            released = await session.call("locks.release", name=name, **token)
+            session.memory.drop("lock", name)
+            return {"released": released}
+        case "check":
+            grant = await session.call("locks.find", name=name)
+            return {"held": None if grant is None else _granted(grant)}
+    session.memory.keep("lock", name, grant.token)
+    return _granted(grant)
+
+
+def _granted(grant: Grant) -> dict[str, Any]:
+    return filled(name=grant.name, holder=grant.holder, token=grant.token, until=when(grant.expires_at))
+
+
+async def paths(
+    session: Session,
+    action: Literal["lock", "release", "check"],
+    paths: Annotated[list[str] | None, "repo-relative, globs with **; release without: all of mine"] = None,
+    task: Annotated[str | None, "a task you hold: the lock ends with the claim"] = None,
+    shared: Annotated[bool, "others may share it"] = False,
+    reason: str | None = None,
+    ttl: Ttl = None,
+    wait: Wait = None,
+) -> Any:
+    """Lock files before you edit them. check: HELD if another has one of them."""
+    match action:
+        case "lock":
+            given = filled(task=task, reason=reason, ttl=ttl or (None if task else TTL), wait=check_wait(wait))
+            taken = await session.call("paths.lock", patterns=_needed(paths), shared=shared, **given)
+            session.memory.keep("path", taken.id, taken.token)
+            return path_lock(taken)
+        case "release":
+            return {"released": await _release(session, paths, task)}
+    mine = [await session.call("paths.check", path=path) for path in _needed(paths)]
+    return {"allowed": True, **filled(mine=tuple({found.id: path_lock(found) for found in mine if found}.values()))}
+
+
+def _needed(paths: list[str] | None) -> list[str]:
+    if not paths:
+        raise errors.Invalid("no paths were given", hint='such as paths=["src/app/**"]')
+    return paths
+
+
+async def _release(session: Session, paths: list[str] | None, task: str | None) -> int:
+    """Give back my locks: those whose patterns are all among the paths, those for a task, or all."""
+    found: list[PathLock] = await session.call("paths.list", holder=session.actor, **filled(task=task))
+    chosen = [each for each in found if paths is None or set(each.patterns) <= set(paths)]
+    if not chosen:
+        return 0
+    steps = [
+        Op("paths.release", {"id": each.id, **filled(token=session.memory.find("path", each.id))}) for each in chosen
+    ]
+    done = await session.call("txn", conditions=[], then=steps)
+    for each in chosen:
+        session.memory.drop("path", each.id)
+    return sum(done.results)
+
+
+async def mail_send(
+    session: Session,
+    body: str,
+    to: Annotated[list[str] | None, 'agents; ["*"] is all; not needed with reply_to'] = None,
+    subject: str | None = None,
+    reply_to: Annotated[str | None, "message id"] = None,
+    task: Annotated[str | None, "task it is about"] = None,
+    type: Literal["notify", "request", "decision-required", "objection", "handoff-ready"] | None = None,
+    ack: Annotated[bool, "ask for an acknowledgement"] = False,
+) -> Any:
+    """Send a message to other agents."""
+    given: dict[str, Any] = {"body": body, "ack": ack, **filled(to=to, subject=subject, type=type)}
+    if reply_to is not None:
+        if task is not None:
+            raise errors.Invalid("a reply is about what its thread is about", hint="leave out task")
+        sent = await session.call("mail.reply", id=reply_to, **given)
+    elif to is None or subject is None:
+        raise errors.Invalid("a message needs to and subject", hint="or reply_to, the id of the message it answers")
+    else:
+        sent = await session.call("mail.send", **given, **filled(task=task))
+    return {"id": sent.id, "thread": sent.thread, "to": list(sent.status)}
+
+
+async def mail_inbox(
+    session: Session,
+    ack: Annotated[list[str] | None, "message ids to acknowledge first"] = None,
+    all: Annotated[bool, "also what was acknowledged"] = False,
+    thread: Annotated[str | None, "instead: the whole thread of this message id"] = None,
+    limit: Annotated[int, "20, at most 100"] = LISTED,
+    cursor: Cursor = None,
+) -> Any:
+    """My unread messages, newest first. Reading is not acknowledging."""
+    limited = filled(limit=check_limit(limit), cursor=cursor)
+    if ack:
+        await session.call("txn", conditions=[], then=[Op("mail.ack", {"id": id}) for id in ack])
+    if thread is not None:
+        found = await session.call("mail.thread", id=thread, **limited)
+        return page("messages", found, [message(each, WHOLE) for each in found])
+    found = await session.call("mail.inbox", unread=not all, **limited)
+    return page("messages", found, [message(each) for each in found])
+
+
+TIMEOUT: Final = 30.0
+MOST: Final = 60.0
+EVENTS: Final = 50  # in one answer
+_LONG: Final = 200  # characters of what changed
+_UNTOLD: Final = frozenset({"body", "token", "thread"})  # who wants them reads the record
+
+
+async def watch(
+    session: Session,
+    since_revision: Annotated[int | str | None, "what the last watch answered; default: now"] = None,
+    kinds: Annotated[list[str] | None, "task, cell, lock, path, message"] = None,
+    id: Annotated[str | None, "of one record"] = None,
+    run: Annotated[str | None, "of the cell `id`"] = None,
+    timeout: Annotated[float, "seconds, at most 60; 0 only looks"] = TIMEOUT,
+) -> Any:
+    """Wait until something happens: the events after since_revision, at once if there are some, none at the timeout."""
+    if not 0 <= timeout <= MOST:
+        raise errors.Invalid(f"timeout is 0 to {MOST:.0f} seconds, not {timeout:g}", hint="watch again")
+    if run is not None and id is None:
+        raise errors.Invalid("run belongs to the id of a cell", hint="give id too")
+    wanted = filled(kinds=kinds, id=id if run is None else (run, id))
+    now = await session.revision()
+    after = now if since_revision is None else since_revision
+    found = await _list(session, after, wanted)
+    if not found and timeout and await session.next_event(after=after, timeout=timeout, **wanted) is not None:
+        found = await _list(session, after, wanted)
+    # If nothing that was wanted came behind `after`, what was there before the wait need not be looked at again.
+    return {"events": [_told(event) for event in found], "since_revision": found[-1].cursor if found else str(now)}
+
+
+async def _list(session: Session, after: int | str, wanted: dict[str, Any]) -> list[Event]:
+    found: list[Event] = await session.call("events.list", after=after, limit=EVENTS, **wanted)
+    return found
+
+
+def _told(event: Event) -> dict[str, Any]:
+    """An event with what changed, as far as that is short and new."""
+    changed = {
+        name: brief(wired(value), _LONG)
+        for name, value in event.data.items()
+        if name not in _UNTOLD and value not in (None, [None, None])
+    }
+    return filled(
+        revision=event.revision,
+        kind=event.kind,
+        op=event.op,
+        run=event.scope,
+        id=event.id,
+        by=event.actor,
+        at=when(event.time),
+        changed=changed or None,
+    )
+
+
+PRIMED: Final = 5  # ready tasks at the beginning
+FIXED: Final = {
+    "prime": "What I hold, my unread mail, what is ready.",
+    "ready": "Tasks that can be claimed, best first.",
+}
+TEMPLATES: Final = {
+    "task/{id}": "A task with body, notes, messages and events.",
+    "cell/{run}/{cell}": "A shared value.",
+}
+
+
+async def read(session: Session, uri: str) -> Any:
+    """The content of a resource; NotFound if there is none of this name."""
+    match parts_of(uri):
+        case ["prime"]:
+            return await _prime(session)
+        case ["ready"]:
+            found = await session.call("tasks.ready", limit=LISTED)
+            return page("tasks", found, [row(task) for task in found])
+        case ["task", id]:
+            return await task_show(session, id, whole=True)
+        case ["cell", run, cell]:
+            return await cell_get(session, run, cell, whole=True)
+    raise missing(uri, (*FIXED, *TEMPLATES))
+
+
+async def _prime(session: Session) -> Any:
+    ready = await session.call("tasks.ready", limit=PRIMED)
+    told = {"actor": session.actor, "ready": [row(task) for task in ready]}
+    try:
+        unread = await session.call("mail.unread")
+    except errors.InvalidHolder as error:  # nobody chose its name, so it can hold nothing
+        return told | {"hint": error.hint}
+    claims = await session.call("tasks.list", claimed_by=session.actor, limit=LISTED)
+    return told | {"claims": [row(task) for task in claims], "unread": unread}

@@ -1,0 +1,129 @@
+"""MCP itself, through its official SDK: the tools and resources of an offer as a server. Loaded late, see `loading`.
+
+Refusals of a tool are results that say so, with code, message, hint and details, so that a model can read what to do
+next; only what no model can mend, such as a tool that does not exist, is an error of the protocol.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from functools import cache
+from typing import Any, Final
+
+import mcp_types as types
+from mcp.server.lowlevel import Server
+from mcp.server.stdio import stdio_server
+from mcp.server.streamable_http_manager import StreamableHTTPSessionManager
+from mcp.shared.exceptions import MCPError
+
+from holdfast import __version__, errors
+from holdfast.faces.mcp.session import Caller
+from holdfast.faces.mcp.text import marked, plain, told
+from holdfast.faces.mcp.tool import SCHEME, Offer, Tool
+
+CANCELLED: Final = -32800  # the code that the SDK gives a cancelled request, too
+_log = logging.getLogger("holdfast.mcp")
+
+
+def build(offer: Offer, caller_of: Callable[[Any], Caller]) -> Server[Any]:
+    """A server with an offer, whose requests each belong to a caller."""
+
+    async def list_tools(context: Any, _: types.PaginatedRequestParams | None) -> types.ListToolsResult:
+        return types.ListToolsResult(tools=[described(each) for each in offer.tools(caller_of(context)).values()])
+
+    async def call_tool(context: Any, asked: types.CallToolRequestParams) -> types.CallToolResult:
+        caller = caller_of(context)
+        found = offer.tools(caller).get(asked.name)
+        if found is None:
+            raise MCPError(types.INVALID_PARAMS, f"there is no tool {asked.name[:80]!r}")
+        with caller.cancellable(context.request_id):
+            return await _called(found, caller, asked.arguments or {})
+        raise MCPError(CANCELLED, "the client has cancelled the call")
+
+    async def list_resources(_: Any, __: types.PaginatedRequestParams | None) -> types.ListResourcesResult:
+        return types.ListResourcesResult(
+            resources=[
+                types.Resource(uri=SCHEME + name, name=name, description=what, mime_type="text/plain")
+                for name, what in offer.fixed.items()
+            ]
+        )
+
+    async def list_templates(_: Any, __: types.PaginatedRequestParams | None) -> types.ListResourceTemplatesResult:
+        return types.ListResourceTemplatesResult(
+            resource_templates=[
+                types.ResourceTemplate(uri_template=SCHEME + name, name=name, description=what, mime_type="text/plain")
+                for name, what in offer.templates.items()
+            ]
+        )
+
+    async def read_resource(context: Any, asked: types.ReadResourceRequestParams) -> types.ReadResourceResult:
+        try:
+            text = marked(await offer.read(caller_of(context), asked.uri))
+        except errors.HoldfastError as error:
+            code = types.INVALID_PARAMS if error.status < 500 else types.INTERNAL_ERROR
+            raise MCPError(code, f"{error.code} {error.hint}".strip(), _structured(error)) from error
+        content = types.TextResourceContents(uri=asked.uri, mime_type="text/plain", text=text)
+        return types.ReadResourceResult(contents=[content])
+
+    server = Server[Any](
+        "holdfast",
+        version=__version__,
+        instructions=offer.instructions,
+        on_list_tools=list_tools,
+        on_call_tool=call_tool,
+        on_list_resources=list_resources,
+        on_list_resource_templates=list_templates,
+        on_read_resource=read_resource,
+        get_tool_input_schema=lambda _: None,  # no argument of ours travels in a header
+    )
+    server.middleware.clear()  # tracing, which nobody has asked for
+    return server
+
+
+@cache
+def described(tool: Tool) -> types.Tool:
+    """A tool as clients are told of it."""
+    # What is not said to be harmless, clients take for destructive.
+    harmless = (
+        types.ToolAnnotations(read_only_hint=True) if tool.reads else types.ToolAnnotations(destructive_hint=tool.takes)
+    )
+    return types.Tool(name=tool.name, description=tool.description, input_schema=tool.schema, annotations=harmless)
+
+
+async def _called(found: Tool, caller: Caller, given: dict[str, Any]) -> types.CallToolResult:
+    try:
+        text = marked(await found.run(caller, given))
+    except errors.HoldfastError as error:
+        return _refused(error)
+    except Exception:
+        _log.exception("the tool %s failed", found.name)
+        return _refused(errors.HoldfastError("the server failed; its log says more"))
+    return types.CallToolResult(content=[types.TextContent(type="text", text=text)])
+
+
+def _refused(error: errors.HoldfastError) -> types.CallToolResult:
+    """An error for a model, as text and as data."""
+    content = types.TextContent(type="text", text=marked(told(error)))
+    return types.CallToolResult(content=[content], structured_content=_structured(error), is_error=True)
+
+
+def _structured(error: errors.HoldfastError) -> dict[str, Any]:
+    """An error as data, which says what in it may be somebody's words."""
+    return {**plain(told(error)), "untrusted": ["message", "hint", "details"]}
+
+
+# --- transports ------------------------------------------------------------------------------------------------------
+
+
+async def over_stdio(offer: Offer, caller: Caller) -> None:
+    """Serve the program at the other end of the standard streams, until it closes them."""
+    server = build(offer, lambda _: caller)
+    async with stdio_server() as (incoming, outgoing):
+        await server.run(incoming, outgoing, server.create_initialization_options())
+
+
+def over_http(offer: Offer, caller_of: Callable[[Any], Caller]) -> StreamableHTTPSessionManager:
+    """What answers requests over HTTP, each for itself."""
+    logging.getLogger("mcp").setLevel(logging.WARNING)  # it tells of every request that it comes and goes
+    return StreamableHTTPSessionManager(build(offer, caller_of), stateless=True)

@@ -1,0 +1,342 @@
+"""Where PEER agents keep cycles: a JetStream bucket or a folder. Keys with values, each at a revision.
+
+Needs the extra `jetstream`, which is loaded when a bucket is opened. The client speaks asyncio: it has a loop of its
+own here, which runs during a call. Every wait has an end. No address is told with its password.
+
+A file is replaced whole or not at all, under a lock that everybody takes who writes through this module; who does not
+is noticed unless it writes in the very moment between the last look and the replacement. Links are not followed.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+import fcntl
+import os
+import re
+import time
+from collections.abc import Callable, Coroutine, Iterator
+from contextlib import contextmanager
+from hashlib import sha256
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol, TypeAlias, TypeVar
+from urllib.parse import urlsplit
+
+from holdfast import errors
+
+if TYPE_CHECKING:
+    from nats.aio.client import Client
+    from nats.js.kv import KeyValue
+
+
+Revision: TypeAlias = int | str
+
+
+class Entry(NamedTuple):
+    """A value as it was found, and its revision."""
+
+    value: bytes
+    revision: Revision
+
+
+class Place(Protocol):
+    """Where PEER agents keep their cycles. `name` is what people call it; `indent` how documents are laid out there."""
+
+    @property
+    def indent(self) -> int:
+        """By how many spaces the parts of a document are indented: 0 where programs alone read it."""
+        ...
+
+    @property
+    def name(self) -> str:
+        """What people call it."""
+        ...
+
+    def read(self) -> dict[str, Entry]:
+        """Everything that is there."""
+        ...
+
+    def write(self, key: str, value: bytes, expected: Revision | None) -> Revision:
+        """Write a value over the one at revision `expected`, or where none is; VersionMismatch if it is another."""
+        ...
+
+
+def moved(place: str, key: str, expected: Revision | None, present: Revision | None) -> errors.VersionMismatch:
+    """The refusal of a write: somebody else was there first."""
+    there = "is gone" if present is None else f"is at revision {present}"
+    before = "there was none" if expected is None else f"it was at {expected}"
+    return errors.VersionMismatch(
+        f"{key} of {place} {there}, and {before} when it was read",
+        hint="read it again and decide again",
+        key=key,
+        expected=expected,
+        version=present,
+    )
+
+
+T = TypeVar("T")
+_SCHEMES: Final = ("nats", "tls", "ws", "wss")
+_HISTORY: Final = 50  # revisions that a bucket keeps, as upstream has it
+
+
+class Bucket:
+    """A bucket of a server, from now until `close`; made with `create` if there is none."""
+
+    indent: Final = 0
+
+    def __init__(self, url: str, bucket: str, create: bool = False, timeout: float = 5.0) -> None:
+        _check(url)
+        self._url, self._bucket, self._timeout = url, bucket, timeout
+        self._client: Client | None = None
+        self._heard: Exception | None = None  # why the client lost the server, or did not find it
+        self._loop = asyncio.Runner()
+        try:
+            self._values: KeyValue = self._call(self._open(create))
+        except BaseException:
+            self.close()
+            raise
+
+    @property
+    def name(self) -> str:
+        """What people call it."""
+        return f"the bucket {self._bucket} of {_plain(self._url)}"
+
+    def read(self) -> dict[str, Entry]:
+        """Every key that is not deleted, as it is now."""
+        return self._call(self._read())
+
+    def write(self, key: str, value: bytes, expected: Revision | None) -> Revision:
+        """Write a value over the one at revision `expected`, or where none is."""
+        return self._call(self._write(key, value, expected), writing=True)
+
+    def close(self) -> None:
+        """Let the server go; closing twice does nothing."""
+        client, self._client = self._client, None
+        try:
+            if client is not None:
+                self._loop.run(asyncio.wait_for(client.close(), self._timeout))
+        finally:
+            self._loop.close()
+
+    def __enter__(self) -> Bucket:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    # --- on the loop -------------------------------------------------------------------------------------------------
+
+    async def _open(self, create: bool) -> KeyValue:
+        from nats.aio.client import Client
+        from nats.js.api import KeyValueConfig
+        from nats.js.errors import BucketNotFoundError
+
+        self._client = Client()
+        await self._client.connect(
+            self._url,
+            connect_timeout=max(1, round(self._timeout)),
+            allow_reconnect=False,
+            max_reconnect_attempts=1,
+            reconnect_time_wait=0,
+            error_cb=self._hear,
+        )
+        stream = self._client.jetstream(timeout=self._timeout)
+        try:
+            return await stream.key_value(self._bucket)
+        except BucketNotFoundError as error:
+            if not create:
+                raise errors.NotFound(
+                    f"there is no bucket {self._bucket!r} on {_plain(self._url)}",
+                    hint="check its name; an export makes it if it is told to create it",
+                    bucket=self._bucket,
+                ) from error
+        return await stream.create_key_value(KeyValueConfig(bucket=self._bucket, history=_HISTORY))
+
+    async def _hear(self, error: Exception) -> None:
+        self._heard = error
+
+    async def _read(self) -> dict[str, Entry]:
+        watcher: Any = await self._values.watchall(ignore_deletes=True)
+        found: dict[str, Entry] = {}
+        try:
+            while (entry := await watcher.updates(timeout=self._timeout)) is not None:
+                found[entry.key] = Entry(entry.value or b"", int(entry.revision or 0))
+        finally:
+            await watcher.stop()
+        return found
+
+    async def _write(self, key: str, value: bytes, expected: Revision | None) -> Revision:
+        from nats.js.errors import KeyWrongLastSequenceError
+
+        try:
+            if expected is None:
+                return await self._values.create(key, value)
+            # A key that was read is there, whatever the client thinks of its letters.
+            return await self._values.update(key, value, last=int(expected), validate_keys=False)
+        except KeyWrongLastSequenceError as error:
+            raise moved(self.name, key, expected, await self._present(key)) from error
+
+    async def _present(self, key: str) -> int | None:
+        from nats.js.errors import KeyNotFoundError
+
+        try:
+            return (await self._values.get(key, validate_keys=False)).revision
+        except KeyNotFoundError:
+            return None
+
+    def _call(self, work: Coroutine[Any, Any, T], writing: bool = False) -> T:
+        """Run on the loop; what the client raises becomes one of our errors."""
+        try:
+            import nats.errors
+            import nats.js.errors
+        except ImportError as error:
+            work.close()
+            raise errors.Unsupported(
+                "buckets need the package nats-py", hint="install holdfast with its extra: holdfast[jetstream]"
+            ) from error
+        where = _plain(self._url)
+        try:
+            return self._loop.run(work)
+        except nats.errors.MaxPayloadError as error:
+            raise errors.TooLarge(f"the server at {where} takes no message of this size") from error
+        except (nats.js.errors.InvalidKeyError, nats.js.errors.InvalidBucketNameError) as error:
+            raise errors.InvalidName(f"{where} cannot have such a name: {error}", hint="") from error
+        except (nats.js.errors.ServiceUnavailableError, nats.js.errors.NoStreamResponseError) as error:
+            raise errors.Unavailable(f"{where} has no JetStream", hint="start it with JetStream: -js") from error
+        except (nats.errors.TimeoutError, TimeoutError) as error:
+            if writing:
+                raise errors.OutcomeUnknown(f"{where} did not answer in {self._timeout} seconds") from error
+            raise errors.Unavailable(f"{where} did not answer in {self._timeout} seconds") from error
+        except (nats.errors.Error, OSError) as error:
+            why = str(error if self._heard is None else self._heard)
+            if "authorization" in f"{error} {why}".lower():
+                raise errors.Unauthorized(
+                    f"{where} wants to know who calls", hint="put it into the address: nats://USER:PASSWORD@HOST"
+                ) from error
+            raise errors.Unavailable(
+                f"{where} cannot be reached: {why}", hint="check the address, and that the server runs"
+            ) from error
+
+
+def _check(url: str) -> None:
+    """Invalid if nothing can be found at an address, whatever runs there."""
+    try:
+        parts = urlsplit(url if "//" in url else f"nats://{url}")
+        wrong = "" if parts.hostname else "it names no host"
+        if parts.port == 0:
+            wrong = "it has no port"
+    except ValueError as error:  # a port that is none, half an IPv6 address
+        wrong = str(error)
+    if not wrong and parts.scheme not in _SCHEMES:
+        wrong = f"it begins with {' or '.join(f'{scheme}://' for scheme in _SCHEMES)}"
+    if wrong:
+        raise errors.Invalid(f"this is no address of a NATS server: {wrong}", hint="such as nats://127.0.0.1:4222")
+
+
+def _plain(url: str) -> str:
+    """An address without what must not be shown."""
+    parts = urlsplit(url if "//" in url else f"nats://{url}")
+    return f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}"
+
+
+_END: Final = ".json"
+_LOCK: Final = ".lock"
+_KEY: Final = re.compile(r"[^./\x00-\x1f][^/\x00-\x1f]{0,240}")
+_TRIES: Final = 50  # for the lock, each a tenth of a second after the other
+
+
+class Folder:
+    """The files of a folder; with `create` it is made if need be."""
+
+    indent: Final = 2
+
+    def __init__(self, path: str, create: bool = False, sleep: Callable[[float], None] = time.sleep) -> None:
+        self.path = os.path.abspath(path)
+        self._sleep = sleep
+        if create:
+            try:
+                os.makedirs(self.path, exist_ok=True)
+            except OSError as error:
+                raise errors.IOFailed(f"{path} could not be made: {error.strerror}") from error
+        if not os.path.isdir(self.path):
+            raise errors.NotFound(f"there is no folder {path}", hint="name one that is there, or have it made")
+
+    @property
+    def name(self) -> str:
+        """What people call it."""
+        return self.path
+
+    def read(self) -> dict[str, Entry]:
+        """Every file of the folder that is JSON by its name."""
+        try:
+            names = sorted(name for name in os.listdir(self.path) if name.endswith(_END) and name[0] != ".")
+        except OSError as error:
+            raise errors.IOFailed(f"{self.path} cannot be read: {error.strerror}") from error
+        found = {name.removesuffix(_END): self._entry(name) for name in names}
+        return {key: entry for key, entry in found.items() if entry is not None}
+
+    def write(self, key: str, value: bytes, expected: Revision | None) -> Revision:
+        """Replace a file that still is at revision `expected`, or make it where none is."""
+        if not _KEY.fullmatch(key):
+            raise errors.InvalidID(f"{key!r} cannot be the name of a file")
+        name = f"{key}{_END}"
+        try:
+            with self._locked():
+                present = self._entry(name)
+                revision = None if present is None else present.revision
+                if revision != expected:
+                    raise moved(self.name, key, expected, revision)
+                self._replace(name, value)
+        except OSError as error:
+            raise errors.IOFailed(f"{name} in {self.path} could not be written: {error.strerror}") from error
+        return _revision(value)
+
+    def _entry(self, name: str) -> Entry | None:
+        path = os.path.join(self.path, name)
+        try:
+            with open(os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK), "rb") as file:
+                value = file.read()
+        except FileNotFoundError:
+            return None
+        except OSError as error:
+            if error.errno == errno.ELOOP:
+                raise errors.Invalid(f"{path} is a link, which is not followed", hint="put the file itself") from error
+            raise errors.IOFailed(f"{path} cannot be read: {error.strerror}") from error
+        return Entry(value, _revision(value))
+
+    @contextmanager
+    def _locked(self) -> Iterator[None]:
+        """One writer at a time, in this process and others."""
+        lock = os.open(os.path.join(self.path, _LOCK), os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
+        try:
+            for left in reversed(range(_TRIES)):
+                try:
+                    fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                    break
+                except BlockingIOError as error:
+                    if not left:
+                        raise errors.Busy(f"somebody else has been writing in {self.path} for seconds") from error
+                    self._sleep(0.1)
+            yield
+        finally:
+            os.close(lock)
+
+    def _replace(self, name: str, value: bytes) -> None:
+        partial = os.path.join(self.path, f".{name}.{os.getpid()}.partial")
+        try:
+            with open(os.open(partial, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW, 0o644), "wb") as file:
+                file.write(value)
+                file.flush()
+                os.fsync(file.fileno())
+            os.replace(partial, os.path.join(self.path, name))
+        finally:
+            if os.path.lexists(partial):
+                os.unlink(partial)
+        folder = os.open(self.path, os.O_RDONLY)
+        try:
+            os.fsync(folder)
+        finally:
+            os.close(folder)
+
+
+def _revision(value: bytes) -> str:
+    return sha256(value).hexdigest()

@@ -1,0 +1,198 @@
+"""Stashes, their history, trails, links and crumbs as JSON lines: what leaves a workspace, a file for each table.
+
+A line has its keys in one order, and a table its lines: by id, the history by stash and version. Guarantee: the same
+records make the same bytes, and an import of them elsewhere exports as they were. What only this workspace can know
+(revisions, fencing tokens) stays here. Called by `importing` too, to compare.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from datetime import datetime
+from typing import Annotated, Any, Final, get_args
+
+import msgspec
+
+from holdfast import errors
+from holdfast.domains.stashes.rows import ABANDONED, COLUMNS, SOURCE, STASH, Stored, taken, to_stash
+from holdfast.interchange import task_export
+from holdfast.kernel.tx import Row, Snapshot
+from holdfast.kernel.validate import check_id, check_limit
+from holdfast.kernel.values import decode, to_wire
+from holdfast.types import as_time
+from holdfast.types.stashes import LinkType, StashOperation, StashType, TrailState, TransferTable
+
+MAX_EXPORT: Final = 1000  # lines of a page
+TABLES: Final[tuple[TransferTable, ...]] = get_args(TransferTable)
+TRAIL_COLUMNS: Final = "id, name, state, version, created, updated, ended, before"
+ENTRY_COLUMNS: Final = "e.id, e.version, e.op, e.time, e.data"
+LINK_COLUMNS: Final = "id, kind, source, target, created"
+_encode = msgspec.json.Encoder().encode
+
+Time = Annotated[datetime, msgspec.Meta(tz=True)]
+Version = Annotated[int, msgspec.Meta(ge=1, le=2**63 - 1)]
+
+
+class TrailLine(msgspec.Struct, frozen=True, kw_only=True):
+    """A trail. `before` is the state that it was abandoned in, `tasks` what it took along then."""
+
+    trail_id: str
+    name: str | None = None
+    state: TrailState
+    version: Version = 1
+    created_at: Time
+    updated_at: Time | None = None
+    completed_at: Time | None = None
+    before: TrailState | None = None
+    tasks: tuple[str, ...] = ()
+
+
+class LinkLine(msgspec.Struct, frozen=True, kw_only=True):
+    """A link."""
+
+    link_id: str
+    link_type: LinkType
+    from_id: str
+    to_id: str
+    created_at: Time
+
+
+class StashLine(msgspec.Struct, frozen=True, kw_only=True):
+    """A stash; its scope is its link. The value is in the form that values have inside JSON."""
+
+    stash_id: str
+    name: str
+    stash_type: StashType
+    value: Any = None
+    version: Version
+    created_at: Time
+    updated_at: Time | None = None
+    held_until: Time | None = None
+    expires_at: Time | None = None
+    deleted_at: Time | None = None
+
+
+class EntryLine(msgspec.Struct, frozen=True, kw_only=True):
+    """An entry of a stash's history."""
+
+    history_id: str
+    stash_id: str
+    version: Version
+    value: Any = None
+    operation: StashOperation
+    changed_by: str | None = None
+    created_at: Time
+
+
+def export(snapshot: Snapshot, table: TransferTable, after: str | None = None, limit: int = MAX_EXPORT) -> list[str]:
+    """A table as JSON lines: crumbs, trails, links, stashes or stash_history; with what was deleted and can come back.
+
+    `after` is the id of the last line of the page before; for stash_history its STASH_ID/VERSION.
+    """
+    check_limit(limit, MAX_EXPORT)
+    if table not in TABLES:
+        raise errors.TableNotFound(f"{table!r} is not a table", hint=f"tables: {', '.join(TABLES)}")
+    if after is not None:
+        check_id(after, "after")
+    if table == "crumbs":
+        return task_export.export_by_id(snapshot, after or "", limit)
+    return [_encode(line).decode() for line in _PAGES[table](snapshot, after or "", limit)]
+
+
+def _trails(snapshot: Snapshot, after: str, limit: int) -> list[TrailLine]:
+    rows = snapshot.all(f"SELECT {TRAIL_COLUMNS} FROM trails WHERE id > ? ORDER BY id LIMIT ?", (after, limit))
+    return [trail_line(snapshot, row) for row in rows]
+
+
+def _links(snapshot: Snapshot, after: str, limit: int) -> list[LinkLine]:
+    rows = snapshot.all(f"SELECT {LINK_COLUMNS} FROM links WHERE id > ? ORDER BY id LIMIT ?", (after, limit))
+    return [link_line(row) for row in rows]
+
+
+def _stashes(snapshot: Snapshot, after: str, limit: int) -> list[StashLine]:
+    rows = snapshot.all(
+        f"SELECT {COLUMNS}, s.deleted FROM {SOURCE} WHERE s.id > ? ORDER BY s.id LIMIT ?", (after, limit)
+    )
+    return [stash_line(row) for row in rows]
+
+
+def _entries(snapshot: Snapshot, after: str, limit: int) -> list[EntryLine]:
+    stash, _, version = after.partition("/")
+    if after and not (version.isdecimal() and len(version) < 19):
+        raise errors.InvalidID(f"after is STASH_ID/VERSION of the last line of the page before, not {after!r}")
+    rows = snapshot.all(
+        f"SELECT {ENTRY_COLUMNS} FROM events e JOIN stashes s ON s.id = e.id"
+        " WHERE e.kind = ? AND e.scope = '' AND (e.id, e.version) > (?, ?) AND e.data IS NOT NULL"
+        " ORDER BY e.id, e.version LIMIT ?",
+        (STASH, stash, int(version or 0), limit),
+    )
+    return [entry_line(row) for row in rows]
+
+
+_PAGES: Final[dict[str, Callable[[Snapshot, str, int], Any]]] = {
+    "trails": _trails,
+    "links": _links,
+    "stashes": _stashes,
+    "stash_history": _entries,
+}
+
+
+# --- from rows to lines ----------------------------------------------------------------------------------------------
+
+
+def trail_line(snapshot: Snapshot, row: Row) -> TrailLine:
+    """The line of a row of TRAIL_COLUMNS."""
+    id, name, state, version, created, updated, ended, before = row
+    return TrailLine(
+        trail_id=id,
+        name=name,
+        state=state,
+        version=version,
+        created_at=as_time(created),
+        updated_at=as_time(updated),
+        completed_at=_time(ended),
+        before=before or None,
+        tasks=tuple(taken(snapshot, id, version)) if state == ABANDONED else (),
+    )
+
+
+def link_line(row: Row) -> LinkLine:
+    """The line of a row of LINK_COLUMNS."""
+    id, kind, source, target, created = row
+    return LinkLine(link_id=id, link_type=kind, from_id=source, to_id=target, created_at=as_time(created))
+
+
+def stash_line(row: Row) -> StashLine:
+    """The line of a row of COLUMNS and when it was deleted."""
+    stash = to_stash(Stored(*row[:-1]))
+    return StashLine(
+        stash_id=stash.id,
+        name=stash.name,
+        stash_type=stash.stash_type,
+        value=to_wire(stash.value),
+        version=stash.version,
+        created_at=stash.created_at,
+        updated_at=stash.updated_at,
+        held_until=stash.held_until,
+        expires_at=stash.expires_at,
+        deleted_at=_time(row[-1]),
+    )
+
+
+def entry_line(row: Row) -> EntryLine:
+    """The line of an event of a stash."""
+    id, version, op, time, data = row
+    told: Any = decode(data)
+    return EntryLine(
+        history_id=told["id"],
+        stash_id=id,
+        version=version,
+        value=to_wire(told["value"]),
+        operation=op,
+        changed_by=told["changed_by"],
+        created_at=as_time(told.get("at", time)),  # an imported one says when it was
+    )
+
+
+def _time(microseconds: int | None) -> datetime | None:
+    return None if microseconds is None else as_time(microseconds)

@@ -1,0 +1,139 @@
+"""Durable folders on a local disk, where SQLite's locks and shared memory work.
+
+A file that was synced is only found again after a power loss if its folder, and the folder of that, know its name on
+disk too. Called by whoever makes a file or a folder that must last.
+
+On a network file system, or on a folder that a virtual machine shares with its host (WSL's 9p among them), two machines
+can write one file without seeing each other's locks, and the store breaks. Such places are refused before anything is
+created. What cannot be judged (an unknown platform, an unreadable mount table, an unknown type) is not refused.
+Invariant: nothing is written, and only a type in the table leads to a refusal.
+Called once by the store when it opens a folder.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import sys
+from typing import Final
+
+from holdfast.errors import Unsupported
+
+
+def make_folder(path: str | os.PathLike[str]) -> None:
+    """Make a folder, private to its owner, with those above it; each lasts once this returns."""
+    path = os.path.abspath(path)
+    missing = []
+    while not os.path.isdir(path):
+        missing.append(path)
+        path = os.path.dirname(path)
+    for folder in reversed(missing):
+        os.makedirs(folder, mode=0o700, exist_ok=True)  # another process may be making it too
+        sync(os.path.dirname(folder))
+
+
+def sync(path: str | os.PathLike[str]) -> None:
+    """Have what a file holds, or the names in a folder, on disk."""
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def hide_from_git(folder: str) -> None:
+    """Keep a new folder out of git; never one where somebody else's files would be hidden."""
+    if not os.listdir(folder):
+        with open(os.path.join(folder, ".gitignore"), "w", encoding="utf-8") as file:
+            file.write("*\n")
+
+
+# Without the prefix "fuse.": sshfs is as remote when it is called fuse.sshfs.
+_NETWORK: Final = frozenset(
+    {"nfs", "nfs3", "nfs4", "cifs", "smb", "smb2", "smb3", "smbfs", "afpfs", "ncpfs", "afs", "auristorfs", "coda"}
+    | {"webdav", "davfs", "davfs2", "ftp", "sshfs", "curlftpfs", "gvfsd-fuse"}
+    | {"s3fs", "goofys", "geesefs", "gcsfuse", "blobfuse", "blobfuse2", "mountpoint-s3", "rclone", "juicefs"}
+    | {"ceph", "ceph-fuse", "glusterfs", "lustre", "beegfs", "gpfs", "pvfs2", "orangefs", "panfs", "quobyte"}
+    | {"moosefs", "lizardfs", "seaweedfs", "fuse_dfs", "ocfs2", "gfs", "gfs2", "acfs"}
+)
+# Folders of the host seen from inside a virtual machine: WSL's Windows drives, Docker Desktop's bind mounts and others.
+_HOST: Final = frozenset({"9p", "drvfs", "virtiofs", "vboxsf", "prl_fs", "vmhgfs", "vmhgfs-fuse", "grpcfuse", "osxfs"})
+
+_HINT: Final = "put the workspace on a local disk of the machine whose processes share it"
+
+
+def check_place(folder: str | os.PathLike[str]) -> None:
+    """Raise Unsupported if `folder`, which need not exist yet, lies on a file system that cannot hold a store."""
+    try:
+        found = _mount_of(os.path.realpath(folder), sys.platform)
+    except (OSError, RuntimeError, ValueError):  # opening the folder will say what is wrong with it
+        return
+    if found is None or not refusal(found[1]):
+        return
+    mount, fs_type = found
+    message = f"{os.fspath(folder)} lies on {mount}, a file system of type {fs_type}, where file locks do not hold"
+    raise Unsupported(message, hint=_HINT, mount=mount, fs_type=fs_type)
+
+
+def refusal(fs_type: str) -> bool:
+    """Whether a file system of this type, as the system names it, is refused."""
+    name = fs_type.lower().removeprefix("fuse.")
+    return name in _NETWORK or name in _HOST
+
+
+def _mount_of(path: str, platform: str) -> tuple[str, str] | None:
+    if platform == "linux":
+        with open("/proc/self/mountinfo", encoding="utf-8", errors="surrogateescape") as table:
+            return filesystem_of(path, table.read())
+    if platform == "darwin":
+        return _statfs(path)
+    return None
+
+
+def filesystem_of(path: str | os.PathLike[str], mountinfo_text: str) -> tuple[str, str] | None:
+    """Mount point and type of the file system that holds an absolute path, read off a Linux mountinfo table."""
+    wanted = os.fspath(path).rstrip("/") + "/"
+    best: tuple[str, str] | None = None
+    for line in mountinfo_text.split("\n"):
+        mount = _parse(line)
+        if mount is None or not wanted.startswith(mount[0].rstrip("/") + "/"):
+            continue
+        # Of several mounts on one point the last one covers the others, hence not just ">".
+        if best is None or len(mount[0]) >= len(best[0]):
+            best = mount
+    return best
+
+
+def _parse(line: str) -> tuple[str, str] | None:
+    # 36 35 98:0 /root /mount/point rw,noatime master:1 - ext3 /dev/root rw: any number of fields before the lone hyphen
+    before, hyphen, after = line.partition(" - ")
+    left, right = before.split(" "), after.split(" ")
+    if not hyphen or len(left) < 6:
+        return None
+    return _unescape(left[4]), _unescape(right[0])
+
+
+def _unescape(field: str) -> str:
+    # The kernel writes blanks, newlines and backslashes as three octal digits.
+    return re.sub(r"\\([0-7]{3})", lambda match: chr(int(match[1], 8)), field)
+
+
+def _statfs(path: str) -> tuple[str, str] | None:
+    import ctypes  # here, since only macOS needs it
+
+    libc = ctypes.CDLL(None, use_errno=True)
+    # On Intel the plain symbol fills the older, smaller struct; on ARM there is only the new one.
+    call = getattr(libc, "statfs$INODE64", None) or libc.statfs
+    buffer = ctypes.create_string_buffer(4096)  # the struct takes 2168 bytes
+    while call(os.fsencode(path), buffer) != 0:  # the folder may not exist yet
+        parent = os.path.dirname(path)
+        if parent == path:
+            return None
+        path = parent
+    return _parse_statfs(buffer.raw)
+
+
+def _parse_statfs(raw: bytes) -> tuple[str, str]:
+    # struct statfs with 64-bit inodes: char f_fstypename[16] at 72, char f_mntonname[1024] at 88
+    fs_type, mount = raw[72:88], raw[88 : 88 + 1024]
+    return os.fsdecode(mount.split(b"\0")[0]), os.fsdecode(fs_type.split(b"\0")[0])

@@ -1,0 +1,281 @@
+"""Backup, restore, self-check and upgrade of a whole workspace.
+
+A backup is one SQLite file, a consistent snapshot taken while others go on writing. Restoring makes a new workspace and
+never overwrites one. It leaps the revision by 10^9 and one more for every microsecond since the backup was made, and
+marks what lies below as compacted: no token or cursor of the lost timeline can be taken for a new one.
+
+Reads one snapshot. The kernel checks the log itself; each domain checks its own rows against it. Answers problems in
+words; changes nothing.
+
+Opening a workspace never does that; a person decides. A backup is written beside the store first, and nothing
+happens if that fails.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+
+import apsw
+
+from holdfast import errors
+from holdfast.kernel import migrations, tx
+from holdfast.kernel.activity import tell
+from holdfast.kernel.clock import Clock
+from holdfast.kernel.failpoints import reach
+from holdfast.kernel.filesystem import check_place, hide_from_git, make_folder, sync
+from holdfast.kernel.ids import Ids
+from holdfast.kernel.journal import Journal
+from holdfast.kernel.process_lock import Turns
+from holdfast.kernel.store import FILE, Store, check_sqlite, translate
+from holdfast.kernel.tx import Snapshot
+from holdfast.types import Report
+
+LEAST_LEAP = 10**9
+_MADE = "local_backup"
+_STEP = 4096  # pages
+
+
+def backup(source: apsw.Connection, target: Path, now: int) -> None:
+    """Copy the store into `target`, which must not exist; it appears whole or not at all."""
+    if target.exists():
+        raise _taken(target)
+    if not target.parent.is_dir():
+        raise errors.NotFound(f"there is no folder {target.parent}", hint="make it first")
+    partial = _beside(target)
+    try:
+        with _private_file(partial) as copy:
+            _copy(source, copy)
+            copy.pragma("journal_mode", "delete")
+            copy.execute("DELETE FROM local_replica")  # a backup belongs to no log
+            copy.execute(f"CREATE TABLE {_MADE} (time INTEGER NOT NULL PRIMARY KEY)")
+            copy.execute(f"INSERT INTO {_MADE} VALUES (?)", (now,))
+        _publish(partial, target)
+    except apsw.Error as error:
+        raise translate(error) from error
+    except FileExistsError as error:
+        raise _taken(target) from error
+    except OSError as error:
+        raise errors.IOFailed(f"the backup could not be written: {error}") from error
+    finally:
+        partial.unlink(missing_ok=True)
+
+
+def _beside(target: Path) -> Path:
+    """A name of this thread's own, so that two that write the same target do not meet before the end."""
+    return target.with_name(f"{target.name}.{os.getpid()}-{threading.get_ident()}.partial")
+
+
+def _taken(target: Path) -> errors.Exists:
+    return errors.Exists(f"{target} exists", hint="choose a new file name for each backup")
+
+
+@contextmanager
+def _private_file(path: Path) -> Iterator[apsw.Connection]:
+    """A new SQLite file that only its owner can read."""
+    path.unlink(missing_ok=True)
+    os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600))
+    connection = apsw.Connection(str(path))
+    try:
+        yield connection
+    finally:
+        connection.close()
+
+
+def _copy(source: apsw.Connection, copy: apsw.Connection) -> None:
+    source.execute("BEGIN; SELECT 1 FROM sqlite_schema")  # all steps see this commit: a write between starts none anew
+    try:
+        with copy.backup("main", source, "main") as copying:
+            while not copying.done:
+                copying.step(_STEP)
+                tell(source.filename, "backup", copying.page_count - copying.remaining, copying.page_count)
+    finally:
+        if source.in_transaction:
+            source.execute("ROLLBACK")
+    problem = copy.execute("PRAGMA integrity_check(1)").fetchone()
+    if problem != ("ok",):
+        raise errors.Corrupt(f"the copy is not sound: {problem}")
+
+
+def _publish(partial: Path, target: Path) -> None:
+    sync(partial)
+    reach("backup.copied")
+    os.link(partial, target)  # refuses a target that has appeared meanwhile, where a rename would replace it
+    sync(target.parent)
+    reach("backup.published")
+
+
+def restore(source: Path, folder: Path, clock: Clock, seed: Callable[[apsw.Connection], None] | None = None) -> int:
+    """Make a workspace in `folder` from a backup and answer its new revision; `seed` sees it before anybody else."""
+    check_sqlite()
+    check_place(folder)
+    if not source.is_file():
+        raise errors.NotFound(f"there is no backup {source}")
+    if (folder / FILE).exists():
+        raise errors.Exists(f"{folder} holds a workspace", hint="restore into a new folder")
+    original = _open_backup(source)
+    partial = _beside(folder / FILE)
+    try:
+        make_folder(folder)
+        hide_from_git(str(folder))
+        with _private_file(partial) as copy:
+            _copy(original, copy)
+            revision = _leap(copy, clock.wall())
+            if seed is not None:
+                seed(copy)
+        _publish(partial, folder / FILE)
+        return revision
+    except apsw.Error as error:
+        raise translate(error) from error
+    except OSError as error:
+        raise errors.IOFailed(f"the workspace could not be written: {error}") from error
+    finally:
+        original.close()
+        partial.unlink(missing_ok=True)
+
+
+def _open_backup(source: Path) -> apsw.Connection:
+    original = apsw.Connection(str(source), flags=apsw.SQLITE_OPEN_READONLY)
+    try:
+        if (
+            migrations.schema_of(original)
+            and original.execute("SELECT 1 FROM sqlite_schema WHERE name = ?", (_MADE,)).fetchone()
+        ):
+            return original
+    except apsw.NotADBError:
+        original.close()
+    except apsw.Error as error:
+        original.close()
+        raise translate(error) from error
+    raise errors.Invalid(f"{source} is not a backup of a workspace", hint="ws.backup(path) makes one")
+
+
+def _leap(copy: apsw.Connection, now: int) -> int:
+    made = copy.execute(f"SELECT time FROM {_MADE}").fetchone()
+    assert made is not None
+    leap = LEAST_LEAP + max(0, now - made[0])
+    copy.execute("BEGIN IMMEDIATE")
+    copy.execute(f"DROP TABLE {_MADE}")
+    copy.execute("UPDATE meta SET revision = revision + ?, compacted = revision + ?", (leap, leap))
+    row = copy.execute("SELECT revision FROM meta").fetchone()
+    copy.execute("COMMIT")
+    assert row is not None
+    return int(row[0])
+
+
+Checker = Callable[[Snapshot], Iterable[str]]
+
+_TABLES = (
+    *("tasks", "links", "cells", "locks", "waiters", "leases", "agents", "messages"),
+    *("idempotency", "documents", "templates", "trails", "stashes", "cycles"),
+)
+
+
+def _has(snapshot: Snapshot, table: str) -> bool:
+    """Whether the store has a table; one from before a migration has not."""
+    return snapshot.one("SELECT 1 FROM sqlite_schema WHERE type = 'table' AND name = ?", (table,)) is not None
+
+
+def check(snapshot: Snapshot, checkers: Iterable[Checker]) -> Report:
+    """Run every check; the caller holds the snapshot. What SQLite finds broken nobody else can read."""
+    problems = list(_engine(snapshot)) or [
+        problem for checker in (_log, _leases, *checkers) for problem in checker(snapshot)
+    ]
+    revision = snapshot.one("SELECT revision FROM meta")
+    events = snapshot.one("SELECT count(*) FROM events")
+    assert revision is not None
+    assert events is not None
+    records = {
+        table: (snapshot.one(f"SELECT count(*) FROM {table}") or (0,))[0] for table in _TABLES if _has(snapshot, table)
+    }
+    return Report(problems, revision[0], events[0], records)
+
+
+def _engine(snapshot: Snapshot) -> Iterator[str]:
+    for index, _ in tx.INDEXES.values():
+        # A connection that has searched before others wrote remembers an old structure of the index, which SQLite's own
+        # check takes for the present one and calls corrupt; a search looks again.
+        if _has(snapshot, index):
+            snapshot.all(f"SELECT rowid FROM {index} WHERE {index} MATCH 'x' LIMIT 1")
+    for (line,) in snapshot.all("PRAGMA integrity_check"):
+        if line != "ok":
+            yield f"SQLite: {line}"
+
+
+def _log(snapshot: Snapshot) -> Iterator[str]:
+    row = snapshot.one("SELECT revision, compacted FROM meta")
+    assert row is not None
+    revision, compacted = row
+    newest, count = snapshot.one(
+        "SELECT max(revision), count(DISTINCT revision) FROM events WHERE revision > ?", (compacted,)
+    ) or (None, 0)
+    if (newest or compacted) != revision:
+        yield f"the revision is {revision}, but the newest event has {newest}"
+    if count != revision - compacted:
+        yield f"the log has {count} revisions above {compacted}, expected {revision - compacted}"
+    for (at,) in snapshot.all(
+        "SELECT revision FROM events WHERE revision > ? GROUP BY revision"
+        " HAVING min(position) <> 0 OR max(position) <> count(*) - 1"
+        " OR min(time) <> max(time) OR min(actor) <> max(actor)",
+        (compacted,),
+    ):
+        yield f"revision {at} has a gap, or two times or actors"
+    for kind, scope, id, version in snapshot.all(
+        "SELECT kind, scope, id, version FROM events GROUP BY kind, scope, id, version HAVING count(*) > 1"
+    ):
+        yield f"{kind} {scope}/{id} has version {version} twice"
+    for kind, scope, id in snapshot.all(
+        "SELECT DISTINCT kind, scope, id FROM (SELECT kind, scope, id, revision,"
+        " lag(revision) OVER (PARTITION BY kind, scope, id ORDER BY version) AS earlier FROM events)"
+        " WHERE earlier > revision"
+    ):
+        yield f"{kind} {scope}/{id} has versions out of the order of revisions"
+
+
+def _leases(snapshot: Snapshot) -> Iterator[str]:
+    for (id,) in snapshot.all("SELECT id FROM leases WHERE ttl <= 0 OR deadline < created"):
+        yield f"lease {id} ends before it begins"
+    for (id,) in snapshot.all(
+        "SELECT id FROM leases l WHERE kind = 'lease' AND NOT EXISTS"
+        " (SELECT 1 FROM events e WHERE e.kind = 'lease' AND e.scope = '' AND e.id = l.id AND e.op = 'create')"
+    ):
+        yield f"lease {id} is not in the log"
+
+
+BUSY_TIMEOUT = 10.0
+
+
+def upgrade(
+    folder: Path,
+    clock: Clock,
+    steps: Sequence[migrations.Migration] | None = None,
+    journal: Journal | None = None,
+) -> int:
+    """Bring a store to the newest schema this program knows; answers that schema. Nothing to do: nothing is written."""
+    steps = migrations.load() if steps is None else steps
+    if not (folder / FILE).is_file():
+        raise errors.NotFound(f"there is no workspace in {folder}")
+    store = Store(str(folder), durable=True, busy_timeout=BUSY_TIMEOUT, replica=journal is not None)
+    turns = Turns(str(folder))
+    try:
+        if not turns.take(BUSY_TIMEOUT):
+            raise errors.Busy("other processes kept the turn to write")
+        if journal is None:
+            migrations.refuse_replica(store.writer)
+        else:
+            journal.open(store, Ids())
+        schema = migrations.schema_of(store.writer)
+        if schema < len(steps):
+            backup(store.writer, folder / f"before-schema-{len(steps)}-{clock.wall()}.backup", clock.wall())
+            if journal is None:
+                return migrations.migrate(store.writer, steps, "", lock_out=True)
+            return journal.migrate(lock_out=True)
+        return schema
+    except apsw.Error as error:
+        raise translate(error) from error
+    finally:
+        store.close()
+        turns.close()

@@ -1,0 +1,136 @@
+"""Turns between processes: who may write next, decided fairly and without polling.
+
+SQLite's own busy handler lets a busy process starve a lone one. So processes queue at a gate file and then at a
+turn file (`flock`: gate, turn, release the gate): whoever waits at the gate is next, whatever the present holder
+does. A process that dies gives its turn back by dying. Correctness never rests on this: SQLite's lock stays
+underneath. `flock` has no timeout, so a contended turn is waited for in a helper thread, with a deadline. Called by
+the group alone.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import os
+import threading
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from holdfast.kernel.signals import SHIELD
+
+if TYPE_CHECKING:
+    from queue import SimpleQueue
+
+GATE = "gate.lock"
+TURN = "turn.lock"
+
+
+class Turns:
+    """This process's place in the queue of processes. Only one thread, the leader, uses it at a time."""
+
+    def __init__(self, folder: str) -> None:
+        self._folder = folder
+        self._jobs: SimpleQueue[Callable[[], None]] | None = None
+        self._open()
+
+    def _open(self) -> None:
+        self._gate = os.open(os.path.join(self._folder, GATE), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        self._turn = os.open(os.path.join(self._folder, TURN), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+
+    def try_take(self) -> bool:
+        """Take the turn if nobody has it and nobody waits for it."""
+        try:
+            fcntl.flock(self._gate, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            return False
+        try:
+            fcntl.flock(self._turn, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            return False
+        finally:
+            fcntl.flock(self._gate, fcntl.LOCK_UN)
+        return True
+
+    def take(self, timeout: float) -> bool:
+        """Wait for the turn at most `timeout` seconds; False if it did not come."""
+        if self.try_take():
+            return True
+        import queue  # only a contended turn needs it
+
+        answer: SimpleQueue[bool] = queue.SimpleQueue()
+        abandon = self.take_later(lambda: answer.put(True))
+        try:
+            with SHIELD.window():
+                return answer.get(timeout=timeout)
+        except queue.Empty:
+            return not abandon()
+        except BaseException:
+            if not abandon():
+                self.give()
+            raise
+
+    def take_later(self, taken: Callable[[], None]) -> Callable[[], bool]:
+        """Wait for the turn in the helper thread and call `taken` there.
+
+        Answers a function that gives up waiting: True if it did, False if the turn had been taken already.
+        """
+        gate, turn = self._gate, self._turn
+        decision = threading.Lock()  # taken by whoever decides first: the helper that got the turn, or the giver-up
+
+        def wait() -> None:
+            fcntl.flock(gate, fcntl.LOCK_EX)
+            fcntl.flock(turn, fcntl.LOCK_EX)
+            fcntl.flock(gate, fcntl.LOCK_UN)
+            if decision.acquire(blocking=False):
+                taken()
+            else:
+                os.close(gate)
+                os.close(turn)
+
+        def abandon() -> bool:
+            if not decision.acquire(blocking=False):
+                return False
+            self._open()  # the helper keeps, and closes, the descriptors it is blocked on
+            return True
+
+        self._helper().put(wait)
+        return abandon
+
+    def give(self) -> None:
+        """Give the turn to the next process."""
+        fcntl.flock(self._turn, fcntl.LOCK_UN)
+
+    def close(self) -> None:
+        """Leave the queue."""
+        if self._jobs is not None:
+            self._jobs.put(_stop)
+            self._jobs = None
+        self.abandon()
+
+    def abandon(self) -> None:
+        """Close the descriptors; in a forked child too, where inherited ones would keep the parent's locks."""
+        for descriptor in (self._gate, self._turn):
+            with contextlib.suppress(OSError):  # a fork may find them closed
+                os.close(descriptor)
+
+    def _helper(self) -> SimpleQueue[Callable[[], None]]:
+        import queue
+
+        if self._jobs is None:
+            self._jobs = queue.SimpleQueue()
+            threading.Thread(target=_work, args=(self._jobs,), name="holdfast-turns", daemon=True).start()
+        return self._jobs
+
+
+class _Stopped(Exception):
+    """Ends the helper thread."""
+
+
+def _stop() -> None:
+    raise _Stopped
+
+
+def _work(jobs: SimpleQueue[Callable[[], None]]) -> None:
+    with contextlib.suppress(_Stopped):
+        while True:
+            jobs.get()()

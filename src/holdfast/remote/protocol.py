@@ -1,0 +1,381 @@
+"""Calls as requests, answers as types and errors, and what is retried: the same for threads and event loops.
+
+A call is tried again where that is safe: a read, or a write that carries an idempotency key; five times in all. A
+watch that loses its connection resumes behind the last event it gave, without gap or repeat, and gives up after
+so many attempts in a row that brought no sign of life.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+from collections.abc import Generator
+from datetime import datetime
+from functools import cache
+from typing import Any, Final, TypeVar
+from urllib.parse import quote
+
+import httpx
+import msgspec
+
+from holdfast import errors
+from holdfast import errors as refusals
+from holdfast.domains.stashes.rows import spelled
+from holdfast.kernel.tx import DerivedActor
+from holdfast.kernel.validate import check_id, check_name
+from holdfast.kernel.values import MAX_DEPTH, from_wire, to_wire
+from holdfast.operation import Operation, find_operation, operation
+from holdfast.types import Op, Page, TxnResult
+from holdfast.types.tasks import ImportProblem, Task
+from holdfast.wire import parsed, plan_of, wired
+from holdfast.workspace.context import Context
+from holdfast.workspace.schema import is_page, parameters, result_type
+
+_QUERIED: Final = ("GET", "DELETE")
+_MISTAKABLE: Final = re.compile(r"\.+|[a-z-]+")
+_BY_ID: Final = ("stashes", "trails", "links", "cycles")  # whose ids are refused as ids, not as names
+_LONG_QUERY: Final = 4096  # bytes, beyond which arguments travel in the body, whatever the method
+_LONGEST: Final = 1e7  # seconds that a socket can be told to wait
+Args = tuple[Any, ...]
+Kwargs = dict[str, Any]
+
+
+def no_function(name: str) -> errors.Unsupported:
+    """The error for what takes a function."""
+    return errors.Unsupported(f"{name} takes a function, which does not travel", hint="use ws.txn(conditions, then)")
+
+
+def no_backup() -> errors.Unsupported:
+    """The error for a backup through a client."""
+    return errors.Unsupported(
+        "a backup is made where the store is", hint="start the server with --backup-dir, or back up beside it"
+    )
+
+
+class Request(msgspec.Struct, frozen=True):
+    """A call as it travels."""
+
+    method: str
+    path: str
+    query: list[tuple[str, str]]
+    body: bytes | None
+    safe: bool  # may be sent again
+    wait: float | None  # seconds that the call itself may take; None: as long as it likes
+
+
+def named(op: Operation[..., Any], args: Args, kwargs: Kwargs) -> dict[str, Any]:
+    """The arguments of a call by their names."""
+    names = _names(op.name)
+    if len(args) > len(names):
+        raise TypeError(f"{op.name} takes {len(names)} arguments, not {len(args)}")
+    return dict(zip(names, args, strict=False)) | kwargs
+
+
+def request_of(op: Operation[..., Any], arguments: dict[str, Any]) -> Request:
+    """A call of an operation; what cannot travel is refused as it would be in process."""
+    given, wait = dict(arguments), _wait(op, arguments)
+    assert op.route.http is not None
+    method, _, path = op.route.http.partition(" ")
+    for name in re.findall(r"\{(\w+)\}", path):
+        path = path.replace(f"{{{name}}}", _segment(op, given.pop(name, None), name))
+    safe = not op.writes
+    encoded = _encoded(op, given) if given or method not in _QUERIED else None
+    if encoded is None or method not in _QUERIED or len(encoded) > _LONG_QUERY:
+        return Request(method, path, [], encoded, safe, wait)
+    return Request(method, path, [("args", encoded.decode())], None, safe, wait)
+
+
+def _wait(op: Operation[..., Any], given: dict[str, Any]) -> float | None:
+    """How long a call may wait for others, as its arguments say."""
+    if op.kind not in ("first", "procedure"):
+        return 0.0
+    wait = given.get("timeout") if op.kind == "first" else given.get("wait", 0.0)
+    if wait is None:
+        return None if op.kind == "first" else 0.0
+    if not isinstance(wait, int | float) or not wait >= 0:
+        return 0.0  # the operation refuses it
+    return float(min(wait, _LONGEST))
+
+
+@cache
+def _names(name: str) -> list[str]:
+    return [each.name for each in parameters(operation(name))]
+
+
+def _segment(op: Operation[..., Any], value: Any, name: str) -> str:
+    domain = op.name.partition(".")[0]
+    if plan_of(op.name).hints[name] is int:
+        if type(value) is not int:
+            raise errors.Invalid(f"{name} is an int, not {value!r}")
+        return str(value)
+    if domain == "stashes" and name == "id":
+        value = spelled(value)
+    elif domain in _BY_ID and name != "name":
+        check_id(value, name)
+    else:
+        check_name(value, name)
+    if _MISTAKABLE.fullmatch(value):  # a dot would be taken for a place, a word for one of an address
+        return "".join(f"%{byte:02X}" for byte in value.encode())
+    return quote(value, safe="")
+
+
+def _encoded(op: Operation[..., Any], given: dict[str, Any]) -> bytes:
+    """Arguments as a JSON object."""
+    arguments = {name: _argument(op.name, name, value) for name, value in given.items()}
+    try:
+        return msgspec.json.encode(arguments)
+    except UnicodeEncodeError:  # a lone surrogate, which the operation refuses in its own words
+        return json.dumps(arguments, default=datetime.isoformat).encode()
+
+
+def _argument(op: str, name: str, value: Any) -> Any:
+    """One argument in a form that JSON can carry, refused as the operation itself would refuse it."""
+    plan = plan_of(op)
+    if plan.hints.get(name) is Any or name not in plan.hints:
+        return to_wire(value)
+    if isinstance(value, float) and not math.isfinite(value):
+        return str(value)  # JSON has no such number; the operation refuses the word as it would the number
+    try:
+        if isinstance(value, list | tuple) and value and all(isinstance(each, Op) for each in value):
+            return [{"op": each.op, "args": _inner(each)} for each in value]
+        return wired(value)
+    except errors.InvalidValue as error:
+        if name in plan.values:
+            raise
+        raise errors.Invalid(f"{name} cannot be {type(value).__name__} {str(value)[:80]}: {error.message}") from error
+    except (TypeError, ValueError, RecursionError) as error:
+        raise errors.Invalid(f"{name} cannot be {type(value).__name__} {str(value)[:80]}: {error}") from error
+
+
+def _inner(op: Op) -> Any:
+    """The arguments of an operation inside a txn."""
+    if not isinstance(op.args, dict) or find_operation(op.op) is None:
+        return wired(op.args)
+    return {name: _argument(op.op, name, value) for name, value in op.args.items()}
+
+
+def headers_of(request: Request, context: Context) -> dict[str, str]:
+    """What a call says about itself beside its arguments."""
+    headers = {"prefer": "return=representation"}
+    if request.body is not None:
+        headers["content-type"] = "application/json"
+    derived = isinstance(context.actor, DerivedActor)
+    headers["x-agent-derived" if derived else "x-agent-id"] = quote(context.actor)
+    if context.key is not None:
+        headers["idempotency-key"] = quote(context.key)
+    if context.at_least is not None:
+        headers["x-at-least"] = str(context.at_least)
+    if context.fence is not None:
+        name, token = context.fence
+        parts = (name,) if isinstance(name, str) else name
+        headers["x-fence"] = f"{token} {'/'.join(quote(part or '', safe='') for part in parts)}"
+    return headers
+
+
+_TIMES: Final = {"since", "until", "claimed_at"}  # of the data of errors
+_DEEP: Final = MAX_DEPTH + 16  # a value may be as deep as one can be, and lies inside an answer
+_CLASSES: Final = {
+    each.code: each
+    for each in reversed([*vars(errors).values(), *vars(refusals).values()])
+    if isinstance(each, type) and issubclass(each, errors.HoldfastError)
+}
+
+
+def result_of(op: Operation[..., Any], response: httpx.Response) -> Any:
+    """What the operation answered."""
+    result = item_of(op, response.content)
+    if not isinstance(result, list) or not is_page(op.name):
+        return result
+    page: Page[Any] = Page(result)
+    page.cursor = response.headers.get("x-next-cursor")
+    total = response.headers.get("x-total-count")
+    page.total = None if total is None else int(total)
+    return page
+
+
+def item_of(op: Operation[..., Any], content: bytes) -> Any:
+    """An answer, or one item of a stream, from its JSON."""
+    kind = result_type(op.name)
+    if not plan_of(op.name).free:
+        return msgspec.json.decode(content, type=kind)
+    return msgspec.convert(from_wire(msgspec.json.decode(content), _DEEP), kind)
+
+
+def typed_txn(answer: TxnResult, given: dict[str, Any]) -> TxnResult:
+    """The results of a txn as the types of the operations that it ran."""
+    ran = given["then"] if answer.succeeded else given.get("otherwise", ())
+    results = [msgspec.convert(result, result_type(op.op)) for op, result in zip(ran, answer.results, strict=True)]
+    return TxnResult(answer.succeeded, results)
+
+
+def failure(content: bytes, status: int) -> errors.HoldfastError:
+    """The error that a server told, of the class that it was."""
+    try:
+        told = parsed(content)
+        if not isinstance(told, dict):
+            raise ValueError("no object")
+    except ValueError:
+        return errors.Unavailable(f"the server answered {status}, and not as Holdfast does")
+    cls = _CLASSES.get(told.get("code", ""), errors.HoldfastError)
+    details = {name: _detail(name, value) for name, value in told.get("details", {}).items()}
+    return cls(told.get("error", ""), hint=told.get("hint", ""), **details)
+
+
+def type_details(op: Operation[..., Any], error: errors.HoldfastError) -> None:
+    """What an error carries of records, as the types they are in process."""
+    types: dict[str, Any] = {} if op.name.startswith("cycles.") else {"problems": list[ImportProblem]}
+    if op.name.startswith("tasks."):
+        types["value"] = Task
+    for name, kind in types.items():
+        if isinstance(error.details.get(name), dict | list):
+            error.details[name] = msgspec.convert(error.details[name], kind)
+
+
+def _detail(name: str, value: Any) -> Any:
+    value = from_wire(value, _DEEP)
+    if name in _TIMES and isinstance(value, str):
+        return msgspec.convert(value, datetime)
+    return value
+
+
+ATTEMPTS: Final = 5
+PAUSE: Final = 0.05  # seconds before the second attempt; three times as long before each one after it
+RESUMES: Final = 30  # in a row, without a sign of life between them: about a minute
+SILENCE: Final = 35.0  # seconds without even a bookmark: nobody is there any more
+
+_NEVER_SENT: Final = (httpx.ConnectError, httpx.ConnectTimeout, httpx.PoolTimeout)
+_HINT: Final = "see that holdfast serve runs there, and try again"
+R = TypeVar("R")
+
+
+class Send(msgspec.Struct, frozen=True):
+    """Send a request; answers its response."""
+
+    request: Request
+    headers: dict[str, str]
+
+
+class Pause(msgspec.Struct, frozen=True):
+    """Wait so many seconds."""
+
+    seconds: float
+
+
+Steps = Generator[Send | Pause, Any, R]
+
+
+def calling(op: Operation[..., Any], args: Args, kwargs: Kwargs, context: Context) -> Steps[Any]:
+    """Call an operation; answers what it answers."""
+    given = named(op, args, kwargs)
+    try:
+        response = yield from sending(request_of(op, given), context)
+    except errors.HoldfastError as error:
+        type_details(op, error)
+        raise
+    result = result_of(op, response)
+    return typed_txn(result, given) if op.name == "txn" else result
+
+
+def asking(what: str, context: Context) -> Steps[dict[str, Any]]:
+    """Ask something of the workspace itself."""
+    response = yield from sending(Request("GET", f"/api/{what}", [], None, True, 0.0), context)
+    answer: dict[str, Any] = msgspec.json.decode(response.content)
+    return answer
+
+
+def sending(request: Request, context: Context) -> Steps[httpx.Response]:
+    """Send a request, again if that is safe."""
+    attempts = ATTEMPTS if request.safe or context.key is not None else 1
+    sent: httpx.TransportError | None = None  # the trouble after which it may have happened
+    for attempt in range(attempts):
+        try:
+            response: httpx.Response = yield Send(request, headers_of(request, context))
+        except httpx.TransportError as error:
+            if not isinstance(error, _NEVER_SENT):
+                sent = error
+            if attempt == attempts - 1 or _is_distrust(error):
+                raise _lost(request, sent or error) from error
+            yield Pause(PAUSE * 3**attempt)
+            continue
+        if response.is_success:
+            return response
+        refusal = failure(response.content, response.status_code)
+        if type(refusal) is not errors.Unavailable or not request.safe or attempt == attempts - 1:
+            raise refusal
+        yield Pause(PAUSE * 3**attempt)  # it stops, and another may take its place
+    raise AssertionError("not reached")
+
+
+def _is_distrust(error: httpx.TransportError) -> bool:
+    """Whether the server has shown a certificate that is not trusted: that will not change."""
+    return "CERTIFICATE_VERIFY_FAILED" in str(error)
+
+
+def _lost(request: Request, error: httpx.TransportError) -> errors.HoldfastError:
+    """What is known of a call without an answer: a write that was sent may have happened."""
+    told = str(error) or type(error).__name__
+    if request.safe or isinstance(error, _NEVER_SENT):
+        hint = "pass verify=, the server's own certificate" if _is_distrust(error) else _HINT
+        return errors.Unreachable(f"the server cannot be reached: {told}", hint=hint)
+    return errors.OutcomeUnknown(
+        f"the connection broke before the answer came: {told}", hint="repeat it with the same idempotency key"
+    )
+
+
+class Resuming:
+    """One watch over as many connections as it takes."""
+
+    def __init__(self, op: Operation[..., Any], args: Args, kwargs: Kwargs, context: Context) -> None:
+        self._op = op
+        self.request = request_of(op, named(op, args, kwargs))
+        self._headers = headers_of(self.request, context) | {"accept": "text/event-stream"}
+        self._last: str | None = None
+        self._failures = 0
+        self.connected = False  # it has been heard of; from then on nothing is missed
+        self.over = False
+        self._name = self._id = ""
+        self._data: list[str] = []
+
+    @property
+    def headers(self) -> dict[str, str]:
+        """What the next request says."""
+        self._name, self._id, self._data = "", "", []
+        return self._headers if self._last is None else self._headers | {"last-event-id": self._last}
+
+    def heard(self, line: str) -> list[Any]:
+        """A line has come; answers the events that it completes."""
+        if line:
+            self._gather(line)
+            return []
+        name, id, data = self._name, self._id, "\n".join(self._data)
+        self._name, self._id, self._data = "", "", []
+        if not data:
+            return []
+        self.connected = True
+        self._failures = 0
+        self._last = id or self._last
+        if name == "error":
+            raise failure(data.encode(), 500)
+        self.over = name == "end"
+        if name:
+            return []
+        return [item_of(self._op, data.encode())]
+
+    def _gather(self, line: str) -> None:
+        field, _, value = line.partition(":")
+        value = value.removeprefix(" ")
+        if field == "event":
+            self._name = value
+        elif field == "id":
+            self._id = value
+        elif field == "data":
+            self._data.append(value)
+
+    def broke(self, error: httpx.TransportError | None) -> float:
+        """The connection has ended; answers the seconds to wait before the next, or raises Unreachable."""
+        self._failures += 1
+        if self._failures > RESUMES or not self.connected:
+            told = "it ends every connection" if error is None else str(error) or type(error).__name__
+            raise errors.Unreachable(f"the server cannot be reached: {told}", hint=_HINT) from error
+        return float(min(0.05 * 2**self._failures, 2.0))

@@ -1,0 +1,364 @@
+"""`CommitLog`: the interface to an engine that appends an entry only if nobody else did; its entries, and one in
+memory.
+
+A log holds the truth of one replicated workspace: entries in one order, each at a position, and blobs for what is
+too large for an entry. Positions are opaque and increasing; 0 is before the first. Whoever writes an adapter fills
+these methods, runs `holdfast.testing.log_contract` over it, and is done.
+
+Every entry names the entry before it, so a replica notices a log that is not the one it followed. Entries and blobs
+carry a checksum, so that a flipped bit is an error and not a change. `id` settles whether an append whose answer was
+lost is there.
+
+An adapter stands on a network library, which raises what it likes. An append that broke in an unknown way may have
+arrived, so it is LostAnswer; any other call that did is Unreachable.
+
+It keeps every promise of `CommitLog` except to outlive the process. Share one object between the workspaces of several
+nodes. `holdfast.testing.FaultyLog` wraps it, or any other log, to misbehave on purpose.
+
+The condition makes repeating safe: of all copies of an entry, and all entries of others that expected the same end, one
+at most is ever appended. So it is enough to look at the first entry after the expected end.
+"""
+
+from __future__ import annotations
+
+import bisect
+import threading
+import weakref
+import zlib
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
+
+import msgspec
+
+from holdfast import errors
+from holdfast.kernel.clock import Clock, SystemClock, Wakeable
+from holdfast.kernel.journal import Moved
+
+START = 0
+
+
+class Head(NamedTuple):
+    """The end of the log, and what its clock says (microseconds UTC)."""
+
+    position: int
+    time: int
+
+
+class LostAnswer(Exception):
+    """An append was sent and no answer came: it may be there, it may still arrive, or never."""
+
+
+class Trimmed(Exception):
+    """The entries after that position are gone up to `oldest`: join from a snapshot instead."""
+
+    def __init__(self, oldest: int) -> None:
+        super().__init__(f"the log starts at {oldest}")
+        self.oldest = oldest
+
+
+class CommitLog:
+    """A log of one workspace, as one client of it. Safe for use by several threads.
+
+    `errors.Unreachable` from any method: nothing happened. What else a method raises that is not named here counts as
+    Unreachable too, or, from `append`, as LostAnswer.
+
+    An entry that was acknowledged is durable, and is never lost, changed, or followed by one that did not expect it.
+    """
+
+    max_entry: int  # bytes; what is larger goes into a blob, and append refuses it with ValueError
+    snapshot_every: int = 10_000  # entries after which a snapshot is due
+
+    def head(self) -> Head:
+        """The end as it is now: every append acknowledged before this call is at or below it."""
+        raise NotImplementedError
+
+    def append(self, entry: bytes, expected: int) -> int:
+        """Append, if the end is at `expected`; answers the position, which lies above.
+
+        Raises `kernel.journal.Moved` if the end is elsewhere, or LostAnswer. Moved says that this call appended
+        nothing; a transport that repeats by itself may have been first with the same entry, which the caller finds out.
+        """
+        raise NotImplementedError
+
+    def tail(self, after: int) -> Sequence[tuple[int, bytes]]:
+        """Entries after a position, oldest first, without gap: a page of them, none if there are none yet.
+
+        It may lag behind `head`, but not for ever. Raises Trimmed.
+        """
+        raise NotImplementedError
+
+    def put(self, blob: bytes) -> str:
+        """Keep a blob, durably; answers how to get it. It goes when the log is trimmed past the present end."""
+        raise NotImplementedError
+
+    def get(self, ref: str) -> bytes:
+        """A blob that was put; raises KeyError if it is gone."""
+        raise NotImplementedError
+
+    def trim(self, before: int) -> None:
+        """Nobody reads on from before this position any more: forget the entries up to it, and blobs put before it."""
+        raise NotImplementedError
+
+    def enroll(self, waiter: Wakeable) -> None:
+        """Wake `waiter` whenever the log may have moved; a hint, so a wake-up may be missed."""
+        raise NotImplementedError
+
+    def dismiss(self, waiter: Wakeable) -> None:
+        """Undo `enroll`."""
+        raise NotImplementedError
+
+    def close(self) -> None:
+        """Let go of what this object holds; the log itself stays. Called by whoever made the object."""
+        raise NotImplementedError
+
+
+class Entry(msgspec.Struct, frozen=True, tag_field="kind", array_like=True):
+    """What all entries have."""
+
+    id: str
+    previous: str  # the id of the entry before, "" for the first
+    node: str  # who appended it
+    workspace: str
+
+
+class Changes(Entry, frozen=True, tag="changes", array_like=True):
+    """A group: the changeset of its transactions, here or in a blob."""
+
+    revision: int
+    changeset: bytes
+    blob: str = ""
+
+
+class Migrated(Entry, frozen=True, tag="migrated", array_like=True):
+    """A step of the schema: every node runs its own copy of the migration, which must be the same."""
+
+    number: int
+    digest: bytes
+
+
+class Snapshotted(Entry, frozen=True, tag="snapshot", array_like=True):
+    """A copy of the whole store as it was at a position, in a blob: whoever joins can start there."""
+
+    position: int
+    revision: int
+    blob: str
+
+
+AnyEntry = Changes | Migrated | Snapshotted
+
+_encode = msgspec.msgpack.Encoder().encode
+_decode = msgspec.msgpack.Decoder(AnyEntry).decode
+_CHECKSUM = 4
+
+
+def seal(body: bytes) -> bytes:
+    """Bytes with their checksum before them, as they are given to the log."""
+    return zlib.crc32(body).to_bytes(_CHECKSUM, "big") + body
+
+
+def unseal(raw: bytes, what: str) -> bytes:
+    """What was sealed; Corrupt if it is not that any more."""
+    body = raw[_CHECKSUM:]
+    if zlib.crc32(body).to_bytes(_CHECKSUM, "big") != raw[:_CHECKSUM]:
+        raise errors.Corrupt(f"{what} in the log is damaged", hint="restore the log from its own replicas or backups")
+    return body
+
+
+def to_bytes(entry: AnyEntry) -> bytes:
+    """An entry as it stands in the log."""
+    return seal(_encode(entry))
+
+
+def from_bytes(raw: bytes, position: int) -> AnyEntry:
+    """An entry of the log; Corrupt if it is not what was appended."""
+    body = unseal(raw, f"the entry at {position}")
+    try:
+        entry: AnyEntry = _decode(body)
+    except msgspec.DecodeError as error:
+        raise errors.Behind(
+            f"the entry at {position} of the log is of a kind that this program does not know",
+            hint="upgrade holdfast on this node and start it again",
+        ) from error
+    return entry
+
+
+_KNOWN = (errors.HoldfastError, Moved, LostAnswer, Trimmed)
+
+
+class CarefulLog(CommitLog):
+    """The log of one node."""
+
+    def __init__(self, log: CommitLog) -> None:
+        self.max_entry = log.max_entry
+        self.snapshot_every = log.snapshot_every
+        self._log = log
+
+    def head(self) -> Head:
+        return _reached(self._log.head)  # type: ignore[no-any-return]
+
+    def append(self, entry: bytes, expected: int) -> int:
+        try:
+            return self._log.append(entry, expected)
+        except _KNOWN:
+            raise
+        except Exception as error:
+            raise LostAnswer(f"the log broke off: {error!r}") from error
+
+    def tail(self, after: int) -> Sequence[tuple[int, bytes]]:
+        return _reached(self._log.tail, after)  # type: ignore[no-any-return]
+
+    def put(self, blob: bytes) -> str:
+        return _reached(self._log.put, blob)  # type: ignore[no-any-return]
+
+    def get(self, ref: str) -> bytes:
+        try:
+            return _reached(self._log.get, ref)  # type: ignore[no-any-return]
+        except errors.Unreachable as error:
+            if isinstance(error.__cause__, KeyError):  # it is gone, which is an answer
+                raise error.__cause__ from None
+            raise
+
+    def trim(self, before: int) -> None:
+        _reached(self._log.trim, before)
+
+    def enroll(self, waiter: Wakeable) -> None:
+        self._log.enroll(waiter)
+
+    def dismiss(self, waiter: Wakeable) -> None:
+        self._log.dismiss(waiter)
+
+    def close(self) -> None:
+        self._log.close()
+
+
+def _reached(call: Callable[..., Any], *args: Any) -> Any:
+    try:
+        return call(*args)
+    except _KNOWN:
+        raise
+    except Exception as error:
+        raise errors.Unreachable(f"the log broke off: {error!r}") from error
+
+
+MAX_ENTRY = 64 * 1024
+PAGE = 1000
+
+
+class MemoryLog(CommitLog):
+    """Entries in a list, blobs in a dictionary."""
+
+    def __init__(self, *, clock: Clock | None = None, max_entry: int = MAX_ENTRY) -> None:
+        if max_entry < 1:
+            raise errors.Invalid(f"max_entry is a number of bytes, not {max_entry}", hint="leave it out for 64 KiB")
+        self.max_entry = max_entry
+        self._clock = clock or SystemClock()
+        self._lock = threading.Lock()
+        self._entries: list[tuple[int, bytes]] = []
+        self._end = self._trimmed = START
+        self._blobs: dict[str, tuple[int, bytes]] = {}  # with the end of the log when it was put
+        self._puts = 0
+        self._waiters: weakref.WeakSet[Wakeable] = weakref.WeakSet()
+
+    def head(self) -> Head:
+        with self._lock:
+            return Head(self._end, self._clock.wall())
+
+    def append(self, entry: bytes, expected: int) -> int:
+        if len(entry) > self.max_entry:
+            raise ValueError(f"an entry has at most {self.max_entry} bytes, this one {len(entry)}")
+        with self._lock:
+            if expected != self._end:
+                raise Moved
+            self._end += 1
+            self._entries.append((self._end, entry))
+            waiters = list(self._waiters)
+            position = self._end
+        for waiter in waiters:
+            waiter.set()
+        return position
+
+    def tail(self, after: int) -> Sequence[tuple[int, bytes]]:
+        if after >= self._end:  # by far the most frequent answer, and none is final anyway
+            return ()
+        with self._lock:
+            if after < self._trimmed:
+                raise Trimmed(self._trimmed)
+            start = bisect.bisect_right(self._entries, after, key=lambda entry: entry[0])
+            return self._entries[start : start + PAGE]
+
+    def put(self, blob: bytes) -> str:
+        with self._lock:
+            self._puts += 1
+            ref = str(self._puts)
+            self._blobs[ref] = (self._end, blob)
+            return ref
+
+    def get(self, ref: str) -> bytes:
+        with self._lock:
+            return self._blobs[ref][1]
+
+    def trim(self, before: int) -> None:
+        with self._lock:
+            self._trimmed = max(self._trimmed, min(before, self._end))
+            self._entries = [entry for entry in self._entries if entry[0] > self._trimmed]
+            self._blobs = {ref: kept for ref, kept in self._blobs.items() if kept[0] >= self._trimmed}
+
+    def enroll(self, waiter: Wakeable) -> None:
+        with self._lock:
+            self._waiters.add(waiter)
+
+    def dismiss(self, waiter: Wakeable) -> None:
+        with self._lock:
+            self._waiters.discard(waiter)
+
+    def close(self) -> None:
+        """Nothing to let go of: the log lives as long as somebody refers to it."""
+
+    def __repr__(self) -> str:
+        return f"<MemoryLog {len(self._entries)} entries, end {self._end}>"
+
+
+_SENDS = 5
+_LOOKS = 10
+
+
+def send(log: CommitLog, raw: bytes, id: str, expected: int) -> int:
+    """Append an entry and answer its position; Moved, Unreachable (it is not there), or OutcomeUnknown."""
+    in_doubt = False
+    for _ in range(_SENDS):
+        refused = False
+        try:
+            return log.append(raw, expected)
+        except LostAnswer:
+            in_doubt = True
+        except Moved:
+            refused = True  # by an entry of somebody else, or by our own, if the transport repeated it
+        except errors.Unreachable:
+            if not in_doubt:
+                raise
+        try:
+            found = _find(log, id, expected)
+        except (errors.Unreachable, Trimmed):
+            in_doubt = True
+            continue
+        if found is not None:
+            return found
+        if refused and not in_doubt:
+            raise Moved
+    raise errors.OutcomeUnknown("the log did not answer whether it has the changes")
+
+
+def _find(log: CommitLog, id: str, expected: int) -> int | None:
+    """The position of our entry; None if there is nothing after what we expected; Moved if somebody else is there."""
+    for _ in range(_LOOKS):
+        for position, raw in log.tail(expected):
+            if position > expected:
+                if from_bytes(raw, position).id == id:
+                    return position
+                raise Moved
+        end = log.head().position
+        if end == expected:
+            return None
+        if end < expected:
+            raise errors.Corrupt(f"the log ends at {end}, and has ended at {expected} before", hint="restore the log")
+    raise errors.Unreachable("the log does not show what it holds")

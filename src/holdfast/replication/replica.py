@@ -1,0 +1,358 @@
+"""A node of a replicated workspace: a SQLite replica that follows a shared log and writes through it.
+
+Correctness never rests on this: whoever appends first wins, and the others run again. But if everybody always tried at
+once, most work would be thrown away. So a node lets those go first who have written too of late, and longer ago than
+itself. It learns that from the entries themselves, waits about as long as a group of its own takes, and then goes ahead
+anyway; whoever was waited for in vain is not waited for again until it writes.
+
+A wrong clock would end other people's leases. Asking the log for its time with every write would be slow, so a node
+asks every few seconds, and at once when its own wall clock and its monotonic clock disagree about how long that was.
+
+A group runs on the replica; its changeset is appended to the log on the condition that nobody else has appended
+meanwhile; only then the replica commits. Every write has seen the whole log when it answers; reads are local. This is
+the journal of the engine: the batch calls it under the turn.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Sequence
+from typing import Any, TypeVar
+
+import apsw
+import msgspec
+
+from holdfast import errors
+from holdfast.kernel import migrations
+from holdfast.kernel.clock import Clock, Signal, SystemClock, Wakeable
+from holdfast.kernel.failpoints import reach
+from holdfast.kernel.ids import Ids
+from holdfast.kernel.journal import Moved
+from holdfast.kernel.store import Store
+from holdfast.replication import apply
+from holdfast.replication.apply import Place, digest, is_shared
+from holdfast.replication.follower import Follower
+from holdfast.replication.log import (
+    AnyEntry,
+    CarefulLog,
+    Changes,
+    CommitLog,
+    Entry,
+    Migrated,
+    Snapshotted,
+    Trimmed,
+    seal,
+    send,
+    to_bytes,
+)
+from holdfast.replication.snapshots import Snapshots, place_after
+
+_REMEMBERED = 8  # entries
+_LEAST_PATIENCE = 0.0005
+_MOST_PATIENCE = 0.02
+_GROUPS = 3  # of our own length, that we wait for another's
+_STEADINESS = 0.8  # of the average
+
+
+class Courtesy:
+    """Who wrote of late, and whose turn it is."""
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        self._recent: deque[str] = deque(maxlen=_REMEMBERED)
+        self._took = 0.0  # seconds, of late, from the beginning of a group to its append
+        self._began = 0
+
+    def begins(self) -> None:
+        """A group of this node begins."""
+        self._began = self._clock.monotonic()
+
+    def wrote(self, node: str) -> None:
+        """A group of this node was appended."""
+        took = min((self._clock.monotonic() - self._began) / 1e6, _MOST_PATIENCE)
+        self._took = _STEADINESS * self._took + (1 - _STEADINESS) * took
+        self.saw(node)
+
+    def saw(self, node: str) -> None:
+        """A node has written."""
+        self._recent.append(node)
+
+    def waited_in_vain(self) -> None:
+        """Whoever was let go first did not want to: forget them until they write again."""
+        self._recent.clear()
+
+    def is_turn_of(self, node: str) -> bool:
+        """Whether nobody else should go first."""
+        newest_first = list(dict.fromkeys(reversed(self._recent)))
+        return node not in newest_first or newest_first[-1] == node
+
+    @property
+    def patience(self) -> float:
+        """Real seconds to wait for another's group: they take about as long as ours."""
+        return min(_MOST_PATIENCE, max(_LEAST_PATIENCE, _GROUPS * self._took))
+
+
+ALLOWED = 1_000_000
+_ASK_EVERY = 5_000_000
+_JUMP = 100_000
+
+
+class Skew:
+    """How far this node's clock is from the log's."""
+
+    def __init__(self, log: CommitLog, clock: Clock) -> None:
+        self._log = log
+        self._clock = clock
+        self._asked: tuple[int, int] | None = None  # monotonic time of the last good answer, and wall minus monotonic
+
+    def check(self) -> None:
+        """Raise ClockSkew if this node must not write."""
+        wall, monotonic = self._clock.wall(), self._clock.monotonic()
+        if self._asked is not None:
+            when, offset = self._asked
+            if monotonic - when < _ASK_EVERY and abs(wall - monotonic - offset) < _JUMP:
+                return
+        self._asked = None
+        time = self._log.head().time
+        # The log looked at its clock at some moment between these two.
+        ahead, behind = wall - time, time - self._clock.wall()
+        if max(ahead, behind) > ALLOWED:
+            seconds, side = max(ahead, behind) / 1e6, "ahead of" if ahead > behind else "behind"
+            raise errors.ClockSkew(
+                f"this machine's clock is {seconds:.1f} s {side} the log's, so it must not write", skew=ahead / 1e6
+            )
+        self._asked = (monotonic, wall - monotonic)
+
+
+_TRIES = 50
+_WAITS = 64
+
+E = TypeVar("E", bound=Entry)
+
+
+class Replica:
+    """The journal of one node."""
+
+    def __init__(
+        self,
+        log: CommitLog,
+        clock: Clock | None = None,
+        *,
+        snapshot_every: int | None = None,
+        courteous: bool = True,
+        steps: Sequence[migrations.Migration] | None = None,
+    ) -> None:
+        if not isinstance(log, CommitLog):
+            raise errors.Invalid(f"log is a CommitLog, not {type(log).__name__}", hint="such as holdfast.MemoryLog()")
+        self._log = log = CarefulLog(log)
+        self._clock = clock or SystemClock()
+        self._skew = Skew(log, self._clock)
+        self._courtesy = Courtesy(self._clock)
+        self._courteous = courteous
+        self._signal = Signal()
+        self._steps = migrations.load() if steps is None else steps
+        self._follower = Follower(log, self._steps, self._courtesy.saw)
+        self._snapshots = Snapshots(log, snapshot_every)
+        self._settled = False  # the log is known to be the one this replica belongs to
+        self._outrun = False  # somebody was first, and the log may not show yet who
+        self._next = Place()  # the place once what was appended is committed
+        self._session: apsw.Session | None = None
+
+    # --- opening -----------------------------------------------------------------------------------------------------
+
+    def open(self, store: Store, ids: Ids) -> None:
+        """Make the replica, from a snapshot if there is one, or catch up; whoever comes first makes the workspace."""
+        self._store, self._ids = store, ids
+        self.node = ids.new(self._clock.wall())
+        store.create()
+        self._follower.open(store)
+        self._follower.check_schema()
+        try:
+            self._settle()
+        except errors.Unreachable as error:
+            if not self._follower.workspace:
+                raise
+            _warn("the log cannot be reached, this node answers from what it has: %s", error)
+
+    def _settle(self) -> None:
+        """Once, as soon as the log can be reached: see that it is ours, and bring replica and schema up to date."""
+        if not self._follower.workspace:
+            self._follower.join()
+        self._follower.check_same_log()
+        self._follower.follow()
+        self._follower.check_schema()
+        try:
+            self.migrate(lock_out=not self._follower.workspace)  # a new workspace has nobody to lock out
+        except errors.OutcomeUnknown as error:  # of the migration, not of what the caller wants; next time it is known
+            raise errors.Unreachable(error.message) from error
+        self._store.domain = self._follower.workspace
+        self._settled = True
+
+    def migrate(self, lock_out: bool) -> int:
+        """Append the migrations that the workspace lacks, each as an entry of its own; answers the schema."""
+        for _ in range(_TRIES + len(self._steps)):
+            schema = migrations.schema_of(self._store.writer)
+            todo = self._steps[schema : schema + 1]
+            if not todo or (schema and not lock_out and todo[0].locks_out(schema)):
+                return schema
+            try:
+                self._append_migration(todo[0])
+            except Moved:
+                self._follower.follow()
+                lock_out &= schema > 0  # somebody else has made the workspace, perhaps an older program
+        raise errors.Busy("other nodes kept writing while the schema had to be brought up to date")
+
+    def _append_migration(self, step: migrations.Migration) -> None:
+        workspace = self._follower.workspace or self._ids.new(self._clock.wall())
+        with self._follower.transaction() as connection:
+            migrations.apply(connection, step, workspace)
+            reach("migration.apply")
+            self._send(connection, self._entry(Migrated, workspace=workspace, number=step.number, digest=digest(step)))
+        self._follower.workspace = workspace
+        self._follower.place = self._next
+        reach("migration.committed")
+
+    # --- following ---------------------------------------------------------------------------------------------------
+
+    def catch_up(self, writing: bool) -> bool:
+        """Apply what others appended; True if there was anything."""
+        self._store.check_sound()
+        self._follower.read_place()
+        before = self._follower.place
+        if not self._settled:
+            self._settle()
+        self._follower.follow()
+        if self._snapshots.announcement is not None:
+            self._announce()
+        if writing and self._courteous:
+            self._give_way(before)
+            self._courtesy.begins()
+        return self._follower.place != before
+
+    def _give_way(self, before: Place) -> None:
+        """Let nodes go first that have waited longer, while they do; and whoever was first show up."""
+        if self._outrun and self._follower.place == before:
+            self._signal.wait(self._courtesy.patience)
+        self._outrun = False
+        for _ in range(_WAITS):
+            if self._courtesy.is_turn_of(self.node):
+                return
+            if not self._signal.wait(self._courtesy.patience):
+                self._courtesy.waited_in_vain()
+                return
+            self._follower.follow()
+
+    def has_news(self) -> bool:
+        try:
+            return self._snapshots.announcement is not None or bool(self._follower.news())
+        except Trimmed:
+            return True
+
+    def end(self) -> int:
+        return self._log.head().position
+
+    def has_reached(self, end: int) -> bool:
+        return self._follower.place.position >= end
+
+    # --- writing -----------------------------------------------------------------------------------------------------
+
+    def check_clock(self) -> None:
+        self._skew.check()
+
+    def record(self, connection: apsw.Connection) -> None:
+        self._session = apsw.Session(connection, "main")
+        self._session.table_filter(is_shared)
+        self._session.attach()
+
+    def append(self) -> bool:
+        assert self._session is not None
+        changeset = self._session.changeset()
+        if not changeset:
+            return False
+        reach("log.append")
+        connection = self._store.writer
+        row = connection.execute("SELECT revision FROM meta").fetchone()
+        assert row is not None
+        try:
+            self._send(connection, self._entry(Changes, revision=row[0], changeset=changeset))
+        except Moved:
+            self._outrun = True
+            raise
+        reach("log.appended")
+        return True
+
+    def appended(self) -> None:
+        self.forget()
+        self._follower.place = self._next
+        self._snapshots.consider(self._next)
+        self._courtesy.wrote(self.node)
+
+    def forget(self) -> None:
+        if self._session is not None:
+            self._session.close()
+            self._session = None
+
+    def confirm(self) -> None:
+        if self.end() != self._follower.place.position:
+            self._outrun = True
+            raise Moved
+
+    def _entry(self, kind: type[E], **facts: Any) -> E:
+        facts = {"workspace": self._follower.workspace, **facts}
+        previous = self._follower.place.entry
+        return kind(id=self._ids.new(self._clock.wall()), previous=previous, node=self.node, **facts)
+
+    def _send(self, connection: apsw.Connection, entry: AnyEntry) -> None:
+        """Append an entry after the place of this node, and write the new place; the caller commits."""
+        raw, here = to_bytes(entry), self._follower.place
+        if len(raw) > self._log.max_entry and isinstance(entry, Changes):
+            raw = to_bytes(msgspec.structs.replace(entry, changeset=b"", blob=self._log.put(seal(entry.changeset))))
+        self._next = place_after(here, send(self._log, raw, entry.id, here.position), entry)
+        apply.write(connection, self._next)
+
+    # --- beside the work ---------------------------------------------------------------------------------------------
+
+    def needs_upkeep(self) -> bool:
+        return self._snapshots.due
+
+    def maintain(self) -> None:
+        if self._snapshots.due:
+            connection = self._store.connect_reader()
+            try:
+                self._snapshots.make(connection)
+            finally:
+                connection.close()
+
+    def _announce(self) -> None:
+        """Tell the others of a snapshot, and trim what nobody needs any more; if somebody else is first, next time."""
+        announcement, before = self._snapshots.announcement, self._follower.place.snapshot
+        assert announcement is not None
+        if before >= announcement.position:  # a newer one is known, and the log may have dropped this one's blob
+            self._snapshots.announcement = None
+            return
+        try:
+            with self._follower.transaction() as connection:
+                self._send(connection, self._entry(Snapshotted, **announcement._asdict()))
+        except Moved:
+            return
+        except errors.OutcomeUnknown as error:  # of this entry, not of what the callers want: that has not begun
+            raise errors.Unreachable(error.message) from error
+        self._follower.place = self._next
+        if self._snapshots.announcement is announcement:  # otherwise a newer one was made meanwhile
+            self._snapshots.announcement = None
+        reach("snapshot.announced")
+        self._log.trim(before)
+
+    def enroll(self, waiter: Wakeable) -> None:
+        self._log.enroll(waiter)
+        self._log.enroll(self._signal)
+
+    def dismiss(self, waiter: Wakeable) -> None:
+        self._log.dismiss(waiter)
+        self._log.dismiss(self._signal)
+
+
+def _warn(message: str, error: Exception) -> None:
+    import logging
+
+    logging.getLogger("holdfast").warning(message, error)

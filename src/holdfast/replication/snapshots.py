@@ -1,0 +1,283 @@
+"""Snapshots of a whole store as one blob, the first entry of a log, and rebuilding a replica.
+
+The position in the log is a row of the store itself, read in the same transaction as everything else: a snapshot
+cannot say it is elsewhere than it is. Installing is one SQLite transaction too; readers of the node see the old state
+until it is done. The log is trimmed up to the last snapshot but one: a node that is somewhat behind reads on.
+
+A backup enters an empty log as its first snapshot, so every node that joins starts from it. A replica that differs from
+its log is set aside under another name, never deleted: it is the evidence of what went wrong, and what it had followed
+so far can be salvaged.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import zlib
+from collections.abc import Callable
+from pathlib import Path
+from typing import NamedTuple
+
+import apsw
+
+from holdfast import errors
+from holdfast.kernel.clock import Clock
+from holdfast.kernel.failpoints import reach
+from holdfast.kernel.filesystem import sync
+from holdfast.kernel.ids import Ids
+from holdfast.kernel.journal import Moved
+from holdfast.kernel.maintenance import backup
+from holdfast.kernel.process_lock import Turns
+from holdfast.kernel.store import FILE, Store
+from holdfast.replication import apply
+from holdfast.replication.apply import Place
+from holdfast.replication.log import (
+    START,
+    AnyEntry,
+    CommitLog,
+    Snapshotted,
+    Trimmed,
+    from_bytes,
+    seal,
+    send,
+    to_bytes,
+    unseal,
+)
+
+_LEVEL = 1  # of compression: most of the gain for little time
+_TRIES = 5
+_LOOKS = 50  # in vain, at a log that shows less than it has
+_WRITE_VERSIONS = slice(18, 20)  # of the file format, in SQLite's header
+_ROLLBACK_JOURNAL = b"\x01\x01"  # a database in memory cannot be opened as a write-ahead log
+
+
+class Announcement(NamedTuple):
+    """A snapshot that is in the log's keeping, and that nobody knows of yet."""
+
+    position: int
+    revision: int
+    blob: str
+
+
+class Snapshots:
+    """When this node makes a snapshot: after it has appended every so manieth entry."""
+
+    def __init__(self, log: CommitLog, every: int | None) -> None:
+        self._log = log
+        self._every = log.snapshot_every if every is None else every
+        self.due = False
+        self._missed = False  # the last one could not be put
+        self.announcement: Announcement | None = None
+
+    def consider(self, place: Place) -> None:
+        """This node has appended an entry: whoever appends the one that makes it due makes the snapshot."""
+        self.due |= self._missed or (place.entries > 0 and place.entries % self._every == 0)
+
+    def make(self, connection: apsw.Connection) -> None:
+        """Put a snapshot of what the connection sees into the log's keeping."""
+        connection.execute("BEGIN")
+        try:
+            place = apply.read(connection)
+            row = connection.execute("SELECT revision FROM meta").fetchone()
+            assert place is not None
+            assert row is not None
+            blob = serialize(connection)
+        finally:
+            connection.execute("ROLLBACK")
+        reach("snapshot.made")
+        self.due, self._missed = False, True  # if it fails, not again before there is more to say
+        ref = self._log.put(blob)
+        reach("snapshot.put")
+        self._missed = False
+        self.announcement = Announcement(place.position, row[0], ref)
+
+
+def place_after(place: Place, position: int, entry: AnyEntry) -> Place:
+    """The place of a replica once an entry was applied."""
+    if isinstance(entry, Snapshotted):
+        return Place(position, place.position, entry.id, 0, entry.position)
+    return Place(position, place.position, entry.id, place.entries + 1, place.snapshot)
+
+
+def join(log: CommitLog, connection: apsw.Connection, oldest: int) -> None:
+    """Install the newest snapshot of the log, if it has one; without one its history must be whole."""
+    for _ in range(_TRIES):
+        try:
+            found = _newest(log, oldest)
+            if found is None:
+                if oldest:
+                    raise errors.Corrupt(f"the log starts at {oldest} and holds no snapshot to start from")
+                return
+            blob = log.get(found.blob)
+        except Trimmed as trimmed:  # a newer one was made meanwhile
+            oldest = trimmed.oldest
+        except KeyError:  # likewise
+            continue
+        else:
+            reach("snapshot.fetched")
+            install(connection, blob, found.position)
+            reach("snapshot.installed")
+            return
+    raise errors.Unreachable("the log was trimmed again and again while this node tried to join")
+
+
+def _newest(log: CommitLog, oldest: int) -> Snapshotted | None:
+    """The newest snapshot between `oldest` and the end; Unreachable if the log does not show that much."""
+    newest: Snapshotted | None = None
+    end, after, looks = log.head().position, oldest, 0
+    while after < end and looks < _LOOKS:
+        page = [(position, raw) for position, raw in log.tail(after) if position > after]
+        looks = 0 if page else looks + 1
+        for position, raw in page:
+            entry = from_bytes(raw, position)
+            newest = entry if isinstance(entry, Snapshotted) else newest
+            after = position
+    if after < end:
+        raise errors.Unreachable("the log does not show what it holds")
+    return newest
+
+
+def serialize(connection: apsw.Connection) -> bytes:
+    """What the connection sees, as one blob."""
+    copy = apsw.Connection(":memory:")
+    try:
+        with copy.backup("main", connection, "main") as progress:
+            while not progress.done:
+                progress.step(-1)
+        image = bytearray(copy.serialize("main"))
+    finally:
+        copy.close()
+    image[_WRITE_VERSIONS] = _ROLLBACK_JOURNAL
+    return seal(zlib.compress(bytes(image), _LEVEL))
+
+
+def install(connection: apsw.Connection, blob: bytes, position: int) -> None:
+    """Put a snapshot in the place of everything in the store; Corrupt unless it is one of this position."""
+    image = apsw.Connection(":memory:")
+    try:
+        image.deserialize("main", zlib.decompress(unseal(blob, "a snapshot")))
+        found = apply.read(image)
+        if found is None or found.position != position:
+            raise errors.Corrupt(f"the snapshot of position {position} says it is of {found and found.position}")
+        with connection.backup("main", image, "main") as progress:
+            while not progress.done:
+                progress.step(-1)
+    except (zlib.error, apsw.NotADBError, apsw.CorruptError) as error:
+        raise errors.Corrupt(f"the snapshot in the log is damaged: {error}") from error
+    finally:
+        image.close()
+
+
+_PATIENCE = 10.0
+
+
+def seeder(log: CommitLog) -> Callable[[apsw.Connection], None]:
+    """What makes a restored store the first replica of an empty log."""
+    if log.head().position != START:
+        raise _taken()
+    return lambda copy: _seed(log, copy)
+
+
+def _seed(log: CommitLog, copy: apsw.Connection) -> None:
+    row = copy.execute("SELECT workspace, revision, stamp FROM meta").fetchone()
+    assert row is not None
+    workspace, revision, stamp = row
+    apply.write(copy, Place())
+    ids = Ids()
+    node = ids.new(stamp % 2**53)
+    entry = Snapshotted(ids.new(stamp % 2**53), "", node, workspace, START, revision, log.put(serialize(copy)))
+    try:
+        position = send(log, to_bytes(entry), entry.id, START)
+    except Moved as moved:
+        raise _taken() from moved
+    apply.write(copy, place_after(Place(), position, entry))
+
+
+def _taken() -> errors.Exists:
+    return errors.Exists("the log holds a workspace", hint="restore into a new, empty log")
+
+
+def check_log(log: object) -> None:
+    """Invalid unless this is a log."""
+    if not isinstance(log, CommitLog):
+        raise errors.Invalid(f"log is a CommitLog, not {type(log).__name__}", hint="such as holdfast.MemoryLog()")
+
+
+def check_belongs(folder: Path, log: CommitLog) -> None:
+    """Not unless the log can be reached and holds the workspace that the replica in the folder is of."""
+    source = folder / FILE
+    if not source.is_file():
+        raise errors.NotFound(f"there is no replica in {folder}", hint="holdfast.open(path, log=...) makes one")
+    try:
+        page = log.tail(START)
+    except Trimmed as trimmed:
+        page = log.tail(trimmed.oldest)
+    if not page:
+        raise errors.Invalid("the log is empty: nothing can be made from it", hint="is it the right one?")
+    found = from_bytes(page[0][1], page[0][0]).workspace
+    ours = _workspace_of(source)
+    if ours is not None and ours != found:
+        raise errors.Invalid(f"the log holds the workspace {found}, the replica is of {ours}")
+
+
+def _workspace_of(source: Path) -> str | None:
+    """Of which workspace a file is; None if it is too damaged to say."""
+    try:
+        connection = apsw.Connection(str(source), flags=apsw.SQLITE_OPEN_READWRITE)
+    except apsw.Error:
+        return None
+    try:
+        row = connection.execute("SELECT workspace FROM meta").fetchone()
+        return None if row is None else str(row[0])
+    except apsw.Error:
+        return None
+    finally:
+        connection.close()
+
+
+def beside(folder: Path) -> Path:
+    """Where a new replica is made while the old one is still in its place."""
+    fresh = folder / f"rebuilding-{os.getpid()}"
+    remove(fresh)
+    return fresh
+
+
+def remove(fresh: Path) -> None:
+    """Leave nothing of a replica that was made beside."""
+    shutil.rmtree(fresh, ignore_errors=True)
+
+
+def replace(folder: Path, fresh: Path, clock: Clock) -> Path:
+    """Set the file of a replica aside, with what belongs to it, and put a new one in its place."""
+    aside = folder / f"{FILE}.diverged-{clock.wall()}"
+    turns = Turns(str(folder))
+    try:
+        if not turns.take(_PATIENCE):
+            raise errors.Busy("another process writes to this replica", hint="close it everywhere first")
+        while aside.exists():
+            aside = aside.with_name(f"{aside.name}-again")
+        # The write-ahead log first: a file without it is an older replica, which catches up.
+        _move(folder / FILE, aside)
+        _move(fresh / FILE, folder / FILE)
+        sync(folder)
+    finally:
+        turns.close()
+    return aside
+
+
+def _move(source: Path, target: Path) -> None:
+    for suffix in ("-shm", "-wal", ""):
+        if os.path.exists(f"{source}{suffix}"):
+            os.rename(f"{source}{suffix}", f"{target}{suffix}")
+
+
+def salvage(folder: Path, target: Path, clock: Clock) -> Path:
+    """Write a backup of the store in a folder, without opening it as a workspace; answers the backup."""
+    if not (folder / FILE).is_file():
+        raise errors.NotFound(f"there is no replica in {folder}")
+    store = Store(str(folder), durable=True, busy_timeout=_PATIENCE, replica=True)
+    try:
+        backup(store.writer, target, clock.wall())
+    finally:
+        store.close()
+    return target

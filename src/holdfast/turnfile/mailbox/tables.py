@@ -1,0 +1,247 @@
+"""The tables of a mailbox and its projection MAILBOX.json, derived from the cards and never edited.
+
+Pure. The cards are the truth; a count or a row that says otherwise is drift. `refresh` gives the edits that put the
+two tables right, cell by cell and row by row, so that what was right stays as it was written; `invariants` compares.
+
+Pure and deterministic: one mailbox gives one projection, but for `generated_at`, which stays as it was while nothing
+else changes, so that regenerating makes no diff. Every field of every card is there, whatever its dialect. Whether a
+projection is stale is told by what it says, not by when or from which folder it was made.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from typing import Any, Final
+
+import msgspec
+
+from holdfast.turnfile.mailbox import Mailbox, insert_row, parse
+from holdfast.turnfile.mailbox.cards import OPEN, Card, order_of
+from holdfast.turnfile.mailbox.markdown import Edit, Row, Table, fill, row_text
+
+NOTHING: Final = ("none", "", "-", "—", "n/a")
+_ARROW: Final = re.compile(r"->|→")
+_ALIASES: Final = {"pri": "priority", "message_id": "id", "message": "id", "due": "response_needed_by"}
+
+
+class Inbox(msgspec.Struct, frozen=True):
+    """The unread messages of one agent."""
+
+    agent: str
+    unread: int
+    oldest: Card
+
+
+def fold(name: str) -> str:
+    """A name as it is compared: `Codex`, `codex` and `` `codex` `` are one."""
+    return name.strip().strip("`").strip().casefold()
+
+
+def inboxes(cards: Iterable[Card]) -> dict[str, Inbox]:
+    """Who has unread messages, by folded name, in the order of the cards."""
+    found: dict[str, Inbox] = {}
+    for card in cards:
+        for name in card.receivers if card.status == "unread" else ():
+            before = found.get(fold(name))
+            oldest = card if before is None else min(before.oldest, card, key=lambda card: card.order)
+            found[fold(name)] = Inbox(
+                name if before is None else before.agent, (before.unread if before else 0) + 1, oldest
+            )
+    return found
+
+
+def is_open(card: Card) -> bool:
+    """Whether a card belongs into the queue."""
+    return card.status in OPEN
+
+
+def route_of(card: Card) -> str:
+    """From whom to whom, as the tables say it."""
+    return f"{card.sender} -> {card.receiver}"
+
+
+def column(card: Card, name: str) -> str:
+    """What a column of the queue says of a card; nothing where the card says nothing."""
+    name = _ALIASES.get(name, name)
+    known = {"id": card.id, "from_to": route_of(card), "from": card.sender, "to": card.receiver, "status": card.status}
+    return known[name] if name in known else card.get(name)
+
+
+def same(name: str, one: str, other: str) -> bool:
+    """Whether two cells of a column say the same, however the arrow or the status is written."""
+    if name == "status":
+        return re.findall(r"[a-z_-]+", one.lower())[:1] == re.findall(r"[a-z_-]+", other.lower())[:1]
+    return [part.strip() for part in _ARROW.split(one)] == [part.strip() for part in _ARROW.split(other)]
+
+
+def refresh(box: Mailbox) -> Mailbox:
+    """The mailbox with its snapshot and its queue as the cards have it."""
+    return box.edited([*_snapshot(box), *_queue(box)])
+
+
+def _snapshot(box: Mailbox) -> list[Edit]:
+    table = box.snapshot
+    if table is None or "agent" not in table.columns:
+        return []
+    due = inboxes(box.cards)
+    edits: list[Edit] = []
+    for row in table.rows:
+        inbox = due.pop(fold(table.value(row, "agent")), None)
+        edits += _change(table, row, _inbox_row(table, row, inbox))
+    for inbox in due.values():
+        values = {"agent": inbox.agent, **_counts(inbox), "needs_response_by": _due(inbox)}
+        edits.append(insert_row(box, table, len(table.rows), [values.get(name, "none") for name in table.columns]))
+    return edits
+
+
+def _inbox_row(table: Table, row: Row, inbox: Inbox | None) -> dict[str, str]:
+    """What has to change in an agent's row; when an answer is due is only asked where something did."""
+    wanted = _counts(inbox)
+    was = {name: table.value(row, name) for name in wanted}
+    if was["unread"] == wanted["unread"] and fold(was["oldest_unread"]) in (
+        NOTHING if inbox is None else (fold(wanted["oldest_unread"]),)
+    ):
+        return {}
+    kept = table.value(row, "needs_response_by") if was["oldest_unread"] == wanted["oldest_unread"] else "none"
+    return {**wanted, "needs_response_by": "none" if inbox is None else inbox.oldest.get("response_needed_by") or kept}
+
+
+def _counts(inbox: Inbox | None) -> dict[str, str]:
+    if inbox is None:
+        return {"unread": "0", "oldest_unread": "none"}
+    return {"unread": str(inbox.unread), "oldest_unread": inbox.oldest.id}
+
+
+def _due(inbox: Inbox) -> str:
+    return inbox.oldest.get("response_needed_by") or "none"
+
+
+def _queue(box: Mailbox) -> list[Edit]:
+    table = box.queue
+    if table is None or "id" not in table.columns:
+        return []
+    waiting = {card.id: card for card in box.cards if is_open(card)}
+    edits: list[Edit] = []
+    for row in table.rows:
+        card = waiting.pop(table.value(row, "id"), None)
+        if card is None:
+            edits.append(Edit(row.line.start, row.line.after, ""))
+            continue
+        # A subject may have been shortened by hand, and stays so.
+        said = {name: column(card, name) for name in table.columns if name != "subject" or not table.value(row, name)}
+        edits += _change(
+            table,
+            row,
+            {name: value for name, value in said.items() if value and not same(name, table.value(row, name), value)},
+        )
+    for card in sorted(waiting.values(), key=lambda card: card.order, reverse=True):
+        place = next(
+            (n for n, row in enumerate(table.rows) if order_of(table.value(row, "id")) < card.order), len(table.rows)
+        )
+        edits.append(insert_row(box, table, place, [column(card, name) or "none" for name in table.columns]))
+    return edits
+
+
+def _change(table: Table, row: Row, wanted: dict[str, str]) -> list[Edit]:
+    """The edits that make a row say what is wanted; a row that lacks a cell is written anew."""
+    wanted = {
+        name: value for name, value in wanted.items() if name in table.columns and table.value(row, name) != value
+    }
+    cells = {name: table.cell(row, name) for name in wanted}
+    if any(cell is None for cell in cells.values()):
+        values = [wanted.get(name) or table.value(row, name) or "none" for name in table.columns]
+        return [Edit(row.line.start, row.line.end, row_text(values))]
+    return [fill(cell, wanted[name]) for name, cell in cells.items() if cell is not None]
+
+
+SCHEMA_ID: Final = "turnfile.mailbox"
+SCHEMA_VERSION: Final = "1.0.0"
+PROJECTION_KIND: Final = "mailbox"
+FORMAT_VERSION: Final = "mailbox-compact-v1"
+
+_METADATA: Final = ("date_initialized", "protocol", "last_format_migration", "full_history")
+_ROW: Final = ("id", "date", "from_to", "type", "priority", "due", "status", "subject", "final_status", "outcome")
+_INCIDENTAL: Final = ("generated_at", "source_file", "output_file")
+
+
+def project(box: Mailbox) -> dict[str, Any]:
+    """What the projection says of a mailbox, without when and from where."""
+    return {
+        "schema_id": SCHEMA_ID,
+        "schema_version": SCHEMA_VERSION,
+        "projection_kind": PROJECTION_KIND,
+        "format_version": FORMAT_VERSION,
+        "metadata": _metadata(box),
+        "inbox_snapshot": [_inbox(box.snapshot, row) for row in box.snapshot.rows] if box.snapshot else [],
+        "open_queue": [_row(box.queue, row) for row in box.queue.rows] if box.queue else [],
+        "active_messages": [message(card) for card in box.cards],
+        "closed_summary": [_row(box.closed, row) for row in box.closed.rows] if box.closed else [],
+    }
+
+
+def render(mailbox_text: str, source_file: str, generated_at: str, previous: str | None = None) -> str:
+    """The text of MAILBOX.json; where `previous` (the old text) says the same, that text itself."""
+    said = project(parse(mailbox_text))
+    if previous is not None:
+        old = _decode(previous)
+        if old is not None and old.get("source_file") == source_file and _essence(old) == said:
+            return previous
+    first = {key: said[key] for key in ("schema_id", "schema_version", "projection_kind")}
+    whole = {**first, "generated_at": generated_at, "source_file": source_file, **said}
+    return msgspec.json.format(msgspec.json.encode(whole), indent=2).decode() + "\n"
+
+
+def is_stale(mailbox_text: str, projection_text: str) -> bool:
+    """Whether a projection says something else than its mailbox; one that cannot be read is stale."""
+    old = _decode(projection_text)
+    return old is None or _essence(old) != project(parse(mailbox_text))
+
+
+def message(card: Card) -> dict[str, Any]:
+    """A message as programs see it."""
+    fields = {field.key: field.value for field in card.fields if field.dialect != "bold" and field.key != "message_id"}
+    fields |= {field.key: field.value for field in card.fields if field.dialect == "bold"}
+    fields |= {"from": card.sender, "to": card.receiver}
+    return {
+        "id": card.id,
+        "dialect": card.dialect,
+        "status": card.status,
+        "fields": fields,
+        "summary": list(card.entries("summary")),
+        "body": card.body,
+        "ack": list(card.entries("ack")),
+        "reply": list(card.entries("reply")),
+    }
+
+
+def _metadata(box: Mailbox) -> dict[str, str | None]:
+    said: dict[str, str | None] = dict.fromkeys(_METADATA)
+    for field in box.metadata:
+        value = field.value
+        said[field.key] = value[1:-1] if value[:1] == value[-1:] == "`" and value.count("`") == 2 else value
+    return said
+
+
+def _inbox(table: Table, row: Row) -> dict[str, Any]:
+    said: dict[str, Any] = {name: table.value(row, name) for name in table.columns}
+    unread = said.get("unread", "")
+    if unread.isascii() and unread.isdigit() and len(unread) < 10:
+        said["unread"] = int(unread)
+    return said
+
+
+def _row(table: Table, row: Row) -> dict[str, str]:
+    return dict.fromkeys(_ROW, "") | {name: table.value(row, name) for name in table.columns}
+
+
+def _decode(text: str) -> dict[str, Any] | None:
+    try:
+        said = msgspec.json.decode(text)
+    except (msgspec.DecodeError, UnicodeError, RecursionError):
+        return None
+    return said if isinstance(said, dict) else None
+
+
+def _essence(said: dict[str, Any]) -> dict[str, Any]:
+    return {key: value for key, value in said.items() if key not in _INCIDENTAL}

@@ -1,0 +1,203 @@
+"""WORKLOG.md and OPEN_QUESTIONS.md, read as far as their invariants need.
+
+Pure, and edited by spans: an entry is added where it belongs, the rest stays. The status block is the lines above the
+first section: `Now Working (agent): …`, `Maintainer Focus: …`, `Next Review Checkpoint: …`.
+
+Pure, and only read: people and agents edit the tables by hand, under a lock. A question is known by its id; what
+state it is in, its section says, and a status column, where there is one, must say the same.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from typing import Final, Literal
+
+import msgspec
+
+from holdfast.turnfile.mailbox.composition import one_line
+from holdfast.turnfile.mailbox.markdown import (
+    Edit,
+    Line,
+    Row,
+    Table,
+    apply,
+    key_of,
+    lines_of,
+    newline_of,
+    table_in,
+)
+from holdfast.turnfile.model import Lock
+
+_STATUS: Final = re.compile(r"(Now Working \(([^()]{1,80})\)|Maintainer Focus|Next Review Checkpoint):[ \t]*(.*)")
+_SESSION: Final = re.compile(r"##[ \t]+(.*\bSession\b.*)", re.IGNORECASE)
+_ENTRY: Final = re.compile(r"###[ \t]+([A-Za-z][A-Za-z0-9_.-]{0,40}):[ \t]+\S.*")
+_DATE: Final = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}")
+_NUMBER: Final = re.compile(r"\bSession[ \t]+([0-9]{1,6})", re.IGNORECASE)
+_OWNER: Final = re.compile(r"Owner:[ \t]*(\S.*)")
+_HANDOFF_STATUS: Final = re.compile(r"Status:[ \t]*(\S.*)")
+
+
+class StatusLine(msgspec.Struct, frozen=True):
+    """A line of the status block; `agent` is empty but for `Now Working`."""
+
+    line: int
+    name: str
+    agent: str
+    value: str
+
+
+class Entry(msgspec.Struct, frozen=True):
+    """An entry of a session: who made it, and what its handoff says of its owner's work, if it has one."""
+
+    line: int
+    agent: str
+    owner: str
+    status: str
+
+
+class Worked(msgspec.Struct, frozen=True):
+    """A session: its title, its entries, and where its lines end."""
+
+    title: str
+    line: int
+    end: int
+    entries: tuple[Entry, ...]
+
+
+class Worklog(msgspec.Struct, frozen=True):
+    """What a WORKLOG.md says."""
+
+    text: str
+    status: tuple[StatusLine, ...]
+    decisions: Table | None
+    sessions: tuple[Worked, ...]
+
+    @property
+    def latest(self) -> Worked | None:
+        """The session with the latest date, then the highest number, then the last in the file."""
+        return max(self.sessions, key=lambda session: (*_age(session.title), session.line), default=None)
+
+
+def parse_worklog(text: str) -> Worklog:
+    """Read a worklog; whatever the text is, it is one."""
+    lines = lines_of(text)
+    heads = [at for at, line in enumerate(lines) if not line.hidden and line.text.startswith("## ")]
+    top = lines[: heads[0]] if heads else lines
+    status = []
+    for line in top:
+        match = None if line.hidden else _STATUS.fullmatch(line.text)
+        if match:
+            status.append(StatusLine(line.number, match[1], (match[2] or "").strip(), match[3].strip()))
+    decisions = None
+    sessions = []
+    for at, end in zip(heads, [*heads[1:], len(lines)], strict=False):
+        session = _SESSION.fullmatch(lines[at].text)
+        if session:
+            sessions.append(_session(session[1].strip(), lines[at:end]))
+        elif key_of(lines[at].text) == "decision_index":
+            decisions = table_in(lines[at:end])
+    return Worklog(text, tuple(status), decisions, tuple(sessions))
+
+
+def note_override(text: str, lock: Lock, revision: int, actor: str, reason: str, date: str = "") -> str:
+    """Log that a lock was overridden, at which revision, by whom and why, at the end of the latest session."""
+    log = parse_worklog(text)
+    nl = newline_of(text)
+    actor, reason = one_line(actor, "actor"), one_line(reason, "reason")
+    lock_id, files = " ".join(lock.id.split()), ", ".join(" ".join(path.split()) for path in lock.files)
+    entry = [
+        f"### Override of {lock_id} at revision {revision}",
+        "",
+        f"{f'{date} — ' if date else ''}{actor} overrode the lock {lock_id} of {' '.join(lock.holder.split())}"
+        f" (acquired_rev {lock.acquired_rev}, lease_revs {lock.lease_revs}) on {files} at revision {revision}.",
+        f"Reason: {reason}",
+    ]
+    place = log.latest.end if log.latest else len(text)
+    if log.latest is None and "\n## Overrides" not in f"\n{text}":
+        entry = ["## Overrides", "", *entry]
+    lead = "" if not place else nl if text[:place].endswith("\n") else 2 * nl
+    return apply(text, [Edit(place, place, lead + nl.join(entry) + nl)])
+
+
+def _session(title: str, lines: Sequence[Line]) -> Worked:
+    starts = [at for at, line in enumerate(lines) if not line.hidden and line.text.startswith("### ")]
+    entries = []
+    for at, end in zip(starts, [*starts[1:], len(lines)], strict=False):
+        match = _ENTRY.fullmatch(lines[at].text)
+        if match:
+            entries.append(_entry(match[1].strip(), lines[at:end]))
+    full = [line for line in lines if not line.blank]
+    return Worked(title, lines[0].number, full[-1].after, tuple(entries))
+
+
+def _entry(agent: str, lines: Sequence[Line]) -> Entry:
+    """An entry; the handoff stands in a fence, so hidden lines count."""
+    owner = status = ""
+    for line in lines[1:]:
+        if match := _OWNER.fullmatch(line.text):
+            owner = match[1].strip()
+        elif match := _HANDOFF_STATUS.fullmatch(line.text):
+            status = match[1].strip()
+    return Entry(lines[0].number, agent, owner, status)
+
+
+def _age(title: str) -> tuple[str, int]:
+    date, number = _DATE.search(title), _NUMBER.search(title)
+    return date[0] if date else "", int(number[1]) if number else -1
+
+
+State = Literal["active", "deferred", "resolved"]
+
+STATES: Final[dict[str, State]] = {
+    **dict.fromkeys(("active", "open", "pending", "unresolved", "parked"), "active"),
+    **dict.fromkeys(("deferred", "postponed"), "deferred"),
+    **dict.fromkeys(("resolved", "closed", "answered", "done", "decided"), "resolved"),
+}
+_SECTION: Final = re.compile(r"##[ \t]+(?:(Active|Open)|(Deferred)|(Resolved|Closed))\b.*", re.IGNORECASE)
+
+
+class Question(msgspec.Struct, frozen=True):
+    """A question: the state its section gives it, and what its status and resolution cells say.
+
+    A cell is None where the table has no such column.
+    """
+
+    id: str
+    line: int
+    state: State
+    status: str | None
+    resolution: str | None
+
+
+def parse_questions(text: str) -> list[Question]:
+    """The questions of a file, in its order; whatever the text is, it is one."""
+    lines = lines_of(text)
+    places: list[tuple[int, State | None]] = []
+    for at, line in enumerate(lines):
+        if not line.hidden and line.text.startswith("## "):
+            match = _SECTION.fullmatch(line.text)
+            state: State | None = None
+            if match:
+                state = "active" if match[1] else "deferred" if match[2] else "resolved"
+            places.append((at, state))
+    found: list[Question] = []
+    ends = [*(at for at, _ in places[1:]), len(lines)]
+    for (at, state), end in zip(places, ends, strict=False):
+        if state is not None:
+            found += _rows(lines[at + 1 : end], state)
+    return found
+
+
+def _rows(lines: list[Line], state: State) -> list[Question]:
+    table = table_in(lines)
+    if table is None:
+        return []
+
+    def said(row: Row, name: str) -> str | None:
+        return table.value(row, name) if name in table.columns else None
+
+    return [
+        Question(table.value(row, "id"), row.line.number, state, said(row, "status"), said(row, "resolution"))
+        for row in table.rows
+    ]

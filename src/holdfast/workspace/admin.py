@@ -1,0 +1,71 @@
+"""What is done to whole stores while nobody has them open: upgrade, restore, rebuild and salvage."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from holdfast.kernel.clock import Clock, SystemClock
+from holdfast.workspace import open_workspace, replica_of
+
+if TYPE_CHECKING:
+    from holdfast.replication.log import CommitLog
+
+
+def upgrade(path: str | os.PathLike[str], *, clock: Clock | None = None, log: CommitLog | None = None) -> int:
+    """Run the migrations that lock out older programs, after a backup beside the store; answers the schema.
+
+    On the replica of a log they are entries of the log: every node runs them, and those without them stop.
+    """
+    from holdfast.kernel import maintenance
+
+    journal = None if log is None else replica_of(log, clock)
+    return maintenance.upgrade(Path(path), clock or SystemClock(), journal=journal)
+
+
+def restore(
+    backup: str | os.PathLike[str],
+    path: str | os.PathLike[str],
+    *,
+    clock: Clock | None = None,
+    log: CommitLog | None = None,
+) -> int:
+    """Make a new workspace from a backup and answer its revision, which lies above any that was ever given before.
+
+    With a `log`, which must be empty, the workspace is a replicated one, and the folder its first replica.
+    """
+    from holdfast.kernel import maintenance
+
+    seed = None
+    if log is not None:
+        from holdfast.replication.snapshots import check_log, seeder
+
+        check_log(log)
+        seed = seeder(log)
+    return maintenance.restore(Path(backup), Path(path), clock or SystemClock(), seed)
+
+
+def rebuild(path: str | os.PathLike[str], *, log: CommitLog, clock: Clock | None = None) -> Path:
+    """Make a new replica from the log in the place of one that differs; answers where the old file is now.
+
+    The old one is set aside only once the new one is there.
+    """
+    from holdfast.replication import snapshots
+
+    snapshots.check_log(log)
+    folder = Path(path)
+    snapshots.check_belongs(folder, log)
+    fresh = snapshots.beside(folder)
+    try:
+        open_workspace(fresh, actor="rebuild", clock=clock, log=log).close()
+        return snapshots.replace(folder, fresh, clock or SystemClock())
+    finally:
+        snapshots.remove(fresh)
+
+
+def salvage(path: str | os.PathLike[str], backup: str | os.PathLike[str], *, clock: Clock | None = None) -> Path:
+    """Write a backup of a replica that has stopped, as far as it had followed its log; `restore` takes it."""
+    from holdfast.replication.snapshots import salvage as write
+
+    return write(Path(path), Path(backup), clock or SystemClock())

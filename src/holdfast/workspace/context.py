@@ -1,0 +1,198 @@
+"""What belongs to a call and not to the operation: actor, fence, idempotency key, at_least.
+
+`ws.using(...)` sets it, over HTTP it is headers, on the command line global options. `surround` puts it around a
+body: the key is looked at first (a repeated call gets its stored answer, whatever became of its lock), then the
+fence.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Sequence
+from typing import Any, Literal
+
+import msgspec
+
+from holdfast import errors
+from holdfast.domains import cells, locks
+from holdfast.domains.locks import NOBODY, Target, check_fence, load
+from holdfast.kernel import events, idempotency
+from holdfast.kernel.ids import is_uuid7
+from holdfast.kernel.tx import DerivedActor, Snapshot, Tx, newest_version
+from holdfast.kernel.validate import check_name
+from holdfast.kernel.values import decode, encode
+from holdfast.operation import Operation
+
+# What a fence names: a lock, the id of a lock stash, (run, cell), or (trail, name) of a lock stash, ("", name) if it is
+# global. As one text the two are joined by a slash.
+FenceName = str | tuple[str | None, str]
+Fence = tuple[FenceName, int]  # with the token of the grant
+Body = Callable[[Tx], Any]
+LATEST: Literal["latest"] = "latest"  # for at_least: whatever was acknowledged anywhere before the call
+
+
+class Context(msgspec.Struct, frozen=True):
+    """The context of a call."""
+
+    actor: str
+    fence: Fence | None = None
+    key: str | None = None
+    at_least: int | Literal["latest"] | None = None
+
+    def with_(self, **given: Any) -> Context:
+        """The same, with what was given in place of what was there."""
+        return check_context(msgspec.structs.replace(self, **{k: v for k, v in given.items() if v is not None}))
+
+    @property
+    def plain(self) -> bool:
+        """Whether there is nothing to check."""
+        return self.fence is None and self.key is None and self.at_least is None
+
+
+def derive_actor() -> str:
+    """HOLDFAST_ACTOR if set, otherwise user@host, which may not hold anything."""
+    chosen = os.environ.get("HOLDFAST_ACTOR")
+    if chosen:
+        check_name(chosen, "HOLDFAST_ACTOR")
+        return chosen
+    user = os.environ.get("USER") or os.environ.get("LOGNAME") or "user"
+    return DerivedActor(f"{user}@{os.uname().nodename}")
+
+
+def check_context(context: Context) -> Context:
+    """Refuse a context that could not work, before it is used."""
+    if not isinstance(context.actor, DerivedActor):
+        check_name(context.actor, "actor")
+    if context.actor in NOBODY:
+        raise errors.Invalid(f"the actor cannot be {context.actor!r}", hint="choose another name")
+    if context.key is not None:
+        check_name(context.key, "key")
+    if context.fence is not None:
+        match context.fence:
+            case (str() | (str() | None, str()), int() as token) if token is not True and token is not False:
+                _check_fenced(context.fence[0])
+            case _:
+                raise errors.Invalid(
+                    f"a fence is (lock, token), not {context.fence!r}",
+                    hint="the lock is a name, (run, cell), the id of a lock stash or (trail, name)",
+                )
+    at_least = context.at_least
+    if at_least is not None and at_least != LATEST and (type(at_least) is not int or at_least < 0):
+        raise errors.Invalid(f"at_least is a revision, or {LATEST!r}, not {at_least!r}")
+    return context
+
+
+def _check_fenced(name: FenceName) -> None:
+    """Refuse what could name no lock."""
+    if isinstance(name, str):
+        check_name(name, "lock name")
+        return
+    if name[0]:
+        check_name(name[0], "run or trail")
+    check_name(name[1], "cell or stash name")
+
+
+def _targets(tx: Tx, name: FenceName) -> list[Target]:
+    """The locks that a fence may mean. No two grants share a token, so only one of them can pass."""
+    found = [locks.named(name)] if isinstance(name, str) else []
+    if isinstance(name, str) and "/" not in name and not is_uuid7(name):
+        return found
+    from holdfast.domains.stashes import rows  # only who fences by an id or by two names needs it
+
+    if isinstance(name, str) and "/" not in name:
+        return [*found, rows.lock_of(name)]
+    first, second = name.split("/", 1) if isinstance(name, str) else name
+    if first and second:
+        found.append(cells.locked(first, second))
+    stash = rows.id_of(tx, first or rows.GLOBAL, second)
+    return found if stash is None else [*found, rows.lock_of(stash)]
+
+
+def _check_fence(tx: Tx, fence: Fence) -> None:
+    name, token = fence
+    targets = _targets(tx, name)
+    held = [(target, row[2]) for target in targets if (row := load(tx, target)) is not None]
+    meant = [target for target, current in held if current == token] or [target for target, _ in held]
+    known = meant or [target for target in targets if newest_version(tx, *target.key)]
+    if not known:
+        told = name if isinstance(name, str) else f"{name[0] or ''}/{name[1]}"
+        raise errors.Fenced(
+            f"nothing that {told} names is or was a lock",
+            hint="a fence names a lock, RUN/CELL, the id of a lock stash, TRAIL/NAME, or /NAME if it is global",
+            current=None,
+        )
+    check_fence(tx, known[0], token)
+
+
+def check_reached(snapshot: Snapshot, at_least: int | Literal["latest"] | None) -> None:
+    """Raise Behind unless this store has reached the revision that the caller has seen."""
+    if isinstance(at_least, int):
+        revision = events.marks(snapshot)[0]
+        if revision < at_least:
+            raise events.behind(revision, at_least)
+
+
+class Answers(msgspec.Struct, frozen=True):
+    """How the answers of an operation are kept for a repeated call."""
+
+    encode: Callable[[Any], bytes]
+    decode: Callable[[bytes], Any]
+
+
+def surround(context: Context, body: Body, operation: str, digest: bytes, answers: Answers) -> Body:
+    """The body with its context around it: first the key, then the fence, then the body, then the answer is kept."""
+
+    def run(tx: Tx) -> Any:
+        if context.key is not None:
+            stored = idempotency.find(tx, operation, context.key, digest)
+            if stored is not None:
+                return answers.decode(stored)
+        check_reached(tx, context.at_least)
+        if context.fence is not None:
+            _check_fence(tx, context.fence)
+        result = body(tx)
+        if context.key is not None:
+            idempotency.keep(tx, operation, context.key, digest, answers.encode(result))
+        return result
+
+    return run
+
+
+def digest_of(operation: Operation[..., Any], args: Sequence[Any], kwargs: dict[str, Any]) -> bytes:
+    """The digest of a call's arguments; functions among them do not count."""
+    import inspect
+
+    bound = inspect.signature(operation.function).bind(*[None] * operation.given, *args, **kwargs)
+    bound.apply_defaults()
+    given = {name: value for name, value in bound.arguments.items() if not callable(value)}
+    try:
+        return idempotency.digest(given)
+    except (TypeError, ValueError, OverflowError, RecursionError) as error:
+        raise errors.InvalidValue(f"the arguments of {operation.name} cannot be stored: {error}") from error
+
+
+def typed_answers(operation: Operation[..., Any], branches: Callable[[bool], Sequence[Any]] | None = None) -> Answers:
+    """Answers that come back as the types they were; a txn's results as the types of the operations it ran."""
+
+    def decode_typed(stored: bytes) -> Any:
+        from holdfast.workspace.schema import result_type  # only a repeated call needs it
+
+        answer = msgspec.msgpack.decode(stored, type=result_type(operation.name))
+        if branches is not None:
+            ops = branches(answer.succeeded)
+            answer.results[:] = [
+                msgspec.convert(result, result_type(op.op)) for op, result in zip(ops, answer.results, strict=True)
+            ]
+        return answer
+
+    return Answers(msgspec.msgpack.encode, decode_typed)
+
+
+def _encode_plain(answer: Any) -> bytes:
+    try:
+        return encode(answer)
+    except errors.HoldfastError:
+        return encode(None)  # it ran, which is what the key must know
+
+
+PLAIN_ANSWERS = Answers(_encode_plain, decode)
