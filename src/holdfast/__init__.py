@@ -78,20 +78,20 @@ __all__ = [
 
 # Where a name comes from.
 _HOMES = {
-    **dict.fromkeys(("Event", "Grant", "Lease", "Page", "Report"), "types.base"),
-    **dict.fromkeys(("Cell", "CellChange", "CellInfo", "CellVersion"), "types.cells"),
-    **dict.fromkeys(("Exists", "NotExists", "Op", "TxnResult", "ValueEquals", "VersionEquals"), "types.txn"),
+    **dict.fromkeys(("Event", "Grant", "Lease", "Page", "Report"), "types"),
+    **dict.fromkeys(("Cell", "CellChange", "CellInfo", "CellVersion"), "types"),
+    **dict.fromkeys(("Exists", "NotExists", "Op", "TxnResult", "ValueEquals", "VersionEquals"), "types"),
     "Task": "types.tasks",
-    "CommitLog": "logs.base",
+    "CommitLog": "replication.log",
     "Cupboard": "cupboard",
-    "FileGate": "gate",
+    "FileGate": "filegate",
     "HoldfastError": "errors",
-    "MemoryLog": "logs.memory",
+    "MemoryLog": "replication.log",
     "RemoteWorkspace": "remote",
-    "Transaction": "transaction",
+    "Transaction": "workspace.transaction",
     "Workspace": "workspace",
     "connect": "remote",
-    **dict.fromkeys(("rebuild", "restore", "salvage", "upgrade"), "stores"),
+    **dict.fromkeys(("rebuild", "restore", "salvage", "upgrade"), "workspace.admin"),
 }
 
 

@@ -14,6 +14,7 @@ from typing import Annotated, Any, Final, get_args
 import msgspec
 
 from holdfast import errors
+from holdfast.domains.stashes import MAX_EXPORT
 from holdfast.domains.stashes.rows import ABANDONED, COLUMNS, SOURCE, STASH, Stored, taken, to_stash
 from holdfast.interchange import task_export
 from holdfast.kernel.tx import Row, Snapshot
@@ -22,7 +23,6 @@ from holdfast.kernel.values import decode, to_wire
 from holdfast.types import as_time
 from holdfast.types.stashes import LinkType, StashOperation, StashType, TrailState, TransferTable
 
-MAX_EXPORT: Final = 1000  # lines of a page
 TABLES: Final[tuple[TransferTable, ...]] = get_args(TransferTable)
 TRAIL_COLUMNS: Final = "id, name, state, version, created, updated, ended, before"
 ENTRY_COLUMNS: Final = "e.id, e.version, e.op, e.time, e.data"
@@ -84,11 +84,8 @@ class EntryLine(msgspec.Struct, frozen=True, kw_only=True):
     created_at: Time
 
 
-def export(snapshot: Snapshot, table: TransferTable, after: str | None = None, limit: int = MAX_EXPORT) -> list[str]:
-    """A table as JSON lines: crumbs, trails, links, stashes or stash_history; with what was deleted and can come back.
-
-    `after` is the id of the last line of the page before; for stash_history its STASH_ID/VERSION.
-    """
+def export(snapshot: Snapshot, table: TransferTable, after: str | None, limit: int) -> list[str]:
+    """`stashes.export`."""
     check_limit(limit, MAX_EXPORT)
     if table not in TABLES:
         raise errors.TableNotFound(f"{table!r} is not a table", hint=f"tables: {', '.join(TABLES)}")

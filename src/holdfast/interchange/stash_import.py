@@ -138,12 +138,7 @@ def import_(
     dry_run: bool = False,
     holder: str | None = None,
 ) -> TransferReport:
-    """Take in tables as JSON lines, by name, with their ids, times, versions and history.
-
-    A line that cannot be imported refuses all (Invalid, with `problems`); with `skip_bad` it is left out, and what
-    needs it. What has gone on there is brought there; what was changed on both sides is left alone. A held lock is
-    held on, with a token of this workspace; given a `holder`, locks of others are Forbidden.
-    """
+    """`stashes.import_`."""
     check_flag(skip_bad=skip_bad, dry_run=dry_run)
     if holder is not None:
         check_name(holder, "holder")

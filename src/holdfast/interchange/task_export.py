@@ -17,6 +17,7 @@ import msgspec
 
 from holdfast import errors
 from holdfast.domains.routing.config import Config
+from holdfast.domains.tasks import MAX_EXPORT
 from holdfast.domains.tasks.creation import Draft, check_draft, check_note
 from holdfast.domains.tasks.rows import COLUMNS, TASK, Stored, as_seen, missing, to_task
 from holdfast.kernel import events
@@ -26,7 +27,6 @@ from holdfast.types import as_microseconds
 from holdfast.types.tasks import LinkKind, TaskStatus, TaskType
 
 FORMAT: Final = "holdfast.task/1"
-MAX_EXPORT: Final = 1000  # lines of a page
 _encode = msgspec.json.Encoder(order="sorted").encode
 
 Time = Annotated[datetime, msgspec.Meta(tz=True)]
@@ -70,13 +70,8 @@ class TaskLine(msgspec.Struct, frozen=True):
     notes: tuple[NoteLine, ...] = ()
 
 
-def export(
-    snapshot: Snapshot, after: str | None = None, limit: int = MAX_EXPORT, include_deleted: bool = False
-) -> list[str]:
-    """Tasks as JSON lines in the order of their creation; `after` is the last id of the page before.
-
-    Without the deleted ones, links to them are left out too.
-    """
+def export(snapshot: Snapshot, after: str | None, limit: int, include_deleted: bool) -> list[str]:
+    """`tasks.export`."""
     check_limit(limit, MAX_EXPORT)
     check_flag(include_deleted=include_deleted)
     live = "" if include_deleted else " AND t.deleted IS NULL"

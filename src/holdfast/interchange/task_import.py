@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping, Sequence, Set
-from typing import Any, Final, Literal
+from typing import Any, Final
 
 import msgspec
 
@@ -25,10 +25,8 @@ from holdfast.interchange.task_merge import OP, Plan, differences, merge
 from holdfast.kernel.activity import EVERY
 from holdfast.kernel.tx import Tx, newest_version
 from holdfast.kernel.validate import check_flag
-from holdfast.types.tasks import ImportProblem, ImportReport
+from holdfast.types.tasks import ImportFormat, ImportProblem, ImportReport, Side
 
-Format = Literal["holdfast", "beads"]
-Side = Literal["ours", "theirs"]
 MAX_LINES: Final = 10_000
 _READERS: Final[dict[str, Callable[[dict[str, Any], Config], Record]]] = {"holdfast": read_own, "beads": read_issue}
 _ID: Final = re.compile(r"[A-Za-z0-9._-]{1,64}")
@@ -44,16 +42,12 @@ class _Undone(Exception):
 def import_(
     tx: Tx,
     lines: Sequence[str],
-    format: Format = "holdfast",
+    format: ImportFormat = "holdfast",
     prefer: Side = "ours",
     dry_run: bool = False,
     skip_bad: bool = False,
 ) -> ImportReport:
-    """Take in tasks from JSON lines, with their ids; the same lines again change nothing.
-
-    A task that changed here and in the file is left alone, or with prefer="theirs" becomes what the file says. A line
-    that cannot be imported refuses all (Invalid, with `problems`); with `skip_bad` it is left out. Claims stay behind.
-    """
+    """`tasks.import_`."""
     check_flag(dry_run=dry_run, skip_bad=skip_bad)
     if isinstance(lines, str) or not isinstance(lines, Sequence):
         raise errors.Invalid(f"lines is a list of str, not {type(lines).__name__}", hint="text.splitlines() makes one")
@@ -94,7 +88,7 @@ class _Import:
     def __init__(
         self,
         tx: Tx,
-        source: Format,
+        source: ImportFormat,
         prefer: Side,
         skip_bad: bool,
         follow: Set[str] = frozenset(),

@@ -16,12 +16,14 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterable
 from contextlib import suppress
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
 from holdfast.errors import Conflict, HoldfastError, NotHolder
-from holdfast.kernel.tx import Tx
+
+if TYPE_CHECKING:
+    from holdfast.kernel.tx import Tx
 
 LAG = 1_000_000
 _RECORD = "INSERT INTO actors (name, seen) VALUES (?, ?) ON CONFLICT (name) DO UPDATE SET seen = excluded.seen"

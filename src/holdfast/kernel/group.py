@@ -1,7 +1,7 @@
 """Group commit: callers queue, the leader runs every queued body and pays one durable commit for all.
 
 No timer and no delay for a lone caller: it leads at once. A thread that waits is given the lead; an event loop, which
-leads through `holdfast.workspace.aio` and feeds the same queue, is only offered it, because a loop may stop at any moment. A
+leads through `kernel.loop` and feeds the same queue, is only offered it, because a loop may stop at any moment. A
 leader answers every follower, also when it dies by KeyboardInterrupt: what it had not committed runs again under the
 next. In a replicated workspace a group that another node has outrun runs again, a bounded number of times. A body that
 calls the workspace instead of its `tx` gets Reentrant.

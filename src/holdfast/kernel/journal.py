@@ -1,7 +1,7 @@
 """The waist between a batch and a shared log: what must happen before a replicated store may commit.
 
 In a workspace of one machine there is no journal, and COMMIT is the truth. In a replicated one the truth is a log, and
-`holdfast.replication.replica` is the journal: the batch has it catch up, records its changes, and commits only once they are
+`replication.replica` is the journal: the batch has it catch up, records its changes, and commits only once they are
 appended. Everything here is called under the turn, by whoever leads the group, unless it says otherwise.
 """
 

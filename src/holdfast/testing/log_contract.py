@@ -2,7 +2,7 @@
 
 Give a fixture `log` that is a fresh, empty log, and take the tests over with
 `from holdfast.testing.log_contract import *`. Where a client of the log is an object of its own, as it is over a
-network, give a fixture `peer` too: another client of the same log. The tests use nothing but what `holdfast.replication.log`
+network, give a fixture `peer` too: another client of the same log. The tests use nothing but what `replication.log`
 promises: positions are opaque and increasing, the tail may lag behind the head but not for ever, a wake-up is a hint.
 """
 

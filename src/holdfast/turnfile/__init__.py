@@ -67,17 +67,17 @@ __all__ = [
 # Where a name comes from.
 _HOMES = {
     **dict.fromkeys(("Agent", "Lock", "Problem", "Signal", "Task", "Turnfile"), "model"),
-    **dict.fromkeys(("Claim", "claim_of"), "claiming"),
-    **dict.fromkeys(("Patience", "acquire", "clear_stale", "release", "renew", "renew_all"), "acquiring"),
-    **dict.fromkeys(("Completion", "Transaction"), "editing"),
-    **dict.fromkeys(("transact", "transaction"), "transacting"),
-    **dict.fromkeys(("unlock", "unlock_all"), "unlocking"),
-    **dict.fromkeys(("Mailed", "Mailing"), "mailing"),
-    **dict.fromkeys(("Overridden", "override"), "overriding"),
-    **dict.fromkeys(("Status", "check", "status"), "reporting"),
-    "Ledger": "ledger.codec",
+    **dict.fromkeys(("Claim", "claim_of"), "escalation"),
+    **dict.fromkeys(("Patience", "acquire", "clear_stale", "release", "renew", "renew_all"), "locks"),
+    **dict.fromkeys(("Completion", "Transaction"), "edits"),
+    **dict.fromkeys(("transact", "transaction"), "transactions"),
+    **dict.fromkeys(("unlock", "unlock_all"), "overrides"),
+    **dict.fromkeys(("Mailed", "Mailing"), "mail"),
+    **dict.fromkeys(("Overridden", "override"), "overrides"),
+    **dict.fromkeys(("Status", "check", "status"), "report"),
+    "Ledger": "ledger",
     "Session": "session",
-    **dict.fromkeys(("init", "restore"), "beginning"),
+    **dict.fromkeys(("init", "restore"), "templates"),
     "lint": "ledger.rules",
 }
 

@@ -243,8 +243,8 @@ PROBES: dict[str, Probe] = {
 CHECKERS = (
     cell_history.check,
     locks.check,
-    *(_late_check(module) for module in ("tasks.checks", "agents", "mail.checks", "paths")),
-    *(_late_check(module, "stashes") for module in ("stashes", "trails", "linking")),
+    *(_late_check(module) for module in ("tasks.check", "agents", "mail.messages", "paths")),
+    *(_late_check(module, "stashes") for module in ("stashes", "trails", "links")),
     _late_check("cycles", "cycles"),
 )
 

@@ -14,7 +14,7 @@ somebody can decide what of it was worth keeping.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, Final, Literal, get_args
+from typing import TYPE_CHECKING, Any, Final, Literal, get_args
 
 import msgspec
 
@@ -40,13 +40,14 @@ from holdfast.domains.cycles.rows import (
     versions,
     write,
 )
-from holdfast.domains.cycles.rules import Key, problems
-from holdfast.interchange import peer
-from holdfast.interchange.peer.words import LAST
+from holdfast.domains.cycles.rules import LAST, Key, problems
 from holdfast.kernel.tx import Snapshot, Tx, newest_version
 from holdfast.kernel.validate import check_flag
 from holdfast.operation import Do, Steps
 from holdfast.types.cycles import Cycle, CycleComparison, CycleNote, CycleProblem, CycleReport, Recovery
+
+if TYPE_CHECKING:
+    from holdfast.interchange.peer import Reading
 
 Sending = Literal["write", "merge", "skip", "refuse", "mine"]
 _FROM_ELSEWHERE: Final = ("import", "adopt", "recover")  # after which ours need not have what was sent before
@@ -161,6 +162,8 @@ def import_(tx: Tx, entries: dict[str, Any], skip_bad: bool = False, dry_run: bo
         raise errors.Invalid("entries is a dict of documents by their keys")
     if len(entries) > MAX_ENTRIES:
         raise errors.TooLarge(f"{len(entries)} entries in one call; {MAX_ENTRIES} is the most", limit=MAX_ENTRIES)
+    from holdfast.interchange import peer  # which only an import needs
+
     reading = peer.read(entries)
     bad = [CycleNote(key, message) for key, message in reading.problems]
     if bad and not (skip_bad or dry_run):
@@ -218,7 +221,7 @@ def _apart(compared: CycleComparison, other: Document) -> CycleNote:
     return CycleNote(str(compared.key), told + compared.why, compared.differences)
 
 
-def _currents(reading: peer.Reading) -> list[tuple[str, int]]:
+def _currents(reading: Reading) -> list[tuple[str, int]]:
     """Which cycle is the current one: as it is said, or the last."""
     last = {key.prefix: key.number for key in sorted(reading.documents)}
     return sorted({**last, **reading.current}.items())

@@ -92,6 +92,7 @@ def prefix_of(spec: str | None, instruction: str | None) -> str:
 
 
 PHASES: Final[tuple[PhaseName, ...]] = get_args(PhaseName)
+LAST: Final = 2**52  # the highest sequence that a document from elsewhere may have: steps must be able to follow it
 STATUSES: Final = get_args(CycleStatus)
 PHASE_STATUSES: Final = get_args(PhaseStatus)
 MAX_BYTES: Final = MAX_VALUE_BYTES

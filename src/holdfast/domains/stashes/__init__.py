@@ -9,7 +9,7 @@ global stashes. Each operation is one transaction; `expected` is the version tha
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final, Literal
 
 from holdfast import errors
@@ -39,8 +39,6 @@ from holdfast.domains.stashes.rows import (
     to_stash,
     write,
 )
-from holdfast.interchange.stash_export import export
-from holdfast.interchange.stash_import import import_
 from holdfast.kernel import idempotency, leases
 from holdfast.kernel.events import redact
 from holdfast.kernel.tx import Snapshot, Tx
@@ -49,7 +47,9 @@ from holdfast.kernel.values import decode
 from holdfast.operation import Domain, Found, M, procedure, read
 from holdfast.operation import write as writing
 from holdfast.types import as_time
-from holdfast.types.stashes import Stash, StashEntry, StashType
+from holdfast.types.stashes import Stash, StashEntry, StashType, TransferReport, TransferTable
+
+MAX_EXPORT: Final = 1000  # lines of a page
 
 
 def history(snapshot: Snapshot, id: StashId) -> list[StashEntry]:
@@ -324,6 +324,34 @@ def check(snapshot: Snapshot) -> Iterator[str]:
         " AND NOT EXISTS (SELECT 1 FROM stashes s WHERE s.id = k.name AND s.type = 'lock')"
     ):
         yield f"somebody holds the stash {id}, which is none that can be held"
+
+
+def export(snapshot: Snapshot, table: TransferTable, after: str | None = None, limit: int = MAX_EXPORT) -> list[str]:
+    """A table as JSON lines: crumbs, trails, links, stashes or stash_history; with what was deleted and can come back.
+
+    `after` is the id of the last line of the page before; for stash_history its STASH_ID/VERSION.
+    """
+    from holdfast.interchange import stash_export
+
+    return stash_export.export(snapshot, table, after, limit)
+
+
+def import_(
+    tx: Tx,
+    tables: Mapping[str, Sequence[str]],
+    skip_bad: bool = False,
+    dry_run: bool = False,
+    holder: str | None = None,
+) -> TransferReport:
+    """Take in tables as JSON lines, by name, with their ids, times, versions and history.
+
+    A line that cannot be imported refuses all (Invalid, with `problems`); with `skip_bad` it is left out, and what
+    needs it. What has gone on there is brought there; what was changed on both sides is left alone. A held lock is
+    held on, with a token of this workspace; given a `holder`, locks of others are Forbidden.
+    """
+    from holdfast.interchange import stash_import
+
+    return stash_import.import_(tx, tables, skip_bad, dry_run, holder)
 
 
 class Stashes(Domain[M]):

@@ -1,13 +1,13 @@
-"""Tasks: work that exactly one agent does at a time.
+"""`ws.tasks`: work that exactly one agent does at a time. This module is the table of operations.
 
-`rows` is the heart: every change of a task goes through it. `steps` has the table of states, `claims` and `choosing`
-who works on what, `creating`, `editing`, `tags`, `tree`, `depending` and `deleting` what tasks are, `listing`,
-`searching`, `history`, `explaining` and `resuming` what can be asked, `retention` and `expiring` what ends by itself,
-`bulk`, `templates` what makes many, `exporting` and `importing` (with `records`, `beads`, `fitting` and `merging`) how
-tasks come and go as JSON lines. This module is the table of operations.
+`rows` is the heart: every change of a task goes through it. Reading and writing tasks as JSON lines lives in
+`interchange`, which is loaded by the first call that needs it.
 """
 
 from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final
 
 from holdfast import errors
 from holdfast.domains.tasks import (
@@ -22,23 +22,50 @@ from holdfast.domains.tasks import (
     transitions,
     tree,
 )
-from holdfast.domains.tasks import claims as expiring
-from holdfast.domains.tasks import claims as setting
-from holdfast.domains.tasks import tree as depending
 from holdfast.domains.tasks.rows import find, require, to_task
-from holdfast.interchange import task_export, task_import
 from holdfast.kernel.tx import Snapshot, Tx
 from holdfast.kernel.validate import check_flag
 from holdfast.operation import Alias, Domain, Found, M, procedure, read, write
-from holdfast.types.tasks import Task
+from holdfast.types.tasks import ImportFormat, ImportReport, Side, Task
 
 _ONE = "/api/tasks/{id}"
+MAX_EXPORT: Final = 1000  # lines of a page
 
 
 def get(snapshot: Snapshot, id: str, include_deleted: bool = False) -> Task:
     """A task by its id, or by an abbreviation that means only one."""
     check_flag(include_deleted=include_deleted)
     return to_task(find(snapshot, id, deleted=include_deleted))
+
+
+def export(
+    snapshot: Snapshot, after: str | None = None, limit: int = MAX_EXPORT, include_deleted: bool = False
+) -> list[str]:
+    """Tasks as JSON lines in the order of their creation; `after` is the last id of the page before.
+
+    Without the deleted ones, links to them are left out too.
+    """
+    from holdfast.interchange import task_export
+
+    return task_export.export(snapshot, after, limit, include_deleted)
+
+
+def import_(
+    tx: Tx,
+    lines: Sequence[str],
+    format: ImportFormat = "holdfast",
+    prefer: Side = "ours",
+    dry_run: bool = False,
+    skip_bad: bool = False,
+) -> ImportReport:
+    """Take in tasks from JSON lines, with their ids; the same lines again change nothing.
+
+    A task that changed here and in the file is left alone, or with prefer="theirs" becomes what the file says. A line
+    that cannot be imported refuses all (Invalid, with `problems`); with `skip_bad` it is left out. Claims stay behind.
+    """
+    from holdfast.interchange import task_import
+
+    return task_import.import_(tx, lines, format, prefer, dry_run, skip_bad)
 
 
 def probe(tx: Tx, id: str) -> Found | None:
@@ -87,8 +114,8 @@ class Tasks(Domain[M]):
     close = write(transitions.close, http=f"POST {_ONE}/close", cli="close")
     cancel = write(transitions.cancel, http=f"POST {_ONE}/cancel", cli="cancel")
     reopen = write(transitions.reopen, http=f"POST {_ONE}/reopen", cli="reopen")
-    set_status = write(setting.set_status, http=f"PATCH {_ONE}/status", routed=True)
-    release_stale_claims = procedure(expiring.release_stale_claims, http="POST /api/tasks/release-stale-claims")
+    set_status = write(claims.set_status, http=f"PATCH {_ONE}/status", routed=True)
+    release_stale_claims = procedure(claims.release_stale_claims, http="POST /api/tasks/release-stale-claims")
 
     update = write(changes.update, http=f"PATCH {_ONE}", cli="update", mcp=True, routed=True)
     note = write(changes.note, http=f"POST {_ONE}/note", cli="note", mcp=True)
@@ -105,9 +132,9 @@ class Tasks(Domain[M]):
     subtree = read(tree.subtree, http=f"GET {_ONE}/subtree", cli="tree")
     ancestors = read(tree.ancestors, http=f"GET {_ONE}/ancestors")
     children = read(tree.children, http=f"GET {_ONE}/children")
-    depend = write(depending.depend, http=f"POST {_ONE}/dependencies", cli="dep add")
-    undepend = write(depending.undepend, http=f"DELETE {_ONE}/dependencies", cli="dep remove")
-    dependencies = read(depending.dependencies, http=f"GET {_ONE}/dependencies", cli="dep list")
+    depend = write(tree.depend, http=f"POST {_ONE}/dependencies", cli="dep add")
+    undepend = write(tree.undepend, http=f"DELETE {_ONE}/dependencies", cli="dep remove")
+    dependencies = read(tree.dependencies, http=f"GET {_ONE}/dependencies", cli="dep list")
 
     history = read(queries.history, http=f"GET {_ONE}/history", cli="history")
     resume = read(handover.resume, http=f"GET {_ONE}/resume", cli="resume", mcp=True, listing=True)
@@ -119,8 +146,8 @@ class Tasks(Domain[M]):
         retention.sweep_retention, http="POST /api/tasks/sweep-retention", routed=True, heavy=True
     )
 
-    export = read(task_export.export, http="GET /api/tasks/export", cli="export", listing=True, heavy=True)
-    import_ = write(task_import.import_, http="POST /api/tasks/import", cli="import", routed=True, heavy=True)
+    export = read(export, http="GET /api/tasks/export", cli="export", listing=True, heavy=True)
+    import_ = write(import_, http="POST /api/tasks/import", cli="import", routed=True, heavy=True)
     bulk = write(changes.bulk, http="POST /api/tasks/bulk", cli="bulk", routed=True, heavy=True)
     set_template = write(templates.set_template, http="PUT /api/templates/{name}", cli="template set", routed=True)
     get_template = read(templates.get_template, http="GET /api/templates/{name}", cli="template show", plain=True)

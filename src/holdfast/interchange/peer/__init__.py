@@ -25,10 +25,9 @@ from typing import Any, Final
 import msgspec
 
 from holdfast import errors
-from holdfast.domains.cycles.rules import PHASES, Key, find, find_prefix, problems
+from holdfast.domains.cycles.rules import LAST, PHASES, Key, find, find_prefix, problems
 from holdfast.interchange.peer.drafts import NO_TIME, Draft
 from holdfast.interchange.peer.words import (
-    LAST,
     Document,
     Source,
     Unreadable,

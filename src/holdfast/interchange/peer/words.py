@@ -17,7 +17,6 @@ from holdfast.domains.cycles.rules import PHASE_STATUSES, PHASES, STATUSES, Key,
 from holdfast.kernel.values import encode
 
 Document = dict[str, Any]
-LAST: Final = 2**52  # the highest sequence that a document from elsewhere may have: steps must be able to follow it
 _SAME: Final = {"complete": "completed", "error": "failed", "running": "in_progress"}
 _PHASES: Final[dict[str, str]] = {**{phase: phase for phase in PHASES}, "execution": "execute"}
 _STATUSES: Final[dict[str, str]] = {**{status: status for status in STATUSES}, **_SAME}

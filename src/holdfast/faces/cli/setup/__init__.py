@@ -17,9 +17,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from importlib import import_module
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, Literal, Protocol
+from typing import Any, Final, Literal, Protocol
 
 from holdfast.errors import Invalid
 from holdfast.faces.cli.setup.entries import Entries
@@ -213,14 +212,3 @@ def _what(step: Step) -> Literal["made", "changed", "unchanged", "removed"]:
     if step.file.text is None:
         return "made"
     return "removed" if step.new is None else "changed"
-
-
-__all__ = ["CLIENTS", "Change", "Client", "Problem", "check", "install", "remove"]
-
-if not TYPE_CHECKING:  # a type checker sees the imports above, and complains about any other name
-
-    def __getattr__(name: str) -> object:
-        if name not in __all__:
-            raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-        home = "clients" if name in ("CLIENTS", "Client") else "plan"
-        return getattr(import_module(f"{__name__}.{home}"), name)
