@@ -8,7 +8,7 @@ BIN   := .venv/bin
 READY := .venv/.ready
 
 .DEFAULT_GOAL := help
-.PHONY: help setup run demo test check fix bench teeth sim long clean
+.PHONY: help setup run demo test check fix bench teeth sim long house clean
 
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "  make %-7s %s\n", $$1, $$2}' Makefile
@@ -48,6 +48,9 @@ long: $(READY) ## The long runs: 20,000 generated calls of the server, 200 times
 	CLI_STORM_TASKS=1000 CLI_STORM_LOOPS=16 $(BIN)/python -m pytest -p no:randomly --timeout 900 -s tests/cli/test_storm.py
 	TURN_TRANSACTIONS=1000 $(BIN)/python -m pytest -p no:randomly -s tests/turnfile/test_contention.py
 	TURN_FUZZ=200000 $(BIN)/python -m pytest -p no:randomly -s tests/turnfile/test_turn_fuzz.py
+
+house: $(READY) ## Print the figures of the source: modules, lines, importers, imports between layers
+	@$(BIN)/python -m tests.architecture.house
 
 clean: ## Remove caches and build output; keeps .venv
 	rm -rf build dist src/*.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis

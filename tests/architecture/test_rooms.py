@@ -1,0 +1,164 @@
+"""The rooms of the house: layers that import downward, faces that know no other face, modules of a readable size.
+
+`violations.txt` lists what breaks a law today. A violation that is not listed fails, and so does a line that is no
+longer true: the list can only shrink.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+import holdfast.workspace.transaction  # noqa: F401  # fills the table of operations
+from holdfast.operation import REGISTRY, load_all
+from tests.architecture.house import Module, layer_of, modules, only_children, product, repeated_names
+
+VIOLATIONS = Path(__file__).with_name("violations.txt")
+BELOW = {
+    "ground": set[str](),
+    "turnfile": {"ground"},
+    "kernel": {"ground"},
+    "replication": {"kernel", "ground"},
+    "operation": {"kernel", "ground"},
+    "domains": {"operation", "kernel", "ground"},
+    "interchange": {"domains", "operation", "kernel", "ground"},
+    "wire": {"operation", "kernel", "ground"},
+    "workspace": {"wire", "domains", "operation", "replication", "kernel", "ground"},
+    "faces": {"workspace", "operation", "wire", "turnfile", "ground"},
+    "demo": {"package", "workspace", "ground"},
+    "package": {"workspace", "replication", "ground"},
+}
+# A domain knows the domains before it in this line.
+DOMAINS = [
+    *("leases", "locks", "link_types", "events", "agents", "cell_history", "cells", "routing", "tasks", "routes"),
+    *("paths", "mail", "stashes", "trails", "links", "cycles"),
+]
+# An import that a layer may have though its rule says no: who, whom, and why.
+EXCEPTIONS = {
+    ("holdfast.domains.tasks", "holdfast.interchange"): "export and import load it when they are called",
+    ("holdfast.domains.stashes", "holdfast.interchange"): "export and import load it when they are called",
+    ("holdfast.domains.cycles", "holdfast.interchange"): "import loads it when it is called",
+    ("holdfast.faces.cli.commands.cycle", "holdfast.interchange"): "buckets and folders belong to no workspace",
+    ("holdfast.faces.cli.commands.server", "holdfast.faces"): "serve, token and mcp start other faces",
+    ("holdfast.faces.cli.commands.doctor", "holdfast.faces.http"): "it looks for a running server",
+    ("holdfast.faces.cli.commands.demo", "holdfast.demo"): "demo plays it",
+    ("holdfast.faces.http.app", "holdfast.faces.mcp"): "a server mounts MCP",
+    ("holdfast.operation", "holdfast.workspace.watch"): "types alone: what a stream returns",
+    ("holdfast.__main__", "holdfast.faces.cli"): "`python -m holdfast`",
+}
+SMALL_ENOUGH = {
+    "holdfast.kernel.failpoints": "the kernel and replication share it, and it is nothing else's business",
+    "holdfast.__main__": "`python -m holdfast`",
+}
+LEAST, MOST, ALONE = 60, 500, 150
+# File names that mean the same in each package: the same records, the same role.
+SAME_EVERYWHERE = {
+    *("agents.py", "events.py", "leases.py", "locks.py", "stashes.py", "tasks.py"),
+    *("aio.py", "files.py", "rows.py", "rules.py", "server.py", "store.py"),
+}
+
+
+def violations() -> Iterator[str]:
+    """Every breach of a law, a line each."""
+    for module in product():
+        for name in sorted(module.imports):
+            if not allowed(module.name, name):
+                yield f"import {module.name} -> {name}"
+        if not _is_package(module.name) and module.lines < LEAST and module.name not in SMALL_ENOUGH:
+            yield f"small {module.name}"
+        if module.lines > MOST:
+            yield f"large {module.name}"
+        if module.path.stem.endswith("ing"):
+            yield f"gerund {module.name}"
+    yield from (f"lonely {name}" for name in lonely())
+    yield from (f"name {name}" for name in repeated_names() if name not in SAME_EVERYWHERE)
+    yield from names_in_faces()
+
+
+def allowed(who: str, whom: str) -> bool:
+    """Whether a module may import another."""
+    if any(_within(who, one) and _within(whom, other) for one, other in EXCEPTIONS):
+        return True
+    above, below = layer_of(who), layer_of(whom)
+    if above == "turnfile" and below == "ground":
+        return whom == "holdfast.errors"
+    if above != below:
+        return below in BELOW[above]
+    if above == "faces":
+        return _face(who) == _face(whom)
+    if above == "domains":
+        return DOMAINS.index(whom.split(".")[2]) <= DOMAINS.index(who.split(".")[2])
+    return True
+
+
+def _within(name: str, package: str) -> bool:
+    return name == package or name.startswith(f"{package}.")
+
+
+def _face(name: str) -> str:
+    return ".".join(name.split(".")[:3])
+
+
+def lonely() -> list[str]:
+    """Modules that are short and have one importer: they belong to it."""
+    return [name for name in only_children() if modules()[name].lines < ALONE and not _is_package(name)]
+
+
+def _is_package(name: str) -> bool:
+    return modules()[name].path.name == "__init__.py"
+
+
+def names_in_faces() -> Iterator[str]:
+    """Names of operations that stand as strings in a face."""
+    load_all()
+    known = {name for name in REGISTRY if "." in name}
+    for module in product():
+        if layer_of(module.name) == "faces":
+            for name in sorted(known & set(strings(module))):
+                yield f"string {module.name} {name}"
+
+
+def strings(module: Module) -> Iterator[str]:
+    """Every string constant of a module."""
+    for node in ast.walk(ast.parse(module.text)):
+        if isinstance(node, ast.Constant) and isinstance(node.value, str):
+            yield node.value
+
+
+def test_the_list_of_violations_is_what_breaks_the_laws_today() -> None:
+    listed = VIOLATIONS.read_text(encoding="utf-8").splitlines() if VIOLATIONS.exists() else []
+    found = sorted(set(violations()))
+    assert sorted(set(found) - set(listed)) == [], "new violations"
+    assert sorted(set(listed) - set(found)) == [], "no longer true: take these lines out of violations.txt"
+
+
+def test_every_layer_has_a_rule_and_every_exception_is_needed() -> None:
+    assert {layer_of(module.name) for module in product()} == set(BELOW)
+    for who, whom in EXCEPTIONS:
+        assert any(
+            _within(module.name, who) and _within(name, whom) for module in product() for name in module.imports
+        ), f"{who} -> {whom} is not needed"
+
+
+@pytest.mark.parametrize("layer", ["testing", "demo"])
+def test_nobody_imports_what_is_for_tests_and_demonstration(layer: str) -> None:
+    found = {
+        (module.name, name)
+        for module in modules().values()
+        for name in module.imports
+        if layer_of(name) == layer != layer_of(module.name)
+    }
+    assert found <= ({("holdfast.faces.cli.commands.demo", "holdfast.demo")} if layer == "demo" else set())
+
+
+def test_the_laws_can_be_broken() -> None:
+    """A check that cannot fail would be none."""
+    assert not allowed("holdfast.kernel.tx", "holdfast.domains.tasks")
+    assert not allowed("holdfast.domains.cells", "holdfast.domains.tasks")
+    assert not allowed("holdfast.faces.mcp.http", "holdfast.faces.http.app")
+    assert not allowed("holdfast.remote", "holdfast.faces.http.calls")
+    assert not allowed("holdfast.turnfile.session", "holdfast.types")
+    assert allowed("holdfast.faces.cli.commands.server", "holdfast.faces.http.server")
