@@ -17,7 +17,7 @@ from tests.bench.measure import Bench, Row, alternate
 CALL = "import sys; from holdfast.faces.cli import main; sys.exit(main({words!r}))"
 # What each call loads, and nothing else.
 IMPORTS = "import sys; from holdfast.faces.cli import _import_msgspec; _import_msgspec(); import {modules}"
-COMMON = "holdfast.faces.cli.session, holdfast.faces.cli.derive, holdfast.faces.cli.session, holdfast.workspace"
+COMMON = "holdfast.faces.cli.call, holdfast.faces.cli.derive, holdfast.faces.cli.call, holdfast.workspace"
 TASKS = f"{COMMON}, holdfast.domains.tasks"
 BAR = 7
 

@@ -18,12 +18,12 @@ import pytest
 
 from holdfast.faces import cli
 from holdfast.faces.cli.args import Usage
+from holdfast.faces.cli.call import GLOBAL
 from holdfast.faces.cli.command import all_commands
 from holdfast.faces.cli.commands.help import TOPICS, script
 from holdfast.faces.cli.commands.run import NOTHING
 from holdfast.faces.cli.derive import SUMMARIES
 from holdfast.faces.cli.examples import EXAMPLES
-from holdfast.faces.cli.session import GLOBAL
 from tests.cli.calling import PATIENCE
 from tests.cli.test_cli_examples import Playground
 from tests.docs.generate import ROOT, error_classes, split

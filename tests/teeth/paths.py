@@ -30,7 +30,7 @@ BUGS = [
     Bug(
         "patterns meet only if they are the same",
         "domains/paths/patterns.py",
-        """    return glob_overlap.meet(_readings(one), _readings(other))
+        """    return globs_overlap(_readings(one), _readings(other))
 """,
         """    return one == other
 """,
@@ -90,7 +90,7 @@ BUGS = [
     Bug(
         "a pattern is never a path that is spelled like it",
         "domains/paths/patterns.py",
-        """    return [*found, glob_overlap.literal(pattern, below=True)]
+        """    return [*found, literal(pattern, below=True)]
 """,
         """    return found
 """,
@@ -100,7 +100,7 @@ BUGS = [
         "a claim's end does not free its path locks",
         "domains/tasks/rows.py",
         """    if task.holder is not None and new.holder != task.holder:
-        holding.end_claim(tx, task.id, "expire" if op == "expire" else "release")
+        locks.end_claim(tx, task.id, "expire" if op == "expire" else "release")
 """,
         """""",
         CLAIMED,
@@ -109,9 +109,9 @@ BUGS = [
         "a claim's end frees only locks without an end of their own",
         "domains/tasks/rows.py",
         """    if task.holder is not None and new.holder != task.holder:
-        holding.end_claim""",
+        locks.end_claim""",
         """    if task.holder is not None and new.holder != task.holder and op != "expire":
-        holding.end_claim""",
+        locks.end_claim""",
         CLAIMED,
     ),
     Bug(
@@ -199,9 +199,9 @@ BUGS = [
     Bug(
         "a release by force is not told",
         "domains/paths/__init__.py",
-        """    holding.free(tx, target, row, "release", forced=True)
+        """    free(tx, target, row, "release", forced=True)
 """,
-        """    holding.free(tx, target, row, "release")
+        """    free(tx, target, row, "release")
 """,
         PATHS,
     ),

@@ -152,9 +152,9 @@ BUGS = [
     Bug(
         "the place is written beside the transaction",
         "replication/follower.py",
-        '                places.write(connection, place)\n                reach("log.applied")\n',
+        '                write_applied(connection, place)\n                reach("log.applied")\n',
         '                connection.execute("COMMIT")\n                reach("log.applied")\n'
-        '                connection.execute("BEGIN")\n                places.write(connection, place)\n',
+        '                connection.execute("BEGIN")\n                write_applied(connection, place)\n',
         SIMULATION,
     ),
     Bug(

@@ -76,10 +76,10 @@ BUGS = [
     Bug(
         "a fence of two names passes for a lock that was granted with another token",
         "workspace/context.py",
-        """    holding.check_fence(tx, known[0], token)
+        """    check_fence(tx, known[0], token)
 """,
         """    if known != meant:
-        holding.check_fence(tx, known[0], token)
+        check_fence(tx, known[0], token)
 """,
         FENCES,
     ),

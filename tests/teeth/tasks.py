@@ -168,7 +168,7 @@ BUGS = [
         "a replica does not index what it applies",
         "replication/apply.py",
         """            for table, seq in indexed:
-                fts.learn(connection.execute, table, seq)
+                tx.index_text(connection.execute, table, seq)
 """,
         "",
         NODES,

@@ -16,7 +16,7 @@ from holdfast.errors import Escalated, Held, Invalid, NotHolder
 from holdfast.turnfile import Mailing, Patience, Session, Transaction
 from holdfast.turnfile import files as failpoints
 from holdfast.turnfile.ledger import rules
-from holdfast.turnfile.mailbox import parse, tables
+from holdfast.turnfile.mailbox import derived, parse
 from holdfast.turnfile.mailbox.cards import OPEN, TERMINAL
 from holdfast.turnfile.mailbox.steps import STEPS
 from holdfast.turnfile.model import MAILBOX, PROJECTION, QUESTIONS, TURNFILE, WORKLOG, Lock
@@ -321,7 +321,7 @@ def test_r5_every_change_of_the_mailbox_regenerates_the_projection_with_it(sessi
         step()
         mailbox, projected = session.texts([MAILBOX, PROJECTION]).values()
         assert projected != before
-        assert not tables.is_stale(mailbox or "", projected or "")
+        assert not derived.is_stale(mailbox or "", projected or "")
 
 
 # --- R6: conflicts and recovery --------------------------------------------------------------------------------------

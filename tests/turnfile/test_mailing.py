@@ -18,7 +18,7 @@ from holdfast.turnfile import invariants as invariants
 from holdfast.turnfile.escalation import claim_of
 from holdfast.turnfile.locks import Patience, acquire, release
 from holdfast.turnfile.mail import Mailing, archived
-from holdfast.turnfile.mailbox import parse, tables
+from holdfast.turnfile.mailbox import derived, parse
 from holdfast.turnfile.model import ARCHIVE
 from holdfast.turnfile.session import Session
 from tests.turnfile.mailboxes import BOLD, EMPTY, PLAIN
@@ -123,7 +123,7 @@ def test_f12_the_projection_changes_in_the_same_transaction_as_the_mailbox(sessi
     assert said["generated_at"] == "2026-03-04T12:00:00Z"
     assert said["source_file"] == "working-session/MAILBOX.md"
     assert [one["id"] for one in said["active_messages"]] == [ID]
-    assert not tables.is_stale(text_of(session), text_of(session, "MAILBOX.json"))
+    assert not derived.is_stale(text_of(session), text_of(session, "MAILBOX.json"))
 
 
 def test_f11_a_refused_step_leaves_every_byte_of_the_mailbox(session: Session) -> None:
@@ -209,7 +209,7 @@ def test_f12_a_projection_is_exported_by_hand(session: Session, tmp_path: Path) 
     target.parent.mkdir()
     assert mail.export(source, target) is True
     assert mail.export(source, target) is False
-    assert not tables.is_stale(EMPTY, target.read_text())
+    assert not derived.is_stale(EMPTY, target.read_text())
     for bad in (source, tmp_path / "x.md"):
         with pytest.raises(errors.Invalid):
             mail.export(source, bad)

@@ -17,7 +17,7 @@ from holdfast import errors
 from holdfast.turnfile import ledger as codec
 from holdfast.turnfile.invariants import check
 from holdfast.turnfile.mail import Mailing, messages
-from holdfast.turnfile.mailbox import parse, tables
+from holdfast.turnfile.mailbox import derived, parse
 from holdfast.turnfile.mailbox.composition import Draft, compose
 from holdfast.turnfile.mailbox.steps import Actor, close, reply, step
 from holdfast.turnfile.model import Lock
@@ -112,7 +112,7 @@ def test_f9_a_mutated_mailbox_is_read_checked_projected_and_changed_or_refused(
         box = parse(text)
         assert "".join(text[line.start : line.after] for line in box.lines) == text, (SEED, number)
         check({"MAILBOX.md": text})
-        assert not tables.is_stale(text, tables.render(text, "x/MAILBOX.md", "now"))
+        assert not derived.is_stale(text, derived.render(text, "x/MAILBOX.md", "now"))
         card = rng.choice(box.cards) if box.cards else None
         id = card.id if card else "MSG-20260302-001"
         receiver = Actor(card.receivers[0] if card and card.receivers else "bob", TODAY)

@@ -103,17 +103,17 @@ def take(
         if row[1] != holder:
             raise held(target, row[1], row[5])
         _extend(tx, target, row, micros, lease)
-        forget(tx, ticket)
+        forget_ticket(tx, ticket)
         return _reload(tx, target)
     _check_first(tx, target, ticket)
-    forget(tx, ticket)
+    forget_ticket(tx, ticket)
     bound = leases.start(tx, target.kind, holder, micros) if micros is not None else lease
     token = tx.new_token()
     tx.run(
         "INSERT INTO locks (kind, scope, name, holder, token, acquired, lease) VALUES (?, ?, ?, ?, ?, ?, ?)",
         (*target.key, holder, token, tx.now, bound),
     )
-    emit(tx, target, "acquire", holder=[None, holder], token=[None, token])
+    emit_lock(tx, target, "acquire", holder=[None, holder], token=[None, token])
     return _reload(tx, target)
 
 
@@ -169,11 +169,11 @@ def _check_first(tx: Tx, target: Target, ticket: str | None) -> None:
 
 def leave_line(tx: Tx, target: Target, ticket: str) -> None:
     """Give up a place among the waiters, if it is still there."""
-    if forget(tx, ticket):
-        emit(tx, target, "leave", ticket=[ticket, None])
+    if forget_ticket(tx, ticket):
+        emit_lock(tx, target, "leave", ticket=[ticket, None])
 
 
-def forget(tx: Tx, ticket: str | None) -> bool:
+def forget_ticket(tx: Tx, ticket: str | None) -> bool:
     """Remove a place among the waiters; True if it was there."""
     if ticket is None:
         return False
@@ -231,7 +231,7 @@ def end(tx: Tx, target: Target, row: Row, op: str, forced: bool = False) -> None
     tx.run("DELETE FROM locks WHERE kind = ? AND scope = ? AND name = ?", target.key)
     leases.drop(tx, row[4], target.kind)
     more: dict[str, list[object]] = {"forced": [False, True]} if forced else {}
-    emit(tx, target, op, holder=[row[1], None], token=[row[2], None], **more)
+    emit_lock(tx, target, op, holder=[row[1], None], token=[row[2], None], **more)
 
 
 def check_fence(snapshot: Snapshot, target: Target, token: int) -> None:
@@ -268,7 +268,7 @@ def _free_all(tx: Tx, column: str, value: str, op: str) -> None:
         free(tx, target, row, op)
 
 
-def emit(tx: Tx, target: Target, op: str, **changes: list[object]) -> None:
+def emit_lock(tx: Tx, target: Target, op: str, **changes: list[object]) -> None:
     """Log what happened to a lock: field -> [old, new]."""
     tx.emit(target.kind, target.name, op, scope=target.scope, data=msgspec.msgpack.encode(changes))
 
@@ -389,7 +389,7 @@ def enqueue(tx: Tx, target: Target, holder: str | None, detail: bytes | None = N
         "INSERT INTO waiters (kind, scope, name, place, ticket, holder, detail) VALUES (?, ?, ?, ?, ?, ?, ?)",
         (*target.key, tx.new_token(), ticket, holder, detail),
     )
-    emit(tx, target, "wait", waiter=[None, holder], ticket=[None, ticket])
+    emit_lock(tx, target, "wait", waiter=[None, holder], ticket=[None, ticket])
     return ticket
 
 

@@ -288,7 +288,7 @@ def _hold(tx: Tx, line: StashLine, only: str | None) -> None:
         "INSERT INTO locks (kind, scope, name, holder, token, acquired, lease) VALUES (?, ?, ?, ?, ?, ?, ?)",
         (*target.key, holder, token, acquired, bound),
     )
-    locks.emit(tx, target, "acquire", holder=[None, holder], token=[None, token])
+    locks.emit_lock(tx, target, "acquire", holder=[None, holder], token=[None, token])
 
 
 # --- what there is of the rest ---------------------------------------------------------------------------------------

@@ -307,7 +307,7 @@ INDEXES = {"message_texts": ("messages_fts", "subject, body"), "task_texts": ("t
 Run = Callable[[str, Sequence[Any]], Any]
 
 
-def forget(run: Run, table: str, seq: int) -> None:
+def unindex_text(run: Run, table: str, seq: int) -> None:
     """Take a row out of its index, while the row is still there as it was indexed; nothing if there is none."""
     index, columns = INDEXES[table]
     run(
@@ -316,14 +316,16 @@ def forget(run: Run, table: str, seq: int) -> None:
     )
 
 
-def learn_new(many: Callable[[str, Iterable[Sequence[Any]]], Any], table: str, rows: Iterable[Sequence[Any]]) -> None:
+def index_new_text(
+    many: Callable[[str, Iterable[Sequence[Any]]], Any], table: str, rows: Iterable[Sequence[Any]]
+) -> None:
     """Put new rows, given as (seq, columns...), into their index: several times quicker than reading them back."""
     index, columns = INDEXES[table]
     holes = ", ".join("?" * (columns.count(",") + 2))
     many(f"INSERT INTO {index} (rowid, {columns}) VALUES ({holes})", rows)
 
 
-def learn(run: Run, table: str, seq: int) -> None:
+def index_text(run: Run, table: str, seq: int) -> None:
     """Put a row into its index as it is now; nothing if there is none."""
     index, columns = INDEXES[table]
     run(f"INSERT INTO {index} (rowid, {columns}) SELECT seq, {columns} FROM {table} WHERE seq = ?", (seq,))

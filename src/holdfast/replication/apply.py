@@ -20,7 +20,7 @@ from holdfast.kernel import migrations, tx
 from holdfast.replication.log import START, AnyEntry, Changes, Migrated
 
 
-class Place(NamedTuple):
+class Applied(NamedTuple):
     """The last entry applied, and what the next snapshot depends on."""
 
     position: int = START
@@ -30,15 +30,15 @@ class Place(NamedTuple):
     snapshot: int = START  # the position of that
 
 
-def read(connection: apsw.Connection) -> Place | None:
+def read_applied(connection: apsw.Connection) -> Applied | None:
     """The place of a store; None if it is no replica, or empty."""
     if not connection.execute("SELECT 1 FROM sqlite_schema WHERE name = 'local_replica'").fetchone():
         return None
     row = connection.execute("SELECT position, before, entry, entries, snapshot FROM local_replica").fetchone()
-    return None if row is None else Place(*row)
+    return None if row is None else Applied(*row)
 
 
-def write(connection: apsw.Connection, place: Place) -> None:
+def write_applied(connection: apsw.Connection, place: Applied) -> None:
     """Remember the place; the caller commits."""
     connection.execute(
         "INSERT OR REPLACE INTO local_replica (id, position, before, entry, entries, snapshot)"
@@ -74,10 +74,10 @@ def apply(
             changeset = get_blob(entry.blob) if entry.blob else entry.changeset
             indexed = _indexed(changeset)
             for table, seq in indexed:
-                tx.forget(connection.execute, table, seq)
+                tx.unindex_text(connection.execute, table, seq)
             _apply_changes(connection, changeset)
             for table, seq in indexed:
-                tx.learn(connection.execute, table, seq)
+                tx.index_text(connection.execute, table, seq)
         case Migrated():
             _apply_migration(connection, entry, steps)
 

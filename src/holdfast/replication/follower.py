@@ -16,9 +16,9 @@ from holdfast import errors
 from holdfast.kernel import migrations
 from holdfast.kernel.failpoints import reach
 from holdfast.kernel.store import Store, translate
-from holdfast.replication.apply import Place, apply, check_shapes, diverged, read, write
+from holdfast.replication.apply import Applied, apply, check_shapes, diverged, read_applied, write_applied
 from holdfast.replication.log import START, AnyEntry, CommitLog, Trimmed, from_bytes, unseal
-from holdfast.replication.snapshots import join, place_after
+from holdfast.replication.snapshots import applied_after, join
 
 _PAGES = 100_000
 _BLOB_TRIES = 3
@@ -34,13 +34,13 @@ class Follower:
         self._steps = steps
         self._saw = saw  # told which node wrote each entry
         self._schema_version = -1  # SQLite's own count of schema changes, when the shapes were checked last
-        self.place = Place()
+        self.place = Applied()
         self.workspace = ""  # its id, once it is known
 
     def open(self, store: Store) -> None:
         """Take a store that exists; Invalid if it is no replica."""
         self.store = store
-        if migrations.schema_of(store.writer) and read(store.writer) is None:
+        if migrations.schema_of(store.writer) and read_applied(store.writer) is None:
             raise errors.Invalid(
                 "this folder holds a workspace of its own, which is no replica of a log",
                 hint="holdfast.restore(backup, folder, log=log) makes a replicated workspace of a backup",
@@ -50,9 +50,9 @@ class Follower:
     def read_place(self) -> None:
         """Where the store stands: another process of this node may have gone on with it."""
         connection = self.store.writer
-        found = read(connection)
+        found = read_applied(connection)
         row = None if found is None else connection.execute("SELECT workspace FROM meta").fetchone()
-        self.place, self.workspace = found or Place(), "" if row is None else str(row[0])
+        self.place, self.workspace = found or Applied(), "" if row is None else str(row[0])
         if self.workspace:
             self.store.domain = self.workspace
 
@@ -128,9 +128,9 @@ class Follower:
                     if entry.previous != place.entry or (workspace and entry.workspace != workspace):
                         raise diverged(f"what comes after {place.position} in the log does not follow what is here")
                     self._apply_one(connection, position, entry)
-                    place, workspace = place_after(place, position, entry), entry.workspace
+                    place, workspace = applied_after(place, position, entry), entry.workspace
                     self._saw(entry.node)
-                write(connection, place)
+                write_applied(connection, place)
                 reach("log.applied")
         except (errors.Corrupt, errors.Behind) as error:
             raise self._stop(error) from error

@@ -30,7 +30,7 @@ from holdfast.kernel.ids import Ids
 from holdfast.kernel.journal import Moved
 from holdfast.kernel.store import Store
 from holdfast.replication import apply
-from holdfast.replication.apply import Place, digest, is_shared
+from holdfast.replication.apply import Applied, digest, is_shared
 from holdfast.replication.follower import Follower
 from holdfast.replication.log import (
     AnyEntry,
@@ -45,7 +45,7 @@ from holdfast.replication.log import (
     send,
     to_bytes,
 )
-from holdfast.replication.snapshots import Snapshots, place_after
+from holdfast.replication.snapshots import Snapshots, applied_after
 
 _REMEMBERED = 8  # entries
 _LEAST_PATIENCE = 0.0005
@@ -155,7 +155,7 @@ class Replica:
         self._snapshots = Snapshots(log, snapshot_every)
         self._settled = False  # the log is known to be the one this replica belongs to
         self._outrun = False  # somebody was first, and the log may not show yet who
-        self._next = Place()  # the place once what was appended is committed
+        self._next = Applied()  # the place once what was appended is committed
         self._session: apsw.Session | None = None
 
     # --- opening -----------------------------------------------------------------------------------------------------
@@ -229,7 +229,7 @@ class Replica:
             self._courtesy.begins()
         return self._follower.place != before
 
-    def _give_way(self, before: Place) -> None:
+    def _give_way(self, before: Applied) -> None:
         """Let nodes go first that have waited longer, while they do; and whoever was first show up."""
         if self._outrun and self._follower.place == before:
             self._signal.wait(self._courtesy.patience)
@@ -307,8 +307,8 @@ class Replica:
         raw, here = to_bytes(entry), self._follower.place
         if len(raw) > self._log.max_entry and isinstance(entry, Changes):
             raw = to_bytes(msgspec.structs.replace(entry, changeset=b"", blob=self._log.put(seal(entry.changeset))))
-        self._next = place_after(here, send(self._log, raw, entry.id, here.position), entry)
-        apply.write(connection, self._next)
+        self._next = applied_after(here, send(self._log, raw, entry.id, here.position), entry)
+        apply.write_applied(connection, self._next)
 
     # --- beside the work ---------------------------------------------------------------------------------------------
 

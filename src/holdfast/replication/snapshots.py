@@ -30,7 +30,7 @@ from holdfast.kernel.maintenance import backup
 from holdfast.kernel.process_lock import Turns
 from holdfast.kernel.store import FILE, Store
 from holdfast.replication import apply
-from holdfast.replication.apply import Place
+from holdfast.replication.apply import Applied
 from holdfast.replication.log import (
     START,
     AnyEntry,
@@ -69,7 +69,7 @@ class Snapshots:
         self._missed = False  # the last one could not be put
         self.announcement: Announcement | None = None
 
-    def consider(self, place: Place) -> None:
+    def consider(self, place: Applied) -> None:
         """This node has appended an entry: whoever appends the one that makes it due makes the snapshot."""
         self.due |= self._missed or (place.entries > 0 and place.entries % self._every == 0)
 
@@ -77,7 +77,7 @@ class Snapshots:
         """Put a snapshot of what the connection sees into the log's keeping."""
         connection.execute("BEGIN")
         try:
-            place = apply.read(connection)
+            place = apply.read_applied(connection)
             row = connection.execute("SELECT revision FROM meta").fetchone()
             assert place is not None
             assert row is not None
@@ -92,11 +92,11 @@ class Snapshots:
         self.announcement = Announcement(place.position, row[0], ref)
 
 
-def place_after(place: Place, position: int, entry: AnyEntry) -> Place:
+def applied_after(place: Applied, position: int, entry: AnyEntry) -> Applied:
     """The place of a replica once an entry was applied."""
     if isinstance(entry, Snapshotted):
-        return Place(position, place.position, entry.id, 0, entry.position)
-    return Place(position, place.position, entry.id, place.entries + 1, place.snapshot)
+        return Applied(position, place.position, entry.id, 0, entry.position)
+    return Applied(position, place.position, entry.id, place.entries + 1, place.snapshot)
 
 
 def join(log: CommitLog, connection: apsw.Connection, oldest: int) -> None:
@@ -156,7 +156,7 @@ def install(connection: apsw.Connection, blob: bytes, position: int) -> None:
     image = apsw.Connection(":memory:")
     try:
         image.deserialize("main", zlib.decompress(unseal(blob, "a snapshot")))
-        found = apply.read(image)
+        found = apply.read_applied(image)
         if found is None or found.position != position:
             raise errors.Corrupt(f"the snapshot of position {position} says it is of {found and found.position}")
         with connection.backup("main", image, "main") as progress:
@@ -182,7 +182,7 @@ def _seed(log: CommitLog, copy: apsw.Connection) -> None:
     row = copy.execute("SELECT workspace, revision, stamp FROM meta").fetchone()
     assert row is not None
     workspace, revision, stamp = row
-    apply.write(copy, Place())
+    apply.write_applied(copy, Applied())
     ids = Ids()
     node = ids.new(stamp % 2**53)
     entry = Snapshotted(ids.new(stamp % 2**53), "", node, workspace, START, revision, log.put(serialize(copy)))
@@ -190,7 +190,7 @@ def _seed(log: CommitLog, copy: apsw.Connection) -> None:
         position = send(log, to_bytes(entry), entry.id, START)
     except Moved as moved:
         raise _taken() from moved
-    apply.write(copy, place_after(Place(), position, entry))
+    apply.write_applied(copy, applied_after(Applied(), position, entry))
 
 
 def _taken() -> errors.Exists:

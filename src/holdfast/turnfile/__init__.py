@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from holdfast.turnfile.overrides import Overridden, override, unlock, unlock_all
     from holdfast.turnfile.report import Status, check, status
     from holdfast.turnfile.session import Session
-    from holdfast.turnfile.templates import init, restore
+    from holdfast.turnfile.skeleton import init, restore
     from holdfast.turnfile.transactions import transact, transaction
 
 __all__ = [

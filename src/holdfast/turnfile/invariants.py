@@ -26,10 +26,10 @@ from typing import Final
 
 from holdfast import errors
 from holdfast.errors import Invalid
-from holdfast.turnfile.mailbox import Mailbox, parse, tables
+from holdfast.turnfile.mailbox import Mailbox, derived, parse
 from holdfast.turnfile.mailbox.cards import ID, OPEN, TERMINAL, Card
+from holdfast.turnfile.mailbox.derived import NOTHING, Inbox, fold, inboxes, is_open, same
 from holdfast.turnfile.mailbox.markdown import Table, unclosed
-from holdfast.turnfile.mailbox.tables import NOTHING, Inbox, fold, inboxes, is_open, same
 from holdfast.turnfile.model import MAILBOX, PROJECTION, Level, Problem
 from holdfast.turnfile.worklog import STATES, Entry, StatusLine, Worklog, parse_questions, parse_worklog
 
@@ -210,7 +210,7 @@ def check(texts: Mapping[str, str], before: Mapping[str, str] | None = None) -> 
             if before is not None and path in before:
                 found += _problems(path, changes(parse(before[path]), parse(text)))
             beside = path.removesuffix("md") + "json"
-            if beside in texts and tables.is_stale(text, texts[beside]):
+            if beside in texts and derived.is_stale(text, texts[beside]):
                 message = f"the projection says something else than {path}"
                 found.append(Problem(beside, 1, "error", "projection-stale", message))
     return sorted(found)
@@ -349,4 +349,4 @@ def _refusal(words: str, problems: list[Problem], hint: str) -> Invalid:
 
 def projected(mailbox: str, previous: str | None, workspace: str, timestamp: str) -> str:
     """The projection of a mailbox; the previous one itself where it says the same."""
-    return tables.render(mailbox, f"{workspace}/{MAILBOX}", timestamp, previous)
+    return derived.render(mailbox, f"{workspace}/{MAILBOX}", timestamp, previous)

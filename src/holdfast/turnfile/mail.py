@@ -18,7 +18,7 @@ from holdfast.turnfile.edits import Completion, Transaction
 from holdfast.turnfile.files import Folder
 from holdfast.turnfile.ledger import Ledger, strangers
 from holdfast.turnfile.locks import Patience
-from holdfast.turnfile.mailbox import Mailbox, composition, parse, steps, tables
+from holdfast.turnfile.mailbox import Mailbox, composition, derived, parse, steps
 from holdfast.turnfile.mailbox.composition import Draft
 from holdfast.turnfile.mailbox.markdown import newline_of
 from holdfast.turnfile.model import ARCHIVE, MAILBOX
@@ -155,7 +155,7 @@ def messages(folder: Place, actor: str | None = None, status: str | None = None)
     """The messages that are not closed, as programs see them: of all, or from and to one agent."""
     session, box = _mailbox(folder)
     who = steps.Actor(actor, session.today(), session.read().turnfile.maintainers) if actor is not None else None
-    return [tables.message(card) for card in steps.listing(box, who, status)]
+    return [derived.message(card) for card in steps.listing(box, who, status)]
 
 
 def message(folder: Place, id: str) -> dict[str, Any]:
@@ -165,8 +165,8 @@ def message(folder: Place, id: str) -> dict[str, Any]:
     if card is None:
         card = parse(archive(session)).find(id)
     if card is not None:
-        return tables.message(card)
-    closed = [row for row in tables.project(box)["closed_summary"] if row["id"] == id]
+        return derived.message(card)
+    closed = [row for row in derived.project(box)["closed_summary"] if row["id"] == id]
     if not closed:
         raise MessageNotFound(f"{id} is not in the mailbox", hint="`turn mail list` shows the open messages", id=id)
     return {"id": id, "status": "closed", "fields": closed[0]}
@@ -185,7 +185,7 @@ def export(source: str | os.PathLike[str], target: str | os.PathLike[str]) -> bo
     with folder.turn():
         files.recover(folder)
         previous = folder.read(name)
-        fresh = tables.render(text, place, Session(folder.path).timestamp(), previous)
+        fresh = derived.render(text, place, Session(folder.path).timestamp(), previous)
         if fresh == previous:
             return False
         files.replace(folder, {name: fresh}, {name: previous})

@@ -18,7 +18,7 @@ from holdfast.turnfile.edits import Completion, beside
 from holdfast.turnfile.invariants import check, projected
 from holdfast.turnfile.ledger import Ledger, check_name, completed, newcomers, next_signal_id, rules, strangers
 from holdfast.turnfile.locks import known, owned, verify
-from holdfast.turnfile.mailbox import composition, tables
+from holdfast.turnfile.mailbox import composition, derived
 from holdfast.turnfile.model import (
     DEFAULT_LEASE_REVS,
     MAILBOX,
@@ -125,7 +125,7 @@ def override(session: Session, lock_id: str, reason: str, actor: str, *, take: b
         now, unread = _read(session, lock, workspace)
         texts = {WORKLOG: note_override(now[WORKLOG] or "# Worklog\n", lock, revision, actor, reason, session.today())}
         if (mail := now.get(MAILBOX)) is not None:
-            texts[MAILBOX] = tables.refresh(mailbox.parse(mail)).text
+            texts[MAILBOX] = derived.refresh(mailbox.parse(mail)).text
             if PROJECTION in now:
                 texts[PROJECTION] = projected(texts[MAILBOX], now[PROJECTION], workspace, session.timestamp())
         after = ledger.without_locks(lock_id)

@@ -16,7 +16,7 @@ from holdfast.turnfile import mailbox
 from holdfast.turnfile.ledger import Ledger, rules
 from holdfast.turnfile.ledger.rules import lint
 from holdfast.turnfile.ledger.sections import REGISTRY_KEY
-from holdfast.turnfile.mailbox import tables
+from holdfast.turnfile.mailbox import derived
 from holdfast.turnfile.model import (
     MAILBOX,
     PROJECTION,
@@ -75,7 +75,7 @@ def status(session: Session) -> Status:
     ledger = session.ledger(texts[TURNFILE]) if TURNFILE in texts else session.read()
     turnfile = ledger.turnfile
     mail = texts.get(MAILBOX)
-    inboxes = tables.inboxes(mailbox.parse(mail).cards) if mail is not None else {}
+    inboxes = derived.inboxes(mailbox.parse(mail).cards) if mail is not None else {}
     return Status(
         folder=session.folder.path,
         project=turnfile.project,

@@ -21,7 +21,7 @@ from holdfast.domains.mail import messages
 from holdfast.domains.mail.messages import MESSAGE, Stored, change, encode_names, require, status_of, to_message
 from holdfast.domains.tasks.creation import check_line, check_note, check_priority, check_text
 from holdfast.domains.tasks.rows import require as require_task
-from holdfast.kernel.tx import Tx, learn
+from holdfast.kernel.tx import Tx, index_text
 from holdfast.kernel.validate import check_flag, check_name
 from holdfast.operation import Domain, Found, M, read, read_as, write
 from holdfast.types.agents import MailStatus, MailType, Message
@@ -125,7 +125,7 @@ def _send(
         [(seq, receiver, tx.now) for receiver in receivers],
     )
     tx.run("INSERT INTO message_texts (seq, subject, body) VALUES (?, ?, ?)", (seq, subject, body))
-    learn(tx.run, "message_texts", seq)
+    index_text(tx.run, "message_texts", seq)
     data: dict[str, Any] = {"sender": sender, "to": receivers, "thread": thread, "task": task, "type": type}
     data |= {"priority": priority, "ack": ack, "answers": answers, "subject": subject, "body": body}
     tx.emit(MESSAGE, id, "send", version=1, data=msgspec.msgpack.encode(data))

@@ -15,8 +15,19 @@ from typing import Any
 import msgspec
 
 from holdfast import errors
-from holdfast.domains import locks as holding
-from holdfast.domains.locks import attempting, enqueue, free, holder_of, let_go, load, probe_target, prolong
+from holdfast.domains.locks import (
+    attempting,
+    emit_lock,
+    enqueue,
+    forget_ticket,
+    free,
+    holder_of,
+    leave_line,
+    let_go,
+    load,
+    probe_target,
+    prolong,
+)
 from holdfast.domains.paths.patterns import (
     PATH,
     Detail,
@@ -35,7 +46,7 @@ from holdfast.domains.paths.patterns import (
 )
 from holdfast.domains.tasks.claims import authorise
 from holdfast.domains.tasks.creation import check_line
-from holdfast.domains.tasks.rows import Stored, lease_of, require
+from holdfast.domains.tasks.rows import Stored, lease_of
 from holdfast.domains.tasks.rows import require as require_task
 from holdfast.kernel import leases
 from holdfast.kernel.events import Filter
@@ -83,15 +94,15 @@ class _PathAttempt:
         self._fresh: PathLock | None = None
 
     def __call__(self, tx: Tx) -> PathLock:
-        holder = holding.holder_of(tx, self._holder)
+        holder = holder_of(tx, self._holder)
         micros = None if self._ttl is None else check_ttl(self._ttl)
         task = None if self._wanted.task is None else _claimed(tx, self._wanted.task, holder)
         again = self._again(tx, holder, task)
         if again is not None:
-            holding.forget(tx, self._ticket)
+            forget_ticket(tx, self._ticket)
             return _run_on(tx, again, micros)
         _check_free(tx, self._wanted, holder, self._ticket)
-        holding.forget(tx, self._ticket)
+        forget_ticket(tx, self._ticket)
         self._fresh = _take(tx, self._wanted, holder, micros, task, self._id)
         return self._fresh
 
@@ -112,11 +123,11 @@ class _PathAttempt:
     def withdraw(self, tx: Tx) -> None:
         if self._fresh is not None and find(tx, self._fresh.id) == self._fresh:
             target = target_of(self._fresh.id)
-            row = holding.load(tx, target)
+            row = load(tx, target)
             assert row is not None
-            holding.free(tx, target, row, "release")
+            free(tx, target, row, "release")
         if self._ticket is not None and self._id is not None:
-            holding.leave_line(tx, target_of(self._id), self._ticket)
+            leave_line(tx, target_of(self._id), self._ticket)
 
 
 def _claimed(tx: Tx, id: str, holder: str) -> Stored:
@@ -128,7 +139,7 @@ def _claimed(tx: Tx, id: str, holder: str) -> Stored:
 
 def _run_on(tx: Tx, lock: PathLock, micros: int | None) -> PathLock:
     """Locking again keeps the token; the later end wins, and without a ttl it does not end by itself."""
-    row = holding.load(tx, target_of(lock.id))
+    row = load(tx, target_of(lock.id))
     assert row is not None
     bound = row[4]
     if bound is not None and bound != _claim_lease(lock.task):
@@ -186,7 +197,7 @@ def _take(tx: Tx, wanted: Detail, holder: str, micros: int | None, task: Stored 
         " VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)",
         (*target_of(id).key, holder, token, tx.now, lease, name, encode_detail(detail)),
     )
-    holding.emit(
+    emit_lock(
         tx,
         target_of(id),
         "acquire",

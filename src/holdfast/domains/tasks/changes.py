@@ -28,7 +28,7 @@ from holdfast.domains.tasks.rows import ACTIVE, TASK, Stored, by_seq, change, in
 from holdfast.domains.tasks.tree import below
 from holdfast.kernel import idempotency
 from holdfast.kernel.events import redact
-from holdfast.kernel.tx import Tx, forget
+from holdfast.kernel.tx import Tx, unindex_text
 from holdfast.kernel.validate import check_flag
 from holdfast.types.tasks import BulkItem, BulkResult, Task, TaskType
 
@@ -228,7 +228,7 @@ def erase(tx: Tx, task: Stored) -> None:
     if not task.finished:  # who depends on it waits no longer
         remove(tx, task, task.seq)
         task = by_seq(tx, task.seq)
-    forget(tx.run, "task_texts", task.seq)
+    unindex_text(tx.run, "task_texts", task.seq)
     index_tags(tx, task, None)
     for table in ("task_texts", "task_imports", "tasks"):
         tx.run(f"DELETE FROM {table} WHERE seq = ?", (task.seq,))

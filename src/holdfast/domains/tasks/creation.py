@@ -10,7 +10,7 @@ import msgspec
 from holdfast import errors
 from holdfast.domains.routing.config import Config, settings_of
 from holdfast.domains.tasks.rows import TASK, Stored, new_id, require, to_task
-from holdfast.kernel.tx import Tx, learn_new
+from holdfast.kernel.tx import Tx, index_new_text
 from holdfast.kernel.validate import check_name
 from holdfast.types.tasks import Task, TaskType
 
@@ -194,7 +194,7 @@ def insert_all(tx: Tx, drafts: Sequence[Placed], config: Config) -> list[Stored]
     )
     texts = [(task.seq, task.title, task.body, "") for task in tasks]
     tx.many("INSERT INTO task_texts (seq, title, body, notes) VALUES (?, ?, ?, ?)", texts)
-    learn_new(tx.many, "task_texts", texts)
+    index_new_text(tx.many, "task_texts", texts)
     tags = [(tag, task.priority, task.seq) for task in tasks for tag in task.tag_list]
     for table in ("task_tags", "ready_tags"):  # a new task is ready
         if tags:

@@ -15,7 +15,7 @@ from holdfast import errors
 from holdfast.domains import link_types, locks
 from holdfast.domains.routing.config import settings_of
 from holdfast.kernel import leases
-from holdfast.kernel.tx import SYSTEM, Row, Snapshot, Tx, forget, learn
+from holdfast.kernel.tx import SYSTEM, Row, Snapshot, Tx, index_text, unindex_text
 from holdfast.kernel.validate import after_prefix, check_name
 from holdfast.types import as_time
 from holdfast.types.tasks import Task, TaskStatus, TaskType
@@ -360,10 +360,10 @@ def _entries(task: Stored | None, ready: bool = False) -> set[tuple[str, int, in
 
 def write_texts(tx: Tx, seq: int, **texts: str) -> None:
     """Change title, body or notes of a task where a search looks, and the search with it."""
-    forget(tx.run, "task_texts", seq)
+    unindex_text(tx.run, "task_texts", seq)
     values = ", ".join(f"{name} = ?" for name in texts)
     tx.run(f"UPDATE task_texts SET {values} WHERE seq = ?", (*texts.values(), seq))
-    learn(tx.run, "task_texts", seq)
+    index_text(tx.run, "task_texts", seq)
 
 
 _SHORT = "0123456789abcdefghjkmnpqrstvwxyz"  # Crockford's 32: nothing that reads like another

@@ -79,8 +79,8 @@ def _import_msgspec() -> None:
 def _run(arguments: list[str]) -> int:
     _import_msgspec()
     from holdfast.faces.cli.args import parse
+    from holdfast.faces.cli.call import GLOBAL, Session
     from holdfast.faces.cli.command import find
-    from holdfast.faces.cli.session import GLOBAL, Session
 
     options = {name: argument for argument in GLOBAL for name in (argument.option, argument.short) if name}
     at = 0
@@ -121,8 +121,8 @@ def _asks_about_group(words: Sequence[str]) -> bool:
 
 
 def _tell(error: HoldfastError, arguments: Sequence[str]) -> None:
+    from holdfast.faces.cli.call import is_json
     from holdfast.faces.cli.output import error_json, error_text
-    from holdfast.faces.cli.session import is_json
 
     own = arguments[: arguments.index("--")] if "--" in arguments else arguments
     asked = {"json": True} if "--json" in own else {}

@@ -16,7 +16,7 @@ import msgspec
 from holdfast.faces.cli.args import Argument, Usage, nearest
 
 if TYPE_CHECKING:
-    from holdfast.faces.cli.session import Session
+    from holdfast.faces.cli.call import Session
 
 Run = Callable[["Session", dict[str, Any]], int]
 

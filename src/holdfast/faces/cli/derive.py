@@ -385,7 +385,7 @@ def operations() -> list[Operation[..., Any]]:
 
 def derive(op: Operation[..., Any]) -> Command:
     """The command that is an operation."""
-    from holdfast.faces.cli.session import perform
+    from holdfast.faces.cli.call import perform
 
     name = op.route.cli
     assert name is not None

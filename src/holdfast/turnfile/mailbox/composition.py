@@ -18,8 +18,8 @@ import msgspec
 from holdfast import errors
 from holdfast.turnfile.mailbox import Mailbox, insert_card, parse
 from holdfast.turnfile.mailbox.cards import ID, Card, Dialect, field_text
+from holdfast.turnfile.mailbox.derived import fold, refresh
 from holdfast.turnfile.mailbox.markdown import key_of, lines_of, unclosed
-from holdfast.turnfile.mailbox.tables import fold, refresh
 from holdfast.turnfile.model import Priority
 
 MAINTAINER: Final = "Maintainer"

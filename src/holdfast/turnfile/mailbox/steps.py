@@ -16,8 +16,8 @@ from holdfast import errors
 from holdfast.turnfile.mailbox import Mailbox, add_entry, insert_row, parse, remove_card, set_field
 from holdfast.turnfile.mailbox.cards import OPEN, TERMINAL, Card
 from holdfast.turnfile.mailbox.composition import Draft, check_date, compose, one_line, spelled, unharmed
+from holdfast.turnfile.mailbox.derived import column, fold, refresh
 from holdfast.turnfile.mailbox.markdown import Edit, row_text
-from holdfast.turnfile.mailbox.tables import column, fold, refresh
 
 Operation = Literal["ack", "action", "block"]
 Disposition = Literal["closed", "resolved", "superseded", "withdrawn", "abandoned"]

@@ -16,9 +16,9 @@ from holdfast import errors
 from holdfast.errors import Invalid
 from holdfast.faces.cli import location
 from holdfast.faces.cli.args import Argument, Usage
+from holdfast.faces.cli.call import Session
 from holdfast.faces.cli.command import Command
 from holdfast.faces.cli.output import for_shell, printable
-from holdfast.faces.cli.session import Session
 
 _MOST: Final = 20
 _RULES: Final = """\

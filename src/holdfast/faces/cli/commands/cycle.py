@@ -19,11 +19,11 @@ import msgspec
 
 from holdfast import errors
 from holdfast.faces.cli.args import Argument, Usage, convert
+from holdfast.faces.cli.call import Session, after_writing, perform
 from holdfast.faces.cli.command import Command
 from holdfast.faces.cli.commands.store import snapshot
 from holdfast.faces.cli.derive import SUMMARIES
 from holdfast.faces.cli.output import bar, printable
-from holdfast.faces.cli.session import Session, after_writing, perform
 from holdfast.faces.cli.views import Paint, moment
 from holdfast.operation import operation
 from holdfast.types.cycles import Cycle, CycleNote, CyclePhase

@@ -7,8 +7,8 @@ from importlib import import_module
 from typing import Any, Final
 
 from holdfast.faces.cli.args import Argument
+from holdfast.faces.cli.call import Session
 from holdfast.faces.cli.command import Command
-from holdfast.faces.cli.session import Session
 from holdfast.kernel.clock import SystemClock
 
 

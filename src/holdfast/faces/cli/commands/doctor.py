@@ -17,10 +17,10 @@ import msgspec
 
 from holdfast import errors
 from holdfast.faces.cli import location
+from holdfast.faces.cli.call import Session
 from holdfast.faces.cli.command import Command
 from holdfast.faces.cli.commands.store import backups_of
 from holdfast.faces.cli.output import printable
-from holdfast.faces.cli.session import Session
 from holdfast.faces.http.listener import LOCK
 from holdfast.kernel.store import translate
 from holdfast.kernel.tx import DerivedActor

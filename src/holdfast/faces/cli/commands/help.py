@@ -6,8 +6,8 @@ from typing import Any, Final
 
 from holdfast.errors import HoldfastError, Invalid
 from holdfast.faces.cli.args import Argument
+from holdfast.faces.cli.call import GLOBAL, Session
 from holdfast.faces.cli.command import PURPOSES, Command, all_commands, find, unknown
-from holdfast.faces.cli.session import GLOBAL, Session
 
 _BASH = """\
 _holdfast() {{

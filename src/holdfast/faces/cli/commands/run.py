@@ -9,9 +9,9 @@ from typing import Any, Final
 
 from holdfast import errors
 from holdfast.faces.cli.args import Argument, Usage
+from holdfast.faces.cli.call import Session, after_writing, arguments_from, call
 from holdfast.faces.cli.command import Command
 from holdfast.faces.cli.derive import SUMMARIES, arguments_of, operation_called
-from holdfast.faces.cli.session import Session, after_writing, arguments_from, call
 from holdfast.operation import operation
 
 NOTHING: Final = 4

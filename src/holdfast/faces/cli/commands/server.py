@@ -13,9 +13,9 @@ import msgspec
 from holdfast import errors
 from holdfast.faces.cli import location
 from holdfast.faces.cli.args import Argument, Usage
+from holdfast.faces.cli.call import Session
 from holdfast.faces.cli.command import Command
 from holdfast.faces.cli.location import Credentials, remember
-from holdfast.faces.cli.session import Session
 from holdfast.faces.http.auth import EVERY, FIRST, MAIN, ROLES, Token, Tokens, check_space
 from holdfast.faces.http.listener import BACKUPS_KEPT, MAX_WATCHERS, PORT, Settings
 

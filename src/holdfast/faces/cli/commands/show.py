@@ -8,10 +8,10 @@ from typing import Any, Final
 
 from holdfast import errors
 from holdfast.faces.cli.args import KINDS, Argument, Usage, as_moment
+from holdfast.faces.cli.call import Session
 from holdfast.faces.cli.command import Command
 from holdfast.faces.cli.derive import SUMMARIES, arguments_of, operation_called
 from holdfast.faces.cli.output import printable
-from holdfast.faces.cli.session import Session
 from holdfast.faces.cli.views import view
 from holdfast.kernel.validate import check_limit
 from holdfast.operation import operation

@@ -17,11 +17,11 @@ import msgspec
 
 from holdfast import errors
 from holdfast.faces.cli.args import Argument
+from holdfast.faces.cli.call import Session, after_writing
 from holdfast.faces.cli.command import Command
 from holdfast.faces.cli.commands.store import snapshot
 from holdfast.faces.cli.commands.transfer import write_lines
 from holdfast.faces.cli.output import bar, printable
-from holdfast.faces.cli.session import Session, after_writing
 from holdfast.operation import operation
 from holdfast.types.stashes import TransferTable
 from holdfast.types.tasks import ImportProblem

@@ -17,10 +17,10 @@ from typing import TYPE_CHECKING, Any, Final
 from holdfast import errors
 from holdfast.faces.cli import location
 from holdfast.faces.cli.args import Argument
+from holdfast.faces.cli.call import Session
 from holdfast.faces.cli.command import Command
 from holdfast.faces.cli.location import git_root, label, state_folder
 from holdfast.faces.cli.output import bar, printable
-from holdfast.faces.cli.session import Session
 from holdfast.kernel.clock import SystemClock
 from holdfast.kernel.tx import DerivedActor
 from holdfast.types import as_time

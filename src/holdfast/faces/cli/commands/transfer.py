@@ -9,10 +9,10 @@ from typing import Any, Final
 
 from holdfast import errors
 from holdfast.faces.cli.args import Argument
+from holdfast.faces.cli.call import Session, after_writing
 from holdfast.faces.cli.command import Command
 from holdfast.faces.cli.commands.store import snapshot
 from holdfast.faces.cli.output import bar, printable
-from holdfast.faces.cli.session import Session, after_writing
 from holdfast.operation import operation
 
 _PAGE: Final = 1000

@@ -19,9 +19,9 @@ import msgspec
 from holdfast import turnfile
 from holdfast.errors import HoldfastError, Invalid, NotFound
 from holdfast.faces.cli.args import Argument, Usage
+from holdfast.faces.cli.call import Session
 from holdfast.faces.cli.command import Command
 from holdfast.faces.cli.output import printable
-from holdfast.faces.cli.session import Session
 from holdfast.turnfile import tasks
 from holdfast.turnfile.ledger import newcomers, strangers
 from holdfast.turnfile.model import FOLDER, FOLDER_VARIABLE, MAILBOX, PROJECTION, TURNFILE, SignalWord, Task

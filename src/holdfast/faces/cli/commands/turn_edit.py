@@ -28,6 +28,7 @@ import msgspec
 from holdfast import turnfile
 from holdfast.errors import Invalid, NotFound
 from holdfast.faces.cli.args import Argument, Usage
+from holdfast.faces.cli.call import Session
 from holdfast.faces.cli.command import Command
 from holdfast.faces.cli.commands.turn import (
     DIR,
@@ -43,7 +44,6 @@ from holdfast.faces.cli.commands.turn import (
     warn,
 )
 from holdfast.faces.cli.output import printable
-from holdfast.faces.cli.session import Session
 from holdfast.turnfile.files import Folder
 from holdfast.turnfile.model import FOLDER_VARIABLE
 

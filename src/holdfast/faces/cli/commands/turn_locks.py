@@ -13,6 +13,7 @@ import msgspec
 from holdfast import turnfile
 from holdfast.errors import NotFound
 from holdfast.faces.cli.args import Argument
+from holdfast.faces.cli.call import Session
 from holdfast.faces.cli.command import Command
 from holdfast.faces.cli.commands.turn import (
     DIR,
@@ -27,7 +28,6 @@ from holdfast.faces.cli.commands.turn import (
     warn,
 )
 from holdfast.faces.cli.output import printable
-from holdfast.faces.cli.session import Session
 
 
 def lock(session: Session, given: dict[str, Any]) -> int:

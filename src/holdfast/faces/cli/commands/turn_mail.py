@@ -6,10 +6,10 @@ import os
 from typing import Any, get_args
 
 from holdfast.faces.cli.args import Argument, Usage
+from holdfast.faces.cli.call import Session
 from holdfast.faces.cli.command import Command
 from holdfast.faces.cli.commands.turn import DIR, WAITING, acting, completed, patience, session_of, warn
 from holdfast.faces.cli.output import printable, printable_lines
-from holdfast.faces.cli.session import Session
 from holdfast.turnfile import mail
 from holdfast.turnfile.mail import Mailed, Mailing
 from holdfast.turnfile.mailbox.steps import Disposition
