@@ -24,7 +24,8 @@ from holdfast.kernel.wake import Watcher
 from holdfast.types import Event
 
 if TYPE_CHECKING:
-    from holdfast.workspace.watch import AsyncWatch, Watch
+    from holdfast.workspace import Watch
+    from holdfast.workspace.aio import AsyncWatch
 
 
 class Sync:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any, Literal, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, Literal, TypeVar
 
 from holdfast import errors
 from holdfast.domains.routing import FILES
@@ -20,7 +20,9 @@ from holdfast.kernel.engine import Engine
 from holdfast.kernel.events import marks
 from holdfast.kernel.leases import next_deadline
 from holdfast.kernel.tx import Snapshot
+from holdfast.kernel.validate import check_seconds
 from holdfast.kernel.values import MAX_VALUE_BYTES
+from holdfast.kernel.wake import Watcher
 from holdfast.operation import (
     Deadline,
     Do,
@@ -35,7 +37,7 @@ from holdfast.operation import (
     drive,
     operation,
 )
-from holdfast.types import Op, Report
+from holdfast.types import Event, Op, Report
 from holdfast.workspace.context import (
     LATEST,
     PLAIN_ANSWERS,
@@ -51,7 +53,6 @@ from holdfast.workspace.context import (
 )
 from holdfast.workspace.rulefiles import Files, read_file
 from holdfast.workspace.transaction import CHECKERS, Root, Transaction, user_body
-from holdfast.workspace.watch import Watch, next_event
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -62,6 +63,51 @@ if TYPE_CHECKING:
 
 R = TypeVar("R")
 E = TypeVar("E")
+
+
+def next_event(engine: Engine, watcher: Watcher, deadline: int | None) -> Event | None:
+    """Sleep until the watcher has an event, or None at the deadline."""
+    signal = watcher.signal
+    assert isinstance(signal, Signal)
+    while True:
+        event = watcher.take()
+        if event is not None or (deadline is not None and engine.clock.monotonic() >= deadline):
+            return event
+        engine.clock.wait_until(deadline, signal)
+
+
+class Watch(Generic[E]):
+    """An iterator over events as they come. It ends at its timeout; close it, use it in `with`, or just drop it."""
+
+    def __init__(self, engine: Engine, following: Following[E]) -> None:
+        timeout = check_seconds(following.timeout, "timeout", True)
+        self._engine = engine
+        self._convert = following.convert
+        self._deadline = None if timeout is None else engine.clock.monotonic() + timeout
+        engine.check_usable()
+        self._watcher = engine.watch(following.wanted, following.after, Signal())
+
+    def __iter__(self) -> Watch[E]:
+        return self
+
+    def __next__(self) -> E:
+        self._engine.check_usable()
+        event = next_event(self._engine, self._watcher, self._deadline)
+        if event is None:
+            self.close()
+            raise StopIteration
+        item: E = self._engine.read(lambda snapshot: self._convert(snapshot, event))
+        return item
+
+    def close(self) -> None:
+        """Stop watching."""
+        self._watcher.close()
+
+    def __enter__(self) -> Watch[E]:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
 
 
 class Workspace(Root[Sync]):

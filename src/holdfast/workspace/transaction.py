@@ -16,12 +16,11 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from holdfast import errors
-from holdfast.domains import cell_history, cells, events, leases, locks
+from holdfast.domains import cell_history, cells, events, leases, locks, task_hooks
 from holdfast.domains.cells import Cells
 from holdfast.domains.events import ClockOps, Events
 from holdfast.domains.leases import Leases
 from holdfast.domains.locks import FREED, Locks, Target, end_lease
-from holdfast.domains.tasks import rows
 from holdfast.kernel import leases as kernel_leases
 from holdfast.kernel.signals import SHIELD
 from holdfast.kernel.tx import Snapshot, Tx
@@ -182,7 +181,7 @@ def _stash_freed(tx: Tx, target: Target, op: str, changed_by: str | None) -> Non
     lock.freed(tx, target, op, changed_by)
 
 
-class _OutsideTasks:
+class _TaskHooks:
     """What mail and paths tell tasks."""
 
     def messages(self, snapshot: Snapshot, task: str, limit: int) -> tuple[list[Message], int]:
@@ -223,7 +222,7 @@ def _late_check(module: str, table: str = "messages") -> Callable[[Snapshot], It
     return check
 
 
-rows.wire(_OutsideTasks())
+task_hooks.wire(_TaskHooks())
 kernel_leases.wire(cells.end_lease, end_lease, _end_late_lease)
 FREED["stash-lock"] = _stash_freed
 

@@ -132,7 +132,7 @@ class _PathAttempt:
 
 def _claimed(tx: Tx, id: str, holder: str) -> Stored:
     """The task, if the holder has claimed it."""
-    task = require(tx, id)
+    task = require_task(tx, id)
     authorise(tx, task, holder, None, "lock paths for it")
     return task
 

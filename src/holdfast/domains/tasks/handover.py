@@ -12,7 +12,7 @@ from typing import Any, Final, TypeVar
 import msgspec
 
 from holdfast import errors
-from holdfast.domains.tasks import rows
+from holdfast.domains import task_hooks
 from holdfast.domains.tasks.rows import TASK, Stored, find, to_task
 from holdfast.kernel import events
 from holdfast.kernel.tx import Snapshot
@@ -65,7 +65,7 @@ def _fit(snapshot: Snapshot, stored: Stored, happened: list[Event], end: Event |
         raise errors.Invalid(
             f"the task itself takes {budget - room.left} bytes", hint=f"give a budget of at least {budget - room.left}"
         )
-    asked = rows.ask()
+    asked = task_hooks.ask()
     left = [] if end is None else asked.freed(snapshot, stored.id, end.revision)
     messages, total = asked.messages(snapshot, stored.id, _MESSAGES)
     whole = room.left

@@ -7,7 +7,7 @@ each transaction the counters are what `checks` would count.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Final, Protocol
+from typing import Any, Final
 
 import msgspec
 
@@ -19,39 +19,6 @@ from holdfast.kernel.tx import SYSTEM, Row, Snapshot, Tx, index_text, unindex_te
 from holdfast.kernel.validate import after_prefix, check_name
 from holdfast.types import as_time
 from holdfast.types.tasks import Task, TaskStatus, TaskType
-
-if TYPE_CHECKING:
-    from holdfast.types.agents import Message, PathLock
-
-
-class Outside(Protocol):
-    """What there is to ask."""
-
-    def messages(self, snapshot: Snapshot, task: str, limit: int) -> tuple[list[Message], int]:
-        """The last messages about a task, oldest of them first, and how many there are."""
-
-    def open_messages(self, snapshot: Snapshot, task: str) -> list[str]:
-        """The ids of those that are not closed."""
-
-    def locks(self, snapshot: Snapshot, task: str) -> list[PathLock]:
-        """The path locks that are held for a task."""
-
-    def freed(self, snapshot: Snapshot, task: str, revision: int) -> list[str]:
-        """The patterns of those that ended with its claim, at a revision."""
-
-
-_wired: list[Outside] = []
-
-
-def wire(outside: Outside) -> None:
-    """Tell tasks whom to ask; called once by transaction.py, which knows all domains."""
-    _wired[:] = [outside]
-
-
-def ask() -> Outside:
-    """Whoever was wired."""
-    return _wired[0]
-
 
 TASK: Final = "task"
 DEPENDS_ON: Final = "depends_on"

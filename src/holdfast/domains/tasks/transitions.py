@@ -10,8 +10,8 @@ from typing import Final, get_args
 import msgspec
 
 from holdfast import errors
+from holdfast.domains import task_hooks
 from holdfast.domains.routing.config import settings_of
-from holdfast.domains.tasks import rows
 from holdfast.domains.tasks.creation import check_note
 from holdfast.domains.tasks.rows import Stored, change, require, to_task
 from holdfast.kernel.tx import Tx
@@ -74,7 +74,7 @@ def check_closable(tx: Tx, id: str) -> None:
     """OpenThreads if the workspace wants the messages about a task closed before the task is, and some are not."""
     if not settings_of(tx).config.close_threads_first:
         return
-    messages = rows.ask().open_messages(tx, id)
+    messages = task_hooks.ask().open_messages(tx, id)
     if messages:
         raise errors.OpenThreads(
             f"messages about task {id} are open, {', '.join(messages[:3])} among them", id=id, messages=messages
