@@ -36,24 +36,20 @@ fix: $(READY) ## Repair lint and formatting in place
 bench: $(READY) ## Run the benchmarks (ARGS go to them)
 	$(BIN)/python -m tests.bench $(ARGS)
 
-teeth: $(READY) ## Break the source on purpose and see that the tests notice
+teeth: $(READY) ## Break the source on purpose and see that the tests notice (goes on where it stopped)
 	$(BIN)/python -m tests.teeth $(ARGS)
 
 sim: $(READY) ## Attack a simulated cluster (SEED=7 shows one run, SEEDS=20000 tries many)
 	@SEED=$(SEED) SEEDS=$(SEEDS) FIRST=$(FIRST) $(BIN)/python -m tests.simulation
 
-long: $(READY) ## The long runs: 20,000 generated calls of the server, 200 times kill -9, a storm of shells, turn files
-	$(BIN)/python -m tests.http.schema_run --calls 20000
-	SERVER_KILL_CYCLES=200 $(BIN)/python -m pytest -p no:randomly tests/e2e/test_server_kill.py
-	CLI_STORM_TASKS=1000 CLI_STORM_LOOPS=16 $(BIN)/python -m pytest -p no:randomly --timeout 900 -s tests/cli/test_storm.py
-	TURN_TRANSACTIONS=1000 $(BIN)/python -m pytest -p no:randomly -s tests/turnfile/test_contention.py
-	TURN_FUZZ=200000 $(BIN)/python -m pytest -p no:randomly -s tests/turnfile/test_turn_fuzz.py
+long: $(READY) ## What is too long for `test`: every kind, 1,000 seeds, 20,000 power losses, long runs (goes on where it stopped)
+	$(BIN)/python -m tests.long $(ARGS)
 
 house: $(READY) ## Print the figures of the source: modules, lines, importers, imports between layers
 	@$(BIN)/python -m tests.architecture.house
 
 clean: ## Remove caches and build output; keeps .venv
-	rm -rf build dist src/*.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis
+	rm -rf build dist src/*.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis .teeth .long
 	find src tests -name __pycache__ -prune -exec rm -rf {} +
 
 # pip reads the build backend's version from the first variable up to 25.2 and from the second since; the path is

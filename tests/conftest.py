@@ -1,12 +1,61 @@
-"""For all tests: figures that tests print reach the terminal also from the worker processes of xdist."""
+"""For all tests: where temporary files lie, which signals count, and figures that reach the terminal from workers."""
 
 from __future__ import annotations
 
 import contextlib
+import os
+import shutil
+import signal
 import sys
+import tempfile
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
+
+from tests.amounts import LONG
+
+RAM = Path("/dev/shm")
+ROOM = 2 << 30  # bytes that a RAM disk must have free: containers often have one of 64 MB
+DISK = "HOLDFAST_TESTS_DISK"  # where temporary files lay before; tests of durability still use it
+
+
+def _use_ram() -> None:
+    """Put temporary files on a RAM disk, unless TMPDIR says where: most tests prove nothing about durability."""
+    if "TMPDIR" in os.environ or not RAM.is_dir() or shutil.disk_usage(RAM).free < ROOM:
+        return
+    os.environ[DISK] = tempfile.gettempdir()
+    os.environ["TMPDIR"] = str(RAM)
+    tempfile.tempdir = None
+
+
+def _hear_ctrl_c() -> None:
+    """A shell starts what runs in its background with SIGINT ignored, and children inherit that: tests send it."""
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+_use_ram()
+_hear_ctrl_c()
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption(
+        "--kinds",
+        default="all" if LONG else "",
+        help="run the conformance suite on these kinds of workspaces (names with commas between them, or all) "
+        "instead of those that the seed draws",
+    )
+
+
+@pytest.fixture
+def on_disk(request: pytest.FixtureRequest) -> Iterator[Path]:
+    """A folder on the machine's disk, for tests of durability; kept if the test fails."""
+    folder = Path(tempfile.mkdtemp(prefix="holdfast-test-", dir=os.environ.get(DISK)))
+    before = request.session.testsfailed
+    yield folder
+    if request.session.testsfailed == before:
+        shutil.rmtree(folder, ignore_errors=True)
 
 
 @pytest.fixture

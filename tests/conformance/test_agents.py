@@ -21,6 +21,8 @@ from holdfast.workspace.context import derive_actor
 from tests.conformance.test_claims import lay_down
 from tests.worlds.kinds import World
 
+pytestmark = pytest.mark.kinds("drawn")
+
 Call = Callable[..., object]
 
 HOUR = 3600.0
@@ -210,6 +212,7 @@ def test_a1_a_txn_registers_and_looks_at_agents(world: World) -> None:
 # --- seen ------------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.kinds("every")
 def test_a1_an_agent_is_seen_whenever_it_writes_and_not_when_it_reads(world: World) -> None:
     ws, ann = world.open("bob"), world.open("ann")
     task = ws.tasks.claim(ws.tasks.create("task").id, "ann")
@@ -240,6 +243,7 @@ def test_a1_an_agent_is_seen_whenever_it_writes_and_not_when_it_reads(world: Wor
     assert [agent.seen_at for agent in ws.agents.list(prefix="ann")] == [ws.agents.get("ann").seen_at]
 
 
+@pytest.mark.kinds("every")
 def test_a1_seen_at_lags_by_less_than_a_second_and_never_runs_ahead(world: World) -> None:
     ws = world.open("bob")
     for _ in range(20):
@@ -280,6 +284,7 @@ def test_a1_a_refusal_that_a_transaction_goes_on_after_makes_nobody_known(world:
     assert names(ws) == ["bob"]
 
 
+@pytest.mark.kinds("every")
 def test_a1_after_a_clock_was_put_right_nobody_was_seen_in_the_future(world: World) -> None:
     ws, ann = world.open("bob"), world.open("ann")
     ann.cells.set("run", "cell", 1)

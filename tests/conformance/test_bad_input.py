@@ -16,6 +16,8 @@ from holdfast import errors
 from holdfast.types import Op
 from tests.worlds.kinds import World
 
+pytestmark = pytest.mark.kinds("drawn")
+
 Call = Callable[..., object]  # of a workspace, without types: they would refuse what is to be refused
 
 
@@ -289,6 +291,7 @@ def test_c17_a_malformed_cursor_is_refused(world: World, cursor: Any) -> None:
     )
 
 
+@pytest.mark.kinds("every")
 @pytest.mark.parametrize("ahead", [1, 1000, 2**63, 10**400], ids=["1", "1000", "2**63", "10**400"])
 def test_c17_a_cursor_in_the_future_is_refused(world: World, ahead: int) -> None:
     ws = furnished(world)
@@ -395,6 +398,7 @@ def test_c14_a_derived_actor_must_name_a_holder(
     assert derived.cells.set("run", "cell", 2) == 2  # it may write
 
 
+@pytest.mark.kinds("every")
 def test_a_key_used_again_with_other_arguments_is_refused_and_nothing_changes(world: World) -> None:
     ws = furnished(world)
     assert ws.using(key="key").cells.set("run", "cell", 1) == 2

@@ -13,6 +13,8 @@ import pytest
 from holdfast import errors
 from tests.worlds.kinds import World
 
+pytestmark = pytest.mark.kinds("drawn")
+
 # In the order of their UTF-8 bytes; UTF-16 would put the astral ones before "Ａ".
 NAMES = ["A", "a", "a-b", "a.b", "a/b", "a:b", "a@b", "a_b", "aé", "a世", "aＡ", "a🌍", "b", "ö", "世", "🌍"]
 

@@ -19,6 +19,8 @@ from tests.conformance.test_cycles import KEY, PHASES, bring_to, statuses, told
 from tests.conformance.test_stashes import refused
 from tests.worlds.kinds import World
 
+pytestmark = pytest.mark.kinds("drawn")
+
 callables = pytest.mark.capability("callables")
 
 
@@ -255,6 +257,7 @@ def test_p4_what_the_log_does_not_tell_any_more_is_refused(world: World) -> None
     assert ws.cycles.start_phase(KEY, "execute", sequence=4).sequence == 5
 
 
+@pytest.mark.kinds("every")
 def test_p4_of_those_who_write_with_the_same_sequence_one_is_written(world: World) -> None:
     handles = [world.open(f"agent-{number}") for number in range(5)]
     handles[0].cycles.start(spec="feature")
@@ -275,6 +278,7 @@ def test_p4_of_those_who_write_with_the_same_sequence_one_is_written(world: Worl
     assert refusals(handles[0]) == ["refuse"] * 12
 
 
+@pytest.mark.kinds("every")
 def test_p4_those_who_state_no_sequence_are_all_written(world: World) -> None:
     handles = [world.open(f"agent-{number}") for number in range(5)]
     handles[0].cycles.start(spec="feature")

@@ -13,6 +13,8 @@ from tests.conformance.test_cycles import KEY, PHASES, bring_to
 from tests.conformance.test_stashes import refused
 from tests.worlds.kinds import World
 
+pytestmark = pytest.mark.kinds("drawn")
+
 SECRET = {"password": "hunter2"}
 
 
@@ -261,6 +263,7 @@ def test_p5_a_version_that_was_compacted_is_told_so(world: World) -> None:
 # --- deleting --------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.kinds("every")
 def test_p6_a_deleted_cycle_is_gone_with_what_its_history_said_and_its_number_is_not_used_again(world: World) -> None:
     ws = world.open()
     keyed = ws.using(key="k")

@@ -11,6 +11,8 @@ from holdfast import Workspace, errors
 from holdfast.types.cycles import CycleReport
 from tests.worlds.kinds import World
 
+pytestmark = pytest.mark.kinds("drawn")
+
 KEY = "peer:spec:feature:cycle:1"
 OLD: dict[str, Any] = {
     "version": 1.1,

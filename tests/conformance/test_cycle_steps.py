@@ -17,6 +17,8 @@ from tests.conformance.test_cycles import KEY, PHASES, bring_to, statuses, told
 from tests.conformance.test_stashes import refused
 from tests.worlds.kinds import World
 
+pytestmark = pytest.mark.kinds("drawn")
+
 DEEP: Any = "leaf"
 for _ in range(126):  # a value may be so deep, but not inside a document
     DEEP = [DEEP]

@@ -17,6 +17,8 @@ from holdfast.types.cycles import Cycle, PhaseName
 from tests.conformance.test_stashes import refused
 from tests.worlds.kinds import World
 
+pytestmark = pytest.mark.kinds("drawn")
+
 PHASES: tuple[PhaseName, ...] = ("plan", "execute", "express", "review")
 KEY = "peer:spec:feature:cycle:1"
 
@@ -153,6 +155,7 @@ def test_p2_numbers_grow_by_1_within_a_prefix_and_the_last_one_is_the_current(wo
     assert ws.cycles.get("peer:spec:s:cycle:1").metadata.cycle_number == 1, "those before stay"
 
 
+@pytest.mark.kinds("every")
 def test_p2_of_many_that_start_at_once_each_gets_a_cycle_of_its_own(world: World) -> None:
     handles = [world.open(f"agent-{number}") for number in range(6)]
     made = together(*(partial(ws.cycles.start, spec="s") for ws in handles))

@@ -15,6 +15,8 @@ from tests.conformance.test_stashes import refused
 from tests.conformance.test_trails import furnished
 from tests.worlds.kinds import World
 
+pytestmark = pytest.mark.kinds("drawn")
+
 BETWEEN_TASKS = ("child_of", "depends_on", "discovered_from", "related")
 
 

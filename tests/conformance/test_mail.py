@@ -18,6 +18,8 @@ from holdfast.types.agents import MailStatus, MailStep, Message
 from tests.conformance.test_task_lists import configure
 from tests.worlds.kinds import World
 
+pytestmark = pytest.mark.kinds("drawn")
+
 Call = Callable[..., object]
 
 STATUSES: tuple[MailStatus, ...] = ("unread", "acknowledged", "actioned", "blocked", "closed")
@@ -487,6 +489,7 @@ def test_a3_a_search_knows_no_operators(world: World) -> None:
     assert subjects(hit.message for hit in ws.mail.search('"and two"')) == ["one AND two"]
 
 
+@pytest.mark.kinds("every")
 def test_a3_a_watch_hears_of_mail_what_changed(world: World) -> None:
     ws = world.open("eve")
     watch: Any = ws.watch(kinds=["message"], after=0, timeout=0)
@@ -572,6 +575,7 @@ def closing(ws: Any) -> dict[str, tuple[str, Call]]:
     }
 
 
+@pytest.mark.kinds("every")
 def test_a4_where_threads_are_closed_first_a_task_with_open_messages_is_not_closed(world: World) -> None:
     ws = world.open("bob")
     ways = closing(ws)

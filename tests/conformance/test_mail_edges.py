@@ -21,6 +21,8 @@ from tests.conformance.test_mail import (
 )
 from tests.worlds.kinds import World
 
+pytestmark = pytest.mark.kinds("drawn")
+
 # --- bad input -------------------------------------------------------------------------------------------------------
 
 BAD_NAMES: tuple[Any, ...] = ("", "a\nb", "x" * 513, "\ud800", 7, b"ann")
@@ -176,6 +178,7 @@ def test_a1_an_actor_that_was_only_derived_must_say_whose_mail_it_is(
     assert [agent.name for agent in ws.agents.list()] == ["ann", "bob"]
 
 
+@pytest.mark.kinds("every")
 def test_a3_a_message_that_is_sent_twice_under_one_key_is_sent_once(world: World) -> None:
     ws, again = world.open("bob"), world.open("bob")
     sent = ws.using(key="k").mail.send(["ann", "cy"], "subject", "body", ack=True)

@@ -26,6 +26,8 @@ from holdfast.workspace.context import derive_actor
 from tests.conformance.test_waiting import PATIENCE, Background
 from tests.worlds.kinds import World
 
+pytestmark = pytest.mark.kinds("drawn")
+
 
 def claimed(ws: Workspace, **given: Any) -> Task:
     """A new task that `ws` has claimed."""
@@ -168,6 +170,7 @@ def test_a5_path_locks_and_plain_locks_of_the_same_name_are_apart(world: World) 
 # --- locking again ---------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.kinds("every")
 def test_a5_locking_again_keeps_id_and_token_and_the_later_end_wins(world: World) -> None:
     ws = world.open("a")
     first = ws.paths.lock(["src", "docs"], ttl=30)
@@ -195,6 +198,7 @@ def test_a5_another_set_of_patterns_a_share_or_a_task_make_another_lock(world: W
     assert ws.paths.lock("src", task=task.id) == locks[-1]
 
 
+@pytest.mark.kinds("every")
 def test_a5_after_its_end_the_same_lock_is_a_new_one(world: World) -> None:
     ws = world.open("a")
     first = ws.paths.lock("src", ttl=30)
@@ -249,6 +253,7 @@ def test_a5_a_derived_actor_may_check_but_owns_nothing(world: World, monkeypatch
     assert ws.paths.check("src", str(name)) == lock
 
 
+@pytest.mark.kinds("every")
 @pytest.mark.capability("local")
 def test_a5_a_lock_with_a_ttl_of_its_own_is_not_seen_after_its_claim_has_run_out(world: World) -> None:
     ws, other = world.open("ann"), world.open("bob")
@@ -262,6 +267,7 @@ def test_a5_a_lock_with_a_ttl_of_its_own_is_not_seen_after_its_claim_has_run_out
     assert other.paths.list() == []
 
 
+@pytest.mark.kinds("every")
 def test_a5_a_lock_past_its_end_is_seen_by_nobody_although_nothing_was_written_since(world: World) -> None:
     a, b = world.open("a"), world.open("b")
     lock = a.paths.lock("src", ttl=30)
@@ -310,6 +316,7 @@ def test_a5_another_cannot_release_or_refresh_a_lock_and_learns_whose_it_is(worl
     assert a.paths.list() == [lock]
 
 
+@pytest.mark.kinds("every")
 @pytest.mark.parametrize("off", [-1, 1])
 def test_a5_a_token_that_is_not_the_live_one_is_fenced(world: World, off: int) -> None:
     ws = world.open("a")
@@ -324,6 +331,7 @@ def test_a5_a_token_that_is_not_the_live_one_is_fenced(world: World, off: int) -
     assert ws.paths.list() == [lock]
 
 
+@pytest.mark.kinds("every")
 @pytest.mark.parametrize("how", ["expired", "released"])
 def test_a5_the_token_of_a_lost_lock_is_fenced_and_the_next_holders_lock_stays(world: World, how: str) -> None:
     a, b = world.open("a"), world.open("b")
@@ -371,6 +379,7 @@ def test_a5_by_force_anybodys_locks_are_taken_away_and_the_log_says_so(world: Wo
     assert a.check().records["leases"] == 1, "of the claim"
 
 
+@pytest.mark.kinds("every")
 def test_a5_refresh_renews_by_the_granted_ttl_or_by_a_given_one(world: World) -> None:
     ws = world.open("a")
     lock = ws.paths.lock("src", ttl=30)
@@ -388,6 +397,7 @@ def test_a5_refresh_renews_by_the_granted_ttl_or_by_a_given_one(world: World) ->
     assert ws.paths.list() == []
 
 
+@pytest.mark.kinds("every")
 def test_a5_a_lock_expires_with_an_event_of_the_system_and_frees_its_paths(world: World) -> None:
     a, b = world.open("a"), world.open("b")
     lock = a.paths.lock("src", ttl=30)
@@ -399,6 +409,7 @@ def test_a5_a_lock_expires_with_an_event_of_the_system_and_frees_its_paths(world
     assert expired.data == {"holder": ["a", None], "token": [lock.token, None]}
 
 
+@pytest.mark.kinds("every")
 def test_a5_the_log_tells_all_of_a_lock(world: World) -> None:
     ws = world.open("a")
     task = claimed(ws)
@@ -503,6 +514,7 @@ def test_a5_a_refused_lock_inside_a_body_leaves_nothing_of_itself(world: World) 
     assert len({event.revision for event in events(a)}) == 2
 
 
+@pytest.mark.kinds("every")
 def test_a5_a_key_makes_a_lock_happen_once_and_a_fence_guards_it(world: World) -> None:
     a = world.open("a")
     keyed = a.using(key="k")

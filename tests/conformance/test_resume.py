@@ -22,6 +22,8 @@ from tests.conformance.test_one_commit import in_txn, log, parts_in
 from tests.conformance.test_task_status import refused
 from tests.worlds.kinds import World
 
+pytestmark = pytest.mark.kinds("drawn")
+
 CUT = "… (cut)"
 BUDGETS = (MIN_BUDGET, 1025, 1500, 2048, 4096, BUDGET, 16_384, 65_536, 262_144, MAX_BUDGET)
 AWKWARD = 'say "yes"\\no\t\u2028\x01\x1f\x7f é ß 漢字 👩‍👩‍👧‍👦 \U0001f600\ufeff</script>\n'
@@ -113,6 +115,7 @@ LEFT = ["docs/index.md", "src/**", "tests/**"]
 # --- a claim takes its locks along -----------------------------------------------------------------------------------
 
 
+@pytest.mark.kinds("every")
 def test_a5_a_claim_that_expires_frees_its_path_locks_in_the_same_commit(world: World) -> None:
     ws, other = world.open("ann"), world.open("bob")
     task = worked_on(ws)
@@ -138,6 +141,7 @@ ENDS: dict[str, dict[str, Any]] = {
 }
 
 
+@pytest.mark.kinds("every")
 @pytest.mark.parametrize("how", [*ENDS, "force"])
 def test_a7_however_a_claim_ended_its_locks_ended_with_it_and_the_next_one_is_told(world: World, how: str) -> None:
     ws, other = world.open("ann"), world.open("bob")
@@ -163,6 +167,7 @@ def test_a7_however_a_claim_ended_its_locks_ended_with_it_and_the_next_one_is_to
 # --- what the next one is told ---------------------------------------------------------------------------------------
 
 
+@pytest.mark.kinds("every")
 def test_a7_after_an_expiry_the_next_agent_sees_who_had_it_and_what_was_left(world: World) -> None:
     ws, other = world.open("ann"), world.open("bob")
     task = worked_on(ws)

@@ -19,6 +19,8 @@ from holdfast.types.stashes import Stash
 from tests.conformance.test_waiting import Background
 from tests.worlds.kinds import World
 
+pytestmark = pytest.mark.kinds("drawn")
+
 VALUES: dict[Any, Any] = {
     "resource": {"uri": "https://example.org/db", "kind": "database", "port": 5432},
     "artifact": {"path": "out/a.bin", "producer": "hf-1", "checksum": "sha256:00", "size": 7},
@@ -196,6 +198,7 @@ def test_s2_a_stale_version_is_refused_with_the_present_one_and_nothing_is_lost(
     assert ws.stashes.set_value(id, {"n": 3}, expected=2).version == 3
 
 
+@pytest.mark.kinds("every")
 def test_s2_of_those_who_save_what_they_loaded_at_the_same_version_one_succeeds(world: World) -> None:
     handles = [world.open(f"agent-{number}") for number in range(6)]
     id = handles[0].stashes.create("config", "context", {"by": None}).id
@@ -212,6 +215,7 @@ def test_s2_of_those_who_save_what_they_loaded_at_the_same_version_one_succeeds(
     assert [version for _, version, _ in entries(handles[0], id)] == [1, 2, 3, 4]
 
 
+@pytest.mark.kinds("every")
 def test_s2_s5_increments_by_many_at_once_are_all_there_each_with_its_entry(world: World) -> None:
     handles = [world.open(f"agent-{number}") for number in range(4)]
     id = handles[0].stashes.create("n", "counter").id
@@ -280,6 +284,7 @@ def test_s9_a_version_that_the_history_does_not_have_cannot_be_restored(world: W
     assert ws.stashes.get(made.id) == made
 
 
+@pytest.mark.kinds("every")
 def test_s14_ids_of_stashes_trails_links_and_entries_are_uuids_of_version_7_in_the_order_of_time(world: World) -> None:
     ws = world.open()
     trail = ws.trails.create("trail").id

@@ -15,6 +15,8 @@ from holdfast import errors
 from holdfast.types.tasks import ImportReport
 from tests.worlds.kinds import World
 
+pytestmark = pytest.mark.kinds("drawn")
+
 THEN = "2024-02-03T04:05:06.789012Z"
 
 
@@ -117,6 +119,7 @@ def test_t18_a_dry_run_leaves_nothing_behind(world: World) -> None:
     assert ws.revision == revision
 
 
+@pytest.mark.kinds("every")
 def test_t18_an_import_with_a_key_happens_once(world: World) -> None:
     ws = world.open().using(key="import-1")
     first = ws.tasks.import_(OWN)

@@ -18,6 +18,8 @@ from holdfast.types.tasks import BulkItem, Retired, Task, TaskTemplate, Template
 from tests.conformance.test_tasks import Call, refuse, state
 from tests.worlds.kinds import World
 
+pytestmark = pytest.mark.kinds("drawn")
+
 DAY = 86_400
 
 
@@ -203,6 +205,7 @@ def test_t14_the_total_counts_to_10000_and_says_that_there_are_more_and_t2_ids_g
     assert len(ws.tasks.create("One in 64 would be taken").id) == len("hf-7k2q0")
 
 
+@pytest.mark.kinds("every")
 @pytest.mark.parametrize("sort", [turn + sort for sort in SORTS for turn in ("", "-")])
 def test_t14_pages_neither_skip_nor_repeat_what_stays_as_it_is_while_others_write(world: World, sort: str) -> None:
     ws, other = world.open(), world.open("other")
@@ -519,6 +522,7 @@ def test_t16_it_frees_nobody_who_is_bound_and_holds_nobody_who_is_free(world: Wo
     assert (there(ws), titles(ws.tasks.ready()), ws.tasks.dependencies(waiting)) == (["waiting"], ["waiting"], [])
 
 
+@pytest.mark.kinds("every")
 def test_t16_it_runs_by_itself_at_most_once_a_day(world: World) -> None:
     ws: Any = world.open()
     ws.tasks.cancel(ws.tasks.create("closed").id)

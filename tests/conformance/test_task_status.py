@@ -17,6 +17,8 @@ from holdfast.types.tasks import HistoryEntry, Task, TaskStatus
 from holdfast.workspace import Workspace
 from tests.worlds.kinds import World
 
+pytestmark = pytest.mark.kinds("drawn")
+
 Call = Callable[[Any, str], object]  # of a workspace and a task's id
 
 STATUSES: tuple[TaskStatus, ...] = ("open", "in_progress", "pending_merge", "blocked", "closed")

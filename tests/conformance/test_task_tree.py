@@ -14,6 +14,8 @@ from holdfast.types.tasks import TaskLink
 from tests.conformance.test_tasks import Call, refuse, state
 from tests.worlds.kinds import World
 
+pytestmark = pytest.mark.kinds("drawn")
+
 
 def grow(ws: Any, tree: dict[str, Any], parent: str | None = None) -> dict[str, str]:
     """Make a tree of tasks, given as titles and what is below each; answers their ids by title."""
@@ -437,6 +439,7 @@ def test_t12_purge_leaves_nothing_but_that_there_was_a_task(world: World) -> Non
         refuse(ws, errors.TaskNotFound, lambda ws, id: ws.tasks.restore(id), given=(id,))
 
 
+@pytest.mark.kinds("every")
 def test_t12_watchers_see_what_was_purged_as_redacted_and_miss_no_event(world: World) -> None:
     ws: Any = world.open()
     task = ws.tasks.create("secret", tags=["secret"])

@@ -17,6 +17,8 @@ from holdfast.domains.tasks import rows
 from holdfast.types.tasks import HistoryEntry
 from tests.worlds.kinds import World
 
+pytestmark = pytest.mark.kinds("drawn")
+
 Call = Callable[..., object]  # of a workspace, without types: they would refuse what is to be refused
 
 

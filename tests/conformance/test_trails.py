@@ -17,6 +17,8 @@ from tests.conformance.test_stashes import entries, names, refused
 from tests.conformance.test_waiting import heard
 from tests.worlds.kinds import World
 
+pytestmark = pytest.mark.kinds("drawn")
+
 STATES: Any = ("draft", "pending", "active", "completed", "abandoned")
 
 
@@ -231,6 +233,7 @@ def test_s12_a_trail_comes_back_whichever_of_a_parent_and_its_child_joined_or_wa
         assert [ws.tasks.get(id).status for id in ws.trails.members(trail)] == ["open"] * 8
 
 
+@pytest.mark.kinds("every")
 def test_s12_a_trail_is_not_abandoned_while_a_lock_of_it_is_held(world: World) -> None:
     ws, other = world.open("a"), world.open("b")
     trail, tasks, stashes = furnished(ws)
@@ -280,6 +283,7 @@ def test_s12_a_trail_is_deleted_when_nothing_belongs_to_it_or_with_what_was_aban
     assert ws.trails.list() == []
 
 
+@pytest.mark.kinds("every")
 def test_s12_the_log_tells_the_life_of_a_trail_and_a_watcher_hears_of_its_end(world: World) -> None:
     ws = world.open("a")
     trail, tasks, stashes = furnished(ws, "draft")

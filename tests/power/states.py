@@ -112,11 +112,18 @@ def _perform(change: Change, contents: dict[int, bytearray], entries: dict[str, 
 
 
 def crashes(
-    tape: Tape, scene: str, seed: int, draw: int, *, claimed: Callable[[Operation], bool] = lambda _: False
+    tape: Tape,
+    scene: str,
+    seed: int,
+    draw: int,
+    *,
+    share: float = 1,
+    claimed: Callable[[Operation], bool] = lambda _: False,
 ) -> Iterator[Crash]:
     """One round over all crash points: the first draw has every kind, the others mix and tear in other ways.
 
-    `claimed` picks operations that a lying disk says it has done, and has not.
+    `share` of the states are made, chosen by chance over the whole tape; a state that is made is the same with any
+    share. `claimed` picks operations that a lying disk says it has done, and has not.
     """
     platter = Platter(tape)
     for point, operation in enumerate(tape.operations):
@@ -126,6 +133,8 @@ def crashes(
             if draw and kind in ("kept", "dropped"):
                 continue
             name = f"{scene}, after operation {point}, {kind}, draw {draw}, seed {seed}"
+            if share < 1 and random.Random(f"share of {name}").random() >= share:
+                continue
             changes = _choose(kind, list(platter.unsynced.values()), random.Random(name))
             if changes is not None:
                 yield Crash(name, platter.files(changes), kind, platter.least, platter.required)

@@ -20,7 +20,7 @@ from holdfast.kernel.tx import Row
 from tests.logs.nodes import Nodes, assert_equal, at, write
 from tests.power.disk import Tape, recorded
 from tests.power.judge import NOTHING, Finding, Judge, Unsound
-from tests.power.scenes import MOVES, Stage, empty, grouped, perform
+from tests.power.scenes import MOVES, SHARE, Stage, empty, grouped, part_of, perform
 from tests.power.states import Crash, crashes
 from tests.power.test_power_loss import ram, seed, told
 from tests.worlds.contents import contents
@@ -131,11 +131,11 @@ class Life(NamedTuple):
     opened_every: int = 10
 
 
-WORKING = Life("a replica", working, 1000)
+WORKING = Life("a replica", working, part_of(1000))
 LIVES = (
     WORKING,
-    Life("a replica that is made", creating, 100, opened_every=1),
-    Life("a replica that joins", joining, 800),
+    Life("a replica that is made", creating, part_of(100), opened_every=1),
+    Life("a replica that joins", joining, part_of(800)),
 )
 
 
@@ -187,7 +187,7 @@ def test_a_replica_is_whole_after_a_loss_of_power_and_finds_the_rest_in_the_log(
 ) -> None:
     node = record(life, ram / "scene")
     judge = ReplicaJudge(node, ram / "state", opened_every=life.opened_every)
-    for crash in crashes(node.tape, life.name, seed, 0):
+    for crash in crashes(node.tape, life.name, seed, 0, share=SHARE):
         judge.judge(crash)
     kinds = ", ".join(f"{len(states)} {kind}" for kind, states in judge.verified.items())
     with capsys.disabled():
@@ -216,7 +216,7 @@ def test_a_replica_that_never_syncs_is_found_by_what_it_breaks(
     node = record(WORKING, ram / "scene")
     monkeypatch.undo()
     judge = ReplicaJudge(node, ram / "state", opened_every=NEVER)
-    for crash in crashes(node.tape, WORKING.name, seed, 0):
+    for crash in crashes(node.tape, WORKING.name, seed, 0, share=SHARE):
         judge.judge(crash)
     with capsys.disabled():
         print(

@@ -1,7 +1,8 @@
 """`make teeth`: plant one bug at a time in a copy of the source, and see a guarantee's test catch it.
 
 A bug that survives, or whose place in the source is no longer found, fails the run. `ARGS="version fence"` picks bugs
-whose name holds one of the words.
+whose name holds one of the words. A second start skips the bugs that were judged for the same sources; `ARGS=--restart`
+judges all of them again.
 """
 
 from __future__ import annotations
@@ -15,24 +16,42 @@ import tempfile
 import time
 from pathlib import Path
 
+from tests.journal import ROOT, Journal, run, state_of
 from tests.teeth.bug import Bug
 from tests.teeth.bugs import BUGS
 
-ROOT = Path(__file__).parents[2]
 SECONDS = 600
+JOURNAL = ROOT / ".teeth" / "judged.jsonl"
+RESTART = "--restart"
+# The bugs of a kind are found on that kind, and the seeds are those that are known to meet the bugs.
+CHOICE = ("--kinds", "all")
+SEEDS = {"SIM_FIRST": "0"}
 
 
 def main(words: list[str]) -> int:
     """Plant every bug that was asked for; 0 if each was caught."""
+    journal = Journal(JOURNAL, state_of())
+    if RESTART in words:
+        journal.restart()
+    words = [word for word in words if word != RESTART]
     chosen = [bug for bug in BUGS if not words or any(word in bug.name for word in words)]
-    caught = 0
-    for bug in chosen:
-        began = time.monotonic()
-        verdict, by = plant(bug)
-        caught += verdict == "caught"
-        print(f"{verdict:9} {time.monotonic() - began:5.1f} s  {bug.name}: {by}", flush=True)
+    verdicts = [judged(bug, journal) for bug in chosen]
+    caught = verdicts.count("caught")
     print(f"{caught} of {len(chosen)} planted bugs caught")
     return 0 if chosen and caught == len(chosen) else 1
+
+
+def judged(bug: Bug, journal: Journal) -> str:
+    """The verdict on a bug, from the journal if it was judged before; a run that broke off is no judgement."""
+    if known := journal.finished.get(bug.name):
+        print(f"{known['verdict']:9} before   {bug.name}: {known['by']}", flush=True)
+        return str(known["verdict"])
+    began = time.monotonic()
+    verdict, by = plant(bug)
+    print(f"{verdict:9} {time.monotonic() - began:5.1f} s  {bug.name}: {by}", flush=True)
+    if verdict != "BROKE":
+        journal.add(bug.name, verdict=verdict, by=by)
+    return verdict
 
 
 def plant(bug: Bug) -> tuple[str, str]:
@@ -44,7 +63,7 @@ def plant(bug: Bug) -> tuple[str, str]:
             apply(bug, source)
         except ValueError as error:
             return "STALE", str(error)
-        return run(bug, source)
+        return judge(bug, source)
 
 
 def apply(bug: Bug, source: Path) -> None:
@@ -56,13 +75,14 @@ def apply(bug: Bug, source: Path) -> None:
     path.write_text(text.replace(bug.good, bug.bad))
 
 
-def run(bug: Bug, source: Path) -> tuple[str, str]:
+def judge(bug: Bug, source: Path) -> tuple[str, str]:
     """The first test that fails, as a verdict; a run that breaks off otherwise has caught nothing."""
     command = [sys.executable, "-m", "pytest", "-x", "-q", "-n", "2", "-p", "no:cacheprovider", "--timeout", "60"]
-    environment = {**os.environ, "PYTHONPATH": f"{source}{os.pathsep}{ROOT}"}
-    done = subprocess.run(
-        [*command, *bug.tests], cwd=ROOT, env=environment, capture_output=True, text=True, timeout=SECONDS
-    )
+    environment = {**SEEDS, "PYTHONPATH": f"{source}{os.pathsep}{ROOT}"}
+    try:
+        done = run([*command, *CHOICE, *bug.tests], environment, SECONDS, shown=False)
+    except subprocess.TimeoutExpired:
+        return "BROKE", f"the tests did not end within {SECONDS} s"
     # An ERROR of a test is its fixture's: after each one `ws.check()` must find nothing.
     failed = re.search(r"^(?:FAILED|ERROR) (\S+::\S+)", done.stdout, re.MULTILINE)
     if done.returncode in (1, 2) and failed:  # xdist calls a run that stops at its first failure interrupted

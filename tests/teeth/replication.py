@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from tests.teeth.bug import Bug
 
-SIMULATION = ("tests/simulation/test_simulation.py", "-k", "first_seeds")
+SIMULATION = ("tests/simulation/test_simulation.py", "-k", "seeds_hold")
 LOGS = ("tests/logs",)
 NODES = ("tests/conformance", "-k", "replicated")
 

@@ -10,7 +10,7 @@ FENCES = ("tests/conformance/test_stash_fences.py", "-k", "memory")
 SYNC = ("tests/unit/test_stash_sync.py",)
 ENDS = ("tests/conformance/test_stash_ends.py", "-k", "memory")
 TRAILS = ("tests/conformance/test_trails.py", "-k", "memory")
-SIMULATION = ("tests/simulation/test_simulation.py", "-k", "first_seeds")
+SIMULATION = ("tests/simulation/test_simulation.py", "-k", "seeds_hold")
 
 BUGS = [
     Bug(

@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.teeth.__main__ import ROOT, apply
+from tests.journal import ROOT
+from tests.teeth.__main__ import apply
 from tests.teeth.bug import Bug
 from tests.teeth.bugs import BUGS
 

@@ -12,16 +12,18 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import holdfast
 from holdfast import errors
 from holdfast.replication.log import CommitLog, MemoryLog
 from holdfast.testing.clock import ManualClock
+from holdfast.types import Report
 from holdfast.workspace import Workspace
 from holdfast.workspace.context import derive_actor
 from tests.worlds.processes import ProcessPool, ProcessWorkspace
 from tests.worlds.rotating import RotatingWorkspace
+from tests.worlds.templates import copy_nodes, copy_store
 
 ACTOR = "tester"
 
@@ -37,6 +39,7 @@ class World:
         self.folder = folder
         self.clock = ManualClock(folder / "clock")
         self._closers: list[Callable[[], None]] = []
+        self._opened: list[Workspace] = []
 
     def open(self, actor: str | None = ACTOR) -> Workspace:
         """Another handle on the store."""
@@ -45,10 +48,26 @@ class World:
     def settle(self) -> None:
         """Return once every node has seen everything; a store of one node always has."""
 
+    def checked(self) -> Report:
+        """What a self-check finds, through the newest handle that is still open."""
+        while self._opened:
+            try:
+                return self._opened.pop().check()
+            except errors.Closed:
+                continue
+        return self.open().check()
+
     def close(self) -> None:
         """Close every handle."""
+        self._opened.clear()
         while self._closers:
             self._closers.pop()()
+
+    def _keep(self, workspace: Any) -> Workspace:
+        """Remember a handle: it has the operations of a workspace, and is closed with the world."""
+        self._closers.append(workspace.close)
+        self._opened.append(workspace)
+        return workspace  # type: ignore[no-any-return]
 
 
 class MemoryWorld(World):
@@ -72,10 +91,12 @@ class FileWorld(World):
     kind = "file"
     capabilities = World.capabilities | {"folder"}
 
+    def __init__(self, folder: Path) -> None:
+        super().__init__(folder)
+        copy_store(folder / "store")
+
     def open(self, actor: str | None = ACTOR) -> Workspace:
-        workspace = holdfast.open(self.folder / "store", actor=actor, clock=self.clock)
-        self._closers.append(workspace.close)
-        return workspace
+        return self._keep(holdfast.open(self.folder / "store", actor=actor, clock=self.clock))
 
 
 class ProcessesWorld(World):
@@ -85,11 +106,13 @@ class ProcessesWorld(World):
     capabilities = frozenset({"folder", "store"})
     pool: ClassVar[ProcessPool | None] = None
 
+    def __init__(self, folder: Path) -> None:
+        super().__init__(folder)
+        copy_store(folder / "store")
+
     def open(self, actor: str | None = ACTOR) -> Workspace:
         pool = ProcessesWorld.pool = ProcessesWorld.pool or ProcessPool(3)
-        workspace = ProcessWorkspace(pool, self.folder / "store", self.folder / "clock", actor)
-        self._closers.append(workspace.close)
-        return workspace  # type: ignore[return-value]  # the same operations, without what cannot cross a process
+        return self._keep(ProcessWorkspace(pool, self.folder / "store", self.folder / "clock", actor))
 
 
 class ReplicatedWorld(World):
@@ -102,14 +125,19 @@ class ReplicatedWorld(World):
     def __init__(self, folder: Path) -> None:
         super().__init__(folder)
         self.clock = ManualClock()
-        self.log: CommitLog = MemoryLog(clock=self.clock)
+        self.log = self.begin()
         self._handles: list[RotatingWorkspace] = []
 
     def open(self, actor: str | None = ACTOR) -> Workspace:
         workspace = RotatingWorkspace([self._open_node(number, actor) for number in range(self.nodes)])
-        self._closers.append(workspace.close)
         self._handles.append(workspace)
-        return workspace  # type: ignore[return-value]  # a workspace whose calls go round
+        return self._keep(workspace)
+
+    def begin(self) -> CommitLog:
+        """A log that the nodes have joined; whoever tests a log of theirs gives a new one, which they join later."""
+        log = MemoryLog(clock=self.clock)
+        copy_nodes(self.folder, log, self.nodes)
+        return log
 
     def settle(self) -> None:
         for handle in self._handles:
@@ -152,15 +180,14 @@ class RemoteWorld(World):
         super().__init__(folder)
         self.clock = ManualClock()
         self._server = shared_server()
+        copy_store(folder / "store")
         self._name = self._server.add(folder / "store", self.clock)
         self._closers.append(lambda: self._server.remove(self._name))
 
     def open(self, actor: str | None = ACTOR) -> Workspace:
         from holdfast.remote import connect
 
-        workspace = connect(f"{self._server.url}/{self._name}", token=self._server.token, actor=actor)
-        self._closers.append(workspace.close)
-        return workspace  # type: ignore[return-value]  # the same operations, without what cannot cross a wire
+        return self._keep(connect(f"{self._server.url}/{self._name}", token=self._server.token, actor=actor))
 
 
 KINDS: tuple[type[World], ...] = (MemoryWorld, FileWorld, ProcessesWorld, TwoNodesWorld, ThreeNodesWorld, RemoteWorld)
