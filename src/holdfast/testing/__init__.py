@@ -1,10 +1,27 @@
-"""For your own tests: a clock that stands still, the contract that a commit log must keep, and a log that misbehaves.
+"""For your own tests: a clock that stands still, a pytest fixture, and what a log adapter must pass.
 
-`ManualClock` moves only when told to. `log_contract` holds the tests that every log adapter must pass. `FaultyLog`
-wraps a log to fail as networks do.
+`ManualClock` moves only when told to. `plugin` gives pytest the fixture `workspace`. `log_contract` holds the tests
+that every log adapter must pass; `FaultyLog` wraps a log to fail as networks do. Names are loaded when they are first used,
+because pytest loads the plugin for every test run.
 """
 
-from holdfast.testing.clock import ManualClock
-from holdfast.testing.faulty_log import FaultyLog
+from importlib import import_module
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from holdfast.testing.clock import ManualClock
+    from holdfast.testing.faulty_log import FaultyLog
 
 __all__ = ["FaultyLog", "ManualClock"]
+
+_HOMES = {"FaultyLog": "faulty_log", "ManualClock": "clock"}
+
+if not TYPE_CHECKING:  # a type checker sees the imports above, and complains about any other name
+
+    def __getattr__(name: str) -> object:
+        if name not in _HOMES:
+            raise AttributeError(f"module 'holdfast.testing' has no attribute {name!r}")
+        return getattr(import_module(f"holdfast.testing.{_HOMES[name]}"), name)
+
+    def __dir__() -> list[str]:
+        return sorted([*globals(), *__all__])

@@ -77,7 +77,7 @@ _HOMES = {
     **dict.fromkeys(("Status", "check", "status"), "report"),
     "Ledger": "ledger",
     "Session": "session",
-    **dict.fromkeys(("init", "restore"), "templates"),
+    **dict.fromkeys(("init", "restore"), "skeleton"),
     "lint": "ledger.rules",
 }
 
