@@ -12,9 +12,9 @@ of steps, written once and driven by threads and event loops alike.
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Generator
+from collections.abc import Awaitable, Callable, Generator, Iterator, Mapping
 from importlib import import_module
-from typing import TYPE_CHECKING, Any, ClassVar, Concatenate, Generic, Literal, ParamSpec, TypeVar, overload
+from typing import TYPE_CHECKING, Any, ClassVar, Concatenate, Final, Generic, Literal, ParamSpec, TypeVar, overload
 
 import msgspec
 
@@ -24,8 +24,9 @@ from holdfast.kernel.wake import Watcher
 from holdfast.types import Event
 
 if TYPE_CHECKING:
-    from holdfast.workspace import Watch
-    from holdfast.workspace.aio import AsyncWatch
+    from inspect import Signature
+
+    from holdfast.workspace.watch import AsyncWatch, Watch
 
 
 class Sync:
@@ -39,34 +40,52 @@ class Async:
 P = ParamSpec("P")
 R = TypeVar("R")
 E = TypeVar("E")
-S = TypeVar("S")  # a step
 M = TypeVar("M", Sync, Async)
 
 Kind = Literal["read", "write", "procedure", "first", "stream"]
-REGISTRY: dict[str, Operation[..., Any]] = {}  # of the domains that are loaded
-LATE: dict[str, str] = {}  # domains that are loaded when first used, and their modules
 
 
-def operation(name: str) -> Operation[..., Any]:
-    """An entry of the table, loading its domain if need be; KeyError if there is none."""
-    home = LATE.get(name.partition(".")[0])
-    if name not in REGISTRY and home is not None:
-        import_module(home)
-    return REGISTRY[name]
+class Registry(Mapping[str, "Operation[..., Any]"]):
+    """Every operation by name, whatever has been imported: a look-up loads the domain it needs, a listing loads all."""
+
+    def __init__(self) -> None:
+        self._loaded: dict[str, Operation[..., Any]] = {}
+
+    def add(self, op: Operation[..., Any]) -> None:
+        """Enter an operation, as its domain is being defined."""
+        self._loaded[op.name] = op
+
+    def __getitem__(self, name: str) -> Operation[..., Any]:
+        if name not in self._loaded:
+            self._load(name.rpartition(".")[0])
+        return self._loaded[name]
+
+    def __iter__(self) -> Iterator[str]:
+        self._load()
+        return iter(self._loaded)
+
+    def __len__(self) -> int:
+        self._load()
+        return len(self._loaded)
+
+    def within(self, domain: str) -> list[Operation[..., Any]]:
+        """The operations of one domain, loading no other; of a workspace itself if it is ""."""
+        self._load(domain)
+        return [op for op in self._loaded.values() if op.name.rpartition(".")[0] == domain]
+
+    @staticmethod
+    def _load(domain: str | None = None) -> None:
+        """Load a domain, or all of them. The workspace alone knows where they are."""
+        import_module("holdfast.workspace.registry").load(domain)
+
+
+REGISTRY: Final = Registry()
+operation = REGISTRY.__getitem__
 
 
 def find_operation(name: Any) -> Operation[..., Any] | None:
-    """An entry of the table, or None for whatever else was given as its name."""
-    try:
-        return operation(name)
-    except (KeyError, TypeError, AttributeError):
-        return None
-
-
-def load_all() -> None:
-    """Load every domain: afterwards the table is whole."""
-    for home in LATE.values():
-        import_module(home)
+    """An operation by name, or None for anything else."""
+    return REGISTRY.get(name) if isinstance(name, str) else None
 
 
 class Alias(msgspec.Struct, frozen=True):
@@ -102,6 +121,10 @@ class Domain(Generic[M]):
     def __init__(self, runner: Any) -> None:
         self._runner = runner
 
+    def __dir__(self) -> list[str]:
+        """What a user can call; `help` shows the signature of each."""
+        return [name for name in dir(type(self)) if not name.startswith("_") and name != "prefix"]
+
 
 class Operation(Generic[P, R]):
     """An entry of the table: a function, its name, its kind and its routes."""
@@ -131,18 +154,25 @@ class Operation(Generic[P, R]):
     def __set_name__(self, owner: type[Domain[Any]], name: str) -> None:
         self.method = name
         self.name = f"{owner.prefix}.{name}" if owner.prefix else name
-        REGISTRY[self.name] = self
+        REGISTRY.add(self)
 
     def bind(self, domain: Domain[Any]) -> Any:
-        """The callable for one domain object, remembered there so that the next look-up is a plain attribute."""
+        """The callable for one domain object, kept there so that the next look-up is a plain attribute."""
         bound = domain._runner.bind(self)
         bound.__name__ = bound.__qualname__ = self.name
         bound.__doc__ = self.function.__doc__
+        bound.__wrapped__ = Shown(self, domain._runner)
         domain.__dict__[self.method] = bound
         return bound
 
+    def on(self, workspace: Any) -> Callable[..., Any]:
+        """The operation as a call of a workspace or transaction."""
+        domain = self.name.rpartition(".")[0]
+        call: Callable[..., Any] = getattr(getattr(workspace, domain) if domain else workspace, self.method)
+        return call
+
     def asked_by(self, actor: str) -> Callable[..., Any]:
-        """The function of a read, as this actor asks it."""
+        """The function of a read, for this actor."""
         function = self.function
         return (lambda at, *args, **kwargs: function(at, actor, *args, **kwargs)) if self.personal else function
 
@@ -157,8 +187,49 @@ class Operation(Generic[P, R]):
         return (self.function.__doc__ or "").strip().split("\n")[0]
 
 
+class Shown:
+    """What `help` and `inspect` see of a bound operation: computed when somebody looks, because binding is hot."""
+
+    __slots__ = ("_op", "_runner")
+
+    def __init__(self, op: Operation[..., Any], runner: Any) -> None:
+        self._op = op
+        self._runner = runner
+
+    @property
+    def __wrapped__(self) -> Callable[..., Any]:
+        return self._op.function
+
+    @property
+    def __signature__(self) -> Signature:
+        from inspect import signature
+        from typing import get_type_hints
+
+        op = self._op
+        hints = get_type_hints(op.function)
+        parameters = list(signature(op.function).parameters.values())[op.given :]
+        return signature(op.function).replace(
+            parameters=[each.replace(annotation=hints[each.name]) for each in parameters],
+            return_annotation=_returned(op, hints["return"], getattr(self._runner, "awaits", False)),
+        )
+
+
+def _returned(op: Operation[..., Any], hint: Any, awaited: bool) -> Any:
+    """What a call returns, given what its function is annotated with."""
+    from holdfast.workspace.watch import AsyncWatch, Watch
+
+    match op.kind:
+        case "stream":
+            return (AsyncWatch if awaited else Watch)[hint.__args__[0]]
+        case "first":
+            hint = hint.__args__[0] | None
+        case "procedure":
+            hint = hint.__args__[2]
+    return Awaitable[hint] if awaited else hint
+
+
 class Call(Operation[P, R]):
-    """An operation that answers one result."""
+    """An operation that returns one result."""
 
     @overload
     def __get__(self, domain: None, owner: type) -> Call[P, R]: ...
@@ -171,7 +242,7 @@ class Call(Operation[P, R]):
 
 
 class Stream(Operation[P, R]):
-    """An operation that answers an iterator of events."""
+    """An operation that returns an iterator of events."""
 
     @overload
     def __get__(self, domain: None, owner: type) -> Stream[P, R]: ...
@@ -187,7 +258,7 @@ class Stream(Operation[P, R]):
 
 
 class Do(msgspec.Struct, frozen=True):
-    """Run a body in a transaction. `keyed`: it is the one whose answer an idempotency key keeps."""
+    """Run a body in a transaction. `keyed`: it is the one whose result an idempotency key keeps."""
 
     body: Callable[[Tx], Any]
     keyed: bool = False
@@ -196,7 +267,7 @@ class Do(msgspec.Struct, frozen=True):
 class Look(msgspec.Struct, frozen=True):
     """Read beforehand, to save the transaction; a fenced or keyed call does not, and gets None.
 
-    It gets to know who asks. `whole`: all its statements see one snapshot.
+    `read` gets the snapshot and the actor. `whole`: all its statements see one snapshot.
     """
 
     read: Callable[[Snapshot, str], Any]
@@ -204,7 +275,7 @@ class Look(msgspec.Struct, frozen=True):
 
 
 class Deadline(msgspec.Struct, frozen=True):
-    """Answers the moment `seconds` from now, for `Next`."""
+    """The moment `seconds` from now, for `Next`."""
 
     seconds: float
 
@@ -223,22 +294,24 @@ class Next(msgspec.Struct, frozen=True):
 
 
 class ReadFile(msgspec.Struct, frozen=True):
-    """Read a file of the workspace's folder: its path and text, None if there is none."""
+    """Read a file of the workspace's folder: its path and text, or None if it does not exist."""
 
     name: str
 
 
 Step = Do | Look | Deadline | Listen | Next | ReadFile
 Steps = Generator[Step, Any, R]
+# How each kind of step is done: by threads, on an event loop, inside a transaction, over HTTP.
+Handlers = Mapping[type, Callable[[Any], Any]]
 
 
-def drive(steps: Generator[S, Any, R], perform: Callable[[S], Any]) -> R:
+def drive(steps: Generator[Any, Any, R], handlers: Handlers) -> R:
     """Run steps to their result."""
     try:
         step = next(steps)
         while True:
             try:
-                answer = perform(step)
+                answer = handlers[type(step)](step)
             except BaseException as error:
                 step = steps.throw(error)
             else:
@@ -248,8 +321,8 @@ def drive(steps: Generator[S, Any, R], perform: Callable[[S], Any]) -> R:
         return result
 
 
-async def drive_async(steps: Generator[S, Any, R], perform: Callable[[S], Awaitable[Any]]) -> R:
-    """Run steps to their result, on an event loop.
+async def drive_async(steps: Generator[Any, Any, R], handlers: Handlers) -> R:
+    """Run steps to their result on an event loop; a handler may return an awaitable.
 
     Once it is cancelled, what the steps still do to clean up runs to its end, also if it is cancelled again.
     """
@@ -260,7 +333,9 @@ async def drive_async(steps: Generator[S, Any, R], perform: Callable[[S], Awaita
         step = next(steps)
         while True:
             try:
-                answer = await (shield(ensure_future(perform(step))) if ending else perform(step))
+                answer = handlers[type(step)](step)
+                if hasattr(answer, "__await__"):
+                    answer = await (shield(ensure_future(answer)) if ending else answer)
             except BaseException as error:
                 ending = ending or isinstance(error, CancelledError)
                 step = steps.throw(error)

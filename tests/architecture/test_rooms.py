@@ -12,8 +12,7 @@ from pathlib import Path
 
 import pytest
 
-import holdfast.workspace.transaction  # noqa: F401  # fills the table of operations
-from holdfast.operation import REGISTRY, load_all
+from holdfast.operation import REGISTRY
 from tests.architecture.house import Module, layer_of, modules, only_children, product, repeated_names
 
 VIOLATIONS = Path(__file__).with_name("violations.txt")
@@ -114,7 +113,6 @@ def _is_package(name: str) -> bool:
 
 def names_in_faces() -> Iterator[str]:
     """Names of operations that stand as strings in a face."""
-    load_all()
     known = {name for name in REGISTRY if "." in name}
     for module in product():
         if layer_of(module.name) == "faces":

@@ -14,7 +14,7 @@ import pytest
 
 import holdfast
 from holdfast import errors
-from holdfast.operation import REGISTRY, load_all
+from holdfast.operation import REGISTRY
 from holdfast.types import Grant, Op
 from holdfast.workspace import Workspace
 from tests.conformance.test_waiting import Background, heard
@@ -332,7 +332,6 @@ def test_c15_what_is_no_fence_is_invalid_at_once(world: World, fence: Any) -> No
 # --- around every write ----------------------------------------------------------------------------------------------
 
 
-load_all()
 WRITES = [
     pytest.param(name, marks=pytest.mark.capability("callables") if operation.route.local else ())
     for name, operation in sorted(REGISTRY.items())

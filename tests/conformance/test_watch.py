@@ -14,7 +14,7 @@ import pytest
 from holdfast import Event, Workspace, errors
 from holdfast.kernel.wake import BUFFER
 from holdfast.testing.crowd import LONG, finish, start
-from holdfast.workspace import Watch
+from holdfast.workspace.watch import Watch
 from tests.conformance.test_events import put, several
 from tests.worlds.kinds import World
 

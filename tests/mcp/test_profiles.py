@@ -17,7 +17,7 @@ import holdfast
 from holdfast import errors
 from holdfast.faces.mcp import serve_stdio
 from holdfast.faces.mcp.profiles import tools_of
-from holdfast.operation import REGISTRY, load_all
+from holdfast.operation import REGISTRY
 from holdfast.workspace.schema import parameters
 from tests.mcp.clients import PATIENCE, inside, played
 
@@ -67,7 +67,6 @@ def test_every_tool_has_a_name_and_a_schema_that_all_clients_take(profile: str) 
 
 
 def test_the_profile_all_is_the_table_of_operations() -> None:
-    load_all()
     able = {op.name: op for op in REGISTRY.values() if op.route.http is not None and op.kind != "stream"}
     tools = tools_of("all")
     assert tools.keys() == {name.replace(".", "_") for name in able} | {"watch"}

@@ -428,9 +428,10 @@ async def test_a_tool_or_resource_that_does_not_exist_is_an_error_of_the_protoco
 async def test_an_actor_that_nobody_named_may_look_but_hold_nothing(ws: holdfast.Workspace) -> None:
     task = ws.tasks.create("work")
     from holdfast.kernel.tx import DerivedActor
+    from holdfast.workspace import with_context
     from holdfast.workspace.context import Context
 
-    async with inside(ws.acting(Context(DerivedActor("me@host")))) as agent:
+    async with inside(with_context(ws, Context(DerivedActor("me@host")))) as agent:
         assert (await agent.call("task_list"))["tasks"][0]["id"] == task.id
         assert (await agent.refusal("task_claim")).code == "INVALID_HOLDER"
         assert (await agent.refusal("lock", name="x")).code == "INVALID_HOLDER"

@@ -25,7 +25,7 @@ from holdfast.kernel.maintenance import check
 from holdfast.kernel.store import FILE
 from holdfast.kernel.tx import Snapshot
 from holdfast.testing import ManualClock
-from holdfast.workspace.transaction import CHECKERS
+from holdfast.workspace.registry import CHECKERS
 from tests.power.states import KINDS, Crash, Files, Kind
 
 STORE = "store"

@@ -16,7 +16,7 @@ from holdfast.kernel.events import Filter, marks
 from holdfast.kernel.tx import Snapshot, Tx
 from holdfast.operation import operation
 from holdfast.workspace import Workspace
-from holdfast.workspace.transaction import Transaction
+from holdfast.workspace.transaction import Transaction, user_body
 from tests.simulation.cluster import Cluster, Node
 from tests.simulation.history import NOTHING_HAPPENED, Asked, History, Looked
 from tests.simulation.mail_workload import EVERYBODY
@@ -192,18 +192,16 @@ class Load:
     def _body(self, workspace: Workspace, asked: Asked) -> Callable[..., Any]:
         acting = workspace.using(actor=asked.actor, fence=asked.fence, key=asked.key)
         if asked.key is not None:
-            return acting.body_of(operation(asked.op), (), asked.args)
+            op = operation(asked.op)
+            return acting._runner.guard(op, (), asked.args, lambda tx: op.function(tx, **asked.args))
 
         def body(tx: Transaction) -> Any:
-            target: Any = tx
-            for part in asked.op.split("."):
-                target = getattr(target, part)
-            answer = target(**asked.args)
+            answer = operation(asked.op).on(tx)(**asked.args)
             if not tx._tx.events and asked.op in SILENT:
                 tx.cells.set("audit", "silent", asked.actor)  # so that it has a revision by which to judge it
             return answer
 
-        guarded = acting.transact_body(body)
+        guarded = acting._runner.guard_users(user_body(body))
 
         def noted(tx: Tx) -> Any:
             asked.revision, asked.now = tx.revision, tx.now

@@ -109,13 +109,13 @@ def test_a_watch_gives_up_after_so_many_connections_without_a_sign_of_life_and_n
 
 def test_a_watch_resumes_behind_the_last_whole_event_it_heard() -> None:
     watch = Resuming(operation("watch"), (), {"kinds": ["cell"]}, ANN)
-    assert "last-event-id" not in watch.headers
+    assert "last-event-id" not in watch.step().headers
     event = '{"revision":5,"position":0,"time":"2026-01-01T00:00:00Z","actor":"ann","kind":"cell","scope":"run",'
     event += '"id":"cell","op":"set","version":1,"data":{},"redacted":false}'
     (found,) = hear(watch, f"id: 5-0\ndata: {event}\n\n")
     assert (found.revision, found.id) == (5, "cell")
     assert hear(watch, f"id: 6-0\ndata: {event[:30]}") == []  # broken off
-    assert watch.headers["last-event-id"] == "5-0"
+    assert watch.step().headers["last-event-id"] == "5-0"
     assert len(hear(watch, f"id: 6-0\ndata: {event}\n\n")) == 1
     with pytest.raises(errors.Compacted):
         hear(watch, 'event: error\ndata: {"error": "gone", "code": "COMPACTED", "details": {}}\n\n')

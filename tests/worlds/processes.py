@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 import holdfast
-from holdfast.operation import Operation, Sync
+from holdfast.operation import Operation, Sync, operation
 from holdfast.testing.clock import ManualClock
 from holdfast.types import Report
 from holdfast.workspace.context import Context, check_context, derive_actor
@@ -233,11 +233,8 @@ class _Server:
             return self._open[place]
 
     def _method(self, place: tuple[str, str], context: Context, name: str) -> Callable[..., Any]:
-        target: Any = self._workspace(place).using(context.actor, context.fence, context.key, context.at_least)
-        for part in name.split("."):
-            target = getattr(target, part)
-        method: Callable[..., Any] = target
-        return method
+        using = self._workspace(place).using(context.actor, context.fence, context.key, context.at_least)
+        return operation(name).on(using)
 
 
 def _serve(pipe: Connection) -> None:

@@ -97,9 +97,6 @@ class RotatingWorkspace(Root[Sync]):
         """An operation on the next node."""
 
         def call(*args: Any, **kwargs: Any) -> Any:
-            target: Any = self._next()
-            for part in op.name.split("."):
-                target = getattr(target, part)
-            return target(*args, **kwargs)
+            return op.on(self._next())(*args, **kwargs)
 
         return call

@@ -1,4 +1,4 @@
-"""Group commit on an event loop: a `LoopLeader` runs bodies on its loop and commits in a thread.
+"""The kernel on an event loop: a `LoopLeader` runs bodies on its loop and commits in a thread; waiting for events.
 
 Each body takes microseconds and a writer thread beside a busy loop would starve, so only the COMMIT, which waits for
 the disk, runs in a thread. Imported with `ws.aio`: the rest of the kernel does without asyncio.
@@ -7,6 +7,7 @@ the disk, runs in a thread. Imported with `ws.aio`: the rest of the kernel does 
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import queue
 import threading
 import time
@@ -18,6 +19,8 @@ from holdfast.kernel.batch import Batch, Call, fail
 from holdfast.kernel.engine import Engine
 from holdfast.kernel.signals import SHIELD
 from holdfast.kernel.tx import Tx
+from holdfast.kernel.wake import Watcher
+from holdfast.types import Event
 
 # Seconds for which a loop lets go of the interpreter when it has handed over a commit: the worker needs it for a moment
 # to get into SQLite, and would otherwise have to wait until the loop has nothing left to do.
@@ -231,3 +234,41 @@ def leader_of(engine: Engine, loop: asyncio.AbstractEventLoop) -> LoopLeader:
     if leader is None:
         leader = engine.loop_leaders[id(loop)] = LoopLeader(engine, loop)
     return leader
+
+
+class LoopSignal:
+    """A wake-up for one task of the running loop, set from any thread."""
+
+    def __init__(self) -> None:
+        self._loop = asyncio.get_running_loop()
+        self._event = asyncio.Event()
+
+    def set(self) -> None:
+        """Wake the task; a loop that has ended has no task to wake."""
+        with contextlib.suppress(RuntimeError):  # closed
+            self._loop.call_soon_threadsafe(self._event.set)
+
+    async def wait(self, timeout: float | None) -> None:
+        """Sleep until set, or for `timeout` real seconds."""
+        try:
+            # Not wait_for: that of Python 3.11 can lose a cancellation which comes together with the event.
+            async with asyncio.timeout(timeout):
+                await self._event.wait()
+        except TimeoutError:
+            return
+        self._event.clear()
+
+
+async def next_event(engine: Engine, watcher: Watcher, deadline: int | None) -> Event | None:
+    """Sleep until the watcher has an event, or None at the deadline."""
+    clock, signal = engine.clock, watcher.signal
+    assert isinstance(signal, LoopSignal)
+    clock.enroll(signal)
+    try:
+        while True:
+            event = watcher.take()
+            if event is not None or (deadline is not None and clock.monotonic() >= deadline):
+                return event
+            await signal.wait(None if deadline is None else clock.patience(deadline))
+    finally:
+        clock.dismiss(signal)

@@ -19,16 +19,15 @@ import httpx
 
 from holdfast import errors
 from holdfast.kernel.validate import check_ttl
-from holdfast.operation import Operation, Sync, drive
+from holdfast.operation import Handlers, Sync, drive
 from holdfast.remote.protocol import (
-    SILENCE,
-    Args,
-    Kwargs,
+    SILENCE_TIMEOUT,
     Pause,
+    RemoteRunner,
     Resuming,
     Send,
+    Steps,
     asking,
-    calling,
     failure,
     no_backup,
     no_function,
@@ -39,12 +38,13 @@ from holdfast.workspace.transaction import Root
 
 if TYPE_CHECKING:
     from asyncio import AbstractEventLoop
-    from pathlib import Path
 
     from holdfast.remote.aio import AsyncRemoteWorkspace, AsyncWire
 
 
 _UNIX: Final = "unix://"
+R = TypeVar("R")
+E = TypeVar("E")
 
 
 class Address:
@@ -75,18 +75,28 @@ class Address:
             "headers": {"authorization": f"Bearer {self._token}"},
         }
 
-    def patience(self, send: Send) -> httpx.Timeout:
-        """How long to wait for an answer: as long as the call itself may wait, and some more."""
-        wait = send.request.wait
-        return httpx.Timeout(self.timeout, read=None if wait is None else self.timeout + wait)
+    def request(self, step: Send) -> dict[str, Any]:
+        """What httpx sends. It waits for an answer as long as the call itself may wait, and some more."""
+        request, wait = step.request, step.request.wait
+        return {
+            "method": request.method,
+            "url": request.path,
+            "params": tuple(request.query),
+            "content": request.body,
+            "headers": step.headers,
+            "timeout": httpx.Timeout(self.timeout, read=None if wait is None else self.timeout + wait),
+        }
 
 
 class Wire:
     """The connections to one server."""
 
+    awaits: Final = False
+
     def __init__(self, address: Address) -> None:
         self.address = address
         self._client = httpx.Client(**address.options(httpx.HTTPTransport))
+        self._handlers: Handlers = {Send: self._send, Pause: self._pause}
 
     def close(self) -> None:
         """Close them."""
@@ -96,44 +106,36 @@ class Wire:
         if self._client.is_closed:
             raise errors.Closed("this workspace is closed")
 
-    def ask(self, what: str, context: Context) -> dict[str, Any]:
-        """Something of the workspace itself."""
-        return drive(asking(what, context), self._perform)
+    def drive(self, steps: Steps[R]) -> R:
+        """Run the steps of a call to its result."""
+        return drive(steps, self._handlers)
 
-    def call(self, op: Operation[..., Any], args: Args, kwargs: Kwargs, context: Context) -> Any:
-        """Do it, and answer what the operation answers."""
-        return drive(calling(op, args, kwargs, context), self._perform)
+    def _pause(self, step: Pause) -> None:
+        time.sleep(step.seconds)
 
-    def _perform(self, step: Send | Pause) -> httpx.Response | None:
-        if isinstance(step, Pause):
-            time.sleep(step.seconds)
-            return None
+    def _send(self, step: Send) -> httpx.Response:
         self._check_open()
-        request = step.request
-        return self._client.request(
-            request.method,
-            request.path,
-            params=tuple(request.query),
-            content=request.body,
-            headers=step.headers,
-            timeout=self.address.patience(step),
-        )
+        return self._client.request(**self.address.request(step))
+
+    def watch(self, resuming: Resuming) -> RemoteWatch[Any]:
+        """An iterator over events."""
+        return RemoteWatch(self, resuming)
 
     def stream(self, resuming: Resuming) -> Generator[Any, None, None]:
         """Events as they come, after a first None once it is connected; resumes by itself."""
-        told = False
+        begun = False
         while True:
             self._check_open()
             broken: httpx.TransportError | None = None
             try:
-                with self._client.stream(**streaming(resuming, self.address)) as answer:
+                with self._client.stream(**self.address.request(resuming.step())) as answer:
                     if not answer.is_success:
                         raise failure(answer.read(), answer.status_code)
-                    be_patient(answer)
+                    allow_silence(answer)
                     for line in answer.iter_lines():
                         events = resuming.heard(line)
-                        if resuming.connected and not told:
-                            told = True
+                        if resuming.connected and not begun:
+                            begun = True
                             yield None
                         yield from events
                         if resuming.over:
@@ -143,22 +145,9 @@ class Wire:
             time.sleep(resuming.broke(broken))
 
 
-def be_patient(answer: httpx.Response) -> None:
+def allow_silence(answer: httpx.Response) -> None:
     """From its first answer on, a watch may be as silent as a server ever is."""
-    answer.request.extensions["timeout"]["read"] = SILENCE
-
-
-def streaming(resuming: Resuming, address: Address) -> dict[str, Any]:
-    """The request of a watch, as httpx wants it."""
-    request = resuming.request
-    return {
-        "method": request.method,
-        "url": request.path,
-        "params": tuple(request.query),
-        "content": request.body,
-        "headers": resuming.headers,
-        "timeout": httpx.Timeout(address.timeout),
-    }
+    answer.request.extensions["timeout"]["read"] = SILENCE_TIMEOUT
 
 
 def _trust(url: str, verify: str | bool) -> ssl.SSLContext | bool:
@@ -204,15 +193,11 @@ def _token() -> str:
     raise errors.Unauthorized("a token is needed", hint="pass token=..., or set HOLDFAST_TOKEN or HOLDFAST_TOKEN_FILE")
 
 
-R = TypeVar("R")
-E = TypeVar("E")
-
-
 class RemoteWorkspace(Root[Sync]):
     """A workspace behind a server."""
 
     def __init__(self, wire: Wire, context: Context) -> None:
-        super().__init__(self)
+        super().__init__(RemoteRunner(wire, context))
         self._wire = wire
         self._context = context
         self._loops: WeakKeyDictionary[AbstractEventLoop, AsyncWire] = WeakKeyDictionary()
@@ -245,34 +230,34 @@ class RemoteWorkspace(Root[Sync]):
     @property
     def revision(self) -> int:
         """The revision of the newest transaction."""
-        revision: int = self._wire.ask("revision", self._context)["revision"]
+        revision: int = self._wire.drive(asking("revision", self._context))["revision"]
         return revision
 
     @property
     def clock_ahead(self) -> float:
         """Seconds by which the workspace's time runs ahead of the server's clock."""
-        ahead: float = self._wire.ask("revision", self._context)["clock_ahead"]
+        ahead: float = self._wire.drive(asking("revision", self._context))["clock_ahead"]
         return ahead
 
     @property
     def actor(self) -> str:
-        """Who acts through this object."""
+        """The name that calls through this object act under."""
         return str(self._context.actor)
 
     def check(self) -> Report:
         """Have the server compare the state with the log; needs the role admin."""
-        return Report(**self._wire.ask("check", self._context))
+        return Report(**self._wire.drive(asking("check", self._context)))
 
-    def transact(self, body: Callable[..., R]) -> R:
-        """Unsupported: a function does not travel."""
-        _no_function("transact")
+    def transact(self, body: Callable[..., object]) -> NoReturn:
+        """Raises Unsupported: a function does not travel. `ws.txn(conditions, then)` does."""
+        raise no_function("transact")
 
     def transaction(self) -> NoReturn:
-        """Unsupported: a block does not travel."""
-        _no_function("transaction")
+        """Raises Unsupported: a block does not travel. `ws.txn(conditions, then)` does."""
+        raise no_function("transaction")
 
-    def backup(self, path: str) -> Path:
-        """Unsupported: a backup is made where the store is."""
+    def backup(self, path: str) -> NoReturn:
+        """Raises Unsupported: a backup is made where the store is."""
         raise no_backup()
 
     def close(self) -> None:
@@ -287,15 +272,6 @@ class RemoteWorkspace(Root[Sync]):
 
     def __repr__(self) -> str:
         return f"<RemoteWorkspace {self._wire.address.url!r} actor={self.actor!r}>"
-
-    def bind(self, op: Operation[..., Any]) -> Callable[..., Any]:
-        """An operation as a call on the server."""
-        wire, context = self._wire, self._context
-        if op.kind == "stream":
-            return lambda *args, **kwargs: RemoteWatch(wire, Resuming(op, args, kwargs, context))
-        if op.route.http is None:
-            return lambda *args, **kwargs: _no_function(op.name)
-        return lambda *args, **kwargs: wire.call(op, args, kwargs, context)
 
 
 class RemoteWatch(Generic[E]):
@@ -321,10 +297,6 @@ class RemoteWatch(Generic[E]):
 
     def __exit__(self, *_: object) -> None:
         self.close()
-
-
-def _no_function(name: str) -> NoReturn:
-    raise no_function(name)
 
 
 def connect(

@@ -8,24 +8,22 @@ from __future__ import annotations
 
 import asyncio
 import weakref
-from collections.abc import AsyncGenerator, Callable
+from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import suppress
-from pathlib import Path
-from typing import Any, Final, Generic, Literal, TypeVar
+from typing import Any, Final, Generic, Literal, NoReturn, TypeVar
 
 import httpx
 
 from holdfast import errors
-from holdfast.operation import Async, Operation, drive_async
-from holdfast.remote import Address, be_patient, streaming
+from holdfast.operation import Async, Handlers, drive_async
+from holdfast.remote import Address, allow_silence
 from holdfast.remote.protocol import (
-    Args,
-    Kwargs,
     Pause,
+    RemoteRunner,
     Resuming,
     Send,
+    Steps,
     asking,
-    calling,
     failure,
     no_backup,
     no_function,
@@ -43,10 +41,13 @@ E = TypeVar("E")
 class AsyncWire:
     """The connections of one event loop to one server."""
 
+    awaits: Final = True
+
     def __init__(self, address: Address, loop: asyncio.AbstractEventLoop, forget: Callable[[], object]) -> None:
         self.address = address
         self._loop = weakref.ref(loop)  # which is not kept: it knows us, and ends when its owner drops it
         self._client = httpx.AsyncClient(**address.options(httpx.AsyncHTTPTransport))
+        self._handlers: Handlers = {Send: self._send, Pause: self._pause}
         self._forget = forget
         self._keeper: AsyncGenerator[None, None] | None = None
         self._closed = False
@@ -66,41 +67,26 @@ class AsyncWire:
         if self._closed:
             raise errors.Closed("the connections of this event loop are closed")
 
-    async def ask(self, what: str, context: Context) -> dict[str, Any]:
-        """Something of the workspace itself."""
-        answer: dict[str, Any] = await self._drive(asking(what, context))
-        return answer
-
-    async def call(self, op: Operation[..., Any], args: Args, kwargs: Kwargs, context: Context) -> Any:
-        """Do it, and answer what the operation answers."""
-        return await self._drive(calling(op, args, kwargs, context))
-
-    async def _drive(self, steps: Any) -> Any:
+    async def drive(self, steps: Steps[R]) -> R:
+        """Run the steps of a call to its result."""
         self._check_open()
         await self.keep()
         while self._opening:
             await asyncio.wait(self._opening)
-        return await drive_async(steps, self._perform)
+        return await drive_async(steps, self._handlers)
 
-    async def _perform(self, step: Send | Pause) -> httpx.Response | None:
-        if isinstance(step, Pause):
-            await asyncio.sleep(step.seconds)
-            return None
-        if step.request.wait != 0.0:  # it may wait for one that comes after it
-            return await self._send(step)
-        async with self._room:
-            return await self._send(step)
+    def _pause(self, step: Pause) -> Awaitable[None]:
+        return asyncio.sleep(step.seconds)
 
     async def _send(self, step: Send) -> httpx.Response:
-        request = step.request
-        return await self._client.request(
-            request.method,
-            request.path,
-            params=tuple(request.query),
-            content=request.body,
-            headers=step.headers,
-            timeout=self.address.patience(step),
-        )
+        if step.request.wait != 0.0:  # it may wait for one that comes after it
+            return await self._client.request(**self.address.request(step))
+        async with self._room:
+            return await self._client.request(**self.address.request(step))
+
+    def watch(self, resuming: Resuming) -> AsyncRemoteWatch[Any]:
+        """An async iterator over events."""
+        return AsyncRemoteWatch(self, resuming)
 
     def start_watch(self, resuming: Resuming, events: asyncio.Queue[Any]) -> asyncio.Task[None]:
         """Fetch the events of a watch, apart from who takes them: a taker who gives up loses none."""
@@ -116,7 +102,7 @@ class AsyncWire:
             if not connected.done():
                 connected.set_result(None)
             if not task.cancelled():
-                task.exception()  # whoever takes the events is told
+                task.exception()  # which is raised where the events are taken
             if not events.full():  # otherwise the taker is not waiting
                 events.put_nowait(_END)
 
@@ -129,10 +115,10 @@ class AsyncWire:
         while True:
             broken: httpx.TransportError | None = None
             try:
-                async with self._client.stream(**streaming(resuming, self.address)) as answer:
+                async with self._client.stream(**self.address.request(resuming.step())) as answer:
                     if not answer.is_success:
                         raise failure(await answer.aread(), answer.status_code)
-                    be_patient(answer)
+                    allow_silence(answer)
                     async for line in answer.aiter_lines():
                         found = resuming.heard(line)
                         if resuming.connected and not connected.done():
@@ -173,7 +159,7 @@ class AsyncRemoteWorkspace(Root[Async]):
     """The awaitable twin of a workspace behind a server, bound to the running event loop."""
 
     def __init__(self, wire: AsyncWire, context: Context) -> None:
-        super().__init__(self)
+        super().__init__(RemoteRunner(wire, context))
         self._wire = wire
         self._context = context
 
@@ -195,37 +181,24 @@ class AsyncRemoteWorkspace(Root[Async]):
 
     async def revision(self) -> int:
         """The revision of the newest transaction."""
-        revision: int = (await self._wire.ask("revision", self._context))["revision"]
+        revision: int = (await self._wire.drive(asking("revision", self._context)))["revision"]
         return revision
 
     async def check(self) -> Report:
         """Have the server compare the state with the log; needs the role admin."""
-        return Report(**await self._wire.ask("check", self._context))
+        return Report(**await self._wire.drive(asking("check", self._context)))
 
-    async def transact(self, body: Callable[..., R]) -> R:
-        """Unsupported: a function does not travel."""
+    async def transact(self, body: Callable[..., object]) -> NoReturn:
+        """Raises Unsupported: a function does not travel. `ws.txn(conditions, then)` does."""
         raise no_function("transact")
 
-    async def backup(self, path: str) -> Path:
-        """Unsupported: a backup is made where the store is."""
+    async def backup(self, path: str) -> NoReturn:
+        """Raises Unsupported: a backup is made where the store is."""
         raise no_backup()
 
     async def close(self) -> None:
         """Close the connections of this loop; the server goes on."""
         await self._wire.close()
-
-    def bind(self, op: Operation[..., Any]) -> Callable[..., Any]:
-        """An operation as an awaitable call on the server."""
-        wire, context = self._wire, self._context
-        if op.kind == "stream":
-            return lambda *args, **kwargs: AsyncRemoteWatch(wire, Resuming(op, args, kwargs, context))
-        if op.route.http is None:
-            return lambda *args, **kwargs: _refuse(no_function(op.name))
-        return lambda *args, **kwargs: wire.call(op, args, kwargs, context)
-
-
-async def _refuse(error: errors.HoldfastError) -> None:
-    raise error
 
 
 class AsyncRemoteWatch(Generic[E]):

@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 import math
 import re
-from collections.abc import Generator
+from collections.abc import Callable, Generator
 from datetime import datetime
 from functools import cache
 from typing import Any, Final, TypeVar
@@ -242,7 +242,7 @@ def _detail(name: str, value: Any) -> Any:
 ATTEMPTS: Final = 5
 PAUSE: Final = 0.05  # seconds before the second attempt; three times as long before each one after it
 RESUMES: Final = 30  # in a row, without a sign of life between them: about a minute
-SILENCE: Final = 35.0  # seconds without even a bookmark: nobody is there any more
+SILENCE_TIMEOUT: Final = 35.0  # seconds without even a bookmark, after which a connection counts as lost
 
 _NEVER_SENT: Final = (httpx.ConnectError, httpx.ConnectTimeout, httpx.PoolTimeout)
 _HINT: Final = "see that holdfast serve runs there, and try again"
@@ -263,6 +263,30 @@ class Pause(msgspec.Struct, frozen=True):
 
 
 Steps = Generator[Send | Pause, Any, R]
+
+
+class RemoteRunner:
+    """Runs operations on a server; its wire blocks, or awaits."""
+
+    def __init__(self, wire: Any, context: Context) -> None:
+        self.awaits: bool = wire.awaits
+        self._wire = wire
+        self._context = context
+
+    def bind(self, op: Operation[..., Any]) -> Callable[..., Any]:
+        """The operation as a call."""
+        wire, context = self._wire, self._context
+        if op.kind == "stream":
+            return lambda *args, **kwargs: wire.watch(Resuming(op, args, kwargs, context))
+        if op.route.http is None:
+            return lambda *args, **kwargs: wire.drive(refusing(no_function(op.name)))
+        return lambda *args, **kwargs: wire.drive(calling(op, args, kwargs, context))
+
+
+def refusing(error: errors.HoldfastError) -> Steps[Any]:
+    """Raise an error when the call is made, or awaited."""
+    yield from ()
+    raise error
 
 
 def calling(op: Operation[..., Any], args: Args, kwargs: Kwargs, context: Context) -> Steps[Any]:
@@ -337,11 +361,11 @@ class Resuming:
         self._name = self._id = ""
         self._data: list[str] = []
 
-    @property
-    def headers(self) -> dict[str, str]:
-        """What the next request says."""
+    def step(self) -> Send:
+        """The next request: it resumes behind the last event."""
         self._name, self._id, self._data = "", "", []
-        return self._headers if self._last is None else self._headers | {"last-event-id": self._last}
+        resumed = {} if self._last is None else {"last-event-id": self._last}
+        return Send(self.request, self._headers | resumed)
 
     def heard(self, line: str) -> list[Any]:
         """A line has come; answers the events that it completes."""

@@ -15,13 +15,9 @@ from typing import Any, Final, get_args, get_origin, get_type_hints
 import msgspec
 from msgspec import inspect as kinds
 
-import holdfast.workspace.transaction  # noqa: F401  # fills the table
 from holdfast.kernel.validate import MAX_SECONDS
-from holdfast.operation import Operation, Step, load_all, operation
+from holdfast.operation import Operation, Step, operation
 from holdfast.types import AnyCondition, Condition, Page
-
-load_all()
-
 
 # What an argument is on the wire, where each kind of it must be told apart.
 _ON_THE_WIRE = {Sequence[Condition]: Sequence[AnyCondition]}

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Final
 
@@ -294,7 +294,7 @@ def call(session: Session, workspace: Any, op: Operation[..., Any], arguments: d
     if op.name.startswith("stashes.") and "id" in arguments:
         arguments = {**arguments, "id": _stash(workspace, op, arguments["id"])}
     if not op.writes:
-        return _bound(workspace, op)(**arguments)
+        return op.on(workspace)(**arguments)
     holder = arguments.get("agent") or arguments.get("holder") or workspace.actor
     held = session.held(holder)
     thing = _thing(op, arguments)
@@ -302,15 +302,9 @@ def call(session: Session, workspace: Any, op: Operation[..., Any], arguments: d
         token = held.token(*thing)
         if token is not None:
             arguments = {**arguments, "token": token}
-    result = _bound(workspace, op)(**arguments)
+    result = op.on(workspace)(**arguments)
     _keep(held, op, thing, result, holder)
     return result
-
-
-def _bound(workspace: Any, op: Operation[..., Any]) -> Callable[..., Any]:
-    domain, _, method = op.name.rpartition(".")
-    call: Callable[..., Any] = getattr(getattr(workspace, domain) if domain else workspace, method)
-    return call
 
 
 def _stash(workspace: Any, op: Operation[..., Any], id: str) -> str:

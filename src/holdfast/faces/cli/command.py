@@ -158,9 +158,6 @@ def unknown(name: str) -> Usage:
 
 def hand_made(name: str) -> Command:
     """A command of the folder `commands`."""
-    # Turn files are files alone, and started for every edit of one; mcp may serve nothing else.
-    if name != "mcp" and not name.startswith("turn "):
-        import holdfast.workspace.transaction  # noqa: F401  # fills the table of operations
     module = import_module(f"holdfast.faces.cli.commands.{HAND_MADE[name]}")
     found: Command = next(command for command in module.COMMANDS if command.name == name)
     return found

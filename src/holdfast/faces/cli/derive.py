@@ -10,15 +10,13 @@ resolving them costs more time than most calls take.
 
 from __future__ import annotations
 
-from importlib import import_module
 from typing import Any, Final
 
 import msgspec
 
-import holdfast.workspace.transaction  # noqa: F401  # fills the table
 from holdfast.faces.cli.args import KINDS, Argument, Kind
 from holdfast.faces.cli.command import Command
-from holdfast.operation import LATE, REGISTRY, Operation, load_all
+from holdfast.operation import REGISTRY, Operation
 
 SUMMARIES: Final = {
     "agent forget": "Forget an agent that is gone; what it holds and its mail stay.",
@@ -372,14 +370,12 @@ HELP: Final = {
 
 def operation_called(name: str, domain: str) -> Operation[..., Any] | None:
     """The operation that is this command, loading no other domain than its own."""
-    if domain in LATE:
-        import_module(LATE[domain])
-    return next((op for op in REGISTRY.values() if op.route.cli == name), None)
+    found = (*REGISTRY.within(domain), *REGISTRY.within(""))
+    return next((op for op in found if op.route.cli == name), None)
 
 
 def operations() -> list[Operation[..., Any]]:
     """Every operation."""
-    load_all()
     return list(REGISTRY.values())
 
 

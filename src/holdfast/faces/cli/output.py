@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
-import holdfast.workspace.transaction  # noqa: F401  # fills the table of operations
 from holdfast.errors import HoldfastError
 from holdfast.operation import find_operation
 from holdfast.wire import wired

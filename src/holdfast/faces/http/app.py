@@ -34,11 +34,11 @@ from holdfast.faces.http.pages import find
 from holdfast.faces.http.sse import Alone, Client, Receive, Send, Watchers, resume_from
 from holdfast.faces.http.workspaces import Space, Spaces
 from holdfast.faces.mcp import http
+from holdfast.workspace.aio import while_serving
 
 Scope = MutableMapping[str, Any]
 
 LIVENESS: Final = "healthz"
-LAST_CHANCE: Final = 1.0  # seconds for a call that waits when the server stops
 _log = logging.getLogger("holdfast.http")
 
 
@@ -160,10 +160,10 @@ class App:
         scope["actor"] = caller.actor
         calls.check_actor(route.op, given, caller)
         if route.op.route.heavy:  # for the loop
-            work = calls.bound(space.beside(caller.context()), route.op)
+            work = route.op.on(space.in_thread(caller.context()))
             return calls.answered(route, await asyncio.to_thread(work, **given), headers)
         handle = space.handle(caller.context())
-        call = calls.bound(handle, route.op)
+        call = route.op.on(handle)
         if route.op.kind == "stream":
             resume_from(route.op, headers, given)
             client = Client(token, self.tokens, self.stopping, receive, send)
@@ -171,35 +171,12 @@ class App:
                 self.watchers.cut += not await client.serve(_stream(route, call, given, space, client))
             return None
         if wait is not None:
-            result = await self._waiting(route, poll(handle, given, check_wait(wait)), receive)
+            result = await while_serving(route.op, poll(handle, given, check_wait(wait)), self.stopping, receive())
         elif route.op.kind == "first" or given.get("wait"):
-            result = await self._waiting(route, call(**given), receive)
+            result = await while_serving(route.op, call(**given), self.stopping, receive())
         else:
             result = await call(**given)
         return calls.answered(route, result, headers)
-
-    async def _waiting(self, route: Route, work: Awaitable[Any], receive: Receive) -> Any:
-        """Await a call that may wait for others: not longer than its client does, nor than the server runs.
-
-        One that is about to finish when the server stops may do so. What is cut off then may have happened.
-        """
-        task = asyncio.ensure_future(work)
-        ends = [asyncio.ensure_future(receive()), asyncio.ensure_future(self.stopping.wait())]
-        try:
-            await asyncio.wait((task, *ends), return_when=asyncio.FIRST_COMPLETED)
-            if not task.done() and not ends[0].done():
-                await asyncio.wait((task,), timeout=LAST_CHANCE)
-            if not task.done():
-                task.cancel()
-                await asyncio.wait((task,))
-                if task.cancelled() and route.op.kind in ("read", "first"):
-                    raise errors.Unavailable("the server is stopping", hint="ask again in a moment")
-                if task.cancelled():
-                    raise errors.OutcomeUnknown("the client has gone, or the server stops, while the call waited")
-            return task.result()
-        finally:
-            for end in ends:
-                end.cancel()
 
 
 def _stream(

@@ -14,7 +14,6 @@ and with an empty list when the time is over. The cursor of the next poll is in 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
 from typing import Any, Final
 from urllib.parse import unquote, unquote_to_bytes
 
@@ -25,9 +24,8 @@ from holdfast.errors import MethodNotAllowed, NoRoute
 from holdfast.faces.http.auth import TWICE, Headers, Role, Token
 from holdfast.kernel.tx import DerivedActor
 from holdfast.kernel.validate import check_seconds
-from holdfast.operation import REGISTRY, Operation, find_operation, load_all
+from holdfast.operation import REGISTRY, Operation, find_operation
 from holdfast.types import Event, Op, Page
-from holdfast.workspace import Workspace
 from holdfast.workspace.aio import AsyncWorkspace
 from holdfast.workspace.context import LATEST, Context, Fence
 
@@ -94,7 +92,6 @@ class Routes:
     """Every operation that has a path."""
 
     def __init__(self) -> None:
-        load_all()
         self._root = _Node()
         self.all: list[Route] = []
         for op in REGISTRY.values():
@@ -297,13 +294,6 @@ def expected(op: Operation[..., Any], headers: Headers) -> dict[str, str]:
     if found is None:
         raise errors.Invalid('If-Match is one version in quotes, such as "3"')
     return {names[0]: found[1].decode()}
-
-
-def bound(handle: AsyncWorkspace | Workspace, op: Operation[..., Any]) -> Callable[..., Any]:
-    """The operation as a call of a handle."""
-    domain, _, method = op.name.rpartition(".")
-    call: Callable[..., Any] = getattr(getattr(handle, domain) if domain else handle, method)
-    return call
 
 
 def answered(route: Route, result: Any, headers: Headers) -> Answer:

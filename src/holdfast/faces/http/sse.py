@@ -30,7 +30,7 @@ from holdfast.kernel.clock import SystemClock
 from holdfast.kernel.events import Position, parse_cursor, to_cursor
 from holdfast.operation import Operation, operation
 from holdfast.types import Event
-from holdfast.workspace.aio import AsyncWatch
+from holdfast.workspace.watch import AsyncWatch
 
 START: Final = {
     "type": "http.response.start",

@@ -17,7 +17,7 @@ from holdfast.faces.http import sse
 from holdfast.faces.http.auth import MAIN, check_space, is_space
 from holdfast.faces.http.sse import Channels
 from holdfast.kernel.activity import Progress
-from holdfast.workspace import Workspace
+from holdfast.workspace import Workspace, with_context
 from holdfast.workspace.aio import AsyncWorkspace
 from holdfast.workspace.context import Context
 
@@ -45,11 +45,11 @@ class Space:
     def handle(self, context: Context) -> AsyncWorkspace:
         """A workspace that acts in this context; those of plain contexts are kept."""
         if not context.plain:
-            return AsyncWorkspace(self.workspace.acting(context))
+            return AsyncWorkspace(with_context(self.workspace, context))
         key = f"{type(context.actor).__name__}:{context.actor}"
         found = self._handles.get(key)
         if found is None:
-            found = self._handles[key] = AsyncWorkspace(self.workspace.acting(context))
+            found = self._handles[key] = AsyncWorkspace(with_context(self.workspace, context))
             if len(self._handles) > _REMEMBERED:
                 self._handles.popitem(last=False)
         else:
@@ -61,9 +61,9 @@ class Space:
         """Whether its store was removed or replaced while it was open."""
         return self.workspace.is_lost
 
-    def beside(self, context: Context) -> Workspace:
-        """The same for work beside the loop, in a thread."""
-        return self.workspace.acting(context)
+    def in_thread(self, context: Context) -> Workspace:
+        """The same for work in a thread."""
+        return with_context(self.workspace, context)
 
     def _announce(self, progress: Progress) -> None:
         self.channels.announce(sse.progress_frame(progress))

@@ -55,9 +55,9 @@ class Visitor(Session):
         calls.check_actor(op, given, self._caller)
 
     async def perform(self, workspace: Any, op: Operation[..., Any], given: dict[str, Any]) -> Any:
-        """Run an operation; what is too heavy for the loop, beside it."""
+        """Run an operation; what is too heavy for the loop, in a thread."""
         if op.route.heavy:
-            return await asyncio.to_thread(calls.bound(self._space.beside(self._context), op), **given)
+            return await asyncio.to_thread(op.on(self._space.in_thread(self._context)), **given)
         return await super().perform(workspace, op, given)
 
     def cancellable(self, request: Any) -> AbstractContextManager[Any]:

@@ -23,7 +23,7 @@ from holdfast.faces.mcp.session import Held, Session, check_wait
 from holdfast.faces.mcp.text import LONGEST, brief
 from holdfast.faces.mcp.tool import MARKS, Offer, Tool, tool
 from holdfast.kernel.ids import is_uuid7
-from holdfast.operation import REGISTRY, Operation, load_all
+from holdfast.operation import REGISTRY, Operation
 from holdfast.types import Grant
 from holdfast.types.agents import PathLock
 from holdfast.types.tasks import Task
@@ -39,7 +39,6 @@ _TAKING: Final = ("locks.acquire", "cells.acquire_lock", "stashes.acquire", "pat
 
 def derived() -> Iterator[Tool]:
     """A tool for each operation; streams are what the tool `watch` is for."""
-    load_all()
     for op in REGISTRY.values():
         if op.route.http is not None and not op.route.local and op.kind != "stream":
             yield Tool(op.name.replace(".", "_"), op.summary, _schema(op), role_of(op) == "read", _runner(op))

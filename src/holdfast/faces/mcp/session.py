@@ -11,14 +11,13 @@ from __future__ import annotations
 
 import asyncio
 from collections import OrderedDict
-from collections.abc import Awaitable
 from contextlib import AbstractContextManager, nullcontext
 from typing import TYPE_CHECKING, Any, Final, Literal, TypeVar
 
 from holdfast import errors
-from holdfast.faces.http.calls import bound
 from holdfast.operation import Operation, operation
 from holdfast.types import Event
+from holdfast.workspace.aio import while_serving
 
 if TYPE_CHECKING:
     from holdfast.faces.mcp.turn_session import Taken
@@ -50,7 +49,6 @@ def check_wait(wait: float | None) -> float | None:
     return wait
 
 
-LAST_CHANCE: Final = 1.0  # seconds for a call that waits when the server stops
 REMEMBERED: Final = 1024  # claims and locks of one session; the oldest are forgotten first
 
 Held = Literal["task", "lock", "path", "stash"]
@@ -112,7 +110,7 @@ class Session(Caller):
             # Without a token nothing was taken here: 0 is none that was ever given, so that is refused.
             workspace = workspace.using(fence=(fence, self.memory.find("lock", fence) or 0))
         work = self.perform(workspace, op, given)
-        return await (self.waiting(op, work) if given.get("wait") or op.kind == "first" else work)
+        return await (while_serving(op, work, self._stopping) if given.get("wait") or op.kind == "first" else work)
 
     async def next_event(self, **given: Any) -> Event | None:
         """The first event of a watch, or None at its timeout."""
@@ -123,35 +121,11 @@ class Session(Caller):
             async with self._workspace.watch(**given) as watch:
                 return await anext(watch, None)
 
-        return await self.waiting(op, first())
+        return await while_serving(op, first(), self._stopping)
 
     async def revision(self) -> int:
         """The revision of the newest transaction."""
         return await self._workspace.revision()
-
-    async def waiting(self, op: Operation[..., Any], work: Awaitable[R]) -> R:
-        """Await a call that may wait for others: not longer than its client does, nor than the server runs.
-
-        It has a task of its own, which is cancelled once: a call that leaves a line must be able to say so, and the
-        SDK cancels everything that is awaited again and again. What is cut off by a stop may have happened.
-        """
-        task = asyncio.ensure_future(work)
-        stop = asyncio.ensure_future(self._stopping.wait())
-        try:
-            await asyncio.wait((task, stop), return_when=asyncio.FIRST_COMPLETED)
-            if not task.done():
-                await asyncio.wait((task,), timeout=LAST_CHANCE)
-            if not task.done():
-                task.cancel()
-                await asyncio.wait((task,))
-            if not task.cancelled():
-                return task.result()
-        finally:
-            stop.cancel()
-            task.cancel()
-        if not op.writes:
-            raise errors.Unavailable("the server is stopping", hint="ask again in a moment")
-        raise errors.OutcomeUnknown("the server stops while the call waited")
 
     # what a server does otherwise
 
@@ -160,4 +134,4 @@ class Session(Caller):
 
     async def perform(self, workspace: Any, op: Operation[..., Any], given: dict[str, Any]) -> Any:
         """Run an operation."""
-        return await bound(workspace, op)(**given)
+        return await op.on(workspace)(**given)

@@ -1,0 +1,155 @@
+"""The registry: every domain, and what the kernel and the domains need of each other, wired in one place.
+
+The kernel ends leases, `txn` looks at records and `check` compares them, whatever their domain; tasks ask mail and
+paths. A domain is loaded when it is first used: a program that only reads a cell need not wait for tasks. The table
+of operations (`holdfast.operation.REGISTRY`) loads domains through `load`, so it is whole for everybody.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from importlib import import_module
+from typing import TYPE_CHECKING, Any, Final
+
+from holdfast.domains import cell_history, cells, leases, locks, task_hooks
+from holdfast.domains.locks import FREED, Target, end_lease
+from holdfast.kernel import leases as kernel_leases
+from holdfast.kernel.tx import Snapshot, Tx
+from holdfast.operation import Domain, Found
+
+if TYPE_CHECKING:
+    from holdfast.types.agents import Message, PathLock
+
+# --- domains ---------------------------------------------------------------------------------------------------------
+
+# The domains on a workspace: where each is defined, and by which class.
+DOMAINS: Final = {
+    "cells": ("holdfast.domains.cells", "Cells"),
+    "locks": ("holdfast.domains.locks", "Locks"),
+    "leases": ("holdfast.domains.leases", "Leases"),
+    "events": ("holdfast.domains.events", "Events"),
+    "clock": ("holdfast.domains.events", "ClockOps"),
+    "tasks": ("holdfast.domains.tasks", "Tasks"),
+    "routes": ("holdfast.domains.routes", "Routes"),
+    "agents": ("holdfast.domains.agents", "Agents"),
+    "mail": ("holdfast.domains.mail", "Mail"),
+    "paths": ("holdfast.domains.paths", "Paths"),
+    "stashes": ("holdfast.domains.stashes", "Stashes"),
+    "trails": ("holdfast.domains.trails", "Trails"),
+    "links": ("holdfast.domains.links", "Links"),
+    "cycles": ("holdfast.domains.cycles", "Cycles"),
+}
+_ROOT: Final = "holdfast.workspace.transaction"  # defines the operations of a workspace itself
+
+
+def load(domain: str | None = None) -> None:
+    """Load a domain, "" for the workspace's own operations, None for all; an unknown name loads nothing."""
+    homes = {"": _ROOT, **{name: module for name, (module, _) in DOMAINS.items()}}
+    for name in homes if domain is None else homes.keys() & {domain}:
+        import_module(homes[name])
+
+
+def domain_class(name: str) -> type[Domain[Any]]:
+    """The class of a domain, loaded if need be."""
+    module, cls = DOMAINS[name]
+    found: type[Domain[Any]] = getattr(import_module(module), cls)
+    return found
+
+
+# --- what ends with a lease ------------------------------------------------------------------------------------------
+
+# Leases of domains that are loaded when first used, by what their ids begin with.
+_ENDED_BY: Final = {
+    "task": "tasks.claims",
+    "retention": "tasks.retention",
+    "stash": "stashes",
+    "trail": "trails",
+}
+
+
+def _end_late_lease(tx: Tx, lease: str, op: str) -> None:
+    module = _ENDED_BY.get(lease.partition(":")[0])
+    if module is not None:
+        import_module(f"holdfast.domains.{module}").end_lease(tx, lease, op)
+
+
+def _stash_freed(tx: Tx, target: Target, op: str, changed_by: str | None) -> None:
+    from holdfast.domains.stashes import lock
+
+    lock.freed(tx, target, op, changed_by)
+
+
+kernel_leases.wire(cells.end_lease, end_lease, _end_late_lease)
+FREED["stash-lock"] = _stash_freed
+
+# --- what tasks ask mail and paths -----------------------------------------------------------------------------------
+
+
+class _TaskHooks:
+    """Messages about a task, and the paths that are locked for it."""
+
+    def messages(self, snapshot: Snapshot, task: str, limit: int) -> tuple[list[Message], int]:
+        from holdfast.domains.mail import messages
+
+        return messages.newest_about(snapshot, task, limit)
+
+    def open_messages(self, snapshot: Snapshot, task: str) -> list[str]:
+        from holdfast.domains.mail import messages
+
+        return messages.open_about(snapshot, task)
+
+    def locks(self, snapshot: Snapshot, task: str) -> list[PathLock]:
+        from holdfast.domains import paths
+
+        return paths.of_task(snapshot, task)
+
+    def freed(self, snapshot: Snapshot, task: str, revision: int) -> list[str]:
+        from holdfast.domains import paths
+
+        return paths.freed(snapshot, task, revision)
+
+
+task_hooks.wire(_TaskHooks())
+
+# --- what `txn` looks at, and what `check` compares ------------------------------------------------------------------
+
+Probe = Callable[..., Found | None]  # looks at one record: its key is a tuple such as (run, cell) or (name,)
+
+
+def _late_probe(module: str) -> Probe:
+    """The probe of a domain that is loaded when first used."""
+    return lambda tx, id: import_module(f"holdfast.domains.{module}").probe(tx, id)
+
+
+def _late_check(module: str, table: str) -> Callable[[Snapshot], Iterable[str]]:
+    """The checker of such a domain; a store from before its tables has nothing to compare."""
+
+    def check(snapshot: Snapshot) -> Iterable[str]:
+        if not snapshot.one("SELECT 1 FROM sqlite_schema WHERE type = 'table' AND name = ?", (table,)):
+            return ()
+        found: Iterable[str] = import_module(f"holdfast.domains.{module}").check(snapshot)
+        return found
+
+    return check
+
+
+PROBES: Final[dict[str, Probe]] = {
+    "cell": cells.probe,
+    "cell-lock": cells.probe_lock,
+    "cycle": _late_probe("cycles"),
+    "lease": leases.probe,
+    "lock": locks.probe,
+    "agent": _late_probe("agents"),
+    "message": _late_probe("mail"),
+    "path": _late_probe("paths"),
+    "stash": _late_probe("stashes"),
+    "trail": _late_probe("trails"),
+    "task": _late_probe("tasks"),
+}
+CHECKERS: Final = (
+    cell_history.check,
+    locks.check,
+    *(_late_check(module, "messages") for module in ("tasks.check", "agents", "mail.messages", "paths")),
+    *(_late_check(module, "stashes") for module in ("stashes", "trails", "links")),
+    _late_check("cycles", "cycles"),
+)

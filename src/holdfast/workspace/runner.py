@@ -1,0 +1,342 @@
+"""How operations run: a runner turns an entry of the table into a call.
+
+What several transactions and waits make up is a generator of steps; `drive` or `drive_async` runs it with the runner's
+handlers, one for each kind of step. A read or a write needs no steps and is called directly. `Runner` runs operations
+on an open workspace from threads, `LoopRunner` (aio.py) awaits them on an event loop, `TransactionRunner` runs them
+inside a transaction, and `RemoteRunner` (remote/) drives requests to a server.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Generator, Sequence
+from functools import partial
+from typing import Any, ClassVar, NoReturn
+
+import msgspec
+
+from holdfast import errors
+from holdfast.domains.routing import FILES
+from holdfast.kernel.clock import Signal, Wakeable
+from holdfast.kernel.engine import Engine
+from holdfast.kernel.tx import Snapshot, Tx
+from holdfast.kernel.wake import Watcher
+from holdfast.operation import (
+    Deadline,
+    Do,
+    Following,
+    Handlers,
+    Listen,
+    Look,
+    Next,
+    Operation,
+    ReadFile,
+    drive,
+)
+from holdfast.types import Op
+from holdfast.workspace.context import (
+    LATEST,
+    PLAIN_ANSWERS,
+    Body,
+    Context,
+    check_reached,
+    digest_of,
+    surround,
+    typed_answers,
+)
+from holdfast.workspace.rulefiles import Files, read_file
+from holdfast.workspace.watch import Watch, first_of, next_event
+
+Bound = Callable[..., Any]
+
+
+class CatchUp(msgspec.Struct, frozen=True):
+    """On a replica: catch up with what the call must have seen."""
+
+
+class Sweep(msgspec.Struct, frozen=True):
+    """End what is due, before a listing."""
+
+
+class Runner:
+    """Runs operations on an open workspace, in one context, from threads."""
+
+    awaits: ClassVar[bool] = False
+    drive: ClassVar[Callable[..., Any]] = staticmethod(drive)
+
+    def __init__(self, engine: Engine, context: Context, files: Files) -> None:
+        self.engine = engine
+        self.context = context
+        self.files = files
+        self.submit: Callable[[Body, str], Any] = engine.submit
+
+    # --- operations as calls -----------------------------------------------------------------------------------------
+
+    def bind(self, op: Operation[..., Any]) -> Bound:
+        """The operation as a call."""
+        match op.kind:
+            case "read":
+                return self._read(op)
+            case "write":
+                return self._write(op)
+            case "procedure":
+                return self._procedure(op)
+            case "first":
+                handlers = self._handlers()
+                return lambda *args, **kwargs: self.drive(
+                    first_of(self.watch(self._following(op, args, kwargs))), handlers
+                )
+        return lambda *args, **kwargs: self.watch(self._following(op, args, kwargs))
+
+    def _read(self, op: Operation[..., Any]) -> Bound:
+        read = self._reader(op)
+        reload = self.reload_rules if op.routed else None
+        if not op.listing and self.context.at_least is None:
+            return self._now(read, reload)
+        drive, handlers = self.drive, self._handlers()
+
+        def steps(args: Any, kwargs: Any) -> Generator[CatchUp | Sweep, Any, Any]:
+            if self.context.at_least is not None:
+                yield CatchUp()
+            if op.listing:
+                yield Sweep()
+            return read(*args, **kwargs)
+
+        def call(*args: Any, **kwargs: Any) -> Any:
+            if reload is not None:
+                reload()
+            return drive(steps(args, kwargs), handlers)
+
+        return call
+
+    def _now(self, read: Bound, reload: Callable[[], None] | None) -> Bound:
+        """A read that waits for nothing, as a call."""
+        if reload is None:
+            return read
+
+        def call(*args: Any, **kwargs: Any) -> Any:
+            reload()
+            return read(*args, **kwargs)
+
+        return call
+
+    def _reader(self, op: Operation[..., Any]) -> Bound:
+        """The read itself: all its statements see one snapshot."""
+        engine, function, at_least = self.engine, op.asked_by(self.context.actor), self.context.at_least
+        if op.plain and at_least is None:
+            return engine.plain_reader(function)
+
+        def read(*args: Any, **kwargs: Any) -> Any:
+            def within(snapshot: Snapshot) -> Any:
+                check_reached(snapshot, at_least)
+                return function(snapshot, *args, **kwargs)
+
+            return engine.read_snapshot(within)
+
+        return read
+
+    def _write(self, op: Operation[..., Any]) -> Bound:
+        submit, function, actor = self.submit, op.function, self.context.actor
+        reload = self.reload_rules if op.routed else None
+        guarded = not self.context.plain
+
+        def call(*args: Any, **kwargs: Any) -> Any:
+            def body(tx: Tx) -> Any:
+                return function(tx, *args, **kwargs)
+
+            if reload is not None:
+                reload()
+            return submit(self.guard(op, args, kwargs, body) if guarded else body, actor)
+
+        return call
+
+    def _procedure(self, op: Operation[..., Any]) -> Bound:
+        function, drive, handlers = op.function, self.drive, self._handlers()
+        reload = self.reload_rules if op.routed else None
+        guarded = not self.context.plain
+
+        def call(*args: Any, **kwargs: Any) -> Any:
+            if reload is not None:
+                reload()
+            if guarded:
+                return drive(function(*args, **kwargs), {**handlers, Do: partial(self._do_guarded, op, args, kwargs)})
+            return drive(function(*args, **kwargs), handlers)
+
+        return call
+
+    def _following(self, op: Operation[..., Any], args: Sequence[Any], kwargs: dict[str, Any]) -> Following[Any]:
+        """What a stream follows."""
+
+        def find(snapshot: Snapshot) -> Following[Any]:
+            check_reached(snapshot, self.context.at_least)
+            found: Following[Any] = op.function(snapshot, *args, **kwargs)
+            return found
+
+        self.catch_up()
+        following: Following[Any] = self.engine.read_snapshot(find)
+        return following
+
+    # --- the context of a call ---------------------------------------------------------------------------------------
+
+    def guard(self, op: Operation[..., Any], args: Sequence[Any], kwargs: dict[str, Any], body: Body) -> Body:
+        """The body of an operation under this call's fence and key."""
+        digest = b"" if self.context.key is None else digest_of(op, args, kwargs)
+        return surround(self.context, body, op.name, digest, typed_answers(op, _branches(op, args, kwargs)))
+
+    def guard_users(self, body: Body) -> Body:
+        """A user's body under this call's fence and key; of its result a key keeps what is plain data."""
+        return body if self.context.plain else surround(self.context, body, "transact", b"", PLAIN_ANSWERS)
+
+    def catch_up(self) -> None:
+        """On a replica: catch up with what this call must have seen."""
+        at_least = self.context.at_least
+        if at_least is not None:
+            self.engine.reach(None if at_least == LATEST else at_least)
+
+    def reload_rules(self) -> None:
+        """Load the documents whose files have changed here since they were last loaded.
+
+        A file with mistakes is logged, and what was in force before stays; `routes.check` reports them again.
+        """
+        for name in self.files.changed():
+            try:
+                self._reload(name)
+            except (errors.Unavailable, errors.Invalid, errors.TooLarge) as error:
+                _warn("%s was not loaded: %s", FILES[name], error)
+                if error.retryable:
+                    self.files.forget(name)  # the next call tries again
+
+    def _reload(self, name: str) -> None:
+        from holdfast.domains import routes  # only a changed file needs it
+
+        found = read_file(self.engine.folder, FILES[name])
+        if found is None or not self.engine.read(lambda snapshot: routes.is_news(snapshot, name, *found)):
+            return
+        plain = Runner(self.engine, Context(self.context.actor), self.files)  # not under the key of a call
+        for loaded in drive(routes.load((name,)), plain._handlers()):
+            for problem in loaded.problems:
+                _warn("%s", problem)
+            if not loaded.stored:
+                _warn("%s has mistakes: what was in force before stays", loaded.file)
+
+    # --- steps -------------------------------------------------------------------------------------------------------
+
+    def _handlers(self) -> Handlers:
+        return {
+            Do: self._do,
+            Look: self._look,
+            Deadline: self._deadline,
+            Listen: self._listen,
+            Next: self._next,
+            ReadFile: self._read_file,
+            CatchUp: self._catch_up,
+            Sweep: self._sweep,
+        }
+
+    def _do(self, step: Do) -> Any:
+        return self.submit(step.body, self.context.actor)
+
+    def _do_guarded(self, op: Operation[..., Any], args: Sequence[Any], kwargs: dict[str, Any], step: Do) -> Any:
+        """Only the transaction that decides the result of a procedure is fenced and keyed."""
+        body = self.guard(op, args, kwargs, step.body) if step.keyed else step.body
+        return self.submit(body, self.context.actor)
+
+    def _look(self, step: Look) -> Any:
+        """Nothing on a replica, which may not know the newest."""
+        if not self.context.plain or self.engine.journal is not None:
+            return None
+        actor = self.context.actor
+        read = self.engine.read_snapshot if step.whole else self.engine.read
+        return read(lambda snapshot: step.read(snapshot, actor))
+
+    def _deadline(self, step: Deadline) -> int:
+        return self.engine.clock.monotonic() + round(step.seconds * 1e6)
+
+    def _listen(self, step: Listen) -> Watcher:
+        return self.engine.watch(step.wanted, None, self.signal())
+
+    def _read_file(self, step: ReadFile) -> tuple[str, str] | None:
+        return read_file(self.engine.folder, step.name)
+
+    # what an event loop does otherwise
+
+    def watch(self, following: Following[Any]) -> Any:
+        """An iterator over events."""
+        return Watch(self.engine, following)
+
+    def signal(self) -> Wakeable:
+        """What wakes a caller that waits for an event."""
+        return Signal()
+
+    def _next(self, step: Next) -> Any:
+        return next_event(self.engine, step.watcher, step.deadline)
+
+    def _catch_up(self, _: CatchUp) -> Any:
+        self.catch_up()
+
+    def _sweep(self, _: Sweep) -> Any:
+        self.engine.sweep_if_due()
+
+
+class TransactionRunner:
+    """Runs operations inside a transaction; a write that fails leaves nothing of itself behind."""
+
+    awaits: ClassVar[bool] = False
+
+    def __init__(self, tx: Tx) -> None:
+        self.tx = tx
+
+    def bind(self, op: Operation[..., Any]) -> Bound:
+        """The operation as a call."""
+        tx, function = self.tx, op.asked_by(self.tx.actor)
+        match op.kind:
+            case "read":
+                return lambda *args, **kwargs: function(tx, *args, **kwargs)
+            case "write":
+
+                def write(*args: Any, **kwargs: Any) -> Any:
+                    with tx.savepoint():
+                        return function(tx, *args, **kwargs)
+
+                return write
+            case "procedure":
+                handlers = self._handlers()
+
+                def procedure(*args: Any, **kwargs: Any) -> Any:
+                    with tx.savepoint():
+                        return drive(function(*args, **kwargs), handlers)
+
+                return procedure
+        raise errors.Invalid(f"{op.name} cannot be used inside a transaction", hint="watch outside, before or after it")
+
+    def _handlers(self) -> Handlers:
+        tx = self.tx
+        return {
+            Do: lambda step: step.body(tx),
+            Look: lambda step: step.read(tx, tx.actor),
+            ReadFile: _cannot_read,
+            **dict.fromkeys((Deadline, Listen, Next), _cannot_wait),
+        }
+
+
+def _cannot_read(step: ReadFile) -> NoReturn:
+    raise errors.Unsupported(f"{step.name} is not read inside a transaction", hint="call it before or after")
+
+
+def _cannot_wait(_: object) -> NoReturn:
+    raise errors.Invalid("waiting is not possible inside a transaction", hint="leave out wait=, and wait before it")
+
+
+def _warn(message: str, *args: object) -> None:
+    from logging import getLogger
+
+    getLogger("holdfast").warning(message, *args)
+
+
+def _branches(
+    op: Operation[..., Any], args: Sequence[Any], kwargs: dict[str, Any]
+) -> Callable[[bool], Sequence[Op]] | None:
+    """Of a txn: which operations it ran."""
+    if op.name != "txn":
+        return None
+    given = dict(zip(("conditions", "then", "otherwise"), args, strict=False)) | kwargs
+    return lambda succeeded: given["then"] if succeeded else given.get("otherwise", ())
