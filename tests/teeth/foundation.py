@@ -166,7 +166,7 @@ BUGS = [
     Bug(
         "an operation that fails inside a transaction leaves a part of itself",
         "kernel/tx.py",
-        '                self.one("ROLLBACK TO part")\n',
+        '            self.one("ROLLBACK TO part")\n',
         "",
     ),
     Bug(

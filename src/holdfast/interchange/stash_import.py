@@ -127,10 +127,6 @@ _NO_ID: Final = re.compile(r"[^A-Za-z0-9._-]+")
 LEFT: Final = "its trail {} is left alone, and so is this"
 
 
-class _Undone(Exception):
-    """What was tried is taken back."""
-
-
 def import_(
     tx: Tx,
     tables: Mapping[str, Sequence[str]],
@@ -146,18 +142,14 @@ def import_(
     left: set[str] = set()
     while True:
         attempt = _Import(tx, left, holder)
-        refused = True
-        try:
-            with tx.savepoint():
-                attempt.run(tables)
-                refused = bool(attempt.bad) and not skip_bad
-                if attempt.diverged or dry_run or refused:
-                    raise _Undone
-        except _Undone:
-            left |= attempt.diverged
-            if attempt.diverged:  # a trail that cannot be followed whole is left alone: once more, without it
-                continue
-        break
+        with tx.dry_run() as trial:
+            attempt.run(tables)
+            refused = bool(attempt.bad) and not skip_bad
+            if not (attempt.diverged or dry_run or refused):
+                trial.keep()
+        if not attempt.diverged:
+            break
+        left |= attempt.diverged  # a trail that cannot be followed whole is left alone: once more, without it
     if refused:
         raise errors.Invalid(
             f"{len(attempt.bad)} lines cannot be imported; {attempt.bad[0]}",

@@ -32,13 +32,6 @@ _READERS: Final[dict[str, Callable[[dict[str, Any], Config], Record]]] = {"holdf
 _ID: Final = re.compile(r"[A-Za-z0-9._-]{1,64}")
 
 
-class _Undone(Exception):
-    """A trial is over."""
-
-    def __init__(self, report: ImportReport) -> None:
-        self.report = report
-
-
 def import_(
     tx: Tx,
     lines: Sequence[str],
@@ -57,11 +50,9 @@ def import_(
             raise errors.Invalid(f"{what} is {' or '.join(known)}, not {given!r}")
     if not dry_run:
         return _Import(tx, format, prefer, skip_bad).run(lines)
-    try:
-        with tx.savepoint():
-            raise _Undone(_Import(tx, format, prefer, skip_bad).run(lines))
-    except _Undone as trial:
-        return msgspec.structs.replace(trial.report, dry_run=True)
+    with tx.dry_run():
+        report = _Import(tx, format, prefer, skip_bad).run(lines)
+    return msgspec.structs.replace(report, dry_run=True)
 
 
 def take_in(tx: Tx, lines: Sequence[str], follow: Set[str]) -> ImportReport:

@@ -195,7 +195,17 @@ class Batch:
         of them; that one has its error.
         """
         if len(calls) == 1 and not self.swept:
-            self._run_alone(calls[0])
+            call, tx = calls[0], self.transaction(calls[0].actor)
+            try:
+                call.result = call.body(tx)
+                self.absorb(tx)
+            except KeyboardInterrupt:
+                raise
+            except BaseException as error:
+                tx.end()
+                call.error = as_ours(error)
+                if tx.dirty or self.finished:
+                    self.rollback()  # a lone body needs no savepoint: taking it back is taking all back
             return []
         before = self.revision, self._stamp, self.now, self.deadline, self.emitted, self.dirty
         writer = self._writer
@@ -247,20 +257,6 @@ class Batch:
         self._writer.store.reopen_writer()
         self.dirty = False  # the sweep is gone too
         return [*calls[:number], *calls[number + 1 :]]
-
-    def _run_alone(self, call: Call) -> None:
-        """A lone body needs no savepoint, if nothing was swept before it: taking it back is taking all back."""
-        tx = self.transaction(call.actor)
-        try:
-            call.result = call.body(tx)
-            self.absorb(tx)
-        except KeyboardInterrupt:
-            raise
-        except BaseException as error:
-            tx.end()
-            call.error = as_ours(error)
-            if tx.dirty or self.finished:
-                self.rollback()
 
     def commit(self) -> None:
         """Make it durable; raises DiskFull, Busy, Unreachable or Moved (nothing is there), or OutcomeUnknown."""

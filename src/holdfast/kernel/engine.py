@@ -28,7 +28,7 @@ from holdfast.kernel.leases import next_deadline
 from holdfast.kernel.process_lock import Turns
 from holdfast.kernel.signals import SHIELD
 from holdfast.kernel.store import NotReady, Store, system_error, translate
-from holdfast.kernel.tx import SYSTEM, Snapshot, Tx
+from holdfast.kernel.tx import SYSTEM, Snapshot
 from holdfast.kernel.validate import check_seconds, check_ttl
 from holdfast.kernel.values import MAX_VALUE_BYTES
 from holdfast.kernel.wake import Hub, Pulse, Watcher
@@ -97,7 +97,8 @@ class Engine:
                 raise system_error(error, f"the folder {self.folder} cannot be used") from error
             raise
         writer = Writer(self.store, self.time, ids, max_value_bytes, journal)
-        self.group = Group(writer, self.turns, busy_timeout, self._committed)
+        self.group = Group(writer, self.turns, busy_timeout, self._committed, self.refused)
+        self.submit = self.group.submit
         self.hub = Hub(self.store, self.time)
         self.store.on_stop = self.hub.wake
         self.pulse = Pulse(self.store, self.time, self.hub, self.sweep, self.follow, journal)
@@ -109,16 +110,8 @@ class Engine:
 
     # --- writing -----------------------------------------------------------------------------------------------------
 
-    def submit(self, body: Callable[[Tx], Any], actor: str) -> Any:
-        """Run a body in a transaction from a thread; answers once it is durable."""
-        try:
-            return self.group.submit(body, actor)
-        except errors.HoldfastError as error:
-            self.refused(error, actor)
-            raise
-
     def refused(self, error: errors.HoldfastError, actor: str) -> None:
-        """A caller is told of this error."""
+        """Count a refusal: the error is raised to a caller."""
         self._refusals.add(error, actor, self.clock.wall())
 
     def sweep(self) -> None:

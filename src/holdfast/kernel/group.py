@@ -68,12 +68,18 @@ class Group:
     """The queue of one workspace in one process, and the lead over it."""
 
     def __init__(
-        self, writer: Writer, turns: Turns, busy_timeout: float, committed: Callable[[bool, int | None], None]
+        self,
+        writer: Writer,
+        turns: Turns,
+        busy_timeout: float,
+        committed: Callable[[bool, int | None], None],
+        refused: Callable[[errors.HoldfastError, str], None],
     ) -> None:
         self.writer = writer
         self.turns = turns
         self.busy_timeout = busy_timeout
         self.committed = committed
+        self.refused = refused
         self._mutex = threading.Lock()
         self._queue: deque[Call] = deque()
         self._led = False
@@ -260,21 +266,25 @@ class Group:
     # --- threads -----------------------------------------------------------------------------------------------------
 
     def submit(self, body: Callable[[Tx], Any], actor: str) -> Any:
-        """Run a body in a transaction and answer its result once that is durable."""
+        """Run a body in a transaction and return its result once that is durable."""
         call = SyncCall(body, actor)
-        with SHIELD:
-            self.join(call)
-            try:
-                while call.pending:
-                    if call.leads:
-                        self._lead(call)
-                    else:
-                        call.wait()
-            except BaseException:
-                self.leave(call)
-                raise
-        if call.error is not None:
-            raise call.error
+        try:
+            with SHIELD:
+                self.join(call)
+                try:
+                    while call.pending:
+                        if call.leads:
+                            self._lead(call)
+                        else:
+                            call.wait()
+                except BaseException:
+                    self.leave(call)
+                    raise
+            if call.error is not None:
+                raise call.error
+        except errors.HoldfastError as error:
+            self.refused(error, actor)
+            raise
         return call.result
 
     def lead_alone(self, call: Exclusive) -> None:
@@ -291,47 +301,47 @@ class Group:
                     self.take([])
                     return
                 else:
-                    self._serve_before(call)
+                    self._lead(call)
         except BaseException:
             self.leave(call)
             raise
         raise call.error or errors.Closed()
 
     def _lead(self, own: SyncCall) -> None:
-        """Run what is queued, then give up the lead."""
+        """Take the turn, run what is queued, commit it and answer it; then give up the lead.
+
+        A caller that wants the lead for itself keeps it, for what is queued before its own call.
+        """
         calls: list[Call] = []
         batch: Batch | None = None
         try:
-            batch = self._serve(calls)
-        finally:
-            own.leads = False
-            self.pass_on(call for call in calls if call.pending and call is not own)
-        if batch is not None:
-            self.committed(batch.emitted, batch.deadline)
-
-    def _serve_before(self, call: Exclusive) -> None:
-        """Run what is queued before a call that leads, and keep the lead."""
-        calls: list[Call] = []
-        try:
-            batch = self._serve(calls)
-        except BaseException:
-            with self._mutex:
-                self._queue.extendleft(reversed([other for other in calls if other.pending]))
-            raise
-        if batch is not None:
-            self.committed(batch.emitted, batch.deadline)
-
-    def _serve(self, calls: list[Call]) -> Batch | None:
-        """Take what is queued into `calls`, run it, commit it, and answer it."""
-        self._gather()
-        try:
+            self._gather()
             self.take(calls)
             self._crowd = len(calls)
-            return self._perform(calls)
+            if self.turns.take(self.busy_timeout):
+                try:
+                    batch = self.perform(calls)
+                finally:
+                    self.turns.give()
+            else:
+                fail(calls, self.turn_missed())
         finally:
             for call in calls:
                 if not call.pending:
                     call.answer()
+            again = [call for call in calls if call.pending and call is not own]
+            if isinstance(own, Exclusive):
+                self._requeue(again)
+            else:
+                own.leads = False
+                self.pass_on(again)
+        if batch is not None:
+            self.committed(batch.emitted, batch.deadline)
+
+    def _requeue(self, calls: list[Call]) -> None:
+        """Put calls that must run again where they were."""
+        with self._mutex:
+            self._queue.extendleft(reversed(calls))
 
     def _gather(self) -> None:
         """Those whom the last group answered are about to call again: let them join, as long as they come."""
@@ -339,16 +349,6 @@ class Group:
             if len(self._queue) >= self._crowd:
                 return
             time.sleep(0)
-
-    def _perform(self, calls: list[Call]) -> Batch | None:
-        """Take the turn, run and commit; afterwards only calls that must run again are pending."""
-        if not self.turns.take(self.busy_timeout):
-            fail(calls, self.turn_missed())
-            return None
-        try:
-            return self.perform(calls)
-        finally:
-            self.turns.give()
 
 
 def outrun() -> errors.Busy:

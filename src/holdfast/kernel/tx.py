@@ -235,19 +235,40 @@ class Tx(Snapshot):
     @contextlib.contextmanager
     def savepoint(self) -> Iterator[None]:
         """All or nothing for the statements inside, within this transaction."""
-        before = self.events, self.now, self.dirty, self.seen
-        self.one("SAVEPOINT part")
+        before = self._begin_part()
         try:
             yield
         except BaseException:
-            # Disk full and interrupts roll back the whole transaction from inside: then there is no savepoint left,
-            # and the batch finds that out by itself.
-            if not self.ended and self._connection.in_transaction:
-                self.one("ROLLBACK TO part")
-                self.one("RELEASE part")
-                self.events, self.now, self.dirty, self.seen = before
+            self._take_back(before)
             raise
         self.one("RELEASE part")
+
+    @contextlib.contextmanager
+    def dry_run(self) -> Iterator[Trial]:
+        """Take back whatever the block does at its end, unless it calls `keep()`; what it has computed survives."""
+        trial = Trial()
+        before = self._begin_part()
+        try:
+            yield trial
+        except BaseException:
+            self._take_back(before)
+            raise
+        if trial.kept:
+            self.one("RELEASE part")
+        else:
+            self._take_back(before)
+
+    def _begin_part(self) -> tuple[int, int, bool, tuple[str, ...]]:
+        self.one("SAVEPOINT part")
+        return self.events, self.now, self.dirty, self.seen
+
+    def _take_back(self, before: tuple[int, int, bool, tuple[str, ...]]) -> None:
+        # Disk full and interrupts roll back the whole transaction from inside: then there is no savepoint left, and
+        # the batch finds that out by itself.
+        if not self.ended and self._connection.in_transaction:
+            self.one("ROLLBACK TO part")
+            self.one("RELEASE part")
+            self.events, self.now, self.dirty, self.seen = before
 
     def end(self) -> None:
         """The body is over: whoever kept this Tx can do nothing with it."""
@@ -257,6 +278,19 @@ class Tx(Snapshot):
     def ended(self) -> bool:
         """Whether nothing more can be done with it."""
         return self._execute is _ended
+
+
+class Trial:
+    """What `dry_run` gives its block."""
+
+    __slots__ = ("kept",)
+
+    def __init__(self) -> None:
+        self.kept = False
+
+    def keep(self) -> None:
+        """Let it count after all."""
+        self.kept = True
 
 
 class GuardedTx(Tx):

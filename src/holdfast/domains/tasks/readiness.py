@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from itertools import islice
 from typing import Any
 
@@ -267,7 +268,7 @@ def claim_next(
             if taken is not None:
                 task: Task = taken
                 return task
-    best: Task | None = yield Do(lambda tx: _take_best(tx, agent, micros, wanted), keyed=True)
+    best: Task | None = yield Do(partial(_take_best, agent=agent, ttl=micros, wanted=wanted), keyed=True)
     return best
 
 

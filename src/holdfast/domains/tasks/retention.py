@@ -28,10 +28,6 @@ _DELETED = (
 )
 
 
-class _Undone(Exception):
-    """A trial is over."""
-
-
 def sweep_retention(dry_run: bool = False) -> Steps[Retired]:
     """Delete and purge what is due, now; with `dry_run` only count. It also runs by itself, once a day."""
     check_flag(dry_run=dry_run)
@@ -48,13 +44,8 @@ def _part(tx: Tx) -> Retired:
 
 
 def _try(tx: Tx) -> Retired:
-    found = Retired(0, 0)
-    try:
-        with tx.savepoint():
-            found = retire(tx, -1)
-            raise _Undone
-    except _Undone:
-        return found
+    with tx.dry_run():
+        return retire(tx, -1)
 
 
 def retire(tx: Tx, limit: int) -> Retired:
