@@ -1,4 +1,4 @@
-"""Every error Holdfast raises: one tree, drawn here, raised alike in process and by remote clients.
+"""The errors that Holdfast raises: one tree, the same in process and through a remote client.
 
     HoldfastError
     ├─ Invalid 400         InvalidName InvalidID InvalidValue InvalidPriority InvalidType InvalidTag InvalidTransition
@@ -16,8 +16,8 @@
     └─ Unavailable 503     Busy Timeout Behind Closed ClockSkew OutcomeUnknown ReadOnly DiskFull IOFailed Unreachable
 
 Each class has a stable `code`, an HTTP `status`, an `exit_code`, a `retryable` flag and a `hint` that says what to
-do next. Data that belongs to an error (the current version, the holder) lives on the instance as attributes and in
-`details`. No hint proposes a destructive command.
+do next. Data of an error (the current version, the holder) is in `details` and readable as attributes. No hint
+proposes a destructive command.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ class HoldfastError(Exception):
         super().__init__(self.message)
 
     def __getattr__(self, name: str) -> Any:
-        # Only reached for names that are no ordinary attribute: the error's own data.
+        # Called only for names that are not ordinary attributes: the error's own data.
         details = self.__dict__.get("details", {})
         if name in details:
             return details[name]
@@ -62,7 +62,7 @@ def _rebuild(cls: type[HoldfastError], message: str, hint: str, details: dict[st
 
 
 class Invalid(HoldfastError):
-    """The request makes no sense as it stands."""
+    """The request is not valid."""
 
     code = "INVALID"
     status = 400
@@ -77,7 +77,7 @@ class InvalidName(Invalid):
 
 
 class InvalidID(Invalid):
-    """An id is not of the form this kind of record has."""
+    """An id does not have the form of this kind of record."""
 
     code = "INVALID_ID"
 
@@ -110,14 +110,14 @@ class InvalidTag(Invalid):
 
 
 class InvalidTransition(Invalid):
-    """The record's state does not allow this step."""
+    """The record's state does not allow this transition."""
 
     code = "INVALID_TRANSITION"
     exit_code = 11
 
 
 class CycleCompleted(InvalidTransition):
-    """The last cycle is completed: there is nothing to go on with."""
+    """The last cycle is completed; there is nothing to resume."""
 
     code = "CYCLE_COMPLETED"
     default_hint = "start another cycle"
@@ -127,18 +127,18 @@ class CycleFailed(InvalidTransition):
     """The last cycle has failed; carries `phase` and `reason`."""
 
     code = "CYCLE_FAILED"
-    default_hint = "look at the reason, then start another cycle"
+    default_hint = "read the reason, then start another cycle"
 
 
 class InvalidHolder(Invalid):
-    """A holder was not named, and the actor was only derived from user and host."""
+    """No holder was given, and the actor is only a name derived from user and host."""
 
     code = "INVALID_HOLDER"
     default_hint = "name yourself: actor=... in Python, --actor or HOLDFAST_ACTOR, X-Agent-ID over HTTP"
 
 
 class InvalidFilter(Invalid):
-    """A filter, cursor or limit cannot be used."""
+    """A filter, cursor or limit is not valid."""
 
     code = "INVALID_FILTER"
 
@@ -167,7 +167,7 @@ class Reentrant(Invalid):
 
 
 class Unauthorized(HoldfastError):
-    """No valid token was given."""
+    """The request has no valid token."""
 
     code = "UNAUTHORIZED"
     status = 401
@@ -181,7 +181,7 @@ class Forbidden(HoldfastError):
 
 
 class NotHolder(Forbidden):
-    """Only the present holder may do this."""
+    """Only the current holder may do this."""
 
     code = "NOT_HOLDER"
     exit_code = 13
@@ -194,29 +194,29 @@ class NotClaimOwner(NotHolder):
 
 
 class NotRecipient(Forbidden):
-    """The message was not sent to this agent."""
+    """The agent is not a recipient of the message."""
 
     code = "NOT_RECIPIENT"
     exit_code = 13
 
 
 class NotSender(Forbidden):
-    """Only who sent a message, or a maintainer, can close it."""
+    """Only the sender of a message, or a maintainer, may close it."""
 
     code = "NOT_SENDER"
     exit_code = 13
 
 
 class NotCapable(Forbidden):
-    """The task's route needs abilities that the agent does not have; carries `needs` and `lacking`."""
+    """The task's route needs capabilities that the agent lacks; carries `needs` and `lacking`."""
 
     code = "NOT_CAPABLE"
     exit_code = 13
-    default_hint = "leave it to an agent that can, or take another: tasks.claim_next(agent, can=[...])"
+    default_hint = "leave it to an agent that has them, or claim another task: tasks.claim_next(agent, can=[...])"
 
 
 class NotFound(HoldfastError):
-    """There is no such record."""
+    """The record does not exist."""
 
     code = "NOT_FOUND"
     status = 404
@@ -224,13 +224,13 @@ class NotFound(HoldfastError):
 
 
 class TaskNotFound(NotFound):
-    """There is no such task."""
+    """The task does not exist."""
 
     code = "TASK_NOT_FOUND"
 
 
 class MessageNotFound(NotFound):
-    """There is no such message."""
+    """The message does not exist."""
 
     code = "MESSAGE_NOT_FOUND"
 
@@ -242,7 +242,7 @@ class ParentNotFound(NotFound):
 
 
 class TableNotFound(NotFound):
-    """There is no such table."""
+    """The table does not exist."""
 
     code = "TABLE_NOT_FOUND"
 
@@ -251,7 +251,7 @@ class TableNotFound(NotFound):
 
 
 class Conflict(HoldfastError):
-    """Somebody else was first, or the record is in the way."""
+    """The request conflicts with the current state of a record."""
 
     code = "CONFLICT"
     status = 409
@@ -266,24 +266,24 @@ class VersionMismatch(Conflict):
 
 
 class CycleConflict(VersionMismatch):
-    """Others changed the same phase of the cycle meanwhile; carries `mine` and `theirs` besides."""
+    """The same phase of the cycle was changed meanwhile; also carries `mine` and `theirs`."""
 
     code = "CYCLE_CONFLICT"
-    default_hint = "compare `mine` and `theirs`, then decide again with the sequence that the error carries"
+    default_hint = "compare `mine` and `theirs`, then retry with the sequence that the error carries"
 
 
 class Exists(Conflict):
-    """The record exists already; it was left untouched."""
+    """The record already exists; it was not changed."""
 
     code = "EXISTS"
 
 
 class Outrun(Conflict):
-    """Another node, or another hand on a turn file, wrote while a block was open; nothing of the block was written."""
+    """Another writer changed the workspace or turn file while a block was open; nothing of the block was written."""
 
     code = "OUTRUN"
     retryable = True
-    default_hint = "run the block again, or use transact with a function, which is run again by itself"
+    default_hint = "run the block again, or pass a function to transact, which retries by itself"
 
 
 class DuplicateName(Conflict):
@@ -293,23 +293,23 @@ class DuplicateName(Conflict):
 
 
 class Held(Conflict):
-    """Somebody else holds the lock; carries `holder` and `until`."""
+    """Another holder has the lock; carries `holder` and `until`."""
 
     code = "HELD"
     exit_code = 12
     retryable = True
-    default_hint = "wait for it with wait=seconds, or watch the lock and try again"
+    default_hint = "wait for it with wait=seconds, or watch the lock and retry"
 
 
 class Escalated(Held):
-    """The lock did not move while we waited, so the maintainer was asked; carries `lock_id`, `holder` and `told`."""
+    """The wait for the lock ended and the maintainer was asked; carries `lock_id`, `holder` and `told`."""
 
     code = "ESCALATED"
-    default_hint = "do not try again before the maintainer has answered, or the lock has gone; work on something else"
+    default_hint = "retry only after the maintainer has answered or the lock is gone; meanwhile work on something else"
 
 
 class AlreadyClaimed(Conflict):
-    """Somebody else has claimed the task; carries `holder` and `since`."""
+    """Another agent has claimed the task; carries `holder` and `since`."""
 
     code = "ALREADY_CLAIMED"
     exit_code = 12
@@ -335,22 +335,22 @@ class HasActiveChildren(Conflict):
 
 
 class OpenThreads(Conflict):
-    """The task cannot be closed while messages about it are open; carries `messages`."""
+    """The task cannot be closed while messages about it are open; carries their ids as `messages`."""
 
     code = "OPEN_THREADS"
     default_hint = "close them first: mail.close(id)"
 
 
 class Fenced(Conflict):
-    """The token is not the one of the present holder; carries `current`, the live token or None."""
+    """The token is not that of the current holder; carries `current`, the valid token or None."""
 
     code = "FENCED"
     exit_code = 15
-    default_hint = "the lock was lost: stop the work done under it, acquire it again and start from fresh state"
+    default_hint = "the lock was lost: stop the work done under it, acquire it again and read the state anew"
 
 
 class AlreadyAttached(Conflict):
-    """The cupboard is attached already."""
+    """The cupboard is already attached."""
 
     code = "ALREADY_ATTACHED"
 
@@ -359,12 +359,12 @@ class AlreadyAttached(Conflict):
 
 
 class Compacted(HoldfastError):
-    """The history asked for has been compacted; carries `compacted`, the revision up to which it is gone."""
+    """The requested history has been compacted; carries `compacted`, the last revision that is gone."""
 
     code = "COMPACTED"
     status = 410
     exit_code = 17
-    default_hint = "read the present state, then watch from its revision"
+    default_hint = "read the current state, then watch from its revision"
 
 
 class TooLarge(HoldfastError):
@@ -375,7 +375,7 @@ class TooLarge(HoldfastError):
 
 
 class Corrupt(HoldfastError):
-    """The store contradicts itself."""
+    """The store is inconsistent or damaged."""
 
     code = "CORRUPT"
     status = 500
@@ -384,7 +384,7 @@ class Corrupt(HoldfastError):
 
 
 class Unsupported(HoldfastError):
-    """This kind of workspace cannot do that."""
+    """This kind of workspace does not support the operation."""
 
     code = "UNSUPPORTED"
     status = 501
@@ -394,30 +394,30 @@ class Unsupported(HoldfastError):
 
 
 class Unavailable(HoldfastError):
-    """Not possible just now; nothing was changed."""
+    """Temporarily unavailable; nothing was changed."""
 
     code = "UNAVAILABLE"
     status = 503
     exit_code = 16
     retryable = True
-    default_hint = "try again"
+    default_hint = "retry"
 
 
 class Busy(Unavailable):
-    """The turn to write did not come in time; nothing was changed."""
+    """The write lock was not free in time; nothing was changed."""
 
     code = "BUSY"
 
 
 class Timeout(Unavailable):
-    """The time allowed ran out; nothing was changed."""
+    """The time limit was exceeded; nothing was changed."""
 
     code = "TIMEOUT"
     exit_code = 3
 
 
 class Behind(Unavailable):
-    """This workspace has not reached the revision or schema asked for."""
+    """This workspace has not reached the requested revision or schema."""
 
     code = "BEHIND"
 
@@ -427,18 +427,18 @@ class Closed(Unavailable):
 
     code = "CLOSED"
     retryable = False
-    default_hint = "open the workspace again; after a fork only where the parent did not have it open"
+    default_hint = "open the workspace again; a forked child cannot use what its parent has open"
 
 
 class ClockSkew(Unavailable):
-    """This machine's clock is too far from the log's."""
+    """This machine's clock differs too much from the log's."""
 
     code = "CLOCK_SKEW"
-    default_hint = "put this machine's clock right (NTP); it may differ from the log's by one second"
+    default_hint = "synchronize this machine's clock (NTP); it may differ from the log's by one second at most"
 
 
 class OutcomeUnknown(Unavailable):
-    """The commit broke midway: it may or may not be there."""
+    """The commit was interrupted and may or may not have been stored."""
 
     code = "OUTCOME_UNKNOWN"
     default_hint = "retry with the same idempotency key, or read before deciding"
@@ -456,35 +456,35 @@ class DiskFull(Unavailable):
     """The disk is full; nothing was changed."""
 
     code = "DISK_FULL"
-    default_hint = "free some space and try again; reads go on"
+    default_hint = "free some space and retry; reads still work"
 
 
 class IOFailed(Unavailable):
     """The operating system failed to read or write the store; nothing was acknowledged."""
 
     code = "IO_FAILED"
-    default_hint = "check the disk and try again"
+    default_hint = "check the disk and retry"
 
 
 class Unreachable(Unavailable):
-    """The log of a replicated workspace, or the server, cannot be reached; nothing was changed."""
+    """The server, or the log of a replicated workspace, cannot be reached; nothing was changed."""
 
     code = "UNREACHABLE"
-    default_hint = "retry; reads go on from this node's replica meanwhile"
+    default_hint = "retry; this node's replica still answers reads"
 
 
-# this module is all of them
+# --- raised by the HTTP server only ----------------------------------------------------------------------------------
 
 
 class MethodNotAllowed(Invalid):
-    """There is something at this address, but not for this method."""
+    """The address exists, but not for this method."""
 
     code = "METHOD_NOT_ALLOWED"
     status = 405
 
 
 class NotJSON(Invalid):
-    """A body is JSON, and says so."""
+    """The body is not declared as JSON."""
 
     code = "NOT_JSON"
     status = 415
@@ -492,21 +492,21 @@ class NotJSON(Invalid):
 
 
 class Misdirected(Forbidden):
-    """The request was meant for another host."""
+    """The request names a host that this server does not serve."""
 
     code = "MISDIRECTED"
     status = 421
 
 
 class NoRoute(NotFound):
-    """There is nothing at this address."""
+    """The address does not exist."""
 
     code = "NO_ROUTE"
     default_hint = "GET /openapi.json lists every address"
 
 
 class TooManyWatchers(Unavailable):
-    """As many watch under this token as may."""
+    """The token has reached its limit of watchers."""
 
     code = "TOO_MANY_WATCHERS"
     status = 429

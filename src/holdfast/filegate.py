@@ -1,7 +1,7 @@
 """`FileGate`: fencing for a resource outside the workspace, such as a file, a device or a deployment target.
 
-The gate remembers, durably and beside the resource, the highest token it has let in, and refuses lower ones. A holder
-that lost its lock while it was paused cannot get past a successor that has come through.
+The gate stores durably, beside the resource, the highest token it has admitted, and refuses lower ones. A holder that
+lost its lock while it was paused cannot pass after its successor has.
 """
 
 from __future__ import annotations
@@ -17,29 +17,29 @@ from holdfast import errors
 from holdfast.kernel.filesystem import sync
 from holdfast.kernel.store import system_error
 
-_inside = threading.local()  # the gates that a thread is in
+_inside = threading.local()  # the gates that the current thread is inside
 
 
 class FileGate:
-    """Guards whatever is done inside `with gate.admit(token):`; any number of processes may share the file."""
+    """Guards the body of `with gate.admit(token):`; any number of processes may share the file."""
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
         self._path = os.path.abspath(path)
 
     @contextmanager
     def admit(self, token: int) -> Iterator[None]:
-        """Let in the highest token so far, or one higher; a lower one gets Fenced. One caller at a time is inside."""
+        """Admit the highest token so far or a higher one, one caller at a time. Raises Fenced for a lower one."""
         if type(token) is not int or not 0 <= token < 2**63:
             raise errors.Invalid(f"a token is an integer as granted by a lock, not {token!r:.40}")
         inside = _inside.__dict__.setdefault("paths", set())
         if self._path in inside:
-            raise errors.Reentrant("this thread is inside the gate already", hint="leave it first")
+            raise errors.Reentrant("this thread is already inside the gate", hint="leave it first")
         descriptor = self._open()
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX)
             highest = _parse(os.pread(descriptor, 2 * _SLOT, 0))
             if token < highest:
-                raise errors.Fenced(f"token {token} is older than {highest}, which has been let in", current=highest)
+                raise errors.Fenced(f"token {token} is older than the admitted {highest}", current=highest)
             if token > highest:
                 _write(descriptor, token)
             inside.add(self._path)
@@ -62,7 +62,7 @@ class FileGate:
 
     @property
     def highest(self) -> int:
-        """The highest token let in so far, 0 if none."""
+        """The highest token admitted so far, 0 if none."""
         if not os.path.lexists(self._path):
             return 0
         descriptor = self._open()
@@ -72,15 +72,15 @@ class FileGate:
             os.close(descriptor)
 
 
-# Two slots of fixed width, each a token and its checksum, written in turn: one that a crash tears leaves the other.
+# Two slots of fixed width, each a token and its checksum, written in turn: if a crash tears one, the other is intact.
 _SLOT = 32
 
 
 def _parse(data: bytes) -> int:
     slots = [_parse_slot(data[start : start + _SLOT]) for start in (0, _SLOT)]
     if len(data) > _SLOT and max(slots) < 0:
-        raise errors.Corrupt("the gate's file is damaged", hint="find out the highest token let in before going on")
-    return max(0, *slots)  # a lone slot that is torn was never let in
+        raise errors.Corrupt("the gate's file is damaged", hint="find out the highest admitted token first")
+    return max(0, *slots)  # a single torn slot was never acknowledged
 
 
 def _parse_slot(slot: bytes) -> int:

@@ -18,7 +18,7 @@ from typing import NamedTuple
 
 import holdfast
 from holdfast import Workspace, errors
-from holdfast.kernel.journal import Moved
+from holdfast.kernel.journal import LogMoved
 from tests.bench.measure import ROUNDS, Bench, Row, percentile, ratio
 from tests.worlds.contents import fingerprint
 
@@ -58,7 +58,7 @@ class CountedLog(holdfast.MemoryLog):
             time.sleep(self._seconds)
         try:
             return super().append(entry, expected)
-        except Moved:
+        except LogMoved:
             with self._lock:
                 self.outrun += 1
             raise

@@ -275,7 +275,7 @@ def test_nodes_struck_anywhere_are_equal_in_the_end_and_nothing_happened_twice(
         return work()
 
     def join(name: str) -> holdfast.Workspace:
-        return stubborn(lambda: nodes.engine(name, snapshot_every=3, courteous=False, pulse=False))
+        return stubborn(lambda: nodes.engine(name, snapshot_every=3, fair=False, pulse=False))
 
     def work_on(node: holdfast.Workspace) -> None:
         keyed = node.using(key=f"call {len(answers)}")

@@ -134,7 +134,7 @@ def test_an_entry_of_a_kind_that_this_program_does_not_know_is_behind(nodes: Nod
     body = msgspec.msgpack.encode(["of the future", entry.id + "x", entry.id, entry.node, entry.workspace])
     nodes.log.append(zlib.crc32(body).to_bytes(4, "big") + body, position)
     for node in (a, b):
-        with pytest.raises(errors.Behind, match="does not know"):
+        with pytest.raises(errors.Behind, match="unknown to this program"):
             node.cells.set(RUN, "cell", 2)
         with pytest.raises(errors.Behind):
             node.cells.find(RUN, "cell")
@@ -253,7 +253,7 @@ def test_a_workspace_of_its_own_opened_with_a_log_is_invalid(nodes: Nodes) -> No
     with holdfast.open(nodes.path("plain"), actor="me", clock=nodes.clock) as plain:
         plain.cells.set(RUN, "cell", 1)
     for log in (nodes.log, MemoryLog(clock=nodes.clock)):
-        with pytest.raises(errors.Invalid, match="no replica"):
+        with pytest.raises(errors.Invalid, match="not a replica"):
             nodes.open("plain", log)
         assert raw_entries(log) == []
     with holdfast.open(nodes.path("plain"), actor="me", clock=nodes.clock) as plain:

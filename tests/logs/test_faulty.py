@@ -8,7 +8,7 @@ import pytest
 
 from holdfast import errors
 from holdfast.kernel.clock import Signal
-from holdfast.kernel.journal import Moved
+from holdfast.kernel.journal import LogMoved
 from holdfast.replication.log import LostAnswer, MemoryLog, Trimmed
 from holdfast.testing import FaultyLog
 from holdfast.testing.log_contract import *  # noqa: F403
@@ -49,7 +49,7 @@ def test_a_cut_line_is_unreachable_for_every_method_and_changes_nothing(log: Wir
 
 def test_a_conflict_is_refused_although_nobody_was_first(log: Wire, real: MemoryLog) -> None:
     log.once("append", "conflict")
-    with pytest.raises(Moved):
+    with pytest.raises(LogMoved):
         log.append(b"one", 0)
     assert raw_entries(real) == []
     assert log.append(b"one", 0) == 1
@@ -90,7 +90,7 @@ def test_a_late_append_arrives_when_it_is_delivered_unless_others_have_moved_on(
 
 def test_an_append_that_arrives_twice_is_there_once_and_answered_with_the_refusal(log: Wire, real: MemoryLog) -> None:
     log.once("append", "twice")
-    with pytest.raises(Moved):
+    with pytest.raises(LogMoved):
         log.append(b"one", 0)
     assert raw_entries(real) == [(1, b"one")]
 

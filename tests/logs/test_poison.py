@@ -36,7 +36,7 @@ def stopped(nodes: Nodes) -> Workspace:
 def test_a_rebuild_that_meets_the_same_entry_leaves_the_replica_as_it_was(nodes: Nodes, stopped: Workspace) -> None:
     stopped.close()
     before = (nodes.path("good") / FILE).read_bytes()
-    with pytest.raises(errors.Corrupt, match="another row"):
+    with pytest.raises(errors.Corrupt, match="a different row"):
         holdfast.rebuild(nodes.path("good"), log=nodes.log, clock=nodes.clock)
     assert (nodes.path("good") / FILE).read_bytes() == before
     assert not [path.name for path in nodes.path("good").iterdir() if "rebuilding" in path.name]

@@ -15,11 +15,11 @@ from tests.logs.nodes import RUN, Nodes, assert_equal, entries, value
 
 # What somebody does to a replica behind its back, and what another node then does to the same rows.
 DIVERGENCES: dict[str, tuple[str, Callable[[holdfast.Workspace], object]]] = {
-    "another row": ("UPDATE cells SET version = 7", lambda ws: ws.cells.set(RUN, "cell", "new")),
+    "a different row": ("UPDATE cells SET version = 7", lambda ws: ws.cells.set(RUN, "cell", "new")),
     "another value": ("UPDATE cells SET value = x'07'", lambda ws: ws.cells.set(RUN, "cell", "new")),
     "no such row": ("DELETE FROM cells", lambda ws: ws.cells.set(RUN, "cell", "new")),
     "no such row to delete": ("DELETE FROM cells", lambda ws: ws.cells.delete(RUN, "cell")),
-    "a row in the way": (
+    "a conflicting row": (
         "INSERT INTO locks SELECT 'lock', '', 'lock', 'me', 1, 1, NULL, NULL, NULL",
         lambda ws: ws.locks.acquire("lock"),
     ),

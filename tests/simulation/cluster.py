@@ -61,7 +61,7 @@ class NodeClock(Clock):
     def monotonic(self) -> int:
         return self._timeline.now - self._boot + 1
 
-    def patience(self, deadline: int) -> float | None:
+    def max_sleep(self, deadline: int) -> float | None:
         raise AssertionError("nobody sleeps in a simulation")
 
 
@@ -128,7 +128,7 @@ class Node:
         engine = Engine(
             self.folder,
             clock=self.clock,
-            journal=Replica(self.line, self.clock, snapshot_every=SNAPSHOT_EVERY, courteous=False),
+            journal=Replica(self.line, self.clock, snapshot_every=SNAPSHOT_EVERY, fair=False),
             ids=Ids(cluster.random.randbytes),
             pulse=False,
         )

@@ -160,8 +160,8 @@ BUGS = [
     Bug(
         "a block is committed although the log moved",
         "kernel/group.py",
-        "    except Moved as moved:\n",
-        "    except Moved:\n        return\n    except ZeroDivisionError as moved:\n",
+        "    except LogMoved as moved:\n",
+        "    except LogMoved:\n        return\n    except ZeroDivisionError as moved:\n",
         LOGS,
     ),
     Bug(

@@ -129,7 +129,7 @@ def test_waiting_on_the_system_clock_ends_at_the_deadline_and_not_before() -> No
     deadline = clock.monotonic() + 2_000
     assert clock.wait_until(deadline, Signal()) is False
     assert clock.monotonic() >= deadline
-    assert clock.patience(deadline) == 0
+    assert clock.max_sleep(deadline) == 0
 
 
 def test_the_waist_itself_has_no_time() -> None:
@@ -138,7 +138,7 @@ def test_the_waist_itself_has_no_time() -> None:
         with pytest.raises(NotImplementedError):
             call()
     with pytest.raises(NotImplementedError):
-        clock.patience(0)
+        clock.max_sleep(0)
 
 
 # --- Now -------------------------------------------------------------------------------------------------------------

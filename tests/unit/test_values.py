@@ -323,7 +323,7 @@ def test_the_json_form_is_as_documented() -> None:
     ["AP8", "AP8=\n", " AP8=", "AP8==", "A", "=", "AP9=", "A_-=", "AP8=AP8=", "é", "\ud800", 1, None, [], {}, b"AP8="],
 )
 def test_malformed_base64_is_refused(form: object) -> None:
-    with pytest.raises(InvalidValue, match=r"^\$\.a\[1\] has no base64") as caught:
+    with pytest.raises(InvalidValue, match=r"^\$bytes of \$\.a\[1\] is not base64") as caught:
         from_wire({"a": [0, {"$bytes": form}]})
     assert caught.value.path == "$.a[1]"
 

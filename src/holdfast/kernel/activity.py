@@ -1,14 +1,13 @@
-"""What goes on beside the log: who wrote last, who was refused what, and how far long-running work is.
+"""Activity beside the log: who wrote last, whose calls were refused, and the progress of long-running work.
 
-A row is written at most once a second, so that a busy actor costs a look into a dictionary: what is stored lags behind
-by less than that.
+`Actors` records the last write of each actor, at most once a second, so a busy actor costs one look into a dictionary.
 
-A refused transaction leaves nothing in the log, yet "somebody overwrote nothing twenty times last night" is worth
-knowing. The file is for people who look, not for correctness: it is appended to without a sync, kept small, and not
-being able to write it changes nothing for the caller.
+`Refusals` keeps refused calls in a file, because a refused transaction leaves nothing in the log. The file is for
+people, not for correctness: it is appended without a sync and kept small, and failing to write it changes nothing for
+the caller.
 
-It is told while it happens, before anything is committed, and is no part of the log. Nobody has to listen, and what a
-listener raises is its own: it is called in the thread that works, so it hands over and returns.
+Progress is reported before anything is committed. A listener is called in the working thread, so it must return
+quickly; its exceptions are not handled here.
 """
 
 from __future__ import annotations
@@ -30,35 +29,35 @@ _RECORD = "INSERT INTO actors (name, seen) VALUES (?, ?) ON CONFLICT (name) DO U
 
 
 class Actors:
-    """What one process knows to be stored."""
+    """The last writes that this process knows to be stored."""
 
     def __init__(self) -> None:
         self._stored: dict[str, int] = {}
 
     def record(self, names: Iterable[str], now: int, execute: Callable[..., Any]) -> dict[str, int]:
-        """Store who has just written, as far as that is news; answers it, for `remember` once it is committed."""
+        """Store the time of actors that have just written, if it is new; returns it for `remember` after the commit."""
         news = {name: now for name in names if not 0 <= now - self._stored.get(name, -LAG) < LAG}
         for name in sorted(news):
             execute(_RECORD, (name, now))
         return news
 
     def remember(self, news: dict[str, int]) -> None:
-        """It is committed."""
+        """Note that `news` is committed."""
         self._stored.update(news)
 
 
 def settle(tx: Tx) -> None:
-    """The clock was put right: nobody has written in the future."""
+    """After a reset of the clock: no actor wrote in the future."""
     tx.run("UPDATE actors SET seen = ? WHERE seen > ?", (tx.now, tx.now))
 
 
 FILE: Final = "refusals.jsonl"
 OLDER: Final = "refusals.1.jsonl"
-_MOST: Final = 1_000_000  # bytes, then a new file is begun
+_MOST: Final = 1_000_000  # bytes, then a new file starts
 
 
 class Line(msgspec.Struct, frozen=True):
-    """A refusal: when, in microseconds, of whom, and with which code."""
+    """A refused call: time in microseconds, actor and error code."""
 
     time: int
     actor: str
@@ -66,14 +65,14 @@ class Line(msgspec.Struct, frozen=True):
 
 
 class Refusals:
-    """The refusals of one store."""
+    """The refused calls of one store."""
 
     def __init__(self, folder: str) -> None:
         self._path = os.path.join(folder, FILE)
         self._older = os.path.join(folder, OLDER)
 
     def add(self, error: HoldfastError, actor: str, now: int) -> None:
-        """Note a conflict; other errors are no refusals."""
+        """Record a conflict; other errors are not refusals."""
         if not isinstance(error, Conflict | NotHolder):
             return
         line = msgspec.json.encode(Line(now, str(actor), error.code)) + b"\n"
@@ -89,7 +88,7 @@ class Refusals:
 
 
 def parse(text: str) -> list[Line]:
-    """The lines of a file; one that a crash has cut is left out."""
+    """Parse the lines of a file; skips a line cut by a crash."""
     found = []
     for line in text.splitlines():
         with suppress(msgspec.DecodeError):
@@ -101,7 +100,7 @@ EVERY = 100  # steps: often enough to be seen moving
 
 
 class Progress(msgspec.Struct, frozen=True):
-    """So much of some work is done; `total` is not always known beforehand."""
+    """Progress of some work; `total` is None if it is not known beforehand."""
 
     work: str
     done: int
@@ -113,7 +112,7 @@ _listeners: dict[str, tuple[Listener, ...]] = {}  # by the path of the store
 
 
 def listen(path: str, listener: Listener) -> Callable[[], None]:
-    """Hear of long work on a store of this process; answers what ends it."""
+    """Subscribe to the progress of work on a store of this process; returns a function that unsubscribes."""
     _listeners[path] = (*_listeners.get(path, ()), listener)
 
     def stop() -> None:
@@ -129,6 +128,6 @@ def listen(path: str, listener: Listener) -> Callable[[], None]:
 
 
 def tell(path: str, work: str, done: int, total: int | None = None) -> None:
-    """Say how far it is."""
+    """Report progress to the listeners."""
     for listener in _listeners.get(path, ()):
         listener(Progress(work, done, total))

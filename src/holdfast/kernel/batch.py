@@ -1,11 +1,11 @@
-"""One durable commit: begin, sweep what is due, run the bodies, commit.
+"""One durable commit: begin, sweep expired leases, run the bodies, commit.
 
 A body that raises is rolled back alone. Few raise after they have written, so the bodies first run without savepoints;
-if one did, all of them are taken back and run again, each in its own. If the engine rolled back the whole transaction
-underneath (disk full, interrupt), no body of the batch counts: all others run again. A COMMIT that broke midway is
-OutcomeUnknown for every body, and the connection is opened anew. In a replicated workspace the batch first
-catches up with the log, and its changes are appended there before COMMIT; Moved means that somebody else was first, and
-everything must run again. The caller holds the turn from `begin` to `commit` or `rollback`. Called by the group.
+if one did, all are rolled back and run again, each in its own. If the engine rolled back the whole transaction (disk
+full, interrupt), all other bodies run again. A COMMIT that failed midway is OutcomeUnknown for every body, and the
+connection is reopened. In a replicated workspace the batch first catches up with the log, and appends its changes there
+before COMMIT; LogMoved means that another node was first, and everything runs again. The caller holds the turn from
+`begin` to `commit` or `rollback`. Called by the group.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from holdfast.kernel.activity import Actors
 from holdfast.kernel.clock import RESET, Now
 from holdfast.kernel.failpoints import reach
 from holdfast.kernel.ids import Ids
-from holdfast.kernel.journal import Journal, Moved
+from holdfast.kernel.journal import Journal, LogMoved
 from holdfast.kernel.leases import sweep
 from holdfast.kernel.migrations import check_writer
 from holdfast.kernel.store import Store, translate
@@ -32,46 +32,46 @@ _FOOTER = "UPDATE meta SET revision = ?, stamp = ? WHERE id = 1"
 
 _STEPS_BETWEEN_LOOKS = 20_000  # of SQLite's machine: well under a millisecond
 _PENDING: Any = object()
-CAUTION = 16  # groups that run with a savepoint for each body, after one that would have needed them
+CAUTION = 16  # groups that use a savepoint for each body, after a group that needed them
 
 
 class Call:
-    """A body waiting for its turn, then its answer: `result`, or `error`."""
+    """A queued body, then its outcome: `result` or `error`."""
 
     __slots__ = ("actor", "body", "error", "leads", "result")
 
     def __init__(self, body: Callable[[Tx], Any], actor: str) -> None:
         self.body = body
         self.actor = actor
-        self.leads = False  # its caller has the lead over the group
+        self.leads = False  # its caller leads the group
         self.reset()
 
     def reset(self) -> None:
-        """Nothing of what the body did counts."""
+        """Discard the outcome, so that the body can run again."""
         self.result: Any = _PENDING
         self.error: BaseException | None = None
 
     @property
     def pending(self) -> bool:
-        """Neither done nor failed."""
+        """Whether there is no outcome yet."""
         return self.result is _PENDING and self.error is None
 
     @property
     def ready(self) -> bool:
-        """Whether its caller could lead now: a thread that waits can, an event loop that has stopped cannot."""
+        """Whether its caller could lead now: a waiting thread can, a stopped event loop cannot."""
         return True
 
     @property
     def asks(self) -> bool:
-        """Whether its answer, or its error, tells of the state: then it must have seen everything before it."""
+        """Whether its outcome depends on the state: then the body must have seen everything before it."""
         return self.body is not nothing and self.body is not follow
 
     def lead(self) -> None:
-        """Tell the caller to lead: a thread has the lead by now, an event loop is offered it."""
+        """Make the caller lead: a thread has the lead already, an event loop is offered it."""
         raise NotImplementedError
 
     def answer(self) -> None:
-        """Tell the caller that result or error is there."""
+        """Wake the caller: result or error is set."""
         raise NotImplementedError
 
 
@@ -86,7 +86,7 @@ class Writer:
         self.max_value_bytes = max_value_bytes
         self.actors = Actors()
         self.caution = 0  # groups yet to run with a savepoint for each body
-        self.tx: Tx | None = None  # the newest one, which a forked child must not go on with
+        self.tx: Tx | None = None  # the newest one, which a forked child must not use
 
 
 class Batch:
@@ -95,15 +95,15 @@ class Batch:
     def __init__(self, writer: Writer, asked: bool = True, writes: bool = True) -> None:
         self._writer = writer
         self._journal = writer.journal
-        self._asked = asked  # an answer, or an error, rests on the state that the bodies saw
+        self._asked = asked  # an outcome depends on the state that the bodies saw
         self._writes = writes  # otherwise it only follows the log
         self._memo: dict[str, Any] = {}
-        self._writers: set[str] = set()  # who has written
+        self._writers: set[str] = set()  # names to record as active
         self.committed = False
         self.in_doubt = False  # the log may have it: nothing of it may run again
 
     def begin(self) -> None:
-        """Open the transaction and sweep; raises a typed error and leaves nothing open if that fails."""
+        """Open the transaction and sweep. Raises a typed error and leaves nothing open if that fails."""
         reach("batch.begin")
         self._writer.store.check_kept()
         self.emitted = caught_up = self._journal is not None and self._journal.catch_up(self._asked)
@@ -145,7 +145,7 @@ class Batch:
         self.swept = True
 
     def transaction(self, actor: str, kind: type[Tx] = Tx) -> Tx:
-        """A Tx on this batch, after those before it."""
+        """Return a Tx on this batch, after those before it."""
         writer = self._writer
         writer.tx = tx = kind(
             self._connection,
@@ -161,15 +161,15 @@ class Batch:
         return tx
 
     def guarded(self, actor: str) -> GuardedTx:
-        """A Tx that a watchdog may end."""
+        """Return a Tx that a watchdog may end."""
         tx = self.transaction(actor, GuardedTx)
         assert isinstance(tx, GuardedTx)
         return tx
 
     def absorb(self, tx: Tx) -> None:
-        """The transaction counts: the next one comes after it.
+        """Count the transaction: the next one comes after it.
 
-        Unless its body hid that the engine had rolled back everything: then there is nothing left to count.
+        Raises Unavailable if its body hid that the engine had rolled back everything.
         """
         tx.end()
         if self.finished:
@@ -191,8 +191,8 @@ class Batch:
     def run(self, calls: Sequence[Call]) -> list[Call]:
         """Run each body; afterwards each call has a result or an error.
 
-        Answers the calls to run again in a new batch, because the engine rolled back the whole transaction under one
-        of them; that one has its error.
+        Returns the calls to run again in a new batch, because the engine rolled back the whole transaction under one of
+        them; that one has its error.
         """
         if len(calls) == 1 and not self.swept:
             call, tx = calls[0], self.transaction(calls[0].actor)
@@ -220,10 +220,10 @@ class Batch:
         return lost or []
 
     def _run_all(self, calls: Sequence[Call], apart: bool) -> list[Call] | None:
-        """Run the bodies one after the other; None if one failed that had written, and so all must be taken back.
+        """Run the bodies in order. None if one failed after it had written, so that all must be rolled back.
 
-        One that fails before it has written leaves nothing to take back: a claim that comes too late, say. `apart`:
-        each in a savepoint of its own, so that any is taken back alone.
+        A body that fails before it writes, such as a late claim, leaves nothing to roll back. With `apart` each body
+        has its own savepoint and is rolled back alone.
         """
         execute = self._connection.execute
         for number, call in enumerate(calls):
@@ -251,15 +251,15 @@ class Batch:
         return []
 
     def _lost(self, calls: Sequence[Call], number: int) -> list[Call]:
-        """The engine has rolled back everything under one body: all others."""
-        if isinstance(calls[number].error, apsw.SQLError):  # a savepoint that is gone says nothing to a user
+        """The engine has rolled back everything under one body: return all others."""
+        if isinstance(calls[number].error, apsw.SQLError):  # "no such savepoint" means nothing to a user
             calls[number].error = rolled_back()
         self._writer.store.reopen_writer()
         self.dirty = False  # the sweep is gone too
         return [*calls[:number], *calls[number + 1 :]]
 
     def commit(self) -> None:
-        """Make it durable; raises DiskFull, Busy, Unreachable or Moved (nothing is there), or OutcomeUnknown."""
+        """Commit durably. Raises DiskFull, Busy, Unreachable or LogMoved (nothing is stored), or OutcomeUnknown."""
         reach("batch.ran")
         if not self.dirty:
             self._commit_nothing()
@@ -279,7 +279,7 @@ class Batch:
             self._writer.actors.remember(news)
             reach("batch.committed")
         except (apsw.FullError, apsw.BusyError) as error:
-            # The commit frame is written last, so a write that found no room has committed nothing.
+            # The commit frame is written last, so a write that found no space has committed nothing.
             self.rollback()
             raise self._not_committed(translate(error)) from error
         except apsw.Error as error:
@@ -287,7 +287,7 @@ class Batch:
             self._writer.store.reopen_writer()
             if known:
                 raise self._not_committed(translate(error)) from error
-            raise errors.OutcomeUnknown(f"the commit broke midway: {error}") from error
+            raise errors.OutcomeUnknown(f"the commit failed midway: {error}") from error
         if self._journal is not None:
             self._journal.appended()
 
@@ -296,31 +296,31 @@ class Batch:
         try:
             appended = journal.append()
         except BaseException as error:
-            self.in_doubt = not isinstance(error, Moved | errors.HoldfastError)
+            self.in_doubt = not isinstance(error, LogMoved | errors.HoldfastError)
             self.rollback()
             raise
         self.in_doubt = appended
         return appended
 
     def _commit_nothing(self) -> None:
-        """Nothing has changed, but an answer or an error may still rest on a state that was no longer the newest."""
+        """Nothing has changed, but an outcome may still depend on a state that was not the newest."""
         self.rollback()
         if self._asked:
             self.confirm()
 
     def confirm(self) -> None:
-        """Raise Moved if the log had moved before the bodies ran; without a log nothing can have."""
+        """Raise LogMoved if the log had moved before the bodies ran; without a log it cannot have."""
         if self._journal is not None and not self.in_doubt:
             self._journal.confirm()
 
     def _not_committed(self, error: Exception) -> Exception:
-        """What to tell the callers: once the log has it, it happened, and only this replica has not got it yet."""
+        """The error for the callers: once the log has the changes they happened, and only this replica lacks them."""
         if not self.in_doubt:
             return error
-        return errors.OutcomeUnknown(f"the log may have it, but this node could not write its replica: {error}")
+        return errors.OutcomeUnknown(f"the log may have the changes, but this node's replica failed: {error}")
 
     def rollback(self) -> None:
-        """Leave nothing."""
+        """Roll back everything."""
         if self._journal is not None:
             self._journal.forget()
         if not self.finished:
@@ -330,31 +330,31 @@ class Batch:
                 self._writer.store.reopen_writer()  # closing rolls back
 
     def break_off_when(self, late: Callable[[], bool] | None) -> None:
-        """Have statements that run on and on give up once `late` says so; None takes that back."""
+        """Interrupt running statements once `late` returns True; None removes that."""
         if self._writer.store.is_writer(self._connection):
             self._connection.set_progress_handler(late, _STEPS_BETWEEN_LOOKS)
 
     @property
     def finished(self) -> bool:
-        """Whether there is nothing left to take back: committed, rolled back, or the connection given up."""
+        """Whether nothing is left to roll back: committed, rolled back, or the connection dropped."""
         return not self._writer.store.is_writer(self._connection) or not self._connection.in_transaction
 
 
 def nothing(_: Tx) -> None:
-    """The empty body: what remains of a group is catching up, and its sweep."""
+    """The empty body: the group only catches up and sweeps."""
 
 
 def follow(_: Tx) -> None:
-    """Not even that: only catching up, which a node may do whose clock is wrong."""
+    """The body that only catches up, which a node with a wrong clock may do."""
 
 
 def rolled_back() -> errors.Unavailable:
-    """The error of a body under which the engine rolled back everything, and that did not say why."""
-    return errors.Unavailable("the engine rolled back the transaction underneath; nothing was changed")
+    """The error of a body under which the engine rolled back everything without a reason."""
+    return errors.Unavailable("the engine rolled back the transaction; nothing was changed")
 
 
 def as_ours(error: BaseException) -> BaseException:
-    """An engine error becomes the Holdfast error that says the same; others stay as they are."""
+    """Translate an engine error; return any other unchanged."""
     if not isinstance(error, apsw.Error):
         return error
     ours = translate(error)
@@ -364,6 +364,6 @@ def as_ours(error: BaseException) -> BaseException:
 
 
 def fail(calls: Iterable[Call], error: BaseException) -> None:
-    """Give every call the same bad news, also those whose body had gone well."""
+    """Give every call the same error, even if its body succeeded."""
     for call in calls:
         call.error = error

@@ -1,7 +1,7 @@
-"""Where time enters: the `Clock` waist, the system's clock and `Now`, the workspace's own time.
+"""The source of time: the `Clock` protocol, the system's clock, and `Now`, the workspace's own time.
 
-Everything that waits or stamps takes its time from one Clock, so that tests and replay own it. All numbers are
-microseconds. `Now` keeps the law that a workspace's time never runs backwards:
+Everything that waits or stamps takes its time from one Clock, so that tests and replay control it. All numbers are
+microseconds. Invariant of `Now`: a workspace's time never runs backwards, because
 now = max(wall clock, last commit + monotonic time since).
 """
 
@@ -19,13 +19,13 @@ RESET = 2**53
 
 
 class Wakeable(Protocol):
-    """Anything that can be told to look again."""
+    """Anything that can be woken to look again."""
 
     def set(self) -> None: ...
 
 
 class Signal:
-    """A wake-up that may be set from any thread, and is consumed by the one thread that waits for it."""
+    """A wake-up that any thread may set and one waiting thread consumes."""
 
     __slots__ = ("__weakref__", "_lock")
 
@@ -54,12 +54,12 @@ class Clock:
         """Microseconds since some start; never jumps."""
         raise NotImplementedError
 
-    def patience(self, deadline: int) -> float | None:
-        """How many real seconds a waiter may sleep before it must look at the clock again."""
+    def max_sleep(self, deadline: int) -> float | None:
+        """Real seconds that a waiter may sleep before it must read the clock again."""
         raise NotImplementedError
 
     def enroll(self, waiter: Wakeable) -> None:
-        """Have `waiter` woken when this clock is moved by hand; a clock that moves by itself need not."""
+        """Wake `waiter` when this clock is moved by hand. A clock that moves by itself need not."""
 
     def dismiss(self, waiter: Wakeable) -> None:
         """Undo `enroll`."""
@@ -71,7 +71,7 @@ class Clock:
         self.enroll(signal)
         try:
             while self.monotonic() < deadline:
-                if signal.wait(self.patience(deadline)):
+                if signal.wait(self.max_sleep(deadline)):
                     return True
             return False
         finally:
@@ -87,15 +87,15 @@ class SystemClock(Clock):
     def monotonic(self) -> int:
         return time.monotonic_ns() // 1000
 
-    def patience(self, deadline: int) -> float | None:
+    def max_sleep(self, deadline: int) -> float | None:
         return max(0, deadline - self.monotonic()) / 1e6
 
 
 class Now:
     """A workspace's time as one process sees it.
 
-    A *stamp* is what the store keeps of its last commit: its time, and how often the clock has been reset. Stamps only
-    grow, so an old snapshot can be told from a reset, and between resets time never runs backwards here.
+    A *stamp* is what the store keeps of its last commit: its time, and the number of clock resets. Stamps only grow,
+    so an old snapshot differs from a reset, and between resets time never runs backwards.
     """
 
     def __init__(self, clock: Clock) -> None:
@@ -103,7 +103,7 @@ class Now:
         self._anchor = (-1, -(2**62))  # the newest stamp seen, and what to add to the monotonic clock
 
     def read(self, stamp: int) -> int:
-        """The present time, given the stamp in the snapshot at hand."""
+        """Return the current time, given the stamp in the current snapshot."""
         newest, offset = self._anchor
         monotonic = self.clock.monotonic()
         if stamp > newest:
@@ -118,7 +118,7 @@ class Now:
         return max(0, self.read(stamp) - self.clock.wall())
 
     def warn_if_far_ahead(self, now: int) -> None:
-        """Say so if this machine's clock, or the one that made the last commit, must be wrong."""
+        """Log a warning if this machine's clock, or the one that made the last commit, must be wrong."""
         ahead = now - self.clock.wall()
         if ahead > FAR_AHEAD:
             _warn(ahead)
@@ -128,7 +128,7 @@ def _warn(ahead: int) -> None:
     import logging
 
     logging.getLogger("holdfast").warning(
-        "the workspace's time is %d s ahead of this machine's clock, one of them is wrong; time goes on from the later"
-        " one, and ws.clock.reset() accepts this machine's clock as the present",
+        "the workspace's time is %d s ahead of this machine's clock, so one of them is wrong; time continues from the"
+        " later one. If this machine's clock is right, call ws.clock.reset()",
         ahead // 1_000_000,
     )

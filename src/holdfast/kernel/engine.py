@@ -1,7 +1,7 @@
-"""The kernel put together: one open workspace in one process.
+"""The kernel assembled: one open workspace in one process.
 
-Opens or makes the folder, brings its schema up to date, and wires store, turns, group, hub and pulse. The workspace and
-its event-loop twin run everything through this object; nothing above it knows a connection.
+Opens or makes the folder, migrates its schema, and connects store, turns, group, hub and pulse. The workspace and its
+asyncio form run everything through this object; nothing above it has a connection.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ CANNOT_WRITE = (
     errors.Behind,
     errors.ClockSkew,
     errors.Unreachable,
-    errors.OutcomeUnknown,  # of the sweep, whose outcome nobody waits for
+    errors.OutcomeUnknown,  # of a sweep, whose outcome nobody waits for
 )
 MAX_CATCH_UPS = 50
 
@@ -68,7 +68,7 @@ class Engine:
         if type(max_value_bytes) is not int or max_value_bytes < 1:
             raise errors.Invalid(f"max_value_bytes must be a positive int, not {max_value_bytes!r}")
         if clock is not None and not isinstance(clock, Clock):
-            raise errors.Invalid(f"a clock is a holdfast Clock, not {type(clock).__name__}")
+            raise errors.Invalid(f"clock must be a holdfast Clock, not {type(clock).__name__}")
         durable = os.fspath(path) != MEMORY
         self.folder = _prepare(os.fspath(path)) if durable else _temporary(self)
         self.clock = clock or SystemClock()
@@ -102,7 +102,7 @@ class Engine:
         self.hub = Hub(self.store, self.time)
         self.store.on_stop = self.hub.wake
         self.pulse = Pulse(self.store, self.time, self.hub, self.sweep, self.follow, journal)
-        # Kept for holdfast.workspace.aio, by the id of the loop, which its leader keeps alive.
+        # Used by kernel.loop, by the id of the event loop, which its leader keeps alive.
         self.loop_leaders: weakref.WeakValueDictionary[int, Any] = weakref.WeakValueDictionary()
         if pulse:
             self.pulse.start()
@@ -115,15 +115,15 @@ class Engine:
         self._refusals.add(error, actor, self.clock.wall())
 
     def sweep(self) -> None:
-        """End what is due; an empty body does, because every group sweeps first."""
+        """End expired leases, by an empty body: every group sweeps first."""
         self.group.submit(nothing, SYSTEM)
 
     def follow(self) -> None:
-        """On a replica: apply what others appended."""
+        """On a replica: apply the entries of other nodes."""
         self.group.submit(follow, SYSTEM)
 
     def sweep_if_due(self) -> None:
-        """Before a list: end what is due, unless the store cannot be written, when the last sweep must do."""
+        """Before a list: sweep if anything has expired. If the store cannot be written, the last sweep counts."""
         if self.due():
             try:
                 self.sweep()
@@ -131,7 +131,7 @@ class Engine:
                 return
 
     def due(self) -> bool:
-        """Whether something is past its deadline and not swept yet."""
+        """Whether something has expired and is not swept yet."""
         deadline, stamp = self.read(next_deadline)
         return deadline is not None and deadline <= self.time.read(stamp)
 
@@ -144,7 +144,7 @@ class Engine:
     # --- reading -----------------------------------------------------------------------------------------------------
 
     def borrow(self) -> Snapshot:
-        """A reader from the pool; give it back."""
+        """Take a reader from the pool; the caller returns it with `give_back`."""
         self.check_usable()
         try:
             return self._pool.pop()
@@ -161,7 +161,7 @@ class Engine:
             self._drain()
 
     def check_usable(self) -> None:
-        """Raise Closed after close or fork, Reentrant inside a body, and what makes a replica unfit to read."""
+        """Raise Closed after close or fork, Reentrant inside a body, or the error that stopped the store."""
         if self.store.closed:
             raise errors.Closed(self.store.closed)
         self.store.check_sound()
@@ -178,7 +178,7 @@ class Engine:
             self.give_back(snapshot)
 
     def plain_reader(self, function: Callable[..., Any]) -> Callable[..., Any]:
-        """A read of one statement as a call, with as little as possible around it: this is the hottest path."""
+        """Wrap a read of one statement with as little overhead as possible: this is the hottest path."""
         pool, store, group, time = self._pool, self.store, self.group, self.time
 
         def call(*args: Any, **kwargs: Any) -> Any:
@@ -202,7 +202,7 @@ class Engine:
     def reach(self, revision: int | None) -> None:
         """On a replica: catch up with a revision that the caller has seen, or with the end of the log (None).
 
-        A log that does not have the revision is no error here: whoever reads will find it missing.
+        A log without that revision is not an error here: the read that follows reports it.
         """
         if self.journal is None or (revision is not None and self.read(marks)[0] >= revision):
             return
@@ -211,7 +211,7 @@ class Engine:
             if self.journal.has_reached(end):
                 return
             self.follow()
-        raise errors.Behind("the log does not show this node what it holds")
+        raise errors.Behind("the log does not deliver all of its entries to this node")
 
     def read_snapshot(self, function: Callable[[Snapshot], Any]) -> Any:
         """Read with several statements that see the same commit."""
@@ -226,12 +226,12 @@ class Engine:
         return self._having_reached(lambda: self.read(within))
 
     def watch(self, wanted: Filter, after: int | str | None, signal: Wakeable) -> Watcher:
-        """A watcher that starts now, or after a cursor, which on a replica may be one of another node."""
+        """Return a watcher that starts now or after a cursor, which on a replica may come from another node."""
         watcher: Watcher = self._having_reached(lambda: self.hub.watch(wanted, after, signal))
         return watcher
 
     def _having_reached(self, look: Callable[[], Any]) -> Any:
-        """Look, and if this replica is behind of what that takes, catch up and look again."""
+        """Call `look`; if this replica is behind, catch up and call it again."""
         try:
             return look()
         except errors.Behind as behind:
@@ -241,14 +241,14 @@ class Engine:
             return look()
 
     def checkpoint(self) -> None:
-        """Move what the write-ahead log holds into the file, as far as nobody still reads it; waits for nobody."""
+        """Checkpoint the write-ahead log as far as no reader needs it, without waiting."""
         self.check_usable()
         connection = self.store.connect()
         try:
             connection.set_busy_timeout(0)
             connection.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_PASSIVE)
         except apsw.BusyError:
-            return  # somebody else does it just now
+            return  # another process is doing it
         except apsw.Error as error:
             raise translate(error) from error
         finally:
@@ -257,14 +257,14 @@ class Engine:
     # --- the end -----------------------------------------------------------------------------------------------------
 
     def close(self) -> None:
-        """Finish what is queued, then close; safe to call again, and in a forked child does nothing."""
+        """Finish the queued calls, then close. Calling it again, or in a forked child, does nothing."""
         if self.store.closed:
             return
         with SHIELD:
             try:
                 self.group.lead_alone(Exclusive(nothing, SYSTEM))
             except errors.Closed:
-                return  # somebody else closed it meanwhile
+                return  # another thread closed it meanwhile
             self.store.close()
             self.group.shut()
             self.hub.close()
@@ -281,7 +281,7 @@ class Engine:
     _cleanup: Callable[[], object] = staticmethod(lambda: None)
 
     def abandon(self) -> None:
-        """In a forked child: drop the inherited locks, keep the parent's connections untouched."""
+        """In a forked child: drop the inherited locks, and leave the parent's connections alone."""
         self.store.abandon()
         self.turns.abandon()
         if self.group.writer.tx is not None:
@@ -325,7 +325,7 @@ def _temporary(engine: Engine) -> str:
 def _join(store: Store, turns: Turns, busy_timeout: float, journal: Journal, ids: Ids) -> None:
     """Make or open the replica of a log, one process at a time."""
     if not turns.take(busy_timeout):
-        raise errors.Busy("other processes kept the turn to write while the replica had to catch up")
+        raise errors.Busy("other processes kept the write lock while the replica had to catch up")
     try:
         _refuse_foreign(store.path)
         journal.open(store, ids)
@@ -336,12 +336,12 @@ def _join(store: Store, turns: Turns, busy_timeout: float, journal: Journal, ids
 
 
 def _bring_up_to_date(store: Store, turns: Turns, busy_timeout: float, workspace: str) -> None:
-    """Make the store, or run the migrations it lacks, one process at a time; one that is up to date needs no turn."""
+    """Make the store, or run missing migrations, one process at a time; an up-to-date store needs no turn."""
     try:
         if _is_current(store):
             return
         if not turns.take(busy_timeout):
-            raise errors.Busy("other processes kept the turn to write while the workspace had to be made or migrated")
+            raise errors.Busy("other processes kept the write lock while the workspace had to be made or migrated")
         try:
             _refuse_foreign(store.path)
             migrations.migrate(store.create(), migrations.load(), workspace)
@@ -352,11 +352,11 @@ def _bring_up_to_date(store: Store, turns: Turns, busy_timeout: float, workspace
 
 
 def _refuse_foreign(path: str) -> None:
-    """Look before anything is set: somebody else's database is left as it is."""
+    """Look before changing any setting: another program's database is left as it is."""
     if os.path.exists(path):
         try:
             _look(path, apsw.SQLITE_OPEN_READONLY)
-        except apsw.ReadOnlyError:  # whoever made it died on the way: what is half done must be taken back first
+        except apsw.ReadOnlyError:  # its maker died midway: the unfinished transaction must be rolled back first
             _look(path, apsw.SQLITE_OPEN_READWRITE)
 
 
@@ -397,5 +397,5 @@ def _resume_all() -> None:
 
 
 if hasattr(os, "register_at_fork"):
-    # A thread of ours that is inside SQLite at the fork would leave a mutex locked for ever in the child.
+    # A thread of ours inside SQLite at the fork would leave a mutex locked for ever in the child.
     os.register_at_fork(before=_pause_all, after_in_parent=_resume_all, after_in_child=_abandon_all)

@@ -1,8 +1,8 @@
 """The event log: one ordered list of everything that happened, and the cursors into it.
 
-History of a record is a query on it, a watch is a cursor on it, audit is it. A cursor is a revision, or
-`revision-position` where a transaction must not be repeated or skipped inside. Compaction is explicit, keeps each
-record's newest event below its mark, and is never a silent gap: a cursor below the mark gets Compacted.
+A record's history, a watch and an audit all read it. A cursor is a revision, or `revision-position` inside a
+transaction. Compaction is explicit, keeps each record's newest event below its mark, and never leaves a silent gap: a
+cursor below the mark raises Compacted.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _decode = msgspec.msgpack.Decoder(dict[str, Any]).decode
 
 
 class Filter(msgspec.Struct, frozen=True):
-    """Which events a reader wants. `scope` and `id` narrow to one record; `version` skips what it has seen of it."""
+    """Selects events. `scope` and `id` narrow to one record; `version` skips its events up to that one."""
 
     kinds: tuple[str, ...] | None = None
     scope: str | None = None
@@ -40,13 +40,13 @@ class Filter(msgspec.Struct, frozen=True):
 
     @property
     def record(self) -> tuple[str, str, str] | None:
-        """The one record meant, if it is only one."""
+        """The record, if the filter selects exactly one."""
         if self.kinds is None or len(self.kinds) != 1 or self.scope is None or self.id is None:
             return None
         return self.kinds[0], self.scope, self.id
 
     def matches(self, row: Row) -> bool:
-        """Whether an event row is wanted."""
+        """Whether the filter selects an event row."""
         return (
             (self.kinds is None or row[4] in self.kinds)
             and (self.scope is None or row[5] == self.scope)
@@ -57,7 +57,7 @@ class Filter(msgspec.Struct, frozen=True):
         )
 
     def where(self) -> tuple[list[str], list[Any]]:
-        """The same as SQL."""
+        """The filter as SQL."""
         parts: list[str] = []
         params: list[Any] = []
         tests = (("scope =", self.scope), ("id =", self.id), ("actor =", self.actor), ("time >=", self.since))
@@ -97,7 +97,7 @@ def to_event(row: Row) -> Event:
 
 
 def parse_cursor(cursor: int | str) -> Position:
-    """The position a cursor stands for; a bare revision is its end."""
+    """Return the position of a cursor; a bare revision means its end."""
     if isinstance(cursor, int) and not isinstance(cursor, bool) and 0 <= cursor <= END_OF_REVISION:
         return cursor, END_OF_REVISION
     if isinstance(cursor, str) and (match := _CURSOR.fullmatch(cursor)):
@@ -114,9 +114,9 @@ def to_cursor(position: Position) -> str:
 
 
 def locate(snapshot: Snapshot, after: int | str | None) -> Position:
-    """A checked starting point: now, or `after`, which must lie neither in the future nor below the compacted mark.
+    """Return a checked starting point: now, or `after`, which must not be in the future or compacted.
 
-    What is the future here may be the past on another node, so on a replica that is Behind.
+    On a replica a future cursor raises Behind, because it may be in the past of another node.
     """
     revision, compacted = marks(snapshot)
     if after is None:
@@ -126,7 +126,7 @@ def locate(snapshot: Snapshot, after: int | str | None) -> Position:
         if snapshot.one("SELECT 1 FROM local_replica"):
             raise behind(revision, position[0])
         raise errors.InvalidFilter(
-            f"the cursor {after} lies in the future, the workspace is at revision {revision}", revision=revision
+            f"the cursor {after} is in the future; the workspace is at revision {revision}", revision=revision
         )
     if position[0] < compacted:
         raise gone(compacted)
@@ -134,7 +134,7 @@ def locate(snapshot: Snapshot, after: int | str | None) -> Position:
 
 
 def marks(snapshot: Snapshot) -> tuple[int, int]:
-    """The present revision, and the one up to which history may be gone."""
+    """Return the current revision, and the revision up to which history may be compacted."""
     row = snapshot.one("SELECT revision, compacted FROM meta")
     assert row is not None
     return row[0], row[1]
@@ -153,9 +153,9 @@ def gone(compacted: int) -> errors.Compacted:
 
 
 def read_after(snapshot: Snapshot, after: Position, wanted: Filter, limit: int) -> list[Row]:
-    """The next wanted events in order, at most `limit`; raises Compacted if some before them are gone."""
+    """Return the next selected events in order, at most `limit`. Raises Compacted if some before them are gone."""
     where, params = wanted.where()
-    # One record is read by its own index: its versions are in the order of its revisions.
+    # One record is read by its own index: its versions follow the order of its revisions.
     source, order = (
         ("events INDEXED BY events_record", "version") if wanted.record else ("events", "revision, position")
     )
@@ -164,7 +164,7 @@ def read_after(snapshot: Snapshot, after: Position, wanted: Filter, limit: int) 
         f"SELECT {_COLUMNS} FROM {source} WHERE {' AND '.join(where)} ORDER BY {order} LIMIT ?",
         [*params, *after, limit],
     )
-    # Looked at after the events: if the mark is still below the cursor now, nothing was missing then.
+    # Read after the events: if the mark is still below the cursor now, nothing was missing then.
     compacted = marks(snapshot)[1]
     if after[0] < compacted:
         raise gone(compacted)
@@ -181,7 +181,7 @@ def previous(snapshot: Snapshot, kind: str, scope: str, id: str, version: int) -
 
 
 def history(snapshot: Snapshot, kind: str, scope: str, id: str, before: int | None, limit: int | None) -> list[Row]:
-    """The record's events newest first, below version `before`; Compacted once only forgotten ones are left."""
+    """Return the record's events newest first, below version `before`. Raises Compacted if the next one is gone."""
     rows = snapshot.all(
         f"SELECT {_COLUMNS} FROM events WHERE kind = ? AND scope = ? AND id = ? AND version < ?"
         " ORDER BY version DESC LIMIT ?",
@@ -206,11 +206,11 @@ def list_events(
     after: int | str | None = None,
     limit: int = 100,
 ) -> list[Event]:
-    """Events in order, from `after` (a cursor) or `since` (a time) on; without either, from the oldest kept."""
+    """Return events in order, from `after` (a cursor) or `since` (a time); by default from the oldest kept."""
     check_limit(limit, MAX_PAGE)
     start = (marks(snapshot)[1], END_OF_REVISION) if after is None else locate(snapshot, after)
     if since is not None and not isinstance(since, datetime):
-        raise errors.InvalidFilter(f"since is a datetime, not {type(since).__name__}")
+        raise errors.InvalidFilter(f"since must be a datetime, not {type(since).__name__}")
     wanted = make_filter(kinds, id, actor, None if since is None else as_microseconds(since))
     return [to_event(row) for row in read_after(snapshot, start, wanted, limit)]
 
@@ -221,15 +221,15 @@ def make_filter(
     actor: str | None = None,
     since: int | None = None,
 ) -> Filter:
-    """A checked filter: `id` is a record's id, or (scope, id) such as (run, cell)."""
+    """Return a checked filter; `id` is a record's id, or (scope, id) such as (run, cell)."""
     if kinds is not None and not isinstance(kinds, list | tuple | set | frozenset):
-        raise errors.InvalidFilter(f"kinds is a list of kinds, not {kinds!r}", hint='use kinds=["cell", "lock"]')
+        raise errors.InvalidFilter(f"kinds must be a list, not {kinds!r}", hint='use kinds=["cell", "lock"]')
     scope: str | None = None
     if isinstance(id, tuple | list) and len(id) == 2:
         scope, id = id
     for text in (*(text for text in (scope, id, actor) if text is not None), *(kinds or ())):
         if not isinstance(text, str) or not _can_be_stored(text):
-            raise errors.InvalidFilter(f"kinds, ids and actors are names, an id may be (scope, id); not {text!r}")
+            raise errors.InvalidFilter(f"kinds, ids and actors must be names, or an id (scope, id), not {text!r}")
     return Filter(None if kinds is None else tuple(kinds), scope, id, 0, actor, since)
 
 
@@ -242,7 +242,7 @@ def _can_be_stored(text: str) -> bool:
 
 
 def compact(tx: Tx, before: int) -> int:
-    """Forget events below revision `before`, but keep each record's newest of them; answers how many went."""
+    """Delete events below revision `before` except each record's newest of them; returns how many."""
     revision, compacted = marks(tx)
     if isinstance(before, bool) or not isinstance(before, int) or not 0 < before <= revision + 1:
         raise errors.InvalidFilter(f"before must be a revision from 1 to {revision + 1}, not {before!r}")
@@ -260,7 +260,7 @@ def compact(tx: Tx, before: int) -> int:
 
 
 def redact(tx: Tx, kind: str, scope: str, id: str) -> None:
-    """Blank the events of a purged record: that something happened to it stays, what it was goes."""
+    """Blank the events of a purged record: the events stay, their data goes."""
     tx.run(
         "UPDATE events SET data = NULL, redacted = 1 WHERE kind = ? AND scope = ? AND id = ? AND redacted = 0",
         (kind, scope, id),

@@ -1,7 +1,7 @@
 """Failpoints: named places in the kernel where a test can stop, crash or fail a process.
 
 In production `reach` finds no hook and does nothing. A test sets `hook`, which is called with the name of each place
-as it is reached, and may raise, kill the process, or let somebody else run first. The names are listed here, so that
+as it is reached, and may raise, kill the process, or let another process run first. The names are listed here, so that
 a test can visit them all and prove that each is reached.
 """
 
@@ -11,22 +11,22 @@ from collections.abc import Callable
 
 NAMES = (
     "batch.begin",  # the turn is taken, nothing has begun
-    "batch.swept",  # what was due has ended, no body has run
+    "batch.swept",  # expired leases are swept, no body has run
     "batch.ran",  # the bodies have run
     "batch.commit",  # before COMMIT
-    "batch.committed",  # durable, nobody has been answered
+    "batch.committed",  # durable, no caller has its result
     "migration.apply",  # inside the transaction of a migration
     "migration.committed",
-    "backup.copied",  # the copy is whole, and has no name yet
+    "backup.copied",  # the copy is complete, without its name
     "backup.published",
     "log.append",  # the changes are recorded, nothing is appended
     "log.appended",  # appended, not committed
-    "log.fetched",  # entries of others are here, nothing is applied
+    "log.fetched",  # entries of other nodes are here, nothing is applied
     "log.applied",  # applied, not committed
-    "snapshot.made",  # the copy is whole, and nobody has it
-    "snapshot.put",  # it is in the log's keeping, and nobody knows
+    "snapshot.made",  # the copy is complete, on this node only
+    "snapshot.put",  # the log stores it, no entry names it
     "snapshot.announced",  # nothing is trimmed yet
-    "snapshot.fetched",  # a joining node has it, and has not installed it
+    "snapshot.fetched",  # a joining node has it, not installed
     "snapshot.installed",
 )
 
@@ -34,6 +34,6 @@ hook: Callable[[str], None] | None = None
 
 
 def reach(name: str) -> None:
-    """Do nothing, unless a test says otherwise."""
+    """Call the hook, if a test has set one."""
     if hook is not None:
         hook(name)

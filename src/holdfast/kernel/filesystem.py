@@ -1,13 +1,9 @@
 """Durable folders on a local disk, where SQLite's locks and shared memory work.
 
-A file that was synced is only found again after a power loss if its folder, and the folder of that, know its name on
-disk too. Called by whoever makes a file or a folder that must last.
-
-On a network file system, or on a folder that a virtual machine shares with its host (WSL's 9p among them), two machines
-can write one file without seeing each other's locks, and the store breaks. Such places are refused before anything is
-created. What cannot be judged (an unknown platform, an unreadable mount table, an unknown type) is not refused.
-Invariant: nothing is written, and only a type in the table leads to a refusal.
-Called once by the store when it opens a folder.
+A synced file survives a power loss only if the folders above it have its name on disk too. On a network file system, or
+on a folder that a virtual machine shares with its host (WSL's 9p among them), two machines can write one file without
+seeing each other's locks, and the store breaks. Such file systems are refused before anything is created; what cannot
+be determined (an unknown platform, an unreadable mount table, an unknown type) is accepted.
 """
 
 from __future__ import annotations
@@ -21,7 +17,7 @@ from holdfast.errors import Unsupported
 
 
 def make_folder(path: str | os.PathLike[str]) -> None:
-    """Make a folder, private to its owner, with those above it; each lasts once this returns."""
+    """Make a folder, mode 0700, with its parents; all are durable when this returns."""
     path = os.path.abspath(path)
     missing = []
     while not os.path.isdir(path):
@@ -33,7 +29,7 @@ def make_folder(path: str | os.PathLike[str]) -> None:
 
 
 def sync(path: str | os.PathLike[str]) -> None:
-    """Have what a file holds, or the names in a folder, on disk."""
+    """Flush a file's content, or a folder's names, to disk."""
     descriptor = os.open(path, os.O_RDONLY)
     try:
         os.fsync(descriptor)
@@ -42,13 +38,13 @@ def sync(path: str | os.PathLike[str]) -> None:
 
 
 def hide_from_git(folder: str) -> None:
-    """Keep a new folder out of git; never one where somebody else's files would be hidden."""
+    """Make git ignore a new, empty folder; never one that holds other files."""
     if not os.listdir(folder):
         with open(os.path.join(folder, ".gitignore"), "w", encoding="utf-8") as file:
             file.write("*\n")
 
 
-# Without the prefix "fuse.": sshfs is as remote when it is called fuse.sshfs.
+# Without the prefix "fuse.": fuse.sshfs is as remote as sshfs.
 _NETWORK: Final = frozenset(
     {"nfs", "nfs3", "nfs4", "cifs", "smb", "smb2", "smb3", "smbfs", "afpfs", "ncpfs", "afs", "auristorfs", "coda"}
     | {"webdav", "davfs", "davfs2", "ftp", "sshfs", "curlftpfs", "gvfsd-fuse"}
@@ -63,15 +59,15 @@ _HINT: Final = "put the workspace on a local disk of the machine whose processes
 
 
 def check_place(folder: str | os.PathLike[str]) -> None:
-    """Raise Unsupported if `folder`, which need not exist yet, lies on a file system that cannot hold a store."""
+    """Raise Unsupported if `folder`, which need not exist yet, is on a file system that cannot hold a store."""
     try:
         found = _mount_of(os.path.realpath(folder), sys.platform)
-    except (OSError, RuntimeError, ValueError):  # opening the folder will say what is wrong with it
+    except (OSError, RuntimeError, ValueError):  # opening the folder reports what is wrong with it
         return
     if found is None or not refusal(found[1]):
         return
     mount, fs_type = found
-    message = f"{os.fspath(folder)} lies on {mount}, a file system of type {fs_type}, where file locks do not hold"
+    message = f"{os.fspath(folder)} is on {mount}, a file system of type {fs_type}, where file locks do not work"
     raise Unsupported(message, hint=_HINT, mount=mount, fs_type=fs_type)
 
 
@@ -91,7 +87,7 @@ def _mount_of(path: str, platform: str) -> tuple[str, str] | None:
 
 
 def filesystem_of(path: str | os.PathLike[str], mountinfo_text: str) -> tuple[str, str] | None:
-    """Mount point and type of the file system that holds an absolute path, read off a Linux mountinfo table."""
+    """Return mount point and type of the file system of an absolute path, from a Linux mountinfo table."""
     wanted = os.fspath(path).rstrip("/") + "/"
     best: tuple[str, str] | None = None
     for line in mountinfo_text.split("\n"):

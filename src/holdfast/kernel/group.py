@@ -1,13 +1,13 @@
-"""Group commit: callers queue, the leader runs every queued body and pays one durable commit for all.
+"""Group commit: callers queue, and the leader runs every queued body with one durable commit for all.
 
-No timer and no delay for a lone caller: it leads at once. A thread that waits is given the lead; an event loop, which
+No timer and no delay for a lone caller: it leads at once. A waiting thread is given the lead; an event loop, which
 leads through `kernel.loop` and feeds the same queue, is only offered it, because a loop may stop at any moment. A
-leader answers every follower, also when it dies by KeyboardInterrupt: what it had not committed runs again under the
-next. In a replicated workspace a group that another node has outrun runs again, a bounded number of times. A body that
+leader wakes every follower, even when it dies by KeyboardInterrupt: calls it had not committed run again under the
+next. In a replicated workspace a group runs again when another node was first, a bounded number of times. A body that
 calls the workspace instead of its `tx` gets Reentrant.
 
-It never re-runs. If the block is not done in time, the watchdog rolls it back and frees the lock for the others; every
-later statement of the block is refused, and leaving it raises Timeout. Called by the workspace.
+An `interactive` transaction never runs again. If its block exceeds the time limit, a watchdog rolls it back and frees
+the lock; every later statement of the block fails, and leaving it raises Timeout. Called by the engine and workspace.
 """
 
 from __future__ import annotations
@@ -23,22 +23,22 @@ from typing import Any
 from holdfast import errors
 from holdfast.kernel.batch import Batch, Call, Writer, fail, follow
 from holdfast.kernel.clock import Signal
-from holdfast.kernel.journal import Moved
+from holdfast.kernel.journal import LogMoved
 from holdfast.kernel.process_lock import Turns
 from holdfast.kernel.signals import SHIELD
 from holdfast.kernel.tx import GuardedTx, Tx
 
-# Which threads are inside a transaction of which domain, over all handles of this process: one that waited for another
-# of the same thread would wait for itself.
+# (domain, thread) for each thread inside a transaction, over all handles of this process: a thread that waited for its
+# own transaction would wait for ever.
 _inside: set[tuple[str, int]] = set()
 
 MAX_CALLS = 1024
 MAX_RUNS = 3
-MAX_OUTRUN = 500  # times that other nodes may be first before a group gives up
+MAX_OUTRUN = 500  # times that other nodes may be first before a group fails
 
 
 class SyncCall(Call):
-    """A call whose thread sleeps until it is answered or told to lead."""
+    """A call whose thread sleeps until the call is answered or given the lead."""
 
     __slots__ = ("_signal",)
 
@@ -53,13 +53,13 @@ class SyncCall(Call):
         self._signal.set()
 
     def wait(self) -> None:
-        """Sleep until told."""
+        """Sleep until answered or given the lead."""
         with SHIELD.window():
             self._signal.wait()
 
 
 class Exclusive(SyncCall):
-    """A caller that wants the lead for itself: an interactive transaction, or closing."""
+    """A caller that needs the lead for itself: an interactive transaction, or close."""
 
     __slots__ = ()
 
@@ -83,9 +83,9 @@ class Group:
         self._mutex = threading.Lock()
         self._queue: deque[Call] = deque()
         self._led = False
-        self._crowd = 0  # calls in the group before
-        self.take_overs: dict[int, Callable[[], list[Call]]] = {}  # by thread: takes the lead off its event loop
-        self.body_thread = 0  # the thread that runs bodies just now
+        self._crowd = 0  # number of calls in the last group
+        self.take_overs: dict[int, Callable[[], list[Call]]] = {}  # by thread: takes the lead from its event loop
+        self.body_thread = 0  # the thread that is running bodies
         self._entered = ("", 0)
 
     # --- the queue and the lead over it ------------------------------------------------------------------------------
@@ -93,19 +93,19 @@ class Group:
     def join(self, call: Call) -> None:
         """Queue a call; a thread leads at once if nobody does."""
         self.check_not_inside()
-        self._check_open()  # before the mutex too: after a fork nobody may be left to release it
+        self._check_open()  # before the mutex too: after a fork no thread may be left to release it
         with self._mutex:
             self._check_open()
             if isinstance(call, SyncCall):
                 take_over = self.take_overs.pop(get_ident(), None)
-                if take_over is not None:  # this thread's event loop leads and waits; blocked by us it would for ever
+                if take_over is not None:  # this thread's event loop leads and waits; we would block it for ever
                     self._queue.extendleft(reversed(take_over()))
                     self._led = False
                 call.leads, self._led = not self._led, True
             self._queue.append(call)
 
     def try_lead(self) -> bool:
-        """For an event loop: lead, if nobody does and somebody is queued."""
+        """For an event loop: take the lead if nobody has it and a call is queued."""
         with self._mutex:
             if self._led or not self._queue:
                 return False
@@ -124,7 +124,7 @@ class Group:
             raise errors.Reentrant("this thread is inside a transaction of another handle on the same workspace")
 
     def take(self, calls: list[Call]) -> list[Call]:
-        """The calls that the leader runs, added to `calls`: those queued, up to one that wants the lead for itself."""
+        """Move queued calls to `calls` for the leader to run, up to one that needs the lead for itself."""
         with self._mutex:
             while self._queue and len(calls) < MAX_CALLS:
                 if calls and isinstance(self._queue[0], Exclusive):
@@ -135,13 +135,13 @@ class Group:
         return calls
 
     def pass_on(self, again: Iterable[Call] = ()) -> None:
-        """Give up the lead to the next who can have it; `again` are calls that must run once more.
+        """Pass the lead to the next caller that can take it; the calls in `again` are queued once more.
 
-        If nobody can, whoever calls next leads, and runs what is queued here too.
+        If no caller can, the next one to join leads, and runs what is queued here too.
         """
         with self._mutex:
             self._queue.extendleft(reversed(list(again)))
-            # A thread first: it sleeps for nothing else, and may be the very thread of a loop that could lead.
+            # A thread first: it waits for nothing else, and may be the very thread of a loop that could lead.
             threads = (call for call in self._queue if isinstance(call, SyncCall))
             heir = next(threads, None) or next((call for call in self._queue if call.ready), None)
             self._led = isinstance(heir, SyncCall)
@@ -151,7 +151,7 @@ class Group:
             heir.lead()
 
     def shut(self) -> None:
-        """For the leader that has closed the store: answer whoever is still queued, and lead nobody any more."""
+        """For the leader that has closed the store: fail all queued calls and drop the lead."""
         while calls := self.take([]):
             fail(calls, errors.Closed(self.writer.store.closed))
             for call in calls:
@@ -159,15 +159,15 @@ class Group:
         self._led = False
 
     def leave(self, call: Call) -> None:
-        """Its caller was interrupted while it waited: forget the call, and pass on the lead if it had it."""
+        """Forget a call whose caller was interrupted while waiting, and pass on the lead if it had it."""
         with self._mutex:
-            queued = call in self._queue  # otherwise somebody is running it already
+            queued = call in self._queue  # otherwise it is running already
             if queued:
                 self._queue.remove(call)
         if queued and call.leads:
             self.pass_on()
 
-    # --- running and committing, for whoever leads -------------------------------------------------------------------
+    # --- running and committing, for the leader ----------------------------------------------------------------------
 
     def run(self, calls: list[Call]) -> Batch | None:
         """Begin a batch and run the bodies; the caller has the turn. None if every call has failed.
@@ -192,7 +192,7 @@ class Group:
                 error = next(call.error for call in todo if call not in lost)
                 todo = lost
             fail(todo, error or errors.Unavailable())
-        except errors.ClockSkew as error:  # which keeps a node from writing, not from following
+        except errors.ClockSkew as error:  # keeps a node from writing, not from following
             for call in todo:
                 if call.body is follow:
                     call.result = None
@@ -205,18 +205,18 @@ class Group:
         return None
 
     def enter(self) -> None:
-        """This thread runs a body from here on."""
+        """Mark this thread as running a body."""
         self.body_thread = get_ident()
         self._entered = (self.writer.store.domain, self.body_thread)
         _inside.add(self._entered)
 
     def exit(self) -> None:
-        """And no longer."""
+        """Undo `enter`."""
         self.body_thread = 0
         _inside.discard(self._entered)
 
     def perform(self, calls: list[Call]) -> Batch | None:
-        """Run and commit, again and again while other nodes are first; the caller has the turn."""
+        """Run and commit, again while other nodes are first; the caller has the turn."""
         for _ in range(MAX_OUTRUN):
             batch = self.run(calls)
             if batch is None or self.commit(batch, calls):
@@ -225,20 +225,20 @@ class Group:
         return None
 
     def commit(self, batch: Batch, calls: list[Call]) -> bool:
-        """Make a batch durable, or fail all its calls: even an error may rest on what another body wrote.
+        """Commit a batch, or fail all its calls: even an error may depend on what another body wrote.
 
-        False: another node was first, nothing of it counts, and all of it must run again.
+        False: another node was first, nothing was stored, and all of it must run again.
         """
         try:
             batch.commit()
-        except Moved:
+        except LogMoved:
             self.undo(batch, calls)
             return False
         except Exception as error:
             batch.rollback()
             fail(calls, error)
         except BaseException as stop:
-            if stop.__context__ is not None:  # interrupted while a broken commit was being dealt with
+            if stop.__context__ is not None:  # interrupted while a failed commit was being handled
                 batch.rollback()
                 fail(calls, errors.OutcomeUnknown())
             elif not batch.committed:
@@ -248,9 +248,9 @@ class Group:
 
     @staticmethod
     def undo(batch: Batch, calls: list[Call]) -> None:
-        """Interrupted before the commit: nothing of it counts, and what has no answer can run again.
+        """Roll back a batch that was interrupted before its commit; its calls can run again.
 
-        Unless the log may have it by now: then nobody can say, and it must not happen twice.
+        If the log may already have it, all calls fail with OutcomeUnknown instead, so that nothing happens twice.
         """
         batch.rollback()
         if batch.in_doubt:
@@ -260,8 +260,8 @@ class Group:
             call.reset()
 
     def turn_missed(self) -> errors.Busy:
-        """The error for a turn that did not come."""
-        return errors.Busy(f"other processes kept the turn to write for {self.busy_timeout:g} s; nothing was changed")
+        """The error for a turn that did not come in time."""
+        return errors.Busy(f"other processes kept the write lock for {self.busy_timeout:g} s; nothing was changed")
 
     # --- threads -----------------------------------------------------------------------------------------------------
 
@@ -288,9 +288,9 @@ class Group:
         return call.result
 
     def lead_alone(self, call: Exclusive) -> None:
-        """Have the lead with nobody else's calls: what was queued before has run. Raises if the workspace closed.
+        """Take the lead with no other calls; everything queued before has run. Raises Closed if the workspace closed.
 
-        The caller is shielded, from before this until it has passed on the lead.
+        The caller is shielded from before this call until it has passed on the lead.
         """
         self.join(call)
         try:
@@ -344,7 +344,7 @@ class Group:
             self._queue.extendleft(reversed(calls))
 
     def _gather(self) -> None:
-        """Those whom the last group answered are about to call again: let them join, as long as they come."""
+        """Let the callers of the last group join again, as long as they keep coming."""
         for _ in range(self._crowd):
             if len(self._queue) >= self._crowd:
                 return
@@ -352,7 +352,7 @@ class Group:
 
 
 def outrun() -> errors.Busy:
-    """The error of a group that never was first."""
+    """The error of a group that was never first."""
     return errors.Busy(f"other nodes were first {MAX_OUTRUN} times in a row; nothing was changed")
 
 
@@ -393,7 +393,7 @@ def _watched(group: Group, batch: Batch, tx: GuardedTx, timeout: float) -> Itera
         group.pass_on()
 
     def bark() -> None:
-        late.set()  # breaks off a statement that is running
+        late.set()  # interrupts a running statement
         with tx.guard:
             if not tx.ended:
                 free()
@@ -409,10 +409,10 @@ def _watched(group: Group, batch: Batch, tx: GuardedTx, timeout: float) -> Itera
         with tx.guard:
             if tx.ended and late.is_set():
                 raise _too_late(timeout)
-            batch.break_off_when(None)  # from here on it is not too late any more
+            batch.break_off_when(None)  # from here on it cannot be too late
             batch.absorb(tx)
             batch.commit()
-    except Moved as moved:
+    except LogMoved as moved:
         raise errors.Outrun() from moved
     except errors.HoldfastError as error:
         if late.is_set() and isinstance(error, errors.Timeout | errors.Closed):
@@ -422,16 +422,16 @@ def _watched(group: Group, batch: Batch, tx: GuardedTx, timeout: float) -> Itera
     finally:
         watchdog.cancel()
         with tx.guard:
-            if group.body_thread == get_ident():  # the watchdog has not been here
+            if group.body_thread == get_ident():  # the watchdog has not freed it
                 free()
     group.committed(batch.emitted, batch.deadline)
 
 
 def _confirm(batch: Batch, refusal: errors.HoldfastError) -> None:
-    """On a replica: a refusal that left the block must have seen everything, as an answer must."""
+    """On a replica: an error that leaves the block must rest on the whole log, as a result must."""
     try:
         batch.confirm()
-    except Moved:
+    except LogMoved:
         raise errors.Outrun() from refusal
 
 

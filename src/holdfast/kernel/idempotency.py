@@ -1,8 +1,8 @@
-"""Idempotency keys: a call repeated with the same key gets the first answer and happens once.
+"""Idempotency keys: a call repeated with the same key happens once and returns the first result.
 
-A key belongs to (actor, operation) and is kept for 24 hours. The digest of the arguments and the answer are stored
-in the body's own savepoint: they commit, replicate and roll back with it. Errors store nothing. Called by the
-workspace around a keyed write.
+A key belongs to (actor, operation) and is kept for 24 hours. The digest of the arguments and the result are stored in
+the body's own savepoint: they commit, replicate and roll back with it. Errors store nothing. Called by the workspace
+around a keyed write.
 """
 
 from __future__ import annotations
@@ -17,8 +17,8 @@ from holdfast.kernel.tx import Tx
 from holdfast.kernel.validate import check_name
 
 LIFETIME = 24 * 3600 * 1_000_000
-_PURGED = b""  # in the place of an answer
-_CLEAN_UP = 64  # expired keys removed by each keyed call: keeps pace, and only those who use keys pay
+_PURGED = b""  # stands for a purged result
+_CLEAN_UP = 64  # expired keys removed by each keyed call: enough to keep pace, and only users of keys pay
 
 
 def digest(arguments: Any) -> bytes:
@@ -29,7 +29,7 @@ def digest(arguments: Any) -> bytes:
 
 
 def find(tx: Tx, operation: str, key: str, wanted: bytes) -> bytes | None:
-    """The stored answer, or None if this key is new; Invalid if it was used with other arguments."""
+    """Return the stored result, None if the key is new. Raises Invalid if it was used with other arguments."""
     check_name(key, "key")
     row = tx.one(
         "SELECT digest, answer, expires FROM idempotency WHERE actor = ? AND operation = ? AND key = ?",
@@ -40,16 +40,16 @@ def find(tx: Tx, operation: str, key: str, wanted: bytes) -> bytes | None:
     if row[0] != wanted:
         raise errors.Invalid(
             f"the key {key!r} was used for {operation} with other arguments",
-            hint="use a fresh key for a new call, and the old one only to repeat the old call",
+            hint="use a new key for a new call, and the same key only to repeat a call",
             key=key,
         )
     if row[1] == _PURGED:
-        raise errors.NotFound(f"what the call with the key {key!r} answered has been purged", key=key)
+        raise errors.NotFound(f"the result of the call with the key {key!r} has been purged", key=key)
     return bytes(row[1])
 
 
 def redact(tx: Tx, ids: Iterable[str]) -> None:
-    """Forget the answers that speak of purged records; that the calls have happened is still known."""
+    """Remove the results that mention purged records; the calls themselves stay known."""
     wanted = [id.encode() for id in ids]
     for actor, operation, key, answer in tx.all("SELECT actor, operation, key, answer FROM idempotency"):
         if any(id in answer for id in wanted):
@@ -60,7 +60,7 @@ def redact(tx: Tx, ids: Iterable[str]) -> None:
 
 
 def keep(tx: Tx, operation: str, key: str, wanted: bytes, answer: bytes) -> None:
-    """Remember the answer, and forget some that are over 24 hours old."""
+    """Store the result, and remove some that are over 24 hours old."""
     tx.run(
         "DELETE FROM idempotency WHERE (actor, operation, key) IN"
         " (SELECT actor, operation, key FROM idempotency WHERE expires <= ? LIMIT ?)",

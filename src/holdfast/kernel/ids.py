@@ -3,10 +3,10 @@
      4 bits  version, 7                     │ and never go back within one `Ids`
     12 bits  fraction of the millisecond    ┘
      2 bits  variant, 10
-    62 bits  random, fresh from the system for every id, so that forks and machines do not meet
+    62 bits  random, fresh from the system for every id, so that forks and machines do not collide
 
 Invariant: each id of one `Ids` is greater than all before it; within a microsecond, or when the clock goes back, the
-stamp moves on by one, into the milliseconds if need be. Called by the kernel for each new record.
+stamp advances by one, into the milliseconds if necessary. Called by the kernel for each new record.
 """
 
 from __future__ import annotations
@@ -24,25 +24,25 @@ _VARIANT: Final = dict(zip("0123456789abcdef", "89ab" * 4, strict=True))  # sets
 
 
 class Ids:
-    """A source of ids. Thread-safe; ids are in order only within one source, so a workspace has one."""
+    """A source of ids. Thread-safe; ids are ordered only within one source, so a workspace has one."""
 
     __slots__ = ("_entropy", "_last", "_lock")
 
     def __init__(self, entropy: Callable[[int], bytes] = os.urandom) -> None:
-        self._entropy = entropy  # a simulation gives its own, to be repeatable
+        self._entropy = entropy  # a simulation passes its own, to be repeatable
         self._last = 0
         self._lock = threading.Lock()
 
     def new(self, now_us: int) -> str:
-        """A new id, lower case with hyphens, for a time in microseconds since 1970."""
+        """Return a new id, lower case with hyphens, for a time in microseconds since 1970."""
         if not 0 <= now_us < _END_US:
-            raise Invalid(f"no id can be made for the time {now_us} µs: the clock must be wrong")
+            raise Invalid(f"no id can be made for the time {now_us} µs", hint="check this machine's clock")
         stamp = now_us * 512 // 125  # 4096 to the millisecond
         with self._lock:
             if stamp <= self._last:
                 stamp = self._last + 1
             self._last = stamp
-        # Not buffered: after a fork both sides would hand out the same bits.
+        # Not buffered: after a fork both processes would use the same bits.
         low = self._entropy(8).hex("-", 6)
         high = (stamp << 4).to_bytes(8, "big").hex()
         return f"{high[:8]}-{high[8:12]}-7{high[12:15]}-{_VARIANT[low[0]]}{low[1:]}"
@@ -62,5 +62,5 @@ def is_uuid7(text: object) -> bool:
 
 
 def new_secret() -> str:
-    """256 random bits as text: for tokens, which must not be guessed."""
+    """Return 256 random bits as text, for tokens."""
     return os.urandom(32).hex()

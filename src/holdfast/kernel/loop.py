@@ -22,13 +22,13 @@ from holdfast.kernel.tx import Tx
 from holdfast.kernel.wake import Watcher
 from holdfast.types import Event
 
-# Seconds for which a loop lets go of the interpreter when it has handed over a commit: the worker needs it for a moment
-# to get into SQLite, and would otherwise have to wait until the loop has nothing left to do.
+# Seconds for which a loop releases the interpreter after handing over a commit: the worker needs it for a moment to
+# enter SQLite, and would otherwise wait until the loop is idle.
 HAND_OVER = 0.00005
 
 
 class AsyncCall(Call):
-    """A call whose task sleeps on a future until it is answered; its loop leads for it."""
+    """A call whose task waits on a future; its event loop leads for it."""
 
     __slots__ = ("_leader", "future")
 
@@ -73,7 +73,7 @@ class LoopLeader:
         self._commits: queue.SimpleQueue[Callable[[], None] | None] | None = None
 
     async def submit(self, body: Callable[[Tx], Any], actor: str) -> Any:
-        """Run a body in a transaction and answer its result once that is durable."""
+        """Run a body in a transaction and return its result once it is durable."""
         call = AsyncCall(body, actor, self)
         self._group.join(call)
         if not self._coming:
@@ -89,7 +89,7 @@ class LoopLeader:
             raise
 
     def is_new_turn(self) -> bool:
-        """Whether this is asked for the first time in this turn of the loop."""
+        """Whether this is the first call in this turn of the loop."""
         if self._asked:
             return False
         self._asked = True
@@ -100,7 +100,7 @@ class LoopLeader:
         self._asked = False
 
     def soon(self, function: Callable[..., None], *args: Any) -> bool:
-        """Call on the loop, from any thread; False if the loop is gone."""
+        """Call `function` on the loop, from any thread. False if the loop is closed."""
         try:
             self.loop.call_soon_threadsafe(function, *args)
         except RuntimeError:  # closed
@@ -108,7 +108,7 @@ class LoopLeader:
         return True
 
     def lead(self) -> None:
-        """On the loop: if nobody leads, run what is queued."""
+        """On the loop: if nobody leads, run the queued calls."""
         self._coming = False
         group = self._group
         with SHIELD:
@@ -121,7 +121,7 @@ class LoopLeader:
                 self._await_turn(calls)
 
     def _await_turn(self, calls: list[Call]) -> None:
-        """Other processes have the turn: wait for it beside the loop; the first of three ends decides."""
+        """Wait beside the loop for the turn that other processes have; the first of three outcomes decides."""
         group, thread = self._group, threading.get_ident()
 
         def taken() -> None:
@@ -153,7 +153,7 @@ class LoopLeader:
         abandon = group.turns.take_later(taken)
 
     def _run(self, calls: list[Call]) -> None:
-        if self._group.writer.journal is not None:  # it may wait for the log, so all of it runs beside the loop
+        if self._group.writer.journal is not None:  # it may wait for the log, so all of it runs in the worker
             self._worker().put(lambda: self._perform(calls))
             return
         try:
@@ -169,7 +169,7 @@ class LoopLeader:
             time.sleep(HAND_OVER)
 
     def _perform(self, calls: list[Call]) -> None:
-        """In the worker: run and commit, and answer everyone even if a body raised what would end a thread."""
+        """In the worker: run and commit, and resolve every call even if a body raised what would end a thread."""
         batch: Batch | None = None
         try:
             batch = self._group.perform(calls)
@@ -180,7 +180,7 @@ class LoopLeader:
         self._finish(batch, calls)
 
     def _commit(self, batch: Batch | None, calls: list[Call]) -> None:
-        """In the worker: make it durable, then pass on the lead even if the loop is gone by now."""
+        """In the worker: commit, then pass on the lead even if the loop has stopped."""
         if batch is not None:
             self._group.commit(batch, calls)
         self._finish(batch, calls)
@@ -198,7 +198,7 @@ class LoopLeader:
             call.answer()
 
     def answer(self, call: AsyncCall) -> None:
-        """From any thread: wake a task; those answered together wake the loop once."""
+        """From any thread: wake a task. Calls answered together wake the loop once."""
         with self._answering:
             self._answered.append(call)
             first = len(self._answered) == 1
@@ -225,11 +225,11 @@ class LoopLeader:
 def _work(commits: queue.SimpleQueue[Callable[[], None] | None]) -> None:
     while (commit := commits.get()) is not None:
         commit()
-        del commit  # which holds the leader, whose end ends this thread
+        del commit  # it holds the leader, whose deletion ends this thread
 
 
 def leader_of(engine: Engine, loop: asyncio.AbstractEventLoop) -> LoopLeader:
-    """The one leader of an engine on a loop."""
+    """Return the one leader of an engine on a loop."""
     leader: LoopLeader | None = engine.loop_leaders.get(id(loop))
     if leader is None:
         leader = engine.loop_leaders[id(loop)] = LoopLeader(engine, loop)

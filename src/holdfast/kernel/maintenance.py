@@ -1,14 +1,12 @@
 """Backup, restore, self-check and upgrade of a whole workspace.
 
-A backup is one SQLite file, a consistent snapshot taken while others go on writing. Restoring makes a new workspace and
-never overwrites one. It leaps the revision by 10^9 and one more for every microsecond since the backup was made, and
-marks what lies below as compacted: no token or cursor of the lost timeline can be taken for a new one.
+A backup is one SQLite file, a consistent snapshot taken while writes continue. Restoring makes a new workspace and
+never overwrites one. It advances the revision by 10^9 plus one for every microsecond since the backup was made, and
+marks everything below as compacted: no token or cursor of the lost timeline can equal a new one.
 
-Reads one snapshot. The kernel checks the log itself; each domain checks its own rows against it. Answers problems in
-words; changes nothing.
-
-Opening a workspace never does that; a person decides. A backup is written beside the store first, and nothing
-happens if that fails.
+A check reads one snapshot and changes nothing. The kernel checks the log itself; each domain checks its rows against
+it. An upgrade is never part of opening: a person starts it. It writes a backup beside the store first, and stops if
+that fails.
 """
 
 from __future__ import annotations
@@ -40,7 +38,7 @@ _STEP = 4096  # pages
 
 
 def backup(source: apsw.Connection, target: Path, now: int) -> None:
-    """Copy the store into `target`, which must not exist; it appears whole or not at all."""
+    """Copy the store to `target`, which must not exist; it appears complete or not at all."""
     if target.exists():
         raise _taken(target)
     if not target.parent.is_dir():
@@ -65,12 +63,12 @@ def backup(source: apsw.Connection, target: Path, now: int) -> None:
 
 
 def _beside(target: Path) -> Path:
-    """A name of this thread's own, so that two that write the same target do not meet before the end."""
+    """Return a name of this thread's own, so that two writers of one target do not collide before the end."""
     return target.with_name(f"{target.name}.{os.getpid()}-{threading.get_ident()}.partial")
 
 
 def _taken(target: Path) -> errors.Exists:
-    return errors.Exists(f"{target} exists", hint="choose a new file name for each backup")
+    return errors.Exists(f"{target} already exists", hint="choose a new file name for each backup")
 
 
 @contextmanager
@@ -86,7 +84,7 @@ def _private_file(path: Path) -> Iterator[apsw.Connection]:
 
 
 def _copy(source: apsw.Connection, copy: apsw.Connection) -> None:
-    source.execute("BEGIN; SELECT 1 FROM sqlite_schema")  # all steps see this commit: a write between starts none anew
+    source.execute("BEGIN; SELECT 1 FROM sqlite_schema")  # all steps read this commit: no write restarts the copy
     try:
         with copy.backup("main", source, "main") as copying:
             while not copying.done:
@@ -103,19 +101,19 @@ def _copy(source: apsw.Connection, copy: apsw.Connection) -> None:
 def _publish(partial: Path, target: Path) -> None:
     sync(partial)
     reach("backup.copied")
-    os.link(partial, target)  # refuses a target that has appeared meanwhile, where a rename would replace it
+    os.link(partial, target)  # fails if the target has appeared meanwhile, where a rename would replace it
     sync(target.parent)
     reach("backup.published")
 
 
 def restore(source: Path, folder: Path, clock: Clock, seed: Callable[[apsw.Connection], None] | None = None) -> int:
-    """Make a workspace in `folder` from a backup and answer its new revision; `seed` sees it before anybody else."""
+    """Make a workspace in `folder` from a backup; returns its new revision. `seed` gets it before anyone else."""
     check_sqlite()
     check_place(folder)
     if not source.is_file():
         raise errors.NotFound(f"there is no backup {source}")
     if (folder / FILE).exists():
-        raise errors.Exists(f"{folder} holds a workspace", hint="restore into a new folder")
+        raise errors.Exists(f"{folder} already holds a workspace", hint="restore into a new folder")
     original = _open_backup(source)
     partial = _beside(folder / FILE)
     try:
@@ -175,12 +173,12 @@ _TABLES = (
 
 
 def _has(snapshot: Snapshot, table: str) -> bool:
-    """Whether the store has a table; one from before a migration has not."""
+    """Whether the store has a table; a store from before a migration may not."""
     return snapshot.one("SELECT 1 FROM sqlite_schema WHERE type = 'table' AND name = ?", (table,)) is not None
 
 
 def check(snapshot: Snapshot, checkers: Iterable[Checker]) -> Report:
-    """Run every check; the caller holds the snapshot. What SQLite finds broken nobody else can read."""
+    """Run every check; the caller holds the snapshot. If SQLite reports damage, only that is reported."""
     problems = list(_engine(snapshot)) or [
         problem for checker in (_log, _leases, *checkers) for problem in checker(snapshot)
     ]
@@ -196,8 +194,8 @@ def check(snapshot: Snapshot, checkers: Iterable[Checker]) -> Report:
 
 def _engine(snapshot: Snapshot) -> Iterator[str]:
     for index, _ in tx.INDEXES.values():
-        # A connection that has searched before others wrote remembers an old structure of the index, which SQLite's own
-        # check takes for the present one and calls corrupt; a search looks again.
+        # A connection that searched before others wrote remembers an old structure of the index, and SQLite's check
+        # reports that as corruption; a search reloads it.
         if _has(snapshot, index):
             snapshot.all(f"SELECT rowid FROM {index} WHERE {index} MATCH 'x' LIMIT 1")
     for (line,) in snapshot.all("PRAGMA integrity_check"):
@@ -222,7 +220,7 @@ def _log(snapshot: Snapshot) -> Iterator[str]:
         " OR min(time) <> max(time) OR min(actor) <> max(actor)",
         (compacted,),
     ):
-        yield f"revision {at} has a gap, or two times or actors"
+        yield f"revision {at} has a gap, or more than one time or actor"
     for kind, scope, id, version in snapshot.all(
         "SELECT kind, scope, id, version FROM events GROUP BY kind, scope, id, version HAVING count(*) > 1"
     ):
@@ -232,12 +230,12 @@ def _log(snapshot: Snapshot) -> Iterator[str]:
         " lag(revision) OVER (PARTITION BY kind, scope, id ORDER BY version) AS earlier FROM events)"
         " WHERE earlier > revision"
     ):
-        yield f"{kind} {scope}/{id} has versions out of the order of revisions"
+        yield f"the versions of {kind} {scope}/{id} do not follow the order of revisions"
 
 
 def _leases(snapshot: Snapshot) -> Iterator[str]:
     for (id,) in snapshot.all("SELECT id FROM leases WHERE ttl <= 0 OR deadline < created"):
-        yield f"lease {id} ends before it begins"
+        yield f"lease {id} ends before it starts"
     for (id,) in snapshot.all(
         "SELECT id FROM leases l WHERE kind = 'lease' AND NOT EXISTS"
         " (SELECT 1 FROM events e WHERE e.kind = 'lease' AND e.scope = '' AND e.id = l.id AND e.op = 'create')"
@@ -254,7 +252,7 @@ def upgrade(
     steps: Sequence[migrations.Migration] | None = None,
     journal: Journal | None = None,
 ) -> int:
-    """Bring a store to the newest schema this program knows; answers that schema. Nothing to do: nothing is written."""
+    """Migrate a store to the newest schema of this program and return it. Writes nothing if it is up to date."""
     steps = migrations.load() if steps is None else steps
     if not (folder / FILE).is_file():
         raise errors.NotFound(f"there is no workspace in {folder}")
@@ -262,7 +260,7 @@ def upgrade(
     turns = Turns(str(folder))
     try:
         if not turns.take(BUSY_TIMEOUT):
-            raise errors.Busy("other processes kept the turn to write")
+            raise errors.Busy("other processes kept the write lock")
         if journal is None:
             migrations.refuse_replica(store.writer)
         else:

@@ -32,12 +32,12 @@ class Migration(msgspec.Struct, frozen=True):
     oldest_reader: int
 
     def locks_out(self, schema: int) -> bool:
-        """Whether a process that knows only `schema` could not go on beside it."""
+        """Whether a process that knows only `schema` could not continue beside it."""
         return schema < max(self.oldest_writer, self.oldest_reader)
 
 
 def load(folder: str | os.PathLike[str] = SCHEMA_FOLDER) -> list[Migration]:
-    """The migrations of a folder in order; their numbers have no gap."""
+    """Return the migrations of a folder in order; their numbers have no gap."""
     found = [_parse(os.path.join(folder, name)) for name in _files(folder)]
     if [migration.number for migration in found] != list(range(1, len(found) + 1)):
         raise errors.Corrupt(
@@ -68,7 +68,7 @@ def known() -> int:
 
 
 def check_writer(oldest_writer: int) -> None:
-    """Called by every batch after BEGIN: an old process cannot write to a newer store."""
+    """Raise Behind if the store is too new for this program to write. Called by every batch after BEGIN."""
     if known() < oldest_writer:
         raise errors.Behind(
             f"this store needs schema {oldest_writer} to write, this program knows {known()}",
@@ -77,7 +77,7 @@ def check_writer(oldest_writer: int) -> None:
 
 
 def schema_of(connection: apsw.Connection) -> int:
-    """The schema number of a store, 0 if the file is new; Invalid if it is somebody else's database."""
+    """Return the schema number of a store, 0 if the file is new. Raises Invalid for any other database."""
     tables, ours = connection.execute("SELECT count(*), total(name = 'meta') FROM sqlite_schema").fetchone()  # type: ignore[misc]
     if not tables:
         return 0
@@ -94,7 +94,7 @@ def schema_of(connection: apsw.Connection) -> int:
 
 
 def refuse_replica(connection: apsw.Connection) -> None:
-    """Raise Invalid if the store is a node's replica of a log: written without the log it would differ from it."""
+    """Raise Invalid if the store is a node's replica of a log: written without the log it would diverge."""
     if connection.execute("SELECT 1 FROM local_replica").fetchone():
         raise errors.Invalid(
             "this folder is a replica of a log",
@@ -105,9 +105,9 @@ def refuse_replica(connection: apsw.Connection) -> None:
 def migrate(
     connection: apsw.Connection, migrations: Sequence[Migration], workspace: str, *, lock_out: bool = False
 ) -> int:
-    """Bring the store up to date in one transaction; answers its schema afterwards.
+    """Run the missing migrations in one transaction; returns the schema afterwards.
 
-    Migrations that lock out the processes of the present schema run only with `lock_out`.
+    Migrations that lock out processes of the current schema run only with `lock_out`.
     """
     connection.execute("BEGIN IMMEDIATE")
     try:

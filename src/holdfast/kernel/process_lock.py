@@ -1,10 +1,10 @@
-"""Turns between processes: who may write next, decided fairly and without polling.
+"""The write lock between processes: fair, and without polling.
 
-SQLite's own busy handler lets a busy process starve a lone one. So processes queue at a gate file and then at a
-turn file (`flock`: gate, turn, release the gate): whoever waits at the gate is next, whatever the present holder
-does. A process that dies gives its turn back by dying. Correctness never rests on this: SQLite's lock stays
-underneath. `flock` has no timeout, so a contended turn is waited for in a helper thread, with a deadline. Called by
-the group alone.
+SQLite's busy handler lets a busy process starve a lone one. So processes queue at a gate file and then at a turn file
+(`flock`: gate, turn, release the gate): the process that waits at the gate is next, whatever the current holder does.
+A process that dies releases its locks. Correctness never rests on this: SQLite's own lock stays underneath. `flock`
+has no timeout, so a contended lock is waited for in a helper thread, with a deadline. Used by the group and by
+maintenance.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ TURN = "turn.lock"
 
 
 class Turns:
-    """This process's place in the queue of processes. Only one thread, the leader, uses it at a time."""
+    """This process's place in the queue of writers. Only one thread, the leader, uses it at a time."""
 
     def __init__(self, folder: str) -> None:
         self._folder = folder
@@ -38,7 +38,7 @@ class Turns:
         self._turn = os.open(os.path.join(self._folder, TURN), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
 
     def try_take(self) -> bool:
-        """Take the turn if nobody has it and nobody waits for it."""
+        """Take the turn if it is free and nobody waits for it."""
         try:
             fcntl.flock(self._gate, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
@@ -52,7 +52,7 @@ class Turns:
         return True
 
     def take(self, timeout: float) -> bool:
-        """Wait for the turn at most `timeout` seconds; False if it did not come."""
+        """Wait for the turn at most `timeout` seconds. False if it did not come."""
         if self.try_take():
             return True
         import queue  # only a contended turn needs it
@@ -72,10 +72,10 @@ class Turns:
     def take_later(self, taken: Callable[[], None]) -> Callable[[], bool]:
         """Wait for the turn in the helper thread and call `taken` there.
 
-        Answers a function that gives up waiting: True if it did, False if the turn had been taken already.
+        Returns a function that stops waiting: True if it did, False if the turn was taken already.
         """
         gate, turn = self._gate, self._turn
-        decision = threading.Lock()  # taken by whoever decides first: the helper that got the turn, or the giver-up
+        decision = threading.Lock()  # acquired by whichever decides first: the helper with the turn, or `abandon`
 
         def wait() -> None:
             fcntl.flock(gate, fcntl.LOCK_EX)
@@ -97,7 +97,7 @@ class Turns:
         return abandon
 
     def give(self) -> None:
-        """Give the turn to the next process."""
+        """Pass the turn to the next process."""
         fcntl.flock(self._turn, fcntl.LOCK_UN)
 
     def close(self) -> None:
@@ -108,7 +108,7 @@ class Turns:
         self.abandon()
 
     def abandon(self) -> None:
-        """Close the descriptors; in a forked child too, where inherited ones would keep the parent's locks."""
+        """Close the descriptors; also in a forked child, where inherited ones would keep the parent's locks."""
         for descriptor in (self._gate, self._turn):
             with contextlib.suppress(OSError):  # a fork may find them closed
                 os.close(descriptor)

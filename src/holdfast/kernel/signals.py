@@ -1,9 +1,9 @@
-"""The shield: what a signal handler raises cannot strike while the lead, the turn or a transaction changes hands.
+"""Defer signals while the write lock, the lead or a transaction changes hands.
 
 Python runs signal handlers in the main thread, between any two instructions. A KeyboardInterrupt there could leave the
-lead taken by nobody, or the write lock held by nobody. So while the main thread is inside `with SHIELD`, a signal is
-only noted; its handler runs at the end, or in a window, which is opened where the thread waits or runs a user's code.
-Other threads pay nothing: no handler runs in them.
+lead or the write lock without an owner. So while the main thread is inside `with SHIELD`, a signal is only noted; its
+handler runs at the end, or in a window, which is opened where the thread waits or runs a user's code. Other threads
+pay nothing: no handler runs in them.
 """
 
 from __future__ import annotations
@@ -16,13 +16,13 @@ from typing import Any
 
 Handler = Callable[[int, FrameType | None], Any]
 
-# SIGINT last: until it is taken nothing has begun, and when it is given back everything is done.
+# SIGINT last: until it is deferred nothing has begun, and when it is restored everything is done.
 _NAMES = ("SIGHUP", "SIGQUIT", "SIGUSR1", "SIGUSR2", "SIGALRM", "SIGTERM", "SIGINT")
 _SIGNALS: tuple[int, ...] = tuple(getattr(_signal, name) for name in _NAMES if hasattr(_signal, name))
 
 
 class Window:
-    """A stretch of code inside the shield during which it is lowered."""
+    """A stretch of code inside the shield during which signals are delivered."""
 
     __slots__ = ("_depth", "_shield")
 
@@ -42,7 +42,7 @@ class Shield:
 
     def __init__(self) -> None:
         self._depth = 0
-        self._handlers: dict[int, Handler] = {}  # those that were there before
+        self._handlers: dict[int, Handler] = {}  # the original ones
         self._noted: list[tuple[int, FrameType | None]] = []
 
     def __enter__(self) -> None:
@@ -53,17 +53,17 @@ class Shield:
 
     def __exit__(self, *_: object) -> None:
         if get_ident() == main_thread().ident:
-            # A signal that came through in a window may have left the depth at 0.
+            # A signal delivered in a window may have left the depth at 0.
             self._depth = max(0, self._depth - 1)
             if self._depth == 0:
                 self._lower()
 
     def window(self) -> Window:
-        """Let signals through for a while: for waiting, and for code that is not ours."""
+        """Deliver signals inside this context: for waiting, and for a user's code."""
         return Window(self)
 
     def open_window(self) -> int:
-        """Lower the shield; answers the depth to come back to."""
+        """Deliver signals again; returns the depth for `close_window`."""
         if self._depth == 0 or get_ident() != main_thread().ident:
             return 0
         depth, self._depth = self._depth, 0
@@ -75,7 +75,7 @@ class Shield:
         return depth
 
     def close_window(self, depth: int) -> None:
-        """Raise it again."""
+        """Defer signals again."""
         if depth:
             self._raise()
             self._depth = depth
@@ -92,7 +92,7 @@ class Shield:
         for number in _SIGNALS:
             if number in handlers:
                 _signal.signal(number, handlers[number])
-        # Only now: until its own handler is back, a signal may still be noted.
+        # Only now: until its own handler is restored, a signal may still be noted.
         while self._noted:
             number, frame = self._noted.pop(0)
             handler = _signal.getsignal(number)

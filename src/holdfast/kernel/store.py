@@ -1,8 +1,8 @@
-"""The SQLite file: connections with verified settings, and the engine's errors put into ours.
+"""The SQLite file: connections with verified settings, and the engine's errors translated into ours.
 
-One writer connection, used by whoever leads the group, and a pool of reader connections. Every connection is checked to
-have the settings that the guarantees rest on. A store carried over a fork refuses every use in the child: SQLite
-connections do not survive that. Called by the engine; nobody else opens a connection to the file.
+One writer connection, used by the leader of the group, and a pool of reader connections. Every connection is verified
+to have the settings that the guarantees rest on. After a fork a store refuses every use in the child: SQLite
+connections do not survive it. Called by the engine; nothing else opens a connection to the file.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ def check_sqlite(version: str | None = None) -> None:
 
 
 class NotReady(errors.IOFailed):
-    """The store has not been made yet, or is just being made."""
+    """The store does not exist yet, or is just being made."""
 
 
 class Store:
@@ -52,10 +52,10 @@ class Store:
     ) -> None:
         check_sqlite()
         self.folder = folder
-        self.domain = folder  # what is serial: a thread inside a transaction of it cannot begin another
+        self.domain = folder  # the serial domain: a thread inside a transaction of it cannot begin another
         self.path = os.path.join(folder, FILE)
-        self.closed = ""  # why no call is possible any more
-        self.broken: errors.HoldfastError | None = None  # what makes even its reads wrong; it can only be closed
+        self.closed = ""  # why no call is possible any more, if so
+        self.broken: errors.HoldfastError | None = None  # why even reads would be wrong, if so; it can only be closed
         self.on_stop: Callable[[], None] = lambda: None
         self._identity: tuple[int, int] | None = None  # of the file, once it is there
         self._durable = durable
@@ -73,9 +73,9 @@ class Store:
         return self._writer
 
     def connect(self, *, create: bool = False) -> apsw.Connection:
-        """A new connection with every setting made and read back.
+        """Open a new connection; every setting is made and read back.
 
-        Only `create` makes the file, or turns one into a write-ahead log: that is for one process at a time.
+        Only `create` makes the file or changes its journal mode: one process at a time may do that.
         """
         if self.closed:
             raise errors.Closed(self.closed)
@@ -104,15 +104,15 @@ class Store:
             raise
 
     def create(self) -> apsw.Connection:
-        """The writer connection of a store that may not exist yet; the caller has the turn."""
+        """Return the writer connection of a store that may not exist yet; the caller has the turn."""
         self.reopen_writer()
-        # Private to its owner, whatever the folder allows; SQLite gives its other files the same mode.
+        # Private to its owner, whatever the folder's mode; SQLite gives its other files the same mode.
         os.close(os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600))
         self._writer = self.connect(create=True)
         return self._writer
 
     def connect_reader(self) -> apsw.Connection:
-        """A new connection that cannot write."""
+        """Open a new connection that cannot write."""
         connection = self.connect()
         _set(connection, "query_only", 1)
         return connection
@@ -120,11 +120,11 @@ class Store:
     def _settings(self) -> dict[str, object]:
         return {
             "journal_mode": "wal",
-            # A replica that loses its newest commits with the power finds them in the log; NORMAL keeps it whole.
+            # A replica that loses its newest commits in a power failure reads them from the log; NORMAL keeps it sound.
             "synchronous": 0 if not self._durable else 1 if self.replica else 2,
             "fullfsync": int(self._durable and not self.replica),
             "checkpoint_fullfsync": int(self._durable),
-            "mmap_size": 0,  # a truncated or failing disk would be a crash instead of an error
+            "mmap_size": 0,  # with a mapping, a truncated or failing disk would crash the process
             "trusted_schema": 0,
             "cell_size_check": 1,
             "cache_size": -_PAGE_CACHE_KIB,
@@ -138,40 +138,40 @@ class Store:
         return _identity(self.path) != self._identity
 
     def check_kept(self) -> None:
-        """Close for good if the file was removed or replaced: what is written to it now nobody would find."""
+        """Close for good if the file was removed or replaced: writes to it would be lost."""
         if not self.closed and self.is_lost:
             self.closed = "the store's file was removed or replaced while the workspace was open"
         if self.closed:
             raise errors.Closed(self.closed)
 
     def stop(self, error: errors.HoldfastError) -> None:
-        """Nothing in it can be trusted any more: every call, also one that waits, gets this error."""
+        """Stop: the store cannot be trusted any more. Every call, also a waiting one, raises this error."""
         self.broken = error
         self.on_stop()
 
     def check_sound(self) -> None:
-        """Raise what makes this store unfit even for reading."""
+        """Raise the error that stopped the store, if any."""
         if self.broken is not None:
             broken = self.broken
             raise type(broken)(broken.message, hint=broken.hint, **broken.details)
 
     def is_writer(self, connection: apsw.Connection) -> bool:
-        """Whether this is still the writer connection, not one that was given up."""
+        """Whether this is still the writer connection, not one that was dropped."""
         return connection is self._writer
 
     def reopen_writer(self) -> None:
-        """Drop the writer: after a broken COMMIT its view of the file cannot be trusted."""
+        """Drop the writer: after a failed COMMIT its view of the file cannot be trusted."""
         writer, self._writer = self._writer, None
         if writer is not None:
             _give_up(writer)
 
     def close(self) -> None:
-        """Refuse new connections and close the writer; readers are closed by whoever has them."""
+        """Refuse new connections and close the writer; each reader is closed by its user."""
         self.closed = self.closed or "this workspace is closed"
         self.reopen_writer()
 
     def abandon(self) -> None:
-        """In a forked child: never use, and never even free, the connections that belong to the parent."""
+        """In a forked child: neither use nor free the connections that belong to the parent."""
         from ctypes import py_object, pythonapi
 
         self.closed = "this workspace was opened before a fork"
@@ -181,16 +181,16 @@ class Store:
         self._writer = None
 
 
-# Files that were open when this process was forked. SQLite keeps the parent's file locks in its memory, so a new
-# connection here would think that it holds them, and hold none: the parent's close could remove the log it writes to.
+# Files that were open when this process was forked. SQLite keeps the parent's file locks in memory, so a new connection
+# here would believe that it holds them: the parent's close could then remove the log it writes to.
 _inherited: set[tuple[int, int] | None] = set()
 
 
 def _give_up(connection: apsw.Connection) -> None:
-    """Close a connection in trouble, now and not when it is freed: what is raised there nobody can catch."""
+    """Close a failed connection now, not when it is freed: an exception raised there cannot be caught."""
     try:
         connection.close()
-    except apsw.Error:  # a statement that had failed says so once more as it is closed, and then is gone
+    except apsw.Error:  # a failed statement raises once more as it is closed
         connection.close(True)
 
 
@@ -205,7 +205,7 @@ def _identity(path: str) -> tuple[int, int] | None:
 def _refuse_inherited(path: str) -> None:
     if _inherited and (identity := _identity(path)) is not None and identity in _inherited:
         raise errors.Unsupported(
-            "the process that this one was forked from had the workspace open: its locks would not hold here",
+            "the parent of this process had the workspace open when it forked, so file locks do not work here",
             hint="fork before opening the workspace, or start children with spawn or exec",
         )
 
@@ -218,20 +218,20 @@ def _set(connection: apsw.Connection, pragma: str, wanted: object, *, fixed: boo
         raise NotReady(f"the store's {pragma} is {found!r}, not {wanted!r}")
     connection.pragma(pragma, wanted)
     found = connection.pragma(pragma)
-    # mmap_size answers nothing where a VFS has no memory mapping.
+    # mmap_size returns nothing where a VFS has no memory mapping.
     if found != wanted and not (found is None and pragma == "mmap_size"):
-        raise errors.Unsupported(f"SQLite did not accept PRAGMA {pragma}={wanted}, it says {found!r}")
+        raise errors.Unsupported(f"SQLite did not accept PRAGMA {pragma}={wanted}; it is {found!r}")
 
 
 def translate(error: apsw.Error) -> Exception:
-    """The Holdfast error for an engine error that is known to have changed nothing.
+    """Return the Holdfast error for an engine error that is known to have changed nothing.
 
-    An error that is none of these is a mistake in our own SQL, and stays as it is.
+    An error of any other type is a mistake in our own SQL, and is returned unchanged.
     """
     if isinstance(error, apsw.SQLError) and _lacks_table(str(error)):
         return errors.Behind(
             f"this store is older than this program: {error}",
-            hint="holdfast.upgrade(path) brings it up to date; older programs can then no longer write to it",
+            hint="run holdfast upgrade, or call holdfast.upgrade(path); older programs can then no longer write to it",
         )
     for kind, ours in _TRANSLATIONS:
         if isinstance(error, kind):
@@ -240,7 +240,7 @@ def translate(error: apsw.Error) -> Exception:
 
 
 def _lacks_table(message: str) -> bool:
-    """Whether a statement missed a table that this program knows: the store waits for `upgrade`."""
+    """Whether a statement missed a table that this program knows: the store needs `upgrade`."""
     from holdfast.kernel.migrations import load
 
     found = re.fullmatch(r"no such table: (?:main\.)?(\w+)", message)
@@ -248,7 +248,7 @@ def _lacks_table(message: str) -> bool:
 
 
 def system_error(error: OSError, what: str) -> errors.HoldfastError:
-    """The Holdfast error for an operating system error."""
+    """Return the Holdfast error for an operating system error."""
     kind: type[errors.HoldfastError] = errors.IOFailed
     if error.errno in (errno.ENOSPC, errno.EDQUOT):
         kind = errors.DiskFull

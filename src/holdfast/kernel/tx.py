@@ -1,10 +1,10 @@
-"""`Snapshot` and `Tx`: everything a domain can reach; and the full-text indexes that each node keeps by itself.
+"""`Snapshot` and `Tx`: everything a domain can reach, and the full-text indexes that each node keeps for itself.
 
-A domain function gets a Snapshot to read or a Tx to write, and through them no other clock, randomness, file or
-connection. A Tx is alive only while its body runs: a statement after that would commit by itself, so it is refused.
+A domain function gets a Snapshot to read or a Tx to write, and reaches no other clock, randomness, file or connection.
+A Tx is usable only while its body runs: a later statement would commit by itself, so it raises Closed.
 
-FTS5 tables never travel in the log. Whoever changes a row of an indexed table, be it a domain in a transaction or a
-replica that applies an entry, has the index forget the row before and learn it after; both by the same statements.
+FTS5 tables are not replicated. Every change to a row of an indexed table, by a domain in a transaction or by a replica
+that applies an entry, removes the row from the index before and adds it after, with the same statements.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from holdfast.kernel.store import translate
 
 
 class DerivedActor(str):
-    """An actor that nobody chose: it may read and write, but two of the same name are not one holder."""
+    """An actor derived from user and host. It may read and write, but not hold: two such names may be two callers."""
 
     __slots__ = ()
 
@@ -60,21 +60,21 @@ class Snapshot:
         return self._execute(sql, params).fetchall()
 
     def hold(self) -> None:
-        """See one and the same commit with every statement from here on."""
+        """Read the same commit with every statement until `let_go`."""
         self._execute("BEGIN")
 
     def let_go(self) -> None:
-        """And no longer."""
+        """End `hold`."""
         if self._connection.in_transaction:  # an I/O error ends it by itself
             self._execute("ROLLBACK")
 
     @property
     def is_held(self) -> bool:
-        """Whether it sees an older commit than the newest."""
+        """Whether `hold` pins a commit, which may not be the newest."""
         return self._connection.in_transaction
 
     def tell_progress(self, work: str, done: int, total: int | None = None) -> None:
-        """Say how far long work is, to whoever listens."""
+        """Report the progress of long-running work to its listeners."""
         activity.tell(self._connection.filename, work, done, total)
 
     def copy_to(self, copy: Callable[[apsw.Connection], None]) -> None:
@@ -82,24 +82,24 @@ class Snapshot:
         copy(self._connection)
 
     def close(self) -> None:
-        """Close the connection underneath."""
+        """Close the underlying connection."""
         self._connection.close()
 
     def left(self, deadline: int, stamp: int) -> int:
-        """Microseconds until `deadline`; `stamp` is the one read by the same statement."""
+        """Microseconds until `deadline`; `stamp` was read by the same statement."""
         return deadline - self._time.read(stamp)
 
     def is_past(self, deadline: int, stamp: int) -> bool:
-        """Whether `deadline` has come."""
+        """Whether `deadline` has passed."""
         return self.left(deadline, stamp) <= 0
 
 
 class Tx(Snapshot):
     """One transaction: runs alone, sees everything before it, commits whole or leaves nothing.
 
-    Facts: `now` (one for the whole group), `revision` (taken if anything is emitted), `actor`, `max_value_bytes`,
-    and `began`, the revision before the group and its sweep. `memo` is what transactions of one group may tell each
-    other; whoever puts something there takes care that it stays true, also when one of them is taken back.
+    Facts: `now` (one for the whole group), `revision` (taken if anything is emitted), `actor`, `max_value_bytes`, and
+    `began`, the revision before the group and its sweep. `memo` is shared by the transactions of one group; an entry
+    must stay true even if the transaction that made it is rolled back.
     """
 
     __slots__ = (
@@ -141,15 +141,15 @@ class Tx(Snapshot):
         self.memo: dict[str, Any] = memo
         self.dirty = False
         self.events = 0  # emitted so far
-        self.deadline: int | None = None  # the earliest one this transaction set, for the ticker
+        self.deadline: int | None = None  # the earliest one this transaction set, for the pulse
         self._grants = 0
-        self.seen: tuple[str, ...] = ()  # who acted besides the actor, in whose name it was done
+        self.seen: tuple[str, ...] = ()  # agents that acted under a name other than the actor's
 
     def left(self, deadline: int, stamp: int) -> int:
         return deadline - self.now
 
     def wall_clock(self) -> int:
-        """What this machine's clock says, which is not the time of the transaction."""
+        """This machine's clock, which is not the time of the transaction."""
         return self._time.clock.wall()
 
     def one(self, sql: str, params: Sequence[Any] = ()) -> Row | None:
@@ -165,7 +165,7 @@ class Tx(Snapshot):
             raise self._failed(error) from error
 
     def run(self, sql: str, params: Sequence[Any] = ()) -> int:
-        """Change rows; answers how many."""
+        """Change rows and return how many."""
         self.dirty = True
         try:
             self._execute(sql, params)
@@ -174,7 +174,7 @@ class Tx(Snapshot):
             raise self._failed(error) from error
 
     def many(self, sql: str, rows: Iterable[Sequence[Any]]) -> None:
-        """Change rows by the same statement again and again."""
+        """Run a statement once for each row of parameters."""
         self.dirty = True
         if self.ended:
             _ended()
@@ -184,16 +184,16 @@ class Tx(Snapshot):
             raise self._failed(error) from error
 
     def _failed(self, error: apsw.Error) -> Exception:
-        # Disk full and interrupts may have rolled back everything underneath. A body that goes on regardless must not
+        # Disk full and interrupts may have rolled back the whole transaction. A body that continues regardless must not
         # reach the engine: outside a transaction each of its statements would commit by itself.
         if not self._connection.in_transaction:
             self.end()
         return translate(error)
 
     def emit(self, kind: str, id: str, op: str, *, scope: str = "", version: int = 0, data: bytes | None = None) -> int:
-        """Append an event and answer the record's version after it.
+        """Append an event and return the record's version after it.
 
-        A domain that keeps versions in its rows passes the new one; otherwise the log knows the last.
+        A domain that keeps versions in its rows passes the new one; otherwise it follows the last one in the log.
         """
         if not version:
             version = newest_version(self, kind, scope, id) + 1
@@ -221,12 +221,12 @@ class Tx(Snapshot):
         return self._ids.new(self.now)
 
     def saw(self, name: str) -> None:
-        """Somebody acts in this transaction whose name is not the actor's."""
+        """Note an agent that acts in this transaction under a name other than the actor's."""
         if name != self.actor:
             self.seen = (*self.seen, name)
 
     def new_token(self) -> int:
-        """A fencing token greater than any given before, over all locks."""
+        """Return a fencing token greater than any granted before, over all locks."""
         if self._grants == GRANTS_PER_REVISION:
             raise errors.TooLarge(f"a transaction can grant at most {GRANTS_PER_REVISION} locks")
         self._grants += 1
@@ -271,12 +271,12 @@ class Tx(Snapshot):
             self.events, self.now, self.dirty, self.seen = before
 
     def end(self) -> None:
-        """The body is over: whoever kept this Tx can do nothing with it."""
+        """End the transaction's body: every later use raises Closed."""
         self._execute = _ended
 
     @property
     def ended(self) -> bool:
-        """Whether nothing more can be done with it."""
+        """Whether the body has ended."""
         return self._execute is _ended
 
 
@@ -296,7 +296,7 @@ class Trial:
 class GuardedTx(Tx):
     """A Tx that a watchdog may end while user code still holds it.
 
-    Each statement and the watchdog's rollback exclude each other: between looking and executing nothing can come.
+    A lock keeps each statement and the watchdog's rollback apart: no rollback comes between check and execution.
     """
 
     __slots__ = ("guard",)
@@ -323,7 +323,7 @@ class GuardedTx(Tx):
 
 
 def newest_version(snapshot: Snapshot, kind: str, scope: str, id: str) -> int:
-    """The last version the log knows of a record, 0 if it never was; compaction keeps each record's newest event."""
+    """The record's last version in the log, 0 if it never existed; compaction keeps each record's newest event."""
     row = snapshot.one(_NEWEST_VERSION, (kind, scope, id))
     return (row and row[0]) or 0
 
@@ -331,18 +331,18 @@ def newest_version(snapshot: Snapshot, kind: str, scope: str, id: str) -> int:
 def _ended(*_: Any) -> Any:
     raise errors.Closed(
         "this transaction has ended",
-        hint="use tx only inside its body; a transaction left open for too long is rolled back",
+        hint="use tx only inside its body; a transaction that stays open too long is rolled back",
     )
 
 
-# The indexed table, whose key is `seq`: its index and the columns in it.
+# Indexed table (its key is `seq`) -> its index and the indexed columns.
 INDEXES = {"message_texts": ("messages_fts", "subject, body"), "task_texts": ("tasks_fts", "title, body, notes")}
 
 Run = Callable[[str, Sequence[Any]], Any]
 
 
 def unindex_text(run: Run, table: str, seq: int) -> None:
-    """Take a row out of its index, while the row is still there as it was indexed; nothing if there is none."""
+    """Remove a row from its index, before the row changes. Does nothing if there is no such row."""
     index, columns = INDEXES[table]
     run(
         f"INSERT INTO {index} ({index}, rowid, {columns}) SELECT 'delete', seq, {columns} FROM {table} WHERE seq = ?",
@@ -353,13 +353,13 @@ def unindex_text(run: Run, table: str, seq: int) -> None:
 def index_new_text(
     many: Callable[[str, Iterable[Sequence[Any]]], Any], table: str, rows: Iterable[Sequence[Any]]
 ) -> None:
-    """Put new rows, given as (seq, columns...), into their index: several times quicker than reading them back."""
+    """Index new rows, given as (seq, columns...): several times faster than reading them back."""
     index, columns = INDEXES[table]
     holes = ", ".join("?" * (columns.count(",") + 2))
     many(f"INSERT INTO {index} (rowid, {columns}) VALUES ({holes})", rows)
 
 
 def index_text(run: Run, table: str, seq: int) -> None:
-    """Put a row into its index as it is now; nothing if there is none."""
+    """Index a row as it is now. Does nothing if there is no such row."""
     index, columns = INDEXES[table]
     run(f"INSERT INTO {index} (rowid, {columns}) SELECT seq, {columns} FROM {table} WHERE seq = ?", (seq,))

@@ -1,9 +1,8 @@
 """Checks of the small arguments every call takes: names, seconds and limits.
 
-A name is 1 to 512 bytes of UTF-8 without control characters; anything else in Unicode is fine and is compared byte by
-byte, without normalisation. Durations come in as seconds and leave as whole microseconds, the kernel's only unit.
-Invariant: what passes here can be stored and compared without another look.
-Called by the domains and the kernel before anything else is done with an argument.
+A name is 1 to 512 bytes of UTF-8 without control characters, compared byte by byte without normalization. Durations
+come in as seconds and leave as whole microseconds, the kernel's only unit. Invariant: what passes here can be stored
+and compared without another check. Called by the domains and the kernel before they use an argument.
 """
 
 from __future__ import annotations
@@ -21,7 +20,7 @@ _LAST: Final = "\U0010ffff"
 
 
 def check_name(name: object, what: str = "name") -> None:
-    """Raise InvalidName, naming the argument `what`, unless `name` is a name."""
+    """Raise InvalidName unless `name` is a valid name; `what` is the argument in the message."""
     # Printable ASCII has one byte per character and no control characters: nearly every name ends here.
     if type(name) is str and name.isascii() and name.isprintable() and 0 < len(name) <= MAX_NAME_BYTES:
         return
@@ -31,7 +30,7 @@ def check_name(name: object, what: str = "name") -> None:
 
 
 def check_id(id: object, what: str = "id") -> None:
-    """Raise InvalidID, naming the argument `what`, unless something could have this id."""
+    """Raise InvalidID unless `id` can be the id of a record; `what` is the argument in the message."""
     problem = _problem(id)
     if problem:
         raise InvalidID(f"{what} {problem}", what=what)
@@ -47,7 +46,7 @@ def _problem(name: object) -> str:
     except UnicodeEncodeError as error:
         return f"has a lone surrogate at position {error.start}"
     if size > MAX_NAME_BYTES:
-        return f"is {size} bytes of UTF-8; {MAX_NAME_BYTES} is the most"
+        return f"is {size} bytes of UTF-8; the maximum is {MAX_NAME_BYTES}"
     if not _CONTROL.isdisjoint(name):
         at = next(at for at, char in enumerate(name) if char in _CONTROL)
         return f"has the control character U+{ord(name[at]):04X} at position {at}"
@@ -55,8 +54,8 @@ def _problem(name: object) -> str:
 
 
 def after_prefix(prefix: str) -> str | None:
-    """The smallest string greater than all that start with `prefix`, in UTF-8 byte order; None if there is none."""
-    kept = prefix.rstrip(_LAST)  # the last code point has no successor: the one before it moves on
+    """Return the smallest string greater than all that start with `prefix`, in UTF-8 byte order, or None."""
+    kept = prefix.rstrip(_LAST)  # the last code point has no successor: the one before it is incremented
     if not kept:
         return None
     code = ord(kept[-1]) + 1
@@ -64,7 +63,7 @@ def after_prefix(prefix: str) -> str | None:
 
 
 def page_bounds(column: str, prefix: str, after: str) -> tuple[str, list[str]]:
-    """SQL, beginning with AND, for the names with `prefix` that come after the last one of the page before."""
+    """SQL, beginning with AND, for the names with `prefix` after the last one of the previous page."""
     for text, what in ((prefix, "prefix"), (after, "after")):
         if text != "":
             check_name(text, what)
@@ -80,14 +79,14 @@ def check_seconds(value: object, what: str, allow_none: Literal[False] = False) 
 @overload
 def check_seconds(value: object, what: str, allow_none: bool) -> int | None: ...
 def check_seconds(value: object, what: str, allow_none: bool = False) -> int | None:
-    """A duration of 0 seconds to 100 years as microseconds, such as a timeout; None passes if allowed."""
+    """Return a duration of 0 seconds to 100 years, such as a timeout, in microseconds; None if allowed."""
     if value is None and allow_none:
         return None
     return _microseconds(value, what, "0 or more")
 
 
 def check_ttl(ttl: object, what: str = "ttl") -> int:
-    """A duration above 0 and up to 100 years as microseconds, at least one."""
+    """Return a duration above 0 and up to 100 years in microseconds, at least one."""
     micros = _microseconds(ttl, what, "above 0")
     if ttl == 0:
         raise Invalid(f"{what} must be above 0 seconds, not {ttl!r}", what=what)
@@ -107,14 +106,14 @@ def _microseconds(value: object, what: str, least: str) -> int:
 
 
 def check_flag(**flags: object) -> None:
-    """Invalid unless each of these is True or False: a word that means no is not False."""
+    """Raise Invalid unless each value is True or False: a text such as "no" is not False."""
     for name, value in flags.items():
         if value is not True and value is not False:
-            raise Invalid(f"{name} is True or False, not {value!r}")
+            raise Invalid(f"{name} must be True or False, not {value!r}")
 
 
 def check_limit(limit: object, maximum: int) -> int:
-    """`limit` if it is an int of 1 to `maximum`, else InvalidFilter."""
+    """Return `limit` if it is an int of 1 to `maximum`. Raises InvalidFilter."""
     if type(limit) is not int:
         raise InvalidFilter(f"limit must be an int, not {type(limit).__qualname__}")
     if not 1 <= limit <= maximum:

@@ -1,14 +1,13 @@
-"""The values a cell can hold, their stored form (canonical msgpack) and their JSON form.
+"""The values that Holdfast stores, their stored form (canonical msgpack) and their JSON form.
 
 A value is null, bool, int64, finite float, str, bytes, or a list or str-keyed dict of values. Types are matched
-exactly: nothing is converted quietly (msgspec alone would turn a tuple into a list and take an int of 2^64).
-Depth counts the lists and dicts that enclose a scalar: 1 has depth 0, `[]` and `[1]` have 1; 128 is the most.
+exactly: nothing is converted silently (msgspec alone would turn a tuple into a list and accept an int of 2^64).
+Depth counts the lists and dicts around a scalar: 1 has depth 0, `[]` and `[1]` have 1; 128 is the maximum.
 Invariant: equal values of equal types give equal bytes, whatever the insertion order of their dicts, and
-`decode(encode(v))` gives back v exactly.
-Called by every domain that stores a value, and by the faces and the remote client for the JSON form.
+`decode(encode(v))` is v exactly. Called by every domain that stores a value.
 
-Bytes become `{"$bytes": base64}`, and an object whose only key begins with `$` travels with one more `$`, so that every
-value comes back exactly. Called by the faces; the store itself never sees this form.
+In JSON, bytes become `{"$bytes": base64}`, and an object whose only key begins with `$` gets one more `$`, so that
+every value survives the round trip. Called by the faces and the remote client; the store never holds this form.
 """
 
 from __future__ import annotations
@@ -39,7 +38,7 @@ _unpack = msgspec.msgpack.Decoder().decode
 
 
 def encode(value: object, limit: int = MAX_VALUE_BYTES) -> bytes:
-    """The stored form of `value`; InvalidValue if it is no value, TooLarge if its form exceeds `limit` bytes."""
+    """Return the stored form of `value`. Raises InvalidValue, or TooLarge if it exceeds `limit` bytes."""
     check(value, limit)
     try:
         data = _pack(value)
@@ -52,7 +51,7 @@ def encode(value: object, limit: int = MAX_VALUE_BYTES) -> bytes:
 
 
 def decode(data: bytes) -> Value:
-    """The value whose stored form is `data`. Trusts that `encode` made it: bytes that cannot be read are Corrupt."""
+    """Return the value whose stored form is `data`. Raises Corrupt if `data` is not a form that `encode` makes."""
     try:
         return _unpack(data)  # type: ignore[no-any-return]
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
@@ -60,9 +59,9 @@ def decode(data: bytes) -> Value:
 
 
 def check(value: Any, limit: int = sys.maxsize, *, text: bool = False) -> None:
-    """Raise InvalidValue unless `value` is a value, TooLarge as soon as it is sure not to fit into `limit` bytes.
+    """Raise InvalidValue unless `value` is a value, TooLarge as soon as it cannot fit into `limit` bytes.
 
-    Lone surrogates are looked for only with `text`: the encoder finds them at no cost, but cannot say where.
+    Lone surrogates are looked for only with `text`: the encoder finds them for free, but cannot say where.
     """
     kind = type(value)
     if kind is int:
@@ -86,8 +85,8 @@ def check(value: Any, limit: int = sys.maxsize, *, text: bool = False) -> None:
 
 
 def _check_tree(root: _Box, limit: int, text: bool) -> None:
-    # A stack of our own instead of recursion: a cycle ends at the depth limit and not in a RecursionError. Counting a
-    # lower bound of the encoded size on the way ends also what is shallow but shared so often that it would not fit.
+    # An explicit stack instead of recursion: a cycle ends at the depth limit, not in a RecursionError. The running
+    # lower bound of the encoded size also ends values that are shallow but share parts so often that they cannot fit.
     stack: list[Node] = [(root, 1, None)]
     size = 0
     while stack:
@@ -146,14 +145,14 @@ def _is_text(text: str) -> bool:
     return True
 
 
-# --- what is wrong, and where ----------------------------------------------------------------------------------------
+# --- errors, with the path to the value ------------------------------------------------------------------------------
 
 _HINTS: Final[tuple[tuple[type | tuple[type, ...], str], ...]] = (
     (enum.Enum, "store its .value"),
     (tuple, "use a list"),
     ((set, frozenset), "use a list, sorted if the order has no meaning"),
     ((bytearray, memoryview), "use bytes(...)"),
-    ((int, float, str, bytes, list, dict), "subclasses would come back as the plain type: convert it to that first"),
+    ((int, float, str, bytes, list, dict), "subclasses would be read back as the plain type: convert it first"),
 )
 # By name, so that their modules are not imported for this.
 _HINTS_BY_NAME: Final = {
@@ -176,7 +175,7 @@ def _hint(value: object) -> str | None:
 
 
 def bad_scalar(parent: Node | None, item: object) -> InvalidValue:
-    """The error for an item of no known type."""
+    """The error for an item of an unknown type."""
     where = path_of(parent, item)
     if type(item) is int:
         return InvalidValue(f"{where} is an int outside of int64", hint="store larger numbers as str", path=where)
@@ -225,7 +224,7 @@ def _too_large(size: int, limit: int, at_least: str) -> TooLarge:
 
 
 def path_of(parent: Node | None, item: object) -> str:
-    """Where an item lies, such as `$.a[3]`."""
+    """The path of an item, such as `$.a[3]`."""
     steps: list[str] = []
     while parent is not None:
         steps.append(_step(parent[0], item))
@@ -241,14 +240,14 @@ def _step(box: _Box, item: object) -> str:
 
 
 def short(text: str, most: int) -> str:
-    """Text cut to what a message can hold."""
+    """Shorten text for a message."""
     return text if len(text) <= most else f"{text[: most // 2]}…{text[-most // 4 :]}"
 
 
 def to_wire(value: object) -> Value:
-    """`value` in a form that JSON can carry; InvalidValue if it is no value (JSON would turn NaN into null).
+    """Return `value` in a form that JSON can carry. Raises InvalidValue (JSON would turn NaN into null).
 
-    Bytes become `{"$bytes": base64}`. To keep the two apart, an object whose only key begins with `$` gets one more.
+    Bytes become `{"$bytes": base64}`; an object whose only key begins with `$` gets one more `$`.
     """
     check(value, text=True)
     return _wrap(value)
@@ -267,9 +266,9 @@ def _wrap(item: Any) -> Value:
 
 
 def from_wire(obj: object, most: int = MAX_DEPTH) -> Value:
-    """The value whose JSON form was parsed into `obj`; InvalidValue if that form is malformed or too deep.
+    """Return the value whose JSON form was parsed into `obj`. Raises InvalidValue if it is malformed or too deep.
 
-    Looks at the shape only. The ranges and the text are checked when the value is encoded.
+    Checks the shape only; ranges and text are checked when the value is encoded.
     """
     return _unwrap(obj, None, most)
 
@@ -301,9 +300,9 @@ def _unwrap_bytes(item: dict[str, object], parent: Node | None) -> bytes:
         data = binascii.a2b_base64(text) if type(text) is str else None
     except ValueError:
         data = None
-    # The decoder skips what is no base64; only what encodes to the same text again was well-formed.
+    # The decoder skips invalid characters; only text that encodes to itself again was well-formed.
     if data is None or binascii.b2a_base64(data, newline=False).decode() != text:
-        raise InvalidValue(f"{where} has no base64 under $bytes", hint="standard alphabet, with padding", path=where)
+        raise InvalidValue(f"$bytes of {where} is not base64", hint="standard alphabet, with padding", path=where)
     return data
 
 

@@ -1,9 +1,9 @@
-"""Waking: how watchers hear of commits, and how deadlines come without other traffic.
+"""Waking: how watchers receive commits, and how deadlines are met without other traffic.
 
 `Hub` hands new events to the watchers of this process: one read per commit, shared by all of them. A watcher that falls
-behind leaves the hub and reads the log at its own pace; none is ever skipped. `Pulse` is one thread per open workspace:
-it notices commits of other processes by SQLite's data_version, follows the log of a replicated workspace, and starts a
-sweep when the next deadline comes.
+behind leaves the hub and reads the log at its own pace; no event is ever skipped. `Pulse` is one thread per open
+workspace: it notices commits of other processes by SQLite's data_version, follows the log of a replicated workspace,
+and starts a sweep at the next deadline.
 """
 
 from __future__ import annotations
@@ -42,12 +42,12 @@ class Watcher:
         self.signal = signal
         self.live = False  # the hub hands events over; otherwise it reads the log itself
         self.buffer: deque[Row] = deque()
-        self.seen = cursor  # the hub has looked up to here on its behalf
-        self.finalizer: Any = None  # for a watcher that is dropped instead of closed
+        self.seen = cursor  # the hub has read up to here for this watcher
+        self.finalizer: Any = None  # for a watcher that is dropped without close()
         self._hub = hub
 
     def take(self) -> Event | None:
-        """The next event, or None if there is none yet. Compacted if some were forgotten before it read them."""
+        """Return the next event, None if there is none yet. Raises Compacted if unread events were compacted."""
         if not self.buffer and not self.live:
             self._hub.refill(self)
         elif not self.buffer:
@@ -61,11 +61,11 @@ class Watcher:
 
     @property
     def bookmark(self) -> str:
-        """A cursor up to which it has missed nothing: beyond its last event, if nothing it wants came since."""
+        """A cursor up to which nothing was missed; beyond the last event if no wanted one came since."""
         return self._hub.bookmark(self)
 
     def close(self) -> None:
-        """Stop; safe to call again."""
+        """Stop. Calling it again has no effect."""
         self._hub.remove(self)
 
 
@@ -87,7 +87,7 @@ class Hub:
         return len(self._watchers)
 
     def watch(self, wanted: Filter, after: int | str | None, signal: Wakeable) -> Watcher:
-        """A new watcher that starts now, or after a cursor."""
+        """Return a new watcher that starts now, or after a cursor."""
         self.check_open()
         with self._lock, self._typed_errors():
             snapshot = self._reader()
@@ -96,7 +96,7 @@ class Hub:
                 self._head = (marks(snapshot)[0], END_OF_REVISION)
             watcher = Watcher(self, wanted, cursor, signal)
             record = wanted.record
-            # Before the sets: the youngest weak reference is told first, and this one must find the sets without it.
+            # Before the sets: the youngest weak reference is called first, and must find the sets without this watcher.
             watcher.finalizer = weakref.finalize(watcher, self._prune, record)
             watcher.finalizer.atexit = False
             self._watchers.add(watcher)
@@ -105,7 +105,7 @@ class Hub:
         return watcher
 
     def remove(self, watcher: Watcher) -> None:
-        """Forget a watcher. Nothing is left to do when it is freed: what a signal raised there would be swallowed."""
+        """Forget a watcher. Leaves nothing to its finalizer, where an exception raised by a signal would be lost."""
         with self._lock:
             watcher.finalizer.detach()
             self._watchers.discard(watcher)
@@ -121,7 +121,7 @@ class Hub:
                 del self._by_record[record]
 
     def refill(self, watcher: Watcher) -> None:
-        """Read the log for a watcher that is behind; with nothing left to read it goes live."""
+        """Read the log for a watcher that is behind; when nothing is left to read it goes live."""
         self.check_open()
         with self._lock, self._typed_errors():
             start = max(watcher.cursor, watcher.seen)
@@ -132,9 +132,9 @@ class Hub:
                 watcher.cursor = max(start, self._head)
 
     def advance(self) -> None:
-        """Hand over what was committed since the last time.
+        """Hand over the events committed since the last call.
 
-        Never raises: the commit that called has happened. If the log cannot be read, each watcher finds out for itself.
+        Never raises, because the commit has happened. If the log cannot be read, each watcher gets the error itself.
         """
         with self._lock:
             try:
@@ -147,18 +147,18 @@ class Hub:
                         break
             except errors.Compacted as error:
                 self._send_off()
-                self._head = (error.compacted, END_OF_REVISION)  # nobody is live: the hub can go on above the mark
+                self._head = (error.compacted, END_OF_REVISION)  # no watcher is live: the hub continues above the mark
             except (errors.HoldfastError, apsw.Error):
                 self._send_off()
 
     def bookmark(self, watcher: Watcher) -> str:
-        """How far a watcher has got, as a cursor."""
+        """Return a watcher's position as a cursor."""
         with self._lock:
             caught_up = watcher.live and not watcher.buffer
             return to_cursor(max(watcher.cursor, self._head) if caught_up else watcher.cursor)
 
     def _send_off(self) -> None:
-        """Let every watcher read the log on its own, from where the hub has got to."""
+        """Make every watcher read the log itself, from the hub's position."""
         for watcher in self._watchers:
             if watcher.live:
                 watcher.live = False
@@ -177,7 +177,7 @@ class Hub:
                 watcher.signal.set()
 
     def check_open(self) -> None:
-        """Raise Closed for a watcher of a workspace that is gone, or why its store has stopped."""
+        """Raise Closed if the workspace is closed, or the error that stopped its store."""
         if self._store.closed:
             raise errors.Closed(self._store.closed)
         self._store.check_sound()
@@ -195,13 +195,13 @@ class Hub:
         return self._snapshot
 
     def wake(self) -> None:
-        """Have every watcher look again: the workspace is closed, or has stopped."""
+        """Wake every watcher: the workspace is closed or has stopped."""
         with self._lock:
             for watcher in list(self._watchers):
                 watcher.signal.set()
 
     def close(self) -> None:
-        """Wake every watcher, to find the workspace closed."""
+        """Wake every watcher to find the workspace closed."""
         with self._lock:
             self.wake()
             if self._snapshot is not None:
@@ -210,7 +210,7 @@ class Hub:
 
 
 class Pulse:
-    """The thread that notices other processes and the passing of time."""
+    """The thread that notices commits of other processes and passing deadlines."""
 
     def __init__(
         self,
@@ -236,11 +236,11 @@ class Pulse:
         self._seen = -1
         self._upkeep: threading.Thread | None = None
         self._maintaining = threading.Lock()
-        self._reported = ""  # the trouble that was told last, until it is over
+        self._reported = ""  # the problem reported last, until it is over
         self._thread = threading.Thread(target=self._run, name="holdfast-pulse", daemon=True)
 
     def start(self) -> None:
-        """Begin; its connection is opened when there is a reason to, or after a quarter of a second."""
+        """Start the thread. Its connection opens when needed, or after a quarter of a second."""
         self._time.clock.enroll(self._signal)
         if self._journal is not None:
             self._journal.enroll(self._signal)
@@ -248,7 +248,7 @@ class Pulse:
         self._thread.start()
 
     def expect(self, deadline: int) -> None:
-        """A commit of this process set a deadline."""
+        """Take note of a deadline set by a commit of this process."""
         if self._deadline is None or deadline < self._deadline:
             self._deadline = deadline
             self._signal.set()
@@ -265,11 +265,11 @@ class Pulse:
                 thread.join()
 
     def pause(self) -> None:
-        """Before a fork: wait until its threads are not inside SQLite; bounded, for the forker may be in their way."""
+        """Before a fork: wait until the threads are outside SQLite, at most a second, for the forker may block them."""
         self._paused = [lock for lock in (self._beating, self._maintaining) if lock.acquire(timeout=1.0)]
 
     def resume(self) -> None:
-        """After a fork, in the parent."""
+        """After a fork, in the parent: continue."""
         while self._paused:
             self._paused.pop().release()
 
@@ -287,7 +287,7 @@ class Pulse:
                         self._beat(Snapshot(connection, self._time))
                         self._start_upkeep()
                         self._reported = ""
-                    except Exception as error:  # whatever it is: without this thread nothing ends and nobody hears
+                    except Exception as error:  # any: without this thread nothing expires and no watcher wakes
                         self._report(error)
         finally:
             if connection is not None:
@@ -317,7 +317,7 @@ class Pulse:
             self._upkeep.start()
 
     def _maintain(self) -> None:
-        """In a thread of its own: nobody waits for a snapshot."""
+        """Run upkeep in its own thread, so that nobody waits for a snapshot."""
         assert self._journal is not None
         try:
             with self._maintaining:
@@ -330,13 +330,13 @@ class Pulse:
     def _report(self, error: Exception) -> None:
         if self._stopped:
             return
-        if self._store.closed:  # its file is gone: who waits for news would wait for ever
+        if self._store.closed:  # its file is gone: waiters would wait for ever
             self._store.on_stop()
             return
         reason = str(translate(error) if isinstance(error, apsw.Error) else error)
         if reason != self._reported:
             import logging
 
-            logging.getLogger("holdfast").warning("cannot sweep or watch just now, trying again: %s", reason)
+            logging.getLogger("holdfast").warning("cannot sweep or watch, retrying: %s", reason)
             self._reported = reason
         self._deadline = self._time.read(self._stamp) + RETRY_SWEEP

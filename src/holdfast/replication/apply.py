@@ -1,10 +1,10 @@
 """Applying log entries to a replica exactly as they are, and the position it has reached.
 
-`local_` tables are a node's own: no changeset carries them. So a replica that loses its newest commits, with the power
-say, also forgets that it had them, and reads them in the log again.
+`local_` tables are a node's own: no changeset carries them. So a replica that loses its newest commits in a power
+failure also loses their position, and reads them in the log again.
 
-A change that finds another row than it expects is divergence. It is never omitted and never replaces: the replica
-stops with Corrupt, and is rebuilt from a snapshot. An entry this program is too old for stops it with Behind.
+A change that finds an unexpected row is divergence. It is never omitted and never overwrites: the replica stops with
+Corrupt, and is rebuilt from a snapshot. An entry that this program is too old for stops it with Behind.
 """
 
 from __future__ import annotations
@@ -21,17 +21,17 @@ from holdfast.replication.log import START, AnyEntry, Changes, Migrated
 
 
 class Applied(NamedTuple):
-    """The last entry applied, and what the next snapshot depends on."""
+    """The last entry applied, and the state that the next snapshot depends on."""
 
     position: int = START
     before: int = START  # the position of the entry before that
     entry: str = ""  # its id
     entries: int = 0  # since the last snapshot
-    snapshot: int = START  # the position of that
+    snapshot: int = START  # the position of that snapshot
 
 
 def read_applied(connection: apsw.Connection) -> Applied | None:
-    """The place of a store; None if it is no replica, or empty."""
+    """Return the position of a replica; None if the store is not a replica, or empty."""
     if not connection.execute("SELECT 1 FROM sqlite_schema WHERE name = 'local_replica'").fetchone():
         return None
     row = connection.execute("SELECT position, before, entry, entries, snapshot FROM local_replica").fetchone()
@@ -39,7 +39,7 @@ def read_applied(connection: apsw.Connection) -> Applied | None:
 
 
 def write_applied(connection: apsw.Connection, place: Applied) -> None:
-    """Remember the place; the caller commits."""
+    """Store the position; the caller commits."""
     connection.execute(
         "INSERT OR REPLACE INTO local_replica (id, position, before, entry, entries, snapshot)"
         " VALUES (1, ?, ?, ?, ?, ?)",
@@ -54,10 +54,10 @@ _REBUILD = (
 
 
 def is_shared(table: str) -> bool:
-    """Whether the rows of a table travel in the log.
+    """Whether the rows of a table are replicated.
 
-    A node's own tables do not, nor does what FTS5 keeps: a session that saw its shadow tables would break the search
-    of every replica.
+    A node's own tables are not, nor are FTS5 tables: a session that recorded their shadow tables would break the
+    search of every replica.
     """
     return not table.startswith(("local_", "sqlite_")) and "_fts" not in table
 
@@ -68,7 +68,7 @@ def apply(
     steps: Sequence[migrations.Migration],
     get_blob: Callable[[str], bytes],
 ) -> None:
-    """Do what an entry says; the caller commits."""
+    """Apply an entry; the caller commits."""
     match entry:
         case Changes():
             changeset = get_blob(entry.blob) if entry.blob else entry.changeset
@@ -83,7 +83,7 @@ def apply(
 
 
 def _indexed(changeset: bytes) -> list[tuple[str, int]]:
-    """The rows of a changeset that a search looks through: each node keeps its own index of them."""
+    """The rows of a changeset that are indexed for search: each node keeps its own index."""
     tables = [table for table in tx.INDEXES if table.encode() in changeset]
     if not tables:
         return []
@@ -91,7 +91,7 @@ def _indexed(changeset: bytes) -> list[tuple[str, int]]:
 
 
 def _key(change: apsw.TableChange) -> int:
-    """Its `seq`, which is the first column."""
+    """The row's `seq`, which is the first column."""
     row = change.old if change.op == "DELETE" or change.op == "UPDATE" else change.new
     assert row is not None
     return int(row[0])  # type: ignore[arg-type]
@@ -106,7 +106,7 @@ def _apply_changes(connection: apsw.Connection, changeset: bytes) -> None:
 
     def wanted(table: str) -> bool:
         if not is_shared(table):
-            conflicts.append(f"changes of {table}, which is a node's own")
+            conflicts.append(f"changes of {table}, which is not replicated")
         return True
 
     try:
@@ -120,22 +120,22 @@ def _apply_changes(connection: apsw.Connection, changeset: bytes) -> None:
 def _apply_migration(connection: apsw.Connection, entry: Migrated, steps: Sequence[migrations.Migration]) -> None:
     if entry.number > len(steps):
         raise errors.Behind(
-            f"the workspace went on to schema {entry.number}, this program knows {len(steps)}",
-            hint="upgrade holdfast on this node and start it again; the other nodes go on meanwhile",
+            f"the workspace is at schema {entry.number}; this program knows {len(steps)}",
+            hint="upgrade holdfast on this node and restart it; the other nodes are not affected",
         )
     step = steps[entry.number - 1]
     if digest(step) != entry.digest:
         raise errors.Corrupt(
-            f"migration {entry.number} is another one here than on the node that ran it",
+            f"migration {entry.number} differs from the one on the node that ran it",
             hint="install the same release of holdfast on every node",
         )
     migrations.apply(connection, step, entry.workspace)
 
 
 def check_shapes(connection: apsw.Connection, steps: Sequence[migrations.Migration]) -> None:
-    """Corrupt unless every shared table is as its migrations made it.
+    """Raise Corrupt unless every shared table is as its migrations made it.
 
-    SQLite would skip the changes of a table it does not have, or has with other columns or keys, without a word.
+    SQLite silently skips changes of a table that is missing, or has other columns or keys.
     """
     wanted = apsw.Connection(":memory:")
     try:
@@ -143,7 +143,7 @@ def check_shapes(connection: apsw.Connection, steps: Sequence[migrations.Migrati
             migrations.apply(wanted, step, "")
         for table in _tables(wanted):
             if is_shared(table) and _shape(connection, table) != _shape(wanted, table):
-                raise diverged(f"the table {table} is not as it was made")
+                raise diverged(f"the table {table} is not as its migration made it")
     finally:
         wanted.close()
 
@@ -157,19 +157,19 @@ def _shape(connection: apsw.Connection, table: str) -> list[tuple[object, ...]]:
 
 
 def digest(step: migrations.Migration) -> bytes:
-    """What tells whether two nodes have the same migration."""
+    """A hash by which two nodes compare a migration."""
     return hashlib.blake2b(step.sql.encode(), digest_size=16).digest()
 
 
 def diverged(what: str) -> errors.Corrupt:
-    """The error of a replica that is not what the log made of it."""
+    """The error of a replica that differs from its log."""
     return errors.Corrupt(f"this replica differs from its log: {what}", hint=_REBUILD)
 
 
 _REASONS = {
-    apsw.SQLITE_CHANGESET_DATA: "another row",
-    apsw.SQLITE_CHANGESET_NOTFOUND: "no such row",
-    apsw.SQLITE_CHANGESET_CONFLICT: "a row in the way",
-    apsw.SQLITE_CHANGESET_CONSTRAINT: "a constraint",
-    apsw.SQLITE_CHANGESET_FOREIGN_KEY: "a foreign key",
+    apsw.SQLITE_CHANGESET_DATA: "a different row",
+    apsw.SQLITE_CHANGESET_NOTFOUND: "a missing row",
+    apsw.SQLITE_CHANGESET_CONFLICT: "a conflicting row",
+    apsw.SQLITE_CHANGESET_CONSTRAINT: "a violated constraint",
+    apsw.SQLITE_CHANGESET_FOREIGN_KEY: "a violated foreign key",
 }

@@ -1,8 +1,8 @@
-"""Following a log: a node's replica is brought to where the log is, from a snapshot if need be.
+"""Following a log: brings a node's replica up to the end of the log, from a snapshot if necessary.
 
-What others appended is applied as it is, in transactions of its own; `place` says how far. A replica that differs from
-its log, or a program that is too old for it, stops for good: the store is marked broken, and every call says why.
-Used by the replica, under the turn.
+The entries of other nodes are applied unchanged, in transactions of their own; `place` is the position reached. If the
+replica differs from its log, or the program is too old for it, it stops for good: the store is marked broken, and every
+call raises the reason. Used by the replica, under the turn.
 """
 
 from __future__ import annotations
@@ -25,30 +25,30 @@ _BLOB_TRIES = 3
 
 
 class Follower:
-    """Where this node is in the log, and the way onward."""
+    """A node's place in the log, and how it advances."""
 
     def __init__(
         self, log: CommitLog, steps: Sequence[migrations.Migration], saw: Callable[[str], None] = lambda node: None
     ) -> None:
         self._log = log
         self._steps = steps
-        self._saw = saw  # told which node wrote each entry
-        self._schema_version = -1  # SQLite's own count of schema changes, when the shapes were checked last
+        self._saw = saw  # called with the node of each entry
+        self._schema_version = -1  # SQLite's count of schema changes when the shapes were last checked
         self.place = Applied()
         self.workspace = ""  # its id, once it is known
 
     def open(self, store: Store) -> None:
-        """Take a store that exists; Invalid if it is no replica."""
+        """Use an existing store. Raises Invalid if it is not a replica."""
         self.store = store
         if migrations.schema_of(store.writer) and read_applied(store.writer) is None:
             raise errors.Invalid(
-                "this folder holds a workspace of its own, which is no replica of a log",
-                hint="holdfast.restore(backup, folder, log=log) makes a replicated workspace of a backup",
+                "this folder holds a workspace that is not a replica of a log",
+                hint="make a replicated workspace from a backup: holdfast.restore(backup, folder, log=log)",
             )
         self.read_place()
 
     def read_place(self) -> None:
-        """Where the store stands: another process of this node may have gone on with it."""
+        """Read the store's place: another process of this node may have advanced it."""
         connection = self.store.writer
         found = read_applied(connection)
         row = None if found is None else connection.execute("SELECT workspace FROM meta").fetchone()
@@ -57,18 +57,18 @@ class Follower:
             self.store.domain = self.workspace
 
     def check_same_log(self) -> None:
-        """Corrupt unless the last entry applied here is where it was in the log, as far as the log reaches back."""
+        """Raise Corrupt unless the last applied entry is still in its place, as far as the log reaches back."""
         end = self._log.head().position
         if end < self.place.position:
-            what = f"the log ends at {end}, the replica has followed one to {self.place.position}"
+            what = f"the log ends at {end}, but this replica has followed it to {self.place.position}"
             if end == START:
-                hint = "this log is empty; is it the right one? A MemoryLog ends with its process"
+                hint = "this log is empty: check that it is the right one. A MemoryLog ends with its process"
                 raise errors.Corrupt(what, hint=hint)
             raise diverged(what)
         try:
             page = self._log.tail(self.place.before) if self.place.position else ()
         except Trimmed:
-            return  # what comes next in the log names the entry it follows
+            return  # the next entry of the log names the one before it
         for position, raw in page:
             if position > self.place.before:
                 if (position, from_bytes(raw, position).id) != (self.place.position, self.place.entry):
@@ -76,12 +76,12 @@ class Follower:
                 return
 
     def news(self) -> list[tuple[int, bytes]]:
-        """What is new in the log; one that repeats itself does no harm."""
+        """Return the new entries of the log, without repetitions."""
         here = self.place.position
         return [entry for entry in self._log.tail(here) if entry[0] > here]
 
     def follow(self) -> None:
-        """Apply all that the log shows."""
+        """Apply all entries that the log shows."""
         gone = 0
         for _ in range(_PAGES):
             try:
@@ -92,13 +92,13 @@ class Follower:
                 self._apply(page)
             except Trimmed as trimmed:
                 self.join(trimmed.oldest)
-            except KeyError as error:  # a blob was trimmed under us: the next look says so
+            except KeyError as error:  # a blob was trimmed meanwhile: the next page raises Trimmed
                 gone += 1
                 if gone == _BLOB_TRIES:
                     raise errors.Corrupt(f"the log has an entry, but not its blob {error}") from error
 
     def join(self, oldest: int = START) -> None:
-        """Start from the newest snapshot, because this node has nothing yet, or is further back than the log."""
+        """Start from the newest snapshot, because this node is new or further behind than the log reaches back."""
         try:
             join(self._log, self.store.writer, oldest)
         except apsw.Error as error:
@@ -107,13 +107,13 @@ class Follower:
         self.read_place()
 
     def check_schema(self) -> None:
-        """Behind if the replica is past what this program knows, from a snapshot or another program's work."""
+        """Raise Behind if the replica's schema is newer than this program knows."""
         schema = migrations.schema_of(self.store.writer)
         if schema > len(self._steps):
             raise self._stop(
                 errors.Behind(
-                    f"the workspace went on to schema {schema}, this program knows {len(self._steps)}",
-                    hint="upgrade holdfast on this node and start it again; the other nodes go on meanwhile",
+                    f"the workspace is at schema {schema}; this program knows {len(self._steps)}",
+                    hint="upgrade holdfast on this node and restart it; the other nodes are not affected",
                 )
             )
 
@@ -126,7 +126,7 @@ class Follower:
                 for position, raw in page:
                     entry = from_bytes(raw, position)
                     if entry.previous != place.entry or (workspace and entry.workspace != workspace):
-                        raise diverged(f"what comes after {place.position} in the log does not follow what is here")
+                        raise diverged(f"the entry after {place.position} of the log does not follow the one applied")
                     self._apply_one(connection, position, entry)
                     place, workspace = applied_after(place, position, entry), entry.workspace
                     self._saw(entry.node)
@@ -158,7 +158,7 @@ class Follower:
 
     @contextmanager
     def transaction(self) -> Iterator[apsw.Connection]:
-        """One transaction on the replica; whatever is raised inside rolls it back."""
+        """Run one transaction on the replica; an exception inside rolls it back."""
         connection = self.store.writer
         try:
             connection.execute("BEGIN IMMEDIATE")

@@ -1,22 +1,15 @@
-"""`CommitLog`: the interface to an engine that appends an entry only if nobody else did; its entries, and one in
-memory.
+"""`CommitLog`: the interface to an engine that appends an entry only if no other was appended meanwhile.
 
-A log holds the truth of one replicated workspace: entries in one order, each at a position, and blobs for what is
-too large for an entry. Positions are opaque and increasing; 0 is before the first. Whoever writes an adapter fills
-these methods, runs `holdfast.testing.log_contract` over it, and is done.
+A log holds the truth of one replicated workspace: entries in one order, each at a position, and blobs for data too
+large for an entry. Positions are opaque and increasing; 0 is before the first. To write an adapter, implement these
+methods and run `holdfast.testing.log_contract` on it.
 
 Every entry names the entry before it, so a replica notices a log that is not the one it followed. Entries and blobs
-carry a checksum, so that a flipped bit is an error and not a change. `id` settles whether an append whose answer was
-lost is there.
+carry a checksum. An entry's `id` settles whether an append whose answer was lost was stored (`send`).
 
-An adapter stands on a network library, which raises what it likes. An append that broke in an unknown way may have
-arrived, so it is LostAnswer; any other call that did is Unreachable.
-
-It keeps every promise of `CommitLog` except to outlive the process. Share one object between the workspaces of several
-nodes. `holdfast.testing.FaultyLog` wraps it, or any other log, to misbehave on purpose.
-
-The condition makes repeating safe: of all copies of an entry, and all entries of others that expected the same end, one
-at most is ever appended. So it is enough to look at the first entry after the expected end.
+`ErrorMappingLog` wraps an adapter, whose network library may raise anything: an append that failed in an unknown way
+becomes LostAnswer, any other call Unreachable. `MemoryLog` is a log inside this process, for tests and examples: share
+one object between the workspaces of several nodes.
 """
 
 from __future__ import annotations
@@ -32,20 +25,20 @@ import msgspec
 
 from holdfast import errors
 from holdfast.kernel.clock import Clock, SystemClock, Wakeable
-from holdfast.kernel.journal import Moved
+from holdfast.kernel.journal import LogMoved
 
 START = 0
 
 
 class Head(NamedTuple):
-    """The end of the log, and what its clock says (microseconds UTC)."""
+    """The end of the log, and the time of its clock (microseconds UTC)."""
 
     position: int
     time: int
 
 
 class LostAnswer(Exception):
-    """An append was sent and no answer came: it may be there, it may still arrive, or never."""
+    """An append was sent and no answer came: it may be stored, may still arrive, or never."""
 
 
 class Trimmed(Exception):
@@ -59,48 +52,48 @@ class Trimmed(Exception):
 class CommitLog:
     """A log of one workspace, as one client of it. Safe for use by several threads.
 
-    `errors.Unreachable` from any method: nothing happened. What else a method raises that is not named here counts as
+    Any method may raise `errors.Unreachable`: nothing happened. Any other exception not named here counts as
     Unreachable too, or, from `append`, as LostAnswer.
 
-    An entry that was acknowledged is durable, and is never lost, changed, or followed by one that did not expect it.
+    An acknowledged entry is durable: it is never lost or changed, and no entry comes after it that did not expect it.
     """
 
-    max_entry: int  # bytes; what is larger goes into a blob, and append refuses it with ValueError
+    max_entry: int  # bytes; larger data goes into a blob, and append raises ValueError for it
     snapshot_every: int = 10_000  # entries after which a snapshot is due
 
     def head(self) -> Head:
-        """The end as it is now: every append acknowledged before this call is at or below it."""
+        """Return the current end: every append acknowledged before this call is at or below it."""
         raise NotImplementedError
 
     def append(self, entry: bytes, expected: int) -> int:
-        """Append, if the end is at `expected`; answers the position, which lies above.
+        """Append the entry if the end is at `expected`; returns its position, which is higher.
 
-        Raises `kernel.journal.Moved` if the end is elsewhere, or LostAnswer. Moved says that this call appended
-        nothing; a transport that repeats by itself may have been first with the same entry, which the caller finds out.
+        Raises `kernel.journal.LogMoved` if the end is elsewhere, or LostAnswer. LogMoved means that this call appended
+        nothing; a transport that repeats by itself may have appended the same entry before, which the caller finds out.
         """
         raise NotImplementedError
 
     def tail(self, after: int) -> Sequence[tuple[int, bytes]]:
-        """Entries after a position, oldest first, without gap: a page of them, none if there are none yet.
+        """Return a page of entries after a position, oldest first, without gaps; empty if there are none yet.
 
         It may lag behind `head`, but not for ever. Raises Trimmed.
         """
         raise NotImplementedError
 
     def put(self, blob: bytes) -> str:
-        """Keep a blob, durably; answers how to get it. It goes when the log is trimmed past the present end."""
+        """Store a blob durably; returns its reference. It goes when the log is trimmed past the current end."""
         raise NotImplementedError
 
     def get(self, ref: str) -> bytes:
-        """A blob that was put; raises KeyError if it is gone."""
+        """Return a blob. Raises KeyError if it is gone."""
         raise NotImplementedError
 
     def trim(self, before: int) -> None:
-        """Nobody reads on from before this position any more: forget the entries up to it, and blobs put before it."""
+        """Delete the entries up to this position, and blobs put before it: no node reads from before it any more."""
         raise NotImplementedError
 
     def enroll(self, waiter: Wakeable) -> None:
-        """Wake `waiter` whenever the log may have moved; a hint, so a wake-up may be missed."""
+        """Wake `waiter` when the log may have moved. It is a hint: a wake-up may be missed."""
         raise NotImplementedError
 
     def dismiss(self, waiter: Wakeable) -> None:
@@ -108,16 +101,16 @@ class CommitLog:
         raise NotImplementedError
 
     def close(self) -> None:
-        """Let go of what this object holds; the log itself stays. Called by whoever made the object."""
+        """Release the resources of this object; the log itself stays. Called by the owner of the object."""
         raise NotImplementedError
 
 
 class Entry(msgspec.Struct, frozen=True, tag_field="kind", array_like=True):
-    """What all entries have."""
+    """The fields that all entries have."""
 
     id: str
     previous: str  # the id of the entry before, "" for the first
-    node: str  # who appended it
+    node: str  # the node that appended it
     workspace: str
 
 
@@ -130,14 +123,14 @@ class Changes(Entry, frozen=True, tag="changes", array_like=True):
 
 
 class Migrated(Entry, frozen=True, tag="migrated", array_like=True):
-    """A step of the schema: every node runs its own copy of the migration, which must be the same."""
+    """A schema step: every node runs its own copy of the migration, which must be the same."""
 
     number: int
     digest: bytes
 
 
 class Snapshotted(Entry, frozen=True, tag="snapshot", array_like=True):
-    """A copy of the whole store as it was at a position, in a blob: whoever joins can start there."""
+    """A copy of the whole store at a position, in a blob, from which a joining node can start."""
 
     position: int
     revision: int
@@ -152,12 +145,12 @@ _CHECKSUM = 4
 
 
 def seal(body: bytes) -> bytes:
-    """Bytes with their checksum before them, as they are given to the log."""
+    """Return bytes with their checksum in front, as the log stores them."""
     return zlib.crc32(body).to_bytes(_CHECKSUM, "big") + body
 
 
 def unseal(raw: bytes, what: str) -> bytes:
-    """What was sealed; Corrupt if it is not that any more."""
+    """Return sealed bytes. Raises Corrupt if the checksum does not match."""
     body = raw[_CHECKSUM:]
     if zlib.crc32(body).to_bytes(_CHECKSUM, "big") != raw[:_CHECKSUM]:
         raise errors.Corrupt(f"{what} in the log is damaged", hint="restore the log from its own replicas or backups")
@@ -165,28 +158,28 @@ def unseal(raw: bytes, what: str) -> bytes:
 
 
 def to_bytes(entry: AnyEntry) -> bytes:
-    """An entry as it stands in the log."""
+    """Return an entry as the log stores it."""
     return seal(_encode(entry))
 
 
 def from_bytes(raw: bytes, position: int) -> AnyEntry:
-    """An entry of the log; Corrupt if it is not what was appended."""
+    """Return an entry of the log. Raises Corrupt if it is damaged, Behind if this program is too old for it."""
     body = unseal(raw, f"the entry at {position}")
     try:
         entry: AnyEntry = _decode(body)
     except msgspec.DecodeError as error:
         raise errors.Behind(
-            f"the entry at {position} of the log is of a kind that this program does not know",
-            hint="upgrade holdfast on this node and start it again",
+            f"the entry at {position} of the log is of a kind unknown to this program",
+            hint="upgrade holdfast on this node and restart it",
         ) from error
     return entry
 
 
-_KNOWN = (errors.HoldfastError, Moved, LostAnswer, Trimmed)
+_KNOWN = (errors.HoldfastError, LogMoved, LostAnswer, Trimmed)
 
 
-class CarefulLog(CommitLog):
-    """The log of one node."""
+class ErrorMappingLog(CommitLog):
+    """Maps unexpected exceptions of an adapter to LostAnswer and Unreachable."""
 
     def __init__(self, log: CommitLog) -> None:
         self.max_entry = log.max_entry
@@ -202,7 +195,7 @@ class CarefulLog(CommitLog):
         except _KNOWN:
             raise
         except Exception as error:
-            raise LostAnswer(f"the log broke off: {error!r}") from error
+            raise LostAnswer(f"the log failed: {error!r}") from error
 
     def tail(self, after: int) -> Sequence[tuple[int, bytes]]:
         return _reached(self._log.tail, after)  # type: ignore[no-any-return]
@@ -214,7 +207,7 @@ class CarefulLog(CommitLog):
         try:
             return _reached(self._log.get, ref)  # type: ignore[no-any-return]
         except errors.Unreachable as error:
-            if isinstance(error.__cause__, KeyError):  # it is gone, which is an answer
+            if isinstance(error.__cause__, KeyError):  # the blob is gone
                 raise error.__cause__ from None
             raise
 
@@ -237,7 +230,7 @@ def _reached(call: Callable[..., Any], *args: Any) -> Any:
     except _KNOWN:
         raise
     except Exception as error:
-        raise errors.Unreachable(f"the log broke off: {error!r}") from error
+        raise errors.Unreachable(f"the log failed: {error!r}") from error
 
 
 MAX_ENTRY = 64 * 1024
@@ -249,7 +242,7 @@ class MemoryLog(CommitLog):
 
     def __init__(self, *, clock: Clock | None = None, max_entry: int = MAX_ENTRY) -> None:
         if max_entry < 1:
-            raise errors.Invalid(f"max_entry is a number of bytes, not {max_entry}", hint="leave it out for 64 KiB")
+            raise errors.Invalid(f"max_entry is a number of bytes, not {max_entry}", hint="omit it for 64 KiB")
         self.max_entry = max_entry
         self._clock = clock or SystemClock()
         self._lock = threading.Lock()
@@ -268,7 +261,7 @@ class MemoryLog(CommitLog):
             raise ValueError(f"an entry has at most {self.max_entry} bytes, this one {len(entry)}")
         with self._lock:
             if expected != self._end:
-                raise Moved
+                raise LogMoved
             self._end += 1
             self._entries.append((self._end, entry))
             waiters = list(self._waiters)
@@ -278,7 +271,7 @@ class MemoryLog(CommitLog):
         return position
 
     def tail(self, after: int) -> Sequence[tuple[int, bytes]]:
-        if after >= self._end:  # by far the most frequent answer, and none is final anyway
+        if after >= self._end:  # by far the most frequent case
             return ()
         with self._lock:
             if after < self._trimmed:
@@ -312,7 +305,7 @@ class MemoryLog(CommitLog):
             self._waiters.discard(waiter)
 
     def close(self) -> None:
-        """Nothing to let go of: the log lives as long as somebody refers to it."""
+        """Nothing to release: the log lives as long as it is referenced."""
 
     def __repr__(self) -> str:
         return f"<MemoryLog {len(self._entries)} entries, end {self._end}>"
@@ -323,7 +316,11 @@ _LOOKS = 10
 
 
 def send(log: CommitLog, raw: bytes, id: str, expected: int) -> int:
-    """Append an entry and answer its position; Moved, Unreachable (it is not there), or OutcomeUnknown."""
+    """Append an entry and return its position. Raises LogMoved or Unreachable (not stored), or OutcomeUnknown.
+
+    Repeating is safe: of all copies of an entry, and all entries of other nodes that expected the same end, at most one
+    is ever appended. So it suffices to look at the first entry after the expected end.
+    """
     in_doubt = False
     for _ in range(_SENDS):
         refused = False
@@ -331,8 +328,8 @@ def send(log: CommitLog, raw: bytes, id: str, expected: int) -> int:
             return log.append(raw, expected)
         except LostAnswer:
             in_doubt = True
-        except Moved:
-            refused = True  # by an entry of somebody else, or by our own, if the transport repeated it
+        except LogMoved:
+            refused = True  # by another node's entry, or by our own if the transport repeated it
         except errors.Unreachable:
             if not in_doubt:
                 raise
@@ -344,21 +341,21 @@ def send(log: CommitLog, raw: bytes, id: str, expected: int) -> int:
         if found is not None:
             return found
         if refused and not in_doubt:
-            raise Moved
-    raise errors.OutcomeUnknown("the log did not answer whether it has the changes")
+            raise LogMoved
+    raise errors.OutcomeUnknown("the log did not confirm whether it has the changes")
 
 
 def _find(log: CommitLog, id: str, expected: int) -> int | None:
-    """The position of our entry; None if there is nothing after what we expected; Moved if somebody else is there."""
+    """The position of our entry, None if nothing was appended. Raises LogMoved if another node's entry is there."""
     for _ in range(_LOOKS):
         for position, raw in log.tail(expected):
             if position > expected:
                 if from_bytes(raw, position).id == id:
                     return position
-                raise Moved
+                raise LogMoved
         end = log.head().position
         if end == expected:
             return None
         if end < expected:
-            raise errors.Corrupt(f"the log ends at {end}, and has ended at {expected} before", hint="restore the log")
-    raise errors.Unreachable("the log does not show what it holds")
+            raise errors.Corrupt(f"the log ends at {end}, but ended at {expected} before", hint="restore the log")
+    raise errors.Unreachable("the log does not deliver all of its entries")

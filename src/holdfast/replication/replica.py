@@ -1,16 +1,15 @@
 """A node of a replicated workspace: a SQLite replica that follows a shared log and writes through it.
 
-Correctness never rests on this: whoever appends first wins, and the others run again. But if everybody always tried at
-once, most work would be thrown away. So a node lets those go first who have written too of late, and longer ago than
-itself. It learns that from the entries themselves, waits about as long as a group of its own takes, and then goes ahead
-anyway; whoever was waited for in vain is not waited for again until it writes.
+A group runs on the replica; its changeset is appended to the log on the condition that no other node has appended
+meanwhile; only then does the replica commit. Every write has seen the whole log when it returns; reads are local.
+`Replica` is the journal of the engine: the batch calls it under the turn.
 
-A wrong clock would end other people's leases. Asking the log for its time with every write would be slow, so a node
-asks every few seconds, and at once when its own wall clock and its monotonic clock disagree about how long that was.
+`WriterFairness` keeps writers from colliding. Correctness does not rest on it: the first to append wins, and the others
+run again. A node lets recent writers go first whose last write is older than its own, waits about as long as one of its
+own groups takes, and then writes anyway; a node that did not write meanwhile is not waited for again until it writes.
 
-A group runs on the replica; its changeset is appended to the log on the condition that nobody else has appended
-meanwhile; only then the replica commits. Every write has seen the whole log when it answers; reads are local. This is
-the journal of the engine: the batch calls it under the turn.
+`Skew` protects leases from a wrong clock. Reading the log's time with every write would be slow, so a node reads it
+every few seconds, and at once when its wall clock and its monotonic clock disagree about the time since.
 """
 
 from __future__ import annotations
@@ -27,17 +26,17 @@ from holdfast.kernel import migrations
 from holdfast.kernel.clock import Clock, Signal, SystemClock, Wakeable
 from holdfast.kernel.failpoints import reach
 from holdfast.kernel.ids import Ids
-from holdfast.kernel.journal import Moved
+from holdfast.kernel.journal import LogMoved
 from holdfast.kernel.store import Store
 from holdfast.replication import apply
 from holdfast.replication.apply import Applied, digest, is_shared
 from holdfast.replication.follower import Follower
 from holdfast.replication.log import (
     AnyEntry,
-    CarefulLog,
     Changes,
     CommitLog,
     Entry,
+    ErrorMappingLog,
     Migrated,
     Snapshotted,
     Trimmed,
@@ -47,49 +46,49 @@ from holdfast.replication.log import (
 )
 from holdfast.replication.snapshots import Snapshots, applied_after
 
-_REMEMBERED = 8  # entries
-_LEAST_PATIENCE = 0.0005
-_MOST_PATIENCE = 0.02
-_GROUPS = 3  # of our own length, that we wait for another's
-_STEADINESS = 0.8  # of the average
+_REMEMBERED = 8  # entries whose writers are remembered
+_MIN_WAIT = 0.0005
+_MAX_WAIT = 0.02
+_GROUPS = 3  # wait as long as this many groups of our own take
+_STEADINESS = 0.8  # weight of the old average
 
 
-class Courtesy:
-    """Who wrote of late, and whose turn it is."""
+class WriterFairness:
+    """The recent writers, and whether this node may write now."""
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
         self._recent: deque[str] = deque(maxlen=_REMEMBERED)
-        self._took = 0.0  # seconds, of late, from the beginning of a group to its append
+        self._took = 0.0  # moving average of seconds from the start of a group to its append
         self._began = 0
 
     def begins(self) -> None:
-        """A group of this node begins."""
+        """Note that a group of this node begins."""
         self._began = self._clock.monotonic()
 
     def wrote(self, node: str) -> None:
-        """A group of this node was appended."""
-        took = min((self._clock.monotonic() - self._began) / 1e6, _MOST_PATIENCE)
+        """Note that a group of this node was appended."""
+        took = min((self._clock.monotonic() - self._began) / 1e6, _MAX_WAIT)
         self._took = _STEADINESS * self._took + (1 - _STEADINESS) * took
         self.saw(node)
 
     def saw(self, node: str) -> None:
-        """A node has written."""
+        """Note that a node has written."""
         self._recent.append(node)
 
-    def waited_in_vain(self) -> None:
-        """Whoever was let go first did not want to: forget them until they write again."""
+    def forget_idle(self) -> None:
+        """Forget the writers that were let go first but did not write, until they write again."""
         self._recent.clear()
 
     def is_turn_of(self, node: str) -> bool:
-        """Whether nobody else should go first."""
+        """Whether no other node should go first."""
         newest_first = list(dict.fromkeys(reversed(self._recent)))
         return node not in newest_first or newest_first[-1] == node
 
     @property
-    def patience(self) -> float:
-        """Real seconds to wait for another's group: they take about as long as ours."""
-        return min(_MOST_PATIENCE, max(_LEAST_PATIENCE, _GROUPS * self._took))
+    def max_wait(self) -> float:
+        """Real seconds to wait for another node's group, which takes about as long as ours."""
+        return min(_MAX_WAIT, max(_MIN_WAIT, _GROUPS * self._took))
 
 
 ALLOWED = 1_000_000
@@ -103,7 +102,7 @@ class Skew:
     def __init__(self, log: CommitLog, clock: Clock) -> None:
         self._log = log
         self._clock = clock
-        self._asked: tuple[int, int] | None = None  # monotonic time of the last good answer, and wall minus monotonic
+        self._asked: tuple[int, int] | None = None  # monotonic time of the last good reading, and wall minus monotonic
 
     def check(self) -> None:
         """Raise ClockSkew if this node must not write."""
@@ -114,12 +113,12 @@ class Skew:
                 return
         self._asked = None
         time = self._log.head().time
-        # The log looked at its clock at some moment between these two.
+        # The log read its clock at some moment between these two.
         ahead, behind = wall - time, time - self._clock.wall()
         if max(ahead, behind) > ALLOWED:
             seconds, side = max(ahead, behind) / 1e6, "ahead of" if ahead > behind else "behind"
             raise errors.ClockSkew(
-                f"this machine's clock is {seconds:.1f} s {side} the log's, so it must not write", skew=ahead / 1e6
+                f"this machine's clock is {seconds:.1f} s {side} the log's; it may not write", skew=ahead / 1e6
             )
         self._asked = (monotonic, wall - monotonic)
 
@@ -139,29 +138,31 @@ class Replica:
         clock: Clock | None = None,
         *,
         snapshot_every: int | None = None,
-        courteous: bool = True,
+        fair: bool = True,
         steps: Sequence[migrations.Migration] | None = None,
     ) -> None:
         if not isinstance(log, CommitLog):
-            raise errors.Invalid(f"log is a CommitLog, not {type(log).__name__}", hint="such as holdfast.MemoryLog()")
-        self._log = log = CarefulLog(log)
+            raise errors.Invalid(
+                f"log must be a CommitLog, not {type(log).__name__}", hint="such as holdfast.MemoryLog()"
+            )
+        self._log = log = ErrorMappingLog(log)
         self._clock = clock or SystemClock()
         self._skew = Skew(log, self._clock)
-        self._courtesy = Courtesy(self._clock)
-        self._courteous = courteous
+        self._fairness = WriterFairness(self._clock)
+        self._fair = fair
         self._signal = Signal()
         self._steps = migrations.load() if steps is None else steps
-        self._follower = Follower(log, self._steps, self._courtesy.saw)
+        self._follower = Follower(log, self._steps, self._fairness.saw)
         self._snapshots = Snapshots(log, snapshot_every)
-        self._settled = False  # the log is known to be the one this replica belongs to
-        self._outrun = False  # somebody was first, and the log may not show yet who
-        self._next = Applied()  # the place once what was appended is committed
+        self._settled = False  # the log is known to be the one of this replica
+        self._outrun = False  # another node was first, and the log may not show its entry yet
+        self._next = Applied()  # the place after the pending commit
         self._session: apsw.Session | None = None
 
     # --- opening -----------------------------------------------------------------------------------------------------
 
     def open(self, store: Store, ids: Ids) -> None:
-        """Make the replica, from a snapshot if there is one, or catch up; whoever comes first makes the workspace."""
+        """Make the replica, from a snapshot if there is one, or catch up. The first node makes the workspace."""
         self._store, self._ids = store, ids
         self.node = ids.new(self._clock.wall())
         store.create()
@@ -172,24 +173,24 @@ class Replica:
         except errors.Unreachable as error:
             if not self._follower.workspace:
                 raise
-            _warn("the log cannot be reached, this node answers from what it has: %s", error)
+            _warn("the log cannot be reached; this node answers reads from its replica: %s", error)
 
     def _settle(self) -> None:
-        """Once, as soon as the log can be reached: see that it is ours, and bring replica and schema up to date."""
+        """Once, as soon as the log can be reached: check that it is ours, catch up and migrate."""
         if not self._follower.workspace:
             self._follower.join()
         self._follower.check_same_log()
         self._follower.follow()
         self._follower.check_schema()
         try:
-            self.migrate(lock_out=not self._follower.workspace)  # a new workspace has nobody to lock out
-        except errors.OutcomeUnknown as error:  # of the migration, not of what the caller wants; next time it is known
+            self.migrate(lock_out=not self._follower.workspace)  # a new workspace has no other nodes
+        except errors.OutcomeUnknown as error:  # of the migration, not of the caller's write
             raise errors.Unreachable(error.message) from error
         self._store.domain = self._follower.workspace
         self._settled = True
 
     def migrate(self, lock_out: bool) -> int:
-        """Append the migrations that the workspace lacks, each as an entry of its own; answers the schema."""
+        """Append the migrations that the workspace lacks, each as an entry of its own; returns the schema."""
         for _ in range(_TRIES + len(self._steps)):
             schema = migrations.schema_of(self._store.writer)
             todo = self._steps[schema : schema + 1]
@@ -197,10 +198,10 @@ class Replica:
                 return schema
             try:
                 self._append_migration(todo[0])
-            except Moved:
+            except LogMoved:
                 self._follower.follow()
-                lock_out &= schema > 0  # somebody else has made the workspace, perhaps an older program
-        raise errors.Busy("other nodes kept writing while the schema had to be brought up to date")
+                lock_out &= schema > 0  # another node has made the workspace, perhaps with an older program
+        raise errors.Busy("other nodes kept writing while the schema had to be migrated")
 
     def _append_migration(self, step: migrations.Migration) -> None:
         workspace = self._follower.workspace or self._ids.new(self._clock.wall())
@@ -215,7 +216,7 @@ class Replica:
     # --- following ---------------------------------------------------------------------------------------------------
 
     def catch_up(self, writing: bool) -> bool:
-        """Apply what others appended; True if there was anything."""
+        """Apply the entries of other nodes. True if there were any."""
         self._store.check_sound()
         self._follower.read_place()
         before = self._follower.place
@@ -224,21 +225,21 @@ class Replica:
         self._follower.follow()
         if self._snapshots.announcement is not None:
             self._announce()
-        if writing and self._courteous:
+        if writing and self._fair:
             self._give_way(before)
-            self._courtesy.begins()
+            self._fairness.begins()
         return self._follower.place != before
 
     def _give_way(self, before: Applied) -> None:
-        """Let nodes go first that have waited longer, while they do; and whoever was first show up."""
+        """Let nodes go first that have waited longer, and wait until the entry of a node that was first is visible."""
         if self._outrun and self._follower.place == before:
-            self._signal.wait(self._courtesy.patience)
+            self._signal.wait(self._fairness.max_wait)
         self._outrun = False
         for _ in range(_WAITS):
-            if self._courtesy.is_turn_of(self.node):
+            if self._fairness.is_turn_of(self.node):
                 return
-            if not self._signal.wait(self._courtesy.patience):
-                self._courtesy.waited_in_vain()
+            if not self._signal.wait(self._fairness.max_wait):
+                self._fairness.forget_idle()
                 return
             self._follower.follow()
 
@@ -275,7 +276,7 @@ class Replica:
         assert row is not None
         try:
             self._send(connection, self._entry(Changes, revision=row[0], changeset=changeset))
-        except Moved:
+        except LogMoved:
             self._outrun = True
             raise
         reach("log.appended")
@@ -285,7 +286,7 @@ class Replica:
         self.forget()
         self._follower.place = self._next
         self._snapshots.consider(self._next)
-        self._courtesy.wrote(self.node)
+        self._fairness.wrote(self.node)
 
     def forget(self) -> None:
         if self._session is not None:
@@ -295,7 +296,7 @@ class Replica:
     def confirm(self) -> None:
         if self.end() != self._follower.place.position:
             self._outrun = True
-            raise Moved
+            raise LogMoved
 
     def _entry(self, kind: type[E], **facts: Any) -> E:
         facts = {"workspace": self._follower.workspace, **facts}
@@ -303,14 +304,14 @@ class Replica:
         return kind(id=self._ids.new(self._clock.wall()), previous=previous, node=self.node, **facts)
 
     def _send(self, connection: apsw.Connection, entry: AnyEntry) -> None:
-        """Append an entry after the place of this node, and write the new place; the caller commits."""
+        """Append an entry after this node's place, and write the new place; the caller commits."""
         raw, here = to_bytes(entry), self._follower.place
         if len(raw) > self._log.max_entry and isinstance(entry, Changes):
             raw = to_bytes(msgspec.structs.replace(entry, changeset=b"", blob=self._log.put(seal(entry.changeset))))
         self._next = applied_after(here, send(self._log, raw, entry.id, here.position), entry)
         apply.write_applied(connection, self._next)
 
-    # --- beside the work ---------------------------------------------------------------------------------------------
+    # --- upkeep ------------------------------------------------------------------------------------------------------
 
     def needs_upkeep(self) -> bool:
         return self._snapshots.due
@@ -324,18 +325,18 @@ class Replica:
                 connection.close()
 
     def _announce(self) -> None:
-        """Tell the others of a snapshot, and trim what nobody needs any more; if somebody else is first, next time."""
+        """Announce a snapshot in the log, and trim what no node needs. If another node is first, retry next time."""
         announcement, before = self._snapshots.announcement, self._follower.place.snapshot
         assert announcement is not None
-        if before >= announcement.position:  # a newer one is known, and the log may have dropped this one's blob
+        if before >= announcement.position:  # a newer one is known, and this one's blob may be gone
             self._snapshots.announcement = None
             return
         try:
             with self._follower.transaction() as connection:
                 self._send(connection, self._entry(Snapshotted, **announcement._asdict()))
-        except Moved:
+        except LogMoved:
             return
-        except errors.OutcomeUnknown as error:  # of this entry, not of what the callers want: that has not begun
+        except errors.OutcomeUnknown as error:  # of this entry, not of the caller's write, which has not begun
             raise errors.Unreachable(error.message) from error
         self._follower.place = self._next
         if self._snapshots.announcement is announcement:  # otherwise a newer one was made meanwhile

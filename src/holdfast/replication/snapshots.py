@@ -1,12 +1,11 @@
 """Snapshots of a whole store as one blob, the first entry of a log, and rebuilding a replica.
 
-The position in the log is a row of the store itself, read in the same transaction as everything else: a snapshot
-cannot say it is elsewhere than it is. Installing is one SQLite transaction too; readers of the node see the old state
-until it is done. The log is trimmed up to the last snapshot but one: a node that is somewhat behind reads on.
+The position in the log is a row of the store itself, read in the same transaction as everything else, so a snapshot
+cannot state a wrong one. Installing is one SQLite transaction too: readers see the old state until it is done. The log
+is trimmed up to the last snapshot but one, so that a node that is somewhat behind can still follow.
 
-A backup enters an empty log as its first snapshot, so every node that joins starts from it. A replica that differs from
-its log is set aside under another name, never deleted: it is the evidence of what went wrong, and what it had followed
-so far can be salvaged.
+A backup enters an empty log as its first snapshot, from which every node starts. A replica that differs from its log is
+set aside under another name, never deleted: it shows what went wrong, and `salvage` can back it up.
 """
 
 from __future__ import annotations
@@ -25,7 +24,7 @@ from holdfast.kernel.clock import Clock
 from holdfast.kernel.failpoints import reach
 from holdfast.kernel.filesystem import sync
 from holdfast.kernel.ids import Ids
-from holdfast.kernel.journal import Moved
+from holdfast.kernel.journal import LogMoved
 from holdfast.kernel.maintenance import backup
 from holdfast.kernel.process_lock import Turns
 from holdfast.kernel.store import FILE, Store
@@ -46,13 +45,13 @@ from holdfast.replication.log import (
 
 _LEVEL = 1  # of compression: most of the gain for little time
 _TRIES = 5
-_LOOKS = 50  # in vain, at a log that shows less than it has
+_LOOKS = 50  # empty pages to accept from a log that has not delivered all entries
 _WRITE_VERSIONS = slice(18, 20)  # of the file format, in SQLite's header
 _ROLLBACK_JOURNAL = b"\x01\x01"  # a database in memory cannot be opened as a write-ahead log
 
 
 class Announcement(NamedTuple):
-    """A snapshot that is in the log's keeping, and that nobody knows of yet."""
+    """A snapshot that the log stores, but no entry announces yet."""
 
     position: int
     revision: int
@@ -60,7 +59,7 @@ class Announcement(NamedTuple):
 
 
 class Snapshots:
-    """When this node makes a snapshot: after it has appended every so manieth entry."""
+    """Decides when this node makes a snapshot: each time it appends the n-th entry since the last one."""
 
     def __init__(self, log: CommitLog, every: int | None) -> None:
         self._log = log
@@ -70,11 +69,11 @@ class Snapshots:
         self.announcement: Announcement | None = None
 
     def consider(self, place: Applied) -> None:
-        """This node has appended an entry: whoever appends the one that makes it due makes the snapshot."""
+        """Called after this node appended an entry: the node that appends the n-th makes the snapshot."""
         self.due |= self._missed or (place.entries > 0 and place.entries % self._every == 0)
 
     def make(self, connection: apsw.Connection) -> None:
-        """Put a snapshot of what the connection sees into the log's keeping."""
+        """Store a snapshot of what the connection sees as a blob of the log."""
         connection.execute("BEGIN")
         try:
             place = apply.read_applied(connection)
@@ -85,7 +84,7 @@ class Snapshots:
         finally:
             connection.execute("ROLLBACK")
         reach("snapshot.made")
-        self.due, self._missed = False, True  # if it fails, not again before there is more to say
+        self.due, self._missed = False, True  # if it fails, retry only after the next entry
         ref = self._log.put(blob)
         reach("snapshot.put")
         self._missed = False
@@ -93,20 +92,20 @@ class Snapshots:
 
 
 def applied_after(place: Applied, position: int, entry: AnyEntry) -> Applied:
-    """The place of a replica once an entry was applied."""
+    """Return a replica's place after applying an entry."""
     if isinstance(entry, Snapshotted):
         return Applied(position, place.position, entry.id, 0, entry.position)
     return Applied(position, place.position, entry.id, place.entries + 1, place.snapshot)
 
 
 def join(log: CommitLog, connection: apsw.Connection, oldest: int) -> None:
-    """Install the newest snapshot of the log, if it has one; without one its history must be whole."""
+    """Install the log's newest snapshot, if any. Raises Corrupt if there is none and the history is trimmed."""
     for _ in range(_TRIES):
         try:
             found = _newest(log, oldest)
             if found is None:
                 if oldest:
-                    raise errors.Corrupt(f"the log starts at {oldest} and holds no snapshot to start from")
+                    raise errors.Corrupt(f"the log starts at {oldest} and has no snapshot to start from")
                 return
             blob = log.get(found.blob)
         except Trimmed as trimmed:  # a newer one was made meanwhile
@@ -118,11 +117,11 @@ def join(log: CommitLog, connection: apsw.Connection, oldest: int) -> None:
             install(connection, blob, found.position)
             reach("snapshot.installed")
             return
-    raise errors.Unreachable("the log was trimmed again and again while this node tried to join")
+    raise errors.Unreachable("the log was trimmed repeatedly while this node tried to join")
 
 
 def _newest(log: CommitLog, oldest: int) -> Snapshotted | None:
-    """The newest snapshot between `oldest` and the end; Unreachable if the log does not show that much."""
+    """The newest snapshot between `oldest` and the end. Raises Unreachable if the log does not deliver that much."""
     newest: Snapshotted | None = None
     end, after, looks = log.head().position, oldest, 0
     while after < end and looks < _LOOKS:
@@ -133,12 +132,12 @@ def _newest(log: CommitLog, oldest: int) -> Snapshotted | None:
             newest = entry if isinstance(entry, Snapshotted) else newest
             after = position
     if after < end:
-        raise errors.Unreachable("the log does not show what it holds")
+        raise errors.Unreachable("the log does not deliver all of its entries")
     return newest
 
 
 def serialize(connection: apsw.Connection) -> bytes:
-    """What the connection sees, as one blob."""
+    """Return what the connection sees as one blob."""
     copy = apsw.Connection(":memory:")
     try:
         with copy.backup("main", connection, "main") as progress:
@@ -152,13 +151,13 @@ def serialize(connection: apsw.Connection) -> bytes:
 
 
 def install(connection: apsw.Connection, blob: bytes, position: int) -> None:
-    """Put a snapshot in the place of everything in the store; Corrupt unless it is one of this position."""
+    """Replace the whole store by a snapshot. Raises Corrupt unless it is one of this position."""
     image = apsw.Connection(":memory:")
     try:
         image.deserialize("main", zlib.decompress(unseal(blob, "a snapshot")))
         found = apply.read_applied(image)
         if found is None or found.position != position:
-            raise errors.Corrupt(f"the snapshot of position {position} says it is of {found and found.position}")
+            raise errors.Corrupt(f"the snapshot of position {position} is of position {found and found.position}")
         with connection.backup("main", image, "main") as progress:
             while not progress.done:
                 progress.step(-1)
@@ -168,11 +167,11 @@ def install(connection: apsw.Connection, blob: bytes, position: int) -> None:
         image.close()
 
 
-_PATIENCE = 10.0
+_BUSY_TIMEOUT = 10.0
 
 
 def seeder(log: CommitLog) -> Callable[[apsw.Connection], None]:
-    """What makes a restored store the first replica of an empty log."""
+    """Return a function that makes a restored store the first replica of an empty log."""
     if log.head().position != START:
         raise _taken()
     return lambda copy: _seed(log, copy)
@@ -188,23 +187,23 @@ def _seed(log: CommitLog, copy: apsw.Connection) -> None:
     entry = Snapshotted(ids.new(stamp % 2**53), "", node, workspace, START, revision, log.put(serialize(copy)))
     try:
         position = send(log, to_bytes(entry), entry.id, START)
-    except Moved as moved:
+    except LogMoved as moved:
         raise _taken() from moved
     apply.write_applied(copy, applied_after(Applied(), position, entry))
 
 
 def _taken() -> errors.Exists:
-    return errors.Exists("the log holds a workspace", hint="restore into a new, empty log")
+    return errors.Exists("the log already holds a workspace", hint="restore into a new, empty log")
 
 
 def check_log(log: object) -> None:
-    """Invalid unless this is a log."""
+    """Raise Invalid unless this is a log."""
     if not isinstance(log, CommitLog):
-        raise errors.Invalid(f"log is a CommitLog, not {type(log).__name__}", hint="such as holdfast.MemoryLog()")
+        raise errors.Invalid(f"log must be a CommitLog, not {type(log).__name__}", hint="such as holdfast.MemoryLog()")
 
 
 def check_belongs(folder: Path, log: CommitLog) -> None:
-    """Not unless the log can be reached and holds the workspace that the replica in the folder is of."""
+    """Raise unless the log can be reached and holds the workspace of the replica in the folder."""
     source = folder / FILE
     if not source.is_file():
         raise errors.NotFound(f"there is no replica in {folder}", hint="holdfast.open(path, log=...) makes one")
@@ -213,15 +212,15 @@ def check_belongs(folder: Path, log: CommitLog) -> None:
     except Trimmed as trimmed:
         page = log.tail(trimmed.oldest)
     if not page:
-        raise errors.Invalid("the log is empty: nothing can be made from it", hint="is it the right one?")
+        raise errors.Invalid("the log is empty: nothing can be rebuilt from it", hint="check that it is the right log")
     found = from_bytes(page[0][1], page[0][0]).workspace
     ours = _workspace_of(source)
     if ours is not None and ours != found:
-        raise errors.Invalid(f"the log holds the workspace {found}, the replica is of {ours}")
+        raise errors.Invalid(f"the log holds the workspace {found}, but the replica belongs to {ours}")
 
 
 def _workspace_of(source: Path) -> str | None:
-    """Of which workspace a file is; None if it is too damaged to say."""
+    """The workspace of a file, None if it is too damaged to read."""
     try:
         connection = apsw.Connection(str(source), flags=apsw.SQLITE_OPEN_READWRITE)
     except apsw.Error:
@@ -236,24 +235,24 @@ def _workspace_of(source: Path) -> str | None:
 
 
 def beside(folder: Path) -> Path:
-    """Where a new replica is made while the old one is still in its place."""
+    """Return the folder in which a new replica is made while the old one is still in place."""
     fresh = folder / f"rebuilding-{os.getpid()}"
     remove(fresh)
     return fresh
 
 
 def remove(fresh: Path) -> None:
-    """Leave nothing of a replica that was made beside."""
+    """Remove a replica that was made by `beside`."""
     shutil.rmtree(fresh, ignore_errors=True)
 
 
 def replace(folder: Path, fresh: Path, clock: Clock) -> Path:
-    """Set the file of a replica aside, with what belongs to it, and put a new one in its place."""
+    """Set a replica's files aside and put a new one in their place; returns where the old one is."""
     aside = folder / f"{FILE}.diverged-{clock.wall()}"
     turns = Turns(str(folder))
     try:
-        if not turns.take(_PATIENCE):
-            raise errors.Busy("another process writes to this replica", hint="close it everywhere first")
+        if not turns.take(_BUSY_TIMEOUT):
+            raise errors.Busy("another process is writing to this replica", hint="close it everywhere first")
         while aside.exists():
             aside = aside.with_name(f"{aside.name}-again")
         # The write-ahead log first: a file without it is an older replica, which catches up.
@@ -272,10 +271,10 @@ def _move(source: Path, target: Path) -> None:
 
 
 def salvage(folder: Path, target: Path, clock: Clock) -> Path:
-    """Write a backup of the store in a folder, without opening it as a workspace; answers the backup."""
+    """Write a backup of the store in a folder without opening it as a workspace; returns the backup's path."""
     if not (folder / FILE).is_file():
         raise errors.NotFound(f"there is no replica in {folder}")
-    store = Store(str(folder), durable=True, busy_timeout=_PATIENCE, replica=True)
+    store = Store(str(folder), durable=True, busy_timeout=_BUSY_TIMEOUT, replica=True)
     try:
         backup(store.writer, target, clock.wall())
     finally:

@@ -17,7 +17,7 @@ from holdfast.kernel.clock import Clock, Wakeable
 
 _TWO_NUMBERS = struct.Struct("<qq")
 _START = 1_700_000_000_000_000
-_SHARED_PATIENCE = 0.002
+_SHARED_SLEEP = 0.002
 
 
 class ManualClock(Clock):
@@ -42,8 +42,8 @@ class ManualClock(Clock):
         _, monotonic = _TWO_NUMBERS.unpack_from(self._memory)
         return int(monotonic)
 
-    def patience(self, deadline: int) -> float | None:
-        return _SHARED_PATIENCE if self._shared else None
+    def max_sleep(self, deadline: int) -> float | None:
+        return _SHARED_SLEEP if self._shared else None
 
     def enroll(self, waiter: Wakeable) -> None:
         with self._lock:

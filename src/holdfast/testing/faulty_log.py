@@ -12,7 +12,7 @@ from typing import Literal, get_args
 
 from holdfast import errors
 from holdfast.kernel.clock import Wakeable
-from holdfast.kernel.journal import Moved
+from holdfast.kernel.journal import LogMoved
 from holdfast.replication.log import CommitLog, Head, LostAnswer
 
 Method = Literal["head", "append", "tail", "put", "get", "trim"]
@@ -42,7 +42,7 @@ class FaultyLog(CommitLog):
     def deliver(self) -> None:
         """Let the appends that are late arrive; what they expected may be long past."""
         while self._in_flight:
-            with contextlib.suppress(Moved):
+            with contextlib.suppress(LogMoved):
                 self._log.append(*self._in_flight.pop(0))
 
     def _meet(self, method: Method) -> Fault | None:
@@ -60,11 +60,11 @@ class FaultyLog(CommitLog):
     def append(self, entry: bytes, expected: int) -> int:
         match self._meet("append"):
             case "conflict":
-                raise Moved
+                raise LogMoved
             case "request lost":
                 raise LostAnswer
             case "answer lost":
-                with contextlib.suppress(Moved):
+                with contextlib.suppress(LogMoved):
                     self._log.append(entry, expected)
                 raise LostAnswer
             case "late":

@@ -14,7 +14,7 @@ from collections.abc import Callable
 import pytest
 
 from holdfast.kernel.clock import Signal
-from holdfast.kernel.journal import Moved
+from holdfast.kernel.journal import LogMoved
 from holdfast.replication.log import START, CommitLog, Trimmed
 from holdfast.testing.crowd import LONG, together
 
@@ -89,12 +89,12 @@ def test_an_entry_comes_back_byte_for_byte(log: CommitLog) -> None:
 
 
 def test_an_append_that_expects_another_end_is_moved_and_appends_nothing(log: CommitLog) -> None:
-    with pytest.raises(Moved):
+    with pytest.raises(LogMoved):
         log.append(b"of a future that never was", START + 1000)
     filled = fill(log, 3)
     (old, _), (end, _) = filled[1:]
     for wrong in (START, old, end + 1, end + 1000):
-        with pytest.raises(Moved):
+        with pytest.raises(LogMoved):
             log.append(b"never", wrong)
         assert log.head().position == end
     assert read(log, START) == filled
@@ -119,7 +119,7 @@ def test_of_threads_that_append_at_the_same_end_exactly_one_wins(log: CommitLog)
             def run() -> tuple[int, bytes] | None:
                 try:
                     return log.append(entry, end), entry
-                except Moved:
+                except LogMoved:
                     return None
 
             return run
@@ -139,7 +139,7 @@ def test_of_threads_that_race_every_success_is_one_entry_and_every_refusal_is_no
                 entry = b"%d of thread %d" % (number, thread)
                 try:
                     won.append((log.append(entry, log.head().position), entry))
-                except Moved:
+                except LogMoved:
                     continue
             return won
 
@@ -254,7 +254,7 @@ def test_a_log_trimmed_to_its_end_keeps_its_head_and_goes_on_above_it(log: Commi
     log.trim(end)
     assert log.head().position == end
     assert list(log.tail(end)) == []
-    with pytest.raises(Moved):
+    with pytest.raises(LogMoved):
         log.append(b"as if it were new", START)
     filled = fill(log, 2)
     assert filled[0][0] > end
@@ -326,7 +326,7 @@ def test_whoever_is_dismissed_is_not_woken_any_more_and_others_still_are(log: Co
 def test_a_client_knows_at_once_where_another_one_has_brought_the_log(log: CommitLog, peer: CommitLog) -> None:
     filled = fill(log, 10)
     assert peer.head().position == filled[-1][0]
-    with pytest.raises(Moved):
+    with pytest.raises(LogMoved):
         peer.append(b"late", START)
     assert read(peer, START) == filled
     position = peer.append(b"next", filled[-1][0])

@@ -1,7 +1,7 @@
-"""What operations return: plain, frozen structs with aware times. Here is what every domain shares, cells and `txn`.
+"""What operations return: plain, frozen structs with aware times. This module has what all domains share.
 
-They are the same in process, over HTTP (as JSON, times in RFC 3339) and on the command line. A module is loaded with
-the domain that needs it.
+The structs are the same in process, over HTTP (as JSON, times in RFC 3339) and on the command line. Each other module
+of the package is loaded with the domain that needs it.
 """
 
 from __future__ import annotations
@@ -21,12 +21,12 @@ def as_time(microseconds: int) -> datetime:
 
 
 def as_microseconds(time: datetime) -> int:
-    """The inverse of `as_time`; a time without a zone is taken as local."""
+    """The inverse of `as_time`; a time without a zone is read as local time."""
     return (time.astimezone(UTC) - _EPOCH) // _MICROSECOND
 
 
 class Lease(msgspec.Struct, frozen=True):
-    """A lease: it and everything bound to it ends at `expires_at` unless it is refreshed."""
+    """A lease: it ends at `expires_at` with everything bound to it, unless it is refreshed."""
 
     id: str
     holder: str
@@ -36,7 +36,7 @@ class Lease(msgspec.Struct, frozen=True):
 
 
 class Grant(msgspec.Struct, frozen=True):
-    """A lock as held. `token` grows with every grant; `expires_at` None means until released."""
+    """A lock with its holder. `token` grows with every grant; `expires_at` None means until released."""
 
     name: str
     holder: str
@@ -66,12 +66,12 @@ class Event(msgspec.Struct, frozen=True):
 
     @property
     def cursor(self) -> str:
-        """Where to resume to hear what follows this event."""
+        """The cursor that resumes after this event."""
         return f"{self.revision}-{self.position}"
 
 
 class Refusal(msgspec.Struct, frozen=True):
-    """How often an actor was refused with an error of this code, and when last."""
+    """How often an actor's calls failed with this error code, and when last."""
 
     actor: str
     code: str
@@ -80,7 +80,7 @@ class Refusal(msgspec.Struct, frozen=True):
 
 
 class Report(msgspec.Struct, frozen=True):
-    """What `ws.check()` found. `problems` is empty for a sound store."""
+    """The result of `ws.check()`. `problems` is empty for a sound store."""
 
     problems: list[str]
     revision: int
@@ -89,7 +89,7 @@ class Report(msgspec.Struct, frozen=True):
 
     @property
     def ok(self) -> bool:
-        """Whether nothing was found."""
+        """Whether there are no problems."""
         return not self.problems
 
 
@@ -97,9 +97,9 @@ T = TypeVar("T")
 
 
 class Page(list[T]):
-    """A list that knows how to go on: `cursor` for the next page, None at the end.
+    """A list with the `cursor` of the next page, None on the last.
 
-    `total` is there on request, at most 10,000; `more` says that there are more than that.
+    `total` is counted on request, up to 10,000; `more` is True if there are more than that.
     """
 
     cursor: str | None = None
@@ -145,14 +145,14 @@ class Op(msgspec.Struct, frozen=True):
 
 
 class TxnResult(msgspec.Struct, frozen=True):
-    """What `txn` did: whether the conditions held, and the answer of each operation that ran."""
+    """The result of `txn`: whether the conditions held, and the result of each operation that ran."""
 
     succeeded: bool
     results: list[Any]
 
 
 class Cell(msgspec.Struct, frozen=True):
-    """A cell's value, and when and as what version it was written."""
+    """A cell's value, its version and the time of its last write."""
 
     value: Any
     version: int
@@ -161,7 +161,7 @@ class Cell(msgspec.Struct, frozen=True):
 
 
 class CellInfo(msgspec.Struct, frozen=True):
-    """What is known about a cell without reading its value; absent: `exists` is False, the rest None."""
+    """A cell without its value. If it does not exist, `exists` is False and the rest None."""
 
     exists: bool
     version: int | None = None
@@ -172,7 +172,7 @@ class CellInfo(msgspec.Struct, frozen=True):
 
 
 class CellVersion(msgspec.Struct, frozen=True):
-    """One step in a cell's history; `value` is None and `deleted` True where it was deleted or expired."""
+    """One version in a cell's history; where it was deleted or expired, `value` is None and `deleted` True."""
 
     version: int
     value: Any
@@ -184,7 +184,7 @@ class CellVersion(msgspec.Struct, frozen=True):
 
 
 class CellChange(msgspec.Struct, frozen=True):
-    """What a watcher of a cell hears. `created`: there was no value before; `deleted`: there is none after."""
+    """A change that a watcher of a cell receives. `created`: no value before; `deleted`: no value after."""
 
     run: str
     cell: str

@@ -11,9 +11,9 @@ Role = Literal["agent", "maintainer", "observer"]
 
 
 class Agent(msgspec.Struct, frozen=True):
-    """Somebody who works here. `seen_at` is its last write or heartbeat, to the second; None before the first.
+    """An agent. `seen_at` is its last write or heartbeat, to the second; None before the first.
 
-    One that has not registered has no `registered_at`, and version 0.
+    An agent that has not registered has no `registered_at`, and version 0.
     """
 
     name: str
@@ -32,7 +32,7 @@ MailStatus = Literal["unread", "acknowledged", "actioned", "blocked", "closed"]
 
 
 class Message(msgspec.Struct, frozen=True):
-    """A message. `to` is how it was addressed, `status` where it stands with each who received it."""
+    """A message. `to` is how it was addressed; `status` maps each recipient to its status."""
 
     id: str
     thread: str
@@ -53,7 +53,7 @@ class Message(msgspec.Struct, frozen=True):
 
 
 class MailHit(msgspec.Struct, frozen=True):
-    """A message that a search found, and where: a piece of its text, what was found between **."""
+    """A message that a search found, with an excerpt that marks the matches with **."""
 
     message: Message
     snippet: str
@@ -61,7 +61,7 @@ class MailHit(msgspec.Struct, frozen=True):
 
 
 class MailStep(msgspec.Struct, frozen=True):
-    """One step in the life of a message: who took it, for whom, when, and what they said."""
+    """One step in the life of a message: its actor, the agent it was taken for, the time and a note."""
 
     message: str
     op: str
@@ -75,7 +75,7 @@ class MailStep(msgspec.Struct, frozen=True):
 
 
 class PathLock(msgspec.Struct, frozen=True):
-    """A lock on all paths that its patterns name, and on everything below them.
+    """A lock on all paths that its patterns match, and on everything below them.
 
     It ends at `expires_at`, or with the claim on `task`, or when it is released.
     """

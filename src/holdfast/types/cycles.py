@@ -1,4 +1,4 @@
-"""Cycles as operations answer them: a document of four phases, what is wrong with one, what became of one."""
+"""Cycles as operations return them: a document of four phases, its problems, reports of recovery and import."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ ListedStatus = Literal["initialized", "in_progress", "completed", "failed", "cor
 
 
 class CyclePhase(msgspec.Struct, frozen=True, kw_only=True):
-    """A phase: `output` is what it made, or has so far; `errors` what went wrong on the way."""
+    """A phase: `output` is its result, complete or partial; `errors` lists what went wrong."""
 
     status: PhaseStatus
     started_at: datetime | None = None
@@ -35,7 +35,7 @@ class CyclePhases(msgspec.Struct, frozen=True):
 
 
 class CycleMetadata(msgspec.Struct, frozen=True, kw_only=True):
-    """What a cycle is about and where it stands. `current_phase` is the one that was started last."""
+    """A cycle's subject and status. `current_phase` is the phase started last."""
 
     key_prefix: str
     cycle_number: int
@@ -48,7 +48,7 @@ class CycleMetadata(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class CycleEntry(msgspec.Struct, frozen=True):
-    """A step of a cycle, and the sequence that it was written with."""
+    """A step of a cycle, and the sequence at which it was written."""
 
     timestamp: datetime
     phase: PhaseName
@@ -69,7 +69,7 @@ class Cycle(msgspec.Struct, frozen=True):
 
 
 class CycleInfo(msgspec.Struct, frozen=True):
-    """A line of the list of cycles. `status` "corrupt": its document is broken, `recover` mends it."""
+    """An entry of the list of cycles. `status` "corrupt": its document is damaged; `recover` repairs it."""
 
     key: str
     number: int
@@ -82,14 +82,14 @@ class CycleInfo(msgspec.Struct, frozen=True):
 
 
 class CycleProblem(msgspec.Struct, frozen=True):
-    """What is wrong in a document, and where: `path` is such as `$.phases.plan.status`."""
+    """A problem in a document; `path` says where, as in `$.phases.plan.status`."""
 
     path: str
     message: str
 
 
 class Resumption(msgspec.Struct, frozen=True):
-    """Where to go on: `phase` comes next, with what it has so far; None: all are done, and `finish` is left."""
+    """Where to resume: the next `phase` and its partial output. None: all phases are done; call `finish`."""
 
     cycle: Cycle
     phase: PhaseName | None
@@ -98,9 +98,9 @@ class Resumption(msgspec.Struct, frozen=True):
 
 
 class Recovery(msgspec.Struct, frozen=True):
-    """What `recover` did: the cycle as it is now, from which version, what was wrong, and what was lost by it.
+    """The result of `recover`: the cycle, the version it was recovered from, what was wrong and what was lost.
 
-    `problems` empty: the document was sound, and nothing was written. `snapshot` is the broken one, as it was found.
+    `problems` is empty if the document was sound; then nothing was written. `snapshot` is the damaged document.
     """
 
     cycle: Cycle
@@ -111,9 +111,9 @@ class Recovery(msgspec.Struct, frozen=True):
 
 
 class CycleNote(msgspec.Struct, frozen=True):
-    """What there is to say about an entry of an import, by the key that it came under.
+    """A remark about an entry of an import, with the key of the entry.
 
-    Of a conflict, `differences` has each place where the two differ: what is here, and what it became there.
+    For a conflict, `differences` lists each place where the two differ, with both values.
     """
 
     key: str
@@ -122,9 +122,9 @@ class CycleNote(msgspec.Struct, frozen=True):
 
 
 class CycleReport(msgspec.Struct, frozen=True):
-    """What became of every cycle of an import, or would: their keys, and what there is to say.
+    """The outcome for every cycle of an import, actual or (`dry_run`) expected.
 
-    `conflicts` are here already and went another way, and were left alone; `skipped` could not be read.
+    `conflicts` exist here with other changes and were not touched; `skipped` could not be read.
     """
 
     created: list[str]
@@ -137,11 +137,11 @@ class CycleReport(msgspec.Struct, frozen=True):
 
 
 class CycleComparison(msgspec.Struct, frozen=True):
-    """A cycle here and a document of it from elsewhere: which of them goes on from the other.
+    """A cycle of this workspace compared with a document of it from elsewhere.
 
-    `how`: "same"; "ours" or "theirs", which has all of the other; "merge", if each changed other parts; "refuse".
-    `document` is the one that has all, or theirs if it is refused; `mine` is ours, `shared` whether nothing was done to
-    it since it was exchanged. `differences` of those that are refused: what is here, and what it became there.
+    `how`: "same"; "ours" or "theirs", the one that contains the other; "merge" if they changed different parts;
+    "refuse" otherwise. `document` is the result, or theirs if refused; `mine` is ours; `shared` is True if ours has not
+    changed since the last exchange. `differences` lists what differs if refused.
     """
 
     key: str

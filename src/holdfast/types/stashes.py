@@ -1,4 +1,4 @@
-"""Stashes, trails and links as operations answer them."""
+"""Stashes, trails and links as operations return them."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ TransferTable = Literal["crumbs", "trails", "links", "stashes", "stash_history"]
 
 
 class Stash(msgspec.Struct, frozen=True):
-    """Something that crumbs share. `trail` None: all of them. A held lock has a `token`, and an end if given one.
+    """A value that crumbs share, those of one `trail` or (None) all. A held lock has a `token`.
 
-    `value` None: no value is set; of a lock, nobody holds it. `expires_at` is when the stash itself ends.
+    `value` None: no value is set, or nobody holds the lock. `expires_at` is when the stash itself expires.
     """
 
     id: str
@@ -37,7 +37,7 @@ class Stash(msgspec.Struct, frozen=True):
 
 
 class StashEntry(msgspec.Struct, frozen=True):
-    """One saved change of a stash: the version and value after it; `changed_by` is a crumb's id, if one was named."""
+    """One recorded change of a stash: the version and value after it; `changed_by` is the id of a crumb, if given."""
 
     id: str
     stash_id: str
@@ -62,7 +62,7 @@ class Trail(msgspec.Struct, frozen=True):
 
 
 class Link(msgspec.Struct, frozen=True):
-    """A link between two records. It never changes: another one is another link."""
+    """A link between two records. Links never change."""
 
     id: str
     link_type: LinkType
@@ -72,10 +72,10 @@ class Link(msgspec.Struct, frozen=True):
 
 
 class TransferReport(msgspec.Struct, frozen=True):
-    """What became of every line of an import of tables, or would: ids by table, and what there is to say.
+    """The outcome for every line of an import of tables, actual or (`dry_run`) expected; ids by table.
 
-    `conflicts` are here already and differ, and were left alone; `skipped` were not imported at all; `warnings` are
-    about records that were.
+    `conflicts` exist here with other content and were not touched; `skipped` were not imported; `warnings` concern
+    imported records.
     """
 
     created: dict[str, list[str]]

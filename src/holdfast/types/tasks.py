@@ -17,7 +17,7 @@ Side = Literal["ours", "theirs"]
 
 
 class Task(msgspec.Struct, frozen=True):
-    """A task. `token` and `deadline` are those of the claim, while there is one that ends by itself."""
+    """A task. `token` and `deadline` are those of the claim, if the claim can expire."""
 
     id: str
     title: str
@@ -42,13 +42,13 @@ class Task(msgspec.Struct, frozen=True):
 
 
 class TaskInTree(Task, frozen=True, kw_only=True):
-    """A task as part of a subtree: `relative_depth` is 0 for its root."""
+    """A task in a subtree; `relative_depth` is 0 for its root."""
 
     relative_depth: int
 
 
 class HistoryEntry(msgspec.Struct, frozen=True):
-    """One changed field of a task; a note alone has the field "note"."""
+    """One changed field of a task. A note without a change has the field "note"."""
 
     task_id: str
     field: str
@@ -71,7 +71,7 @@ class TaskLink(msgspec.Struct, frozen=True):
 
 
 class Hit(msgspec.Struct, frozen=True):
-    """A task that a search found, the better the lower its rank; the words found are marked with ** in the snippet."""
+    """A task that a search found; lower ranks are better. The snippet marks matches with **."""
 
     task: Task
     snippet: str
@@ -79,7 +79,7 @@ class Hit(msgspec.Struct, frozen=True):
 
 
 class Reason(msgspec.Struct, frozen=True):
-    """Why a task is not ready: a stable code, words, and the tasks that are in the way."""
+    """Why a task is not ready: a stable code, a text, and the tasks it waits for."""
 
     code: Literal["status", "claimed", "deleted", "dependencies", "children"]
     text: str
@@ -87,7 +87,7 @@ class Reason(msgspec.Struct, frozen=True):
 
 
 class Readiness(msgspec.Struct, frozen=True):
-    """Whether a task can be claimed by `claim_next`, and if not, all the reasons."""
+    """Whether `claim_next` can claim a task, and all reasons if not."""
 
     id: str
     ready: bool
@@ -95,7 +95,7 @@ class Readiness(msgspec.Struct, frozen=True):
 
 
 class BulkItem(msgspec.Struct, frozen=True):
-    """What became of one task of a bulk call."""
+    """The outcome for one task of a bulk call."""
 
     id: str
     success: bool
@@ -104,7 +104,7 @@ class BulkItem(msgspec.Struct, frozen=True):
 
 
 class BulkResult(msgspec.Struct, frozen=True):
-    """What became of each task, in the order given."""
+    """The outcome for each task, in the order given."""
 
     results: list[BulkItem]
 
@@ -117,7 +117,7 @@ class Retired(msgspec.Struct, frozen=True):
 
 
 class TemplateNode(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """A task of a template: its fields, and the tasks below it. Others depend on it by its `key`."""
+    """A task of a template, with the tasks below it. Other tasks depend on it by its `key`."""
 
     title: str
     body: str = ""
@@ -131,7 +131,7 @@ class TemplateNode(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class TaskTemplate(msgspec.Struct, frozen=True):
-    """A named tree of tasks; `parameters` has the default of each, None where a value must be given."""
+    """A named tree of tasks; `parameters` maps each parameter to its default, None if it is required."""
 
     name: str
     tree: TemplateNode
@@ -139,9 +139,9 @@ class TaskTemplate(msgspec.Struct, frozen=True):
 
 
 class ImportProblem(msgspec.Struct, frozen=True):
-    """Something about one line of an import. An error keeps its record out; a warning only tells.
+    """A problem with one line of an import. An error keeps its record out; a warning does not.
 
-    `file` is named where an import has several.
+    `file` is set where an import has several files.
     """
 
     line: int
@@ -156,10 +156,10 @@ class ImportProblem(msgspec.Struct, frozen=True):
 
 
 class ImportReport(msgspec.Struct, frozen=True):
-    """What became of every record of an import, or would: ids in the order of the file, and what there is to say.
+    """The outcome for every record of an import, actual or (`dry_run`) expected; ids in the order of the file.
 
-    `conflicts` were changed on both sides and left alone; `skipped` were not imported at all; `warnings` are about
-    records that were.
+    `conflicts` were changed on both sides and not touched; `skipped` were not imported; `warnings` concern imported
+    records.
     """
 
     created: list[str]
@@ -172,7 +172,7 @@ class ImportReport(msgspec.Struct, frozen=True):
 
 
 class ResumeEvent(msgspec.Struct, frozen=True):
-    """Something that happened to the task; long values are left out of `changes`."""
+    """An event of the task; `changes` omits long values."""
 
     op: str
     actor: str
@@ -184,8 +184,8 @@ class ResumeEvent(msgspec.Struct, frozen=True):
 class Resume(msgspec.Struct, frozen=True):
     """Where work on a task stopped.
 
-    `last_holder` is who had it before the present holder, `ended` how that claim ended. `locks` are held for the task
-    now; `left` are the patterns that the last holder had locked. What did not fit is counted in `omitted`.
+    `last_holder` held the task before the current holder, and `ended` says how that claim ended. `locks` are held for
+    the task now; `left` are the patterns that the last holder had locked. `omitted` counts what did not fit.
     """
 
     task: Task
@@ -201,7 +201,7 @@ class Resume(msgspec.Struct, frozen=True):
 
 
 class Problem(msgspec.Struct, frozen=True):
-    """Something wrong in a file. An error refuses the part it is in; a warning changes nothing."""
+    """A problem in a file. An error rejects the part that contains it; a warning changes nothing."""
 
     file: str
     line: int
@@ -213,7 +213,7 @@ class Problem(msgspec.Struct, frozen=True):
 
 
 class Verdict(msgspec.Struct, frozen=True):
-    """What one matcher said: matched, or the first reason why not."""
+    """The result of one matcher: matched, or the first reason why not."""
 
     name: str
     matched: bool
@@ -221,7 +221,7 @@ class Verdict(msgspec.Struct, frozen=True):
 
 
 class RouteReport(msgspec.Struct, frozen=True):
-    """How a task is routed and why: every matcher in order, and what they looked at."""
+    """How a task is routed and why: the verdict of every matcher in order, and the properties they read."""
 
     selected_grimoire: str
     matched_by: str
@@ -233,7 +233,7 @@ class RouteReport(msgspec.Struct, frozen=True):
 
 
 class Loaded(msgspec.Struct, frozen=True):
-    """What came of loading a file: whether its rules are in force now, how many there are, and what was wrong."""
+    """The result of loading a file: whether its rules are in force, how many there are, and the problems found."""
 
     file: str
     stored: bool

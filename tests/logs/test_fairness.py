@@ -1,23 +1,23 @@
-"""Courtesy: who lets whom go first, and for how long."""
+"""Writer fairness: which node goes first, and how long the others wait."""
 
 from __future__ import annotations
 
 import pytest
 
-from holdfast.replication.replica import Courtesy
+from holdfast.replication.replica import WriterFairness
 from holdfast.testing import ManualClock
 
 
-def after(*nodes: str) -> Courtesy:
+def after(*nodes: str) -> WriterFairness:
     """What a node thinks after these have written."""
-    courtesy = Courtesy(ManualClock())
+    fairness = WriterFairness(ManualClock())
     for node in nodes:
-        courtesy.saw(node)
-    return courtesy
+        fairness.saw(node)
+    return fairness
 
 
-def turns(courtesy: Courtesy, *nodes: str) -> list[str]:
-    return [node for node in nodes if courtesy.is_turn_of(node)]
+def turns(fairness: WriterFairness, *nodes: str) -> list[str]:
+    return [node for node in nodes if fairness.is_turn_of(node)]
 
 
 def test_of_those_who_write_the_one_goes_first_who_wrote_longest_ago() -> None:
@@ -35,27 +35,27 @@ def test_nobody_waits_alone_and_a_newcomer_waits_for_nobody() -> None:
 def test_who_stopped_writing_is_forgotten_after_some_entries_or_once_waited_for_in_vain() -> None:
     assert turns(after("b", *["a"] * 3), "a") == []
     assert turns(after("b", *["a"] * 8), "a") == ["a"]
-    courtesy = after("b", "a")
-    courtesy.waited_in_vain()
-    assert turns(courtesy, "a") == ["a"]
-    courtesy.saw("b")
-    courtesy.saw("a")
-    assert turns(courtesy, "a", "b") == ["b"]
+    fairness = after("b", "a")
+    fairness.forget_idle()
+    assert turns(fairness, "a") == ["a"]
+    fairness.saw("b")
+    fairness.saw("a")
+    assert turns(fairness, "a", "b") == ["b"]
 
 
 def test_patience_is_some_times_what_a_group_of_our_own_takes_within_bounds() -> None:
     clock = ManualClock()
-    courtesy = Courtesy(clock)
+    fairness = WriterFairness(clock)
 
     def after_groups_of(seconds: float) -> float:
         for _ in range(50):
-            courtesy.begins()
+            fairness.begins()
             clock.advance(seconds)
-            courtesy.wrote("a")
+            fairness.wrote("a")
             clock.advance(1)  # what lies between them does not count
-        return courtesy.patience
+        return fairness.max_wait
 
-    assert courtesy.patience == 0.0005
+    assert fairness.max_wait == 0.0005
     assert after_groups_of(0.0001) == 0.0005
     assert after_groups_of(0.002) == pytest.approx(0.006, rel=0.01)
     assert after_groups_of(3600) == 0.02
