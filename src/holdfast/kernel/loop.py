@@ -269,6 +269,6 @@ async def next_event(engine: Engine, watcher: Watcher, deadline: int | None) -> 
             event = watcher.take()
             if event is not None or (deadline is not None and clock.monotonic() >= deadline):
                 return event
-            await signal.wait(None if deadline is None else clock.patience(deadline))
+            await signal.wait(None if deadline is None else clock.max_sleep(deadline))
     finally:
         clock.dismiss(signal)
