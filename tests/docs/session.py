@@ -1,7 +1,7 @@
 """The recorded terminal session of the README: real commands, run in a new project, and what they printed.
 
-Ids and times differ from run to run, so each is replaced by one of a fixed row; nothing else is touched. Two agents
-share the project: `ada` and `ben`.
+Ids and times differ from run to run, so fixed ones replace them: a deadline is half an hour after everything else.
+Nothing else is changed. Two agents share the project: `ada` and `ben`.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ LINES = (
     "holdfast init",
     "holdfast create 'write the parser' --tag backend --priority 1",
     "holdfast create 'test the parser' --tag backend",
-    "holdfast dep add {second} {first}    # it must wait",
+    "holdfast dep add {second} {first}    # the second waits for the first",
     "holdfast next --actor ada",
     'holdfast claim {first} --actor ben; echo "exit $?"',
     'holdfast next --actor ben; echo "exit $?"',
@@ -28,9 +28,9 @@ LINES = (
     "holdfast log --summary",
 )
 IDS = ("hf-7k2q", "hf-3m9x")
-ROW = {
-    r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d": "2026-03-01 12:30:00",
-    r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d+": "2026-03-01T12:30:00",
+FIXED = {
+    r"until \d{4}-\d\d-\d\d([ T])\d\d:\d\d:\d\d(\.\d+)?": r"until 2026-03-01\g<1>13:00:00",
+    r"since \d{4}-\d\d-\d\d([ T])\d\d:\d\d:\d\d(\.\d+)?": r"since 2026-03-01\g<1>12:30:00",
     r"\b[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}\b": "01a1e099-10c0-7368-a282-4e0add882b97",
 }
 
@@ -46,15 +46,15 @@ def record() -> str:
 
 def _play(project: Path, home: Path) -> list[str]:
     found: list[str] = []
-    told: list[str] = []
+    lines: list[str] = []
     for line in LINES:
         names = dict(zip(("first", "second"), found, strict=False))
         output = _run(line.format(**names), project, home)
         if line.startswith("holdfast create"):
             found.append(output.split()[0])
         shown = dict(zip(("first", "second"), IDS, strict=True))
-        told += [f"$ {line.format(**shown)}", *_shown(output, found, project).splitlines()]
-    return told
+        lines += [f"$ {line.format(**shown)}", *_shown(output, found, project).splitlines()]
+    return lines
 
 
 def _run(line: str, project: Path, home: Path) -> str:
@@ -75,7 +75,7 @@ def _shown(output: str, ids: list[str], project: Path) -> str:
         output = output.replace(real, shown)
     output = output.replace(str(project.resolve()), "~/shop").replace(str(project), "~/shop")
     output = re.sub(r"you@\S+", "you@host", output)
-    for pattern, shown in ROW.items():
+    for pattern, shown in FIXED.items():
         output = re.sub(pattern, shown, output)
     return output
 
