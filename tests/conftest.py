@@ -12,6 +12,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from hypothesis import HealthCheck, settings
 
 from tests.amounts import LONG
 
@@ -37,6 +38,9 @@ def _hear_ctrl_c() -> None:
 
 _use_ram()
 _hear_ctrl_c()
+# How fast a machine makes data says nothing about the data, and other people's work slows it down.
+settings.register_profile("holdfast", suppress_health_check=[HealthCheck.too_slow])
+settings.load_profile("holdfast")
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -46,6 +50,12 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         help="run the conformance suite on these kinds of workspaces (names with commas between them, or all) "
         "instead of those that the seed draws",
     )
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Start with the tests that take long: if one of them came last, the other cores would wait for it."""
+    items.sort(key=lambda item: item.get_closest_marker("early") is None)
 
 
 @pytest.fixture

@@ -184,7 +184,7 @@ def test_i7_an_answer_that_has_no_schema_has_the_fields_of_the_document(playgrou
         finally:
             server.end()
     else:
-        code, out, errors = playground.run(line)
+        code, out, errors = playground.call(line)
     assert code == 0, errors
     data = json.loads(out)["data"]
     if label == "log --summary":
@@ -318,7 +318,7 @@ _TOLD: Final = {
 
 
 def schema_of(playground: Playground, command: str) -> dict[str, Any]:
-    code, out, errors = playground.run(f"holdfast schema {command}")
+    code, out, errors = playground.call(f"holdfast schema {command}")
     assert code == 0, errors
     schema: dict[str, Any] = json.loads(out)
     jsonschema.Draft202012Validator.check_schema(schema)
@@ -328,7 +328,7 @@ def schema_of(playground: Playground, command: str) -> dict[str, Any]:
 @pytest.mark.parametrize("command", _TOLD)
 def test_i7_the_json_of_a_command_is_what_its_schema_says(playground: Playground, command: str) -> None:
     schema = schema_of(playground, command)
-    code, out, errors = playground.run(f"{_TOLD[command]} --json")
+    code, out, errors = playground.call(f"{_TOLD[command]} --json")
     assert code == 0, errors
     told = json.loads(out)
     assert told["data"] is not None
@@ -336,14 +336,14 @@ def test_i7_the_json_of_a_command_is_what_its_schema_says(playground: Playground
 
 
 def test_i7_nothing_ready_is_what_the_schema_of_next_says_too(playground: Playground) -> None:
-    code, out, _ = playground.run("holdfast next --tag nothing-has-it --json")
+    code, out, _ = playground.call("holdfast next --tag nothing-has-it --json")
     assert code == NOTHING
     jsonschema.validate(json.loads(out), schema_of(playground, "next"), cls=jsonschema.Draft202012Validator)
 
 
 def test_i7_a_schema_refuses_what_no_command_would_tell(playground: Playground) -> None:
     schema = schema_of(playground, "show")
-    told = json.loads(playground.run("holdfast show hf-7k2q --json")[1])
+    told = json.loads(playground.call("holdfast show hf-7k2q --json")[1])
     lies: list[Any] = [{**told, "schema_version": 2}, {**told, "data": {**told["data"], "priority": 9}}, {"data": {}}]
     for wrong in lies:
         with pytest.raises(jsonschema.ValidationError):

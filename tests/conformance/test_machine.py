@@ -60,6 +60,7 @@ def quiet(caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.ERROR, logger="holdfast")
 
 
+@pytest.mark.early
 @pytest.mark.timeout(400)
 def test_a_workspace_does_what_the_plain_model_does(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     drive(MemoryWorld, tmp_path, STEPS, LEAST)

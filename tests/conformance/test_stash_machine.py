@@ -322,6 +322,7 @@ def drive(kind: type[World], folder: Path, steps: int, least: int, done: int, co
     assert enough(), (FIRED, DONE, COLLIDED)
 
 
+@pytest.mark.early
 @pytest.mark.timeout(300)
 def test_s6_names_collide_exactly_where_they_should(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     drive(MemoryWorld, tmp_path, STEPS, LEAST, DONE_LEAST, COLLISIONS)

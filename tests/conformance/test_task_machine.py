@@ -40,6 +40,7 @@ SETTINGS = settings(
 )
 
 
+@pytest.mark.early
 @pytest.mark.timeout(600)
 def test_t1_to_t14_tasks_do_what_the_plain_model_does(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     def make_world() -> World:

@@ -336,6 +336,7 @@ def test_c17_a_watch_that_is_closed_or_left_as_a_block_is_freed(world: World) ->
     assert finish(main()) == 0
 
 
+@pytest.mark.early
 def test_c17_two_thousand_watches_on_different_cells_each_hear_just_their_own(world: World) -> None:
     ws = world.open()
     streams = [ws.cells.watch_stream("run", f"cell-{number:05}", timeout=10) for number in range(2000)]

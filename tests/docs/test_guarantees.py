@@ -11,6 +11,7 @@ import ast
 import importlib
 import inspect
 import re
+from functools import cache
 from pathlib import Path
 from types import ModuleType
 from typing import NamedTuple
@@ -70,6 +71,7 @@ def files(text: str) -> dict[str, Path]:
     return {name: (DOCUMENT.parent / path).resolve() for name, path in found}
 
 
+@cache
 def names_in(path: Path) -> set[str]:
     tree = ast.parse(path.read_text(encoding="utf-8"))
     functions = (node for node in tree.body if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef))

@@ -346,6 +346,7 @@ def is_same(raw: bytes, sound: Document) -> bool:
         return False
 
 
+@pytest.mark.early
 @pytest.mark.timeout(900)
 def test_p6_every_change_of_a_document_by_somebody_else_is_noticed_and_what_was_written_comes_back(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]

@@ -18,10 +18,11 @@ from typing import NamedTuple
 import pytest
 
 import holdfast
+from tests.amounts import amount
 from tests.e2e.kill_worker import COUNT, RUN
 
 ROOT = Path(__file__).parents[2]
-CYCLES = 500
+CYCLES = amount(200, 500)
 AT_ONCE = 2
 LEAST = 20
 MOST_EXTRA = 10
@@ -114,6 +115,7 @@ def pairs(events: list[holdfast.Event]) -> list[tuple[holdfast.Event, holdfast.E
     return list(zip(events[::2], events[1::2], strict=True))
 
 
+@pytest.mark.early
 @pytest.mark.timeout(400)
 def test_what_a_killed_writer_acknowledged_is_never_lost(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     record = Record(tmp_path / "store")

@@ -116,6 +116,7 @@ class Worker:
 # --- the parent ------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.early
 @pytest.mark.timeout(120)
 def test_a6_claim_lock_and_mail_of_processes_that_are_killed_are_in_the_log_whole_or_not_at_all(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]

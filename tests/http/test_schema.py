@@ -26,10 +26,11 @@ from holdfast.types import Cell
 from holdfast.types.tasks import Task
 from holdfast.wire import EXACT, wired
 from holdfast.workspace.schema import argument_types, parameters
+from tests.amounts import amount
 from tests.http.running import Running
 from tests.http.schema_run import ACTOR, World, guide_of, run
 
-CALLS: Final = 2000
+CALLS: Final = amount(1000, 2000)
 NOW: Final = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)
 TASK: Final = Task(
     "hf-1", "title", "", "task", "open", 2, None, 0, ("tag",), None, None, None, None, NOW, NOW, None, 1, 1
@@ -48,6 +49,7 @@ WRONG: Final[dict[str, Any]] = {
 }
 
 
+@pytest.mark.early
 @pytest.mark.timeout(600)
 def test_every_operation_answers_as_the_document_says(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     made = run(tmp_path / "store", CALLS)

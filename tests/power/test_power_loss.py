@@ -75,6 +75,7 @@ def changes_on(tape: Tape) -> dict[int, Change]:
 # --- the guarantee ---------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.early
 @pytest.mark.timeout(300)
 @pytest.mark.parametrize("scene", SCENES, ids=lambda scene: scene.name)
 def test_no_acknowledged_commit_is_lost_with_the_power(

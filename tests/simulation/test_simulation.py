@@ -34,6 +34,7 @@ def missing(tally: Tally) -> set[str]:
     return wanted - set(tally.faults) - set(tally.done) - set(tally.reached)
 
 
+@pytest.mark.early
 @pytest.mark.timeout(300)
 @pytest.mark.parametrize("part", range(SEEDS // PART))
 def test_seeds_hold(part: int, caplog: pytest.LogCaptureFixture, capsys: pytest.CaptureFixture[str]) -> None:

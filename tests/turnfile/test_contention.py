@@ -115,6 +115,7 @@ def test_f14_no_edit_is_lost_and_no_id_given_twice(
         print(f"\n{processes} processes: {done} transactions, the projection fresh after each")
 
 
+@pytest.mark.early
 @pytest.mark.parametrize("processes", [2, 8])
 def test_f14_kills_at_random_points_lose_nothing(
     tmp_path: Path, processes: int, capsys: pytest.CaptureFixture[str]
