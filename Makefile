@@ -45,7 +45,7 @@ sim: $(READY) ## Attack a simulated cluster (SEED=7 shows one run, SEEDS=20000 t
 long: $(READY) ## What is too long for `test`: every kind, 1,000 seeds, 20,000 power losses, long runs (goes on where it stopped)
 	$(BIN)/python -m tests.long $(ARGS)
 
-house: $(READY) ## Print the figures of the source: modules, lines, importers, imports between layers
+house: $(READY) ## Print the figures of the source: modules, lines, importers, layers, what one claim walks through
 	@$(BIN)/python -m tests.architecture.house
 
 clean: ## Remove caches and build output; keeps .venv

@@ -4,7 +4,7 @@
     ws = holdfast.open(".holdfast", actor="agent-1")
     ws.cells.set("run-1", "status", {"phase": "plan"})
 
-Names are loaded when they are first used: whoever needs only the errors, or only one part, pays for no other.
+Names are loaded when they are first used: a program that needs only the errors, or one part, pays for no other.
 """
 
 from importlib import import_module

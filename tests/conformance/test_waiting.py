@@ -347,7 +347,7 @@ def test_c14_a_caller_whose_commit_failed_does_not_free_the_lock_of_who_came_nex
 ) -> None:
     ws, other = world.open("a"), world.open("b")
     engine = ws._engine
-    submit = engine.submit
+    submit = ws._runner.submit
     taken: list[Grant] = []
 
     def fail_to_commit(batch: Any, calls: Any) -> bool:
@@ -364,7 +364,7 @@ def test_c14_a_caller_whose_commit_failed_does_not_free_the_lock_of_who_came_nex
             monkeypatch.undo()
             taken.append(other.locks.acquire("door"))  # gets the revision, hence the token, that was rolled back
 
-    monkeypatch.setattr(engine, "submit", fail_once_and_let_the_other_in)
+    monkeypatch.setattr(ws._runner, "submit", fail_once_and_let_the_other_in)
     with pytest.raises(errors.DiskFull):
         ws.locks.acquire("door", wait=5)
     (grant,) = taken

@@ -8,7 +8,7 @@
     stashes.set(stash.stash_id, stash)
 
 A second way to the same records as `ws.tasks`, `ws.trails`, `ws.links` and `ws.stashes`, on any kind of workspace. What
-was loaded is saved only if nobody else has changed it meanwhile (VersionMismatch), so saving late loses nothing.
+was loaded is saved only if it has not been changed meanwhile (VersionMismatch), so saving late loses nothing.
 """
 
 from __future__ import annotations
@@ -90,7 +90,7 @@ class Cupboard:
         """Open the workspace that `config` names; AlreadyAttached if there is one.
 
         `path`: its folder, or ":memory:". `url` and `token`: a server. `workspace`: one that is open, and stays so.
-        `actor`: who acts.
+        `actor`: the name to act under.
         """
         with self._mutex:
             if self._attachment is not None and not self._attachment.is_closed:
@@ -138,7 +138,7 @@ def _open(config: Mapping[str, Any]) -> tuple[AnyWorkspace, bool]:
         if name != "workspace" and not isinstance(value, kinds):
             raise errors.Invalid(f"{name} is a text, not {type(value).__name__}")
     if place == "workspace" and not hasattr(given[place], "using"):
-        raise errors.Invalid(f"{type(given[place]).__name__} is no workspace", hint="holdfast.open(...) answers one")
+        raise errors.Invalid(f"{type(given[place]).__name__} is not a workspace", hint="holdfast.open(...) returns one")
     if place == "workspace":
         workspace: AnyWorkspace = given["workspace"]
         return (workspace.using(actor=given["actor"]) if "actor" in given else workspace), False

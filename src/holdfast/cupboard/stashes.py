@@ -90,7 +90,7 @@ class Stash(Entity):
 
     @property
     def value(self) -> Any:
-        """Its value, None if none is set; of a lock, who holds it since when. To assign is to `set_value`."""
+        """Its value, or None; of a lock, the holder and since when. To assign is to `set_value`."""
         return dict(self._value) if self.stash_type == LOCK and self._value else self._value
 
     @value.setter
@@ -123,7 +123,7 @@ class Stash(Entity):
         """Take a lock, or enter it again, in memory; Held if another has it. Nobody has it before it is saved."""
         self._check_type(LOCK)
         if not isinstance(holder, str) or not holder:
-            raise errors.InvalidHolder("the holder is empty", hint="name who holds it")
+            raise errors.InvalidHolder("the holder is empty", hint="pass the name of the holder")
         if self._holder not in (None, holder):
             raise errors.Held(
                 f"{self.name!r} is held by {self._holder}", name=self.name, holder=self._holder, until=None

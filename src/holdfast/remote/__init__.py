@@ -48,12 +48,12 @@ E = TypeVar("E")
 
 
 class Address:
-    """Where a server is, and how to reach it: what a client needs, whether it blocks or not."""
+    """Where a server is, and how to reach it: for clients that block and clients that await."""
 
     def __init__(self, url: str, token: str | None, timeout: float, verify: str | bool) -> None:
         if not isinstance(url, str) or not re.match(r"https?://[^/]|unix:///", url):
             raise errors.Invalid(
-                f"{url!r} is no address of a server",
+                f"{url!r} is not the address of a server",
                 hint="http://host:port, with /NAME for a named workspace, or unix:///path",
             )
         check_ttl(timeout, "timeout")
@@ -63,10 +63,10 @@ class Address:
         self._verify = _trust(url, verify)
 
     def options(self, transport: type[httpx.HTTPTransport] | type[httpx.AsyncHTTPTransport]) -> dict[str, Any]:
-        """What a client of httpx is made with."""
+        """The arguments of a client of httpx."""
         path = self.url.removeprefix(_UNIX)
         by_socket = self.url.startswith(_UNIX)
-        # Each watch has a connection of its own. A server keeps one that nobody uses for longer than we do.
+        # Each watch has a connection of its own. A server keeps an idle one for longer than we do.
         limits = httpx.Limits(max_connections=None, max_keepalive_connections=32, keepalive_expiry=30)
         return {
             "base_url": "http://localhost" if by_socket else self.url.rstrip("/"),
@@ -76,7 +76,7 @@ class Address:
         }
 
     def request(self, step: Send) -> dict[str, Any]:
-        """What httpx sends. It waits for an answer as long as the call itself may wait, and some more."""
+        """The arguments of a request. It waits for a response as long as the call itself may wait, and some more."""
         request, wait = step.request, step.request.wait
         return {
             "method": request.method,
@@ -146,22 +146,22 @@ class Wire:
 
 
 def allow_silence(answer: httpx.Response) -> None:
-    """From its first answer on, a watch may be as silent as a server ever is."""
+    """Let a watch that is connected be silent for as long as a server ever is."""
     answer.request.extensions["timeout"]["read"] = SILENCE_TIMEOUT
 
 
 def _trust(url: str, verify: str | bool) -> ssl.SSLContext | bool:
-    """Which certificates are believed."""
+    """The certificates that are trusted."""
     if isinstance(verify, str):
         return _trusting(verify)
     if url.startswith("https:"):
         return verify
-    # Nobody shows one: to load the usual ones would take longer than most calls. None is believed, if one came.
+    # No certificate is shown: loading the usual ones would take longer than most calls. None is trusted, if one came.
     return ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
 
 
 def _trusting(file: str) -> ssl.SSLContext:
-    """TLS with servers that show this certificate, and no other."""
+    """TLS with servers that show this certificate, and no others."""
     try:
         return ssl.create_default_context(cafile=file)
     except OSError as error:  # of which ssl.SSLError is one
@@ -171,10 +171,10 @@ def _trusting(file: str) -> ssl.SSLContext:
 
 
 def _checked(token: object) -> str:
-    """A token without the line end of its file; one that is none is not repeated in a message."""
+    """A token without the line end of its file. A message never repeats what is not a token."""
     text = token.strip() if isinstance(token, str) else ""
     if not text or not text.isascii() or not text.isprintable() or " " in text:
-        raise errors.Unauthorized("this is no token", hint="a token is one word, as holdfast token create shows it")
+        raise errors.Unauthorized("this is not a token", hint="a token is one word, as holdfast token create shows it")
     return text
 
 

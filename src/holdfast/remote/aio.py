@@ -33,7 +33,7 @@ from holdfast.workspace.context import Context, Fence
 from holdfast.workspace.transaction import Root
 
 AT_ONCE: Final = 64  # calls that are sent at the same time; the others wait for their turn
-BUFFER: Final = 1024  # events that a watch has fetched and nobody has taken: then it stops reading
+BUFFER: Final = 1024  # events that a watch fetches ahead: then it stops reading
 R = TypeVar("R")
 E = TypeVar("E")
 
@@ -89,7 +89,7 @@ class AsyncWire:
         return AsyncRemoteWatch(self, resuming)
 
     def start_watch(self, resuming: Resuming, events: asyncio.Queue[Any]) -> asyncio.Task[None]:
-        """Fetch the events of a watch, apart from who takes them: a taker who gives up loses none."""
+        """Fetch the events of a watch in a task of its own: a caller that stops waiting for one loses none."""
         self._check_open()
         connected = self.loop.create_future()
         self._opening.add(connected)
@@ -110,7 +110,7 @@ class AsyncWire:
         return task
 
     async def _fetch(self, resuming: Resuming, events: asyncio.Queue[Any], connected: asyncio.Future[None]) -> None:
-        """Hand over events as they come, until the watch is over; resumes by itself."""
+        """Put events into the queue as they come, until the watch ends; resumes by itself."""
         await self.keep()
         while True:
             broken: httpx.TransportError | None = None
@@ -223,7 +223,7 @@ class AsyncRemoteWatch(Generic[E]):
         raise self._end()
 
     def _end(self) -> BaseException:
-        """Why nothing comes any more."""
+        """The reason why no more events come."""
         if self._closed:
             return StopAsyncIteration()
         if self._task.cancelled():
@@ -243,7 +243,7 @@ class AsyncRemoteWatch(Generic[E]):
         self.close()
 
 
-_END: Final = object()  # the last thing that a watch hears: look at what fetched it
+_END: Final = object()  # the last item of the queue: the task that fetched events has ended
 
 
 def _cancel(loop: asyncio.AbstractEventLoop, task: asyncio.Task[None]) -> None:

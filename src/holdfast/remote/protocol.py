@@ -1,8 +1,8 @@
-"""Calls as requests, answers as types and errors, and what is retried: the same for threads and event loops.
+"""Calls as requests, responses as types and errors, and retries: the same for threads and event loops.
 
 A call is tried again where that is safe: a read, or a write that carries an idempotency key; five times in all. A
-watch that loses its connection resumes behind the last event it gave, without gap or repeat, and gives up after
-so many attempts in a row that brought no sign of life.
+watch that loses its connection resumes after the last event it returned, without gap or repeat, and gives up after
+30 attempts in a row without a response.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ _QUERIED: Final = ("GET", "DELETE")
 _MISTAKABLE: Final = re.compile(r"\.+|[a-z-]+")
 _BY_ID: Final = ("stashes", "trails", "links", "cycles")  # whose ids are refused as ids, not as names
 _LONG_QUERY: Final = 4096  # bytes, beyond which arguments travel in the body, whatever the method
-_LONGEST: Final = 1e7  # seconds that a socket can be told to wait
+_LONGEST: Final = 1e7  # seconds that a socket can wait
 Args = tuple[Any, ...]
 Kwargs = dict[str, Any]
 
@@ -73,7 +73,7 @@ def named(op: Operation[..., Any], args: Args, kwargs: Kwargs) -> dict[str, Any]
 
 
 def request_of(op: Operation[..., Any], arguments: dict[str, Any]) -> Request:
-    """A call of an operation; what cannot travel is refused as it would be in process."""
+    """The request of a call; what cannot travel is refused as it would be in process."""
     given, wait = dict(arguments), _wait(op, arguments)
     assert op.route.http is not None
     method, _, path = op.route.http.partition(" ")
@@ -156,7 +156,7 @@ def _inner(op: Op) -> Any:
 
 
 def headers_of(request: Request, context: Context) -> dict[str, str]:
-    """What a call says about itself beside its arguments."""
+    """The headers of a call: its context, and the form of its body."""
     headers = {"prefer": "return=representation"}
     if request.body is not None:
         headers["content-type"] = "application/json"
@@ -183,7 +183,7 @@ _CLASSES: Final = {
 
 
 def result_of(op: Operation[..., Any], response: httpx.Response) -> Any:
-    """What the operation answered."""
+    """The result of the operation."""
     result = item_of(op, response.content)
     if not isinstance(result, list) or not is_page(op.name):
         return result
@@ -195,7 +195,7 @@ def result_of(op: Operation[..., Any], response: httpx.Response) -> Any:
 
 
 def item_of(op: Operation[..., Any], content: bytes) -> Any:
-    """An answer, or one item of a stream, from its JSON."""
+    """A result, or one item of a stream, from its JSON."""
     kind = result_type(op.name)
     if not plan_of(op.name).free:
         return msgspec.json.decode(content, type=kind)
@@ -210,20 +210,20 @@ def typed_txn(answer: TxnResult, given: dict[str, Any]) -> TxnResult:
 
 
 def failure(content: bytes, status: int) -> errors.HoldfastError:
-    """The error that a server told, of the class that it was."""
+    """The error in a response, of the class that it had on the server."""
     try:
-        told = parsed(content)
-        if not isinstance(told, dict):
+        sent = parsed(content)
+        if not isinstance(sent, dict):
             raise ValueError("no object")
     except ValueError:
         return errors.Unavailable(f"the server answered {status}, and not as Holdfast does")
-    cls = _CLASSES.get(told.get("code", ""), errors.HoldfastError)
-    details = {name: _detail(name, value) for name, value in told.get("details", {}).items()}
-    return cls(told.get("error", ""), hint=told.get("hint", ""), **details)
+    cls = _CLASSES.get(sent.get("code", ""), errors.HoldfastError)
+    details = {name: _detail(name, value) for name, value in sent.get("details", {}).items()}
+    return cls(sent.get("error", ""), hint=sent.get("hint", ""), **details)
 
 
 def type_details(op: Operation[..., Any], error: errors.HoldfastError) -> None:
-    """What an error carries of records, as the types they are in process."""
+    """Convert the records that an error carries to the types they have in process."""
     types: dict[str, Any] = {} if op.name.startswith("cycles.") else {"problems": list[ImportProblem]}
     if op.name.startswith("tasks."):
         types["value"] = Task
@@ -241,7 +241,7 @@ def _detail(name: str, value: Any) -> Any:
 
 ATTEMPTS: Final = 5
 PAUSE: Final = 0.05  # seconds before the second attempt; three times as long before each one after it
-RESUMES: Final = 30  # in a row, without a sign of life between them: about a minute
+RESUMES: Final = 30  # in a row, without a response between them: about a minute
 SILENCE_TIMEOUT: Final = 35.0  # seconds without even a bookmark, after which a connection counts as lost
 
 _NEVER_SENT: Final = (httpx.ConnectError, httpx.ConnectTimeout, httpx.PoolTimeout)
@@ -250,7 +250,7 @@ R = TypeVar("R")
 
 
 class Send(msgspec.Struct, frozen=True):
-    """Send a request; answers its response."""
+    """Send a request and return its response."""
 
     request: Request
     headers: dict[str, str]
@@ -290,7 +290,7 @@ def refusing(error: errors.HoldfastError) -> Steps[Any]:
 
 
 def calling(op: Operation[..., Any], args: Args, kwargs: Kwargs, context: Context) -> Steps[Any]:
-    """Call an operation; answers what it answers."""
+    """Call an operation and return its result."""
     given = named(op, args, kwargs)
     try:
         response = yield from sending(request_of(op, given), context)
@@ -302,14 +302,14 @@ def calling(op: Operation[..., Any], args: Args, kwargs: Kwargs, context: Contex
 
 
 def asking(what: str, context: Context) -> Steps[dict[str, Any]]:
-    """Ask something of the workspace itself."""
+    """Ask for a property of the workspace itself."""
     response = yield from sending(Request("GET", f"/api/{what}", [], None, True, 0.0), context)
     answer: dict[str, Any] = msgspec.json.decode(response.content)
     return answer
 
 
 def sending(request: Request, context: Context) -> Steps[httpx.Response]:
-    """Send a request, again if that is safe."""
+    """Send a request, and retry it if that is safe."""
     attempts = ATTEMPTS if request.safe or context.key is not None else 1
     sent: httpx.TransportError | None = None  # the trouble after which it may have happened
     for attempt in range(attempts):
@@ -337,13 +337,13 @@ def _is_distrust(error: httpx.TransportError) -> bool:
 
 
 def _lost(request: Request, error: httpx.TransportError) -> errors.HoldfastError:
-    """What is known of a call without an answer: a write that was sent may have happened."""
-    told = str(error) or type(error).__name__
+    """The error for a call without a response: a write that was sent may have happened."""
+    reason = str(error) or type(error).__name__
     if request.safe or isinstance(error, _NEVER_SENT):
         hint = "pass verify=, the server's own certificate" if _is_distrust(error) else _HINT
-        return errors.Unreachable(f"the server cannot be reached: {told}", hint=hint)
+        return errors.Unreachable(f"the server cannot be reached: {reason}", hint=hint)
     return errors.OutcomeUnknown(
-        f"the connection broke before the answer came: {told}", hint="repeat it with the same idempotency key"
+        f"the connection broke before the answer came: {reason}", hint="repeat it with the same idempotency key"
     )
 
 
@@ -368,7 +368,7 @@ class Resuming:
         return Send(self.request, self._headers | resumed)
 
     def heard(self, line: str) -> list[Any]:
-        """A line has come; answers the events that it completes."""
+        """Take in a line and return the events that it completes."""
         if line:
             self._gather(line)
             return []
@@ -397,9 +397,9 @@ class Resuming:
             self._data.append(value)
 
     def broke(self, error: httpx.TransportError | None) -> float:
-        """The connection has ended; answers the seconds to wait before the next, or raises Unreachable."""
+        """The connection has ended: return the seconds to wait before the next, or raise Unreachable to give up."""
         self._failures += 1
         if self._failures > RESUMES or not self.connected:
-            told = "it ends every connection" if error is None else str(error) or type(error).__name__
-            raise errors.Unreachable(f"the server cannot be reached: {told}", hint=_HINT) from error
+            reason = "it ends every connection" if error is None else str(error) or type(error).__name__
+            raise errors.Unreachable(f"the server cannot be reached: {reason}", hint=_HINT) from error
         return float(min(0.05 * 2**self._failures, 2.0))

@@ -1,4 +1,4 @@
-"""What is done to whole stores while nobody has them open: upgrade, restore, rebuild and salvage."""
+"""Work on whole stores while no program has them open: upgrade, restore, rebuild and salvage."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ if TYPE_CHECKING:
 
 
 def upgrade(path: str | os.PathLike[str], *, clock: Clock | None = None, log: CommitLog | None = None) -> int:
-    """Run the migrations that lock out older programs, after a backup beside the store; answers the schema.
+    """Run the migrations that lock out older programs, after a backup beside the store. Returns the schema.
 
-    On the replica of a log they are entries of the log: every node runs them, and those without them stop.
+    On the replica of a log they are entries of the log: every node runs them, and nodes that lack them stop.
     """
     from holdfast.kernel import maintenance
 
@@ -31,7 +31,7 @@ def restore(
     clock: Clock | None = None,
     log: CommitLog | None = None,
 ) -> int:
-    """Make a new workspace from a backup and answer its revision, which lies above any that was ever given before.
+    """Make a new workspace from a backup. Returns its revision, which is above any that was ever given before.
 
     With a `log`, which must be empty, the workspace is a replicated one, and the folder its first replica.
     """
@@ -47,7 +47,7 @@ def restore(
 
 
 def rebuild(path: str | os.PathLike[str], *, log: CommitLog, clock: Clock | None = None) -> Path:
-    """Make a new replica from the log in the place of one that differs; answers where the old file is now.
+    """Make a new replica from the log in the place of one that differs. Returns the path the old file has now.
 
     The old one is set aside only once the new one is there.
     """

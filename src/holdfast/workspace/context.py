@@ -1,8 +1,8 @@
-"""What belongs to a call and not to the operation: actor, fence, idempotency key, at_least.
+"""The context of a call: actor, fence, idempotency key, at_least.
 
 `ws.using(...)` sets it, over HTTP it is headers, on the command line global options. `surround` puts it around a
-body: the key is looked at first (a repeated call gets its stored answer, whatever became of its lock), then the
-fence.
+body: the key is looked up first (a repeated call gets its stored answer, whatever became of its lock), then the
+fence is checked.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ class Context(msgspec.Struct, frozen=True):
     at_least: int | Literal["latest"] | None = None
 
     def with_(self, **given: Any) -> Context:
-        """The same, with what was given in place of what was there."""
+        """The same, with the given fields replaced."""
         return check_context(msgspec.structs.replace(self, **{k: v for k, v in given.items() if v is not None}))
 
     @property
@@ -50,7 +50,7 @@ class Context(msgspec.Struct, frozen=True):
 
 
 def derive_actor() -> str:
-    """HOLDFAST_ACTOR if set, otherwise user@host, which may not hold anything."""
+    """HOLDFAST_ACTOR if set, otherwise user@host, which cannot hold anything."""
     chosen = os.environ.get("HOLDFAST_ACTOR")
     if chosen:
         check_name(chosen, "HOLDFAST_ACTOR")
@@ -60,7 +60,7 @@ def derive_actor() -> str:
 
 
 def check_context(context: Context) -> Context:
-    """Refuse a context that could not work, before it is used."""
+    """Raise Invalid for a context that could not work, before it is used."""
     if not isinstance(context.actor, DerivedActor):
         check_name(context.actor, "actor")
     if context.actor in NOBODY:
@@ -83,7 +83,7 @@ def check_context(context: Context) -> Context:
 
 
 def _check_fenced(name: FenceName) -> None:
-    """Refuse what could name no lock."""
+    """Raise Invalid for what cannot name a lock."""
     if isinstance(name, str):
         check_name(name, "lock name")
         return
@@ -97,7 +97,7 @@ def _targets(tx: Tx, name: FenceName) -> list[Target]:
     found = [locks.named(name)] if isinstance(name, str) else []
     if isinstance(name, str) and "/" not in name and not is_uuid7(name):
         return found
-    from holdfast.domains.stashes import rows  # only who fences by an id or by two names needs it
+    from holdfast.domains.stashes import rows  # only a fence by an id or by two names needs it
 
     if isinstance(name, str) and "/" not in name:
         return [*found, rows.lock_of(name)]
@@ -115,9 +115,9 @@ def _check_fence(tx: Tx, fence: Fence) -> None:
     meant = [target for target, current in held if current == token] or [target for target, _ in held]
     known = meant or [target for target in targets if newest_version(tx, *target.key)]
     if not known:
-        told = name if isinstance(name, str) else f"{name[0] or ''}/{name[1]}"
+        shown = name if isinstance(name, str) else f"{name[0] or ''}/{name[1]}"
         raise errors.Fenced(
-            f"nothing that {told} names is or was a lock",
+            f"nothing that {shown} names is or was a lock",
             hint="a fence names a lock, RUN/CELL, the id of a lock stash, TRAIL/NAME, or /NAME if it is global",
             current=None,
         )
@@ -133,14 +133,14 @@ def check_reached(snapshot: Snapshot, at_least: int | Literal["latest"] | None) 
 
 
 class Answers(msgspec.Struct, frozen=True):
-    """How the answers of an operation are kept for a repeated call."""
+    """How the results of an operation are stored for a repeated call."""
 
     encode: Callable[[Any], bytes]
     decode: Callable[[bytes], Any]
 
 
 def surround(context: Context, body: Body, operation: str, digest: bytes, answers: Answers) -> Body:
-    """The body with its context around it: first the key, then the fence, then the body, then the answer is kept."""
+    """The body with its context around it: look up the key, check the fence, run the body, store its result."""
 
     def run(tx: Tx) -> Any:
         if context.key is not None:
@@ -172,7 +172,7 @@ def digest_of(operation: Operation[..., Any], args: Sequence[Any], kwargs: dict[
 
 
 def typed_answers(operation: Operation[..., Any], branches: Callable[[bool], Sequence[Any]] | None = None) -> Answers:
-    """Answers that come back as the types they were; a txn's results as the types of the operations it ran."""
+    """Results that come back as the types they were; those of a txn as the types of the operations it ran."""
 
     def decode_typed(stored: bytes) -> Any:
         from holdfast.workspace.schema import result_type  # only a repeated call needs it

@@ -58,19 +58,25 @@ def domain_class(name: str) -> type[Domain[Any]]:
 
 # --- what ends with a lease ------------------------------------------------------------------------------------------
 
-# Leases of domains that are loaded when first used, by what their ids begin with.
-_ENDED_BY: Final = {
-    "task": "tasks.claims",
-    "retention": "tasks.retention",
-    "stash": "stashes",
-    "trail": "trails",
-}
-
 
 def _end_late_lease(tx: Tx, lease: str, op: str) -> None:
-    module = _ENDED_BY.get(lease.partition(":")[0])
-    if module is not None:
-        import_module(f"holdfast.domains.{module}").end_lease(tx, lease, op)
+    """End what a domain that is loaded when first used keeps by a lease; the ids say which."""
+    if lease.startswith("task:"):
+        from holdfast.domains.tasks import claims
+
+        claims.end_lease(tx, lease, op)
+    elif lease == "retention":
+        from holdfast.domains.tasks import retention
+
+        retention.end_lease(tx, lease, op)
+    elif lease.startswith("stash:"):
+        from holdfast.domains import stashes
+
+        stashes.end_lease(tx, lease, op)
+    elif lease.startswith("trail:"):
+        from holdfast.domains import trails
+
+        trails.end_lease(tx, lease, op)
 
 
 def _stash_freed(tx: Tx, target: Target, op: str, changed_by: str | None) -> None:

@@ -1,4 +1,4 @@
-"""The files that people edit beside the store: found in the workspace's folder, and noticed when they change.
+"""The files that people edit in the workspace's folder, and whether they have changed.
 
 Their content enters the store by a transaction (`domains/routes.py`); here is only the reading. Looking whether a file
 has changed is one call of the operating system, so it is done before every operation that asks the rules.
@@ -21,7 +21,7 @@ _Signature = tuple[int, int, int]
 
 
 class Files:
-    """The documents of one folder, and what they were like when last looked at."""
+    """The documents of one folder, and their signatures when last looked at."""
 
     def __init__(self, folder: str) -> None:
         self._paths = {name: os.path.join(folder, file) for name, file in FILES.items()}
@@ -30,9 +30,9 @@ class Files:
         self._asked_at = 0
 
     def changed(self) -> list[str]:
-        """The documents whose files are there and not as they were when this was last asked.
+        """The documents whose files exist and have changed since the last call.
 
-        Many threads that ask at once need not all look: what another saw within the last millisecond will do.
+        Of many threads that call at once one looks: what it saw within the last millisecond will do for the others.
         """
         me, now = get_ident(), _real_time()
         if me != self._asked_by and now - self._asked_at < _FRESH:
@@ -48,7 +48,7 @@ class Files:
         return found
 
     def forget(self, name: str) -> None:
-        """Take a document for changed when next asked."""
+        """Treat a document as changed at the next call."""
         self._seen[name] = None
 
 
@@ -65,7 +65,7 @@ def _is_plain(path: str) -> bool:
 
 
 def read_file(folder: str, name: str) -> tuple[str, str] | None:
-    """A file's path and text; None if there is none. What is not text, or too long, is Invalid."""
+    """A file's path and text; None if it does not exist. Raises Invalid or TooLarge for what cannot be a document."""
     path = os.path.join(folder, name)
     try:
         if not _is_plain(path):  # opening a pipe would wait for somebody to write into it

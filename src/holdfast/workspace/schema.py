@@ -1,7 +1,7 @@
 """Request and result schemas of operations, from the same types that Python sees.
 
-Faces use them for OpenAPI, MCP tools and command lines. They are exact: a time is one, an answer has all its fields and
-no others, and where any value may stand it has the form that values have on the wire. Imported only by faces and tests:
+Faces use them for OpenAPI, MCP tools and command lines. They are exact: a time has the format date-time, a result has
+all its fields and no others, and any value has the form that values have on the wire. Imported only by faces and tests:
 reading signatures costs time that a plain call need not pay.
 """
 
@@ -19,7 +19,7 @@ from holdfast.kernel.validate import MAX_SECONDS
 from holdfast.operation import Operation, Step, operation
 from holdfast.types import AnyCondition, Condition, Page
 
-# What an argument is on the wire, where each kind of it must be told apart.
+# The type of an argument on the wire, where its kinds must be distinguished.
 _ON_THE_WIRE = {Sequence[Condition]: Sequence[AnyCondition]}
 
 
@@ -57,7 +57,7 @@ def parameters(op: Operation[..., Any]) -> list[inspect.Parameter]:
 
 @cache
 def answer_type(function: Callable[..., Any]) -> Any:
-    """The type that an operation's function answers: of a procedure its result, of a stream its items."""
+    """The type that an operation returns: of a procedure its result, of a stream its items."""
     answer = get_type_hints(function)["return"]
     arguments = get_args(answer)
     if get_origin(answer) is Page:  # travels as the list that it is
@@ -68,7 +68,7 @@ def answer_type(function: Callable[..., Any]) -> Any:
 
 
 def result_type(name: str) -> Any:
-    """The type of an operation's answer; of a watch, its items, or None where it may time out."""
+    """The type of an operation's result; of a watch, its items, or None where it may time out."""
     op = operation(name)
     answer = answer_type(op.function)
     return answer | None if op.kind == "first" else answer
@@ -76,21 +76,21 @@ def result_type(name: str) -> Any:
 
 @cache
 def is_page(name: str) -> bool:
-    """Whether an operation answers a page, which knows how to go on."""
+    """Whether an operation returns a page, with a cursor to the next one."""
     return get_origin(get_type_hints(operation(name).function)["return"]) is Page
 
 
 def schemas(name: str) -> tuple[dict[str, Any], dict[str, Any]]:
     """The JSON Schemas of an operation's request and result."""
     request, result = Shapes(), Shapes()
-    asked, told = request.given(request_type(name)), result.told(result_type(name))
-    return {**asked, "$defs": request.named}, {**told, "$defs": result.named}
+    given, returned = request.given(request_type(name)), result.returned(result_type(name))
+    return {**given, "$defs": request.named}, {**returned, "$defs": result.named}
 
 
 # --- JSON Schemas of types -------------------------------------------------------------------------------------------
 
 _SECONDS: Final = {"minimum": 0, "maximum": MAX_SECONDS}
-# What the type of an argument or field does not say: the range of the numbers of this name.
+# Ranges of numbers, which the type of an argument or field does not express, by its name.
 _RANGES: Final[dict[str, dict[str, Any]]] = {
     "depth": {"minimum": 0},
     "limit": {"minimum": 1},
@@ -103,7 +103,7 @@ _RANGES: Final[dict[str, dict[str, Any]]] = {
     "version": {"minimum": 0},
     "wait": _SECONDS,
 }
-# With padding, and with nothing in the bits that are left over: every content has one form.
+# With padding, and with zeros in the bits left over: every content has one form.
 _BASE64: Final = "^([A-Za-z0-9+/]{4})*([A-Za-z0-9+/][AQgw]==|[A-Za-z0-9+/]{2}[AEIMQUYcgkosw048]=)?$"
 _PLAIN: Final[dict[type[kinds.Type], dict[str, Any]]] = {
     kinds.NoneType: {"type": "null"},
@@ -118,7 +118,7 @@ _PLAIN: Final[dict[type[kinds.Type], dict[str, Any]]] = {
 class Shapes:
     """JSON Schemas of types; those of structs are kept by name, and referred to.
 
-    What is given may leave out what has a default. What is told has every field, and no other.
+    An argument may omit fields that have a default. A result has every field, and no other.
     """
 
     def __init__(self, reference: str = "#/$defs/{name}") -> None:
@@ -127,11 +127,11 @@ class Shapes:
 
     def given(self, hint: Any, name: str = "") -> dict[str, Any]:
         """The schema of an argument of this type and name."""
-        return ranged(self._shape(kinds.type_info(hint), told=False), name)
+        return ranged(self._shape(kinds.type_info(hint), whole=False), name)
 
-    def told(self, hint: Any) -> dict[str, Any]:
-        """The schema of an answer of this type."""
-        return self._shape(kinds.type_info(hint), told=True)
+    def returned(self, hint: Any) -> dict[str, Any]:
+        """The schema of a result of this type."""
+        return self._shape(kinds.type_info(hint), whole=True)
 
     def value(self) -> dict[str, Any]:
         """The schema of any value, as values travel."""
@@ -140,27 +140,27 @@ class Shapes:
             self.named["Value"] = _value(reference)
         return reference
 
-    def _shape(self, kind: kinds.Type, told: bool) -> dict[str, Any]:
+    def _shape(self, kind: kinds.Type, whole: bool) -> dict[str, Any]:
         match kind:
             case kinds.AnyType():
                 return self.value()
             case kinds.LiteralType(values=values):
                 return {"type": "string", "enum": list(values)}
             case kinds.UnionType(types=types):
-                return {"anyOf": [self._shape(each, told) for each in types]}
+                return {"anyOf": [self._shape(each, whole) for each in types]}
             case kinds.DictType(value_type=each):
-                return {"type": "object", "additionalProperties": self._shape(each, told)}
+                return {"type": "object", "additionalProperties": self._shape(each, whole)}
             case kinds.TupleType(item_types=each):
-                parts = [self._shape(part, told) for part in each]
+                parts = [self._shape(part, whole) for part in each]
                 return {"type": "array", "prefixItems": parts, "items": False, "minItems": len(parts)}
             case kinds.ListType(item_type=each) | kinds.VarTupleType(item_type=each):
-                return {"type": "array", "items": self._shape(each, told)}
+                return {"type": "array", "items": self._shape(each, whole)}
             case kinds.StructType():
-                return self._struct(kind, told)
+                return self._struct(kind, whole)
         return dict(_PLAIN[type(kind)])
 
-    def _struct(self, kind: kinds.StructType, told: bool) -> dict[str, Any]:
-        name = kind.cls.__name__ if told else f"{kind.cls.__name__}Input"
+    def _struct(self, kind: kinds.StructType, whole: bool) -> dict[str, Any]:
+        name = kind.cls.__name__ if whole else f"{kind.cls.__name__}Input"
         reference = {"$ref": self._reference.format(name=name)}
         if name in self.named:
             return reference
@@ -173,11 +173,11 @@ class Shapes:
             properties[kind.tag_field] = {"const": kind.tag}
         required = [*properties]
         for field in kind.fields:
-            properties[field.encode_name] = ranged(self._shape(field.type, told), field.name)
-            if told or field.required:
+            properties[field.encode_name] = ranged(self._shape(field.type, whole), field.name)
+            if whole or field.required:
                 required.append(field.encode_name)
         shape |= {"properties": properties, "required": required}
-        if told or kind.forbid_unknown_fields:
+        if whole or kind.forbid_unknown_fields:
             shape["additionalProperties"] = False
         return reference
 

@@ -181,7 +181,7 @@ class Transaction(Root[Sync]):
 
 
 def user_body(body: Callable[[Transaction], R]) -> Body:
-    """A user's function as a body; a coroutine is refused, because nobody could await it inside."""
+    """A user's function as a body; a coroutine is refused, because nothing inside could await it."""
     if not callable(body):
         raise errors.Invalid(f"a body is a function of one argument, not {type(body).__name__}")
 

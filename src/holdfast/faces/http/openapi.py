@@ -97,7 +97,7 @@ def document() -> bytes:
     for (path, method), routes in _addresses().items():
         found.setdefault(path, {})[method.lower()] = _operation(routes, shapes)
     for name, (method, role, summary, _) in EXTRAS.items():
-        schema = _closed(_EXTRA[name]) if name in _EXTRA else shapes.told(Report)
+        schema = _closed(_EXTRA[name]) if name in _EXTRA else shapes.returned(Report)
         found[f"/{PREFIX}/{name}"] = {method.lower(): _plain(name, method, role, summary, _JSON, schema)}
     for path, (role, summary, kind, fields) in _PAGES.items():
         schema = _closed(fields) if fields else {"type": "object" if kind == _JSON else "string"}
@@ -290,7 +290,7 @@ def _responses(routes: list[Route], shapes: Shapes) -> dict[str, Any]:
     for route in routes:
         status = "201" if route.op.method in CREATING else "200"
         answer = good.setdefault(status, {"description": "done", "content": {}})
-        told = shapes.told(result_type(route.op.name))
+        told = shapes.returned(result_type(route.op.name))
         if route.op.kind == "stream":
             answer["content"][_EVENTS] = {"schema": _event(told)}
         else:

@@ -1,0 +1,175 @@
+"""What a user sees of the operations: signatures, help and dir, on every kind of workspace; and the whole registry."""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+import pydoc
+import subprocess
+import sys
+from collections.abc import Awaitable, Callable, Iterator
+from typing import Any, Never, assert_type
+
+import pytest
+
+import holdfast
+from holdfast import RemoteWorkspace, Transaction, Workspace, errors
+from holdfast.operation import REGISTRY, find_operation
+from holdfast.types import Event
+from holdfast.types.tasks import Task
+from holdfast.workspace.watch import AsyncWatch, Watch
+
+DOMAINS = {
+    *("agents", "cells", "clock", "cycles", "events", "leases", "links", "locks", "mail", "paths", "routes"),
+    *("stashes", "tasks", "trails"),
+}
+ROOT = {"txn", "watch"}
+
+
+@pytest.fixture
+def ws() -> Iterator[Workspace]:
+    with holdfast.open(":memory:", actor="me") as opened:
+        yield opened
+
+
+@pytest.fixture
+def remote() -> Iterator[RemoteWorkspace]:
+    """A client that has not called its server yet."""
+    with holdfast.connect("http://127.0.0.1:9", token="token", actor="me") as connected:
+        yield connected
+
+
+def aio(ws: Any, look: Callable[[Any], Any]) -> Any:
+    """What is seen of `ws.aio`."""
+
+    async def seen() -> Any:
+        return look(ws.aio)
+
+    return asyncio.run(seen())
+
+
+def inside(ws: Workspace, look: Callable[[Transaction], Any]) -> Any:
+    """What is seen of a transaction."""
+    with ws.transaction() as tx:
+        return look(tx)
+
+
+def test_a_signature_has_real_types_and_nothing_internal(ws: Workspace) -> None:
+    seen = inspect.signature(ws.tasks.create)
+    assert [*seen.parameters][:3] == ["title", "body", "type"]
+    assert seen.parameters["title"].annotation is str
+    assert seen.parameters["priority"].default == 2
+    assert seen.return_annotation is Task
+    assert inspect.signature(ws.tasks.claim_next).return_annotation == Task | None, "the result, not the steps to it"
+    assert inspect.signature(ws.watch).return_annotation == Watch[Event]
+
+
+def test_awaitable_operations_say_so(ws: Workspace, remote: RemoteWorkspace) -> None:
+    for each in (ws, remote):
+        assert aio(each, lambda at: inspect.signature(at.tasks.create).return_annotation) == Awaitable[Task]
+        assert aio(each, lambda at: inspect.signature(at.watch).return_annotation) == AsyncWatch[Event]
+
+
+@pytest.mark.parametrize("name", sorted(REGISTRY))
+def test_every_operation_shows_the_arguments_that_a_caller_gives(name: str) -> None:
+    op = REGISTRY[name]
+    given = list(inspect.signature(op.function).parameters)[op.given :]
+    with holdfast.connect("http://127.0.0.1:9", token="token", actor="me") as connected:
+        bound = op.on(connected)
+        assert list(inspect.signature(bound).parameters) == given
+        assert bound.__doc__ == op.function.__doc__
+        assert inspect.unwrap(bound) is op.function, "so that inspect.getsource finds it"
+
+
+def test_help_shows_the_call_and_its_documentation(ws: Workspace) -> None:
+    text = pydoc.plain(pydoc.render_doc(ws.tasks.create))
+    assert "tasks.create(title: str, body: str = ''" in text
+    assert "-> holdfast.types.tasks.Task" in text
+    assert (inspect.getdoc(ws.tasks.create) or "-") in "\n".join(line.strip() for line in text.splitlines())
+
+
+def test_dir_lists_what_can_be_called_and_nothing_else(ws: Workspace, remote: RemoteWorkspace) -> None:
+    both = {"actor", "aio", "backup", "check", "clock_ahead", "close", "revision", "transact", "transaction", "using"}
+    own = {"checkpoint", "is_lost", "progress", "reach"}
+    assert set(dir(ws)) == DOMAINS | ROOT | both | own
+    assert set(dir(remote)) == DOMAINS | ROOT | both
+    assert set(inside(ws, dir)) == DOMAINS | ROOT | {"actor", "now", "revision"}
+    awaited = {"backup", "check", "loop", "revision", "transact", "using"}
+    assert set(aio(ws, dir)) == DOMAINS | ROOT | awaited
+    assert set(aio(remote, dir)) == DOMAINS | ROOT | awaited | {"close"}
+
+
+def test_dir_of_a_domain_lists_its_operations(ws: Workspace) -> None:
+    for domain in DOMAINS:
+        operations = {op.method for op in REGISTRY.within(domain)}
+        assert set(dir(getattr(ws, domain))) == operations
+        assert set(inside(ws, lambda tx, domain=domain: dir(getattr(tx, domain)))) == operations  # type: ignore[misc]
+
+
+# --- what cannot travel ----------------------------------------------------------------------------------------------
+
+
+def test_what_takes_a_function_is_refused_by_a_client(remote: RemoteWorkspace) -> None:
+    for refused in (lambda: remote.transact(lambda tx: tx), remote.transaction, lambda: remote.backup("x")):
+        with pytest.raises(errors.Unsupported):
+            refused()  # type: ignore[no-untyped-call]
+
+    async def awaited() -> None:
+        with pytest.raises(errors.Unsupported):
+            await remote.aio.transact(lambda tx: tx)
+        with pytest.raises(errors.Unsupported):
+            await remote.aio.cells.transition("run", "cell", lambda value: value)
+
+    asyncio.run(awaited())
+
+
+def typed(ws: Workspace, remote: RemoteWorkspace) -> None:
+    """For the type checker, which fails here if a type is not what it is said to be."""
+    assert_type(ws.transact(lambda tx: tx.revision), int)
+    with ws.transaction() as tx:
+        assert_type(tx, Transaction)
+    assert_type(ws.tasks.claim_next(), Task | None)
+    assert_type(remote.tasks.claim_next(), Task | None)
+    refusals: tuple[Callable[[], Never], ...] = (remote.transaction, lambda: remote.transact(len))
+    assert refusals
+
+
+async def typed_awaitables(ws: Workspace, remote: RemoteWorkspace) -> None:
+    """The same for `ws.aio`."""
+    assert_type(await ws.aio.tasks.claim_next(), Task | None)
+    assert_type(await ws.aio.transact(lambda tx: tx.revision), int)
+    assert_type(await remote.aio.tasks.claim_next(), Task | None)
+    await remote.aio.transact(len)
+
+
+# --- the registry ----------------------------------------------------------------------------------------------------
+
+
+def answer(code: str) -> str:
+    """What a fresh interpreter prints."""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    return done.stdout.strip()
+
+
+@pytest.mark.parametrize("module", ["operation", "workspace", "workspace.schema", "domains.cells", "wire"])
+def test_the_registry_is_whole_however_it_is_imported(module: str) -> None:
+    code = f"import holdfast.{module}; from holdfast.operation import REGISTRY; print(len(REGISTRY))"
+    assert answer(code) == str(len(REGISTRY))
+
+
+def test_a_look_up_loads_no_other_domain() -> None:
+    code = (
+        "import sys; from holdfast.operation import REGISTRY; REGISTRY['cells.set'], REGISTRY['txn'];"
+        "print('holdfast.domains.tasks' in sys.modules, REGISTRY['tasks.create'].name,"
+        " 'holdfast.domains.cycles' in sys.modules)"
+    )
+    assert answer(code) == "False tasks.create False"
+
+
+def test_a_name_that_is_no_operation_is_not_found() -> None:
+    for name in ("", "tasks", "tasks.none", "none.get", "os.path", 7, None, ["txn"]):
+        assert find_operation(name) is None
+        if isinstance(name, str):
+            assert name not in REGISTRY
+    with pytest.raises(KeyError):
+        REGISTRY["none.get"]
