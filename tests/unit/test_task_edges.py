@@ -44,8 +44,8 @@ def test_t5_a_fenced_holder_is_told_what_became_of_the_task(ws: holdfast.Workspa
         with pytest.raises(errors.Fenced) as refused:
             ws.tasks.complete(task.id, token=task.token)
         hints.append(refused.value.hint)
-    assert "closed by now" in hints[0]
-    assert "went back to the others" in hints[1]
+    assert "is closed" in hints[0]
+    assert "is open again" in hints[1]
     assert "bob holds the task now" in hints[2]
 
 
