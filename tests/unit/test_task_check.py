@@ -27,12 +27,12 @@ BREAKS = {
     "DELETE FROM task_tags": "task_tags is wrong",
     "DELETE FROM ready_tags": "ready_tags is wrong",
     "UPDATE tasks SET tags = '[\"other\"]' WHERE title = 'free'": "task_tags is wrong",
-    "UPDATE tasks SET title = 'changed' WHERE title = 'child'": "has title 'changed', the log says 'child'",
+    "UPDATE tasks SET title = 'changed' WHERE title = 'child'": "has title 'changed', but 'child' in the log",
     "UPDATE tasks SET status = 'blocked' WHERE title = 'free'": "has status 'blocked', but 'open' in the log",
     "UPDATE tasks SET version = 9 WHERE title = 'free'": "is at version 9",
     "DELETE FROM tasks WHERE title = 'free'": "is in the log, but not in the store",
     "INSERT INTO links SELECT 'depends_on', b.id, a.id, 'circle', 0 FROM tasks a, tasks b"
-    " WHERE a.title = 'waits' AND b.title = 'awaited'": "in a circle",
+    " WHERE a.title = 'waits' AND b.title = 'awaited'": "in a cycle",
 }
 
 

@@ -86,7 +86,7 @@ def test_limits_that_were_lowered_let_what_is_there_shrink_and_stay(ws: holdfast
     assert ws.tasks.remove_tags(task.id, ["a"]).tags == ("b", "c", "d")
     with pytest.raises(errors.InvalidTag):
         ws.tasks.add_tags(task.id, ["e"])
-    with pytest.raises(errors.TooLarge, match="7 characters; 5 is the most"):
+    with pytest.raises(errors.TooLarge, match="7 characters; the maximum is 5"):
         ws.tasks.update(task.id, title="1234567")
 
 
