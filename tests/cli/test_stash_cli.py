@@ -97,7 +97,7 @@ def test_s10_c15_a_fence_names_a_lock_stash_as_every_other_command_does(made: Cl
             assert made("cell", "set", "run", "x", "1", "--fence", f"{name}:{token}").code == 0
         made("stash", "release", gate, "--actor", "a")
         lost = made("cell", "set", "run", "x", "2", "--fence", f"{scope}/gate:{token}")
-        assert (lost.code, "not held any more" in lost.err) == (15, True)
+        assert (lost.code, "no longer held" in lost.err) == (15, True)
     never = made("cell", "set", "run", "x", "2", "--fence", f"{trail}/gat:{token}")
     assert (never.code, "is or was a lock" in never.err, "lost" in never.err) == (15, True, False)
 

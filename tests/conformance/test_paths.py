@@ -546,9 +546,9 @@ def test_a5_a_key_makes_a_lock_happen_once_and_a_fence_guards_it(world: World) -
 @pytest.mark.parametrize(
     ("damage", "repair", "problem"),
     [
-        ("detail = :src WHERE holder = 'b'", "detail = :docs WHERE holder = 'b'", "are held at once, by a and b"),
-        ("holder = 'c' WHERE task NOTNULL", "holder = 'a' WHERE task NOTNULL", "a claim that is over"),
-        ("task = 'hf-none' WHERE holder = 'b'", "task = NULL WHERE holder = 'b'", "a claim that is over"),
+        ("detail = :src WHERE holder = 'b'", "detail = :docs WHERE holder = 'b'", "of b overlap"),
+        ("holder = 'c' WHERE task NOTNULL", "holder = 'a' WHERE task NOTNULL", "a claim that has ended"),
+        ("task = 'hf-none' WHERE holder = 'b'", "task = NULL WHERE holder = 'b'", "a claim that has ended"),
         ("lease = 'none' WHERE holder = 'b'", "lease = NULL WHERE holder = 'b'", "a lease that does not exist"),
         ("token = token << 20 WHERE holder = 'b'", "token = token >> 20 WHERE holder = 'b'", "a token from a revision"),
     ],

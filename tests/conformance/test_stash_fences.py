@@ -128,7 +128,7 @@ def test_s10_c15_a_fence_of_two_names_is_of_a_cell_or_of_a_lock_stash(world: Wor
     with pytest.raises(errors.Fenced, match=str(cell.token)):
         ws.using(fence=fence).cells.set("run", "cell", 0)
     ws.cells.release_lock(trail, "door")
-    with pytest.raises(errors.Fenced, match="not held any more"):
+    with pytest.raises(errors.Fenced, match="no longer held"):
         ws.using(fence=fence).cells.set("run", "cell", 0)
 
 
@@ -140,7 +140,7 @@ def test_c15_a_fence_that_names_no_lock_does_not_say_that_one_was_lost(world: Wo
         ws.using(fence=("/counter" if name == "counter" else name, 4096)).cells.set("run", "cell", 0)
     assert "is or was a lock" in refused.value.message
     assert "lost" not in f"{refused.value.message} {refused.value.hint}"
-    assert "not held any more" not in refused.value.message
+    assert "no longer held" not in refused.value.message
     assert refused.value.current is None
 
 

@@ -240,10 +240,14 @@ def mutate(db: apsw.Connection, random: random.Random, kind: str, key: str, old:
 def how_noticed(problems: list[CycleProblem]) -> str:
     """Which of the ways to notice it was."""
     told = problems[0].message
-    for word, how in (("is no JSON", "no JSON"), ("not what was written", "not what was written"), ("gone", "gone")):
+    for word, how in (
+        ("is not JSON", "no JSON"),
+        ("not what was written", "not what was written"),
+        ("was not deleted", "gone"),
+    ):
         if word in told:
             return how
-    return "not its row's" if "and its row" in told else "a rule"
+    return "not its row's" if ", its row" in told else "a rule"
 
 
 # --- the proof -------------------------------------------------------------------------------------------------------

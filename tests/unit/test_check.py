@@ -55,12 +55,12 @@ def damage(folder: Path, sql: str) -> None:
 
 
 DAMAGES = {
-    "UPDATE cells SET value = x'05' WHERE cell = 'cell'": "is not what its newest event says",
-    "UPDATE cells SET version = 7 WHERE cell = 'cell'": "is not what its newest event says",
-    "UPDATE cells SET size = size + 1 WHERE cell = 'cell'": "is not what its newest event says",
+    "UPDATE cells SET value = x'05' WHERE cell = 'cell'": "differs from its newest event",
+    "UPDATE cells SET version = 7 WHERE cell = 'cell'": "differs from its newest event",
+    "UPDATE cells SET size = size + 1 WHERE cell = 'cell'": "differs from its newest event",
     "DELETE FROM cells WHERE cell = 'cell'": "is in the log, but not in the store",
     "UPDATE cells SET lease = 'none' WHERE cell = 'timed'": "bound to a lease that does not exist",
-    "UPDATE cells SET lease = NULL WHERE cell = 'timed'": "no cell is on it",
+    "UPDATE cells SET lease = NULL WHERE cell = 'timed'": "a cell that does not exist",
     "DELETE FROM events WHERE revision = 1": "revisions above 0",
     "DELETE FROM events WHERE revision = 4 AND position = 0": "has a gap",
     "UPDATE events SET actor = 'you' WHERE revision = 4 AND position = 1": "more than one time or actor",
@@ -71,7 +71,7 @@ DAMAGES = {
     "UPDATE events SET op = 'release' WHERE kind = 'lock' AND id = 'lock'": "is held, but its last event is release",
     "UPDATE locks SET lease = 'none' WHERE name = 'bound'": "bound to a lease that does not exist",
     "UPDATE locks SET token = 4096 * 1000 WHERE name = 'lock'": "a token from a revision that does not exist",
-    "DELETE FROM locks WHERE name = 'lock'": "nothing is on it",
+    "DELETE FROM locks WHERE name = 'lock'": "belongs to a lock that does not exist",
     "INSERT INTO waiters VALUES ('lock', '', 'lock', 1, 'none', 'you', NULL)": "has no lease",
     "UPDATE leases SET deadline = created - 1 WHERE kind = 'lease'": "ends before it starts",
     "DELETE FROM events WHERE kind = 'lease'": "is not in the log",

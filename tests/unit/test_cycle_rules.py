@@ -303,7 +303,7 @@ VALUES = st.recursive(
     lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text("abc", max_size=2), inner, max_size=3),
     max_leaves=5,
 )
-ERRORS = st.text("abc", min_size=1, max_size=3).map(lambda text: documents.told_error(text, None))
+ERRORS = st.text("abc", min_size=1, max_size=3).map(lambda text: documents.error_entry(text, None))
 PHASE = st.sampled_from(PHASES)
 STEPS = st.one_of(
     *(st.builds(documents.starting, PHASE),) * 3,

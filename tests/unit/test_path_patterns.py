@@ -323,11 +323,11 @@ OUTSIDE = {
     "~me/a": "absolute",
     "C:/a": "absolute",
     "c:\\a": "absolute",
-    "..": "upwards",
-    "../a": "upwards",
-    "a/../b": "upwards",
-    "a/..": "upwards",
-    "./..": "upwards",
+    "..": "contains ..",
+    "../a": "contains ..",
+    "a/../b": "contains ..",
+    "a/..": "contains ..",
+    "./..": "contains ..",
 }
 BAD_GLOBS = {
     "[": "'[' is never closed",

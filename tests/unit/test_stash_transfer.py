@@ -346,7 +346,7 @@ BAD: Final[dict[str, tuple[Tables, list[tuple[str, int]], str]]] = {
     "half a holder": (files(stashes=[stash(**LOCK | {"value": {"holder": "w1"}})]), [("stashes", 1)], "acquired_at"),
     "held, and no lock": (files(stashes=[stash(held_until=WHEN)]), [("stashes", 1)], "held_until"),
     "deleted, and global": (files(stashes=[stash(deleted_at=WHEN)]), [("stashes", 1)], "deleted_at"),
-    "deleted, and its trail is not": (
+    "deleted, but its trail is not": (
         files(stashes=[stash(deleted_at=WHEN)], trails=[trail()], links=[link("scoped_to", STASH, TRAIL)]),
         [("stashes", 1), ("links", 1)],
         "active",

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from rich.table import Table
 
 
-FRAME = 0.05  # seconds between two pictures, at least
+FRAME = 0.05  # minimum seconds between two frames
 COLOURS = {"killed": "bold red", "paused": "bold yellow", "fenced": "bold magenta"}
 
 
@@ -35,7 +35,7 @@ class View(Protocol):
 
 @contextmanager
 def open_view() -> Iterator[View]:
-    """The best view that this output can have."""
+    """Open the best view for this output."""
     # The demo needs nothing that the library does not need.
     if sys.stdout.isatty() and find_spec("rich") is not None:
         from rich.live import Live
@@ -47,16 +47,16 @@ def open_view() -> Iterator[View]:
 
 
 class Lines:
-    """Prints what is new."""
+    """Prints new lines."""
 
     def __init__(self) -> None:
         self._printed = 0
 
     def show(self, board: Board) -> None:
-        new = board.told - self._printed
+        new = board.lines - self._printed
         for line in list(board.latest)[-new:] if new else ():
             print(line, flush=True)
-        self._printed = board.told
+        self._printed = board.lines
 
 
 class Picture:
@@ -74,7 +74,7 @@ class Picture:
 
 
 def draw(board: Board) -> RenderableType:
-    """The board as tables."""
+    """Draw the board as tables."""
     from rich.columns import Columns
     from rich.console import Group
     from rich.panel import Panel
@@ -104,20 +104,20 @@ def _items(board: Board) -> Table:
     return table
 
 
-BUSY_TIMEOUT = 0.5  # seconds; the story must find out soon that it has stopped an agent in a commit
+BUSY_TIMEOUT = 0.5  # seconds; the story must notice soon that it has stopped an agent in a commit
 
 
 _interrupted: list[int] = []
 
 
 def _interrupt(number: int, _: object) -> None:
-    """Raise, and remember: what is raised while an object is being freed is swallowed by Python."""
+    """Raise, and remember: Python swallows what is raised while an object is being freed."""
     _interrupted.append(number)
     raise KeyboardInterrupt
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Exit code 0 if every item was done exactly once and nothing is wrong, 1 otherwise, 130 after Ctrl-C."""
+    """Return 0 if every item was done exactly once and the check is clean, 1 otherwise, 130 after Ctrl-C."""
     options = _options(argv)
     try:
         if options.dir is not None:
@@ -126,7 +126,7 @@ def main(argv: Sequence[str] | None = None) -> int:
             with tempfile.TemporaryDirectory(prefix="holdfast-demo-") as folder:
                 code = _play(Path(folder) / "workspace", options)
     except KeyboardInterrupt:
-        print("interrupted; the agents have been ended", file=sys.stderr)
+        print("interrupted; the agents have been stopped", file=sys.stderr)
         return 130
     return 130 if _interrupted else code
 
@@ -147,7 +147,7 @@ def _play(folder: Path, options: argparse.Namespace) -> int:
 
 
 def _summarize(ws: holdfast.Workspace, story: Story) -> bool:
-    """Print how it ended; False if it did not end as it should have."""
+    """Print the outcome; False if it is not the expected one."""
     items = ws.cells.list(items_of(story.run))
     once = [item for item in items if len(ws.cells.history(results_of(story.run), item)) == 1]
     report = ws.check()
@@ -172,19 +172,19 @@ def _fate(ws: holdfast.Workspace, story: Story, who: tuple[str, str] | None) -> 
 
 def _options(argv: Sequence[str] | None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m holdfast.demo", description=__doc__)
-    parser.add_argument("--agents", type=int, default=4, help="how many processes, at least 3 (default: 4)")
-    parser.add_argument("--items", type=int, default=12, help="how many pieces of work (default: 12)")
-    parser.add_argument("--seed", type=int, default=1, help="for the order and the length of the work (default: 1)")
-    parser.add_argument("--dir", type=Path, help="a workspace to play in and keep (default: a temporary one)")
+    parser.add_argument("--agents", type=int, default=4, help="number of processes, at least 3 (default: 4)")
+    parser.add_argument("--items", type=int, default=12, help="number of pieces of work (default: 12)")
+    parser.add_argument("--seed", type=int, default=1, help="for the order and length of the work (default: 1)")
+    parser.add_argument("--dir", type=Path, help="a workspace to use and keep (default: a temporary one)")
     options = parser.parse_args(argv)
     if options.agents < 3:
-        parser.error("--agents: at least 3, because one is killed and one is paused")
+        parser.error("--agents must be at least 3, because one is killed and one is paused")
     if options.items < 1:
-        parser.error("--items: at least 1")
+        parser.error("--items must be at least 1")
     return options
 
 
 if __name__ == "__main__":
     signal.signal(signal.SIGINT, _interrupt)
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # so that the agents are ended on the way out
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # so that the agents are ended on exit
     sys.exit(main())

@@ -1,8 +1,7 @@
 """An agent of the demo: a process that takes items, works on them and writes the results, until all are done.
 
-What makes this safe without any agent trusting another: an item belongs to whoever holds its lock; the lock ends by
-itself if its holder dies; and every write is fenced with the lock's token, so a holder that was away for too long
-can change nothing.
+What makes this safe although no agent trusts another: an item belongs to the holder of its lock; the lock expires if
+its holder dies; and every write is fenced with the lock's token, so a holder that was away too long can change nothing.
 """
 
 from __future__ import annotations
@@ -15,28 +14,28 @@ from typing import Any
 import holdfast
 from holdfast import errors
 
-TTL = 1.5  # seconds that a lock lives without a sign of life
+TTL = 1.5  # seconds until a lock expires unless it is refreshed
 STEPS = 4
 STEP_SECONDS = (0.15, 0.45)
 
 
 def items_of(run: str) -> str:
-    """The run whose cells are the items."""
+    """Return the run whose cells are the items."""
     return f"{run}/items"
 
 
 def results_of(run: str) -> str:
-    """The run of the results, one for each item."""
+    """Return the run of the results, one for each item."""
     return f"{run}/results"
 
 
 def fenced_of(run: str) -> str:
-    """The run in which agents say that they came too late."""
+    """Return the run in which agents report that they were fenced."""
     return f"{run}/fenced"
 
 
 def lock_of(run: str, item: str) -> str:
-    """The lock that an item's worker holds."""
+    """Return the lock of an item."""
     return f"{run}/items/{item}"
 
 
@@ -49,7 +48,7 @@ class Agent:
         self._chance = chance
 
     def work(self) -> None:
-        """Until nothing is left: take an item that nobody has, or wait for something to happen."""
+        """Until nothing is left: take a free item, or wait for an event."""
         while True:
             seen = self._ws.revision
             left = self._unfinished()
@@ -68,11 +67,11 @@ class Agent:
         return self._ws.cells.get(items_of(self._run), item)
 
     def _wait(self, seen: int) -> None:
-        # A lock that expires is an event too, so this ends when a dead agent's item becomes free.
+        # An expired lock is an event too, so this ends when a dead agent's item becomes free.
         next(iter(self._ws.watch(after=seen, timeout=1.0)), None)
 
     def _try_item(self, item: str) -> bool:
-        """Take the lock and claim the item, work, and finish; False if somebody else has it."""
+        """Take the lock and claim the item, work, and finish; False if another agent has it."""
         lock = lock_of(self._run, item)
         try:
             grant = self._ws.locks.acquire(lock, ttl=TTL)
@@ -102,21 +101,21 @@ class Agent:
     def _progress(
         self, tx: holdfast.Transaction, item: str, lock: str, token: int, version: int, value: dict[str, Any]
     ) -> int:
-        """Write how far the work is, and let the lock live on."""
+        """Write the progress, and refresh the lock."""
         tx.locks.refresh(lock, token=token)
         return tx.cells.cas(items_of(self._run), item, version, value)
 
     def _finish(
         self, tx: holdfast.Transaction, item: str, lock: str, token: int, version: int, value: dict[str, Any]
     ) -> None:
-        """The result, the state and the lock, all at once; `init` would refuse a second result."""
+        """Write the result and the state and release the lock, all at once; `init` would refuse a second result."""
         tx.cells.init(results_of(self._run), item, {"by": tx.actor, "token": token})
         tx.cells.cas(items_of(self._run), item, version, {**value, "state": "done"})
         tx.locks.release(lock, token=token)
 
 
 def main(folder: str, name: str, run: str, seed: str) -> None:
-    """What each process runs."""
+    """Run one agent."""
     with holdfast.open(folder, actor=name) as ws:
         Agent(ws, run, random.Random(f"{seed} {name}")).work()
 

@@ -1,8 +1,8 @@
-"""`ws.agents`: who works here, with what, and when they were last seen.
+"""`ws.agents`: the agents that work here, their programs and abilities, and when they were last seen.
 
-Registering is optional: whoever writes under a chosen name is known by it. A registration adds what the others want to
-know, and what the agent can do, which its claims use. Two agents never share a name by accident: a name that was only
-derived from user and host cannot claim, lock or mail.
+Registering is optional: an agent that writes under a chosen name is known by it. A registration adds a description, and
+the abilities that its claims use. Two agents never share a name by accident: a name that was only derived from user and
+host cannot claim, lock or mail.
 """
 
 from __future__ import annotations
@@ -55,10 +55,10 @@ def register(
     role: Role | None = None,
     new: bool = False,
 ) -> Agent:
-    """Make an agent known, or change what is known of it; what is not given stays as it was.
+    """Register an agent, or change its registration; omitted arguments keep their values.
 
-    `can` is what its claims are able to do, unless they say otherwise; an empty list says nothing. `new`: Exists if the
-    name is known already.
+    `can` lists the abilities that its claims have by default; an empty list means unspecified. With `new`, raises
+    Exists if the name is known already.
     """
     name = holder_of(tx, name, "name")
     given = {
@@ -70,7 +70,7 @@ def register(
     old = find(tx, name)
     check_flag(new=new)
     if new and old is not None:
-        raise errors.Exists(f"there is an agent {name!r} already", hint="choose another name", name=name)
+        raise errors.Exists(f"the agent {name!r} already exists", hint="choose another name", name=name)
     if old is None:
         old = Agent(name, "", "", "agent", (), None, None, 0, 0)
     values = {field: getattr(old, field) if value is None else value for field, value in given.items()}
@@ -99,9 +99,9 @@ def register(
 
 
 def forget(tx: Tx, name: str) -> bool:
-    """Forget an agent that is gone; False if it was not known. What it holds and its mail stay.
+    """Forget an agent that is gone; False if it is unknown. Its claims, locks and mail stay.
 
-    Should it write again, it is known again, after a second at the latest.
+    If it writes again, it is known again within a second.
     """
     check_name(name, "name")
     registered = tx.run("DELETE FROM agents WHERE name = ?", (name,))
@@ -112,7 +112,7 @@ def forget(tx: Tx, name: str) -> bool:
 
 
 def find(snapshot: Snapshot, name: str) -> Agent | None:
-    """An agent by its name, or None."""
+    """Return an agent by its name, or None."""
     check_name(name, "name")
     row = snapshot.one(f"SELECT {_COLUMNS} FROM (SELECT ? AS name) n {_JOINS}", (name,))
     assert row is not None
@@ -120,15 +120,15 @@ def find(snapshot: Snapshot, name: str) -> Agent | None:
 
 
 def get(snapshot: Snapshot, name: str) -> Agent:
-    """An agent by its name; NotFound if it never registered nor wrote."""
+    """Return an agent by its name. Raises NotFound if it has neither registered nor written."""
     agent = find(snapshot, name)
     if agent is None:
-        raise errors.NotFound(f"there is no agent {name!r}", hint="agents.list() has those that are known", name=name)
+        raise errors.NotFound(f"there is no agent {name!r}", hint="agents.list() lists the known ones", name=name)
     return agent
 
 
 def list_agents(snapshot: Snapshot, prefix: str = "", limit: int = 1000, after: str = "") -> list[Agent]:
-    """Agents that registered or wrote, by name; `after` is the last name of the page before."""
+    """List the agents that registered or wrote, by name; `after` is the last name of the previous page."""
     check_limit(limit, 1000)
     bounds, params = page_bounds("name", prefix, after)
     rows = snapshot.all(
@@ -143,7 +143,7 @@ def list_agents(snapshot: Snapshot, prefix: str = "", limit: int = 1000, after: 
 
 
 def known(snapshot: Snapshot) -> list[str]:
-    """The names of all agents that take part: those that only look on do not."""
+    """Return the names of all agents except observers."""
     rows = snapshot.all(
         "SELECT name FROM actors UNION SELECT name FROM agents"
         " EXCEPT SELECT name FROM agents WHERE role = 'observer' ORDER BY name"
@@ -152,13 +152,13 @@ def known(snapshot: Snapshot) -> list[str]:
 
 
 def role_of(snapshot: Snapshot, name: str) -> str:
-    """An agent's role; who has not registered is an agent."""
+    """Return an agent's role; one that has not registered is an "agent"."""
     row = snapshot.one("SELECT role FROM agents WHERE name = ?", (name,))
     return "agent" if row is None else row[0]
 
 
 def abilities(snapshot: Snapshot, name: str) -> frozenset[str] | None:
-    """What an agent registered to be able to do; None if it said nothing."""
+    """Return the abilities that an agent registered, None if unspecified."""
     row = snapshot.one("SELECT can FROM agents WHERE name = ? AND can <> '[]'", (name,))
     return None if row is None else frozenset(_names(row[0]))
 
@@ -170,16 +170,16 @@ def probe(tx: Tx, name: str) -> Found | None:
 
 
 def check(snapshot: Snapshot) -> Iterator[str]:
-    """Problems: a registration that the log does not know, or knows otherwise."""
+    """Report registrations that differ from the log."""
     for name, version, newest in snapshot.all(
         "SELECT name, version, (SELECT max(version) FROM events e WHERE e.kind = 'agent' AND e.scope = ''"
         " AND e.id = a.name) FROM agents a"
     ):
         if version != newest:
-            yield f"agent {name} has version {version}, but the log says {newest}"
+            yield f"agent {name} has version {version}, but {newest} in the log"
 
 
-# --- what a registration may say -------------------------------------------------------------------------------------
+# --- checks of a registration ----------------------------------------------------------------------------------------
 
 
 def _label(text: Any, what: str) -> str:
@@ -190,18 +190,18 @@ def _label(text: Any, what: str) -> str:
 
 def _check_role(role: Any) -> Role:
     if role not in ROLES:
-        raise errors.Invalid(f"role is one of {', '.join(ROLES)}, not {role!r}")
+        raise errors.Invalid(f"role must be one of {', '.join(ROLES)}, not {role!r}")
     found: Role = role
     return found
 
 
 def _check_can(can: Any) -> tuple[str, ...]:
     if isinstance(can, str) or not isinstance(can, Sequence | set | frozenset):
-        raise errors.Invalid(f"can is a list of names, not {can!r}", hint='such as can=["python", "review"]')
+        raise errors.Invalid(f"can must be a list of names, not {can!r}", hint='such as can=["python", "review"]')
     for name in can:
         check_name(name, "ability")
     if len(set(can)) > MAX_ABILITIES:
-        raise errors.TooLarge(f"an agent can do at most {MAX_ABILITIES} things", limit=MAX_ABILITIES)
+        raise errors.TooLarge(f"an agent has at most {MAX_ABILITIES} abilities", limit=MAX_ABILITIES)
     return tuple(sorted(set(can)))
 
 

@@ -1,7 +1,7 @@
 """Reading cells as they are now and as they were, from their rows and their events.
 
 A cell's event carries the new value; the old one is in the event of the version before. An event without a value is a
-delete, or an expiry.
+delete or an expiry.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from holdfast.types import Cell, CellChange, CellInfo, CellVersion, Event, as_ti
 
 CELL = "cell"
 MAX_PAGE = 10_000
-VALUE_MAP = b"\x81\xa5value"  # what comes before a value in its event: a msgpack map of one entry, "value"
+VALUE_MAP = b"\x81\xa5value"  # precedes a value in its event: a msgpack map of one entry, "value"
 
 _GET = "SELECT value, version, revision, updated, lease FROM cells WHERE run = ? AND cell = ?"
 _GET_LEASED = (
@@ -32,22 +32,22 @@ _INFO = (
 
 
 def check_cell(run: str, cell: str) -> None:
-    """Refuse what cannot be the name of a run or a cell."""
+    """Raise InvalidName unless both are names."""
     check_name(run, "run")
     check_name(cell, "cell")
 
 
 def missing(run: str, cell: str) -> errors.NotFound:
-    """The error for a cell that is absent."""
+    """The error for an absent cell."""
     return errors.NotFound(f"there is no cell {cell!r} in run {run!r}", run=run, cell=cell)
 
 
 def find_cell(snapshot: Snapshot, run: str, cell: str) -> Cell | None:
-    """The cell, or None if it is absent."""
+    """Return the cell, or None if it is absent."""
     check_cell(run, cell)
     row = snapshot.one(_GET, (run, cell))
     if row is not None and row[4] is not None:
-        # It had a lease. The answer is this statement's alone: between the two the cell may have changed.
+        # It had a lease. The result is this statement's alone: between the two the cell may have changed.
         row = snapshot.one(_GET_LEASED, (run, cell))
         if row is not None and row[4] is not None and snapshot.is_past(row[4], row[5]):
             row = None
@@ -55,7 +55,7 @@ def find_cell(snapshot: Snapshot, run: str, cell: str) -> Cell | None:
 
 
 def get_cell(snapshot: Snapshot, run: str, cell: str) -> Cell:
-    """The cell's value, version, revision and time; absent: NotFound. A stored null is a value."""
+    """Return the cell's value, version, revision and time. Raises NotFound if absent; a stored null is a value."""
     found = find_cell(snapshot, run, cell)
     if found is None:
         raise missing(run, cell)
@@ -63,7 +63,7 @@ def get_cell(snapshot: Snapshot, run: str, cell: str) -> Cell:
 
 
 def info(snapshot: Snapshot, run: str, cell: str) -> CellInfo:
-    """What is known about a cell without reading its value."""
+    """Return what is known about a cell without reading its value; it may be absent."""
     check_cell(run, cell)
     row = snapshot.one(_INFO, (run, cell))
     if row is None or (row[4] is not None and snapshot.is_past(row[4], row[5])):
@@ -73,12 +73,12 @@ def info(snapshot: Snapshot, run: str, cell: str) -> CellInfo:
 
 
 def exists(snapshot: Snapshot, run: str, cell: str) -> bool:
-    """Whether the cell has a value."""
+    """Return whether the cell has a value."""
     return info(snapshot, run, cell).exists
 
 
 def ttl(snapshot: Snapshot, run: str, cell: str) -> float | None:
-    """Seconds until the cell ends, None if it does not; absent: NotFound."""
+    """Return the seconds until the cell expires, None if it does not. Raises NotFound if absent."""
     check_cell(run, cell)
     row = snapshot.one(_INFO, (run, cell))
     if row is None or (row[4] is not None and snapshot.is_past(row[4], row[5])):
@@ -87,7 +87,7 @@ def ttl(snapshot: Snapshot, run: str, cell: str) -> float | None:
 
 
 def list_cells(snapshot: Snapshot, run: str, prefix: str = "", limit: int = 1000, after: str = "") -> list[str]:
-    """Names of the cells of a run in order; `after` is the last name of the page before."""
+    """List the names of the cells of a run in order; `after` is the last name of the previous page."""
     check_name(run, "run")
     check_limit(limit, MAX_PAGE)
     bounds, params = page_bounds("cell", prefix, after)
@@ -96,7 +96,7 @@ def list_cells(snapshot: Snapshot, run: str, prefix: str = "", limit: int = 1000
 
 
 def list_runs(snapshot: Snapshot, prefix: str = "", limit: int = 1000, after: str = "") -> list[str]:
-    """Names of the runs that have cells; `after` is the last name of the page before."""
+    """List the names of the runs that have cells; `after` is the last name of the previous page."""
     check_limit(limit, MAX_PAGE)
     bounds, params = page_bounds("run", prefix, after)
     # From one run to the next by the index, however many cells each has.
@@ -110,7 +110,7 @@ def list_runs(snapshot: Snapshot, prefix: str = "", limit: int = 1000, after: st
 
 
 def check(snapshot: Snapshot) -> Iterator[str]:
-    """Problems: a row that is not what the newest event of its cell says, or an event without its row."""
+    """Report rows that differ from the newest event of their cell, and events without their row."""
     newest = (
         "SELECT scope, id, version, revision, data, max(version) FROM events WHERE kind = 'cell' GROUP BY scope, id"
     )
@@ -120,7 +120,7 @@ def check(snapshot: Snapshot) -> Iterator[str]:
         " OR e.data IS NULL OR e.data <> CAST(? || c.value AS BLOB) OR c.size <> length(c.value)",
         (VALUE_MAP,),
     ):
-        yield f"cell {run}/{cell} is not what its newest event says"
+        yield f"cell {run}/{cell} differs from its newest event"
     for run, cell in snapshot.all(
         f"SELECT e.scope, e.id FROM ({newest}) e LEFT JOIN cells c ON e.scope = c.run AND e.id = c.cell"
         " WHERE e.data IS NOT NULL AND c.run IS NULL"
@@ -133,7 +133,7 @@ def check(snapshot: Snapshot) -> Iterator[str]:
     for (id,) in snapshot.all(
         "SELECT id FROM leases l WHERE kind = ? AND NOT EXISTS (SELECT 1 FROM cells WHERE lease = l.id)", (CELL,)
     ):
-        yield f"lease {id} is a cell's, but no cell is on it"
+        yield f"lease {id} belongs to a cell that does not exist"
 
 
 def _is_delete(event: Event) -> bool:
@@ -143,7 +143,7 @@ def _is_delete(event: Event) -> bool:
 def cell_history(
     snapshot: Snapshot, run: str, cell: str, limit: int | None = None, before: int | None = None
 ) -> list[CellVersion]:
-    """Versions newest first, below version `before`. A cell that never was: NotFound; forgotten history: Compacted."""
+    """Return versions newest first, below version `before`. Raises NotFound, or Compacted if they are gone."""
     check_cell(run, cell)
     if limit is not None:
         check_limit(limit, 2**31)
@@ -168,7 +168,7 @@ def _version(event: Event) -> CellVersion:
 
 
 def at_version(snapshot: Snapshot, run: str, cell: str, version: int) -> Cell:
-    """The cell as it was at a version; NotFound if it had no value then, Compacted if that is forgotten."""
+    """Return the cell as it was at a version. Raises NotFound if it had no value then, or Compacted."""
     check_cell(run, cell)
     if type(version) is not int or version < 1:
         raise errors.Invalid(f"version must be 1 or more, not {version!r}")
@@ -185,19 +185,19 @@ def at_version(snapshot: Snapshot, run: str, cell: str, version: int) -> Cell:
 def follow(
     snapshot: Snapshot, run: str, cell: str, after_version: int | None = None, timeout: float | None = None
 ) -> Following[CellChange]:
-    """Changes of a cell after `after_version`, or from now on."""
+    """Yield the changes of a cell after `after_version`, or from now on."""
     check_cell(run, cell)
     if after_version is None:
         return Following(Filter((CELL,), run, cell), None, timeout, _change)
     if type(after_version) is not int or not 0 <= after_version <= newest_version(snapshot, CELL, run, cell):
-        raise errors.InvalidFilter(f"after_version {after_version!r} is not a version this cell has had, nor 0")
+        raise errors.InvalidFilter(f"after_version {after_version!r} is neither 0 nor a version of this cell")
     return Following(
         Filter((CELL,), run, cell, after_version), _start(snapshot, run, cell, after_version), timeout, _change
     )
 
 
 def _start(snapshot: Snapshot, run: str, cell: str, version: int) -> int:
-    """The revision from which on everything after `version` is still there."""
+    """The revision after which everything since `version` is still there."""
     compacted = marks(snapshot)[1]
     following = snapshot.one(
         "SELECT min(revision) FROM events WHERE kind = ? AND scope = ? AND id = ? AND version > ?",

@@ -1,9 +1,9 @@
 """State cells: versioned values under (run, cell) that never lose an update.
 
-A cell's version starts at 1, adds 1 with each change and is never reset: a delete counts as a change, and a cell
-made again goes on counting from what the log remembers. History, old values and watch are queries on the event log,
-whose cell events carry the new value; the old one is in the event before. A cell lives until deleted, or on a
-lease: its own (a ttl) or one that the user made.
+A cell's version starts at 1, adds 1 with each change and is never reset: a delete counts as a change, and a cell that
+is created again continues from the last version in the log. History, old values and watch read the event log, whose
+cell events carry the new value; the old one is in the event before. A cell lives until deleted, or as long as its
+lease: its own (a ttl) or one that a user made.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ CELL_LOCK = "cell-lock"
 
 
 class Stored(msgspec.Struct, frozen=True):
-    """A cell as a transaction finds it; what has expired was swept before."""
+    """A cell as a transaction reads it; expired cells were swept before."""
 
     data: bytes
     version: int
@@ -83,7 +83,7 @@ def _put(tx: Tx, run: str, cell: str, data: bytes, old: Stored | None, op: str, 
 
 
 def _keep(tx: Tx, run: str, cell: str, value: Any, old: Stored | None, op: str) -> int:
-    """Write a value and leave the expiry as it is."""
+    """Write a value and keep the expiry."""
     return _put(tx, run, cell, encode(value, tx.max_value_bytes), old, op, None if old is None else old.lease)
 
 
@@ -94,9 +94,9 @@ def _remove(tx: Tx, run: str, cell: str, version: int, lease: str | None, op: st
 
 
 def set_cell(tx: Tx, run: str, cell: str, value: Any, ttl: float | None = None, lease: str | None = None) -> int:
-    """Write a value and answer its version: 1 for a new cell, one more each time, also for an equal value.
+    """Write a value and return its version: 1 for a new cell, one more each time, also for an equal value.
 
-    With `ttl` the cell ends after so many seconds, with `lease` together with that lease, with neither it stays.
+    The cell expires after `ttl` seconds, or with `lease`; with neither it does not expire.
     """
     check_cell(run, cell)
     data = encode(value, tx.max_value_bytes)
@@ -105,7 +105,7 @@ def set_cell(tx: Tx, run: str, cell: str, value: Any, ttl: float | None = None, 
 
 
 def _expiry(tx: Tx, old: Stored | None, ttl: float | None, lease: str | None) -> str | None:
-    """The lease a cell is written with; its old private one is used again or dropped."""
+    """Return the lease to write a cell with; drops its old private one."""
     if lease is not None:
         if ttl is not None:
             raise errors.Invalid(
@@ -119,7 +119,7 @@ def _expiry(tx: Tx, old: Stored | None, ttl: float | None, lease: str | None) ->
 
 
 def delete_cell(tx: Tx, run: str, cell: str) -> bool:
-    """Delete a cell; False if there was none. Its version and history stay."""
+    """Delete a cell; False if it did not exist. Its version and history stay."""
     check_cell(run, cell)
     old = _load(tx, run, cell)
     if old is None:
@@ -129,7 +129,7 @@ def delete_cell(tx: Tx, run: str, cell: str) -> bool:
 
 
 def _expect(tx: Tx, run: str, cell: str, expected: int | None) -> Stored | None:
-    """The cell, if it is at the expected version; None expects it absent."""
+    """Return the cell if it is at the expected version; None expects it to be absent."""
     check_cell(run, cell)
     if expected is not None and (type(expected) is not int or expected < 1):
         raise errors.Invalid(f"expected must be a version (1 or more) or None for 'absent', not {expected!r}")
@@ -147,13 +147,13 @@ def _expect(tx: Tx, run: str, cell: str, expected: int | None) -> Stored | None:
 
 
 def cas_cell(tx: Tx, run: str, cell: str, expected: int | None, value: Any) -> int:
-    """Write only if the cell is at version `expected`, or absent if that is None; else VersionMismatch."""
+    """Write only if the cell is at version `expected`, or absent if None. Raises VersionMismatch."""
     old = _expect(tx, run, cell, expected)
     return _keep(tx, run, cell, value, old, "cas")
 
 
 def compare_and_delete(tx: Tx, run: str, cell: str, expected: int) -> int:
-    """Delete only if the cell is at version `expected`, else VersionMismatch; answers the version of the delete."""
+    """Delete only if the cell is at version `expected`; returns the version of the delete. Raises VersionMismatch."""
     if expected is None:
         raise errors.Invalid("expected must be the version to delete")
     old = _expect(tx, run, cell, expected)
@@ -162,7 +162,7 @@ def compare_and_delete(tx: Tx, run: str, cell: str, expected: int) -> int:
 
 
 def init_cell(tx: Tx, run: str, cell: str, value: Any) -> int:
-    """Write only if the cell is absent, else Exists; the value and version found are left untouched."""
+    """Write only if the cell is absent. Raises Exists, and leaves the cell unchanged."""
     check_cell(run, cell)
     old = _load(tx, run, cell)
     if old is not None:
@@ -173,7 +173,7 @@ def init_cell(tx: Tx, run: str, cell: str, value: Any) -> int:
 
 
 def get_or_init(run: str, cell: str, default: Any) -> Steps[Cell]:
-    """The cell, made with `default` if absent. A function as default is called only then, once per creation."""
+    """Return the cell, created with `default` if absent. A function as default is called once per creation."""
     found = yield Look(lambda snapshot, _: find_cell(snapshot, run, cell))
     if found is None:
         found = yield Do(lambda tx: _get_or_init(tx, run, cell, default), keyed=True)
@@ -190,7 +190,10 @@ def _get_or_init(tx: Tx, run: str, cell: str, default: Any) -> Cell:
 
 
 def transition(tx: Tx, run: str, cell: str, fn: Callable[[Any], Any]) -> Cell:
-    """Replace the value by `fn(value)`. `fn` may be called again; what it raises propagates and nothing is written."""
+    """Replace the value by `fn(value)`; `fn` may be called again. If it raises, nothing is written.
+
+    Raises NotFound if the cell is absent.
+    """
     check_cell(run, cell)
     if not callable(fn):
         raise errors.Invalid(f"fn must be a function of the value, not {type(fn).__name__}")
@@ -202,7 +205,7 @@ def transition(tx: Tx, run: str, cell: str, fn: Callable[[Any], Any]) -> Cell:
 
 
 def transition_or_init(tx: Tx, run: str, cell: str, initial: Any, fn: Callable[[Any], Any]) -> Cell:
-    """Like `transition`, but an absent cell is first made with `initial`; both versions are in its history."""
+    """Like `transition`, but an absent cell is first created with `initial`; both versions are in its history."""
     check_cell(run, cell)
     if _load(tx, run, cell) is None:
         _keep(tx, run, cell, initial, None, "init")
@@ -210,7 +213,7 @@ def transition_or_init(tx: Tx, run: str, cell: str, initial: Any, fn: Callable[[
 
 
 def increment(tx: Tx, run: str, cell: str, delta: int | float = 1) -> int | float:
-    """Add to a number and answer the new one; an absent cell counts from 0."""
+    """Add to a number and return the result; an absent cell counts as 0. Raises InvalidValue."""
     check_cell(run, cell)
     old = _load(tx, run, cell)
     value = 0 if old is None else old.value
@@ -228,7 +231,7 @@ def increment(tx: Tx, run: str, cell: str, delta: int | float = 1) -> int | floa
 
 
 def refresh_ttl(tx: Tx, run: str, cell: str, ttl: float) -> bool:
-    """Let the cell end `ttl` seconds from now, whatever it was before; False if there is no such cell."""
+    """Let the cell expire `ttl` seconds from now, whatever its expiry was; False if it does not exist."""
     check_cell(run, cell)
     micros = check_ttl(ttl)
     old = _load(tx, run, cell)
@@ -243,13 +246,13 @@ def refresh_ttl(tx: Tx, run: str, cell: str, ttl: float) -> bool:
 
 
 def restore_cell(tx: Tx, run: str, cell: str, version: int) -> int:
-    """Write an old version's value back as a new version."""
+    """Write the value of an old version as a new version. Raises NotFound, or Compacted."""
     value = at_version(tx, run, cell, version).value
     return _keep(tx, run, cell, value, _load(tx, run, cell), "restore")
 
 
 def delete_run(tx: Tx, run: str) -> int:
-    """Delete every cell of a run and answer how many; a run made again counts on from its highest version."""
+    """Delete every cell of a run and return how many; if created again, versions continue from the highest."""
     check_name(run, "run")
     rows = tx.all("SELECT cell, version, lease FROM cells WHERE run = ? ORDER BY cell", (run,))
     for cell, version, lease in rows:
@@ -261,7 +264,7 @@ def delete_run(tx: Tx, run: str) -> int:
 
 
 def end_lease(tx: Tx, lease: str, op: str) -> None:
-    """What hangs on an ended lease goes."""
+    """Remove the cells bound to an ended lease."""
     for run, cell, version in tx.all(
         "SELECT run, cell, version FROM cells WHERE lease = ? ORDER BY run, cell", (lease,)
     ):
@@ -272,7 +275,7 @@ def end_lease(tx: Tx, lease: str, op: str) -> None:
 
 
 def locked(run: str, cell: str) -> Target:
-    """The target of a lock on a cell."""
+    """Return the target of a lock on a cell."""
     check_cell(run, cell)
     return Target(CELL_LOCK, run, cell)
 
@@ -285,19 +288,19 @@ def acquire_lock(
     wait: float | None = None,
     lease: str | None = None,
 ) -> Steps[Grant]:
-    """Take the lock of a cell, as `locks.acquire` does for a name."""
+    """Acquire the lock of a cell, as `locks.acquire` does for a name. Raises Held."""
     return acquiring(locked(run, cell), holder, ttl, wait, lease)
 
 
 def release_lock(tx: Tx, run: str, cell: str, holder: str | None = None, token: int | None = None) -> bool:
-    """Free the lock of a cell."""
+    """Release the lock of a cell; False if it was not held. Raises NotHolder, or Fenced."""
     return let_go(tx, locked(run, cell), holder, token)
 
 
 def refresh_lock(
     tx: Tx, run: str, cell: str, holder: str | None = None, ttl: float | None = None, token: int | None = None
 ) -> Grant:
-    """Renew the lock of a cell."""
+    """Renew the lock of a cell. Raises Fenced if it was lost, or NotHolder."""
     return prolong(tx, locked(run, cell), holder, ttl, token)
 
 

@@ -1,4 +1,4 @@
-"""`ws.events`: the event log as users see it; and `ws.clock`, which accepts the present after a wrong clock."""
+"""`ws.events`: the event log as users see it; and `ws.clock`, which accepts the current time after a wrong clock."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def follow(
     after: int | str | None = None,
     timeout: float | None = None,
 ) -> Following[Event]:
-    """Events as they come, after a revision or cursor, or from now on; `id` may be (scope, id), as (run, cell)."""
+    """Yield events as they come, after a revision or cursor or from now on; `id` may be (scope, id), as (run, cell)."""
     return Following(make_filter(kinds, id), after, timeout, _as_it_is)
 
 
@@ -32,9 +32,9 @@ def _as_it_is(_: Snapshot, event: Event) -> Event:
 
 
 def refusals(since: datetime | None = None, actor: str | None = None) -> Steps[list[Refusal]]:
-    """Who was refused what and how often on this machine: Held, Fenced, version conflicts and their like."""
+    """Count refused calls on this machine by actor and error code: Held, Fenced, version conflicts and the like."""
     if since is not None and not isinstance(since, datetime):
-        raise errors.InvalidFilter(f"since is a datetime, not {type(since).__name__}")
+        raise errors.InvalidFilter(f"since must be a datetime, not {type(since).__name__}")
     start = 0 if since is None else as_microseconds(since)
     counts: dict[tuple[str, str], tuple[int, int]] = {}
     for name in (activity.OLDER, activity.FILE):
@@ -56,15 +56,15 @@ class Events(Domain[M]):
 
 
 def reset_clock(tx: Tx) -> datetime:
-    """Accept this machine's clock as the present and shift every deadline with it; answers the new time.
+    """Accept this machine's clock as the current time and shift every deadline with it; returns the new time.
 
-    Only where the workspace's time lies more than 5 minutes ahead; otherwise there is nothing to put right.
+    Raises Invalid unless the workspace's time is more than 5 minutes ahead of this machine's clock.
     """
     before, after = tx.now, tx.wall_clock()
     if before - after <= FAR_AHEAD:
-        raise errors.Invalid("the workspace's time is not more than 5 minutes ahead", hint="nothing needs to be done")
+        raise errors.Invalid("the workspace's time is not more than 5 minutes ahead", hint="no reset is needed")
     if tx.events:
-        raise errors.Invalid("a reset must come first in its transaction", hint="call ws.clock.reset() by itself")
+        raise errors.Invalid("a reset must come first in its transaction", hint="call ws.clock.reset() alone")
     leases.shift(tx, after - before)
     tx.now = after
     activity.settle(tx)

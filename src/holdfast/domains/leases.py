@@ -1,4 +1,4 @@
-"""Leases that users make: bind cells and locks to one, keep refreshing it, and all of them end together if you stop."""
+"""`ws.leases`: leases that users make. Cells and locks bound to a lease end together with it if it is not refreshed."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ def _lease(row: Row) -> Lease:
 
 def _missing(id: str) -> errors.NotFound:
     return errors.NotFound(
-        f"there is no lease {id!r}", hint="it may have expired: create a new one and bind to it again", id=id
+        f"there is no lease {id!r}", hint="it may have expired: create a new one and bind to that", id=id
     )
 
 
 def create_lease(tx: Tx, ttl: float, holder: str | None = None) -> Lease:
-    """Make a lease that ends after `ttl` seconds unless refreshed."""
+    """Create a lease that ends after `ttl` seconds unless it is refreshed."""
     holder = str(tx.actor) if holder is None else holder
     check_name(holder, "holder")
     id = kernel.start(tx, kernel.LEASE, holder, check_ttl(ttl))
@@ -33,20 +33,20 @@ def create_lease(tx: Tx, ttl: float, holder: str | None = None) -> Lease:
 
 
 def refresh_lease(tx: Tx, id: str) -> Lease:
-    """Let a lease run for its ttl again from now. An expired one is gone for ever: NotFound."""
+    """Extend a lease by its ttl from now. Raises NotFound if it has expired: it cannot come back."""
     require_lease(tx, id)
     kernel.renew(tx, id)
     return get_lease(tx, id)
 
 
 def revoke_lease(tx: Tx, id: str) -> None:
-    """End a lease now, and everything bound to it, in one transaction."""
+    """End a lease now with everything bound to it, in one transaction. Raises NotFound."""
     require_lease(tx, id)
     kernel.finish(tx, id, kernel.LEASE, "revoke")
 
 
 def get_lease(snapshot: Snapshot, id: str) -> Lease:
-    """A lease that is alive."""
+    """Return a live lease. Raises NotFound."""
     check_name(id, "lease")
     row = snapshot.one(
         f"SELECT {_COLUMNS}, (SELECT stamp FROM meta) FROM leases WHERE id = ? AND kind = ?", (id, kernel.LEASE)
@@ -57,7 +57,7 @@ def get_lease(snapshot: Snapshot, id: str) -> Lease:
 
 
 def list_leases(snapshot: Snapshot, limit: int = 1000, after: str = "") -> list[Lease]:
-    """Leases that are alive, oldest first; `after` is the last id of the page before."""
+    """List live leases, oldest first; `after` is the last id of the previous page."""
     check_limit(limit, 1000)
     if after != "":
         check_name(after, "after")
@@ -68,7 +68,7 @@ def list_leases(snapshot: Snapshot, limit: int = 1000, after: str = "") -> list[
 
 
 def require_lease(tx: Tx, id: str) -> None:
-    """Raise NotFound unless `id` is a user's lease; what has expired was swept before this transaction."""
+    """Raise NotFound unless `id` is a live lease of a user; expired ones were swept before this transaction."""
     check_name(id, "lease")
     if not tx.one("SELECT 1 FROM leases WHERE id = ? AND kind = ?", (id, kernel.LEASE)):
         raise _missing(id)

@@ -1,8 +1,8 @@
-"""Links between records: a kind, where from, where to; each triple at most once.
+"""Links between records: a kind, a source and a target; each triple at most once.
 
-Tasks use it for what they depend on and where they come from, trails for what belongs to them. Both ends are ids; the
-domain that adds a link sees to it that they exist, and drops the links of a record that is purged. Links of tasks are
-part of a task's history; others, made by `tie`, have an event of their own.
+Tasks use them for dependencies and origins, trails for their members. Both ends are ids; the domain that adds a link
+checks that they exist, and drops the links of a purged record. Links of tasks are part of a task's history; others,
+made by `tie`, have an event of their own.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ TYPES: Final = (
 
 
 def add(tx: Tx, kind: str, source: str, target: str) -> bool:
-    """Make a link; False if it was there."""
+    """Add a link; False if it exists."""
     if tx.one("SELECT 1 FROM links WHERE kind = ? AND source = ? AND target = ?", (kind, source, target)):
         return False
     tx.run(
@@ -33,12 +33,12 @@ def add(tx: Tx, kind: str, source: str, target: str) -> bool:
 
 
 def remove(tx: Tx, kind: str, source: str, target: str) -> bool:
-    """Remove a link; False if there was none."""
+    """Remove a link; False if it does not exist."""
     return bool(tx.run("DELETE FROM links WHERE kind = ? AND source = ? AND target = ?", (kind, source, target)))
 
 
 def tie(tx: Tx, kind: str, source: str, target: str) -> str:
-    """Make a link that has an event of its own; answers its id, also if it was there."""
+    """Add a link with an event of its own; returns its id, also if it existed."""
     made = add(tx, kind, source, target)
     row = tx.one("SELECT id FROM links WHERE kind = ? AND source = ? AND target = ?", (kind, source, target))
     assert row is not None
@@ -48,7 +48,7 @@ def tie(tx: Tx, kind: str, source: str, target: str) -> str:
 
 
 def put(tx: Tx, id: str, kind: str, source: str, target: str, created: int) -> None:
-    """Make a link as another workspace had it, with an event of its own; the caller has seen that there is none."""
+    """Add a link from another workspace, with an event of its own; the caller has checked that it is new."""
     tx.run(
         "INSERT INTO links (kind, source, target, id, created) VALUES (?, ?, ?, ?, ?)",
         (kind, source, target, id, created),
@@ -57,7 +57,7 @@ def put(tx: Tx, id: str, kind: str, source: str, target: str, created: int) -> N
 
 
 def untie(tx: Tx, kind: str, source: str, target: str) -> bool:
-    """Remove such a link; False if there was none."""
+    """Remove a link made by `tie`; False if it does not exist."""
     row = tx.one("SELECT id FROM links WHERE kind = ? AND source = ? AND target = ?", (kind, source, target))
     if row is None:
         return False
@@ -79,19 +79,19 @@ def forget(tx: Tx, id: str, kinds: Iterable[str]) -> None:
 
 
 def targets(snapshot: Snapshot, kind: str, source: str) -> list[str]:
-    """Where the links of a record lead."""
+    """Return the targets of a record's links."""
     rows = snapshot.all("SELECT target FROM links WHERE kind = ? AND source = ? ORDER BY target", (kind, source))
     return [target for (target,) in rows]
 
 
 def sources(snapshot: Snapshot, kind: str, target: str) -> list[str]:
-    """Whose links lead to a record."""
+    """Return the sources of the links to a record."""
     rows = snapshot.all("SELECT source FROM links WHERE kind = ? AND target = ? ORDER BY source", (kind, target))
     return [source for (source,) in rows]
 
 
 def path(snapshot: Snapshot, kind: str, start: str, end: str) -> list[str] | None:
-    """How links of a kind lead from `start` to `end`, shortest first; None if they do not."""
+    """Return the shortest path by links of a kind from `start` to `end`, or None."""
     came_from: dict[str, str] = {}
     frontier = [start]
     seen = {start}

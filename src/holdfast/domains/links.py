@@ -1,6 +1,6 @@
-"""`ws.links`: links between tasks, trails and stashes. Both ends exist and are of the right kind; a link never changes.
+"""`ws.links`: links between tasks, trails and stashes. Both ends exist and have the right kind; links never change.
 
-Those between tasks are also `tasks.depend`, and mean the same.
+A link between tasks is the same as one made by `tasks.depend`.
 """
 
 from __future__ import annotations
@@ -27,13 +27,13 @@ _COLUMNS: Final = "id, kind, source, target, created"
 
 
 def to_link(row: Row) -> Link:
-    """The public form of a row."""
+    """Return the public form of a row."""
     id, kind, source, target, created = row
     return Link(id, kind, source, target, as_time(created))
 
 
 def create(tx: Tx, link_type: LinkType, from_id: str, to_id: str) -> Link:
-    """Make a link; the one that is there, if it is. WouldCreateCycle, Exists or DuplicateName where it cannot be."""
+    """Create a link, or return the existing one. Raises WouldCreateCycle, Exists or DuplicateName."""
     _check_type(link_type)
     check_id(from_id, "from_id")
     check_id(to_id, "to_id")
@@ -56,7 +56,7 @@ def _scope(tx: Tx, stash: str, trail: str) -> tuple[str, str]:
     if own.trail == trail:
         return own.id, trail
     if own.trail:
-        raise errors.Exists(f"the stash {own.id} is in the trail {own.trail}", hint="delete that link first")
+        raise errors.Exists(f"the stash {own.id} is already in the trail {own.trail}", hint="delete that link first")
     rescope(tx, own.id, trail)
     link_types.tie(tx, SCOPED_TO, own.id, trail)
     return own.id, trail
@@ -67,7 +67,7 @@ def _branch(tx: Tx, trail: str, task: str) -> tuple[str, str]:
     own = require_task(tx, task).id
     others = [each for each in link_types.targets(tx, BRANCHES_FROM, trail) if each != own]
     if others:
-        raise errors.Exists(f"the trail {trail} branches from {others[0]}", hint="delete that link first")
+        raise errors.Exists(f"the trail {trail} already branches from {others[0]}", hint="delete that link first")
     link_types.tie(tx, BRANCHES_FROM, trail, own)
     return trail, own
 
@@ -77,7 +77,7 @@ def _child(tx: Tx, task: str, parent: str) -> tuple[str, str]:
     path = [own] if own == above else link_types.path(tx, CHILD_OF, above, own)
     if path is not None:
         around = [own, *path]
-        raise errors.WouldCreateCycle(f"that would be a circle: {' -> '.join(around)}", id=own, path=around)
+        raise errors.WouldCreateCycle(f"the link would close a cycle: {' -> '.join(around)}", id=own, path=around)
     link_types.tie(tx, CHILD_OF, own, above)
     return own, above
 
@@ -101,11 +101,11 @@ _MAKERS: Final[dict[str, Callable[[Tx, str, str], tuple[str, str]]]] = {
 
 
 def get(snapshot: Snapshot, id: str) -> Link:
-    """A link by its id; NotFound if there is none."""
+    """Return a link by its id. Raises NotFound."""
     check_id(id)
     row = snapshot.one(f"SELECT {_COLUMNS} FROM links WHERE id = ?", (id,))
     if row is None:
-        raise errors.NotFound(f"there is no link {id!r}", hint="links.list() has those that are there", id=id)
+        raise errors.NotFound(f"there is no link {id!r}", hint="links.list() lists them", id=id)
     return to_link(row)
 
 
@@ -117,14 +117,14 @@ def list_links(
     limit: int = 1000,
     after: str = "",
 ) -> list[Link]:
-    """Links that fit every filter, in the order they were made; `after` is the last id of the page before."""
+    """List the links that match every filter, in the order of creation; `after` is the last id of the previous page."""
     check_limit(limit, 1000)
     if link_type is not None:
         _check_type(link_type)
     wanted = {"kind": link_type, "source": from_id, "target": to_id}
     for name, value in (*wanted.items(), ("after", after)):
         if value is not None and not isinstance(value, str):
-            raise errors.InvalidFilter(f"{name} is a text, not {type(value).__name__}")
+            raise errors.InvalidFilter(f"{name} must be a str, not {type(value).__name__}")
         if value:
             check_id(value, name)
     given = {name: value for name, value in wanted.items() if value is not None}
@@ -136,7 +136,7 @@ def list_links(
 
 
 def delete(tx: Tx, id: str) -> None:
-    """Remove a link; NotFound if there is none, DuplicateName if a stash cannot become global."""
+    """Delete a link. Raises NotFound, or DuplicateName if a stash cannot become global."""
     link = get(tx, id)
     if link.link_type in tree.KINDS:
         tree.undepend(tx, link.from_id, link.to_id, link.link_type)
@@ -156,14 +156,14 @@ def _check_type(link_type: Any) -> None:
 
 
 def check(snapshot: Snapshot) -> Iterator[str]:
-    """Problems: links that name tasks which are not there."""
+    """Report links to tasks that do not exist."""
     for kind, column in ((BELONGS_TO, "source"), (CHILD_OF, "source"), (CHILD_OF, "target"), (BRANCHES_FROM, "target")):
         for id, end in snapshot.all(
             f"SELECT id, {column} FROM links WHERE kind = ?"
             f" AND NOT EXISTS (SELECT 1 FROM tasks t WHERE t.id = links.{column})",
             (kind,),
         ):
-            yield f"link {id} names the task {end}, which is not there"
+            yield f"link {id} names the task {end}, which does not exist"
 
 
 class Links(Domain[M]):

@@ -1,11 +1,11 @@
-"""`ws.locks`: locks with leases and fencing tokens. Every kind of lock is taken, queued for, kept and released here.
+"""`ws.locks`: locks with leases and fencing tokens. Every kind of lock is acquired, queued for, renewed and freed here.
 
 All locks live in one table; `kind` says what is locked ('lock': a plain name, 'cell-lock': a cell, 'path': patterns of
 paths), and names are never joined into one string. A token grows with every grant over all locks. Called by domains
 whose records can be locked.
 
-Who waits is a row with a lease of its own, which it renews: only the oldest live waiter may take a free lock, and one
-that died blocks nobody. The steps are written once, for threads and event loops alike.
+A waiter is a row with a lease of its own, which it renews: only the oldest live waiter may take a free lock, and one
+that died blocks nobody. The steps are written once, as generators, for threads and event loops alike.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from holdfast.operation import Deadline, Do, Domain, Found, Listen, M, Next, Ste
 from holdfast.types import Grant, as_time
 
 WAITER = "lock-waiter"
-NOBODY = (SYSTEM, "*")  # the workspace itself, and everybody
+NOBODY = (SYSTEM, "*")  # the workspace itself, and all agents
 COLUMNS = "k.name, k.holder, k.token, k.acquired, k.lease, l.deadline, k.scope"
 SOURCE = "locks k LEFT JOIN leases l ON l.id = k.lease"
 
@@ -46,40 +46,40 @@ class Target(msgspec.Struct, frozen=True):
         return self.kind, self.scope, self.name
 
 
-# By kind: what a domain does when a lock of one of its records was given back or has expired. Wired by transaction.py.
+# By kind: what a domain does when a lock of one of its records is released or expires. Wired by the registry.
 FREED: dict[str, Callable[[Tx, Target, str, str | None], None]] = {}
 
 
 def holder_of(tx: Tx, holder: str | None, what: str = "holder") -> str:
-    """The holder meant: as given, or the actor if somebody chose it."""
+    """Return the holder: as given, or the actor unless it was only derived."""
     name = name_of(tx.actor, holder, what)
     tx.saw(name)
     return name
 
 
 def name_of(actor: str, given: str | None, what: str) -> str:
-    """Who is meant: as given, or the actor if somebody chose it; two that were only derived could become one."""
+    """Return a name: as given, or the actor. Raises InvalidHolder for a derived actor: two agents may share it."""
     if given is None:
         if isinstance(actor, DerivedActor):
             raise errors.InvalidHolder(
-                f"no {what} was named, and the actor {actor!r} was only derived: two agents could become one holder",
+                f"no {what} was given, and the actor {actor!r} is only derived: two agents could become one holder",
                 hint=f"pass {what}=..., or name yourself: actor=, --actor, HOLDFAST_ACTOR, or X-Agent-ID over HTTP",
             )
         return actor
     check_name(given, what)
     if given in NOBODY:
-        raise errors.InvalidName(f"{given!r} cannot be the name of a {what}", hint="choose another", what=what)
+        raise errors.InvalidName(f"{given!r} cannot be a {what}", hint="choose another name", what=what)
     return given
 
 
 def grant_of(row: Row) -> Grant:
-    """The public form of a lock's row, as COLUMNS name it."""
+    """Return the public form of a lock's row, with the columns COLUMNS."""
     name, holder, token, acquired, _, deadline, scope = row
     return Grant(name, holder, token, as_time(acquired), None if deadline is None else as_time(deadline), scope)
 
 
 def load(tx: Snapshot, target: Target) -> Row | None:
-    """The row of a lock that is held."""
+    """Return the row of a held lock, or None."""
     return tx.one(f"SELECT {COLUMNS} FROM {SOURCE} WHERE k.kind = ? AND k.scope = ? AND k.name = ?", target.key)
 
 
@@ -95,7 +95,7 @@ def _reload(tx: Tx, target: Target) -> Grant:
 def take(
     tx: Tx, target: Target, holder: str | None, ttl: float | None, lease: str | None, ticket: str | None = None
 ) -> Grant:
-    """Take a lock that is free, or enter it again; otherwise Held. `ticket` is the caller's place among the waiters."""
+    """Take a free lock, or enter a held one again. Raises Held. `ticket` is the caller's place in the queue."""
     holder = holder_of(tx, holder)
     micros = _length(tx, ttl, lease)
     row = load(tx, target)
@@ -127,14 +127,14 @@ def _length(tx: Tx, ttl: float | None, lease: str | None) -> int | None:
 
 
 def held(target: Target, holder: str, deadline: int | None) -> errors.Held:
-    """The refusal, saying who and until when."""
+    """The error with the current holder and the end of its grant."""
     until = None if deadline is None else as_time(deadline)
     when = "until it is released" if until is None else f"until {until.isoformat()}"
     return errors.Held(f"{target} is held by {holder} {when}", name=target.name, holder=holder, until=until)
 
 
 def _extend(tx: Tx, target: Target, row: Row, micros: int | None, lease: str | None) -> None:
-    """Re-entry keeps the token and counts nothing; the later end wins, and a lock without ttl never ends by itself."""
+    """Re-entry keeps the token and counts nothing; the later end wins, and a lock without ttl never expires."""
     bound = row[4]
     if lease is not None and lease != bound:
         leases.drop(tx, bound, target.kind)
@@ -148,7 +148,7 @@ def _extend(tx: Tx, target: Target, row: Row, micros: int | None, lease: str | N
 
 
 def bind(tx: Tx, target: Target, lease: str | None) -> None:
-    """Let a held lock hang on another lease, or on none."""
+    """Bind a held lock to another lease, or to none."""
     tx.run("UPDATE locks SET lease = ? WHERE kind = ? AND scope = ? AND name = ?", (lease, *target.key))
 
 
@@ -168,24 +168,24 @@ def _check_first(tx: Tx, target: Target, ticket: str | None) -> None:
 
 
 def leave_line(tx: Tx, target: Target, ticket: str) -> None:
-    """Give up a place among the waiters, if it is still there."""
+    """Give up a place in the queue, if it is still there."""
     if forget_ticket(tx, ticket):
         emit_lock(tx, target, "leave", ticket=[ticket, None])
 
 
 def forget_ticket(tx: Tx, ticket: str | None) -> bool:
-    """Remove a place among the waiters; True if it was there."""
+    """Remove a place from the queue; True if it was there."""
     if ticket is None:
         return False
     leases.drop(tx, ticket, WAITER)
     return bool(tx.run("DELETE FROM waiters WHERE ticket = ?", (ticket,)))
 
 
-# --- keeping, giving back, checking ----------------------------------------------------------------------------------
+# --- renewing, releasing, checking -----------------------------------------------------------------------------------
 
 
 def let_go(tx: Tx, target: Target, holder: str | None, token: int | None, changed_by: str | None = None) -> bool:
-    """Free a lock. Not held: False, or Fenced if a token was given; another's: NotHolder, or Fenced."""
+    """Release a lock. Not held: False, or Fenced if a token was given. Raises NotHolder or Fenced."""
     holder = holder_of(tx, holder)
     row = load(tx, target)
     if row is None and token is None:
@@ -196,7 +196,7 @@ def let_go(tx: Tx, target: Target, holder: str | None, token: int | None, change
 
 
 def prolong(tx: Tx, target: Target, holder: str | None, ttl: float | None, token: int | None) -> Grant:
-    """Let a held lock run on for `ttl` seconds from now, by default as long as it was granted for."""
+    """Renew a held lock for `ttl` seconds from now, by default as long as it was granted for."""
     row = _own(target, load(tx, target), holder_of(tx, holder), token)
     micros = None if ttl is None else check_ttl(ttl)
     bound = row[4]
@@ -209,7 +209,7 @@ def prolong(tx: Tx, target: Target, holder: str | None, ttl: float | None, token
 
 
 def _own(target: Target, row: Row | None, holder: str, token: int | None) -> Row:
-    """The lock's row if the caller holds it."""
+    """Return the lock's row. Raises Fenced or NotHolder unless the caller holds it."""
     if row is None:
         raise errors.Fenced(f"{target} is not held: it expired or was released", current=None)
     if token is not None and row[2] != token:
@@ -220,14 +220,14 @@ def _own(target: Target, row: Row | None, holder: str, token: int | None) -> Row
 
 
 def free(tx: Tx, target: Target, row: Row, op: str, forced: bool = False, changed_by: str | None = None) -> None:
-    """End a grant, and tell the domain whose record was locked."""
+    """End a grant, and notify the domain whose record was locked."""
     end(tx, target, row, op, forced)
     if target.kind in FREED:
         FREED[target.kind](tx, target, op, changed_by)
 
 
 def end(tx: Tx, target: Target, row: Row, op: str, forced: bool = False) -> None:
-    """End a grant, for a domain that knows."""
+    """End a grant without notifying the domain."""
     tx.run("DELETE FROM locks WHERE kind = ? AND scope = ? AND name = ?", target.key)
     leases.drop(tx, row[4], target.kind)
     more: dict[str, list[object]] = {"forced": [False, True]} if forced else {}
@@ -235,7 +235,7 @@ def end(tx: Tx, target: Target, row: Row, op: str, forced: bool = False) -> None
 
 
 def check_fence(snapshot: Snapshot, target: Target, token: int) -> None:
-    """Pass only if the lock is held now, unexpired, with exactly this token; otherwise Fenced."""
+    """Raise Fenced unless the lock is held now, unexpired, with exactly this token."""
     row = snapshot.one(
         f"SELECT k.token, l.deadline, (SELECT stamp FROM meta) FROM {SOURCE}"
         " WHERE k.kind = ? AND k.scope = ? AND k.name = ?",
@@ -243,20 +243,20 @@ def check_fence(snapshot: Snapshot, target: Target, token: int) -> None:
     )
     current = None if row is None or (row[1] is not None and snapshot.is_past(row[1], row[2])) else row[0]
     if current is None:
-        raise errors.Fenced(f"{target} is not held any more", current=None)
+        raise errors.Fenced(f"{target} is no longer held", current=None)
     if type(token) is not int or current != token:
         raise errors.Fenced(f"{target} is held with token {current}, not {token}", current=current)
 
 
 def end_lease(tx: Tx, lease: str, op: str) -> None:
-    """What hangs on an ended lease: locks are freed, waiters leave the line."""
+    """Free the locks bound to an ended lease; a waiter with it leaves the queue."""
     _free_all(tx, "lease", lease, op)
     for kind, scope, name in tx.all("SELECT kind, scope, name FROM waiters WHERE ticket = ?", (lease,)):
         leave_line(tx, Target(kind, scope, name), lease)
 
 
 def end_claim(tx: Tx, task: str, op: str) -> None:
-    """The claim on a task is over: so are the locks taken for it, with or without a lease of their own."""
+    """Free the locks taken for a task whose claim has ended, with or without a lease of their own."""
     _free_all(tx, "task", task, op)
 
 
@@ -281,38 +281,38 @@ def probe_target(tx: Tx, target: Target) -> Found | None:
 
 WAITER_TTL = 10_000_000
 RENEW_EVERY = 3.0
-NO_REASON = ("wait", "acquire")  # events of a lock after which it is no more likely to be free
+NO_REASON = ("wait", "acquire")  # events of a lock that do not free it
 
 
 G = TypeVar("G", covariant=True)
 
 
 class Attempt(Protocol[G]):
-    """One call that takes a lock: its arguments, its place in line, and what it was granted."""
+    """One call that takes a lock: its arguments, its place in the queue, and its grant."""
 
     def __call__(self, tx: Tx) -> G:
-        """Take it, or Held."""
+        """Take the lock. Raises Held."""
 
     def stay_in_line(self, tx: Tx) -> None:
         """Queue, or renew the place; a waiter that slept past its lease has lost it and queues again."""
 
     def failed(self) -> None:
-        """What the last try was granted was not committed: its token may be another's by now."""
+        """Forget the last grant, which was not committed: its token may belong to another by now."""
 
     def withdraw(self, tx: Tx) -> None:
-        """The caller has gone: leave the line, and give back what was granted in that very moment."""
+        """Leave the queue because the caller is gone, and release a lock granted at the same moment."""
 
 
 def acquiring(
     target: Target, holder: str | None, ttl: float | None, wait: float | None, lease: str | None
 ) -> Steps[Grant]:
-    """The steps of taking a lock on one target."""
+    """The steps of acquiring a lock on one target."""
     attempt = LockAttempt(target, holder, ttl, lease)
     return attempting(attempt, wait, Filter((target.kind,), target.scope, target.name))
 
 
 def attempting(attempt: Attempt[G], wait: float | None, news: Filter) -> Steps[G]:
-    """The steps of taking any kind of lock; `news` are the events after which it may be free."""
+    """The steps of acquiring any kind of lock; `news` selects the events after which it may be free."""
     if wait is None:
         grant: G = yield Do(attempt, keyed=True)
         return grant
@@ -339,7 +339,7 @@ def attempting(attempt: Attempt[G], wait: float | None, news: Filter) -> Steps[G
 
 
 def _woken(watcher: Watcher, deadline: int) -> Steps[bool]:
-    """Sleep until it is worth trying again: the lock may be free, or the place wants renewing. False at the end."""
+    """Sleep until a retry is worthwhile: the lock may be free, or the place must be renewed. False at the deadline."""
     renew_at = yield Deadline(RENEW_EVERY)
     while True:
         event = yield Next(watcher, min(deadline, renew_at))
@@ -359,7 +359,7 @@ class LockAttempt:
         self._ttl = ttl
         self._lease = lease
         self._ticket: str | None = None
-        self._fresh: Grant | None = None  # what it was granted, if the lock was free
+        self._fresh: Grant | None = None  # its grant, if the lock was free
 
     def __call__(self, tx: Tx) -> Grant:
         grant = take(tx, self._target, self._holder, self._ttl, self._lease, self._ticket)
@@ -382,7 +382,7 @@ class LockAttempt:
 
 
 def enqueue(tx: Tx, target: Target, holder: str | None, detail: bytes | None = None) -> str:
-    """Join the line for a target; answers the ticket."""
+    """Join the queue for a target; returns the ticket."""
     holder = holder_of(tx, holder)
     ticket = leases.start(tx, WAITER, holder, WAITER_TTL)
     tx.run(
@@ -397,7 +397,7 @@ LOCK = "lock"
 
 
 def named(name: str) -> Target:
-    """The target of a plain lock."""
+    """Return the target of a plain lock."""
     check_name(name, "lock name")
     return Target(LOCK, "", name)
 
@@ -405,27 +405,27 @@ def named(name: str) -> Target:
 def acquire(
     name: str, holder: str | None = None, ttl: float | None = None, wait: float | None = None, lease: str | None = None
 ) -> Steps[Grant]:
-    """Take the lock `name`. Held by another: Held, at once or after waiting `wait` seconds in line."""
+    """Acquire the lock `name`, waiting in the queue for up to `wait` seconds. Raises Held if another holds it."""
     return acquiring(named(name), holder, ttl, wait, lease)
 
 
 def release(tx: Tx, name: str, holder: str | None = None, token: int | None = None) -> bool:
-    """Free the lock; False if it was not held. Another's lock: NotHolder; a wrong or lost token: Fenced."""
+    """Release the lock; False if it was not held. Raises NotHolder, or Fenced for a wrong or lost token."""
     return let_go(tx, named(name), holder, token)
 
 
 def refresh(tx: Tx, name: str, holder: str | None = None, ttl: float | None = None, token: int | None = None) -> Grant:
-    """Renew the lock, by default for as long as it was granted. Lost meanwhile: Fenced."""
+    """Renew the lock, by default for as long as it was granted. Raises Fenced if it was lost, or NotHolder."""
     return prolong(tx, named(name), holder, ttl, token)
 
 
 def check_lock(snapshot: Snapshot, name: str, token: int) -> None:
-    """Pass if the lock is held with exactly this token, otherwise Fenced."""
+    """Raise Fenced unless the lock is held with exactly this token."""
     check_fence(snapshot, named(name), token)
 
 
 def find_lock(snapshot: Snapshot, name: str) -> Grant | None:
-    """Who holds the lock, or None."""
+    """Return the current grant of the lock, or None if nobody holds it."""
     row = snapshot.one(
         f"SELECT {COLUMNS}, (SELECT stamp FROM meta) FROM {SOURCE} WHERE k.kind = ? AND k.scope = ? AND k.name = ?",
         named(name).key,
@@ -436,7 +436,7 @@ def find_lock(snapshot: Snapshot, name: str) -> Grant | None:
 
 
 def get_lock(snapshot: Snapshot, name: str) -> Grant:
-    """Who holds the lock; NotFound if nobody does."""
+    """Return the current grant of the lock. Raises NotFound if nobody holds it."""
     grant = find_lock(snapshot, name)
     if grant is None:
         raise errors.NotFound(f"nobody holds the lock {name!r}", name=name)
@@ -444,7 +444,7 @@ def get_lock(snapshot: Snapshot, name: str) -> Grant:
 
 
 def list_locks(snapshot: Snapshot, prefix: str = "", limit: int = 1000, after: str = "") -> list[Grant]:
-    """Locks that are held, by name; `after` is the last name of the page before."""
+    """List the held locks by name; `after` is the last name of the previous page."""
     check_limit(limit, 1000)
     bounds, params = page_bounds("k.name", prefix, after)
     rows = snapshot.all(
@@ -455,12 +455,12 @@ def list_locks(snapshot: Snapshot, prefix: str = "", limit: int = 1000, after: s
 
 
 def probe(tx: Tx, name: str) -> Found | None:
-    """What a condition sees of a plain lock."""
+    """What a condition of `txn` sees of a plain lock."""
     return probe_target(tx, named(name))
 
 
 def check(snapshot: Snapshot) -> Iterator[str]:
-    """Problems: a lock that the log does not say is held, a binding to nothing, a token from the future."""
+    """Report locks that are not held according to the log, missing leases, and tokens from the future."""
     for kind, scope, name, op, token, bound, ceiling in snapshot.all(
         "SELECT k.kind, k.scope, k.name,"
         " (SELECT op FROM events e WHERE e.kind = k.kind AND e.scope = k.scope AND e.id = k.name"
@@ -484,7 +484,7 @@ def check(snapshot: Snapshot) -> Iterator[str]:
         " AND NOT EXISTS (SELECT 1 FROM locks WHERE lease = l.id)"
         " AND NOT EXISTS (SELECT 1 FROM waiters WHERE ticket = l.id)"
     ):
-        yield f"lease {id} is a {kind}'s, but nothing is on it"
+        yield f"lease {id} belongs to a {kind} that does not exist"
 
 
 class Locks(Domain[M]):

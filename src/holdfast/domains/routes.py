@@ -1,12 +1,12 @@
-"""`ws.routes`: which workflow a task goes to and why; and how the rules are read from `grimoire-matchers.yaml`.
+"""`ws.routes`: which workflow a task is routed to and why; and how rules are read from `grimoire-matchers.yaml`.
 
-Both shapes are read, also mixed: conditions under `match:`, or beside `grimoire:`. A matcher with an error is left
-out and the others stay; a file that cannot be read as a whole gives no rules. Lists may be written as a single value.
-An empty list of conditions is an error rather than no condition: a slip must not make a matcher that takes
-everything. Guarantee: for any text there is an answer, and every problem has a line.
+Conditions may stand under `match:` or beside `grimoire:`, also mixed. A matcher with an error is skipped and the others
+stay; a file that cannot be parsed gives no rules. A list may be written as a single value. An empty list of conditions
+is an error rather than no condition: a slip must not make a matcher that matches everything. Guarantee: every text
+gives a result, and every problem has a line.
 
-The rules and the configuration are files that people edit. A file that is loaded is checked and stored by one
-transaction; a new one with mistakes leaves what is in force as it is, and says what is wrong and where.
+The rules and the configuration are files that people edit. A file is checked and stored by one transaction; a new one
+with errors leaves the rules in force unchanged, and its problems are reported with their lines.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ TYPES: Final = get_args(TaskType)
 
 
 def read_rules(text: str, file: str) -> tuple[Rules | None, list[Problem]]:
-    """The rules and what was wrong; no rules if the file as a whole cannot be read."""
+    """Return the rules and the problems; no rules if the file as a whole cannot be read."""
     found = Findings(file)
     rules = _rules(text, found)
     return rules, found.in_order()
@@ -65,13 +65,13 @@ def _rules(text: str, found: Findings) -> Rules | None:
 
 
 def _look_over(matchers: tuple[Matcher, ...], found: Findings) -> None:
-    """Warn of what is odd about matchers taken together."""
+    """Warn about matchers that do not work together."""
     names: dict[str, int] = {}
     catch_all: Matcher | None = None
     for matcher in matchers:
         if matcher.name in names:
             found.warn(
-                matcher.line, f"the name {matcher.name!r} is already taken by the matcher in line {names[matcher.name]}"
+                matcher.line, f"the name {matcher.name!r} is also that of the matcher in line {names[matcher.name]}"
             )
         names.setdefault(matcher.name, matcher.line)
         if catch_all is not None:
@@ -98,7 +98,7 @@ def _takes_everything(matcher: Matcher) -> bool:
 
 
 def _matcher(node: Node, number: int, found: Findings) -> Matcher | None:
-    """The matcher, or None if anything is wrong with it."""
+    """Return the matcher, or None if it has an error."""
     before = found.errors
     if not isinstance(node.value, dict):
         found.error(node.line, f"matcher {number} must be a mapping, not {show(node.value)}")
@@ -116,9 +116,7 @@ def _matcher(node: Node, number: int, found: Findings) -> Matcher | None:
     if found.errors > before:
         return None
     if inherit and values.get("has_parent") is not True:
-        found.warn(
-            node.line, "a matcher with 'inherit' passes over tasks without a parent; say so with 'has_parent: true'"
-        )
+        found.warn(node.line, "a matcher with 'inherit' skips tasks without a parent; state it with 'has_parent: true'")
     return Matcher(
         name=values.get("name") or f"matcher {number}",
         grimoire=grimoire,
@@ -137,7 +135,7 @@ def _matcher(node: Node, number: int, found: Findings) -> Matcher | None:
 
 
 def _fields(node: Node, found: Findings) -> dict[str, Node]:
-    """The known fields of a matcher, those under `match` and those beside it."""
+    """Return the known fields of a matcher, those under `match` and those beside it."""
     beside: dict[str, Node] = dict(node.value)
     match = beside.pop("match", Node({}, node.line))
     inside: dict[str, Node] = {}
@@ -150,36 +148,36 @@ def _fields(node: Node, found: Findings) -> dict[str, Node]:
         if key not in _RULE_FIELDS:
             found.warn(value.line, f"unknown field {key!r} is ignored{close_to(key, list(_RULE_FIELDS))}")
         elif value is inside.get(key) and key not in _CONDITIONS:
-            found.error(value.line, f"{key!r} is no condition: it belongs beside 'match', not under it")
+            found.error(value.line, f"{key!r} is not a condition: it belongs beside 'match', not under it")
         elif key in fields:
             found.error(value.line, f"{key!r} is both under 'match' and beside it")
         else:
             fields[key] = value
     if "labels" in fields:
-        found.warn(fields["labels"].line, "'labels' is deprecated and read as 'any_tags'; write that")
+        found.warn(fields["labels"].line, "'labels' is deprecated; write 'any_tags'")
     return fields
 
 
 def _both(one: tuple[int, ...] | None, other: tuple[int, ...] | None) -> tuple[int, ...] | None:
-    """What two conditions on the priority leave together."""
+    """Combine two conditions on the priority."""
     if one is None or other is None:
         return other if one is None else one
     return tuple(priority for priority in one if priority in other)
 
 
-# --- one field: each reader notes what is wrong ----------------------------------------------------------------------
+# --- readers of one field: each notes its problems -------------------------------------------------------------------
 
 
 def _items(found: Findings, what: str, node: Node, may_be_empty: bool = False) -> list[Node]:
-    """The items of a list; a single value is a list of one."""
+    """Return the items of a list; a single value is a list of one."""
     if node.value is None or (node.value == [] and not may_be_empty):
-        found.error(node.line, f"{what} is empty; leave it out, or say what it should be")
+        found.error(node.line, f"{what} is empty; omit it, or give a value")
         return []
     return node.value if isinstance(node.value, list) else [node]
 
 
 def _line_of(text: str, node: Node) -> int:
-    """The line of an item in a list, or of the value itself if it is no list."""
+    """The line of an item in a list, or of a single value."""
     items = node.value if isinstance(node.value, list) else []
     return next((item.line for item in items if item.value == text), node.line)
 
@@ -188,7 +186,7 @@ def _texts(found: Findings, what: str, node: Node, may_be_empty: bool = False) -
     texts = []
     for value, line in _items(found, what, node, may_be_empty):
         if not isinstance(value, str):
-            found.error(line, f"{what} must be texts, not {show(value)}{quote(value)}")
+            found.error(line, f"{what} must be text, not {show(value)}{quote(value)}")
         elif not value.strip():
             found.error(line, f"{what} has an empty text")
         else:
@@ -237,7 +235,7 @@ def _priority_range(found: Findings, what: str, node: Node) -> tuple[int, ...] |
         return None
     least, most = (item.value for item in node.value)
     if least > most:
-        found.error(node.line, f"{what} [{least}, {most}] has its least above its most")
+        found.error(node.line, f"{what} [{least}, {most}] is reversed: the least must come first")
         return None
     return tuple(range(least, most + 1))
 
@@ -246,7 +244,7 @@ def _types(found: Findings, what: str, node: Node) -> tuple[str, ...]:
     types = _texts(found, what, node)
     for kind in types:
         if kind not in TYPES:
-            found.error(_line_of(kind, node), f"{what} must be of {', '.join(TYPES)}, not {show(kind)}")
+            found.error(_line_of(kind, node), f"{what} must be one of {', '.join(TYPES)}, not {show(kind)}")
     return types
 
 
@@ -275,15 +273,15 @@ _FIELDS = {"title", "body", "type", "priority", "tags", "parent_id", "grimoire_h
 
 
 def explain(snapshot: Snapshot, id: str) -> RouteReport:
-    """Where a task goes by the rules as they are now: every matcher in order, and what it said."""
+    """Return a task's route by the current rules, with the verdict of every matcher in order. Raises TaskNotFound."""
     task = find(snapshot, id)
     return report(settings_of(snapshot).rules, subject_of(snapshot, task))
 
 
 def decide(snapshot: Snapshot, task: dict[str, Any]) -> RouteReport:
-    """Where a task would go that does not exist yet, given as the fields that `tasks.create` takes."""
+    """Return the route of a task that does not exist yet, given as the fields of `tasks.create`. Raises Invalid."""
     if not isinstance(task, dict):
-        raise errors.Invalid(f"a task to be routed is a dict of its fields, not {type(task).__name__}")
+        raise errors.Invalid(f"task must be a dict of fields, not {type(task).__name__}")
     if unknown := sorted(str(name)[:40] for name in task.keys() - _FIELDS):
         raise errors.Invalid(f"a task has no field {unknown[0]!r}", hint=f"fields: {', '.join(sorted(_FIELDS))}")
     settings = settings_of(snapshot)
@@ -305,7 +303,7 @@ def decide(snapshot: Snapshot, task: dict[str, Any]) -> RouteReport:
 
 
 def check() -> Steps[list[Problem]]:
-    """What is wrong in this node's files, by file and line; nothing is loaded. Empty if all is well."""
+    """Return the problems in this node's files, by file and line, without loading them."""
     problems: list[Problem] = []
     for name, file in FILES.items():
         try:
@@ -322,12 +320,12 @@ def _unreadable(file: str, error: errors.HoldfastError) -> Problem:
 
 
 def reload() -> Steps[list[Loaded]]:
-    """Load this node's files now, whether they have changed or not."""
+    """Load this node's files now, whether they have changed or not; returns the result for each."""
     return load(tuple(FILES))
 
 
 def load(names: Sequence[str]) -> Steps[list[Loaded]]:
-    """Load documents from their files, as far as there are any, in one transaction."""
+    """Load documents from their files, if they exist, in one transaction."""
     drafts: list[Draft] = []
     unreadable: list[Loaded] = []
     for name in names:
@@ -348,7 +346,7 @@ def load(names: Sequence[str]) -> Steps[list[Loaded]]:
 
 
 class Draft(msgspec.Struct, frozen=True):
-    """A file that was read: where it is, what it says, and what is wrong with it."""
+    """A file that was read: its path, text, content and problems."""
 
     name: str
     path: str
@@ -366,7 +364,7 @@ def _matchers(draft: Draft) -> int:
 
 
 def _store(tx: Tx, draft: Draft) -> bool:
-    """Put it into force, unless it has mistakes and there is something that has none; True if it is in force now."""
+    """Put it into force, unless it has errors and another is in force; True if it is in force now."""
     remember(tx, draft.path, digest_of(draft.text))
     mistakes = any(problem.severity == "error" for problem in draft.problems)
     if draft.content is None or (mistakes and tx.one("SELECT 1 FROM documents WHERE name = ?", (draft.name,))):
@@ -376,15 +374,15 @@ def _store(tx: Tx, draft: Draft) -> bool:
 
 
 def is_news(snapshot: Snapshot, name: str, path: str, text: str) -> bool:
-    """Whether this node's file is neither what it last loaded nor what is in force."""
+    """Whether this node's file differs from what it last loaded and from what is in force."""
     if remembered(snapshot, path) == digest_of(text):
         return False
     return not snapshot.one("SELECT 1 FROM documents WHERE name = ? AND source = ?", (name, text))
 
 
 def digest_of(text: str) -> bytes:
-    """What tells one text from another."""
-    import hashlib  # only who loads a file needs it
+    """A digest by which texts are compared."""
+    import hashlib  # only for loading a file
 
     return hashlib.blake2b(text.encode(), digest_size=16).digest()
 

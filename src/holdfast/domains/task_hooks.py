@@ -1,6 +1,6 @@
-"""What tasks ask of later domains (mail, paths), which they cannot import: the registry wires the answers here.
+"""What tasks need from later domains (mail, paths), which they cannot import: the registry sets these hooks.
 
-Apart from `tasks`, so that a program that uses no tasks does not load them.
+In a module of its own, so that a program without tasks does not load them.
 """
 
 from __future__ import annotations
@@ -13,19 +13,19 @@ if TYPE_CHECKING:
 
 
 class TaskHooks(Protocol):
-    """What mail and paths know of a task."""
+    """What mail and paths know about a task."""
 
     def messages(self, snapshot: Snapshot, task: str, limit: int) -> tuple[list[Message], int]:
-        """The last messages about a task, oldest of them first, and how many there are."""
+        """Return the last messages about a task, oldest first, and the number of all."""
 
     def open_messages(self, snapshot: Snapshot, task: str) -> list[str]:
-        """The ids of those that are not closed."""
+        """Return the ids of the messages that are not closed."""
 
     def locks(self, snapshot: Snapshot, task: str) -> list[PathLock]:
-        """The path locks that are held for a task."""
+        """Return the path locks held for a task."""
 
     def freed(self, snapshot: Snapshot, task: str, revision: int) -> list[str]:
-        """The patterns of those that ended with its claim, at a revision."""
+        """Return the patterns of the locks that ended with its claim at a revision."""
 
 
 _wired: list[TaskHooks] = []
@@ -37,5 +37,5 @@ def wire(hooks: TaskHooks) -> None:
 
 
 def ask() -> TaskHooks:
-    """The hooks that were wired."""
+    """Return the hooks."""
     return _wired[0]

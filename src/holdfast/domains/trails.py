@@ -1,7 +1,7 @@
 """Trails: tasks and stashes that belong together, from a draft to their end.
 
-Completing a trail lets its tasks go and keeps its stashes; abandoning one takes both along, so that `restore` can bring
-them back, as long as deleted tasks are kept. Each is one transaction. A task belongs to at most one trail.
+Completing a trail releases its tasks and keeps its stashes; abandoning one deletes both, and `restore` can bring them
+back as long as deleted tasks are kept. Each is one transaction. A task belongs to at most one trail.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ _COLUMNS: Final = "id, name, state, created, updated, ended, version, revision, 
 
 
 def to_trail(row: Row) -> Trail:
-    """The public form of a row."""
+    """Return the public form of a row."""
     id, name, state, created, updated, ended, version, revision, _ = row
     end = None if ended is None else as_time(ended)
     return Trail(id, name, state, as_time(created), as_time(updated), end, version, revision)
@@ -51,15 +51,15 @@ def _load(snapshot: Snapshot, id: Any) -> Row:
     check_id(id)
     row = snapshot.one(f"SELECT {_COLUMNS} FROM trails WHERE id = ?", (id,))
     if row is None:
-        raise errors.NotFound(f"there is no trail {id!r}", hint="trails.list() has those that are there", id=id)
+        raise errors.NotFound(f"there is no trail {id!r}", hint="trails.list() lists them", id=id)
     return row
 
 
 def create(tx: Tx, name: str, state: TrailState = "draft") -> Trail:
-    """Make a trail, as a draft unless told otherwise."""
+    """Create a trail, by default as a draft."""
     check_name(name, "trail name")
     if state not in tuple(STEPS):
-        raise errors.InvalidTransition(f"a trail begins as {', '.join(STEPS)}, not as {state!r}")
+        raise errors.InvalidTransition(f"a trail starts as one of {', '.join(STEPS)}, not as {state!r}")
     id = tx.new_id()
     tx.run(
         "INSERT INTO trails (id, name, state, before, version, revision, created, updated, ended)"
@@ -71,17 +71,17 @@ def create(tx: Tx, name: str, state: TrailState = "draft") -> Trail:
 
 
 def get(snapshot: Snapshot, id: str) -> Trail:
-    """A trail; NotFound if there is none."""
+    """Return a trail. Raises NotFound."""
     return to_trail(_load(snapshot, id))
 
 
 def list_trails(snapshot: Snapshot, state: TrailState | None = None, limit: int = 1000, after: str = "") -> list[Trail]:
-    """Trails in the order they were made; `after` is the last id of the page before."""
+    """List trails in the order of creation; `after` is the last id of the previous page."""
     check_limit(limit, 1000)
     if state is not None and state not in (*STEPS, *ENDED):
         raise errors.InvalidFilter(f"{state!r} is not a state", hint=f"states: {', '.join((*STEPS, *ENDED))}")
     if not isinstance(after, str):
-        raise errors.InvalidFilter(f"after is the id of a trail, not {after!r}")
+        raise errors.InvalidFilter(f"after must be the id of a trail, not {after!r}")
     if after:
         check_id(after, "after")
     where, params = ("", ()) if state is None else (" AND state = ?", (state,))
@@ -92,9 +92,9 @@ def list_trails(snapshot: Snapshot, state: TrailState | None = None, limit: int 
 
 
 def set_state(tx: Tx, id: str, state: TrailState) -> Trail:
-    """Bring a trail on: from draft to pending or active, from pending to active.
+    """Advance a trail: from draft to pending or active, from pending to active. Raises InvalidTransition.
 
-    completed and abandoned do what `complete` and `abandon` do.
+    "completed" and "abandoned" do the same as `complete` and `abandon`.
     """
     row = _load(tx, id)
     if state == "completed":
@@ -110,7 +110,7 @@ def _no_way(row: Row, state: Any) -> errors.InvalidTransition:
     ways = {"draft": "pending, active, abandoned", "pending": "active, abandoned", "active": "completed, abandoned"}
     return errors.InvalidTransition(
         f"the trail {row[0]} is {row[2]} and cannot become {state!r}",
-        hint=f"from {row[2]}: {ways.get(row[2], 'nothing; trails.restore(id) brings back an abandoned one')}",
+        hint=f"from {row[2]}: {ways.get(row[2], 'none; trails.restore(id) restores an abandoned one')}",
         state=row[2],
     )
 
@@ -134,14 +134,14 @@ def _emit(tx: Tx, id: str, op: str, version: int, **changes: Any) -> None:
 
 
 def add(tx: Tx, trail: str, task: str) -> Trail:
-    """Let a task belong to a trail; nothing changes if it does, Exists if it belongs to another."""
+    """Add a task to a trail, if it is not in it already. Raises Exists if it belongs to another."""
     row = _load(tx, trail)
     join(tx, task, trail)
     return to_trail(_load(tx, row[0]))
 
 
 def join(tx: Tx, task: str, trail: str) -> str:
-    """The link by which a task belongs to a trail; Exists if it belongs to another."""
+    """Return the link by which a task belongs to a trail, made if necessary. Raises Exists."""
     open_trail(tx, trail)
     own = require_task(tx, task).id
     others = [each for each in link_types.targets(tx, BELONGS_TO, own) if each != trail]
@@ -153,13 +153,13 @@ def join(tx: Tx, task: str, trail: str) -> str:
 
 
 def remove(tx: Tx, trail: str, task: str) -> bool:
-    """Let a task belong to a trail no more; False if it did not."""
+    """Remove a task from a trail; False if it was not in it."""
     _load(tx, trail)
     return link_types.untie(tx, BELONGS_TO, require_task(tx, task, deleted=True).id, trail)
 
 
 def members(snapshot: Snapshot, id: str) -> list[str]:
-    """The ids of the tasks that belong to a trail; a deleted one is among them again once it is restored."""
+    """Return the ids of a trail's tasks, without deleted ones until they are restored."""
     rows = snapshot.all(
         "SELECT k.source FROM links k JOIN tasks t ON t.id = k.source"
         " WHERE k.kind = ? AND k.target = ? AND t.deleted IS NULL ORDER BY k.source",
@@ -169,7 +169,7 @@ def members(snapshot: Snapshot, id: str) -> list[str]:
 
 
 def _belonging(snapshot: Snapshot, id: str) -> list[str]:
-    """Those and the deleted ones."""
+    """The ids of a trail's tasks, deleted ones included."""
     return link_types.sources(snapshot, BELONGS_TO, id)
 
 
@@ -177,7 +177,7 @@ def _belonging(snapshot: Snapshot, id: str) -> list[str]:
 
 
 def complete(tx: Tx, id: str) -> Trail:
-    """End an active trail well: its tasks stay and belong to it no more, its stashes stay as they are."""
+    """Complete an active trail: its tasks stay but leave it, its stashes stay in it. Raises InvalidTransition."""
     row = _load(tx, id)
     if row[2] != "active":
         raise _no_way(row, "completed")
@@ -188,9 +188,9 @@ def complete(tx: Tx, id: str) -> Trail:
 
 
 def abandon(tx: Tx, id: str, reason: str | None = None) -> Trail:
-    """End a trail with all that belongs to it: tasks and stashes are deleted, and `restore` can bring them back.
+    """Abandon a trail: its tasks and stashes are deleted, and `restore` can bring them back.
 
-    Refused while a lock of the trail is held (Held) or one of its tasks is claimed (TaskActive).
+    Raises Held while a lock of the trail is held, TaskActive while one of its tasks is claimed.
     """
     check_note(reason, "reason")
     row = _load(tx, id)
@@ -204,7 +204,7 @@ def abandon(tx: Tx, id: str, reason: str | None = None) -> Trail:
         raise locks.held(lock_of(stash), holder, deadline)
     going = members(tx, id)
     for task in going:
-        if require_task(tx, task, deleted=True).deleted is None:  # else it went with its parent
+        if require_task(tx, task, deleted=True).deleted is None:  # otherwise deleted with its parent
             deleting.delete(tx, task, reason)
     stashes = [
         each for (each,) in tx.all("SELECT id FROM stashes WHERE trail = ? AND deleted IS NULL ORDER BY id", (id,))
@@ -217,7 +217,7 @@ def abandon(tx: Tx, id: str, reason: str | None = None) -> Trail:
 
 
 def restore(tx: Tx, id: str) -> Trail:
-    """Bring back an abandoned trail, with what went with it and was not purged meanwhile."""
+    """Restore an abandoned trail with what was deleted with it and not purged since. Raises InvalidTransition."""
     row = _load(tx, id)
     if row[2] != "abandoned":
         raise errors.InvalidTransition(f"the trail {id} is {row[2]}, not abandoned", state=row[2])
@@ -232,7 +232,7 @@ def restore(tx: Tx, id: str) -> Trail:
 
 
 def end_lease(tx: Tx, lease: str, op: str) -> None:
-    """The time to bring an abandoned trail back is over: its stashes go for good."""
+    """Purge the stashes of an abandoned trail when it can no longer be restored."""
     trail = lease.removeprefix(purge_of(""))
     for stash, version, bound in tx.all(
         "SELECT id, version, lease FROM stashes WHERE trail = ? AND deleted IS NOT NULL ORDER BY id", (trail,)
@@ -241,9 +241,9 @@ def end_lease(tx: Tx, lease: str, op: str) -> None:
 
 
 def delete(tx: Tx, id: str) -> None:
-    """Delete a trail that nothing belongs to any more. The stashes that went with an abandoned one go for good.
+    """Delete a trail without members. Raises Conflict while it has any.
 
-    Its tasks stay deleted, and `tasks.restore` brings them back one by one.
+    Stashes deleted with an abandoned trail are purged; its tasks stay deleted, and `tasks.restore` restores each.
     """
     row = _load(tx, id)
     live = tx.one("SELECT count(*) FROM stashes WHERE trail = ? AND deleted IS NULL", (id,))
@@ -252,7 +252,7 @@ def delete(tx: Tx, id: str) -> None:
         count = live[0] if live else 0
         raise errors.Conflict(
             f"{len(tasks)} tasks and {count} stashes belong to the trail {id}",
-            hint="take them out or delete them first, or abandon the trail",
+            hint="remove or delete them first, or abandon the trail",
         )
     for stash, version, lease in tx.all("SELECT id, version, lease FROM stashes WHERE trail = ?", (id,)):
         erase(tx, stash, version, lease, "delete")
@@ -265,7 +265,7 @@ def delete(tx: Tx, id: str) -> None:
     _emit(tx, id, "delete", row[6] + 1, state=[row[2], None])
 
 
-# --- wired to the others ---------------------------------------------------------------------------------------------
+# --- hooks for other domains -----------------------------------------------------------------------------------------
 
 
 def probe(tx: Tx, id: str) -> Found | None:
@@ -275,7 +275,7 @@ def probe(tx: Tx, id: str) -> Found | None:
 
 
 def check(snapshot: Snapshot) -> Iterator[str]:
-    """Problems: a trail that is not what the log says; members of what is no trail; deleted stashes of a living one."""
+    """Report trails that differ from the log, members of missing trails, and deleted stashes of a live trail."""
     for id, version, newest in snapshot.all(
         "SELECT t.id, t.version, (SELECT max(version) FROM events e WHERE e.kind = 'trail' AND e.scope = ''"
         " AND e.id = t.id) FROM trails t"
@@ -287,7 +287,7 @@ def check(snapshot: Snapshot) -> Iterator[str]:
             "SELECT source, target FROM links WHERE kind = ? AND NOT EXISTS (SELECT 1 FROM trails WHERE id = target)",
             (kind,),
         ):
-            yield f"{source} is linked to the trail {target}, which is not there"
+            yield f"{source} is linked to the trail {target}, which does not exist"
     for source, count in snapshot.all(
         "SELECT source, count(*) FROM links WHERE kind = ? GROUP BY source HAVING count(*) > 1", (BELONGS_TO,)
     ):
@@ -296,7 +296,7 @@ def check(snapshot: Snapshot) -> Iterator[str]:
         "SELECT s.id FROM stashes s JOIN trails t ON t.id = s.trail"
         " WHERE s.deleted IS NOT NULL AND t.state <> 'abandoned'"
     ):
-        yield f"stash {id} is deleted, and its trail is not abandoned"
+        yield f"stash {id} is deleted, but its trail is not abandoned"
 
 
 class Trails(Domain[M]):

@@ -120,7 +120,7 @@ def test_m1_all_conditions_must_hold_and_the_first_that_does_not_is_named(
 def test_m3_inherit_needs_a_parent_that_was_assigned_a_grimoire() -> None:
     matcher = Matcher("follow", inherit=True)
     assert verdict_of(matcher, Subject()) == (False, "there is no parent to inherit from")
-    assert verdict_of(matcher, Subject(has_parent=True)) == (False, "the parent has been assigned no grimoire")
+    assert verdict_of(matcher, Subject(has_parent=True)) == (False, "the parent has no grimoire assigned")
     assert verdict_of(matcher, Subject(has_parent=True, parent_grimoire="p")) == (True, "inherits 'p' from the parent")
 
 

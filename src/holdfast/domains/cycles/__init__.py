@@ -1,8 +1,8 @@
 """PEER cycles: plan, execute, express, review, as one document that is written whole or not at all.
 
-Agents of four phases and their coordinator share a document. Every write takes the next `sequence`; one that says which
-sequence it read is merged with what others did to other phases, skipped if its work is there already, and refused
-otherwise. What is read is what was written, or the read is Corrupt, and `recover` brings back the last that was.
+The agents of four phases and their coordinator share a document. Every write takes the next `sequence`; one that names
+the sequence it read is merged with changes to other phases, skipped if its work is already there, and refused
+otherwise. A read returns what was written, or raises Corrupt, and `recover` restores the last good document.
 """
 
 from __future__ import annotations
@@ -19,13 +19,13 @@ from holdfast.domains.cycles.document import (
     check_phase,
     completing,
     erring,
+    error_entry,
     failing,
     finishing,
     first,
     message_of,
     refused,
     starting,
-    told_error,
     updating,
 )
 from holdfast.domains.cycles.exchange import adopt, compare_document, import_, recover, sent
@@ -59,13 +59,13 @@ from holdfast.types.cycles import Cycle, CycleProblem, PhaseName, Resumption
 def start(
     tx: Tx, spec: str | None = None, instruction: str | None = None, context: dict[str, Any] | None = None
 ) -> Cycle:
-    """Begin the next cycle of a spec, or of an instruction, and make it the current one; Exists if it is there."""
+    """Start the next cycle of a spec, or of an instruction, and make it the current one. Raises Exists."""
     prefix = prefix_of(spec, instruction)
     if context is not None and not isinstance(context, dict):
-        raise errors.InvalidValue(f"context is an object, not {type(context).__name__}")
+        raise errors.InvalidValue(f"context must be an object, not {type(context).__name__}")
     key = Key(prefix, current_of(tx, prefix) + 1)
     if look(tx, key).there or newest_version(tx, CYCLE, "", str(key)):
-        raise errors.Exists(f"there was a cycle {key} before", hint="name another spec or instruction", key=str(key))
+        raise errors.Exists(f"the cycle {key} existed before", hint="use another spec or instruction", key=str(key))
     given = {"peer_mode": "new", "spec_aware": spec is not None, **(context or {})}
     document = write(tx, "start", first(key, instruction, given, now_of(tx)))
     _set_current(tx, prefix, key.number)
@@ -76,12 +76,12 @@ def start(
 
 
 def start_phase(key: str, phase: PhaseName, sequence: int | None = None) -> Steps[Cycle]:
-    """Start a phase whose predecessor is completed with an output; nothing else may be in progress."""
+    """Start a phase when the one before is completed with an output. Raises InvalidTransition."""
     return _step(key, starting(check_phase(phase)), sequence)
 
 
 def complete_phase(key: str, phase: PhaseName, output: Any = None, sequence: int | None = None) -> Steps[Cycle]:
-    """Complete the phase that is in progress, with this output or with what it has so far."""
+    """Complete the phase in progress, with this output or its partial one. Raises InvalidTransition."""
     check_value(output, rules.MAX_BYTES, text=True)
     return _step(key, completing(check_phase(phase), output), sequence)
 
@@ -89,12 +89,12 @@ def complete_phase(key: str, phase: PhaseName, output: Any = None, sequence: int
 def fail_phase(
     key: str, phase: PhaseName, error: str, details: dict[str, Any] | None = None, sequence: int | None = None
 ) -> Steps[Cycle]:
-    """Let the phase that is in progress fail, and the cycle with it; `details` are more fields of the error."""
-    return _step(key, failing(check_phase(phase), told_error(error, details)), sequence)
+    """Fail the phase in progress and its cycle; `details` adds fields to the error. Raises InvalidTransition."""
+    return _step(key, failing(check_phase(phase), error_entry(error, details)), sequence)
 
 
 def update_phase(key: str, phase: PhaseName, output: Any, sequence: int | None = None) -> Steps[Cycle]:
-    """Change the output of the phase that is in progress as a JSON merge patch does: null removes a field."""
+    """Patch the output of the phase in progress (JSON merge patch: null removes). Raises InvalidTransition."""
     check_value(output, rules.MAX_BYTES, text=True)
     return _step(key, updating(check_phase(phase), output), sequence)
 
@@ -102,27 +102,27 @@ def update_phase(key: str, phase: PhaseName, output: Any, sequence: int | None =
 def add_error(
     key: str, phase: PhaseName, error: str, details: dict[str, Any] | None = None, sequence: int | None = None
 ) -> Steps[Cycle]:
-    """Note an error of the phase that is in progress, which goes on; `details` are more fields of the error."""
-    return _step(key, erring(check_phase(phase), told_error(error, details)), sequence)
+    """Record an error of the phase in progress, which continues; `details` adds fields. Raises InvalidTransition."""
+    return _step(key, erring(check_phase(phase), error_entry(error, details)), sequence)
 
 
 def finish(
     key: str, error: str | None = None, details: dict[str, Any] | None = None, sequence: int | None = None
 ) -> Steps[Cycle]:
-    """End a cycle: completed, after its review; or failed with an `error`, wherever it stands."""
+    """End a cycle: completed after its review, or failed with an `error` at any time. Raises InvalidTransition."""
     if error is None and details is not None:
-        raise errors.Invalid("details are those of an error, and there is none")
-    return _step(key, finishing(None if error is None else told_error(error, details)), sequence)
+        raise errors.Invalid("details need an error", hint="pass error=... too, or omit details")
+    return _step(key, finishing(None if error is None else error_entry(error, details)), sequence)
 
 
 def _step(key: str, step: Step, sequence: int | None) -> Steps[Cycle]:
     if sequence is not None and (type(sequence) is not int or sequence < 1):
-        raise errors.Invalid(f"sequence is the one that was read, a whole number from 1 on, not {sequence!r}")
+        raise errors.Invalid(f"sequence must be the one that was read, an int of 1 or more, not {sequence!r}")
     try:
         cycle: Cycle = yield Do(lambda tx: _take(tx, named(tx, key), step, sequence), keyed=True)
     except errors.CycleConflict as refusal:
-        told = refusal  # the transaction that refused is undone: the conflict is logged by one of its own
-        yield Do(lambda tx: merge.tell(tx, parse(told.key), "refuse", step, told.expected, told.details["version"]))
+        lost = refusal  # the transaction that raised it is rolled back: the conflict is logged by another
+        yield Do(lambda tx: merge.tell(tx, parse(lost.key), "refuse", step, lost.expected, lost.details["version"]))
         raise
     return cycle
 
@@ -131,7 +131,7 @@ def _take(tx: Tx, key: Key, step: Step, sequence: int | None) -> Cycle:
     document = require(tx, key)
     present = document["sequence"]
     if sequence is not None and sequence > present:
-        raise errors.Invalid(f"{key} is at sequence {present}; {sequence} has not been written yet", key=str(key))
+        raise errors.Invalid(f"{key} is at sequence {present}, not yet at {sequence}", key=str(key))
     if sequence is not None and sequence != present:
         others = merge.meanwhile(tx, key, sequence, present)
         how = merge.outcome(document, step, others)
@@ -147,17 +147,17 @@ def _take(tx: Tx, key: Key, step: Step, sequence: int | None) -> Cycle:
 
 
 def get(snapshot: Snapshot, key: str) -> Cycle:
-    """A cycle by its key, or the current one of a prefix; NotFound if there is none, Corrupt if it is broken."""
+    """Return a cycle by its key, or the current one of a prefix. Raises NotFound, or Corrupt if it is damaged."""
     return to_cycle(require(snapshot, named(snapshot, key)))
 
 
 def export(snapshot: Snapshot, key: str, sequence: int | None = None) -> dict[str, Any]:
-    """The document of a cycle, as it is or as it was at a sequence; NotFound if there was none, or Compacted."""
+    """Return the document of a cycle, as it is or at a sequence. Raises NotFound, Compacted or Corrupt."""
     own = named(snapshot, key)
     if sequence is None:
         return require(snapshot, own)
     if type(sequence) is not int or not 1 <= sequence < 2**62:
-        raise errors.Invalid(f"sequence is a whole number from 1 on, not {sequence!r}")
+        raise errors.Invalid(f"sequence must be an int of 1 or more, not {sequence!r}")
     row = previous(snapshot, CYCLE, "", str(own), sequence + 1)
     event = None if row is None else to_event(row)
     if event is not None and event.version == sequence and "document" in event.data:
@@ -168,7 +168,7 @@ def export(snapshot: Snapshot, key: str, sequence: int | None = None) -> dict[st
 
 
 def validate(snapshot: Snapshot, document: Any) -> list[CycleProblem]:
-    """Everything that is wrong with a document; of one that began here also each step that the log does not know."""
+    """Return all problems of a document; for a cycle of this workspace also steps that the log does not have."""
     wrong = rules.problems(document)
     if wrong:
         return wrong
@@ -180,25 +180,25 @@ def _unknown_steps(snapshot: Snapshot, key: Key, document: Document) -> Iterator
     rows = snapshot.all(
         "SELECT version, op FROM events WHERE kind = ? AND scope = '' AND id = ? ORDER BY version", (CYCLE, str(key))
     )
-    if not rows or marks(snapshot)[1]:  # what was compacted may have been the step
+    if not rows or marks(snapshot)[1]:  # the step may have been compacted
         return
     known = {version for version, _ in rows}
-    elsewhere = max((version for version, op in rows if op in ("import", "adopt")), default=0)  # up to there
+    elsewhere = max((version for version, op in rows if op in ("import", "adopt")), default=0)  # written elsewhere
     for number, entry in enumerate(document["history"]):
         if entry["sequence"] > elsewhere and entry["sequence"] not in known:
             yield CycleProblem(f"$.history[{number}].sequence", f"{entry['sequence']} was never written here")
 
 
 def resume(snapshot: Snapshot, spec: str | None = None, instruction: str | None = None) -> Resumption:
-    """Where to go on: the last cycle that is not at its end, and its first phase that is not completed.
+    """Return where to resume: the last cycle that has not ended, and its first phase that is not completed.
 
-    NotFound if there is no cycle; otherwise CycleCompleted or CycleFailed, as the last one ended.
+    Raises NotFound if there is no cycle; CycleCompleted or CycleFailed if the last one has ended.
     """
     prefix = prefix_of(spec, instruction)
     stored = snapshot.all("SELECT number FROM cycles WHERE prefix = ?", (prefix,))
     numbers = sorted([*(number for (number,) in stored), *(row[1] for row in vanished(snapshot, prefix))], reverse=True)
     if not numbers:
-        raise errors.NotFound(f"there is no cycle of {prefix}", hint="cycles.start(...) makes one", key=prefix)
+        raise errors.NotFound(f"there is no cycle of {prefix}", hint="start one: cycles.start(...)", key=prefix)
     last: Document | None = None
     for number in numbers:
         document = require(snapshot, Key(prefix, number))
@@ -226,30 +226,30 @@ def _resumption(document: Document) -> Resumption:
 
 
 def delete(tx: Tx, key: str, force: bool = False) -> None:
-    """Delete a cycle that is at its end, and what its history said; the numbers of a prefix go on growing.
+    """Delete a cycle that has ended, and blank its history; its number is not used again. Raises InvalidTransition.
 
-    `force` deletes it wherever it stands, also one whose document is broken.
+    `force` deletes it in any state, also if its document is damaged.
     """
     check_flag(force=force)
     own = named(tx, key)
     if not force:
         document = require(tx, own)
         if document["metadata"]["status"] not in ("completed", "failed"):
-            raise refused(document, "it is not at its end", "finish it first")
+            raise refused(document, "it has not ended", "finish it first")
     elif not look(tx, own).there:
         raise missing(own)
-    _set_current(tx, own.prefix, current_of(tx, own.prefix))  # so that its number is never given again
+    _set_current(tx, own.prefix, current_of(tx, own.prefix))  # so that its number is never used again
     tx.run("DELETE FROM cycles WHERE prefix = ? AND number = ?", (own.prefix, own.number))
     redact(tx, CYCLE, "", str(own))
     idempotency.redact(tx, [str(own)])
     tx.emit(CYCLE, str(own), DELETE)
 
 
-# --- wired to the others ---------------------------------------------------------------------------------------------
+# --- hooks for other domains -----------------------------------------------------------------------------------------
 
 
 def probe(tx: Tx, id: str) -> Found | None:
-    """What a condition sees of a cycle: its sequence, and its document."""
+    """What a condition of `txn` sees of a cycle: its sequence and its document."""
     key = parse(id)
     if not look(tx, key).there:
         return None

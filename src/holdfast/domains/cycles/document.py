@@ -1,8 +1,8 @@
 """Documents of cycles: the first one, and the steps from one to the next.
 
-A step is a function from a document to the next, which refuses what the table of transitions does not allow: a phase is
-started when the one before is completed with an output and nothing else is in progress; one that is in progress can be
-completed or fail; a cycle is finished when its review is completed. Pure: nothing is stored here.
+A step is a function from a document to the next, which rejects what the table of transitions does not allow: a phase
+starts when the one before is completed with an output and no other is in progress; a phase in progress can be completed
+or fail; a cycle is finished when its review is completed. Pure: nothing is stored here.
 """
 
 from __future__ import annotations
@@ -23,10 +23,10 @@ _ENDED: Final = ("completed", "failed")
 
 
 class Step(msgspec.Struct, frozen=True):
-    """A change of a document. `take` makes it in place and answers the word for the history, None for none.
+    """A change of a document. `take` makes it in place and returns the word for the history, or None.
 
-    `done` says of a document that somebody else wrote whether the work is there already; `wanted` is what to show if
-    it is not, and something else is. `phase` None: the step is about the whole cycle.
+    `done` says whether another writer's document already contains the work; `wanted` is what to show in a conflict.
+    `phase` None: the step concerns the whole cycle.
     """
 
     op: str
@@ -37,7 +37,7 @@ class Step(msgspec.Struct, frozen=True):
 
 
 def first(key: Key, instruction: str | None, context: dict[str, Any], now: str) -> Document:
-    """A cycle in which nothing has happened yet."""
+    """Return the document of a new cycle."""
     metadata: Document = {"instruction": instruction, "spec_name": key.spec, "key_prefix": key.prefix}
     metadata |= {"cycle_number": key.number, "created_at": now, "updated_at": now, "status": "initialized"}
     return {
@@ -52,7 +52,7 @@ def first(key: Key, instruction: str | None, context: dict[str, Any], now: str) 
 
 
 def after(document: Document, step: Step, now: str) -> Document:
-    """The document after a step; InvalidTransition if it cannot be taken from here."""
+    """Return the document after a step. Raises InvalidTransition."""
     changed = deepcopy(document)
     changed["sequence"] += 1
     changed["metadata"]["updated_at"] = now
@@ -66,7 +66,7 @@ def after(document: Document, step: Step, now: str) -> Document:
 
 
 def refused(document: Document, message: str, hint: str) -> errors.InvalidTransition:
-    """The refusal of a step."""
+    """The error for a step that is not allowed."""
     statuses = {phase: document["phases"][phase]["status"] for phase in PHASES}
     return errors.InvalidTransition(
         f"{document['cycle_id']}: {message}", hint=hint, status=document["metadata"]["status"], phases=statuses
@@ -74,7 +74,7 @@ def refused(document: Document, message: str, hint: str) -> errors.InvalidTransi
 
 
 def check_phase(phase: Any) -> PhaseName:
-    """The name of a phase; InvalidID if it is none."""
+    """Return the name of a phase. Raises InvalidID."""
     if not isinstance(phase, str) or phase not in PHASES:
         raise errors.InvalidID(f"{phase!r} is not a phase", hint=f"phases: {', '.join(PHASES)}")
     return phase
@@ -87,11 +87,11 @@ def _open(document: Document) -> None:
 
 
 def _going(document: Document, phase: PhaseName) -> Document:
-    """A phase that is in progress."""
+    """Return a phase in progress. Raises InvalidTransition."""
     _open(document)
     found: Document = document["phases"][phase]
     if found["status"] != "in_progress":
-        hint = "start_phase comes first" if found["status"] == "pending" else "it is over; see which phase is next"
+        hint = "call start_phase first" if found["status"] == "pending" else "it has ended; work on the next phase"
         raise refused(document, f"{phase} is {found['status']}, not in progress", hint)
     return found
 
@@ -114,7 +114,7 @@ def starting(name: PhaseName) -> Step:
                     document, f"{before} is {phases[before]['status']}", f"complete {before} before {name} starts"
                 )
             if phases[before].get("output") is None:
-                raise refused(document, f"{before} has no output", f"{name} has nothing to work on")
+                raise refused(document, f"{before} has no output", f"{name} needs it")
         phases[name] |= {"status": "in_progress", "started_at": now, "sequence_at_start": document["sequence"]}
         phases[name].setdefault("errors", [])
         document["metadata"] |= {"status": "in_progress", "current_phase": name}
@@ -124,14 +124,14 @@ def starting(name: PhaseName) -> Step:
 
 
 def completing(name: PhaseName, output: Any) -> Step:
-    """Complete a phase, with this output or with what it has so far."""
+    """Complete a phase, with this output or its partial one."""
 
     def take(document: Document, now: str) -> str:
         phase = _going(document, name)
         if output is not None:
             phase["output"] = output
         if phase.get("output") is None:
-            raise refused(document, f"{name} has no output", "complete it with what it made")
+            raise refused(document, f"{name} has no output", "complete it with one")
         phase |= {"status": "completed", "completed_at": now, "sequence_at_complete": document["sequence"]}
         return "completed"
 
@@ -143,7 +143,7 @@ def completing(name: PhaseName, output: Any) -> Step:
 
 
 def updating(name: PhaseName, patch: Any) -> Step:
-    """Change what a phase has so far, as a JSON merge patch does."""
+    """Patch the output of a phase, as a JSON merge patch."""
 
     def take(document: Document, now: str) -> None:
         phase = _going(document, name)
@@ -175,7 +175,7 @@ def merge_patch(value: Any, patch: Any) -> Any:
 
 
 def failing(name: PhaseName, error: Document) -> Step:
-    """Let a phase fail, and the cycle with it."""
+    """Fail a phase, and the cycle with it."""
 
     def take(document: Document, now: str) -> str:
         phase = _going(document, name)
@@ -192,7 +192,7 @@ def failing(name: PhaseName, error: Document) -> Step:
 
 
 def erring(name: PhaseName, error: Document) -> Step:
-    """Note an error of a phase that goes on."""
+    """Record an error of a phase that continues."""
 
     def take(document: Document, now: str) -> None:
         _note(_going(document, name), error, now)
@@ -201,7 +201,7 @@ def erring(name: PhaseName, error: Document) -> Step:
 
 
 def finishing(error: Document | None) -> Step:
-    """End a cycle: completed after its review, or failed wherever it stands."""
+    """End a cycle: completed after its review, or failed at any time."""
 
     def take(document: Document, now: str) -> str:
         _open(document)
@@ -240,22 +240,22 @@ def _has(phase: Document, error: Document) -> bool:
     return error in [{name: value for name, value in each.items() if name != "timestamp"} for each in kept]
 
 
-def told_error(message: Any, details: Any) -> Document:
-    """An error as documents keep it, but for its time; InvalidValue if it says nothing."""
+def error_entry(message: Any, details: Any) -> Document:
+    """Return an error as documents store it, without its time. Raises InvalidValue."""
     if not isinstance(message, str) or not message:
-        raise errors.InvalidValue(f"an error is a text that says what went wrong, not {message!r}", hint="")
+        raise errors.InvalidValue(f"error must be a text that says what went wrong, not {message!r}", hint="")
     if details is None:
         return {"message": message}
     if not isinstance(details, dict) or {"message", "timestamp"} & details.keys():
-        raise errors.InvalidValue("details are an object with other fields than message and timestamp", hint="")
+        raise errors.InvalidValue("details must be an object without the fields message and timestamp", hint="")
     return {"message": message, **details}
 
 
 def message_of(document: Document) -> tuple[str | None, str]:
-    """The phase in which a cycle failed, if it was one, and what was said of it."""
+    """Return the phase in which a cycle failed, if any, and the last error message."""
     for phase in (document["metadata"].get("current_phase"), *PHASES):
-        told = document["phases"][phase].get("errors") if phase else None
-        if told:
-            last = told[-1]
+        noted = document["phases"][phase].get("errors") if phase else None
+        if noted:
+            last = noted[-1]
             return phase, str(last.get("message", last)) if isinstance(last, dict) else str(last)
     return document["metadata"].get("current_phase"), "no reason was given"

@@ -1,8 +1,8 @@
 """The rows of cycles: loading, writing the next document, listing and checking.
 
-A document is stored as JSON, and its event in the log has it too. A read compares the two and looks at every rule, so
-whatever changed a document other than `write` is noticed, also where the result looks like a document. `write` is the
-only way to change one, and it refuses what breaks a rule.
+A document is stored as JSON, and also in its event in the log. A read compares the two and checks every rule, so any
+change other than by `write` is noticed, even if the result looks like a document. `write` is the only way to change
+one, and it rejects what breaks a rule.
 """
 
 from __future__ import annotations
@@ -27,16 +27,16 @@ CONFLICT: Final = "cycle-conflict"
 DELETE: Final = "delete"
 _COLUMNS: Final = "prefix, number, sequence, revision, created, updated, document, shared"
 _ENDING: Final = ("start_phase", "fail_phase", "finish", "recover")  # steps that a large document must allow
-_SHOWN: Final = 5  # problems that a message tells; `details` has all
+_SHOWN: Final = 5  # problems in a message; `details` has all
 _json = msgspec.json.Encoder().encode
 _pack = msgspec.msgpack.Encoder().encode
 _unpack = msgspec.msgpack.Decoder(dict[str, Any]).decode
 
 
 class Found(msgspec.Struct, frozen=True):
-    """What the store has of a cycle: the row's bytes, the document they are if they are one, and all that is wrong.
+    """What the store has of a cycle: the row's bytes, the document in them if it can be read, and all problems.
 
-    `logged` is the document of the newest event. A cycle that is not there has neither row nor event.
+    `logged` is the document of the newest event. A cycle that does not exist has neither row nor event.
     """
 
     key: Key
@@ -47,26 +47,26 @@ class Found(msgspec.Struct, frozen=True):
 
     @property
     def there(self) -> bool:
-        """Whether there is such a cycle, sound or not."""
+        """Whether the cycle exists, sound or not."""
         return self.raw is not None or self.logged is not None
 
 
 def named(snapshot: Snapshot, key: Any) -> Key:
-    """The cycle that a key means; a prefix means its current one."""
+    """Return the cycle of a key; a prefix means its current one. Raises NotFound."""
     prefix = rules.find_prefix(key)
     if prefix is None:
         return rules.parse(key)
     current = current_of(snapshot, prefix)
-    if not look(snapshot, Key(prefix, current)).there:  # it was deleted: the last that is there
+    if not look(snapshot, Key(prefix, current)).there:  # it was deleted: take the last one that exists
         row = snapshot.one("SELECT max(number) FROM cycles WHERE prefix = ?", (prefix,))
         current = (row and row[0]) or 0
     if not current:
-        raise errors.NotFound(f"there is no cycle of {prefix}", hint="cycles.start(...) makes one", key=prefix)
+        raise errors.NotFound(f"there is no cycle of {prefix}", hint="start one: cycles.start(...)", key=prefix)
     return Key(prefix, current)
 
 
 def current_of(snapshot: Snapshot, prefix: str) -> int:
-    """The number of the current cycle of a prefix: as recorded, or the highest there is; 0 if there never was one."""
+    """Return the number of a prefix's current cycle: as recorded, or the highest; 0 if there never was one."""
     row = snapshot.one(
         "SELECT max(coalesce((SELECT number FROM cycle_currents WHERE prefix = ?1), 0),"
         " coalesce((SELECT max(number) FROM cycles WHERE prefix = ?1), 0))",
@@ -88,9 +88,9 @@ def set_current(tx: Tx, prefix: str, number: int) -> None:
 
 
 def look(snapshot: Snapshot, key: Key) -> Found:
-    """What there is of a cycle, whatever state it is in."""
+    """Return what the store has of a cycle, in whatever state."""
     row = snapshot.one(
-        "SELECT sequence, CAST(document AS BLOB) FROM cycles WHERE prefix = ? AND number = ?",  # whatever is there
+        "SELECT sequence, CAST(document AS BLOB) FROM cycles WHERE prefix = ? AND number = ?",  # of any type
         (key.prefix, key.number),
     )
     event = snapshot.one(
@@ -105,27 +105,25 @@ def _judge(key: Key, row: Row | None, event: Row | None) -> Found:
     there = event is not None and event[0] != DELETE
     logged = logged_document(event[2]) if event is not None and there else None
     if row is None:
-        wrong = [] if logged is None else [CycleProblem("$", "the document is gone, and nobody deleted it")]
+        wrong = [] if logged is None else [CycleProblem("$", "is missing, but was not deleted")]
         return Found(key, None, None, logged, wrong)
     sequence, raw = row[0], bytes(row[1])
     try:
         document = msgspec.json.decode(raw)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
-        return Found(key, raw, None, logged, [CycleProblem("$", f"is no JSON: {error}")])
+        return Found(key, raw, None, logged, [CycleProblem("$", f"is not JSON: {error}")])
     wrong = problems(document)
     if not wrong and (document["cycle_id"], document["sequence"]) != (str(key), sequence):
-        wrong = [
-            CycleProblem("$", f"is {document['cycle_id']} at {document['sequence']}, and its row {key} at {sequence}")
-        ]
+        wrong = [CycleProblem("$", f"is {document['cycle_id']} at {document['sequence']}, its row {key} at {sequence}")]
     if not wrong and there and logged is None:
-        wrong = [CycleProblem("$", "cannot be compared with its event, which nobody can read")]
+        wrong = [CycleProblem("$", "cannot be compared with its event, which cannot be read")]
     if not wrong:
-        wrong = [CycleProblem(path, f"is not what was written: {told}") for path, told in differences(logged, document)]
+        wrong = [CycleProblem(path, f"is not what was written: {how}") for path, how in differences(logged, document)]
     return Found(key, raw, document if isinstance(document, dict) else None, logged, wrong)
 
 
 def logged_document(data: bytes | None) -> Document | None:
-    """The document that an event has; None if it has none, or none that can be read."""
+    """Return the document in an event; None if it has none that can be read."""
     try:
         document = None if data is None else _unpack(data).get("document")
     except (msgspec.DecodeError, UnicodeDecodeError):
@@ -134,7 +132,7 @@ def logged_document(data: bytes | None) -> Document | None:
 
 
 def versions(snapshot: Snapshot, key: Key) -> Iterator[tuple[int, Document]]:
-    """Every version of a document that the log has and that can be read, the newest first."""
+    """Yield every readable version of a document in the log, newest first."""
     for version, data in snapshot.all(
         "SELECT version, data FROM events WHERE kind = ? AND scope = '' AND id = ? ORDER BY version DESC",
         (CYCLE, str(key)),
@@ -145,9 +143,9 @@ def versions(snapshot: Snapshot, key: Key) -> Iterator[tuple[int, Document]]:
 
 
 def vanished(snapshot: Snapshot, prefix: str | None = None) -> list[Row]:
-    """The newest events of cycles, all or those of a prefix, whose rows are gone without having been deleted.
+    """Return the newest events of cycles (of a prefix) whose rows are missing without having been deleted.
 
-    Each as (prefix, number, version, revision, time, time), as a row would have it.
+    Each as (prefix, number, version, revision, time, time), like a row.
     """
     where, params = ("", ()) if prefix is None else (" AND id > ? AND id < ?", (f"{prefix}:cycle:", f"{prefix}:cycle;"))
     logged = snapshot.all(f"SELECT DISTINCT id FROM events WHERE kind = ? AND scope = ''{where}", (CYCLE, *params))
@@ -162,7 +160,7 @@ def vanished(snapshot: Snapshot, prefix: str | None = None) -> list[Row]:
 
 
 def differences(old: Any, new: Any, path: str = "$") -> list[tuple[str, str]]:
-    """Where two values differ, each place with what was and what is; true and 1 differ, and so do 1 and 1.0."""
+    """Return where two values differ, with both values; true and 1 differ, and so do 1 and 1.0."""
     if type(old) is type(new):
         if isinstance(old, dict):
             return [
@@ -193,7 +191,7 @@ def _short(value: Any) -> str:
 
 
 def require(snapshot: Snapshot, key: Key) -> Document:
-    """The document of a cycle; NotFound if there is none, Corrupt if it is not what was written."""
+    """Return the document of a cycle. Raises NotFound, or Corrupt if it is not what was written."""
     found = look(snapshot, key)
     if not found.there:
         raise missing(key)
@@ -203,24 +201,24 @@ def require(snapshot: Snapshot, key: Key) -> Document:
 
 
 def missing(key: Key) -> errors.NotFound:
-    """The error for a cycle that is not there."""
-    return errors.NotFound(f"there is no cycle {key}", hint="cycles.list() has those that are there", key=str(key))
+    """The error for a cycle that does not exist."""
+    return errors.NotFound(f"there is no cycle {key}", hint="cycles.list() lists them", key=str(key))
 
 
 def corrupt(key: Key, wrong: list[CycleProblem]) -> errors.Corrupt:
-    """The error for a document that must not be believed."""
-    told = "; ".join(f"{problem.path} {problem.message}" for problem in wrong[:_SHOWN])
+    """The error for a damaged document."""
+    shown = "; ".join(f"{problem.path} {problem.message}" for problem in wrong[:_SHOWN])
     more = f"; and {len(wrong) - _SHOWN} more" if len(wrong) > _SHOWN else ""
     return errors.Corrupt(
-        f"the document of {key} is broken: {told}{more}",
-        hint="cycles.recover(key) keeps a copy of it and brings back the last one that was written",
+        f"the document of {key} is damaged: {shown}{more}",
+        hint="cycles.recover(key) keeps a copy of it and restores the last good document",
         key=str(key),
         problems=[{"path": problem.path, "message": problem.message} for problem in wrong],
     )
 
 
 def to_cycle(document: Document) -> Cycle:
-    """The public form."""
+    """Return the public form."""
     return msgspec.convert(document, Cycle)
 
 
@@ -228,12 +226,12 @@ def to_cycle(document: Document) -> Cycle:
 
 
 def now_of(tx: Tx) -> str:
-    """The time of a transaction as documents have it."""
+    """Return the time of a transaction as documents write it."""
     return as_time(tx.now).isoformat().replace("+00:00", "Z")
 
 
 def write(tx: Tx, op: str, document: Document, phase: str | None = None, **more: Any) -> Document:
-    """Store a document that keeps every rule, and its event; what breaks one is refused, and nothing is written."""
+    """Store a document and its event. Raises InvalidValue if it breaks a rule; then nothing is written."""
     wrong = problems(document)
     if wrong:
         raise refused(document, wrong)
@@ -242,8 +240,8 @@ def write(tx: Tx, op: str, document: Document, phase: str | None = None, **more:
     limit = MAX_BYTES if op in _ENDING else MAX_BYTES - ROOM
     if len(text) > limit:
         raise errors.TooLarge(
-            f"the document of {key} would have {len(text)} bytes; {limit} is the most",
-            hint="keep large outputs in a file or a cell, and their names here",
+            f"the document of {key} would have {len(text)} bytes; the maximum is {limit}",
+            hint="store large outputs in a file or a cell, and their names here",
             limit=limit,
         )
     tx.run(
@@ -258,22 +256,22 @@ def write(tx: Tx, op: str, document: Document, phase: str | None = None, **more:
 
 
 def refused(document: Document, wrong: list[CycleProblem]) -> errors.InvalidValue:
-    """The refusal of a document that breaks a rule."""
-    told = "; ".join(f"{problem.path} {problem.message}" for problem in wrong[:_SHOWN])
+    """The error for a document that breaks a rule."""
+    shown = "; ".join(f"{problem.path} {problem.message}" for problem in wrong[:_SHOWN])
     return errors.InvalidValue(
-        f"this is no document of a cycle: {told}",
-        hint="cycles.validate(document) tells all that is wrong",
+        f"this is not a valid document of a cycle: {shown}",
+        hint="cycles.validate(document) lists all problems",
         problems=[{"path": problem.path, "message": problem.message} for problem in wrong],
     )
 
 
 def check(snapshot: Snapshot) -> Iterator[str]:
-    """Problems: a document that is not what was written, or gone; a key that is none; a current cycle that is not."""
+    """Report documents that are damaged or missing, invalid keys, and wrong current cycles."""
     there = {Key(*row) for row in snapshot.all("SELECT prefix, number FROM cycles")}
     logged = {rules.parse(id) for (id,) in snapshot.all("SELECT DISTINCT id FROM events WHERE kind = ?", (CYCLE,))}
     for key in sorted(there | logged, key=str):
         if rules.find(str(key)) != key:
-            yield f"cycle {key}: that is no key of one"
+            yield f"cycle {key}: not a valid key"
             continue
         for problem in look(snapshot, key).problems:
             yield f"cycle {key}: {problem.path} {problem.message}"
@@ -286,7 +284,7 @@ def check(snapshot: Snapshot) -> Iterator[str]:
         if prefix not in current:
             yield f"the current cycle of {prefix} is not recorded; its last one is {last}"
         elif current[prefix] < last:
-            yield f"the current cycle of {prefix} is {current[prefix]}, and there is {last}"
+            yield f"the current cycle of {prefix} is {current[prefix]}, but {last} exists"
 
 
 _END = ("\U0010ffff", 0)  # after every prefix
@@ -300,7 +298,7 @@ def list_cycles(
     limit: int = 100,
     after: str = "",
 ) -> list[CycleInfo]:
-    """Cycles by prefix and number, all or those of a spec or an instruction; `after` is the last key of a page."""
+    """List cycles by prefix and number, optionally of a spec or instruction; `after` is the last key of a page."""
     check_limit(limit, 1000)
     if status is not None and status not in get_args(ListedStatus):
         raise errors.InvalidFilter(f"{status!r} is not a status", hint=f"one of {', '.join(get_args(ListedStatus))}")

@@ -1,9 +1,8 @@
-"""What the document of a cycle must be, rule by rule, and the keys of cycles.
+"""The rules for the document of a cycle, and the keys of cycles.
 
-Dots are taken for colons everywhere: a key of a NATS bucket may not have colons. So a name has neither. Without
-`:cycle:N` a key is a *prefix*, and means the current cycle of that prefix.
-
-No document that breaks a rule is ever written, and none is read without being told. Pure: a document in, problems out.
+Dots count as colons everywhere, because a key of a NATS bucket may not have colons; so a name has neither. A key
+without `:cycle:N` is a *prefix*, and means the current cycle of that prefix. Pure: a document in, problems out. No
+document that breaks a rule is ever written, and reading one raises Corrupt.
 """
 
 from __future__ import annotations
@@ -23,7 +22,7 @@ GLOBAL: Final = "peer:global"
 _NAME: Final = r"[A-Za-z0-9][A-Za-z0-9_=-]{0,199}"
 _PREFIX: Final = re.compile(rf"peer:(?:(spec|instruction):({_NAME})|global)")
 _KEY: Final = re.compile(rf"({_PREFIX.pattern}):cycle:([1-9][0-9]{{0,17}})")
-_HINT: Final = "such as peer:spec:NAME:cycle:1, peer:instruction:NAME:cycle:1 or peer:global:cycle:1; dots will do"
+_HINT: Final = "such as peer:spec:NAME:cycle:1, peer:instruction:NAME:cycle:1 or peer:global:cycle:1; dots also work"
 
 
 class Key(msgspec.Struct, frozen=True, order=True):
@@ -37,17 +36,17 @@ class Key(msgspec.Struct, frozen=True, order=True):
 
     @property
     def dotted(self) -> str:
-        """The same as a bucket can have it."""
+        """The key with dots, as in a bucket."""
         return str(self).replace(":", ".")
 
     @property
     def spec(self) -> str | None:
-        """The name of the spec, if it is that of one."""
+        """The name of the spec, if the key has one."""
         return self._name_of("spec")
 
     @property
     def instruction(self) -> str | None:
-        """The name of the instruction, if it is that of one."""
+        """The name of the instruction, if the key has one."""
         return self._name_of("instruction")
 
     def _name_of(self, kind: str) -> str | None:
@@ -56,13 +55,13 @@ class Key(msgspec.Struct, frozen=True, order=True):
 
 
 def find(text: object) -> Key | None:
-    """The key that a text is, or None."""
+    """Return the key in a text, or None."""
     found = _KEY.fullmatch(text.replace(".", ":")) if isinstance(text, str) else None
     return None if found is None else Key(found[1], int(found[4]))
 
 
 def parse(text: object) -> Key:
-    """The key that a text is; InvalidID if it is none."""
+    """Return the key in a text. Raises InvalidID."""
     key = find(text)
     if key is None:
         raise errors.InvalidID(f"{text!r} is not the key of a cycle", hint=_HINT)
@@ -70,13 +69,13 @@ def parse(text: object) -> Key:
 
 
 def find_prefix(text: object) -> str | None:
-    """The prefix that a text is, with colons, or None."""
+    """Return the prefix in a text, with colons, or None."""
     plain = text.replace(".", ":") if isinstance(text, str) else ""
     return plain if _PREFIX.fullmatch(plain) else None
 
 
 def prefix_of(spec: str | None, instruction: str | None) -> str:
-    """The prefix of the cycles of a spec, or else of an instruction, or else of all that have neither."""
+    """Return the prefix of a spec's cycles, else of an instruction's, else the global one. Raises InvalidName."""
     for kind, name in (("spec", spec), ("instruction", instruction)):
         if name is None:
             continue
@@ -92,12 +91,12 @@ def prefix_of(spec: str | None, instruction: str | None) -> str:
 
 
 PHASES: Final[tuple[PhaseName, ...]] = get_args(PhaseName)
-LAST: Final = 2**52  # the highest sequence that a document from elsewhere may have: steps must be able to follow it
+LAST: Final = 2**52  # the highest sequence of an imported document: steps must be able to follow it
 STATUSES: Final = get_args(CycleStatus)
 PHASE_STATUSES: Final = get_args(PhaseStatus)
 MAX_BYTES: Final = MAX_VALUE_BYTES
-ROOM: Final = 64 * 1024  # of it, which steps that carry an output leave free: a cycle must always be able to end
-MAX_SEQUENCE: Final = 2**53  # a number that every JSON reader can have
+ROOM: Final = 64 * 1024  # of MAX_BYTES, kept free by steps with an output, so that a cycle can always end
+MAX_SEQUENCE: Final = 2**53  # exact in every JSON reader
 _TOP: Final = ("version", "cycle_id", "sequence", "metadata", "context", "phases", "history")
 _METADATA: Final = ("key_prefix", "cycle_number", "created_at", "updated_at", "status")
 _MORE: Final = ("instruction", "spec_name", "current_phase")
@@ -110,9 +109,9 @@ Problems = Iterator[CycleProblem]
 
 
 def problems(document: Any) -> list[CycleProblem]:
-    """Everything that is wrong with a document; empty if nothing is."""
+    """Return all problems of a document."""
     if not isinstance(document, dict):
-        return [CycleProblem("$", f"a document is an object, not {type(document).__name__}")]
+        return [CycleProblem("$", f"must be an object, not {type(document).__name__}")]
     found = [*_fields(document, "$", _TOP, _TOP), *_storable(document)]
     found += [*_top(document), *_metadata(document), *_phases(document), *_history(document)]
     return found if found else [*_agreement(document)]
@@ -124,7 +123,7 @@ def _fields(value: dict[str, Any], path: str, needed: tuple[str, ...], known: tu
             yield CycleProblem(f"{path}.{name}", "is missing")
     for name in value:
         if name not in known:
-            yield CycleProblem(f"{path}.{name}", "is no field of a document")
+            yield CycleProblem(f"{path}.{name}", "is not a field of a document")
 
 
 def _storable(document: dict[str, Any]) -> Problems:
@@ -137,9 +136,9 @@ def _storable(document: dict[str, Any]) -> Problems:
 
 
 def _bytes(value: Any, path: str) -> Problems:
-    """A cell can hold bytes, a document cannot: JSON would make a text of them."""
+    """A cell can hold bytes, a document cannot: JSON has none."""
     if isinstance(value, bytes):
-        yield CycleProblem(path, "is bytes, which JSON does not have")
+        yield CycleProblem(path, "must not be bytes, which JSON does not have")
     elif isinstance(value, dict):
         for name, each in value.items():
             yield from _bytes(each, f"{path}.{name}")
@@ -150,12 +149,12 @@ def _bytes(value: Any, path: str) -> Problems:
 
 def _top(document: dict[str, Any]) -> Problems:
     if "version" in document and (type(document["version"]) is not int or document["version"] != 2):
-        yield CycleProblem("$.version", f"is 2, not {document['version']!r}")
+        yield CycleProblem("$.version", f"must be 2, not {document['version']!r}")
     if "cycle_id" in document and find(document["cycle_id"]) is None:
-        yield CycleProblem("$.cycle_id", f"is such as peer:spec:NAME:cycle:1, not {document['cycle_id']!r}")
+        yield CycleProblem("$.cycle_id", f"must be like peer:spec:NAME:cycle:1, not {document['cycle_id']!r}")
     yield from _positive(document, "$", "sequence")
     if "context" in document and not isinstance(document["context"], dict):
-        yield CycleProblem("$.context", "is an object")
+        yield CycleProblem("$.context", "must be an object")
 
 
 def _positive(value: dict[str, Any], path: str, name: str, optional: bool = False) -> Problems:
@@ -163,18 +162,18 @@ def _positive(value: dict[str, Any], path: str, name: str, optional: bool = Fals
     if name not in value or (optional and number is None):
         return
     if type(number) is not int or not 1 <= number <= MAX_SEQUENCE:
-        yield CycleProblem(f"{path}.{name}", f"is a whole number from 1 to 2**53, not {number!r}")
+        yield CycleProblem(f"{path}.{name}", f"must be an integer from 1 to 2**53, not {number!r}")
 
 
 def _metadata(document: dict[str, Any]) -> Problems:
     metadata, path = document.get("metadata"), "$.metadata"
     if not isinstance(metadata, dict):
         if "metadata" in document:
-            yield CycleProblem(path, "is an object")
+            yield CycleProblem(path, "must be an object")
         return
     yield from _fields(metadata, path, _METADATA, (*_METADATA, *_MORE))
     if "key_prefix" in metadata and find_prefix(metadata["key_prefix"]) is None:
-        yield CycleProblem(f"{path}.key_prefix", f"is such as peer:spec:NAME, not {metadata['key_prefix']!r}")
+        yield CycleProblem(f"{path}.key_prefix", f"must be like peer:spec:NAME, not {metadata['key_prefix']!r}")
     yield from _positive(metadata, path, "cycle_number")
     for name in ("created_at", "updated_at"):
         yield from _time(metadata, path, name)
@@ -184,12 +183,12 @@ def _metadata(document: dict[str, Any]) -> Problems:
         yield from _one_of(metadata["current_phase"], PHASES, f"{path}.current_phase")
     for name in ("instruction", "spec_name"):
         if not isinstance(metadata.get(name), str | None):
-            yield CycleProblem(f"{path}.{name}", "is a text")
+            yield CycleProblem(f"{path}.{name}", "must be a text")
 
 
 def _one_of(value: Any, allowed: tuple[str, ...], path: str) -> Problems:
     if not isinstance(value, str) or value not in allowed:
-        yield CycleProblem(path, f"is one of {', '.join(allowed)}, not {value!r}")
+        yield CycleProblem(path, f"must be one of {', '.join(allowed)}, not {value!r}")
 
 
 def _time(value: dict[str, Any], path: str, name: str, optional: bool = False) -> Problems:
@@ -201,14 +200,14 @@ def _time(value: dict[str, Any], path: str, name: str, optional: bool = False) -
     except (msgspec.ValidationError, ValueError):
         aware = False
     if not aware:
-        yield CycleProblem(f"{path}.{name}", f"is a time such as 2026-03-01T12:00:00Z, not {given!r}")
+        yield CycleProblem(f"{path}.{name}", f"must be a time such as 2026-03-01T12:00:00Z, not {given!r}")
 
 
 def _phases(document: dict[str, Any]) -> Problems:
     phases = document.get("phases")
     if not isinstance(phases, dict):
         if "phases" in document:
-            yield CycleProblem("$.phases", "is an object")
+            yield CycleProblem("$.phases", "must be an object")
         return
     yield from _fields(phases, "$.phases", PHASES, PHASES)
     for name in PHASES:
@@ -218,7 +217,7 @@ def _phases(document: dict[str, Any]) -> Problems:
 
 def _phase(phase: Any, path: str) -> Problems:
     if not isinstance(phase, dict):
-        yield CycleProblem(path, "is an object")
+        yield CycleProblem(path, "must be an object")
         return
     yield from _fields(phase, path, ("status",), _PHASE)
     if "status" in phase:
@@ -228,19 +227,19 @@ def _phase(phase: Any, path: str) -> Problems:
     for name in ("sequence_at_start", "sequence_at_complete"):
         yield from _positive(phase, path, name, optional=True)
     if not isinstance(phase.get("errors"), list | None):
-        yield CycleProblem(f"{path}.errors", "is a list")
+        yield CycleProblem(f"{path}.errors", "must be a list")
 
 
 def _history(document: dict[str, Any]) -> Problems:
     history = document.get("history")
     if not isinstance(history, list):
         if "history" in document:
-            yield CycleProblem("$.history", "is a list")
+            yield CycleProblem("$.history", "must be a list")
         return
     for number, entry in enumerate(history):
         path = f"$.history[{number}]"
         if not isinstance(entry, dict):
-            yield CycleProblem(path, "is an object")
+            yield CycleProblem(path, "must be an object")
             continue
         yield from _fields(entry, path, _ENTRY, _ENTRY)
         yield from _time(entry, path, "timestamp")
@@ -248,10 +247,10 @@ def _history(document: dict[str, Any]) -> Problems:
         if "phase" in entry:
             yield from _one_of(entry["phase"], PHASES, f"{path}.phase")
         if "event" in entry and (not isinstance(entry["event"], str) or not entry["event"]):
-            yield CycleProblem(f"{path}.event", "is a word such as started")
+            yield CycleProblem(f"{path}.event", "must be a word such as started")
 
 
-# --- what must agree, in a document whose parts are well formed -------------------------------------------------------
+# --- consistency of a document whose parts are well formed -----------------------------------------------------------
 
 
 def _agreement(document: dict[str, Any]) -> Problems:
@@ -267,13 +266,13 @@ def _same_key(document: dict[str, Any]) -> Problems:
     key, metadata = find(document["cycle_id"]), document["metadata"]
     assert key is not None
     if key.prefix != find_prefix(metadata["key_prefix"]):
-        yield CycleProblem("$.cycle_id", f"begins with {metadata['key_prefix']}, as metadata.key_prefix says")
+        yield CycleProblem("$.cycle_id", f"must begin with metadata.key_prefix, {metadata['key_prefix']}")
     if key.number != metadata["cycle_number"]:
-        yield CycleProblem("$.cycle_id", f"ends with {metadata['cycle_number']}, as metadata.cycle_number says")
+        yield CycleProblem("$.cycle_id", f"must end with metadata.cycle_number, {metadata['cycle_number']}")
     if key.spec is not None and metadata.get("spec_name") not in (None, key.spec):
-        yield CycleProblem("$.metadata.spec_name", f"is {key.spec}, as the key says")
+        yield CycleProblem("$.metadata.spec_name", f"must be {key.spec}, as in the key")
     if key.instruction is not None and metadata.get("instruction") not in (None, key.instruction):
-        yield CycleProblem("$.metadata.instruction", f"is {key.instruction}, as the key says")
+        yield CycleProblem("$.metadata.instruction", f"must be {key.instruction}, as in the key")
 
 
 def _order(document: dict[str, Any]) -> Problems:
@@ -282,7 +281,7 @@ def _order(document: dict[str, Any]) -> Problems:
         if statuses[before + 1] != "pending" and statuses[before] != "completed":
             yield CycleProblem(
                 f"$.phases.{phase}.status",
-                f"is {statuses[before + 1]}, and {PHASES[before]} is {statuses[before]}: it must be completed first",
+                f"is {statuses[before + 1]}, but {PHASES[before]} is {statuses[before]}: it must be completed first",
             )
     if statuses.count("in_progress") > 1:
         yield CycleProblem("$.phases", "has more than one phase in progress")
@@ -295,38 +294,38 @@ def _standing(document: dict[str, Any]) -> Problems:
         by_status[document["phases"][phase]["status"]].append(phase)
     begun = len(by_status["pending"]) < len(PHASES)
     if metadata["status"] == "initialized" and begun:
-        yield CycleProblem("$.metadata.status", "is initialized, but a phase has begun")
+        yield CycleProblem("$.metadata.status", "is initialized, but a phase has started")
     if metadata["status"] == "completed" and (by_status["in_progress"] or by_status["failed"]):
         yield CycleProblem("$.metadata.status", "is completed, but a phase is not")
     if metadata["status"] in ("initialized", "in_progress") and by_status["failed"]:
-        yield CycleProblem("$.metadata.status", f"is failed, because {by_status['failed'][0]} is")
+        yield CycleProblem("$.metadata.status", f"must be failed, because {by_status['failed'][0]} is")
     current = metadata.get("current_phase")
     if by_status["in_progress"] and current not in (None, by_status["in_progress"][0]):
-        yield CycleProblem("$.metadata.current_phase", f"is {by_status['in_progress'][0]}, which is in progress")
+        yield CycleProblem("$.metadata.current_phase", f"must be {by_status['in_progress'][0]}, which is in progress")
 
 
 def _sequences(document: dict[str, Any]) -> Problems:
     last = 0
     for number, entry in enumerate(document["history"]):
         if entry["sequence"] <= last:
-            yield CycleProblem(f"$.history[{number}].sequence", f"is {entry['sequence']}, and the one before is {last}")
+            yield CycleProblem(f"$.history[{number}].sequence", f"is {entry['sequence']}, but the one before is {last}")
         last = entry["sequence"]
     if last > document["sequence"]:
-        yield CycleProblem("$.sequence", f"is {document['sequence']}, and the history has {last}")
+        yield CycleProblem("$.sequence", f"is {document['sequence']}, but the history has {last}")
 
 
 def _phase_sequences(document: dict[str, Any], name: PhaseName) -> Problems:
     phase, path = document["phases"][name], f"$.phases.{name}"
     for field, event in (("sequence_at_start", "started"), ("sequence_at_complete", "completed")):
-        told = [e["sequence"] for e in document["history"] if (e["phase"], e["event"]) == (name, event)]
-        if len(told) > 1:
+        noted = [e["sequence"] for e in document["history"] if (e["phase"], e["event"]) == (name, event)]
+        if len(noted) > 1:
             yield CycleProblem("$.history", f"has {name} {event} more than once")
-        elif phase.get(field) != (told[0] if told else None):
-            yield CycleProblem(f"{path}.{field}", f"is {phase.get(field)}, and the history says {told or 'nothing'}")
+        elif phase.get(field) != (noted[0] if noted else None):
+            yield CycleProblem(f"{path}.{field}", f"is {phase.get(field)}, but the history has {noted or 'nothing'}")
     start, complete = phase.get("sequence_at_start"), phase.get("sequence_at_complete")
     if start is not None and complete is not None and complete <= start:
-        yield CycleProblem(f"{path}.sequence_at_complete", "comes after sequence_at_start")
+        yield CycleProblem(f"{path}.sequence_at_complete", "must be above sequence_at_start")
     if phase["status"] == "pending" and (start is not None or complete is not None):
-        yield CycleProblem(f"{path}.status", "is pending, but it has begun")
+        yield CycleProblem(f"{path}.status", "is pending, but it has started")
     if phase["status"] != "completed" and complete is not None:
         yield CycleProblem(f"{path}.status", f"is {phase['status']}, but it was completed")

@@ -1,10 +1,8 @@
-"""`ws.mail`: messages between agents, in threads, about tasks; with the state of each receiver.
+"""`ws.mail`: messages between agents, in threads, about tasks, with a status for each recipient.
 
-The receiver acknowledges, acts, or says what it waits for; the sender, or a maintainer, closes it for all. Nothing
-leaves `closed`. Reading is no step: who has read has not acknowledged.
-
-`sending` writes messages, `steps` has the table of what receivers and senders may do with one, `reading` all that can
-be asked, `rows` how a message is stored. This module is the table of operations.
+A recipient acknowledges a message, acts on it, or says what it waits for; the sender or a maintainer closes it for all.
+A closed message stays closed. Reading does not change the status. `messages` has how messages are stored and read; this
+module has sending, the steps, and the table of operations.
 """
 
 from __future__ import annotations
@@ -46,9 +44,9 @@ def send(
     ack: bool = False,
     sender: str | None = None,
 ) -> Message:
-    """Send a message to one, to several, or with `"*"` to all agents that are known.
+    """Send a message to one agent, to several, or with `"*"` to all known agents.
 
-    It starts a thread of its own unless `thread` names one. It may hang on a `task`. `ack`: an answer is wanted.
+    It starts a thread of its own unless `thread` names one, and may be about a `task`. `ack` asks for an answer.
     """
     sender = holder_of(tx, sender, "sender")
     named = None if thread is None else _thread(tx, thread)
@@ -58,7 +56,7 @@ def send(
 
 
 def _thread(tx: Tx, name: str) -> str:
-    """The thread of that name, or that of the message with this id."""
+    """Return the thread of that name, or the thread of the message with this id."""
     check_name(name, "thread")
     row = tx.one("SELECT thread FROM messages WHERE id = ?", (name,))
     return name if row is None else row[0]
@@ -75,7 +73,7 @@ def reply(
     subject: str | None = None,
     sender: str | None = None,
 ) -> Message:
-    """Answer a message in its thread: to its sender, or of one's own to its receivers. It acknowledges nothing."""
+    """Reply to a message in its thread: to its sender, or for one's own to its recipients. Acknowledges nothing."""
     sender = holder_of(tx, sender, "sender")
     original = require(tx, id)
     if to is None:
@@ -104,7 +102,7 @@ def _send(
     check_text(body, "body", MAX_BODY)
     check_priority(priority)
     if type not in TYPES:
-        raise errors.InvalidType(f"type is one of {', '.join(TYPES)}, not {str(type)[:80]!r}")
+        raise errors.InvalidType(f"type must be one of {', '.join(TYPES)}, not {str(type)[:80]!r}")
     check_flag(ack=ack)
     receivers = _everybody(tx, sender) if to == (ALL,) else to
     row = tx.one("SELECT coalesce(max(seq), 0) + 1 FROM messages")
@@ -133,31 +131,31 @@ def _send(
 
 
 def _check_to(to: Any) -> tuple[str, ...]:
-    """Whom it is for, each once and in order; `*` stands alone."""
+    """Return the recipients, each once and in order; `*` stands alone."""
     given = (to,) if isinstance(to, str) else to
     if not isinstance(given, Sequence | set | frozenset) or isinstance(given, bytes):
-        raise errors.Invalid(f"to is a name or a list of names, not {to!r}", hint='"*" is all agents that are known')
+        raise errors.Invalid(f"to must be a name or a list of names, not {to!r}", hint='"*" means all known agents')
     for name in given:
         check_name(name, "to")
     names = tuple(sorted(set(given)))
     if not names:
-        raise errors.Invalid("nobody to send it to", hint='name one or several agents, or "*" for all')
+        raise errors.Invalid("the message has no recipient", hint='name one or more agents, or "*" for all')
     if ALL in names and len(names) > 1:
-        raise errors.Invalid('"*" is all agents: nobody else need be named')
+        raise errors.Invalid('"*" means all agents', hint="omit the other names")
     if len(names) > MAX_RECEIVERS:
-        raise errors.TooLarge(f"a message has at most {MAX_RECEIVERS} receivers", limit=MAX_RECEIVERS)
+        raise errors.TooLarge(f"a message has at most {MAX_RECEIVERS} recipients", limit=MAX_RECEIVERS)
     return names
 
 
 def _everybody(tx: Tx, sender: str) -> tuple[str, ...]:
-    """All that are known but the sender."""
+    """Return all known agents except the sender."""
     names = tuple(name for name in agents.known(tx) if name != sender)
     if not names:
         raise errors.NotFound("no other agent is known", hint="agents are known once they register or write")
     if len(names) > MAX_KNOWN:
         raise errors.TooLarge(
-            f"{len(names)} agents are known, {MAX_KNOWN} is the most a message reaches",
-            hint="agents.forget(name) drops those that are gone",
+            f"{len(names)} agents are known; a message reaches at most {MAX_KNOWN}",
+            hint="remove those that are gone: agents.forget(name)",
             limit=MAX_KNOWN,
         )
     return names
@@ -167,7 +165,7 @@ def _receivers(tx: Tx, stored: Stored) -> tuple[str, ...]:
     return tuple(to_message(tx, stored).status)
 
 
-# The receiver's: from where each operation leads where.
+# The recipient's operations: from which statuses each leads to which.
 STEPS: Final[dict[str, tuple[tuple[MailStatus, ...], MailStatus]]] = {
     "ack": (("unread", "blocked"), "acknowledged"),
     "action": (("unread", "acknowledged", "blocked"), "actioned"),
@@ -176,24 +174,24 @@ STEPS: Final[dict[str, tuple[tuple[MailStatus, ...], MailStatus]]] = {
 
 
 def ack(tx: Tx, id: str, agent: str | None = None, note: str | None = None) -> Message:
-    """Say that one has taken notice of a message."""
+    """Acknowledge a message. Raises NotRecipient, or InvalidTransition."""
     return _step(tx, id, "ack", agent, check_note(note))
 
 
 def action(tx: Tx, id: str, agent: str | None = None, note: str | None = None) -> Message:
-    """Say that one has done what a message asked for."""
+    """Mark a message as acted on. Raises NotRecipient, or InvalidTransition."""
     return _step(tx, id, "action", agent, check_note(note))
 
 
 def block(tx: Tx, id: str, reason: str, agent: str | None = None) -> Message:
-    """Say what one waits for before one can act; the message was acknowledged before."""
+    """Say what prevents acting on an acknowledged message. Raises NotRecipient, or InvalidTransition."""
     if check_note(reason, "reason") is None or not reason.strip():
-        raise errors.Invalid("a block says what it waits for", hint="give the reason")
+        raise errors.Invalid("block needs a reason", hint="say what it waits for")
     return _step(tx, id, "block", agent, reason)
 
 
 def close(tx: Tx, id: str, agent: str | None = None, note: str | None = None) -> Message:
-    """Close a message for all who received it; only its sender or a maintainer can."""
+    """Close a message for all recipients. Raises NotSender unless called by its sender or a maintainer."""
     check_note(note)
     agent = holder_of(tx, agent, "agent")
     stored = require(tx, id)
@@ -201,8 +199,8 @@ def close(tx: Tx, id: str, agent: str | None = None, note: str | None = None) ->
         raise _illegal(stored, "close", "closed", "closed")
     if agent != stored.sender and agents.role_of(tx, agent) != "maintainer":
         raise errors.NotSender(
-            f"message {id} was sent by {stored.sender}: {agent} cannot close it",
-            hint="its receivers acknowledge or action it; a maintainer can close it too",
+            f"message {id} was sent by {stored.sender}; {agent} may not close it",
+            hint="recipients acknowledge or action a message; its sender or a maintainer closes it",
             id=id,
             sender=stored.sender,
         )
@@ -233,8 +231,8 @@ def _said(agent: str, note: str | None) -> dict[str, Any]:
 def _illegal(stored: Stored, op: str, status: MailStatus, target: MailStatus) -> errors.InvalidTransition:
     ways = [f"{goal} by {name}" for name, (sources, goal) in STEPS.items() if status in sources]
     return errors.InvalidTransition(
-        f"{op} cannot bring message {stored.id} from {status} to {target}",
-        hint=f"from {status}: {', '.join(ways)}" if ways else f"nothing leaves {status}",
+        f"{op} cannot change message {stored.id} from {status} to {target}",
+        hint=f"from {status}: {', '.join(ways)}" if ways else f"{status} is final",
         id=stored.id,
         current_status=status,
         requested_status=target,

@@ -1,4 +1,4 @@
-"""Messages as they are stored and read: inboxes, threads, search, history; and what `ws.check()` compares."""
+"""Messages as they are stored and read: inboxes, threads, search and history; and their part of `ws.check()`."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ encode_names = msgspec.json.Encoder().encode
 
 
 class Stored(msgspec.Struct, frozen=True):
-    """A row of `messages` with its texts, as COLUMNS name them."""
+    """A row of `messages` with its texts, with the columns COLUMNS."""
 
     seq: int
     id: str
@@ -50,7 +50,7 @@ class Stored(msgspec.Struct, frozen=True):
 
 
 def to_message(snapshot: Snapshot, stored: Stored) -> Message:
-    """The public form, with where it stands for each receiver."""
+    """Return the public form, with the status of each recipient."""
     rows = snapshot.all("SELECT agent, status FROM deliveries WHERE message = ? ORDER BY agent", (stored.seq,))
     return Message(
         stored.id,
@@ -73,27 +73,27 @@ def to_message(snapshot: Snapshot, stored: Stored) -> Message:
 
 
 def require(snapshot: Snapshot, id: str) -> Stored:
-    """A message by its id; MessageNotFound if there is none."""
+    """Return a message by its id. Raises MessageNotFound."""
     check_name(id, "id")
     row = snapshot.one(f"SELECT {COLUMNS} FROM {SOURCE} WHERE m.id = ?", (id,))
     if row is None:
-        raise errors.MessageNotFound(f"there is no message {id!r}", hint="mail.inbox() has yours", id=id)
+        raise errors.MessageNotFound(f"there is no message {id!r}", hint="mail.inbox() lists yours", id=id)
     return Stored(*row)
 
 
 def select(snapshot: Snapshot, where: str, params: Sequence[Any]) -> list[Stored]:
-    """Messages under a condition."""
+    """Return the messages that match a condition."""
     return [Stored(*row) for row in snapshot.all(f"SELECT {COLUMNS} FROM {SOURCE} WHERE {where}", params)]
 
 
 def status_of(snapshot: Snapshot, stored: Stored, agent: str) -> MailStatus | None:
-    """Where a message stands for one receiver; None if it was not sent to that."""
+    """Return a recipient's status of a message; None if it was not sent to that agent."""
     row: Row | None = snapshot.one("SELECT status FROM deliveries WHERE message = ? AND agent = ?", (stored.seq, agent))
     return None if row is None else row[0]
 
 
 def change(tx: Tx, stored: Stored, op: str, data: dict[str, Any], closed: int | None = None) -> Message:
-    """Log a step in the life of a message; its rows of receivers have been changed."""
+    """Log a step in the life of a message, after its deliveries were changed."""
     version = stored.version + 1
     tx.run(
         "UPDATE messages SET version = ?, revision = ?, closed = ? WHERE seq = ?",
@@ -116,12 +116,12 @@ def inbox(
     limit: int = 50,
     cursor: str | None = None,
 ) -> Page[Message]:
-    """An agent's messages, newest first: those that are not closed, only unread ones, or with `closed` all."""
+    """List an agent's messages, newest first: the open ones, only the unread ones, or all with `closed`."""
     agent = name_of(me, agent, "agent")
     check_limit(limit, MAX_PAGE)
     for value, what in ((unread, "unread"), (closed, "closed")):
         if type(value) is not bool:
-            raise errors.InvalidFilter(f"{what} is True or False, not {value!r}")
+            raise errors.InvalidFilter(f"{what} must be True or False, not {value!r}")
     index = "deliveries_unread" if unread else "deliveries_all" if closed else "deliveries_open"
     only = " AND d.status = 'unread'" if unread else "" if closed else " AND d.status <> 'closed'"
     rows = snapshot.all(
@@ -134,7 +134,7 @@ def inbox(
 
 
 def unread(snapshot: Snapshot, me: str, agent: str | None = None) -> int:
-    """How many messages an agent has not acknowledged or acted on yet; counted, not kept."""
+    """Count the messages that an agent has neither acknowledged nor acted on."""
     row = snapshot.one(
         "SELECT count(*) FROM deliveries INDEXED BY deliveries_unread WHERE agent = ? AND status = 'unread'",
         (name_of(me, agent, "agent"),),
@@ -145,7 +145,7 @@ def unread(snapshot: Snapshot, me: str, agent: str | None = None) -> int:
 def sent(
     snapshot: Snapshot, me: str, agent: str | None = None, limit: int = 50, cursor: str | None = None
 ) -> Page[Message]:
-    """What an agent has sent, newest first."""
+    """List the messages that an agent has sent, newest first."""
     agent = name_of(me, agent, "agent")
     check_limit(limit, MAX_PAGE)
     where = "m.sender = ? AND m.seq < ? ORDER BY m.seq DESC LIMIT ?"
@@ -153,12 +153,12 @@ def sent(
 
 
 def get(snapshot: Snapshot, id: str) -> Message:
-    """A message by its id. Reading is not acknowledging."""
+    """Return a message by its id; reading does not acknowledge it. Raises MessageNotFound."""
     return to_message(snapshot, require(snapshot, id))
 
 
 def thread(snapshot: Snapshot, id: str, limit: int = MAX_PAGE, cursor: str | None = None) -> Page[Message]:
-    """The messages of a thread, oldest first, by its name or by the id of any of them."""
+    """List the messages of a thread, oldest first, by its name or the id of any of them. Raises MessageNotFound."""
     check_name(id, "id")
     check_limit(limit, MAX_PAGE)
     row = snapshot.one("SELECT thread FROM messages WHERE id = ?", (id,))
@@ -166,12 +166,12 @@ def thread(snapshot: Snapshot, id: str, limit: int = MAX_PAGE, cursor: str | Non
     where = "m.thread = ? AND m.seq > ? ORDER BY m.seq LIMIT ?"
     found = select(snapshot, where, (name, _place(cursor, 0), limit + 1))
     if not found and cursor is None:
-        raise errors.MessageNotFound(f"there is no thread and no message {id!r}", id=id)
+        raise errors.MessageNotFound(f"there is no thread or message {id!r}", id=id)
     return _page(snapshot, found, limit)
 
 
 def about(snapshot: Snapshot, task: str, limit: int = MAX_PAGE, cursor: str | None = None) -> Page[Message]:
-    """The messages that hang on a task, oldest first."""
+    """List the messages about a task, oldest first. Raises TaskNotFound."""
     check_limit(limit, MAX_PAGE)
     found = find_task(snapshot, task, deleted=True).id
     where = "m.task = ? AND m.seq > ? ORDER BY m.seq LIMIT ?"
@@ -189,12 +189,12 @@ def _place(cursor: str | None, start: int) -> int:
     if cursor is None:
         return start
     if not isinstance(cursor, str) or not re.fullmatch(r"[0-9]{1,18}", cursor):
-        raise errors.InvalidFilter(f"{cursor!r} is not a cursor of mail", hint="pass the page's cursor as it is")
+        raise errors.InvalidFilter(f"{cursor!r} is not a cursor of mail", hint="pass the page's cursor unchanged")
     return int(cursor)
 
 
 def search(snapshot: Snapshot, text: str, agent: str | None = None, limit: int = 20) -> list[MailHit]:
-    """Messages in which all words occur, best first; with `agent` those it received or sent."""
+    """Search messages that contain all words, best first; with `agent` only those it received or sent."""
     check_limit(limit, 100)
     where, params = "", [match_of(text)]
     if agent is not None:
@@ -211,7 +211,7 @@ def search(snapshot: Snapshot, text: str, agent: str | None = None, limit: int =
 
 
 def history(snapshot: Snapshot, id: str) -> list[MailStep]:
-    """Every step in the life of a message with what was said, oldest first."""
+    """Return every step in the life of a message with its note, oldest first. Raises MessageNotFound."""
     stored = require(snapshot, id)
     steps = []
     for row in reversed(events.history(snapshot, MESSAGE, "", stored.id, None, None)):
@@ -228,14 +228,14 @@ def history(snapshot: Snapshot, id: str) -> list[MailStep]:
 
 
 def newest_about(snapshot: Snapshot, task: str, limit: int) -> tuple[list[Message], int]:
-    """The last messages about a task, oldest of them first, and how many there are."""
+    """Return the last messages about a task, oldest first, and the number of all."""
     found = select(snapshot, "m.task = ? ORDER BY m.seq DESC LIMIT ?", (task, limit))
     row = snapshot.one("SELECT count(*) FROM messages WHERE task = ?", (task,))
     return [to_message(snapshot, stored) for stored in reversed(found)], 0 if row is None else row[0]
 
 
 def open_about(snapshot: Snapshot, task: str) -> list[str]:
-    """The ids of messages about a task that are not closed, a hundred at most."""
+    """Return the ids of open messages about a task, at most a hundred."""
     rows = snapshot.all("SELECT id FROM messages WHERE task = ? AND closed IS NULL ORDER BY seq LIMIT 100", (task,))
     return [id for (id,) in rows]
 
@@ -244,7 +244,7 @@ _PROBLEMS = {
     "has no text": "SELECT id FROM messages WHERE seq NOT IN (SELECT seq FROM message_texts)",
     "has no receiver": "SELECT id FROM messages WHERE seq NOT IN (SELECT message FROM deliveries)",
     "is not in the search index": "SELECT id FROM messages WHERE seq NOT IN (SELECT id FROM messages_fts_docsize)",
-    "is closed for some and not for others": "SELECT id FROM messages m WHERE (closed IS NOT NULL) <>"
+    "is closed for some recipients only": "SELECT id FROM messages m WHERE (closed IS NOT NULL) <>"
     " (SELECT min(status = 'closed') FROM deliveries WHERE message = m.seq) OR (closed IS NOT NULL) <>"
     " (SELECT max(status = 'closed') FROM deliveries WHERE message = m.seq)",
     "is in the log, but not in the store": "SELECT DISTINCT id FROM events WHERE kind = 'message'"
@@ -258,7 +258,7 @@ _FIELDS = ("sender", "thread", "task", "type", "priority", "ack", "answers", "su
 
 
 def check(snapshot: Snapshot) -> Iterator[str]:
-    """Problems: messages that the log knows otherwise, without receiver or text, or not found by a search."""
+    """Report messages that differ from the log, lack recipients or text, or are missing in the search index."""
     for problem, query in _PROBLEMS.items():
         for (id,) in snapshot.all(query):
             yield f"message {id} {problem}"
@@ -268,12 +268,12 @@ def check(snapshot: Snapshot) -> Iterator[str]:
         " FROM messages m LEFT JOIN message_texts x ON x.seq = m.seq"
     ):
         if version != newest:
-            yield f"message {id} has version {version}, but the log says {newest}"
+            yield f"message {id} has version {version}, but {newest} in the log"
         yield from _check_steps(snapshot, seq, id, dict(zip(_FIELDS, fields, strict=True)))
 
 
 def _check_steps(snapshot: Snapshot, seq: int, id: str, fields: dict[str, Any]) -> Iterator[str]:
-    """Compare a message with what the log has of it, if that still has its beginning."""
+    """Compare a message with its events, if its first one is still in the log."""
     logged: dict[str, str] | None = None
     for op, data in snapshot.all(
         "SELECT op, data FROM events WHERE kind = 'message' AND scope = '' AND id = ? ORDER BY version", (id,)
@@ -283,9 +283,9 @@ def _check_steps(snapshot: Snapshot, seq: int, id: str, fields: dict[str, Any]) 
             logged = dict.fromkeys(said["to"], "unread")
             for name, value in fields.items():
                 if value != said[name]:
-                    yield f"message {id} has another {name} than the log"
+                    yield f"message {id} differs from the log in its {name}"
         elif logged is not None:
             logged = dict.fromkeys(logged, "closed") if op == "close" else logged | {said["agent"]: said["status"][1]}
     stored: dict[str, str] = dict(snapshot.all("SELECT agent, status FROM deliveries WHERE message = ?", (seq,)))
     if logged is not None and stored != logged:
-        yield f"message {id} stands otherwise than the log says: {stored}, {logged}"
+        yield f"message {id} has the statuses {stored}, but {logged} in the log"

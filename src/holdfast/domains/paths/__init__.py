@@ -1,10 +1,8 @@
-"""`ws.paths`: who edits which files. Locks on paths and globs, exclusive or shared.
+"""`ws.paths`: locks on paths and globs, exclusive or shared, by which agents divide the files they edit.
 
-A lock is refused while another's lock stands in its way, and while somebody waits for paths that it would take: who
-waits for a whole directory is not passed by for ever by those who want one file of it.
-
-`patterns` says what a pattern covers and when two meet, `rows` how locks are stored, `locking` how one is taken. They
-are locks like the others: token, lease, events, expiry; one taken for a task ends with the claim on it.
+A lock is refused while it overlaps another holder's lock, or paths that an earlier waiter waits for: a waiter for a
+directory is not overtaken by later waiters for files inside it. They are locks like the others: token, lease, events,
+expiry; one taken for a task ends with the claim on it. `patterns` says what a pattern covers, and how locks are stored.
 """
 
 from __future__ import annotations
@@ -68,10 +66,10 @@ def lock(
     reason: str | None = None,
     wait: float | None = None,
 ) -> Steps[PathLock]:
-    """Lock paths and globs, and all below them. Another's in the way: Held, at once or after `wait` seconds in line.
+    """Lock paths and globs, and everything below them, waiting for up to `wait` seconds. Raises Held.
 
-    `shared` locks do not stand in each other's way. For a `task` that the holder has claimed, the lock ends with the
-    claim, at the latest; otherwise after `ttl` seconds, or when it is released.
+    `shared` locks may overlap each other. For a `task` that the holder has claimed, the lock ends with the claim at the
+    latest; otherwise after `ttl` seconds, or when it is released.
     """
     check_flag(shared=shared)
     wanted = Detail(check_patterns(patterns), shared, task, None if reason is None else _check_reason(reason))
@@ -89,7 +87,7 @@ class _PathAttempt:
         self._wanted = wanted
         self._holder = holder
         self._ttl = ttl
-        self._id: str | None = None  # of the lock it waits for
+        self._id: str | None = None  # of the lock that it waits for
         self._ticket: str | None = None
         self._fresh: PathLock | None = None
 
@@ -107,7 +105,7 @@ class _PathAttempt:
         return self._fresh
 
     def _again(self, tx: Tx, holder: str, task: Stored | None) -> PathLock | None:
-        """The very lock, if the holder has it already."""
+        """The same lock, if the holder has it already."""
         wanted = (self._wanted.patterns, self._wanted.shared, None if task is None else task.id)
         mine = select(tx, " AND k.holder = ?", (holder,))
         return next((lock for lock in mine if (lock.patterns, lock.shared, lock.task) == wanted), None)
@@ -131,14 +129,14 @@ class _PathAttempt:
 
 
 def _claimed(tx: Tx, id: str, holder: str) -> Stored:
-    """The task, if the holder has claimed it."""
+    """The task. Raises NotClaimOwner unless the holder has claimed it."""
     task = require_task(tx, id)
     authorise(tx, task, holder, None, "lock paths for it")
     return task
 
 
 def _run_on(tx: Tx, lock: PathLock, micros: int | None) -> PathLock:
-    """Locking again keeps the token; the later end wins, and without a ttl it does not end by itself."""
+    """Locking again keeps the token; the later end wins, and without a ttl it does not expire."""
     row = load(tx, target_of(lock.id))
     assert row is not None
     bound = row[4]
@@ -158,7 +156,7 @@ def _claim_lease(task: str | None) -> str | None:
 
 
 def _check_free(tx: Tx, wanted: Detail, holder: str, ticket: str | None) -> None:
-    """Held if a lock stands in the way, or somebody who came earlier waits for one that would."""
+    """Raise Held if a lock overlaps, or an earlier waiter waits for one that would."""
     locks = select(tx, tail=" ORDER BY k.token")
     for lock in locks:
         met = clash(lock, wanted, holder)
@@ -174,14 +172,14 @@ def _check_free(tx: Tx, wanted: Detail, holder: str, ticket: str | None) -> None
             return
         first = decode_detail(detail)
         if any(clash(lock, first, name) for lock in mine):
-            continue  # who waits for the caller itself must not hold the caller up
+            continue  # a waiter for the caller's own lock must not block the caller
         met = None if name == holder or (first.shared and wanted.shared) else meeting(first.patterns, wanted.patterns)
         if met is not None:
             raise held(_expected(name, place, first, deadline), *met, waits=True)
 
 
 def _expected(holder: str, place: int, wanted: Detail, deadline: int) -> PathLock:
-    """The lock that somebody waits for, as if they had it until their place in line ends."""
+    """The lock that a waiter waits for, as if held until its place in the queue expires."""
     until = as_time(deadline)
     return PathLock("", wanted.patterns, holder, place, wanted.shared, wanted.task, wanted.reason, until, until)
 
@@ -221,14 +219,14 @@ def release(
     token: int | None = None,
     force: bool = False,
 ) -> int:
-    """Free one lock by its id, or all of the holder's, or those of them that were taken for a task; answers how many.
+    """Release one lock by its id, or all of the holder's, or those taken for a task; returns how many.
 
-    Another's lock: NotHolder, unless `force`, which the log tells. A wrong or lost token: Fenced.
+    Raises NotHolder for another's lock, unless `force`, which is logged, and Fenced for a wrong or lost token.
     """
     check_flag(force=force)
     if id is None:
         if force and task is None and holder is None:
-            raise errors.Invalid("by force one lock is released, or those for a task, or those of a holder")
+            raise errors.Invalid("force needs an id, a task or a holder", hint="say which locks to release")
         return _release_all(tx, task, holder, token, force)
     if task is not None:
         raise errors.Invalid("give id or task, not both")
@@ -267,20 +265,20 @@ def _take_away(tx: Tx, found: PathLock | None) -> int:
 
 
 def refresh(tx: Tx, id: str, holder: str | None = None, ttl: float | None = None, token: int | None = None) -> PathLock:
-    """Renew a lock, by default for as long as it was granted. Lost meanwhile: Fenced."""
+    """Renew a lock, by default for as long as it was granted. Raises Fenced if it was lost, or NotHolder."""
     check_name(id, "id")
     found = find(tx, id)
     row = load(tx, target_of(id))
     if found is not None and found.task is not None and row is not None and row[4] == lease_of(found.task):
         raise errors.Invalid(
-            f"the lock lives as long as the claim on task {found.task}", hint="renew that: tasks.heartbeat(id)"
+            f"the lock lives as long as the claim on task {found.task}", hint="renew the claim: tasks.heartbeat(id)"
         )
     prolong(tx, target_of(id), holder, ttl, token)
     return get(tx, id)
 
 
 def get(snapshot: Snapshot, id: str) -> PathLock:
-    """A lock by its id; NotFound if nobody holds it any more."""
+    """Return a lock by its id. Raises NotFound if it is no longer held."""
     check_name(id, "id")
     found = find(snapshot, id)
     if found is None:
@@ -296,7 +294,7 @@ def list_paths(
     limit: int = 1000,
     after: str = "",
 ) -> list[PathLock]:
-    """Locks that are held, by id, which is by age; those that cover a path, of a holder, for a task."""
+    """List the held locks by id, which is by age; only those that cover a path, of a holder, for a task."""
     check_limit(limit, 1000)
     where, params = " AND k.name > ?", [after]
     if after != "":
@@ -314,7 +312,7 @@ def list_paths(
 
 
 def check_path_for(snapshot: Snapshot, me: str, path: str, actor: str | None = None) -> PathLock | None:
-    """Pass if the actor may edit a path: the lock by which it holds it, None if nobody does; another's: Held."""
+    """Return the actor's lock on a path, None if nobody locks it. Raises Held if another agent does."""
     if actor is not None:
         check_name(actor, "actor")
     who = me if actor is None else actor
@@ -332,11 +330,11 @@ def check_path_for(snapshot: Snapshot, me: str, path: str, actor: str | None = N
 
 
 def check_token(snapshot: Snapshot, id: str, token: int) -> None:
-    """Pass if the lock is held with exactly this token, otherwise Fenced."""
+    """Raise Fenced unless the lock is held with exactly this token."""
     check_name(id, "id")
     found = find(snapshot, id)
     if found is None:
-        raise errors.Fenced(f"the path lock {id} is not held any more", current=None)
+        raise errors.Fenced(f"the path lock {id} is no longer held", current=None)
     if type(token) is not int or found.token != token:
         raise errors.Fenced(f"the path lock {id} is held with token {found.token}, not {token}", current=found.token)
 
@@ -345,12 +343,12 @@ def check_token(snapshot: Snapshot, id: str, token: int) -> None:
 
 
 def of_task(snapshot: Snapshot, task: str) -> list[PathLock]:
-    """The locks that are held for a task."""
+    """Return the locks held for a task."""
     return select(snapshot, " AND k.task = ?", (task,), " ORDER BY k.name")
 
 
 def freed(snapshot: Snapshot, task: str, revision: int) -> list[str]:
-    """The patterns of the locks for a task that ended at a revision."""
+    """Return the patterns of a task's locks that ended at a revision."""
     rows = snapshot.all(
         "SELECT a.data FROM events e JOIN events a ON a.kind = e.kind AND a.scope = e.scope AND a.id = e.id"
         " AND a.op = 'acquire' WHERE e.revision = ? AND e.kind = ? AND e.op IN ('expire', 'release')",
@@ -367,19 +365,19 @@ def probe(tx: Tx, id: str) -> Found | None:
 
 
 def check(snapshot: Snapshot) -> Iterator[str]:
-    """Problems: locks that stand in each other's way, or outlive the claim they were taken for."""
+    """Report locks that overlap, or outlive the claim they were taken for."""
     locks = select(snapshot, tail=" ORDER BY k.token")
     for number, one in enumerate(locks):
         for other in locks[number + 1 :]:
             met = clash(one, Detail(other.patterns, other.shared), other.holder)
             if met is not None:
-                yield f"path locks {one.id} and {other.id} are held at once, by {one.holder} and {other.holder}"
+                yield f"path locks {one.id} of {one.holder} and {other.id} of {other.holder} overlap"
     for (id,) in snapshot.all(
         "SELECT name FROM locks k WHERE kind = ? AND task IS NOT NULL AND NOT EXISTS"
         " (SELECT 1 FROM tasks t WHERE t.id = k.task AND t.holder = k.holder)",
         (PATH,),
     ):
-        yield f"path lock {id} was taken for a claim that is over"
+        yield f"path lock {id} was taken for a claim that has ended"
 
 
 class Paths(Domain[M]):

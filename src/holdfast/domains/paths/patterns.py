@@ -1,11 +1,11 @@
 """Patterns of paths: how they are checked and stored, and whether two of them can match the same path.
 
-Guarantee: if some text matches both, the answer is yes. It may also be yes where none does: two sets of characters are
-taken to share one, and a pair of patterns that would take too long to compare is taken to overlap.
+Guarantee: if some path matches both, the result is True. It may also be True where none does: two sets of characters
+are assumed to share one, and patterns that would take too long to compare are assumed to overlap.
 
 A path is relative to the root of the repository, with `/` between its parts. A pattern is a path or a glob; it covers
-what it matches and everything below, because a path may be a directory. A pattern with wild characters also covers
-the path that is spelled like it, and `[id]` in it a folder of that name: to some `app/[id]/page.tsx` is a file.
+what it matches and everything below, because a path may be a directory. A pattern with wildcards also covers the path
+that is spelled like it, and `[id]` in it a folder of that name: `app/[id]/page.tsx` may be a file.
 """
 
 from __future__ import annotations
@@ -33,17 +33,17 @@ Segments: TypeAlias = "tuple[_Segment | None, ...]"
 
 
 class _TooMuch(Exception):
-    """It would take too long to tell."""
+    """The comparison would take too long."""
 
 
 class _Work:
-    """What is left to spend on one pair."""
+    """The remaining budget of one comparison."""
 
     def __init__(self) -> None:
         self._left = MAX_WORK
 
     def spend(self, steps: int) -> None:
-        """Count steps; _TooMuch when there were too many."""
+        """Count steps. Raises _TooMuch when the budget is used up."""
         self._left -= steps
         if self._left < 0:
             raise _TooMuch
@@ -51,7 +51,7 @@ class _Work:
 
 @lru_cache(maxsize=16_384)
 def _tokens_overlap(one: str, other: str) -> bool:
-    """Whether some text may match both patterns; ValueError for a bad one."""
+    """Whether some text may match both patterns. Raises ValueError for a bad pattern."""
     return globs_overlap(alternatives(one), alternatives(other))
 
 
@@ -78,12 +78,12 @@ def alternatives(pattern: str) -> tuple[Segments, ...]:
 
 
 def literal(text: str, below: bool = False) -> Segments:
-    """The pattern that matches one text, or with `below` also whatever follows it after a slash."""
+    """The pattern that matches one text, or with `below` also everything below it."""
     return (*text.split("/"), _GLOBSTAR) if below else tuple(text.split("/"))
 
 
 def _collapsed(segments: Iterable[_Segment | None]) -> Segments:
-    """Several `**` in a row are one."""
+    """Collapse several `**` in a row into one."""
     found: list[_Segment | None] = []
     for segment in segments:
         if segment is not _GLOBSTAR or not found or found[-1] is not _GLOBSTAR:
@@ -98,7 +98,7 @@ def _segment(tokens: globs.Plain) -> _Segment | None:
 
 
 def _segments_meet(one: Segments, other: Segments, work: _Work) -> bool:
-    """Walk through both at once: `row` says from which places of `other` the rest of `one` can go on."""
+    """Walk through both at once: `row` has the places of `other` from which the rest of `one` can match."""
     row = {0}
     for segment in one:
         row = _skip_globstars(row, other)
@@ -113,7 +113,7 @@ def _segments_meet(one: Segments, other: Segments, work: _Work) -> bool:
 
 
 def _skip_globstars(row: set[int], other: Segments) -> set[int]:
-    """A `**` may stand for nothing."""
+    """Let each `**` match nothing."""
     found = set(row)
     for place in sorted(row):
         while place < len(other) and other[place] is _GLOBSTAR:
@@ -123,12 +123,12 @@ def _skip_globstars(row: set[int], other: Segments) -> set[int]:
 
 
 def _after(segment: _Segment, start: int, other: Segments, work: _Work) -> set[int]:
-    """The places of `other` after a segment of `one` was matched from `start` on."""
+    """The places of `other` after matching a segment of `one` from `start`."""
     if start == len(other):
         return set()
     there = other[start]
     if there is _GLOBSTAR:
-        return {start}  # which takes one segment more
+        return {start}  # `**` takes one more segment
     return {start + 1} if _segment_meets(segment, there, work) else set()
 
 
@@ -179,10 +179,10 @@ _SET: Final = re.compile(r"(?<!\\)\[[^\[\]/\\]+\]")
 
 
 def check_patterns(patterns: Any) -> tuple[str, ...]:
-    """One pattern or several, in their normal form, each once."""
+    """Return one or more patterns in normal form, each once. Raises Invalid or TooLarge."""
     given = (patterns,) if isinstance(patterns, str) else patterns
     if not isinstance(given, Sequence) or isinstance(given, bytes):
-        raise errors.Invalid(f"patterns is a path or a list of paths, not {patterns!r}", hint='such as ["src/**"]')
+        raise errors.Invalid(f"patterns must be a path or a list of paths, not {patterns!r}", hint='such as ["src/**"]')
     if not given:
         raise errors.Invalid("no pattern was given", hint='such as ["src/**", "docs/index.md"]')
     checked = tuple(sorted({check_pattern(pattern) for pattern in given}))
@@ -192,12 +192,12 @@ def check_patterns(patterns: Any) -> tuple[str, ...]:
 
 
 def check_pattern(pattern: Any) -> str:
-    """A pattern in its normal form: without `.` and empty parts."""
+    """Return a pattern in normal form: without `.` and empty parts. Raises Invalid."""
     check_name(pattern, "pattern")
     if re.search(r"\\[A-Za-z0-9_.]", pattern):
         raise errors.Invalid(
             f"the pattern {pattern!r} has a backslash before an ordinary character",
-            hint="separate the parts of a path by /; a backslash only takes the meaning from * ? [ ] { }",
+            hint="separate the parts of a path by /; a backslash only escapes * ? [ ] { }",
         )
     normal = _normal(pattern, "pattern") or EVERYTHING
     problem = globs.check(normal) or globs.check(normal + _BELOW) or _strange(normal)
@@ -207,20 +207,20 @@ def check_pattern(pattern: Any) -> str:
 
 
 def _strange(pattern: str) -> str | None:
-    """What no path has between two slashes, spelled out by braces."""
+    """Find a part that no path has, spelled out by braces."""
     for plain in globs.plain_patterns(pattern):
         for segment in globs.segments(plain):
             if globs.is_text(segment) and "".join(segment) in ("", ".", ".."):
-                return "its braces spell out a part that is empty, . or .."
+                return "its braces expand to a part that is empty, . or .."
     return None
 
 
 def check_path(path: Any) -> str:
-    """A path in its normal form; nothing in it is wild."""
+    """Return a path in normal form, without wildcards. Raises Invalid."""
     check_name(path, "path")
     normal = _normal(path, "path")
     if not normal:
-        raise errors.Invalid(f"{path!r} is the whole repository", hint="check one path")
+        raise errors.Invalid(f"{path!r} is the whole repository", hint="give one path")
     return normal
 
 
@@ -231,37 +231,37 @@ def _normal(path: str, what: str) -> str:
         )
     parts = [part for part in path.split("/") if part not in ("", ".")]
     if ".." in parts:
-        raise errors.Invalid(f"the {what} {path!r} leads upwards", hint="write it without ..")
+        raise errors.Invalid(f"the {what} {path!r} contains ..", hint="write it without ..")
     return "/".join(parts)
 
 
 def covers(pattern: str, path: str) -> bool:
-    """Whether a pattern covers a path, both in their normal form."""
+    """Whether a pattern covers a path, both in normal form."""
     return globs.any_of(_globs(pattern))(path) or path == pattern or path.startswith(f"{pattern}/")
 
 
 @lru_cache(maxsize=16_384)
 def overlap(one: str, other: str) -> bool:
-    """Whether some path may be covered by both; never no if one is."""
+    """Whether some path may be covered by both; never False if one is."""
     return globs_overlap(_readings(one), _readings(other))
 
 
 def _readings(pattern: str) -> list[Segments]:
-    """What a pattern may mean: what it matches, and the path that is spelled like it; and all below."""
+    """All readings of a pattern: as a glob and as a literal path, each with everything below."""
     found = [each for glob in _globs(pattern) for each in alternatives(glob)]
     return [*found, literal(pattern, below=True)]
 
 
 @lru_cache(maxsize=4096)
 def _globs(pattern: str) -> tuple[str, ...]:
-    """What a pattern may mean as a glob, with all below: each `[id]` in it is a set, or a name with brackets."""
+    """The readings of a pattern as globs, with everything below: each `[id]` is a set, or a name with brackets."""
     plain = pattern + _BELOW
     if not _SET.search(pattern):
         return (plain,)
     either = _SET.sub(lambda found: f"{{{found[0]},{_escaped(found[0])}}}", pattern) + _BELOW
     if globs.check(either) is None:
         return (either,)
-    names = _SET.sub(lambda found: _escaped(found[0]), pattern) + _BELOW  # too many to try each by itself
+    names = _SET.sub(lambda found: _escaped(found[0]), pattern) + _BELOW  # too many to combine them all
     return (plain, names) if globs.check(names) is None else (plain,)
 
 
@@ -282,7 +282,7 @@ _SOURCE = (
 
 
 class Detail(msgspec.Struct, frozen=True, array_like=True):
-    """What a path lock has besides what all locks have; also of one that is waited for."""
+    """The columns that only path locks have; also of a lock that is waited for."""
 
     patterns: tuple[str, ...]
     shared: bool = False
@@ -295,12 +295,12 @@ decode_detail = lru_cache(maxsize=8192)(msgspec.msgpack.Decoder(Detail).decode)
 
 
 def target_of(id: str) -> Target:
-    """The lock of an id."""
+    """Return the lock target of an id."""
     return Target(PATH, "", id)
 
 
 def select(snapshot: Snapshot, where: str = "", params: Sequence[object] = (), tail: str = "") -> list[PathLock]:
-    """Path locks that have not ended."""
+    """Return the path locks that have not expired."""
     return [to_lock(row) for row in _live(snapshot, where, params, tail)]
 
 
@@ -310,7 +310,7 @@ def _live(snapshot: Snapshot, where: str = "", params: Sequence[object] = (), ta
 
 
 def covering(snapshot: Snapshot, path: str) -> Iterator[tuple[PathLock, str]]:
-    """Path locks that cover a path, oldest first, and the pattern by which each does."""
+    """Yield the path locks that cover a path, oldest first, with the covering pattern."""
     for row in _live(snapshot, tail=" ORDER BY k.token"):
         for pattern in decode_detail(row[5]).patterns:
             if covers(pattern, path):
@@ -319,7 +319,7 @@ def covering(snapshot: Snapshot, path: str) -> Iterator[tuple[PathLock, str]]:
 
 
 def to_lock(row: Row) -> PathLock:
-    """The public form."""
+    """Return the public form."""
     id, holder, token, acquired, task, detail, deadline, _ = row
     what = decode_detail(detail)
     until = None if deadline is None else as_time(deadline)
@@ -327,31 +327,32 @@ def to_lock(row: Row) -> PathLock:
 
 
 def find(snapshot: Snapshot, id: str) -> PathLock | None:
-    """A lock by its id, or None."""
+    """Return a lock by its id, or None."""
     found = select(snapshot, " AND k.name = ?", (id,))
     return found[0] if found else None
 
 
 def clash(lock: PathLock, wanted: Detail, holder: str) -> tuple[str, str] | None:
-    """The patterns by which a lock stands in the way of another that is wanted; None if it does not."""
+    """Return the patterns by which a held lock conflicts with a wanted one, or None."""
     if lock.holder == holder or (lock.shared and wanted.shared):
         return None
     return meeting(lock.patterns, wanted.patterns)
 
 
 def meeting(there: Iterable[str], wanted: Iterable[str]) -> tuple[str, str] | None:
-    """The first two patterns that meet."""
+    """Return the first two patterns that overlap."""
     return next(((mine, theirs) for mine in wanted for theirs in there if overlap(mine, theirs)), None)
 
 
 def held(lock: PathLock, mine: str, theirs: str, waits: bool = False) -> errors.Held:
-    """The refusal: which pattern meets which, who holds it or waits for it, until when."""
+    """The error: which patterns overlap, and who holds or waits for the lock, until when."""
     when = "until it is released" if lock.expires_at is None else f"until {lock.expires_at.isoformat()}"
-    how = "waited for, in line before, by" if waits else "shared by" if lock.shared else "locked by"
+    how = "already waited for by" if waits else "shared by" if lock.shared else "locked by"
     why = f" for {lock.reason}" if lock.reason else ""
-    same = mine if mine == theirs else f"{mine} meets {theirs}, which"
+    relation = "is covered by" if covers(theirs, mine) else "overlaps"
+    what = f"{mine} is" if mine == theirs else f"{mine} {relation} {theirs},"
     return errors.Held(
-        f"{same} is {how} {lock.holder} {when}{why}",
+        f"{what} {how} {lock.holder} {when}{why}",
         hint="work on something else, ask the holder by mail, or wait: paths.lock(..., wait=seconds)",
         name=theirs,
         holder=lock.holder,

@@ -1,7 +1,7 @@
-"""The rules and settings of a workspace, and the files they come from.
+"""The rules and settings of a workspace, and the files they are read from.
 
-This is the pure half of routing: text in, rules and decisions out. No store, no clock, no file is touched here; the
-operations on top read the files, store what was read, and ask `matchers.decide` with what the store holds.
+This package is pure: text in, rules and decisions out. It touches no clock and no file; `domains.routes` reads the
+files, stores the parsed rules, and `rules.decide` applies them.
 """
 
 from __future__ import annotations

@@ -1,10 +1,10 @@
 """The settings of a workspace: read from `config.yaml`, stored, and as transactions see them.
 
-Every key may be left out. An unknown key warns; a bad value is an error, and then there is no Config at all: half of
-what somebody wrote is not what they meant. Guarantee: for any text there is an answer, and every problem has a line.
+Every key is optional. An unknown key is a warning; a bad value is an error, and then there is no Config at all: half of
+a file is not what its author meant. Guarantee: every text gives a result, and every problem has a line.
 
-A file enters the store by one transaction, checked; bodies read the store, never a file, so every node decides alike.
-What is read is kept by its digest: a transaction that finds the digest it knows parses nothing.
+A file is checked and stored by one transaction; bodies read the store, never a file, so every node decides alike.
+Parsed settings are cached by their digest.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _DURATION: Final = re.compile(r"(?:(\d{1,9})d)?(?:(\d{1,9})h)?(?:(\d{1,9})m)?(?:
 
 
 class Config(msgspec.Struct, frozen=True):
-    """The settings. `claim_timeout` is in microseconds; days that are None are never over."""
+    """The settings. `claim_timeout` is in microseconds; days that are None mean never."""
 
     prefix: str = "hf"
     claim_timeout: int = 30 * 60 * _SECOND
@@ -43,7 +43,7 @@ class Config(msgspec.Struct, frozen=True):
 
 
 def read_config(text: str, file: str) -> tuple[Config | None, list[Problem]]:
-    """The settings and what was wrong; no Config if anything is an error. An empty text is all defaults."""
+    """Return the settings and the problems; no Config if any is an error. An empty text means all defaults."""
     found = Findings(file)
     values = _values(text, found)
     return None if found.errors else Config(**values), found.in_order()
@@ -68,7 +68,7 @@ def _values(text: str, found: Findings) -> dict[str, Any]:
 
 
 def _flatten(root: dict[str, Node], found: Findings) -> dict[str, Node]:
-    """The keys with their path, `task_store.retention_days`; sections are the mappings at the top."""
+    """The keys with their path, as in `task_store.retention_days`; sections are the mappings at the top level."""
     flat: dict[str, Node] = {}
     for key, node in root.items():
         if isinstance(node.value, dict) and key not in _KEYS:
@@ -82,7 +82,7 @@ def _flatten(root: dict[str, Node], found: Findings) -> dict[str, Node]:
 
 
 def _advice(path: str) -> str:
-    """What to write instead of an unknown key, as far as that can be told."""
+    """What to write instead of an unknown key, if that can be guessed."""
     if path in _OTHER_SPELLINGS:
         return f"; {_OTHER_SPELLINGS[path]}"
     name = path.rpartition(".")[2]
@@ -90,7 +90,7 @@ def _advice(path: str) -> str:
     return f"; write {there!r}" if there else close_to(path, list(_KEYS))
 
 
-# --- one value: each reader notes what is wrong ----------------------------------------------------------------------
+# --- readers of one value: each notes its problems -------------------------------------------------------------------
 
 
 def _prefix(found: Findings, what: str, node: Node) -> str | None:
@@ -127,7 +127,7 @@ def _days(found: Findings, what: str, node: Node) -> float | None:
 def _limit(found: Findings, what: str, node: Node) -> int:
     if type(node.value) is int and 1 <= node.value <= _MAX_LIMIT:
         return node.value
-    found.error(node.line, f"{what} must be a whole number from 1 to {_MAX_LIMIT}, not {show(node.value)}")
+    found.error(node.line, f"{what} must be an integer from 1 to {_MAX_LIMIT}, not {show(node.value)}")
     return 0
 
 
@@ -154,12 +154,12 @@ _OTHER_SPELLINGS: Final = {
     "store.claimTimeoutMinutes": "write 'claim_timeout', such as 30m",
     "store.taskRetentionDays": "write 'task_store.retention_days'",
     "store.taskSoftDeleteDays": "write 'task_store.soft_delete_days'",
-    "store.eventRetentionHours": "there is no such setting: the log is kept",
+    "store.eventRetentionHours": "there is no such setting; the log is kept",
     "store.workflowRetentionDays": "there is no such setting",
 }
 
 
-KIND: Final = {CONFIG: "config", ROUTES: "route"}  # of their events
+KIND: Final = {CONFIG: "config", ROUTES: "route"}  # the kinds of their events
 
 _TYPES: Final[dict[str, Any]] = {CONFIG: Config, ROUTES: Rules}
 _MOST_KNOWN = 64
@@ -167,7 +167,7 @@ _MEMO = "settings"
 
 
 class Settings(msgspec.Struct, frozen=True):
-    """What a transaction needs to know."""
+    """The settings that a transaction reads."""
 
     config: Config
     rules: Rules
@@ -178,7 +178,7 @@ _known: dict[tuple[tuple[str, bytes], ...], Settings] = {(): _DEFAULT}
 
 
 def settings_of(snapshot: Snapshot) -> Settings:
-    """The configuration and the rules in force; a group of transactions asks the store once."""
+    """Return the configuration and the rules in force; a group of transactions reads the store once."""
     memo = snapshot.memo
     found: Settings | None = memo.get(_MEMO) if memo else None
     if found is None:
@@ -212,15 +212,15 @@ def _load(snapshot: Snapshot) -> Settings:
 
 
 def store(tx: Tx, name: str, content: Config | Rules, source: str) -> bool:
-    """Put a checked document into force; False if it is in force already."""
-    import hashlib  # only who loads a file needs it
+    """Put a checked document into force; False if it already is."""
+    import hashlib  # only for loading a file
 
     data = msgspec.msgpack.encode(content)
     digest = hashlib.blake2b(data, digest_size=16).digest()
     row = tx.one("SELECT digest FROM documents WHERE name = ?", (name,))
     if row is not None and row[0] == digest:
         return False
-    tx.memo[_MEMO] = None  # for the whole group, as nobody here knows whether this one will be taken back
+    tx.memo[_MEMO] = None  # for the whole group, because this transaction may yet be rolled back
     version = newest_version(tx, KIND[name], "", name) + 1
     tx.run(
         "INSERT INTO documents (name, version, revision, updated, digest, content, source) VALUES (?, ?, ?, ?, ?, ?, ?)"
@@ -233,13 +233,13 @@ def store(tx: Tx, name: str, content: Config | Rules, source: str) -> bool:
 
 
 def remembered(snapshot: Snapshot, path: str) -> bytes | None:
-    """The digest of a file's text when this node last loaded it."""
+    """Return the digest of a file's text when this node last loaded it."""
     row = snapshot.one("SELECT digest FROM local_files WHERE path = ?", (path,))
     return None if row is None else row[0]
 
 
 def remember(tx: Tx, path: str, digest: bytes) -> None:
-    """This node has loaded a file with this text; whoever has not changed it since does not load it again."""
+    """Note that this node has loaded a file with this text, so that it is loaded again only after a change."""
     if remembered(tx, path) != digest:
         tx.run(
             "INSERT INTO local_files (path, digest) VALUES (?, ?)"

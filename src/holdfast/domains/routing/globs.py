@@ -2,17 +2,16 @@
 
 `*` any run inside a segment, `?` one character, `[abc]` `[a-z]` `[^x]` `[!x]` one of a set, none of them `/`; `**` as
 a whole segment any number of segments, none included (`area/**` matches `area`), elsewhere the same as `*`; `{a,b}`
-alternatives, which may nest and be empty and hold `/`; a backslash takes the meaning from what follows. A dot is
-ordinary, case matters, `{1..3}` is no range. Where doublestar's code has quirks (`a{**,b}`), its README decides: a
+alternatives, which may nest and be empty and hold `/`; a backslash escapes the next character. A dot is ordinary, case
+matters, `{1..3}` is not a range. Where doublestar's code has quirks (`a{**,b}`), its README decides: a
 pattern with braces means each of the patterns that they spell out.
 
-The translation to `re` is our own. wcmatch differs in all the corners above and takes unclosed brackets for text, so
-a wrapper would have to parse the pattern anyway, and nothing would be left for it to do.
+The translation to `re` is our own. wcmatch differs in all the corners above and reads unclosed brackets as text, so a
+wrapper would have to parse the pattern anyway.
 
-Guarantee: no pattern blows up. Braces are spelled out to at most 100 plain patterns. In each, whatever follows a star
-up to the next star is matched where it first fits and never tried again (an atomic group): of a fixed width, it
-cannot fit better later. The same holds for what stands between two `**`. So the time is at most length of pattern ×
-text², no more.
+Guarantee: no pattern blows up. Braces expand to at most 100 plain patterns. In each, whatever follows a star up to the
+next star is matched where it first fits and never tried again (an atomic group): having a fixed width, it cannot fit
+better later. The same holds between two `**`. So the time is at most length of pattern × text².
 """
 
 from __future__ import annotations
@@ -53,7 +52,7 @@ Plain: TypeAlias = list[str]  # a pattern without braces
 
 
 def check(pattern: str) -> str | None:
-    """What is wrong with a pattern, in words; None if nothing is."""
+    """Return what is wrong with a pattern, or None."""
     try:
         plain_patterns(pattern)
     except ValueError as error:
@@ -63,13 +62,13 @@ def check(pattern: str) -> str | None:
 
 @lru_cache(maxsize=4096)
 def compile(pattern: str) -> Callable[[str], bool]:
-    """A function that says whether a tag or path matches; ValueError for a bad pattern."""
+    """Return a function that tests a tag or path against a pattern. Raises ValueError for a bad pattern."""
     return any_of((pattern,))
 
 
 @lru_cache(maxsize=4096)
 def any_of(patterns: tuple[str, ...]) -> Callable[[str], bool]:
-    """A function that says whether at least one of the patterns matches; ValueError for a bad one."""
+    """Return a function that tests against several patterns. Raises ValueError for a bad one."""
     plain = [each for pattern in patterns for each in plain_patterns(pattern)]
     texts = frozenset("".join(each) for each in plain if is_text(each))
     wild = "|".join(_translate(each) for each in plain if not is_text(each))
@@ -82,13 +81,13 @@ def any_of(patterns: tuple[str, ...]) -> Callable[[str], bool]:
 
 
 def is_literal(pattern: str) -> bool:
-    """Whether it can match one text only, which then is its `literal_prefix`; ValueError for a bad pattern."""
+    """Whether it matches one text only, which then is its `literal_prefix`. Raises ValueError for a bad pattern."""
     plain = plain_patterns(pattern)
     return len(plain) == 1 and is_text(plain[0])
 
 
 def literal_prefix(pattern: str) -> str:
-    """What everything that matches begins with, such as "area" for `area/**`; ValueError for a bad pattern."""
+    """Return the common prefix of all matches, such as "area" for `area/**`. Raises ValueError for a bad pattern."""
     prefixes = sorted(_prefix(plain) for plain in plain_patterns(pattern))
     first, last = prefixes[0], prefixes[-1]  # where these two agree, all between them do
     return first[: next((at for at, (a, b) in enumerate(zip(first, last, strict=False)) if a != b), len(first))]
@@ -99,24 +98,24 @@ def literal_prefix(pattern: str) -> str:
 
 @lru_cache(maxsize=4096)
 def plain_patterns(pattern: str) -> list[Plain]:
-    """The patterns without braces that a pattern stands for."""
+    """Return the patterns without braces that a pattern expands to. Raises ValueError."""
     if not pattern:
         raise ValueError("the pattern is empty")
     if len(pattern) > MAX_LENGTH:
-        raise ValueError(f"the pattern has {len(pattern)} characters; {MAX_LENGTH} is the most")
+        raise ValueError(f"the pattern has {len(pattern)} characters; the maximum is {MAX_LENGTH}")
     tokens, end = _sequence(pattern, enumerate(pattern), 0)
     if end:
         raise ValueError("'}' without a '{' before it; write '\\}' for the character")
     if _count(tokens) > MAX_ALTERNATIVES:
-        raise ValueError(f"the braces spell out more than {MAX_ALTERNATIVES} alternatives")
+        raise ValueError(f"the braces expand to more than {MAX_ALTERNATIVES} alternatives")
     plain = list(_spell_out(tokens))
     if len(plain) > 1 and sum(map(len, plain)) > MAX_SPELLED_OUT:
-        raise ValueError(f"the alternatives spelled out have more than {MAX_SPELLED_OUT} characters")
+        raise ValueError(f"the expanded alternatives have more than {MAX_SPELLED_OUT} characters")
     return plain
 
 
 def _sequence(pattern: str, chars: Iterator[tuple[int, str]], depth: int) -> tuple[list[_Token], str]:
-    """The tokens up to the end or, inside braces, to the `,` or `}` that ends this alternative; and what ended it."""
+    """Read tokens up to the end or, inside braces, to the `,` or `}` after this alternative; and what ended them."""
     tokens: list[_Token] = []
     for at, char in chars:
         if char == "}" or (char == "," and depth):
@@ -157,11 +156,11 @@ def _braces(pattern: str, chars: Iterator[tuple[int, str]], depth: int) -> _Brac
 
 
 def _set(pattern: str, start: int, chars: Iterator[tuple[int, str]]) -> str:
-    """A set such as `[a-z_]` as a piece of `re`; `start` is where its bracket opens."""
+    """A set such as `[a-z_]` as a piece of `re`; `start` is the position of its bracket."""
     negated = pattern[start + 1 : start + 2] in ("^", "!")
     if negated:
         next(chars)
-    # Each member is a character, or a range in the making: an unescaped "-" after a character that ended no range.
+    # Each member is a character, or the start of a range: an unescaped "-" after a character that ended no range.
     ranges: list[tuple[str, str]] = []
     open_range, can_open = False, False
     for at, char in chars:
@@ -216,12 +215,12 @@ def _spell_out(tokens: list[_Token]) -> Iterator[Plain]:
 
 
 def is_text(plain: Plain) -> bool:
-    """Whether nothing in it is wild."""
+    """Whether it has no wildcards."""
     return not any(isinstance(token, Wild | Star) for token in plain)
 
 
 def segments(plain: Plain) -> list[Plain]:
-    """What stands between the slashes."""
+    """Split a pattern at its slashes."""
     segments: list[Plain] = [[]]
     for token in plain:
         if token == "/":
@@ -232,12 +231,12 @@ def segments(plain: Plain) -> list[Plain]:
 
 
 def is_globstar(segment: Plain) -> bool:
-    """Whether it stands for any number of segments."""
+    """Whether it is `**`, any number of segments."""
     return len(segment) == 2 and all(isinstance(token, Star) for token in segment)
 
 
 def _prefix(plain: Plain) -> str:
-    """The text before the first wild token; a slash before `**` is not part of it, for both can be absent."""
+    """The text before the first wildcard; a slash before `**` is not part of it, for both can be absent."""
     parts: list[str] = []
     for segment in segments(plain):
         text = "".join(_leading_text(segment))
@@ -257,7 +256,7 @@ def _leading_text(segment: Plain) -> Iterable[str]:
 
 
 def _translate(plain: Plain) -> str:
-    """The `re` of a pattern without braces; \\Z is to follow."""
+    """The `re` of a pattern without braces, to which \\Z is appended."""
     groups: list[list[str]] = [[]]  # the segments between one `**` and the next
     for segment in segments(plain):
         if not is_globstar(segment):

@@ -3,14 +3,14 @@
 A matcher is a list of conditions that all must hold; the first matcher that holds decides. Before the matchers come
 the task's own `grimoire_hint` and a tag `grimoire:X`, after them the default.
 
-`decide` is what claims ask, thousands of times a second: it says nothing about the matchers that did not match.
-`report` is what people ask: it says of every matcher whether it matched and why. Guarantee: they never disagree,
-reasons included.
+`decide` is called by claims, thousands of times a second, and reports nothing about matchers that did not match.
+`report` is for people: it says for every matcher whether it matched and why. Guarantee: they never disagree, reasons
+included.
 
-`require_review` and `needs` belong to the workflow rather than to the way a task came to it. So a task that reaches a
-grimoire by a hint or a tag has the terms of the matcher that names that grimoire: the first whose conditions hold,
-else the first. One that inherits has them too, besides those of the matcher that let it inherit. Otherwise a hint
-would be a way around a review. The default has no terms: nobody wrote any for it.
+`require_review` and `needs` belong to the workflow, not to the way a task came to it. So a task that reaches a grimoire
+by a hint or a tag has the terms of the matcher that names that grimoire: the first whose conditions hold, else the
+first. One that inherits has them too, besides those of the matcher by which it inherits. Otherwise a hint would bypass
+a review. The default has no terms.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ _TAGS_REMEMBERED: Final = 10_000
 
 
 class Matcher(msgspec.Struct, frozen=True):
-    """Conditions, ANDed, and where a task goes for which they hold. A condition that is empty or None always holds."""
+    """Conditions, all of which must hold, and the route of a task for which they do. An empty one always holds."""
 
     name: str
     grimoire: str | None = None
@@ -50,7 +50,7 @@ class Matcher(msgspec.Struct, frozen=True):
 
 
 class Subject(msgspec.Struct, frozen=True):
-    """What of a task the rules look at. `parent_grimoire` is what the parent was assigned, None if nothing yet."""
+    """The properties of a task that rules read. `parent_grimoire` is the one assigned to the parent, if any."""
 
     tags: tuple[str, ...] = ()
     priority: int = 2
@@ -62,7 +62,7 @@ class Subject(msgspec.Struct, frozen=True):
 
 
 class Decision(msgspec.Struct, frozen=True):
-    """Where a task goes, by what, why, and on which terms."""
+    """A task's route, the reason for it, and its terms."""
 
     grimoire: str
     matched_by: str
@@ -72,7 +72,7 @@ class Decision(msgspec.Struct, frozen=True):
 
 
 class _Case(NamedTuple):
-    """A task in the middle of a decision: its body folded, and which globs of the rules its tags match, as bits."""
+    """A task during a decision: its body casefolded, and the globs that its tags match, as bits."""
 
     subject: Subject
     folded: str
@@ -80,7 +80,7 @@ class _Case(NamedTuple):
 
 
 class _Test(NamedTuple):
-    """A matcher made ready for many tasks: the globs that must match a tag, and those that must not, as bits."""
+    """A matcher prepared for many tasks: the globs that must match a tag, and those that must not, as bits."""
 
     matcher: Matcher
     wanted: int
@@ -104,21 +104,21 @@ class _Test(NamedTuple):
 
 
 class _Sight:
-    """Which globs a tag matches, remembered: the same tags come again and again."""
+    """The globs that each tag matches, cached, because the same tags come again and again."""
 
     def __init__(self) -> None:
         self._globs: list[Callable[[str], bool]] = []
         self._known: dict[str, int] = {}
 
     def bit(self, patterns: tuple[str, ...]) -> int:
-        """The bit that stands for a tag which at least one of the patterns matches; none for no patterns."""
+        """Return the bit for tags that match at least one of the patterns; 0 for no patterns."""
         if not patterns:
             return 0
         self._globs.append(globs.any_of(patterns))
         return 1 << (len(self._globs) - 1)
 
     def of(self, tags: tuple[str, ...]) -> int:
-        """The bits of several tags together."""
+        """Return the bits of several tags together."""
         seen = 0
         for tag in tags:
             bits = self._known.get(tag)
@@ -132,24 +132,24 @@ class _Sight:
 
 
 class Rules(msgspec.Struct, frozen=True, dict=True):
-    """An ordered list of matchers and the default: all that decides where tasks go."""
+    """An ordered list of matchers and the default: everything that decides routes."""
 
     matchers: tuple[Matcher, ...] = ()
     default: str = BUILT_IN_DEFAULT
 
     @cached_property
     def reads_bodies(self) -> bool:
-        """Whether a decision can depend on a task's body; if not, it need not be loaded."""
+        """Whether a decision can depend on a task's body; if not, the body need not be loaded."""
         return any(matcher.body_contains for matcher in self.matchers)
 
     @cached_property
     def has_needs(self) -> bool:
-        """Whether a decision can demand capabilities; if not, any worker may have any task."""
+        """Whether a decision can require abilities; if not, any agent may claim any task."""
         return any(matcher.needs for matcher in self.matchers)
 
     @cached_property
     def _ready(self) -> tuple[tuple[_Test, ...], _Sight]:
-        """The matchers made ready, once for these rules; it is not stored with them."""
+        """The prepared matchers, computed once for these rules and not stored with them."""
         sight = _Sight()
         tests = []
         for matcher in self.matchers:
@@ -161,17 +161,17 @@ class Rules(msgspec.Struct, frozen=True, dict=True):
 
     @property
     def tests(self) -> tuple[_Test, ...]:
-        """The matchers made ready, in order."""
+        """The prepared matchers, in order."""
         return self._ready[0]
 
     def case(self, subject: Subject) -> _Case:
-        """A task made ready for the tests."""
+        """Prepare a task for the tests."""
         folded = subject.body.casefold() if self.reads_bodies else ""
         return _Case(subject, folded, self._ready[1].of(subject.tags))
 
 
 def decide(rules: Rules, subject: Subject) -> Decision:
-    """Where a task goes."""
+    """Return the route of a task."""
     case = rules.case(subject)
     chosen = _own_choice(subject)
     if chosen is not None:
@@ -184,7 +184,7 @@ def decide(rules: Rules, subject: Subject) -> Decision:
 
 
 def report(rules: Rules, subject: Subject) -> RouteReport:
-    """Where a task goes, and what every matcher said, also those that were not asked because the matter was settled."""
+    """Return the route of a task with the verdict of every matcher, also of those after the one that decided."""
     case = rules.case(subject)
     verdicts = [Verdict(matcher.name, *_judge(matcher, case)) for matcher in rules.matchers]
     chosen = _own_choice(subject)
@@ -215,7 +215,7 @@ def report(rules: Rules, subject: Subject) -> RouteReport:
 
 
 def _own_choice(subject: Subject) -> Decision | None:
-    """What the task itself asks for by its hint or a tag; None if it leaves it to the rules."""
+    """The route that the task's own hint or tag requests, or None."""
     if subject.hint:
         return Decision(subject.hint, "grimoire_hint", f"grimoire_hint is {subject.hint!r}")
     for tag in subject.tags:
@@ -225,9 +225,9 @@ def _own_choice(subject: Subject) -> Decision | None:
 
 
 def _route(matcher: Matcher, reason: str, rules: Rules, case: _Case) -> Decision:
-    """The decision of the matcher that won."""
+    """The decision of the matcher that matched."""
     goal = case.subject.parent_grimoire if matcher.inherit else matcher.grimoire
-    assert goal is not None, "a matcher without a grimoire was not refused"
+    assert goal is not None, "a matcher without a grimoire was accepted"
     decision = Decision(goal, matcher.name, reason, matcher.require_review, matcher.needs)
     return _with_terms(decision, rules, case) if matcher.inherit else decision
 
@@ -237,7 +237,7 @@ def _fallback(rules: Rules) -> Decision:
 
 
 def _with_terms(decision: Decision, rules: Rules, case: _Case) -> Decision:
-    """The decision with the terms of the matcher that names its grimoire added; see the top of this module."""
+    """Add the terms of the matcher that names the decision's grimoire; see the top of this module."""
     named = [test for test in rules.tests if test.matcher.grimoire == decision.grimoire]
     if not named:
         return decision
@@ -251,11 +251,11 @@ def _with_terms(decision: Decision, rules: Rules, case: _Case) -> Decision:
     )
 
 
-# --- the words -------------------------------------------------------------------------------------------------------
+# --- reasons ---------------------------------------------------------------------------------------------------------
 
 
 def _judge(matcher: Matcher, case: _Case) -> tuple[bool, str]:
-    """Whether a matcher matches, and why: all that held, or the first condition that did not."""
+    """Whether a matcher matches, and why: all conditions that held, or the first that did not."""
     held = []
     for holds, words in _conditions(matcher, case.subject, case.folded):
         if not holds:
@@ -265,7 +265,7 @@ def _judge(matcher: Matcher, case: _Case) -> tuple[bool, str]:
 
 
 def _conditions(matcher: Matcher, subject: Subject, folded: str) -> Iterator[tuple[bool, str]]:
-    """Each condition that a matcher has, whether it holds, and words for that; the veto comes last."""
+    """Yield each condition of a matcher, whether it holds, and a text for that; the veto comes last."""
     if matcher.any_tags:
         found = _first_match(matcher.any_tags, subject.tags)
         yield (
@@ -291,9 +291,7 @@ def _conditions(matcher: Matcher, subject: Subject, folded: str) -> Iterator[tup
         yield same, f"the task has {'a' if subject.has_parent else 'no'} parent"
     if matcher.inherit:
         parent = subject.parent_grimoire
-        nothing = (
-            "the parent has been assigned no grimoire" if subject.has_parent else "there is no parent to inherit from"
-        )
+        nothing = "the parent has no grimoire assigned" if subject.has_parent else "there is no parent to inherit from"
         yield parent is not None, nothing if parent is None else f"inherits {parent!r} from the parent"
     if matcher.not_tags:
         found = _first_match(matcher.not_tags, subject.tags)
@@ -304,7 +302,7 @@ def _conditions(matcher: Matcher, subject: Subject, folded: str) -> Iterator[tup
 
 
 def _first_match(patterns: tuple[str, ...], tags: tuple[str, ...]) -> str:
-    """The first pattern that matches a tag, and that tag, in words; empty if there is none."""
+    """A text for the first pattern that matches a tag, with that tag; empty if none does."""
     for pattern in patterns:
         matches = globs.compile(pattern)
         for tag in tags:

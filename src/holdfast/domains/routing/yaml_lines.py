@@ -1,9 +1,9 @@
-"""YAML as plain values that know their lines.
+"""YAML as plain values with their lines.
 
 Only the part of YAML that a settings file needs: one document of mappings with text keys, lists, and plain scalars of
-the YAML 1.2 core schema (`yes` and dates are text). Anchors, aliases and tags are refused: nothing here needs them,
-and without them no text can grow while it is read. So are duplicate keys, more than 1 MiB, and nesting deeper than
-16. Guarantee: `parse` answers or raises Unreadable with a line, whatever the text. Called by the readers of the
+the YAML 1.2 core schema (`yes` and dates are text). Anchors, aliases and tags are rejected: no settings file needs
+them, and without them no text can grow while it is read. So are duplicate keys, more than 1 MiB, and nesting deeper
+than 16. Guarantee: `parse` returns, or raises Unreadable with a line, for any text. Called by the readers of the
 routing rules and the configuration. ruamel.yaml is imported when first needed.
 """
 
@@ -40,7 +40,7 @@ class Node(NamedTuple):
 
 
 class Unreadable(Exception):
-    """The text is not YAML, or not the part of it that is read here."""
+    """The text is not YAML, or uses a part of it that is not supported."""
 
     def __init__(self, line: int, message: str) -> None:
         super().__init__(message)
@@ -49,32 +49,32 @@ class Unreadable(Exception):
 
 
 class Findings:
-    """What was found wrong in one file."""
+    """The problems found in one file."""
 
     def __init__(self, file: str) -> None:
         self._file = file
         self._problems: list[Problem] = []
-        self.errors = 0  # how many were found so far
+        self.errors = 0  # number of errors so far
 
     def error(self, line: int, message: str) -> None:
-        """Note what refuses the part that it is in."""
+        """Note a problem that rejects the part it is in."""
         self.errors += 1
         self._problems.append(Problem(self._file, line, "error", message))
 
     def warn(self, line: int, message: str) -> None:
-        """Note what changes nothing."""
+        """Note a problem that changes nothing."""
         self._problems.append(Problem(self._file, line, "warning", message))
 
     def in_order(self) -> list[Problem]:
-        """All problems, by line."""
+        """Return all problems, by line."""
         return sorted(self._problems, key=lambda problem: problem.line)
 
 
 def parse(text: str) -> Node:
-    """The one document in a text; a text without any is a None. Raises Unreadable."""
+    """Return the one document of a text; None for an empty text. Raises Unreadable."""
     size = len(text.encode("utf-8", "surrogatepass"))
     if size > MAX_BYTES:
-        raise Unreadable(1, f"the file has {size} bytes; {MAX_BYTES} is the most")
+        raise Unreadable(1, f"the file has {size} bytes; the maximum is {MAX_BYTES}")
     from ruamel.yaml import YAML
     from ruamel.yaml.error import MarkedYAMLError
     from ruamel.yaml.reader import ReaderError
@@ -91,12 +91,12 @@ def parse(text: str) -> Node:
     except ReaderError as error:
         line = text.count("\n", 0, error.position) + 1
         raise Unreadable(line, "a character that YAML does not allow; write it as an escape in quotes") from error
-    except Exception as error:  # ruamel lets errors of its inner workings out for some texts, such as "\U00110000"
+    except Exception as error:  # ruamel raises internal errors for some texts, such as "\U00110000"
         raise Unreadable(1, f"this is not YAML: {error}") from error
 
 
 def close_to(name: str, known: Iterable[str]) -> str:
-    """A question to append to a message about an unknown name: did you mean that one? Empty if none is near."""
+    """Return "did you mean ...?" for an unknown name, to append to a message; empty if no known name is close."""
     from difflib import get_close_matches
 
     near = get_close_matches(name, list(known), n=1, cutoff=0.75)
@@ -104,7 +104,7 @@ def close_to(name: str, known: Iterable[str]) -> str:
 
 
 def show(value: object) -> str:
-    """A value in a message: as it would be written, kept short."""
+    """Return a value as it would be written, shortened for a message."""
     if isinstance(value, list):
         return "a list"
     if isinstance(value, dict):
@@ -116,7 +116,7 @@ def show(value: object) -> str:
 
 
 def read_name(found: Findings, what: str, node: Node) -> str | None:
-    """A text that can be stored as a name; None, and an error noted, for anything else."""
+    """Return a text that can be a name; for anything else note an error and return None."""
     if not isinstance(node.value, str):
         found.error(node.line, f"{what} must be text, not {show(node.value)}{quote(node.value)}")
         return None
@@ -132,7 +132,7 @@ def read_name(found: Findings, what: str, node: Node) -> str | None:
 
 
 def quote(value: object) -> str:
-    """The advice for a value that YAML takes for something other than text."""
+    """Return the advice for a value that YAML does not read as text."""
     return "; put it in quotes" if isinstance(value, bool | int | float) else ""
 
 
@@ -149,7 +149,7 @@ def _document(events: Iterator[Any]) -> Node:
     next(events)  # the end of the document
     following = next(events)
     if isinstance(following, DocumentStartEvent):
-        raise Unreadable(_line(following), "a second document begins here; there must be one")
+        raise Unreadable(_line(following), "a second document starts here; only one is allowed")
     return root
 
 
@@ -158,11 +158,11 @@ def _node(event: Any, events: Iterator[Any], depth: int) -> Node:
 
     line = _line(event)
     if isinstance(event, AliasEvent) or event.anchor is not None:
-        raise Unreadable(line, "anchors and aliases (&, *) are not read here; a text that begins so needs quotes")
+        raise Unreadable(line, "anchors and aliases (&, *) are not supported; put a text that starts so in quotes")
     if event.tag is not None:
-        raise Unreadable(line, "tags (!) are not read here; a text that begins so needs quotes")
+        raise Unreadable(line, "tags (!) are not supported; put a text that starts so in quotes")
     if depth > MAX_DEPTH:
-        raise Unreadable(line, f"this is nested more than {MAX_DEPTH} deep")
+        raise Unreadable(line, f"nested more than {MAX_DEPTH} deep")
     if isinstance(event, ScalarEvent):
         return Node(_scalar(event, line), line)
     if isinstance(event, MappingStartEvent):
@@ -182,7 +182,7 @@ def _mapping(events: Iterator[Any], depth: int) -> dict[str, Node]:
         if not isinstance(key, str):
             raise Unreadable(line, f"a key must be text, not {show(key)}{quote(key)}")
         if key in entries:
-            raise Unreadable(line, f"the key {show(key)} is here twice; the first is in line {entries[key].line}")
+            raise Unreadable(line, f"duplicate key {show(key)}; the first is in line {entries[key].line}")
         value = _node(next(events), events, depth + 1).value
         entries[key] = Node(value, line)
     return entries
@@ -191,7 +191,7 @@ def _mapping(events: Iterator[Any], depth: int) -> dict[str, Node]:
 def _scalar(event: Any, line: int) -> str | int | float | bool | None:
     value: str = event.value
     if not value.isascii() and any("\ud800" <= char <= "\udfff" for char in value):
-        raise Unreadable(line, "a text with half of a surrogate pair")
+        raise Unreadable(line, "the text has a lone surrogate")
     if event.style is not None:
         return value
     if value in _WORDS:

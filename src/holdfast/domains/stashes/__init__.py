@@ -1,10 +1,8 @@
 """`ws.stashes`: typed, versioned state with a history, shared by the tasks of a trail or by all.
 
-The version it was loaded with must still be there. So what the changes were decided on still holds when they are
-written, and of two that were decided on the same version one is refused. `cupboard` is who saves this way.
-
 A stash is a resource, an artifact, a context, a counter or a lock. Its name is unique in its scope: a trail, or the
-global stashes. Each operation is one transaction; `expected` is the version that must still be there.
+global stashes. Each operation is one transaction; `expected` is the version that the stash must still have. `save`
+writes changes made in memory (by `cupboard`): if two are based on the same version, one of them is refused.
 """
 
 from __future__ import annotations
@@ -53,7 +51,7 @@ MAX_EXPORT: Final = 1000  # lines of a page
 
 
 def history(snapshot: Snapshot, id: StashId) -> list[StashEntry]:
-    """Every saved change of a stash, oldest first; below a compacted revision only what is left."""
+    """Return every saved change of a stash, oldest first; of compacted revisions only what is left. Raises NotFound."""
     own = require(snapshot, id).id
     rows = snapshot.all(
         "SELECT version, op, time, data FROM events WHERE kind = ? AND scope = '' AND id = ? AND data IS NOT NULL"
@@ -63,16 +61,16 @@ def history(snapshot: Snapshot, id: StashId) -> list[StashEntry]:
     return [_entry(own, version, op, time, decode(data)) for version, op, time, data in rows]
 
 
-def _entry(stash: str, version: int, op: str, time: int, told: Any) -> StashEntry:
-    at = as_time(told.get("at", time))  # an imported one says when it was
-    return StashEntry(told["id"], stash, version, told["value"], op, told["changed_by"], at)  # type: ignore[arg-type]  # as it was emitted
+def _entry(stash: str, version: int, op: str, time: int, data: Any) -> StashEntry:
+    at = as_time(data.get("at", time))  # an imported entry has its original time
+    return StashEntry(data["id"], stash, version, data["value"], op, data["changed_by"], at)  # type: ignore[arg-type]  # as it was emitted
 
 
 def value_at(snapshot: Snapshot, id: str, version: int) -> Any:
-    """The value that a stash had at a version; NotFound if its history does not have that one."""
+    """Return the value that a stash had at a version. Raises NotFound if its history does not have that version."""
     if type(version) is not int or version < 1:
         raise errors.Invalid(
-            f"version is a whole number, 1 or more, not {version!r}", hint="stashes.history(id) lists them"
+            f"version must be an int of 1 or more, not {version!r}", hint="stashes.history(id) lists them"
         )
     for entry in history(snapshot, id):
         if entry.version == version:
@@ -81,7 +79,7 @@ def value_at(snapshot: Snapshot, id: str, version: int) -> Any:
 
 
 SavedOperation = Literal["set", "increment", "acquire", "release"]
-MOST: Final = 1_000_000  # changes in one save: a version has room for many of them
+MOST: Final = 1_000_000  # changes in one save
 
 
 def save(
@@ -94,9 +92,9 @@ def save(
     holder: str | None = None,
     changed_by: str | None = None,
 ) -> Stash:
-    """Write the version that a stash has reached in memory since `expected`; VersionMismatch if it has gone on.
+    """Write the version that a stash has reached in memory since `expected`. Raises VersionMismatch.
 
-    `operation` is the last of the changes. A lock takes no value: `holder` is who took it, or gave it back.
+    `operation` is the last of the changes. For a lock, `value` is omitted and `holder` took or released it.
     """
     stored = require(tx, id)
     _check_operation(stored, operation)
@@ -114,28 +112,28 @@ def _check_operation(stored: Stored, operation: str) -> None:
     own = {LOCK: ("acquire", "release"), COUNTER: ("set", "increment")}.get(stored.type, ("set",))
     if operation not in own:
         raise errors.InvalidStashType(
-            f"the stash {stored.name!r} is {one(stored.type)}: {operation!r} does nothing to it",
-            hint=f"what can be saved of it: {', '.join(own)}",
+            f"{operation!r} does not apply to the stash {stored.name!r}, which is {one(stored.type)}",
+            hint=f"use one of: {', '.join(own)}",
             id=stored.id,
         )
 
 
 def check_reached(stored: Stored, expected: int, version: int) -> None:
-    """VersionMismatch unless the stash is where it was loaded; Invalid for a version that no change leads to."""
+    """Raise VersionMismatch unless the stash is at `expected`, Invalid for a version that no change leads to."""
     if type(expected) is not int:
-        raise errors.Invalid(f"expected is the version that was loaded, not {expected!r}")
+        raise errors.Invalid(f"expected must be the version that was loaded, not {expected!r}")
     check_version(stored, expected)
     if type(version) is not int or not expected < version <= expected + MOST:
         raise errors.Invalid(
             f"no saved change leads from version {expected} to {version!r}",
-            hint=f"a save goes on by one version for each change, {MOST} at most",
+            hint=f"each change adds one to the version, {MOST} at most in one save",
         )
 
 
 def _move(tx: Tx, stored: Stored, operation: str, holder: str | None, changes: int) -> None:
-    """Bring a lock to where it is in memory, if so many changes can lead there."""
+    """Bring a lock to its state in memory, if that many changes can lead there."""
     if not holder:
-        raise errors.InvalidHolder("the holder is empty", hint="name who holds it")
+        raise errors.InvalidHolder("the holder is empty", hint="name the holder")
     target, row = lock_of(stored.id), locks.load(tx, lock_of(stored.id))
     if changes < _least_changes(stored.holder, operation, holder):
         if operation == "acquire" and stored.holder is not None:
@@ -148,7 +146,7 @@ def _move(tx: Tx, stored: Stored, operation: str, holder: str | None, changes: i
 
 
 def _least_changes(before: str | None, operation: str, holder: str) -> int:
-    """How many changes it takes at least: who does not hold a lock takes it first, which another gives back before."""
+    """The fewest changes needed: a lock is acquired before it is released, and released before another acquires it."""
     if operation == "acquire":
         return 1 if before in (None, holder) else 2
     return 1 if before == holder else 2 if before is None else 3
@@ -163,7 +161,7 @@ def create(
     ttl: float | None = None,
     changed_by: str | None = None,
 ) -> Stash:
-    """Make a stash, in a trail or global; DuplicateName if that scope has the name. With `ttl` it ends by itself."""
+    """Create a stash, in a trail or global; with `ttl` it expires. Raises DuplicateName if the scope has the name."""
     check_type(stash_type)
     check_name(name, "stash name")
     check_value(stash_type, value)
@@ -178,32 +176,32 @@ def create(
 
 
 def open_trail(tx: Tx, trail: str) -> str:
-    """A trail that has not ended; NotFound or InvalidStatus otherwise."""
+    """Return a trail that has not ended. Raises NotFound or InvalidStatus."""
     check_id(trail, "trail")
     row = tx.one("SELECT state FROM trails WHERE id = ?", (trail,))
     if row is None:
-        raise errors.NotFound(f"there is no trail {trail!r}", hint="trails.list() has those that are there", id=trail)
+        raise errors.NotFound(f"there is no trail {trail!r}", hint="trails.list() lists them", id=trail)
     if row[0] in ("completed", "abandoned"):
         raise errors.InvalidStatus(
-            f"the trail {trail} is {row[0]}", hint="nothing is added to it", id=trail, state=row[0]
+            f"the trail {trail} is {row[0]}", hint="choose a trail that has not ended", id=trail, state=row[0]
         )
     return trail
 
 
 def get(snapshot: Snapshot, id: StashId) -> Stash:
-    """A stash by its id, or by (trail, name); NotFound if there is none."""
+    """Return a stash by its id, or by (trail, name). Raises NotFound."""
     return to_stash(require(snapshot, id))
 
 
 def find_stash(snapshot: Snapshot, name: str, trail: str | None = None) -> Stash | None:
-    """A stash by its name in a trail, or among the global ones; None if there is none."""
+    """Return a stash by its name in a trail, or among the global ones; None if there is none."""
     check_name(name, "stash name")
     found = find(snapshot, (trail, name))
     return None if found is None else to_stash(found)
 
 
 def set_value(tx: Tx, id: StashId, value: Any, expected: int | None = None, changed_by: str | None = None) -> Stash:
-    """Give a stash another value; VersionMismatch if it is not at version `expected`. Not for locks."""
+    """Set the value of a stash that is not a lock. Raises VersionMismatch if it is not at version `expected`."""
     stored = require(tx, id)
     if stored.type == LOCK:
         raise errors.InvalidStashType(f"{stored.name!r} is a lock", hint="acquire or release it", id=stored.id)
@@ -214,25 +212,25 @@ def set_value(tx: Tx, id: StashId, value: Any, expected: int | None = None, chan
 
 
 def increment(tx: Tx, id: StashId, delta: int = 1, changed_by: str | None = None) -> int:
-    """Add to a counter and answer its new value; no increment is ever lost."""
+    """Add to a counter and return its new value; no increment is ever lost. Raises InvalidStashType."""
     stored = require(tx, id)
     if stored.type != COUNTER:
         raise errors.InvalidStashType(f"the stash {stored.name!r} is {one(stored.type)}, not a counter", id=stored.id)
     if type(delta) is not int:
-        raise errors.InvalidValue(f"a counter counts whole numbers, not {delta!r}", hint="")
+        raise errors.InvalidValue(f"delta must be an int, not {delta!r}", hint="")
     count = checked_count(count_of(stored.value) + delta)
     write(tx, stored.id, "increment", stored.version + 1, {"value": count}, changed_by)
     return count
 
 
 def restore(tx: Tx, id: StashId, version: int, changed_by: str | None = None) -> Stash:
-    """Write the value that a stash had at a version as its newest. Not for locks."""
+    """Write the value that a stash had at a version as its newest; not for locks. Raises NotFound."""
     stored = require(tx, id)
     return set_value(tx, stored.id, value_at(tx, stored.id, version), changed_by=changed_by)
 
 
 def delete(tx: Tx, id: StashId) -> None:
-    """Delete a stash with its link, and blank its history; Held while it is a lock that somebody holds."""
+    """Delete a stash with its link, and blank its history. Raises Held if it is a held lock."""
     stored = require(tx, id)
     if stored.holder is not None:
         raise locks.held(lock_of(stored.id), stored.holder, stored.until)
@@ -240,7 +238,7 @@ def delete(tx: Tx, id: StashId) -> None:
 
 
 def erase(tx: Tx, id: str, version: int, lease: str | None, op: str) -> None:
-    """Remove a stash for good: its row, its link, what its history said."""
+    """Remove a stash for good: its row, its link, and the values in its history."""
     for trail in link_types.targets(tx, SCOPED_TO, id):
         link_types.untie(tx, SCOPED_TO, id, trail)
     tx.run("DELETE FROM stashes WHERE id = ?", (id,))
@@ -258,16 +256,16 @@ def list_stashes(
     limit: int = 1000,
     offset: int = 0,
 ) -> list[Stash]:
-    """Stashes that fit every filter, oldest first; `trail` is a trail's id, or "" for the global ones."""
+    """List the stashes that match every filter, oldest first; `trail` is the id of a trail, "" for global stashes."""
     check_limit(limit, 1000)
     if type(offset) is not int or not 0 <= offset < 2**63:
-        raise errors.InvalidFilter(f"offset is how many to skip, not {offset!r}")
+        raise errors.InvalidFilter(f"offset must be an int of 0 or more, not {offset!r}")
     if stash_type is not None:
         check_type(stash_type)
     wanted = {"s.type": stash_type, "s.name": name, "s.trail": trail}
     for column, value in wanted.items():
         if value is not None and not isinstance(value, str):
-            raise errors.InvalidFilter(f"{column[2:]} is a text, not {type(value).__name__}")
+            raise errors.InvalidFilter(f"{column[2:]} must be a str, not {type(value).__name__}")
         if value:
             check_name(value, column[2:])
     given = {column: value for column, value in wanted.items() if value is not None}
@@ -279,11 +277,11 @@ def list_stashes(
     return [to_stash(Stored(*row)) for row in rows]
 
 
-# --- wired to the others ---------------------------------------------------------------------------------------------
+# --- hooks for other domains -----------------------------------------------------------------------------------------
 
 
 def end_lease(tx: Tx, lease: str, op: str) -> None:
-    """A stash whose time is over goes, with whoever holds it."""
+    """Remove an expired stash; if it is a held lock, the lock is freed."""
     for id, version, bound in tx.all("SELECT id, version, lease FROM stashes WHERE lease = ?", (lease,)):
         row = locks.load(tx, lock_of(id))
         if row is not None:
@@ -293,7 +291,7 @@ def end_lease(tx: Tx, lease: str, op: str) -> None:
 
 
 def rescope(tx: Tx, id: str, trail: str) -> None:
-    """Another scope for a stash, if that one has no stash of its name."""
+    """Move a stash to another scope. Raises DuplicateName if that has a stash of its name."""
     stored = require(tx, id)
     check_free(tx, trail, stored.name)
     tx.run("UPDATE stashes SET trail = ? WHERE id = ?", (trail, id))
@@ -306,7 +304,7 @@ def probe(tx: Tx, id: str) -> Found | None:
 
 
 def check(snapshot: Snapshot) -> Iterator[str]:
-    """Problems: a stash that is not what its history says, or not where its link says; a lock of no stash."""
+    """Report stashes that differ from their history or their link, and locks without a stash."""
     for id, version, newest in snapshot.all(
         "SELECT s.id, s.version, (SELECT max(version) FROM events e WHERE e.kind = 'stash' AND e.scope = ''"
         " AND e.id = s.id) FROM stashes s"
@@ -323,13 +321,14 @@ def check(snapshot: Snapshot) -> Iterator[str]:
         "SELECT name FROM locks k WHERE kind = 'stash-lock'"
         " AND NOT EXISTS (SELECT 1 FROM stashes s WHERE s.id = k.name AND s.type = 'lock')"
     ):
-        yield f"somebody holds the stash {id}, which is none that can be held"
+        yield f"the stash lock {id} is held, but it does not exist"
 
 
 def export(snapshot: Snapshot, table: TransferTable, after: str | None = None, limit: int = MAX_EXPORT) -> list[str]:
-    """A table as JSON lines: crumbs, trails, links, stashes or stash_history; with what was deleted and can come back.
+    """Return a page of a table as JSON lines, with deleted records that can still be restored.
 
-    `after` is the id of the last line of the page before; for stash_history its STASH_ID/VERSION.
+    Tables are crumbs, trails, links, stashes and stash_history. `after` is the id of the last line of the previous
+    page; for stash_history its STASH_ID/VERSION.
     """
     from holdfast.interchange import stash_export
 
@@ -343,11 +342,11 @@ def import_(
     dry_run: bool = False,
     holder: str | None = None,
 ) -> TransferReport:
-    """Take in tables as JSON lines, by name, with their ids, times, versions and history.
+    """Import tables as JSON lines, by name, with their ids, times, versions and history.
 
-    A line that cannot be imported refuses all (Invalid, with `problems`); with `skip_bad` it is left out, and what
-    needs it. What has gone on there is brought there; what was changed on both sides is left alone. A held lock is
-    held on, with a token of this workspace; given a `holder`, locks of others are Forbidden.
+    A line that cannot be imported rejects all (Invalid, with `problems`); with `skip_bad` it is skipped, with the lines
+    that need it. Records that are newer in the file are updated; those changed on both sides are left unchanged. A held
+    lock stays held, with a token of this workspace; with a `holder`, locks of others raise Forbidden.
     """
     from holdfast.interchange import stash_import
 

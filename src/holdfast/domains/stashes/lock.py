@@ -1,7 +1,7 @@
-"""Lock stashes: one holder at a time, with an optional end, waiting in line, and a fencing token.
+"""Lock stashes: one holder at a time, with an optional expiry, a queue of waiters, and a fencing token.
 
-The lock itself is like every other one (`holding`); each time it is taken, given back or expires, its stash goes on by
-one version, in the same transaction.
+The lock itself is like every other one (`domains.locks`); each time it is acquired, released or expires, the version of
+its stash grows by one, in the same transaction.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ def acquire(
     wait: float | None = None,
     changed_by: str | None = None,
 ) -> Steps[Grant]:
-    """Take a lock stash, or enter it again. Held by another: Held, at once or after waiting `wait` seconds in line."""
+    """Acquire a lock stash, or enter it again, waiting for up to `wait` seconds. Raises Held if another holds it."""
     _check_holder(holder)
     own: str = yield Do(lambda tx: _require_lock(tx, id))
     attempt = _Attempt(lock_of(own), holder, ttl, changed_by)
@@ -34,24 +34,24 @@ def acquire(
 def release(
     tx: Tx, id: StashId, holder: str | None = None, token: int | None = None, changed_by: str | None = None
 ) -> int:
-    """Give a lock stash back and answer its version. Not held, or by another: NotHolder; a lost token: Fenced."""
+    """Release a lock stash and return its version. Raises NotHolder, or Fenced for a wrong or lost token."""
     _check_holder(holder)
     own = _require_lock(tx, id)
     if not locks.let_go(tx, lock_of(own), holder, token, changed_by):
-        raise errors.NotHolder(f"the stash {own} is held by nobody", holder=None)
+        raise errors.NotHolder(f"nobody holds the stash {own}", holder=None)
     return require(tx, own).version
 
 
 def refresh(
     tx: Tx, id: StashId, holder: str | None = None, ttl: float | None = None, token: int | None = None
 ) -> Grant:
-    """Renew a lock stash, by default for as long as it was granted; no new version. Lost meanwhile: Fenced."""
+    """Renew a lock stash, by default for as long as it was granted, without a new version. Raises Fenced if lost."""
     _check_holder(holder)
     return locks.prolong(tx, lock_of(_require_lock(tx, id)), holder, ttl, token)
 
 
 def check_token(snapshot: Snapshot, id: StashId, token: int) -> None:
-    """Pass if a lock stash is held with exactly this token, otherwise Fenced."""
+    """Raise Fenced unless a lock stash is held with exactly this token."""
     locks.check_fence(snapshot, lock_of(_require_lock(snapshot, id)), token)
 
 
@@ -74,7 +74,7 @@ class _Attempt(LockAttempt):
 
 
 def freed(tx: Tx, target: Target, op: str, changed_by: str | None) -> None:
-    """The lock of a stash was given back or has expired: so its stash has changed."""
+    """Add a version to the stash whose lock was released or has expired."""
     stored = find(tx, target.name)
     if stored is not None:
         write(tx, stored.id, op, stored.version + 1, None, changed_by)
@@ -89,4 +89,4 @@ def _require_lock(snapshot: Snapshot, id: StashId) -> str:
 
 def _check_holder(holder: str | None) -> None:
     if holder == "":
-        raise errors.InvalidHolder("the holder is empty", hint="name who holds it")
+        raise errors.InvalidHolder("the holder is empty", hint="name the holder")

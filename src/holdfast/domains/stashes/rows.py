@@ -1,10 +1,8 @@
-"""The rows of stashes: loading one, checking a value by its type, writing the next version; and the states of
-trails.
+"""The rows of stashes: loading one, checking a value by its type, writing the next version; and the states of trails.
 
-Every change goes through `write`, which emits the event that history is made of. The value of a lock is never stored:
-it is who holds the row in `locks`, so a lock that expires needs nobody to look after it.
-
-Asked by `trails`, and by imports, which bring a trail to where it is elsewhere.
+Every change goes through `write`, which emits the event that history is read from. The value of a lock is never stored:
+it is the holder in the row of `locks`, so an expired lock needs no update here. Called by the stashes, by `trails`, and
+by imports.
 """
 
 from __future__ import annotations
@@ -32,12 +30,12 @@ _LEAST, _MOST = -(2**63), 2**63 - 1
 
 
 def one(stash_type: str) -> str:
-    """A type with its article."""
+    """Return a type with its article."""
     return f"an {stash_type}" if stash_type == "artifact" else f"a {stash_type}"
 
 
 def check_type(stash_type: Any) -> None:
-    """InvalidStashType for what is none."""
+    """Raise InvalidStashType for an unknown type."""
     if stash_type not in TYPES:
         raise errors.InvalidStashType(
             f"{stash_type!r} is not a type of stash", hint=f"types: {', '.join(TYPES)}", types=list(TYPES)
@@ -45,34 +43,36 @@ def check_type(stash_type: Any) -> None:
 
 
 def check_value(stash_type: str, value: Any) -> None:
-    """InvalidValue unless a stash of this type can hold the value."""
+    """Raise InvalidValue unless a stash of this type can hold the value."""
     if value is None:
         return
     if stash_type == LOCK:
-        raise errors.InvalidValue("a lock is made free", hint="acquire it, with a holder")
+        raise errors.InvalidValue("a lock has no initial value", hint="create it without one, then acquire it")
     if not isinstance(value, dict):
-        raise errors.InvalidValue(f"the value of {one(stash_type)} is an object, not {type(value).__name__}", hint="")
+        raise errors.InvalidValue(
+            f"the value of {one(stash_type)} must be an object, not {type(value).__name__}", hint=""
+        )
     if stash_type == COUNTER:
         count_of(value)
         return
     for key in _NEEDED[stash_type]:
         if not isinstance(value.get(key), str):
             needed = " and ".join(_NEEDED[stash_type])
-            raise errors.InvalidValue(f"{one(stash_type)} needs {needed}, each a text; {key} is not one", hint="")
+            raise errors.InvalidValue(f"{one(stash_type)} needs {needed}, each a str; {key} is not", hint="")
 
 
 def count_of(value: Any) -> int:
-    """The number in a counter's value; what is missing is 0."""
+    """Return the number in a counter's value, 0 if missing. Raises InvalidValue."""
     count = 0 if value is None else value.get("value", 0)
     if type(count) is not int or (value and set(value) != {"value"}):
-        raise errors.InvalidValue('the value of a counter is {"value": a whole number}', hint="")
+        raise errors.InvalidValue('the value of a counter is {"value": integer}', hint="")
     return checked_count(count)
 
 
 def checked_count(count: int) -> int:
-    """InvalidValue for a number that is too large for a counter."""
+    """Return the number. Raises InvalidValue if it is too large for a counter."""
     if not _LEAST <= count <= _MOST:
-        raise errors.InvalidValue(f"{count} is outside of int64", hint="a counter counts from -2^63 to 2^63 - 1")
+        raise errors.InvalidValue(f"{count} is outside of int64", hint="a counter holds -2^63 to 2^63 - 1")
     return count
 
 
@@ -94,7 +94,7 @@ _encode = msgspec.msgpack.Encoder().encode
 
 
 class Stored(msgspec.Struct, frozen=True):
-    """A stash as the store has it, with who holds it."""
+    """A stash as stored, with its holder if it is a lock."""
 
     id: str
     name: str
@@ -114,7 +114,7 @@ class Stored(msgspec.Struct, frozen=True):
 
     @property
     def value(self) -> Any:
-        """Its value; of a lock, who holds it since when."""
+        """Its value; for a lock, the holder and the time of acquisition."""
         if self.type != LOCK:
             return decode(self.data)
         if self.holder is None or self.acquired is None:
@@ -123,17 +123,17 @@ class Stored(msgspec.Struct, frozen=True):
 
 
 def held_value(holder: str, acquired: int) -> dict[str, str]:
-    """The value of a lock that is held."""
+    """The value of a held lock."""
     return {"holder": holder, "acquired_at": as_time(acquired).isoformat().replace("+00:00", "Z")}
 
 
 def lock_of(id: str) -> Target:
-    """The lock of a stash."""
+    """Return the lock of a stash."""
     return Target(STASH_LOCK, "", id)
 
 
 def to_stash(stored: Stored) -> Stash:
-    """The public form."""
+    """Return the public form."""
     return Stash(
         id=stored.id,
         name=stored.name,
@@ -151,7 +151,7 @@ def to_stash(stored: Stored) -> Stash:
 
 
 def find(snapshot: Snapshot, id: StashId) -> Stored | None:
-    """A stash that is there, by its id or by (trail, name)."""
+    """Return a live stash by its id or by (trail, name), or None."""
     where, params = _by(id)
     row = snapshot.one(
         f"SELECT {COLUMNS}, (SELECT stamp FROM meta) FROM {SOURCE} WHERE {where} AND s.deleted IS NULL", params
@@ -160,22 +160,22 @@ def find(snapshot: Snapshot, id: StashId) -> Stored | None:
 
 
 def id_of(snapshot: Snapshot, trail: str, name: str) -> str | None:
-    """The id of the stash that a scope has under a name."""
+    """Return the id of the stash with a name in a scope, or None."""
     row = snapshot.one("SELECT id FROM stashes WHERE trail = ? AND name = ? AND deleted IS NULL", (trail, name))
     return None if row is None else str(row[0])
 
 
 def spelled(id: StashId) -> str:
-    """What names a stash as one text, for addresses and command lines: its id, or TRAIL/NAME, /NAME for a global one.
+    """Return a stash's reference as one text: its id, TRAIL/NAME, or /NAME for a global one. Raises InvalidID.
 
-    No id has a slash. InvalidID for what names none.
+    Used in addresses and on command lines; no id has a slash.
     """
     parts = id.split("/", 1) if isinstance(id, str) and "/" in id else id
     if not isinstance(parts, tuple | list):
         check_id(parts)
         return parts
     if len(parts) != 2:
-        raise errors.InvalidID(f"a stash is named by its id, or by (trail, name), not {id!r}")
+        raise errors.InvalidID(f"a stash is given by its id or by (trail, name), not {id!r}")
     trail, name = parts
     check_id(name, "name")
     if trail is None or trail == GLOBAL:
@@ -192,12 +192,12 @@ def _by(id: StashId) -> tuple[str, tuple[str, ...]]:
 
 
 def _alive(snapshot: Snapshot, row: Row) -> Stored | None:
-    """What has expired is gone, also if nobody has swept it yet."""
+    """Treat an expired stash or lock as gone, even if it is not swept yet."""
     stored, stamp = Stored(*row[:-1]), row[-1]
     if stored.deadline is not None and snapshot.is_past(stored.deadline, stamp):
         return None
     if stored.until is not None and snapshot.is_past(stored.until, stamp):
-        # The version that the sweep will make of it: it runs before any write, so that is what a save will find.
+        # The version that the sweep will write: it runs before any write, so a save will find that version.
         return msgspec.structs.replace(
             stored, version=stored.version + 1, holder=None, token=None, acquired=None, until=None
         )
@@ -205,22 +205,22 @@ def _alive(snapshot: Snapshot, row: Row) -> Stored | None:
 
 
 def require(snapshot: Snapshot, id: StashId) -> Stored:
-    """A stash that is there; NotFound otherwise."""
+    """Return a live stash. Raises NotFound."""
     stored = find(snapshot, id)
     if stored is None:
         named = spelled(id)
-        raise errors.NotFound(f"there is no stash {named}", hint="stashes.list() has those that are there", id=named)
+        raise errors.NotFound(f"there is no stash {named}", hint="stashes.list() lists them", id=named)
     return stored
 
 
 def check_version(stored: Stored, expected: int | None) -> None:
-    """VersionMismatch unless the stash is at the version that the caller has seen."""
+    """Raise VersionMismatch unless the stash is at the version that the caller has seen."""
     if expected is not None and (type(expected) is not int or expected < 1):
         raise errors.Invalid(f"expected must be a version (1 or more), not {expected!r}")
     if expected is not None and expected != stored.version:
         raise errors.VersionMismatch(
             f"the stash {stored.name!r} is at version {stored.version}, not {expected}",
-            hint="load it again, and do the change on what is there now",
+            hint="load it again, and apply the change to the current value",
             expected=expected,
             version=stored.version,
             value=stored.value,
@@ -228,7 +228,7 @@ def check_version(stored: Stored, expected: int | None) -> None:
 
 
 def insert(tx: Tx, name: str, stash_type: str, trail: str, value: Any, ttl: int | None) -> str:
-    """A new stash at version 0, for `write` to make it 1; DuplicateName if its scope has the name."""
+    """Insert a stash at version 0, for `write` to make it 1. Raises DuplicateName."""
     check_free(tx, trail, name)
     id = tx.new_id()
     lease = None if ttl is None else leases.start(tx, STASH, tx.actor, ttl, f"{STASH}:{id}")
@@ -241,18 +241,18 @@ def insert(tx: Tx, name: str, stash_type: str, trail: str, value: Any, ttl: int 
 
 
 def check_free(tx: Tx, trail: str, name: str) -> None:
-    """DuplicateName if a scope has a stash of this name."""
+    """Raise DuplicateName if a scope has a stash of this name."""
     check_name(name, "stash name")
     taken = tx.one("SELECT id FROM stashes WHERE trail = ? AND name = ? AND deleted IS NULL", (trail, name))
     if taken is not None:
         scope = f"the trail {trail}" if trail else "the global stashes"
         raise errors.DuplicateName(
-            f"there is a stash {name!r} in {scope} already", hint="choose another name", name=name, id=taken[0]
+            f"{scope} already has a stash {name!r}", hint="choose another name", name=name, id=taken[0]
         )
 
 
 def write(tx: Tx, id: str, op: str, version: int, value: Any, changed_by: str | None = None) -> None:
-    """Write the next version of a stash, and the entry of its history. The value of a lock is not stored."""
+    """Write the next version of a stash and its history entry. The value of a lock is not stored."""
     if changed_by:
         check_id(changed_by, "changed_by")
     data = encode(value, tx.max_value_bytes)
@@ -269,13 +269,13 @@ TRAIL: Final = "trail"
 COMPLETED: Final = "completed"
 ABANDONED: Final = "abandoned"
 ENDED: Final = (COMPLETED, ABANDONED)
-# From each state, those that `set_state` leads to; from each of them `abandon` leads away, from active `complete`.
+# State -> the states that `set_state` leads to; `abandon` is possible from each of them, `complete` from active.
 STEPS: Final[dict[str, tuple[str, ...]]] = {"draft": ("pending", "active"), "pending": ("active",), "active": ()}
-_MANY: Final = 8  # steps, after which only abandoning and restoring can go on, two by two
+_MANY: Final = 8  # steps, after which only abandoning and restoring remain, in pairs
 
 
 def leads(start: tuple[str, str], end: tuple[str, str], steps: int) -> bool:
-    """Whether so many steps can lead from one (state, before) to another; `before` is what a trail was abandoned in."""
+    """Whether `steps` steps can lead from one (state, before) to another; `before` is the state when abandoned."""
     places = {start}
     for _ in range(min(steps, _MANY + steps % 2)):
         places = {following for place in places for following in _following(*place)}
@@ -292,27 +292,27 @@ def _following(state: str, before: str) -> list[tuple[str, str]]:
 
 
 def taken(snapshot: Snapshot, id: str, version: int) -> list[str]:
-    """The tasks that went with an abandoned trail, as the event says by which it was: others were deleted before."""
-    told = snapshot.one(
+    """Return the tasks deleted with an abandoned trail, according to its event: others were deleted before."""
+    event = snapshot.one(
         "SELECT data FROM events WHERE kind = ? AND scope = '' AND id = ? AND version = ?", (TRAIL, id, version)
     )
-    data: Any = {} if told is None else decode(told[0])
+    data: Any = {} if event is None else decode(event[0])
     found: list[str] = data.get("tasks", [[]])[0]
     return found
 
 
 def plan_purge(tx: Tx, id: str, since: int) -> None:
-    """What went with a trail is kept as long as deleted tasks are: its timer is a lease like any other."""
+    """Keep the stashes of an abandoned trail as long as deleted tasks are kept: the timer is a lease."""
     days = settings_of(tx).config.soft_delete_days
     if days is not None:
         leases.start(tx, TRAIL, tx.actor, max(1, since + round(days * DAY) - tx.now), purge_of(id))
 
 
 def stop_purge(tx: Tx, id: str) -> None:
-    """What went with a trail stays, or is gone already."""
+    """Stop the timer of `plan_purge`."""
     leases.drop(tx, purge_of(id), TRAIL)
 
 
 def purge_of(id: str) -> str:
-    """The lease that is the timer."""
+    """Return the id of the lease that is the timer."""
     return f"{TRAIL}:{id}"

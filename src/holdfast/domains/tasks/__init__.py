@@ -1,7 +1,7 @@
 """`ws.tasks`: work that exactly one agent does at a time. This module is the table of operations.
 
-`rows` is the heart: every change of a task goes through it. Reading and writing tasks as JSON lines lives in
-`interchange`, which is loaded by the first call that needs it.
+Every change of a task goes through `rows`. Import and export as JSON lines live in `interchange`, which is loaded by
+the first call that needs it.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ MAX_EXPORT: Final = 1000  # lines of a page
 
 
 def get(snapshot: Snapshot, id: str, include_deleted: bool = False) -> Task:
-    """A task by its id, or by an abbreviation that means only one."""
+    """Return a task by its id, or by any unambiguous prefix of it. Raises TaskNotFound, or InvalidID."""
     check_flag(include_deleted=include_deleted)
     return to_task(find(snapshot, id, deleted=include_deleted))
 
@@ -41,9 +41,9 @@ def get(snapshot: Snapshot, id: str, include_deleted: bool = False) -> Task:
 def export(
     snapshot: Snapshot, after: str | None = None, limit: int = MAX_EXPORT, include_deleted: bool = False
 ) -> list[str]:
-    """Tasks as JSON lines in the order of their creation; `after` is the last id of the page before.
+    """Return a page of tasks as JSON lines in the order of creation; `after` is the last id of the previous page.
 
-    Without the deleted ones, links to them are left out too.
+    Links to deleted tasks are included only if the deleted tasks are.
     """
     from holdfast.interchange import task_export
 
@@ -58,10 +58,10 @@ def import_(
     dry_run: bool = False,
     skip_bad: bool = False,
 ) -> ImportReport:
-    """Take in tasks from JSON lines, with their ids; the same lines again change nothing.
+    """Import tasks from JSON lines, with their ids; importing the same lines again changes nothing.
 
-    A task that changed here and in the file is left alone, or with prefer="theirs" becomes what the file says. A line
-    that cannot be imported refuses all (Invalid, with `problems`); with `skip_bad` it is left out. Claims stay behind.
+    A task that changed both here and in the file is left unchanged, or with prefer="theirs" replaced. A line that
+    cannot be imported rejects all (Invalid, with `problems`); with `skip_bad` it is skipped. Claims are not imported.
     """
     from holdfast.interchange import task_import
 

@@ -34,7 +34,7 @@ from holdfast.types.tasks import BulkItem, BulkResult, Task, TaskType
 
 
 def _to_edit(tx: Tx, id: str, token: int | None) -> Stored:
-    """The task, for a change by anybody; with a token only for the holder of the live claim."""
+    """Return the task for a change by anybody; with a token, only for the holder of the current claim."""
     task = require(tx, id)
     if token is not None:
         check_token(task, token)
@@ -53,9 +53,9 @@ def update(
     expected: int | None = None,
     token: int | None = None,
 ) -> Task:
-    """Change fields; what is not given stays, an empty `grimoire_hint` removes it. `expected` is the version meant.
+    """Change fields; omitted ones keep their values, and an empty `grimoire_hint` removes it.
 
-    What is equal already is no change: no event, no new version.
+    Raises VersionMismatch if the task is not at version `expected`. Equal values are not a change, and emit nothing.
     """
     config = settings_of(tx).config
     columns: dict[str, Any] = {}
@@ -101,10 +101,10 @@ def _expect(task: Stored, expected: int | None) -> None:
 
 
 def note(tx: Tx, id: str, text: str, token: int | None = None) -> Task:
-    """Append a note to the task's history, where a search finds it too."""
+    """Append a note to the task's history; searches find it. Raises Fenced if `token` is not the current one."""
     check_note(text, "text")
     if not isinstance(text, str) or not text.strip():
-        raise errors.InvalidValue("the note is empty", hint="say what the next one should know")
+        raise errors.InvalidValue("the note is empty", hint="write what the next agent should know")
     task = _to_edit(tx, id, token)
     row = tx.one("SELECT notes FROM task_texts WHERE seq = ?", (task.seq,))
     assert row is not None
@@ -114,7 +114,7 @@ def note(tx: Tx, id: str, text: str, token: int | None = None) -> Task:
 
 
 def _retag(tx: Tx, task: Stored, tags: set[str], op: str) -> Task:
-    most = max(settings_of(tx).config.max_tags, len(task.tag_list))  # who has too many may still have fewer
+    most = max(settings_of(tx).config.max_tags, len(task.tag_list))  # one with too many may still get fewer
     new = check_tags(sorted(tags), most)
     if new != task.tag_list:
         change(tx, task, op, {"tags": stored_tags(new)}, more={"tags": (task.tag_list, new)})
@@ -130,28 +130,28 @@ def _given(tx: Tx, tags: Sequence[str]) -> tuple[str, ...]:
 
 
 def add_tags(tx: Tx, id: str, tags: Sequence[str], token: int | None = None) -> Task:
-    """Add tags; those it has already stay."""
+    """Add tags to a task; those it has stay. Raises InvalidTag."""
     given = _given(tx, tags)
     task = _to_edit(tx, id, token)
     return _retag(tx, task, {*task.tag_list, *given}, "add_tags")
 
 
 def remove_tags(tx: Tx, id: str, tags: Sequence[str], token: int | None = None) -> Task:
-    """Remove tags; those it has not do not matter."""
+    """Remove tags from a task; tags it does not have are ignored. Raises InvalidTag."""
     given = _given(tx, tags)
     task = _to_edit(tx, id, token)
     return _retag(tx, task, {*task.tag_list} - {*given}, "remove_tags")
 
 
 def set_tags(tx: Tx, id: str, tags: Sequence[str], token: int | None = None) -> Task:
-    """Replace all tags; an empty list removes them."""
+    """Replace all tags of a task; an empty list removes them. Raises InvalidTag."""
     given = check_tags(tags, 10_000)
     task = _to_edit(tx, id, token)
     return _retag(tx, task, {*given}, "set_tags")
 
 
 def _refuse_active(task: Stored, family: list[Stored]) -> None:
-    """Nobody's work is deleted under its hands."""
+    """Raise TaskActive or HasActiveChildren if any of these is being worked on."""
     if task.active:
         raise errors.TaskActive(
             f"task {task.id} is {task.status}",
@@ -162,7 +162,7 @@ def _refuse_active(task: Stored, family: list[Stored]) -> None:
     active = [other.id for other in family if other.status in ACTIVE]
     if active:
         raise errors.HasActiveChildren(
-            f"below task {task.id} there is work going on: {', '.join(active)}",
+            f"tasks below task {task.id} are being worked on: {', '.join(active)}",
             hint="finish or release these first",
             id=task.id,
             active_children=active,
@@ -170,31 +170,31 @@ def _refuse_active(task: Stored, family: list[Stored]) -> None:
 
 
 def delete(tx: Tx, id: str, reason: str | None = None) -> int:
-    """Delete a task and all below it, so that `restore` can bring them back; answers how many."""
+    """Soft-delete a task and all below it; `restore` can restore them. Returns how many. Raises TaskActive."""
     check_note(reason, "reason")
     task = require(tx, id)
     family = [by_seq(tx, seq) for seq, _ in below(tx, task.seq)]
     _refuse_active(task, family)
-    for other in family:  # as it is by now: the one before may have been what it waited for
+    for other in family:  # read again: it may have waited for the one before
         remove(tx, by_seq(tx, other.seq), task.seq, reason if other.seq == task.seq else None)
     return len(family)
 
 
 def remove(tx: Tx, task: Stored, deletion: int, reason: str | None = None) -> None:
-    """Mark one task as deleted, together with the task `deletion`."""
+    """Mark one task as deleted, as part of the deletion of the task `deletion`."""
     columns = {"deleted": tx.now, "deletion": deletion}
     change(tx, task, "delete", columns, more={"deleted": (False, True)}, note=reason)
 
 
 def restore(tx: Tx, id: str) -> Task:
-    """Bring back a deleted task, with what was deleted along with it."""
+    """Restore a deleted task with those deleted together with it. Raises ParentNotFound if its parent is deleted."""
     task = require(tx, id, deleted=True)
     if task.deleted is None:
         return to_task(task)
     if task.parent is not None and by_seq(tx, task.parent).deleted is not None:
         raise errors.ParentNotFound(
             f"the parent of {id} is deleted",
-            hint=f"restore {_root(tx, task).id} first, which it was deleted with or after",
+            hint=f"restore {_root(tx, task).id} first",
             id=id,
             parent_id=task.parent_id,
         )
@@ -213,19 +213,19 @@ def _root(tx: Tx, task: Stored) -> Stored:
 
 
 def purge(tx: Tx, id: str) -> int:
-    """Remove a task and all below it for good, and blank their events; answers how many. Nothing brings them back."""
+    """Remove a task and all below it for good, and blank their events; returns how many. Cannot be undone."""
     task = require(tx, id, deleted=True)
     family = [by_seq(tx, seq) for seq, _ in below(tx, task.seq, deleted=True)]
     _refuse_active(task, family)
-    for other in reversed(family):  # children first: a parent that is gone has none
+    for other in reversed(family):  # children first
         erase(tx, by_seq(tx, other.seq))
     idempotency.redact(tx, [other.id for other in family])
     return len(family)
 
 
 def erase(tx: Tx, task: Stored) -> None:
-    """Remove one task without children: its row, texts, tags and links. The log goes on saying only that it was."""
-    if not task.finished:  # who depends on it waits no longer
+    """Remove one task without children: its row, texts, tags and links. The log keeps only that it existed."""
+    if not task.finished:  # its dependents no longer wait
         remove(tx, task, task.seq)
         task = by_seq(tx, task.seq)
     unindex_text(tx.run, "task_texts", task.seq)
@@ -253,19 +253,19 @@ def bulk(
     reason: str | None = None,
     atomic: bool = False,
 ) -> BulkResult:
-    """Do the same to many tasks, or create many; answers what became of each.
+    """Apply one action to many tasks, or create many; returns the outcome of each.
 
-    One that is refused leaves the others alone; with `atomic` it undoes all, and is raised. `close` also completes
-    nobody's work: it closes blocked tasks, `cancel` open and blocked ones.
+    A task that fails does not affect the others; with `atomic` it undoes all, and raises. `close` closes blocked tasks,
+    `cancel` open and blocked ones.
     """
     check_flag(atomic=atomic)
     items: Sequence[Any] = tasks if action == "create" else task_ids
     if isinstance(items, str) or not isinstance(items, Sequence):
-        raise errors.Invalid(f"task_ids and tasks are lists, not {type(items).__name__}")
+        raise errors.Invalid(f"task_ids and tasks must be lists, not {type(items).__name__}")
     if len(items) > MAX_BULK:
-        raise errors.TooLarge(f"{len(items)} tasks in one call; {MAX_BULK} is the most", limit=MAX_BULK)
+        raise errors.TooLarge(f"{len(items)} tasks in one call; the maximum is {MAX_BULK}", limit=MAX_BULK)
     if not items:
-        raise errors.Invalid(f"{action} was given no tasks", hint="tasks=[...] to create, task_ids=[...] otherwise")
+        raise errors.Invalid(f"{action} has no tasks", hint="tasks=[...] to create, task_ids=[...] otherwise")
     if action == "create":
         return _create(tx, items, atomic)
     run = _action(action, tags, priority, reason)
@@ -299,7 +299,7 @@ def _action(action: Action, tags: Sequence[str], priority: int | None, reason: s
         case "delete":
             return lambda tx, id: _deleted(tx, id, reason)
     raise errors.Invalid(
-        f"{action!r} cannot be done in bulk",
+        f"{action!r} is not a bulk action",
         hint="create, add_tags, remove_tags, set_priority, close, cancel or delete",
     )
 
@@ -310,7 +310,7 @@ def _deleted(tx: Tx, id: str, reason: str | None) -> str:
 
 
 def _create(tx: Tx, specs: Sequence[Any], atomic: bool) -> BulkResult:
-    """Check all, then make those that passed: nothing is written that would have to be taken back."""
+    """Check all, then create those that passed: nothing is written that would have to be undone."""
     config = settings_of(tx).config
     results: list[BulkItem | None] = []
     drafts: list[Placed] = []
@@ -328,11 +328,11 @@ def _create(tx: Tx, specs: Sequence[Any], atomic: bool) -> BulkResult:
 
 def _draft(tx: Tx, spec: Any, config: Config) -> Placed:
     if not isinstance(spec, dict):
-        raise errors.Invalid(f"a task to create is a dict of its fields, not {type(spec).__name__}")
+        raise errors.Invalid(f"a task to create must be a dict of its fields, not {type(spec).__name__}")
     unknown = [str(name) for name in spec.keys() - _FIELDS]
     if unknown or "title" not in spec:
-        problem = f"unknown: {', '.join(sorted(unknown))}" if unknown else "title is missing"
-        raise errors.Invalid(f"a task cannot be made of this: {problem}", hint=f"fields: {', '.join(sorted(_FIELDS))}")
+        problem = f"unknown fields: {', '.join(sorted(unknown))}" if unknown else "title is missing"
+        raise errors.Invalid(f"the task cannot be created: {problem}", hint=f"fields: {', '.join(sorted(_FIELDS))}")
     given = {name: value for name, value in spec.items() if name not in ("parent_id", "grimoire_hint")}
     draft = check_draft(config, **given, hint=spec.get("grimoire_hint"))
     return Placed(draft, require_parent(tx, spec.get("parent_id")))

@@ -1,4 +1,4 @@
-"""What `ws.check()` looks at: tasks against the log, and everything kept for speed against what it is kept of."""
+"""The part of `ws.check()` for tasks: compares them with the log, and derived tables with their source."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _PLAIN = (
     "SELECT seq, id, status, priority, type, parent, version, revision, deleted, holder, token, tags, title FROM tasks"
 )
 
-# Each finds what is wrong, as (id, what is wrong).
+# Problem -> a query for the ids of tasks that have it.
 _SOUND = {
     "counts its dependencies wrongly": "SELECT id FROM tasks t WHERE waits <> (SELECT count(*) FROM links k"
     " JOIN tasks o ON o.id = k.target WHERE k.kind = 'depends_on' AND k.source = t.id"
@@ -28,28 +28,28 @@ _SOUND = {
     " WHERE t.depth <> coalesce(p.depth + 1, 0)",
     "is live under a deleted parent": "SELECT t.id FROM tasks t JOIN tasks p ON p.seq = t.parent"
     " WHERE t.deleted IS NULL AND p.deleted IS NOT NULL",
-    "is deleted although somebody works on it": "SELECT id FROM tasks"
+    "is deleted although it is being worked on": "SELECT id FROM tasks"
     " WHERE deleted IS NOT NULL AND status IN ('in_progress', 'pending_merge')",
     "is claimed in part": "SELECT id FROM tasks WHERE (status = 'in_progress') <> (holder IS NOT NULL)"
     " OR (holder IS NULL) <> (token IS NULL) OR (holder IS NULL) <> (claimed IS NULL)",
-    "is claimed, but no lease would end it": "SELECT id FROM tasks t WHERE holder IS NOT NULL AND NOT parked"
+    "is claimed without a lease": "SELECT id FROM tasks t WHERE holder IS NOT NULL AND NOT parked"
     " AND NOT EXISTS (SELECT 1 FROM leases l WHERE l.id = 'task:' || t.id AND l.kind = 'task' AND l.holder = t.holder)",
     "has no text": "SELECT id FROM tasks t LEFT JOIN task_texts x USING (seq) WHERE x.title IS NOT t.title",
     "is not in the search index": "SELECT t.id FROM tasks t LEFT JOIN tasks_fts_docsize d ON d.id = t.seq"
     " WHERE d.id IS NULL",
 }
 _STRAY = {
-    "a lease is a task's, but nobody holds that": "SELECT id FROM leases l WHERE kind = 'task'"
+    "a lease belongs to a task without a holder": "SELECT id FROM leases l WHERE kind = 'task'"
     " AND NOT EXISTS (SELECT 1 FROM tasks t WHERE l.id = 'task:' || t.id AND t.holder = l.holder)",
     "a text belongs to no task": "SELECT seq FROM task_texts WHERE seq NOT IN (SELECT seq FROM tasks)",
     "the search index has a row of no task": "SELECT id FROM tasks_fts_docsize WHERE id NOT IN (SELECT seq FROM tasks)",
-    "a link leads nowhere": "SELECT id FROM links WHERE kind IN ('depends_on', 'discovered_from', 'related')"
+    "a link has a missing end": "SELECT id FROM links WHERE kind IN ('depends_on', 'discovered_from', 'related')"
     " AND NOT (EXISTS (SELECT 1 FROM tasks WHERE id = source) AND EXISTS (SELECT 1 FROM tasks WHERE id = target))",
 }
 
 
 def check(snapshot: Snapshot) -> Iterator[str]:
-    """Problems of tasks; none in a store from before there were any."""
+    """Report the problems of tasks; none in a store from before there were tasks."""
     if not snapshot.one("SELECT 1 FROM sqlite_schema WHERE type = 'table' AND name = 'tasks'"):
         return
     for problem, query in _SOUND.items():
@@ -64,7 +64,7 @@ def check(snapshot: Snapshot) -> Iterator[str]:
 
 
 def _tags(snapshot: Snapshot) -> Iterator[str]:
-    """The tags in the row are the truth; the two tables are kept of them."""
+    """Compare the two tables of tags with the tags in the rows of tasks."""
     ready = "t.status = 'open' AND t.waits = 0 AND t.busy = 0 AND t.deleted IS NULL"
     for table, which in (("task_tags", "true"), ("ready_tags", ready)):
         truth = f"SELECT j.value, t.priority, t.seq FROM tasks t, json_each(t.tags) j WHERE {which}"
@@ -75,7 +75,7 @@ def _tags(snapshot: Snapshot) -> Iterator[str]:
 
 
 def _circles(snapshot: Snapshot) -> Iterator[str]:
-    """Take away what depends on nothing that is left, again and again: whatever stays is a circle."""
+    """Remove tasks that depend on nothing left, repeatedly: what remains is a cycle."""
     waits: dict[str, int] = {}
     waiting: dict[str, list[str]] = {}
     for source, target in snapshot.all("SELECT source, target FROM links WHERE kind = 'depends_on'"):
@@ -89,11 +89,11 @@ def _circles(snapshot: Snapshot) -> Iterator[str]:
                 free.append(source)
     circle = sorted(id for id, count in waits.items() if count)
     if circle:
-        yield f"tasks depend on each other in a circle: {', '.join(circle[:10])}"
+        yield f"tasks depend on each other in a cycle: {', '.join(circle[:10])}"
 
 
 def _log(snapshot: Snapshot) -> Iterator[str]:
-    """Replay each task's events and compare; where history was compacted, only what is still told of it."""
+    """Replay each task's events and compare; of compacted history only what is left."""
     after = 0
     while rows := snapshot.all(f"{_PLAIN} WHERE seq > ? ORDER BY seq LIMIT ?", (after, PAGE)):
         for row in rows:
@@ -121,7 +121,7 @@ def _replayed(snapshot: Snapshot, row: Row) -> Iterator[str]:
         "tags": list(msgspec.json.decode(tags)),
         "title": title,
     }
-    told: dict[str, Any] = {}
+    logged: dict[str, Any] = {}
     newest = (0, 0)
     for newest_version, newest_revision, data in snapshot.all(
         "SELECT version, revision, data FROM events WHERE kind = 'task' AND scope = '' AND id = ? ORDER BY version",
@@ -129,12 +129,12 @@ def _replayed(snapshot: Snapshot, row: Row) -> Iterator[str]:
     ):
         newest = (newest_version, newest_revision)
         if data is not None:
-            told |= {field: change[1] for field, change in _decode(data).items() if field in found}
+            logged |= {field: change[1] for field, change in _decode(data).items() if field in found}
     if newest != (version, revision):
         yield f"task {id} is at version {version} of revision {revision}, its newest event at {newest}"
-    for field, value in told.items():
+    for field, value in logged.items():
         if found[field] != value:
-            yield f"task {id} has {field} {found[field]!r}, the log says {value!r}"
+            yield f"task {id} has {field} {found[field]!r}, but {value!r} in the log"
 
 
 def _id_of(snapshot: Snapshot, seq: int | None) -> str | None:

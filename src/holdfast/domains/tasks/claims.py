@@ -1,7 +1,7 @@
 """Claims: exactly one agent works on a task, for as long as it renews its claim.
 
-A claim is a lease of the kernel whose id is the task's, with a token that grows for ever. Whatever its holder writes
-renews it; when it ends the task is open again, and what the former holder still sends is fenced off.
+A claim is a lease of the kernel whose id is the task's, with a token that always grows. Every write of its holder
+renews it; when it expires the task is open again, and later writes of the former holder are fenced.
 """
 
 from __future__ import annotations
@@ -30,12 +30,12 @@ from holdfast.types.tasks import Task, TaskStatus
 
 
 def route(snapshot: Snapshot, task: Stored, settings: Settings) -> Decision:
-    """Where the task goes by the rules as they are now."""
+    """Return the task's route by the current rules."""
     return decide(settings.rules, subject_of(snapshot, task))
 
 
 def subject_of(snapshot: Snapshot, task: Stored) -> Subject:
-    """What the matchers look at."""
+    """Return the properties that matchers read."""
     return Subject(
         task.tag_list,
         task.priority,
@@ -60,10 +60,10 @@ _PAGE = 100
 def claim(
     tx: Tx, id: str, agent: str | None = None, ttl: float | None = None, can: Sequence[str] | None = None
 ) -> Task:
-    """Take an open task: one winner. Another's, or one's own already: AlreadyClaimed; not open: InvalidStatus.
+    """Claim an open task; exactly one caller wins. Raises AlreadyClaimed, or InvalidStatus if it is not open.
 
-    It ends by itself after `ttl` seconds (default: `claim_timeout`) without a sign of life. `can` lists what the
-    agent is able to do, by default what it registered: a task whose route needs more is refused.
+    The claim expires after `ttl` seconds (default: `claim_timeout`) without a heartbeat or another write of its holder.
+    `can` lists the agent's abilities, by default those it registered. Raises NotCapable if the route needs more.
     """
     agent = holder_of(tx, agent, "agent")
     micros = None if ttl is None else check_ttl(ttl)
@@ -73,7 +73,7 @@ def claim(
         raise already_claimed(task, agent)
     if task.status != "open":
         raise errors.InvalidStatus(
-            f"task {id} is {task.status}, not open", hint="tasks.explain(id) says more", id=id, status=task.status
+            f"task {id} is {task.status}, not open", hint="tasks.explain(id) says why", id=id, status=task.status
         )
     settings = settings_of(tx)
     if abilities is None and settings.rules.has_needs:
@@ -87,7 +87,7 @@ def take(tx: Tx, task: Stored, agent: str, ttl: int | None, can: frozenset[str] 
     if can is not None and not can.issuperset(decision.needs):
         lacking = sorted(set(decision.needs) - can)
         raise errors.NotCapable(
-            f"task {task.id} goes to {decision.grimoire}, which needs {', '.join(decision.needs)};"
+            f"task {task.id} is routed to {decision.grimoire}, which needs {', '.join(decision.needs)};"
             f" {agent} lacks {', '.join(lacking)}",
             id=task.id,
             needs=list(decision.needs),
@@ -108,12 +108,12 @@ def take(tx: Tx, task: Stored, agent: str, ttl: int | None, can: frozenset[str] 
 
 
 def already_claimed(task: Stored, agent: str = "") -> errors.AlreadyClaimed:
-    """The refusal, saying who and since when."""
+    """The error with the holder and the time of the claim."""
     since = as_time(task.claimed or 0)
-    own = "it is yours: go on with it, tasks.heartbeat(id) renews the claim"
+    own = "it is yours: continue with it; tasks.heartbeat(id) renews the claim"
     return errors.AlreadyClaimed(
-        f"task {task.id} is claimed by {task.holder} since {since.isoformat()}",
-        hint=own if task.holder == agent else "take another one: tasks.claim_next(agent)",
+        f"task {task.id} has been claimed by {task.holder} since {since.isoformat()}",
+        hint=own if task.holder == agent else "claim another one: tasks.claim_next(agent)",
         id=task.id,
         holder=task.holder,
         since=since,
@@ -123,25 +123,25 @@ def already_claimed(task: Stored, agent: str = "") -> errors.AlreadyClaimed:
 
 
 def check_abilities(can: Sequence[str] | None) -> frozenset[str] | None:
-    """What an agent says it can do; None: it does not say."""
+    """Return an agent's abilities, None if unspecified. Raises Invalid."""
     if can is None:
         return None
     if isinstance(can, str) or not isinstance(can, Sequence):
-        raise errors.Invalid(f"can is a list of names, not {can!r}", hint='such as can=["python", "review"]')
+        raise errors.Invalid(f"can must be a list of names, not {can!r}", hint='such as can=["python", "review"]')
     for name in can:
         check_name(name, "ability")
     return frozenset(can)
 
 
 def reclaim(tx: Tx, id: str, agent: str | None = None) -> Task:
-    """The task, if `agent` holds it still; changes nothing.
+    """Return the task if `agent` still holds it; changes nothing.
 
-    Not in progress: TaskNotFound; another's: AlreadyClaimed.
+    Raises TaskNotFound if it is not in progress, AlreadyClaimed if another agent holds it.
     """
     agent = holder_of(tx, agent, "agent")
     task = require(tx, id)
     if task.status != "in_progress" or task.holder is None:
-        raise missing(id, f"it is {task.status}: nobody holds it")
+        raise missing(id, f"it is {task.status}; nobody holds it")
     if task.holder != agent:
         raise already_claimed(task)
     return to_task(task)
@@ -153,10 +153,10 @@ def reclaim(tx: Tx, id: str, agent: str | None = None) -> Task:
 def authorise(
     tx: Tx, task: Stored, agent: str | None, token: int | None, op: str, target: TaskStatus | None = None
 ) -> None:
-    """Pass if the caller holds the claim: by its token, or else by its name.
+    """Check that the caller holds the claim: by its token, or else by its name.
 
-    With a token that is not the live claim's, or after the claim was lost against one's will: Fenced. A task that
-    nobody holds cannot take the step at all; another's: NotClaimOwner.
+    Raises Fenced for a token of another claim, or if the caller's claim expired or was taken; InvalidTransition if
+    nobody holds the task; NotClaimOwner if another agent does.
     """
     if token is not None:
         check_token(task, token)
@@ -179,20 +179,20 @@ def authorise(
 
 
 def check_token(task: Stored, token: int) -> None:
-    """Fenced unless the token is that of the live claim."""
+    """Raise Fenced unless the token is that of the current claim."""
     if type(token) is not int:
-        raise errors.Invalid(f"token is the int that the claim gave, not {token!r}")
+        raise errors.Invalid(f"token must be the int of the claim, not {token!r}")
     if task.token != token:
-        raise _fenced(task, f"the token {token} is not that of a live claim on task {task.id}")
+        raise _fenced(task, f"the token {token} is not that of the current claim on task {task.id}")
 
 
 def _fenced(task: Stored, message: str) -> errors.Fenced:
     if task.holder is not None:
         hint = f"stop: {task.holder} holds the task now"
     elif task.status == "open":
-        hint = "stop: the task went back to the others. Claim it again, and start from what is there now"
+        hint = "stop: the task is open again. Claim it again, and start from its current state"
     else:
-        hint = f"stop: the task is {task.status} by now; tasks.history(id) says by whom"
+        hint = f"stop: the task is {task.status}; tasks.history(id) shows the reason"
     return errors.Fenced(
         message,
         hint=hint,
@@ -203,7 +203,7 @@ def _fenced(task: Stored, message: str) -> errors.Fenced:
 
 
 def _lost(tx: Tx, task: Stored, agent: str) -> bool:
-    """Whether the last claim of `agent` on the task ended against its will."""
+    """Whether the last claim of `agent` on the task expired or was taken by force."""
     before = task.version + 1
     try:
         while rows := history(tx, TASK, "", task.id, before, _PAGE):
@@ -214,19 +214,19 @@ def _lost(tx: Tx, task: Stored, agent: str) -> bool:
                     return event.op == "expire" or "forced" in event.data
             before = event.version
     except errors.Compacted:
-        return False  # so long ago that nobody remembers
+        return False  # too long ago to know
     return False
 
 
 def renew(tx: Tx, task: Stored, token: int | None = None) -> None:
-    """Any write by the holder is a sign of life; a parked claim stays parked."""
+    """Renew the claim, as any write by its holder does; a parked claim stays parked."""
     own = task.holder == tx.actor and not isinstance(tx.actor, DerivedActor)
     if task.holder is not None and (token is not None or own):
         leases.renew(tx, lease_of(task.id), task.ttl, shorten=False)
 
 
 def heartbeat(tx: Tx, id: str, agent: str | None = None, token: int | None = None, ttl: float | None = None) -> Task:
-    """Extend one's claim, by default for as long as it was granted; a parked one runs again. Emits nothing."""
+    """Renew one's claim, by default for as long as it was granted; ends parking. Emits nothing. Raises Fenced."""
     micros = None if ttl is None else check_ttl(ttl)
     task = require(tx, id)
     authorise(tx, task, agent, token, "heartbeat")
@@ -240,9 +240,9 @@ def heartbeat(tx: Tx, id: str, agent: str | None = None, token: int | None = Non
 
 
 def park(tx: Tx, id: str, until: datetime | None = None, agent: str | None = None, token: int | None = None) -> Task:
-    """Keep one's claim without a sign of life, for an agent that waits for a person: for ever, or until a time.
+    """Keep one's claim without heartbeats, for ever or until a time, while the agent waits for a person.
 
-    A heartbeat ends the parking.
+    A heartbeat ends the parking. Raises Fenced, or NotClaimOwner.
     """
     task = require(tx, id)
     authorise(tx, task, agent, token, "park")
@@ -258,10 +258,10 @@ def park(tx: Tx, id: str, until: datetime | None = None, agent: str | None = Non
 
 def _time_left(tx: Tx, until: datetime) -> int:
     if not isinstance(until, datetime):
-        raise errors.Invalid(f"until is a datetime, or None for no end, not {until!r}")
+        raise errors.Invalid(f"until must be a datetime, or None for no end, not {until!r}")
     left = as_microseconds(until) - tx.now
     if left <= 0:
-        raise errors.Invalid(f"{until.isoformat()} has passed", hint="until lies in the future")
+        raise errors.Invalid(f"{until.isoformat()} has passed", hint="choose a time in the future")
     return left
 
 
@@ -277,7 +277,7 @@ def _end(
     more: dict[str, Any] | None = None,
     note: str | None = None,
 ) -> Stored:
-    """The claim is over: the task takes its step and has no holder."""
+    """End the claim: the task takes its step and has no holder."""
     leases.drop(tx, lease_of(task.id), TASK)
     return change(tx, task, op, {"status": target, **NO_CLAIM}, more=more, note=note)
 
@@ -290,7 +290,7 @@ def release(
     reason: str | None = None,
     force: bool = False,
 ) -> Task:
-    """Give a task back. `force` takes it from whoever holds it, and the log says so."""
+    """Release a task. `force` takes it from its holder, which is logged. Raises Fenced, or NotClaimOwner."""
     check_flag(force=force)
     task = require(tx, id)
     check_note(reason, "reason")
@@ -310,9 +310,9 @@ def complete(
     review: bool | None = None,
     token: int | None = None,
 ) -> Task:
-    """Finish one's task: closed, or pending merge if it wants a review (None: as its route says)."""
+    """Complete one's task: closed, or pending merge if it needs a review (None: as its route says). Raises Fenced."""
     if review is not None and type(review) is not bool:
-        raise errors.Invalid(f"review is True, False or None for what the route says, not {review!r}")
+        raise errors.Invalid(f"review must be True, False or None (as the route says), not {review!r}")
     more = None if result is None else {"result": (None, _plain(tx, result))}
     task = require(tx, id)
     check_note(summary, "summary")
@@ -324,12 +324,12 @@ def complete(
 
 
 def _plain(tx: Tx, result: Any) -> Any:
-    encode(result, tx.max_value_bytes)  # which refuses what cannot be stored
+    encode(result, tx.max_value_bytes)  # raises for a result that cannot be stored
     return result
 
 
 def block(tx: Tx, id: str, agent: str | None = None, reason: str | None = None, token: int | None = None) -> Task:
-    """Stop work on a task until somebody unblocks it; the claim is given back."""
+    """Stop work on a task until it is unblocked; the claim is released. Raises Fenced, or NotClaimOwner."""
     task = require(tx, id)
     check_note(reason, "reason")
     authorise(tx, task, agent, token, "block", "blocked")
@@ -337,13 +337,13 @@ def block(tx: Tx, id: str, agent: str | None = None, reason: str | None = None, 
 
 
 def end_lease(tx: Tx, lease: str, op: str) -> None:
-    """The claim's time is over: the task is open again."""
+    """The claim has expired: open the task again."""
     kind, _, id = lease.partition(":")
     if kind == TASK:
         change(tx, require(tx, id), op, {"status": "open", **NO_CLAIM})
 
 
-# Claims whose last sign of life, which is a ttl before the deadline, lies too far back.
+# Claims whose last renewal, which is a ttl before the deadline, is too old.
 _AGED = (
     "SELECT l.id FROM tasks t JOIN leases l ON l.id = 'task:' || t.id WHERE t.holder IS NOT NULL AND NOT t.parked"
     " AND l.deadline - l.ttl <= ? AND l.deadline > ? ORDER BY l.id"
@@ -352,9 +352,9 @@ _SWEPT = "SELECT count(*) FROM events WHERE +kind = ? AND op = 'expire' AND revi
 
 
 def release_stale_claims(timeout: float | None = None) -> Steps[int]:
-    """Reopen the tasks whose claims have ended, or have shown no sign of life for `timeout` seconds; how many.
+    """Reopen the tasks whose claims have expired or were not renewed for `timeout` seconds; returns how many.
 
-    Claims end by themselves in time: this is for those who do not want to wait. The actor is `system`.
+    Claims expire by themselves; call this only to avoid waiting. The actor is `system`.
     """
     age = check_seconds(timeout, "timeout", allow_none=True)
     count: int = yield Do(lambda tx: _mark(tx, age), keyed=True)
@@ -363,7 +363,7 @@ def release_stale_claims(timeout: float | None = None) -> Steps[int]:
 
 
 def _mark(tx: Tx, age: int | None) -> int:
-    """Let what is too old end now; what was due has been swept just before, at the start of the group."""
+    """Make claims that are too old expire now; those already due were swept at the start of the group."""
     row = tx.one(_SWEPT, (TASK, tx.began))
     swept = 0 if row is None else row[0]
     aged = [] if age is None else tx.all(_AGED, (tx.now - age, tx.now))
@@ -373,7 +373,7 @@ def _mark(tx: Tx, age: int | None) -> int:
 
 
 def _finish(tx: Tx) -> None:
-    """End what is due: nothing, because the sweep came before, except inside a transaction, where none does."""
+    """End what is due. The sweep has done that already, except inside a transaction, where there is none."""
     for (id,) in tx.all("SELECT id FROM leases WHERE kind = ? AND deadline <= ? ORDER BY id", (TASK, tx.now)):
         leases.finish(tx, id, TASK, "expire")
 
@@ -386,7 +386,7 @@ def set_status(
     reason: str | None = None,
     token: int | None = None,
 ) -> Task:
-    """Bring a task into a status by the one step that leads there, under the rules of that step."""
+    """Move a task to a status by the transition that leads there, under its rules. Raises InvalidTransition."""
     task = require(tx, id)
     if status not in transitions.STATUSES:
         raise errors.InvalidTransition(

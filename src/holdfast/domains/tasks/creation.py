@@ -1,4 +1,4 @@
-"""Creating tasks, and the checks of what people and agents write: titles, bodies, notes and tags."""
+"""Creating tasks, and the checks of titles, bodies, notes and tags."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ LIMITS: Final = "see limits in config.yaml"
 
 
 def check_text(text: str, what: str, most: int, hint: str = "") -> str:
-    """Text that can be stored, of at most so many bytes."""
+    """Return text of at most `most` bytes that can be stored. Raises InvalidValue or TooLarge."""
     if type(text) is not str:
-        raise errors.InvalidValue(f"{what} is text, not {type(text).__name__}", hint="pass a str")
+        raise errors.InvalidValue(f"{what} must be a str, not {type(text).__name__}", hint="")
     try:
         size = len(text.encode())
     except UnicodeEncodeError as error:
@@ -29,27 +29,27 @@ def check_text(text: str, what: str, most: int, hint: str = "") -> str:
     if "\0" in text:
         raise errors.InvalidValue(f"{what} has a NUL character", hint="")
     if size > most:
-        raise errors.TooLarge(f"{what} has {size} bytes; {most} is the most", hint=hint, limit=most)
+        raise errors.TooLarge(f"{what} has {size} bytes; the maximum is {most}", hint=hint, limit=most)
     return text
 
 
 def check_line(text: str, what: str, most: int) -> str:
-    """One line that is not blank, of at most so many characters, without what could steer a terminal."""
+    """Return one line that is not blank, of at most `most` characters, without control characters."""
     if type(text) is str and len(text) > most:
-        raise errors.TooLarge(f"{what} has {len(text)} characters; {most} is the most", hint=LIMITS, limit=most)
+        raise errors.TooLarge(f"{what} has {len(text)} characters; the maximum is {most}", hint=LIMITS, limit=most)
     check_text(text, what, 4 * most)
     if not text.strip():
-        raise errors.InvalidValue(f"{what} is empty", hint="say in one line what is to be done")
+        raise errors.InvalidValue(f"{what} is empty", hint="write one line")
     at = next((at for at, char in enumerate(text) if char < " " or "\x7f" <= char < "\xa0"), None)
     if at is not None:
         raise errors.InvalidValue(
-            f"{what} has the control character U+{ord(text[at]):04X} at position {at}", hint="it is one line of text"
+            f"{what} has the control character U+{ord(text[at]):04X} at position {at}", hint="write one line of text"
         )
     return text
 
 
 def check_note(note: str | None, what: str = "note") -> str | None:
-    """A note or reason, or None."""
+    """Return a note or reason, or None. Raises InvalidValue or TooLarge."""
     return None if note is None else check_text(note, what, MAX_NOTE)
 
 
@@ -58,7 +58,7 @@ _encode_json = msgspec.json.Encoder().encode
 
 
 def check_tag(tag: str) -> str:
-    """A tag: a name without a space at its ends and with something between its slashes."""
+    """Return a tag. Raises InvalidTag if it has spaces at its ends or empty parts between slashes."""
     try:
         check_name(tag, "tag")
     except errors.InvalidName as error:
@@ -67,25 +67,25 @@ def check_tag(tag: str) -> str:
         raise errors.InvalidTag(f"the tag {tag[:40]!r}... has more than {MAX_TAG} bytes", tag=tag)
     if tag != tag.strip() or not all(part.strip() for part in tag.split("/")):
         raise errors.InvalidTag(
-            f"{tag!r} is not a tag", hint="no spaces at its ends, something on both sides of each /", tag=tag
+            f"{tag!r} is not a tag", hint="no spaces at the ends, and text on both sides of each /", tag=tag
         )
     return tag
 
 
 def check_tags(tags: Sequence[str], most: int) -> tuple[str, ...]:
-    """Tags in order, each once."""
+    """Return tags in order, each once. Raises InvalidTag."""
     if isinstance(tags, str) or not isinstance(tags, Sequence):
-        raise errors.InvalidTag(f"tags come in a list, not as {tags!r}", hint='such as tags=["backend"]')
+        raise errors.InvalidTag(f"tags must be a list, not {tags!r}", hint='such as tags=["backend"]')
     if not tags:
         return ()
     checked = tuple(sorted({check_tag(tag) for tag in tags}))
     if len(checked) > most:
-        raise errors.InvalidTag(f"{len(checked)} tags; {most} is the most a task has", hint="see limits in config.yaml")
+        raise errors.InvalidTag(f"{len(checked)} tags; a task has at most {most}", hint="see limits in config.yaml")
     return checked
 
 
 def stored_tags(tags: tuple[str, ...]) -> str:
-    """As they stand in the row of a task."""
+    """Return tags as the row of a task stores them."""
     return _encode_json(tags).decode() if tags else "[]"
 
 
@@ -104,14 +104,14 @@ def create(
     tags: Sequence[str] = (),
     grimoire_hint: str | None = None,
 ) -> Task:
-    """Make an open task, under a parent if one is named; its id is short enough to remember."""
+    """Create an open task, under a parent if given; its id is short. Raises ParentNotFound, or Invalid."""
     config = settings_of(tx).config
     draft = check_draft(config, title, body, type, priority, tags, grimoire_hint)
     return to_task(insert(tx, draft, require_parent(tx, parent_id), config))
 
 
 class Draft(msgspec.Struct, frozen=True):
-    """A task that passed every check and is not yet in the store."""
+    """A checked task that is not yet in the store."""
 
     title: str
     body: str
@@ -130,7 +130,7 @@ def check_draft(
     tags: Sequence[str] = (),
     hint: str | None = None,
 ) -> Draft:
-    """Refuse what cannot be a task."""
+    """Return a checked draft. Raises Invalid."""
     return Draft(
         check_title(title, config),
         check_body(body, config),
@@ -142,7 +142,7 @@ def check_draft(
 
 
 class Placed(msgspec.Struct, frozen=True):
-    """A draft with its place; an import knows its id and times as well."""
+    """A draft with its parent; an import also has its id and times."""
 
     draft: Draft
     parent: Stored | None = None
@@ -160,12 +160,12 @@ def insert(
     created: int | None = None,
     updated: int | None = None,
 ) -> Stored:
-    """Put a draft into the store as an open task; a child inherits its parent's hint. An import knows the times."""
+    """Store a draft as an open task; a child inherits its parent's hint. An import passes id and times."""
     return insert_all(tx, [Placed(draft, parent, id, created, updated)], config)[0]
 
 
 def insert_all(tx: Tx, drafts: Sequence[Placed], config: Config) -> list[Stored]:
-    """Put many into the store, each as an open task, table by table."""
+    """Store many drafts, each as an open task, table by table."""
     row = tx.one("SELECT max(seq) FROM tasks")
     first = ((row and row[0]) or 0) + 1
     taken: set[str] = set()
@@ -240,7 +240,7 @@ def _open(tx: Tx, placed: Placed, seq: int, config: Config, taken: set[str]) -> 
 
 
 def _made(task: Stored) -> dict[str, Any]:
-    """What the event of a creation says: every field that was given."""
+    """The data of a creation's event: every field that was given."""
     given = {
         "status": task.status,
         "title": task.title,
@@ -258,7 +258,7 @@ def _made(task: Stored) -> dict[str, Any]:
 
 
 def require_parent(tx: Tx, parent_id: str | None) -> Stored | None:
-    """The parent named; ParentNotFound if there is none, or if it is deleted."""
+    """Return the parent, or None. Raises ParentNotFound if it does not exist or is deleted."""
     if parent_id is None:
         return None
     check_name(parent_id, "parent_id")
@@ -271,17 +271,17 @@ def require_parent(tx: Tx, parent_id: str | None) -> Stored | None:
 
 
 def check_title(title: str, config: Config) -> str:
-    """One line."""
+    """Return a title of one line. Raises InvalidValue or TooLarge."""
     return check_line(title, "title", config.max_title)
 
 
 def check_body(body: str, config: Config) -> str:
-    """Text, as long as the configuration allows."""
+    """Return a body of at most the configured size. Raises InvalidValue or TooLarge."""
     return check_text(body, "body", config.max_body, LIMITS)
 
 
 def check_type(type_: TaskType) -> TaskType:
-    """One of the types."""
+    """Return a type of task. Raises InvalidType."""
     if type_ not in TYPES:
         raise errors.InvalidType(
             f"{type_!r} is not a type of task", hint=f"types: {', '.join(TYPES)}", types=list(TYPES)
@@ -290,14 +290,14 @@ def check_type(type_: TaskType) -> TaskType:
 
 
 def check_priority(priority: int) -> int:
-    """0 (critical) to 4 (backlog)."""
+    """Return a priority of 0 (critical) to 4 (backlog). Raises InvalidPriority."""
     if type(priority) is not int or priority not in PRIORITIES:
-        raise errors.InvalidPriority(f"a priority is 0 (critical) to 4 (backlog), not {priority!r}")
+        raise errors.InvalidPriority(f"priority must be 0 (critical) to 4 (backlog), not {priority!r}")
     return priority
 
 
 def check_hint(hint: str | None) -> str | None:
-    """The name of a grimoire, or None."""
+    """Return the name of a grimoire, or None. Raises InvalidName."""
     if hint is not None:
         check_name(hint, "grimoire_hint")
     return hint

@@ -1,7 +1,7 @@
-"""`tasks.resume`: what the next agent needs to go on with a task, in so many bytes.
+"""`tasks.resume`: what the next agent needs to continue a task, within a budget of bytes.
 
-What matters most comes first: the task, how the last claim ended and what it left locked, then notes, messages and
-events, newest first, as long as they fit. Guarantee: the answer as JSON is no longer than the budget.
+The most important comes first: the task, how the last claim ended and what it left locked, then notes, messages and
+events, newest first, as long as they fit. Guarantee: the result as JSON is not longer than the budget.
 """
 
 from __future__ import annotations
@@ -23,17 +23,17 @@ from holdfast.types.tasks import Resume, ResumeEvent
 BUDGET: Final = 8192
 MIN_BUDGET: Final = 1024
 MAX_BUDGET: Final = 1_048_576
-_MESSAGES: Final = 500  # looked at, at most; the others are counted
-_LONG: Final = 200  # bytes of a value that an event need not repeat
+_MESSAGES: Final = 500  # read at most; the others are only counted
+_LONG: Final = 200  # bytes; longer values are omitted from events
 _CUT: Final = "… (cut)"
 _size = msgspec.json.Encoder().encode
 T = TypeVar("T")
 
 
 def resume(snapshot: Snapshot, id: str, budget: int = BUDGET) -> Resume:
-    """Where work on a task stopped: task, last holder, path locks, notes, thread, events; in `budget` bytes of JSON."""
+    """Return where work on a task stopped: last holder, locks, notes, messages, events; in `budget` bytes of JSON."""
     if type(budget) is not int or not MIN_BUDGET <= budget <= MAX_BUDGET:
-        raise errors.Invalid(f"budget is a number of bytes from {MIN_BUDGET} to {MAX_BUDGET}, not {budget!r}")
+        raise errors.Invalid(f"budget must be {MIN_BUDGET} to {MAX_BUDGET} bytes, not {budget!r}")
     task = find(snapshot, id)
     happened = [events.to_event(row) for row in events.history(snapshot, TASK, "", task.id, None, None)]
     end = next((event for event in happened if _ended(event)), None)
@@ -41,7 +41,7 @@ def resume(snapshot: Snapshot, id: str, budget: int = BUDGET) -> Resume:
 
 
 def _ended(event: Event) -> str | None:
-    """Whose claim ended by an event."""
+    """The agent whose claim an event ended."""
     was, now = event.data.get("claimed_by", (None, None))
     return was if now is None else None
 
@@ -63,19 +63,19 @@ def _fit(snapshot: Snapshot, stored: Stored, happened: list[Event], end: Event |
     room = _Room(budget - len(_size(bare)))
     if room.left < 0:
         raise errors.Invalid(
-            f"the task itself takes {budget - room.left} bytes", hint=f"give a budget of at least {budget - room.left}"
+            f"the task alone takes {budget - room.left} bytes", hint=f"give a budget of at least {budget - room.left}"
         )
-    asked = task_hooks.ask()
-    left = [] if end is None else asked.freed(snapshot, stored.id, end.revision)
-    messages, total = asked.messages(snapshot, stored.id, _MESSAGES)
+    hooks = task_hooks.ask()
+    left = [] if end is None else hooks.freed(snapshot, stored.id, end.revision)
+    messages, total = hooks.messages(snapshot, stored.id, _MESSAGES)
     whole = room.left
     body = room.text(task.body, whole * 2 // 5)
     parts: dict[str, Sequence[Any]] = {
-        "locks": room.items("locks", asked.locks(snapshot, stored.id), whole // 5),
+        "locks": room.items("locks", hooks.locks(snapshot, stored.id), whole // 5),
         "left": room.items("left", left, whole // 10),
         "notes": room.newest("notes", [_short(event.data["note"], whole // 4) for event in happened if _noted(event)]),
         "messages": room.newest("messages", [_brief(message, whole // 8) for message in reversed(messages)], total),
-        "events": room.newest("events", [_told(event) for event in happened]),
+        "events": room.newest("events", [_event(event) for event in happened]),
     }
     body = room.more(body, task.body)
     return msgspec.structs.replace(
@@ -87,14 +87,14 @@ def _fit(snapshot: Snapshot, stored: Stored, happened: list[Event], end: Event |
 
 
 class _Room:
-    """The bytes that are left, and what found no room in them."""
+    """The bytes that are left, and the counts of what did not fit."""
 
     def __init__(self, left: int) -> None:
         self.left = left
         self.omitted: dict[str, int] = {}
 
     def text(self, text: str, most: int) -> str:
-        """A text, cut if it is longer than its share."""
+        """Return a text, cut if it is longer than its share."""
         kept = _short(text, most)
         self.left -= len(_size(kept)) - 2
         if kept != text:
@@ -102,7 +102,7 @@ class _Room:
         return kept
 
     def more(self, kept: str, text: str) -> str:
-        """What room is left at the end goes to the text that was cut."""
+        """Give the remaining room to the text that was cut."""
         if kept == text:
             return kept
         self.left += len(_size(kept)) - 2
@@ -110,7 +110,7 @@ class _Room:
         return self.text(text, self.left)
 
     def items(self, name: str, found: Iterable[T], most: int = MAX_BUDGET) -> list[T]:
-        """As many as fit, in order, into what is left and into a share of it."""
+        """Return as many items as fit, in order, into the room left and into a share of it."""
         kept: list[T] = []
         for item in found:
             size = len(_size(item)) + 1
@@ -123,7 +123,7 @@ class _Room:
         return kept
 
     def newest(self, name: str, found: Iterable[T], total: int = 0) -> list[T]:
-        """As many of those that come newest first as fit, oldest of them first; there may be more in `total`."""
+        """Return as many of the newest items as fit, oldest first; `total` counts also those not in `found`."""
         kept = self.items(name, found)[::-1]
         if total > len(kept):
             self.omitted[name] = total - len(kept)
@@ -131,7 +131,7 @@ class _Room:
 
 
 def _short(text: str, most: int) -> str:
-    """A text of at most so many bytes of JSON."""
+    """Cut a text to a number of bytes of JSON."""
     if len(_size(text)) - 2 <= most:
         return text
     low, high = 0, min(len(text), most)
@@ -152,7 +152,7 @@ def _noted(event: Event) -> bool:
     return isinstance(event.data.get("note"), str)
 
 
-def _told(event: Event) -> ResumeEvent:
+def _event(event: Event) -> ResumeEvent:
     changes = {field: value for field, value in event.data.items() if field != "note" and len(_size(value)) <= _LONG}
     note = event.data.get("note")
     return ResumeEvent(event.op, event.actor, event.time, changes, None if note is None else _short(note, _LONG))

@@ -1,7 +1,7 @@
-"""Lists, search, history, and why a task is ready or not.
+"""Lists, search and history of tasks, and why a task is ready or not.
 
-A cursor names the last task of its page by the key it was sorted by, so pages neither skip nor repeat what stays as it
-is while others write.
+A cursor names the last task of its page by its sort key, so pages neither skip nor repeat tasks that stay unchanged
+while others write.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ _WEIGHTS = "10.0, 2.0, 1.0"  # a word in the title counts most, then the body, t
 
 
 def search(snapshot: Snapshot, text: str, limit: int = 20, include_deleted: bool = False) -> list[Hit]:
-    """Tasks in which all words occur; `word*` finds what begins so, "in quotes" words that follow each other."""
+    """Search tasks that contain all words; `word*` matches prefixes, "in quotes" a phrase."""
     check_limit(limit, 100)
     check_flag(include_deleted=include_deleted)
     live = "" if include_deleted else " AND t.deleted IS NULL"
@@ -47,9 +47,9 @@ def search(snapshot: Snapshot, text: str, limit: int = 20, include_deleted: bool
 
 
 def match_of(text: str) -> str:
-    """What somebody typed as a query of FTS5, in which nothing is an operator."""
+    """Turn typed text into an FTS5 query without operators. Raises InvalidFilter."""
     if type(text) is not str or not text.strip():
-        raise errors.InvalidFilter("there is nothing to search for", hint="give one or more words")
+        raise errors.InvalidFilter("the search is empty", hint="give one or more words")
     try:
         text.encode()
     except UnicodeEncodeError as error:
@@ -61,7 +61,7 @@ def match_of(text: str) -> str:
         terms += [(part, False)] * bool(part.strip()) if number % 2 else [_word(word) for word in part.split()]
     terms = [(word, begins) for word, begins in terms if any(char.isalnum() for char in word)]
     if not terms:
-        raise errors.InvalidFilter(f"{text!r} has no word to search for", hint="words have letters or digits")
+        raise errors.InvalidFilter(f"{text!r} has no word to search for", hint="words contain letters or digits")
     if len(terms) > MAX_WORDS:
         raise errors.InvalidFilter(f"a search has at most {MAX_WORDS} words")
     return " ".join(f'"{word}"*' if begins else f'"{word}"' for word, begins in terms)
@@ -73,30 +73,30 @@ def _word(word: str) -> tuple[str, bool]:
 
 MAX_TOTAL: Final = 10_000
 NONE: Final = "none"
-RARE: Final = {"in_progress", "pending_merge", "blocked"}  # few tasks at a time, so quickly sorted
-# What a list can be sorted by: the columns of its key, the task's seq last.
+RARE: Final = {"in_progress", "pending_merge", "blocked"}  # few tasks at a time, so fast to sort
+# Sort name -> the first column of its key; the task's seq comes last.
 SORTS: Final = {"priority": "t.priority", "created": None, "updated": "t.updated"}
 
 
 class Walk(msgspec.Struct):
-    """A query in the making."""
+    """A query being built."""
 
     source: str = "tasks t"
     where: list[str] = msgspec.field(default_factory=list)
     params: list[Any] = msgspec.field(default_factory=list)
 
     def add(self, condition: str, *params: Any) -> None:
-        """One more condition."""
+        """Add a condition."""
         self.where.append(condition)
         self.params += params
 
     def among(self, column: str, values: Sequence[Any]) -> None:
-        """One of several values."""
+        """Add the condition that a column has one of several values."""
         self.add(f"{column} IN ({', '.join('?' * len(values))})", *values)
 
     @property
     def text(self) -> str:
-        """From where and under which conditions."""
+        """The FROM and WHERE clauses."""
         return f"FROM {self.source} WHERE {' AND '.join(self.where) or 'true'}"
 
 
@@ -116,10 +116,10 @@ def list_tasks(
     cursor: str | None = None,
     total: bool = False,
 ) -> Page[Task]:
-    """Tasks that fit every filter given; `parent_id` and `claimed_by` may be "none".
+    """List the tasks that match every filter; `parent_id` and `claimed_by` may be "none".
 
-    Sorted by `priority` (then oldest), `created` or `updated`, with a minus the other way round. `cursor` is that of
-    the page before; `total=True` counts, up to 10,000.
+    Sorted by `priority` (then oldest), `created` or `updated`, with a minus in reverse. `cursor` is that of the
+    previous page; `total=True` counts, up to 10,000.
     """
     check_limit(limit, 1000)
     check_flag(include_deleted=include_deleted, total=total)
@@ -202,7 +202,7 @@ def _along(
     tag: str | None,
     text: str | None,
 ) -> None:
-    """Which index the walk goes along: the one that narrows most and, where it can, has the order already."""
+    """Choose the index of the walk: the one that narrows most and, if possible, has the order already."""
     if tag is not None or text is not None:
         return
     if claimed_by is not None and claimed_by != NONE:
@@ -225,19 +225,19 @@ def _check_sort(sort: str) -> tuple[str, bool]:
     name = sort.removeprefix("-") if isinstance(sort, str) else ""
     if name not in SORTS:
         ways = ", ".join(f"{name}, -{name}" for name in SORTS)
-        raise errors.InvalidFilter(f"{sort!r} is not something to sort by", hint=f"sort by {ways}")
+        raise errors.InvalidFilter(f"{sort!r} is not a sort order", hint=f"sort by {ways}")
     return name, sort.startswith("-")
 
 
 def _keys(name: str, walk: Walk) -> tuple[str | None, str]:
-    """The columns of the order; where a tag leads the walk, those of its table."""
+    """The columns of the order; if a tag leads the walk, those of its table."""
     if name == "priority" and walk.source.startswith("task_tags"):
         return "g.priority", "g.seq"
     return SORTS[name], "t.seq"
 
 
 def _place(sort: str, cursor: str) -> Place:
-    """The last task of the page before."""
+    """The last task of the previous page."""
     found = re.fullmatch(rf"{sort}\.([0-9]{{1,18}})\.([0-9]{{1,18}})", cursor) if isinstance(cursor, str) else None
     if found is None:
         raise errors.InvalidFilter(
@@ -247,7 +247,7 @@ def _place(sort: str, cursor: str) -> Place:
 
 
 def _tags_like(snapshot: Snapshot, pattern: str) -> list[str]:
-    """The tags in use that a glob matches, from one to the next by the index, however many tasks have each."""
+    """The tags in use that a glob matches, by steps along the index, however many tasks have each."""
     matches = globs.compile(pattern)
     found: list[str] = []
     row = snapshot.one("SELECT min(tag) FROM task_tags WHERE tag >= ?", (globs.literal_prefix(pattern),))
@@ -271,14 +271,14 @@ def history(
     limit: int = MAX_HISTORY,
     before: int | None = None,
 ) -> list[HistoryEntry]:
-    """What changed, newest first, below version `before`; `field` and `since` narrow it. Also of a deleted task.
+    """Return the changes of a task, newest first, below version `before`; `field` and `since` filter them.
 
-    Once only forgotten versions are left it is Compacted.
+    Works for deleted tasks too. Raises TaskNotFound, or Compacted if only compacted versions are left.
     """
     if field is not None:
         check_name(field, "field")
     if since is not None and not isinstance(since, datetime):
-        raise errors.InvalidFilter(f"since is a datetime, not {type(since).__name__}")
+        raise errors.InvalidFilter(f"since must be a datetime, not {type(since).__name__}")
     check_limit(limit, MAX_HISTORY)
     found: list[HistoryEntry] = []
     oldest = None if since is None else as_microseconds(since)
@@ -294,7 +294,7 @@ def history(
 
 
 def _exact(snapshot: Snapshot, id: str) -> str:
-    """The id meant; a purged task still has the bare fact that it was."""
+    """The full id; a purged task is still known by its events."""
     try:
         return find(snapshot, id, deleted=True).id
     except errors.TaskNotFound:
@@ -304,7 +304,7 @@ def _exact(snapshot: Snapshot, id: str) -> str:
 
 
 def _entries(event: Event) -> list[HistoryEntry]:
-    """An event as entries: one a field, one for a bare note, one for a step that left no field (a purge)."""
+    """An event as entries: one per field, one for a bare note, one for a step without fields (a purge)."""
     data = dict(event.data)
     note = data.pop("note", None)
     if not data:
@@ -327,7 +327,7 @@ def _entries(event: Event) -> list[HistoryEntry]:
 
 
 def explain(snapshot: Snapshot, id: str) -> Readiness:
-    """Whether `claim_next` would consider the task, and if not, why."""
+    """Return whether `claim_next` would consider the task, and all reasons if not. Raises TaskNotFound."""
     task = find(snapshot, id, deleted=True)
     reasons: list[Reason] = []
     if task.deleted is not None:
@@ -335,12 +335,12 @@ def explain(snapshot: Snapshot, id: str) -> Readiness:
     if task.holder is not None:
         since = as_time(task.claimed or 0).isoformat()
         until = " and parked" if task.deadline is None else f", until {as_time(task.deadline).isoformat()}"
-        reasons.append(Reason("claimed", f"it is claimed by {task.holder} since {since}{until}"))
+        reasons.append(Reason("claimed", f"it has been claimed by {task.holder} since {since}{until}"))
     elif task.status != "open":
         reasons.append(Reason("status", f"it is {task.status}, not open"))
     waiting = unfinished(snapshot, task.id)
     if waiting:
-        reasons.append(Reason("dependencies", f"it depends on {_several(waiting)}, not finished yet", tuple(waiting)))
+        reasons.append(Reason("dependencies", f"it waits for {_several(waiting)}", tuple(waiting)))
     rows = snapshot.all(
         "SELECT id FROM tasks WHERE parent = ? AND deleted IS NULL AND status IN ('in_progress', 'pending_merge')"
         " ORDER BY seq",

@@ -1,12 +1,11 @@
 """Which task comes next: the best ready one that matches, by priority, then oldest.
 
-SQLite finds the start of a pair `(key, seq) > (?, ?)` by its key alone, because the number is the row's own, and walks
-over all that come before it. So what lies behind a place is asked for in two parts: the rest of its key, then the keys
-beyond.
+Without filters, or with one tag, it is the first entry of an index. Other filters (globs, several tags, abilities) look
+for a candidate in a snapshot, page by page, so that no writer waits for the search; the transaction that claims it
+checks it again. The result is None only if no ready task matches.
 
-Without filters, or with one tag, an index has it at its front. Other filters (globs, several tags, abilities) look for
-a candidate in a snapshot, page by page, so that nobody waits for the search; the transaction that claims it looks again
-whether it still fits. None is answered only if no ready task fits.
+SQLite seeks `(key, seq) > (?, ?)` by the key alone, because `seq` is the rowid, and scans over all rows before it. So a
+page is read in two parts: the rest of its key, then the keys beyond.
 """
 
 from __future__ import annotations
@@ -34,11 +33,11 @@ from holdfast.operation import Do, Look, Steps
 from holdfast.types import Page
 from holdfast.types.tasks import Task, TaskType
 
-Place = tuple[int, int]  # a key, and the number of the last task with it that was seen
+Place = tuple[int, int]  # a key, and the seq of the last task with it on the page
 
 
 def parts(key: str | None, seq: str, place: Place | None, backwards: bool) -> list[tuple[str, list[int]]]:
-    """The conditions under which, one after the other, all that lies behind a place is found in order."""
+    """The conditions that, one after the other, select everything after a place in order."""
     way = "<" if backwards else ">"
     if place is None:
         return [("true", [])]
@@ -57,7 +56,7 @@ def read(
     place: Place | None = None,
     backwards: bool = False,
 ) -> Iterator[Row]:
-    """At most `limit` rows of a query that ends in its conditions, by key and number, from behind a place on."""
+    """Yield at most `limit` rows of a query that ends in its conditions, by key and seq, after a place."""
     order = ", ".join(f"{column} DESC" if backwards else column for column in (key, seq) if column is not None)
     left = limit
     for condition, values in parts(key, seq, place, backwards):
@@ -69,7 +68,7 @@ def read(
 
 
 PAGE = 200
-ROUNDS = 100  # of finding a candidate that somebody else claims first; after that the search runs in the transaction
+ROUNDS = 100  # attempts to claim a candidate before others do; after that the search runs in the transaction
 _BEST = f"SELECT {COLUMNS} FROM tasks t INDEXED BY tasks_ready WHERE {READY} ORDER BY t.priority, t.seq LIMIT 1"
 _BEST_TAGGED = (
     f"SELECT {COLUMNS} FROM tasks t WHERE t.seq ="
@@ -78,7 +77,7 @@ _BEST_TAGGED = (
 
 
 class Wanted(msgspec.Struct, frozen=True):
-    """What a ready task must be like."""
+    """The filter for ready tasks."""
 
     tags: tuple[str, ...] = ()
     pattern: str | None = None
@@ -89,7 +88,7 @@ class Wanted(msgspec.Struct, frozen=True):
 
     @property
     def indexed(self) -> bool:
-        """Whether the first entry of an index is the answer."""
+        """Whether the first entry of an index is the result."""
         return len(self.tags) <= 1 and not (
             self.pattern or self.types or self.priorities or self.parent_id is not None or self.can is not None
         )
@@ -99,16 +98,16 @@ _ANY = Wanted()
 
 
 def several(given: Any) -> tuple[Any, ...]:
-    """A filter's values: one, or a list of which any will do."""
+    """Return the values of a filter: one, or a list of alternatives. Raises InvalidFilter."""
     if given is None:
         return ()
     if isinstance(given, list | tuple | set | frozenset) and not given:
-        raise errors.InvalidFilter("an empty list fits nothing", hint="leave the filter out to have all")
+        raise errors.InvalidFilter("an empty list matches nothing", hint="omit the filter to match everything")
     return tuple(given) if isinstance(given, list | tuple | set | frozenset) else (given,)
 
 
 def check_pattern(pattern: str | None) -> str | None:
-    """A glob that can be used."""
+    """Return a valid glob, or None. Raises InvalidFilter."""
     if pattern is None:
         return None
     try:
@@ -117,7 +116,7 @@ def check_pattern(pattern: str | None) -> str | None:
     except errors.InvalidName as error:
         problem = error.message
     if problem:
-        raise errors.InvalidFilter(f"tag_pattern cannot be used: {problem}", hint="such as area/** or {api,web}-*")
+        raise errors.InvalidFilter(f"tag_pattern is not valid: {problem}", hint="such as area/** or {api,web}-*")
     return pattern
 
 
@@ -148,7 +147,7 @@ def _wanted(
 
 
 def candidates(snapshot: Snapshot, wanted: Wanted, settings: Settings, after: Place | None = None) -> Iterator[Stored]:
-    """The ready tasks that fit, best first, from behind a place on; read page by page."""
+    """Yield the matching ready tasks, best first, after a place; read page by page."""
     select, params, at = _query(snapshot, wanted)
     fits = _fits(snapshot, wanted, settings)
     more = True
@@ -164,7 +163,7 @@ def candidates(snapshot: Snapshot, wanted: Wanted, settings: Settings, after: Pl
 
 
 def _query(snapshot: Snapshot, wanted: Wanted) -> tuple[str, list[Any], str]:
-    """The walk along the index that has the fewest entries, and its table; what SQL can tell is told here."""
+    """The walk along the index with the fewest entries, and its table; filters what SQL can filter."""
     where: list[str] = []
     params: list[Any] = []
     tags = sorted(wanted.tags, key=lambda tag: (_how_many(snapshot, tag), tag))
@@ -189,13 +188,13 @@ def _query(snapshot: Snapshot, wanted: Wanted) -> tuple[str, list[Any], str]:
 
 
 def _how_many(snapshot: Snapshot, tag: str) -> int:
-    """How many ready tasks have a tag, up to a page: the rarer one leads the walk."""
+    """The number of ready tasks with a tag, up to a page: the rarest tag leads the walk."""
     row = snapshot.one("SELECT count(*) FROM (SELECT 1 FROM ready_tags WHERE tag = ? LIMIT ?)", (tag, PAGE))
     return 0 if row is None else row[0]
 
 
 def _fits(snapshot: Snapshot, wanted: Wanted, settings: Settings) -> Callable[[Stored], bool]:
-    """What only Python can tell: globs, and what the route of a task needs."""
+    """The filter that needs Python: globs, and what a task's route needs."""
     matches = None if wanted.pattern is None else globs.compile(wanted.pattern)
     can = wanted.can if settings.rules.has_needs else None
 
@@ -218,7 +217,7 @@ def ready(
     parent_id: str | None = None,
     cursor: str | None = None,
 ) -> Page[Task]:
-    """Tasks that `claim_next` would take, best first; the filters are the same."""
+    """List the tasks that `claim_next` would claim, best first, with the same filters."""
     check_limit(limit, 1000)
     wanted = _wanted(tags, tag_pattern, type, priority, parent_id, can)
     found = list(islice(candidates(snapshot, wanted, settings_of(snapshot), _place(cursor)), limit + 1))
@@ -233,7 +232,7 @@ def _place(cursor: str | None) -> Place | None:
         return None
     found = re.fullmatch(r"([0-4])\.([0-9]{1,18})", cursor) if isinstance(cursor, str) else None
     if found is None:
-        raise errors.InvalidFilter(f"{cursor!r} is not a cursor of ready", hint="pass the page's cursor as it is")
+        raise errors.InvalidFilter(f"{cursor!r} is not a cursor of ready", hint="pass the page's cursor unchanged")
     return int(found[1]), int(found[2])
 
 
@@ -250,10 +249,9 @@ def claim_next(
     priority: int | Sequence[int] | None = None,
     parent_id: str | None = None,
 ) -> Steps[Task | None]:
-    """Claim the best ready task that has all `tags` and fits the other filters; None if there is none.
+    """Claim the best ready task that has all `tags` and matches the other filters; None if there is none.
 
-    `can` lists what the agent is able to do, by default what it registered: tasks whose route needs more are passed
-    over.
+    `can` lists the agent's abilities, by default those it registered: tasks whose route needs more are skipped.
     """
     wanted = _wanted(tags, tag_pattern, type, priority, parent_id, can)
     micros = None if ttl is None else check_ttl(ttl)
@@ -273,7 +271,7 @@ def claim_next(
 
 
 def _look(snapshot: Snapshot, actor: str, agent: str | None, wanted: Wanted) -> str | None:
-    """The id of the best candidate, "" if there is none; None if claims are due, which only a transaction can sweep."""
+    """The best candidate's id, "" if there is none; None if claims have expired, which only a transaction can sweep."""
     agent = name_of(actor, agent, "agent")
     due, stamp = next_deadline(snapshot)
     if due is not None and snapshot.is_past(due, stamp):
@@ -284,7 +282,7 @@ def _look(snapshot: Snapshot, actor: str, agent: str | None, wanted: Wanted) -> 
 
 
 def _take_if(tx: Tx, id: str, agent: str | None, ttl: int | None, wanted: Wanted) -> Task | None:
-    """Claim a candidate, if it is still what was wanted."""
+    """Claim a candidate if it still matches."""
     agent = holder_of(tx, agent, "agent")
     row = tx.one(f"SELECT {COLUMNS} FROM tasks t WHERE t.id = ? AND {READY}", (id,))
     if row is None:
@@ -304,7 +302,7 @@ def _take_if(tx: Tx, id: str, agent: str | None, ttl: int | None, wanted: Wanted
 
 
 def _as_registered(snapshot: Snapshot, wanted: Wanted, agent: str, settings: Settings) -> Wanted:
-    """Who does not say what it can do can do what it registered."""
+    """Use the abilities that the agent registered if it gives none."""
     if wanted.can is not None or not settings.rules.has_needs:
         return wanted
     can = agents.abilities(snapshot, agent)

@@ -1,7 +1,7 @@
-"""Retention: closed tasks are deleted softly after a while, and purged some time after that.
+"""Retention: closed tasks are soft-deleted after a while, and purged some time after that.
 
-It runs by itself, at most once a day, with the first commit that is due: its timer is a lease like any other, and what
-it does is the system's transaction. A closed task stays as long as something below it does.
+It runs by itself, at most once a day, with the first commit after it is due: its timer is a lease, and its changes are
+a transaction of `system`. A closed task stays as long as a task below it does.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from holdfast.kernel.validate import check_flag
 from holdfast.operation import Do, Steps
 from holdfast.types.tasks import Retired
 
-SLICE: Final = 200  # tasks in one transaction: nobody has to wait for more
+SLICE: Final = 200  # tasks in one transaction, so that nobody waits long
 _SOON: Final = 1_000_000
 _CLOSED = (
     "SELECT seq FROM tasks t INDEXED BY tasks_closed WHERE status = 'closed' AND deleted IS NULL AND updated <= ?"
@@ -29,7 +29,7 @@ _DELETED = (
 
 
 def sweep_retention(dry_run: bool = False) -> Steps[Retired]:
-    """Delete and purge what is due, now; with `dry_run` only count. It also runs by itself, once a day."""
+    """Delete and purge what is due now; with `dry_run` only count. It also runs by itself, once a day."""
     check_flag(dry_run=dry_run)
     part: Retired = yield Do(_try if dry_run else _part, keyed=True)
     done = part
@@ -73,7 +73,7 @@ def retire(tx: Tx, limit: int) -> Retired:
 
 
 def end_lease(tx: Tx, lease: str, op: str) -> None:
-    """The timer has run out: do a part of what is due, and set it again while there is something to watch over."""
+    """Retire a part of what is due when the timer fires, and set it again while tasks remain."""
     if lease != RETENTION:
         return
     part = retire(tx, SLICE)

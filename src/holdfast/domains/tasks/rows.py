@@ -1,8 +1,8 @@
-"""The rows of tasks: loading one, changing one, and what a change means for others.
+"""The rows of tasks: loading one, changing one, and updating what depends on it.
 
-Every change of a task goes through `change`: it writes the row, emits the one event that its history is made of, and
-keeps what readiness depends on: the counters of parent and dependents, and the tags of ready tasks. Invariant: after
-each transaction the counters are what `checks` would count.
+Every change of a task goes through `change`: it writes the row, emits the one event that history is read from, and
+updates what readiness depends on: the counters of parent and dependents, and the tags of ready tasks. Invariant: after
+each transaction the counters are what `check` would count.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ COLUMNS: Final = (
 _BY_ID: Final = f"SELECT {COLUMNS} FROM tasks t WHERE t.id = ?"
 _BY_ID_AND_STAMP: Final = f"SELECT {COLUMNS}, (SELECT stamp FROM meta) FROM tasks t WHERE t.id = ?"
 
-# The columns whose changes are history, by the names they have there.
+# The columns whose changes are recorded in history, with their names there.
 _HISTORY: Final = {
     "status": "status",
     "priority": "priority",
@@ -51,7 +51,7 @@ _updates: dict[tuple[str, ...], str] = {}
 
 
 class Stored(msgspec.Struct, frozen=True):
-    """A task as the store has it."""
+    """A task as stored."""
 
     seq: int
     id: str
@@ -84,17 +84,17 @@ class Stored(msgspec.Struct, frozen=True):
 
     @property
     def ready(self) -> bool:
-        """Whether `claim_next` may take it."""
+        """Whether `claim_next` may claim it."""
         return self.status == "open" and not self.waits and not self.busy and self.deleted is None
 
     @property
     def active(self) -> bool:
-        """Whether somebody works on it, or has it under review: its parent has to wait."""
+        """Whether it is in progress or under review: its parent must wait."""
         return self.status in ACTIVE
 
     @property
     def finished(self) -> bool:
-        """Whether what depends on it need not wait: done, or given up."""
+        """Whether its dependents need not wait: it is closed or deleted."""
         return self.status == "closed" or self.deleted is not None
 
     @property
@@ -104,7 +104,7 @@ class Stored(msgspec.Struct, frozen=True):
 
 
 def to_task(task: Stored) -> Task:
-    """The public form."""
+    """Return the public form."""
     return Task(
         task.id,
         task.title,
@@ -130,7 +130,7 @@ def to_task(task: Stored) -> Task:
 
 
 def lease_of(id: str) -> str:
-    """The id of the lease that is the claim on a task."""
+    """Return the id of the lease of the claim on a task."""
     return f"task:{id}"
 
 
@@ -143,7 +143,7 @@ def missing(id: str, hint: str | None = None) -> errors.TaskNotFound:
 
 
 def require(tx: Tx, id: str, *, deleted: bool = False) -> Stored:
-    """The task to be changed, by its exact id; TaskNotFound if there is none, or if it is deleted."""
+    """Return the task to change, by its exact id. Raises TaskNotFound if there is none, or if it is deleted."""
     check_name(id, "id")
     row = tx.one(_BY_ID, (id,))
     if row is None:
@@ -151,19 +151,19 @@ def require(tx: Tx, id: str, *, deleted: bool = False) -> Stored:
         raise missing(id, f"writes need the exact id: {', '.join(found)}" if found else None)
     task = Stored(*row)
     if task.deleted is not None and not deleted:
-        raise missing(id, "it is deleted; tasks.restore brings it back")
+        raise missing(id, "it is deleted; restore it with tasks.restore(id)")
     return task
 
 
 def by_seq(tx: Tx, seq: int) -> Stored:
-    """The task with this number, which exists."""
+    """Return the task with this number, which must exist."""
     row = tx.one(f"SELECT {COLUMNS} FROM tasks t WHERE t.seq = ?", (seq,))
     assert row is not None
     return Stored(*row)
 
 
 def find(snapshot: Snapshot, id: str, *, deleted: bool = False) -> Stored:
-    """The task as a reader sees it, by its id or a unique abbreviation; a claim past its deadline is no claim."""
+    """Return a task by its id or an unambiguous prefix; an expired claim does not count. Raises TaskNotFound."""
     check_name(id, "id")
     row = snapshot.one(_BY_ID_AND_STAMP, (id,))
     if row is None:
@@ -172,14 +172,12 @@ def find(snapshot: Snapshot, id: str, *, deleted: bool = False) -> Stored:
             raise missing(id)
     task = as_seen(snapshot, row)
     if task.deleted is not None and not deleted:
-        raise missing(
-            id, "it is deleted; tasks.get(id, include_deleted=True) shows it, tasks.restore(id) brings it back"
-        )
+        raise missing(id, "it is deleted; tasks.get(id, include_deleted=True) shows it, tasks.restore(id) restores it")
     return task
 
 
 def as_seen(snapshot: Snapshot, row: Row) -> Stored:
-    """A row of COLUMNS and the stamp as a reader may see it: what is past its deadline is gone."""
+    """Return a row of COLUMNS and the stamp as a reader sees it: without an expired claim."""
     task = Stored(*row[:-1])
     if task.deadline is None or not snapshot.is_past(task.deadline, row[-1]):
         return task
@@ -193,7 +191,7 @@ def _unabbreviated(snapshot: Snapshot, id: str, deleted: bool) -> str:
     found = _candidates(snapshot, id, deleted)
     if len(found) > 1:
         raise errors.InvalidID(
-            f"{id!r} stands for several tasks", hint=f"write more of it: {', '.join(found)}", candidates=found
+            f"{id!r} matches several tasks", hint=f"write more of it: {', '.join(found)}", candidates=found
         )
     if not found:
         raise missing(id)
@@ -201,7 +199,7 @@ def _unabbreviated(snapshot: Snapshot, id: str, deleted: bool) -> str:
 
 
 def _candidates(snapshot: Snapshot, id: str, deleted: bool) -> list[str]:
-    """Tasks that an abbreviation may mean: the beginning of what follows the prefix, or of a whole id."""
+    """The tasks that a prefix matches: of the part after the workspace's prefix, or of the whole id."""
     begins = [id] if "-" in id else [f"{settings_of(snapshot).config.prefix}-{id}", id]
     for begin in begins:
         rows = snapshot.all(
@@ -228,10 +226,10 @@ def change(
     updated: int | None = None,
     deadline: int | None = None,
 ) -> Stored:
-    """Write new values of a task's columns with its one event, and keep what depends on them.
+    """Write new values of a task's columns with its one event, and update what depends on them.
 
-    `more` are changes the columns do not show (a text, a link), as field -> [old, new]. `updated` is another time
-    than now, for an import; `deadline` that of the claim from here on, for the answer.
+    `more` are changes that are not in the columns (a text, a link), as field -> [old, new]. `updated` replaces the
+    time, for an import; `deadline` is that of the claim, for the result.
     """
     data: dict[str, Any] = {}
     for name, value in columns.items():
@@ -265,7 +263,7 @@ def _update_of(names: tuple[str, ...]) -> str:
 
 
 def follow(tx: Tx, old: Stored, new: Stored) -> None:
-    """Keep the counters of others and the tags of ready tasks in step with a change of one."""
+    """Update the counters of other tasks and the tags of ready tasks after a change of one."""
     if old.ready != new.ready or old.priority != new.priority or old.tags != new.tags:
         index_tags(tx, old, new)
     if old.active != new.active and new.parent is not None:
@@ -282,13 +280,13 @@ DAY: Final = 86_400_000_000
 
 
 def plan_retention(tx: Tx, after: int = DAY) -> None:
-    """See to it that retention runs once a day while there is something it may concern; its timer is a lease."""
+    """Make sure that retention runs once a day while there is something to retire; its timer is a lease."""
     if not tx.one("SELECT 1 FROM leases WHERE id = ?", (RETENTION,)):
         leases.start(tx, RETENTION, SYSTEM, after, RETENTION)
 
 
 def adjust(tx: Tx, seq: int, *, waits: int = 0, busy: int = 0) -> None:
-    """Count what a task waits for; its version stays, as nothing of its own has changed."""
+    """Adjust the counts of what a task waits for; its version stays, because no field of it changed."""
     old = by_seq(tx, seq)
     new = msgspec.structs.replace(old, waits=old.waits + waits, busy=old.busy + busy)
     tx.run("UPDATE tasks SET waits = ?, busy = ? WHERE seq = ?", (new.waits, new.busy, seq))
@@ -301,7 +299,7 @@ _NOT_READY: Final = "DELETE FROM ready_tags WHERE tag = ? AND priority = ? AND s
 
 
 def index_tags(tx: Tx, old: Stored | None, new: Stored | None) -> None:
-    """Bring the two tables of tags from what a task was to what it is; None is a task that does not exist."""
+    """Update the two tables of tags from an old to a new state of a task; None is a task that does not exist."""
     if old is not None and new is not None and old.tags == new.tags and old.priority == new.priority:
         change = _READY if new.ready else _NOT_READY
         for tag in new.tag_list:
@@ -326,18 +324,18 @@ def _entries(task: Stored | None, ready: bool = False) -> set[tuple[str, int, in
 
 
 def write_texts(tx: Tx, seq: int, **texts: str) -> None:
-    """Change title, body or notes of a task where a search looks, and the search with it."""
+    """Change title, body or notes of a task in the table for search, and its index."""
     unindex_text(tx.run, "task_texts", seq)
     values = ", ".join(f"{name} = ?" for name in texts)
     tx.run(f"UPDATE task_texts SET {values} WHERE seq = ?", (*texts.values(), seq))
     index_text(tx.run, "task_texts", seq)
 
 
-_SHORT = "0123456789abcdefghjkmnpqrstvwxyz"  # Crockford's 32: nothing that reads like another
+_SHORT = "0123456789abcdefghjkmnpqrstvwxyz"  # Crockford's 32: no two look alike
 
 
 def new_id(tx: Tx, prefix: str, count: int, taken: set[str]) -> str:
-    """An id that no task of this workspace has or had: as short as `count` tasks allow, longer as the store grows."""
+    """Return an id that no task of this workspace has or had, as short as `count` tasks allow."""
     length = 4
     while 32**length < 64 * count:
         length += 1
@@ -345,7 +343,7 @@ def new_id(tx: Tx, prefix: str, count: int, taken: set[str]) -> str:
         bits = int(tx.new_id().replace("-", "")[-15:], 16)
         size = length + attempt // 16
         id = f"{prefix}-{''.join(_SHORT[bits >> 5 * place & 31] for place in range(size))}"
-        # The log knows every id that ever was.
+        # The log knows every id that was ever used.
         if id not in taken and not tx.one("SELECT 1 FROM events WHERE kind = 'task' AND scope = '' AND id = ?", (id,)):
             return id
-    raise errors.Unavailable("no unused id was found, although nearly all are unused")
+    raise errors.Unavailable("no unused task id was found")

@@ -1,6 +1,6 @@
-"""Templates: named trees of tasks with parameters, kept in the workspace, made into tasks in one transaction.
+"""Templates: named trees of tasks with parameters, stored in the workspace, turned into tasks in one transaction.
 
-`{name}` in a text stands for a parameter, `{{` and `}}` for braces. A node may carry a `key`, by which other nodes of
+`{name}` in a text stands for a parameter, `{{` and `}}` for braces. A node may have a `key`, by which other nodes of
 the same tree depend on it.
 """
 
@@ -31,9 +31,9 @@ _encode = msgspec.msgpack.Encoder().encode
 def set_template(
     tx: Tx, name: str, tree: dict[str, Any], parameters: dict[str, str | None] | None = None
 ) -> TaskTemplate:
-    """Keep a tree of tasks under a name; each node is a dict of the fields that a `TemplateNode` has.
+    """Store a tree of tasks under a name; each node is a dict of the fields of a `TemplateNode`.
 
-    `parameters` gives each its default, None for one that must be given.
+    `parameters` maps each parameter to its default, None if it is required. Raises Invalid.
     """
     check_name(name, "template name")
     template = TaskTemplate(name, _as_tree(tree), _check_parameters(parameters or {}))
@@ -51,7 +51,7 @@ def set_template(
 
 
 def get_template(snapshot: Snapshot, name: str) -> TaskTemplate:
-    """A template by its name."""
+    """Return a template by its name. Raises NotFound."""
     check_name(name, "template name")
     row = snapshot.one("SELECT content FROM templates WHERE name = ?", (name,))
     if row is None:
@@ -61,7 +61,7 @@ def get_template(snapshot: Snapshot, name: str) -> TaskTemplate:
 
 
 def list_templates(snapshot: Snapshot, limit: int = 1000, after: str = "") -> list[str]:
-    """Names of templates in order; `after` is the last name of the page before."""
+    """List the names of templates in order; `after` is the last name of the previous page."""
     check_limit(limit, 1000)
     bounds, params = page_bounds("name", "", after)
     rows = snapshot.all(f"SELECT name FROM templates WHERE true{bounds} ORDER BY name LIMIT ?", (*params, limit))
@@ -69,7 +69,7 @@ def list_templates(snapshot: Snapshot, limit: int = 1000, after: str = "") -> li
 
 
 def delete_template(tx: Tx, name: str) -> bool:
-    """Forget a template; False if there was none. Tasks made from it stay."""
+    """Delete a template; False if there is none. Tasks made from it stay."""
     check_name(name, "template name")
     if not tx.run("DELETE FROM templates WHERE name = ?", (name,)):
         return False
@@ -78,7 +78,7 @@ def delete_template(tx: Tx, name: str) -> bool:
 
 
 def from_template(tx: Tx, /, name: str, parent_id: str | None = None, **values: str) -> Task:
-    """Make the tasks of a template, with values for its parameters; answers the root. All of them, or none."""
+    """Create the tasks of a template, all or none, with values for its parameters; returns the root. Raises Invalid."""
     template = get_template(tx, name)
     given = _fill(template, values)
     config = settings_of(tx).config
@@ -99,7 +99,7 @@ def _grow(
     config: Config,
     made: list[tuple[TemplateNode, str]],
 ) -> Stored:
-    """A node and what is below it; all that was made is added to `made`."""
+    """Create a node and those below it, and add them to `made`."""
     task = insert(tx, _draft(node, values, config), parent, config)
     made.append((node, task.id))
     for child in node.children:
@@ -131,11 +131,11 @@ def _as_tree(tree: Any) -> TemplateNode:
 
 def _check_parameters(parameters: dict[str, str | None]) -> dict[str, str | None]:
     if not isinstance(parameters, dict):
-        raise errors.Invalid(f"parameters is a dict of names and defaults, not {type(parameters).__name__}")
+        raise errors.Invalid(f"parameters must be a dict of names and defaults, not {type(parameters).__name__}")
     for name, default in parameters.items():
         if not isinstance(name, str) or not name.isidentifier() or name in ("name", "parent_id"):
             raise errors.InvalidName(
-                f"{name!r} cannot be a parameter", hint="a word that is neither name nor parent_id"
+                f"{name!r} cannot be a parameter", hint="use an identifier other than name and parent_id"
             )
         if default is not None:
             check_text(default, f"the default of {name}", MAX_NOTE)
@@ -143,15 +143,15 @@ def _check_parameters(parameters: dict[str, str | None]) -> dict[str, str | None
 
 
 def _check(template: TaskTemplate, config: Config) -> None:
-    """Whatever would go wrong later is refused now: holes without a parameter, unknown keys, circles, bad fields."""
+    """Reject now what would fail later: unknown parameters, unknown keys, cycles, bad fields."""
     nodes = list(_nodes(template.tree))
     if len(nodes) > MAX_NODES:
-        raise errors.TooLarge(f"a template has at most {MAX_NODES} tasks, this one {len(nodes)}", limit=MAX_NODES)
+        raise errors.TooLarge(f"the template has {len(nodes)} tasks; the maximum is {MAX_NODES}", limit=MAX_NODES)
     keys = [node.key for node in nodes if node.key is not None]
     for key in keys:
         check_name(key, "key")
     if len(keys) != len({*keys}):
-        raise errors.DuplicateName("a key stands for two tasks of the template", keys=sorted({*keys}))
+        raise errors.DuplicateName("two tasks of the template have the same key", keys=sorted({*keys}))
     sample = {name: "x" for name in template.parameters}
     for node in nodes:
         _draft(node, sample, config)
@@ -180,7 +180,7 @@ def _nodes(node: TemplateNode, depth: int = 1) -> Iterator[TemplateNode]:
 
 
 def _fill(template: TaskTemplate, values: dict[str, str]) -> dict[str, str]:
-    """A value for every parameter."""
+    """Return a value for every parameter. Raises Invalid."""
     unknown = sorted(values.keys() - template.parameters.keys())
     if unknown:
         raise errors.Invalid(
@@ -199,7 +199,7 @@ def _fill(template: TaskTemplate, values: dict[str, str]) -> dict[str, str]:
 
 
 def _render(text: str, values: dict[str, str]) -> str:
-    """The text with its holes filled; nothing in it is code."""
+    """Replace the parameters in a text; nothing in it is code."""
 
     def fill(match: re.Match[str]) -> str:
         if match[0] in ("{{", "}}"):
@@ -208,7 +208,7 @@ def _render(text: str, values: dict[str, str]) -> str:
             raise errors.Invalid(f"a lone brace in {text[:60]!r}", hint="write {{ or }} for a brace")
         if match[1] not in values:
             raise errors.Invalid(
-                f"{text[:60]!r} asks for {match[1]!r}, which is no parameter", hint="declare it in parameters"
+                f"{text[:60]!r} uses {match[1]!r}, which is not a parameter", hint="declare it in parameters"
             )
         return values[match[1]]
 

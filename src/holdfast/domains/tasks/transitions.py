@@ -1,6 +1,6 @@
-"""The states of a task and the steps between them: one table, from which the code, the errors and the docs are made.
+"""The states of a task and the steps between them: one table, which the code, the errors and the docs share.
 
-Nothing else is possible. `cancel` is two steps in one transaction, because an open task cannot be closed in one.
+No other step is possible. `cancel` is two steps in one transaction, because an open task cannot be closed in one.
 """
 
 from __future__ import annotations
@@ -44,23 +44,23 @@ STEPS: Final = (
 
 
 def targets(status: TaskStatus) -> list[TaskStatus]:
-    """Where a task in this status can go, by any operation but `reopen`, which is meant to be rare."""
+    """Return the statuses that follow a status, by any operation except `reopen`, which is meant to be rare."""
     return list(dict.fromkeys(step.target for step in STEPS if step.source == status and step.op != "reopen"))
 
 
 def check_step(task: Stored, op: str, target: TaskStatus) -> None:
-    """InvalidTransition unless the table has this step."""
+    """Raise InvalidTransition unless the table has this step."""
     if Step(task.status, op, target) not in STEPS:
         raise illegal(task, op, target)
 
 
 def illegal(task: Stored, op: str, target: TaskStatus) -> errors.InvalidTransition:
-    """The error: where the task is, where it should have gone, and where it can go by which operation."""
+    """The error: the task's status, the requested one, and which operations lead where."""
     ways = [f"{step.target} by {step.op}" for step in STEPS if step.source == task.status and step.op != "expire"]
     if task.status in ("open", "blocked"):
         ways.append("closed by cancel")
     return errors.InvalidTransition(
-        f"{op} cannot bring task {task.id} from {task.status} to {target};"
+        f"{op} cannot change task {task.id} from {task.status} to {target};"
         f" {task.status} can become {' or '.join(targets(task.status)) or 'open again, by reopen'}",
         hint=f"from {task.status}: {', '.join(ways)}",
         id=task.id,
@@ -71,14 +71,12 @@ def illegal(task: Stored, op: str, target: TaskStatus) -> errors.InvalidTransiti
 
 
 def check_closable(tx: Tx, id: str) -> None:
-    """OpenThreads if the workspace wants the messages about a task closed before the task is, and some are not."""
+    """Raise OpenThreads if the workspace requires a task's messages to be closed first, and some are open."""
     if not settings_of(tx).config.close_threads_first:
         return
     messages = task_hooks.ask().open_messages(tx, id)
     if messages:
-        raise errors.OpenThreads(
-            f"messages about task {id} are open, {', '.join(messages[:3])} among them", id=id, messages=messages
-        )
+        raise errors.OpenThreads(f"task {id} has open messages: {', '.join(messages[:3])}", id=id, messages=messages)
 
 
 def _step(tx: Tx, id: str, op: str, target: TaskStatus, note: str | None) -> Task:
@@ -90,32 +88,32 @@ def _step(tx: Tx, id: str, op: str, target: TaskStatus, note: str | None) -> Tas
 
 
 def unblock(tx: Tx, id: str, note: str | None = None) -> Task:
-    """Open a blocked task again."""
+    """Open a blocked task again. Raises InvalidTransition."""
     return _step(tx, id, "unblock", "open", note)
 
 
 def approve(tx: Tx, id: str, note: str | None = None) -> Task:
-    """Close a task that was pending merge."""
+    """Close a task that is pending merge. Raises InvalidTransition."""
     return _step(tx, id, "approve", "closed", note)
 
 
 def reject(tx: Tx, id: str, reason: str | None = None) -> Task:
-    """Send a task that was pending merge to blocked."""
+    """Send a task that is pending merge to blocked. Raises InvalidTransition."""
     return _step(tx, id, "reject", "blocked", reason)
 
 
 def close(tx: Tx, id: str, reason: str | None = None) -> Task:
-    """Close a blocked task. One in progress is completed, one pending merge approved, an open one cancelled."""
+    """Close a blocked task. Complete one in progress, approve one pending merge, and cancel an open one instead."""
     return _step(tx, id, "close", "closed", reason)
 
 
 def reopen(tx: Tx, id: str, reason: str | None = None) -> Task:
-    """Open a closed task again."""
+    """Open a closed task again. Raises InvalidTransition."""
     return _step(tx, id, "reopen", "open", reason)
 
 
 def cancel(tx: Tx, id: str, reason: str | None = None) -> Task:
-    """Close a task that nobody works on, a duplicate say: an open one in two steps, a blocked one in one."""
+    """Close an open or blocked task without doing it, such as a duplicate. Raises InvalidTransition."""
     task = require(tx, id)
     check_note(reason)
     if task.status == "open":

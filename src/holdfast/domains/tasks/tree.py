@@ -1,7 +1,7 @@
 """The tree of tasks, and the dependencies between them.
 
-`depends_on` is a graph without cycles; a task is not ready while one it depends on is unfinished. `discovered_from` and
-`related` only tell.
+`depends_on` is a graph without cycles; a task is not ready while a task it depends on is unfinished. `discovered_from`
+and `related` are only information.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ _LIVE = " AND c.deleted IS NULL"
 
 
 def below(snapshot: Snapshot, seq: int, *, deleted: bool = False) -> list[tuple[int, int]]:
-    """The task and its descendants with their levels, parents before children; those deleted too, if asked."""
+    """Return the task and its descendants with their levels, parents first; with `deleted` also deleted ones."""
     rows = snapshot.all(
         _BELOW.format(live="" if deleted else _LIVE, limit=-1) + " SELECT seq, level FROM below ORDER BY level, seq",
         (seq,),
@@ -47,7 +47,7 @@ def below(snapshot: Snapshot, seq: int, *, deleted: bool = False) -> list[tuple[
 
 
 def subtree(snapshot: Snapshot, id: str, limit: int = MAX_TREE) -> list[TaskInTree]:
-    """The task and all its descendants, each with its depth below the task; by level, then oldest first."""
+    """Return the task and all its descendants with their depth below it; by level, then oldest first."""
     check_limit(limit, MAX_TREE)
     root = find(snapshot, id)
     rows = snapshot.all(
@@ -66,7 +66,7 @@ def _in_tree(task: Stored, level: int) -> TaskInTree:
 
 
 def ancestors(snapshot: Snapshot, id: str) -> list[Task]:
-    """From the parent up to the root."""
+    """Return the ancestors of a task, from its parent up to the root."""
     found = []
     parent = find(snapshot, id).parent
     while parent is not None:
@@ -79,7 +79,7 @@ def ancestors(snapshot: Snapshot, id: str) -> list[Task]:
 
 
 def children(snapshot: Snapshot, id: str) -> list[Task]:
-    """The tasks directly below, by priority, then oldest."""
+    """Return the tasks directly below a task, by priority, then oldest first."""
     rows = snapshot.all(
         f"SELECT {COLUMNS}, (SELECT stamp FROM meta) FROM tasks t WHERE t.parent = ? AND t.deleted IS NULL"
         " ORDER BY t.priority, t.seq",
@@ -89,7 +89,7 @@ def children(snapshot: Snapshot, id: str) -> list[Task]:
 
 
 def reparent(tx: Tx, id: str, parent_id: str | None) -> Task:
-    """Move a task with all below it under another parent, or None for the top; into itself: WouldCreateCycle."""
+    """Move a task with its descendants under another parent, None for the top level. Raises WouldCreateCycle."""
     task = require(tx, id)
     renew(tx, task)
     parent = require_parent(tx, parent_id)
@@ -101,7 +101,7 @@ def reparent(tx: Tx, id: str, parent_id: str | None) -> Task:
 
 
 def move(tx: Tx, task: Stored, parent: Stored | None, op: str, updated: int | None = None) -> None:
-    """Put a task with all below it under a parent that is not below it; `updated` as in `rows.change`."""
+    """Move a task with its descendants under a parent that is not below it; `updated` as in `rows.change`."""
     new, parent_id = (None, None) if parent is None else (parent.seq, parent.id)
     depth = 0 if parent is None else parent.depth + 1
     descendants = below(tx, task.seq, deleted=True)
@@ -142,7 +142,7 @@ def _check_kind(kind: LinkKind) -> None:
 
 
 def depend(tx: Tx, id: str, on: str, kind: LinkKind = "depends_on") -> Task:
-    """Let a task wait for another, or only refer to it; WouldCreateCycle if the other waits for it in turn."""
+    """Make a task depend on another, or only link them by `kind`. Raises WouldCreateCycle."""
     _check_kind(kind)
     task, other = require(tx, id), require(tx, on)
     renew(tx, task)
@@ -152,7 +152,7 @@ def depend(tx: Tx, id: str, on: str, kind: LinkKind = "depends_on") -> Task:
         path = link_types.path(tx, kind, on, id)
         if path is not None:
             around = [id, *path]
-            raise errors.WouldCreateCycle(f"that would be a circle: {' -> '.join(around)}", id=id, path=around)
+            raise errors.WouldCreateCycle(f"it would close a cycle: {' -> '.join(around)}", id=id, path=around)
     if link_types.add(tx, kind, id, on):
         if kind == DEPENDS_ON and not other.finished:
             adjust(tx, task.seq, waits=1)
@@ -162,7 +162,7 @@ def depend(tx: Tx, id: str, on: str, kind: LinkKind = "depends_on") -> Task:
 
 
 def undepend(tx: Tx, id: str, on: str, kind: LinkKind = "depends_on") -> Task:
-    """Remove a link; nothing changes if there is none."""
+    """Remove a link; does nothing if there is none."""
     _check_kind(kind)
     task, other = require(tx, id), require(tx, on, deleted=True)
     renew(tx, task)
@@ -175,7 +175,7 @@ def undepend(tx: Tx, id: str, on: str, kind: LinkKind = "depends_on") -> Task:
 
 
 def dependencies(snapshot: Snapshot, id: str) -> list[TaskLink]:
-    """Every link of a task, from it and to it."""
+    """Return every link from and to a task."""
     id = find(snapshot, id).id
     found = []
     for kind in KINDS:
@@ -185,7 +185,7 @@ def dependencies(snapshot: Snapshot, id: str) -> list[TaskLink]:
 
 
 def unfinished(snapshot: Snapshot, id: str) -> list[str]:
-    """The tasks that a task still waits for."""
+    """Return the tasks that a task still waits for."""
     rows = snapshot.all(
         "SELECT t.id FROM links k JOIN tasks t ON t.id = k.target WHERE k.kind = ? AND k.source = ?"
         " AND t.status <> 'closed' AND t.deleted IS NULL ORDER BY t.id",
