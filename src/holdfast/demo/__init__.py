@@ -93,7 +93,7 @@ class Board:
         if event.op not in ("release", "expire"):
             return None
         holder, _ = self.locks.pop(item)
-        return f"lock of {item} expired, {holder} was not heard of" if event.op == "expire" else None
+        return f"lock of {item} expired, {holder} stopped renewing it" if event.op == "expire" else None
 
     def _item(self, event: Event) -> str | None:
         value = event.data["value"]
@@ -223,7 +223,7 @@ class Story:
         successor = self.board.items[item].by
         if successor != name:
             self._fenced_before = len(self.board.fenced)
-            self._fate(name, "", f"lets {name} go on, whose item belongs to {successor} by now")
+            self._fate(name, "", f"resumed {name}, whose item {successor} has now")
             self._processes[name].send_signal(signal.SIGCONT)
 
     def _fate(self, name: str, fate: str, words: str) -> None:
