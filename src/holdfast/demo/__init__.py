@@ -1,4 +1,4 @@
-"""The demo: real processes act as agents on one workspace; one is killed, one is paused past its lock.
+"""The demo: real processes act as agents on one workspace; one is killed, one is paused until its lock expires.
 
 One agent is killed in the middle of its work: its lock expires and another agent takes over. One is paused for longer
 than its lock lives and then continues as if nothing had happened: its late write is refused. Still every item is done

@@ -14,8 +14,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
 import holdfast
-from holdfast.demo import DONE, OPEN, Board, Story, progress
 from holdfast.demo.agent import items_of, results_of
+from holdfast.demo.story import DONE, OPEN, Board, Story, progress
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
