@@ -25,7 +25,7 @@ OPEN, WORKING, DONE = "open", "working", "done"
 
 
 class Item:
-    """A piece of work as last heard of."""
+    """A piece of work, according to the last event."""
 
     def __init__(self) -> None:
         self.state = OPEN
@@ -35,7 +35,7 @@ class Item:
 
 
 class Person:
-    """An agent as last heard of; `fate` is what the story did to it."""
+    """An agent, according to the last event; `fate` is what the story did to it."""
 
     def __init__(self) -> None:
         self.item = ""
@@ -44,7 +44,7 @@ class Person:
 
 
 class Board:
-    """The present state of one run of the demo."""
+    """The current state of one run of the demo."""
 
     def __init__(self, run: str, agents: Iterable[str], items: Iterable[str]) -> None:
         self._run = run
@@ -54,11 +54,11 @@ class Board:
         self.fenced: list[str] = []
         self.taken_over: list[str] = []
         self.latest: deque[str] = deque(maxlen=10)
-        self.told = 0  # lines so far
+        self.lines = 0  # so far
         self.revision = 0
 
     def apply(self, event: Event) -> None:
-        """Take in an event, and tell it in words if it is worth that."""
+        """Apply an event, and add a line for it if it is interesting."""
         self.revision = event.revision
         words: str | None = None
         if event.kind == "lock" and event.id.startswith(f"{items_of(self._run)}/"):
@@ -68,16 +68,16 @@ class Board:
         elif event.kind == "cell" and event.scope == fenced_of(self._run):
             words = self._fenced(event)
         if words:
-            self.tell(event.actor, words)
+            self.add_line(event.actor, words)
 
-    def tell(self, who: str, words: str) -> None:
+    def add_line(self, who: str, words: str) -> None:
         """Add a line to the latest events."""
-        self.told += 1
+        self.lines += 1
         self.latest.append(f"{self.revision:5}  {who:9} {words}")
 
     @property
     def all_done(self) -> bool:
-        """Whether there is no work left."""
+        """Whether no work is left."""
         return all(item.state == DONE for item in self.items.values())
 
     def _lock(self, event: Event, item: str) -> str | None:
@@ -88,7 +88,7 @@ class Board:
         if event.op not in ("release", "expire"):
             return None
         holder, _ = self.locks.pop(item)
-        return f"lock of {item} expired, {holder} stopped renewing it" if event.op == "expire" else None
+        return f"lock of {item} expired, because {holder} did not refresh it" if event.op == "expire" else None
 
     def _item(self, event: Event) -> str | None:
         value = event.data["value"]
@@ -117,17 +117,17 @@ class Board:
 
 
 def progress(item: Item) -> str:
-    """A bar of an item's steps."""
+    """Return a progress bar of an item's steps."""
     done = STEPS if item.state == DONE else item.step
     return "█" * done + "░" * (STEPS - done)
 
 
-PATIENCE = 60.0
+TIMEOUT = 60.0
 BEAT = 0.25
 
 
 class Story:
-    """One run of the demo: the processes, the board, and who is killed and who is paused."""
+    """One run of the demo: the processes, the board, and the agents killed and paused."""
 
     def __init__(self, ws: holdfast.Workspace, folder: Path, agents: int, items: int, seed: int) -> None:
         self.run = f"demo-{ws.revision}"
@@ -135,7 +135,7 @@ class Story:
         self.board = Board(self.run, [f"agent-{number}" for number in range(1, agents + 1)], names)
         self.killed: tuple[str, str] | None = None  # agent, item
         self.paused: tuple[str, str] | None = None
-        self._fenced_before: int | None = None  # how many were fenced when the paused one was woken
+        self._fenced_before: int | None = None  # how many were fenced when the paused agent was resumed
         self._ws = ws
         self._folder = folder
         self._seed = seed
@@ -145,14 +145,14 @@ class Story:
         ws.transact(lambda tx: [tx.cells.init(agent.items_of(self.run), name, new) for name in names])
 
     def play(self, show: Callable[[Board], None]) -> None:
-        """Start the agents and follow the log until the story ends; TimeoutError if that takes far too long."""
+        """Start the agents and follow the log until the story is over. Raises TimeoutError if that takes too long."""
         for name in self.board.agents:
             self._processes[name] = self._spawn(name)
         cursor: int | str = self._start
-        end = time.monotonic() + PATIENCE
+        end = time.monotonic() + TIMEOUT
         while not self._over():
             if time.monotonic() > end:
-                raise TimeoutError("the demo did not come to its end")
+                raise TimeoutError(f"the demo did not finish within {TIMEOUT:g} s")
             for event in self._ws.watch(after=cursor, timeout=BEAT):
                 cursor = event.cursor
                 self.board.apply(event)
@@ -162,7 +162,7 @@ class Story:
         show(self.board)
 
     def stop(self) -> None:
-        """End every process that is left, also a paused one."""
+        """End every remaining process, also a paused one."""
         for process in self._processes.values():
             if process.poll() is None:
                 process.kill()
@@ -180,7 +180,7 @@ class Story:
 
     def _await_agents(self) -> None:
         for name, process in self._processes.items():
-            code = process.wait(timeout=PATIENCE)
+            code = process.wait(timeout=TIMEOUT)
             if code and (self.killed is None or name != self.killed[0]):
                 raise RuntimeError(f"{name} ended with exit code {code}")
 
@@ -212,18 +212,18 @@ class Story:
             self._fate(name, "paused", f"paused {name}, which holds the lock of {item}")
 
     def _wake_late(self) -> None:
-        """Resume the paused agent once another agent has its item: a zombie that does not know it."""
+        """Resume the paused agent once another agent has its item: a zombie that does not know."""
         assert self.paused is not None
         name, item = self.paused
         successor = self.board.items[item].by
         if successor != name:
             self._fenced_before = len(self.board.fenced)
-            self._fate(name, "", f"resumed {name}, whose item {successor} has now")
+            self._fate(name, "", f"resumes {name}, whose item now belongs to {successor}")
             self._processes[name].send_signal(signal.SIGCONT)
 
     def _fate(self, name: str, fate: str, words: str) -> None:
         self.board.agents[name].fate = fate
-        self.board.tell(self._ws.actor, words)
+        self.board.add_line(self._ws.actor, words)
 
     def _stop_someone(self) -> tuple[str, str] | None:
         """Stop an agent in the middle of its work; returns its name and item."""
@@ -244,7 +244,7 @@ class Story:
 
     def _is_caught(self, name: str, item: str) -> bool:
         try:
-            # Stopped in the middle of a commit it would keep everybody from writing, which this write finds out.
+            # Stopped in the middle of a commit it would block all writers, which this write detects.
             self._ws.cells.set(self.run, "caught", name)
         except errors.Busy:
             return False
