@@ -1,8 +1,8 @@
-"""Request and result schemas of operations, from the same types that Python sees.
+"""The arguments and results of operations as types and as JSON Schemas, read from the signatures that Python sees.
 
-Faces use them for OpenAPI, MCP tools and command lines. They are exact: a time is one, an answer has all its fields and
-no others, and where any value may stand it has the form that values have on the wire. Imported only by faces and tests:
-reading signatures costs time that a plain call need not pay.
+The client, the server, MCP and the command line share them. The schemas are exact: a time is a time, a result has all
+its fields and no others, and a value of any shape has the form it has on the wire. Imported on first use: reading
+signatures costs time that a plain call need not pay.
 """
 
 from __future__ import annotations
@@ -15,11 +15,11 @@ from typing import Any, Final, get_args, get_origin, get_type_hints
 import msgspec
 from msgspec import inspect as kinds
 
-from holdfast.kernel.validate import MAX_SECONDS
+from holdfast.kernel.validate import MAX_NAME_BYTES, MAX_SECONDS
 from holdfast.operation import Operation, Step, operation
 from holdfast.types import AnyCondition, Condition, Page
 
-# What an argument is on the wire, where each kind of it must be told apart.
+# The type of an argument on the wire, where its variants carry a tag.
 _ON_THE_WIRE = {Sequence[Condition]: Sequence[AnyCondition]}
 
 
@@ -31,7 +31,7 @@ def argument_types(op: Operation[..., Any]) -> dict[str, Any]:
 
 @cache
 def request_type(name: str) -> type[msgspec.Struct]:
-    """The arguments of an operation as a struct; arguments that are functions do not travel and are left out."""
+    """The arguments of an operation as a struct, without functions, which do not travel."""
     op = operation(name)
     hints = argument_types(op)
     fields = [
@@ -51,13 +51,28 @@ def _field(parameter: inspect.Parameter, hint: Any) -> tuple[str, Any] | tuple[s
 
 
 def parameters(op: Operation[..., Any]) -> list[inspect.Parameter]:
-    """The arguments that a caller gives."""
+    """The parameters that a caller passes."""
     return list(inspect.signature(op.function).parameters.values())[op.given :]
 
 
 @cache
+def _names(name: str) -> list[str]:
+    return [each.name for each in parameters(operation(name))]
+
+
+def named_arguments(op: Operation[..., Any], args: Sequence[Any], kwargs: dict[str, Any]) -> dict[str, Any]:
+    """The arguments of a call by their names."""
+    if not args:
+        return kwargs
+    names = _names(op.name)
+    if len(args) > len(names):
+        raise TypeError(f"{op.name} takes {len(names)} arguments, not {len(args)}")
+    return dict(zip(names, args, strict=False)) | kwargs
+
+
+@cache
 def answer_type(function: Callable[..., Any]) -> Any:
-    """The type that an operation's function answers: of a procedure its result, of a stream its items."""
+    """The type that an operation's function returns: the result of a procedure, the items of a stream."""
     answer = get_type_hints(function)["return"]
     arguments = get_args(answer)
     if get_origin(answer) is Page:  # travels as the list that it is
@@ -68,7 +83,7 @@ def answer_type(function: Callable[..., Any]) -> Any:
 
 
 def result_type(name: str) -> Any:
-    """The type of an operation's answer; of a watch, its items, or None where it may time out."""
+    """The type of an operation's result; for a watch its items, or None where it may time out."""
     op = operation(name)
     answer = answer_type(op.function)
     return answer | None if op.kind == "first" else answer
@@ -76,7 +91,7 @@ def result_type(name: str) -> Any:
 
 @cache
 def is_page(name: str) -> bool:
-    """Whether an operation answers a page, which knows how to go on."""
+    """Whether an operation returns a page, which has a cursor."""
     return get_origin(get_type_hints(operation(name).function)["return"]) is Page
 
 
@@ -90,7 +105,7 @@ def schemas(name: str) -> tuple[dict[str, Any], dict[str, Any]]:
 # --- JSON Schemas of types -------------------------------------------------------------------------------------------
 
 _SECONDS: Final = {"minimum": 0, "maximum": MAX_SECONDS}
-# What the type of an argument or field does not say: the range of the numbers of this name.
+# The range of a number that its type does not state, by the name of the argument or field.
 _RANGES: Final[dict[str, dict[str, Any]]] = {
     "depth": {"minimum": 0},
     "limit": {"minimum": 1},
@@ -103,8 +118,9 @@ _RANGES: Final[dict[str, dict[str, Any]]] = {
     "version": {"minimum": 0},
     "wait": _SECONDS,
 }
-# With padding, and with nothing in the bits that are left over: every content has one form.
+# With padding, and with zeros in the bits left over: every content has one form.
 _BASE64: Final = "^([A-Za-z0-9+/]{4})*([A-Za-z0-9+/][AQgw]==|[A-Za-z0-9+/]{2}[AEIMQUYcgkosw048]=)?$"
+NAME: Final = {"type": "string", "minLength": 1, "maxLength": MAX_NAME_BYTES, "pattern": r"^[^\x00-\x1f\x7f-\x9f]+$"}
 _PLAIN: Final[dict[type[kinds.Type], dict[str, Any]]] = {
     kinds.NoneType: {"type": "null"},
     kinds.BoolType: {"type": "boolean"},
@@ -116,9 +132,9 @@ _PLAIN: Final[dict[type[kinds.Type], dict[str, Any]]] = {
 
 
 class Shapes:
-    """JSON Schemas of types; those of structs are kept by name, and referred to.
+    """JSON Schemas of types; those of structs are kept by name and referred to.
 
-    What is given may leave out what has a default. What is told has every field, and no other.
+    Arguments may leave out what has a default. Results have every field, and no other.
     """
 
     def __init__(self, reference: str = "#/$defs/{name}") -> None:
@@ -183,7 +199,7 @@ class Shapes:
 
 
 def ranged(schema: dict[str, Any], name: str) -> dict[str, Any]:
-    """A schema whose numbers keep to what a number of this name can be."""
+    """A schema whose numbers keep to the range of this name."""
     if "anyOf" in schema:
         return {"anyOf": [ranged(each, name) for each in schema["anyOf"]]}
     if schema.get("items"):
