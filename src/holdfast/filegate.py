@@ -14,7 +14,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from holdfast import errors
-from holdfast.kernel.filesystem import sync
+from holdfast.filesystem import sync
 from holdfast.kernel.store import system_error
 
 _inside = threading.local()  # the gates that the current thread is inside

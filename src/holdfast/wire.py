@@ -1,13 +1,13 @@
-"""JSON to types and back: arguments from a request, results and errors as an answer, without a second list of types.
+"""The form in which values, arguments, results and errors travel as JSON, shared by servers and clients.
 
-Arguments come from the path, the query and the body, which is an object. Values of any shape travel in the form of
-`kernel.wire`, in which bytes survive; times are RFC 3339. Guarantee: what Python would answer in process can be had
-back from what is sent, by `holdfast.remote`.
+Values of any shape keep their types: bytes become `{"$bytes": base64}`, and an object whose only key begins with `$`
+gets one more `$`. Times are RFC 3339. Arguments come from the path, the query and the body of a request. Guarantee:
+`holdfast.remote` gets back what the operation returns in process.
 """
 
 from __future__ import annotations
 
-import inspect
+import binascii
 import json
 import math
 from collections.abc import Callable, Iterable, Mapping
@@ -21,60 +21,122 @@ import msgspec
 from msgspec import UNSET, UnsetType
 
 from holdfast import errors
-from holdfast.kernel.values import from_wire
+from holdfast.kernel import values
+from holdfast.kernel.values import Node, Value, bad_scalar, path_of, short, too_deep
 from holdfast.operation import Alias, Operation, operation
-from holdfast.workspace.schema import answer_type, argument_types, parameters
+
+MAX_DEPTH: Final = 160  # of a request's body
+EXACT: Final = "args"  # in a query: all arguments as one JSON object, which tells 5 from "5"
+_encode = msgspec.json.Encoder().encode
+
+
+# --- values ----------------------------------------------------------------------------------------------------------
+
+
+def to_wire(value: object) -> Value:
+    """A value in the form that JSON can carry; InvalidValue if it is not a value (JSON would turn NaN into null)."""
+    values.check(value, text=True)
+    wrapped: Value = _wrap(value)
+    return wrapped
 
 
 def wired(result: Any) -> Any:
-    """Any result in a form that JSON can carry: bytes marked as `kernel.wire` marks them."""
+    """A result of any type in the form that JSON can carry; times are left to the encoder."""
     return _wrap(msgspec.to_builtins(result, builtin_types=(bytes, datetime)))
 
 
 def _wrap(item: Any) -> Any:
     kind = type(item)
     if kind is dict:
-        if len(item) == 1 and str(next(iter(item))).startswith("$"):
-            return {f"${key}": _wrap(value) for key, value in item.items()}
-        return {key: _wrap(value) for key, value in item.items()}
+        dollar = "$" if _is_marked(item) else ""
+        return {f"{dollar}{key}" if dollar else key: _wrap(value) for key, value in item.items()}
     if kind is list or kind is tuple:
         return [_wrap(value) for value in item]
     if kind is bytes:
-        return {"$bytes": msgspec.to_builtins(item)}
+        return {"$bytes": binascii.b2a_base64(item, newline=False).decode()}
     if kind is float and not math.isfinite(item):
         raise errors.InvalidValue(f"{item!r} is not a number that JSON has")
     return item
 
 
-MAX_DEPTH: Final = 160
-EXACT: Final = "args"  # of a query: the arguments as a JSON object, for who cares whether 5 is a number
-_encode = msgspec.json.Encoder().encode
+def from_wire(obj: object, most: int = values.MAX_DEPTH) -> Value:
+    """The value whose JSON form was parsed into `obj`; InvalidValue if that form is malformed or too deep.
+
+    Looks at the shape only. The ranges and the text are checked when the value is encoded.
+    """
+    return _unwrap(obj, None, most)
+
+
+def _unwrap(item: Any, parent: Node | None, most: int) -> Value:
+    kind = type(item)
+    if kind is not list and kind is not dict:
+        if kind is str or kind is int or kind is float or kind is bool or item is None:
+            return item  # type: ignore[no-any-return]
+        raise bad_scalar(parent, item)
+    marked = kind is dict and _is_marked(item)
+    if marked and not next(iter(item)).startswith("$$"):
+        return _unwrap_bytes(item, parent)  # a scalar, so no level of depth
+    node: Node = (item, parent[1] + 1 if parent else 1, parent)
+    if node[1] > most:
+        raise too_deep(node)
+    if kind is list:
+        return [_unwrap(child, node, most) for child in item]
+    return {key[1:] if marked else key: _unwrap(child, node, most) for key, child in item.items()}
+
+
+def _unwrap_bytes(item: dict[str, object], parent: Node | None) -> bytes:
+    ((key, text),) = item.items()
+    where = path_of(parent, item)
+    if key != "$bytes":
+        hint = "an object whose only key begins with $ is sent with one more $"
+        raise errors.InvalidValue(f"{where} has the unknown marker {short(repr(key), 40)}", hint=hint, path=where)
+    try:
+        data = binascii.a2b_base64(text) if type(text) is str else None
+    except ValueError:
+        data = None
+    # The decoder skips characters outside the alphabet; only text that encodes the same way again was well-formed.
+    if data is None or binascii.b2a_base64(data, newline=False).decode() != text:
+        hint = "standard alphabet, with padding"
+        raise errors.InvalidValue(f"{where} has no base64 under $bytes", hint=hint, path=where)
+    return data
+
+
+def _is_marked(box: dict[Any, Any]) -> bool:
+    if len(box) != 1:
+        return False
+    key = next(iter(box))
+    return type(key) is str and key.startswith("$")
+
+
+# --- arguments -------------------------------------------------------------------------------------------------------
 
 
 class Plan(msgspec.Struct, frozen=True):
-    """How the arguments of an operation are read and its answer is written."""
+    """How the arguments of an operation are read and its result is written."""
 
-    hints: dict[str, Any]  # the arguments that have a name of their own
-    body: type[msgspec.Struct]  # all of them, each may be unset
-    decode: Callable[[bytes], Any]
-    values: frozenset[str]  # arguments whose content is free
+    hints: dict[str, Any]  # types of the arguments, but for `extra`
+    decode: Callable[[bytes], Any]  # a body as a struct of the arguments, each of which may be unset
+    values: frozenset[str]  # arguments that take any value
     lists: frozenset[str]  # arguments that may be given several times in a query
-    required: frozenset[str]  # arguments that must be given
-    extra: str | None  # the argument that takes whatever else is named
+    required: frozenset[str]
+    extra: str | None  # the argument that collects all other names (`**fields`)
     aliases: tuple[Alias, ...]
-    free: bool  # the answer has parts of any shape
+    free: bool  # the result has parts of any shape
 
 
 @cache
 def plan_of(name: str) -> Plan:
     """The plan of an operation."""
+    from holdfast import schema  # reading signatures costs time that a program which sends nothing need not pay
+
     op = operation(name)
-    hints = argument_types(op)
+    hints = schema.argument_types(op)
+    parameters = schema.parameters(op)
     fields: list[tuple[str, Any, Any]] = []
     values, lists, extra = set(), set(), None
-    for parameter in parameters(op):
+    for parameter in parameters:
         hint = hints[parameter.name]
-        if parameter.kind is inspect.Parameter.VAR_KEYWORD:
+        if parameter.kind is parameter.VAR_KEYWORD:
             extra = parameter.name
             continue
         fields.append((parameter.name, hint | UnsetType, UNSET))
@@ -83,19 +145,16 @@ def plan_of(name: str) -> Plan:
         if any(get_origin(part) is not None and _is_list(part) for part in (hint, *get_args(hint))):
             lists.add(parameter.name)
     body = msgspec.defstruct(f"Arguments of {name}", fields, forbid_unknown_fields=extra is None, kw_only=True)
-    decoder = msgspec.json.Decoder(body)
-    own = {name: hint for name, hint in hints.items() if name != extra}
-    required = {each.name for each in parameters(op) if each.default is each.empty and each.name != extra}
+    required = {each.name for each in parameters if each.default is each.empty and each.name != extra}
     return Plan(
-        hints=own,
-        body=body,
-        decode=decoder.decode,
+        hints={name: hint for name, hint in hints.items() if name != extra},
+        decode=msgspec.json.Decoder(body).decode,
         values=frozenset(values),
         lists=frozenset(lists),
         required=frozenset(required),
         extra=extra,
         aliases=op.route.aliases,
-        free=is_free(answer_type(op.function)),
+        free=is_free(schema.answer_type(op.function)),
     )
 
 
@@ -105,10 +164,10 @@ def _is_list(hint: Any) -> bool:
 
 
 def is_free(hint: Any, seen: tuple[Any, ...] = ()) -> bool:
-    """Whether something of any shape can be inside a type."""
+    """Whether a type has room for a value of any shape."""
     if hint is Any or hint is object:
         return True
-    if hint in seen:  # a type that holds itself
+    if hint in seen:  # a type that contains itself
         return False
     inside: Iterable[Any] = get_args(hint)
     if isinstance(hint, type) and issubclass(hint, msgspec.Struct):
@@ -116,21 +175,18 @@ def is_free(hint: Any, seen: tuple[Any, ...] = ()) -> bool:
     return any(is_free(each, (*seen, hint)) for each in inside)
 
 
-# --- arguments -------------------------------------------------------------------------------------------------------
-
-
 def arguments(op: Operation[..., Any], path: dict[str, str], query: bytes, body: bytes) -> dict[str, Any]:
     """The arguments of a call.
 
-    What does not fit its type is handed on as it came: the operation refuses it, in its own words and with its own
-    code, as it would in process.
+    An argument that does not fit its type is passed on unchanged: the operation refuses it with the same message and
+    code as in process.
     """
     plan = plan_of(op.name)
     given = _from_body(plan, body) if body else {}
     if query:
-        given = _merge(given, _from_query(plan, query))
-    if path:
-        given = _merge(given, {name: _fitted(plan, name, value, False) for name, value in path.items()})
+        _merge(given, _from_query(plan, query))
+    for name, value in path.items():
+        _merge(given, {name: _fitted(plan, name, value, False)})
     missing = plan.required - given.keys()
     if missing:
         raise errors.Invalid(f"{op.name} needs {' and '.join(sorted(missing))}")
@@ -140,7 +196,7 @@ def arguments(op: Operation[..., Any], path: dict[str, str], query: bytes, body:
 def _from_body(plan: Plan, body: bytes) -> dict[str, Any]:
     check_depth(body)
     if not plan.values and plan.extra is None:
-        with suppress(msgspec.DecodeError):  # what does not fit is looked at one by one
+        with suppress(msgspec.DecodeError):  # then each argument is read by itself
             return _set_fields(plan.decode(body))
     return _from_object(plan, body)
 
@@ -151,7 +207,7 @@ def _from_object(plan: Plan, content: bytes) -> dict[str, Any]:
     except (ValueError, RecursionError) as error:
         raise errors.Invalid(f"the arguments are not JSON: {error}") from error
     if not isinstance(raw, dict):
-        raise errors.Invalid("arguments come as an object, by name", hint='such as {"title": "..."}')
+        raise errors.Invalid("the arguments must be a JSON object", hint='such as {"title": "..."}')
     _rename(plan, raw)
     if plan.extra is not None and isinstance(raw.get(plan.extra), dict):
         raw |= raw.pop(plan.extra)
@@ -159,24 +215,24 @@ def _from_object(plan: Plan, content: bytes) -> dict[str, Any]:
 
 
 def _rename(plan: Plan, given: dict[str, Any]) -> None:
-    """Use our own words for arguments that have others."""
+    """Replace aliases of arguments by their names."""
     for alias in plan.aliases:
         value = given.pop(alias.name, UNSET)
         if value is UNSET:
             continue
         if alias.opposite:
             if str(value).lower() not in ("true", "false"):
-                raise errors.Invalid(f"{alias.name} is true or false")
+                raise errors.Invalid(f"{alias.name} must be true or false")
             if str(value).lower() == "false":
                 continue
             value = False
         if alias.of in given:
-            raise errors.Invalid(f"{alias.name} is another word for {alias.of}: give one of them")
+            raise errors.Invalid(f"{alias.name} is an alias of {alias.of}: give one of them")
         given[alias.of] = value
 
 
 def parsed(content: bytes) -> Any:
-    """JSON, also with lone surrogates, which are none to msgspec: who gets them refuses them by name."""
+    """Parse JSON. Lone surrogates, which msgspec does not read, are kept: the operation refuses them by name."""
     return json.loads(content) if b"\\ud" in content or b"\\uD" in content else msgspec.json.decode(content)
 
 
@@ -190,32 +246,34 @@ def _from_query(plan: Plan, query: bytes) -> dict[str, Any]:
         if name in plan.lists:
             found.setdefault(name, []).append(value)
         elif name in found:
-            raise errors.Invalid(f"{name} is given twice")
+            raise errors.Invalid(f"duplicate argument {name}")
         else:
             found[name] = value
     _rename(plan, found)
     exact = found.pop(EXACT, None)
     given = {name: _fitted(plan, name, value, False) for name, value in found.items()}
-    return given if exact is None else _merge(given, _from_object(plan, exact.encode()))
+    if exact is not None:
+        _merge(given, _from_object(plan, exact.encode()))
+    return given
 
 
 def take_from_query(query: bytes, name: str) -> tuple[str | None, bytes]:
-    """What a query says that is no argument of an operation, and the query without it."""
+    """A parameter of a query that is not an argument of the operation, and the query without it."""
     parts = query.split(b"&")
     mine = [part for part in parts if part.partition(b"=")[0] == name.encode()]
     if not mine:
         return None, query
     if len(mine) > 1:
-        raise errors.Invalid(f"{name} is given twice")
+        raise errors.Invalid(f"duplicate parameter {name}")
     value = unquote_plus(mine[0].partition(b"=")[2].decode("latin-1"))
     return value, b"&".join(part for part in parts if part not in mine)
 
 
 def _fitted(plan: Plan, name: str, value: Any, strict: bool) -> Any:
-    """An argument as its type, if it fits; a text may also be read as a number or a truth, if it is not `strict`."""
+    """An argument as its type, if it fits; unless `strict`, text may also be read as a number or a bool."""
     hint = plan.hints.get(name)
     if hint is None and plan.extra is None:
-        raise errors.Invalid(f"there is no argument {name[:80]!r}", hint=f"there are {', '.join(plan.hints)}")
+        raise errors.Invalid(f"unknown argument {name[:80]!r}", hint=f"the arguments are {', '.join(plan.hints)}")
     if strict and (hint is None or name in plan.values):
         value = from_wire(value)
     if hint is None:
@@ -227,19 +285,17 @@ def _fitted(plan: Plan, name: str, value: Any, strict: bool) -> Any:
 
 
 def _set_fields(given: msgspec.Struct) -> dict[str, Any]:
-    pairs = ((name, getattr(given, name)) for name in given.__struct_fields__)
-    return {name: value for name, value in pairs if value is not UNSET}
+    return {name: value for name in given.__struct_fields__ if (value := getattr(given, name)) is not UNSET}
 
 
-def _merge(given: dict[str, Any], more: dict[str, Any]) -> dict[str, Any]:
+def _merge(given: dict[str, Any], more: dict[str, Any]) -> None:
     for name, value in more.items():
-        if name in given and given[name] != value:
-            raise errors.Invalid(f"{name} is given twice, and not the same")
-    return given | more
+        if given.setdefault(name, value) != value:
+            raise errors.Invalid(f"{name} is given twice, with different values")
 
 
 def check_depth(body: bytes) -> None:
-    """Refuse a body that is nested deeper than any of ours, before a parser sees it."""
+    """Refuse a body that is nested too deeply, before a parser sees it."""
     if body.count(b"[") + body.count(b"{") <= MAX_DEPTH:
         return
     depth = 0
@@ -262,7 +318,7 @@ def check_depth(body: bytes) -> None:
             depth -= 1
 
 
-# --- answers ---------------------------------------------------------------------------------------------------------
+# --- results ---------------------------------------------------------------------------------------------------------
 
 
 def answer(op: Operation[..., Any], result: Any) -> bytes:
@@ -271,11 +327,11 @@ def answer(op: Operation[..., Any], result: Any) -> bytes:
 
 
 def failure(error: errors.HoldfastError) -> bytes:
-    """An error as JSON: its data at the top level too, and never instead of what every error has."""
+    """An error as JSON. Its details stand at the top level too, where they never replace what every error has."""
     details = {name: wired(value) for name, value in error.details.items()}
     own = {"error": error.message, "code": error.code, "hint": error.hint, "retryable": error.retryable}
-    told = {**details, **own, "details": details}
+    content = {**details, **own, "details": details}
     try:
-        return _encode(told)
-    except UnicodeEncodeError:  # it speaks of a text that is none
-        return json.dumps(told, default=datetime.isoformat).encode()
+        return _encode(content)
+    except UnicodeEncodeError:  # it quotes a text with a lone surrogate
+        return json.dumps(content, default=datetime.isoformat).encode()

@@ -27,6 +27,7 @@ LAYERS = {
     "holdfast.filegate": "workspace",
     "holdfast.workspace": "workspace",
     "holdfast.wire": "wire",
+    "holdfast.schema": "wire",
     "holdfast.interchange": "interchange",
     "holdfast.domains": "domains",
     "holdfast.operation": "operation",
@@ -35,6 +36,9 @@ LAYERS = {
     "holdfast.turnfile": "turnfile",
     "holdfast.errors": "ground",
     "holdfast.types": "ground",
+    "holdfast.clock": "ground",
+    "holdfast.ids": "ground",
+    "holdfast.filesystem": "ground",
     "holdfast": "package",
 }
 # Modules that a table names, so that one importer is all they can have: the commands and the domains.

@@ -107,7 +107,7 @@ def test_large_values_live_in_rowid_tables_as_the_last_column(schema: apsw.Conne
 
 
 def test_only_the_clock_module_reads_the_time_and_only_ids_draws_randomness() -> None:
-    allowed = {"holdfast.kernel.clock": "time", "holdfast.kernel.ids": "urandom"}
+    allowed = {"holdfast.clock": "time", "holdfast.ids": "urandom"}
     for path in MODULES:
         module = name_of(path)
         if module in allowed or ".testing" in module or ".demo" in module:

@@ -23,7 +23,7 @@ BELOW = {
     "replication": {"kernel", "ground"},
     "operation": {"kernel", "ground"},
     "domains": {"operation", "kernel", "ground"},
-    "interchange": {"domains", "operation", "kernel", "ground"},
+    "interchange": {"domains", "wire", "operation", "kernel", "ground"},
     "wire": {"operation", "kernel", "ground"},
     "workspace": {"wire", "domains", "operation", "replication", "kernel", "ground"},
     "faces": {"workspace", "operation", "wire", "turnfile", "ground"},

@@ -18,11 +18,12 @@ from holdfast import wire
 from holdfast.faces.http import calls
 from holdfast.faces.http.app import App, Scope, _read_body
 from holdfast.faces.http.auth import Headers, Token
-from holdfast.faces.http.calls import Answer, Route, decode
+from holdfast.faces.http.calls import Response, Route
 from holdfast.faces.http.listener import Settings
 from holdfast.faces.http.server import Server, tune
 from holdfast.faces.http.sse import Receive, Send
-from holdfast.faces.http.workspaces import Space
+from holdfast.faces.http.workspaces import ServedWorkspace
+from holdfast.workspace.access import check_role
 
 
 class Hollow(App):
@@ -36,19 +37,19 @@ class Hollow(App):
         self,
         route: Route,
         values: list[str],
-        space: Space,
+        space: ServedWorkspace,
         token: Token,
         scope: Scope,
         headers: Headers,
         receive: Receive,
         send: Send,
-    ) -> Answer | None:
-        calls.check_role(route.op, token)
+    ) -> Response | None:
+        check_role(route.op, token.role)
         body = await _read_body(headers, receive)
-        path = {name: decode(value) for name, value in zip(route.names, values, strict=True)}
+        path = calls.path_arguments(route, values, headers)
         given = wire.arguments(route.op, path, scope["query_string"], body)
-        calls.check_actor(route.op, given, calls.Caller(token, headers))
-        return calls.answered(route, self._results[route.op.name], headers)
+        calls.access_of(token, headers).check_actor(route.op, given)
+        return calls.result_response(route, self._results[route.op.name], headers)
 
 
 class HollowServer(Server):

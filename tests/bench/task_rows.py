@@ -20,7 +20,7 @@ import apsw
 import msgspec
 
 import holdfast
-from holdfast.kernel.ids import Ids
+from holdfast.ids import Ids
 
 FIRST = 1_700_000_000_000_000  # when the first task was made, in microseconds
 RARE, RARE_TASKS = "rare", 10

@@ -9,7 +9,7 @@ import httpx
 import pytest
 
 import holdfast
-from holdfast.kernel.ids import is_uuid7
+from holdfast.ids import is_uuid7
 from tests.bench import claims, increments, load, stashes
 from tests.bench.__main__ import SUBJECTS, main
 from tests.bench.baseline import Loop

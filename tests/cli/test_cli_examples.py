@@ -23,10 +23,10 @@ from typing import Final
 import pytest
 
 import holdfast
+from holdfast.clock import SystemClock
 from holdfast.faces.cli import main
 from holdfast.faces.cli.command import all_commands
 from holdfast.faces.cli.examples import EXAMPLES, Example
-from holdfast.kernel.clock import SystemClock
 from tests.cli.calling import PATIENCE, environment
 from tests.http.running import Running
 

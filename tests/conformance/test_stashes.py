@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from holdfast import Workspace, errors
-from holdfast.kernel.ids import is_uuid7
+from holdfast.ids import is_uuid7
 from holdfast.testing.crowd import together
 from holdfast.types.stashes import Stash
 from tests.conformance.test_waiting import Background

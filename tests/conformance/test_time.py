@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from holdfast import errors
-from holdfast.kernel.clock import FAR_AHEAD
+from holdfast.clock import FAR_AHEAD
 from holdfast.types import Op, as_time
 from holdfast.workspace import Workspace
 from tests.conformance.test_waiting import comes_true, heard

@@ -12,7 +12,6 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
-import holdfast.workspace.schema  # noqa: F401  # it loads every domain, and so fills the registry
 from holdfast import errors
 from holdfast import errors as refusals
 from holdfast.domains.mail import STEPS as MAIL_STEPS

@@ -25,7 +25,7 @@ import pytest
 
 import holdfast
 from holdfast import errors
-from holdfast.faces.http.auth import FIRST, Tokens
+from holdfast.faces.http.auth import FIRST_TOKEN, Tokens
 from holdfast.testing.crowd import LONG
 from holdfast.types import as_microseconds
 from tests.e2e.server_kill_client import COUNT, END, RAW, ROOT, RUN, WATCHES, Call, Client, Heard, Wanted, digest
@@ -381,6 +381,6 @@ def test_a_first_start_that_is_killed_between_its_files_leaves_nothing_in_the_wa
         assert server.process.wait(LONG) == -9
     with Server(folder, port) as server:
         server.ready()
-        token = (folder / FIRST).read_text().strip()
+        token = (folder / FIRST_TOKEN).read_text().strip()
         with holdfast.connect(f"http://127.0.0.1:{port}", token=token, actor="ann") as ws:
             assert ws.cells.set("run", "cell", 1) == 1

@@ -11,10 +11,10 @@ from urllib.parse import quote
 
 import msgspec
 
-from holdfast.faces.http.auth import MAIN, MAX_BODY, ROLES
-from holdfast.faces.http.calls import ADMIN
+from holdfast.faces.http.auth import MAIN, MAX_BODY
+from holdfast.schema import parameters
 from holdfast.wire import MAX_DEPTH, plan_of
-from holdfast.workspace.schema import parameters
+from holdfast.workspace.access import ADMIN, ROLES
 from tests.http.bare import Request
 from tests.http.matrix import ACTOR, OTHER, Row, Site
 

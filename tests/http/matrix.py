@@ -16,15 +16,16 @@ from urllib.parse import quote
 import msgspec
 
 import holdfast
+from holdfast.clock import SystemClock
 from holdfast.faces.http.app import LIVENESS
-from holdfast.faces.http.auth import EVERY, MAIN, Role, Tokens
-from holdfast.faces.http.calls import Route, Routes, role_of
+from holdfast.faces.http.auth import EVERY, MAIN, Tokens
+from holdfast.faces.http.calls import Route, Routes
 from holdfast.faces.http.pages import EXTRAS
-from holdfast.kernel.clock import SystemClock
 from holdfast.operation import Operation, operation
+from holdfast.schema import parameters
 from holdfast.testing import ManualClock
 from holdfast.workspace import Workspace
-from holdfast.workspace.schema import parameters
+from holdfast.workspace.access import Role, role_of
 from tests.http.bare import Client, Request
 from tests.http.running import PATIENCE, Running
 from tests.worlds.contents import contents

@@ -35,8 +35,8 @@ from schemathesis.specs.openapi import checks
 
 import holdfast
 from holdfast.faces.http.calls import Route, Routes
+from holdfast.schema import parameters
 from holdfast.testing import ManualClock
-from holdfast.workspace.schema import parameters
 from tests.http.running import PATIENCE, Running
 
 ACTOR, OTHER = "ann", "bob"

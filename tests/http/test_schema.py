@@ -22,10 +22,10 @@ import holdfast
 from holdfast import types
 from holdfast.faces.http.calls import Route, Routes
 from holdfast.faces.http.openapi import document
+from holdfast.schema import argument_types, parameters
 from holdfast.types import Cell
 from holdfast.types.tasks import Task
 from holdfast.wire import EXACT, wired
-from holdfast.workspace.schema import argument_types, parameters
 from tests.amounts import amount
 from tests.http.running import Running
 from tests.http.schema_run import ACTOR, World, guide_of, run

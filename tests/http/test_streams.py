@@ -53,7 +53,7 @@ def test_clients_that_share_a_channel_and_one_that_comes_late_get_the_same_witho
 def test_a_client_that_does_not_read_slows_nobody_is_let_go_and_resumes_where_it_stopped(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(sse, "PATIENCE", 500_000)
+    monkeypatch.setattr(sse, "READ_TIMEOUT", 500_000)
     big = "x" * 200_000
     with serving(tmp_path) as server, connected(server) as ws:
         with closing(Watching(server, room=4096)) as slow, closing(Watching(server)) as quick:
@@ -88,7 +88,7 @@ def test_a_bookmark_comes_when_nothing_does_and_moves_on_over_what_was_filtered_
 
 
 def test_a_watch_ends_when_its_token_is_revoked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sse, "CHECKED", 0)
+    monkeypatch.setattr(sse, "TOKEN_CHECK_EVERY", 0)
     with serving(tmp_path) as server, connected(server) as ws:
         token, secret = Tokens(tmp_path).create("read")
         with closing(Watching(server, token=secret)) as watch:

@@ -14,7 +14,8 @@ import pytest
 
 from holdfast import errors
 from holdfast.faces.cli import main
-from holdfast.faces.http.auth import ROLES, Tokens
+from holdfast.faces.http.auth import Tokens
+from holdfast.workspace.access import ROLES
 from tests.http.inside import serving, token_of
 from tests.http.running import PATIENCE, Running, code_of
 

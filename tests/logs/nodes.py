@@ -16,8 +16,8 @@ from typing import Any, Self, get_args
 import apsw
 
 import holdfast
+from holdfast.clock import Signal
 from holdfast.kernel import failpoints
-from holdfast.kernel.clock import Signal
 from holdfast.kernel.engine import Engine
 from holdfast.kernel.journal import Journal
 from holdfast.kernel.store import FILE

@@ -7,7 +7,7 @@ from collections.abc import Callable
 import pytest
 
 from holdfast import errors
-from holdfast.kernel.clock import Signal
+from holdfast.clock import Signal
 from holdfast.kernel.journal import LogMoved
 from holdfast.replication.log import LostAnswer, MemoryLog, Trimmed
 from holdfast.testing import FaultyLog

@@ -7,7 +7,7 @@ import gc
 import pytest
 
 from holdfast import errors
-from holdfast.kernel.clock import Signal
+from holdfast.clock import Signal
 from holdfast.replication.log import MAX_ENTRY, Head, MemoryLog
 from holdfast.testing import ManualClock
 from holdfast.testing.log_contract import *  # noqa: F403

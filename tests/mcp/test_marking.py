@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 import holdfast
 from holdfast import errors, turnfile
-from holdfast.faces.mcp.text import CLOSING, OPENING, brief, cut, for_tools, marked, plain, told
+from holdfast.faces.mcp.text import CLOSING, OPENING, brief, cut, error_content, for_tools, marked, plain
 from holdfast.faces.mcp.turn_tools import TOOLS
 from tests.mcp.clients import Agent, inside, played, unmarked
 
@@ -39,7 +39,7 @@ def test_whatever_stands_between_the_marks_cannot_end_them_and_comes_back_as_it_
 @settings(deadline=None)
 @given(TEXTS, TEXTS, VALUES)
 def test_an_error_is_marked_like_anything_else(message: str, hint: str, detail: Any) -> None:
-    content = unmarked(marked(told(errors.Held(message or "held", hint=hint, holder=detail))))
+    content = unmarked(marked(error_content(errors.Held(message or "held", hint=hint, holder=detail))))
     assert content["code"] == "HELD"
     assert content["hint"] == cut(hint, 2000)
 
@@ -53,7 +53,7 @@ def test_what_is_too_long_is_cut_and_says_so(value: Any, most: int) -> None:
 
 def test_a_text_that_is_none_can_still_be_spoken_of() -> None:
     assert unmarked(marked({"text": "<\ud800>"})) == {"text": "<?>"}
-    refused = plain(told(errors.InvalidValue("\ud800 is no text", value="\udfff")))
+    refused = plain(error_content(errors.InvalidValue("\ud800 is no text", value="\udfff")))
     assert msgspec.json.decode(msgspec.json.encode(refused)) == refused
 
 

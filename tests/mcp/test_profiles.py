@@ -18,7 +18,7 @@ from holdfast import errors
 from holdfast.faces.mcp import serve_stdio
 from holdfast.faces.mcp.profiles import tools_of
 from holdfast.operation import REGISTRY
-from holdfast.workspace.schema import parameters
+from holdfast.schema import parameters
 from tests.mcp.clients import PATIENCE, inside, played
 
 ROOT = Path(__file__).parents[2]

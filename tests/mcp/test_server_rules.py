@@ -201,7 +201,12 @@ def test_a_token_that_is_revoked_is_refused_in_the_middle_of_a_session(server: S
 @pytest.fixture
 def owned(tmp_path: Path, clock: ManualClock) -> Any:
     """A server whose time belongs to the test."""
-    server = Server(Settings(folder=tmp_path / "owned", port=0), clock)
+
+    class Owned(Server):
+        def _open(self, folder: Path) -> holdfast.Workspace:
+            return holdfast.open(folder, actor="server", clock=clock)
+
+    server = Owned(Settings(folder=tmp_path / "owned", port=0))
     with _running(server):
         yield server
 
@@ -253,14 +258,14 @@ def test_of_a_token_with_many_sessions_the_oldest_are_forgotten_and_still_work(
 ) -> None:
     monkeypatch.setattr(http, "SESSIONS", 2)
     kept: list[int] = []
-    remember = http.Mounted._memory
+    remember = http.Mounted._session
 
     def counting(self: http.Mounted, *given: Any) -> Any:
         found = remember(self, *given)
-        kept.append(max(len(sessions) for sessions in self._memories.values()))
+        kept.append(max(len(sessions) for sessions in self._sessions.values()))
         return found
 
-    monkeypatch.setattr(http.Mounted, "_memory", counting)
+    monkeypatch.setattr(http.Mounted, "_session", counting)
 
     async def claim(agent: Agent, title: str) -> str:
         task = await agent.call("task_create", title=title)

@@ -427,7 +427,7 @@ async def test_a_tool_or_resource_that_does_not_exist_is_an_error_of_the_protoco
 @played
 async def test_an_actor_that_nobody_named_may_look_but_hold_nothing(ws: holdfast.Workspace) -> None:
     task = ws.tasks.create("work")
-    from holdfast.kernel.tx import DerivedActor
+    from holdfast.types import DerivedActor
     from holdfast.workspace import with_context
     from holdfast.workspace.context import Context
 

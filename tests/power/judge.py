@@ -20,7 +20,7 @@ import apsw
 import msgspec
 
 import holdfast
-from holdfast.kernel.clock import Now
+from holdfast.clock import Now
 from holdfast.kernel.maintenance import check
 from holdfast.kernel.store import FILE
 from holdfast.kernel.tx import Snapshot

@@ -13,10 +13,10 @@ from collections import Counter, deque
 from collections.abc import Callable
 from pathlib import Path
 
+from holdfast.clock import Clock
+from holdfast.ids import Ids
 from holdfast.kernel import failpoints
-from holdfast.kernel.clock import Clock
 from holdfast.kernel.engine import Engine
-from holdfast.kernel.ids import Ids
 from holdfast.kernel.store import FILE
 from holdfast.replication.log import CommitLog, MemoryLog
 from holdfast.replication.replica import Replica

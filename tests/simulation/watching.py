@@ -12,12 +12,12 @@ from typing import Any
 import msgspec
 
 from holdfast import errors
-from holdfast.kernel.clock import Signal
-from holdfast.kernel.events import END_OF_REVISION, Filter
+from holdfast.clock import Signal
+from holdfast.kernel.events import Filter
 from holdfast.kernel.tx import Snapshot
 from holdfast.kernel.wake import Watcher
 from holdfast.operation import REGISTRY
-from holdfast.types import CellChange, Event
+from holdfast.types import END_OF_REVISION, CellChange, Event
 from holdfast.workspace import Workspace
 from tests.simulation.truth import Truth
 

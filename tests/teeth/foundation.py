@@ -146,7 +146,7 @@ BUGS = [
     ),
     Bug(
         "time runs backwards with the wall clock",
-        "kernel/clock.py",
+        "clock.py",
         "        return max(self.clock.wall(), monotonic + offset)\n",
         "        return self.clock.wall()\n",
     ),

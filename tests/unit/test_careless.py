@@ -16,7 +16,7 @@ import pytest
 
 import holdfast
 from holdfast import FileGate, VersionEquals, Workspace, errors
-from holdfast.kernel.filesystem import check_place
+from holdfast.filesystem import check_place
 from holdfast.testing import ManualClock
 
 

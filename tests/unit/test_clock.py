@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from holdfast.kernel.clock import RESET, Clock, Now, Signal, SystemClock
+from holdfast.clock import RESET, Clock, Now, Signal, SystemClock
 from holdfast.testing import ManualClock
 
 SECOND = 1_000_000
@@ -79,7 +79,7 @@ def test_clocks_on_one_file_show_the_same_time_and_keep_it(tmp_path: Path) -> No
 
 def test_advancing_a_clock_on_a_file_wakes_a_waiter_in_another_process(tmp_path: Path) -> None:
     code = (
-        "import sys; from holdfast.testing import ManualClock; from holdfast.kernel.clock import Signal\n"
+        "import sys; from holdfast.testing import ManualClock; from holdfast.clock import Signal\n"
         "clock = ManualClock(sys.argv[1]); deadline = clock.monotonic() + 10_000_000\n"
         "print('waiting', flush=True)\n"
         "print(clock.wait_until(deadline, Signal()), clock.monotonic() >= deadline, flush=True)\n"

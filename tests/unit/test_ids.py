@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from holdfast.errors import Invalid
-from holdfast.kernel.ids import Ids, is_uuid7
+from holdfast.ids import Ids, is_uuid7
 
 NOW = 1_790_000_000_123_456
 

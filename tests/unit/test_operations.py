@@ -10,7 +10,7 @@ import pytest
 
 from holdfast.domains.cells import Cells
 from holdfast.operation import REGISTRY
-from holdfast.workspace.schema import request_type, schemas
+from holdfast.schema import request_type, schemas
 
 TRAVELLING = sorted(name for name, op in REGISTRY.items() if not op.route.local and op.kind != "stream")
 # Signatures that others rely on (requirements/interfaces.md).

@@ -9,9 +9,9 @@ from pathlib import Path, PurePosixPath
 
 import pytest
 
+from holdfast import filesystem as filesystem
 from holdfast.errors import Unsupported
-from holdfast.kernel import filesystem
-from holdfast.kernel.filesystem import check_place, filesystem_of, refusal
+from holdfast.filesystem import check_place, filesystem_of, refusal
 
 TABLE = r"""22 27 0:21 / /proc rw,relatime - proc proc rw
 27 1 254:0 / / rw,relatime shared:1 - ext4 /dev/vda rw,discard

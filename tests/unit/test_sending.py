@@ -9,7 +9,7 @@ import pytest
 
 from holdfast import errors
 from holdfast.operation import operation
-from holdfast.remote.protocol import ATTEMPTS, RESUMES, Pause, Resuming, Send, calling, named, request_of
+from holdfast.remote.protocol import ATTEMPTS, RESUMES, Pause, Resuming, Send, calling, request_of
 from holdfast.workspace.context import Context
 
 ANN = Context("ann")
@@ -88,7 +88,7 @@ def test_an_answer_is_awaited_as_long_as_the_call_may_wait(
     name: str, given: dict[str, Any], wait: float | None
 ) -> None:
     op = operation(name)
-    assert request_of(op, named(op, (), given)).wait == wait
+    assert request_of(op, given).wait == wait
 
 
 def hear(watch: Resuming, text: str) -> list[Any]:

@@ -9,8 +9,8 @@ import pytest
 
 import holdfast
 from holdfast import errors
+from holdfast.clock import SystemClock
 from holdfast.kernel import maintenance, migrations
-from holdfast.kernel.clock import SystemClock
 from holdfast.kernel.migrations import Migration
 from holdfast.kernel.store import FILE
 from holdfast.testing import ManualClock

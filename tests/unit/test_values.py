@@ -26,9 +26,8 @@ from holdfast.kernel.values import (
     check,
     decode,
     encode,
-    from_wire,
-    to_wire,
 )
+from holdfast.wire import from_wire, to_wire
 
 SAMPLES = Path(__file__).parents[3] / "shared" / "samples" / "cells" / "statecell-cases.jsonl"
 

@@ -11,10 +11,10 @@ import threading
 from functools import cache
 from pathlib import Path
 
+from holdfast.clock import Clock
 from holdfast.faces.http.listener import Settings
 from holdfast.faces.http.server import Server
-from holdfast.faces.http.workspaces import FOLDER, Spaces
-from holdfast.kernel.clock import Clock
+from holdfast.faces.http.workspaces import FOLDER, WorkspaceRegistry
 from holdfast.workspace import Workspace, open_workspace
 
 PATIENCE = 60  # seconds
@@ -54,8 +54,8 @@ class SharedServer(Server):
         self._thread.join(PATIENCE)
         shutil.rmtree(self.settings.folder, ignore_errors=True)
 
-    def _spaces(self) -> Spaces:
-        return Spaces(self.settings.folder, self._open, links=True)
+    def _spaces(self) -> WorkspaceRegistry:
+        return WorkspaceRegistry(self.settings.folder, self._open, links=True)
 
     def _open(self, folder: Path) -> Workspace:
         return open_workspace(folder, actor="server", clock=self._clocks.get(folder.name))

@@ -10,6 +10,7 @@ from datetime import datetime
 from typing import TYPE_CHECKING, Any, ClassVar, Final, get_args
 
 from holdfast import errors
+from holdfast.clock import SystemClock
 from holdfast.cupboard.tables import (
     PAGE,
     Entity,
@@ -31,7 +32,6 @@ from holdfast.domains.stashes.rows import (
     held_value,
     one,
 )
-from holdfast.kernel.clock import SystemClock
 from holdfast.kernel.values import encode
 from holdfast.types import Op
 from holdfast.types import stashes as types

@@ -9,12 +9,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from holdfast import errors
-from holdfast.kernel.events import END_OF_REVISION, Filter, gone, history, marks, previous, to_event
+from holdfast.kernel.events import Filter, gone, history, marks, previous, to_event
 from holdfast.kernel.tx import Snapshot, newest_version
 from holdfast.kernel.validate import check_limit, check_name, page_bounds
 from holdfast.kernel.values import decode
 from holdfast.operation import Following
-from holdfast.types import Cell, CellChange, CellInfo, CellVersion, Event, as_time
+from holdfast.types import END_OF_REVISION, Cell, CellChange, CellInfo, CellVersion, Event, as_time
 
 CELL = "cell"
 MAX_PAGE = 10_000

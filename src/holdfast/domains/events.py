@@ -8,8 +8,8 @@ from datetime import datetime
 import msgspec
 
 from holdfast import errors
+from holdfast.clock import FAR_AHEAD
 from holdfast.kernel import activity, leases
-from holdfast.kernel.clock import FAR_AHEAD
 from holdfast.kernel.events import compact, list_events, make_filter
 from holdfast.kernel.tx import Snapshot, Tx
 from holdfast.operation import Domain, Following, M, ReadFile, Steps, procedure, read, write

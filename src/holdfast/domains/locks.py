@@ -19,11 +19,11 @@ from holdfast import errors
 from holdfast.domains.leases import require_lease
 from holdfast.kernel import leases
 from holdfast.kernel.events import Filter
-from holdfast.kernel.tx import GRANTS_PER_REVISION, SYSTEM, DerivedActor, Row, Snapshot, Tx
+from holdfast.kernel.tx import GRANTS_PER_REVISION, SYSTEM, Row, Snapshot, Tx
 from holdfast.kernel.validate import check_limit, check_name, check_seconds, check_ttl, page_bounds
 from holdfast.kernel.wake import Watcher
 from holdfast.operation import Deadline, Do, Domain, Found, Listen, M, Next, Steps, procedure, read, write
-from holdfast.types import Grant, as_time
+from holdfast.types import DerivedActor, Grant, as_time
 
 WAITER = "lock-waiter"
 NOBODY = (SYSTEM, "*")  # the workspace itself, and all agents

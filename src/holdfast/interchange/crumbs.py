@@ -24,10 +24,10 @@ from holdfast.domains import link_types
 from holdfast.domains.stashes.rows import ABANDONED, COMPLETED, ENDED, TRAIL, leads, plan_purge, stop_purge, taken
 from holdfast.domains.tasks import tree
 from holdfast.domains.tasks.rows import Stored, require
+from holdfast.ids import is_uuid7
 from holdfast.interchange.stash_export import LINK_COLUMNS, TRAIL_COLUMNS, LinkLine, Time, TrailLine, link_line
 from holdfast.interchange.task_export import FORMAT, line_of, moment
 from holdfast.interchange.task_import import parse
-from holdfast.kernel.ids import is_uuid7
 from holdfast.kernel.tx import Row, Tx, newest_version
 from holdfast.kernel.validate import check_name
 

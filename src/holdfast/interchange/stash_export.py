@@ -19,9 +19,10 @@ from holdfast.domains.stashes.rows import ABANDONED, COLUMNS, SOURCE, STASH, Sto
 from holdfast.interchange import task_export
 from holdfast.kernel.tx import Row, Snapshot
 from holdfast.kernel.validate import check_id, check_limit
-from holdfast.kernel.values import decode, to_wire
+from holdfast.kernel.values import decode
 from holdfast.types import as_time
 from holdfast.types.stashes import LinkType, StashOperation, StashType, TrailState, TransferTable
+from holdfast.wire import to_wire
 
 TABLES: Final[tuple[TransferTable, ...]] = get_args(TransferTable)
 TRAIL_COLUMNS: Final = "id, name, state, version, created, updated, ended, before"

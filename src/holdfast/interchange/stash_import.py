@@ -21,12 +21,12 @@ import msgspec
 
 from holdfast import errors
 from holdfast.domains.stashes.rows import ABANDONED, COMPLETED, SCOPED_TO, STASH
+from holdfast.ids import is_uuid7
 from holdfast.interchange import crumbs, task_import
 from holdfast.interchange.crumbs import Families, read_crumb
 from holdfast.interchange.stash_export import TABLES, EntryLine, LinkLine, StashLine, Time, TrailLine
 from holdfast.interchange.stash_lines import checked_entry, put_stash, same_entry, see_entry, see_scope
 from holdfast.interchange.task_import import parse
-from holdfast.kernel.ids import is_uuid7
 from holdfast.kernel.tx import Tx, newest_version
 from holdfast.kernel.validate import check_flag, check_name
 from holdfast.types.stashes import TransferReport

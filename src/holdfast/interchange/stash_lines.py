@@ -45,8 +45,9 @@ from holdfast.interchange.task_export import moment
 from holdfast.kernel import leases
 from holdfast.kernel.tx import Row, Tx, newest_version
 from holdfast.kernel.validate import check_id, check_name
-from holdfast.kernel.values import encode, from_wire, to_wire
+from holdfast.kernel.values import encode
 from holdfast.types import as_microseconds, as_time
+from holdfast.wire import from_wire, to_wire
 
 AHEAD: Final = "gone on here, and not there: left alone"
 DIVERGED: Final = "gone on here in another way than there: left alone"

@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Any, Final
 import msgspec
 
 from holdfast.errors import Conflict, HoldfastError, NotHolder
+from holdfast.types import Progress
 
 if TYPE_CHECKING:
     from holdfast.kernel.tx import Tx
@@ -97,14 +98,6 @@ def parse(text: str) -> list[Line]:
 
 
 EVERY = 100  # steps: often enough to be seen moving
-
-
-class Progress(msgspec.Struct, frozen=True):
-    """Progress of some work; `total` is None if it is not known beforehand."""
-
-    work: str
-    done: int
-    total: int | None = None
 
 
 Listener = Callable[[Progress], None]

@@ -16,15 +16,16 @@ from typing import Any
 import apsw
 
 from holdfast import errors
+from holdfast.clock import RESET, Now
+from holdfast.ids import Ids
 from holdfast.kernel.activity import Actors
-from holdfast.kernel.clock import RESET, Now
 from holdfast.kernel.failpoints import reach
-from holdfast.kernel.ids import Ids
 from holdfast.kernel.journal import Journal, LogMoved
 from holdfast.kernel.leases import sweep
 from holdfast.kernel.migrations import check_writer
 from holdfast.kernel.store import Store, translate
-from holdfast.kernel.tx import SYSTEM, DerivedActor, GuardedTx, Tx
+from holdfast.kernel.tx import SYSTEM, GuardedTx, Tx
+from holdfast.types import DerivedActor
 
 _HEADER = "SELECT oldest_writer, revision, stamp, (SELECT min(deadline) FROM leases) FROM meta WHERE id = 1"
 _FOOTER = "UPDATE meta SET revision = ?, stamp = ? WHERE id = 1"

@@ -15,14 +15,14 @@ from typing import Any
 import apsw
 
 from holdfast import errors
+from holdfast.clock import Clock, Now, SystemClock, Wakeable
+from holdfast.filesystem import hide_from_git, make_folder
+from holdfast.ids import Ids
 from holdfast.kernel import migrations
 from holdfast.kernel.activity import Refusals
 from holdfast.kernel.batch import Writer, follow, nothing
-from holdfast.kernel.clock import Clock, Now, SystemClock, Wakeable
 from holdfast.kernel.events import Filter, marks
-from holdfast.kernel.filesystem import hide_from_git, make_folder
 from holdfast.kernel.group import Exclusive, Group
-from holdfast.kernel.ids import Ids
 from holdfast.kernel.journal import Journal
 from holdfast.kernel.leases import next_deadline
 from holdfast.kernel.process_lock import Turns
@@ -289,7 +289,7 @@ class Engine:
 
 
 def _prepare(folder: str) -> str:
-    from holdfast.kernel.filesystem import check_place
+    from holdfast.filesystem import check_place
 
     if not folder or "\0" in folder:
         raise errors.Invalid(

@@ -7,7 +7,6 @@ cursor below the mark raises Compacted.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 from datetime import datetime
 from typing import Any
@@ -17,14 +16,11 @@ import msgspec
 from holdfast import errors
 from holdfast.kernel.tx import Row, Snapshot, Tx
 from holdfast.kernel.validate import check_limit
-from holdfast.types import Event, as_microseconds, as_time
+from holdfast.types import END_OF_REVISION, Event, Position, as_microseconds, as_time, parse_cursor
 
-Position = tuple[int, int]  # revision, position
-END_OF_REVISION = 2**62
 MAX_PAGE = 1000
 
 _COLUMNS = "revision, position, time, actor, kind, scope, id, op, version, redacted, data"
-_CURSOR = re.compile(r"([0-9]{1,18})(?:-([0-9]{1,18}))?")
 _decode = msgspec.msgpack.Decoder(dict[str, Any]).decode
 
 
@@ -94,23 +90,6 @@ def to_event(row: Row) -> Event:
         data={} if data is None else _data(revision, data),
         redacted=bool(redacted),
     )
-
-
-def parse_cursor(cursor: int | str) -> Position:
-    """Return the position of a cursor; a bare revision means its end."""
-    if isinstance(cursor, int) and not isinstance(cursor, bool) and 0 <= cursor <= END_OF_REVISION:
-        return cursor, END_OF_REVISION
-    if isinstance(cursor, str) and (match := _CURSOR.fullmatch(cursor)):
-        return int(match[1]), END_OF_REVISION if match[2] is None else int(match[2])
-    raise errors.InvalidFilter(
-        f"{cursor!r} is not a cursor", hint="a cursor is a revision such as 42, or an event's cursor such as '42-0'"
-    )
-
-
-def to_cursor(position: Position) -> str:
-    """A position as a cursor."""
-    revision, place = position
-    return str(revision) if place == END_OF_REVISION else f"{revision}-{place}"
 
 
 def locate(snapshot: Snapshot, after: int | str | None) -> Position:

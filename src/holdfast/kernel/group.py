@@ -21,8 +21,8 @@ from threading import get_ident
 from typing import Any
 
 from holdfast import errors
+from holdfast.clock import Signal
 from holdfast.kernel.batch import Batch, Call, Writer, fail, follow
-from holdfast.kernel.clock import Signal
 from holdfast.kernel.journal import LogMoved
 from holdfast.kernel.process_lock import Turns
 from holdfast.kernel.signals import SHIELD

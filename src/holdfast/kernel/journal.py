@@ -11,8 +11,8 @@ from typing import Protocol
 
 import apsw
 
-from holdfast.kernel.clock import Wakeable
-from holdfast.kernel.ids import Ids
+from holdfast.clock import Wakeable
+from holdfast.ids import Ids
 from holdfast.kernel.store import Store
 
 

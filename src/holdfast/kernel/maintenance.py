@@ -20,12 +20,12 @@ from pathlib import Path
 import apsw
 
 from holdfast import errors
+from holdfast.clock import Clock
+from holdfast.filesystem import check_place, hide_from_git, make_folder, sync
+from holdfast.ids import Ids
 from holdfast.kernel import migrations, tx
 from holdfast.kernel.activity import tell
-from holdfast.kernel.clock import Clock
 from holdfast.kernel.failpoints import reach
-from holdfast.kernel.filesystem import check_place, hide_from_git, make_folder, sync
-from holdfast.kernel.ids import Ids
 from holdfast.kernel.journal import Journal
 from holdfast.kernel.process_lock import Turns
 from holdfast.kernel.store import FILE, Store, check_sqlite, translate
@@ -244,6 +244,18 @@ def _leases(snapshot: Snapshot) -> Iterator[str]:
 
 
 BUSY_TIMEOUT = 10.0
+
+
+def schema_of(folder: Path) -> tuple[int, int]:
+    """The schema of a store, and the newest that this program knows."""
+    try:
+        store = apsw.Connection(str(folder / FILE), flags=apsw.SQLITE_OPEN_READONLY)
+        try:
+            return migrations.schema_of(store), migrations.known()
+        finally:
+            store.close()
+    except apsw.Error as error:
+        raise translate(error) from error
 
 
 def upgrade(

@@ -17,17 +17,10 @@ from typing import Any
 import apsw
 
 from holdfast import errors
+from holdfast.clock import Now
+from holdfast.ids import Ids
 from holdfast.kernel import activity
-from holdfast.kernel.clock import Now
-from holdfast.kernel.ids import Ids
 from holdfast.kernel.store import translate
-
-
-class DerivedActor(str):
-    """An actor derived from user and host. It may read and write, but not hold: two such names may be two callers."""
-
-    __slots__ = ()
-
 
 Row = tuple[Any, ...]
 GRANTS_PER_REVISION = 4096

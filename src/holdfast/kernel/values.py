@@ -1,18 +1,14 @@
-"""The values that Holdfast stores, their stored form (canonical msgpack) and their JSON form.
+"""The values that Holdfast stores and their stored form, canonical msgpack. Their JSON form is in `holdfast.wire`.
 
 A value is null, bool, int64, finite float, str, bytes, or a list or str-keyed dict of values. Types are matched
 exactly: nothing is converted silently (msgspec alone would turn a tuple into a list and accept an int of 2^64).
 Depth counts the lists and dicts around a scalar: 1 has depth 0, `[]` and `[1]` have 1; 128 is the maximum.
 Invariant: equal values of equal types give equal bytes, whatever the insertion order of their dicts, and
 `decode(encode(v))` is v exactly. Called by every domain that stores a value.
-
-In JSON, bytes become `{"$bytes": base64}`, and an object whose only key begins with `$` gets one more `$`, so that
-every value survives the round trip. Called by the faces and the remote client; the store never holds this form.
 """
 
 from __future__ import annotations
 
-import binascii
 import enum
 import sys
 from typing import Any, Final, TypeAlias
@@ -242,72 +238,3 @@ def _step(box: _Box, item: object) -> str:
 def short(text: str, most: int) -> str:
     """Shorten text for a message."""
     return text if len(text) <= most else f"{text[: most // 2]}…{text[-most // 4 :]}"
-
-
-def to_wire(value: object) -> Value:
-    """Return `value` in a form that JSON can carry. Raises InvalidValue (JSON would turn NaN into null).
-
-    Bytes become `{"$bytes": base64}`; an object whose only key begins with `$` gets one more `$`.
-    """
-    check(value, text=True)
-    return _wrap(value)
-
-
-def _wrap(item: Any) -> Value:
-    kind = type(item)
-    if kind is list:
-        return [_wrap(child) for child in item]
-    if kind is dict:
-        dollar = "$" if _marked(item) else ""
-        return {dollar + key: _wrap(child) for key, child in item.items()}
-    if kind is bytes:
-        return {"$bytes": binascii.b2a_base64(item, newline=False).decode()}
-    return item  # type: ignore[no-any-return]
-
-
-def from_wire(obj: object, most: int = MAX_DEPTH) -> Value:
-    """Return the value whose JSON form was parsed into `obj`. Raises InvalidValue if it is malformed or too deep.
-
-    Checks the shape only; ranges and text are checked when the value is encoded.
-    """
-    return _unwrap(obj, None, most)
-
-
-def _unwrap(item: Any, parent: Node | None, most: int) -> Value:
-    kind = type(item)
-    if kind is not list and kind is not dict:
-        if kind is str or kind is int or kind is float or kind is bool or item is None:
-            return item  # type: ignore[no-any-return]
-        raise bad_scalar(parent, item)
-    if kind is dict and _marked(item) and not next(iter(item)).startswith("$$"):
-        return _unwrap_bytes(item, parent)  # a scalar, so no level of depth
-    node: Node = (item, parent[1] + 1 if parent else 1, parent)
-    if node[1] > most:
-        raise too_deep(node)
-    if kind is list:
-        return [_unwrap(child, node, most) for child in item]
-    skip = 1 if _marked(item) else 0
-    return {key[skip:] if skip else key: _unwrap(child, node, most) for key, child in item.items()}
-
-
-def _unwrap_bytes(item: dict[str, object], parent: Node | None) -> bytes:
-    ((key, text),) = item.items()
-    where = path_of(parent, item)
-    if key != "$bytes":
-        hint = "an object whose only key begins with $ is sent with one more $"
-        raise InvalidValue(f"{where} has the unknown marker {short(repr(key), 40)}", hint=hint, path=where)
-    try:
-        data = binascii.a2b_base64(text) if type(text) is str else None
-    except ValueError:
-        data = None
-    # The decoder skips invalid characters; only text that encodes to itself again was well-formed.
-    if data is None or binascii.b2a_base64(data, newline=False).decode() != text:
-        raise InvalidValue(f"$bytes of {where} is not base64", hint="standard alphabet, with padding", path=where)
-    return data
-
-
-def _marked(box: dict[Any, Any]) -> bool:
-    if len(box) != 1:
-        return False
-    key = next(iter(box))
-    return type(key) is str and key.startswith("$")

@@ -18,13 +18,13 @@ from typing import Any
 import apsw
 
 from holdfast import errors
-from holdfast.kernel.clock import Now, Signal, Wakeable
-from holdfast.kernel.events import END_OF_REVISION, Filter, Position, locate, marks, read_after, to_cursor, to_event
+from holdfast.clock import Now, Signal, Wakeable
+from holdfast.kernel.events import Filter, locate, marks, read_after, to_event
 from holdfast.kernel.journal import Journal
 from holdfast.kernel.leases import next_deadline
 from holdfast.kernel.store import Store, translate
 from holdfast.kernel.tx import Row, Snapshot
-from holdfast.types import Event
+from holdfast.types import END_OF_REVISION, Event, Position, to_cursor
 
 PAGE = 256
 BUFFER = 1024

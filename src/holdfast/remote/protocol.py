@@ -12,7 +12,6 @@ import math
 import re
 from collections.abc import Callable, Generator
 from datetime import datetime
-from functools import cache
 from typing import Any, Final, TypeVar
 from urllib.parse import quote
 
@@ -22,15 +21,14 @@ import msgspec
 from holdfast import errors
 from holdfast import errors as refusals
 from holdfast.domains.stashes.rows import spelled
-from holdfast.kernel.tx import DerivedActor
 from holdfast.kernel.validate import check_id, check_name
-from holdfast.kernel.values import MAX_DEPTH, from_wire, to_wire
-from holdfast.operation import Operation, find_operation, operation
-from holdfast.types import Op, Page, TxnResult
+from holdfast.kernel.values import MAX_DEPTH
+from holdfast.operation import Operation, find_operation
+from holdfast.schema import is_page, named_arguments, result_type
+from holdfast.types import DerivedActor, Op, Page, TxnResult
 from holdfast.types.tasks import ImportProblem, Task
-from holdfast.wire import parsed, plan_of, wired
+from holdfast.wire import from_wire, parsed, plan_of, to_wire, wired
 from holdfast.workspace.context import Context
-from holdfast.workspace.schema import is_page, parameters, result_type
 
 _QUERIED: Final = ("GET", "DELETE")
 _MISTAKABLE: Final = re.compile(r"\.+|[a-z-]+")
@@ -64,14 +62,6 @@ class Request(msgspec.Struct, frozen=True):
     wait: float | None  # seconds that the call itself may take; None: as long as it likes
 
 
-def named(op: Operation[..., Any], args: Args, kwargs: Kwargs) -> dict[str, Any]:
-    """The arguments of a call by their names."""
-    names = _names(op.name)
-    if len(args) > len(names):
-        raise TypeError(f"{op.name} takes {len(names)} arguments, not {len(args)}")
-    return dict(zip(names, args, strict=False)) | kwargs
-
-
 def request_of(op: Operation[..., Any], arguments: dict[str, Any]) -> Request:
     """The request of a call; what cannot travel is refused as it would be in process."""
     given, wait = dict(arguments), _wait(op, arguments)
@@ -96,11 +86,6 @@ def _wait(op: Operation[..., Any], given: dict[str, Any]) -> float | None:
     if not isinstance(wait, int | float) or not wait >= 0:
         return 0.0  # the operation refuses it
     return float(min(wait, _LONGEST))
-
-
-@cache
-def _names(name: str) -> list[str]:
-    return [each.name for each in parameters(operation(name))]
 
 
 def _segment(op: Operation[..., Any], value: Any, name: str) -> str:
@@ -291,7 +276,7 @@ def refusing(error: errors.HoldfastError) -> Steps[Any]:
 
 def calling(op: Operation[..., Any], args: Args, kwargs: Kwargs, context: Context) -> Steps[Any]:
     """Call an operation and return its result."""
-    given = named(op, args, kwargs)
+    given = named_arguments(op, args, kwargs)
     try:
         response = yield from sending(request_of(op, given), context)
     except errors.HoldfastError as error:
@@ -352,7 +337,7 @@ class Resuming:
 
     def __init__(self, op: Operation[..., Any], args: Args, kwargs: Kwargs, context: Context) -> None:
         self._op = op
-        self.request = request_of(op, named(op, args, kwargs))
+        self.request = request_of(op, named_arguments(op, args, kwargs))
         self._headers = headers_of(self.request, context) | {"accept": "text/event-stream"}
         self._last: str | None = None
         self._failures = 0

@@ -24,7 +24,7 @@ from typing import Any, NamedTuple
 import msgspec
 
 from holdfast import errors
-from holdfast.kernel.clock import Clock, SystemClock, Wakeable
+from holdfast.clock import Clock, SystemClock, Wakeable
 from holdfast.kernel.journal import LogMoved
 
 START = 0

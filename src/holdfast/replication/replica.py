@@ -22,10 +22,10 @@ import apsw
 import msgspec
 
 from holdfast import errors
+from holdfast.clock import Clock, Signal, SystemClock, Wakeable
+from holdfast.ids import Ids
 from holdfast.kernel import migrations
-from holdfast.kernel.clock import Clock, Signal, SystemClock, Wakeable
 from holdfast.kernel.failpoints import reach
-from holdfast.kernel.ids import Ids
 from holdfast.kernel.journal import LogMoved
 from holdfast.kernel.store import Store
 from holdfast.replication import apply

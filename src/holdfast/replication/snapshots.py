@@ -20,10 +20,10 @@ from typing import NamedTuple
 import apsw
 
 from holdfast import errors
-from holdfast.kernel.clock import Clock
+from holdfast.clock import Clock
+from holdfast.filesystem import sync
+from holdfast.ids import Ids
 from holdfast.kernel.failpoints import reach
-from holdfast.kernel.filesystem import sync
-from holdfast.kernel.ids import Ids
 from holdfast.kernel.journal import LogMoved
 from holdfast.kernel.maintenance import backup
 from holdfast.kernel.process_lock import Turns

@@ -13,7 +13,7 @@ import threading
 import weakref
 from pathlib import Path
 
-from holdfast.kernel.clock import Clock, Wakeable
+from holdfast.clock import Clock, Wakeable
 
 _TWO_NUMBERS = struct.Struct("<qq")
 _START = 1_700_000_000_000_000

@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 from typing import Literal, get_args
 
 from holdfast import errors
-from holdfast.kernel.clock import Wakeable
+from holdfast.clock import Wakeable
 from holdfast.kernel.journal import LogMoved
 from holdfast.replication.log import CommitLog, Head, LostAnswer
 

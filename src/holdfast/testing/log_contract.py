@@ -13,7 +13,7 @@ from collections.abc import Callable
 
 import pytest
 
-from holdfast.kernel.clock import Signal
+from holdfast.clock import Signal
 from holdfast.kernel.journal import LogMoved
 from holdfast.replication.log import START, CommitLog, Trimmed
 from holdfast.testing.crowd import LONG, together

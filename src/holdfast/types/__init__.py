@@ -6,13 +6,19 @@ of the package is loaded with the domain that needs it.
 
 from __future__ import annotations
 
+import re
 from datetime import UTC, datetime, timedelta
 from typing import Any, TypeVar
 
 import msgspec
 
+from holdfast.errors import InvalidFilter
+
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _MICROSECOND = timedelta(microseconds=1)
+_CURSOR = re.compile(r"([0-9]{1,18})(?:-([0-9]{1,18}))?")
+Position = tuple[int, int]  # in the event log: revision, and place in it
+END_OF_REVISION = 2**62
 
 
 def as_time(microseconds: int) -> datetime:
@@ -23,6 +29,12 @@ def as_time(microseconds: int) -> datetime:
 def as_microseconds(time: datetime) -> int:
     """The inverse of `as_time`; a time without a zone is read as local time."""
     return (time.astimezone(UTC) - _EPOCH) // _MICROSECOND
+
+
+class DerivedActor(str):
+    """An actor that nobody chose. It may read and write, but not hold: two such names may be two callers."""
+
+    __slots__ = ()
 
 
 class Lease(msgspec.Struct, frozen=True):
@@ -68,6 +80,31 @@ class Event(msgspec.Struct, frozen=True):
     def cursor(self) -> str:
         """The cursor that resumes after this event."""
         return f"{self.revision}-{self.position}"
+
+
+def parse_cursor(cursor: int | str) -> Position:
+    """Return the position of a cursor; a bare revision means its end."""
+    if isinstance(cursor, int) and not isinstance(cursor, bool) and 0 <= cursor <= END_OF_REVISION:
+        return cursor, END_OF_REVISION
+    if isinstance(cursor, str) and (match := _CURSOR.fullmatch(cursor)):
+        return int(match[1]), END_OF_REVISION if match[2] is None else int(match[2])
+    raise InvalidFilter(
+        f"{cursor!r} is not a cursor", hint="a cursor is a revision such as 42, or an event's cursor such as '42-0'"
+    )
+
+
+def to_cursor(position: Position) -> str:
+    """A position as a cursor."""
+    revision, place = position
+    return str(revision) if place == END_OF_REVISION else f"{revision}-{place}"
+
+
+class Progress(msgspec.Struct, frozen=True):
+    """How far long-running work is; `total` is None where it is not known beforehand."""
+
+    work: str
+    done: int
+    total: int | None = None
 
 
 class Refusal(msgspec.Struct, frozen=True):

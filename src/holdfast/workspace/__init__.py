@@ -13,14 +13,14 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 from holdfast import errors
-from holdfast.kernel.activity import Progress, listen
-from holdfast.kernel.clock import Clock
+from holdfast.clock import Clock
+from holdfast.kernel.activity import listen
 from holdfast.kernel.engine import Engine
 from holdfast.kernel.events import marks
 from holdfast.kernel.leases import next_deadline
 from holdfast.kernel.values import MAX_VALUE_BYTES
 from holdfast.operation import Sync
-from holdfast.types import Report
+from holdfast.types import Progress, Report
 from holdfast.workspace.context import PLAIN_ANSWERS, Context, Fence, check_context, derive_actor, surround
 from holdfast.workspace.registry import CHECKERS
 from holdfast.workspace.rulefiles import Files

@@ -6,7 +6,7 @@ import os
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from holdfast.kernel.clock import Clock, SystemClock
+from holdfast.clock import Clock, SystemClock
 from holdfast.workspace import open_workspace, replica_of
 
 if TYPE_CHECKING:
@@ -22,6 +22,13 @@ def upgrade(path: str | os.PathLike[str], *, clock: Clock | None = None, log: Co
 
     journal = None if log is None else replica_of(log, clock)
     return maintenance.upgrade(Path(path), clock or SystemClock(), journal=journal)
+
+
+def schema_of(path: str | os.PathLike[str]) -> tuple[int, int]:
+    """The schema of a store, and the newest that this program knows: `upgrade` leads from one to the other."""
+    from holdfast.kernel import maintenance
+
+    return maintenance.schema_of(Path(path))
 
 
 def restore(

@@ -14,8 +14,8 @@ from pathlib import Path
 from typing import Any, ClassVar, Final, Literal, TypeVar
 
 from holdfast import errors
+from holdfast.clock import Wakeable
 from holdfast.kernel.batch import nothing
-from holdfast.kernel.clock import Wakeable
 from holdfast.kernel.engine import CANNOT_WRITE
 from holdfast.kernel.loop import LoopLeader, LoopSignal, leader_of, next_event
 from holdfast.kernel.tx import SYSTEM

@@ -16,12 +16,13 @@ import msgspec
 from holdfast import errors
 from holdfast.domains import cells, locks
 from holdfast.domains.locks import NOBODY, Target, check_fence, load
+from holdfast.ids import is_uuid7
 from holdfast.kernel import events, idempotency
-from holdfast.kernel.ids import is_uuid7
-from holdfast.kernel.tx import DerivedActor, Snapshot, Tx, newest_version
+from holdfast.kernel.tx import Snapshot, Tx, newest_version
 from holdfast.kernel.validate import check_name
 from holdfast.kernel.values import decode, encode
 from holdfast.operation import Operation
+from holdfast.types import DerivedActor
 
 # What a fence names: a lock, the id of a lock stash, (run, cell), or (trail, name) of a lock stash, ("", name) if it is
 # global. As one text the two are joined by a slash.
@@ -175,7 +176,7 @@ def typed_answers(operation: Operation[..., Any], branches: Callable[[bool], Seq
     """Results that come back as the types they were; those of a txn as the types of the operations it ran."""
 
     def decode_typed(stored: bytes) -> Any:
-        from holdfast.workspace.schema import result_type  # only a repeated call needs it
+        from holdfast.schema import result_type  # only a repeated call needs it
 
         answer = msgspec.msgpack.decode(stored, type=result_type(operation.name))
         if branches is not None:

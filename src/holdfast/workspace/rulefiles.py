@@ -11,8 +11,8 @@ import stat
 from threading import get_ident
 
 from holdfast import errors
+from holdfast.clock import SystemClock
 from holdfast.domains.routing import FILES
-from holdfast.kernel.clock import SystemClock
 
 MAX_BYTES = 1_048_576
 _FRESH = 1_000  # microseconds

@@ -15,8 +15,8 @@ from typing import Any, ClassVar, NoReturn
 import msgspec
 
 from holdfast import errors
+from holdfast.clock import Signal, Wakeable
 from holdfast.domains.routing import FILES
-from holdfast.kernel.clock import Signal, Wakeable
 from holdfast.kernel.engine import Engine
 from holdfast.kernel.tx import Snapshot, Tx
 from holdfast.kernel.wake import Watcher

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Generator
 from typing import Any, Generic, TypeVar
 
-from holdfast.kernel.clock import Signal, Wakeable
+from holdfast.clock import Signal, Wakeable
 from holdfast.kernel.engine import Engine
 from holdfast.kernel.validate import check_seconds
 from holdfast.kernel.wake import Watcher

@@ -16,10 +16,10 @@ from holdfast import errors
 from holdfast.domains.cycles import rules
 from holdfast.domains.cycles.document import Document
 from holdfast.domains.cycles.rules import MAX_BYTES, ROOM, Key, problems
-from holdfast.kernel.events import END_OF_REVISION, previous
+from holdfast.kernel.events import previous
 from holdfast.kernel.tx import Row, Snapshot, Tx
 from holdfast.kernel.validate import check_limit
-from holdfast.types import as_time
+from holdfast.types import END_OF_REVISION, as_time
 from holdfast.types.cycles import Cycle, CycleInfo, CycleProblem, ListedStatus
 
 CYCLE: Final = "cycle"

@@ -48,10 +48,10 @@ from holdfast.domains.tasks.rows import Stored, lease_of
 from holdfast.domains.tasks.rows import require as require_task
 from holdfast.kernel import leases
 from holdfast.kernel.events import Filter
-from holdfast.kernel.tx import DerivedActor, Snapshot, Tx
+from holdfast.kernel.tx import Snapshot, Tx
 from holdfast.kernel.validate import check_flag, check_limit, check_name, check_ttl
 from holdfast.operation import Domain, Found, M, Steps, procedure, read, read_as, write
-from holdfast.types import as_time
+from holdfast.types import DerivedActor, as_time
 from holdfast.types.agents import PathLock
 
 MAX_REASON = 500

@@ -21,11 +21,11 @@ from holdfast.domains.tasks.rows import NO_CLAIM, TASK, Stored, change, lease_of
 from holdfast.domains.tasks.transitions import check_closable, check_step, illegal
 from holdfast.kernel import leases
 from holdfast.kernel.events import history, to_event
-from holdfast.kernel.tx import DerivedActor, Snapshot, Tx
+from holdfast.kernel.tx import Snapshot, Tx
 from holdfast.kernel.validate import check_flag, check_name, check_seconds, check_ttl
 from holdfast.kernel.values import encode
 from holdfast.operation import Do, Steps
-from holdfast.types import as_microseconds, as_time
+from holdfast.types import DerivedActor, as_microseconds, as_time
 from holdfast.types.tasks import Task, TaskStatus
 
 

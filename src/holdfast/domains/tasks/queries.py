@@ -24,7 +24,7 @@ from holdfast.domains.tasks.tree import unfinished
 from holdfast.kernel import events
 from holdfast.kernel.tx import Snapshot, newest_version
 from holdfast.kernel.validate import check_flag, check_limit, check_name
-from holdfast.types import Event, Page, as_microseconds, as_time
+from holdfast.types import END_OF_REVISION, Event, Page, as_microseconds, as_time
 from holdfast.types.tasks import HistoryEntry, Hit, Readiness, Reason, Task, TaskStatus, TaskType
 
 MAX_QUERY: Final = 1000
@@ -282,7 +282,7 @@ def history(
     check_limit(limit, MAX_HISTORY)
     found: list[HistoryEntry] = []
     oldest = None if since is None else as_microseconds(since)
-    if before is not None and (type(before) is not int or not 1 <= before <= events.END_OF_REVISION):
+    if before is not None and (type(before) is not int or not 1 <= before <= END_OF_REVISION):
         raise errors.InvalidFilter(f"before must be a version (1 or more), not {before!r}")
     for row in events.history(snapshot, TASK, "", _exact(snapshot, id), before, None):
         if oldest is not None and row[2] < oldest:

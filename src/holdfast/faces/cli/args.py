@@ -209,7 +209,7 @@ def as_moment(given: Any, future: bool) -> Any:
 
 
 def _json(text: str) -> Any:
-    from holdfast.kernel.values import from_wire
+    from holdfast.wire import from_wire
 
     content = sys.stdin.read() if text == "-" else text
     try:

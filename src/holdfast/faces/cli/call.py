@@ -309,7 +309,7 @@ def call(session: Session, workspace: Any, op: Operation[..., Any], arguments: d
 
 def _stash(workspace: Any, op: Operation[..., Any], id: str) -> str:
     """What names a stash: a word that is no id is the name of a global one. Tokens are remembered by ids."""
-    from holdfast.kernel.ids import is_uuid7
+    from holdfast.ids import is_uuid7
 
     named = id if "/" in id or is_uuid7(id) else f"/{id}"
     found: str = workspace.stashes.get(named).id if op.name in _FENCED and "/" in named else named

@@ -17,7 +17,7 @@ import msgspec
 
 from holdfast import errors
 from holdfast.faces.cli.args import Usage
-from holdfast.kernel.filesystem import make_folder
+from holdfast.filesystem import make_folder
 
 FOLDER: Final = ".holdfast"
 STORE: Final = "holdfast.db"

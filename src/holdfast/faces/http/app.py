@@ -1,8 +1,8 @@
 """The ASGI application: from a request to an operation and back.
 
-Order of refusals: Host, Origin, token, workspace, address, role, body, arguments. Nothing is read of a request that is
-refused for who sends it. An error is its class's status and a JSON body; one that is not ours is logged with its
-traceback and told as a bare 500. A call that waits ends when its client has gone.
+Checks run in this order: Host, Origin, token, workspace, address, role, body, arguments. The body of a request is not
+read before its sender may call. An error becomes the status of its class and a JSON body; an unexpected exception is
+logged with its traceback and becomes a bare 500. A call that waits ends when its client disconnects.
 """
 
 from __future__ import annotations
@@ -14,26 +14,14 @@ from typing import Any, Final
 
 from holdfast import errors, wire
 from holdfast.faces.http import auth, calls, pages
-from holdfast.faces.http.auth import EVERY, MAIN, Gate, Headers, Tickets, Token, Tokens
-from holdfast.faces.http.calls import (
-    ARGUMENT,
-    CAREFUL,
-    PREFIX,
-    Answer,
-    Caller,
-    Route,
-    Routes,
-    check_wait,
-    decode,
-    poll,
-    refused,
-)
+from holdfast.faces.http.auth import EVERY, MAIN, TICKET, Gate, Headers, Tickets, Token, Tokens
+from holdfast.faces.http.calls import PREFIX, SECURITY_HEADERS, Response, Route, Routes
 from holdfast.faces.http.listener import Settings
 from holdfast.faces.http.operations import AccessLog, Metrics, Upkeep
-from holdfast.faces.http.pages import find
-from holdfast.faces.http.sse import Alone, Client, Receive, Send, Watchers, resume_from
-from holdfast.faces.http.workspaces import Space, Spaces
-from holdfast.faces.mcp import http
+from holdfast.faces.http.sse import Client, DirectStream, Receive, Send, Watchers, resume_from
+from holdfast.faces.http.workspaces import ServedWorkspace, WorkspaceRegistry
+from holdfast.faces.mcp import http as mcp
+from holdfast.workspace.access import check_role
 from holdfast.workspace.aio import while_serving
 
 Scope = MutableMapping[str, Any]
@@ -45,7 +33,7 @@ _log = logging.getLogger("holdfast.http")
 class App:
     """One server's application."""
 
-    def __init__(self, spaces: Spaces, tokens: Tokens, hosts: Gate, settings: Settings) -> None:
+    def __init__(self, spaces: WorkspaceRegistry, tokens: Tokens, hosts: Gate, settings: Settings) -> None:
         self.spaces = spaces
         self.tokens = tokens
         self.tickets = Tickets(tokens)
@@ -55,17 +43,17 @@ class App:
         self.upkeep = Upkeep(spaces, settings)
         self.access = None if settings.access_log is None else AccessLog(settings.access_log)
         self.stopping = asyncio.Event()
-        self.mcp = http.Mounted(self.stopping)
+        self.mcp = mcp.Mounted(self.stopping)
         self._hosts = hosts
 
     async def start(self) -> None:
-        """Begin what goes on in the background."""
+        """Start the background work."""
         if self.access is not None:
             self.access.open()
         await self.upkeep.start()
 
     async def end(self) -> None:
-        """End it, when the last request has been answered."""
+        """Stop the background work, after the last request."""
         await self.mcp.end()
         await self.upkeep.stop()
         if self.access is not None:
@@ -77,131 +65,148 @@ class App:
         self.watchers.wake()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """ASGI."""
+        """Serve one request, as ASGI defines it."""
         if scope["type"] != "http":
             raise RuntimeError(f"{scope['type']} is not served here")
         started = self.metrics.began()
         headers = auth.headers_of(scope["headers"])
         status = 500
         try:
-            answer = await self._answer(scope, headers, receive, send)
-            if answer is None:  # a stream, or MCP, which has sent everything itself
+            response = await self._respond(scope, headers, receive, send)
+            if response is None:  # a stream or MCP, which has sent everything itself
                 status = scope.get("status", 200)
                 return
-            status = answer.status
-            await _send(send, answer, scope["method"], headers)
+            status = response.status
+            await _send(send, response, scope["method"], headers)
         finally:
             seconds = self.metrics.ended(scope["method"], status, started)
             if self.access is not None:
                 self.access.add(scope, status, seconds)
 
-    async def _answer(self, scope: Scope, headers: Headers, receive: Receive, send: Send) -> Answer | None:
+    async def _respond(self, scope: Scope, headers: Headers, receive: Receive, send: Send) -> Response | None:
+        """The response to a request, also if it fails; None if everything has been sent."""
         try:
-            return await self._respond(scope, headers, receive, send)
+            self._hosts.check_host(headers)
+            segments = _segments(scope)
+            if segments == [LIVENESS]:
+                return Response(200, b'{"status":"ok"}')
+            self._hosts.check_origin(headers)
+            name = _workspace_in(segments)
+            rest = segments[1:] if name else segments
+            token = scope["token"] = self._authenticate(scope, headers, name, rest)
+            if name is None:
+                return pages.respond(self, segments, scope["method"], token)
+            return await self._within(name, rest, token, scope, headers, receive, send)
         except errors.HoldfastError as error:
-            return refused(error)
+            return calls.error_response(error)
         except Exception:
             _log.exception("%s %s failed", scope["method"], scope["path"])
-            return refused(errors.HoldfastError("the server failed; its log says more"))
+            return calls.error_response(errors.HoldfastError("internal error; see the server's log"))
 
-    async def _respond(self, scope: Scope, headers: Headers, receive: Receive, send: Send) -> Answer | None:
-        self._hosts.check_host(headers)
-        segments = _segments(scope)
-        if segments == [LIVENESS]:
-            return Answer(200, b'{"status":"ok"}')
-        self._hosts.check_origin(headers)
-        name = _space_of(segments)
-        rest = segments[1:] if name else segments
-        token = scope["token"] = self._admitted(scope, headers, name, rest)
-        if name is None:
-            return pages.respond(self, segments, scope["method"], token)
-        if token.workspace not in (EVERY, name):
-            what = f"the workspace {name!r}" if name else "the main workspace"
-            raise errors.Forbidden(f"this token is not for {what}", hint="holdfast token create --workspace makes one")
-        space = self.spaces.get(name)
-        if rest == [http.PATH]:
-            body = await _read_body(headers, receive)
-            return await self.mcp.respond(space, token, scope, headers, body, receive, send)
-        extra = find(rest, scope["method"], token)
-        if extra is not None:
-            return await extra(self, space, token)
-        route, values = self.routes.find(scope["method"], rest, auth.accepts_events(headers))
-        return await self._call(route, values, space, token, scope, headers, receive, send)
-
-    def _admitted(self, scope: Scope, headers: Headers, name: str | None, rest: list[str]) -> Token:
-        """The token of a request; who asks for a stream may show a ticket instead, which is used up by it."""
+    def _authenticate(self, scope: Scope, headers: Headers, name: str | None, rest: list[str]) -> Token:
+        """The token of a request; a request for a stream may carry a ticket instead, which works once."""
         streaming = b"authorization" not in headers and auth.accepts_events(headers)
-        if name is not None and streaming and self.routes.is_stream(scope["method"], rest):
-            ticket, scope["query_string"] = wire.take_from_query(scope["query_string"], auth.ARGUMENT)
+        if streaming and name is not None and self.routes.is_stream(scope["method"], rest):
+            ticket, scope["query_string"] = wire.take_from_query(scope["query_string"], TICKET)
             if ticket is not None:
                 return self.tickets.take(ticket, name)
         return self.tokens.find(auth.bearer(headers))
 
-    async def _call(
+    async def _within(
         self,
-        route: Route,
-        values: list[str],
-        space: Space,
+        name: str,
+        rest: list[str],
         token: Token,
         scope: Scope,
         headers: Headers,
         receive: Receive,
         send: Send,
-    ) -> Answer | None:
-        calls.check_role(route.op, token)
+    ) -> Response | None:
+        """Respond to a request to a workspace."""
+        if token.workspace not in (EVERY, name):
+            what = f"the workspace {name!r}" if name else "the main workspace"
+            raise errors.Forbidden(f"this token is not for {what}", hint="holdfast token create --workspace makes one")
+        space = self.spaces.get(name)
+        if rest == [mcp.PATH]:
+            access = calls.access_of(token, headers)
+            scope["actor"] = access.actor
+            body = await _read_body(headers, receive)
+            await self.mcp.respond(space, access, scope, body, receive, _with_headers(scope, send))
+            return None
+        extra = pages.find(rest, scope["method"], token)
+        if extra is not None:
+            return await extra(self, space, token)
+        route, values = self.routes.find(scope["method"], rest, auth.accepts_events(headers))
+        return await self._call(route, values, space, token, scope, headers, receive, send)
+
+    async def _call(
+        self,
+        route: Route,
+        values: list[str],
+        space: ServedWorkspace,
+        token: Token,
+        scope: Scope,
+        headers: Headers,
+        receive: Receive,
+        send: Send,
+    ) -> Response | None:
+        """Call the operation of a route."""
+        op = route.op
+        check_role(op, token.role)
         body = await _read_body(headers, receive)
-        path = {name: decode(value) for name, value in zip(route.names, values, strict=True)}
-        path |= calls.expected(route.op, headers)
+        path = calls.path_arguments(route, values, headers)
         query, wait = scope["query_string"], None
-        if route.op.name == "events.list" and query:
-            wait, query = wire.take_from_query(query, ARGUMENT)
-        given = wire.arguments(route.op, path, query, body)
-        caller = Caller(token, headers)
-        scope["actor"] = caller.actor
-        calls.check_actor(route.op, given, caller)
-        if route.op.route.heavy:  # for the loop
-            work = route.op.on(space.in_thread(caller.context()))
-            return calls.answered(route, await asyncio.to_thread(work, **given), headers)
-        handle = space.handle(caller.context())
-        call = route.op.on(handle)
-        if route.op.kind == "stream":
-            resume_from(route.op, headers, given)
+        if route.polled and query:
+            wait, query = wire.take_from_query(query, calls.WAIT)
+        given = wire.arguments(op, path, query, body)
+        access = calls.access_of(token, headers)
+        scope["actor"] = access.actor
+        access.check_actor(op, given)
+        context = calls.context_of(access.actor, headers)
+        if op.route.heavy:
+            result = await asyncio.to_thread(op.on(space.in_thread(context)), **given)
+            return calls.result_response(route, result, headers)
+        handle = space.handle(context)
+        call = op.on(handle)
+        if op.kind == "stream":
+            resume_from(op, headers, given)
             client = Client(token, self.tokens, self.stopping, receive, send)
             with self.watchers.place(token, client):
                 self.watchers.cut += not await client.serve(_stream(route, call, given, space, client))
             return None
         if wait is not None:
-            result = await while_serving(route.op, poll(handle, given, check_wait(wait)), self.stopping, receive())
-        elif route.op.kind == "first" or given.get("wait"):
-            result = await while_serving(route.op, call(**given), self.stopping, receive())
+            work = calls.poll(handle, given, calls.check_wait(wait))
+            result = await while_serving(op, work, self.stopping, receive())
+        elif op.kind == "first" or given.get("wait"):
+            result = await while_serving(op, call(**given), self.stopping, receive())
         else:
             result = await call(**given)
-        return calls.answered(route, result, headers)
+        return calls.result_response(route, result, headers)
 
 
 def _stream(
-    route: Route, call: Callable[..., Any], given: dict[str, Any], space: Space, client: Client
+    route: Route, call: Callable[..., Any], given: dict[str, Any], space: ServedWorkspace, client: Client
 ) -> Awaitable[None]:
-    """What sends a client the events it wants; what is wrong with its wishes is refused here."""
+    """The coroutine that sends a client its events; raises at once if the arguments are wrong."""
     watch = call(**given)
     if route.op.name != "watch" or given.get("timeout") is not None:
-        return Alone(route.op, watch, client).follow()
+        return DirectStream(route.op, watch, client).follow()
     kinds, id = given.get("kinds"), given.get("id")
     wanted = None if kinds is None else tuple(sorted(kinds)), tuple(id) if isinstance(id, list) else id
     return space.channels.follow(wanted, watch, lambda after: call(kinds=kinds, id=id, after=after), client)
 
 
 def _segments(scope: Scope) -> list[str]:
-    """The parts of the path, not decoded: a name may hold a slash."""
+    """The parts of the path, not decoded: a name may contain a slash."""
     raw = scope.get("raw_path") or scope["path"].encode()
     return str(raw.partition(b"?")[0].decode("latin-1")).removeprefix("/").split("/")
 
 
-def _space_of(segments: list[str]) -> str | None:
-    """The workspace that is meant; None where none is."""
-    if segments[0] == PREFIX or segments == [http.PATH]:
+def _workspace_in(segments: list[str]) -> str | None:
+    """The name of the workspace that a path addresses, MAIN for the server's own; None if it addresses none."""
+    if segments[0] == PREFIX or segments == [mcp.PATH]:
         return MAIN
-    return segments[0] if len(segments) > 1 and (segments[1] == PREFIX or segments[1:] == [http.PATH]) else None
+    return segments[0] if len(segments) > 1 and (segments[1] == PREFIX or segments[1:] == [mcp.PATH]) else None
 
 
 async def _read_body(headers: Headers, receive: Receive) -> bytes:
@@ -211,7 +216,7 @@ async def _read_body(headers: Headers, receive: Receive) -> bytes:
     while True:
         message = await receive()
         if message["type"] == "http.disconnect":
-            raise errors.Closed("the client has gone")
+            raise errors.Closed("the client disconnected")
         part = message.get("body", b"")
         size += len(part)
         if size > auth.MAX_BODY:
@@ -225,13 +230,27 @@ async def _read_body(headers: Headers, receive: Receive) -> bytes:
     return body
 
 
-async def _send(send: Send, answer: Answer, method: str, headers: Headers) -> None:
-    body, more = answer.body, answer.headers
+async def _send(send: Send, response: Response, method: str, headers: Headers) -> None:
+    body, more = response.body, response.headers
     if len(body) > 1024 and b"gzip" in headers.get(b"accept-encoding", b""):
         import gzip
 
         body = gzip.compress(body, 1, mtime=0)
         more = (*more, (b"content-encoding", b"gzip"), (b"vary", b"accept-encoding"))
-    length = (b"content-length", str(len(body)).encode())
-    await send({"type": "http.response.start", "status": answer.status, "headers": [*CAREFUL, *more, length]})
+    every = [*SECURITY_HEADERS, *more, (b"content-length", str(len(body)).encode())]
+    await send({"type": "http.response.start", "status": response.status, "headers": every})
     await send({"type": "http.response.body", "body": b"" if method == "HEAD" else body})
+
+
+def _with_headers(scope: Scope, send: Send) -> Send:
+    """Add the headers of every response of ours to one that somebody else sends, and note its status."""
+
+    async def sending(message: MutableMapping[str, Any]) -> None:
+        if message["type"] == "http.response.start":
+            scope["status"] = message["status"]
+            there = {name.lower() for name, _ in message["headers"]}
+            more = [header for header in SECURITY_HEADERS if header[0] not in there]
+            message = {**message, "headers": [*message["headers"], *more]}
+        await send(message)
+
+    return sending

@@ -26,24 +26,23 @@ from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Final, Literal, get_args
+from typing import Final
 
 import msgspec
 
 from holdfast import errors
+from holdfast.clock import SystemClock
 from holdfast.errors import Misdirected, NotJSON
-from holdfast.kernel.clock import SystemClock
-from holdfast.kernel.ids import new_secret
-from holdfast.kernel.tx import SYSTEM
-from holdfast.kernel.validate import check_name
+from holdfast.filesystem import write_private
+from holdfast.ids import new_secret
+from holdfast.workspace.access import ROLES, Role, allows
+from holdfast.workspace.context import Context, check_context
 
-Role = Literal["read", "agent", "admin"]
-ROLES: Final[tuple[Role, ...]] = get_args(Role)
 EVERY: Final = "*"  # workspace of a token that is good for all of them
 MAIN: Final = ""  # the one in the server's own folder
 _log = logging.getLogger("holdfast.http")
 FILE: Final = "tokens.json"
-FIRST: Final = "token"  # the file with the token that a server makes on its first start
+FIRST_TOKEN: Final = "token"  # the file with the token that a server makes on its first start
 
 
 _SPACE: Final = re.compile(r"[a-z0-9][a-z0-9._-]{0,63}")
@@ -78,7 +77,7 @@ class Token(msgspec.Struct, frozen=True):
 
     def allows(self, role: Role) -> bool:
         """Whether it is good for what needs this role."""
-        return ROLES.index(self.role) >= ROLES.index(role)
+        return allows(self.role, role)
 
 
 class Tokens:
@@ -114,9 +113,7 @@ class Tokens:
         if role not in ROLES:
             raise errors.Invalid(f"role is one of {', '.join(ROLES)}, not {role!r}")
         if actor is not None:
-            check_name(actor, "actor")
-            if actor == SYSTEM:
-                raise errors.Invalid(f"the actor {SYSTEM!r} is the workspace itself", hint="choose another name")
+            check_context(Context(actor))
         if len(note) > MAX_NOTE or not note.isprintable():
             raise errors.Invalid(f"a note is at most {MAX_NOTE} characters on one line", hint="say it shorter")
         secret = f"hft_{new_secret()}"
@@ -142,7 +139,7 @@ class Tokens:
 
     def make_first(self, first_start: bool) -> Path:
         """On the first start: a token that may do everything, in a file that only its owner can read."""
-        path = self._path.parent / FIRST
+        path = self._path.parent / FIRST_TOKEN
         if not self._path.exists() or (first_start and not path.exists()):
             secret = f"hft_{new_secret()}"
             write_private(path, f"{secret}\n".encode())  # first: a start that is killed in between is begun anew
@@ -187,25 +184,13 @@ class Tokens:
             os.close(lock)
 
 
-def write_private(path: Path, content: bytes) -> None:
-    """Replace a file by one that only its owner can read; never half of it."""
-    draft = path.with_name(f".{path.name}.{os.getpid()}")
-    descriptor = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
-    try:
-        os.write(descriptor, content)
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
-    os.replace(draft, path)
-
-
 def digest(secret: str) -> str:
     """What is kept of a secret."""
     return hashlib.sha256(secret.encode()).hexdigest()
 
 
 MAX_BODY: Final = 4 * 1024 * 1024
-TWICE: Final = b"\0"  # between the values of a header that was given twice: in none of them
+DUPLICATE: Final = b"\0"  # between the values of a header that was given twice: in none of them
 _JSON: Final = b"application/json"
 _BEARER: Final = b"bearer "
 
@@ -240,7 +225,7 @@ def headers_of(pairs: Iterable[tuple[bytes, bytes]]) -> Headers:
     """Headers by name; one that is given twice has a value that is good for nothing."""
     found: dict[bytes, bytes] = {}
     for name, value in pairs:
-        found[name] = value if name not in found else found[name] + TWICE + value
+        found[name] = value if name not in found else found[name] + DUPLICATE + value
     return found
 
 
@@ -278,9 +263,9 @@ def check_json(headers: Headers) -> None:
         raise NotJSON(f"the Content-Type is {kind.decode('latin-1')[:100]!r}")
 
 
-LIFE: Final = 30  # seconds
-MOST: Final = 10_000  # at a time: the oldest go first
-ARGUMENT: Final = "ticket"
+TICKET_SECONDS: Final = 30  # seconds
+MAX_TICKETS: Final = 10_000  # at a time: the oldest go first
+TICKET: Final = "ticket"
 
 _now = SystemClock().monotonic
 
@@ -295,8 +280,8 @@ class Tickets:
     def give(self, token: Token, workspace: str) -> str:
         """A new one for a workspace."""
         ticket = f"hfk_{new_secret()}"
-        self._given[digest(ticket)] = token, workspace, _now() + LIFE * 1_000_000
-        while len(self._given) > MOST:
+        self._given[digest(ticket)] = token, workspace, _now() + TICKET_SECONDS * 1_000_000
+        while len(self._given) > MAX_TICKETS:
             self._given.popitem(last=False)
         return ticket
 

@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING, Final
 import msgspec
 
 from holdfast import errors
-from holdfast.faces.http.auth import write_private
+from holdfast.filesystem import write_private
 
 if TYPE_CHECKING:
     from cryptography import x509
@@ -194,13 +194,13 @@ def _general(name: str) -> x509.GeneralName:
 LOCK: Final = "server.lock"
 
 
-class Sole:
+class ServerLock:
     """The right to serve a folder."""
 
     def __init__(self, folder: Path) -> None:
         self._path = folder / LOCK
 
-    def __enter__(self) -> Sole:
+    def __enter__(self) -> ServerLock:
         self._descriptor = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         try:
             fcntl.flock(self._descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)

@@ -18,15 +18,14 @@ import msgspec
 from holdfast import __version__, errors
 from holdfast import errors as refusals
 from holdfast.faces.http import auth, calls
-from holdfast.faces.http.auth import Role
-from holdfast.faces.http.calls import CREATING, PREFIX, Route, Routes, role_of
+from holdfast.faces.http.calls import CREATING, PREFIX, Route, Routes
 from holdfast.faces.http.pages import EXTRAS
-from holdfast.kernel.validate import MAX_NAME_BYTES
 from holdfast.operation import operation
+from holdfast.schema import NAME, Shapes, argument_types, is_page, parameters, result_type
 from holdfast.types import Report
 from holdfast.types.tasks import TemplateNode
 from holdfast.wire import EXACT, plan_of
-from holdfast.workspace.schema import Shapes, argument_types, is_page, parameters, result_type
+from holdfast.workspace.access import Role, role_of
 
 _QUERIED: Final = ("GET", "DELETE")
 _JSON: Final = "application/json"
@@ -36,7 +35,6 @@ _DESCRIPTION: Final = f"""Shared memory and traffic control for fleets of agents
 The arguments of a GET or DELETE may also come as one JSON object, in `?{EXACT}=`. `/healthz` answers without a token.
 An error's data is in `details`, and beside `error` and `code` too."""
 _COUNT: Final = {"type": "integer", "minimum": 0}
-_NAME: Final = {"type": "string", "minLength": 1, "maxLength": MAX_NAME_BYTES, "pattern": r"^[^\x00-\x1f\x7f-\x9f]+$"}
 _TEXT: Final = {"type": "string", "minLength": 1}
 _PAST: Final = {"events.list", "watch", "txn"}  # may be asked for what the log has forgotten
 # What belongs to a call beside its arguments: to every call, to every write, to some.
@@ -123,7 +121,7 @@ def document() -> bytes:
                 "responses": {told[0]: _refusal(status, told[1], shapes) for status, told in _refusals().items()},
                 "securitySchemes": {
                     "token": {"type": "http", "scheme": "bearer"},
-                    "ticket": {"type": "apiKey", "in": "query", "name": auth.ARGUMENT},
+                    "ticket": {"type": "apiKey", "in": "query", "name": auth.TICKET},
                 },
             },
         }
@@ -200,7 +198,7 @@ def _own_parameters(route: Route, shapes: Shapes) -> Iterator[dict[str, Any]]:
     for name in route.names:
         schema = shapes.given(hints[name], name)
         text = "string" in (schema.get("type"), *(each.get("type") for each in schema.get("anyOf", ())))
-        yield {"name": name, "in": "path", "required": True, "schema": _NAME if text else schema}
+        yield {"name": name, "in": "path", "required": True, "schema": NAME if text else schema}
     if route.method not in _QUERIED:
         return
     for each in _others(route):
@@ -208,8 +206,8 @@ def _own_parameters(route: Route, shapes: Shapes) -> Iterator[dict[str, Any]]:
         schema = _in_query(_argument(route.op.name, each, hints[each.name], shapes))
         yield {"name": each.name, "in": "query", "required": needed, "schema": schema}
     if route.op.name == "events.list":
-        schema = {"type": "number", "minimum": 0, "maximum": calls.MOST}
-        yield {"name": calls.ARGUMENT, "in": "query", "description": "seconds, for an event to come", "schema": schema}
+        schema = {"type": "number", "minimum": 0, "maximum": calls.MAX_WAIT}
+        yield {"name": calls.WAIT, "in": "query", "description": "seconds, for an event to come", "schema": schema}
 
 
 def _in_query(schema: dict[str, Any]) -> dict[str, Any]:

@@ -22,10 +22,10 @@ from typing import Any, BinaryIO, Final
 import msgspec
 
 from holdfast import errors
+from holdfast.clock import SystemClock
 from holdfast.faces.http.listener import Settings
 from holdfast.faces.http.sse import Watchers
-from holdfast.faces.http.workspaces import Space, Spaces
-from holdfast.kernel.clock import SystemClock
+from holdfast.faces.http.workspaces import ServedWorkspace, WorkspaceRegistry
 
 FLUSH: Final = 0.25  # seconds
 _log = logging.getLogger("holdfast.http")
@@ -107,7 +107,7 @@ SUFFIX: Final = ".backup"
 class Upkeep:
     """The background work of one server."""
 
-    def __init__(self, spaces: Spaces, settings: Settings) -> None:
+    def __init__(self, spaces: WorkspaceRegistry, settings: Settings) -> None:
         self._spaces = spaces
         self._settings = settings
         self._tasks: list[asyncio.Task[None]] = []
@@ -142,7 +142,7 @@ class Upkeep:
         for space in self._spaces.open():
             await self._attempt("backup", asyncio.to_thread(self._back_up, space, self._settings.backup_folder))
 
-    def _back_up(self, space: Space, folder: Path) -> None:
+    def _back_up(self, space: ServedWorkspace, folder: Path) -> None:
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         name = {"": "main", "main": "main@"}.get(space.name, space.name)  # no name of a workspace has an @
         space.workspace.backup(folder / f"{name}-{datetime.now(UTC):%Y%m%dT%H%M%S.%f}{SUFFIX}")

@@ -1,4 +1,4 @@
-"""What a server answers beside operations: readiness, metrics, the OpenAPI document and its page, `whoami`."""
+"""What a server offers beside operations: readiness, metrics, the OpenAPI document and its page, `whoami`."""
 
 from __future__ import annotations
 
@@ -11,32 +11,33 @@ import msgspec
 
 from holdfast import errors
 from holdfast.errors import MethodNotAllowed, NoRoute
-from holdfast.faces.http.auth import EVERY, LIFE, MAIN, Role, Token
-from holdfast.faces.http.calls import Answer, told
-from holdfast.faces.http.workspaces import Space
+from holdfast.faces.http.auth import EVERY, MAIN, TICKET_SECONDS, Token
+from holdfast.faces.http.calls import Response, json_response
+from holdfast.faces.http.workspaces import ServedWorkspace
+from holdfast.workspace.access import Role
 
 if TYPE_CHECKING:
     from holdfast.faces.http.app import App
 
 
-Extra = Callable[["App", Space, Token], Awaitable[Answer]]
+Extra = Callable[["App", ServedWorkspace, Token], Awaitable[Response]]
 
 
-async def _tell_revision(_: App, space: Space, token: Token) -> Answer:
+async def _tell_revision(_: App, space: ServedWorkspace, token: Token) -> Response:
     ahead = space.workspace.clock_ahead
-    return told({"revision": space.workspace.revision, "clock_ahead": ahead})
+    return json_response({"revision": space.workspace.revision, "clock_ahead": ahead})
 
 
-async def _check(_: App, space: Space, token: Token) -> Answer:
-    return told(await asyncio.to_thread(space.workspace.check))
+async def _check(_: App, space: ServedWorkspace, token: Token) -> Response:
+    return json_response(await asyncio.to_thread(space.workspace.check))
 
 
-async def _whoami(_: App, space: Space, token: Token) -> Answer:
-    return told({"token": token.id, "role": token.role, "actor": token.actor, "workspace": space.name})
+async def _whoami(_: App, space: ServedWorkspace, token: Token) -> Response:
+    return json_response({"token": token.id, "role": token.role, "actor": token.actor, "workspace": space.name})
 
 
-async def _ticket(app: App, space: Space, token: Token) -> Answer:
-    return told({"ticket": app.tickets.give(token, space.name), "expires_in": LIFE}, status=201)
+async def _ticket(app: App, space: ServedWorkspace, token: Token) -> Response:
+    return json_response({"ticket": app.tickets.give(token, space.name), "expires_in": TICKET_SECONDS}, status=201)
 
 
 EXTRAS: Final[dict[str, tuple[str, Role, str, Extra]]] = {
@@ -60,7 +61,7 @@ def find(segments: list[str], method: str, token: Token) -> Extra | None:
     return extra
 
 
-def respond(app: App, segments: list[str], method: str, token: Token) -> Answer:
+def respond(app: App, segments: list[str], method: str, token: Token) -> Response:
     """The answer to a request that names no workspace."""
     if method not in ("GET", "HEAD"):
         raise MethodNotAllowed(f"{method} is not possible here; GET is", allowed="GET, HEAD")
@@ -74,13 +75,13 @@ def respond(app: App, segments: list[str], method: str, token: Token) -> Answer:
         case ["openapi.json"]:
             from holdfast.faces.http.openapi import document
 
-            return Answer(200, document())
+            return Response(200, document())
         case [""] | ["docs"]:
             return _docs()
     raise NoRoute(f"there is nothing at /{'/'.join(segments)[:200]}")
 
 
-def _ready(app: App) -> Answer:
+def _ready(app: App) -> Response:
     """Whether requests can be served: not while the server stops, nor if the store cannot be read."""
     if app.stopping.is_set():
         raise errors.Unavailable("the server is stopping")
@@ -88,16 +89,16 @@ def _ready(app: App) -> Answer:
     if workspace.is_lost:
         raise errors.Closed("the store was removed or replaced", hint="stop the server, and look at its folder")
     workspace.revision  # noqa: B018  # which must be readable
-    return told({"status": "ready"})
+    return json_response({"status": "ready"})
 
 
-def _metrics(app: App) -> Answer:
+def _metrics(app: App) -> Response:
     revisions = {space.name: _revision(space) for space in app.spaces.open()}
     text = "\n".join(app.metrics.lines(revisions, app.watchers, app.upkeep)) + "\n"
-    return Answer(200, text.encode(), ((b"content-type", b"text/plain; version=0.0.4; charset=utf-8"),))
+    return Response(200, text.encode(), ((b"content-type", b"text/plain; version=0.0.4; charset=utf-8"),))
 
 
-def _revision(space: Space) -> int | None:
+def _revision(space: ServedWorkspace) -> int | None:
     """How far a workspace is; None if it cannot be read, which is no reason to tell nothing of the others."""
     try:
         return None if space.is_lost else space.workspace.revision
@@ -105,7 +106,7 @@ def _revision(space: Space) -> int | None:
         return None
 
 
-def _docs() -> Answer:
+def _docs() -> Response:
     """Every operation on one page, without a script and without anything from elsewhere."""
     from holdfast.faces.http.openapi import document
 
@@ -120,7 +121,7 @@ def _docs() -> Answer:
         (b"content-type", b"text/html; charset=utf-8"),
         (b"content-security-policy", b"default-src 'none'; style-src 'unsafe-inline'"),
     )
-    return Answer(200, page.encode(), headers)
+    return Response(200, page.encode(), headers)
 
 
 def _row(method: str, path: str, operation: dict[str, Any]) -> str:

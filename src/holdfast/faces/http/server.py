@@ -29,16 +29,15 @@ from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 from holdfast import errors
 from holdfast.faces.http.app import App
 from holdfast.faces.http.auth import MAIN, Gate, Tokens
-from holdfast.faces.http.listener import LOCK, Settings, Sole, bind, host_in
-from holdfast.faces.http.workspaces import Spaces
-from holdfast.kernel.clock import Clock
-from holdfast.kernel.filesystem import hide_from_git
+from holdfast.faces.http.listener import LOCK, ServerLock, Settings, bind, host_in
+from holdfast.faces.http.workspaces import WorkspaceRegistry
+from holdfast.filesystem import hide_from_git
 from holdfast.workspace import Workspace, open_workspace
 
 MAX_HEADERS: Final = 64 * 1024
-MAX_COUNT: Final = 128
-TOO_LARGE: Final = f"headers are at most {MAX_COUNT}, and {MAX_HEADERS} bytes together"
-SLOW: Final = 30.0  # seconds
+MAX_HEADER_COUNT: Final = 128
+TOO_LARGE: Final = f"headers are at most {MAX_HEADER_COUNT}, and {MAX_HEADERS} bytes together"
+HEADER_TIMEOUT: Final = 30.0  # seconds
 
 
 class Protocol(HttpToolsProtocol):
@@ -57,13 +56,17 @@ class Protocol(HttpToolsProtocol):
             piece, data = data[:room], data[room:]
             self._size += len(piece)
             super().data_received(piece)
-            if self._before_body and self._size and (self._size >= MAX_HEADERS or len(self.headers or ()) > MAX_COUNT):
+            if (
+                self._before_body
+                and self._size
+                and (self._size >= MAX_HEADERS or len(self.headers or ()) > MAX_HEADER_COUNT)
+            ):
                 return self._refuse(b"431 Request Header Fields Too Large", "HEADERS_TOO_LARGE", TOO_LARGE)
         if data and not self.transport.is_closing():
             super().data_received(data)
         if self._before_body and self._size and self._timer is None:
             self._timer = self.loop.call_later(
-                SLOW, self._refuse, b"408 Request Timeout", "TIMEOUT", "the headers did not come in time"
+                HEADER_TIMEOUT, self._refuse, b"408 Request Timeout", "TIMEOUT", "the headers did not come in time"
             )
 
     def on_message_begin(self) -> None:
@@ -110,8 +113,10 @@ class Protocol(HttpToolsProtocol):
         self.transport.close()
 
 
-KEPT: Final = 75  # seconds that a connection nobody uses is kept: longer than clients keep it, so none is cut in use
-GRACE: Final = 20  # seconds for requests in progress when it stops
+KEEP_ALIVE_SECONDS: Final = (
+    75  # seconds that a connection nobody uses is kept: longer than clients keep it, so none is cut in use
+)
+STOP_TIMEOUT: Final = 20  # seconds for requests in progress when it stops
 
 
 def _in_url(host: str) -> str:
@@ -121,11 +126,10 @@ def _in_url(host: str) -> str:
 class Server:
     """One server; `run` returns when it has stopped."""
 
-    def __init__(self, settings: Settings, clock: Clock | None = None) -> None:
+    def __init__(self, settings: Settings) -> None:
         settings.check()
         self.settings = settings
         self.ready = threading.Event()
-        self._clock = clock
         self._stop: asyncio.Event | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
         try:
@@ -180,7 +184,7 @@ class Server:
     def run(self, started: Callable[[], None] = lambda: None) -> None:
         """Serve until told to stop; `started` is called once it listens."""
         self._started = started
-        with Sole(self.settings.folder) as sole:
+        with ServerLock(self.settings.folder) as sole:
             self._bound = bind(self.settings)
             try:
                 self.port = 0 if self.settings.socket is not None else self._bound.getsockname()[1]
@@ -197,11 +201,11 @@ class Server:
         own = {_in_url(name) for name in (self._name, "localhost", "127.0.0.1", "::1")}
         return (*(f"{name}:{self.port}" for name in own), *self.settings.allow_hosts)
 
-    def _spaces(self) -> Spaces:
-        return Spaces(self.settings.folder, self._open)
+    def _spaces(self) -> WorkspaceRegistry:
+        return WorkspaceRegistry(self.settings.folder, self._open)
 
     def _open(self, folder: Path) -> Workspace:
-        return open_workspace(folder, actor="server", clock=self._clock)
+        return open_workspace(folder, actor="server")
 
     def _config(self, app: App) -> uvicorn.Config:
         tls: dict[str, Any] = {}
@@ -216,8 +220,8 @@ class Server:
             http=Protocol,
             ws="none",
             proxy_headers=False,  # who asks is who connects, whatever a header says
-            timeout_graceful_shutdown=GRACE,
-            timeout_keep_alive=KEPT,
+            timeout_graceful_shutdown=STOP_TIMEOUT,
+            timeout_keep_alive=KEEP_ALIVE_SECONDS,
             **tls,
         )
 

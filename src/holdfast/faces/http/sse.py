@@ -24,12 +24,11 @@ from typing import Any, Final
 import msgspec
 
 from holdfast import errors, wire
+from holdfast.clock import SystemClock
 from holdfast.errors import TooManyWatchers
 from holdfast.faces.http.auth import Headers, Token, Tokens
-from holdfast.kernel.clock import SystemClock
-from holdfast.kernel.events import Position, parse_cursor, to_cursor
 from holdfast.operation import Operation, operation
-from holdfast.types import Event
+from holdfast.types import Event, Position, parse_cursor, to_cursor
 from holdfast.workspace.watch import AsyncWatch
 
 START: Final = {
@@ -80,10 +79,10 @@ def _id(cursor: str | None) -> bytes:
 
 
 HEARTBEAT: Final = 10_000_000  # microseconds
-PATIENCE: Final = 30_000_000  # with a client that does not read
+READ_TIMEOUT: Final = 30_000_000  # with a client that does not read
 GATHER: Final = 0.02  # seconds: events that follow within this time travel together
 BATCH: Final = 500
-CHECKED: Final = 1_000_000  # microseconds, after which a token is looked at again
+TOKEN_CHECK_EVERY: Final = 1_000_000  # microseconds, after which a token is looked at again
 
 Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
 Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
@@ -185,7 +184,7 @@ class Client:
 
     def look(self, now: int) -> None:
         """Let it go if it has not read for too long; have a bookmark sent if it has heard nothing for a while."""
-        if self._sending is not None and now - self._sending > PATIENCE and self._task is not None:
+        if self._sending is not None and now - self._sending > READ_TIMEOUT and self._task is not None:
             self._cut = True
             self._task.cancel()
         elif self._sending is None and now - self._quiet > HEARTBEAT:
@@ -210,7 +209,7 @@ class Client:
         if self._stopping.is_set():
             await self.write(stop_frame(cursor), more=False)
             return True
-        if _now() - self._checked > CHECKED:
+        if _now() - self._checked > TOKEN_CHECK_EVERY:
             self._checked = _now()
             try:
                 self._tokens.check(self._token)
@@ -225,7 +224,7 @@ class Client:
         self.wake.clear()
 
 
-class Alone:
+class DirectStream:
     """What one client watches that nobody shares with it: one record, or with a timeout."""
 
     def __init__(self, op: Operation[..., Any], watch: AsyncWatch[Any], client: Client) -> None:

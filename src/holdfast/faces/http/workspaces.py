@@ -1,6 +1,6 @@
 """The workspaces that one server has open: the one in its folder, and those in `workspaces/NAME` below it.
 
-A named workspace is opened when it is first asked for, if its folder is there; a name is a plain word, never a path.
+A named workspace is opened on its first request, if its folder exists; a name is a plain word, never a path.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from holdfast import errors
 from holdfast.faces.http import sse
 from holdfast.faces.http.auth import MAIN, check_space, is_space
 from holdfast.faces.http.sse import Channels
-from holdfast.kernel.activity import Progress
+from holdfast.types import Progress
 from holdfast.workspace import Workspace, with_context
 from holdfast.workspace.aio import AsyncWorkspace
 from holdfast.workspace.context import Context
@@ -25,13 +25,13 @@ FOLDER: Final = "workspaces"
 _REMEMBERED: Final = 1024  # actors whose handles are kept
 
 
-def _soon(loop: asyncio.AbstractEventLoop, function: Callable[[Progress], None], told: Progress) -> None:
-    with suppress(RuntimeError):  # the loop has ended, and nobody watches any more
-        loop.call_soon_threadsafe(function, told)
+def _soon(loop: asyncio.AbstractEventLoop, function: Callable[[Progress], None], progress: Progress) -> None:
+    with suppress(RuntimeError):  # the loop has ended, so nobody watches any more
+        loop.call_soon_threadsafe(function, progress)
 
 
-class Space:
-    """One workspace, and handles for the actors that call it."""
+class ServedWorkspace:
+    """One workspace, with a handle for each actor that calls it."""
 
     def __init__(self, name: str, workspace: Workspace) -> None:
         self.name = name
@@ -39,11 +39,11 @@ class Space:
         self.channels = Channels()
         loop = asyncio.get_running_loop()
         self._listening = ExitStack()
-        self._listening.enter_context(workspace.progress(lambda told: _soon(loop, self._announce, told)))
+        self._listening.enter_context(workspace.progress(lambda progress: _soon(loop, self._announce, progress)))
         self._handles: OrderedDict[str, AsyncWorkspace] = OrderedDict()
 
     def handle(self, context: Context) -> AsyncWorkspace:
-        """A workspace that acts in this context; those of plain contexts are kept."""
+        """The workspace for calls in this context; handles of plain contexts are kept."""
         if not context.plain:
             return AsyncWorkspace(with_context(self.workspace, context))
         key = f"{type(context.actor).__name__}:{context.actor}"
@@ -62,7 +62,7 @@ class Space:
         return self.workspace.is_lost
 
     def in_thread(self, context: Context) -> Workspace:
-        """The same for work in a thread."""
+        """The same for use in a thread."""
         return with_context(self.workspace, context)
 
     def _announce(self, progress: Progress) -> None:
@@ -74,17 +74,17 @@ class Space:
         self.workspace.close()
 
 
-class Spaces:
+class WorkspaceRegistry:
     """Every workspace of a server."""
 
     def __init__(self, folder: Path, open_one: Callable[[Path], Workspace], links: bool = False) -> None:
         self.folder = folder
-        self._links = links  # a folder may be elsewhere
+        self._links = links  # folders may be symbolic links
         self._open_one = open_one
-        self._open: dict[str, Space] = {}
+        self._open: dict[str, ServedWorkspace] = {}
 
-    def get(self, name: str) -> Space:
-        """A workspace by its name, "" being the main one; NotFound if it has no folder."""
+    def get(self, name: str) -> ServedWorkspace:
+        """A workspace by name, MAIN for the server's own; NotFound if it has no folder."""
         space = self._open.get(name)
         if space is not None and name != MAIN and space.is_lost:
             self.drop(name)  # its folder was removed; perhaps there is a new one
@@ -94,20 +94,20 @@ class Spaces:
             if name != MAIN and (not folder.is_dir() or (folder.is_symlink() and not self._links)):
                 raise errors.NotFound(
                     f"there is no workspace {name!r} here",
-                    hint=f"make the folder {FOLDER}/{name} in the server's",
+                    hint=f"make the folder {FOLDER}/{name} in the server's folder",
                     name=name,
                 )
-            space = self._open[name] = Space(name, self._open_one(folder))
+            space = self._open[name] = ServedWorkspace(name, self._open_one(folder))
         return space
 
     def names(self) -> list[str]:
-        """All that can be served: the main one, and every folder with a good name."""
+        """All that can be served: the main one, and every folder with a valid name."""
         try:
             folders = sorted((self.folder / FOLDER).iterdir())
         except FileNotFoundError:
             folders = []
         except OSError as error:
-            raise errors.Invalid(f"{self.folder / FOLDER} is no folder: {error.strerror}") from error
+            raise errors.Invalid(f"{self.folder / FOLDER} is not a folder: {error.strerror}") from error
         return [
             MAIN,
             *(
@@ -117,7 +117,7 @@ class Spaces:
             ),
         ]
 
-    def open(self) -> list[Space]:
+    def open(self) -> list[ServedWorkspace]:
         """Those that are open."""
         return list(self._open.values())
 

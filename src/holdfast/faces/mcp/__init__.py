@@ -24,7 +24,7 @@ from holdfast import errors
 
 if TYPE_CHECKING:
     from holdfast.faces.mcp.session import Caller
-    from holdfast.faces.mcp.tool import Offer
+    from holdfast.faces.mcp.tool import ServerDefinition
     from holdfast.remote import RemoteWorkspace
     from holdfast.workspace import Workspace
 
@@ -59,7 +59,7 @@ def serve_turns(turn_dir: str, actor: str) -> None:
     _serve(TURNS, lambda: Caller(actor, turn_dir))
 
 
-def _serve(offer: Offer, caller: Callable[[], Caller]) -> None:
+def _serve(offer: ServerDefinition, caller: Callable[[], Caller]) -> None:
     """Serve the caller that is made once the loop runs."""
     protocol = load_protocol()
 

@@ -1,8 +1,8 @@
 """Tools for cells, locks, mail and watching, and the resources that can be read without a tool.
 
-A lock that nobody names a time for lives ten minutes: an agent that ends without a word must not hold one for ever.
+A lock without a ttl expires after ten minutes: an agent that stops without releasing it must not hold it for ever.
 
-`holdfast://prime` is what an agent must know when it begins: its claims, its unread mail, what is ready.
+`holdfast://prime` is what an agent needs to know at its start: its claims, its unread mail, what is ready.
 """
 
 from __future__ import annotations
@@ -10,14 +10,12 @@ from __future__ import annotations
 from typing import Annotated, Any, Final, Literal
 
 from holdfast import errors
-from holdfast.faces.mcp.session import Session, check_wait
+from holdfast.faces.mcp.session import Session, as_step, check_wait
 from holdfast.faces.mcp.tasks import LISTED, WHOLE, Cursor, check_limit, message, page, path_lock, row, task_show
 from holdfast.faces.mcp.text import LONGEST, brief, filled, when
 from holdfast.faces.mcp.tool import missing, parts_of
-from holdfast.kernel.values import from_wire
-from holdfast.types import Event, Grant, Op
-from holdfast.types.agents import PathLock
-from holdfast.wire import wired
+from holdfast.types import Event, Grant
+from holdfast.wire import from_wire, wired
 
 CELLS_LISTED: Final = 100
 
@@ -31,9 +29,9 @@ async def cell_get(
 ) -> Any:
     """Read a shared value and its version."""
     if cell is None:
-        names = await session.call("cells.list", run=run, limit=CELLS_LISTED, **filled(after=cursor))
+        names = await session.ws.cells.list(run, limit=CELLS_LISTED, after=cursor or "")
         return {"cells": names, **filled(cursor=names[-1] if len(names) == CELLS_LISTED else None)}
-    found = await session.call("cells.get", run=run, cell=cell)
+    found = await session.ws.cells.get(run, cell)
     value = wired(found.value)
     return {
         "value": value if whole else brief(value, LONGEST),
@@ -51,21 +49,21 @@ async def cell_set(
     ttl: Annotated[float | None, "seconds it lives; not with expected"] = None,
     lock: Annotated[str | None, "write only if you still hold this lock"] = None,
 ) -> Any:
-    """Write a shared value. With expected it is compare-and-swap: VERSION_MISMATCH tells the present value."""
-    given: dict[str, Any] = {"run": run, "cell": cell, "value": from_wire(value)}
+    """Write a shared value. With expected it is compare-and-swap: VERSION_MISMATCH has the current value."""
+    cells, content = session.fenced(lock).cells, from_wire(value)
     if expected is None:
-        version = await session.call("cells.set", fence=lock, **given, **filled(ttl=ttl))
+        version = await cells.set(run, cell, content, ttl=ttl)
     elif ttl is not None:
-        raise errors.Invalid("a compare-and-swap leaves the time that a cell lives as it is", hint="leave out ttl")
+        raise errors.Invalid("ttl cannot be combined with expected: compare-and-swap keeps the ttl of a cell")
     else:
-        version = await session.call("cells.cas", fence=lock, **given, expected=expected or None)
+        version = await cells.cas(run, cell, expected or None, content)
     return {"version": version}
 
 
 TTL: Final = 600.0
 
 Ttl = Annotated[float | None, "seconds; 600"]
-Wait = Annotated[float | None, "seconds to wait in line, at most 60"]
+Wait = Annotated[float | None, "seconds to wait in the queue, at most 60"]
 
 
 async def lock(
@@ -75,22 +73,20 @@ async def lock(
     ttl: Ttl = None,
     wait: Wait = None,
 ) -> Any:
-    """A lock on a name, one holder at a time. HELD tells who has it; renew before it ends."""
-    token = filled(token=session.memory.find("lock", name))
+    """A lock on a name, one holder at a time. HELD names the holder; renew before it expires."""
+    locks, token = session.ws.locks, session.memory.find("lock", name)
     match action:
         case "acquire":
-            grant = await session.call(
-                "locks.acquire", name=name, ttl=TTL if ttl is None else ttl, **filled(wait=check_wait(wait))
-            )
+            grant = await locks.acquire(name, ttl=TTL if ttl is None else ttl, wait=check_wait(wait))
         case "renew":
-            grant = await session.call("locks.refresh", name=name, **filled(ttl=ttl), **token)
+            grant = await locks.refresh(name, ttl=ttl, token=token)
         case "release":
-            released = await session.call("locks.release", name=name, **token)
+            released = await locks.release(name, token=token)
             session.memory.drop("lock", name)
             return {"released": released}
         case "check":
-            grant = await session.call("locks.find", name=name)
-            return {"held": None if grant is None else _granted(grant)}
+            found = await locks.find(name)
+            return {"held": None if found is None else _granted(found)}
     session.memory.keep("lock", name, grant.token)
     return _granted(grant)
 
@@ -112,32 +108,38 @@ async def paths(
     """Lock files before you edit them. check: HELD if another has one of them."""
     match action:
         case "lock":
-            given = filled(task=task, reason=reason, ttl=ttl or (None if task else TTL), wait=check_wait(wait))
-            taken = await session.call("paths.lock", patterns=_needed(paths), shared=shared, **given)
+            taken = await session.ws.paths.lock(
+                _needed(paths),
+                ttl=ttl or (None if task else TTL),
+                shared=shared,
+                task=task or None,
+                reason=reason or None,
+                wait=check_wait(wait),
+            )
             session.memory.keep("path", taken.id, taken.token)
             return path_lock(taken)
         case "release":
             return {"released": await _release(session, paths, task)}
-    mine = [await session.call("paths.check", path=path) for path in _needed(paths)]
+    mine = [await session.ws.paths.check(path) for path in _needed(paths)]
     return {"allowed": True, **filled(mine=tuple({found.id: path_lock(found) for found in mine if found}.values()))}
 
 
 def _needed(paths: list[str] | None) -> list[str]:
     if not paths:
-        raise errors.Invalid("no paths were given", hint='such as paths=["src/app/**"]')
+        raise errors.Invalid("paths is missing", hint='such as paths=["src/app/**"]')
     return paths
 
 
 async def _release(session: Session, paths: list[str] | None, task: str | None) -> int:
-    """Give back my locks: those whose patterns are all among the paths, those for a task, or all."""
-    found: list[PathLock] = await session.call("paths.list", holder=session.actor, **filled(task=task))
+    """Release my locks: those whose patterns are all among the paths, those for a task, or all."""
+    found = await session.ws.paths.list(holder=session.actor, task=task or None)
     chosen = [each for each in found if paths is None or set(each.patterns) <= set(paths)]
     if not chosen:
         return 0
-    steps = [
-        Op("paths.release", {"id": each.id, **filled(token=session.memory.find("path", each.id))}) for each in chosen
-    ]
-    done = await session.call("txn", conditions=[], then=steps)
+    release, memory = session.ws.paths.release, session.memory
+    done = await session.ws.txn(
+        [], [as_step(release, id=each.id, token=memory.find("path", each.id)) for each in chosen]
+    )
     for each in chosen:
         session.memory.drop("path", each.id)
     return sum(done.results)
@@ -154,15 +156,15 @@ async def mail_send(
     ack: Annotated[bool, "ask for an acknowledgement"] = False,
 ) -> Any:
     """Send a message to other agents."""
-    given: dict[str, Any] = {"body": body, "ack": ack, **filled(to=to, subject=subject, type=type)}
+    kind = type or "notify"
     if reply_to is not None:
         if task is not None:
-            raise errors.Invalid("a reply is about what its thread is about", hint="leave out task")
-        sent = await session.call("mail.reply", id=reply_to, **given)
+            raise errors.Invalid("a reply has the task of its thread", hint="leave out task")
+        sent = await session.ws.mail.reply(reply_to, body, kind, ack=ack, to=to, subject=subject or None)
     elif to is None or subject is None:
-        raise errors.Invalid("a message needs to and subject", hint="or reply_to, the id of the message it answers")
+        raise errors.Invalid("a message needs to and subject", hint="or reply_to, the id of the message it replies to")
     else:
-        sent = await session.call("mail.send", **given, **filled(task=task))
+        sent = await session.ws.mail.send(to, subject, body, task=task or None, type=kind, ack=ack)
     return {"id": sent.id, "thread": sent.thread, "to": list(sent.status)}
 
 
@@ -175,26 +177,27 @@ async def mail_inbox(
     cursor: Cursor = None,
 ) -> Any:
     """My unread messages, newest first. Reading is not acknowledging."""
-    limited = filled(limit=check_limit(limit), cursor=cursor)
+    mail = session.ws.mail
+    check_limit(limit)
     if ack:
-        await session.call("txn", conditions=[], then=[Op("mail.ack", {"id": id}) for id in ack])
+        await session.ws.txn([], [as_step(mail.ack, id=id) for id in ack])
     if thread is not None:
-        found = await session.call("mail.thread", id=thread, **limited)
+        found = await mail.thread(thread, limit, cursor or None)
         return page("messages", found, [message(each, WHOLE) for each in found])
-    found = await session.call("mail.inbox", unread=not all, **limited)
+    found = await mail.inbox(unread=not all, limit=limit, cursor=cursor or None)
     return page("messages", found, [message(each) for each in found])
 
 
 TIMEOUT: Final = 30.0
 MOST: Final = 60.0
-EVENTS: Final = 50  # in one answer
+EVENTS: Final = 50  # in one result
 _LONG: Final = 200  # characters of what changed
-_UNTOLD: Final = frozenset({"body", "token", "thread"})  # who wants them reads the record
+_OMITTED: Final = frozenset({"body", "token", "thread"})  # of an event; the record has them
 
 
 async def watch(
     session: Session,
-    since_revision: Annotated[int | str | None, "what the last watch answered; default: now"] = None,
+    since_revision: Annotated[int | str | None, "from the last watch; default: now"] = None,
     kinds: Annotated[list[str] | None, "task, cell, lock, path, message"] = None,
     id: Annotated[str | None, "of one record"] = None,
     run: Annotated[str | None, "of the cell `id`"] = None,
@@ -202,30 +205,29 @@ async def watch(
 ) -> Any:
     """Wait until something happens: the events after since_revision, at once if there are some, none at the timeout."""
     if not 0 <= timeout <= MOST:
-        raise errors.Invalid(f"timeout is 0 to {MOST:.0f} seconds, not {timeout:g}", hint="watch again")
+        raise errors.Invalid(f"timeout must be 0 to {MOST:.0f} seconds, not {timeout:g}", hint="watch again")
     if run is not None and id is None:
-        raise errors.Invalid("run belongs to the id of a cell", hint="give id too")
+        raise errors.Invalid("run needs the id of a cell", hint="give id too")
     wanted = filled(kinds=kinds, id=id if run is None else (run, id))
     now = await session.revision()
     after = now if since_revision is None else since_revision
     found = await _list(session, after, wanted)
     if not found and timeout and await session.next_event(after=after, timeout=timeout, **wanted) is not None:
         found = await _list(session, after, wanted)
-    # If nothing that was wanted came behind `after`, what was there before the wait need not be looked at again.
-    return {"events": [_told(event) for event in found], "since_revision": found[-1].cursor if found else str(now)}
+    # If no wanted event came after `after`, what was there before the wait need not be looked at again.
+    return {"events": [_shown(event) for event in found], "since_revision": found[-1].cursor if found else str(now)}
 
 
 async def _list(session: Session, after: int | str, wanted: dict[str, Any]) -> list[Event]:
-    found: list[Event] = await session.call("events.list", after=after, limit=EVENTS, **wanted)
-    return found
+    return await session.ws.events.list(after=after, limit=EVENTS, **wanted)
 
 
-def _told(event: Event) -> dict[str, Any]:
-    """An event with what changed, as far as that is short and new."""
+def _shown(event: Event) -> dict[str, Any]:
+    """An event with what changed, as far as that is short."""
     changed = {
         name: brief(wired(value), _LONG)
         for name, value in event.data.items()
-        if name not in _UNTOLD and value not in (None, [None, None])
+        if name not in _OMITTED and value not in (None, [None, None])
     }
     return filled(
         revision=event.revision,
@@ -256,7 +258,7 @@ async def read(session: Session, uri: str) -> Any:
         case ["prime"]:
             return await _prime(session)
         case ["ready"]:
-            found = await session.call("tasks.ready", limit=LISTED)
+            found = await session.ws.tasks.ready(limit=LISTED)
             return page("tasks", found, [row(task) for task in found])
         case ["task", id]:
             return await task_show(session, id, whole=True)
@@ -266,11 +268,11 @@ async def read(session: Session, uri: str) -> Any:
 
 
 async def _prime(session: Session) -> Any:
-    ready = await session.call("tasks.ready", limit=PRIMED)
-    told = {"actor": session.actor, "ready": [row(task) for task in ready]}
+    ready = await session.ws.tasks.ready(limit=PRIMED)
+    content = {"actor": session.actor, "ready": [row(task) for task in ready]}
     try:
-        unread = await session.call("mail.unread")
-    except errors.InvalidHolder as error:  # nobody chose its name, so it can hold nothing
-        return told | {"hint": error.hint}
-    claims = await session.call("tasks.list", claimed_by=session.actor, limit=LISTED)
-    return told | {"claims": [row(task) for task in claims], "unread": unread}
+        unread = await session.ws.mail.unread()
+    except errors.InvalidHolder as error:  # a derived actor, which can hold nothing
+        return content | {"hint": error.hint}
+    claims = await session.ws.tasks.list(claimed_by=session.actor, limit=LISTED)
+    return content | {"claims": [row(task) for task in claims], "unread": unread}

@@ -1,68 +1,85 @@
-"""MCP in `holdfast serve`: `/mcp` and `/NAME/mcp`, behind the same gate, tokens and roles as every other address.
+"""MCP in `holdfast serve`: `/mcp` and `/NAME/mcp`, behind the same checks, tokens and roles as every other address.
 
-Every request stands for itself, so a server that was started anew, or one of several, is no different: there is no
-session to lose. What a client is given as session id is a name under which the tokens of its claims are remembered and
-its calls can be cancelled; of those a token has at most 256, and the one that was unused longest is forgotten, which
-costs nothing but that fence. The SDK sees a request only when all of ours have let it pass.
+No request needs another one before it, so a server that was restarted, or one of several, works as well: there is no
+session to lose. The session id that a client gets is the name under which the tokens of its claims are remembered and
+its calls can be cancelled. A token has at most 256 of them; the least recently used one is forgotten, and with it only
+the fences of its claims. The SDK sees a request only after the server's checks.
 """
 
 from __future__ import annotations
 
 import asyncio
+import re
 from collections import OrderedDict
-from collections.abc import Iterator, MutableMapping
+from collections.abc import Awaitable, Callable, Iterator, MutableMapping
 from contextlib import AbstractContextManager, contextmanager, nullcontext
-from typing import Any, Final
+from typing import Any, Final, Protocol
 from urllib.parse import parse_qs
 
 from holdfast import errors, wire
 from holdfast.errors import MethodNotAllowed
-from holdfast.faces.http import calls
-from holdfast.faces.http.auth import Headers, Token
-from holdfast.faces.http.calls import CAREFUL, Answer
-from holdfast.faces.http.sse import Receive, Send
-from holdfast.faces.http.workspaces import Space
 from holdfast.faces.mcp import load_protocol
 from holdfast.faces.mcp.profiles import WORKSPACE, tools_of
 from holdfast.faces.mcp.session import Memory, Session
-from holdfast.kernel.ids import new_secret
+from holdfast.ids import new_secret
 from holdfast.operation import Operation
+from holdfast.workspace import Workspace
+from holdfast.workspace.access import Access
+from holdfast.workspace.aio import AsyncWorkspace
 from holdfast.workspace.context import Context
 
 PATH: Final = "mcp"
 SESSION: Final = b"mcp-session-id"
-SESSIONS: Final = 256  # of one token, whose tokens of claims are remembered
-_LONGEST_NAME: Final = 128
+SESSIONS: Final = 256  # of one token, that are remembered
+_VISIBLE: Final = re.compile(rb"[!-~]{0,128}")
 _OURS: Final = "holdfast.mcp"  # in the scope of a request: its session
 
-Cancellable = dict[tuple[str, str, Any], Any]  # by token, session id and number of the request
+Scope = MutableMapping[str, Any]
+Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
+Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
+Key = tuple[str, type[str], str, str]  # workspace, kind of actor, actor, name of the session
 
 
-class Visitor(Session):
-    """A session of one request: it may do what its token may."""
+class Served(Protocol):
+    """A workspace as the server hands it over."""
 
-    def __init__(self, space: Space, caller: calls.Caller, profile: str, memory: Memory, mounted: Mounted) -> None:
-        self._context = Context(caller.actor)
-        super().__init__(space.handle(self._context), caller.actor, profile, memory, mounted.stopping)
-        self._space = space
-        self._caller = caller
+    @property
+    def name(self) -> str:
+        """Its name."""
+
+    def handle(self, context: Context) -> AsyncWorkspace:
+        """The workspace for calls in this context."""
+
+    def in_thread(self, context: Context) -> Workspace:
+        """The same for use in a thread."""
+
+
+class HttpMcpSession(Session):
+    """The session of requests with the same token, actor and session id: it may do what the token may."""
+
+    def __init__(
+        self, served: Served, access: Access, name: str, profile: str, memory: Memory, mounted: Mounted
+    ) -> None:
+        self._context = Context(access.actor)
+        super().__init__(served.handle(self._context), access.actor, profile, memory, mounted.stopping)
+        self.served = served
+        self.access = access
+        self._name = name
         self._mounted = mounted
-        self.name = ""
 
     def check(self, op: Operation[..., Any], given: dict[str, Any]) -> None:
-        """The rules of every address: roles, and whom a token may act for."""
-        calls.check_role(op, self._caller.token)
-        calls.check_actor(op, given, self._caller)
+        """Apply the rules of every address: roles, and the actor of a bound token."""
+        self.access.check(op, given)
 
-    async def perform(self, workspace: Any, op: Operation[..., Any], given: dict[str, Any]) -> Any:
-        """Run an operation; what is too heavy for the loop, in a thread."""
+    def perform(self, workspace: Any, op: Operation[..., Any], given: dict[str, Any]) -> Any:
+        """Run an operation; a heavy one in a thread."""
         if op.route.heavy:
-            return await asyncio.to_thread(op.on(self._space.in_thread(self._context)), **given)
-        return await super().perform(workspace, op, given)
+            return asyncio.to_thread(op.on(self.served.in_thread(self._context)), **given)
+        return super().perform(workspace, op, given)
 
     def cancellable(self, request: Any) -> AbstractContextManager[Any]:
-        """Around a call that another request of the same session may cancel."""
-        return self._mounted.cancellable((self._caller.token.id, self.name, request)) if self.name else nullcontext()
+        """A block around a call that another request of the same session may cancel."""
+        return self._mounted.cancellable((self.access.token, self._name, request)) if self._name else nullcontext()
 
 
 class Mounted:
@@ -70,57 +87,47 @@ class Mounted:
 
     def __init__(self, stopping: asyncio.Event) -> None:
         self.stopping = stopping
-        self._cancellable: Cancellable = {}
-        self._memories: dict[str, OrderedDict[tuple[str, str, str], Memory]] = {}
+        self._cancellable: dict[tuple[str, str, Any], Any] = {}  # by token, session and number of the request
+        self._sessions: dict[str, OrderedDict[Key, HttpMcpSession]] = {}  # by token
         self._starting: asyncio.Task[Any] | None = None
         self._ending = asyncio.Event()
         self._running: asyncio.Task[None] | None = None
 
     async def respond(
-        self,
-        space: Space,
-        token: Token,
-        scope: MutableMapping[str, Any],
-        headers: Headers,
-        body: bytes,
-        receive: Receive,
-        send: Send,
-    ) -> Answer | None:
-        """Answer a request that was let in; None if everything has been sent."""
-        caller = calls.Caller(token, headers)
-        scope["actor"] = caller.actor
-        name = _session_name(headers)
-        place = space.name, str(caller.actor), name
+        self, served: Served, access: Access, scope: Scope, body: bytes, receive: Receive, send: Send
+    ) -> None:
+        """Respond to a request that passed the server's checks."""
+        name = _session_name(scope)
         if scope["method"] == "DELETE":
-            self._memories.get(token.id, OrderedDict()).pop(place, None)
-            return Answer(204, b"", ())
+            self._sessions.get(access.token, OrderedDict()).pop(_key(served, access, name), None)
+            await send({"type": "http.response.start", "status": 204, "headers": []})
+            await send({"type": "http.response.body", "body": b""})
+            return
         if scope["method"] != "POST":
-            raise MethodNotAllowed(f"{scope['method']} is not possible here; POST is", allowed="POST, DELETE")
+            raise MethodNotAllowed(f"{scope['method']} is not allowed here, use POST", allowed="POST, DELETE")
         wire.check_depth(body)
         profile = parse_qs(scope["query_string"].decode("latin-1")).get("profile", ["core"])[-1]
-        tools_of(profile)  # which refuses one that does not exist
+        tools_of(profile)  # raises Invalid if there is none of this name
         manager = await self._manager()
-        given = self._look(token, name, body)
-        visitor = Visitor(space, caller, profile, self._memory(token, place), self)
-        visitor.name = name
-        scope[_OURS] = visitor
-        await manager.handle_request(scope, _replay(body, receive), _carefully(scope, send, given))
-        return None
+        begins = self._begins_session(access, name, body)
+        scope[_OURS] = self._session(served, access, name, profile)
+        replayed = _replay(body, receive)
+        await manager.handle_request(scope, replayed, _named(send, new_secret()) if begins else send)
 
-    def _look(self, token: Token, name: str, body: bytes) -> bytes | None:
-        """Cancel what the request says is to be cancelled; one that begins a session gets a name for it."""
+    def _begins_session(self, access: Access, name: str, body: bytes) -> bool:
+        """Whether a request begins a session; a notification of cancellation takes effect here."""
         try:
             message = wire.parsed(body)
         except ValueError:
-            return None  # the SDK says what is wrong with it
+            return False  # the SDK reports what is wrong with it
         match message:
             case {"method": "notifications/cancelled", "params": {"requestId": str() | int() as request}} if name:
-                found = self._cancellable.get((token.id, name, request))
+                found = self._cancellable.get((access.token, name, request))
                 if found is not None:
                     found.cancel()
             case {"method": "initialize"}:
-                return new_secret().encode()
-        return None
+                return True
+        return False
 
     @contextmanager
     def cancellable(self, key: tuple[str, str, Any]) -> Iterator[None]:
@@ -135,28 +142,29 @@ class Mounted:
                 if self._cancellable.get(key) is scope:
                     del self._cancellable[key]
 
-    def _memory(self, token: Token, place: tuple[str, str, str]) -> Memory:
-        """What a session holds."""
-        known = self._memories.setdefault(token.id, OrderedDict())
-        memory = known.get(place)
-        if memory is None:
-            memory = known[place] = Memory()
+    def _session(self, served: Served, access: Access, name: str, profile: str) -> HttpMcpSession:
+        """The session of a request, made anew where its workspace, rights or profile have changed."""
+        known = self._sessions.setdefault(access.token, OrderedDict())
+        key = _key(served, access, name)
+        session = known.get(key)
+        if session is None or (session.served, session.access, session.profile) != (served, access, profile):
+            memory = Memory() if session is None else session.memory
+            session = known[key] = HttpMcpSession(served, access, name, profile, memory, self)
             if len(known) > SESSIONS:
                 known.popitem(last=False)
-        else:
-            known.move_to_end(place)
-        return memory
+        known.move_to_end(key)
+        return session
 
     # its life
 
     async def _manager(self) -> Any:
-        """What speaks MCP, loaded and started for the first request."""
+        """The SDK's side, loaded and started for the first request."""
         if self._starting is None or (self._starting.done() and self._starting.exception() is not None):
             self._starting = asyncio.ensure_future(self._start())
         return await asyncio.shield(self._starting)
 
     async def _start(self) -> Any:
-        protocol = await asyncio.to_thread(load_protocol)  # beside the loop: it takes a second
+        protocol = await asyncio.to_thread(load_protocol)  # in a thread: it takes a second
         manager = protocol.over_http(WORKSPACE, lambda context: context.request.scope[_OURS])
         started = asyncio.Event()
 
@@ -170,22 +178,28 @@ class Mounted:
         return manager
 
     async def end(self) -> None:
-        """Stop, when the last request has been answered."""
+        """Stop, after the last request."""
         self._ending.set()
         if self._running is not None:
             await self._running
 
 
-def _session_name(headers: Headers) -> str:
+def _key(served: Served, access: Access, name: str) -> Key:
+    """What a session is remembered by; an actor that was derived is not the one somebody chose."""
+    return served.name, type(access.actor), str(access.actor), name
+
+
+def _session_name(scope: Scope) -> str:
     """The name that a client was given for its session; "" if it has none."""
-    name = headers.get(SESSION, b"")
-    if len(name) > _LONGEST_NAME or not all(0x21 <= byte <= 0x7E for byte in name):
-        raise errors.Invalid("Mcp-Session-Id is not one that was given here", hint="initialize again")
-    return name.decode()
+    name = b"\0".join(value for header, value in scope["headers"] if header == SESSION)  # a duplicate is invalid
+    if not _VISIBLE.fullmatch(name):
+        raise errors.Invalid("the header Mcp-Session-Id was not issued by this server", hint="initialize again")
+    found: str = name.decode()
+    return found
 
 
 def _replay(body: bytes, receive: Receive) -> Receive:
-    """The request once more, for who has not read it yet; then what comes after it."""
+    """The request once more, for the SDK, which has not read it yet; then what follows it."""
     parts = [{"type": "http.request", "body": body, "more_body": False}]
 
     async def again() -> MutableMapping[str, Any]:
@@ -194,17 +208,12 @@ def _replay(body: bytes, receive: Receive) -> Receive:
     return again
 
 
-def _carefully(scope: MutableMapping[str, Any], send: Send, given: bytes | None) -> Send:
-    """Send with the headers that all our answers have, and the name of a session that begins."""
+def _named(send: Send, name: str) -> Send:
+    """Send the name of a session with the response that begins it."""
 
     async def sending(message: MutableMapping[str, Any]) -> None:
-        if message["type"] == "http.response.start":
-            scope["status"] = message["status"]
-            there = {name.lower() for name, _ in message["headers"]}
-            more = [header for header in CAREFUL if header[0] not in there]
-            if given is not None and message["status"] == 200:
-                more.append((SESSION, given))
-            message = {**message, "headers": [*message["headers"], *more]}
+        if message["type"] == "http.response.start" and message["status"] == 200:
+            message = {**message, "headers": [*message["headers"], (SESSION, name.encode())]}
         await send(message)
 
     return sending

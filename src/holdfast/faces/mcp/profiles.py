@@ -16,19 +16,19 @@ from functools import cache
 from typing import Any, Final, Literal, get_args
 
 from holdfast import errors, wire
-from holdfast.faces.http.calls import role_of
 from holdfast.faces.mcp import coordination, tasks
 from holdfast.faces.mcp.coordination import TTL
 from holdfast.faces.mcp.session import Held, Session, check_wait
 from holdfast.faces.mcp.text import LONGEST, brief
-from holdfast.faces.mcp.tool import MARKS, Offer, Tool, tool
-from holdfast.kernel.ids import is_uuid7
+from holdfast.faces.mcp.tool import MARKS, ServerDefinition, Tool, tool
+from holdfast.ids import is_uuid7
 from holdfast.operation import REGISTRY, Operation
+from holdfast.schema import is_page, parameters, schemas
 from holdfast.types import Grant
 from holdfast.types.agents import PathLock
 from holdfast.types.tasks import Task
 from holdfast.wire import wired
-from holdfast.workspace.schema import is_page, parameters, schemas
+from holdfast.workspace.access import role_of
 
 _HELD: dict[str, tuple[Held, str]] = {
     **{"tasks": ("task", "id"), "locks": ("lock", "name"), "paths": ("path", "id")},
@@ -59,12 +59,12 @@ def _runner(op: Operation[..., Any]) -> Any:
     async def run(session: Session, given: dict[str, Any]) -> Any:
         read = _bounded(op, wire.arguments(op, {}, b"", json.dumps(given).encode()))
         if kind == "stash" and takes_token and not is_uuid7(read["id"]):  # tokens are remembered by ids
-            read["id"] = (await session.call("stashes.get", id=read["id"])).id
+            read["id"] = (await session.ws.stashes.get(read["id"])).id
         id = read.get(name)
         if takes_token and kind is not None and isinstance(id, str) and read.get("token") is None:
             token = session.memory.find(kind, id)
             read |= {} if token is None else {"token": token}
-        result = await session.call(op.name, **read)
+        result = await op.on(session.ws)(**read)
         _remember(session, op, result, kind, id)
         if not is_page(op.name):
             return {"result": _short(result)}
@@ -149,4 +149,6 @@ def _offered(session: Session) -> dict[str, Tool]:
     return tools_of(*session.tools)
 
 
-WORKSPACE: Final = Offer(INSTRUCTIONS, _offered, coordination.FIXED, coordination.TEMPLATES, coordination.read)
+WORKSPACE: Final = ServerDefinition(
+    INSTRUCTIONS, _offered, coordination.FIXED, coordination.TEMPLATES, coordination.read
+)

@@ -19,14 +19,14 @@ from mcp.shared.exceptions import MCPError
 
 from holdfast import __version__, errors
 from holdfast.faces.mcp.session import Caller
-from holdfast.faces.mcp.text import marked, plain, told
-from holdfast.faces.mcp.tool import SCHEME, Offer, Tool
+from holdfast.faces.mcp.text import error_content, marked, plain
+from holdfast.faces.mcp.tool import SCHEME, ServerDefinition, Tool
 
 CANCELLED: Final = -32800  # the code that the SDK gives a cancelled request, too
 _log = logging.getLogger("holdfast.mcp")
 
 
-def build(offer: Offer, caller_of: Callable[[Any], Caller]) -> Server[Any]:
+def build(offer: ServerDefinition, caller_of: Callable[[Any], Caller]) -> Server[Any]:
     """A server with an offer, whose requests each belong to a caller."""
 
     async def list_tools(context: Any, _: types.PaginatedRequestParams | None) -> types.ListToolsResult:
@@ -104,26 +104,26 @@ async def _called(found: Tool, caller: Caller, given: dict[str, Any]) -> types.C
 
 def _refused(error: errors.HoldfastError) -> types.CallToolResult:
     """An error for a model, as text and as data."""
-    content = types.TextContent(type="text", text=marked(told(error)))
+    content = types.TextContent(type="text", text=marked(error_content(error)))
     return types.CallToolResult(content=[content], structured_content=_structured(error), is_error=True)
 
 
 def _structured(error: errors.HoldfastError) -> dict[str, Any]:
     """An error as data, which says what in it may be somebody's words."""
-    return {**plain(told(error)), "untrusted": ["message", "hint", "details"]}
+    return {**plain(error_content(error)), "untrusted": ["message", "hint", "details"]}
 
 
 # --- transports ------------------------------------------------------------------------------------------------------
 
 
-async def over_stdio(offer: Offer, caller: Caller) -> None:
+async def over_stdio(offer: ServerDefinition, caller: Caller) -> None:
     """Serve the program at the other end of the standard streams, until it closes them."""
     server = build(offer, lambda _: caller)
     async with stdio_server() as (incoming, outgoing):
         await server.run(incoming, outgoing, server.create_initialization_options())
 
 
-def over_http(offer: Offer, caller_of: Callable[[Any], Caller]) -> StreamableHTTPSessionManager:
+def over_http(offer: ServerDefinition, caller_of: Callable[[Any], Caller]) -> StreamableHTTPSessionManager:
     """What answers requests over HTTP, each for itself."""
     logging.getLogger("mcp").setLevel(logging.WARNING)  # it tells of every request that it comes and goes
     return StreamableHTTPSessionManager(build(offer, caller_of), stateless=True)

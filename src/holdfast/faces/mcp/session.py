@@ -1,23 +1,27 @@
-"""An MCP session: who calls, the workspace behind it, and the tokens of what they hold.
+"""An MCP session: its caller, the workspace behind it, and the tokens of what the caller holds.
 
-The tools for turn files need no more than this; a `Session` is a caller with a workspace.
+A `Caller` is enough for the tools for turn files; a `Session` is a caller with a workspace. Tools call operations on
+`session.ws`, where a server checks roles and actors.
 
-Every operation of a tool goes through `call`, where a server puts its rules about roles and actors. Claims and locks
-that a session took are remembered with their tokens, which it then sends by itself: a session that was paused and lost
-its claim is fenced, also where another one works under the same name by now, and no model has to carry numbers.
+A session remembers the tokens of the claims and locks it took and sends them with later calls. So a session that was
+paused and lost its claim is fenced, even if another one works under the same name by then, and no model has to carry
+numbers.
 """
 
 from __future__ import annotations
 
 import asyncio
 from collections import OrderedDict
+from collections.abc import Awaitable, Callable
 from contextlib import AbstractContextManager, nullcontext
-from typing import TYPE_CHECKING, Any, Final, Literal, TypeVar
+from typing import TYPE_CHECKING, Any, Final, Literal, ParamSpec, TypeVar
 
 from holdfast import errors
-from holdfast.operation import Operation, operation
-from holdfast.types import Event
+from holdfast.operation import Async, Operation
+from holdfast.schema import named_arguments
+from holdfast.types import Event, Op
 from holdfast.workspace.aio import while_serving
+from holdfast.workspace.transaction import Root
 
 if TYPE_CHECKING:
     from holdfast.faces.mcp.turn_session import Taken
@@ -25,33 +29,34 @@ if TYPE_CHECKING:
     from holdfast.workspace.aio import AsyncWorkspace
 
 
-MOST_WAIT: Final = 60.0  # seconds: clients give up on a call soon after that
+MAX_WAIT: Final = 60.0  # seconds: clients give up on a call soon after that
 
 
 class Caller:
-    """Who calls, one for each session. `turn_dir`: the folder of a working session, if the server has one."""
+    """The caller of one session. `turn_dir`: the folder of a working session, if the server has one."""
 
     def __init__(self, actor: str, turn_dir: str | None = None) -> None:
-        self.actor = str(actor)  # also of one that was derived
+        self.actor = str(actor)  # also if it is a DerivedActor
         self.turn_dir = turn_dir
         self.taken: dict[str, Taken] = {}  # turn locks of this very session, by id
         self.told: dict[str, str | None] = {}  # of which turn files it knows what they said, and the digest of that
 
     def cancellable(self, request: Any) -> AbstractContextManager[Any]:
-        """Around a request that can be cancelled by another one."""
+        """A block around a request that another one can cancel."""
         return nullcontext()
 
 
 def check_wait(wait: float | None) -> float | None:
-    """How long a call may wait: not longer than its client does."""
-    if wait is not None and wait > MOST_WAIT:
-        raise errors.Invalid(f"a call waits at most {MOST_WAIT:.0f} seconds, not {wait:g}", hint="ask again")
+    """The seconds a call may wait, no longer than its client does."""
+    if wait is not None and wait > MAX_WAIT:
+        raise errors.Invalid(f"wait must be at most {MAX_WAIT:.0f} seconds, not {wait:g}", hint="call again")
     return wait
 
 
 REMEMBERED: Final = 1024  # claims and locks of one session; the oldest are forgotten first
 
 Held = Literal["task", "lock", "path", "stash"]
+P = ParamSpec("P")
 R = TypeVar("R")
 
 
@@ -78,6 +83,30 @@ class Memory:
         self._tokens.pop((kind, id), None)
 
 
+class CheckedWorkspace(Root[Async]):
+    """The operations of a workspace, as one session may call them."""
+
+    awaits = True
+
+    def __init__(self, session: Session, workspace: AsyncWorkspace | AsyncRemoteWorkspace) -> None:
+        super().__init__(self)
+        self._session = session
+        self._workspace = workspace
+
+    def bind(self, op: Operation[..., Any]) -> Callable[..., Any]:
+        """An operation as a call that the session checks first."""
+        session, workspace = self._session, self._workspace
+
+        def call(*args: Any, **kwargs: Any) -> Any:
+            given = named_arguments(op, args, kwargs)
+            session.check(op, given)
+            work = session.perform(workspace, op, given)
+            waits = op.kind == "first" or given.get("wait")
+            return while_serving(op, work, session.stopping) if waits else work
+
+        return call
+
+
 class Session(Caller):
     """One caller on one workspace."""
 
@@ -92,7 +121,8 @@ class Session(Caller):
     ) -> None:
         super().__init__(actor, turn_dir)
         self._workspace = workspace
-        self._stopping = stopping or asyncio.Event()
+        self.stopping = stopping or asyncio.Event()
+        self.ws = CheckedWorkspace(self, workspace)
         self.profile = profile
         self.memory = memory
 
@@ -101,37 +131,37 @@ class Session(Caller):
         """Which tools it has: its profile, and whether those for turn files are among them."""
         return self.profile, self.turn_dir is not None
 
-    async def call(self, name: str, /, *, fence: str | None = None, **given: Any) -> Any:
-        """An operation, if the caller may; `fence` is a lock of the session that it must still hold."""
-        op = operation(name)
-        self.check(op, given)
-        workspace = self._workspace
-        if fence is not None:
-            # Without a token nothing was taken here: 0 is none that was ever given, so that is refused.
-            workspace = workspace.using(fence=(fence, self.memory.find("lock", fence) or 0))
-        work = self.perform(workspace, op, given)
-        return await (while_serving(op, work, self._stopping) if given.get("wait") or op.kind == "first" else work)
+    def fenced(self, lock: str | None) -> CheckedWorkspace:
+        """The workspace for calls that fail unless this session still holds the lock, if one is named."""
+        if lock is None:
+            return self.ws
+        # The token 0 was never granted: it refuses a call if this session has not taken the lock.
+        return CheckedWorkspace(self, self._workspace.using(fence=(lock, self.memory.find("lock", lock) or 0)))
 
     async def next_event(self, **given: Any) -> Event | None:
         """The first event of a watch, or None at its timeout."""
-        op = operation("watch")
-        self.check(op, given)
 
         async def first() -> Event | None:
-            async with self._workspace.watch(**given) as watch:
+            async with self.ws.watch(**given) as watch:
                 return await anext(watch, None)
 
-        return await while_serving(op, first(), self._stopping)
+        return await while_serving(type(self.ws).watch, first(), self.stopping)
 
     async def revision(self) -> int:
         """The revision of the newest transaction."""
         return await self._workspace.revision()
 
-    # what a server does otherwise
+    # overridden for sessions over HTTP
 
     def check(self, op: Operation[..., Any], given: dict[str, Any]) -> None:
-        """Refuse what the caller may not do."""
+        """Raise Forbidden unless the caller may make this call."""
 
-    async def perform(self, workspace: Any, op: Operation[..., Any], given: dict[str, Any]) -> Any:
-        """Run an operation."""
-        return await op.on(workspace)(**given)
+    def perform(self, workspace: AsyncWorkspace | AsyncRemoteWorkspace, op: Operation[..., Any], given: Any) -> Any:
+        """Run an operation; a stream is returned, anything else awaited."""
+        return op.on(workspace)(**given)
+
+
+def as_step(call: Callable[P, Awaitable[Any]], /, *args: P.args, **kwargs: P.kwargs) -> Op:
+    """A call with keyword arguments as data, for `txn`: `as_step(ws.tasks.note, id=id, text=text)`."""
+    name: str = call.__name__
+    return Op(name, kwargs)

@@ -1,4 +1,4 @@
-"""Task tools: create, list, show, claim, update, finish; what they answer is cut to what an agent needs next."""
+"""Task tools: create, list, show, claim, update, finish; their results are cut to what an agent needs next."""
 
 from __future__ import annotations
 
@@ -7,23 +7,17 @@ from typing import Annotated, Any, Final, Literal
 import msgspec
 
 from holdfast import errors
-from holdfast.faces.mcp.session import Session
+from holdfast.faces.mcp.session import Session, as_step
 from holdfast.faces.mcp.text import LONG, LONGEST, cut, filled, when
-from holdfast.types import Op, Page
+from holdfast.types import Page
 from holdfast.types.agents import Message, PathLock
 from holdfast.types.tasks import Resume, Task
 from holdfast.wire import wired
 
 LISTED: Final = 20
 MOST_LISTED: Final = 100
-SHOWN: Final = 8192  # bytes of a task with all that belongs to it
+SHOWN: Final = 8192  # bytes of a task with everything that belongs to it
 WHOLE: Final = 1_048_576
-# What each step without a claim calls the words that go with it.
-_REASONS: Final = {
-    "unblock": "note",
-    "approve": "note",
-    **dict.fromkeys(("reject", "cancel", "reopen", "close"), "reason"),
-}
 
 Id = Annotated[str, "task id"]
 Cursor = Annotated[str | None, "from the page before"]
@@ -39,8 +33,8 @@ async def task_create(
     tags: list[str] | None = None,
 ) -> Any:
     """Create a task."""
-    given = {"title": title} | filled(body=body, priority=priority, type=type, parent_id=parent_id, tags=tags)
-    return row(await session.call("tasks.create", **given))
+    given = filled(body=body, priority=priority, type=type, parent_id=parent_id, tags=tags)
+    return row(await session.ws.tasks.create(title, **given))
 
 
 async def task_list(
@@ -54,20 +48,26 @@ async def task_list(
     cursor: Cursor = None,
 ) -> Any:
     """List tasks, best first, without bodies. ready (default): open, unclaimed, nothing in the way."""
-    given = filled(parent_id=parent_id, limit=check_limit(limit), cursor=cursor)
+    check_limit(limit)
     if status == "ready" and not mine and text is None:
-        found = await session.call("tasks.ready", **given, **filled(tags=None if tag is None else [tag]))
+        tags = None if tag is None else [tag]
+        found = await session.ws.tasks.ready(limit, tags=tags, parent_id=parent_id or None, cursor=cursor or None)
     else:
-        given |= filled(tag=tag, text=text, claimed_by=session.actor if mine else None)
-        if status not in ("ready", "any"):
-            given["status"] = status
-        found = await session.call("tasks.list", **given)
+        found = await session.ws.tasks.list(
+            status=None if status == "ready" or status == "any" else status,
+            tag=tag or None,
+            parent_id=parent_id or None,
+            claimed_by=session.actor if mine else None,
+            text=text or None,
+            limit=limit,
+            cursor=cursor or None,
+        )
     return page("tasks", found, [row(task) for task in found])
 
 
 async def task_show(session: Session, id: Id, whole: Annotated[bool, "nothing cut"] = False) -> Any:
     """Show a task with body, notes, messages and recent events, newest kept: all that is needed to go on with it."""
-    return resumed(await session.call("tasks.resume", id=id, budget=WHOLE if whole else SHOWN))
+    return resumed(await session.ws.tasks.resume(id, budget=WHOLE if whole else SHOWN))
 
 
 async def task_claim(
@@ -75,15 +75,15 @@ async def task_claim(
     id: Annotated[str | None, "default: the best ready one"] = None,
     tags: Annotated[list[str] | None, "without id: it must have these"] = None,
     can: Annotated[list[str] | None, "what I am able to do"] = None,
-    ttl: Annotated[float | None, "seconds until it is lost without a sign of life"] = None,
+    ttl: Annotated[float | None, "seconds until it expires unless renewed"] = None,
 ) -> Any:
     """Claim a task, so that nobody else works on it. task null: nothing is ready."""
     if id is None:
-        task = await session.call("tasks.claim_next", **filled(tags=tags, can=can, ttl=ttl))
+        task = await session.ws.tasks.claim_next(tags=tags, can=can, ttl=ttl)
     elif tags is not None:
-        raise errors.Invalid("tags choose a task, and id has chosen one", hint="give either")
+        raise errors.Invalid("tags cannot be combined with id", hint="give either")
     else:
-        task = await session.call("tasks.claim", id=id, **filled(can=can, ttl=ttl))
+        task = await session.ws.tasks.claim(id, can=can, ttl=ttl)
     if task is None:
         return {"task": None}
     session.memory.keep("task", task.id, task.token)
@@ -106,24 +106,26 @@ async def task_update(
     expected: Annotated[int | None, "refuse unless it has this version"] = None,
 ) -> Any:
     """Change a task, all or nothing. For a task you hold it renews your claim; with id alone it does just that."""
-    token = filled(token=session.memory.find("task", id))
+    tasks, token = session.ws.tasks, session.memory.find("task", id)
     fields = filled(title=title, priority=priority, expected=expected)
     if body is not None:
-        fields["body"] = body  # which may be emptied
-    steps = [Op("tasks.update", {"id": id, **fields, **token})] if fields else []
+        fields["body"] = body  # also an empty one
+    steps = [as_step(tasks.update, id=id, **fields, token=token)] if fields else []
     if note is not None and step is None:
-        steps.append(Op("tasks.note", {"id": id, "text": note, **token}))
-    steps += [
-        Op(f"tasks.{name}", {"id": id, "tags": tags, **token})
-        for name, tags in (("add_tags", add_tags), ("remove_tags", remove_tags))
-        if tags
-    ]
-    steps += [Op("tasks.depend", {"id": id, "on": on}) for on in depends_on or ()]
-    if step is not None:
-        steps.append(Op(f"tasks.{step}", {"id": id, **filled(**{_REASONS[step]: note})}))
+        steps.append(as_step(tasks.note, id=id, text=note, token=token))
+    if add_tags:
+        steps.append(as_step(tasks.add_tags, id=id, tags=add_tags, token=token))
+    if remove_tags:
+        steps.append(as_step(tasks.remove_tags, id=id, tags=remove_tags, token=token))
+    steps += [as_step(tasks.depend, id=id, on=on) for on in depends_on or ()]
+    match step:
+        case "unblock" | "approve":
+            steps.append(as_step(getattr(tasks, step), id=id, note=note or None))
+        case "reject" | "cancel" | "reopen" | "close":
+            steps.append(as_step(getattr(tasks, step), id=id, reason=note or None))
     if not steps:
-        return held(await session.call("tasks.heartbeat", id=id, **token))
-    done = await session.call("txn", conditions=[], then=steps)
+        return held(await tasks.heartbeat(id, token=token))
+    done = await session.ws.txn([], steps)
     task: Task = done.results[-1]
     if task.claimed_by is None:
         session.memory.drop("task", id)
@@ -137,30 +139,30 @@ async def task_finish(
     text: Annotated[str | None, "summary, or reason"] = None,
 ) -> Any:
     """End your claim: done, block (cannot go on until somebody unblocks it), or release to others."""
-    token = filled(token=session.memory.find("task", id))
+    tasks, token = session.ws.tasks, session.memory.find("task", id)
     match action:
         case "done":
-            task = await session.call("tasks.complete", id=id, **filled(summary=text), **token)
+            task = await tasks.complete(id, summary=text or None, token=token)
         case "block":
-            task = await session.call("tasks.block", id=id, **filled(reason=text), **token)
+            task = await tasks.block(id, reason=text or None, token=token)
         case "release":
-            task = await session.call("tasks.release", id=id, **filled(reason=text), **token)
+            task = await tasks.release(id, token=token, reason=text or None)
     session.memory.drop("task", id)
     return row(task)
 
 
-# --- what is told ----------------------------------------------------------------------------------------------------
+# --- results ---------------------------------------------------------------------------------------------------------
 
 
 def check_limit(limit: int) -> int:
-    """How many of a list are wanted, at most a hundred."""
+    """Raise InvalidFilter unless a list may have so many entries."""
     if not 1 <= limit <= MOST_LISTED:
-        raise errors.InvalidFilter(f"limit is 1 to {MOST_LISTED}, not {limit}", hint="go on with the cursor")
+        raise errors.InvalidFilter(f"limit must be 1 to {MOST_LISTED}, not {limit}", hint="use cursor for more")
     return limit
 
 
 def page(name: str, found: Any, rows: list[Any]) -> dict[str, Any]:
-    """A list and how to go on."""
+    """A list and the cursor of its next page."""
     return {name: rows, **filled(cursor=found.cursor if isinstance(found, Page) else None)}
 
 
@@ -177,7 +179,7 @@ def row(task: Task) -> dict[str, Any]:
 
 
 def held(task: Task) -> dict[str, Any]:
-    """A task that the caller holds: what to do, by which token, until when."""
+    """A task that the caller holds: body, token and deadline."""
     more = filled(body=cut(task.body, LONGEST), token=task.token, deadline=when(task.deadline), version=task.version)
     return row(task) | more
 
@@ -206,7 +208,7 @@ def resumed(found: Resume) -> dict[str, Any]:
 
 def path_lock(lock: PathLock) -> dict[str, Any]:
     """A path lock."""
-    told = filled(
+    shown = filled(
         id=lock.id,
         patterns=lock.patterns,
         holder=lock.holder,
@@ -215,13 +217,13 @@ def path_lock(lock: PathLock) -> dict[str, Any]:
         reason=lock.reason,
         until=when(lock.expires_at),
     )
-    return told | ({"shared": True} if lock.shared else {})
+    return shown | ({"shared": True} if lock.shared else {})
 
 
 def message(found: Message, most: int = LONG) -> dict[str, Any]:
     """A message; a long text is cut."""
     kept = msgspec.structs.replace(found, body=cut(found.body, most))
-    told = {
+    shown = {
         "id": kept.id,
         "from": kept.sender,
         "to": kept.to,
@@ -232,4 +234,4 @@ def message(found: Message, most: int = LONG) -> dict[str, Any]:
         "status": kept.status,
     }
     more = filled(thread=None if kept.thread == kept.id else kept.thread, task=kept.task, answers=kept.answers)
-    return told | more | ({"ack": True} if kept.ack else {})
+    return shown | more | ({"ack": True} if kept.ack else {})

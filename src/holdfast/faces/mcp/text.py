@@ -60,7 +60,7 @@ def _encoded(content: Any) -> str:
         return text.encode(errors="replace").decode()
 
 
-def told(error: errors.HoldfastError) -> dict[str, Any]:
+def error_content(error: errors.HoldfastError) -> dict[str, Any]:
     """An error as content: its code, what happened, what to do next, and its data, cut to what a reader needs."""
     return {
         "code": error.code,

@@ -20,7 +20,7 @@ from holdfast import errors, turnfile
 from holdfast.faces.mcp import turn_session
 from holdfast.faces.mcp.session import Caller
 from holdfast.faces.mcp.text import LONG, LONGEST, cut, filled
-from holdfast.faces.mcp.tool import MARKS, Offer, Tool, missing, parts_of, tool
+from holdfast.faces.mcp.tool import MARKS, ServerDefinition, Tool, missing, parts_of, tool
 from holdfast.faces.mcp.turn_session import MOST, Wait, acted, completed, doubts, files_of, some, waiting
 from holdfast.turnfile import mail as mailing
 from holdfast.turnfile import tasks
@@ -424,4 +424,4 @@ async def read(session: Caller, uri: str) -> Any:
     raise missing(uri, (*FIXED, *TEMPLATES))
 
 
-TURNS: Final = Offer(INSTRUCTIONS, lambda _: _NAMED, FIXED, TEMPLATES, read)
+TURNS: Final = ServerDefinition(INSTRUCTIONS, lambda _: _NAMED, FIXED, TEMPLATES, read)

@@ -6,10 +6,10 @@ import os
 from importlib import import_module
 from typing import Any, Final
 
+from holdfast.clock import SystemClock
 from holdfast.faces.cli.args import Argument
 from holdfast.faces.cli.call import Session
 from holdfast.faces.cli.command import Command
-from holdfast.kernel.clock import SystemClock
 
 
 def demo(session: Session, given: dict[str, Any]) -> int:

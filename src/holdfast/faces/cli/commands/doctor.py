@@ -22,8 +22,7 @@ from holdfast.faces.cli.command import Command
 from holdfast.faces.cli.commands.store import backups_of
 from holdfast.faces.cli.output import printable
 from holdfast.faces.http.listener import LOCK
-from holdfast.kernel.store import translate
-from holdfast.kernel.tx import DerivedActor
+from holdfast.types import DerivedActor
 from holdfast.workspace.context import derive_actor
 
 Level = Literal["ok", "note", "bad"]
@@ -61,9 +60,7 @@ def _looked(session: Session, look: Callable[[Session], Iterator[Finding]]) -> I
     except errors.HoldfastError as error:
         yield Finding("bad", about, error.message, error.hint)
     except apsw.Error as error:
-        told = translate(error)
-        hint = told.hint if isinstance(told, errors.HoldfastError) else "see the disk"
-        yield Finding("bad", about, str(error), hint)
+        yield Finding("bad", about, str(error), "see the disk")
     except OSError as error:
         yield Finding("bad", about, str(error), "see that this user may read and write it")
 
@@ -151,13 +148,9 @@ def _clock(session: Session) -> Iterator[Finding]:
 def _schema(session: Session) -> Iterator[Finding]:
     if session.place.folder is None:
         return
-    from holdfast.kernel import migrations
+    from holdfast.workspace.admin import schema_of
 
-    store = apsw.Connection(os.path.join(session.place.folder, location.STORE), flags=apsw.SQLITE_OPEN_READONLY)
-    try:
-        schema, newest = migrations.schema_of(store), len(migrations.load())
-    finally:
-        store.close()
+    schema, newest = schema_of(session.place.folder)
     if schema < newest:
         yield Finding(
             "note", "schema", f"{schema}, and {newest} is there", "holdfast upgrade, when all have this version"

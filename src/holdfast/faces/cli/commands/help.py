@@ -226,8 +226,8 @@ def schema(session: Session, given: dict[str, Any]) -> int:
     command, _ = find(given["command"])
     if command.op is None:
         raise Invalid(f"{command.name} is no single operation", hint="docs/cli.md tells what it answers")
+    from holdfast import schema as schemas
     from holdfast.faces.cli.output import SCHEMA_VERSION
-    from holdfast.workspace import schema as schemas
 
     try:
         _, result = schemas.schemas(command.op)

@@ -16,8 +16,9 @@ from holdfast.faces.cli.args import Argument, Usage
 from holdfast.faces.cli.call import Session
 from holdfast.faces.cli.command import Command
 from holdfast.faces.cli.location import Credentials, remember
-from holdfast.faces.http.auth import EVERY, FIRST, MAIN, ROLES, Token, Tokens, check_space
+from holdfast.faces.http.auth import EVERY, FIRST_TOKEN, MAIN, Token, Tokens, check_space
 from holdfast.faces.http.listener import BACKUPS_KEPT, MAX_WATCHERS, PORT, Settings
+from holdfast.workspace.access import ROLES
 
 if TYPE_CHECKING:
     from holdfast.faces.http.server import Server
@@ -70,7 +71,7 @@ def _tell(server: Server) -> None:
 
 
 def _say(server: Server) -> None:
-    token = server.settings.folder / FIRST
+    token = server.settings.folder / FIRST_TOKEN
     print(f"listening on {server.url}")
     if token.exists():
         print(f"the first token is in {token}; send it as Authorization: Bearer TOKEN")

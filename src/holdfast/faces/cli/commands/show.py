@@ -13,7 +13,6 @@ from holdfast.faces.cli.command import Command
 from holdfast.faces.cli.derive import SUMMARIES, arguments_of, operation_called
 from holdfast.faces.cli.output import printable
 from holdfast.faces.cli.views import view
-from holdfast.kernel.validate import check_limit
 from holdfast.operation import operation
 
 _NAMES: Final = {"depends_on": ("waits for", "needed by"), "related": ("related", "related")}
@@ -70,7 +69,7 @@ def tree(session: Session, given: dict[str, Any]) -> int:
     """Print a tree, or those of the tasks that are part of no other and not closed."""
     op = operation("tasks.subtree")
     limit = given.get("limit", _MOST)
-    check_limit(limit, _MOST)
+    _check_limit(limit)
     with session.open() as workspace:
         if "id" in given:
             found = workspace.tasks.subtree(**given)
@@ -86,10 +85,15 @@ _PAGE: Final = 1000
 _LAST: Final = 50
 
 
+def _check_limit(limit: int) -> None:
+    if not 1 <= limit <= _MOST:
+        raise errors.InvalidFilter(f"--limit must be 1 to {_MOST}")
+
+
 def log(session: Session, given: dict[str, Any]) -> int:
     """Print the newest events that fit, or count them by actor."""
     limit = given.get("limit", _LAST)
-    check_limit(limit, _MOST)
+    _check_limit(limit)
     since = as_moment(given["since"], future=False) if "since" in given else None
     with session.open() as workspace:
         events = _events(workspace, {"kinds": given.get("kinds"), "actor": given.get("by"), "since": since})

@@ -15,15 +15,14 @@ from time import sleep
 from typing import TYPE_CHECKING, Any, Final
 
 from holdfast import errors
+from holdfast.clock import SystemClock
 from holdfast.faces.cli import location
 from holdfast.faces.cli.args import Argument
 from holdfast.faces.cli.call import Session
 from holdfast.faces.cli.command import Command
 from holdfast.faces.cli.location import git_root, label, state_folder
 from holdfast.faces.cli.output import bar, printable
-from holdfast.kernel.clock import SystemClock
-from holdfast.kernel.tx import DerivedActor
-from holdfast.types import as_time
+from holdfast.types import DerivedActor, as_time
 from holdfast.workspace.context import derive_actor
 
 if TYPE_CHECKING:
@@ -98,7 +97,7 @@ def roll(store: str, environ: Mapping[str, str]) -> str | None:
 
     What is written while this runs starts no other process; so it looks once more after it has let go of the lock.
     """
-    from holdfast.kernel.filesystem import make_folder
+    from holdfast.filesystem import make_folder
     from holdfast.workspace import open_workspace
 
     folder = folder_of(store, environ)
@@ -163,7 +162,7 @@ def _until_due(folder: str) -> float:
 
 def new_name(store: str, environ: Mapping[str, str]) -> str:
     """A file for a new copy, named so that names sort by time."""
-    from holdfast.kernel.filesystem import make_folder
+    from holdfast.filesystem import make_folder
 
     folder = folder_of(store, environ)
     make_folder(folder)

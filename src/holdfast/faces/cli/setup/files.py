@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import Final
 
 from holdfast.errors import Conflict, Invalid, IOFailed
-from holdfast.kernel.filesystem import sync
+from holdfast.filesystem import sync
 
 
 @dataclass(frozen=True)

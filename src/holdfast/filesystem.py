@@ -1,4 +1,4 @@
-"""Durable folders on a local disk, where SQLite's locks and shared memory work.
+"""Durable files and folders on a local disk, where SQLite's locks and shared memory work.
 
 A synced file survives a power loss only if the folders above it have its name on disk too. On a network file system, or
 on a folder that a virtual machine shares with its host (WSL's 9p among them), two machines can write one file without
@@ -35,6 +35,19 @@ def sync(path: str | os.PathLike[str]) -> None:
         os.fsync(descriptor)
     finally:
         os.close(descriptor)
+
+
+def write_private(path: str | os.PathLike[str], content: bytes) -> None:
+    """Replace a file at once by one that only its owner can read."""
+    folder, name = os.path.split(path)
+    draft = os.path.join(folder, f".{name}.{os.getpid()}")
+    descriptor = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
+    try:
+        os.write(descriptor, content)
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+    os.replace(draft, path)
 
 
 def hide_from_git(folder: str) -> None:

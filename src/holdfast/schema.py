@@ -1,4 +1,4 @@
-"""Request and result schemas of operations, from the same types that Python sees.
+"""The arguments and results of operations as types and as JSON Schemas, read from the signatures that Python sees.
 
 Faces use them for OpenAPI, MCP tools and command lines. They are exact: a time has the format date-time, a result has
 all its fields and no others, and any value has the form that values have on the wire. Imported only by faces and tests:
@@ -15,7 +15,7 @@ from typing import Any, Final, get_args, get_origin, get_type_hints
 import msgspec
 from msgspec import inspect as kinds
 
-from holdfast.kernel.validate import MAX_SECONDS
+from holdfast.kernel.validate import MAX_NAME_BYTES, MAX_SECONDS
 from holdfast.operation import Operation, Step, operation
 from holdfast.types import AnyCondition, Condition, Page
 
@@ -31,7 +31,7 @@ def argument_types(op: Operation[..., Any]) -> dict[str, Any]:
 
 @cache
 def request_type(name: str) -> type[msgspec.Struct]:
-    """The arguments of an operation as a struct; arguments that are functions do not travel and are left out."""
+    """The arguments of an operation as a struct, without functions, which do not travel."""
     op = operation(name)
     hints = argument_types(op)
     fields = [
@@ -51,8 +51,23 @@ def _field(parameter: inspect.Parameter, hint: Any) -> tuple[str, Any] | tuple[s
 
 
 def parameters(op: Operation[..., Any]) -> list[inspect.Parameter]:
-    """The arguments that a caller gives."""
+    """The parameters that a caller passes."""
     return list(inspect.signature(op.function).parameters.values())[op.given :]
+
+
+@cache
+def _names(name: str) -> list[str]:
+    return [each.name for each in parameters(operation(name))]
+
+
+def named_arguments(op: Operation[..., Any], args: Sequence[Any], kwargs: dict[str, Any]) -> dict[str, Any]:
+    """The arguments of a call by their names."""
+    if not args:
+        return kwargs
+    names = _names(op.name)
+    if len(args) > len(names):
+        raise TypeError(f"{op.name} takes {len(names)} arguments, not {len(args)}")
+    return dict(zip(names, args, strict=False)) | kwargs
 
 
 @cache
@@ -105,6 +120,7 @@ _RANGES: Final[dict[str, dict[str, Any]]] = {
 }
 # With padding, and with zeros in the bits left over: every content has one form.
 _BASE64: Final = "^([A-Za-z0-9+/]{4})*([A-Za-z0-9+/][AQgw]==|[A-Za-z0-9+/]{2}[AEIMQUYcgkosw048]=)?$"
+NAME: Final = {"type": "string", "minLength": 1, "maxLength": MAX_NAME_BYTES, "pattern": r"^[^\x00-\x1f\x7f-\x9f]+$"}
 _PLAIN: Final[dict[type[kinds.Type], dict[str, Any]]] = {
     kinds.NoneType: {"type": "null"},
     kinds.BoolType: {"type": "boolean"},
@@ -116,7 +132,7 @@ _PLAIN: Final[dict[type[kinds.Type], dict[str, Any]]] = {
 
 
 class Shapes:
-    """JSON Schemas of types; those of structs are kept by name, and referred to.
+    """JSON Schemas of types; those of structs are kept by name and referred to.
 
     An argument may omit fields that have a default. A result has every field, and no other.
     """
@@ -183,7 +199,7 @@ class Shapes:
 
 
 def ranged(schema: dict[str, Any], name: str) -> dict[str, Any]:
-    """A schema whose numbers keep to what a number of this name can be."""
+    """A schema whose numbers keep to the range of this name."""
     if "anyOf" in schema:
         return {"anyOf": [ranged(each, name) for each in schema["anyOf"]]}
     if schema.get("items"):
