@@ -1,8 +1,8 @@
-"""Stashes, their history, trails, links and crumbs as JSON lines: what leaves a workspace, a file for each table.
+"""Stashes, their history, trails, links and crumbs as JSON lines: a file for each table.
 
 A line has its keys in one order, and a table its lines: by id, the history by stash and version. Guarantee: the same
-records make the same bytes, and an import of them elsewhere exports as they were. What only this workspace can know
-(revisions, fencing tokens) stays here. Called by `importing` too, to compare.
+records make the same bytes, and what is imported elsewhere exports the same again. What is true in this workspace only
+(revisions, fencing tokens) is left out. Also called by the import, to compare.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ from holdfast import errors
 from holdfast.domains.stashes import MAX_EXPORT
 from holdfast.domains.stashes.rows import ABANDONED, COLUMNS, SOURCE, STASH, Stored, taken, to_stash
 from holdfast.interchange import task_export
+from holdfast.interchange.jsonl import Time
 from holdfast.kernel.tx import Row, Snapshot
 from holdfast.kernel.validate import check_id, check_limit
 from holdfast.kernel.values import decode, to_wire
@@ -29,12 +30,11 @@ ENTRY_COLUMNS: Final = "e.id, e.version, e.op, e.time, e.data"
 LINK_COLUMNS: Final = "id, kind, source, target, created"
 _encode = msgspec.json.Encoder().encode
 
-Time = Annotated[datetime, msgspec.Meta(tz=True)]
 Version = Annotated[int, msgspec.Meta(ge=1, le=2**63 - 1)]
 
 
 class TrailLine(msgspec.Struct, frozen=True, kw_only=True):
-    """A trail. `before` is the state that it was abandoned in, `tasks` what it took along then."""
+    """A trail. `before` is its state before it was abandoned, `tasks` the tasks that were deleted with it."""
 
     trail_id: str
     name: str | None = None
@@ -58,7 +58,7 @@ class LinkLine(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class StashLine(msgspec.Struct, frozen=True, kw_only=True):
-    """A stash; its scope is its link. The value is in the form that values have inside JSON."""
+    """A stash; its link tells its scope. The value is in the form that values have in JSON."""
 
     stash_id: str
     name: str
@@ -116,7 +116,7 @@ def _stashes(snapshot: Snapshot, after: str, limit: int) -> list[StashLine]:
 def _entries(snapshot: Snapshot, after: str, limit: int) -> list[EntryLine]:
     stash, _, version = after.partition("/")
     if after and not (version.isdecimal() and len(version) < 19):
-        raise errors.InvalidID(f"after is STASH_ID/VERSION of the last line of the page before, not {after!r}")
+        raise errors.InvalidID(f"after is STASH_ID/VERSION of the last line of the previous page, not {after!r}")
     rows = snapshot.all(
         f"SELECT {ENTRY_COLUMNS} FROM events e JOIN stashes s ON s.id = e.id"
         " WHERE e.kind = ? AND e.scope = '' AND (e.id, e.version) > (?, ?) AND e.data IS NOT NULL"
@@ -160,7 +160,7 @@ def link_line(row: Row) -> LinkLine:
 
 
 def stash_line(row: Row) -> StashLine:
-    """The line of a row of COLUMNS and when it was deleted."""
+    """The line of a row of COLUMNS and the time of its deletion."""
     stash = to_stash(Stored(*row[:-1]))
     return StashLine(
         stash_id=stash.id,
@@ -179,15 +179,15 @@ def stash_line(row: Row) -> StashLine:
 def entry_line(row: Row) -> EntryLine:
     """The line of an event of a stash."""
     id, version, op, time, data = row
-    told: Any = decode(data)
+    entry: Any = decode(data)
     return EntryLine(
-        history_id=told["id"],
+        history_id=entry["id"],
         stash_id=id,
         version=version,
-        value=to_wire(told["value"]),
+        value=to_wire(entry["value"]),
         operation=op,
-        changed_by=told["changed_by"],
-        created_at=as_time(told.get("at", time)),  # an imported one says when it was
+        changed_by=entry["changed_by"],
+        created_at=as_time(entry.get("at", time)),  # an imported entry has its own time
     )
 
 

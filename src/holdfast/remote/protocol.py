@@ -26,8 +26,8 @@ from holdfast.kernel.tx import DerivedActor
 from holdfast.kernel.validate import check_id, check_name
 from holdfast.kernel.values import MAX_DEPTH, from_wire, to_wire
 from holdfast.operation import Operation, find_operation, operation
-from holdfast.types import Op, Page, TxnResult
-from holdfast.types.tasks import ImportProblem, Task
+from holdfast.types import ImportProblem, Op, Page, TxnResult
+from holdfast.types.tasks import Task
 from holdfast.wire import parsed, plan_of, wired
 from holdfast.workspace.context import Context
 from holdfast.workspace.schema import is_page, parameters, result_type
@@ -224,12 +224,11 @@ def failure(content: bytes, status: int) -> errors.HoldfastError:
 
 def type_details(op: Operation[..., Any], error: errors.HoldfastError) -> None:
     """What an error carries of records, as the types they are in process."""
-    types: dict[str, Any] = {} if op.name.startswith("cycles.") else {"problems": list[ImportProblem]}
-    if op.name.startswith("tasks."):
-        types["value"] = Task
-    for name, kind in types.items():
-        if isinstance(error.details.get(name), dict | list):
-            error.details[name] = msgspec.convert(error.details[name], kind)
+    problems, value = error.details.get("problems"), error.details.get("value")
+    if isinstance(problems, list) and problems and "severity" in problems[0]:  # those of an import
+        error.details["problems"] = msgspec.convert(problems, list[ImportProblem])
+    if isinstance(value, dict) and op.name.startswith("tasks."):
+        error.details["value"] = msgspec.convert(value, Task)
 
 
 def _detail(name: str, value: Any) -> Any:

@@ -46,8 +46,8 @@ from holdfast.kernel.validate import check_id, check_limit, check_name, check_tt
 from holdfast.kernel.values import decode
 from holdfast.operation import Domain, Found, M, procedure, read
 from holdfast.operation import write as writing
-from holdfast.types import as_time
-from holdfast.types.stashes import Stash, StashEntry, StashType, TransferReport, TransferTable
+from holdfast.types import ImportReport, as_time
+from holdfast.types.stashes import Stash, StashEntry, StashType, TransferTable
 
 MAX_EXPORT: Final = 1000  # lines of a page
 
@@ -327,9 +327,9 @@ def check(snapshot: Snapshot) -> Iterator[str]:
 
 
 def export(snapshot: Snapshot, table: TransferTable, after: str | None = None, limit: int = MAX_EXPORT) -> list[str]:
-    """A table as JSON lines: crumbs, trails, links, stashes or stash_history; with what was deleted and can come back.
+    """A table as JSON lines: crumbs, trails, links, stashes or stash_history; deleted records too.
 
-    `after` is the id of the last line of the page before; for stash_history its STASH_ID/VERSION.
+    `after` is the id of the last line of the previous page; for stash_history its STASH_ID/VERSION.
     """
     from holdfast.interchange import stash_export
 
@@ -342,12 +342,12 @@ def import_(
     skip_bad: bool = False,
     dry_run: bool = False,
     holder: str | None = None,
-) -> TransferReport:
-    """Take in tables as JSON lines, by name, with their ids, times, versions and history.
+) -> ImportReport:
+    """Import tables as JSON lines, by name, with their ids, times, versions and history.
 
-    A line that cannot be imported refuses all (Invalid, with `problems`); with `skip_bad` it is left out, and what
-    needs it. What has gone on there is brought there; what was changed on both sides is left alone. A held lock is
-    held on, with a token of this workspace; given a `holder`, locks of others are Forbidden.
+    What changed in the file only is updated; what changed on both sides is left alone. A line that cannot be imported
+    refuses all (Invalid, with `problems`); with `skip_bad` it is left out, and what needs it. A held lock stays held,
+    with a token of this workspace; given a `holder`, locks of others are Forbidden.
     """
     from holdfast.interchange import stash_import
 
