@@ -22,11 +22,12 @@ from holdfast.kernel.tx import Row, Snapshot
 from holdfast.kernel.validate import check_id, check_limit
 from holdfast.kernel.values import decode, to_wire
 from holdfast.types import as_time
-from holdfast.types.stashes import LinkType, StashOperation, StashType, TrailState, TransferTable
+from holdfast.types.stashes import LinkType, Stash, StashOperation, StashType, TrailState, TransferTable
 
 TABLES: Final[tuple[TransferTable, ...]] = get_args(TransferTable)
 TRAIL_COLUMNS: Final = "id, name, state, version, created, updated, ended, before"
 ENTRY_COLUMNS: Final = "e.id, e.version, e.op, e.time, e.data"
+STASH_COLUMNS: Final = f"{COLUMNS}, s.deleted"
 LINK_COLUMNS: Final = "id, kind, source, target, created"
 _encode = msgspec.json.Encoder().encode
 
@@ -93,45 +94,27 @@ def export(snapshot: Snapshot, table: TransferTable, after: str | None, limit: i
         check_id(after, "after")
     if table == "crumbs":
         return task_export.export_by_id(snapshot, after or "", limit)
-    return [_encode(line).decode() for line in _PAGES[table](snapshot, after or "", limit)]
+    if table == "stash_history":
+        return [_text(entry_line(row)) for row in _entries(snapshot, after or "", limit)]
+    columns, source, id, line_of = _SOURCES[table]
+    rows = snapshot.all(f"SELECT {columns} FROM {source} WHERE {id} > ? ORDER BY {id} LIMIT ?", (after or "", limit))
+    return [_text(line_of(snapshot, row)) for row in rows]
 
 
-def _trails(snapshot: Snapshot, after: str, limit: int) -> list[TrailLine]:
-    rows = snapshot.all(f"SELECT {TRAIL_COLUMNS} FROM trails WHERE id > ? ORDER BY id LIMIT ?", (after, limit))
-    return [trail_line(snapshot, row) for row in rows]
+def _text(line: msgspec.Struct) -> str:
+    return _encode(line).decode()
 
 
-def _links(snapshot: Snapshot, after: str, limit: int) -> list[LinkLine]:
-    rows = snapshot.all(f"SELECT {LINK_COLUMNS} FROM links WHERE id > ? ORDER BY id LIMIT ?", (after, limit))
-    return [link_line(row) for row in rows]
-
-
-def _stashes(snapshot: Snapshot, after: str, limit: int) -> list[StashLine]:
-    rows = snapshot.all(
-        f"SELECT {COLUMNS}, s.deleted FROM {SOURCE} WHERE s.id > ? ORDER BY s.id LIMIT ?", (after, limit)
-    )
-    return [stash_line(row) for row in rows]
-
-
-def _entries(snapshot: Snapshot, after: str, limit: int) -> list[EntryLine]:
+def _entries(snapshot: Snapshot, after: str, limit: int) -> list[Row]:
     stash, _, version = after.partition("/")
     if after and not (version.isdecimal() and len(version) < 19):
         raise errors.InvalidID(f"after is STASH_ID/VERSION of the last line of the previous page, not {after!r}")
-    rows = snapshot.all(
+    return snapshot.all(
         f"SELECT {ENTRY_COLUMNS} FROM events e JOIN stashes s ON s.id = e.id"
         " WHERE e.kind = ? AND e.scope = '' AND (e.id, e.version) > (?, ?) AND e.data IS NOT NULL"
         " ORDER BY e.id, e.version LIMIT ?",
         (STASH, stash, int(version or 0), limit),
     )
-    return [entry_line(row) for row in rows]
-
-
-_PAGES: Final[dict[str, Callable[[Snapshot, str, int], Any]]] = {
-    "trails": _trails,
-    "links": _links,
-    "stashes": _stashes,
-    "stash_history": _entries,
-}
 
 
 # --- from rows to lines ----------------------------------------------------------------------------------------------
@@ -160,19 +143,13 @@ def link_line(row: Row) -> LinkLine:
 
 
 def stash_line(row: Row) -> StashLine:
-    """The line of a row of COLUMNS and the time of its deletion."""
+    """The line of a row of STASH_COLUMNS."""
     stash = to_stash(Stored(*row[:-1]))
     return StashLine(
         stash_id=stash.id,
-        name=stash.name,
-        stash_type=stash.stash_type,
         value=to_wire(stash.value),
-        version=stash.version,
-        created_at=stash.created_at,
-        updated_at=stash.updated_at,
-        held_until=stash.held_until,
-        expires_at=stash.expires_at,
         deleted_at=_time(row[-1]),
+        **{name: getattr(stash, name) for name in _OF_STASH},
     )
 
 
@@ -193,3 +170,12 @@ def entry_line(row: Row) -> EntryLine:
 
 def _time(microseconds: int | None) -> datetime | None:
     return None if microseconds is None else as_time(microseconds)
+
+
+_OF_STASH: Final = tuple({*StashLine.__struct_fields__} & {*Stash.__struct_fields__} - {"value"})
+# Of each table its columns, source, id column, and the line of a row.
+_SOURCES: Final[dict[str, tuple[str, str, str, Callable[[Snapshot, Row], Any]]]] = {
+    "trails": (TRAIL_COLUMNS, "trails", "id", trail_line),
+    "links": (LINK_COLUMNS, "links", "id", lambda _, row: link_line(row)),
+    "stashes": (STASH_COLUMNS, SOURCE, "s.id", lambda _, row: stash_line(row)),
+}

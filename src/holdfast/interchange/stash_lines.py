@@ -16,7 +16,6 @@ from holdfast import errors
 from holdfast.domains import locks
 from holdfast.domains.stashes.rows import (
     ABANDONED,
-    COLUMNS,
     COUNTER,
     GLOBAL,
     LOCK,
@@ -45,6 +44,7 @@ from holdfast.interchange.jsonl import (
 from holdfast.interchange.stash_export import (
     ENTRY_COLUMNS,
     LINK_COLUMNS,
+    STASH_COLUMNS,
     EntryLine,
     LinkLine,
     StashLine,
@@ -70,7 +70,7 @@ def put_stash(tx: Tx, line: StashLine, link: LinkLine | None, history: list[Entr
     """
     line = _check_stash(line)
     _check_newest(line, history)
-    row = tx.one(f"SELECT {COLUMNS}, s.deleted FROM {SOURCE} WHERE s.id = ?", (line.stash_id,))
+    row = tx.one(f"SELECT {STASH_COLUMNS} FROM {SOURCE} WHERE s.id = ?", (line.stash_id,))
     if row is not None:
         return _follow(tx, row, line, history, holder)
     if newest_version(tx, STASH, "", line.stash_id):

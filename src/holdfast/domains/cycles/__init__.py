@@ -122,7 +122,8 @@ def _step(key: str, step: Step, sequence: int | None) -> Steps[Cycle]:
         cycle: Cycle = yield Do(lambda tx: _take(tx, named(tx, key), step, sequence), keyed=True)
     except errors.CycleConflict as refusal:
         told = refusal  # the transaction that refused is undone: the conflict is logged by one of its own
-        yield Do(lambda tx: merge.tell(tx, parse(told.key), "refuse", step, told.expected, told.details["version"]))
+        own, found = parse(told.key), told.details["version"]
+        yield Do(lambda tx: merge.log_conflict(tx, own, "refuse", told.expected, found, step.op, step.phase))
         raise
     return cycle
 
@@ -137,7 +138,7 @@ def _take(tx: Tx, key: Key, step: Step, sequence: int | None) -> Cycle:
         how = merge.outcome(document, step, others)
         if how == "refuse":
             raise merge.conflict(key, document, step, sequence, others)
-        merge.tell(tx, key, how, step, sequence, present)
+        merge.log_conflict(tx, key, how, sequence, present, step.op, step.phase)
         if how == "skip":
             return to_cycle(document)
     return to_cycle(write(tx, step.op, after(document, step, now_of(tx)), step.phase))

@@ -13,14 +13,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Final, Literal, get_args
 
-import msgspec
-
 from holdfast import errors
 from holdfast.domains.cycles import merge, rules
 from holdfast.domains.cycles.document import Document, Step, after
-from holdfast.domains.cycles.merge import compare, digest
+from holdfast.domains.cycles.merge import compare, digest, log_conflict
 from holdfast.domains.cycles.rows import (
-    CONFLICT,
     CYCLE,
     Found,
     corrupt,
@@ -51,7 +48,6 @@ if TYPE_CHECKING:
 Sending = Literal["write", "merge", "skip", "refuse", "mine"]
 _FROM_ELSEWHERE: Final = ("import", "adopt", "recover")  # after which ours need not have what was sent before
 _MAX_TEXT: Final = 1000
-_pack = msgspec.msgpack.Encoder().encode
 
 
 def compare_document(snapshot: Snapshot, document: dict[str, Any]) -> CycleComparison:
@@ -71,7 +67,7 @@ def adopt(document: dict[str, Any], sequence: int) -> Steps[Cycle]:
         cycle: Cycle = yield Do(lambda tx: _adopt(tx, key, document, sequence), keyed=True)
     except errors.CycleConflict as refusal:
         found = refusal.details["version"]  # the refusal rolled its transaction back: log the conflict in another
-        yield Do(lambda tx: tell(tx, key, "refuse", sequence, found, "adopt"))
+        yield Do(lambda tx: log_conflict(tx, key, "refuse", sequence, found, "adopt"))
         raise
     return cycle
 
@@ -113,7 +109,7 @@ def sent(
         raise errors.Invalid(f"place, digest and why are texts of at most {_MAX_TEXT} characters")
     require(tx, own)
     if how != "write":
-        tell(tx, own, how, sequence, theirs, "export", place=place, why=why, digest=digest)
+        log_conflict(tx, own, how, sequence, theirs, "export", place=place, why=why, digest=digest)
         return
     written = next((document for version, document in versions(tx, own) if version == sequence), None)
     row = tx.one(
@@ -129,12 +125,6 @@ def share(tx: Tx, key: Key, document: Document) -> None:
     found = digest(document)
     if merge.shared_of(tx, key) != found:
         tx.run("UPDATE cycles SET shared = ? WHERE prefix = ? AND number = ?", (found, key.prefix, key.number))
-
-
-def tell(tx: Tx, key: Key, how: str, ours: int, theirs: int, step: str, **more: str) -> None:
-    """Log a conflict with another location, also one that was resolved."""
-    data = {"step": step, "phase": None, "expected": ours, "sequence": theirs}
-    tx.emit(CONFLICT, str(key), how, data=_pack({**data, **{name: text for name, text in more.items() if text}}))
 
 
 def _key_of(document: Any) -> Key:
@@ -210,7 +200,7 @@ def _put(tx: Tx, key: Key, document: Document, format: str, found: Import, place
         share(tx, key, document)
         return "updated"
     found.conflict(place, _divergence(compared, document), {each.path: each.message for each in compared.differences})
-    tell(tx, key, "refuse", own.document["sequence"], document["sequence"], "import", why=compared.why)
+    log_conflict(tx, key, "refuse", own.document["sequence"], document["sequence"], "import", why=compared.why)
     return None
 
 

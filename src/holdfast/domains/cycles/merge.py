@@ -69,10 +69,12 @@ def outcome(document: Document, step: Step, others: Meanwhile) -> Outcome:
     return "refuse"
 
 
-def tell(tx: Tx, key: Key, how: Outcome, step: Step, expected: int, found: int) -> None:
-    """Log a conflict, also a resolved one."""
-    data = {"step": step.op, "phase": step.phase, "expected": expected, "sequence": found}
-    tx.emit(CONFLICT, str(key), how, data=_pack(data))
+def log_conflict(
+    tx: Tx, key: Key, how: str, expected: int, found: int, step: str, phase: str | None = None, **more: str
+) -> None:
+    """Log a conflict with another writer or location, also a resolved one."""
+    data = {"step": step, "phase": phase, "expected": expected, "sequence": found}
+    tx.emit(CONFLICT, str(key), how, data=_pack({**data, **{name: text for name, text in more.items() if text}}))
 
 
 def conflict(key: Key, document: Document, step: Step, expected: int, others: Meanwhile) -> errors.CycleConflict:

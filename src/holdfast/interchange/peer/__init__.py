@@ -75,17 +75,14 @@ def as_object(value: Any) -> Document:
 
 def tidied(document: Document) -> Document:
     """A v2 document in the form that we write, with unknown fields under `context.legacy`."""
-    extra: Document = {}
-    tidy = _part(document, Cycle.__struct_fields__, extra)
+    tidy, extra = _split(document, Cycle.__struct_fields__)
     key = find(tidy.get("cycle_id"))
     if key is not None:
         tidy["cycle_id"] = str(key)
-    if isinstance(tidy.get("metadata"), dict):
-        tidy["metadata"] = _metadata(tidy["metadata"], extra)
-    if isinstance(tidy.get("phases"), dict):
-        tidy["phases"] = _phases(tidy["phases"], extra)
-    if isinstance(tidy.get("history"), list):
-        tidy["history"] = _history(tidy["history"], extra)
+    for name, kind, split in (("metadata", dict, _metadata), ("phases", dict, _phases), ("history", list, _history)):
+        if isinstance(tidy.get(name), kind):
+            tidy[name], rest = split(tidy[name])
+            extra |= {name: rest} if rest else {}
     if extra and isinstance(tidy.get("context"), dict):
         legacy = tidy["context"].get("legacy", {})
         if not isinstance(legacy, dict):
@@ -96,15 +93,14 @@ def tidied(document: Document) -> Document:
     return tidy
 
 
-def _part(value: Document, known: tuple[str, ...], extra: Document) -> Document:
-    """The known fields of an object; the others are added to `extra`."""
-    extra |= {name: each for name, each in value.items() if name not in known}
-    return {name: each for name, each in value.items() if name in known}
+def _split(value: Document, known: tuple[str, ...]) -> tuple[Document, Document]:
+    """The known fields of an object, and the others."""
+    rest = {name: each for name, each in value.items() if name not in known}
+    return {name: each for name, each in value.items() if name in known}, rest
 
 
-def _metadata(value: Document, extra: Document) -> Document:
-    rest: Document = {}
-    metadata = _part(value, CycleMetadata.__struct_fields__, rest)
+def _metadata(value: Document) -> tuple[Document, Document]:
+    metadata, rest = _split(value, CycleMetadata.__struct_fields__)
     prefix = find_prefix(metadata.get("key_prefix"))
     if prefix is not None:
         metadata["key_prefix"] = prefix
@@ -112,42 +108,29 @@ def _metadata(value: Document, extra: Document) -> Document:
         metadata["status"] = lowered(metadata["status"])
     if metadata.get("current_phase") is not None:
         metadata["current_phase"] = phase_name(metadata["current_phase"]) or metadata["current_phase"]
-    if rest:
-        extra["metadata"] = rest
-    return metadata
+    return metadata, rest
 
 
-def _phases(value: Document, extra: Document) -> Document:
-    rest: Document = {}
-    phases = _part(value, PHASES, rest)
+def _phases(value: Document) -> tuple[Document, Document]:
+    phases, rest = _split(value, PHASES)
     for name, phase in phases.items():
         if isinstance(phase, dict):
-            beyond: Document = {}
-            phases[name] = _part(phase, CyclePhase.__struct_fields__, beyond)
+            phases[name], unknown = _split(phase, CyclePhase.__struct_fields__)
             if "status" in phase:
                 phases[name]["status"] = phase_status(phase["status"]) or phase["status"]
-            if beyond:
-                rest[name] = beyond
-    if rest:
-        extra["phases"] = rest
-    return phases
+            rest |= {name: unknown} if unknown else {}
+    return phases, rest
 
 
-def _history(value: list[Any], extra: Document) -> list[Any]:
-    rest: Document = {}
-    history: list[Any] = []
+def _history(value: list[Any]) -> tuple[list[Any], Document]:
+    history, rest = [*value], Document()
     for number, entry in enumerate(value):
         if isinstance(entry, dict):
-            beyond: Document = {}
-            entry = _part(entry, CycleEntry.__struct_fields__, beyond)
+            history[number], unknown = _split(entry, CycleEntry.__struct_fields__)
             if "phase" in entry:
-                entry["phase"] = phase_name(entry["phase"]) or entry["phase"]
-            if beyond:
-                rest[str(number)] = beyond
-        history.append(entry)
-    if rest:
-        extra["history"] = rest
-    return history
+                history[number]["phase"] = phase_name(entry["phase"]) or entry["phase"]
+            rest |= {str(number): unknown} if unknown else {}
+    return history, rest
 
 
 _NO_KEY: Final = "neither its name nor its content names a cycle"

@@ -10,6 +10,7 @@ from __future__ import annotations
 import os
 import stat
 from collections.abc import Iterator, Mapping
+from functools import partial
 from typing import Any, Final, get_args
 
 import msgspec
@@ -19,7 +20,7 @@ from holdfast.faces.cli.args import Argument
 from holdfast.faces.cli.call import Session, after_writing
 from holdfast.faces.cli.command import Command
 from holdfast.faces.cli.commands.store import snapshot
-from holdfast.faces.cli.commands.transfer import report_lines, write_lines
+from holdfast.faces.cli.commands.transfer import all_lines, report_lines, write_lines
 from holdfast.faces.cli.output import bar
 from holdfast.operation import operation
 from holdfast.types import ImportProblem
@@ -102,10 +103,9 @@ def _named(text: str) -> Iterator[str]:
             yield from (each for each in (value if isinstance(value, list) else [value]) if isinstance(each, str))
 
 
-_PAGE: Final = 1000
 _END: Final = ".jsonl"
 _ATTRIBUTES: Final = ".gitattributes"
-_KEYS: Final = {  # what a page goes on after
+_KEYS: Final = {  # the fields that name the last line of a page
     "crumbs": ("id",),
     "trails": ("trail_id",),
     "links": ("link_id",),
@@ -126,7 +126,9 @@ def export(session: Session, given: dict[str, Any]) -> int:
     except OSError as error:
         raise errors.IOFailed(f"{folder} could not be made: {error.strerror}") from error
     with session.open() as workspace:
-        counts = {table: write_lines(file, _lines(workspace, table), replace) for table, file in files.items()}
+        pages = {table: partial(workspace.stashes.export, table) for table in files}
+        lines = {table: all_lines(pages[table], keys) for table, keys in _KEYS.items()}
+        counts = {table: write_lines(file, lines[table], replace) for table, file in files.items()}
     _write_attributes(os.path.join(folder, _ATTRIBUTES))
     told = ", ".join(f"{count} {table.replace('_', ' ')}" for table, count in counts.items())
     session.out.say({"folder": folder, **counts}, f"{told} in {folder}")
@@ -137,18 +139,6 @@ def _write_attributes(file: str) -> None:
     """Have git keep the lines of both sides of a merge; an existing file is left alone."""
     if not os.path.lexists(file):
         write_lines(file, iter([f"*{_END} merge=union"]))
-
-
-def _lines(workspace: Any, table: str) -> Iterator[str]:
-    import msgspec
-
-    after: str | None = None
-    while page := workspace.stashes.export(table, after=after, limit=_PAGE):
-        yield from page
-        if len(page) < _PAGE:
-            return
-        last = msgspec.json.decode(page[-1])
-        after = "/".join(str(last[key]) for key in _KEYS[table])
 
 
 def import_(session: Session, given: dict[str, Any]) -> int:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from typing import Any, Final
 
 from holdfast import errors
@@ -22,7 +23,7 @@ _DIFFERENCES: Final = 20  # of a conflict
 def export(session: Session, given: dict[str, Any]) -> int:
     """Write every task as a line of JSON; the same tasks make the same bytes."""
     with session.open() as workspace:
-        lines = _lines(workspace, bool(given.get("include_deleted")))
+        lines = all_lines(partial(workspace.tasks.export, include_deleted=bool(given.get("include_deleted"))), ("id",))
         if "file" not in given:
             for line in lines:
                 print(line)
@@ -32,15 +33,17 @@ def export(session: Session, given: dict[str, Any]) -> int:
     return 0
 
 
-def _lines(workspace: Any, include_deleted: bool) -> Iterator[str]:
+def all_lines(export: Callable[..., list[str]], keys: Sequence[str]) -> Iterator[str]:
+    """Every line of an export, page by page; `keys` are the fields that name the last line of a page."""
     import msgspec
 
     after: str | None = None
-    while page := workspace.tasks.export(after=after, limit=_PAGE, include_deleted=include_deleted):
+    while page := export(after=after, limit=_PAGE):
         yield from page
         if len(page) < _PAGE:
             return
-        after = msgspec.json.decode(page[-1])["id"]
+        last = msgspec.json.decode(page[-1])
+        after = "/".join(str(last[key]) for key in keys)
 
 
 def write_lines(path: str, lines: Iterator[str], replace: bool = False) -> int:
