@@ -136,7 +136,7 @@ def test_p9_a_folder_takes_cycles_to_another_workspace(made: Cli, project: Path)
     assert made("--dir", "copy", "cycle", "import", "--dir", "peer", "--dry-run").out == f"would be created: {KEY}\n"
     assert made("--dir", "copy", "cycle", "import", "--dir", "peer").out == f"created: {KEY}\n"
     again = made("--dir", "copy", "cycle", "import", "--dir", "peer", "--json").data
-    assert (again["created"], again["unchanged"]) == ([], [KEY])
+    assert (again["created"], again["unchanged"]) == ({"cycles": []}, {"cycles": [KEY]})
     assert made("--dir", "copy", "cycle", "get", KEY, "--json").data["cycle_id"] == KEY
 
 
@@ -165,7 +165,7 @@ def test_p9_what_cannot_be_read_is_told_by_its_key(made: Cli, project: Path) -> 
     assert skipped.code == 0
     first, second, *_ = skipped.out.splitlines()
     assert first == "created: peer:spec:search:cycle:1"
-    assert second.startswith("peer.spec.login.cycle.1: it is not JSON")
+    assert second.startswith("peer.spec.login.cycle.1: error: it is not JSON")
 
 
 def both_changed(made: Cli, project: Path) -> tuple[Path, dict[str, Any]]:
@@ -235,8 +235,8 @@ def test_p9_a_dry_run_says_that_an_import_would_be_refused_and_makes_no_workspac
     (project / "peer" / "peer.spec.login.cycle.1.json").write_text("{")
     (project / "peer" / "peer.spec.search.cycle.1.plan.json").write_text("a plan")
     told = made("--dir", "copy", "cycle", "import", "--dir", "peer", "--dry-run")
-    assert (told.code, told.out.startswith("nothing would be imported")) == (1, True)
-    assert "peer.spec.login.cycle.1: it is not JSON" in told.out
+    assert (told.code, told.err.startswith("holdfast: 1 entries cannot be imported")) == (1, True)
+    assert "peer.spec.login.cycle.1: error: it is not JSON" in told.err
     told = made("--dir", "copy", "cycle", "import", "--dir", "peer", "--dry-run", "--skip-bad")
     assert (told.code, told.out.splitlines()[0]) == (0, "would be created: peer:spec:search:cycle:1")
     assert not (project / "copy").exists()
@@ -247,7 +247,11 @@ def test_p9_what_is_skipped_is_not_called_no_cycles(made: Cli, project: Path) ->
     made("cycle", "import", "--dir", "peer", "--theirs", KEY)
     file.write_text(file.read_text().replace("theirs", "further"))
     told = made("cycle", "export", "--dir", "peer")
-    assert (told.code, told.out.startswith(f"{KEY}: nothing was done here since"), "no cycles" in told.out) == (
+    assert (
+        told.code,
+        told.out.startswith(f"{KEY}: warning: nothing was done here since"),
+        "no cycles" in told.out,
+    ) == (
         0,
         True,
         False,

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from holdfast import Workspace, errors
-from holdfast.types.cycles import CycleReport
+from holdfast.types import ImportReport
 from tests.worlds.kinds import World
 
 pytestmark = pytest.mark.kinds("drawn")
@@ -22,9 +22,11 @@ OLD: dict[str, Any] = {
 }
 
 
-def outcome(report: CycleReport) -> tuple[int, int, int, int]:
+def outcome(report: ImportReport) -> tuple[int, int, int, int]:
     """How many were created, updated, left as they are, and in conflict."""
-    return len(report.created), len(report.updated), len(report.unchanged), len(report.conflicts)
+    ids = (report.created, report.updated, report.unchanged)
+    created, updated, unchanged = (len(found["cycles"]) for found in ids)
+    return created, updated, unchanged, len(report.conflicts)
 
 
 def begun(ws: Workspace) -> dict[str, Any]:
@@ -45,7 +47,7 @@ def moved(document: dict[str, Any], output: Any, by: int = 1) -> dict[str, Any]:
 def test_p8_a_document_of_an_old_format_reads_as_v2_and_the_first_step_writes_v2(world: World) -> None:
     ws = world.open()
     report = ws.cycles.import_({"peer.spec.feature.cycle.1": OLD})
-    assert (report.created, report.dry_run) == ([KEY], False)
+    assert (report.created["cycles"], report.dry_run) == ([KEY], False)
     document = ws.cycles.export(KEY)
     assert (document["version"], document["metadata"]["status"]) == (2, "in_progress")
     assert document["context"]["legacy"]["document"] == {"version": 1.1, "metadata": {"owner": "ann"}}
@@ -126,7 +128,7 @@ def test_p4_who_did_nothing_since_the_exchange_follows_the_other(world: World) -
     report = ws.cycles.import_({KEY: moved(document, {"theirs": 4}, by=9)})
     assert outcome(report) == (0, 0, 0, 1)
     assert "both changed plan" in report.conflicts[0].message
-    assert {difference.path for difference in report.conflicts[0].differences} >= {"$.phases.plan.output.theirs"}
+    assert report.conflicts[0].differences.keys() >= {"$.phases.plan.output.theirs"}
     told = ws.events.list(kinds=["cycle-conflict"], id=KEY)
     assert [(event.op, event.data["step"]) for event in told] == [("refuse", "import")]
 
@@ -233,10 +235,10 @@ def test_p8_what_cannot_be_read_keeps_all_out_unless_it_is_to_be_skipped(world: 
     revision = ws.revision
     with pytest.raises(errors.Invalid) as refused:
         ws.cycles.import_(entries)
-    assert "peer:spec:other:cycle:1" in refused.value.problems[0]
+    assert [problem.id for problem in refused.value.problems] == ["peer:spec:other:cycle:1"]
     assert ws.revision == revision
     report = ws.cycles.import_(entries, skip_bad=True)
-    assert (report.created, [note.key for note in report.skipped]) == ([KEY], ["peer:spec:other:cycle:1"])
+    assert (report.created["cycles"], [note.id for note in report.skipped]) == ([KEY], ["peer:spec:other:cycle:1"])
 
 
 @pytest.mark.parametrize("entries", [None, [], "no dict"])

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from holdfast import errors
-from holdfast.types.tasks import ImportReport
+from holdfast.types import ImportReport
 from tests.worlds.kinds import World
 
 pytestmark = pytest.mark.kinds("drawn")
@@ -49,12 +49,13 @@ def test_t18_the_same_lines_again_change_nothing(world: World, format: Any, line
     ids = [json.loads(line)["id"] for line in lines]
     ws = world.open()
     first = ws.tasks.import_(lines, format=format)
-    assert (first.created, first.skipped, first.conflicts) == (ids, [], [])
+    assert (first.created["tasks"], first.skipped, first.conflicts) == (ids, [], [])
     revision, exported = ws.revision, ws.tasks.export(include_deleted=True)
     other = world.open("another")
     world.clock.advance(10)
-    assert other.tasks.import_(lines, format=format) == ImportReport([], [], ids, [], [], [])
-    assert other.tasks.import_(lines[::-1], format=format, prefer="theirs").unchanged == ids[::-1]
+    none: dict[str, list[str]] = {"tasks": []}
+    assert other.tasks.import_(lines, format=format) == ImportReport(none, none, {"tasks": ids}, [], [], [])
+    assert other.tasks.import_(lines[::-1], format=format, prefer="theirs").unchanged["tasks"] == ids[::-1]
     assert other.revision == revision
     assert other.tasks.export(include_deleted=True) == exported
 
@@ -67,8 +68,8 @@ def test_t18_an_export_imported_where_it_came_from_changes_nothing(world: World)
     ws.tasks.claim(child, "agent")
     ws.tasks.note(child, "a note")
     lines, revision = ws.tasks.export(), ws.revision
-    assert ws.tasks.import_(lines).unchanged == [parent, child]
-    assert ws.tasks.import_(lines).unchanged == [parent, child]
+    assert ws.tasks.import_(lines).unchanged["tasks"] == [parent, child]
+    assert ws.tasks.import_(lines).unchanged["tasks"] == [parent, child]
     assert ws.revision == revision
     assert ws.tasks.export() == lines
 
@@ -80,7 +81,7 @@ def test_t18_what_is_imported_through_one_handle_the_others_find_and_follow(worl
     assert [task.id for task in other.tasks.list(tag="x")] == ["a"]
     assert [task.id for task in other.tasks.ready()] == ["d"]
     report = other.tasks.import_([own("a", status="closed", tags=["y"], body="a yak"), *OWN[1:]])
-    assert (report.updated, report.unchanged) == (["a"], ["b", "c", "d", "e"])
+    assert (report.updated["tasks"], report.unchanged["tasks"]) == (["a"], ["b", "c", "d", "e"])
     assert [hit.task.id for hit in one.tasks.search("yak")] == ["a"]
     assert [task.id for task in one.tasks.list(tag="x")] == []
 
@@ -95,7 +96,7 @@ def test_t18_what_changed_on_both_sides_is_left_alone_unless_told(world: World) 
     assert [conflict.id for conflict in report.conflicts] == ["bd-1"]
     assert one.revision == revision
     assert other.tasks.get("bd-1").title == "ours"
-    assert other.tasks.import_(changed, format="beads", prefer="theirs").updated == ["bd-1"]
+    assert other.tasks.import_(changed, format="beads", prefer="theirs").updated["tasks"] == ["bd-1"]
     assert one.tasks.get("bd-1").title == "theirs"
 
 
@@ -114,7 +115,7 @@ def test_t18_a_dry_run_leaves_nothing_behind(world: World) -> None:
     revision = ws.revision
     trial = ws.tasks.import_(OWN, dry_run=True)
     assert trial.dry_run
-    assert len(trial.created) == len(OWN)
+    assert len(trial.created["tasks"]) == len(OWN)
     assert ws.tasks.list(include_deleted=True) == []
     assert ws.revision == revision
 
@@ -124,4 +125,4 @@ def test_t18_an_import_with_a_key_happens_once(world: World) -> None:
     ws = world.open().using(key="import-1")
     first = ws.tasks.import_(OWN)
     assert ws.tasks.import_(OWN) == first
-    assert len(first.created) == len(OWN)
+    assert len(first.created["tasks"]) == len(OWN)

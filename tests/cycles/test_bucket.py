@@ -20,7 +20,7 @@ import pytest
 import holdfast
 from holdfast import errors
 from holdfast.faces.cli import main
-from holdfast.interchange.peer.places import Bucket
+from holdfast.interchange.peer.locations import Bucket
 from holdfast.interchange.peer.sync import bring, send
 from holdfast.workspace import Workspace
 
@@ -200,20 +200,20 @@ def test_p9_every_format_of_a_bucket_is_imported_and_exported_as_v2(
     format: str, bucket: Bucket, others: Others, ws: Workspace
 ) -> None:
     others.put(FORMATS[format])
-    assert bring(ws, bucket).created == [KEY]
+    assert bring(ws, bucket).created["cycles"] == [KEY]
     document = ws.cycles.export(KEY)
     sent = send(ws, bucket)
-    assert sent.unchanged + sent.updated == [KEY]
+    assert sent.unchanged["cycles"] + sent.updated["cycles"] == [KEY]
     found = bucket.read()
     assert json.loads(found[DOTTED].value) == document
     for key, value in FORMATS[format].items():
         if key != DOTTED:
             assert found[key].value == (value if isinstance(value, bytes) else json.dumps(value).encode())
     ws.cycles.complete_phase(KEY, document["metadata"]["current_phase"], {"done": True})
-    assert send(ws, bucket).updated == [KEY]
+    assert send(ws, bucket).updated["cycles"] == [KEY]
     assert json.loads(bucket.read()[DOTTED].value) == ws.cycles.export(KEY)
     with holdfast.open(":memory:", actor="other") as other:
-        assert bring(other, bucket).created == [KEY]
+        assert bring(other, bucket).created["cycles"] == [KEY]
         assert other.cycles.export(KEY) == ws.cycles.export(KEY)
 
 
@@ -226,10 +226,11 @@ def test_p9_every_sample_goes_through_a_bucket(bucket: Bucket, others: Others) -
         entries = value.get("keys") or {key or value.get("cycle_id", "sample").replace(":", "."): value}
         others.put(entries)
         with holdfast.open(":memory:", actor="x") as ws:
-            created = bring(ws, bucket).created
+            created = bring(ws, bucket).created["cycles"]
             assert created, file.name
             sent = send(ws, bucket)
-            assert sorted(sent.unchanged + sent.updated + sent.created) == created, file.name
+            there = [*sent.unchanged["cycles"], *sent.updated["cycles"], *sent.created["cycles"]]
+            assert sorted(there) == created, file.name
             for cycle in created:
                 assert ws.cycles.validate(ws.cycles.export(cycle)) == [], file.name
 
@@ -357,7 +358,7 @@ def test_p9_the_command_line_imports_and_exports(
     assert call("import", *place, "-q")[:2] == (0, f"{KEY}\n")
     code, out, _ = call("export", *place)
     assert (code, out.splitlines()[0]) == (0, f"updated: {KEY}")
-    assert "peer:spec:search:cycle:3:plan: v2 has taken its place" in out
+    assert "peer:spec:search:cycle:3:plan: replaced by v2" in out
     assert call("complete-phase", KEY, "execute", '{"files": 1}')[0] == 0
     theirs = {**v2(), "metadata": {**v2()["metadata"], "created_at": T2}}
     revision = others.put({DOTTED: theirs})[DOTTED]

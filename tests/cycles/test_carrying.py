@@ -13,13 +13,18 @@ import pytest
 
 import holdfast
 from holdfast import errors
-from holdfast.interchange.peer.places import Entry, Folder, Revision, moved
-from holdfast.interchange.peer.sync import bring, send
+from holdfast.interchange.peer.locations import Entry, Folder, Revision, moved
+from holdfast.interchange.peer.sync import ExportReport, bring, send
 from holdfast.workspace import Workspace
 
 KEY = "peer:spec:search:cycle:1"
 DOTTED = "peer.spec.search.cycle.1"
 CURRENT = "peer.spec.search.cycle.current"
+
+
+def merged_ids(sent: ExportReport) -> list[str | None]:
+    """The cycles that were merged."""
+    return [warning.id for warning in sent.warnings if warning.message.startswith("merged")]
 
 
 class Shelf:
@@ -96,14 +101,14 @@ def planned(ws: Workspace) -> None:
 
 def test_p9_a_cycle_is_created_then_unchanged_then_updated(ws: Workspace, shelf: Shelf) -> None:
     planned(ws)
-    assert send(ws, shelf).created == [KEY]
+    assert send(ws, shelf).created["cycles"] == [KEY]
     assert shelf.document() == ws.cycles.export(KEY)
     assert shelf.entries[CURRENT].value == b"1"
     revisions = shelf.revisions
-    assert send(ws, shelf).unchanged == [KEY]
+    assert send(ws, shelf).unchanged["cycles"] == [KEY]
     assert shelf.revisions == revisions, "nothing was written"
     ws.cycles.start_phase(KEY, "execute")
-    assert send(ws, shelf).updated == [KEY]
+    assert send(ws, shelf).updated["cycles"] == [KEY]
     assert shelf.document() == ws.cycles.export(KEY)
 
 
@@ -111,30 +116,30 @@ def test_p9_what_was_sent_is_brought_into_another_workspace_as_it_was(ws: Worksp
     planned(ws)
     send(ws, shelf)
     with holdfast.open(":memory:", actor="executor") as other:
-        assert bring(other, shelf).created == [KEY]
+        assert bring(other, shelf).created["cycles"] == [KEY]
         assert other.cycles.export(KEY) == ws.cycles.export(KEY)
         assert other.cycles.get("peer:spec:search").metadata.cycle_number == 1
-        assert bring(other, shelf).unchanged == [KEY]
+        assert bring(other, shelf).unchanged["cycles"] == [KEY]
         other.cycles.start_phase(KEY, "execute")
-        assert send(other, shelf).updated == [KEY]
-    assert bring(ws, shelf).updated == [KEY]
+        assert send(other, shelf).updated["cycles"] == [KEY]
+    assert bring(ws, shelf).updated["cycles"] == [KEY]
     assert ws.cycles.get(KEY).phases.execute.status == "in_progress"
 
 
 def test_p9_a_dry_run_tells_and_writes_nothing(ws: Workspace, shelf: Shelf) -> None:
     planned(ws)
     told = send(ws, shelf, dry_run=True)
-    assert (told.created, told.dry_run, shelf.entries) == ([KEY], True, {})
+    assert (told.created["cycles"], told.dry_run, shelf.entries) == ([KEY], True, {})
     send(ws, shelf)
     with holdfast.open(":memory:", actor="x") as other:
-        assert bring(other, shelf, dry_run=True).created == [KEY]
+        assert bring(other, shelf, dry_run=True).created["cycles"] == [KEY]
         assert other.cycles.list() == []
 
 
 def test_p9_only_the_cycles_that_are_named_are_sent(ws: Workspace, shelf: Shelf) -> None:
     planned(ws)
     ws.cycles.start(spec="login")
-    assert send(ws, shelf, keys=["peer.spec.login.cycle.1"]).created == ["peer:spec:login:cycle:1"]
+    assert send(ws, shelf, keys=["peer.spec.login.cycle.1"]).created["cycles"] == ["peer:spec:login:cycle:1"]
     assert DOTTED not in shelf.entries
     with pytest.raises(errors.NotFound):
         send(ws, shelf, keys=["peer:spec:nobody:cycle:1"])
@@ -144,14 +149,14 @@ def test_p8_fragments_are_left_and_told_and_the_document_is_written_beside_them(
     shelf.put(f"{DOTTED}.metadata", b'{"created_at": "2025-08-01T08:00:00Z", "status": "running"}')
     shelf.put(f"{DOTTED}.plan", b"two steps")
     shelf.put(CURRENT, b"1")
-    assert bring(ws, shelf).created == [KEY]
+    assert bring(ws, shelf).created["cycles"] == [KEY]
     sent = send(ws, shelf)
-    assert (sent.updated, sent.old_keys) == ([KEY], [f"{DOTTED}.metadata", f"{DOTTED}.plan"])
+    assert (sent.updated["cycles"], sent.old_keys) == ([KEY], [f"{DOTTED}.metadata", f"{DOTTED}.plan"])
     assert shelf.document() == ws.cycles.export(KEY)
     assert shelf.entries[f"{DOTTED}.plan"].value == b"two steps"
     assert shelf.entries[CURRENT].revision == 3, "it says what it should already"
-    assert send(ws, shelf).unchanged == [KEY]
-    assert bring(ws, shelf).unchanged == [KEY]
+    assert send(ws, shelf).unchanged["cycles"] == [KEY]
+    assert bring(ws, shelf).unchanged["cycles"] == [KEY]
 
 
 def test_p8_an_old_document_is_replaced_by_v2_under_its_own_revision(ws: Workspace, shelf: Shelf) -> None:
@@ -160,7 +165,7 @@ def test_p8_an_old_document_is_replaced_by_v2_under_its_own_revision(ws: Workspa
     shelf.put(DOTTED, json.dumps(old).encode())
     bring(ws, shelf)
     ws.cycles.complete_phase(KEY, "plan", {"steps": 1})
-    assert send(ws, shelf).updated == [KEY]
+    assert send(ws, shelf).updated["cycles"] == [KEY]
     assert (shelf.document()["version"], shelf.document()["sequence"]) == (2, 2)
     assert shelf.document()["context"]["legacy"] == {"document": {"version": 1.1}}
 
@@ -169,7 +174,7 @@ def test_p9_a_document_under_another_name_is_updated_there(ws: Workspace, shelf:
     planned(ws)
     shelf.put("a-dump-of-it", json.dumps(ws.cycles.export(KEY)).encode())
     ws.cycles.start_phase(KEY, "execute")
-    assert send(ws, shelf).updated == [KEY]
+    assert send(ws, shelf).updated["cycles"] == [KEY]
     assert DOTTED not in shelf.entries
     assert shelf.document("a-dump-of-it")["sequence"] == 4
 
@@ -186,7 +191,7 @@ def test_p9_the_current_cycle_that_others_set_meanwhile_is_left(ws: Workspace, s
     planned(ws)
     shelf.others = [lambda: None, lambda: [shelf.put(CURRENT, b"9")].clear()]
     pauses: list[float] = []
-    assert send(ws, shelf, sleep=pauses.append).created == [KEY]
+    assert send(ws, shelf, sleep=pauses.append).created["cycles"] == [KEY]
     assert (shelf.entries[CURRENT].value, pauses) == (b"9", [0.1])
 
 
@@ -195,7 +200,7 @@ def test_p9_a_cycle_is_sent_though_the_current_one_was_deleted(ws: Workspace, sh
     second = ws.cycles.start(spec="search").cycle_id
     ws.cycles.finish(second, "given up")
     ws.cycles.delete(second)
-    assert send(ws, shelf).created == [KEY]
+    assert send(ws, shelf).created["cycles"] == [KEY]
     assert shelf.entries[CURRENT].value == b"1"
 
 
@@ -205,8 +210,8 @@ def test_p9_what_cannot_be_read_keeps_everything_out_unless_it_is_skipped(ws: Wo
     with pytest.raises(errors.Invalid, match=DOTTED):
         bring(ws, shelf)
     report = bring(ws, shelf, skip_bad=True)
-    assert report.created == ["peer:global:cycle:1"]
-    assert [note.key for note in report.skipped] == [DOTTED]
+    assert report.created["cycles"] == ["peer:global:cycle:1"]
+    assert [note.id for note in report.skipped] == [DOTTED]
 
 
 # --- with others -----------------------------------------------------------------------------------------------------
@@ -218,7 +223,7 @@ def test_p4_who_changed_another_phase_is_merged(ws: Workspace, shelf: Shelf) -> 
     shelf.change(phases__plan__errors=[{"message": "a typo in step 2"}])
     ws.cycles.start_phase(KEY, "execute")
     sent = send(ws, shelf)
-    assert sent.merged == [KEY]
+    assert (sent.updated["cycles"], merged_ids(sent)) == ([KEY], [KEY])
     merged = shelf.document()
     assert merged["phases"]["plan"]["errors"] == [{"message": "a typo in step 2"}]
     assert merged["phases"]["execute"]["status"] == "in_progress"
@@ -258,9 +263,9 @@ def test_p4_a_conflict_of_one_cycle_does_not_keep_the_others_back(ws: Workspace,
     assert shelf.document("peer.spec.login.cycle.1") == ws.cycles.export("peer:spec:login")
     error = refused.value
     assert [each["key"] for each in error.conflicts] == ["peer:spec:other:cycle:1", KEY]
-    assert error.sent["created"] == ["peer:spec:login:cycle:1"]
+    assert error.sent["created"]["cycles"] == ["peer:spec:login:cycle:1"]
     assert error.conflicts[1]["mine"] == ws.cycles.export(KEY)
-    places = [each["path"] for each in error.conflicts[1]["differences"]]
+    places = [*error.conflicts[1]["differences"]]
     assert any(path.startswith("$.phases.execute.errors") for path in places)
 
 
@@ -269,7 +274,7 @@ def test_p4_work_that_is_done_there_already_is_skipped(ws: Workspace, shelf: She
     send(ws, shelf)
     shelf.change(context__note="further")
     sent = send(ws, shelf)
-    assert [note.key for note in sent.skipped] == [KEY]
+    assert [note.id for note in sent.skipped] == [KEY]
     assert shelf.document()["context"]["note"] == "further"
 
 
@@ -304,8 +309,8 @@ def test_p4_a_lost_race_is_read_again_after_a_pause(ws: Workspace, shelf: Shelf,
     ws.cycles.start_phase(KEY, "execute")
     shelf.others = [lambda: shelf.change(phases__plan__errors=[{"message": "late"}])]
     sent = send(ws, shelf, sleep=pauses.append)
-    assert (sent.merged, pauses) == ([KEY], [0.1])
-    assert [note.key for note in sent.notes] == [KEY, KEY]
+    assert (sent.updated["cycles"], merged_ids(sent), pauses) == ([KEY], [KEY], [0.1])
+    assert [note.id for note in sent.warnings] == [KEY, KEY]
     assert shelf.document()["phases"]["plan"]["errors"] == [{"message": "late"}]
     assert shelf.document()["phases"]["execute"]["status"] == "in_progress"
 
@@ -372,7 +377,7 @@ def test_p4_two_that_create_the_same_cycle_do_not_overwrite_each_other(ws: Works
 def test_p9_a_folder_holds_a_file_for_each_key(ws: Workspace, tmp_path: Path) -> None:
     planned(ws)
     folder = Folder(str(tmp_path / "new" / "peer"), create=True)
-    assert send(ws, folder).created == [KEY]
+    assert send(ws, folder).created["cycles"] == [KEY]
     assert sorted(path.name for path in Path(folder.path).iterdir()) == [
         ".lock",
         f"{DOTTED}.json",
@@ -380,7 +385,7 @@ def test_p9_a_folder_holds_a_file_for_each_key(ws: Workspace, tmp_path: Path) ->
     ]
     assert json.loads((Path(folder.path) / f"{DOTTED}.json").read_bytes()) == ws.cycles.export(KEY)
     with holdfast.open(":memory:", actor="x") as other:
-        assert bring(other, folder).created == [KEY]
+        assert bring(other, folder).created["cycles"] == [KEY]
 
 
 def test_p9_a_file_is_written_only_over_the_content_that_was_read(tmp_path: Path) -> None:
@@ -407,7 +412,7 @@ def test_p9_links_are_not_followed(tmp_path: Path) -> None:
     (inside / "a.json").symlink_to(tmp_path / "secret")
     folder = Folder(str(inside))
     for attempt in (folder.read, lambda: folder.write("a", b"1", None)):
-        with pytest.raises(errors.Invalid, match="is a link"):
+        with pytest.raises(errors.Invalid, match="is a symlink"):
             attempt()
     assert (tmp_path / "secret").read_text() == "{}"
     (inside / "a.json").unlink()

@@ -12,11 +12,11 @@ import pytest
 
 import holdfast
 from holdfast import errors
-from holdfast.interchange.peer.places import Folder
+from holdfast.interchange.peer.locations import Folder
 from holdfast.interchange.peer.sync import bring, send
 from holdfast.workspace import Workspace
 from tests.conformance.test_cycle_conflicts import conflicts as told
-from tests.cycles.test_carrying import DOTTED, KEY, Shelf
+from tests.cycles.test_carrying import DOTTED, KEY, Shelf, merged_ids
 
 OTHER = "peer:spec:other:cycle:1"
 
@@ -72,8 +72,8 @@ def test_p9_two_that_take_turns_at_one_phase_follow_each_other(a: Workspace, b: 
         mover = b if draft % 2 else a
         bring(mover, folder)
         mover.cycles.update_phase(KEY, "plan", {"draft": draft, f"of {draft}": None if draft % 3 else 1})
-        assert send(mover, folder).updated == [KEY]
-    assert bring(a, folder).updated == [KEY]
+        assert send(mover, folder).updated["cycles"] == [KEY]
+    assert bring(a, folder).updated["cycles"] == [KEY]
     assert a.cycles.export(KEY) == b.cycles.export(KEY)
     assert output(a)["draft"] == 7
     assert told(a, KEY) == told(b, KEY) == []
@@ -88,7 +88,7 @@ def test_p9_what_was_done_elsewhere_is_followed_also_if_it_took_something_away(
     bring(b, shelf)
     b.cycles.update_phase(KEY, "plan", {"wrong": None, "right": 1})
     send(b, shelf)
-    assert bring(a, shelf).updated == [KEY]
+    assert bring(a, shelf).updated["cycles"] == [KEY]
     assert output(a) == {"right": 1}
 
 
@@ -96,7 +96,7 @@ def test_p9_who_has_gone_on_does_not_take_back_what_was_exchanged(a: Workspace, 
     planning(a)
     send(a, shelf)
     a.cycles.update_phase(KEY, "plan", {"draft": 1})
-    assert bring(a, shelf).unchanged == [KEY]
+    assert bring(a, shelf).unchanged["cycles"] == [KEY]
     assert output(a) == {"draft": 1}
 
 
@@ -106,8 +106,8 @@ def test_p9_a_place_that_somebody_set_back_on_purpose_is_followed(a: Workspace, 
     bring(b, shelf)
     a.cycles.update_phase(KEY, "plan", {"draft": 1})
     send(a, shelf)
-    assert send(b, shelf, mine=[KEY]).updated == [KEY]
-    assert bring(a, shelf).updated == [KEY]
+    assert send(b, shelf, mine=[KEY]).updated["cycles"] == [KEY]
+    assert bring(a, shelf).updated["cycles"] == [KEY]
     assert output(a) is None
 
 
@@ -137,7 +137,7 @@ def test_p4_what_was_merged_is_in_the_workspace_too_and_both_go_on(a: Workspace,
             a.cycles.start_phase(KEY, "execute")
         else:
             a.cycles.update_phase(KEY, "execute", {"draft": number})
-        assert send(a, shelf).merged == [KEY]
+        assert merged_ids(send(a, shelf)) == [KEY]
         assert a.cycles.export(KEY) == shelf.document()
     assert (output(a, "execute"), len(a.cycles.get(KEY).phases.plan.errors or ())) == ({"draft": 3}, 3)
     assert [how for how, _, _ in told(a, KEY)] == ["merge"] * 3
@@ -153,7 +153,7 @@ def test_p4_the_end_of_a_cycle_is_not_lost_in_a_merge(a: Workspace, shelf: Shelf
     send(a, shelf)
     shelf.change(phases__review__errors=[{"message": "a typo"}])
     a.cycles.finish(KEY)
-    assert send(a, shelf).merged == [KEY]
+    assert merged_ids(send(a, shelf)) == [KEY]
     assert shelf.document()["metadata"]["status"] == a.cycles.get(KEY).metadata.status == "completed"
     assert shelf.document()["phases"]["review"]["errors"] == [{"message": "a typo"}]
 
@@ -191,7 +191,7 @@ def test_p4_who_works_on_here_while_a_merge_is_written_there_is_merged_too(a: Wo
     a.cycles.start_phase(KEY, "execute")
     shelf.others = [lambda: [a.cycles.update_phase(KEY, "execute", {"draft": 1})].clear()]
     pauses: list[float] = []
-    assert send(a, shelf, sleep=pauses.append).merged == [KEY]
+    assert merged_ids(send(a, shelf, sleep=pauses.append)) == [KEY]
     assert pauses == [0.1]
     assert a.cycles.export(KEY) == shelf.document()
     assert (output(a, "execute"), a.cycles.get(KEY).phases.plan.errors) == ({"draft": 1}, [{"message": "late"}])
@@ -203,10 +203,8 @@ def test_p4_who_works_on_here_while_a_merge_is_written_there_is_merged_too(a: Wo
 def test_p4_a_conflict_is_told_with_both_sides_and_logged(a: Workspace, b: Workspace, shelf: Shelf) -> None:
     parted(a, b, shelf)
     report = bring(a, shelf)
-    assert [(note.key, "both changed plan" in note.message) for note in report.conflicts] == [(KEY, True)]
-    assert ("$.phases.plan.output.draft", '"a" became "b"') in [
-        (each.path, each.message) for each in report.conflicts[0].differences
-    ]
+    assert [(note.id, "both changed plan" in note.message) for note in report.conflicts] == [(KEY, True)]
+    assert report.conflicts[0].differences["$.phases.plan.output.draft"] == '"a" became "b"'
     with pytest.raises(errors.CycleConflict):
         send(a, shelf)
     assert [(how, data["step"], data["expected"]) for how, _, data in told(a, KEY)] == [
@@ -218,16 +216,16 @@ def test_p4_a_conflict_is_told_with_both_sides_and_logged(a: Workspace, b: Works
 
 def test_p4_theirs_takes_what_is_there_and_ours_stays_in_the_log(a: Workspace, b: Workspace, shelf: Shelf) -> None:
     parted(a, b, shelf)
-    assert bring(a, shelf, theirs=[KEY], dry_run=True).updated == [KEY]
+    assert bring(a, shelf, theirs=[KEY], dry_run=True).updated["cycles"] == [KEY]
     assert output(a) == {"draft": "a"}
     report = bring(a, shelf, theirs=[DOTTED])
-    assert (report.updated, report.conflicts) == ([KEY], [])
+    assert (report.updated["cycles"], report.conflicts) == ([KEY], [])
     assert (output(a), a.cycles.get(KEY).sequence) == ({"draft": "b"}, 4)
     assert a.cycles.export(KEY, sequence=3)["phases"]["plan"]["output"] == {"draft": "a"}
-    assert send(a, shelf).unchanged == [KEY]
+    assert send(a, shelf).unchanged["cycles"] == [KEY]
     a.cycles.update_phase(KEY, "plan", {"draft": "both"})
-    assert send(a, shelf).updated == [KEY]
-    assert bring(b, shelf).updated == [KEY]
+    assert send(a, shelf).updated["cycles"] == [KEY]
+    assert bring(b, shelf).updated["cycles"] == [KEY]
     assert output(b) == {"draft": "both"}
     with pytest.raises(errors.NotFound):
         bring(a, shelf, theirs=[OTHER])
@@ -237,13 +235,13 @@ def test_p4_mine_writes_ours_over_what_is_there_now(a: Workspace, b: Workspace, 
     parted(a, b, shelf)
     b.cycles.update_phase(KEY, "plan", {"draft": "b again"})
     send(b, shelf)
-    assert send(a, shelf, mine=[KEY], dry_run=True).updated == [KEY]
+    assert send(a, shelf, mine=[KEY], dry_run=True).updated["cycles"] == [KEY]
     assert shelf.document()["sequence"] == 4
-    assert send(a, shelf, mine=[KEY]).updated == [KEY]
+    assert send(a, shelf, mine=[KEY]).updated["cycles"] == [KEY]
     assert shelf.document() == a.cycles.export(KEY)
     assert (shelf.document()["sequence"], output(a)) == (5, {"draft": "a"})
     assert told(a, KEY)[-1][0] == "mine"
-    assert bring(b, shelf).updated == [KEY], "nothing was done there since, so it follows"
+    assert bring(b, shelf).updated["cycles"] == [KEY], "nothing was done there since, so it follows"
     assert output(b) == {"draft": "a"}
 
 
@@ -258,7 +256,7 @@ def test_p4_mine_is_not_written_blindly_either(a: Workspace, b: Workspace, shelf
 def test_p4_mine_also_replaces_what_cannot_be_read(a: Workspace, shelf: Shelf) -> None:
     planning(a)
     shelf.put(DOTTED, b"{broken")
-    assert send(a, shelf, mine=[KEY]).updated == [KEY]
+    assert send(a, shelf, mine=[KEY]).updated["cycles"] == [KEY]
     assert shelf.document() == a.cycles.export(KEY)
 
 
@@ -275,7 +273,7 @@ def test_p6_a_broken_cycle_is_told_and_does_not_keep_the_others_back(shelf: Shel
                 send(ws, shelf, keys=keys)
             assert [each["key"] for each in refused.value.conflicts] == [KEY]
             assert "recover" in refused.value.hint
-            assert refused.value.sent["created"] == [OTHER]
+            assert refused.value.sent["created"]["cycles"] == [OTHER]
             assert list(shelf.entries) == ["peer.spec.other.cycle.1", "peer.spec.other.cycle.current"]
 
 

@@ -38,7 +38,7 @@ BUGS = [
     Bug(
         "what the log has forgotten is taken for nothing",
         "domains/cycles/merge.py",
-        "known=len(told) == present - sequence)",
+        "known=len(phases) == present - sequence)",
         "known=True)",
         CONFLICTS,
     ),

@@ -58,7 +58,7 @@ BUGS = [
     Bug(
         "a stash that went on here is followed elsewhere, and that is lost",
         "interchange/stash_lines.py",
-        """    return all(same_entry(entry, told.get(entry.version)) for entry in own if entry.version >= first)
+        """    return all(same_entry(entry, theirs.get(entry.version)) for entry in own if entry.version >= first)
 """,
         """    return True
 """,
@@ -67,7 +67,7 @@ BUGS = [
     Bug(
         "a trail is followed and its tasks are not",
         "interchange/stash_import.py",
-        """            if families.ending(families.of(id, line)) or not self._whole(id):
+        """            if members.ending(members.of(id, line)) or not self._is_whole(id):
 """,
         """            if False:
 """,

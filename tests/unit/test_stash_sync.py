@@ -12,8 +12,8 @@ from holdfast import Workspace, errors
 from holdfast.domains.stashes.rows import leads
 from holdfast.interchange.stash_export import TABLES
 from holdfast.testing import ManualClock
-from holdfast.types.stashes import TransferReport
-from tests.unit.test_stash_transfer import counts, exported
+from holdfast.types import ImportReport
+from tests.unit.test_stash_transfer import counts, exported, filled
 
 
 @pytest.fixture
@@ -35,7 +35,7 @@ def here(clock: ManualClock) -> Iterator[Workspace]:
         assert workspace.check().problems == []
 
 
-def sync(source: Workspace, target: Workspace) -> TransferReport:
+def sync(source: Workspace, target: Workspace) -> ImportReport:
     """One import of all there is, after which a second one changes nothing."""
     tables = exported(source)
     trial = target.stashes.import_(tables, dry_run=True)
@@ -43,7 +43,7 @@ def sync(source: Workspace, target: Workspace) -> TransferReport:
     assert (report.skipped, report.updated, report.created) == ([], trial.updated, trial.created)
     revision = target.revision
     again = target.stashes.import_(tables)
-    assert (again.created, again.updated, target.revision) == ({}, {}, revision)
+    assert (filled(again.created), filled(again.updated), target.revision) == ({}, {}, revision)
     assert again.conflicts == report.conflicts
     assert target.check().problems == []
     return report
@@ -78,7 +78,7 @@ def test_s13_a_stash_that_has_gone_on_there_is_followed(here: Workspace, there: 
     there.stashes.increment(counter, 5)
     there.stashes.set_value(context, {"a": [2]})
     report = sync(there, here)
-    assert report.updated == {"stashes": [counter, context]}
+    assert filled(report.updated) == {"stashes": [counter, context]}
     assert counts(report.created) == {"stash_history": 3}
     assert counts(report.unchanged) == {"stash_history": 2}
     assert report.conflicts == []
@@ -119,7 +119,7 @@ def test_s13_a_lock_changes_hands_as_it_did_there(here: Workspace, there: Worksp
     assert here.stashes.get(lock).token == first
     there.stashes.release(lock, "ann")
     there.stashes.acquire(lock, "carl", ttl=60)
-    assert sync(there, here).updated == {"stashes": [lock]}
+    assert filled(sync(there, here).updated) == {"stashes": [lock]}
     with pytest.raises(errors.Fenced):
         here.stashes.check(lock, first)
     with pytest.raises(errors.Held):
@@ -147,7 +147,7 @@ def test_s13_a_lock_that_expired_on_both_sides_has_not_diverged(
         each.stashes.delete((None, "x"))
     there.stashes.acquire(lock, "ann")
     report = sync(there, here)
-    assert (report.updated, report.conflicts) == ({"stashes": [lock]}, [])
+    assert (filled(report.updated), report.conflicts) == ({"stashes": [lock]}, [])
     assert [entry.operation for entry in here.stashes.history(lock)] == ["create", "acquire", "expire", "acquire"]
 
 
@@ -221,7 +221,7 @@ def test_s13_a_trail_that_was_completed_there_lets_its_tasks_go_here(
     sync(there, here)
     there.trails.complete(trail)
     report = sync(there, here)
-    assert (report.updated, report.conflicts) == ({"trails": [trail]}, [])
+    assert (filled(report.updated), report.conflicts) == ({"trails": [trail]}, [])
     assert here.trails.members(trail) == []
     assert alive(here, tasks) == [True] * 3
     assert here.stashes.get(counter).trail == trail
@@ -235,7 +235,7 @@ def test_s13_a_trail_goes_through_several_steps_at_once(here: Workspace, there: 
         there.trails.set_state(trail, state)
     there.trails.restore(trail)
     there.trails.complete(trail)
-    assert sync(there, here).updated == {"trails": [trail]}
+    assert filled(sync(there, here).updated) == {"trails": [trail]}
     assert (here.trails.get(trail).state, here.trails.get(trail).version) == ("completed", 6)
     assert exported(here) == exported(there)
 
@@ -290,7 +290,7 @@ def test_s13_a_trail_that_cannot_be_abandoned_whole_is_left_alone_whole(
     there.stashes.increment(beside)
     report = sync(there, here)
     assert trail in {problem.id for problem in report.conflicts}
-    assert report.updated == {"stashes": [beside]}, "the rest is followed"
+    assert filled(report.updated) == {"stashes": [beside]}, "the rest is followed"
     assert here.trails.get(trail).state != "abandoned"
     assert alive(here, tasks) == [True] * 3
     assert here.stashes.get(counter).trail == trail
@@ -309,7 +309,7 @@ def test_s13_an_older_file_brings_no_half_of_an_abandoned_trail_back(
     sync(there, here)
     before = exported(here)
     report = here.stashes.import_(old)
-    assert (report.created, report.updated, report.skipped) == ({}, {}, [])
+    assert (filled(report.created), filled(report.updated), report.skipped) == ({}, {}, [])
     assert trail in {problem.id for problem in report.conflicts}
     assert exported(here) == before
     assert alive(here, tasks) == [False] * 3

@@ -72,10 +72,10 @@ def test_t18_a_status_that_a_claim_is_in_the_way_of_is_a_conflict_until_it_is_no
     ws.tasks.claim(task.id)
     for _ in range(2):
         report = ws.tasks.import_([closed], prefer="theirs")
-        assert (report.updated, report.unchanged) == ([], [])
+        assert (report.updated["tasks"], report.unchanged["tasks"]) == ([], [])
         assert "claimed here by ann" in report.conflicts[0].message
     ws.tasks.release(task.id)
-    assert ws.tasks.import_([closed], prefer="theirs").updated == [task.id]
+    assert ws.tasks.import_([closed], prefer="theirs").updated["tasks"] == [task.id]
     assert ws.tasks.get(task.id).status == "closed"
 
 

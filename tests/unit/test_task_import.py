@@ -20,7 +20,8 @@ from hypothesis import strategies as st
 import holdfast
 from holdfast import Transaction, Workspace, errors
 from holdfast.testing import ManualClock
-from holdfast.types.tasks import ImportProblem, ImportReport, TaskStatus
+from holdfast.types import ImportProblem, ImportReport
+from holdfast.types.tasks import TaskStatus
 from tests.worlds.contents import contents
 
 SAMPLE = Path(__file__).resolve().parents[2] / "../shared/samples/tasks/beads-issues.jsonl"
@@ -252,17 +253,17 @@ def test_t18_whatever_is_exported_and_imported_elsewhere_exports_the_same_again(
         play(source, clock, steps)
         lines = source.tasks.export(include_deleted=deleted)
         report = target.tasks.import_(lines)
-        assert report.created == [json.loads(line)["id"] for line in lines]
+        assert report.created["tasks"] == [json.loads(line)["id"] for line in lines]
         assert (report.skipped, report.conflicts, report.warnings) == ([], [], [])
         sound(target)
         assert target.tasks.export(include_deleted=deleted) == lines
         revision = target.revision
         random.shuffle(lines)
         again = target.tasks.import_(lines)
-        assert len(again.unchanged) == len(lines)
+        assert len(again.unchanged["tasks"]) == len(lines)
         assert target.revision == revision
         # and home again, where nothing has changed either
-        assert len(source.tasks.import_(lines).unchanged) == len(lines)
+        assert len(source.tasks.import_(lines).unchanged["tasks"]) == len(lines)
         sound(source)
 
 
@@ -375,8 +376,8 @@ def test_t18_a_field_without_a_place_is_named_in_a_warning_and_kept_in_a_note(ws
 
 
 def test_t18_blank_lines_and_nothing_at_all_are_fine(ws: Workspace) -> None:
-    assert ws.tasks.import_([]) == ImportReport([], [], [], [], [], [])
-    assert ws.tasks.import_(["", own("a") + "\n", "  \n"]).created == ["a"]
+    assert ws.tasks.import_([]) == ImportReport({"tasks": []}, {"tasks": []}, {"tasks": []}, [], [], [])
+    assert ws.tasks.import_(["", own("a") + "\n", "  \n"]).created["tasks"] == ["a"]
 
 
 def test_t18_a_dry_run_tells_the_same_and_does_nothing(ws: Workspace) -> None:
@@ -387,7 +388,7 @@ def test_t18_a_dry_run_tells_the_same_and_does_nothing(ws: Workspace) -> None:
     assert contents(ws) == before
     assert trial.dry_run
     report = ws.tasks.import_(lines, skip_bad=True)
-    assert (report.created, report.updated, report.unchanged) == (["c"], ["a"], ["b"])
+    assert (report.created["tasks"], report.updated["tasks"], report.unchanged["tasks"]) == (["c"], ["a"], ["b"])
     assert (trial.created, trial.updated, trial.unchanged) == (report.created, report.updated, report.unchanged)
     assert (trial.skipped, trial.warnings) == (report.skipped, report.warnings)
     with pytest.raises(errors.Invalid):
@@ -432,13 +433,13 @@ def test_t18_what_changed_only_in_the_file_is_followed_in_every_field(ws: Worksp
         notes=[{"at": THEN, "by": "anna", "text": "a note"}],
     )
     report = ws.tasks.import_([*others, news])
-    assert (report.updated, report.unchanged, report.warnings) == (["a"], ["p", "q", "r"], [])
+    assert (report.updated["tasks"], report.unchanged["tasks"], report.warnings) == (["a"], ["p", "q", "r"], [])
     exported = {json.loads(line)["id"]: json.loads(line) for line in ws.tasks.export()}["a"]
     assert {name: exported[name] for name in json.loads(news)} == json.loads(news)
     assert [hit.task.id for hit in ws.tasks.search("old")] == []
     assert [task.id for task in ws.tasks.list(tag="x")] == []
     assert {entry.op for entry in ws.tasks.history("a")} == {"create", "import"}
-    assert ws.tasks.import_([*others, news]).unchanged == ["p", "q", "r", "a"]
+    assert ws.tasks.import_([*others, news]).unchanged["tasks"] == ["p", "q", "r", "a"]
 
 
 def test_t18_a_task_that_has_to_wait_from_now_on_is_not_ready_by_any_of_its_new_tags(ws: Workspace) -> None:
@@ -472,7 +473,7 @@ def test_t18_a_record_that_lost_more_than_a_note_can_hold_is_refused(ws: Workspa
 
 def test_t18_what_was_done_and_undone_there_still_moves_the_time_of_the_last_change(ws: Workspace) -> None:
     ws.tasks.import_([own("a", updated_at=THEN)])
-    assert ws.tasks.import_([own("a", updated_at=LATER)]).updated == ["a"]
+    assert ws.tasks.import_([own("a", updated_at=LATER)]).updated["tasks"] == ["a"]
     assert ws.tasks.get("a").updated_at == datetime.fromisoformat(LATER)
     assert ws.tasks.history("a")[0].field == "updated_at"
 
@@ -499,7 +500,7 @@ def test_t18_what_changed_only_here_stays(ws: Workspace) -> None:
     ws.tasks.delete("b")
     before = contents(ws)
     report = ws.tasks.import_([own("a"), own("b")])
-    assert report.unchanged == ["a", "b"]
+    assert report.unchanged["tasks"] == ["a", "b"]
     assert contents(ws) == before
 
 
@@ -507,7 +508,7 @@ def test_t18_the_order_of_fields_and_nulls_is_no_change(ws: Workspace) -> None:
     ws.tasks.import_([own("a", tags=["x"], parent_id=None)])
     ws.tasks.update("a", title="ours")
     turned = json.dumps(dict(reversed(json.loads(own("a", tags=["x"], grimoire=None)).items())))
-    assert ws.tasks.import_([turned]).unchanged == ["a"]
+    assert ws.tasks.import_([turned]).unchanged["tasks"] == ["a"]
 
 
 def test_t18_what_changed_on_both_sides_is_reported_and_left_alone(ws: Workspace) -> None:
@@ -515,7 +516,7 @@ def test_t18_what_changed_on_both_sides_is_reported_and_left_alone(ws: Workspace
     ws.tasks.update("a", title="ours")
     lines = [own("a", body="theirs"), own("b", body="theirs")]
     report = ws.tasks.import_(lines)
-    assert (report.updated, report.unchanged) == (["b"], [])
+    assert (report.updated["tasks"], report.unchanged["tasks"]) == (["b"], [])
     (conflict,) = report.conflicts
     assert (conflict.line, conflict.id) == (1, "a")
     assert "body" in conflict.message
@@ -531,28 +532,28 @@ def test_t18_with_prefer_theirs_the_file_wins_and_the_report_says_so(ws: Workspa
     ws.tasks.import_([own("a")])
     ws.tasks.update("a", title="ours", priority=0)
     report = ws.tasks.import_([own("a", body="theirs")], prefer="theirs")
-    assert (report.updated, report.conflicts) == (["a"], [])
+    assert (report.updated["tasks"], report.conflicts) == (["a"], [])
     assert lines_of(report.warnings) == [(1, "a")]
     assert "priority" in report.warnings[0].message
     task = ws.tasks.get("a")
     assert (task.title, task.body, task.priority) == ("title of a", "theirs", 2)
-    assert ws.tasks.import_([own("a", body="theirs")], prefer="theirs").unchanged == ["a"]
+    assert ws.tasks.import_([own("a", body="theirs")], prefer="theirs").unchanged["tasks"] == ["a"]
 
 
 def test_t18_the_same_change_on_both_sides_is_no_conflict(ws: Workspace) -> None:
     ws.tasks.import_([own("a")])
     ws.tasks.update("a", title="better")
     revision = ws.revision
-    assert ws.tasks.import_([own("a", title="better")]).unchanged == ["a"]
+    assert ws.tasks.import_([own("a", title="better")]).unchanged["tasks"] == ["a"]
     assert ws.revision == revision
-    assert ws.tasks.import_([own("a", title="best")]).updated == ["a"]
+    assert ws.tasks.import_([own("a", title="best")]).updated["tasks"] == ["a"]
 
 
 def test_t18_a_task_made_here_is_not_overwritten_by_a_file_that_has_its_id(ws: Workspace) -> None:
     id = ws.tasks.create("ours").id
     assert lines_of(ws.tasks.import_([own(id, title="theirs")]).conflicts) == [(1, id)]
     assert ws.tasks.get(id).title == "ours"
-    assert ws.tasks.import_([own(id, title="theirs")], prefer="theirs").updated == [id]
+    assert ws.tasks.import_([own(id, title="theirs")], prefer="theirs").updated["tasks"] == [id]
     assert ws.tasks.get(id).title == "theirs"
 
 
@@ -564,7 +565,7 @@ def test_t18_one_s_own_export_changes_nothing_not_even_with_claims_and_deletions
     for deleted in (False, True):
         lines = ws.tasks.export(include_deleted=deleted)
         revision = ws.revision
-        assert len(ws.tasks.import_(lines).unchanged) == len(lines)
+        assert len(ws.tasks.import_(lines).unchanged["tasks"]) == len(lines)
         assert ws.revision == revision
     assert ws.tasks.get(third).claimed_by == "agent"
     ws.tasks.restore(other)
@@ -575,7 +576,7 @@ def test_t18_an_edited_export_is_followed_once_the_store_has_seen_it(ws: Workspa
     id = ws.tasks.create("a").id
     (line,) = ws.tasks.export()
     ws.tasks.import_([line])
-    assert ws.tasks.import_([line.replace('"title":"a"', '"title":"b"')]).updated == [id]
+    assert ws.tasks.import_([line.replace('"title":"a"', '"title":"b"')]).updated["tasks"] == [id]
 
 
 def test_t18_a_claim_is_never_taken_away_not_even_for_theirs(ws: Workspace) -> None:
@@ -611,7 +612,7 @@ def test_t18_a_purged_task_stays_purged_and_nobody_waits_for_it(ws: Workspace) -
     ws.tasks.import_([own("a"), own("b")])
     ws.tasks.purge("a")
     report = ws.tasks.import_([own("a"), own("c", depends_on=["a"], parent_id="a", related=["a", "b"])])
-    assert (lines_of(report.skipped), report.created) == ([(1, "a")], ["c"])
+    assert (lines_of(report.skipped), report.created["tasks"]) == ([(1, "a")], ["c"])
     assert [task.id for task in ws.tasks.ready()] == ["b", "c"]
     (warning,) = report.warnings
     assert "depends_on" in warning.message
@@ -623,10 +624,10 @@ def test_t18_a_purged_task_stays_purged_and_nobody_waits_for_it(ws: Workspace) -
 # --- what is refused -------------------------------------------------------------------------------------------------
 
 BAD: list[Any] = [
-    ("{", "not JSON"),
+    ("{", "invalid JSON"),
     ("[1]", "not a JSON object"),
-    ("[" * 5000 + "]" * 5000, "not JSON"),
-    ('"\udc80"', "not JSON"),
+    ("[" * 5000 + "]" * 5000, "invalid JSON"),
+    ('"\udc80"', "invalid JSON"),
     (7, "text"),
     ("{}", "an id is"),
     (json.dumps({"format": "holdfast.task/2", "id": "x", "title": "t"}), "holdfast.task/2"),
@@ -678,7 +679,7 @@ def test_t18_a_line_that_makes_no_sense_is_named_and_refuses_all_or_is_left_out(
     assert problem.line == 3
     assert message in problem.message
     report = ws.tasks.import_([own("good"), "", line, own("better")], skip_bad=True)
-    assert (report.created, report.skipped) == (["good", "better"], [problem])
+    assert (report.created["tasks"], report.skipped) == (["good", "better"], [problem])
 
 
 def test_t18_every_bad_line_is_named_in_the_order_of_the_file_but_not_who_only_relied_on_it(ws: Workspace) -> None:
@@ -712,7 +713,7 @@ def test_t18_with_skip_bad_each_circle_loses_one_record_and_what_relied_on_it(ws
         own("f"),
     ]
     report = ws.tasks.import_(lines, skip_bad=True)
-    assert report.created == ["f"]
+    assert report.created["tasks"] == ["f"]
     assert lines_of(report.skipped) == [(1, "a"), (2, "b"), (3, "c"), (4, "d"), (5, "e")]
 
 
@@ -728,13 +729,13 @@ def test_t18_a_circle_that_comes_of_leaving_out_another_is_found_too(ws: Workspa
     ws.tasks.import_([own("a", depends_on=["b"]), own("b")])
     lines = [own("x", parent_id="a"), own("b", depends_on=["a"]), own("a", parent_id="x")]
     report = ws.tasks.import_(lines, skip_bad=True)
-    assert (report.created, lines_of(report.skipped)) == (["x"], [(2, "b"), (3, "a")])
+    assert (report.created["tasks"], lines_of(report.skipped)) == (["x"], [(2, "b"), (3, "a")])
 
 
 def test_t18_a_long_chain_that_hangs_on_a_bad_line_goes_with_it(ws: Workspace) -> None:
     chain = [own(f"t{n}", depends_on=[f"t{n + 1}"]) for n in range(2000)]
     report = ws.tasks.import_([*chain, own("t2000", priority=7), own("free")], skip_bad=True)
-    assert report.created == ["free"]
+    assert report.created["tasks"] == ["free"]
     assert len(report.skipped) == 2001
 
 
@@ -759,7 +760,7 @@ def test_t18_what_somebody_holds_here_stays_so_nothing_above_it_is_deleted_eithe
     assert problem.id == "p"
     assert "live tasks are below it: c" in problem.message
     (conflict,) = ws.tasks.import_([own("c", parent_id="p", deleted_at=THEN)], prefer="theirs").conflicts
-    assert "deleted there, claimed here by agent" in conflict.message
+    assert "deleted in the file, claimed here by agent" in conflict.message
 
 
 def test_t18_arguments_that_make_no_sense_are_refused(ws: Workspace) -> None:
@@ -775,7 +776,7 @@ def test_t18_arguments_that_make_no_sense_are_refused(ws: Workspace) -> None:
             ws.tasks.import_(**arguments)
     with pytest.raises(errors.TooLarge):
         ws.tasks.import_([""] * 10_001)
-    assert ws.tasks.import_([""] * 10_000).created == []
+    assert ws.tasks.import_([""] * 10_000).created["tasks"] == []
 
 
 # --- beads -----------------------------------------------------------------------------------------------------------
@@ -808,7 +809,7 @@ def test_t18_an_issue_of_beads_finds_every_part_of_it_in_its_place(ws: Workspace
         external_ref="gh-9",
     )
     report = ws.tasks.import_([full, *(issue(f"bd-{n}") for n in (1, 3, 4, 5))], format="beads")
-    assert report.created == ["bd-1.2", "bd-1", "bd-3", "bd-4", "bd-5"]
+    assert report.created["tasks"] == ["bd-1.2", "bd-1", "bd-3", "bd-4", "bd-5"]
     task = ws.tasks.get("bd-1.2")
     assert task.body == "What.\n\n## Design\n\nHow.\n\n## Acceptance criteria\n\nWhen.\n\n## Notes\n\nWhy."
     assert (task.status, task.priority, task.type, task.tags) == ("closed", 1, "feature", ("a", "b"))
@@ -900,7 +901,7 @@ def test_t18_what_beads_knows_and_we_do_not_is_kept(ws: Workspace) -> None:
 def test_t18_issues_deleted_in_beads_are_skipped_and_nobody_waits_for_them(ws: Workspace) -> None:
     lines = [issue("a", status="tombstone", deleted_at=THEN), issue("b", dependencies=[depends("b", "a")])]
     report = ws.tasks.import_(lines, format="beads")
-    assert (lines_of(report.skipped), report.created) == ([(1, "a")], ["b"])
+    assert (lines_of(report.skipped), report.created["tasks"]) == ([(1, "a")], ["b"])
     assert [task.id for task in ws.tasks.ready()] == ["b"]
     assert json.loads(notes(ws, "b")[0]) == {"depends_on": ["a"]}
 
@@ -913,10 +914,10 @@ def test_t18_issues_deleted_in_beads_are_skipped_and_nobody_waits_for_them(ws: W
         (issue("x", status=3), "status"),
         (issue("x", labels="a"), "labels"),
         (issue("x", dependencies=[{"type": "blocks"}]), "dependencies[0]"),
-        (issue("x", dependencies=[depends("y", "good")]), "that of 'y'"),
+        (issue("x", dependencies=[depends("y", "good")]), "belongs to 'y'"),
         (issue("x", dependencies=[depends("x", "x")]), "itself"),
         (issue("x", comments=[{"author": "anna"}]), "comments[0]"),
-        (issue("x", comments=[{"text": "t", "issue_id": "y"}]), "that of 'y'"),
+        (issue("x", comments=[{"text": "t", "issue_id": "y"}]), "belongs to 'y'"),
         (issue("x", created_at="now"), "created_at"),
         (issue("x", close_reason="y" * 65_537), "close_reason"),
     ],
@@ -938,15 +939,15 @@ def test_t18_beads_say_nothing_of_hints_so_ours_stay(ws: Workspace) -> None:
 def test_t18_an_export_between_two_imports_of_beads_is_no_change(ws: Workspace) -> None:
     lines = [issue("a", status="closed", close_reason="Done.", created_by="anna"), issue("b")]
     ws.tasks.import_(lines, format="beads")
-    assert ws.tasks.import_(ws.tasks.export()).unchanged == ["a", "b"]
+    assert ws.tasks.import_(ws.tasks.export()).unchanged["tasks"] == ["a", "b"]
     ws.tasks.update("a", title="ours")
-    assert ws.tasks.import_(lines, format="beads").unchanged == ["a", "b"]
+    assert ws.tasks.import_(lines, format="beads").unchanged["tasks"] == ["a", "b"]
 
 
 def test_t18_a_changed_issue_is_followed_and_its_news_are_noted(ws: Workspace) -> None:
     ws.tasks.import_([issue("a", updated_at=THEN)], format="beads")
     news = issue("a", status="closed", close_reason="Done.", closed_at=LATER, updated_at=LATER)
-    assert ws.tasks.import_([news], format="beads").updated == ["a"]
+    assert ws.tasks.import_([news], format="beads").updated["tasks"] == ["a"]
     assert ws.tasks.get("a").status == "closed"
     assert [text[:6] for text in notes(ws, "a")] == ['{"upda', "Done.", '{"clos']
 
@@ -958,7 +959,7 @@ def test_t18_the_sample_of_beads_is_imported_twice_with_the_same_result_and_noth
     lines = SAMPLE.read_text(encoding="utf-8").splitlines()
     ids = [json.loads(line)["id"] for line in lines]
     report = ws.tasks.import_(lines, format="beads")
-    assert report.created == ids
+    assert report.created["tasks"] == ids
     lacking = [problem for problem in report.warnings if "not here" in problem.message]
     assert [(problem.line, problem.id) for problem in lacking] == [(5, "coven-25f"), (8, "coven-2xf")]
     assert any("coven-z8y" in text for text in notes(ws, "coven-25f") + notes(ws, "coven-2xf"))
@@ -966,7 +967,8 @@ def test_t18_the_sample_of_beads_is_imported_twice_with_the_same_result_and_noth
     assert ws.tasks.get("coven-34a").tags == ("openspec:add-claude-agent-integration",)
     before = contents(ws)
     again = ws.tasks.import_(lines, format="beads")
-    assert (again.unchanged, again.created, again.updated, again.conflicts) == (ids, [], [], [])
+    assert (again.unchanged["tasks"], again.conflicts) == (ids, [])
+    assert (again.created["tasks"], again.updated["tasks"]) == ([], [])
     assert contents(ws) == before
     assert ws.check().ok
 

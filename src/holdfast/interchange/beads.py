@@ -1,7 +1,7 @@
 """Issues of beads (`issues.jsonl`) as records that can be imported.
 
-Texts become sections of the body, labels tags, dependencies links and parents; comments and the reason of closing are
-notes. What a task has no place for is kept: as JSON in a note, with a warning that names it. Nothing is left out.
+Texts become sections of the body, labels tags, dependencies links and parents, comments and the reason for closing
+notes. Fields that tasks do not have are kept as JSON in a note, with a warning that names them. Nothing is dropped.
 """
 
 from __future__ import annotations
@@ -13,7 +13,8 @@ import msgspec
 from holdfast import errors
 from holdfast.domains.routing.config import Config
 from holdfast.domains.tasks.creation import TYPES, check_draft, check_note, check_tag
-from holdfast.interchange.task_export import NO_PLACE, Note, Record, Time, moment
+from holdfast.interchange.jsonl import Time, moment
+from holdfast.interchange.task_export import NO_FIELD, Note, Record
 from holdfast.kernel.validate import check_name
 from holdfast.types.tasks import LinkKind, TaskStatus, TaskType
 
@@ -21,7 +22,7 @@ _SECTIONS: Final = {"design": "Design", "acceptance_criteria": "Acceptance crite
 _STATUSES: Final[dict[str, TaskStatus]] = {
     "open": "open",
     "in_progress": "open",
-    "hooked": "open",  # in an agent's hands too
+    "hooked": "open",  # held by an agent too
     "blocked": "blocked",
     "closed": "closed",
 }
@@ -33,11 +34,11 @@ _LINKS: Final[dict[str, LinkKind]] = {
 
 
 class Gone(Exception):
-    """The issue was deleted there; the line only remembers it."""
+    """The issue was deleted in beads."""
 
 
 class Issue(msgspec.Struct, frozen=True):
-    """The fields that a task has a place for. Of the others `closed_at` and `assignee` are looked at as well."""
+    """The fields that become part of a task; `closed_at` and `assignee` only help, and are kept in a note."""
 
     id: str
     title: str
@@ -58,7 +59,7 @@ class Issue(msgspec.Struct, frozen=True):
 
 
 class Dependency(msgspec.Struct, frozen=True):
-    """`issue_id` cannot do without `depends_on_id`, or has something to do with it."""
+    """`issue_id` waits for `depends_on_id`, or is related to it."""
 
     depends_on_id: str
     type: str = "blocks"
@@ -66,44 +67,36 @@ class Dependency(msgspec.Struct, frozen=True):
 
 
 class Comment(msgspec.Struct, frozen=True):
-    """What somebody said."""
+    """A comment on an issue."""
 
     text: str
     author: str = ""
     created_at: Time | None = None
 
 
-_HOMELESS: Final = {"closed_at", "assignee"}
-_PLACES: Final = {*Issue.__struct_fields__} - _HOMELESS
+_USED: Final = {*Issue.__struct_fields__} - {"closed_at", "assignee"}
 
 
 def read_issue(raw: dict[str, Any], config: Config) -> Record:
-    """The record that a line stands for; Gone for one that was deleted there."""
+    """The record of an issue. Raises Gone for one that was deleted in beads."""
     issue = msgspec.convert(raw, Issue)
     if issue.status == "tombstone":
         raise Gone
-    left = {name: value for name, value in raw.items() if name not in _PLACES}
+    left = {name: value for name, value in raw.items() if name not in _USED}
     record = Record(
         issue.id,
-        check_draft(
-            config,
-            issue.title,
-            _body(issue),
-            _type(issue, left),
-            issue.priority,
-            _tags(issue, left),
-        ),
+        check_draft(config, issue.title, _body(issue), _type(issue, left), issue.priority, _tags(issue, left)),
         _status(issue, left),
         parent_id=None,
         links={"depends_on": (), "discovered_from": (), "related": ()},
         created=moment(issue.created_at, "created_at"),
-        updated=None,  # old closed ones would be past their retention at once
+        updated=None,  # retention would delete old closed issues at once
     )
     if issue.status in ("in_progress", "hooked"):
         record.claim = (issue.assignee, f"in progress in beads{issue.assignee and f', assigned to {issue.assignee}'}")
     _link(record, issue, left)
     _comment(record, issue, left)
-    record.keep(left, NO_PLACE)
+    record.keep(left, NO_FIELD)
     return record
 
 
@@ -134,19 +127,19 @@ def _tags(issue: Issue, left: dict[str, Any]) -> list[str]:
 
 
 def _status(issue: Issue, left: dict[str, Any]) -> TaskStatus:
-    """Whatever is not ours, such as `deferred`, nobody shall take by mistake: blocked."""
+    """An unknown status, such as `deferred`, becomes blocked, so that nobody claims the task by mistake."""
     if issue.status not in _STATUSES:
         left["status"] = issue.status
     return _STATUSES.get(issue.status, "blocked")
 
 
 def _link(record: Record, issue: Issue, left: dict[str, Any]) -> None:
-    """Dependencies as links and parent. One with more to it (all have a date and an author) is kept as it is, too."""
+    """Dependencies become links and the parent. One with further fields (most have a date) is also kept in a note."""
     found: dict[LinkKind, set[str]] = {kind: set() for kind in record.links}
     for number, raw in enumerate(issue.dependencies):
         one = _part(raw, Dependency, f"dependencies[{number}]")
         if one.issue_id not in (None, issue.id):
-            raise errors.Invalid(f"dependencies[{number}] is that of {one.issue_id!r}")
+            raise errors.Invalid(f"dependencies[{number}] belongs to {one.issue_id!r}")
         if one.type == "parent-child" and record.parent_id in (None, one.depends_on_id):
             record.parent_id = one.depends_on_id
         else:
@@ -160,7 +153,7 @@ def _link(record: Record, issue: Issue, left: dict[str, Any]) -> None:
 
 
 def _comment(record: Record, issue: Issue, left: dict[str, Any]) -> None:
-    """Comments and the reason of closing as notes, of their own time and author where these are known."""
+    """Comments and the reason for closing become notes, with their own time and author where known."""
     for number, raw in enumerate(issue.comments):
         one = _part(raw, Comment, f"comments[{number}]")
         record.notes.append(
@@ -168,7 +161,7 @@ def _comment(record: Record, issue: Issue, left: dict[str, Any]) -> None:
         )
         rest = {name: value for name, value in raw.items() if name not in Comment.__struct_fields__}
         if rest.pop("issue_id", issue.id) != issue.id:
-            raise errors.Invalid(f"comments[{number}] is that of {raw['issue_id']!r}")
+            raise errors.Invalid(f"comments[{number}] belongs to {raw['issue_id']!r}")
         if rest:
             left.setdefault("comments", []).append(rest)
     if issue.close_reason:

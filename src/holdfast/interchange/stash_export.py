@@ -1,8 +1,8 @@
-"""Stashes, their history, trails, links and crumbs as JSON lines: what leaves a workspace, a file for each table.
+"""Stashes, their history, trails, links and crumbs as JSON lines: a file for each table.
 
 A line has its keys in one order, and a table its lines: by id, the history by stash and version. Guarantee: the same
-records make the same bytes, and an import of them elsewhere exports as they were. What only this workspace can know
-(revisions, fencing tokens) stays here. Called by `importing` too, to compare.
+records make the same bytes, and what is imported elsewhere exports the same again. What is true in this workspace only
+(revisions, fencing tokens) is left out. Also called by the import, to compare.
 """
 
 from __future__ import annotations
@@ -17,25 +17,26 @@ from holdfast import errors
 from holdfast.domains.stashes import MAX_EXPORT
 from holdfast.domains.stashes.rows import ABANDONED, COLUMNS, SOURCE, STASH, Stored, taken, to_stash
 from holdfast.interchange import task_export
+from holdfast.interchange.jsonl import Time
 from holdfast.kernel.tx import Row, Snapshot
 from holdfast.kernel.validate import check_id, check_limit
 from holdfast.kernel.values import decode
 from holdfast.types import as_time
-from holdfast.types.stashes import LinkType, StashOperation, StashType, TrailState, TransferTable
+from holdfast.types.stashes import LinkType, Stash, StashOperation, StashType, TrailState, TransferTable
 from holdfast.wire import to_wire
 
 TABLES: Final[tuple[TransferTable, ...]] = get_args(TransferTable)
 TRAIL_COLUMNS: Final = "id, name, state, version, created, updated, ended, before"
 ENTRY_COLUMNS: Final = "e.id, e.version, e.op, e.time, e.data"
+STASH_COLUMNS: Final = f"{COLUMNS}, s.deleted"
 LINK_COLUMNS: Final = "id, kind, source, target, created"
 _encode = msgspec.json.Encoder().encode
 
-Time = Annotated[datetime, msgspec.Meta(tz=True)]
 Version = Annotated[int, msgspec.Meta(ge=1, le=2**63 - 1)]
 
 
 class TrailLine(msgspec.Struct, frozen=True, kw_only=True):
-    """A trail. `before` is the state that it was abandoned in, `tasks` what it took along then."""
+    """A trail. `before` is its state before it was abandoned, `tasks` the tasks that were deleted with it."""
 
     trail_id: str
     name: str | None = None
@@ -59,7 +60,7 @@ class LinkLine(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class StashLine(msgspec.Struct, frozen=True, kw_only=True):
-    """A stash; its scope is its link. The value is in the form that values have inside JSON."""
+    """A stash; its link tells its scope. The value is in the form that values have in JSON."""
 
     stash_id: str
     name: str
@@ -94,45 +95,27 @@ def export(snapshot: Snapshot, table: TransferTable, after: str | None, limit: i
         check_id(after, "after")
     if table == "crumbs":
         return task_export.export_by_id(snapshot, after or "", limit)
-    return [_encode(line).decode() for line in _PAGES[table](snapshot, after or "", limit)]
+    if table == "stash_history":
+        return [_text(entry_line(row)) for row in _entries(snapshot, after or "", limit)]
+    columns, source, id, line_of = _SOURCES[table]
+    rows = snapshot.all(f"SELECT {columns} FROM {source} WHERE {id} > ? ORDER BY {id} LIMIT ?", (after or "", limit))
+    return [_text(line_of(snapshot, row)) for row in rows]
 
 
-def _trails(snapshot: Snapshot, after: str, limit: int) -> list[TrailLine]:
-    rows = snapshot.all(f"SELECT {TRAIL_COLUMNS} FROM trails WHERE id > ? ORDER BY id LIMIT ?", (after, limit))
-    return [trail_line(snapshot, row) for row in rows]
+def _text(line: msgspec.Struct) -> str:
+    return _encode(line).decode()
 
 
-def _links(snapshot: Snapshot, after: str, limit: int) -> list[LinkLine]:
-    rows = snapshot.all(f"SELECT {LINK_COLUMNS} FROM links WHERE id > ? ORDER BY id LIMIT ?", (after, limit))
-    return [link_line(row) for row in rows]
-
-
-def _stashes(snapshot: Snapshot, after: str, limit: int) -> list[StashLine]:
-    rows = snapshot.all(
-        f"SELECT {COLUMNS}, s.deleted FROM {SOURCE} WHERE s.id > ? ORDER BY s.id LIMIT ?", (after, limit)
-    )
-    return [stash_line(row) for row in rows]
-
-
-def _entries(snapshot: Snapshot, after: str, limit: int) -> list[EntryLine]:
+def _entries(snapshot: Snapshot, after: str, limit: int) -> list[Row]:
     stash, _, version = after.partition("/")
     if after and not (version.isdecimal() and len(version) < 19):
-        raise errors.InvalidID(f"after is STASH_ID/VERSION of the last line of the page before, not {after!r}")
-    rows = snapshot.all(
+        raise errors.InvalidID(f"after is STASH_ID/VERSION of the last line of the previous page, not {after!r}")
+    return snapshot.all(
         f"SELECT {ENTRY_COLUMNS} FROM events e JOIN stashes s ON s.id = e.id"
         " WHERE e.kind = ? AND e.scope = '' AND (e.id, e.version) > (?, ?) AND e.data IS NOT NULL"
         " ORDER BY e.id, e.version LIMIT ?",
         (STASH, stash, int(version or 0), limit),
     )
-    return [entry_line(row) for row in rows]
-
-
-_PAGES: Final[dict[str, Callable[[Snapshot, str, int], Any]]] = {
-    "trails": _trails,
-    "links": _links,
-    "stashes": _stashes,
-    "stash_history": _entries,
-}
 
 
 # --- from rows to lines ----------------------------------------------------------------------------------------------
@@ -161,36 +144,39 @@ def link_line(row: Row) -> LinkLine:
 
 
 def stash_line(row: Row) -> StashLine:
-    """The line of a row of COLUMNS and when it was deleted."""
+    """The line of a row of STASH_COLUMNS."""
     stash = to_stash(Stored(*row[:-1]))
     return StashLine(
         stash_id=stash.id,
-        name=stash.name,
-        stash_type=stash.stash_type,
         value=to_wire(stash.value),
-        version=stash.version,
-        created_at=stash.created_at,
-        updated_at=stash.updated_at,
-        held_until=stash.held_until,
-        expires_at=stash.expires_at,
         deleted_at=_time(row[-1]),
+        **{name: getattr(stash, name) for name in _OF_STASH},
     )
 
 
 def entry_line(row: Row) -> EntryLine:
     """The line of an event of a stash."""
     id, version, op, time, data = row
-    told: Any = decode(data)
+    entry: Any = decode(data)
     return EntryLine(
-        history_id=told["id"],
+        history_id=entry["id"],
         stash_id=id,
         version=version,
-        value=to_wire(told["value"]),
+        value=to_wire(entry["value"]),
         operation=op,
-        changed_by=told["changed_by"],
-        created_at=as_time(told.get("at", time)),  # an imported one says when it was
+        changed_by=entry["changed_by"],
+        created_at=as_time(entry.get("at", time)),  # an imported entry has its own time
     )
 
 
 def _time(microseconds: int | None) -> datetime | None:
     return None if microseconds is None else as_time(microseconds)
+
+
+_OF_STASH: Final = tuple({*StashLine.__struct_fields__} & {*Stash.__struct_fields__} - {"value"})
+# Of each table its columns, source, id column, and the line of a row.
+_SOURCES: Final[dict[str, tuple[str, str, str, Callable[[Snapshot, Row], Any]]]] = {
+    "trails": (TRAIL_COLUMNS, "trails", "id", trail_line),
+    "links": (LINK_COLUMNS, "links", "id", lambda _, row: link_line(row)),
+    "stashes": (STASH_COLUMNS, SOURCE, "s.id", lambda _, row: stash_line(row)),
+}

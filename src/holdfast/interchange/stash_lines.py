@@ -1,8 +1,8 @@
-"""Lines of stashes and of their history: whether they can be, and what becomes of them here.
+"""Lines of stashes and of their history: whether they are valid, and how they are written to the store.
 
-A stash that is new here is put with its id, times, versions and history. One that is here is brought to where the file
-has it if its history here is the beginning of that there, so nothing that was done here is lost; otherwise it is left
-alone. What cannot be put raises before anything was written. Called by `importing`.
+A new stash is created with its id, times, versions and history. One that is here is updated if its history here is the
+beginning of that in the file, so that nothing done here is lost; otherwise it is in conflict. A put function raises
+before it writes anything. Called by `stash_import`.
 """
 
 from __future__ import annotations
@@ -16,7 +16,6 @@ from holdfast import errors
 from holdfast.domains import locks
 from holdfast.domains.stashes.rows import (
     ABANDONED,
-    COLUMNS,
     COUNTER,
     GLOBAL,
     LOCK,
@@ -29,19 +28,30 @@ from holdfast.domains.stashes.rows import (
     held_value,
     lock_of,
 )
-from holdfast.interchange.crumbs import CREATED, DIFFERS, GONE, UNCHANGED, UPDATED, micros, write_link
+from holdfast.interchange.crumbs import write_link
+from holdfast.interchange.jsonl import (
+    AHEAD,
+    CREATED,
+    DELETED,
+    DIFFERS,
+    DIVERGED,
+    UNCHANGED,
+    UPDATED,
+    Time,
+    micros,
+    moment,
+)
 from holdfast.interchange.stash_export import (
     ENTRY_COLUMNS,
     LINK_COLUMNS,
+    STASH_COLUMNS,
     EntryLine,
     LinkLine,
     StashLine,
-    Time,
     entry_line,
     link_line,
     stash_line,
 )
-from holdfast.interchange.task_export import moment
 from holdfast.kernel import leases
 from holdfast.kernel.tx import Row, Tx, newest_version
 from holdfast.kernel.validate import check_id, check_name
@@ -49,35 +59,33 @@ from holdfast.kernel.values import encode
 from holdfast.types import as_microseconds, as_time
 from holdfast.wire import from_wire, to_wire
 
-AHEAD: Final = "gone on here, and not there: left alone"
-DIVERGED: Final = "gone on here in another way than there: left alone"
-_KEPT: Final = ("name", "stash_type", "created_at", "expires_at")  # what a stash never changes
+_KEPT: Final = ("name", "stash_type", "created_at", "expires_at")  # which never change
 _EXPIRE: Final = "expire"
 _encode = msgspec.msgpack.Encoder().encode
 
 
 def put_stash(tx: Tx, line: StashLine, link: LinkLine | None, history: list[EntryLine], holder: str | None) -> str:
-    """Put a stash with its scope and its history, or follow what became of it there.
+    """Create a stash with its scope and history, or update the one that is here.
 
-    An entry of its newest version is added if it has no history at all. `holder` is for whom alone locks change hands.
+    An entry of its newest version is added if it has no history at all. With `holder`, only its locks change hands.
     """
-    line = checked(line)
+    line = _check_stash(line)
     _check_newest(line, history)
-    row = tx.one(f"SELECT {COLUMNS}, s.deleted FROM {SOURCE} WHERE s.id = ?", (line.stash_id,))
+    row = tx.one(f"SELECT {STASH_COLUMNS} FROM {SOURCE} WHERE s.id = ?", (line.stash_id,))
     if row is not None:
         return _follow(tx, row, line, history, holder)
     if newest_version(tx, STASH, "", line.stash_id):
-        return GONE
+        return DELETED
     entries = history or [_newest_entry(tx, line)]
     data = [_entry_data(tx, entry) for entry in entries]
     scope = GLOBAL if link is None else _scope(tx, line, link)
     if line.deleted_at is None:
         check_free(tx, scope, line.name)
     elif scope == GLOBAL:
-        raise errors.Invalid("deleted_at tells that it went with its trail, and it has none")
+        raise errors.Invalid("deleted_at is set, but it has no trail to be deleted with")
     _insert(tx, line, scope)
-    for entry, told in zip(entries, data, strict=True):
-        tx.emit(STASH, line.stash_id, entry.operation, version=entry.version, data=told)
+    for entry, each in zip(entries, data, strict=True):
+        tx.emit(STASH, line.stash_id, entry.operation, version=entry.version, data=each)
     if line.stash_type == LOCK:
         _hold(tx, line, holder)
     if link is not None:
@@ -85,32 +93,32 @@ def put_stash(tx: Tx, line: StashLine, link: LinkLine | None, history: list[Entr
     return CREATED
 
 
-# --- whether a line can be -------------------------------------------------------------------------------------------
+# --- checking a line -------------------------------------------------------------------------------------------------
 
 
-def checked(line: StashLine) -> StashLine:
-    """A line as an export would have it."""
+def _check_stash(line: StashLine) -> StashLine:
+    """A line in the form of an export. Raises Invalid if no stash can be so."""
     check_name(line.name, "name")
-    value = _checked_value(line.stash_type, line.value)
+    value = _check_value(line.stash_type, line.value)
     if value is not None and line.stash_type == LOCK and line.deleted_at is not None:
         raise errors.Invalid("a lock that is held cannot be deleted")
     if line.held_until is not None and (line.stash_type != LOCK or value is None):
-        raise errors.Invalid("held_until tells of a lock that is held")
+        raise errors.Invalid("held_until is only for a lock that is held")
     times = {name: getattr(line, name) for name in ("held_until", "expires_at", "deleted_at")}
     times |= {"created_at": line.created_at, "updated_at": line.updated_at or line.created_at}
     shown = {name: time if time is None else as_time(micros(time, name)) for name, time in times.items()}
     return msgspec.structs.replace(line, value=value, **shown)
 
 
-def checked_entry(stash_type: str, entry: EntryLine) -> EntryLine:
-    """An entry of the history of a stash of this type, as an export would have it."""
+def check_entry(stash_type: str, entry: EntryLine) -> EntryLine:
+    """An entry of a stash of this type, in the form of an export. Raises Invalid if it cannot be one."""
     if entry.changed_by:
         check_id(entry.changed_by, "changed_by")
     created = as_time(micros(entry.created_at, "created_at"))
-    return msgspec.structs.replace(entry, value=_checked_value(stash_type, entry.value), created_at=created)
+    return msgspec.structs.replace(entry, value=_check_value(stash_type, entry.value), created_at=created)
 
 
-def _checked_value(stash_type: str, given: Any) -> Any:
+def _check_value(stash_type: str, given: Any) -> Any:
     value: Any = from_wire(given)
     if stash_type != LOCK:
         check_value(stash_type, value)
@@ -121,7 +129,7 @@ def _checked_value(stash_type: str, given: Any) -> Any:
 
 def _held(value: Any) -> dict[str, str]:
     if not isinstance(value, dict) or value.keys() != {"holder", "acquired_at"}:
-        raise errors.InvalidValue("the value of a lock is null, or who holds it: holder and acquired_at", hint="")
+        raise errors.InvalidValue("the value of a lock is null, or has holder and acquired_at", hint="")
     check_name(value["holder"], "holder")
     if value["holder"] in locks.NOBODY:
         raise errors.InvalidHolder(f"{value['holder']!r} cannot hold a lock")
@@ -130,30 +138,30 @@ def _held(value: Any) -> dict[str, str]:
 
 
 def _check_newest(line: StashLine, history: Sequence[EntryLine]) -> None:
-    """Invalid unless the newest entry is what the stash is."""
+    """Raise Invalid unless the newest entry has the version and value of the stash."""
     if not history:
         return
     newest = history[-1]
     if newest.version != line.version:
-        raise errors.Invalid(f"it is at version {line.version}, and its history ends at version {newest.version}")
+        raise errors.Invalid(f"it is at version {line.version}, but its history ends at version {newest.version}")
     now, then = from_wire(line.value), from_wire(newest.value)
     if line.stash_type == COUNTER:
         now, then = count_of(now), count_of(then)
     if encode(now) != encode(then):
-        raise errors.Invalid(f"its value is not that of the newest entry of its history, version {newest.version}")
+        raise errors.Invalid(f"its value differs from the newest entry of its history, version {newest.version}")
 
 
-# --- a stash that is new ---------------------------------------------------------------------------------------------
+# --- a new stash -----------------------------------------------------------------------------------------------------
 
 
 def _scope(tx: Tx, line: StashLine, link: LinkLine) -> str:
     trail = tx.one("SELECT state FROM trails WHERE id = ?", (link.to_id,))
     if trail is None:
-        raise errors.Invalid(f"its link {link.link_id} leads to the trail {link.to_id!r}, which is not here")
+        raise errors.Invalid(f"its trail {link.to_id!r} is not here")
     if line.deleted_at is not None and trail[0] != ABANDONED:
-        raise errors.Invalid(f"deleted_at tells that it went with its trail, which is {trail[0]}")
+        raise errors.Invalid(f"deleted_at is set, but its trail is {trail[0]}")
     if tx.one("SELECT 1 FROM links WHERE id = ?", (link.link_id,)):
-        raise errors.Invalid(f"its link {link.link_id} is another one here")
+        raise errors.Invalid("its link has the id of another one here")
     return link.to_id
 
 
@@ -193,15 +201,15 @@ def _insert(tx: Tx, line: StashLine, scope: str) -> None:
 
 
 def _lease(tx: Tx, kind: str, holder: str, end: Time | None, id: str | None = None) -> str | None:
-    """What ends when the file says so; what should have ended before ends now, like all that does."""
+    """A lease that ends when the file says; what should have ended before ends now."""
     return None if end is None else leases.start(tx, kind, holder, max(1, as_microseconds(end) - tx.now), id)
 
 
-# --- one that is here ------------------------------------------------------------------------------------------------
+# --- a stash that is here --------------------------------------------------------------------------------------------
 
 
 def _follow(tx: Tx, row: Row, line: StashLine, history: list[EntryLine], holder: str | None) -> str:
-    """Bring a stash to where the line has it, if all that was done to it here was done there."""
+    """Update a stash if everything done to it here is in the file too."""
     here, stored = stash_line(row), Stored(*row[:-1])
     if here == line:
         return UNCHANGED
@@ -217,7 +225,7 @@ def _follow(tx: Tx, row: Row, line: StashLine, history: list[EntryLine], holder:
         return AHEAD
     trail = tx.one("SELECT state FROM trails WHERE id = ?", (stored.trail,))
     if (line.deleted_at is not None) != (trail is not None and trail[0] == ABANDONED):
-        return "gone with its trail there, and not here: left alone" if line.deleted_at else "gone with its trail here"
+        return DELETED if line.deleted_at is None else "differs: deleted with its trail in the file only; skipped"
     tx.run("UPDATE stashes SET deleted = ? WHERE id = ?", (moment(line.deleted_at, "deleted_at"), line.stash_id))
     if line.version > here.version:
         tx.run(
@@ -233,22 +241,22 @@ def _follow(tx: Tx, row: Row, line: StashLine, history: list[EntryLine], holder:
 
 
 def _ends(line: StashLine) -> float:
-    """When a lock would end; one without an end is the last."""
+    """When a lock ends; one without an end comes last."""
     return float("inf") if line.held_until is None else as_microseconds(line.held_until)
 
 
 def _continues(tx: Tx, id: str, history: list[EntryLine]) -> bool:
-    """Whether what the history has here is the beginning of what it has there, as far as both still tell it."""
-    told = {entry.version: entry for entry in history}
+    """Whether the history here is the beginning of that in the file, as far as both still have it."""
+    theirs = {entry.version: entry for entry in history}
     own = [entry_line(row) for row in _events(tx, id)]
-    if not told or not own or own[-1].version not in told:
+    if not theirs or not own or own[-1].version not in theirs:
         return False
-    first = min(told)
-    return all(same_entry(entry, told.get(entry.version)) for entry in own if entry.version >= first)
+    first = min(theirs)
+    return all(same_entry(entry, theirs.get(entry.version)) for entry in own if entry.version >= first)
 
 
 def same_entry(one: EntryLine, other: EntryLine | None) -> bool:
-    """Whether two entries tell of the same change. A lock expires by itself, here as there."""
+    """Whether two entries are the same change. A lock expires by itself in every workspace."""
     if other is None or one.version != other.version:
         return False
     return one == other or one.operation == other.operation == _EXPIRE
@@ -263,7 +271,7 @@ def _events(tx: Tx, id: str) -> list[Row]:
 
 
 def _hold(tx: Tx, line: StashLine, only: str | None) -> None:
-    """Let the lock of a stash be held as the line says; with a token of this workspace, unless it is held on."""
+    """Have the lock of a stash held as in the line, with a new token unless the same holder has it already."""
     target, row = lock_of(line.stash_id), locks.load(tx, lock_of(line.stash_id))
     value: Any = from_wire(line.value)
     holder = str(value["holder"]) if isinstance(value, dict) else None
@@ -276,8 +284,8 @@ def _hold(tx: Tx, line: StashLine, only: str | None) -> None:
     for name in (holder, None if row is None else row[1]):
         if only is not None and name not in (None, only):
             raise errors.Forbidden(
-                f"{line.name!r} is held by {name}: {only} can neither take it nor give it back",
-                hint="have it imported by somebody who may act for all",
+                f"{line.name!r} is held by {name}: {only} can neither acquire nor release it",
+                hint="import it with a token that may act for every agent",
             )
     if row is not None:
         locks.end(tx, target, row, "release")
@@ -292,11 +300,11 @@ def _hold(tx: Tx, line: StashLine, only: str | None) -> None:
     locks.emit_lock(tx, target, "acquire", holder=[None, holder], token=[None, token])
 
 
-# --- what there is of the rest ---------------------------------------------------------------------------------------
+# --- lines of a stash that is here -----------------------------------------------------------------------------------
 
 
-def see_entry(tx: Tx, line: EntryLine) -> str:
-    """What the history of a stash that was here before has of an entry."""
+def compare_entry(tx: Tx, line: EntryLine) -> str:
+    """Compare an entry with the history of a stash that was here before."""
     row = tx.one(
         f"SELECT {ENTRY_COLUMNS} FROM events e WHERE e.kind = ? AND e.scope = '' AND e.id = ? AND e.version = ?"
         " AND e.data IS NOT NULL",
@@ -304,20 +312,20 @@ def see_entry(tx: Tx, line: EntryLine) -> str:
     )
     if row is not None:
         return UNCHANGED if same_entry(entry_line(row), line) else DIFFERS
-    return _of_a_stash(tx, line.stash_id, f"the history here has no version {line.version}: left alone")
+    return _missing(tx, line.stash_id, f"differs: the history here has no version {line.version}; skipped")
 
 
-def see_scope(tx: Tx, line: LinkLine) -> str:
-    """What there is of the scope of a stash that was here before."""
+def compare_scope(tx: Tx, line: LinkLine) -> str:
+    """Compare a link with the scope of a stash that was here before."""
     row = tx.one(f"SELECT {LINK_COLUMNS} FROM links WHERE id = ?", (line.link_id,))
     if row is not None:
         return UNCHANGED if link_line(row) == line else DIFFERS
-    return _of_a_stash(tx, line.from_id, "the stash is here already, in another scope: left alone")
+    return _missing(tx, line.from_id, "differs: the stash has another scope here; skipped")
 
 
-def _of_a_stash(tx: Tx, id: str, otherwise: str) -> str:
+def _missing(tx: Tx, id: str, otherwise: str) -> str:
     if tx.one("SELECT 1 FROM stashes WHERE id = ?", (id,)):
         return otherwise
     if newest_version(tx, STASH, "", id):
-        return GONE
+        return DELETED
     raise errors.Invalid(f"there is no stash {id!r}")

@@ -1,17 +1,17 @@
 """Tasks as JSON lines, and the record that every import format becomes.
 
-A line says all that a task is, its links and notes included; what only this workspace can know (version, revision, the
-claim's token and deadline) stays here. Guarantee: the same task makes the same bytes, so exports can be compared, and
-an import of them exports as they were. Notes come from the log: what was compacted there is no longer told.
+A line has everything that a task is, its links and notes included; what is true in this workspace only (version,
+revision, the claim's token and deadline) is left out. Guarantee: the same task makes the same bytes, and what is
+imported elsewhere exports the same again. Notes come from the log, so compacted ones are missing.
 
-A `Record` passed every check that can be made of it alone; whether what it names exists is `importing`'s matter. What a
-task has no place for is never dropped: it becomes a note, with a warning that names it.
+A `Record` passed every check that needs no other record; `task_merge` checks whether what it names exists. A field that
+tasks do not have is never dropped: it becomes a note, with a warning that names it.
 """
 
 from __future__ import annotations
 
 from datetime import datetime
-from typing import Annotated, Any, Final
+from typing import Any, Final
 
 import msgspec
 
@@ -20,20 +20,19 @@ from holdfast.domains.routing.config import Config
 from holdfast.domains.tasks import MAX_EXPORT
 from holdfast.domains.tasks.creation import Draft, check_draft, check_note
 from holdfast.domains.tasks.rows import COLUMNS, TASK, Stored, as_seen, missing, to_task
+from holdfast.domains.tasks.tree import KINDS
+from holdfast.interchange.jsonl import Place, Time, moment
 from holdfast.kernel import events
 from holdfast.kernel.tx import Snapshot
 from holdfast.kernel.validate import check_flag, check_limit, check_name
-from holdfast.types import as_microseconds
-from holdfast.types.tasks import LinkKind, TaskStatus, TaskType
+from holdfast.types.tasks import LinkKind, Task, TaskStatus, TaskType
 
 FORMAT: Final = "holdfast.task/1"
 _encode = msgspec.json.Encoder(order="sorted").encode
 
-Time = Annotated[datetime, msgspec.Meta(tz=True)]
-
 
 class NoteLine(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """A note as it was written: when, by whom, what."""
+    """A note with its time and author."""
 
     at: Time
     by: str
@@ -41,9 +40,9 @@ class NoteLine(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class TaskLine(msgspec.Struct, frozen=True):
-    """One line. Only `format`, `id` and `title` must be there; what is missing is as in a new task.
+    """One line. Only `format`, `id` and `title` are required; the defaults are those of a new task.
 
-    `depth` follows from `parent_id`. `deleted_with` is the task whose deletion took this one along.
+    `depth` follows from `parent_id`. `deleted_with` is the task whose deletion included this one.
     """
 
     format: str
@@ -70,6 +69,9 @@ class TaskLine(msgspec.Struct, frozen=True):
     notes: tuple[NoteLine, ...] = ()
 
 
+_OF_TASK: Final = tuple(name for name in TaskLine.__struct_fields__ if name in Task.__struct_fields__)
+
+
 def export(snapshot: Snapshot, after: str | None, limit: int, include_deleted: bool) -> list[str]:
     """`tasks.export`."""
     check_limit(limit, MAX_EXPORT)
@@ -83,7 +85,7 @@ def export(snapshot: Snapshot, after: str | None, limit: int, include_deleted: b
 
 
 def export_by_id(snapshot: Snapshot, after: str, limit: int) -> list[str]:
-    """A page of all tasks by their ids, the deleted ones too: where a line stands says nothing of when it was made."""
+    """A page of all tasks in the order of their ids, deleted ones included."""
     rows = snapshot.all(
         f"SELECT {COLUMNS}, (SELECT stamp FROM meta) FROM tasks t WHERE t.id > ? ORDER BY t.id LIMIT ?", (after, limit)
     )
@@ -91,7 +93,7 @@ def export_by_id(snapshot: Snapshot, after: str, limit: int) -> list[str]:
 
 
 def line_of(snapshot: Snapshot, task: Stored) -> str:
-    """The line of a task, with its links to deleted ones."""
+    """The line of a task, with its links to deleted tasks."""
     return _encode(_line(snapshot, task, "")).decode()
 
 
@@ -101,7 +103,7 @@ def _seq_of(snapshot: Snapshot, after: str | None) -> int:
     check_name(after, "after")
     row = snapshot.one("SELECT seq FROM tasks WHERE id = ?", (after,))
     if row is None:
-        raise missing(after, "after is the exact id of the last task of the page before")
+        raise missing(after, "after is the exact id of the last task of the previous page")
     seq: int = row[0]
     return seq
 
@@ -117,35 +119,18 @@ def _line(snapshot: Snapshot, stored: Stored, live: str) -> TaskLine:
         linked[kind].append(target)
     row = snapshot.one("SELECT id FROM tasks WHERE seq = ?", (stored.deletion,))
     return TaskLine(
-        FORMAT,
-        task.id,
-        task.title,
-        task.body,
-        task.type,
-        task.status,
-        task.priority,
-        task.parent_id,
-        task.depth,
-        task.tags,
-        task.claimed_by,
-        task.claimed_at,
-        task.grimoire_hint,
-        task.grimoire,
-        task.created_at,
-        task.updated_at,
-        task.deleted_at,
-        None if row is None else row[0],
-        tuple(linked["depends_on"]),
-        tuple(linked["discovered_from"]),
-        tuple(linked["related"]),
-        tuple(notes_of(snapshot, task.id)),
+        format=FORMAT,
+        deleted_with=None if row is None else row[0],
+        notes=tuple(notes_of(snapshot, task.id)),
+        **{name: getattr(task, name) for name in _OF_TASK},
+        **{kind: tuple(targets) for kind, targets in linked.items()},  # type: ignore[arg-type]
     )
 
 
 def notes_of(snapshot: Snapshot, id: str) -> list[NoteLine]:
     """The notes of a task and the reasons given for its steps, oldest first.
 
-    An imported note is of whom and when its file said: the import's own event, a later one, lists that by version.
+    An imported note has the author and time of its file, which a later event of the import lists by version.
     """
     found: dict[int, NoteLine] = {}
     for row in reversed(events.history(snapshot, TASK, "", id, None, None)):
@@ -162,11 +147,11 @@ def _as_written(note: NoteLine, at: str | None, by: str | None) -> NoteLine:
     return NoteLine(note.at if at is None else datetime.fromisoformat(at), note.by if by is None else by, note.text)
 
 
-NO_PLACE: Final = "no place in a task"
+NO_FIELD: Final = "tasks have no such field"
 
 
 class Note(msgspec.Struct, frozen=True):
-    """A note to be added; without a time or an author it is of the import's own."""
+    """A note to add; the time and author default to those of the import."""
 
     text: str
     at: int | None = None
@@ -174,9 +159,9 @@ class Note(msgspec.Struct, frozen=True):
 
 
 class Record(msgspec.Struct):
-    """A task as a file has it, checked by itself; whether what it names exists is another matter.
+    """A task as a file describes it. `extra` are columns that only some formats have; others leave them alone.
 
-    `extra` are columns of which only some formats speak; of what a format does not speak the task keeps its own.
+    `claim` of a task in progress: its holder, and a note about it. `withheld`: its status has to wait for a claim here.
     """
 
     id: str
@@ -185,42 +170,28 @@ class Record(msgspec.Struct):
     parent_id: str | None
     links: dict[LinkKind, tuple[str, ...]]
     created: int | None
-    updated: int | None  # None: when it is imported
+    updated: int | None  # None: the time of the import
     deleted: int | None = None
     deleted_with: str | None = None
     extra: dict[str, Any] = msgspec.field(default_factory=dict)
-    claim: tuple[str, str] | None = None  # it was in progress: who had it, and a note that says so
+    claim: tuple[str, str] | None = None
     notes: list[Note] = msgspec.field(default_factory=list)
     warnings: list[str] = msgspec.field(default_factory=list)
-    withheld: bool = False  # its status has to wait for a claim
-    line: int = 0
+    withheld: bool = False
+    place: Place = Place("", 0, None)
     digest: bytes = b""
 
     def keep(self, fields: dict[str, Any], why: str) -> None:
-        """Keep what a task has no place for: in a note, and say so. TooLarge if no note could hold it."""
+        """Keep fields that tasks do not have in a note, and warn. Raises TooLarge if no note could hold them."""
         if fields:
-            text = msgspec.json.encode(fields, order="sorted").decode()
-            names = ", ".join(sorted(fields))
+            text, names = _encode(fields).decode(), ", ".join(sorted(fields))
             check_note(text, f"the note that would keep {names}")
             self.notes.append(Note(text))
             self.warnings.append(f"{why}, kept in a note: {names}")
 
 
-def moment(time: datetime | None, what: str) -> int | None:
-    """A time of a file as microseconds; what the store could not sort by is refused."""
-    if time is None:
-        return None
-    try:
-        found = as_microseconds(time)
-    except OverflowError as error:
-        raise errors.InvalidValue(f"{what} is out of range: {time.isoformat()}", hint="") from error
-    if found < 0:
-        raise errors.InvalidValue(f"{what} lies before 1970: {time.isoformat()}", hint="")
-    return found
-
-
 def read_own(raw: dict[str, Any], config: Config) -> Record:
-    """The record that a line of our own format stands for."""
+    """The record of a line of our own format."""
     if raw.get("format") != FORMAT:
         raise errors.Invalid(f"format is {raw.get('format')!r}, not {FORMAT!r}")
     line = msgspec.convert(raw, TaskLine)
@@ -231,11 +202,7 @@ def read_own(raw: dict[str, Any], config: Config) -> Record:
         check_draft(config, line.title, line.body, line.type, line.priority, line.tags, line.grimoire_hint),
         "open" if line.status == "in_progress" else line.status,
         line.parent_id,
-        {
-            "depends_on": tuple(sorted({*line.depends_on})),
-            "discovered_from": tuple(sorted({*line.discovered_from})),
-            "related": tuple(sorted({*line.related})),
-        },
+        {kind: tuple(sorted({*getattr(line, kind)})) for kind in KINDS},
         created=moment(line.created_at, "created_at"),
         updated=moment(line.updated_at, "updated_at"),
         deleted=moment(line.deleted_at, "deleted_at"),
@@ -254,5 +221,5 @@ def read_own(raw: dict[str, Any], config: Config) -> Record:
         record.claim = (line.claimed_by or "", f"in progress when it was exported, claimed by {line.claimed_by}{since}")
     else:
         left |= {name: raw[name] for name in ("claimed_by", "claimed_at") if name in raw}
-    record.keep(left, NO_PLACE)
+    record.keep(left, NO_FIELD)
     return record

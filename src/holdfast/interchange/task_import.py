@@ -1,14 +1,15 @@
-"""Importing tasks from JSON lines, our own or those of beads: one transaction, all or nothing.
+"""Importing tasks from JSON lines, in our own format or that of beads.
 
-The workspace remembers of every imported task what the file said and which version that made. So the same lines change
-nothing the second time; what changed only there is followed; what changed on both sides is reported and left alone,
-unless the file is preferred. First everything is judged, here and in `fitting`, then everything is done, by `merging`.
+The workspace remembers for every imported task what the file had and which version that made. So the same lines change
+nothing the second time; what changed only in the file is updated; what changed on both sides is reported and left
+alone, unless the file is preferred. Everything is decided here and in `task_merge` before anything is written.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping, Sequence, Set
+from collections.abc import Callable, Sequence, Set
+from functools import partial
 from typing import Any, Final
 
 import msgspec
@@ -19,13 +20,16 @@ from holdfast.domains.routing.config import Config, settings_of
 from holdfast.domains.tasks.creation import insert
 from holdfast.domains.tasks.rows import TASK, Stored, by_seq
 from holdfast.domains.tasks.tree import move
+from holdfast.interchange import jsonl
 from holdfast.interchange.beads import Gone, read_issue
+from holdfast.interchange.jsonl import CREATED, DIVERGED, UNCHANGED, UPDATED, Import, Place
 from holdfast.interchange.task_export import Note, Record, read_own
 from holdfast.interchange.task_merge import OP, Plan, differences, merge
 from holdfast.kernel.activity import EVERY
 from holdfast.kernel.tx import Tx, newest_version
 from holdfast.kernel.validate import check_flag
-from holdfast.types.tasks import ImportFormat, ImportProblem, ImportReport, Side
+from holdfast.types import ImportReport
+from holdfast.types.tasks import ImportFormat, Side
 
 MAX_LINES: Final = 10_000
 _READERS: Final[dict[str, Callable[[dict[str, Any], Config], Record]]] = {"holdfast": read_own, "beads": read_issue}
@@ -42,174 +46,137 @@ def import_(
 ) -> ImportReport:
     """`tasks.import_`."""
     check_flag(dry_run=dry_run, skip_bad=skip_bad)
-    if isinstance(lines, str) or not isinstance(lines, Sequence):
-        raise errors.Invalid(f"lines is a list of str, not {type(lines).__name__}", hint="text.splitlines() makes one")
-    _check_count(lines)
+    jsonl.check_lines(lines)
+    check_count(len(lines))
     for what, given, known in (("format", format, [*_READERS]), ("prefer", prefer, ["ours", "theirs"])):
         if given not in known:
             raise errors.Invalid(f"{what} is {' or '.join(known)}, not {given!r}")
-    if not dry_run:
-        return _Import(tx, format, prefer, skip_bad).run(lines)
-    with tx.dry_run():
-        report = _Import(tx, format, prefer, skip_bad).run(lines)
-    return msgspec.structs.replace(report, dry_run=True)
+
+    def work() -> ImportReport:
+        found = Import("tasks")
+        tasks = TaskImport(tx, found, format, prefer, skip_bad)
+        found.read("tasks", lines, ("id",), tasks.read)
+        tasks.decide()
+        found.check(skip_bad)
+        tasks.write()
+        return found.report
+
+    return jsonl.run(tx, dry_run, work)
 
 
-def take_in(tx: Tx, lines: Sequence[str], follow: Set[str]) -> ImportReport:
-    """The lines of tasks among those of other tables, in any order: the tasks are made by their age.
+def check_count(count: int) -> None:
+    """Raise TooLarge for more tasks than one call takes."""
+    jsonl.check_count(count, MAX_LINES, "import them in parts: first the tasks that others name")
 
-    What is wrong is left out and told. A task of `follow` becomes what its line says, though it was changed here.
+
+class TaskImport:
+    """The tasks of one import: `read` each record, `decide` about all, `write` all.
+
+    Among the tables of stashes, `follow` are the tasks that become what their line says although they were changed
+    here; tasks are then created in the order of their age, as such files are sorted by id.
     """
-    _check_count(lines)
-    return _Import(tx, "holdfast", "ours", True, follow, by_age=True).run(lines)
-
-
-def _check_count(lines: Sequence[str]) -> None:
-    if len(lines) > MAX_LINES:
-        raise errors.TooLarge(
-            f"{len(lines)} lines in one call; {MAX_LINES} is the most",
-            hint="import them in parts: first the tasks that others name",
-            limit=MAX_LINES,
-        )
-
-
-class _Import:
-    """One import."""
 
     def __init__(
         self,
         tx: Tx,
-        source: ImportFormat,
-        prefer: Side,
-        skip_bad: bool,
-        follow: Set[str] = frozenset(),
-        by_age: bool = False,
+        found: Import,
+        source: ImportFormat = "holdfast",
+        prefer: Side = "ours",
+        skip_bad: bool = True,
+        follow: Set[str] | None = None,
     ) -> None:
         self._tx = tx
+        self._found = found
         self._source = source
         self._prefer = prefer
-        self._skip_bad = skip_bad
         self._follow = follow
-        self._by_age = by_age
         self._config = settings_of(tx).config
-        self._report = ImportReport([], [], [], [], [], [])
-        self._bad: list[ImportProblem] = []
         self._file: dict[str, Record] = {}
-        self._gone: set[str] = set()  # deleted there
-        self._plan = Plan(tx, skip_bad)
+        self._gone: set[str] = set()  # deleted in beads
+        self._plan = Plan(tx, found, skip_bad)
 
-    def run(self, lines: Sequence[str]) -> ImportReport:
-        """Judge all, then do all."""
-        self._read(lines)
+    def read(self, place: Place, raw: dict[str, Any]) -> None:
+        """Read the record of a line. Raises Invalid if it can make no task."""
+        if not _ID.fullmatch(place.id or ""):
+            raise errors.InvalidID(f"an id is 1 to 64 of the characters A-Z a-z 0-9 . _ -, not {raw.get('id')!r}")
+        try:
+            record = _READERS[self._source](raw, self._config)
+        except Gone:
+            self._gone.add(str(place.id))
+            self._found.skip(place, "deleted in beads: not imported, and the task here is left alone")
+            return
+        if record.id in self._file:
+            raise errors.Invalid(f"line {self._file[record.id].place.line} has the same id")
+        record.place, record.digest = place, _digest(raw)
+        self._file[record.id] = record
+
+    # --- deciding ----------------------------------------------------------------------------------------------------
+
+    def decide(self) -> None:
+        """Decide for every record whether it creates a task, changes one, or neither; refuse what does not fit."""
         for record in self._file.values():
-            try:
-                self._decide(record)
-            except errors.TooLarge as error:  # the note about what it has lost
-                self._refuse(record.line, record.id, error.message)
-        self._bad += self._plan.fit()
-        self._bad.sort(key=lambda problem: problem.line)
-        if self._bad and not self._skip_bad:
-            raise errors.Invalid(
-                f"{len(self._bad)} of {len(lines)} lines cannot be imported; {self._bad[0]}",
-                hint="put them right, or pass skip_bad=True to leave them out",
-                problems=self._bad,
-            )
-        self._report.skipped.extend(self._bad)
-        self._report.skipped.sort(key=lambda problem: problem.line)
-        self._apply()
-        return self._report
-
-    # --- reading -----------------------------------------------------------------------------------------------------
-
-    def _read(self, lines: Sequence[str]) -> None:
-        """Each line by itself; a blank one is none."""
-        for number, line in enumerate(lines, 1):
-            id: str | None = None
-            try:
-                raw = parse(line)
-                if raw is None:
-                    continue
-                given = raw.get("id")
-                id = given if isinstance(given, str) else None
-                _check_id(given)
-                record = _READERS[self._source](raw, self._config)
-                if record.id in self._file:
-                    raise errors.Invalid(f"line {self._file[record.id].line} has the same id")
-                record.line, record.digest = number, _digest(raw)
-                self._file[record.id] = record
-            except Gone:
-                self._gone.add(str(id))
-                self._skip(number, id, "deleted there: not imported, and what is here is left alone")
-            except (errors.Invalid, errors.TooLarge, msgspec.ValidationError, RecursionError) as error:
-                self._refuse(number, id, getattr(error, "message", str(error)))
-
-    def _refuse(self, line: int, id: str | None, message: str) -> None:
-        self._bad.append(ImportProblem(line, id, "error", message))
-        if id is not None:
-            self._plan.excuse(id)
-
-    def _skip(self, line: int, id: str | None, message: str) -> None:
-        self._report.skipped.append(ImportProblem(line, id, "warning", message))
-
-    # --- what becomes of each ----------------------------------------------------------------------------------------
+            self._found.attempt(record.place, partial(self._decide, record))
+        self._plan.fit()
 
     def _decide(self, record: Record) -> None:
-        """Whether a record makes a task, changes one, or neither."""
         task = self._plan.task(record.id)
         if task is None:
             if self._is_gone(record.id):
-                self._skip(record.line, record.id, "purged here: what is purged does not come back")
+                self._found.skip(record.place, "purged here: not created again")
                 return
             self._drop_gone(record)
-            self._tell_claim(record, None)
+            self._keep_claim(record, None)
             self._plan.records[record.id] = record
             return
         base = self._tx.one("SELECT source, digest, version FROM task_imports WHERE seq = ?", (task.seq,))
         source, digest, version = base or (None, None, None)
         if (source, digest) == (self._source, record.digest):
-            self._report.unchanged.append(record.id)
+            self._found.count(UNCHANGED, record.place)
             return
         there = record.status if record.deleted is None else "deleted"
         record.withheld = task.holder is not None and record.claim is None and there != "open"
         self._drop_gone(record)
-        self._tell_claim(record, task)
-        for kind, targets in record.links.items():  # a file without deleted tasks has no links to them either
-            hidden = {id for id in link_types.targets(self._tx, kind, task.id) if id not in self._file}
-            hidden = {id for id in hidden if self._plan.known(id).deleted is not None}
-            record.links[kind] = tuple(sorted({*targets, *hidden}))
+        self._keep_claim(record, task)
+        self._keep_hidden_links(record, task)
         differing = ", ".join(differences(self._tx, task, record).fields)
         touched = (source, version) != (self._source, task.version)
         if not differing and record.withheld:
-            message = f"{there} there, claimed here by {task.holder}: left alone; import it again afterwards"
-            self._report.conflicts.append(ImportProblem(record.line, record.id, "warning", message))
+            message = f"{there} in the file, claimed here by {task.holder}; skipped, import it again afterwards"
+            self._found.conflict(record.place, message)
             return
         if not differing and (touched or record.updated in (None, task.updated)):
-            self._report.unchanged.append(record.id)
+            self._found.count(UNCHANGED, record.place)
             if source in (None, self._source):
                 self._remember(task, record)
             return
-        if touched and record.id not in self._follow:
-            why = "changed here and there" if source == self._source else "made here, not by an import of this kind"
+        if touched and record.id not in (self._follow or ()):
             if self._prefer == "ours":
-                message = f"{why}; left alone, though it differs in: {differing}"
-                self._report.conflicts.append(ImportProblem(record.line, record.id, "warning", message))
+                why = DIVERGED if source == self._source else "created here, not by an import of this format; skipped"
+                self._found.conflict(record.place, f"{why}; differs in: {differing}")
                 return
-            record.warnings.append(f"{why}; the file was preferred in: {differing}")
+            record.warnings.append(f"changed here too; the file is preferred in: {differing}")
         self._plan.records[record.id] = record
 
-    def _tell_claim(self, record: Record, task: Stored | None) -> None:
-        """A claim stays where it was; who had it is told, unless that one has it here as well."""
+    def _keep_claim(self, record: Record, task: Stored | None) -> None:
+        """A claim is not imported: a note names its holder, unless the same agent holds the task here."""
         if task is not None and task.holder is not None:
             if record.claim is not None and record.claim[0] == task.holder:
                 return
             record.warnings.append(f"claimed here by {task.holder}: its status stays in_progress")
         elif record.claim is not None:
-            record.warnings.append("in progress there: open here, as a claim cannot be imported")
+            record.warnings.append("in progress in the file: open here, because claims are not imported")
         if record.claim is not None:
             record.notes.append(Note(record.claim[1]))
 
+    def _keep_hidden_links(self, record: Record, task: Stored) -> None:
+        """Keep links to deleted tasks, which a file without deleted tasks does not have."""
+        for kind, targets in record.links.items():
+            hidden = {id for id in link_types.targets(self._tx, kind, task.id) if id not in self._file}
+            hidden = {id for id in hidden if self._plan.known(id).deleted is not None}
+            record.links[kind] = tuple(sorted({*targets, *hidden}))
+
     def _drop_gone(self, record: Record) -> None:
-        """Nobody waits for a task that was purged here or deleted there, nor for one that beads left out."""
+        """Drop links to tasks that were purged here or deleted in beads, or that beads left out of its export."""
         lost: dict[str, Any] = {}
         if record.parent_id is not None and self._is_gone(record.parent_id):
             lost["parent_id"], record.parent_id = record.parent_id, None
@@ -223,19 +190,19 @@ class _Import:
     def _is_gone(self, id: str) -> bool:
         if self._plan.task(id) is not None:
             return False
-        left_out = self._source == "beads" and id not in self._file  # its exports are often a part of the whole
+        left_out = self._source == "beads" and id not in self._file  # its exports are often partial
         return left_out or id in self._gone or newest_version(self._tx, TASK, "", id) > 0
 
-    # --- doing it ----------------------------------------------------------------------------------------------------
+    # --- writing -----------------------------------------------------------------------------------------------------
 
-    def _apply(self) -> None:
-        """All tasks first, then where they belong, then what they say and what they wait for."""
+    def write(self) -> None:
+        """Create all tasks, then move them below their parents, then merge what their records say."""
         tx, records = self._tx, self._plan.records
         seqs: dict[str, int] = {}
         steps = 2 * len(records)
-        for id in records:
-            (self._report.created if self._plan.task(id) is None else self._report.updated).append(id)
-        for done, id in enumerate(self._aged(records)):
+        for id, record in records.items():
+            self._found.count(CREATED if self._plan.task(id) is None else UPDATED, record.place)
+        for done, id in enumerate(self._by_age() if self._follow is not None else records):
             if done % EVERY == 0:
                 tx.tell_progress("import", done, steps)
             record, task = records[id], self._plan.task(id)
@@ -253,17 +220,14 @@ class _Import:
             if done % EVERY == 0:
                 tx.tell_progress("import", done, steps)
             merged = merge(tx, seqs[id], record)
-            if not record.withheld:  # otherwise the same line has still something to say
+            if not record.withheld:  # otherwise the same line still has something to change
                 self._remember(merged, record)
-            told = [ImportProblem(record.line, id, "warning", message) for message in record.warnings]
-            self._report.warnings.extend(told)
+            for message in record.warnings:
+                self._found.warn(record.place, message)
         tx.tell_progress("import", steps, steps)
 
-    def _aged(self, records: Mapping[str, Record]) -> list[str]:
-        """The order in which tasks are made: that of the file, or their age where a file is sorted by other things."""
-        if not self._by_age:
-            return [*records]
-        now = self._tx.now
+    def _by_age(self) -> list[str]:
+        records, now = self._plan.records, self._tx.now
         return sorted(records, key=lambda id: (now if (at := records[id].created) is None else at, id))
 
     def _remember(self, task: Stored, record: Record) -> None:
@@ -274,28 +238,8 @@ class _Import:
         )
 
 
-def parse(line: str) -> dict[str, Any] | None:
-    """The object of a line, without what is null; None for a blank line."""
-    if not isinstance(line, str):
-        raise errors.Invalid(f"a line is text, not {type(line).__name__}")
-    if not line.strip():
-        return None
-    try:
-        raw = msgspec.json.decode(line)
-    except (msgspec.DecodeError, UnicodeEncodeError, RecursionError) as error:
-        raise errors.Invalid(f"not JSON that can be read: {error}") from error
-    if not isinstance(raw, dict):
-        raise errors.Invalid("not a JSON object")
-    return {name: value for name, value in raw.items() if value is not None}
-
-
 def _digest(raw: dict[str, Any]) -> bytes:
-    """What tells whether a record has changed, whatever the order of its fields."""
+    """A digest by which a changed record is recognized, whatever the order of its fields."""
     import hashlib
 
     return hashlib.blake2b(msgspec.json.encode(raw, order="sorted"), digest_size=20).digest()
-
-
-def _check_id(id: object) -> None:
-    if not isinstance(id, str) or not _ID.fullmatch(id):
-        raise errors.InvalidID(f"an id is 1 to 64 of the characters A-Z a-z 0-9 . _ -, not {id!r}")

@@ -1,12 +1,11 @@
-"""What an imported record means for a task that exists, and whether all records fit together.
+"""What an imported record changes in a task, and whether all records of an import fit together.
 
-Everything a record changes goes through `rows` and is told in the task's history as "import"; a status is reached by
-steps that exist. A claim is never taken away: the status of a task that somebody holds here stays. Called by
-`importing`, which decides what is merged at all.
+Every change of a record is in the task's history as "import"; a status is reached by steps that exist. A claim is never
+taken away: the status of a task that is held here stays. Called by `task_import`, which decides what is merged.
 
-Asked before anything is written: what a record names must exist, nothing live may lie under what is deleted, and
-neither parents nor dependencies may run in a circle. A record that does not fit is refused. If it is to be left out,
-those that named it do not fit either; if it refuses the whole import, only the causes are told.
+A record fits if what it names exists, nothing live lies below what is deleted, and neither parents nor dependencies
+form a circle. With `skip_bad`, the records that name a refused one are refused too; otherwise only the causes are
+reported.
 """
 
 from __future__ import annotations
@@ -21,19 +20,20 @@ from holdfast.domains.tasks.creation import stored_tags
 from holdfast.domains.tasks.rows import DEPENDS_ON, Stored, adjust, by_seq, change, write_texts
 from holdfast.domains.tasks.transitions import STEPS
 from holdfast.domains.tasks.tree import KINDS
+from holdfast.interchange.jsonl import Import
 from holdfast.interchange.task_export import Note, Record, notes_of
 from holdfast.kernel.tx import Tx
 from holdfast.types import as_microseconds, as_time
-from holdfast.types.tasks import ImportProblem, LinkKind, TaskStatus
+from holdfast.types.tasks import LinkKind, TaskStatus
 
 OP: Final = "import"
 
 
-# --- where they differ -----------------------------------------------------------------------------------------------
+# --- differences -----------------------------------------------------------------------------------------------
 
 
 class Changes(msgspec.Struct):
-    """What of a task a record would change."""
+    """What a record changes in a task."""
 
     columns: dict[str, Any]
     more: dict[str, Any]
@@ -43,14 +43,14 @@ class Changes(msgspec.Struct):
 
     @property
     def fields(self) -> list[str]:
-        """What differs, in words; empty if nothing does."""
+        """The names of the fields that differ."""
         columns = {{"hint": "grimoire_hint", "created": "created_at"}.get(name, name) for name in self.columns}
         rest = {"parent_id": self.parent, "status": self.status, "notes": bool(self.notes)}
         return sorted({*columns, *self.more, *(name for name, differs in rest.items() if differs)})
 
 
 def differences(tx: Tx, task: Stored, record: Record) -> Changes:
-    """What applying a record would change."""
+    """What merging a record changes."""
     draft = record.draft
     wanted = {"title": draft.title, "type": draft.type, "priority": draft.priority, **record.extra}
     wanted["tags"] = stored_tags(draft.tags)
@@ -58,7 +58,7 @@ def differences(tx: Tx, task: Stored, record: Record) -> Changes:
         wanted["created"] = record.created
     held = task.status == "in_progress"
     if held:
-        wanted.pop("grimoire", None)  # which belongs to the claim
+        wanted.pop("grimoire", None)  # it belongs to the claim
     else:
         wanted["deleted"] = record.deleted
     columns = {name: value for name, value in wanted.items() if getattr(task, name) != value}
@@ -83,7 +83,7 @@ def differences(tx: Tx, task: Stored, record: Record) -> Changes:
 
 
 def _lacking(tx: Tx, task: Stored, notes: list[Note]) -> list[Note]:
-    """The notes that the task does not have yet; each of its own counts once."""
+    """The notes that the task does not have yet; each of its notes matches once."""
     own = [(note.text, as_microseconds(note.at), note.by) for note in (notes_of(tx, task.id) if notes else ())]
     found = []
     for note in notes:
@@ -99,20 +99,20 @@ def _lacking(tx: Tx, task: Stored, notes: list[Note]) -> list[Note]:
 
 
 def route(source: TaskStatus, target: TaskStatus) -> list[TaskStatus]:
-    """The shortest way from one status to another by steps that exist, without the first."""
+    """The shortest path from one status to another by steps that exist, without the first."""
     ways: list[list[TaskStatus]] = [[source]]
-    for way in ways:  # grows while it is walked
+    for way in ways:  # which grows
         if way[-1] == target:
             return way[1:]
         ways += [[*way, step.target] for step in STEPS if step.source == way[-1] and step.target not in way]
-    raise AssertionError(f"no way from {source} to {target}")
+    raise AssertionError(f"no path from {source} to {target}")
 
 
-# --- bringing it there -----------------------------------------------------------------------------------------------
+# --- merging -----------------------------------------------------------------------------------------------
 
 
 def merge(tx: Tx, seq: int, record: Record) -> Stored:
-    """Give a task all that its record says but the parent, which has been seen to."""
+    """Make a task what its record says, except for the parent, which is set before."""
     task = by_seq(tx, seq)
     changes = differences(tx, task, record)
     columns, more = changes.columns, changes.more
@@ -130,12 +130,12 @@ def merge(tx: Tx, seq: int, record: Record) -> Stored:
         texts["body"] = record.draft.body
     if texts:
         write_texts(tx, seq, **texts)
-    task = by_seq(tx, seq)  # as the links have left it
+    task = by_seq(tx, seq)  # the links have changed it
     if changes.status:
         *between, columns["status"] = route(task.status, record.status)
         for status in between:
             task = change(tx, task, OP, {"status": status}, updated=record.updated)
-    if not columns and not more and record.updated not in (None, task.updated):  # what happened there was undone there
+    if not columns and not more and record.updated not in (None, task.updated):  # changed in the file and changed back
         more["updated_at"] = tuple(as_time(time).isoformat() for time in (task.updated, record.updated or 0))
     if columns or more:
         task = change(tx, task, OP, columns, more=more, updated=record.updated)
@@ -143,7 +143,7 @@ def merge(tx: Tx, seq: int, record: Record) -> Stored:
 
 
 def _deletion(tx: Tx, task: Stored, record: Record) -> int:
-    """The number of the task that this one was deleted with: itself, if the file names one that is not here."""
+    """The number of the task that this one was deleted with; its own if that task is not here."""
     row = tx.one("SELECT seq FROM tasks WHERE id = ?", (record.deleted_with,))
     return task.seq if row is None else row[0]
 
@@ -154,7 +154,7 @@ def _deleted_with(tx: Tx, task: Stored) -> str | None:
 
 
 def _add_notes(tx: Tx, task: Stored, notes: list[Note], updated: int | None) -> tuple[Stored, list[dict[str, Any]]]:
-    """Append notes where history and search look; answers which of them are of another time or author."""
+    """Append notes for history and search; also returns the time and author of notes that have their own."""
     row = tx.one("SELECT notes FROM task_texts WHERE seq = ?", (task.seq,))
     assert row is not None
     write_texts(tx, task.seq, notes="\n".join(text for text in (row[0], *(note.text for note in notes)) if text))
@@ -168,7 +168,7 @@ def _add_notes(tx: Tx, task: Stored, notes: list[Note], updated: int | None) -> 
 
 
 def _relink(tx: Tx, task: Stored, kind: LinkKind, old: tuple[str, ...], new: tuple[str, ...]) -> None:
-    """Remove and make links, and count what the task waits for."""
+    """Remove and create links, and count the tasks that this one waits for."""
     for targets, put, by in (({*old} - {*new}, link_types.remove, -1), ({*new} - {*old}, link_types.add, 1)):
         for target in sorted(targets):
             put(tx, kind, task.id, target)
@@ -186,16 +186,16 @@ _LIVE_BELOW = "SELECT c.id FROM tasks c JOIN tasks t ON t.seq = c.parent WHERE t
 
 
 class Plan:
-    """The records to be merged, in the order of the file, over the tasks as they are before."""
+    """The records to merge, in the order of the file, and the tasks as they were before the import."""
 
-    def __init__(self, tx: Tx, skip_bad: bool) -> None:
+    def __init__(self, tx: Tx, found: Import, skip_bad: bool) -> None:
         self.records: dict[str, Record] = {}
-        self._excused: set[str] = set()  # lines that are bad themselves: not also a fault of those that name them
         self._tx = tx
+        self._found = found
         self._skip_bad = skip_bad
+        self._excused: set[str | None] = set()  # bad records, which are no fault of those that name them
         self._tasks: dict[str, Stored | None] = {}
         self._named_by: dict[str, list[str]] = {}
-        self._refused: list[ImportProblem] = []
 
     def task(self, id: str) -> Stored | None:
         """The task of that id as it was before the import, deleted or not."""
@@ -210,48 +210,45 @@ class Plan:
         assert task is not None
         return task
 
-    def excuse(self, id: str) -> None:
-        """The line of this id is bad, and that was told."""
+    def fit(self) -> None:
+        """Refuse the records that do not fit."""
         if not self._skip_bad:
-            self._excused.add(id)
-
-    def fit(self) -> list[ImportProblem]:
-        """Take out what does not fit, and say why."""
+            self._excused = {problem.id for problem in self._found.bad}
         for record in self.records.values():
             for name in _names(record):
                 self._named_by.setdefault(name, []).append(record.id)
         self._sift([*self.records])
         while self._break_circles(self._waits_for) or self._break_circles(self._is_under):
-            pass  # what is taken out leaves the task as it was: that may close another circle
-        return self._refused
+            pass  # a refused record leaves its task as it was, which may close another circle
 
     def downwards(self) -> list[str]:
-        """The ids with parents before their children, so that nothing is moved under what is still to move."""
+        """The ids with parents before their children, so that no task is moved below one that moves later."""
         depths: dict[str, int] = {}
         for id in self.records:
-            way = [id]
-            while way[-1] not in depths and (above := [*self._is_under(way[-1])]):
-                way += above
-            top = depths.setdefault(way[-1], 0)
-            for down, at in enumerate(reversed(way)):
+            path = [id]
+            while path[-1] not in depths and (above := [*self._is_under(path[-1])]):
+                path += above
+            top = depths.setdefault(path[-1], 0)
+            for down, at in enumerate(reversed(path)):
                 depths[at] = top + down
         return sorted(self.records, key=depths.__getitem__)
 
-    # --- each with what it names -------------------------------------------------------------------------------------
+    # --- each record with what it names ------------------------------------------------------------------------------
 
     def _sift(self, ids: list[str]) -> None:
         """Refuse those of the records that do not fit, then those that relied on them."""
-        for id in ids:  # grows while it is walked
+        for id in ids:  # which grows
             record = self.records.get(id)
             problem = None if record is None else self._misfit(record)
             if record is not None and problem is not None:
                 ids += self._refuse(record, problem)
 
     def _refuse(self, record: Record, message: str) -> list[str]:
-        """Take a record out; answers those to be looked at again."""
-        self._refused.append(ImportProblem(record.line, record.id, "error", message))
+        """Refuse a record; returns the ids to check again."""
+        self._found.refuse(record.place, message)
         del self.records[record.id]
-        self.excuse(record.id)
+        if not self._skip_bad:
+            self._excused.add(record.id)
         task = self.task(record.id)
         parent = [] if task is None or task.parent_id is None else [task.parent_id]
         return [*parent, *self._named_by.get(record.id, ())]
@@ -262,28 +259,28 @@ class Plan:
             return "it names itself, as parent or in a link"
         unknown = [name for name in names if not self._counts(name) and self.task(name) is None]
         if unknown:
-            return f"there is no task {', '.join(unknown)}, neither here nor among the lines that can be imported"
+            return f"there is no task {', '.join(unknown)}, neither here nor among the records that can be imported"
         if self._is_deleted(record.id):
             rows = self._tx.all(f"{_LIVE_BELOW} ORDER BY c.seq", (record.id,))
             live = [id for (id,) in rows if not self._counts(id)]
             if live:
-                return f"it is deleted there, but here live tasks are below it: {', '.join(live[:5])}"
+                return f"deleted in the file, but here live tasks are below it: {', '.join(live[:5])}"
         elif record.parent_id is not None and self._is_deleted(record.parent_id):
             return f"its parent {record.parent_id} is deleted"
         return None
 
     def _counts(self, id: str) -> bool:
-        """Whether a record speaks for this id."""
+        """Whether the import has a record of this id."""
         return id in self.records or id in self._excused
 
     def _is_deleted(self, id: str) -> bool:
-        """Whether a task will be; one that somebody holds here stays."""
+        """Whether a task will be deleted; one that is held here will not."""
         task = self.task(id)
         if id in self.records and (task is None or task.holder is None):
             return self.records[id].deleted is not None
         return task is not None and task.deleted is not None
 
-    # --- all together ------------------------------------------------------------------------------------------------
+    # --- all records together ----------------------------------------------------------------------------------------
 
     def _waits_for(self, id: str) -> Iterable[str]:
         return (
@@ -295,14 +292,14 @@ class Plan:
         return () if one is None or one.parent_id is None else (one.parent_id,)
 
     def _break_circles(self, following: Callable[[str], Iterable[str]]) -> bool:
-        """Refuse the last record of every circle; whether there was one."""
+        """Refuse the last record of every circle; returns whether there was one."""
         done: set[str] = set()
-        before = len(self._refused)
+        before = len(self._found.bad)
         for start in [*self.records]:
             while path := _circle(start, following, done):
-                last = max((self.records[id] for id in path if id in self.records), key=lambda record: record.line)
+                last = max((self.records[id] for id in path if id in self.records), key=lambda record: record.place)
                 self._sift(self._refuse(last, f"that would be a circle: {' -> '.join(path)}"))
-        return len(self._refused) > before
+        return len(self._found.bad) > before
 
 
 def _names(record: Record) -> list[str]:
@@ -312,7 +309,7 @@ def _names(record: Record) -> list[str]:
 
 
 def _circle(start: str, following: Callable[[str], Iterable[str]], done: set[str]) -> list[str] | None:
-    """A way from `start` that comes back upon itself; None if there is none, and then all it reaches is done."""
+    """A path from `start` that reaches itself again; None if there is none, and then all it reaches is done."""
     if start in done:
         return None
     path, on_path = [start], {start}

@@ -25,8 +25,8 @@ from holdfast.kernel.validate import check_id, check_name
 from holdfast.kernel.values import MAX_DEPTH
 from holdfast.operation import Operation, find_operation
 from holdfast.schema import is_page, named_arguments, result_type
-from holdfast.types import DerivedActor, Op, Page, TxnResult
-from holdfast.types.tasks import ImportProblem, Task
+from holdfast.types import DerivedActor, ImportProblem, Op, Page, TxnResult
+from holdfast.types.tasks import Task
 from holdfast.wire import from_wire, parsed, plan_of, to_wire, wired
 from holdfast.workspace.context import Context
 
@@ -209,12 +209,11 @@ def failure(content: bytes, status: int) -> errors.HoldfastError:
 
 def type_details(op: Operation[..., Any], error: errors.HoldfastError) -> None:
     """Convert the records that an error carries to the types they have in process."""
-    types: dict[str, Any] = {} if op.name.startswith("cycles.") else {"problems": list[ImportProblem]}
-    if op.name.startswith("tasks."):
-        types["value"] = Task
-    for name, kind in types.items():
-        if isinstance(error.details.get(name), dict | list):
-            error.details[name] = msgspec.convert(error.details[name], kind)
+    problems, value = error.details.get("problems"), error.details.get("value")
+    if isinstance(problems, list) and problems and "severity" in problems[0]:  # those of an import
+        error.details["problems"] = msgspec.convert(problems, list[ImportProblem])
+    if isinstance(value, dict) and op.name.startswith("tasks."):
+        error.details["value"] = msgspec.convert(value, Task)
 
 
 def _detail(name: str, value: Any) -> Any:

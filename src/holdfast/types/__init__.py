@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from datetime import UTC, datetime, timedelta
-from typing import Any, TypeVar
+from typing import Any, Literal, TypeVar
 
 import msgspec
 
@@ -128,6 +128,42 @@ class Report(msgspec.Struct, frozen=True):
     def ok(self) -> bool:
         """Whether there are no problems."""
         return not self.problems
+
+
+class ImportProblem(msgspec.Struct, frozen=True):
+    """What an import has to say about one record. An error keeps the record out; a warning does not.
+
+    `line` is 0 in an import of entries by key, where `id` is the key; `file` is named where an import has several.
+    `differences` of a conflict, by path: the value here and the value in the import.
+    """
+
+    line: int
+    id: str | None
+    severity: Literal["error", "warning"]
+    message: str
+    file: str = ""
+    differences: dict[str, str] = {}
+
+    def __str__(self) -> str:
+        place = f"{self.file} line {self.line}".lstrip() if self.line else self.file
+        name = f" ({self.id})" if place and self.id else self.id or ""
+        return f"{place}{name}: {self.severity}: {self.message}"
+
+
+class ImportReport(msgspec.Struct, frozen=True):
+    """What an import did with every record, or would do: ids by table, in the order of the file.
+
+    `conflicts` were changed here and in the import, or deleted here, and were left alone; `skipped` were not imported
+    at all; `warnings` are about records that were.
+    """
+
+    created: dict[str, list[str]]
+    updated: dict[str, list[str]]
+    unchanged: dict[str, list[str]]
+    conflicts: list[ImportProblem]
+    skipped: list[ImportProblem]
+    warnings: list[ImportProblem]
+    dry_run: bool = False
 
 
 T = TypeVar("T")

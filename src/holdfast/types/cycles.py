@@ -110,32 +110,6 @@ class Recovery(msgspec.Struct, frozen=True):
     snapshot: str | None
 
 
-class CycleNote(msgspec.Struct, frozen=True):
-    """A remark about an entry of an import, with the key of the entry.
-
-    For a conflict, `differences` lists each place where the two differ, with both values.
-    """
-
-    key: str
-    message: str
-    differences: list[CycleProblem] = []
-
-
-class CycleReport(msgspec.Struct, frozen=True):
-    """The outcome for every cycle of an import, actual or (`dry_run`) expected.
-
-    `conflicts` exist here with other changes and were not touched; `skipped` could not be read.
-    """
-
-    created: list[str]
-    updated: list[str]
-    unchanged: list[str]
-    conflicts: list[CycleNote]
-    skipped: list[CycleNote]
-    warnings: list[CycleNote]
-    dry_run: bool = False
-
-
 class CycleComparison(msgspec.Struct, frozen=True):
     """A cycle of this workspace compared with a document of it from elsewhere.
 

@@ -7,8 +7,6 @@ from typing import Any, Literal
 
 import msgspec
 
-from holdfast.types.tasks import ImportProblem
-
 StashType = Literal["resource", "artifact", "context", "counter", "lock"]
 StashOperation = Literal["create", "set", "increment", "acquire", "release", "expire"]
 TrailState = Literal["draft", "pending", "active", "completed", "abandoned"]
@@ -69,19 +67,3 @@ class Link(msgspec.Struct, frozen=True):
     from_id: str
     to_id: str
     created_at: datetime
-
-
-class TransferReport(msgspec.Struct, frozen=True):
-    """The outcome for every line of an import of tables, actual or (`dry_run`) expected; ids by table.
-
-    `conflicts` exist here with other content and were not touched; `skipped` were not imported; `warnings` concern
-    imported records.
-    """
-
-    created: dict[str, list[str]]
-    updated: dict[str, list[str]]
-    unchanged: dict[str, list[str]]
-    conflicts: list[ImportProblem]
-    skipped: list[ImportProblem]
-    warnings: list[ImportProblem]
-    dry_run: bool = False

@@ -138,39 +138,6 @@ class TaskTemplate(msgspec.Struct, frozen=True):
     parameters: dict[str, str | None]
 
 
-class ImportProblem(msgspec.Struct, frozen=True):
-    """A problem with one line of an import. An error keeps its record out; a warning does not.
-
-    `file` is set where an import has several files.
-    """
-
-    line: int
-    id: str | None
-    severity: Literal["error", "warning"]
-    message: str
-    file: str = ""
-
-    def __str__(self) -> str:
-        where = f"{self.file} line {self.line}" if self.file else f"line {self.line}"
-        return f"{where}{f' ({self.id})' if self.id else ''}: {self.severity}: {self.message}"
-
-
-class ImportReport(msgspec.Struct, frozen=True):
-    """The outcome for every record of an import, actual or (`dry_run`) expected; ids in the order of the file.
-
-    `conflicts` were changed on both sides and not touched; `skipped` were not imported; `warnings` concern imported
-    records.
-    """
-
-    created: list[str]
-    updated: list[str]
-    unchanged: list[str]
-    conflicts: list[ImportProblem]
-    skipped: list[ImportProblem]
-    warnings: list[ImportProblem]
-    dry_run: bool = False
-
-
 class ResumeEvent(msgspec.Struct, frozen=True):
     """An event of the task; `changes` omits long values."""
 

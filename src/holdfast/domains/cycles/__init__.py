@@ -122,7 +122,8 @@ def _step(key: str, step: Step, sequence: int | None) -> Steps[Cycle]:
         cycle: Cycle = yield Do(lambda tx: _take(tx, named(tx, key), step, sequence), keyed=True)
     except errors.CycleConflict as refusal:
         lost = refusal  # the transaction that raised it is rolled back: the conflict is logged by another
-        yield Do(lambda tx: merge.tell(tx, parse(lost.key), "refuse", step, lost.expected, lost.details["version"]))
+        own, found = parse(lost.key), lost.details["version"]
+        yield Do(lambda tx: merge.log_conflict(tx, own, "refuse", lost.expected, found, step.op, step.phase))
         raise
     return cycle
 
@@ -137,7 +138,7 @@ def _take(tx: Tx, key: Key, step: Step, sequence: int | None) -> Cycle:
         how = merge.outcome(document, step, others)
         if how == "refuse":
             raise merge.conflict(key, document, step, sequence, others)
-        merge.tell(tx, key, how, step, sequence, present)
+        merge.log_conflict(tx, key, how, sequence, present, step.op, step.phase)
         if how == "skip":
             return to_cycle(document)
     return to_cycle(write(tx, step.op, after(document, step, now_of(tx)), step.phase))

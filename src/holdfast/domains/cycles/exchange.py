@@ -1,14 +1,11 @@
-"""Cycles that are also kept elsewhere: compare, adopt, import; and recovering a damaged one from the log.
+"""Cycles that are also kept elsewhere: comparing, adopting, importing; and recovering a damaged one from the log.
 
-A workspace remembers of each cycle which document it last had in common with another place: the one that it imported,
-adopted or sent. Whatever is refused, skipped or merged on the way is an event of the kind `cycle-conflict`.
+A workspace remembers for each cycle the document that it last had in common with another location: the one that it
+imported, adopted or sent. What is refused, skipped or merged is logged as an event of the kind `cycle-conflict`. An
+import leaves a cycle alone unless the other document surely continues it (`merge`).
 
-One that is here already is left alone unless the other one surely goes on from it (`comparing`): nothing was done here
-since it was exchanged, or nothing of ours is missing in it. What cannot be read is told by its key and keeps everything
-out, unless it is to be left out.
-
-The broken document is kept in the event, as it was found. What it said and the recovered one does not is told, so that
-somebody can decide what of it was worth keeping.
+`recover` keeps the damaged document in its event and reports what the recovered one lacks, so that somebody can decide
+what of it was worth keeping.
 """
 
 from __future__ import annotations
@@ -16,14 +13,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Final, Literal, get_args
 
-import msgspec
-
 from holdfast import errors
 from holdfast.domains.cycles import merge, rules
 from holdfast.domains.cycles.document import Document, Step, after
-from holdfast.domains.cycles.merge import compare, digest
+from holdfast.domains.cycles.merge import compare, digest, log_conflict
 from holdfast.domains.cycles.rows import (
-    CONFLICT,
     CYCLE,
     Found,
     corrupt,
@@ -44,35 +38,36 @@ from holdfast.domains.cycles.rules import LAST, Key, problems
 from holdfast.kernel.tx import Snapshot, Tx, newest_version
 from holdfast.kernel.validate import check_flag
 from holdfast.operation import Do, Steps
-from holdfast.types.cycles import Cycle, CycleComparison, CycleNote, CycleProblem, CycleReport, Recovery
+from holdfast.types import ImportReport
+from holdfast.types.cycles import Cycle, CycleComparison, CycleProblem, Recovery
 
 if TYPE_CHECKING:
+    from holdfast.interchange.jsonl import Import, Place
     from holdfast.interchange.peer import Reading
 
 Sending = Literal["write", "merge", "skip", "refuse", "mine"]
 _FROM_ELSEWHERE: Final = ("import", "adopt", "recover")  # after which ours need not have what was sent before
 _MAX_TEXT: Final = 1000
-_pack = msgspec.msgpack.Encoder().encode
 
 
 def compare_document(snapshot: Snapshot, document: dict[str, Any]) -> CycleComparison:
-    """Compare a document from elsewhere with ours: which goes on from the other, or whether they can be merged."""
+    """Compare a document from elsewhere with ours: which continues the other, or whether they can be merged."""
     key = _key_of(document)
     return merge.compare(snapshot, key, require(snapshot, key), document)
 
 
 def adopt(document: dict[str, Any], sequence: int) -> Steps[Cycle]:
-    """Take a document from elsewhere in the place of ours, which must still be at `sequence`; ours stays in the log.
+    """Replace our document, which must still be at `sequence`, by one from elsewhere; ours stays in the log.
 
-    It gets a sequence above ours. CycleConflict, with both, if ours is at another sequence by now.
+    The new one gets a sequence above ours. Raises CycleConflict, with both, if ours is at another sequence by now.
     """
     key = _key_of(document)
     _check_sequence(sequence)
     try:
         cycle: Cycle = yield Do(lambda tx: _adopt(tx, key, document, sequence), keyed=True)
     except errors.CycleConflict as refusal:
-        found = refusal.details["version"]  # the transaction that refused is undone: its conflict is logged by another
-        yield Do(lambda tx: tell(tx, key, "refuse", sequence, found, "adopt"))
+        found = refusal.details["version"]  # the refusal rolled its transaction back: log the conflict in another
+        yield Do(lambda tx: log_conflict(tx, key, "refuse", sequence, found, "adopt"))
         raise
     return cycle
 
@@ -82,7 +77,7 @@ def _adopt(tx: Tx, key: Key, document: Document, sequence: int) -> Cycle:
     present = ours["sequence"]
     if present != sequence:
         raise errors.CycleConflict(
-            f"{key} is at {present}, not at {sequence}: somebody went on with it meanwhile",
+            f"{key} is at {present}, not at {sequence}: somebody changed it meanwhile",
             key=str(key),
             expected=sequence,
             version=present,
@@ -99,22 +94,22 @@ def _adopt(tx: Tx, key: Key, document: Document, sequence: int) -> Cycle:
 def sent(
     tx: Tx, key: str, how: Sending, sequence: int, place: str, theirs: int = 0, digest: str = "", why: str = ""
 ) -> None:
-    """Note what became of a cycle at another place: ours, at `sequence`, and theirs.
+    """Record what an export did with a cycle at another place: ours, at `sequence`, and theirs.
 
-    "write": ours is there now, and what is done there goes on from it. The others are logged as conflicts; of a merge,
-    before it is written, `digest` tells which document it is, so that it is known again whatever happens.
+    "write": ours is there now, and what is done there continues it. The others are logged as conflicts; before a merged
+    document is written, its `digest` is logged, by which it is recognized whatever happens.
     """
     own = named(tx, key)
     _check_sequence(sequence)
     if not isinstance(how, str) or how not in get_args(Sending):
-        raise errors.Invalid(f"{how!r} is not what becomes of a cycle", hint=f"one of {', '.join(get_args(Sending))}")
+        raise errors.Invalid(f"how cannot be {how!r}", hint=f"one of {', '.join(get_args(Sending))}")
     if type(theirs) is not int or not 0 <= theirs < 2**62:
         raise errors.Invalid("theirs is the sequence of the other document, 0 if it has none")
     if not all(isinstance(text, str) and len(text) <= _MAX_TEXT for text in (place, digest, why)):
         raise errors.Invalid(f"place, digest and why are texts of at most {_MAX_TEXT} characters")
     require(tx, own)
     if how != "write":
-        tell(tx, own, how, sequence, theirs, "export", place=place, why=why, digest=digest)
+        log_conflict(tx, own, how, sequence, theirs, "export", place=place, why=why, digest=digest)
         return
     written = next((document for version, document in versions(tx, own) if version == sequence), None)
     row = tx.one(
@@ -126,22 +121,16 @@ def sent(
 
 
 def share(tx: Tx, key: Key, document: Document) -> None:
-    """Remember a document as the one that is known elsewhere too."""
+    """Remember a document as the one that another location has too."""
     found = digest(document)
     if merge.shared_of(tx, key) != found:
         tx.run("UPDATE cycles SET shared = ? WHERE prefix = ? AND number = ?", (found, key.prefix, key.number))
 
 
-def tell(tx: Tx, key: Key, how: str, ours: int, theirs: int, step: str, **more: str) -> None:
-    """Log a conflict with another place, also one that was resolved."""
-    data = {"step": step, "phase": None, "expected": ours, "sequence": theirs}
-    tx.emit(CONFLICT, str(key), how, data=_pack({**data, **{name: text for name, text in more.items() if text}}))
-
-
 def _key_of(document: Any) -> Key:
     wrong = problems(document)
     if not wrong and document["sequence"] > LAST:
-        wrong = [CycleProblem("$.sequence", f"is {document['sequence']}, and nothing could follow it")]
+        wrong = [CycleProblem("$.sequence", f"is {document['sequence']}; the limit is {LAST}")]
     if wrong:
         raise refused(document, wrong)
     return rules.parse(document["cycle_id"])
@@ -152,89 +141,91 @@ def _check_sequence(sequence: Any) -> None:
         raise errors.Invalid(f"sequence is the one that was read, a whole number from 1 on, not {sequence!r}")
 
 
-MAX_ENTRIES = 10_000
+# --- importing -------------------------------------------------------------------------------------------------------
+
+MAX_ENTRIES: Final = 10_000
 
 
-def import_(tx: Tx, entries: dict[str, Any], skip_bad: bool = False, dry_run: bool = False) -> CycleReport:
-    """Take in cycles of any format by their keys; all or nothing, unless what is bad is to be skipped."""
+def import_(tx: Tx, entries: dict[str, Any], skip_bad: bool = False, dry_run: bool = False) -> ImportReport:
+    """Import cycles of any format by their keys.
+
+    What continues a cycle here is updated; what changed on both sides is left alone. An entry that cannot be read
+    refuses all (Invalid, with `problems`); with `skip_bad` it is left out.
+    """
     check_flag(skip_bad=skip_bad, dry_run=dry_run)
     if not isinstance(entries, Mapping) or not all(isinstance(key, str) for key in entries):
         raise errors.Invalid("entries is a dict of documents by their keys")
-    if len(entries) > MAX_ENTRIES:
-        raise errors.TooLarge(f"{len(entries)} entries in one call; {MAX_ENTRIES} is the most", limit=MAX_ENTRIES)
-    from holdfast.interchange import peer  # which only an import needs
+    from holdfast.interchange import jsonl, peer  # only an import needs them
 
-    reading = peer.read(entries)
-    bad = [CycleNote(key, message) for key, message in reading.problems]
-    if bad and not (skip_bad or dry_run):
-        raise errors.Invalid(
-            f"{len(bad)} entries cannot be imported; {bad[0].key}: {bad[0].message}",
-            hint="put them right, or pass skip_bad=True to leave them out",
-            problems=[f"{note.key}: {note.message}" for note in bad],
-        )
-    report = CycleReport([], [], [], [], bad, [CycleNote(*note) for note in reading.notes], dry_run)
-    for key, document in sorted(reading.documents.items()):
-        _take(tx, key, document, reading.formats.get(key, "v2"), report)
-    if not dry_run:
+    jsonl.check_count(len(entries), MAX_ENTRIES, "import them in parts: all keys of a cycle together", "entries")
+
+    def work() -> ImportReport:
+        found, reading = jsonl.Import("cycles", unit="entries"), peer.read(entries)
+        for key, message in reading.problems:
+            found.refuse(jsonl.Place("cycles", 0, key), message)
+        for key, message in reading.notes:
+            found.warn(jsonl.Place("cycles", 0, key), message)
+        found.check(skip_bad)
+        for own, document in sorted(reading.documents.items()):
+            place = jsonl.Place("cycles", 0, str(own))
+            outcome = _put(tx, own, document, reading.formats.get(own, "v2"), found, place)
+            if outcome is not None:
+                found.count(outcome, place)
         for prefix, number in _currents(reading):
             set_current(tx, prefix, max(number, current_of(tx, prefix)))
-    return report
+        return found.report
+
+    return jsonl.run(tx, dry_run, work)
 
 
-def _take(tx: Tx, key: Key, document: Document, format: str, report: CycleReport) -> None:
-    found = look(tx, key)
-    if found.problems:
-        report.conflicts.append(CycleNote(str(key), "its document here is broken: recover it first"))
-    elif found.document is None and newest_version(tx, CYCLE, "", str(key)):
-        report.conflicts.append(CycleNote(str(key), "was deleted here"))
-    elif found.document is None:
-        report.created.append(str(key))
-        _write(tx, key, document, format, report)
-    else:
-        compared = compare(tx, key, found.document, document)
-        if compared.how in ("same", "ours"):
-            report.unchanged.append(str(key))
-        elif compared.how == "theirs":
-            report.updated.append(str(key))
-            sequence = max(document["sequence"], found.document["sequence"] + 1)
-            _write(tx, key, {**document, "sequence": sequence}, format, report)
-        else:
-            report.conflicts.append(_apart(compared, document))
-            if not report.dry_run:
-                tell(tx, key, "refuse", found.document["sequence"], document["sequence"], "import", why=compared.why)
-
-
-def _write(tx: Tx, key: Key, document: Document, format: str, report: CycleReport) -> None:
-    if not report.dry_run:
+def _put(tx: Tx, key: Key, document: Document, format: str, found: Import, place: Place) -> str | None:
+    """Write a cycle if that loses nothing; returns the outcome, or None after reporting a conflict."""
+    own = look(tx, key)
+    if own.problems:
+        found.conflict(place, "its document here is damaged; skipped, recover it first")
+        return None
+    if own.document is None:
+        if newest_version(tx, CYCLE, "", str(key)):
+            found.conflict(place, "deleted here: not created again; skipped")
+            return None
         write(tx, "import", document, format=format)
         share(tx, key, document)
+        return "created"
+    compared = compare(tx, key, own.document, document)
+    if compared.how in ("same", "ours"):
+        return "unchanged"
+    if compared.how == "theirs":
+        document = {**document, "sequence": max(document["sequence"], own.document["sequence"] + 1)}
+        write(tx, "import", document, format=format)
+        share(tx, key, document)
+        return "updated"
+    found.conflict(place, _divergence(compared, document), {each.path: each.message for each in compared.differences})
+    log_conflict(tx, key, "refuse", own.document["sequence"], document["sequence"], "import", why=compared.why)
+    return None
 
 
-def _apart(compared: CycleComparison, other: Document) -> CycleNote:
-    here = compared.mine
-    told = (
-        f"is here already at sequence {here['sequence']} ({here['metadata']['status']}), and the other at"
-        f" {other['sequence']} ({other['metadata']['status']}) does not go on from it: "
-    )
-    if compared.how == "merge":
-        return CycleNote(str(compared.key), f"{told}each changed another part, and an export merges them")
-    return CycleNote(str(compared.key), told + compared.why, compared.differences)
+def _divergence(compared: CycleComparison, other: Document) -> str:
+    mine, theirs = (f"sequence {each['sequence']} ({each['metadata']['status']})" for each in (compared.mine, other))
+    why = "each changed other parts, and an export merges them" if compared.how == "merge" else compared.why
+    return f"diverged: {mine} here, {theirs} in the import, which does not continue it: {why}; skipped"
 
 
 def _currents(reading: Reading) -> list[tuple[str, int]]:
-    """Which cycle is the current one: as it is said, or the last."""
+    """The current cycle of each prefix: the one that an entry names, or the last."""
     last = {key.prefix: key.number for key in sorted(reading.documents)}
     return sorted({**last, **reading.current}.items())
 
+
+# --- recovering ------------------------------------------------------------------------------------------------------
 
 _RECOVER = Step("recover", None, lambda document, now: "recovered", lambda document: False)
 
 
 def recover(tx: Tx, key: str) -> Recovery:
-    """Keep a copy of a broken document, write the last sound version anew, and tell what was lost.
+    """Keep a copy of a damaged document, write the last sound version again, and report what was lost.
 
-    A document that is sound is left alone: then there are no `problems`. One that the log knows nothing of is taken as
-    it is, if it keeps every rule. Corrupt if no version is sound.
+    A sound document is left alone: then there are no `problems`. One that the log does not know is accepted if it
+    breaks no rule. Raises Corrupt if no version is sound.
     """
     own = named(tx, key)
     found = look(tx, own)
@@ -251,7 +242,7 @@ def recover(tx: Tx, key: str) -> Recovery:
 
 
 def _last_sound(tx: Snapshot, found: Found) -> tuple[int, Document]:
-    """The newest document in the log that keeps every rule, and its version."""
+    """The newest document in the log that breaks no rule, and its version."""
     for version, document in versions(tx, found.key):
         if not problems(document):
             return version, document
@@ -264,7 +255,7 @@ def _last_sound(tx: Snapshot, found: Found) -> tuple[int, Document]:
 
 
 def _lost(found: Found, sound: Document) -> list[CycleProblem]:
-    """What the broken document said, and the recovered one does not."""
+    """What the damaged document has and the recovered one lacks."""
     if found.document is not None:
         return [CycleProblem(path, told) for path, told in differences(found.document, sound)]
     size = 0 if found.raw is None else len(found.raw)

@@ -1,12 +1,12 @@
 """Two versions of one cycle: which continues the other, and whether they can be merged.
 
-Whoever changed other phases is in nobody's way: the step is taken on what is there now. A step whose work is there
-already is skipped. Otherwise both sides are shown and nobody is overwritten. Each of these is an event of its own.
+A step for an older document is applied to the present one if others changed other phases only, and skipped if its work
+is done already; otherwise it is refused with both sides. Each of these is an event.
 
-What was last exchanged is remembered by its digest: whoever still is at that has done nothing since, so the other goes
-on from it. Otherwise a document goes on from one whose every part is in it; two that parted are merged from a document
-that both come from, if each changed other parts. Guarantee: nothing that the one has and the other has not is given up
-unless it is told as "refuse". Pure but for reading the log. Called by `exchanging` and `importing`.
+A document from elsewhere: the workspace remembers the digest of the last document that both sides had, and a side that
+still has it did nothing since, so the other continues it. Otherwise a document continues one whose every part it has;
+two that diverged are merged from a common base if each changed other parts. Guarantee: nothing that only one side has
+is given up, except by "refuse". Pure but for reading the log. Called by the steps of cycles and by `exchange`.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ _unpack = msgspec.msgpack.Decoder(dict[str, Any]).decode
 
 
 class Meanwhile(msgspec.Struct, frozen=True):
-    """What was written after a sequence: by whom, to which phases; `known` False: the log does not tell any more."""
+    """The phases and actors of the changes after a sequence; `known` is False if the log lacks some of them."""
 
     phases: frozenset[str | None]
     actors: tuple[str, ...]
@@ -41,19 +41,19 @@ class Meanwhile(msgspec.Struct, frozen=True):
 
 
 def meanwhile(snapshot: Snapshot, key: Key, sequence: int, present: int) -> Meanwhile:
-    """What the log says of the time between two sequences."""
+    """The changes in the log between two sequences."""
     rows = snapshot.all(
         "SELECT actor, data FROM events WHERE kind = ? AND scope = '' AND id = ? AND version > ? AND version <= ?"
         " ORDER BY version",
         (CYCLE, str(key), sequence, present),
     )
-    told = [phase for _, data in rows for phase in _phases(data)]
+    phases = [phase for _, data in rows for phase in _phases(data)]
     actors = tuple(dict.fromkeys(actor for actor, _ in rows))
-    return Meanwhile(frozenset(told), actors, known=len(told) == present - sequence)
+    return Meanwhile(frozenset(phases), actors, known=len(phases) == present - sequence)
 
 
 def _phases(data: bytes | None) -> list[str | None]:
-    """The phase that an event changed, as a list: nothing if nobody can tell any more."""
+    """The phase that an event changed, as a list; empty if that cannot be read."""
     try:
         return [] if data is None else [_unpack(data)["phase"]]
     except (msgspec.DecodeError, UnicodeDecodeError, KeyError):
@@ -61,7 +61,7 @@ def _phases(data: bytes | None) -> list[str | None]:
 
 
 def outcome(document: Document, step: Step, others: Meanwhile) -> Outcome:
-    """What becomes of a step that was meant for an older document."""
+    """What to do with a step for an older document."""
     if step.done(document):
         return "skip"
     if others.known and step.phase is not None and not others.phases & {step.phase, None}:
@@ -69,18 +69,20 @@ def outcome(document: Document, step: Step, others: Meanwhile) -> Outcome:
     return "refuse"
 
 
-def tell(tx: Tx, key: Key, how: Outcome, step: Step, expected: int, found: int) -> None:
-    """Log a conflict, also one that was resolved."""
-    data = {"step": step.op, "phase": step.phase, "expected": expected, "sequence": found}
-    tx.emit(CONFLICT, str(key), how, data=_pack(data))
+def log_conflict(
+    tx: Tx, key: Key, how: str, expected: int, found: int, step: str, phase: str | None = None, **more: str
+) -> None:
+    """Log a conflict with another writer or location, also a resolved one."""
+    data = {"step": step, "phase": phase, "expected": expected, "sequence": found}
+    tx.emit(CONFLICT, str(key), how, data=_pack({**data, **{name: text for name, text in more.items() if text}}))
 
 
 def conflict(key: Key, document: Document, step: Step, expected: int, others: Meanwhile) -> errors.CycleConflict:
-    """The refusal, with both sides."""
+    """The error of a refused step, with both sides."""
     theirs = document["phases"][step.phase] if step.phase else document["metadata"]
     who = ", ".join(others.actors) or "somebody"
     what = step.phase or "the cycle"
-    why = f"{who} changed {what} meanwhile" if others.known else "the log no longer tells what was changed meanwhile"
+    why = f"{who} changed {what} meanwhile" if others.known else "the log no longer has the changes since"
     return errors.CycleConflict(
         f"{key} is at {document['sequence']}, not at {expected}: {why}",
         expected=expected,
@@ -97,7 +99,7 @@ def conflict(key: Key, document: Document, step: Step, expected: int, others: Me
 
 
 def combine(base: Document, ours: Document, theirs: Document) -> Document | None:
-    """What two made of one document, if they changed different phases of it; None if they are in each other's way."""
+    """Combine two continuations of one document; None if both changed the same phase or the context."""
     phases: Document = {}
     for name, before in base["phases"].items():
         mine, other = ours["phases"][name], theirs["phases"][name]
@@ -119,15 +121,15 @@ def combine(base: Document, ours: Document, theirs: Document) -> Document | None
 
 
 def _renumbered(added: list[Document], last: int, phases: Document) -> list[Document]:
-    """Steps of two in the order of their times, their sequences growing; the phases say the same."""
-    told = []
+    """The steps of both in the order of their times, with growing sequences, which the phases get too."""
+    entries = []
     for entry in sorted(added, key=lambda each: (each["timestamp"], each["sequence"])):
         last = max(last + 1, entry["sequence"])
-        told.append({**entry, "sequence": last})
+        entries.append({**entry, "sequence": last})
         field = {"started": "sequence_at_start", "completed": "sequence_at_complete"}.get(entry["event"])
         if field is not None:
             phases[entry["phase"]][field] = last
-    return told
+    return entries
 
 
 _STANDING: Final = "its metadata"
@@ -135,23 +137,23 @@ _RANKS: Final = {"pending": 0, "in_progress": 1, "completed": 2, "failed": 2}
 
 
 def digest(document: Document) -> str:
-    """What a document says, whatever its sequence: formats without one do not tell it."""
+    """A digest of a document without its sequence, which some formats lack."""
     return sha256(encode({**document, "sequence": 0}, sys.maxsize)).hexdigest()
 
 
 def shared_of(snapshot: Snapshot, key: Key) -> str:
-    """The digest of the document that was last exchanged with another place; empty before that."""
+    """The digest of the document that was last exchanged with another location; empty before that."""
     row = snapshot.one("SELECT shared FROM cycles WHERE prefix = ? AND number = ?", (key.prefix, key.number))
     return "" if row is None else str(row[0])
 
 
 def compare(snapshot: Snapshot, key: Key, ours: Document, theirs: Document) -> CycleComparison:
-    """Which of two documents of a cycle goes on from the other, and what has all of both."""
+    """Compare two documents of a cycle: which continues the other, and the document that has all of both."""
     shared = shared_of(snapshot, key)
     how, document, why = _compared(snapshot, key, ours, theirs, shared)
     if how in ("ours", "merge") and document["sequence"] <= theirs["sequence"]:
         document = {**document, "sequence": theirs["sequence"] + 1}
-    apart = [CycleProblem(path, told) for path, told in differences(ours, theirs)] if how == "refuse" else []
+    apart = [CycleProblem(*each) for each in differences(ours, theirs)] if how == "refuse" else []
     return CycleComparison(str(key), how, why, ours, document, digest(ours) == shared, apart)
 
 
@@ -164,24 +166,24 @@ def _compared(snapshot: Snapshot, key: Key, ours: Document, theirs: Document, sh
     if theirs["sequence"] <= ours["sequence"] and any(digest(each) == other for _, each in versions(snapshot, key)):
         return "ours", ours, "it was written here, and is older"
     if theirs["metadata"]["created_at"] != ours["metadata"]["created_at"]:
-        return "refuse", theirs, "it is another cycle that was begun under the same key"
+        return "refuse", theirs, "it is another cycle that was started under the same key"
     if mine == shared:
         return "theirs", theirs, "nothing was done here since"
-    if goes_on(theirs, ours) and theirs["sequence"] > ours["sequence"]:
+    if continues(theirs, ours) and theirs["sequence"] > ours["sequence"]:
         return "theirs", theirs, "it is further there"
-    if goes_on(ours, theirs) and theirs["sequence"] < ours["sequence"]:
+    if continues(ours, theirs) and theirs["sequence"] < ours["sequence"]:
         return "ours", ours, "it is further here"
     base = next(_bases(snapshot, key, ours, theirs, shared), None)
     if base is None:
-        return "refuse", theirs, "no document is known that both come from"
+        return "refuse", theirs, "no common base is known"
     return _merged(base, ours, theirs)
 
 
 # --- one after the other ---------------------------------------------------------------------------------------------
 
 
-def goes_on(later: Document, earlier: Document) -> bool:
-    """Whether all that one document has is in the other: its steps, its context, and what its phases have so far."""
+def continues(later: Document, earlier: Document) -> bool:
+    """Whether a document has everything of another: its steps, its context, and its phases so far."""
     return (
         later["metadata"]["created_at"] == earlier["metadata"]["created_at"]
         and _begins(later, earlier)
@@ -195,7 +197,7 @@ def _begins(later: Document, earlier: Document) -> bool:
 
 
 def _has(later: Document, earlier: Document) -> bool:
-    """Whether a phase is the other or came after it: one that is over is the same but for errors that were noted."""
+    """Whether a phase is the other or a later state of it: one that ended only gets further errors."""
     if not _within(earlier.get("errors"), later.get("errors")):
         return False
     if _RANKS[earlier["status"]] == 2:
@@ -211,20 +213,20 @@ def _within(earlier: Any, later: Any) -> bool:
     return earlier is None or not differences(earlier, later)
 
 
-# --- two that parted -------------------------------------------------------------------------------------------------
+# --- two that diverged -----------------------------------------------------------------------------------------------
 
 
 def _bases(snapshot: Snapshot, key: Key, ours: Document, theirs: Document, shared: str) -> Iterator[Document]:
-    """Documents that both come from, the best first.
+    """Common bases of both, the best first.
 
-    That which theirs was merged from here; the one that was last exchanged, if theirs has all of it; the one that wrote
-    the last step that both tell of, or with which the log begins.
+    The one that theirs was merged from here; the last one exchanged, if theirs has all of it; the one that wrote the
+    last step that both have, or the first of the log.
     """
     logged = list(versions(snapshot, key))
     merged = _merged_at(snapshot, key, digest(theirs))
     yield from (document for version, document in logged if version == merged)
     if shared:
-        yield from (document for _, document in logged if digest(document) == shared and goes_on(theirs, document))
+        yield from (document for _, document in logged if digest(document) == shared and continues(theirs, document))
     common = 0
     for mine, other in zip(ours["history"], theirs["history"], strict=False):
         if mine != other:
@@ -238,20 +240,20 @@ def _bases(snapshot: Snapshot, key: Key, ours: Document, theirs: Document, share
 
 
 def _merged_at(snapshot: Snapshot, key: Key, found: str) -> int | None:
-    """The sequence of ours with which a document was merged that has this digest."""
+    """The sequence of ours from which the document with this digest was merged."""
     rows = snapshot.all(
         "SELECT data FROM events WHERE kind = ? AND scope = '' AND id = ? AND op = 'merge' ORDER BY version DESC",
         (CONFLICT, str(key)),
     )
     for (data,) in rows:
-        told = {} if data is None else _unpack(data)
-        if told.get("digest") == found:
-            return int(told["expected"])
+        entry = {} if data is None else _unpack(data)
+        if entry.get("digest") == found:
+            return int(entry["expected"])
     return None
 
 
 def _merged(base: Document, ours: Document, theirs: Document) -> tuple[Any, Document, str]:
-    """What two made of one document: each part as the one has it who changed it."""
+    """Merge two continuations of a document: each part from the side that changed it."""
     before, mine, other = _parts(base), _parts(ours), _parts(theirs)
     changed = [name for name in before if not _alike(mine[name], before[name])]
     if all(_alike(mine[name], other[name]) for name in changed) and _steps_of(ours, base, theirs):
@@ -275,13 +277,13 @@ def _merged(base: Document, ours: Document, theirs: Document) -> tuple[Any, Docu
 
 
 def _parts(document: Document) -> Document:
-    """What one can change without being in the way of who changes another."""
+    """The parts of a document that can be merged independently."""
     standing = {name: value for name, value in document["metadata"].items() if name != "updated_at"}
     return {"context": document["context"], _STANDING: standing, **document["phases"]}
 
 
 def _steps_of(document: Document, base: Document, other: Document) -> bool:
-    """Whether the steps that one took since the base are told by the other too."""
+    """Whether the other document has every step that one took since the base."""
     return all(entry in other["history"] for entry in document["history"][len(base["history"]) :])
 
 

@@ -44,8 +44,8 @@ from holdfast.kernel.validate import check_id, check_limit, check_name, check_tt
 from holdfast.kernel.values import decode
 from holdfast.operation import Domain, Found, M, procedure, read
 from holdfast.operation import write as writing
-from holdfast.types import as_time
-from holdfast.types.stashes import Stash, StashEntry, StashType, TransferReport, TransferTable
+from holdfast.types import ImportReport, as_time
+from holdfast.types.stashes import Stash, StashEntry, StashType, TransferTable
 
 MAX_EXPORT: Final = 1000  # lines of a page
 
@@ -341,12 +341,12 @@ def import_(
     skip_bad: bool = False,
     dry_run: bool = False,
     holder: str | None = None,
-) -> TransferReport:
+) -> ImportReport:
     """Import tables as JSON lines, by name, with their ids, times, versions and history.
 
-    A line that cannot be imported rejects all (Invalid, with `problems`); with `skip_bad` it is skipped, with the lines
-    that need it. Records that are newer in the file are updated; those changed on both sides are left unchanged. A held
-    lock stays held, with a token of this workspace; with a `holder`, locks of others raise Forbidden.
+    What changed in the file only is updated; what changed on both sides is left alone. A line that cannot be imported
+    refuses all (Invalid, with `problems`); with `skip_bad` it is left out, and what needs it. A held lock stays held,
+    with a token of this workspace; given a `holder`, locks of others are Forbidden.
     """
     from holdfast.interchange import stash_import
 

@@ -26,7 +26,8 @@ from holdfast.domains.tasks.rows import find, require, to_task
 from holdfast.kernel.tx import Snapshot, Tx
 from holdfast.kernel.validate import check_flag
 from holdfast.operation import Alias, Domain, Found, M, procedure, read, write
-from holdfast.types.tasks import ImportFormat, ImportReport, Side, Task
+from holdfast.types import ImportReport
+from holdfast.types.tasks import ImportFormat, Side, Task
 
 _ONE = "/api/tasks/{id}"
 MAX_EXPORT: Final = 1000  # lines of a page
@@ -58,10 +59,11 @@ def import_(
     dry_run: bool = False,
     skip_bad: bool = False,
 ) -> ImportReport:
-    """Import tasks from JSON lines, with their ids; importing the same lines again changes nothing.
+    """Import tasks from JSON lines, with their ids; the same lines again change nothing.
 
-    A task that changed both here and in the file is left unchanged, or with prefer="theirs" replaced. A line that
-    cannot be imported rejects all (Invalid, with `problems`); with `skip_bad` it is skipped. Claims are not imported.
+    A task that changed here and in the file is left alone, or with prefer="theirs" becomes what the file says. A line
+    that cannot be imported refuses all (Invalid, with `problems`); with `skip_bad` it is left out, and what needs it.
+    Claims are not imported.
     """
     from holdfast.interchange import task_import
 

@@ -1,20 +1,15 @@
-"""Reading what PEER agents left behind, in any format they ever used; returns v2 documents.
-
-A text in a bucket may be JSON or just a text; nothing of it may be lost by taking it for the other. Called by `legacy`.
-
-What a document has beyond is kept under `context.legacy`, grouped by where it was, as that of older ones is. Nothing
-else is put right: what breaks a rule is told by `rules`. Pure. Called by `legacy`.
+"""Reading the cycles of PEER agents, in any format that they ever used; returns v2 documents.
 
     meta + cycle    `PREFIX.meta`, `PREFIX.cycle.N`, with dots
     fragmented      `PREFIX:cycle:current`, `PREFIX:cycle:N:metadata|plan|execution|…|context.FIELD`, colons or dots
     1.0             one document with `schema_version` and a sequence; its events, from a stream of their own
     1.1             one document with `version` 1 or 1.1, without a sequence
-    v2              the seed's, which is checked; what others have put in besides is kept too
+    v2              the seed's, which is checked; unknown fields are kept
     {"keys": {…}}   a collection of any of them
 
-Guarantee: every value that was there is in the document, at its place or under `context.legacy`; what cannot be read is
-told as a problem, and then nothing of that cycle is answered. A v2 document takes the place of older ones of its cycle,
-which is told in `notes`. Pure. Called by `importing`.
+Guarantee: every value is in the document, in its field or under `context.legacy`, grouped by where it was. What cannot
+be read is a problem, and then the document of that cycle is left out. A v2 document replaces older ones of its cycle,
+with a note. Pure. Called by the import of cycles and by `sync`.
 """
 
 from __future__ import annotations
@@ -44,7 +39,7 @@ from holdfast.types.cycles import Cycle, CycleEntry, CycleMetadata, CyclePhase
 
 
 def decoded(value: Any, plain: bool) -> Any:
-    """A value that may be the text of JSON; with `plain`, any other text is a value too."""
+    """Decode a value that may be JSON text; with `plain`, other text is a value too."""
     if isinstance(value, bytes | bytearray | memoryview):
         try:
             value = bytes(value).decode()
@@ -60,7 +55,7 @@ def decoded(value: Any, plain: bool) -> Any:
 
 
 def _parsed(text: str, plain: bool) -> Any:
-    """What a text is the JSON of. A word that is none stays a text if it may, and so does a number such as 1.10."""
+    """Parse JSON. With `plain`, text that is not JSON, or a number such as 1.10, is kept as text."""
     try:
         value = msgspec.json.decode(text)
     except (msgspec.DecodeError, RecursionError, ValueError) as error:
@@ -72,47 +67,40 @@ def _parsed(text: str, plain: bool) -> Any:
 
 
 def as_object(value: Any) -> Document:
-    """A value that must be an object."""
+    """Raise Unreadable unless the value is an object."""
     if not isinstance(value, dict):
         raise Unreadable(f"it is {'text' if isinstance(value, str) else type(value).__name__}, not an object")
     return value
 
 
-_WHERE: Final = "document"
-
-
 def tidied(document: Document) -> Document:
-    """The document as we would have written it, and all that it says."""
-    extra: Document = {}
-    tidy = _part(document, Cycle.__struct_fields__, extra)
+    """A v2 document in the form that we write, with unknown fields under `context.legacy`."""
+    tidy, extra = _split(document, Cycle.__struct_fields__)
     key = find(tidy.get("cycle_id"))
     if key is not None:
         tidy["cycle_id"] = str(key)
-    if isinstance(tidy.get("metadata"), dict):
-        tidy["metadata"] = _metadata(tidy["metadata"], extra)
-    if isinstance(tidy.get("phases"), dict):
-        tidy["phases"] = _phases(tidy["phases"], extra)
-    if isinstance(tidy.get("history"), list):
-        tidy["history"] = _history(tidy["history"], extra)
+    for name, kind, split in (("metadata", dict, _metadata), ("phases", dict, _phases), ("history", list, _history)):
+        if isinstance(tidy.get(name), kind):
+            tidy[name], rest = split(tidy[name])
+            extra |= {name: rest} if rest else {}
     if extra and isinstance(tidy.get("context"), dict):
         legacy = tidy["context"].get("legacy", {})
         if not isinstance(legacy, dict):
             legacy = {"context": legacy}
-        if not any(alike(kept, extra) for kept in legacy.values()):  # who wrote it last may have kept what we kept
-            legacy = {**legacy, unused(legacy, _WHERE): extra}
+        if not any(alike(kept, extra) for kept in legacy.values()):  # the last writer may have kept them already
+            legacy = {**legacy, unused(legacy, "document"): extra}
         tidy["context"] = {**tidy["context"], "legacy": legacy}
     return tidy
 
 
-def _part(value: Document, known: tuple[str, ...], extra: Document) -> Document:
-    """What is known of an object; the rest of it goes to `extra`."""
-    extra |= {name: each for name, each in value.items() if name not in known}
-    return {name: each for name, each in value.items() if name in known}
+def _split(value: Document, known: tuple[str, ...]) -> tuple[Document, Document]:
+    """The known fields of an object, and the others."""
+    rest = {name: each for name, each in value.items() if name not in known}
+    return {name: each for name, each in value.items() if name in known}, rest
 
 
-def _metadata(value: Document, extra: Document) -> Document:
-    rest: Document = {}
-    metadata = _part(value, CycleMetadata.__struct_fields__, rest)
+def _metadata(value: Document) -> tuple[Document, Document]:
+    metadata, rest = _split(value, CycleMetadata.__struct_fields__)
     prefix = find_prefix(metadata.get("key_prefix"))
     if prefix is not None:
         metadata["key_prefix"] = prefix
@@ -120,50 +108,37 @@ def _metadata(value: Document, extra: Document) -> Document:
         metadata["status"] = lowered(metadata["status"])
     if metadata.get("current_phase") is not None:
         metadata["current_phase"] = phase_name(metadata["current_phase"]) or metadata["current_phase"]
-    if rest:
-        extra["metadata"] = rest
-    return metadata
+    return metadata, rest
 
 
-def _phases(value: Document, extra: Document) -> Document:
-    rest: Document = {}
-    phases = _part(value, PHASES, rest)
+def _phases(value: Document) -> tuple[Document, Document]:
+    phases, rest = _split(value, PHASES)
     for name, phase in phases.items():
         if isinstance(phase, dict):
-            beyond: Document = {}
-            phases[name] = _part(phase, CyclePhase.__struct_fields__, beyond)
+            phases[name], unknown = _split(phase, CyclePhase.__struct_fields__)
             if "status" in phase:
                 phases[name]["status"] = phase_status(phase["status"]) or phase["status"]
-            if beyond:
-                rest[name] = beyond
-    if rest:
-        extra["phases"] = rest
-    return phases
+            rest |= {name: unknown} if unknown else {}
+    return phases, rest
 
 
-def _history(value: list[Any], extra: Document) -> list[Any]:
-    rest: Document = {}
-    history: list[Any] = []
+def _history(value: list[Any]) -> tuple[list[Any], Document]:
+    history, rest = [*value], Document()
     for number, entry in enumerate(value):
         if isinstance(entry, dict):
-            beyond: Document = {}
-            entry = _part(entry, CycleEntry.__struct_fields__, beyond)
+            history[number], unknown = _split(entry, CycleEntry.__struct_fields__)
             if "phase" in entry:
-                entry["phase"] = phase_name(entry["phase"]) or entry["phase"]
-            if beyond:
-                rest[str(number)] = beyond
-        history.append(entry)
-    if rest:
-        extra["history"] = rest
-    return history
+                history[number]["phase"] = phase_name(entry["phase"]) or entry["phase"]
+            rest |= {str(number): unknown} if unknown else {}
+    return history, rest
 
 
-_NO_KEY: Final = "neither its name nor its content says which cycle it is of"
-Told = list[tuple[str, str]]
+_NO_KEY: Final = "neither its name nor its content names a cycle"
+Messages = list[tuple[str, str]]
 
 
 class Reading(msgspec.Struct):
-    """What was read: `current` by prefix; `problems` and `notes` are (source key, message).
+    """The documents of every cycle. `current` is by prefix; `problems` and `notes` are pairs of key and message.
 
     `sources` are the keys that a document was read from; that of a v2 document comes first.
     """
@@ -172,12 +147,12 @@ class Reading(msgspec.Struct):
     current: dict[str, int] = {}
     formats: dict[Key, str] = {}
     sources: dict[Key, list[str]] = {}
-    problems: Told = []
-    notes: Told = []
+    problems: Messages = []
+    notes: Messages = []
 
 
 class _Parts(msgspec.Struct):
-    """All that there is of one cycle, each with its source key; `bad`: some of it cannot be read."""
+    """All entries of one cycle, each with its source key; `bad` if one of them cannot be read."""
 
     newest: list[tuple[str, Document]] = []
     documents: list[tuple[str, Document]] = []
@@ -188,13 +163,13 @@ class _Parts(msgspec.Struct):
     bad: bool = False
 
     def older(self) -> Iterator[str]:
-        """The source keys of what is not v2."""
+        """The source keys of older formats."""
         yield from (source for source, _ in (*self.documents, *self.fragments.values(), *self.events))
         yield from (source for source, _, _ in (*self.mentions, *self.extras))
 
 
 def read(entries: Mapping[str, Any]) -> Reading:
-    """Every cycle of these entries, which are keys or names of files, and values: JSON, or its text or bytes."""
+    """Read every cycle of these entries: keys or names of files, with JSON values, or their text or bytes."""
     reading, parts = Reading(), dict[Key, _Parts]()
     metas: list[tuple[str, str, Document]] = []
     for name, value, extra in _flat(entries):
@@ -227,16 +202,16 @@ def read(entries: Mapping[str, Any]) -> Reading:
     return reading
 
 
-# --- what each entry is ----------------------------------------------------------------------------------------------
+# --- sorting entries -------------------------------------------------------------------------------------------------
 
 
 def _flat(entries: Mapping[str, Any]) -> Iterator[tuple[str, Any, Document]]:
-    """Every entry, those of collections too, with what the collection says besides."""
+    """Every entry, those of collections too, with the other fields of the collection."""
     for name, value in sorted(entries.items()):
         try:
             found = decoded(value, plain=True)
         except Unreadable:
-            found = None  # which is told when its turn comes
+            found = None  # reported later
         if by_name(name) is None and isinstance(found, dict) and isinstance(found.get("keys"), dict):
             extra = {field: each for field, each in found.items() if field != "keys"}
             yield from ((inner, each, extra) for inner, each in sorted(found["keys"].items()))
@@ -247,12 +222,12 @@ def _flat(entries: Mapping[str, Any]) -> Iterator[tuple[str, Any, Document]]:
 def _current(reading: Reading, prefix: str, name: str, value: Any) -> None:
     key = find(f"{prefix}:cycle:{value.strip() if isinstance(value, str) else value}")
     if key is None or isinstance(value, bool):
-        raise Unreadable(f"the number of the current cycle is {str(value)[:80]!r}")
+        raise Unreadable(f"not the number of a cycle: {str(value)[:80]!r}")
     reading.current[prefix] = key.number
 
 
 def _sort(parts: _Parts, source: Source, name: str, value: Any, extra: Document) -> None:
-    """Put a value to the others of its cycle."""
+    """Add a value to the others of its cycle."""
     if source.kind == "fragment" and source.suffix.startswith("event") and _are_events(value):
         parts.events += [(name, event) for event in (value if isinstance(value, list) else [value])]
     elif source.kind == "fragment":
@@ -267,41 +242,41 @@ def _sort(parts: _Parts, source: Source, name: str, value: Any, extra: Document)
         version = value.get("version")
         same = parts.newest if version == 2 else parts.documents
         if version not in (None, 1, 1.0, 1.1, "1", "1.0", "1.1", 2) or version is True:
-            raise Unreadable(f"version is {version!r}, which is none that is known")
+            raise Unreadable(f"unknown version {version!r}")
         if same and not alike(same[0][1], value):
-            raise Unreadable(f"{same[0][0]} is the same cycle, and differs")
+            raise Unreadable(f"{same[0][0]} is another document of the same cycle")
         same.append((name, value))
     if extra:
         parts.extras.append((name, "collection", extra))
 
 
 def _are_events(value: Any) -> bool:
-    """Whether a part of a cycle is what the audit stream has of it: events are known by their own words."""
+    """Whether a fragment holds events of the audit stream, which have fields of their own."""
     found = value if isinstance(value, list) else [value]
     return bool(found) and all(isinstance(each, dict) and {"event_type", "timestamp"} <= each.keys() for each in found)
 
 
 def _mention(reading: Reading, parts: dict[Key, _Parts], name: str, prefix: str, meta: Document) -> None:
-    """Give every cycle of a meta document what it says of it; the rest of it goes to the current one."""
+    """Give every cycle of a meta document its part of it; the rest goes to the current one."""
     cycles = meta.get("cycles", {})
-    told = {number: find(f"{prefix}:cycle:{number}") for number in as_object(cycles)}
-    unknown = [number for number, key in told.items() if key is None]
+    keys = {number: find(f"{prefix}:cycle:{number}") for number in as_object(cycles)}
+    unknown = [number for number, key in keys.items() if key is None]
     if unknown:
-        raise Unreadable(f"cycles has {unknown[0]!r}, which is no number of a cycle")
-    said = {key: as_object(cycles[number]) for number, key in told.items() if key is not None}
+        raise Unreadable(f"cycles has {unknown[0]!r}, which is not the number of a cycle")
+    parts_of = {key: as_object(cycles[number]) for number, key in keys.items() if key is not None}
     number = meta.get("current_cycle")
     current = None if number is None else find(f"{prefix}:cycle:{number}")
     if current is None and number not in (None, 0, "0"):
         raise Unreadable(f"current_cycle is {number!r}")
-    if current is None and not said:
-        reading.notes.append((name, "it names no cycle, so nothing is read from it"))
+    if current is None and not parts_of:
+        reading.notes.append((name, "it names no cycle; skipped"))
         return
     rest = {field: each for field, each in meta.items() if field != "cycles"}
     if current is not None and reading.current.setdefault(prefix, current.number) == current.number:
         del rest["current_cycle"]
-    for key, mention in said.items():
+    for key, mention in parts_of.items():
         parts.setdefault(key, _Parts()).mentions.append((name, "meta_cycle", mention))
-    about = current if current is not None else max(said)
+    about = current if current is not None else max(parts_of)
     whole = parts.setdefault(about, _Parts())
     if "created_at" in rest:  # of the spec, not of the cycle
         whole.extras.append((name, "spec", {"created_at": rest.pop("created_at")}))
@@ -317,14 +292,14 @@ def _build(reading: Reading, key: Key, parts: _Parts) -> None:
         document = tidied(document)
         found = [f"{each.path} {each.message}" for each in problems(document)] or _too_high(document)
         if not found and find(document["cycle_id"]) != key:
-            found = [f"$.cycle_id is {document['cycle_id']}, and the key says {key}"]
+            found = [f"$.cycle_id is {document['cycle_id']}, but the key is {key}"]
         if found:
             reading.problems.append((source, "; ".join(found)))
             return
         reading.documents[key], reading.formats[key] = document, "v2"
         reading.sources[key] = list(dict.fromkeys((source, *parts.older())))
         for old in reading.sources[key][1:]:
-            reading.notes.append((old, f"nothing is read from it: {source} is the document of its cycle"))
+            reading.notes.append((old, f"skipped: {source} is the document of its cycle"))
         return
     try:
         draft, formats = _draft(key, parts)
@@ -338,24 +313,24 @@ def _build(reading: Reading, key: Key, parts: _Parts) -> None:
         reading.problems.append((next(parts.older()), str(error)))
         return
     if reading.documents[key]["metadata"]["created_at"] == NO_TIME:
-        told = f"{key} has no time with a zone anywhere, so {NO_TIME} stands for it"
-        reading.notes.append((next(parts.older()), told))
+        note = f"{key} has no time with a zone, so its time is {NO_TIME}"
+        reading.notes.append((next(parts.older()), note))
 
 
 def _leave(reading: Reading, key: Key, parts: _Parts) -> None:
-    """Tell of what there is besides of a cycle of which something cannot be read."""
-    told = {name for name, _ in reading.problems}
+    """Note the other entries of a cycle of which one cannot be read."""
+    bad = {name for name, _ in reading.problems}
     left = dict.fromkeys((*(source for source, _ in parts.newest), *parts.older()))
-    note = f"nothing is read from it: another part of {key} cannot be read"
-    reading.notes += [(name, note) for name in left if name not in told]
+    note = f"skipped: another part of {key} cannot be read"
+    reading.notes += [(name, note) for name in left if name not in bad]
 
 
 def _too_high(document: Document) -> list[str]:
-    return [f"$.sequence is {document['sequence']}, and nothing could follow it"] if document["sequence"] > LAST else []
+    return [f"$.sequence is {document['sequence']}; the limit is {LAST}"] if document["sequence"] > LAST else []
 
 
 def _draft(key: Key, parts: _Parts) -> tuple[Draft, list[str]]:
-    """Everything that there is of a cycle, the best source first."""
+    """A draft of all entries of a cycle, the best source first, and their formats."""
     draft, formats = Draft(key), []
     for _, document in parts.documents[:1]:
         where = "1.0" if "schema_version" in document else "1.1" if "version" in document else "cycle"
@@ -377,7 +352,7 @@ def _draft(key: Key, parts: _Parts) -> tuple[Draft, list[str]]:
 
 
 def _joined(fragments: Document) -> Iterator[Document]:
-    """The fragments of a cycle as one document, and those that are such a part of one as others are put together to."""
+    """The fragments of a cycle as one document, after those that are a whole part of it (`context`, `phases`)."""
     document: Document = {"context": {}, "phases": {}}
     for suffix, value in sorted(fragments.items()):
         first, _, field = suffix.replace(":", ".").partition(".")

@@ -1,9 +1,8 @@
-"""Documents of older PEER agents made into v2: every field goes to its place, or is kept under `context.legacy`.
+"""Documents of older PEER agents made into v2: every field gets its place, or is kept under `context.legacy`.
 
-The old formats share their words, so one reader does for all: a `Draft` takes in whatever there is of a cycle, the best
-source first. What has a place is taken out of the source and put there; what is left of it, because it has none or
-because the place is taken, is kept as it was. Guarantee: nothing is dropped, and nothing is made up. A draft that
-contradicts itself is Unreadable. Pure. Called by `legacy`.
+The old formats share their words, so one reader does for all: a `Draft` takes in the entries of a cycle, the best
+source first. A known field is moved to its place in v2; an unknown one, or one whose place is taken, is kept as it was.
+Guarantee: nothing is dropped, and nothing is made up. A draft that contradicts itself is Unreadable. Pure.
 """
 
 from __future__ import annotations
@@ -28,7 +27,7 @@ from holdfast.interchange.peer.words import (
     unused,
 )
 
-NO_TIME: Final = "1970-01-01T00:00:00Z"  # of a cycle that has no time anywhere
+NO_TIME: Final = "1970-01-01T00:00:00Z"  # for a cycle without any time
 _PARTS: Final = ("metadata", "context", "phases")
 _NAMES: Final[dict[str, tuple[str, ...]]] = {
     "instruction": ("instruction", "instruction_name"),
@@ -52,16 +51,16 @@ class Draft:
         self._phases: dict[str, Document] = {phase: {} for phase in PHASES}
         self._legacy: Document = {}
         self._events: list[Document] = []
-        self._ended = False  # something tells when the cycle was completed
-        self._listed: list[str | None] | None = None  # the phases that are said to be completed
+        self._ended = False  # whether it has a time of completion
+        self._listed: list[str | None] | None = None  # the phases that a list names as completed
 
     # --- taking in ---------------------------------------------------------------------------------------------------
 
     def take(self, where: str, source: Document) -> None:
-        """Take in a document, or a part of one; what is left of it is kept under `where`."""
+        """Take in a document, or a part of one; the fields that are left are kept under `where`."""
         rest = deepcopy(source)
         if find(rest.pop("cycle_id", str(self.key))) != self.key:
-            raise Unreadable(f"cycle_id is {source['cycle_id']!r}, and the key says {self.key}")
+            raise Unreadable(f"cycle_id is {source['cycle_id']!r}, but the key is {self.key}")
         if self._sequence is None and type(rest.get("sequence")) is int and rest["sequence"] >= 1:
             self._sequence = rest.pop("sequence")
         for part in _PARTS:
@@ -81,33 +80,33 @@ class Draft:
             self.keep(where, rest)
 
     def take_event(self, event: Document) -> None:
-        """Take in an event of the audit stream, which is kept whole in any case."""
+        """Take in an event of the audit stream, which is also kept whole."""
         if find(event.get("cycle_id", str(self.key))) != self.key:
-            raise Unreadable(f"cycle_id is {event['cycle_id']!r}, and the key says {self.key}")
+            raise Unreadable(f"cycle_id is {event['cycle_id']!r}, but the key is {self.key}")
         self._events.append(event)
 
     def keep(self, where: str, rest: Any) -> None:
-        """Keep what has no place."""
+        """Keep fields that v2 does not have."""
         self._legacy[unused(self._legacy, where)] = rest
 
     def _take_fields(self, fields: Document) -> None:
-        """What is said of the cycle, be it in its metadata or at the top."""
+        """Take in fields of the metadata, which may also be at the top level."""
         if find_prefix(fields.get("key_prefix", self.key.prefix)) != self.key.prefix:
-            raise Unreadable(f"key_prefix is {fields['key_prefix']!r}, and the key says {self.key.prefix}")
+            raise Unreadable(f"key_prefix is {fields['key_prefix']!r}, but the key has {self.key.prefix}")
         if str(fields.get("cycle_number", self.key.number)) != str(self.key.number):
-            raise Unreadable(f"cycle_number is {fields['cycle_number']!r}, and the key says {self.key.number}")
+            raise Unreadable(f"cycle_number is {fields['cycle_number']!r}, but the key has {self.key.number}")
         for name in ("key_prefix", "cycle_number"):
             fields.pop(name, None)
         own = {"instruction": self.key.instruction, "spec_name": self.key.spec}
-        for place, names in _NAMES.items():
+        for field, names in _NAMES.items():
             for name in names:
-                if isinstance(fields.get(name), str) and own[place] in (None, fields[name]):
-                    move(fields, name, self._metadata, place)
+                if isinstance(fields.get(name), str) and own[field] in (None, fields[name]):
+                    move(fields, name, self._metadata, field)
         self._ended |= is_time(fields.get("completed_at"))
-        for place, names in _TIMES.items():
+        for field, names in _TIMES.items():
             for name in names:
                 if is_time(fields.get(name)):
-                    move(fields, name, self._metadata, place)
+                    move(fields, name, self._metadata, field)
         self._take_status(fields)
         listed = fields.get("phases_completed")
         if isinstance(listed, list):
@@ -116,24 +115,24 @@ class Draft:
                 del fields["phases_completed"]
 
     def _take_status(self, fields: Document) -> None:
-        """Where the cycle stands: a word, or an object with the phase, the time of it and an error."""
-        told, activity = fields.get("status"), None
-        if isinstance(told, dict):
-            phase = phase_name(told.get("error_phase"))
-            if phase is not None and isinstance(told.get("error_message"), str):
-                self._add_error(phase, told.pop("error_message"))
-                del told["error_phase"]
-            if isinstance(told.get("status"), dict):
+        """Take in the status: a word, or an object with a phase, a time and an error."""
+        given, activity = fields.get("status"), None
+        if isinstance(given, dict):
+            phase = phase_name(given.get("error_phase"))
+            if phase is not None and isinstance(given.get("error_message"), str):
+                self._add_error(phase, given.pop("error_message"))
+                del given["error_phase"]
+            if isinstance(given.get("status"), dict):
                 raise Unreadable("status.status is not a word")
-            self._take_fields(told)
-            if not told:
+            self._take_fields(given)
+            if not given:
                 del fields["status"]
-        elif isinstance(told, str):
-            status, activity = cycle_status(told)
+        elif isinstance(given, str):
+            status, activity = cycle_status(given)
             if put(self._metadata, "status", status) and activity is None:
                 del fields["status"]
-        elif told is not None:
-            raise Unreadable(f"status is {told!r}, not a word")
+        elif given is not None:
+            raise Unreadable(f"status is {given!r}, not a word")
         self._take_current(fields)
         if activity and self._metadata["status"] == "in_progress" and put(self._metadata, "current_phase", activity):
             del fields["status"]
@@ -158,7 +157,7 @@ class Draft:
         if given.get("status") is not None:
             status = phase_status(given["status"])
             if status is None:
-                raise Unreadable(f"phases.{name}.status is {given['status']!r}, which is none that is known")
+                raise Unreadable(f"unknown phases.{name}.status {given['status']!r}")
             if put(phase, "status", status):
                 del given["status"]
         for field in ("started_at", "completed_at"):
@@ -176,27 +175,27 @@ class Draft:
             del phases[name]
 
     def _take_error(self, fields: Document) -> None:
-        """An error of the cycle that says in which phase it happened."""
-        told = fields.get("error_info")
-        phase = phase_name(told.get("phase")) if isinstance(told, dict) else None
+        """Take in an error of the cycle that names its phase."""
+        error = fields.get("error_info")
+        phase = phase_name(error.get("phase")) if isinstance(error, dict) else None
         if phase is not None:
             self._add_error(phase, fields.pop("error_info"))
 
     def _add_error(self, phase: str, error: Any) -> None:
-        told = error if isinstance(error, dict) else {"message": error}
-        self._phases[phase].setdefault("errors", []).append(told)
+        entry = error if isinstance(error, dict) else {"message": error}
+        self._phases[phase].setdefault("errors", []).append(entry)
 
     # --- the document ------------------------------------------------------------------------------------------------
 
     def document(self) -> Document:
-        """The document; Unreadable, with what is wrong, if it breaks a rule.
+        """The document. Raises Unreadable if it breaks a rule.
 
-        Events become its history only if that agrees with the rest: they may be newer than it, or have gaps.
+        Events become its history only if that agrees with the rest: they may be newer, or have gaps.
         """
         if self._events:
-            told = deepcopy(self)._finish(deepcopy(self._events))
-            if not problems(told):
-                return told
+            document = deepcopy(self)._finish(deepcopy(self._events))
+            if not problems(document):
+                return document
         document = deepcopy(self)._finish([])
         found = problems(document)
         if found:
@@ -204,13 +203,13 @@ class Draft:
         return document
 
     def _finish(self, events: list[Document]) -> Document:
-        history = self._tell(events)
+        history = self._history_of(events)
         self._settle_phases()
         self._settle_status()
         self._settle_times()
         own = {"instruction": self.key.instruction, "spec_name": self.key.spec}
         own |= {name: self._metadata.pop(name) for name in _NAMES if name in self._metadata}
-        place: Document = {"key_prefix": self.key.prefix, "cycle_number": self.key.number}
+        own_key: Document = {"key_prefix": self.key.prefix, "cycle_number": self.key.number}
         if self._events:
             self.keep("events", self._events)
         if self._legacy:
@@ -219,14 +218,14 @@ class Draft:
             "version": 2,
             "cycle_id": str(self.key),
             "sequence": self._sequence or 1,
-            "metadata": {name: word for name, word in own.items() if word is not None} | place | self._metadata,
+            "metadata": {name: word for name, word in own.items() if word is not None} | own_key | self._metadata,
             "context": self._context,
             "phases": self._phases,
             "history": history,
         }
 
-    def _tell(self, events: list[Document]) -> list[Document]:
-        """The history that events are, with what they say of phases of which nothing else is known."""
+    def _history_of(self, events: list[Document]) -> list[Document]:
+        """The history from events, which also fill phases that nothing else describes."""
         history: list[Document] = []
         unknown = {name for name, phase in self._phases.items() if not phase}
         numbered = [event for event in events if type(event.get("sequence_after")) is int]
@@ -250,10 +249,10 @@ class Draft:
             self._sequence = history[-1]["sequence"]
         return history
 
-    # --- what nothing said --------------------------------------------------------------------------------------------
+    # --- filling gaps ------------------------------------------------------------------------------------------------
 
     def _settle_phases(self) -> None:
-        """A status for phases that have none: what was written of a phase says how far it came."""
+        """Give a status to phases that have none, by what else is known of them."""
         status, later = self._metadata.get("status"), False
         for name in reversed(PHASES):
             phase = self._phases[name]
@@ -266,23 +265,23 @@ class Draft:
                 phase["status"] = "pending"
             elif status == "failed" and not done:
                 phase["status"] = "failed"
-            else:  # an output was written when its phase was over, unless a list says which are
+            else:  # an output was written at the end of its phase, unless a list names the completed ones
                 phase["status"] = "completed" if done or ("output" in phase and self._listed is None) else "in_progress"
             later |= phase["status"] != "pending"
 
     def _settle_status(self) -> None:
-        """The status of the cycle agrees with those of its phases; one that does not is kept beside."""
+        """Give the cycle a status that agrees with its phases; one that does not is kept under `legacy`."""
         statuses = [self._phases[name]["status"] for name in PHASES]
-        told = self._metadata.get("status")
-        status = told or ("completed" if self._ended and statuses == ["completed"] * 4 else "initialized")
+        given = self._metadata.get("status")
+        status = given or ("completed" if self._ended and statuses == ["completed"] * 4 else "initialized")
         if status == "initialized" and (statuses != ["pending"] * 4 or self._events):
             status = "in_progress"
         if status == "completed" and "in_progress" in statuses:
             status = "in_progress"
         if status in ("completed", "in_progress") and "failed" in statuses:
             status = "failed"
-        if told not in (None, status):
-            self.keep("status", told)
+        if given not in (None, status):
+            self.keep("status", given)
         self._metadata["status"] = status
         going = [name for name in PHASES if self._phases[name]["status"] == "in_progress"]
         current = self._metadata.get("current_phase")
@@ -292,7 +291,7 @@ class Draft:
             self._metadata["current_phase"] = going[0]
 
     def _settle_times(self) -> None:
-        """When it began and when it was last touched; if nothing said so, by the other times that there are."""
+        """Set missing times of creation and update from the other times of the cycle."""
         times = [phase.get(name) for phase in self._phases.values() for name in ("started_at", "completed_at")]
         times += [event.get("timestamp") for event in self._events]
         times += [self._metadata.get(name) for name in _TIMES]
@@ -303,7 +302,7 @@ class Draft:
 
 
 def _times_in(value: Any) -> Iterator[tuple[datetime, str]]:
-    """Every time that is told anywhere."""
+    """Every time in a value."""
     if isinstance(value, str):
         when = moment(value)
         if when is not None:

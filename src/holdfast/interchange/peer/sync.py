@@ -1,19 +1,19 @@
 """Cycles between a workspace and a bucket or folder, both ways, never over a revision that was not read.
 
-A write that comes too late reads again, after 100, 300 and 900 ms, and decides again; then it is refused. What must be
-refused does not keep the others back: it is told at the end, all of it, in one CycleConflict. Older keys of a cycle
-stay where they are, and are told; `PREFIX.cycle.current` follows.
+    with Bucket("nats://localhost:4222", "agent-os-peer-state") as location:
+        bring(workspace, location)
+        send(workspace, location)
 
-A merge is noted in the workspace, then written there, then adopted here. Who is killed on the way leaves a place that
-has all of ours, and a note by which the next export or import knows it again and goes on from it, also if ours went on
-meanwhile. Adopted first, what was merged could not be told from our own work when somebody else is faster there.
+`bring` reads every format that PEER agents ever used; `send` writes v2 documents over the revision that it read. A
+write that comes too late reads and decides again after 100, 300 and 900 ms; then the cycle is refused. A refused cycle
+does not stop the others: one CycleConflict at the end reports them all. Keys of older formats stay and are reported;
+`PREFIX.cycle.current` is updated.
 
-    with Bucket("nats://localhost:4222", "agent-os-peer-state") as place:
-        bring(workspace, place)
-        send(workspace, place)
+A merge is logged in the workspace, then written to the location, then adopted by the workspace. After a crash on the
+way the location has everything of ours, and by the log entry the next export or import recognizes the merged document.
+If it were adopted first, and somebody else were faster at the location, it would look like our own work.
 
-`bring` reads every format that there was; `send` writes v2 with the revision that it read, so that whoever wrote
-meanwhile is never overwritten. Made of the operations of a workspace, so that it works with any kind of it.
+Both use the operations of a workspace, so they work with any kind of it.
 """
 
 from __future__ import annotations
@@ -27,71 +27,45 @@ import msgspec
 from holdfast import errors
 from holdfast.domains.cycles.merge import digest
 from holdfast.domains.cycles.rules import Key, find_prefix, parse
+from holdfast.interchange.jsonl import Import, Place
 from holdfast.interchange.peer import Reading, read
-from holdfast.interchange.peer.places import Bucket, Entry, Folder, Place, Revision
+from holdfast.interchange.peer.locations import Bucket, Entry, Folder, Location, Revision
 from holdfast.interchange.peer.words import by_name
-from holdfast.types.cycles import CycleComparison, CycleNote, CycleProblem, CycleReport
+from holdfast.types import ImportReport
+from holdfast.types.cycles import CycleComparison
+
+BACK_OFF: Final = (0.1, 0.3, 0.9)  # seconds
+_PAGE: Final = 1000
+_CHOOSE: Final = "compare both: bring(..., theirs=[key]) takes the one there, send(..., mine=[key]) overwrites it"
+Document = dict[str, Any]
 
 
-class Refusal(msgspec.Struct, frozen=True):
-    """A cycle that was not written, and why; both sides, the revision that is there, and each place where they differ.
-
-    `advice` says what to do where it is not to choose one of the two.
-    """
-
-    key: str
-    message: str
-    advice: str = ""
-    revision: Revision | None = None
-    mine: dict[str, Any] | None = None
-    theirs: dict[str, Any] | None = None
-    differences: list[CycleProblem] = []
-
-
-def refused(refusals: list[Refusal], place: str, sent: Any) -> errors.CycleConflict:
-    """The error for cycles that were left alone; its own sides are those of the first."""
-    first = refusals[0]
-    more = f"; and {len(refusals) - 1} more: {', '.join(each.key for each in refusals[1:])}" if refusals[1:] else ""
-    choose = "compare the two: bring(..., theirs=[key]) takes what is there, send(..., mine=[key]) writes ours over it"
-    return errors.CycleConflict(
-        first.message + more,
-        hint="; ".join(dict.fromkeys(each.advice or choose for each in refusals)),
-        key=first.key,
-        expected=None if first.mine is None else first.mine["sequence"],
-        version=None if first.theirs is None else first.theirs["sequence"],
-        value=first.theirs,
-        mine=first.mine,
-        theirs=first.theirs,
-        revision=first.revision,
-        place=place,
-        conflicts=msgspec.to_builtins(refusals),
-        sent=sent,
-    )
+# --- from a location -------------------------------------------------------------------------------------------------
 
 
 def bring(
-    workspace: Any, place: Place, skip_bad: bool = False, dry_run: bool = False, theirs: Sequence[str] = ()
-) -> CycleReport:
-    """Import what a place has, all or nothing unless what is bad is to be skipped; the place is only read.
+    workspace: Any, location: Location, skip_bad: bool = False, dry_run: bool = False, theirs: Sequence[str] = ()
+) -> ImportReport:
+    """Import the cycles of a location, all or nothing unless `skip_bad` is set; the location is only read.
 
-    Of cycles that are here already and went another way, those in `theirs` are taken as the place has them; ours stay
-    in the log. The other ones are left alone, and told as conflicts.
+    Of cycles that diverged, those in `theirs` are replaced by the documents of the location; ours stay in the log. The
+    others are left alone and reported as conflicts.
     """
-    entries = entries_of(place.read())
+    entries = entries_of(location.read())
     chosen = {parse(key): None for key in theirs}
     documents = read(entries).documents if chosen else {}
     for key in chosen:
         if key not in documents:
-            raise errors.NotFound(f"{place.name} has no cycle {key} that can be read", key=str(key))
-    report: CycleReport = workspace.cycles.import_(entries, skip_bad=skip_bad, dry_run=dry_run)
+            raise errors.NotFound(f"{location.name} has no cycle {key} that can be read", key=str(key))
+    report: ImportReport = workspace.cycles.import_(entries, skip_bad=skip_bad, dry_run=dry_run)
     for key in chosen:
-        if str(key) not in (*report.created, *report.updated):
+        if str(key) not in (*report.created["cycles"], *report.updated["cycles"]):
             _adopt(workspace, key, documents[key], report)
     return report
 
 
-def _adopt(workspace: Any, key: Key, document: dict[str, Any], report: CycleReport) -> None:
-    """Take theirs; one that is broken or deleted here stays in conflict, which says what to do."""
+def _adopt(workspace: Any, key: Key, document: Document, report: ImportReport) -> None:
+    """Replace our document; one that is damaged or deleted here stays in conflict, and its message says what to do."""
     try:
         ours = workspace.cycles.export(str(key))
     except (errors.NotFound, errors.Corrupt):
@@ -100,13 +74,13 @@ def _adopt(workspace: Any, key: Key, document: dict[str, Any], report: CycleRepo
         return
     if not report.dry_run:
         workspace.cycles.adopt(document, ours["sequence"])
-    report.conflicts[:] = [note for note in report.conflicts if note.key != str(key)]
-    report.unchanged[:] = [each for each in report.unchanged if each != str(key)]
-    report.updated.append(str(key))
+    report.conflicts[:] = [problem for problem in report.conflicts if problem.id != str(key)]
+    report.unchanged["cycles"][:] = [each for each in report.unchanged["cycles"] if each != str(key)]
+    report.updated["cycles"].append(str(key))
 
 
-def entries_of(found: dict[str, Entry]) -> dict[str, Any]:
-    """What a place has, as texts where they are some: bytes would travel to a server in a larger form."""
+def entries_of(found: dict[str, Entry]) -> dict[str, str | bytes]:
+    """Decode entries to `str` where possible; raw bytes cost more on the wire."""
     return {key: _text(entry.value) for key, entry in found.items()}
 
 
@@ -114,86 +88,77 @@ def _text(value: bytes) -> str | bytes:
     try:
         return value.decode()
     except UnicodeDecodeError:
-        return value  # the import tells what is wrong with it
+        return value  # reported by the import
 
 
-BACK_OFF: Final = (0.1, 0.3, 0.9)  # seconds
-_PAGE: Final = 1000
-Document = dict[str, Any]
+# --- to a location ---------------------------------------------------------------------------------------------------
 
 
-class Sent(msgspec.Struct):
-    """What became of every cycle, or would: their keys. `old_keys` are those whose content is in v2 documents now.
+class ExportReport(ImportReport, frozen=True, kw_only=True):
+    """What an export did with every cycle, or would do. `old_keys` are those whose content is in v2 documents now.
 
-    `skipped` were not written, because the place has all of it; `notes` tells of merges and of races that were lost.
+    A cycle that was merged is updated, with a warning; one that is further at the location is skipped.
     """
 
-    created: list[str] = []
-    updated: list[str] = []
-    unchanged: list[str] = []
-    merged: list[str] = []
-    skipped: list[CycleNote] = []
-    notes: list[CycleNote] = []
-    old_keys: list[str] = []
-    dry_run: bool = False
+    old_keys: list[str]
 
 
-class _View(msgspec.Struct, frozen=True):
-    """A place as it was read."""
+class Refusal(msgspec.Struct, frozen=True):
+    """A cycle that was not written, and why: both documents, the revision of theirs, and where the two differ, by path.
 
-    entries: dict[str, Entry]
-    reading: Reading
+    `advice` is what to do, if it is not to choose one of the two.
+    """
 
-    def home(self, key: Key) -> str:
-        """Under which name the document of a cycle is written: where it is, if it is v2 already."""
-        return self.reading.sources[key][0] if self.reading.formats.get(key) == "v2" else key.dotted
-
-    def revision(self, name: str) -> Revision | None:
-        """The revision of what has a name."""
-        return self.entries[name].revision if name in self.entries else None
-
-    def problem(self, key: Key) -> tuple[str, str] | None:
-        """What cannot be read of a cycle: its name, and why."""
-        for name, message in self.reading.problems:
-            source = by_name(name)
-            if source is not None and source.number and source.key == key:
-                return name, message
-        return None
+    key: str
+    message: str
+    advice: str = ""
+    revision: Revision | None = None
+    mine: Document | None = None
+    theirs: Document | None = None
+    differences: dict[str, str] = {}
 
 
-class _Decision(msgspec.Struct, frozen=True):
-    """What becomes of ours, as it was when that was decided, and the document that is written."""
-
-    how: Literal["create", "update", "unchanged", "merge", "skip", "refuse"]
-    ours: Document
-    document: Document
-    why: str = ""
-    shared: bool = False
-    refusal: Refusal | None = None
+def refused(refusals: list[Refusal], location: str, sent: ExportReport) -> errors.CycleConflict:
+    """One error that reports every cycle an export could not write; `mine` and `theirs` are those of the first."""
+    first = refusals[0]
+    more = f"; and {len(refusals) - 1} more: {', '.join(each.key for each in refusals[1:])}" if refusals[1:] else ""
+    return errors.CycleConflict(
+        first.message + more,
+        hint="; ".join(dict.fromkeys(each.advice or _CHOOSE for each in refusals)),
+        key=first.key,
+        expected=None if first.mine is None else first.mine["sequence"],
+        version=None if first.theirs is None else first.theirs["sequence"],
+        value=first.theirs,
+        mine=first.mine,
+        theirs=first.theirs,
+        revision=first.revision,
+        place=location,
+        conflicts=msgspec.to_builtins(refusals),
+        sent=msgspec.to_builtins(sent),
+    )
 
 
 def send(
     workspace: Any,
-    place: Place,
+    location: Location,
     keys: Sequence[str] | None = None,
     dry_run: bool = False,
     sleep: Callable[[float], None] = time.sleep,
     mine: Sequence[str] = (),
-) -> Sent:
-    """Write cycles, all or those named, as v2 documents; CycleConflict at the end if some went another way there.
+) -> ExportReport:
+    """Write cycles, all or those named, as v2 documents. Raises CycleConflict at the end if some diverged.
 
-    The error has all of these in `conflicts`, each with both sides, and in `sent` what was written nevertheless. Those
-    in `mine` are written over whatever is there now.
+    The error has all of these in `conflicts`, each with both documents, and in `sent` the report of the others. Those
+    in `mine` are written over whatever the location has.
     """
     chosen = {parse(key) for key in mine}
     for key in sorted(chosen):
         workspace.cycles.get(str(key))
     wanted = _all(workspace) if keys is None else [*map(str, _named(workspace, keys)), *map(str, sorted(chosen))]
-    sending = _Sending(workspace, place, dry_run, sleep, chosen)
+    export = _Export(workspace, location, dry_run, sleep, chosen)
     for name in dict.fromkeys(wanted):
-        sending.carry(parse(name))
-    sending.finish()
-    return sending.sent
+        export.send(parse(name))
+    return export.finish()
 
 
 def _all(workspace: Any) -> Iterator[str]:
@@ -206,48 +171,86 @@ def _all(workspace: Any) -> Iterator[str]:
 
 
 def _named(workspace: Any, keys: Sequence[str]) -> Iterator[Key]:
-    """The cycles that are meant; NotFound before anything is written if one is not there."""
+    """The named cycles. Raises NotFound before anything is written if one does not exist."""
     for key in keys:
         try:
             yield parse(workspace.cycles.get(key).cycle_id)
-        except errors.Corrupt as broken:  # which is told with the others
-            yield parse(broken.details["key"] if find_prefix(key) else key)
+        except errors.Corrupt as damaged:  # reported with the others
+            yield parse(damaged.details["key"] if find_prefix(key) else key)
 
 
-class _Sending:
-    """Cycles on their way to a place, one after the other."""
+class _View(msgspec.Struct, frozen=True):
+    """A location as it was read."""
+
+    entries: dict[str, Entry]
+    reading: Reading
+
+    def home(self, key: Key) -> str:
+        """The name under which the document of a cycle is written: its present one, if it is v2 already."""
+        return self.reading.sources[key][0] if self.reading.formats.get(key) == "v2" else key.dotted
+
+    def revision(self, name: str) -> Revision | None:
+        """The revision of an entry."""
+        return self.entries[name].revision if name in self.entries else None
+
+    def problem(self, key: Key) -> tuple[str, str] | None:
+        """The name of an entry of a cycle that cannot be read, and why."""
+        for name, message in self.reading.problems:
+            source = by_name(name)
+            if source is not None and source.number and source.key == key:
+                return name, message
+        return None
+
+
+class _Decision(msgspec.Struct, frozen=True):
+    """What to do with a cycle: our document when that was decided, and the document to write."""
+
+    how: Literal["create", "update", "unchanged", "merge", "skip", "refuse"]
+    ours: Document
+    document: Document
+    why: str = ""
+    shared: bool = False
+    refusal: Refusal | None = None
+
+
+_OUTCOMES: Final = {"create": "created", "update": "updated", "merge": "updated", "unchanged": "unchanged"}
+
+
+class _Export:
+    """Sends cycles to a location, one after the other."""
 
     def __init__(
-        self, workspace: Any, place: Place, dry_run: bool, sleep: Callable[[float], None], mine: set[Key]
+        self, workspace: Any, location: Location, dry_run: bool, sleep: Callable[[float], None], mine: set[Key]
     ) -> None:
-        self._cycles, self._place, self._sleep, self._mine = workspace.cycles, place, sleep, mine
+        self._cycles, self._location, self._sleep, self._mine = workspace.cycles, location, sleep, mine
+        self._dry_run = dry_run
         self._view = self._first = self._look()
+        self._found = Import("cycles")
         self._refusals: list[Refusal] = []
-        self._done: dict[Key, _Decision] = {}
-        self.sent = Sent(dry_run=dry_run)
+        self._done: set[Key] = set()
 
     def _look(self) -> _View:
-        found = self._place.read()
+        found = self._location.read()
         return _View(found, read(entries_of(found)))
 
-    def carry(self, key: Key) -> None:
-        """Do with a cycle what can be done; who comes too late looks and decides again, a few times."""
+    def send(self, key: Key) -> None:
+        """Write a cycle if nothing is lost by that; if somebody else was faster, read and decide again."""
         try:
             for pause in (*BACK_OFF, None):
                 decision = self._decide(key)
-                if self.sent.dry_run or decision.how in ("unchanged", "skip", "refuse"):
+                if self._dry_run or decision.how in ("unchanged", "skip", "refuse"):
                     break
                 try:
                     self._write(key, decision)
                     break
                 except errors.VersionMismatch as late:
-                    decision = self._outrun(key, decision, late, pause)
+                    decision = self._retry(key, decision, late, pause)
                     if decision.how == "refuse":
                         break
-        except errors.Corrupt as broken:
-            self._refusals.append(Refusal(str(key), broken.message, broken.hint))
+        except errors.Corrupt as damaged:
+            self._refusals.append(Refusal(str(key), damaged.message, damaged.hint))
             return
-        self._note(key, decision)
+        self._report(key, decision)
 
     def _decide(self, key: Key) -> _Decision:
         problem, theirs = self._view.problem(key), self._view.reading.documents.get(key)
@@ -255,7 +258,7 @@ class _Sending:
             ours = self._cycles.export(str(key))
             if problem is None or key in self._mine:
                 return _Decision("create" if problem is None else "update", ours, ours)
-            why = f"what is there cannot be read: {problem[1]}"
+            why = f"the entry there cannot be read: {problem[1]}"
             return self._refuse(key, ours, None, self._view.revision(problem[0]), why)
         found: CycleComparison = self._cycles.compare(theirs)
         ours, old = found.mine, self._view.reading.formats.get(key) != "v2"
@@ -280,79 +283,80 @@ class _Sending:
         found: CycleComparison | None = None,
     ) -> _Decision:
         at = "" if theirs is None else f", sequence {theirs['sequence']}"
-        told = f"{key} in {self._place.name} is at revision {revision}{at}: {why}; nothing was written over it"
-        apart = [] if found is None else found.differences
-        return _Decision("refuse", ours, ours, why, refusal=Refusal(str(key), told, "", revision, ours, theirs, apart))
+        message = f"{key} in {self._location.name} is at revision {revision}{at}: {why}; it was not overwritten"
+        apart = {} if found is None else {each.path: each.message for each in found.differences}
+        refusal = Refusal(str(key), message, "", revision, ours, theirs, apart)
+        return _Decision("refuse", ours, ours, why, refusal=refusal)
 
     def _write(self, key: Key, decision: _Decision) -> None:
-        """Write a document and have the workspace know; VersionMismatch if others were faster, there or here."""
+        """Write a document and record that in the workspace. Raises VersionMismatch if others were faster."""
         home, ours, document = self._view.home(key), decision.ours["sequence"], decision.document
         if decision.how == "merge":
-            self._tell(key, decision, "merge", digest(document))
+            self._log(key, decision, "merge", digest(document))
         elif key in self._mine:
-            self._tell(key, decision, "mine")
-        self._place.write(home, self._encoded(document), self._view.revision(home))
+            self._log(key, decision, "mine")
+        self._location.write(home, self._encoded(document), self._view.revision(home))
         if decision.how == "merge" or document["sequence"] != ours:
             self._cycles.adopt(document, ours)
         else:
-            self._cycles.sent(str(key), "write", ours, self._place.name)
+            self._cycles.sent(str(key), "write", ours, self._location.name)
 
-    def _outrun(self, key: Key, decision: _Decision, late: errors.VersionMismatch, pause: float | None) -> _Decision:
-        """Somebody else was faster: look again; refused if that was the last time."""
+    def _retry(self, key: Key, decision: _Decision, late: errors.VersionMismatch, pause: float | None) -> _Decision:
+        """Read again after a pause; without one, refuse the cycle."""
         if pause is None:
             theirs = self._view.reading.documents.get(key)
-            return self._refuse(
-                key, decision.ours, theirs, late.version, f"others were faster {len(BACK_OFF) + 1} times"
-            )
-        self.sent.notes.append(CycleNote(str(key), f"somebody else wrote it, {late.version}: read again"))
+            why = f"others were faster {len(BACK_OFF) + 1} times"
+            return self._refuse(key, decision.ours, theirs, late.version, why)
+        self._found.warn(_place(key), f"somebody else wrote it, {late.version}: read again")
         self._sleep(pause)
         self._view = self._look()
         return decision
 
-    def _tell(self, key: Key, decision: _Decision, how: str, digest: str = "") -> None:
+    def _log(self, key: Key, decision: _Decision, how: str, digest: str = "") -> None:
         theirs = self._view.reading.documents.get(key)
         self._cycles.sent(
             str(key),
             how,
             decision.ours["sequence"],
-            self._place.name[:1000],
+            self._location.name[:1000],
             theirs=0 if theirs is None else theirs["sequence"],
             digest=digest,
             why=decision.why[:1000],
         )
 
-    def _note(self, key: Key, decision: _Decision) -> None:
-        """Say what became of it, here and in the log."""
-        if decision.how in ("skip", "refuse") and not self.sent.dry_run:
-            self._tell(key, decision, decision.how)
-        if decision.how == "unchanged" and not (decision.shared or self.sent.dry_run):
-            self._cycles.sent(str(key), "write", decision.ours["sequence"], self._place.name[:1000])
+    def _report(self, key: Key, decision: _Decision) -> None:
+        """Report what was done with a cycle, here and in the log."""
+        if decision.how in ("skip", "refuse") and not self._dry_run:
+            self._log(key, decision, decision.how)
+        if decision.how == "unchanged" and not (decision.shared or self._dry_run):
+            self._cycles.sent(str(key), "write", decision.ours["sequence"], self._location.name[:1000])
         if decision.refusal is not None:
             self._refusals.append(decision.refusal)
         elif decision.how == "skip":
-            self.sent.skipped.append(CycleNote(str(key), decision.why))
+            self._found.skip(_place(key), decision.why)
         else:
-            self._done[key] = decision
-            kinds = {"create": self.sent.created, "update": self.sent.updated, "merge": self.sent.merged}
-            kinds.get(decision.how, self.sent.unchanged).append(str(key))
+            self._done.add(key)
+            self._found.count(_OUTCOMES[decision.how], _place(key))
         if decision.how == "merge":
-            self.sent.notes.append(CycleNote(str(key), f"merged {decision.why}"))
+            self._found.warn(_place(key), f"merged {decision.why}")
 
-    def finish(self) -> None:
-        """Tell which cycle is the current one and which keys are old; CycleConflict if something was refused."""
-        if not self.sent.dry_run:
+    def finish(self) -> ExportReport:
+        """Update the current cycle of each prefix. Raises CycleConflict if something was refused."""
+        if not self._dry_run:
             last = {key.prefix: key.number for key in sorted(self._done)}
             for prefix, number in sorted(last.items()):
                 try:
-                    self._point(prefix, max(number, self._current(prefix)))
+                    self._set_current(prefix, max(number, self._current(prefix)))
                 except errors.VersionMismatch as late:
                     self._refusals.append(Refusal(f"{prefix}:cycle:current", late.message, "export again"))
-        self.sent.old_keys = [*self._old_keys()]
+        lists = {name: getattr(self._found.report, name) for name in ImportReport.__struct_fields__}
+        report = ExportReport(**lists | {"dry_run": self._dry_run}, old_keys=[*self._old_keys()])
         if self._refusals:
-            raise refused(self._refusals, self._place.name, msgspec.to_builtins(self.sent))
+            raise refused(self._refusals, self._location.name, report)
+        return report
 
     def _old_keys(self) -> Iterator[str]:
-        """Entries that are in v2 documents now: of every cycle that they tell of, and not only superseded by one."""
+        """Entries whose whole content is in v2 documents now, not only superseded by one."""
         reading = self._first.reading
         made = {key for key, format in reading.formats.items() if format != "v2"}
         for name in dict.fromkeys(name for key in made for name in reading.sources[key]):
@@ -361,14 +365,14 @@ class _Sending:
                 yield name
 
     def _current(self, prefix: str) -> int:
-        """The number of the current cycle; of those that are there if it was deleted."""
+        """The number of the current cycle of the workspace, 0 if it cannot be read."""
         try:
             return int(self._cycles.get(prefix).metadata.cycle_number)
         except (errors.NotFound, errors.Corrupt):
             return 0
 
-    def _point(self, prefix: str, number: int) -> None:
-        """Let the place know which cycle is the current one; a higher number stays."""
+    def _set_current(self, prefix: str, number: int) -> None:
+        """Write the number of the current cycle, unless the location has a higher one."""
         view = self._view
         for pause in (*BACK_OFF, None):
             if view.reading.current.get(prefix, 0) >= number:
@@ -376,7 +380,7 @@ class _Sending:
             name = next((name for name in view.entries if _is_current(name, prefix)), f"{prefix}:cycle:current")
             name = name if name in view.entries else name.replace(":", ".")
             try:
-                self._place.write(name, str(number).encode(), view.revision(name))
+                self._location.write(name, str(number).encode(), view.revision(name))
                 return
             except errors.VersionMismatch:
                 if pause is None:
@@ -386,7 +390,11 @@ class _Sending:
 
     def _encoded(self, document: Document) -> bytes:
         text = msgspec.json.encode(document)
-        return msgspec.json.format(text, indent=self._place.indent) + b"\n" if self._place.indent else text
+        return msgspec.json.format(text, indent=self._location.indent) + b"\n" if self._location.indent else text
+
+
+def _place(key: Key) -> Place:
+    return Place("cycles", 0, str(key))
 
 
 def _is_current(name: str, prefix: str) -> bool:
@@ -394,4 +402,4 @@ def _is_current(name: str, prefix: str) -> bool:
     return source is not None and (source.kind, source.prefix) == ("current", prefix)
 
 
-__all__ = ["Bucket", "Entry", "Folder", "Place", "Revision", "Sent", "bring", "send"]
+__all__ = ["Bucket", "Entry", "ExportReport", "Folder", "Location", "Revision", "bring", "send"]

@@ -1,7 +1,7 @@
 """The words and keys of older PEER agents, and what each means in a v2 document.
 
-`PREFIX:meta`, `PREFIX:cycle:current`, `PREFIX:cycle:N` and `PREFIX:cycle:N:SUFFIX`, with colons or dots, perhaps with
-words before, as a file name has them, or with the `events` of the audit stream. Pure. Called by `legacy`.
+Keys are `PREFIX:meta`, `PREFIX:cycle:current`, `PREFIX:cycle:N` and `PREFIX:cycle:N:SUFFIX`, with colons or dots,
+perhaps after other words, as in a file name, or after the `events` of the audit stream. Pure.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _SAME: Final = {"complete": "completed", "error": "failed", "running": "in_progr
 _PHASES: Final[dict[str, str]] = {**{phase: phase for phase in PHASES}, "execution": "execute"}
 _STATUSES: Final[dict[str, str]] = {**{status: status for status in STATUSES}, **_SAME}
 _PHASE_STATUSES: Final[dict[str, str]] = {**{status: status for status in PHASE_STATUSES}, **_SAME}
-# A status that says in which phase a cycle is.
+# Statuses that name the phase a cycle is in.
 _ACTIVITIES: Final = {"planning": "plan", "executing": "execute", "expressing": "express", "reviewing": "review"}
 _EVENTS: Final = {
     **{f"phase_{word}": word for word in ("started", "completed", "failed")},
@@ -30,7 +30,7 @@ _EVENTS: Final = {
 
 
 class Unreadable(ValueError):
-    """It cannot be read as a cycle."""
+    """An entry that cannot be read as a cycle."""
 
 
 def phase_name(word: Any) -> str | None:
@@ -39,32 +39,32 @@ def phase_name(word: Any) -> str | None:
 
 
 def phase_status(word: Any) -> str | None:
-    """What a word means as the status of a phase, or None."""
+    """The status of a phase that a word means, or None."""
     return _PHASE_STATUSES.get(word.lower()) if isinstance(word, str) else None
 
 
 def cycle_status(word: str) -> tuple[str, str | None]:
-    """What a word means as the status of a cycle, and the phase that it tells besides; Unreadable if nothing."""
+    """The status of a cycle that a word means, and the phase if it names one. Raises Unreadable."""
     activity = _ACTIVITIES.get(word.lower())
     if activity is not None:
         return "in_progress", activity
     if word.lower() not in _STATUSES:
-        raise Unreadable(f"status is {word[:80]!r}, which is none that is known")
+        raise Unreadable(f"unknown status {word[:80]!r}")
     return _STATUSES[word.lower()], None
 
 
 def lowered(word: Any) -> Any:
-    """A word for the status of a cycle as ours is written; what is none stays as it is."""
+    """The status of a cycle in our spelling; an unknown one is returned as it is."""
     return _STATUSES.get(word.lower(), word) if isinstance(word, str) else word
 
 
 def event_word(word: str) -> str:
-    """What an event of the audit stream is called in a history."""
+    """The name in a history for an event of the audit stream."""
     return _EVENTS.get(word.lower(), word)
 
 
 def moment(value: Any) -> datetime | None:
-    """The moment that a text tells with its zone, or None."""
+    """The time that a text with a zone means, or None."""
     try:
         found = msgspec.convert(value, datetime) if isinstance(value, str) else None
     except (msgspec.ValidationError, ValueError):
@@ -73,32 +73,32 @@ def moment(value: Any) -> datetime | None:
 
 
 def is_time(value: Any) -> bool:
-    """Whether a value is a time as a document has it."""
+    """Whether a value is a time with a zone."""
     return moment(value) is not None
 
 
 def alike(one: Any, other: Any) -> bool:
-    """Whether two values are the same to the letter: true is not 1, and 1 is not 1.0."""
+    """Whether two values are exactly the same: true is not 1, and 1 is not 1.0."""
     return encode(one, sys.maxsize) == encode(other, sys.maxsize)
 
 
-def unused(target: Document, place: str) -> str:
-    """A name that is not taken yet: two of one kind, and neither takes the other's place."""
-    while place in target:
-        place += "_"
-    return place
+def unused(target: Document, field: str) -> str:
+    """A name like `field` that is not taken."""
+    while field in target:
+        field += "_"
+    return field
 
 
-def put(target: Document, place: str, value: Any) -> bool:
-    """Put a value where none is yet; answers whether it is there now."""
-    if place not in target:
-        target[place] = value
-    return target[place] is value or alike(target[place], value)
+def put(target: Document, field: str, value: Any) -> bool:
+    """Set a field that is missing; returns whether it has this value now."""
+    if field not in target:
+        target[field] = value
+    return target[field] is value or alike(target[field], value)
 
 
-def move(source: Document, name: str, target: Document, place: str) -> None:
-    """Take a field out of its source if it can be put in its place, or is there already."""
-    if put(target, place, source[name]):
+def move(source: Document, name: str, target: Document, field: str) -> None:
+    """Move a field, unless the target has another value."""
+    if put(target, field, source[name]):
         del source[name]
 
 
@@ -111,7 +111,7 @@ _SOURCE: Final = re.compile(
 
 
 class Source(msgspec.Struct, frozen=True):
-    """What a key says: `number` of a cycle or of its fragment, `suffix` of the latter."""
+    """The parts of a key: `number` of a cycle or of its fragment, `suffix` of a fragment."""
 
     kind: Kind
     prefix: str
@@ -125,7 +125,7 @@ class Source(msgspec.Struct, frozen=True):
 
 
 def by_name(text: str) -> Source | None:
-    """What the key itself says, or None if it is none of a cycle."""
+    """The parts of a key, or None if it belongs to no cycle."""
     for match in _SOURCE.finditer(text):
         prefix = find_prefix(f"peer.{match[1]}")
         if prefix is None or match.end() != len(text):
@@ -138,7 +138,7 @@ def by_name(text: str) -> Source | None:
 
 
 def by_content(value: Any) -> Source | None:
-    """What a document says of itself, for those whose key says nothing."""
+    """The parts of the key that a document names, for one under another name."""
     if isinstance(value, list):
         return by_content(value[0]) if value else None
     if not isinstance(value, dict):
@@ -147,8 +147,8 @@ def by_content(value: Any) -> Source | None:
     if key is not None:
         return Source("cycle", key.prefix, key.number)
     metadata = value.get("metadata")
-    told = metadata if isinstance(metadata, dict) else value
-    prefix, number = find_prefix(told.get("key_prefix")), told.get("cycle_number")
+    fields = metadata if isinstance(metadata, dict) else value
+    prefix, number = find_prefix(fields.get("key_prefix")), fields.get("cycle_number")
     if prefix is not None and type(number) is int and find(f"{prefix}:cycle:{number}") is not None:
         return Source("cycle", prefix, number)
     if "cycles" in value and "current_cycle" in value:

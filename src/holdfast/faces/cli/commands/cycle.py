@@ -1,8 +1,6 @@
-"""`holdfast cycle import`, `export`, `validate` and `show`, which draws a timeline.
+"""`holdfast cycle import`, `export`, `validate` (also of files) and `show`, which draws a timeline.
 
-Called by `holdfast cycle show`. The bars share one axis, from the beginning of the first phase to the last thing known.
-
-`cycle validate` is made by hand for the sake of files.
+The bars of a timeline share one axis, from the start of the first phase to the last known time.
 """
 
 from __future__ import annotations
@@ -22,14 +20,15 @@ from holdfast.faces.cli.args import Argument, Usage, convert
 from holdfast.faces.cli.call import Session, after_writing, perform
 from holdfast.faces.cli.command import Command
 from holdfast.faces.cli.commands.store import snapshot
+from holdfast.faces.cli.commands.transfer import difference_lines, problem_lines
 from holdfast.faces.cli.derive import SUMMARIES
 from holdfast.faces.cli.output import bar, printable
 from holdfast.faces.cli.views import Paint, moment
 from holdfast.operation import operation
-from holdfast.types.cycles import Cycle, CycleNote, CyclePhase
+from holdfast.types.cycles import Cycle, CyclePhase
 
 if TYPE_CHECKING:
-    from holdfast.interchange.peer.places import Place
+    from holdfast.interchange.peer.locations import Location
 
 
 COLOURS: Final = {"completed": "green", "in_progress": "cyan", "failed": "red"}
@@ -124,41 +123,43 @@ def _fit(text: str, width: int) -> str:
 
 
 _BUCKET: Final = "agent-os-peer-state"
-_CHOOSE: Final = "compare the two; cycle import --theirs KEY takes what is there, cycle export --mine KEY what is here"
-_DIFFERENCES: Final = 20
+_CHOOSE: Final = "compare both; cycle import --theirs KEY takes the one there, cycle export --mine KEY the one here"
 _WIDTH: Final = 100  # where nobody knows how wide a line may be
 
 
-def take_in(session: Session, given: dict[str, Any]) -> int:
-    """Import every cycle that a place has, or tell what would happen; nothing is imported if something is wrong."""
+def import_(session: Session, given: dict[str, Any]) -> int:
+    """Import every cycle of a location, or report what would happen; nothing is imported if something is wrong."""
     from holdfast.interchange.peer.sync import bring
 
     dry_run, skip_bad = bool(given.get("dry_run")), bool(given.get("skip_bad"))
-    with _place(given, writing=False) as place:
+    with _location(given, writing=False) as location:
         if not dry_run:
             snapshot(session)
         with _target(session, dry_run) as workspace, bar("import", workspace):
-            report = bring(workspace, place, skip_bad, dry_run, theirs=given.get("theirs", ()))
-    refused = dry_run and bool(report.skipped) and not skip_bad
-    if session.out.json:
-        session.out.data(report)
-    elif session.out.quiet:
-        session.out.text(*(() if refused else (*report.created, *report.updated)))
-    elif refused:
-        why = "nothing would be imported, because of what cannot be read; --skip-bad leaves it out"
-        session.out.text(why, *_notes(report.skipped))
-    else:
-        counts = {name: getattr(report, name) for name in ("created", "updated", "unchanged")}
-        session.out.text(*_told(counts, dry_run, (*report.conflicts, *report.skipped, *report.warnings)))
+            report = bring(workspace, location, skip_bad, dry_run, theirs=given.get("theirs", ()))
+    _print(session, report)
     if report.conflicts and not session.out.json:
         print(f"holdfast: {len(report.conflicts)} in conflict; {_CHOOSE}", file=sys.stderr)
     if not dry_run:
         after_writing(session)
-    return 1 if refused else errors.CycleConflict.exit_code if report.conflicts else 0
+    return errors.CycleConflict.exit_code if report.conflicts else 0
+
+
+def _print(session: Session, report: Any, more: Sequence[str] = ()) -> None:
+    """Print a report: JSON, the keys that were written, or text with `more` lines."""
+    if session.out.json:
+        session.out.data(report)
+    elif session.out.quiet:
+        session.out.text(*report.created["cycles"], *report.updated["cycles"])
+    else:
+        would = "would be " if report.dry_run else ""
+        keys = {name: getattr(report, name)["cycles"] for name in ("created", "updated", "unchanged")}
+        lines = [f"{would}{name}: {', '.join(found)}" for name, found in keys.items() if found]
+        session.out.text(*([*lines, *problem_lines(report), *more] or ["no cycles"]))
 
 
 def _target(session: Session, dry_run: bool) -> Any:
-    """The workspace to import into; in its place an empty one, if it would only be made to say what would happen."""
+    """The workspace to import into; for a dry run into one that does not exist, an empty one in memory."""
     place = session.place
     if dry_run and place.folder is not None and place.chosen and not place.exists:
         from holdfast.workspace import open_workspace
@@ -168,67 +169,53 @@ def _target(session: Session, dry_run: bool) -> Any:
 
 
 def export(session: Session, given: dict[str, Any]) -> int:
-    """Write cycles to a place as v2, each over the revision that was read; never over what somebody else wrote."""
-    from holdfast.interchange.peer.sync import Sent, send
+    """Write cycles to a location as v2, each over the revision that was read; never over what somebody else wrote."""
+    from holdfast.interchange.peer.sync import ExportReport, send
 
     dry_run = bool(given.get("dry_run"))
     refusal = None
-    with session.open() as workspace, _place(given, writing=not dry_run) as place:
+    with session.open() as workspace, _location(given, writing=not dry_run) as location:
         try:
-            sent = send(workspace, place, given.get("keys"), dry_run, mine=given.get("mine", ()))
+            sent = send(workspace, location, given.get("keys"), dry_run, mine=given.get("mine", ()))
         except errors.CycleConflict as refused:
-            refusal, sent = refused, msgspec.convert(refused.details["sent"], Sent)
+            refusal, sent = refused, msgspec.convert(refused.details["sent"], ExportReport)
             if refusal.mine is not None:
                 refusal.hint = _CHOOSE
     if not dry_run:
         after_writing(session)
-    if session.out.quiet:
-        session.out.text(*sent.created, *sent.updated, *sent.merged)
-    elif not session.out.json:
-        counts = {name: getattr(sent, name) for name in ("created", "updated", "merged", "unchanged")}
-        old = [f"{name}: v2 has taken its place, and it may go" for name in sent.old_keys]
-        apart = [] if refusal is None else msgspec.convert(refusal.details["conflicts"], list[CycleNote])
-        session.out.text(*_told(counts, dry_run, (*sent.skipped, *sent.notes, *apart)), *map(printable, old))
+    if refusal is None or not session.out.json:
+        apart = () if refusal is None else refusal.details["conflicts"]
+        old = [f"{name}: replaced by v2, and may be deleted" for name in sent.old_keys]
+        _print(session, sent, [*_refusals(apart), *map(printable, old)])
     if refusal is not None:
         raise refusal
-    if session.out.json:
-        session.out.data(sent)
     return 0
 
 
+def _refusals(conflicts: Sequence[dict[str, Any]]) -> Iterator[str]:
+    for each in conflicts:
+        yield printable(f"{each['key']}: {each['message'].removeprefix(each['key']).lstrip()}")
+        yield from difference_lines(each["differences"])
+
+
 @contextmanager
-def _place(given: dict[str, Any], writing: bool) -> Iterator[Place]:
-    """The place that is meant."""
+def _location(given: dict[str, Any], writing: bool) -> Iterator[Location]:
+    """The bucket or folder that is named."""
     url, folder = given.get("nats"), given.get("folder")
     if (url is None) == (folder is None):
-        raise Usage("name the place: --nats URL, or --dir FOLDER", hint="the workspace's own --dir comes before cycle")
+        raise Usage("name one location: --nats URL, or --dir FOLDER", hint="the workspace's --dir comes before cycle")
     if folder is not None:
-        from holdfast.interchange.peer.places import Folder
+        from holdfast.interchange.peer.locations import Folder
 
         if "bucket" in given:
-            raise Usage("--bucket belongs to --nats")
+            raise Usage("--bucket needs --nats")
         yield Folder(folder, create=writing)
         return
-    from holdfast.interchange.peer.places import Bucket
+    from holdfast.interchange.peer.locations import Bucket
 
     create = writing and bool(given.get("create"))
     with Bucket(url or "", given.get("bucket", _BUCKET), create=create) as bucket:
         yield bucket
-
-
-def _told(counts: dict[str, list[str]], dry_run: bool, said: Sequence[CycleNote]) -> list[str]:
-    would = "would be " if dry_run else ""
-    lines = [f"{would}{name}: {', '.join(keys)}" for name, keys in counts.items() if keys]
-    return [*lines, *_notes(said)] or ["no cycles"]
-
-
-def _notes(said: Sequence[CycleNote]) -> Iterator[str]:
-    """What there is to say, and of a conflict each place where the two differ."""
-    for note in said:
-        yield printable(f"{note.key}: {note.message.removeprefix(f'{note.key} ')}")
-        yield from (printable(f"  {each.path}: {each.message}") for each in note.differences[:_DIFFERENCES])
-        if len(note.differences) > _DIFFERENCES:
-            yield f"  and {len(note.differences) - _DIFFERENCES} more; --json has all"
 
 
 def validate(session: Session, given: dict[str, Any]) -> int:
@@ -256,27 +243,32 @@ def show(session: Session, given: dict[str, Any]) -> int:
     return 0
 
 
-_PLACE: Final = (
+_LOCATION: Final = (
     Argument("nats", option="--nats", of="URL", help="a NATS server with JetStream, such as nats://127.0.0.1:4222"),
     Argument("bucket", option="--bucket", help=f"its bucket ({_BUCKET})"),
     Argument("folder", option="--dir", of="FOLDER", help="instead: a folder of files KEY.json"),
 )
 _THEIRS: Final = Argument(
-    "theirs", "texts", "--theirs", of="KEY", help="take this cycle as it is there, where it differs; may be repeated"
+    "theirs", "texts", "--theirs", of="KEY", help="take this cycle as it is there, if it differs; may be repeated"
 )
 _MINE: Final = Argument(
     "mine", "texts", "--mine", of="KEY", help="write this cycle over whatever is there now; may be repeated"
 )
-_DRY_RUN: Final = Argument("dry_run", "flag", "--dry-run", help="say what would happen, and do nothing")
+_DRY_RUN: Final = Argument("dry_run", "flag", "--dry-run", help="report what would happen, and change nothing")
 COMMANDS = (
     Command(
         "cycle import",
         SUMMARIES["cycle import"],
-        (*_PLACE, _THEIRS, _DRY_RUN, Argument("skip_bad", "flag", "--skip-bad", help="leave out what cannot be read")),
-        take_in,
+        (
+            *_LOCATION,
+            _THEIRS,
+            _DRY_RUN,
+            Argument("skip_bad", "flag", "--skip-bad", help="leave out what cannot be read"),
+        ),
+        import_,
         more=(
-            "All or nothing, after a backup. What old formats have beyond is kept under context.legacy.\n"
-            "A cycle that went another way here is left alone and told, with exit code 9; --theirs takes it over.\n"
+            "All or nothing, after a backup. Fields that v2 does not have are kept under context.legacy.\n"
+            "A cycle that diverged is left alone and reported, with exit code 9; --theirs takes the one there.\n"
             "--dir is the folder of cycles here; that of the workspace comes before: holdfast --dir W cycle import"
         ),
         op="cycles.import_",
@@ -286,7 +278,7 @@ COMMANDS = (
         "Write cycles to a NATS bucket or a folder, over what was read alone.",
         (
             Argument("keys", "texts", "--cycle", word=True, rest=True, of="KEY", help="which; else all"),
-            *_PLACE,
+            *_LOCATION,
             Argument("create", "flag", "--create", help="make the bucket if there is none"),
             _MINE,
             _DRY_RUN,
@@ -295,7 +287,7 @@ COMMANDS = (
         more=(
             "If somebody else changed the same phase of a cycle there, it is left alone and the others are written:\n"
             "exit code 9, and the error has both documents and the revision. What others did to other phases is\n"
-            "merged, also into the workspace. Keys of older formats stay, and are told."
+            "merged, also into the workspace. Keys of older formats stay, and are reported."
         ),
     ),
     Command(

@@ -1,9 +1,8 @@
-"""`holdfast stash export` and `import`: stashes, trails, links and tasks as a folder of tables.
+"""`holdfast stash export` and `import`: stashes, trails, links and tasks as a folder of JSON lines, a file per table.
 
-Records that name each other, directly or by others, are in one part; every part has all lines of every table, those of
-other parts blank, so that what is said of a line names it by its number in the file. Called by `stash import`.
-
-The folder has a file of JSON lines for each table, byte-stable, as git likes them; also those of the original project.
+The files are byte-stable, so git can compare and merge them; those of the original project can be imported too. A
+server takes a large folder in parts: records that name each other are in one part, and every part has all lines of
+every table, those of other parts blank, so that problems name a line by its number in the file.
 """
 
 from __future__ import annotations
@@ -11,6 +10,7 @@ from __future__ import annotations
 import os
 import stat
 from collections.abc import Iterator, Mapping
+from functools import partial
 from typing import Any, Final, get_args
 
 import msgspec
@@ -20,11 +20,11 @@ from holdfast.faces.cli.args import Argument
 from holdfast.faces.cli.call import Session, after_writing
 from holdfast.faces.cli.command import Command
 from holdfast.faces.cli.commands.store import snapshot
-from holdfast.faces.cli.commands.transfer import write_lines
-from holdfast.faces.cli.output import bar, printable
+from holdfast.faces.cli.commands.transfer import all_lines, report_lines, write_lines
+from holdfast.faces.cli.output import bar
 from holdfast.operation import operation
+from holdfast.types import ImportProblem
 from holdfast.types.stashes import TransferTable
-from holdfast.types.tasks import ImportProblem
 
 MOST: Final = 3_500_000  # bytes of a part: a server takes 4 MiB, and a call has more than its lines
 _NAMES: Final = (  # fields that name a record
@@ -35,7 +35,7 @@ Tables = dict[str, list[str]]
 
 
 def parts(tables: Tables, most: int = MOST) -> list[Tables]:
-    """The tables, in as few parts as they need; TooLarge if what belongs together is too large for one."""
+    """Split tables into parts. Raises TooLarge if lines that belong together are too large for one."""
     sizes = {(table, at): len(msgspec.json.encode(text)) for table, at, text in _part_lines(tables)}
     blank = 3 * len(sizes)
     if sum(sizes.values()) + blank <= most:
@@ -96,17 +96,16 @@ def _named(text: str) -> Iterator[str]:
     try:
         raw: Any = msgspec.json.decode(text)
     except (msgspec.DecodeError, RecursionError):
-        return  # which the import tells
+        return  # reported by the import
     if isinstance(raw, Mapping):
         for field in _NAMES:
             value = raw.get(field)
             yield from (each for each in (value if isinstance(value, list) else [value]) if isinstance(each, str))
 
 
-_PAGE: Final = 1000
 _END: Final = ".jsonl"
 _ATTRIBUTES: Final = ".gitattributes"
-_KEYS: Final = {  # what a page goes on after
+_KEYS: Final = {  # the fields that name the last line of a page
     "crumbs": ("id",),
     "trails": ("trail_id",),
     "links": ("link_id",),
@@ -127,7 +126,9 @@ def export(session: Session, given: dict[str, Any]) -> int:
     except OSError as error:
         raise errors.IOFailed(f"{folder} could not be made: {error.strerror}") from error
     with session.open() as workspace:
-        counts = {table: write_lines(file, _lines(workspace, table), replace) for table, file in files.items()}
+        pages = {table: partial(workspace.stashes.export, table) for table in files}
+        lines = {table: all_lines(pages[table], keys) for table, keys in _KEYS.items()}
+        counts = {table: write_lines(file, lines[table], replace) for table, file in files.items()}
     _write_attributes(os.path.join(folder, _ATTRIBUTES))
     told = ", ".join(f"{count} {table.replace('_', ' ')}" for table, count in counts.items())
     session.out.say({"folder": folder, **counts}, f"{told} in {folder}")
@@ -135,25 +136,13 @@ def export(session: Session, given: dict[str, Any]) -> int:
 
 
 def _write_attributes(file: str) -> None:
-    """Have git keep the lines of both sides of a merge; what the folder says about itself already is left alone."""
+    """Have git keep the lines of both sides of a merge; an existing file is left alone."""
     if not os.path.lexists(file):
         write_lines(file, iter([f"*{_END} merge=union"]))
 
 
-def _lines(workspace: Any, table: str) -> Iterator[str]:
-    import msgspec
-
-    after: str | None = None
-    while page := workspace.stashes.export(table, after=after, limit=_PAGE):
-        yield from page
-        if len(page) < _PAGE:
-            return
-        last = msgspec.json.decode(page[-1])
-        after = "/".join(str(last[key]) for key in _KEYS[table])
-
-
-def take_in(session: Session, given: dict[str, Any]) -> int:
-    """Import a folder, or tell what would happen; nothing is imported if a line is wrong."""
+def import_(session: Session, given: dict[str, Any]) -> int:
+    """Import a folder, or report what would happen; nothing is imported if a line is wrong."""
     tables, bad = _read(given.pop("folder"))
     shares = parts(tables) if session.place.folder is None else [tables]
     if len(shares) > 1 and session.given.get("key"):
@@ -168,14 +157,14 @@ def take_in(session: Session, given: dict[str, Any]) -> int:
     if session.out.json or session.out.quiet:
         session.out.result(operation("stashes.import_"), report)
     else:
-        session.out.text(*_told(report))
+        session.out.text(*report_lines(report))
     if not report.dry_run:
         after_writing(session)
     return 0
 
 
 def _check_all(workspace: Any, shares: list[Tables], bad: list[ImportProblem]) -> None:
-    """Invalid with every bad line of a folder, before anything of it is imported."""
+    """Raise Invalid with every bad line of a folder, before anything is imported."""
     problems = [*bad]
     for share in shares:
         try:
@@ -187,13 +176,13 @@ def _check_all(workspace: Any, shares: list[Tables], bad: list[ImportProblem]) -
     if problems:
         raise errors.Invalid(
             f"{len(problems)} lines cannot be imported; {problems[0]}",
-            hint="put them right, or pass skip_bad=True to leave them out",
+            hint="correct them, or pass skip_bad=True to leave them out",
             problems=problems,
         )
 
 
 def _import(workspace: Any, shares: list[Tables], given: dict[str, Any]) -> Any:
-    """Import a folder, in parts if a server has to take it so; each is done whole, and doing all again does no harm."""
+    """Import a folder part by part, each whole or not at all; importing it again is harmless."""
     whole: Any = None
     for done, share in enumerate(shares):
         try:
@@ -207,16 +196,16 @@ def _import(workspace: Any, shares: list[Tables], given: dict[str, Any]) -> Any:
             continue
         for name in ("created", "updated", "unchanged"):
             for table, ids in getattr(report, name).items():
-                getattr(whole, name).setdefault(table, []).extend(ids)
+                getattr(whole, name)[table].extend(ids)
         for name in ("conflicts", "skipped", "warnings"):
             getattr(whole, name).extend(getattr(report, name))
     return whole
 
 
 def _read(folder: str) -> tuple[Tables, list[ImportProblem]]:
-    """Every table of a folder, also those that have no place here: so that they are told of; and what is no text.
+    """Every table of a folder, also unknown ones, which the import reports; and the lines that are not UTF-8.
 
-    Such a line is a blank one, so that those after it keep their numbers.
+    Such a line is replaced by a blank one, so that those after it keep their numbers.
     """
     try:
         names = sorted(name for name in os.listdir(folder) if name.endswith(_END))
@@ -238,7 +227,7 @@ def _read(folder: str) -> tuple[Tables, list[ImportProblem]]:
 
 
 def _read_file(path: str) -> list[bytes]:
-    """The lines of a file; anything else of that name, such as a pipe, would have us wait for whoever writes it."""
+    """The lines of a regular file; reading a pipe could block."""
     try:
         if not stat.S_ISREG(os.stat(path).st_mode):
             raise errors.Invalid(f"{path} is not a regular file", hint="take it out of the folder")
@@ -247,16 +236,6 @@ def _read_file(path: str) -> list[bytes]:
     except OSError as error:
         raise errors.NotFound(f"{path} cannot be read: {error.strerror}") from error
     return [line.removesuffix(b"\r") for line in data.removesuffix(b"\n").split(b"\n")] if data else []
-
-
-def _told(report: Any) -> list[str]:
-    would = "would be " if report.dry_run else ""
-    lines = []
-    for name in ("created", "updated", "unchanged"):
-        counts = [f"{len(ids)} {table.replace('_', ' ')}" for table, ids in getattr(report, name).items()]
-        lines += [f"{would}{name}: {', '.join(counts)}"] if counts else []
-    said = (*report.conflicts, *report.skipped, *report.warnings)
-    return [*(lines or ["nothing to import"]), *(printable(str(each)) for each in said)]
 
 
 COMMANDS = (
@@ -271,13 +250,13 @@ COMMANDS = (
     ),
     Command(
         "stash import",
-        "Take in such a folder, after a backup; all of it or nothing.",
+        "Import such a folder, after a backup; all of it or nothing.",
         (
             Argument("folder", option="--folder", word=True, required=True, help="the folder"),
-            Argument("dry_run", "flag", "--dry-run", help="say what would happen, and do nothing"),
-            Argument("skip_bad", "flag", "--skip-bad", help="leave out what is wrong, and what has no place here"),
+            Argument("dry_run", "flag", "--dry-run", help="report what would happen, and change nothing"),
+            Argument("skip_bad", "flag", "--skip-bad", help="leave out bad lines and unknown tables"),
         ),
-        take_in,
+        import_,
         op="stashes.import_",
     ),
 )

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from typing import Any, Final
 
 from holdfast import errors
@@ -16,12 +17,13 @@ from holdfast.faces.cli.output import bar, printable
 from holdfast.operation import operation
 
 _PAGE: Final = 1000
+_DIFFERENCES: Final = 20  # of a conflict
 
 
 def export(session: Session, given: dict[str, Any]) -> int:
-    """Write every task as a line of JSON, in a form that stays the same while the tasks do."""
+    """Write every task as a line of JSON; the same tasks make the same bytes."""
     with session.open() as workspace:
-        lines = _lines(workspace, bool(given.get("include_deleted")))
+        lines = all_lines(partial(workspace.tasks.export, include_deleted=bool(given.get("include_deleted"))), ("id",))
         if "file" not in given:
             for line in lines:
                 print(line)
@@ -31,19 +33,21 @@ def export(session: Session, given: dict[str, Any]) -> int:
     return 0
 
 
-def _lines(workspace: Any, include_deleted: bool) -> Iterator[str]:
+def all_lines(export: Callable[..., list[str]], keys: Sequence[str]) -> Iterator[str]:
+    """Every line of an export, page by page; `keys` are the fields that name the last line of a page."""
     import msgspec
 
     after: str | None = None
-    while page := workspace.tasks.export(after=after, limit=_PAGE, include_deleted=include_deleted):
+    while page := export(after=after, limit=_PAGE):
         yield from page
         if len(page) < _PAGE:
             return
-        after = msgspec.json.decode(page[-1])["id"]
+        last = msgspec.json.decode(page[-1])
+        after = "/".join(str(last[key]) for key in keys)
 
 
 def write_lines(path: str, lines: Iterator[str], replace: bool = False) -> int:
-    """Write a file; it is there whole or not at all, and takes the place of none unless told to."""
+    """Write a file whole or not at all; an existing one is an error unless `replace` is set."""
     if not replace and os.path.exists(path):
         raise errors.Exists(f"{path} exists", hint="choose a new file name")
     partial, count = f"{path}.{os.getpid()}.partial", 0
@@ -66,8 +70,8 @@ def write_lines(path: str, lines: Iterator[str], replace: bool = False) -> int:
     return count
 
 
-def take_in(session: Session, given: dict[str, Any]) -> int:
-    """Import tasks from a file, or tell what would happen; nothing is imported if a line is wrong."""
+def import_(session: Session, given: dict[str, Any]) -> int:
+    """Import tasks from a file, or report what would happen; nothing is imported if a line is wrong."""
     lines = read_lines(given.pop("file"))
     op = operation("tasks.import_")
     if not given.get("dry_run"):
@@ -77,7 +81,7 @@ def take_in(session: Session, given: dict[str, Any]) -> int:
     if session.out.json or session.out.quiet:
         session.out.result(op, report)
     else:
-        session.out.text(*_told(report))
+        session.out.text(*report_lines(report))
     if not report.dry_run:
         after_writing(session)
     return 0
@@ -101,11 +105,28 @@ def _split(text: str) -> list[str]:
     return [line.removesuffix("\r") for line in text.removesuffix("\n").split("\n")] if text else []
 
 
-def _told(report: Any) -> list[str]:
+def report_lines(report: Any) -> list[str]:
+    """The report of an import as text: counts by table, then every problem with where the two sides differ."""
     would = "would be " if report.dry_run else ""
-    names = ("created", "updated", "unchanged", "conflicts", "skipped")
-    lines = [f"{len(getattr(report, name))} {would if name[-1] == 'd' else ''}{name}" for name in names]
-    return [*lines, *(printable(str(each)) for each in (*report.conflicts, *report.skipped, *report.warnings))]
+    lines = []
+    for name in ("created", "updated", "unchanged"):
+        counts = [f"{len(ids)} {table.replace('_', ' ')}" for table, ids in getattr(report, name).items() if ids]
+        lines += [f"{would}{name}: {', '.join(counts)}"] if counts else []
+    return [*(lines or ["nothing to import"]), *problem_lines(report)]
+
+
+def problem_lines(report: Any) -> Iterator[str]:
+    """Every conflict, what was skipped and every warning; of a conflict each difference."""
+    for problem in (*report.conflicts, *report.skipped, *report.warnings):
+        yield printable(str(problem))
+        yield from difference_lines(problem.differences)
+
+
+def difference_lines(differences: dict[str, str]) -> Iterator[str]:
+    """Where the two sides of a conflict differ."""
+    yield from (printable(f"  {path}: {message}") for path, message in [*differences.items()][:_DIFFERENCES])
+    if len(differences) > _DIFFERENCES:
+        yield f"  and {len(differences) - _DIFFERENCES} more; --json has all"
 
 
 COMMANDS = (
@@ -121,15 +142,15 @@ COMMANDS = (
     ),
     Command(
         "import",
-        "Take in tasks from JSON lines, after a backup; all of them or none.",
+        "Import tasks from JSON lines, after a backup; all of them or none.",
         (
             Argument("file", option="--file", word=True, required=True, help="the file; - is standard input"),
             Argument("format", option="--format", choices=("holdfast", "beads"), help="holdfast or beads"),
             Argument("prefer", option="--prefer", choices=("ours", "theirs"), help="who wins if both have changed"),
-            Argument("dry_run", "flag", "--dry-run", help="say what would happen, and do nothing"),
+            Argument("dry_run", "flag", "--dry-run", help="report what would happen, and change nothing"),
             Argument("skip_bad", "flag", "--skip-bad", help="leave out what is wrong"),
         ),
-        take_in,
+        import_,
         op="tasks.import_",
     ),
 )

@@ -1,10 +1,10 @@
-"""Where PEER agents keep cycles: a JetStream bucket or a folder. Keys with values, each at a revision.
+"""Where PEER agents keep cycles: a JetStream bucket or a folder of files, keys with values, each at a revision.
 
-Needs the extra `jetstream`, which is loaded when a bucket is opened. The client speaks asyncio: it has a loop of its
-own here, which runs during a call. Every wait has an end. No address is told with its password.
+A bucket needs the extra `jetstream`, which is loaded when one is opened. The client speaks asyncio: it gets an event
+loop of its own, which runs during a call. Every wait has a timeout. No message shows a password.
 
-A file is replaced whole or not at all, under a lock that everybody takes who writes through this module; who does not
-is noticed unless it writes in the very moment between the last look and the replacement. Links are not followed.
+A file is replaced whole or not at all, under a lock that everybody who writes through this module takes; a writer that
+does not is noticed, unless it writes between the last look and the replacement. Symlinks are not followed.
 """
 
 from __future__ import annotations
@@ -38,34 +38,34 @@ class Entry(NamedTuple):
     revision: Revision
 
 
-class Place(Protocol):
-    """Where PEER agents keep their cycles. `name` is what people call it; `indent` how documents are laid out there."""
+class Location(Protocol):
+    """A bucket or a folder."""
 
     @property
     def indent(self) -> int:
-        """By how many spaces the parts of a document are indented: 0 where programs alone read it."""
+        """How many spaces indent the parts of a document; 0 for one line."""
         ...
 
     @property
     def name(self) -> str:
-        """What people call it."""
+        """The name for messages."""
         ...
 
     def read(self) -> dict[str, Entry]:
-        """Everything that is there."""
+        """Every key with its value."""
         ...
 
     def write(self, key: str, value: bytes, expected: Revision | None) -> Revision:
-        """Write a value over the one at revision `expected`, or where none is; VersionMismatch if it is another."""
+        """Replace the value at revision `expected`, or create it if that is None. Raises VersionMismatch."""
         ...
 
 
-def moved(place: str, key: str, expected: Revision | None, present: Revision | None) -> errors.VersionMismatch:
-    """The refusal of a write: somebody else was there first."""
-    there = "is gone" if present is None else f"is at revision {present}"
-    before = "there was none" if expected is None else f"it was at {expected}"
+def moved(location: str, key: str, expected: Revision | None, present: Revision | None) -> errors.VersionMismatch:
+    """The error of a write that came too late."""
+    now = "is gone" if present is None else f"is at revision {present}"
+    before = "did not exist" if expected is None else f"was at {expected}"
     return errors.VersionMismatch(
-        f"{key} of {place} {there}, and {before} when it was read",
+        f"{key} of {location} {now}, and {before} when it was read",
         hint="read it again and decide again",
         key=key,
         expected=expected,
@@ -75,11 +75,11 @@ def moved(place: str, key: str, expected: Revision | None, present: Revision | N
 
 T = TypeVar("T")
 _SCHEMES: Final = ("nats", "tls", "ws", "wss")
-_HISTORY: Final = 50  # revisions that a bucket keeps, as upstream has it
+_HISTORY: Final = 50  # revisions that a bucket keeps, as upstream does
 
 
 class Bucket:
-    """A bucket of a server, from now until `close`; made with `create` if there is none."""
+    """A bucket of a NATS server, open until `close`; with `create` it is created if it does not exist."""
 
     indent: Final = 0
 
@@ -87,7 +87,7 @@ class Bucket:
         _check(url)
         self._url, self._bucket, self._timeout = url, bucket, timeout
         self._client: Client | None = None
-        self._heard: Exception | None = None  # why the client lost the server, or did not find it
+        self._heard: Exception | None = None  # why the connection failed
         self._loop = asyncio.Runner()
         try:
             self._values: KeyValue = self._call(self._open(create))
@@ -97,19 +97,19 @@ class Bucket:
 
     @property
     def name(self) -> str:
-        """What people call it."""
+        """The name for messages."""
         return f"the bucket {self._bucket} of {_plain(self._url)}"
 
     def read(self) -> dict[str, Entry]:
-        """Every key that is not deleted, as it is now."""
+        """Every key that is not deleted."""
         return self._call(self._read())
 
     def write(self, key: str, value: bytes, expected: Revision | None) -> Revision:
-        """Write a value over the one at revision `expected`, or where none is."""
+        """Replace the value at revision `expected`, or create it if that is None."""
         return self._call(self._write(key, value, expected), writing=True)
 
     def close(self) -> None:
-        """Let the server go; closing twice does nothing."""
+        """Close the connection; closing twice does nothing."""
         client, self._client = self._client, None
         try:
             if client is not None:
@@ -146,7 +146,7 @@ class Bucket:
             if not create:
                 raise errors.NotFound(
                     f"there is no bucket {self._bucket!r} on {_plain(self._url)}",
-                    hint="check its name; an export makes it if it is told to create it",
+                    hint="check the name; an export can create it",
                     bucket=self._bucket,
                 ) from error
         return await stream.create_key_value(KeyValueConfig(bucket=self._bucket, history=_HISTORY))
@@ -170,7 +170,7 @@ class Bucket:
         try:
             if expected is None:
                 return await self._values.create(key, value)
-            # A key that was read is there, whatever the client thinks of its letters.
+            # A key that was read exists, even if the client would not accept its characters.
             return await self._values.update(key, value, last=int(expected), validate_keys=False)
         except KeyWrongLastSequenceError as error:
             raise moved(self.name, key, expected, await self._present(key)) from error
@@ -184,7 +184,7 @@ class Bucket:
             return None
 
     def _call(self, work: Coroutine[Any, Any, T], writing: bool = False) -> T:
-        """Run on the loop; what the client raises becomes one of our errors."""
+        """Run on the loop; errors of the client become ours."""
         try:
             import nats.errors
             import nats.js.errors
@@ -197,9 +197,9 @@ class Bucket:
         try:
             return self._loop.run(work)
         except nats.errors.MaxPayloadError as error:
-            raise errors.TooLarge(f"the server at {where} takes no message of this size") from error
+            raise errors.TooLarge(f"{where} accepts no message of this size") from error
         except (nats.js.errors.InvalidKeyError, nats.js.errors.InvalidBucketNameError) as error:
-            raise errors.InvalidName(f"{where} cannot have such a name: {error}", hint="") from error
+            raise errors.InvalidName(f"{where} does not accept the name: {error}", hint="") from error
         except (nats.js.errors.ServiceUnavailableError, nats.js.errors.NoStreamResponseError) as error:
             raise errors.Unavailable(f"{where} has no JetStream", hint="start it with JetStream: -js") from error
         except (nats.errors.TimeoutError, TimeoutError) as error:
@@ -210,7 +210,7 @@ class Bucket:
             why = str(error if self._heard is None else self._heard)
             if "authorization" in f"{error} {why}".lower():
                 raise errors.Unauthorized(
-                    f"{where} wants to know who calls", hint="put it into the address: nats://USER:PASSWORD@HOST"
+                    f"{where} requires authentication", hint="add it to the address: nats://USER:PASSWORD@HOST"
                 ) from error
             raise errors.Unavailable(
                 f"{where} cannot be reached: {why}", hint="check the address, and that the server runs"
@@ -218,22 +218,22 @@ class Bucket:
 
 
 def _check(url: str) -> None:
-    """Invalid if nothing can be found at an address, whatever runs there."""
+    """Raise Invalid unless this can be the address of a server."""
     try:
         parts = urlsplit(url if "//" in url else f"nats://{url}")
         wrong = "" if parts.hostname else "it names no host"
         if parts.port == 0:
-            wrong = "it has no port"
-    except ValueError as error:  # a port that is none, half an IPv6 address
+            wrong = "the port is 0"
+    except ValueError as error:  # a bad port, half an IPv6 address
         wrong = str(error)
     if not wrong and parts.scheme not in _SCHEMES:
-        wrong = f"it begins with {' or '.join(f'{scheme}://' for scheme in _SCHEMES)}"
+        wrong = f"it must begin with {' or '.join(f'{scheme}://' for scheme in _SCHEMES)}"
     if wrong:
-        raise errors.Invalid(f"this is no address of a NATS server: {wrong}", hint="such as nats://127.0.0.1:4222")
+        raise errors.Invalid(f"not the address of a NATS server: {wrong}", hint="such as nats://127.0.0.1:4222")
 
 
 def _plain(url: str) -> str:
-    """An address without what must not be shown."""
+    """An address without its password."""
     parts = urlsplit(url if "//" in url else f"nats://{url}")
     return f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}"
 
@@ -241,11 +241,11 @@ def _plain(url: str) -> str:
 _END: Final = ".json"
 _LOCK: Final = ".lock"
 _KEY: Final = re.compile(r"[^./\x00-\x1f][^/\x00-\x1f]{0,240}")
-_TRIES: Final = 50  # for the lock, each a tenth of a second after the other
+_TRIES: Final = 50  # to take the lock, every tenth of a second
 
 
 class Folder:
-    """The files of a folder; with `create` it is made if need be."""
+    """The files of a folder; with `create` it is created if it does not exist."""
 
     indent: Final = 2
 
@@ -256,17 +256,17 @@ class Folder:
             try:
                 os.makedirs(self.path, exist_ok=True)
             except OSError as error:
-                raise errors.IOFailed(f"{path} could not be made: {error.strerror}") from error
+                raise errors.IOFailed(f"{path} could not be created: {error.strerror}") from error
         if not os.path.isdir(self.path):
-            raise errors.NotFound(f"there is no folder {path}", hint="name one that is there, or have it made")
+            raise errors.NotFound(f"there is no folder {path}", hint="check the path; an export creates it")
 
     @property
     def name(self) -> str:
-        """What people call it."""
+        """The name for messages."""
         return self.path
 
     def read(self) -> dict[str, Entry]:
-        """Every file of the folder that is JSON by its name."""
+        """Every file whose name ends in .json."""
         try:
             names = sorted(name for name in os.listdir(self.path) if name.endswith(_END) and name[0] != ".")
         except OSError as error:
@@ -275,7 +275,7 @@ class Folder:
         return {key: entry for key, entry in found.items() if entry is not None}
 
     def write(self, key: str, value: bytes, expected: Revision | None) -> Revision:
-        """Replace a file that still is at revision `expected`, or make it where none is."""
+        """Replace a file that is still at revision `expected`, or create it if that is None."""
         if not _KEY.fullmatch(key):
             raise errors.InvalidID(f"{key!r} cannot be the name of a file")
         name = f"{key}{_END}"
@@ -299,7 +299,7 @@ class Folder:
             return None
         except OSError as error:
             if error.errno == errno.ELOOP:
-                raise errors.Invalid(f"{path} is a link, which is not followed", hint="put the file itself") from error
+                raise errors.Invalid(f"{path} is a symlink, which is not followed") from error
             raise errors.IOFailed(f"{path} cannot be read: {error.strerror}") from error
         return Entry(value, _revision(value))
 
@@ -314,7 +314,7 @@ class Folder:
                     break
                 except BlockingIOError as error:
                     if not left:
-                        raise errors.Busy(f"somebody else has been writing in {self.path} for seconds") from error
+                        raise errors.Busy(f"another process has locked {self.path} for seconds") from error
                     self._sleep(0.1)
             yield
         finally:
