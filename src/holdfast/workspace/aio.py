@@ -23,7 +23,7 @@ from holdfast.operation import Async, Following, Next, Operation, drive_async
 from holdfast.types import Report
 from holdfast.workspace import Workspace
 from holdfast.workspace.context import Fence
-from holdfast.workspace.runner import Bound, CatchUp, Runner, Sweep
+from holdfast.workspace.runner import Bound, Runner
 from holdfast.workspace.transaction import Root, Transaction, user_body
 from holdfast.workspace.watch import AsyncWatch
 
@@ -57,13 +57,22 @@ class LoopRunner(Runner):
         if self.leader.is_new_turn():
             super().reload_rules()
 
-    def _now(self, read: Bound, reload: Callable[[], None] | None) -> Bound:
-        now = super()._now(read, reload)
+    def _read(self, op: Operation[..., Any]) -> Bound:
+        read, engine, at_least = self._reader(op), self.engine, self.context.at_least
 
-        async def call(*args: Any, **kwargs: Any) -> Any:
-            return now(*args, **kwargs)
+        async def fetch(*args: Any, **kwargs: Any) -> Any:
+            if at_least is not None and engine.journal is not None:
+                await asyncio.to_thread(self.catch_up)  # which may wait for the log
+            if op.listing and engine.due():
+                with contextlib.suppress(*CANNOT_WRITE):  # then the last sweep must do
+                    await self.submit(nothing, SYSTEM)
+            return read(*args, **kwargs)
 
-        return call
+        def call(*args: Any, **kwargs: Any) -> Any:
+            self.reload_rules()
+            return fetch(*args, **kwargs)
+
+        return call if op.routed else fetch
 
     def watch(self, following: Following[Any]) -> AsyncWatch[Any]:
         """An async iterator over events."""
@@ -75,15 +84,6 @@ class LoopRunner(Runner):
 
     def _next(self, step: Next) -> Any:
         return next_event(self.engine, step.watcher, step.deadline)
-
-    async def _catch_up(self, _: CatchUp) -> None:
-        if self.engine.journal is not None:
-            await asyncio.to_thread(self.catch_up)  # which may wait for the log
-
-    async def _sweep(self, _: Sweep) -> None:
-        if self.engine.due():
-            with contextlib.suppress(*CANNOT_WRITE):  # then the last sweep must do
-                await self.submit(nothing, SYSTEM)
 
 
 class AsyncWorkspace(Root[Async]):

@@ -8,11 +8,9 @@ inside a transaction, and `RemoteRunner` (remote/) drives requests to a server.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any, ClassVar, NoReturn
-
-import msgspec
 
 from holdfast import errors
 from holdfast.clock import Signal, Wakeable
@@ -49,14 +47,6 @@ from holdfast.workspace.watch import Watch, first_of, next_event
 Bound = Callable[..., Any]
 
 
-class CatchUp(msgspec.Struct, frozen=True):
-    """On a replica: catch up with what the call must have seen."""
-
-
-class Sweep(msgspec.Struct, frozen=True):
-    """End what is due, before a listing."""
-
-
 class Runner:
     """Runs operations on an open workspace, in one context, from threads."""
 
@@ -88,33 +78,18 @@ class Runner:
         return lambda *args, **kwargs: self.watch(self._following(op, args, kwargs))
 
     def _read(self, op: Operation[..., Any]) -> Bound:
-        read = self._reader(op)
+        read, engine, at_least = self._reader(op), self.engine, self.context.at_least
         reload = self.reload_rules if op.routed else None
-        if not op.listing and self.context.at_least is None:
-            return self._now(read, reload)
-        drive, handlers = self.drive, self._handlers()
-
-        def steps(args: Any, kwargs: Any) -> Generator[CatchUp | Sweep, Any, Any]:
-            if self.context.at_least is not None:
-                yield CatchUp()
-            if op.listing:
-                yield Sweep()
-            return read(*args, **kwargs)
+        if reload is None and at_least is None and not op.listing:
+            return read
 
         def call(*args: Any, **kwargs: Any) -> Any:
             if reload is not None:
                 reload()
-            return drive(steps(args, kwargs), handlers)
-
-        return call
-
-    def _now(self, read: Bound, reload: Callable[[], None] | None) -> Bound:
-        """A read that waits for nothing, as a call."""
-        if reload is None:
-            return read
-
-        def call(*args: Any, **kwargs: Any) -> Any:
-            reload()
+            if at_least is not None:
+                self.catch_up()
+            if op.listing:
+                engine.sweep_if_due()
             return read(*args, **kwargs)
 
         return call
@@ -228,8 +203,6 @@ class Runner:
             Listen: self._listen,
             Next: self._next,
             ReadFile: self._read_file,
-            CatchUp: self._catch_up,
-            Sweep: self._sweep,
         }
 
     def _do(self, step: Do) -> Any:
@@ -269,12 +242,6 @@ class Runner:
 
     def _next(self, step: Next) -> Any:
         return next_event(self.engine, step.watcher, step.deadline)
-
-    def _catch_up(self, _: CatchUp) -> Any:
-        self.catch_up()
-
-    def _sweep(self, _: Sweep) -> Any:
-        self.engine.sweep_if_due()
 
 
 class TransactionRunner:
