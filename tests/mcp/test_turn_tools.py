@@ -120,7 +120,7 @@ async def test_an_official_client_locks_mails_and_checks_over_pipes(tmp_path: Pa
 async def test_who_waits_in_vain_learns_that_the_maintainer_was_asked(
     ws: holdfast.Workspace, files: turnfile.Session
 ) -> None:
-    turnfile.acquire(files, turnfile.claim_of(files, ["WORKLOG.md"], "bob", "long work", 9))
+    turnfile.acquire(files, turnfile.lock_request(files, ["WORKLOG.md"], "bob", "long work", 9))
     async with agent_of(ws, files) as agent:
         refused = await agent.refusal("turn_lock", files=["WORKLOG.md"], reason="x", wait=0)
         assert refused.code == "ESCALATED"

@@ -157,7 +157,7 @@ def test_f3_renewing_a_lock_changes_one_line() -> None:
 
 
 def test_f13_a_tasks_fields_change_in_place() -> None:
-    after = read(TIDY).with_task("glaze", status="done", completed_rev=8)
+    after = read(TIDY).with_task_fields("glaze", status="done", completed_rev=8)
     assert changed_lines(TIDY, after.text) == [
         '-       status: "in_progress"\n',
         '+       status: "done"\n',
@@ -165,7 +165,7 @@ def test_f13_a_tasks_fields_change_in_place() -> None:
         "+       completed_rev: 8\n",
     ]
     with pytest.raises(NotFound):
-        read(TIDY).with_task("nobody", status="done")
+        read(TIDY).with_task_fields("nobody", status="done")
 
 
 @settings(max_examples=60, deadline=None)

@@ -20,7 +20,7 @@ from holdfast.types import Event
 from holdfast.workspace.aio import while_serving
 
 if TYPE_CHECKING:
-    from holdfast.faces.mcp.turn_session import Taken
+    from holdfast.faces.mcp.turn_session import SessionLock
     from holdfast.remote.aio import AsyncRemoteWorkspace
     from holdfast.workspace.aio import AsyncWorkspace
 
@@ -34,7 +34,7 @@ class Caller:
     def __init__(self, actor: str, turn_dir: str | None = None) -> None:
         self.actor = str(actor)  # also of one that was derived
         self.turn_dir = turn_dir
-        self.taken: dict[str, Taken] = {}  # turn locks of this very session, by id
+        self.taken: dict[str, SessionLock] = {}  # turn locks of this very session, by id
         self.told: dict[str, str | None] = {}  # of which turn files it knows what they said, and the digest of that
 
     def cancellable(self, request: Any) -> AbstractContextManager[Any]:

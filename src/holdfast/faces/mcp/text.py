@@ -31,7 +31,7 @@ _TOOLS: Final = {
     **dict.fromkeys(("paths.lock", "paths.list"), "paths"),
     "locks.acquire": "lock",
 }
-_COMMAND: Final = re.compile(r"`turn ((?:mail |tasks )?[a-z]+)([^`]*)`")
+_COMMAND: Final = re.compile(r"`holdfast turn ((?:mail |tasks )?[a-z]+)([^`]*)`")
 _OPTION: Final = re.compile(r" --[a-z-]+")
 # Which tool does what a command of another name does, and what only a person at a shell can do.
 _TURNS: Final = {
