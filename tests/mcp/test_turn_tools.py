@@ -248,7 +248,7 @@ async def test_a_shared_file_is_a_resource_and_no_other_file_is(tmp_path: Path, 
 async def test_a_server_whose_folder_is_not_there_says_how_it_is_made(tmp_path: Path) -> None:
     async with alone(turnfile.Session(tmp_path / "none")) as agent:
         refused = await agent.refusal("turn_status")
-        assert (refused.code, refused.content["hint"]) == ("NOT_FOUND", "make it with: holdfast turn init")
+        assert (refused.code, refused.content["hint"]) == ("NOT_FOUND", "`holdfast turn init` creates it")
 
 
 @played
@@ -294,7 +294,7 @@ async def test_f6_a_replacement_is_one_transaction_with_its_note(files: turnfile
 
 @pytest.mark.parametrize(
     ("old", "told"),
-    [("- blue", "does not have"), ("- red", "more than once"), ("aa", "more than once"), ("", "empty")],
+    [("- blue", "does not occur"), ("- red", "more than once"), ("aa", "more than once"), ("", "empty")],
 )
 @played
 async def test_f6_a_replacement_of_what_is_not_there_once_is_refused_and_writes_nothing(

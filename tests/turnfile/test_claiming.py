@@ -56,7 +56,7 @@ def test_f3_a_ledger_that_lists_nobody_can_be_used(tmp_path: Path) -> None:
     session = new_session(tmp_path, ())
     claim = turnfile.lock_request(session, [WORKLOG], "ada", "x")
     [problem] = claim.warnings
-    assert problem.message == "ada was not in the ledger, and joins it; known: mia"
+    assert problem.message == "ada is new, and is added to the ledger; known: mia"
     assert turnfile.acquire(session, claim).holder == "ada"
     assert turnfile.lock_request(session, [WORKLOG], "ada", "x").warnings == ()
 

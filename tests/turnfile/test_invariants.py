@@ -236,7 +236,7 @@ def test_f10_files_that_have_no_invariants_are_not_looked_at() -> None:
 
 
 def test_the_pure_modules_start_without_yaml_database_or_kernel() -> None:
-    names = ("mailbox.steps", "mailbox.projection", "papers.invariants", "papers.worklog", "papers.templates")
+    names = ("mailbox.steps", "mailbox.projection", "invariants", "worklog", "skeleton")
     code = "import sys; import " + ", ".join(f"holdfast.turnfile.{name}" for name in names)
     code += "; print(*(name for name in sys.modules if name.split('.')[0] in ('ruamel', 'apsw')"
     code += " or name.startswith(('holdfast.kernel', 'holdfast.workspace', 'holdfast.domains'))))"

@@ -350,7 +350,7 @@ def test_f10_the_next_id_is_one_above_the_highest_of_its_day_whoever_mentions_it
     assert next_id("2026-03-02", "MSG-20260302-" + "9" * 5000) == "MSG-20260302-001"  # too long to be an id
     with pytest.raises(errors.Invalid):
         next_id("yesterday", "")
-    with pytest.raises(errors.Invalid, match="no id left"):
+    with pytest.raises(errors.Invalid, match="no id is left"):
         compose(EMPTY + "\nMSG-20260304-999999999\n", DRAFT)
 
 
@@ -386,7 +386,7 @@ def test_f9_a_body_that_would_be_read_as_something_else_is_refused(body: str) ->
 @pytest.mark.parametrize("body", ["```\nan open fence", "text\n~~~~ sh\n~~~", "<!-- an open comment", "a\n<!--\nb"])
 def test_f9_a_body_with_an_open_fence_or_comment_is_refused_whatever_follows_it(body: str) -> None:
     for text in (EMPTY, *DIALECTS.values()):
-        with pytest.raises(errors.InvalidValue, match="never closed"):
+        with pytest.raises(errors.InvalidValue, match="never closes"):
             compose(text, msgspec.structs.replace(DRAFT, body=body))
     for fine in ("```x``` is code", "<!-- closed -->", "```\n<!--\n```"):
         assert compose(EMPTY, msgspec.structs.replace(DRAFT, body=fine))

@@ -284,7 +284,7 @@ def test_f6_drift_that_does_not_end_is_escalated(session: Session) -> None:
         append(WORKLOG, "- mine")(edit)
         path.write_text(path.read_text() + f"- theirs {runs}\n")
 
-    with pytest.raises(Escalated, match="again and again") as refusal:
+    with pytest.raises(Escalated, match="at every retry") as refusal:
         turnfile.transact([WORKLOG], "ada", "drift", body, folder=session)
     assert runs == 4
     assert "- mine" not in text_of(session, WORKLOG)
@@ -360,7 +360,7 @@ def test_f10_a_breach_that_was_there_before_is_told_as_such_with_its_line_in_the
     def below(transaction: Transaction) -> None:
         transaction.write(WORKLOG, edit)
 
-    with pytest.raises(Invalid, match=r"WORKLOG.md is out of order already: line 4: .* in line 3") as refusal:
+    with pytest.raises(Invalid, match=r"WORKLOG.md is already broken: line 4: .* in line 3") as refusal:
         turnfile.transact([WORKLOG], "ada", "x", below, folder=session)
     assert [problem.line for problem in refusal.value.problems] == [4]
 
@@ -458,7 +458,7 @@ def test_f6_what_follows_from_other_files_cannot_be_edited(session: Session, pat
 
 
 def test_f6_only_files_that_were_named_are_edited(session: Session) -> None:
-    with pytest.raises(Invalid, match="no file of this transaction"):
+    with pytest.raises(Invalid, match="not part of this transaction"):
         turnfile.transact([WORKLOG], "ada", "x", append(MAILBOX, "x"), folder=session)
     assert session.read().turnfile.locks == ()
 

@@ -17,7 +17,6 @@ import msgspec
 
 from holdfast import errors
 from holdfast.faces.cli.args import Usage
-from holdfast.kernel.filesystem import make_folder
 
 FOLDER: Final = ".holdfast"
 STORE: Final = "holdfast.db"
@@ -208,6 +207,8 @@ def credentials(url: str, environ: Mapping[str, str]) -> Credentials:
 def remember(url: str, given: Credentials, environ: Mapping[str, str]) -> str:
     """Put down what is good for a server; answers where."""
     path = _path(environ)
+    from holdfast.kernel.filesystem import make_folder  # turn commands load nothing of the kernel
+
     make_folder(os.path.dirname(path))
     content = msgspec.json.format(msgspec.json.encode({**_all(environ), _base(url): given}))
     partial = f"{path}.{os.getpid()}"

@@ -15,13 +15,12 @@ from contextlib import AbstractContextManager, nullcontext
 from typing import TYPE_CHECKING, Any, Final, Literal, TypeVar
 
 from holdfast import errors
-from holdfast.operation import Operation, operation
-from holdfast.types import Event
-from holdfast.workspace.aio import while_serving
 
 if TYPE_CHECKING:
     from holdfast.faces.mcp.turn_session import SessionLock
+    from holdfast.operation import Operation
     from holdfast.remote.aio import AsyncRemoteWorkspace
+    from holdfast.types import Event
     from holdfast.workspace.aio import AsyncWorkspace
 
 
@@ -103,6 +102,9 @@ class Session(Caller):
 
     async def call(self, name: str, /, *, fence: str | None = None, **given: Any) -> Any:
         """An operation, if the caller may; `fence` is a lock of the session that it must still hold."""
+        from holdfast.operation import operation  # a caller of turn tools loads no workspace
+        from holdfast.workspace.aio import while_serving
+
         op = operation(name)
         self.check(op, given)
         workspace = self._workspace
@@ -114,6 +116,9 @@ class Session(Caller):
 
     async def next_event(self, **given: Any) -> Event | None:
         """The first event of a watch, or None at its timeout."""
+        from holdfast.operation import operation
+        from holdfast.workspace.aio import while_serving
+
         op = operation("watch")
         self.check(op, given)
 

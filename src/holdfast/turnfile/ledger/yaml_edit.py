@@ -2,7 +2,7 @@
 
 Pure. A change sets, inserts or removes one value by replacing the span of text that the value takes, so comments,
 order, quoting and line ends elsewhere stay. Guarantee: the result, parsed again, is exactly the old tree with that
-change; a layout for which this fails is refused as Invalid, never guessed. Decision 0041 says why ruamel's round trip
+change; a layout for which this fails is refused as Invalid, never guessed. Decision 0042 says why ruamel's round trip
 does not do. Called by `ledger`.
 """
 
