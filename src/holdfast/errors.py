@@ -7,8 +7,8 @@
     ├─ Unauthorized 401
     ├─ Forbidden 403       NotHolder NotClaimOwner NotRecipient NotSender NotCapable
     ├─ NotFound 404        TaskNotFound MessageNotFound ParentNotFound TableNotFound
-    ├─ Conflict 409        VersionMismatch CycleConflict Exists Outrun DuplicateName Held Escalated AlreadyClaimed
-    │                      InvalidStatus TaskActive HasActiveChildren OpenThreads Fenced AlreadyAttached
+    ├─ Conflict 409        VersionMismatch CycleConflict Exists Outrun FileChanged DuplicateName Held Escalated
+    │                      AlreadyClaimed InvalidStatus TaskActive HasActiveChildren OpenThreads Fenced AlreadyAttached
     ├─ Compacted 410
     ├─ TooLarge 413
     ├─ Corrupt 500
@@ -279,11 +279,15 @@ class Exists(Conflict):
 
 
 class Outrun(Conflict):
-    """Another writer changed the workspace or turn file while a block was open; nothing of the block was written."""
+    """Another node wrote while a block was open; nothing of the block was written."""
 
     code = "OUTRUN"
     retryable = True
     default_hint = "run the block again, or pass a function to transact, which retries by itself"
+
+
+class FileChanged(Outrun):
+    """A turn file changed while it was being edited; nothing of the edit was written. Carries `path`."""
 
 
 class DuplicateName(Conflict):

@@ -56,7 +56,7 @@ def test_f3_a_name_that_the_ledger_does_not_know_joins_and_is_told(turn: Cli, pr
     answer = turn(*words)
     assert answer.code == 0, answer.err
     [warning] = answer.data["warnings"]
-    assert "adda was not in the ledger, and joins it; known: ada, bob, mia (did you mean ada?)" in warning
+    assert "adda is new, and is added to the ledger; known: ada, bob, mia (did you mean ada?)" in warning
     assert warning in answer.err
     assert [agent.id for agent in ledger(project).agents] == ["ada", "bob", "adda"]
     again = turn("mail", "send", "--from", "ADDA", "--to", "Bob,all,MIA,maintainer", "--subject", "y")
@@ -72,7 +72,7 @@ def test_f3_a_known_name_is_not_told(turn: Cli) -> None:
 def test_f3_a_new_name_claims_a_task_and_is_told(turn: Cli) -> None:
     assert turn("tasks", "add", "glaze", "Mix it", "--actor", "ada").data["warnings"] == []
     [warning] = turn("tasks", "claim", "glaze", "--actor", "bbo").data["warnings"]
-    assert "bbo was not in the ledger, and joins it" in warning
+    assert "bbo is new, and is added to the ledger" in warning
     assert turn("tasks", "done", "glaze", "--actor", "bbo").data["warnings"] == []
 
 

@@ -8,8 +8,7 @@ import pytest
 
 from holdfast import errors
 from holdfast.faces.mcp.profiles import CORE
-from holdfast.faces.mcp.session import Caller
-from holdfast.faces.mcp.tool import Tool, tool
+from holdfast.faces.mcp.tool import Caller, Tool, tool
 from holdfast.faces.mcp.turn_tools import TOOLS
 from tests.mcp.clients import played
 

@@ -20,7 +20,8 @@ import holdfast
 from holdfast import errors, turnfile
 from holdfast.faces.mcp.profiles import WORKSPACE, tools_of
 from holdfast.faces.mcp.server import build
-from holdfast.faces.mcp.session import Caller, Memory, Session
+from holdfast.faces.mcp.session import Memory, Session
+from holdfast.faces.mcp.tool import Caller
 from holdfast.faces.mcp.turn_tools import TURNS
 from tests.cli.calling import Shell, environment
 from tests.mcp.clients import Agent, Refused, inside, over_stdio, played
@@ -120,7 +121,7 @@ async def test_an_official_client_locks_mails_and_checks_over_pipes(tmp_path: Pa
 async def test_who_waits_in_vain_learns_that_the_maintainer_was_asked(
     ws: holdfast.Workspace, files: turnfile.Session
 ) -> None:
-    turnfile.acquire(files, turnfile.claim_of(files, ["WORKLOG.md"], "bob", "long work", 9))
+    turnfile.acquire(files, turnfile.lock_request(files, ["WORKLOG.md"], "bob", "long work", 9))
     async with agent_of(ws, files) as agent:
         refused = await agent.refusal("turn_lock", files=["WORKLOG.md"], reason="x", wait=0)
         assert refused.code == "ESCALATED"
@@ -248,7 +249,7 @@ async def test_a_shared_file_is_a_resource_and_no_other_file_is(tmp_path: Path, 
 async def test_a_server_whose_folder_is_not_there_says_how_it_is_made(tmp_path: Path) -> None:
     async with alone(turnfile.Session(tmp_path / "none")) as agent:
         refused = await agent.refusal("turn_status")
-        assert (refused.code, refused.content["hint"]) == ("NOT_FOUND", "make it with: holdfast turn init")
+        assert (refused.code, refused.content["hint"]) == ("NOT_FOUND", "`holdfast turn init` creates it")
 
 
 @played
@@ -294,7 +295,7 @@ async def test_f6_a_replacement_is_one_transaction_with_its_note(files: turnfile
 
 @pytest.mark.parametrize(
     ("old", "told"),
-    [("- blue", "does not have"), ("- red", "more than once"), ("aa", "more than once"), ("", "empty")],
+    [("- blue", "does not occur"), ("- red", "more than once"), ("aa", "more than once"), ("", "empty")],
 )
 @played
 async def test_f6_a_replacement_of_what_is_not_there_once_is_refused_and_writes_nothing(

@@ -1,4 +1,4 @@
-"""Bugs in turn files: locks that end or overlap wrongly, files that are written half, waiting without end."""
+"""Bugs in turn files: locks that end or overlap wrongly, files that are half written, waiting without end."""
 
 from __future__ import annotations
 
@@ -29,15 +29,15 @@ BUGS = [
         CONTRACT,
     ),
     Bug(
-        "a turn file is written over what somebody typed meanwhile",
-        "turnfile/edits.py",
+        "a turn file overwrites an edit that somebody made in the meantime",
+        "turnfile/transactions.py",
         "                if session.folder.read(path) != before:\n",
         "                if False and session.folder.read(path) != before:\n",
         CONTRACT,
     ),
     Bug(
         "a turn lock is not checked again before the write",
-        "turnfile/edits.py",
+        "turnfile/transactions.py",
         "        if (other := verify(self.session, ledger, lock)) is not None:\n",
         "        if (other := self.lock if lock is None else None) is not None:\n",
         EDITS,
@@ -50,14 +50,14 @@ BUGS = [
         KILLS,
     ),
     Bug(
-        "a journal that was left is thrown away",
+        "a journal that a killed writer left is thrown away",
         "turnfile/files.py",
-        "    if any(_foreign(folder, step) for step in steps):\n",
+        "    if any(_edited_by_others(folder, step) for step in steps):\n",
         "    if steps:\n",
         KILLS,
     ),
     Bug(
-        "who waits for a turn in vain asks nobody",
+        "a contender whose wait for a turn ends asks nobody",
         "turnfile/locks.py",
         "        if found.revision == seen:\n",
         "        if found.revision == -1:\n",
@@ -68,28 +68,28 @@ BUGS = [
         "turnfile/locks.py",
         "        raise _Blocked(others[0], ledger.revision)\n",
         "        session.folder.rename(session.folder.temp('TURNFILE.yaml', ledger.stamped(ledger.revision + 1,"
-        " claim.holder).text), 'TURNFILE.yaml')\n        raise _Blocked(others[0], ledger.revision)\n",
+        " request.holder).text), 'TURNFILE.yaml')\n        raise _Blocked(others[0], ledger.revision)\n",
         EDITS,
     ),
     Bug(
-        "a name that nobody knows joins a turn file in silence",
-        "turnfile/escalation.py",
-        "(*newcomers(ledger, holder), *_doubts(",
-        "(*newcomers(ledger), *_doubts(",
+        "an unknown name is added to a turn file without a warning",
+        "turnfile/locks.py",
+        "(*new_names(ledger, holder), *_file_warnings(",
+        "(*new_names(ledger), *_file_warnings(",
         CLAIMS,
     ),
     Bug(
-        "what a program wrote beside its turn is lost in silence",
+        "a file that a program wrote outside its turn is lost without an error",
         "faces/cli/commands/turn_edit.py",
-        "            _need_named(transaction, folder)\n",
+        "            _check_named(transaction, folder)\n",
         "",
         TOLD,
     ),
     Bug(
         "the folder of turn files is a symlink to anywhere",
         "turnfile/session.py",
-        "        if (led := led_out(path)) is not None:\n",
-        "        if (led := led_out(path)) is not None and not path:\n",
+        "        if (target := symlink_escape(path)) is not None:\n",
+        "        if (target := symlink_escape(path)) is not None and not path:\n",
         FOLDERS,
     ),
     Bug(
@@ -107,23 +107,23 @@ BUGS = [
         EDITS,
     ),
     Bug(
-        "a turn lock that is used goes stale by its own edits",
-        "turnfile/edits.py",
+        "a turn lock goes stale by the edits under it",
+        "turnfile/transactions.py",
         "                    after = renewed(self.session, ledger, lock)\n",
         "                    after = ledger\n",
         EDITS,
     ),
     Bug(
-        "to ask about a turn lock costs two revisions",
+        "the escalation of a turn lock costs two revisions",
         "turnfile/escalation.py",
         "texts[TURNFILE] = after.stamped(ledger.revision + 1, sender).text",
         "texts[TURNFILE] = after.stamped(ledger.revision + 2, sender).text",
         ASKING,
     ),
     Bug(
-        "the file by which writers of turn files exclude each other can be edited",
+        "the lock file of turn files can be edited",
         "turnfile/session.py",
-        "        if is_own(found):\n",
+        "        if is_internal(found):\n",
         "        if not found:\n",
         TOLD,
     ),

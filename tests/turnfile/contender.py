@@ -9,28 +9,28 @@ from __future__ import annotations
 import json
 import sys
 
-from holdfast.turnfile import Patience, Session, transact
-from holdfast.turnfile.edits import Transaction
-from holdfast.turnfile.mailbox import composition
+from holdfast.turnfile import Session, WaitPolicy, transact
+from holdfast.turnfile.mailbox.draft import Draft, compose
 from holdfast.turnfile.model import MAILBOX, WORKLOG
+from holdfast.turnfile.transactions import Transaction
 from tests.turnfile.sessions import day
 
 
 def main(folder: str, agent: str, receiver: str, first: int, count: int, stuck: float) -> None:
     """Make so many transactions, each with a number of its own."""
-    session = Session(folder, now=day, patience=60.0)
-    patience = Patience(wait=stuck, checks=10_000)
+    session = Session(folder, now=day, write_timeout=60.0)
+    wait = WaitPolicy(interval=stuck, checks=10_000)
     for number in range(first, first + count):
 
         def body(edit: Transaction, number: int = number) -> str:
             text = edit.read(MAILBOX) or ""
-            draft = composition.Draft(agent, receiver, f"{agent} {number}", "2026-06-12")
-            text, message = composition.compose(text, draft)
+            draft = Draft(agent, receiver, f"{agent} {number}", "2026-06-12")
+            text, message = compose(text, draft)
             edit.write(MAILBOX, text)
             edit.write(WORKLOG, (edit.read(WORKLOG) or "") + f"- {agent} {number} {message}\n")
             return message
 
-        done = transact([MAILBOX, WORKLOG], agent, "fight", body, folder=session, patience=patience)
+        done = transact([MAILBOX, WORKLOG], agent, "fight", body, folder=session, wait=wait)
         print(json.dumps({"number": number, "message": done.result, "revision": done.revision}), flush=True)
 
 

@@ -8,13 +8,13 @@ from holdfast import turnfile
 from holdfast.turnfile import Session, Transaction
 from holdfast.turnfile.ledger import Ledger
 from holdfast.turnfile.ledger.yaml_edit import Put
-from holdfast.turnfile.mailbox import composition
+from holdfast.turnfile.mailbox.draft import Draft, compose
 from holdfast.turnfile.model import MAILBOX, Lock
 
 
 def lock(session: Session, *files: str, holder: str = "ada", lease_revs: int = 2) -> Lock:
     """Take a lock without waiting."""
-    return turnfile.acquire(session, turnfile.claim_of(session, files, holder, "test", lease_revs))
+    return turnfile.acquire(session, turnfile.lock_request(session, files, holder, "test", lease_revs))
 
 
 def write(session: Session, times: int = 1) -> Ledger:
@@ -40,8 +40,8 @@ def send(subject: str, sender: str = "ada", receiver: str = "bob") -> Callable[[
     """An edit that sends a message."""
 
     def body(edit: Transaction) -> str:
-        draft = composition.Draft(sender, receiver, subject, "2026-06-12")
-        text, message = composition.compose(edit.read(MAILBOX) or "", draft)
+        draft = Draft(sender, receiver, subject, "2026-06-12")
+        text, message = compose(edit.read(MAILBOX) or "", draft)
         edit.write(MAILBOX, text)
         return message
 

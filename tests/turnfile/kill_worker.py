@@ -7,16 +7,16 @@ import signal
 import sys
 
 from holdfast.turnfile import Session, files, transact
-from holdfast.turnfile.edits import Transaction
-from holdfast.turnfile.mailbox import composition
+from holdfast.turnfile.mailbox.draft import Draft, compose
 from holdfast.turnfile.model import MAILBOX, WORKLOG
+from holdfast.turnfile.transactions import Transaction
 from tests.turnfile.sessions import day
 
 
 def edit(transaction: Transaction) -> str:
     """Send a message, and note it in the worklog."""
-    draft = composition.Draft("ada", "bob", "from the worker", "2026-06-12")
-    text, message = composition.compose(transaction.read(MAILBOX) or "", draft)
+    draft = Draft("ada", "bob", "from the worker", "2026-06-12")
+    text, message = compose(transaction.read(MAILBOX) or "", draft)
     transaction.write(MAILBOX, text)
     transaction.write(WORKLOG, (transaction.read(WORKLOG) or "") + f"- sent {message}\n")
     return message
@@ -34,7 +34,7 @@ def main(folder: str, place: str, times: int) -> None:
                 os.kill(os.getpid(), signal.SIGKILL)
 
     files.hook = hook
-    transact([MAILBOX, WORKLOG], "ada", "kill test", edit, folder=Session(folder, now=day), patience=None)
+    transact([MAILBOX, WORKLOG], "ada", "kill test", edit, folder=Session(folder, now=day), wait=None)
 
 
 if __name__ == "__main__":

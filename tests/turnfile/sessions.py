@@ -12,7 +12,7 @@ from pathlib import Path
 from holdfast import turnfile
 from holdfast.turnfile import Session
 from holdfast.turnfile.files import JOURNAL, TEMP_PREFIX
-from holdfast.turnfile.mailbox import derived
+from holdfast.turnfile.mailbox import projection
 from holdfast.turnfile.model import MAILBOX, PROJECTION
 
 ROOT = Path(__file__).parents[2]
@@ -43,7 +43,7 @@ def is_whole(session: Session) -> None:
     mailbox, projected = session.texts([MAILBOX, PROJECTION]).values()
     assert mailbox is not None
     assert projected is not None
-    assert not derived.is_stale(mailbox, projected)
+    assert not projection.is_stale(mailbox, projected)
     names = os.listdir(session.folder.path)
     assert JOURNAL not in names
     assert [problem for problem in turnfile.check(session) if problem.rule != "lock-stale"] == []

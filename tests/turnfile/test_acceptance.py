@@ -16,7 +16,7 @@ from typing import Any
 
 import pytest
 
-from holdfast.turnfile.mailbox import derived
+from holdfast.turnfile.mailbox import projection
 from tests.cli.calling import Answer, Shell, ended, environment
 
 EACH = 3  # messages of an agent in a session
@@ -56,7 +56,7 @@ class Room:
 
     def is_fresh(self) -> None:
         """Criterion 3, at this moment."""
-        assert not derived.is_stale(self.text("MAILBOX.md"), self.text("MAILBOX.json"))
+        assert not projection.is_stale(self.text("MAILBOX.md"), self.text("MAILBOX.json"))
 
     def is_in_order(self) -> None:
         """Criteria 1, 2, 3 and 5, at this moment: `turn check` knows all four."""

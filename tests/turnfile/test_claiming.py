@@ -54,24 +54,24 @@ def test_f3_who_needs_no_lock_joins_nothing_and_is_not_told(session: Session) ->
 
 def test_f3_a_ledger_that_lists_nobody_can_be_used(tmp_path: Path) -> None:
     session = new_session(tmp_path, ())
-    claim = turnfile.claim_of(session, [WORKLOG], "ada", "x")
+    claim = turnfile.lock_request(session, [WORKLOG], "ada", "x")
     [problem] = claim.warnings
-    assert problem.message == "ada was not in the ledger, and joins it; known: mia"
+    assert problem.message == "ada is new, and is added to the ledger; known: mia"
     assert turnfile.acquire(session, claim).holder == "ada"
-    assert turnfile.claim_of(session, [WORKLOG], "ada", "x").warnings == ()
+    assert turnfile.lock_request(session, [WORKLOG], "ada", "x").warnings == ()
 
 
 def test_f3_a_name_in_another_case_is_another_one_and_told(session: Session) -> None:
-    [problem] = turnfile.claim_of(session, [WORKLOG], "ADA", "x").warnings
+    [problem] = turnfile.lock_request(session, [WORKLOG], "ADA", "x").warnings
     assert "did you mean ada?" in problem.message
 
 
 def test_f3_a_claim_tells_of_files_that_may_not_be_those_meant(session: Session) -> None:
-    claim = turnfile.claim_of(session, [WORKLOG, "Mailbox.md", ".gitignore"], "ada", "x")
+    claim = turnfile.lock_request(session, [WORKLOG, "Mailbox.md", ".gitignore"], "ada", "x")
     assert rules(claim.warnings) == ["missing", "no-lock-needed"]
     assert "did you mean MAILBOX.md?" in claim.warnings[0].message
     with pytest.raises(Invalid, match="pattern"):
-        turnfile.claim_of(session, ["*.md"], "ada", "x")
+        turnfile.lock_request(session, ["*.md"], "ada", "x")
 
 
 def test_f3_a_registry_given_in_python_comes_before_that_of_the_ledger(session: Session) -> None:
@@ -84,14 +84,14 @@ def test_f3_a_registry_given_in_python_comes_before_that_of_the_ledger(session: 
 
 
 def test_f8_who_takes_a_lock_over_is_known_afterwards(session: Session) -> None:
-    lock = turnfile.acquire(session, turnfile.claim_of(session, [WORKLOG], "ada", "x"))
+    lock = turnfile.acquire(session, turnfile.lock_request(session, [WORKLOG], "ada", "x"))
     done = turnfile.override(session, lock.id, "P0: she is gone", "cyd", take=True)
     assert rules(done.problems) == ["new-agent"]
     assert turnfile.lint(session.read().text) == []
 
 
 def test_f11_a_mailing_tells_of_receivers_whom_nobody_knows(session: Session) -> None:
-    mail = turnfile.Mailing(session, "ada")
+    mail = turnfile.Mail(session, "ada")
     assert rules(mail.send("Bob, all", "x").completion.warnings) == []
     [problem] = mail.send("bbo", "x").completion.warnings
     assert (problem.rule, "bbo is not in the ledger; known: ada, bob, mia" in problem.message) == ("unknown-name", True)

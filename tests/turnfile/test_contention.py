@@ -19,7 +19,7 @@ import pytest
 
 from holdfast import turnfile
 from holdfast.turnfile import Session, files
-from holdfast.turnfile.mailbox import derived, parse
+from holdfast.turnfile.mailbox import parse, projection
 from holdfast.turnfile.model import MAILBOX, PROJECTION, TURNFILE, WORKLOG
 from tests.turnfile.sessions import AGENTS, is_whole, leftovers, new_session, start, text_of
 
@@ -67,7 +67,7 @@ def is_fresh(session: Session) -> None:
     mailbox, projected = session.texts([MAILBOX, PROJECTION]).values()
     assert mailbox is not None
     assert projected is not None
-    assert not derived.is_stale(mailbox, projected)
+    assert not projection.is_stale(mailbox, projected)
 
 
 def noted(said: list[dict[str, Any]]) -> list[tuple[str, str, str]]:

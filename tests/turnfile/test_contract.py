@@ -13,10 +13,10 @@ import pytest
 
 from holdfast import turnfile
 from holdfast.errors import Escalated, Held, Invalid, NotHolder
-from holdfast.turnfile import Mailing, Patience, Session, Transaction
+from holdfast.turnfile import Mail, Session, Transaction, WaitPolicy
 from holdfast.turnfile import files as failpoints
 from holdfast.turnfile.ledger import rules
-from holdfast.turnfile.mailbox import derived, parse
+from holdfast.turnfile.mailbox import parse, projection
 from holdfast.turnfile.mailbox.cards import OPEN, TERMINAL
 from holdfast.turnfile.mailbox.steps import STEPS
 from holdfast.turnfile.model import MAILBOX, PROJECTION, QUESTIONS, TURNFILE, WORKLOG, Lock
@@ -54,14 +54,14 @@ def test_r1_each_shared_file_is_edited_under_a_lock_of_the_ledger(session: Sessi
         seen.append(session.read().turnfile.locks)
         edit.write(path, (edit.read(path) or "") + "\n<!-- looked through -->\n")
 
-    turnfile.transact([path], "ada", "edit", body, folder=session, patience=None)
+    turnfile.transact([path], "ada", "edit", body, folder=session, wait=None)
     assert [held.files for held in seen[0]] == [(f"working-session/{path}",)]
     assert session.read().turnfile.locks == ()
 
 
 def test_r1_the_projection_is_an_output_that_nobody_edits(session: Session) -> None:
     with pytest.raises(Invalid):
-        turnfile.transact([PROJECTION], "ada", "edit", nothing, folder=session, patience=None)
+        turnfile.transact([PROJECTION], "ada", "edit", nothing, folder=session, wait=None)
 
 
 def test_r1_lock_state_is_in_the_ledger_and_nowhere_else(session: Session) -> None:
@@ -123,12 +123,12 @@ def test_r2_nobody_waits_for_ever(session: Session) -> None:
 
     with pytest.raises(Held):
         turnfile.transact(
-            [MAILBOX], "bob", "x", nothing, folder=session, patience=Patience(wait=30, checks=20, pause=pause)
+            [MAILBOX], "bob", "x", nothing, folder=session, wait=WaitPolicy(interval=30, checks=20, pause=pause)
         )
     assert looks == [30] * 19
     looks.clear()
     with pytest.raises(Escalated):
-        turnfile.transact([MAILBOX], "bob", "x", nothing, folder=session, patience=Patience(pause=looks.append))
+        turnfile.transact([MAILBOX], "bob", "x", nothing, folder=session, wait=WaitPolicy(pause=looks.append))
     assert looks == [30.0]
 
 
@@ -186,7 +186,7 @@ def test_r3_the_nine_steps_come_in_their_order(session: Session, monkeypatch: py
         return send("hello")(edit)
 
     monkeypatch.setattr(failpoints, "hook", note)
-    done = turnfile.transact([MAILBOX, WORKLOG], "ada", "nine steps", body, folder=session, patience=None)
+    done = turnfile.transact([MAILBOX, WORKLOG], "ada", "nine steps", body, folder=session, wait=None)
     assert steps == ["lock.acquired", "body.done", "targets.checked", "journal.written", "lock.released"]
     ledger = session.read().turnfile
     assert (ledger.revision, ledger.locks) == (3, ())
@@ -205,7 +205,7 @@ def test_r3_a_step_that_fails_aborts_the_write(session: Session, monkeypatch: py
         monkeypatch.setattr(failpoints, "hook", fail)
         with (
             pytest.raises(RuntimeError),
-            turnfile.transaction([MAILBOX], "ada", "x", folder=session, patience=None) as edit,
+            turnfile.transaction([MAILBOX], "ada", "x", folder=session, wait=None) as edit,
         ):
             send("hello")(edit)
         monkeypatch.setattr(failpoints, "hook", None)
@@ -217,7 +217,7 @@ def test_r3_the_lock_is_checked_again_before_the_write(session: Session) -> None
     before = text_of(session, MAILBOX)
 
     def slowly() -> None:
-        with turnfile.transaction([MAILBOX], "ada", "x", folder=session, patience=None) as edit:
+        with turnfile.transaction([MAILBOX], "ada", "x", folder=session, wait=None) as edit:
             send("hello")(edit)
             write(session, 3)  # the lease has run out meanwhile
 
@@ -259,7 +259,7 @@ def test_r4_an_edit_that_breaks_an_invariant_is_refused_with_its_line(
         edit.write(path, change(edit.read(path) or ""))
 
     with pytest.raises(Invalid) as refusal:
-        turnfile.transact([path], "ada", "x", body, folder=session, patience=None)
+        turnfile.transact([path], "ada", "x", body, folder=session, wait=None)
     assert rule in [problem.rule for problem in refusal.value.problems]
     assert refusal.value.line >= 1
     assert text_of(session, path) == before
@@ -271,8 +271,7 @@ def test_r4_the_next_id_is_the_highest_of_the_day_and_one(session: Session) -> N
         session, MAILBOX, text_of(session, MAILBOX).replace("## Quick Reply", "See MSG-20260612-041.\n\n## Quick Reply")
     )
     assert (
-        turnfile.transact([MAILBOX], "ada", "x", send("hello"), folder=session, patience=None).result
-        == "MSG-20260612-042"
+        turnfile.transact([MAILBOX], "ada", "x", send("hello"), folder=session, wait=None).result == "MSG-20260612-042"
     )
 
 
@@ -293,7 +292,7 @@ def test_r4_an_id_that_was_taken_meanwhile_is_computed_anew(session: Session) ->
             put(session, MAILBOX, theirs[MAILBOX])
         return tried[-1]
 
-    done = turnfile.transact([MAILBOX], "ada", "x", body, folder=session, patience=None)
+    done = turnfile.transact([MAILBOX], "ada", "x", body, folder=session, wait=None)
     assert tried == ["MSG-20260612-001", "MSG-20260612-002"]
     assert done.result == "MSG-20260612-002"
     assert {card.id: card.get("subject") for card in parse(text_of(session, MAILBOX)).cards} == {
@@ -307,7 +306,7 @@ def test_r4_an_id_that_was_taken_meanwhile_is_computed_anew(session: Session) ->
 
 
 def test_r5_every_change_of_the_mailbox_regenerates_the_projection_with_it(session: Session) -> None:
-    ada, bob = Mailing(session, "ada", patience=None), Mailing(session, "bob", patience=None)
+    ada, bob = Mail(session, "ada", wait=None), Mail(session, "bob", wait=None)
     id = ada.send("bob", "hello").id
     steps: list[Callable[[], object]] = [
         lambda: bob.ack(id),
@@ -321,7 +320,7 @@ def test_r5_every_change_of_the_mailbox_regenerates_the_projection_with_it(sessi
         step()
         mailbox, projected = session.texts([MAILBOX, PROJECTION]).values()
         assert projected != before
-        assert not derived.is_stale(mailbox or "", projected or "")
+        assert not projection.is_stale(mailbox or "", projected or "")
 
 
 # --- R6: conflicts and recovery --------------------------------------------------------------------------------------
@@ -336,7 +335,7 @@ def test_r6_drift_is_found_and_the_edit_made_again_on_what_is_there(session: Ses
             put(session, WORKLOG, runs[0] + "- by hand\n")
         edit.write(WORKLOG, runs[-1] + "- by ada\n")
 
-    turnfile.transact([WORKLOG], "ada", "x", body, folder=session, patience=None)
+    turnfile.transact([WORKLOG], "ada", "x", body, folder=session, wait=None)
     assert len(runs) == 2
     assert text_of(session, WORKLOG).endswith("- by hand\n- by ada\n")
 
@@ -356,7 +355,7 @@ def test_r6_who_loses_precedence_removes_its_lock_and_begins_again(session: Sess
         if session.read().turnfile.lock("LOCK-aaa") is not None:
             turnfile.release(session, "LOCK-aaa", "bob")
 
-    turnfile.transact([WORKLOG], "ada", "x", body, folder=session, patience=Patience(pause=pause))
+    turnfile.transact([WORKLOG], "ada", "x", body, folder=session, wait=WaitPolicy(pause=pause))
     assert runs == [2, 5]  # ours went at revision 3, theirs at 4
     assert text_of(session, WORKLOG).count("- by ada\n") == 1
     assert session.read().turnfile.locks == ()
@@ -365,7 +364,7 @@ def test_r6_who_loses_precedence_removes_its_lock_and_begins_again(session: Sess
 def test_r6_contention_that_does_not_move_is_put_to_the_maintainer_with_the_facts(session: Session) -> None:
     held = lock(session, WORKLOG, lease_revs=9)
     with pytest.raises(Escalated) as refusal:
-        turnfile.transact([WORKLOG], "bob", "x", nothing, folder=session, patience=Patience(pause=lambda _: None))
+        turnfile.transact([WORKLOG], "bob", "x", nothing, folder=session, wait=WaitPolicy(pause=lambda _: None))
     card = parse(text_of(session, MAILBOX)).card(refusal.value.told)
     assert (card.get("type"), card.receiver) == ("decision-required", "mia")
     for fact in (f"lock_id: {held.id}", "holder: ada", "acquired_rev: 2", "last seen coordination.revision: 2"):
@@ -401,7 +400,7 @@ def test_r8_statuses_are_those_of_the_message_lifecycle() -> None:
 def test_r8_an_escalation_is_a_decision_as_maintainers_want_it(session: Session) -> None:
     lock(session, WORKLOG, lease_revs=9)
     with pytest.raises(Escalated) as refusal:
-        turnfile.transact([WORKLOG], "bob", "x", nothing, folder=session, patience=Patience(pause=lambda _: None))
+        turnfile.transact([WORKLOG], "bob", "x", nothing, folder=session, wait=WaitPolicy(pause=lambda _: None))
     body = parse(text_of(session, MAILBOX)).card(refusal.value.told).body
     for part in ("**Decision needed:**", "**Options:**", "**Recommended:**", "**If delayed:**"):
         assert part in body
@@ -411,7 +410,7 @@ def test_r8_an_escalation_is_a_decision_as_maintainers_want_it(session: Session)
 def test_r8_the_projection_says_its_schema_and_keeps_what_others_put_on_a_card(session: Session) -> None:
     token = "REV-20260301-plan-01-h0a1b2c3d"
     put(session, MAILBOX, BOLD.replace("**Type:** request", f"**Type:** request\n**Revision token:** {token}", 1))
-    Mailing(session, "ada", patience=None).send("bob", "hello")
+    Mail(session, "ada", wait=None).send("bob", "hello")
     said = msgspec.json.decode(text_of(session, PROJECTION))
     assert all(said[key] for key in ("schema_id", "schema_version", "projection_kind"))
     assert token in [message["fields"].get("revision_token") for message in said["active_messages"]]
@@ -430,7 +429,7 @@ def test_r8_the_ledger_is_the_clock(session: Session) -> None:
 
 def test_f7_processes_of_one_name_share_its_lock_and_all_send(session: Session) -> None:
     def send(number: int) -> list[str]:
-        hand = Mailing(Session(session.folder.path), "ada")
+        hand = Mail(Session(session.folder.path), "ada")
         return [hand.send("bob", f"{number}-{each}").id for each in range(3)]
 
     with ThreadPoolExecutor(6) as pool:

@@ -8,7 +8,7 @@ import pytest
 
 from holdfast import turnfile
 from holdfast.errors import Escalated
-from holdfast.turnfile import Patience, Session
+from holdfast.turnfile import Session, WaitPolicy
 from holdfast.turnfile.ledger import rules
 from holdfast.turnfile.mailbox import parse
 from holdfast.turnfile.model import MAILBOX, TURNFILE, WORKLOG
@@ -26,7 +26,7 @@ def asked(session: Session, who: str = "bob") -> str:
     """What asks the maintainer, after a vain wait for the worklog."""
     with pytest.raises(Escalated) as refusal:
         turnfile.transact(
-            [WORKLOG], who, "x", nothing, folder=session, patience=Patience(wait=1.0, pause=lambda _: None)
+            [WORKLOG], who, "x", nothing, folder=session, wait=WaitPolicy(interval=1.0, pause=lambda _: None)
         )
     return str(refusal.value.told)
 

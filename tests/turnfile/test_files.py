@@ -18,7 +18,7 @@ OUTSIDE = ["../x", "a/../../x", "/etc/passwd", "", ".", "..", "a//b", "a/./b", "
 
 def replace(folder: Folder, path: str, text: str) -> None:
     """Replace one file."""
-    with folder.turn():
+    with folder.write_lock():
         journal.replace(folder, {path: text}, {path: folder.read(path)})
 
 
@@ -62,14 +62,14 @@ def test_f2_a_symlink_is_not_followed(tmp_path: Path) -> None:
 
 def replace_blindly(folder: Folder, path: str) -> None:
     """Replace a file without reading it."""
-    with folder.turn():
+    with folder.write_lock():
         journal.replace(folder, {path: "new"}, {path: None})
 
 
 def test_f2_the_lock_file_is_no_way_out_either(tmp_path: Path) -> None:
     (tmp_path / "folder").mkdir()
     (tmp_path / "folder" / files.LOCK_FILE).symlink_to(tmp_path / "elsewhere")
-    with pytest.raises(Invalid), Folder(str(tmp_path / "folder")).turn():
+    with pytest.raises(Invalid), Folder(str(tmp_path / "folder")).write_lock():
         pass
     assert not (tmp_path / "elsewhere").exists()
 
@@ -98,10 +98,10 @@ def test_f2_a_replaced_file_keeps_its_permissions(tmp_path: Path) -> None:
 def test_f2_who_does_not_get_the_turn_is_told_after_a_bounded_wait(tmp_path: Path) -> None:
     folder = Folder(str(tmp_path))
     waits: list[float] = []
-    with folder.turn(), pytest.raises(Busy), Folder(str(tmp_path)).turn(patience=1.0, pause=waits.append):
+    with folder.write_lock(), pytest.raises(Busy), Folder(str(tmp_path)).write_lock(timeout=1.0, pause=waits.append):
         pass
     assert len(waits) == 200
-    with Folder(str(tmp_path)).turn(patience=0.0, pause=waits.append):
+    with Folder(str(tmp_path)).write_lock(timeout=0.0, pause=waits.append):
         assert len(waits) == 200
 
 
@@ -115,7 +115,7 @@ def test_f2_a_file_that_is_no_text_or_too_long_is_refused(tmp_path: Path, monkey
 
 
 def test_f2_a_missing_folder_is_told(tmp_path: Path) -> None:
-    with pytest.raises(NotFound), Folder(str(tmp_path / "none")).turn():
+    with pytest.raises(NotFound), Folder(str(tmp_path / "none")).write_lock():
         pass
 
 

@@ -8,7 +8,7 @@ import sys
 import pytest
 
 from holdfast.turnfile import invariants as invariants
-from holdfast.turnfile.mailbox import derived, parse
+from holdfast.turnfile.mailbox import parse, projection
 from holdfast.turnfile.model import Problem
 from tests.turnfile.mailboxes import BOLD, DIALECTS, EMPTY, MIXED, QUESTIONS, TABLE, WORKLOG
 
@@ -112,7 +112,7 @@ def test_f10_an_empty_mailbox_with_closed_rows_is_in_order_under_either_heading(
     for heading in ("## Closed Summary", "## Closed Summary (Newest First)"):
         text = EMPTY.replace("## Closed Summary", heading) + row
         assert check(text) == []
-        assert [one["id"] for one in derived.project(parse(text))["closed_summary"]] == ["MSG-20260301-001"]
+        assert [one["id"] for one in projection.project(parse(text))["closed_summary"]] == ["MSG-20260301-001"]
 
 
 def test_f10_an_order_that_no_heading_promises_is_only_warned_about() -> None:
@@ -151,7 +151,7 @@ def test_f10_a_new_id_is_above_all_of_its_day_and_no_open_message_is_lost() -> N
 
 
 def test_f12_a_stale_projection_fails_the_check_and_a_fresh_one_does_not() -> None:
-    fresh = derived.render(BOLD, "working-session/MAILBOX.md", "2026-03-04T00:00:00Z")
+    fresh = projection.render(BOLD, "working-session/MAILBOX.md", "2026-03-04T00:00:00Z")
     assert invariants.check({"ws/MAILBOX.md": BOLD, "ws/MAILBOX.json": fresh}) == []
     changed = BOLD.replace("Please read", "Please write")
     (problem,) = invariants.check({"ws/MAILBOX.md": changed, "ws/MAILBOX.json": fresh})
@@ -236,7 +236,7 @@ def test_f10_files_that_have_no_invariants_are_not_looked_at() -> None:
 
 
 def test_the_pure_modules_start_without_yaml_database_or_kernel() -> None:
-    names = ("mailbox.steps", "mailbox.projection", "papers.invariants", "papers.worklog", "papers.templates")
+    names = ("mailbox.steps", "mailbox.projection", "invariants", "worklog", "skeleton")
     code = "import sys; import " + ", ".join(f"holdfast.turnfile.{name}" for name in names)
     code += "; print(*(name for name in sys.modules if name.split('.')[0] in ('ruamel', 'apsw')"
     code += " or name.startswith(('holdfast.kernel', 'holdfast.workspace', 'holdfast.domains'))))"

@@ -53,7 +53,7 @@ def test_f2_f14_a_kill_leaves_all_old_or_all_new(tmp_path: Path, place: str, tim
     is_whole(session)
     for lock in ledger.turnfile.locks:  # the dead holder's: who knows that it is dead gives it back
         turnfile.unlock(session, lock.id, lock.holder)
-    turnfile.transact([MAILBOX, WORKLOG], "bob", "after the kill", edit, folder=session, patience=None)
+    turnfile.transact([MAILBOX, WORKLOG], "bob", "after the kill", edit, folder=session, wait=None)
     is_whole(session)
     assert leftovers(session) == []
     assert text_of(session, WORKLOG).count("- sent MSG-") == (2 if edited else 1)
@@ -69,7 +69,7 @@ def test_f14_the_places_are_all_that_an_edit_reaches(tmp_path: Path, monkeypatch
         places.append((name, reached[name]))
 
     monkeypatch.setattr(files, "hook", note)
-    turnfile.transact([MAILBOX, WORKLOG], "ada", "kill test", edit, folder=session, patience=None)
+    turnfile.transact([MAILBOX, WORKLOG], "ada", "kill test", edit, folder=session, wait=None)
     assert sorted(places) == sorted(PLACES)
     assert set(reached) == set(files.NAMES)
 
@@ -130,12 +130,12 @@ def test_f14_a_new_file_is_removed_when_its_replacement_is_undone(tmp_path: Path
 
     files.hook = stop
     try:
-        with folder.turn(), pytest.raises(Stop):
+        with folder.write_lock(), pytest.raises(Stop):
             files.replace(folder, {"new": "n", "old": "o"}, {"new": None, "old": "old"})
     finally:
         files.hook = None
     (tmp_path / "old").write_text("by hand")
-    with folder.turn():
+    with folder.write_lock():
         assert files.recover(folder)
         assert not files.recover(folder)
     assert sorted(path.name for path in tmp_path.iterdir()) == [".TURNFILE.lock", "old"]

@@ -44,8 +44,8 @@ some_locks = st.lists(
 
 @pytest.mark.parametrize("path", SPELLINGS)
 def test_f3_every_spelling_of_a_path_is_the_same_file(path: str) -> None:
-    assert rules.normal(path) == "MAILBOX.md"
-    assert rules.written(path) == "working-session/MAILBOX.md"
+    assert rules.normalize(path) == "MAILBOX.md"
+    assert rules.ledger_path(path) == "working-session/MAILBOX.md"
     held = Lock("x", (path,), "ada", 1)
     assert rules.blocking([held], ["MAILBOX.md"], 1) == [held]
 
@@ -53,12 +53,12 @@ def test_f3_every_spelling_of_a_path_is_the_same_file(path: str) -> None:
 @pytest.mark.parametrize("path", OUTSIDE)
 def test_f3_a_path_may_not_leave_the_workspace(path: str) -> None:
     with pytest.raises(Invalid):
-        rules.normal(path)
+        rules.normalize(path)
 
 
 def test_f3_a_folder_of_another_name_is_known_by_it() -> None:
-    assert rules.normal("session-0/MAILBOX.md", "session-0/") == "MAILBOX.md"
-    assert rules.written("MAILBOX.md", "session-0/") == "session-0/MAILBOX.md"
+    assert rules.normalize("session-0/MAILBOX.md", "session-0/") == "MAILBOX.md"
+    assert rules.ledger_path("MAILBOX.md", "session-0/") == "session-0/MAILBOX.md"
 
 
 def test_f4_a_lock_acquired_at_7_for_2_is_valid_at_9_and_stale_at_10() -> None:
@@ -96,7 +96,7 @@ def test_f5_everybody_names_the_same_winner_whatever_the_order(found: list[Lock]
 
 def path_in(path: str, lock: Lock) -> bool:
     """Whether a lock names a file, in any spelling."""
-    return rules.normal(path) in rules.files_of(lock)
+    return rules.normalize(path) in rules.files_of(lock)
 
 
 @settings(max_examples=40, deadline=None)

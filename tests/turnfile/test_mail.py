@@ -11,12 +11,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from holdfast import errors
-from holdfast.turnfile.escalation import escalation_text
+from holdfast.turnfile.escalation import lock_question
 from holdfast.turnfile.invariants import check
 from holdfast.turnfile.mailbox import Mailbox, parse
 from holdfast.turnfile.mailbox.cards import OPEN, TERMINAL
-from holdfast.turnfile.mailbox.composition import Draft, compose, next_id
-from holdfast.turnfile.mailbox.steps import STEPS, Actor, Disposition, Operation, close, listing, reply, step
+from holdfast.turnfile.mailbox.draft import Draft, compose, next_id
+from holdfast.turnfile.mailbox.steps import STEPS, Actor, Disposition, Operation, close, open_cards, reply, step
 from holdfast.turnfile.model import Lock
 from tests.turnfile.mailboxes import BOLD, DIALECTS, EMPTY, MIXED, PLAIN, TABLE
 
@@ -350,7 +350,7 @@ def test_f10_the_next_id_is_one_above_the_highest_of_its_day_whoever_mentions_it
     assert next_id("2026-03-02", "MSG-20260302-" + "9" * 5000) == "MSG-20260302-001"  # too long to be an id
     with pytest.raises(errors.Invalid):
         next_id("yesterday", "")
-    with pytest.raises(errors.Invalid, match="no id left"):
+    with pytest.raises(errors.Invalid, match="no id is left"):
         compose(EMPTY + "\nMSG-20260304-999999999\n", DRAFT)
 
 
@@ -386,7 +386,7 @@ def test_f9_a_body_that_would_be_read_as_something_else_is_refused(body: str) ->
 @pytest.mark.parametrize("body", ["```\nan open fence", "text\n~~~~ sh\n~~~", "<!-- an open comment", "a\n<!--\nb"])
 def test_f9_a_body_with_an_open_fence_or_comment_is_refused_whatever_follows_it(body: str) -> None:
     for text in (EMPTY, *DIALECTS.values()):
-        with pytest.raises(errors.InvalidValue, match="never closed"):
+        with pytest.raises(errors.InvalidValue, match="never closes"):
             compose(text, msgspec.structs.replace(DRAFT, body=body))
     for fine in ("```x``` is code", "<!-- closed -->", "```\n<!--\n```"):
         assert compose(EMPTY, msgspec.structs.replace(DRAFT, body=fine))
@@ -499,10 +499,10 @@ def test_f11_a_maintainer_answers_to_every_name_it_has() -> None:
     text, id = compose(EMPTY, msgspec.structs.replace(DRAFT, receiver="maintainer"))
     assert parse(text).card(id).receiver == "Maintainer"
     assert parse(step(text, id, "ack", SAM)).card(id).status == "acknowledged"
-    assert [card.id for card in listing(parse(text), SAM)] == [id]
-    assert listing(parse(text), BOB) == []
-    assert [card.id for card in listing(parse(text), ADA, "unread")] == [id]
-    assert listing(parse(text), ADA, "blocked") == []
+    assert [card.id for card in open_cards(parse(text), SAM)] == [id]
+    assert open_cards(parse(text), BOB) == []
+    assert [card.id for card in open_cards(parse(text), ADA, "unread")] == [id]
+    assert open_cards(parse(text), ADA, "blocked") == []
 
 
 def test_f11_a_message_to_the_maintainer_goes_to_whom_the_mailbox_calls_so() -> None:
@@ -512,7 +512,7 @@ def test_f11_a_message_to_the_maintainer_goes_to_whom_the_mailbox_calls_so() -> 
         assert parse(text).card(id).receiver == "Sam"
         text, id = compose(EMPTY, msgspec.structs.replace(DRAFT, receiver=to), maintainers=("sam",))
         assert parse(text).card(id).receiver == "Maintainer"
-    text, id = escalation_text(named, LOCK, 9, "bob", "2026-03-04", maintainers=("sam",))
+    text, id = lock_question(named, LOCK, 9, "bob", "2026-03-04", maintainers=("sam",))
     assert parse(text).card(id).receiver == "Sam"
 
 
@@ -537,7 +537,7 @@ LOCK = Lock("LOCK-ada-001", ("working-session/WORKLOG.md",), "ada", 7, 2, "tidy\
 
 
 def test_f7_an_escalation_is_a_decision_for_the_maintainer_with_all_that_it_needs() -> None:
-    text, id = escalation_text(EMPTY, LOCK, 9, "bob", "2026-03-04")
+    text, id = lock_question(EMPTY, LOCK, 9, "bob", "2026-03-04")
     card = parse(text).card(id)
     assert (card.sender, card.receiver, card.get("type"), card.get("priority")) == (
         "Bob",
@@ -559,9 +559,9 @@ def test_f7_an_escalation_is_a_decision_for_the_maintainer_with_all_that_it_need
 
 
 def test_f7_a_lock_is_escalated_once_until_that_is_decided() -> None:
-    text, id = escalation_text(EMPTY, LOCK, 9, "bob", "2026-03-04")
-    assert escalation_text(text, LOCK, 9, "carol", "2026-03-05") == (text, id)
-    _, other = escalation_text(text, msgspec.structs.replace(LOCK, acquired_rev=20), 22, "bob", "2026-03-04")
+    text, id = lock_question(EMPTY, LOCK, 9, "bob", "2026-03-04")
+    assert lock_question(text, LOCK, 9, "carol", "2026-03-05") == (text, id)
+    _, other = lock_question(text, msgspec.structs.replace(LOCK, acquired_rev=20), 22, "bob", "2026-03-04")
     assert other != id
     closed = close(text, id, SAM, "wait").text
-    assert escalation_text(closed, LOCK, 9, "bob", "2026-03-04")[1] == "MSG-20260304-002"
+    assert lock_question(closed, LOCK, 9, "bob", "2026-03-04")[1] == "MSG-20260304-002"

@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 
 from holdfast.turnfile.invariants import breaches
 from holdfast.turnfile.mailbox import add_entry, parse, remove_card, set_field
-from holdfast.turnfile.mailbox.derived import refresh
 from holdfast.turnfile.mailbox.markdown import Edit, apply, cells_of, lines_of, row_text, table_in
+from holdfast.turnfile.mailbox.projection import refresh
 from tests.turnfile.mailboxes import BOLD, DIALECTS, MIXED, PLAIN, SAMPLES, TABLE
 
 

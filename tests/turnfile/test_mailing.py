@@ -15,10 +15,9 @@ import pytest
 from holdfast import errors
 from holdfast.turnfile import files, mail
 from holdfast.turnfile import invariants as invariants
-from holdfast.turnfile.escalation import claim_of
-from holdfast.turnfile.locks import Patience, acquire, release
-from holdfast.turnfile.mail import Mailing, archived
-from holdfast.turnfile.mailbox import derived, parse
+from holdfast.turnfile.locks import WaitPolicy, acquire, lock_request, release
+from holdfast.turnfile.mail import Mail, archived
+from holdfast.turnfile.mailbox import parse, projection
 from holdfast.turnfile.model import ARCHIVE
 from holdfast.turnfile.session import Session
 from tests.turnfile.mailboxes import BOLD, EMPTY, PLAIN
@@ -84,7 +83,7 @@ def check(session: Session) -> None:
 
 
 def test_f11_a_message_lives_from_sending_to_the_archive(session: Session) -> None:
-    ada, bob, sam = Mailing(session, "ada"), Mailing(session, "bob"), Mailing(session, "sam")
+    ada, bob, sam = Mail(session, "ada"), Mail(session, "bob"), Mail(session, "sam")
     sent = ada.send("bob", "Read the plan", body="Please.\n\n### Why\n\nBecause.", priority="P0")
     assert (sent.id, sent.status, sent.completion.revision) == (ID, "unread", 5)  # acquired at 4, released at 5
     check(session)
@@ -118,16 +117,16 @@ def test_f11_a_message_lives_from_sending_to_the_archive(session: Session) -> No
 
 
 def test_f12_the_projection_changes_in_the_same_transaction_as_the_mailbox(session: Session) -> None:
-    Mailing(session, "ada").send("bob", "x")
+    Mail(session, "ada").send("bob", "x")
     said = json.loads(text_of(session, "MAILBOX.json"))
     assert said["generated_at"] == "2026-03-04T12:00:00Z"
     assert said["source_file"] == "working-session/MAILBOX.md"
     assert [one["id"] for one in said["active_messages"]] == [ID]
-    assert not derived.is_stale(text_of(session), text_of(session, "MAILBOX.json"))
+    assert not projection.is_stale(text_of(session), text_of(session, "MAILBOX.json"))
 
 
 def test_f11_a_refused_step_leaves_every_byte_of_the_mailbox(session: Session) -> None:
-    ada, bob = Mailing(session, "ada"), Mailing(session, "bob")
+    ada, bob = Mail(session, "ada"), Mail(session, "bob")
     ada.send("bob", "x")
     before = text_of(session), text_of(session, "MAILBOX.json")
     refusals: list[tuple[Callable[[], object], type[errors.HoldfastError]]] = [
@@ -137,7 +136,7 @@ def test_f11_a_refused_step_leaves_every_byte_of_the_mailbox(session: Session) -
         (lambda: bob.ack("MSG-20260304-009"), errors.MessageNotFound),
         (lambda: ada.send("bob", "two\nlines"), errors.InvalidValue),
         (lambda: ada.send("bob", "x", body="### MSG-20260304-007"), errors.InvalidValue),
-        (lambda: Mailing(session, "a|b"), errors.InvalidName),
+        (lambda: Mail(session, "a|b"), errors.InvalidName),
         (lambda: mail.message(session, "MSG-20260304-009"), errors.MessageNotFound),
     ]
     for do, error in refusals:
@@ -148,20 +147,20 @@ def test_f11_a_refused_step_leaves_every_byte_of_the_mailbox(session: Session) -
 
 
 def test_f3_who_finds_the_mailbox_locked_writes_nothing(session: Session) -> None:
-    acquire(session, claim_of(session, ["MAILBOX.md"], "bob", "by hand"))
+    acquire(session, lock_request(session, ["MAILBOX.md"], "bob", "by hand"))
     before = {path.name: path.read_bytes() for path in Path(session.folder.path).iterdir()}
     with pytest.raises(errors.Held):
-        Mailing(session, "ada", patience=None).send("bob", "x")
+        Mail(session, "ada", wait=None).send("bob", "x")
     assert {path.name: path.read_bytes() for path in Path(session.folder.path).iterdir()} == before
     lock = session.read().turnfile.locks[0]
-    mine = Mailing(session, "bob", under=lock.id)
+    mine = Mail(session, "bob", under=lock.id)
     assert mine.send("ada", "under my own lock").id == ID
     assert [each.id for each in session.read().turnfile.locks] == [lock.id]
 
 
 def test_the_ledgers_own_name_of_an_actor_holds_the_lock(session: Session) -> None:
-    Mailing(session, "Ada").send("Bob", "x")
-    Mailing(session, "Maintainer").send("ada", "y")
+    Mail(session, "Ada").send("Bob", "x")
+    Mail(session, "Maintainer").send("ada", "y")
     assert {one.sender for one in session.read().turnfile.signals} == {"ada", "sam"}
     assert parse(text_of(session)).card(ID).sender == "Ada"
 
@@ -172,13 +171,13 @@ def test_f10_a_mailbox_that_others_left_out_of_order_is_refused_with_its_problem
         "| MSG-20260302-002 | Bob -> Ada", "| MSG-X | Bob -> Ada"
     )
     path.write_bytes(drifted.encode())
-    Mailing(session, "bob").ack("MSG-20260302-001")  # what follows from the cards is put right
+    Mail(session, "bob").ack("MSG-20260302-001")  # what follows from the cards is put right
     check(session)
     path.write_bytes(BOLD.replace("### MSG-20260302-002", "### MSG-20260302-001").encode())
     with pytest.raises(errors.Invalid, match="several cards"):
-        Mailing(session, "bob").ack("MSG-20260302-001")
+        Mail(session, "bob").ack("MSG-20260302-001")
     with pytest.raises(errors.Invalid) as refused:
-        Mailing(session, "bob").send("ada", "x")
+        Mail(session, "bob").send("ada", "x")
     assert "id-twice" in {problem.rule for problem in refused.value.problems}
     assert session.read().turnfile.locks == ()
 
@@ -186,9 +185,9 @@ def test_f10_a_mailbox_that_others_left_out_of_order_is_refused_with_its_problem
 def test_f9_a_v0_mailbox_is_written_in_its_own_dialect(session: Session) -> None:
     path = Path(session.folder.path) / "MAILBOX.md"
     path.write_bytes(PLAIN.replace("\n", "\r\n").encode())
-    sent = Mailing(session, "ada").send("bob", "again", body="text")
-    Mailing(session, "bob").action(sent.id, "done")
-    Mailing(session, "ada").close(sent.id)
+    sent = Mail(session, "ada").send("bob", "again", body="text")
+    Mail(session, "bob").action(sent.id, "done")
+    Mail(session, "ada").close(sent.id)
     raw = path.read_bytes()
     assert raw.count(b"\r\n") == raw.count(b"\n")
     check(session)
@@ -209,7 +208,7 @@ def test_f12_a_projection_is_exported_by_hand(session: Session, tmp_path: Path) 
     target.parent.mkdir()
     assert mail.export(source, target) is True
     assert mail.export(source, target) is False
-    assert not derived.is_stale(EMPTY, target.read_text())
+    assert not projection.is_stale(EMPTY, target.read_text())
     for bad in (source, tmp_path / "x.md"):
         with pytest.raises(errors.Invalid):
             mail.export(source, bad)
@@ -227,12 +226,12 @@ def test_a_folder_without_a_mailbox_says_so(session: Session) -> None:
     with pytest.raises(errors.NotFound):
         mail.messages(session)
     with pytest.raises(errors.NotFound):
-        Mailing(session, "ada").send("bob", "x")
+        Mail(session, "ada").send("bob", "x")
     assert session.read().turnfile.locks == ()
 
 
 def _sender(folder: str, name: str, count: int) -> None:
-    hand = Mailing(folder, name, patience=Patience(wait=0.5, checks=1000))
+    hand = Mail(folder, name, wait=WaitPolicy(interval=0.5, checks=1000))
     for number in range(count):
         for attempt in range(50):
             try:
@@ -269,13 +268,13 @@ def _close_and_die(folder: str, at: str, nth: int) -> None:
             os.kill(os.getpid(), signal.SIGKILL)
 
     files.hook = hook
-    Mailing(folder, "ada", patience=None).close(ID, "over")
+    Mail(folder, "ada", wait=None).close(ID, "over")
 
 
 @pytest.mark.parametrize("at", files.NAMES)
 def test_f14_a_close_that_is_killed_leaves_the_card_in_one_place(session: Session, at: str) -> None:
     """The mailbox, its projection, the archive and the ledger change together, or not at all."""
-    Mailing(session, "ada").send("bob", "x", body="text")
+    Mail(session, "ada").send("bob", "x", body="text")
     spawn = multiprocessing.get_context("spawn")
     died = 0
     for nth in (1, 2, 3):

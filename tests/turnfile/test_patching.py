@@ -68,7 +68,7 @@ def test_f6_a_patch_of_git_over_several_files_is_read() -> None:
 @given(lines, lines)
 def test_f6_what_leads_from_one_text_to_another_leads_there(before: list[str], after: list[str]) -> None:
     old, new = "".join(before), "".join(after)
-    assert turn_edit.apply_patch(old, turn_edit.between(old, new), "x") == new
+    assert turn_edit.apply_patch(old, turn_edit.hunks_between(old, new), "x") == new
 
 
 @given(lines, lines, st.booleans(), st.booleans())

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from holdfast.turnfile.mailbox import parse
-from holdfast.turnfile.mailbox.derived import is_stale, project, render
+from holdfast.turnfile.mailbox.projection import is_stale, project, render
 from tests.turnfile.mailboxes import BOLD, DIALECTS, EMPTY, MIXED, PLAIN, TABLE
 
 NOON, LATER = "2026-03-04T12:00:00Z", "2026-03-04T13:00:00Z"

@@ -14,11 +14,11 @@ from holdfast.errors import (
     AlreadyClaimed,
     Busy,
     Exists,
+    FileChanged,
     Invalid,
     InvalidStatus,
     NotFound,
     NotHolder,
-    Outrun,
     TaskNotFound,
     VersionMismatch,
 )
@@ -115,7 +115,7 @@ def test_f2_a_race_lost_again_and_again_ends(tmp_path: Path) -> None:
         path.write_text(path.read_text() + "#\n")
         return step(ledger)
 
-    with pytest.raises(Outrun):
+    with pytest.raises(FileChanged):
         session.write(change, "bob")
     assert path.read_text().endswith("#\n#\n")
     assert session.read().revision == 1
@@ -126,7 +126,7 @@ def test_f2_a_file_that_cannot_be_read_is_told_with_its_line_and_left(tmp_path: 
     path = Path(session.folder.path, TURNFILE)
     path.write_text(path.read_text() + "locks: {}\n")
     broken = path.read_text()
-    with pytest.raises(Invalid, match=r"TURNFILE.yaml, line \d+: the key 'locks' is here twice") as refusal:
+    with pytest.raises(Invalid, match=r"TURNFILE.yaml, line \d+: the key 'locks' is a duplicate") as refusal:
         session.write(step, "bob")
     assert refusal.value.line == broken.count("\n")
     assert path.read_text() == broken
@@ -152,8 +152,8 @@ def test_f2_no_session_is_told_as_such(tmp_path: Path) -> None:
 
 def test_f2_a_session_whose_turn_is_taken_is_busy(tmp_path: Path) -> None:
     session = new_session(tmp_path)
-    hasty = Session(session.folder.path, patience=0.0)
-    with session.turn():
+    hasty = Session(session.folder.path, write_timeout=0.0)
+    with session.write_lock():
         with pytest.raises(Busy):
             hasty.write(step, "bob")
         assert hasty.read().revision == 1  # who only looks need not wait
@@ -168,7 +168,7 @@ def test_f2_a_reader_sees_files_of_one_moment(tmp_path: Path, monkeypatch: pytes
         if len(looks) == 2:  # a whole transaction between the two files
             monkeypatch.setattr(session.folder, "read", read)
             both = {MAILBOX: "new", "WORKLOG.md": "new"}
-            with session.turn():
+            with session.write_lock():
                 session.replace(both, {path: read(path) for path in both})
             monkeypatch.setattr(session.folder, "read", slow)
         return read(path)
@@ -193,9 +193,9 @@ def test_f3_paths_are_understood_from_the_project_from_the_folder_and_from_the_r
     session = new_session(tmp_path)
     inside = os.path.join(session.folder.path, "docs", "README.md")
     for path in (inside, "docs/README.md", "working-session/docs/README.md", "./working-session/docs/README.md"):
-        assert session.normal(path) == "docs/README.md"
+        assert session.normalize(path) == "docs/README.md"
     with pytest.raises(Invalid):
-        session.normal(str(tmp_path / "other"))
+        session.normalize(str(tmp_path / "other"))
 
 
 def test_f3_a_linked_worktree_is_noticed_and_the_main_one_can_be_used(
@@ -246,7 +246,7 @@ def test_f13_a_task_is_claimed_and_done_by_its_owner(tmp_path: Path) -> None:
         return ledger.changed([Put((*path, "clay"), task), Put((*path, "glaze"), {**task, "depends_on": ["clay"]})])
 
     session.write(add, "mia")
-    with pytest.raises(InvalidStatus, match="waits for clay"):
+    with pytest.raises(InvalidStatus, match="depends on clay"):
         tasks.claim(session, "glaze", "bob")
     clay = tasks.claim(session, "clay", "ada")
     assert (clay.owner, clay.status, clay.claim_rev) == ("ada", "claimed", 3)

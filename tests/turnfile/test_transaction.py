@@ -9,11 +9,11 @@ import msgspec
 import pytest
 
 from holdfast import turnfile
-from holdfast.errors import Escalated, Held, Invalid, NotFound, NotHolder, Outrun
-from holdfast.turnfile import Patience, Session, Transaction
-from holdfast.turnfile.ledger import KEPT, rules
+from holdfast.errors import Escalated, FileChanged, Held, Invalid, NotFound, NotHolder
+from holdfast.turnfile import Session, Transaction, WaitPolicy
+from holdfast.turnfile.ledger import KEPT_NOTES, rules
 from holdfast.turnfile.locks import acquire, release, verify
-from holdfast.turnfile.mailbox import composition, parse
+from holdfast.turnfile.mailbox import draft, parse
 from holdfast.turnfile.model import MAILBOX, PROJECTION, TURNFILE, WORKLOG, Lock
 from tests.turnfile.edits import append, lock, nothing, send, write
 from tests.turnfile.sessions import is_whole, new_session, text_of
@@ -142,7 +142,7 @@ def test_f3_only_the_holder_releases(session: Session) -> None:
 
 def test_f3_f12_releasing_after_an_edit_by_hand_makes_the_projection_fresh(session: Session) -> None:
     taken = lock(session, "MAILBOX.md")
-    text, _ = composition.compose(text_of(session, MAILBOX), composition.Draft("ada", "bob", "by hand", "2026-06-12"))
+    text, _ = draft.compose(text_of(session, MAILBOX), draft.Draft("ada", "bob", "by hand", "2026-06-12"))
     Path(session.folder.path, MAILBOX).write_text(text)
     assert {problem.rule for problem in turnfile.check(session)} == {"projection-stale"}
     completion = turnfile.unlock(session, taken.id, "ada")
@@ -172,7 +172,7 @@ def test_f3_a_claim_that_makes_no_sense_is_refused(
     session: Session, files: list[str], holder: str, reason: str, lease: int
 ) -> None:
     with pytest.raises(Invalid):
-        turnfile.claim_of(session, files, holder, reason, lease)
+        turnfile.lock_request(session, files, holder, reason, lease)
 
 
 # --- transactions ----------------------------------------------------------------------------------------------------
@@ -284,7 +284,7 @@ def test_f6_drift_that_does_not_end_is_escalated(session: Session) -> None:
         append(WORKLOG, "- mine")(edit)
         path.write_text(path.read_text() + f"- theirs {runs}\n")
 
-    with pytest.raises(Escalated, match="again and again") as refusal:
+    with pytest.raises(Escalated, match="at every retry") as refusal:
         turnfile.transact([WORKLOG], "ada", "drift", body, folder=session)
     assert runs == 4
     assert "- mine" not in text_of(session, WORKLOG)
@@ -305,7 +305,7 @@ def test_f6_a_block_cannot_run_twice_so_drift_is_told(session: Session) -> None:
             append(WORKLOG, "- mine")(edit)
             path.write_text("theirs\n")
 
-    with pytest.raises(Outrun) as drift:
+    with pytest.raises(FileChanged) as drift:
         block()
     assert drift.value.path == WORKLOG
     assert path.read_text() == "theirs\n"
@@ -360,7 +360,7 @@ def test_f10_a_breach_that_was_there_before_is_told_as_such_with_its_line_in_the
     def below(transaction: Transaction) -> None:
         transaction.write(WORKLOG, edit)
 
-    with pytest.raises(Invalid, match=r"WORKLOG.md is out of order already: line 4: .* in line 3") as refusal:
+    with pytest.raises(Invalid, match=r"WORKLOG.md is already broken: line 4: .* in line 3") as refusal:
         turnfile.transact([WORKLOG], "ada", "x", below, folder=session)
     assert [problem.line for problem in refusal.value.problems] == [4]
 
@@ -396,24 +396,24 @@ def test_f4_who_edits_under_its_own_lock_begins_its_lease_again_each_time(sessio
 def test_f5_a_lock_that_stays_does_not_pass_behind_one_of_another_tool(session: Session) -> None:
     taken = lock(session, WORKLOG, lease_revs=9)
     later = Lock("by-another-tool", ("working-session/WORKLOG.md",), "bob", 3, 9, "lost")
-    session.write(lambda ledger: ledger.knowing("bob").with_lock(later), "bob")
+    session.write(lambda ledger: ledger.with_agent("bob").with_lock(later), "bob")
     turnfile.transact([WORKLOG], "ada", "x", append(WORKLOG, "- x"), folder=session)
     ledger = session.read()
     assert rules.winner(ledger.turnfile.locks, WORKLOG, ledger.revision) == taken
 
 
 def test_f7_the_transaction_of_a_killed_process_of_ones_own_name_can_be_given_back(session: Session) -> None:
-    claim = msgspec.structs.replace(turnfile.claim_of(session, [WORKLOG], "ada", "killed"), transaction=True)
+    claim = msgspec.structs.replace(turnfile.lock_request(session, [WORKLOG], "ada", "killed"), transaction=True)
     left = acquire(session, claim)
     assert "x-transaction: true" in session.read().text
     pauses: list[float] = []
-    patience = Patience(wait=1.0, pause=pauses.append)
+    wait = WaitPolicy(interval=1.0, pause=pauses.append)
     with pytest.raises(Escalated) as caught:
-        turnfile.transact([WORKLOG], "ada", "x", append(WORKLOG, "- x"), folder=session, patience=patience)
+        turnfile.transact([WORKLOG], "ada", "x", append(WORKLOG, "- x"), folder=session, wait=wait)
     assert f"turn unlock {left.id}" in caught.value.hint
     assert pauses == [1.0]  # it was waited for, as it might have been alive
     with pytest.raises(Held, match="since revision 2") as refused:
-        turnfile.transact([WORKLOG], "ada", "x", append(WORKLOG, "- x"), folder=session, patience=None)
+        turnfile.transact([WORKLOG], "ada", "x", append(WORKLOG, "- x"), folder=session, wait=None)
     assert f"turn unlock {left.id}" in refused.value.hint
     done = turnfile.unlock(session, left.id, "ada")
     assert (done.files, done.signal_id) == ((), None)
@@ -458,27 +458,27 @@ def test_f6_what_follows_from_other_files_cannot_be_edited(session: Session, pat
 
 
 def test_f6_only_files_that_were_named_are_edited(session: Session) -> None:
-    with pytest.raises(Invalid, match="no file of this transaction"):
+    with pytest.raises(Invalid, match="not part of this transaction"):
         turnfile.transact([WORKLOG], "ada", "x", append(MAILBOX, "x"), folder=session)
     assert session.read().turnfile.locks == ()
 
 
 def test_f6_the_ledger_keeps_the_newest_notes_and_the_last_of_every_agent(session: Session) -> None:
     turnfile.transact([WORKLOG], "bob", "x", append(WORKLOG, "- bob"), folder=session)
-    for place in range(KEPT + 4):
+    for place in range(KEPT_NOTES + 4):
         turnfile.transact([WORKLOG], "ada", "x", append(WORKLOG, f"- {place}"), folder=session)
     signals = session.read().turnfile.signals
-    assert len(signals) == KEPT + 1
-    assert [signal.sender for signal in signals] == ["ada"] * KEPT + ["bob"]
-    assert signals[0].id == f"SIG-{KEPT + 5:03d}"
+    assert len(signals) == KEPT_NOTES + 1
+    assert [signal.sender for signal in signals] == ["ada"] * KEPT_NOTES + ["bob"]
+    assert signals[0].id == f"SIG-{KEPT_NOTES + 5:03d}"
     assert turnfile.check(session) == []
 
 
 # --- waiting ---------------------------------------------------------------------------------------------------------
 
 
-def patience(session: Session, *happenings: Callable[[], object], checks: int = 20) -> Patience:
-    """A patience in whose pauses things happen, one after the other, and then nothing more."""
+def policy(session: Session, *happenings: Callable[[], object], checks: int = 20) -> WaitPolicy:
+    """A wait in whose pauses things happen, one after the other, and then nothing more."""
     left = list(happenings)
 
     def pause(seconds: float) -> None:
@@ -486,13 +486,13 @@ def patience(session: Session, *happenings: Callable[[], object], checks: int = 
         if left:
             left.pop(0)()
 
-    return Patience(checks=checks, pause=pause)
+    return WaitPolicy(checks=checks, pause=pause)
 
 
 def test_f7_a_lock_that_is_released_is_taken_by_who_waits(session: Session) -> None:
     taken = lock(session, WORKLOG)
-    waiting = patience(session, lambda: write(session), lambda: turnfile.unlock(session, taken.id, "ada"))
-    completion = turnfile.transact([WORKLOG], "bob", "x", append(WORKLOG, "- x"), folder=session, patience=waiting)
+    waiting = policy(session, lambda: write(session), lambda: turnfile.unlock(session, taken.id, "ada"))
+    completion = turnfile.transact([WORKLOG], "bob", "x", append(WORKLOG, "- x"), folder=session, wait=waiting)
     assert completion.lock_id == "LOCK-bob-001"
     assert all(signal.signal != "blocked" for signal in session.read().turnfile.signals)
 
@@ -500,7 +500,7 @@ def test_f7_a_lock_that_is_released_is_taken_by_who_waits(session: Session) -> N
 def test_f7_a_revision_that_stands_still_over_two_checks_is_escalated_by_mail(session: Session) -> None:
     held = lock(session, WORKLOG, lease_revs=9)
     with pytest.raises(Escalated) as refusal:
-        turnfile.transact([WORKLOG], "bob", "x", nothing, folder=session, patience=patience(session))
+        turnfile.transact([WORKLOG], "bob", "x", nothing, folder=session, wait=policy(session))
     assert refusal.value.told == "MSG-20260612-001"
     card = parse(text_of(session, MAILBOX)).card("MSG-20260612-001")
     assert (card.get("type"), card.get("priority"), card.sender) == ("decision-required", "P0", "bob")
@@ -517,7 +517,7 @@ def test_f7_the_maintainer_is_asked_once_per_lock(session: Session) -> None:
     lock(session, WORKLOG, lease_revs=9)
     for holder in ("bob", "cyd", "bob"):
         with pytest.raises(Escalated) as refusal:
-            turnfile.transact([WORKLOG], holder, "x", nothing, folder=session, patience=patience(session))
+            turnfile.transact([WORKLOG], holder, "x", nothing, folder=session, wait=policy(session))
         assert refusal.value.told == "MSG-20260612-001"
     assert session.read().revision == 3  # only the first one wrote
     assert len(parse(text_of(session, MAILBOX)).cards) == 1
@@ -528,7 +528,7 @@ def test_f7_where_the_mailbox_is_locked_the_ledger_takes_a_signal_once(session: 
     before = text_of(session, MAILBOX)
     for holder in ("bob", "cyd", "bob"):
         with pytest.raises(Escalated) as refusal:
-            turnfile.transact([MAILBOX], holder, "x", nothing, folder=session, patience=patience(session))
+            turnfile.transact([MAILBOX], holder, "x", nothing, folder=session, wait=policy(session))
         assert refusal.value.told == "SIG-001"
     ledger = session.read()
     [signal] = ledger.turnfile.signals
@@ -542,7 +542,7 @@ def test_f7_where_somebody_else_has_the_mailbox_the_ledger_takes_the_signal(sess
     lock(session, WORKLOG, lease_revs=9)
     lock(session, MAILBOX, holder="cyd", lease_revs=9)
     with pytest.raises(Escalated) as refusal:
-        turnfile.transact([WORKLOG], "bob", "x", nothing, folder=session, patience=patience(session))
+        turnfile.transact([WORKLOG], "bob", "x", nothing, folder=session, wait=policy(session))
     assert refusal.value.told == "SIG-001"
 
 
@@ -550,16 +550,16 @@ def test_f7_a_lock_acquired_anew_is_asked_about_anew(session: Session) -> None:
     held = lock(session, MAILBOX)
     for told in ("SIG-001", "SIG-002"):
         with pytest.raises(Escalated) as refusal:
-            turnfile.transact([MAILBOX], "bob", "x", nothing, folder=session, patience=patience(session))
+            turnfile.transact([MAILBOX], "bob", "x", nothing, folder=session, wait=policy(session))
         assert refusal.value.told == told
         turnfile.renew(session, held.id, "ada")
 
 
 def test_f7_waiting_ends_even_while_the_revision_moves(session: Session) -> None:
     lock(session, WORKLOG, lease_revs=99)
-    moving = patience(session, *[lambda: write(session)] * 9, checks=5)
+    moving = policy(session, *[lambda: write(session)] * 9, checks=5)
     with pytest.raises(Held) as refusal:
-        turnfile.transact([WORKLOG], "bob", "x", nothing, folder=session, patience=moving)
+        turnfile.transact([WORKLOG], "bob", "x", nothing, folder=session, wait=moving)
     assert not isinstance(refusal.value, Escalated)
     assert session.read().revision == 6  # four pauses
 
@@ -594,7 +594,7 @@ def test_f8_an_override_needs_a_p0_reason(session: Session, reason: str) -> None
 def test_f8_an_override_removes_the_lock_and_leaves_a_trace(session: Session) -> None:
     held = lock(session, MAILBOX)
     path = Path(session.folder.path, MAILBOX)  # the holder had begun by hand, and left it out of order
-    text, _ = composition.compose(path.read_text(), composition.Draft("ada", "bob", "half done", "2026-06-12"))
+    text, _ = draft.compose(path.read_text(), draft.Draft("ada", "bob", "half done", "2026-06-12"))
     path.write_text(text.replace("| bob | 1 |", "| bob | 0 |"))
     done = turnfile.override(session, held.id, "P0: credentials in the mailbox", "mia")
     assert (done.lock, done.replaced_by, done.revision, done.problems) == (held, None, 3, ())

@@ -16,9 +16,9 @@ import pytest
 from holdfast import errors
 from holdfast.turnfile import ledger as codec
 from holdfast.turnfile.invariants import check
-from holdfast.turnfile.mail import Mailing, messages
-from holdfast.turnfile.mailbox import derived, parse
-from holdfast.turnfile.mailbox.composition import Draft, compose
+from holdfast.turnfile.mail import Mail, messages
+from holdfast.turnfile.mailbox import parse, projection
+from holdfast.turnfile.mailbox.draft import Draft, compose
 from holdfast.turnfile.mailbox.steps import Actor, close, reply, step
 from holdfast.turnfile.model import Lock
 from holdfast.turnfile.session import Session
@@ -112,7 +112,7 @@ def test_f9_a_mutated_mailbox_is_read_checked_projected_and_changed_or_refused(
         box = parse(text)
         assert "".join(text[line.start : line.after] for line in box.lines) == text, (SEED, number)
         check({"MAILBOX.md": text})
-        assert not derived.is_stale(text, derived.render(text, "x/MAILBOX.md", "now"))
+        assert not projection.is_stale(text, projection.render(text, "x/MAILBOX.md", "now"))
         card = rng.choice(box.cards) if box.cards else None
         id = card.id if card else "MSG-20260302-001"
         receiver = Actor(card.receivers[0] if card and card.receivers else "bob", TODAY)
@@ -204,7 +204,7 @@ def test_no_hostile_folder_makes_a_write_outside_of_it(tmp_path: Path) -> None:
             (folder / name).symlink_to(outside / rng.choice(victims).name)
         session = Session(folder)
         ids = [one["id"] for one in survives(lambda: messages(session)) or []]  # type: ignore[attr-defined]  # noqa: B023
-        hand = Mailing(session, "ada", patience=None)
+        hand = Mail(session, "ada", wait=None)
         survives(lambda: hand.send("bob", "x"))  # noqa: B023
         for id in ids[:1]:
             survives(lambda: hand.ack(id))  # noqa: B023

@@ -4,41 +4,46 @@
     with turnfile.transaction(["WORKLOG.md"], "ada", "log the release") as edit:
         edit.write("WORKLOG.md", edit.read("WORKLOG.md") + "- released\\n")
 
-Files only: no database, no daemon, and no import of the rest of Holdfast but its errors. The file is the truth, and
-people read it; what a change does not mean stays byte for byte. Names are loaded when they are first used.
+Files only: no database, no daemon, no clock; of Holdfast it imports the errors alone. The files are the truth and
+people read them, so a change leaves every other byte as it was.
 
-Pure are `model` and the packages `ledger`, `mailbox` and `papers`, each of which knows only those before it; the
-modules beside them touch files: `files`, `journal` and `session` below, then `claiming`, `acquiring`, `transacting` and
-the rest.
+`model`, `ledger`, `mailbox`, `worklog` and `invariants` are pure: text in, text out. `files` and `session` read and
+write; `locks`, `transactions` and the rest are built on those. Names are loaded when they are first used.
 """
 
 from importlib import import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from holdfast.turnfile.edits import Completion, Transaction
-    from holdfast.turnfile.escalation import Claim, claim_of
     from holdfast.turnfile.ledger import Ledger
     from holdfast.turnfile.ledger.rules import lint
-    from holdfast.turnfile.locks import Patience, acquire, clear_stale, release, renew, renew_all
-    from holdfast.turnfile.mail import Mailed, Mailing
+    from holdfast.turnfile.locks import (
+        LockRequest,
+        WaitPolicy,
+        acquire,
+        clear_stale,
+        lock_request,
+        release,
+        renew,
+        renew_all,
+    )
+    from holdfast.turnfile.mail import Mail, MailResult
     from holdfast.turnfile.model import Agent, Lock, Problem, Signal, Task, Turnfile
-    from holdfast.turnfile.overrides import Overridden, override, unlock, unlock_all
+    from holdfast.turnfile.overrides import OverrideResult, override, unlock, unlock_all
     from holdfast.turnfile.report import Status, check, status
     from holdfast.turnfile.session import Session
     from holdfast.turnfile.skeleton import init, restore
-    from holdfast.turnfile.transactions import transact, transaction
+    from holdfast.turnfile.transactions import Completion, Transaction, transact, transaction
 
 __all__ = [
     "Agent",
-    "Claim",
     "Completion",
     "Ledger",
     "Lock",
-    "Mailed",
-    "Mailing",
-    "Overridden",
-    "Patience",
+    "LockRequest",
+    "Mail",
+    "MailResult",
+    "OverrideResult",
     "Problem",
     "Session",
     "Signal",
@@ -46,12 +51,13 @@ __all__ = [
     "Task",
     "Transaction",
     "Turnfile",
+    "WaitPolicy",
     "acquire",
     "check",
-    "claim_of",
     "clear_stale",
     "init",
     "lint",
+    "lock_request",
     "override",
     "release",
     "renew",
@@ -64,25 +70,23 @@ __all__ = [
     "unlock_all",
 ]
 
-# Where a name comes from.
+# The module that each name is loaded from.
 _HOMES = {
     **dict.fromkeys(("Agent", "Lock", "Problem", "Signal", "Task", "Turnfile"), "model"),
-    **dict.fromkeys(("Claim", "claim_of"), "escalation"),
-    **dict.fromkeys(("Patience", "acquire", "clear_stale", "release", "renew", "renew_all"), "locks"),
-    **dict.fromkeys(("Completion", "Transaction"), "edits"),
-    **dict.fromkeys(("transact", "transaction"), "transactions"),
-    **dict.fromkeys(("unlock", "unlock_all"), "overrides"),
-    **dict.fromkeys(("Mailed", "Mailing"), "mail"),
-    **dict.fromkeys(("Overridden", "override"), "overrides"),
+    **dict.fromkeys(("LockRequest", "WaitPolicy", "acquire", "clear_stale", "lock_request"), "locks"),
+    **dict.fromkeys(("release", "renew", "renew_all"), "locks"),
+    **dict.fromkeys(("Completion", "Transaction", "transact", "transaction"), "transactions"),
+    **dict.fromkeys(("OverrideResult", "override", "unlock", "unlock_all"), "overrides"),
+    **dict.fromkeys(("Mail", "MailResult"), "mail"),
     **dict.fromkeys(("Status", "check", "status"), "report"),
+    **dict.fromkeys(("init", "restore"), "skeleton"),
     "Ledger": "ledger",
     "Session": "session",
-    **dict.fromkeys(("init", "restore"), "skeleton"),
     "lint": "ledger.rules",
 }
 
 
-if not TYPE_CHECKING:  # a type checker sees the imports above, and complains about any other name
+if not TYPE_CHECKING:  # a type checker sees the imports above, and rejects any other name
 
     def __getattr__(name: str) -> object:
         if name not in _HOMES:

@@ -1,37 +1,53 @@
-"""Taking, keeping and giving back turn locks on a session.
+"""Turn locks of a session: request, acquire, renew, release and clear them.
 
-A contender that finds a valid lock in its way writes nothing: each write would age the holder's lease. It looks again
-after a while; when the revision has not moved between two looks, the lock is escalated and the waiting ends. After
-taking a lock the ledger is read again, and who lost to a lock of another tool removes its own entry and yields.
+A contender that finds a valid lock on its files writes nothing, because each write ages the holder's lease. It checks
+again after an interval; if the revision is the same in two checks, the lock is escalated and the wait ends. After a
+lock is written the ledger is read again, and a lock that another one precedes is removed. Only revisions count, no
+clock. Called by transactions, by `overrides` and by the faces.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import re
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Final
 
 import msgspec
 
-from holdfast.errors import Held, NotFound, NotHolder
-from holdfast.turnfile.escalation import Claim, escalate
+from holdfast.errors import Held, Invalid, NotFound, NotHolder
+from holdfast.turnfile.escalation import escalate_lock
 from holdfast.turnfile.files import reach
-from holdfast.turnfile.ledger import Ledger, rules
-from holdfast.turnfile.model import Lock
+from holdfast.turnfile.ledger import Ledger, check_name, new_names, rules, suggestion
+from holdfast.turnfile.model import DEFAULT_LEASE_REVS, Lock, Problem
 from holdfast.turnfile.session import Session
 
+_PATTERN: Final = re.compile(r"[*?\[\]]")
 
-class Patience(msgspec.Struct, frozen=True):
-    """How to wait for a lock: looks `wait` seconds apart, and at most `checks` of them.
 
-    `pause` does the waiting; by default it also ends when the ledger changes, since that is worth a look.
+class LockRequest(msgspec.Struct, frozen=True):
+    """The files that a holder wants to lock, and the reason; `warnings` list what may be mistyped."""
+
+    files: tuple[str, ...]
+    holder: str
+    reason: str
+    lease_revs: int = DEFAULT_LEASE_REVS
+    transaction: bool = False
+    warnings: tuple[Problem, ...] = ()
+
+
+class WaitPolicy(msgspec.Struct, frozen=True):
+    """How to wait for a lock: at most `checks` checks, `interval` seconds apart.
+
+    `pause` sleeps between two checks; the default returns early when the ledger changes.
     """
 
-    wait: float = 30.0
+    interval: float = 30.0
     checks: int = 20
     pause: Callable[[float], None] | None = None
 
 
 class _Blocked(Exception):
-    """A valid lock is in the way; the ledger was left alone."""
+    """A valid lock covers one of the files; nothing was written."""
 
     def __init__(self, lock: Lock, revision: int) -> None:
         super().__init__(lock.id)
@@ -39,79 +55,117 @@ class _Blocked(Exception):
         self.revision = revision
 
 
-def acquire(
-    session: Session, claim: Claim, patience: Patience | None = None, ready: Callable[[], None] | None = None
-) -> Lock:
-    """Lock files; waits as patience allows, and not at all without. Raises Held, or Escalated after a vain wait.
+def lock_request(
+    session: Session, files: Iterable[str], holder: str, reason: str, lease_revs: int = DEFAULT_LEASE_REVS
+) -> LockRequest:
+    """Validate a request and normalize its paths. Raises Invalid, or NotFound if there is no ledger.
 
-    `ready` is called when nobody is in the way, before anything is written: what it raises leaves the ledger alone.
+    An unknown name, a missing file and a file that needs no lock are `warnings`, not errors.
+    """
+    files = [files] if isinstance(files, str) else files  # one file, not one for each of its letters
+    paths = tuple(dict.fromkeys(session.normalize(path) for path in files))
+    if not paths:
+        raise Invalid("no file given", hint="name at least one file of the session's folder")
+    if not reason.strip() or not reason.isprintable():
+        raise Invalid("a lock needs a reason of one line")
+    if not 1 <= lease_revs <= 1000:
+        raise Invalid(f"lease_revs is {lease_revs}", hint="use a number of revisions from 1 to 1000; the default is 2")
+    check_name("holder", holder)
+    ledger = session.read()
+    missing = [path for path in paths if not session.folder.has(path)]
+    for path in missing:
+        if _PATTERN.search(path):
+            raise Invalid(f"{path!r} is a pattern, not a file", hint="name each file", path=path)
+    warnings = (*new_names(ledger, holder), *_file_warnings(paths, missing, session.guarded(ledger)))
+    return LockRequest(paths, holder, reason.strip(), lease_revs, warnings=warnings)
+
+
+def _file_warnings(paths: Iterable[str], missing: Iterable[str], guarded: frozenset[str]) -> Iterator[Problem]:
+    """Warn about files that may be mistyped: they do not exist, or need no lock."""
+    for path in paths:
+        like = suggestion(path, sorted(guarded))
+        if path in missing and path in guarded:
+            make = "; `holdfast turn init --missing` creates an empty one" if path in rules.REGISTRY else ""
+            yield Problem(path, 1, "warning", "missing", f"{path} does not exist{make}")
+        elif path in missing:
+            yield Problem(path, 1, "warning", "missing", f"{path} does not exist, and needs no lock{like}")
+        elif path not in guarded:
+            yield Problem(path, 1, "warning", "no-lock-needed", f"{path} needs no lock{like}")
+
+
+def acquire(
+    session: Session, request: LockRequest, wait: WaitPolicy | None = None, ready: Callable[[], None] | None = None
+) -> Lock:
+    """Lock files. Without `wait`, raises Held at once; with it, Held or Escalated after the wait.
+
+    `ready` is called when no lock is in the way, before anything is written; if it raises, the ledger is unchanged.
     """
     seen: int | None = None
-    checks = max(1, patience.checks) if patience is not None else 1
+    checks = max(1, wait.checks) if wait is not None else 1
     for left in range(checks - 1, -1, -1):
         try:
-            return _take(session, claim, ready)
+            return _take(session, request, ready)
         except _Blocked as blocked:
             found = blocked
         if found.revision == seen:
-            raise escalate(session, found.lock, found.revision, claim)
-        if patience is None or not left:
+            raise escalate_lock(session, found.lock, found.revision, request.holder)
+        if wait is None or not left:
             break
         seen = found.revision
-        if patience.pause is not None:
-            patience.pause(patience.wait)
+        if wait.pause is not None:
+            wait.pause(wait.interval)
         else:
-            session.await_change(patience.wait, found.revision)
-    raise _held(found.lock, found.revision, claim.holder)
+            session.await_change(wait.interval, found.revision)
+    raise _held_error(found.lock, found.revision, request.holder)
 
 
 def release(session: Session, lock_id: str, holder: str) -> Ledger:
-    """Remove a lock of one's own. Raises NotFound or NotHolder."""
+    """Remove the holder's own lock. Raises NotFound or NotHolder."""
 
     def change(ledger: Ledger) -> Ledger:
-        return ledger.without_locks(owned(ledger, lock_id, holder).id)
+        return ledger.without_locks(get_own_lock(ledger, lock_id, holder).id)
 
     return session.write(change, holder)
 
 
 def renew(session: Session, lock_id: str, holder: str) -> Lock:
-    """Acquire a lock of one's own anew: its lease begins again. Raises Held if somebody took the files meanwhile."""
+    """Restart the lease of the holder's own lock. Raises Held if another valid lock covers one of its files."""
     return renew_all(session, [lock_id], holder)[0]
 
 
 def renew_all(session: Session, lock_ids: Sequence[str], holder: str) -> list[Lock]:
-    """Begin the leases of several locks again, all by one write, so that none ages another; or of none."""
+    """Restart the leases of several locks in one write, so that none ages another: all of them, or none."""
 
     def change(ledger: Ledger) -> Ledger:
         for lock_id in lock_ids:
-            ledger = renewed(session, ledger, owned(ledger, lock_id, holder))
+            ledger = renewed(session, ledger, get_own_lock(ledger, lock_id, holder))
         return ledger
 
     after = session.write(change, holder)
-    return [owned(after, lock_id, holder) for lock_id in lock_ids]
+    return [get_own_lock(after, lock_id, holder) for lock_id in lock_ids]
 
 
 def renewed(session: Session, ledger: Ledger, lock: Lock) -> Ledger:
-    """The ledger with the lease of a lock begun again. Raises Held if another valid lock has one of its files."""
+    """The ledger with a lock's lease restarted. Raises Held if another valid lock covers one of its files."""
     workspace = session.workspace(ledger)
     others = rules.blocking(ledger.turnfile.locks, lock.files, ledger.revision, workspace, but=lock.id)
     if others:
-        raise _held(others[0], ledger.revision, lock.holder)
+        raise _held_error(others[0], ledger.revision, lock.holder)
     return ledger.with_lock(msgspec.structs.replace(lock, acquired_rev=ledger.revision + 1))
 
 
 def clear_stale(session: Session, actor: str, lock_ids: Sequence[str] = ()) -> list[Lock]:
-    """Remove stale locks, all of them or those named; anybody may. Raises Held for one that is still valid."""
+    """Remove stale locks of any holder, all or those named. Raises Held for a named one that is still valid."""
     cleared: list[Lock] = []
 
     def change(ledger: Ledger) -> Ledger:
-        named = [known(ledger, lock_id) for lock_id in lock_ids]
+        named = [get_lock(ledger, lock_id) for lock_id in lock_ids]
         for lock in named:
             if not rules.is_stale(lock, ledger.revision):
                 left = rules.revisions_left(lock, ledger.revision)
                 raise Held(
-                    f"{lock.id} of {lock.holder} is valid for {left} more revisions",
-                    hint="ask its holder, or the maintainer; `turn override` needs a P0 reason",
+                    f"{lock.id}, held by {lock.holder}, is valid for {left} more revisions",
+                    hint="ask its holder or the maintainer; `holdfast turn override` needs a P0 reason",
                     holder=lock.holder,
                     lock_id=lock.id,
                 )
@@ -124,79 +178,78 @@ def clear_stale(session: Session, actor: str, lock_ids: Sequence[str] = ()) -> l
 
 
 def verify(session: Session, ledger: Ledger, lock: Lock) -> Lock | None:
-    """Which lock comes before one; None while its files are its own. Raises NotHolder for a lock that ended."""
+    """The lock that precedes this one, or None if none does. Raises NotHolder if this one is stale or gone."""
     there = ledger.turnfile.lock(lock.id)
     mine = there is not None and (there.holder, there.acquired_rev) == (lock.holder, lock.acquired_rev)
     if not mine or rules.is_stale(lock, ledger.revision):
         words = "it went stale" if mine else "somebody removed or replaced it"
         raise NotHolder(
             f"{lock.id} is no longer held: {words}",
-            hint="`turn lock` the files again, and edit what they say now",
+            hint="`holdfast turn lock` the files again, and edit their current text",
             lock_id=lock.id,
             revision=ledger.revision,
         )
     return rules.beaten_by(lock, ledger.turnfile.locks, ledger.revision, session.workspace(ledger))
 
 
-def _take(session: Session, claim: Claim, ready: Callable[[], None] | None) -> Lock:
+def _take(session: Session, request: LockRequest, ready: Callable[[], None] | None) -> Lock:
     taken: list[Lock] = []
     if ready is not None:
-        _need_free(session, session.read(), claim)
+        _check_free(session, session.read(), request)
         ready()
 
     def change(ledger: Ledger) -> Ledger:
         workspace = session.workspace(ledger)
-        _need_free(session, ledger, claim)
-        others = rules.overlapping(ledger.turnfile.locks, claim.files, workspace)
+        _check_free(session, ledger, request)
+        stale = rules.overlapping(ledger.turnfile.locks, request.files, workspace)
         lock = Lock(
-            rules.next_lock_id(claim.holder, ledger.text),
-            tuple(rules.written(path, workspace) for path in claim.files),
-            claim.holder,
+            rules.next_lock_id(request.holder, ledger.text),
+            tuple(rules.ledger_path(path, workspace) for path in request.files),
+            request.holder,
             ledger.revision + 1,
-            claim.lease_revs,
-            claim.reason,
-            claim.transaction,
+            request.lease_revs,
+            request.reason,
+            request.transaction,
         )
         taken[:] = [lock]
-        return ledger.without_locks(*(other.id for other in others)).knowing(claim.holder).with_lock(lock)
+        return ledger.without_locks(*(other.id for other in stale)).with_agent(request.holder).with_lock(lock)
 
-    session.write(change, claim.holder)
+    session.write(change, request.holder)
     [lock] = taken
     reach("lock.acquired")
     fresh = session.read()
     try:
         before = verify(session, fresh, lock)
     except NotHolder:
-        before = next(iter(rules.overlapping(fresh.turnfile.locks, claim.files, session.workspace(fresh))), None)
+        before = next(iter(rules.overlapping(fresh.turnfile.locks, request.files, session.workspace(fresh))), None)
         raise _Blocked(before or lock, fresh.revision) from None
     if before is not None:
-        release(session, lock.id, claim.holder)
+        release(session, lock.id, request.holder)
         raise _Blocked(before, fresh.revision)
     return lock
 
 
-def _need_free(session: Session, ledger: Ledger, claim: Claim) -> None:
-    """Raises _Blocked where somebody is in the way, and Held at once for a lock that the claimant took by hand.
+def _check_free(session: Session, ledger: Ledger, request: LockRequest) -> None:
+    """Raises _Blocked if a valid lock covers one of the files, and Held at once for the holder's own manual lock.
 
-    Nobody waits for oneself; but a transaction of another process of the same name ends without one's doing.
+    A holder never waits for its own manual lock; a transaction of another process of the same name ends by itself.
     """
-    others = rules.blocking(ledger.turnfile.locks, claim.files, ledger.revision, session.workspace(ledger))
+    others = rules.blocking(ledger.turnfile.locks, request.files, ledger.revision, session.workspace(ledger))
     for lock in others:
-        if lock.holder == claim.holder and not lock.transaction:
-            raise _held(lock, ledger.revision, claim.holder)
+        if lock.holder == request.holder and not lock.transaction:
+            raise _held_error(lock, ledger.revision, request.holder)
     if others:
         raise _Blocked(others[0], ledger.revision)
 
 
-def _held(lock: Lock, revision: int, wanted_by: str) -> Held:
-    """The error for a lock that is in the way of somebody."""
+def _held_error(lock: Lock, revision: int, wanted_by: str) -> Held:
     since = f"by {lock.id} since revision {lock.acquired_rev}"
-    hint = "wait for the release, or for the lock to become stale; `turn status` shows how long"
+    hint = "wait until it is released or stale; `holdfast turn status` shows the revisions left"
     if lock.holder == wanted_by:
-        hint = f"it is your own: `turn unlock {lock.id}` gives it back, so that you can lock all that you need at once;"
-        hint += f" `turn renew {lock.id}` begins its lease again"
+        hint = f"this lock is your own: `holdfast turn unlock {lock.id}` releases it, so that you can lock all files at"
+        hint += f" once; `holdfast turn renew {lock.id}` restarts its lease"
     if lock.holder == wanted_by and lock.transaction:
-        hint = f"a process of that name is at it; if it was killed, `turn unlock {lock.id}` gives the lock back"
+        hint = f"another process of that name holds it; if it was killed, `holdfast turn unlock {lock.id}` releases it"
     return Held(
         f"{lock.holder} holds {', '.join(lock.files)} {since}",
         hint=hint,
@@ -207,17 +260,17 @@ def _held(lock: Lock, revision: int, wanted_by: str) -> Held:
     )
 
 
-def known(ledger: Ledger, lock_id: str) -> Lock:
+def get_lock(ledger: Ledger, lock_id: str) -> Lock:
     """A lock by its id. Raises NotFound."""
     lock = ledger.turnfile.lock(lock_id)
     if lock is None:
-        raise NotFound(f"there is no lock {lock_id!r}", hint="`turn status` shows the locks", lock_id=lock_id)
+        raise NotFound(f"there is no lock {lock_id!r}", hint="`holdfast turn status` lists the locks", lock_id=lock_id)
     return lock
 
 
-def owned(ledger: Ledger, lock_id: str, holder: str) -> Lock:
-    """A lock of one's own. Raises NotFound or NotHolder."""
-    lock = known(ledger, lock_id)
+def get_own_lock(ledger: Ledger, lock_id: str, holder: str) -> Lock:
+    """A lock by its id. Raises NotFound, or NotHolder if it is not the holder's own."""
+    lock = get_lock(ledger, lock_id)
     if lock.holder != holder:
         raise NotHolder(f"{lock_id} is held by {lock.holder}, not by {holder}", holder=lock.holder, lock_id=lock_id)
     return lock

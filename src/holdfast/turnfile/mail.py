@@ -1,7 +1,8 @@
-"""Mail on a session's folder: each change is one transaction, with lock, invariants and projection.
+"""Mail in a session's folder: each change is one transaction, with lock, invariants and projection.
 
-`Mailing(folder, actor)` is one agent's hand on the mailbox. What may be done says `mailbox.steps`; here are only the
-files: the mailbox, its projection, and the archive, which gets each closed card whole, so that nothing is lost.
+`Mail(folder, actor)` sends and answers messages as one agent. `mailbox.steps` decides which steps are legal; this
+module handles the files: the mailbox, its projection, and the archive, which gets each closed card whole. Called by
+the faces.
 """
 
 from __future__ import annotations
@@ -14,46 +15,46 @@ import msgspec
 
 from holdfast.errors import Invalid, MessageNotFound, NotFound
 from holdfast.turnfile import files
-from holdfast.turnfile.edits import Completion, Transaction
 from holdfast.turnfile.files import Folder
-from holdfast.turnfile.ledger import Ledger, strangers
-from holdfast.turnfile.locks import Patience
-from holdfast.turnfile.mailbox import Mailbox, composition, derived, parse, steps
-from holdfast.turnfile.mailbox.composition import Draft
+from holdfast.turnfile.ledger import Ledger, unknown_names
+from holdfast.turnfile.locks import WaitPolicy
+from holdfast.turnfile.mailbox import Mailbox, parse, projection, steps
+from holdfast.turnfile.mailbox.draft import Draft, agent_name, compose
 from holdfast.turnfile.mailbox.markdown import newline_of
 from holdfast.turnfile.model import ARCHIVE, MAILBOX
-from holdfast.turnfile.session import Place, Session, session_at
-from holdfast.turnfile.transactions import transact
+from holdfast.turnfile.session import Session, SessionLike, as_session
+from holdfast.turnfile.transactions import Completion, Transaction, transact
 
 _ARCHIVE_HEAD: Final = "# Mailbox Archive"
 
 
-class Mailed(msgspec.Struct, frozen=True):
-    """What a change of the mailbox did: which message, how it stands now, and the transaction."""
+class MailResult(msgspec.Struct, frozen=True):
+    """The result of a change of the mailbox: the message, its status, and the transaction."""
 
     id: str
     status: str
     completion: Completion
 
 
-class Mailing:
-    """One agent's hand on the mailbox of a folder.
+class Mail:
+    """The mailbox of a folder, as one agent uses it.
 
-    `patience` says how to wait for the lock, `under` names a lock that the actor holds already. Every change raises
-    Held or Escalated where somebody else holds the mailbox, and Invalid with `problems` where it is not in order.
+    `wait` is how to wait for the lock, None to raise Held at once; `under` names a lock that the actor already holds.
+    Every change raises Held or Escalated if somebody else holds the mailbox, and Invalid with `problems` if the
+    mailbox breaks an invariant.
     """
 
     def __init__(
         self,
-        folder: Place,
+        folder: SessionLike,
         actor: str,
         *,
-        patience: Patience | None = Patience(),  # noqa: B008 - frozen
+        wait: WaitPolicy | None = WaitPolicy(),  # noqa: B008 - frozen
         under: str | None = None,
     ) -> None:
-        self.session = session_at(folder)
-        self.actor = composition.agent_name(actor, "actor")
-        self._patience = patience
+        self.session = as_session(folder)
+        self.actor = agent_name(actor, "actor")
+        self._wait = wait
         self._under = under
 
     def send(
@@ -65,19 +66,19 @@ class Mailing:
         type: str = "request",
         priority: str = "P1",
         response_by: str = "",
-    ) -> Mailed:
-        """Send a message; its id is the next of the day. Receivers whom nobody knows are told as warnings."""
+    ) -> MailResult:
+        """Send a message; its id is the next of the day. Unknown receivers are warnings."""
         draft = Draft(self.actor, to, subject, self.session.today(), type, priority, body, response_by)
 
         def body_(edit: Transaction) -> tuple[str, str]:
             maintainers = edit.ledger.turnfile.maintainers
-            text, id = composition.compose(_text(edit), draft, archive(self.session), maintainers=maintainers)
+            text, id = compose(_text(edit), draft, archive(self.session), maintainers=maintainers)
             edit.write(MAILBOX, text)
             return id, "unread"
 
-        unknown = strangers(self.session.read(), *to.split(","))
+        unknown = unknown_names(self.session.read(), *to.split(","))
         mailed = self._transact(f"send mail to {to}", body_)
-        return msgspec.structs.replace(mailed, completion=mailed.completion.warning(*unknown))
+        return msgspec.structs.replace(mailed, completion=mailed.completion.with_warnings(*unknown))
 
     def reply(
         self,
@@ -88,8 +89,8 @@ class Mailing:
         type: str = "notify",
         priority: str = "P1",
         disposition: str = "",
-    ) -> Mailed:
-        """Answer a message: a new one to whoever sent it, which says so; an unread one is thereby acknowledged."""
+    ) -> MailResult:
+        """Reply to a message's sender with a new message; an unread message becomes acknowledged."""
         draft = Draft(
             self.actor, "", subject, self.session.today(), type, priority, body, in_reply_to=id, disposition=disposition
         )
@@ -101,20 +102,22 @@ class Mailing:
 
         return self._transact(f"reply to {id}", body_)
 
-    def ack(self, id: str, note: str = "") -> Mailed:
-        """Say that one has taken notice; raises NotRecipient or InvalidTransition, as the next two do."""
+    def ack(self, id: str, note: str = "") -> MailResult:
+        """Acknowledge a message. Raises NotRecipient or InvalidTransition, as do the next two."""
         return self._step(id, "ack", note)
 
-    def action(self, id: str, note: str = "") -> Mailed:
-        """Say that one has done what was asked."""
+    def action(self, id: str, note: str = "") -> MailResult:
+        """Mark a message as actioned: what it asks for is done."""
         return self._step(id, "action", note)
 
-    def block(self, id: str, note: str) -> Mailed:
-        """Say what one waits for."""
+    def block(self, id: str, note: str) -> MailResult:
+        """Mark a message as blocked; the note names the dependency."""
         return self._step(id, "block", note)
 
-    def close(self, id: str, note: str = "", *, disposition: steps.Disposition = "closed", keep: str = "") -> Mailed:
-        """Close a message; its card goes to the archive, or with `keep` (why) stays. Raises NotSender."""
+    def close(
+        self, id: str, note: str = "", *, disposition: steps.Disposition = "closed", keep: str = ""
+    ) -> MailResult:
+        """Close a message and archive its card; with `keep` (a reason) the card stays. Raises NotSender."""
 
         def body_(edit: Transaction) -> tuple[str, str]:
             closed = steps.close(_text(edit), id, self._as(edit.ledger), note, disposition, keep)
@@ -125,67 +128,69 @@ class Mailing:
 
         return self._transact(f"close {id}", body_, ARCHIVE)
 
-    def _step(self, id: str, operation: steps.Operation, note: str) -> Mailed:
+    def _step(self, id: str, operation: steps.Operation, note: str) -> MailResult:
         def body_(edit: Transaction) -> tuple[str, str]:
             edit.write(MAILBOX, steps.step(_text(edit), id, operation, self._as(edit.ledger), note))
             return id, steps.STEPS[operation][1]
 
         return self._transact(f"{operation} {id}", body_)
 
-    def _transact(self, reason: str, body: Callable[[Transaction], tuple[str, str]], *others: str) -> Mailed:
-        holder = self.session.read().turnfile.spelled(self.actor)
+    def _transact(self, reason: str, body: Callable[[Transaction], tuple[str, str]], *others: str) -> MailResult:
+        holder = self.session.spelled(self.actor)
         completion = transact(
             [MAILBOX, *others],
             holder,
             reason[:200],
             body,
             folder=self.session,
-            patience=self._patience,
+            wait=self._wait,
             under=self._under,
             rehearse=True,
         )
         id, status = completion.result
-        return Mailed(id, status, completion)
+        return MailResult(id, status, completion)
 
     def _as(self, ledger: Ledger) -> steps.Actor:
         return steps.Actor(self.actor, self.session.today(), ledger.turnfile.maintainers)
 
 
-def messages(folder: Place, actor: str | None = None, status: str | None = None) -> list[dict[str, Any]]:
-    """The messages that are not closed, as programs see them: of all, or from and to one agent."""
+def messages(folder: SessionLike, actor: str | None = None, status: str | None = None) -> list[dict[str, Any]]:
+    """The open messages as data: all, or those from and to one agent."""
     session, box = _mailbox(folder)
     who = steps.Actor(actor, session.today(), session.read().turnfile.maintainers) if actor is not None else None
-    return [derived.message(card) for card in steps.listing(box, who, status)]
+    return [projection.message(card) for card in steps.open_cards(box, who, status)]
 
 
-def message(folder: Place, id: str) -> dict[str, Any]:
-    """One message, from the mailbox or from the archive; raises MessageNotFound."""
+def message(folder: SessionLike, id: str) -> dict[str, Any]:
+    """One message as data, from the mailbox or the archive. Raises MessageNotFound."""
     session, box = _mailbox(folder)
     card = box.find(id)
     if card is None:
         card = parse(archive(session)).find(id)
     if card is not None:
-        return derived.message(card)
-    closed = [row for row in derived.project(box)["closed_summary"] if row["id"] == id]
+        return projection.message(card)
+    closed = [row for row in projection.project(box)["closed_summary"] if row["id"] == id]
     if not closed:
-        raise MessageNotFound(f"{id} is not in the mailbox", hint="`turn mail list` shows the open messages", id=id)
+        raise MessageNotFound(
+            f"{id} is not in the mailbox", hint="`holdfast turn mail list` lists the open messages", id=id
+        )
     return {"id": id, "status": "closed", "fields": closed[0]}
 
 
 def export(source: str | os.PathLike[str], target: str | os.PathLike[str]) -> bool:
-    """Write the projection of one file into another by hand; False if that says the same already."""
+    """Write the projection of a mailbox file into another file; False if that is already up to date."""
     source, target = os.path.abspath(source), os.path.abspath(target)
     if source == target or not target.endswith(".json"):
-        raise Invalid(f"a projection goes into a .json file, not into {os.path.basename(target)}")
+        raise Invalid(f"{os.path.basename(target)} is not a .json file", hint="name the JSON file to write")
     text = Folder(os.path.dirname(source)).read(os.path.basename(source))
     if text is None:
         raise NotFound(f"there is no {source}")
     folder, name = Folder(os.path.dirname(target)), os.path.basename(target)
-    place = f"{os.path.basename(os.path.dirname(source))}/{os.path.basename(source)}"
-    with folder.turn():
+    source_file = f"{os.path.basename(os.path.dirname(source))}/{os.path.basename(source)}"
+    with folder.write_lock():
         files.recover(folder)
         previous = folder.read(name)
-        fresh = derived.render(text, place, Session(folder.path).timestamp(), previous)
+        fresh = projection.render(text, source_file, Session(folder.path).timestamp(), previous)
         if fresh == previous:
             return False
         files.replace(folder, {name: fresh}, {name: previous})
@@ -193,7 +198,7 @@ def export(source: str | os.PathLike[str], target: str | os.PathLike[str]) -> bo
 
 
 def archived(before: str | None, card: str) -> str:
-    """The archive with one more card at its end."""
+    """The archive with a card appended."""
     before = before or _ARCHIVE_HEAD + newline_of(card)
     nl = newline_of(before)
     end = "" if before.endswith("\n") else nl
@@ -202,20 +207,20 @@ def archived(before: str | None, card: str) -> str:
 
 
 def archive(session: Session) -> str:
-    """What is archived: an id that is used there is never given again, whatever became of the mailbox."""
+    """The archive's text; ids that it uses are never given again."""
     return session.texts([ARCHIVE])[ARCHIVE] or ""
 
 
 def _text(edit: Transaction) -> str:
     text = edit.read(MAILBOX)
     if text is None:
-        raise NotFound(f"there is no {MAILBOX}", hint="make it with: holdfast turn init --missing")
+        raise NotFound(f"there is no {MAILBOX}", hint="`holdfast turn init --missing` creates an empty one")
     return text
 
 
-def _mailbox(folder: Place) -> tuple[Session, Mailbox]:
-    session = session_at(folder)
+def _mailbox(folder: SessionLike) -> tuple[Session, Mailbox]:
+    session = as_session(folder)
     text = session.texts([MAILBOX])[MAILBOX]
     if text is None:
-        raise NotFound(f"there is no {MAILBOX}", hint="make it with: holdfast turn init --missing")
+        raise NotFound(f"there is no {MAILBOX}", hint="`holdfast turn init --missing` creates an empty one")
     return session, parse(text)

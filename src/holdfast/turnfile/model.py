@@ -1,8 +1,8 @@
-"""What the files of a working session say, as frozen values.
+"""The contents of a working session's files, as frozen values.
 
-Pure: no file, no clock. A file is written by people and by other tools too, so a word that we do not know (a status,
-a role) is kept as it was found, and `lint` says what is wrong with it; the Literals list the words that we know. The
-codec makes these values from text; nothing here knows how they are written down.
+Pure: no file, no clock. Other people and tools write these files too, so an unknown word (a status, a role) is kept
+as it is, and `lint` reports it; the Literals list the known words. `ledger` builds these values from text; nothing
+here knows how they are written. Imported by every module of the package.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ Priority = Literal["P0", "P1", "P2"]
 SignalWord = Literal["ready", "blocked", "handoff", "yield", "request_turn", "notify"]
 Level = Literal["error", "warning"]
 
-# The folder of a session if none is named, what names it, and its files.
+# The default folder of a session, the variable that names another one, and the files in it.
 FOLDER: Final = "working-session"
 FOLDER_VARIABLE: Final = "HOLDFAST_TURN_DIR"
 TURNFILE: Final = "TURNFILE.yaml"
@@ -34,7 +34,7 @@ UNASSIGNED: Final = "unassigned"
 
 
 class Problem(msgspec.Struct, frozen=True, order=True):
-    """Something wrong in a file: where, how bad, by which rule, and in words."""
+    """A problem in a file: its line, level, rule and message."""
 
     file: str
     line: int
@@ -47,9 +47,9 @@ class Problem(msgspec.Struct, frozen=True, order=True):
 
 
 class Lock(msgspec.Struct, frozen=True):
-    """One entry of `locks`: who edits which files, since which revision and for how many.
+    """One entry of `locks`: its holder, files, and lease in revisions.
 
-    `transaction`: a process took it for one edit and gives it back by itself; others are taken and given by hand.
+    `transaction`: a process took it for one edit and releases it by itself; other locks are taken by hand.
     """
 
     id: str
@@ -62,7 +62,7 @@ class Lock(msgspec.Struct, frozen=True):
 
 
 class Signal(msgspec.Struct, frozen=True, rename={"sender": "from", "receiver": "to"}):
-    """One entry of `messages`: a short word from one agent to another, at a revision."""
+    """One entry of `messages`: a short note from one agent to another, at a revision."""
 
     id: str
     sender: str
@@ -100,7 +100,7 @@ class Agent(msgspec.Struct, frozen=True):
 
 
 class Maintainer(msgspec.Struct, frozen=True):
-    """The person who decides."""
+    """The person who decides escalations."""
 
     id: str = ""
     status: str = "available"
@@ -117,7 +117,7 @@ class Turn(msgspec.Struct, frozen=True):
 
 
 class Turnfile(msgspec.Struct, frozen=True):
-    """What a TURNFILE.yaml says, in the order in which it says it."""
+    """The contents of a TURNFILE.yaml, in file order."""
 
     revision: int
     version: str = ""
@@ -137,30 +137,30 @@ class Turnfile(msgspec.Struct, frozen=True):
 
     @property
     def maintainers(self) -> tuple[str, ...]:
-        """The names that maintainers go by here."""
+        """The names of the maintainers."""
         agents = (agent.id for agent in self.agents if agent.role == "maintainer")
         return tuple(name for name in (self.maintainer.id, *agents) if name)
 
     @property
     def people(self) -> tuple[str, ...]:
-        """Who is named here: the agents, then the maintainer."""
+        """The names of the agents and the maintainer."""
         names = (*(agent.id for agent in self.agents), self.maintainer.id)
         return tuple(dict.fromkeys(name for name in names if name))
 
     def lists(self, name: str) -> bool:
-        """True for the name, spelled so, of somebody who may hold locks and own tasks here."""
+        """Whether exactly this name may hold locks and own tasks here."""
         return name in (*self.people, "maintainer")
 
     def spelled(self, name: str) -> str:
-        """A name as this file spells it, if it knows it: names match without case, and there is one maintainer."""
+        """A known name as this file spells it, compared without case; `maintainer` is the maintainer's name."""
         if name.strip().lower() == "maintainer" and self.maintainer.id:
             return self.maintainer.id
         return next((one for one in self.people if one.casefold() == name.strip().casefold()), name)
 
     def lock(self, lock_id: str) -> Lock | None:
-        """The lock of that id, if there is one."""
+        """The lock with that id, or None."""
         return next((lock for lock in self.locks if lock.id == lock_id), None)
 
     def task(self, task_id: str) -> Task | None:
-        """The task of that id, if there is one."""
+        """The task with that id, or None."""
         return next((task for task in self.tasks if task.id == task_id), None)

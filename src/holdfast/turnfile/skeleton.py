@@ -1,9 +1,8 @@
-"""A new working session: its folder with ledger, mailbox, projection, worklog and questions.
+"""The files of a new working session: ledger, mailbox, projection, worklog, questions, and their templates.
 
-Pure: `texts` answers what to write, `beginning` writes it.
-
-`init` never overwrites: a folder that has any of the files already is refused, and left as it is. `restore` makes anew
-what is missing of a session, the projection from the mailbox and the rest empty, and touches nothing that is there.
+`init` never overwrites: if any of the files exists, it refuses and writes nothing. `restore` creates the files that a
+session has lost (the projection from the mailbox, the others empty) and touches nothing that exists. Called by the
+command line.
 """
 
 from __future__ import annotations
@@ -14,10 +13,10 @@ from typing import Final
 
 from holdfast.errors import Exists, Invalid
 from holdfast.turnfile import ledger
-from holdfast.turnfile.invariants import projected
+from holdfast.turnfile.invariants import render_projection
 from holdfast.turnfile.ledger import Ledger, check_name, rules
 from holdfast.turnfile.ledger.yaml_edit import Change, Put
-from holdfast.turnfile.mailbox.composition import agent_name
+from holdfast.turnfile.mailbox.draft import agent_name
 from holdfast.turnfile.model import MAILBOX, PROJECTION, QUESTIONS, TURNFILE, WORKLOG
 from holdfast.turnfile.session import Session
 
@@ -25,7 +24,7 @@ README: Final = "docs/README.md"
 IGNORE: Final = ".gitignore"
 
 _TURNFILE: Final = """\
-# TURNFILE.yaml: who works on what, and who may edit which shared file.
+# TURNFILE.yaml: agents, tasks, and locks on the shared files.
 # Change it with `holdfast turn`; each write adds one to coordination.revision.
 # Last modified revision: 0
 # Modified by: nobody
@@ -64,9 +63,9 @@ Protocol: `holdfast turn mail`
 
 ## Quick Reply
 
-1. Look up what is yours: `holdfast turn mail list --actor NAME`.
+1. List your messages: `holdfast turn mail list --actor NAME`.
 2. Answer it: `holdfast turn mail ack`, `action`, `block` or `close`.
-3. Snapshot, queue and MAILBOX.json follow by themselves.
+3. Snapshot, queue and MAILBOX.json are updated automatically.
 
 ## Inbox Snapshot
 
@@ -99,7 +98,7 @@ Next Review Checkpoint: none
 
 ## Session 0 — {date}
 
-The working session was begun.
+The working session began.
 """
 
 _QUESTIONS: Final = """\
@@ -136,7 +135,7 @@ _IGNORE: Final = """\
 
 
 def template_texts(name: str, project: str, agents: Sequence[str], maintainer: str, timestamp: str) -> dict[str, str]:
-    """What each file says, by its path, in a session whose folder has that name."""
+    """The text of each file by its path, for a session whose folder has that name."""
     today = timestamp[:10]
     entry = {"role": "agent", "status": "idle", "current_task": None, "last_seen": None, "session_id": None}
     changes: list[Change] = [
@@ -151,7 +150,7 @@ def template_texts(name: str, project: str, agents: Sequence[str], maintainer: s
     return {
         TURNFILE: ledger.read(_TURNFILE).changed(changes).stamped(1, maintainer).text,
         MAILBOX: mailbox,
-        PROJECTION: projected(mailbox, None, name or rules.DEFAULT_WORKSPACE, timestamp),
+        PROJECTION: render_projection(mailbox, None, name or rules.DEFAULT_WORKSPACE, timestamp),
         WORKLOG: _WORKLOG.format(project=project, date=today, working=working),
         QUESTIONS: _QUESTIONS.format(project=project),
         README: _README.format(project=project),
@@ -160,23 +159,23 @@ def template_texts(name: str, project: str, agents: Sequence[str], maintainer: s
 
 
 def init(session: Session, project: str, agents: Sequence[str], maintainer: str = "maintainer") -> Ledger:
-    """Make the files of a new session. Raises Exists if one of them is there, and writes nothing then."""
+    """Create the files of a new session. Raises Exists, and writes nothing, if one of them exists."""
     check_name("project", project)
     for name in agents:
         agent_name(name, "agent")
     agent_name(maintainer, "maintainer")
     if len({name.casefold() for name in (*agents, maintainer)}) != len(agents) + 1:
-        raise Invalid("two of the names are the same")
+        raise Invalid("two agents have the same name", hint="names are compared without case")
     name = os.path.basename(session.folder.path)
     texts = template_texts(name, project, agents, maintainer, session.timestamp())
     os.makedirs(session.folder.path, exist_ok=True)
-    with session.turn():
+    with session.write_lock():
         for path in texts:
             session.folder.make(path)
             if session.folder.signature(path) is not None and path != IGNORE:
                 raise Exists(
-                    f"{path} is there already: nothing was written",
-                    hint="`turn init --missing` makes only what is missing",
+                    f"{path} already exists; nothing was written",
+                    hint="`holdfast turn init --missing` creates only the missing files",
                     path=path,
                 )
         if session.folder.signature(IGNORE) is not None:
@@ -186,15 +185,17 @@ def init(session: Session, project: str, agents: Sequence[str], maintainer: str 
 
 
 def restore(session: Session) -> list[str]:
-    """Make the missing files of a session anew, with the names that its ledger has; answers which. Raises NotFound."""
-    with session.turn():
+    """Create the missing files of a session, with the names of its ledger; returns their paths. Raises NotFound."""
+    with session.write_lock():
         turnfile = session.fresh().turnfile
         agents = [agent.id for agent in turnfile.agents]
         maintainer = turnfile.maintainer.id or "maintainer"
         name = os.path.basename(session.folder.path)
         texts = template_texts(name, turnfile.project, agents, maintainer, session.timestamp())
         if (mailbox := session.folder.read(MAILBOX)) is not None:
-            texts[PROJECTION] = projected(mailbox, None, session.workspace(session.fresh()), session.timestamp())
+            texts[PROJECTION] = render_projection(
+                mailbox, None, session.workspace(session.fresh()), session.timestamp()
+            )
         gone = {path: text for path, text in texts.items() if session.folder.signature(path) is None}
         for path in gone:
             session.folder.make(path)

@@ -1,19 +1,30 @@
-"""Tasks and signals of the ledger: add, claim, finish, and a short word to others.
+"""Tasks and signals of the ledger: add, claim and finish a task; send a signal.
 
-Each is one write of the ledger. Anybody adds a task; it can be claimed once all that it depends on is done, and claim
-and task have the revision of their own write. Who owns a task finishes it; the maintainer may as well.
+Each is one write of the ledger. Anybody may add a task. It can be claimed once all its dependencies are done; its
+owner or the maintainer finishes it. `claim_rev` and `completed_rev` are the revisions of those writes. Called by the
+faces.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import get_args
+from typing import Any, Literal, get_args
 
 from holdfast.errors import AlreadyClaimed, Exists, Invalid, InvalidPriority, InvalidStatus, NotHolder, TaskNotFound
-from holdfast.turnfile.ledger import Ledger, check_name, next_signal_id
+from holdfast.turnfile.ledger import Ledger, check_name, new_names, next_signal_id
 from holdfast.turnfile.ledger.yaml_edit import Put
-from holdfast.turnfile.model import UNASSIGNED, Priority, Signal, SignalWord, Task
+from holdfast.turnfile.model import UNASSIGNED, Priority, Problem, Signal, SignalWord, Task
 from holdfast.turnfile.session import Session
+
+Step = Literal["add", "claim", "done"]
+
+
+def change(session: Session, step: Step, task_id: str, agent: str, **fields: Any) -> tuple[Task, list[Problem]]:
+    """Add, claim or finish a task; returns it, and a warning if the agent is new to the ledger."""
+    warnings = new_names(session.read(), agent)
+    if step == "add":
+        return add(session, task_id, fields.pop("description", ""), agent, **fields), warnings
+    return {"claim": claim, "done": done}[step](session, task_id, agent), warnings
 
 
 def add(
@@ -25,19 +36,19 @@ def add(
     priority: str = "P1",
     depends_on: Iterable[str] = (),
 ) -> Task:
-    """Add a task that nobody owns yet. Raises Exists, or TaskNotFound for a dependency that is none."""
+    """Add a task without an owner. Raises Exists, or TaskNotFound for an unknown dependency."""
     check_name("task", task_id)
     if not description.strip() or not description.isprintable():
-        raise Invalid("a task needs a description, in one line")
+        raise Invalid("a task needs a description of one line")
     if priority not in get_args(Priority):
         hint = f"priorities are {', '.join(get_args(Priority))}"
-        raise InvalidPriority(f"{priority!r} is no priority", hint=hint)
+        raise InvalidPriority(f"{priority!r} is not a priority", hint=hint)
     needed = list(dict.fromkeys(depends_on))
 
     def change(ledger: Ledger) -> Ledger:
         if ledger.turnfile.task(task_id) is not None:
             raise Exists(
-                f"there is a task {task_id!r} already", hint="`turn tasks list --all` shows it", task_id=task_id
+                f"task {task_id!r} already exists", hint="`holdfast turn tasks list --all` shows it", task_id=task_id
             )
         for name in needed:
             _task(ledger, name)
@@ -52,53 +63,57 @@ def add(
             "claim_rev": None,
             "completed_rev": None,
         }
-        return ledger.knowing(agent).changed([Put(("coordination", "tasks", task_id), fields)])
+        return ledger.with_agent(agent).changed([Put(("coordination", "tasks", task_id), fields)])
 
     return _task(session.write(change, check_name("agent", agent)), task_id)
 
 
 def claim(session: Session, task_id: str, agent: str) -> Task:
-    """Take a task that nobody works on. Raises AlreadyClaimed, or InvalidStatus while a dependency is not done."""
+    """Claim a task that nobody works on. Raises AlreadyClaimed, or InvalidStatus while a dependency is not done."""
 
     def change(ledger: Ledger) -> Ledger:
         task = _task(ledger, task_id)
         if task.status in ("claimed", "in_progress") and task.owner != UNASSIGNED:
             if task.owner == agent:
                 return ledger
-            raise AlreadyClaimed(f"{task.owner} has {task_id}", holder=task.owner, since=task.claim_rev)
+            raise AlreadyClaimed(f"{task_id} is claimed by {task.owner}", holder=task.owner, since=task.claim_rev)
         if task.status == "done":
-            raise InvalidStatus(f"{task_id} is done", task_id=task_id)
+            raise InvalidStatus(f"{task_id} is already done", task_id=task_id)
         undone = [name for name in task.depends_on if (found := ledger.turnfile.task(name)) and found.status != "done"]
         if undone:
-            raise InvalidStatus(f"{task_id} waits for {', '.join(undone)}", task_id=task_id, waits_for=undone)
-        after = ledger.knowing(agent).with_task(task_id, owner=agent, status="claimed", claim_rev=ledger.revision + 1)
-        return _at_work(after, agent, task_id)
+            raise InvalidStatus(
+                f"{task_id} depends on {', '.join(undone)}, not yet done", task_id=task_id, waits_for=undone
+            )
+        after = ledger.with_agent(agent).with_task_fields(
+            task_id, owner=agent, status="claimed", claim_rev=ledger.revision + 1
+        )
+        return _with_current_task(after, agent, task_id)
 
     return _task(session.write(change, check_name("agent", agent)), task_id)
 
 
 def done(session: Session, task_id: str, agent: str) -> Task:
-    """Finish a task. Raises NotHolder for one of somebody else, unless the agent is the maintainer."""
+    """Finish a task. Raises NotHolder for another's task, unless the agent is the maintainer."""
 
     def change(ledger: Ledger) -> Ledger:
         task = _task(ledger, task_id)
         if agent not in (task.owner, ledger.turnfile.maintainer.id, "maintainer"):
-            raise NotHolder(f"{task.owner} has {task_id}, not {agent}", holder=task.owner)
+            raise NotHolder(f"{task_id} is owned by {task.owner}, not by {agent}", holder=task.owner)
         if task.status == "done":
             return ledger
-        after = ledger.with_task(task_id, status="done", completed_rev=ledger.revision + 1)
-        return _at_work(after, agent, None) if _works_on(after, agent, task_id) else after
+        after = ledger.with_task_fields(task_id, status="done", completed_rev=ledger.revision + 1)
+        return _with_current_task(after, agent, None) if _works_on(after, agent, task_id) else after
 
     return _task(session.write(change, check_name("agent", agent)), task_id)
 
 
 def signal(session: Session, sender: str, receiver: str, word: str, detail: str = "") -> Signal:
-    """Leave a signal, such as ready or handoff, to an agent or to all."""
+    """Send a signal, such as ready or handoff, to an agent or to all."""
     if word not in get_args(SignalWord):
-        raise Invalid(f"{word!r} is no signal", hint=f"signals are {', '.join(get_args(SignalWord))}")
+        raise Invalid(f"{word!r} is not a signal", hint=f"signals are {', '.join(get_args(SignalWord))}")
     check_name("receiver", receiver)
     if detail and not detail.isprintable():
-        raise Invalid("the detail of a signal is one line of text")
+        raise Invalid("the detail of a signal must be one line")
     sent: list[Signal] = []
 
     def change(ledger: Ledger) -> Ledger:
@@ -113,15 +128,17 @@ def signal(session: Session, sender: str, receiver: str, word: str, detail: str 
 def _task(ledger: Ledger, task_id: str) -> Task:
     task = ledger.turnfile.task(task_id)
     if task is None:
-        raise TaskNotFound(f"there is no task {task_id!r}", hint="`turn tasks list` shows them", task_id=task_id)
+        raise TaskNotFound(
+            f"there is no task {task_id!r}", hint="`holdfast turn tasks list` lists the tasks", task_id=task_id
+        )
     return task
 
 
-def _at_work(ledger: Ledger, agent: str, task_id: str | None) -> Ledger:
-    """With an agent's own entry saying what it works on; the maintainer has none."""
+def _with_current_task(ledger: Ledger, agent: str, task_id: str | None) -> Ledger:
+    """Set the current task of an agent; the maintainer has no entry for it."""
     if all(entry.id != agent for entry in ledger.turnfile.agents):
         return ledger
-    return ledger.with_agent(agent, current_task=task_id)
+    return ledger.with_agent_fields(agent, current_task=task_id)
 
 
 def _works_on(ledger: Ledger, agent: str, task_id: str) -> bool:

@@ -1,10 +1,8 @@
-"""WORKLOG.md and OPEN_QUESTIONS.md, read as far as their invariants need.
+"""WORKLOG.md and OPEN_QUESTIONS.md, parsed as far as their invariants need; an override is logged in the worklog.
 
-Pure, and edited by spans: an entry is added where it belongs, the rest stays. The status block is the lines above the
-first section: `Now Working (agent): …`, `Maintainer Focus: …`, `Next Review Checkpoint: …`.
-
-Pure, and only read: people and agents edit the tables by hand, under a lock. A question is known by its id; what
-state it is in, its section says, and a status column, where there is one, must say the same.
+Pure. The status block is the lines above the first section: `Now Working (agent): …`, `Maintainer Focus: …`, `Next
+Review Checkpoint: …`. The section of a question gives its state; a status column, if there is one, must agree. Edits
+replace spans, so every other byte stays. Called by `invariants` and `overrides`.
 """
 
 from __future__ import annotations
@@ -15,7 +13,7 @@ from typing import Final, Literal
 
 import msgspec
 
-from holdfast.turnfile.mailbox.composition import one_line
+from holdfast.turnfile.mailbox.draft import one_line
 from holdfast.turnfile.mailbox.markdown import (
     Edit,
     Line,
@@ -39,7 +37,7 @@ _HANDOFF_STATUS: Final = re.compile(r"Status:[ \t]*(\S.*)")
 
 
 class StatusLine(msgspec.Struct, frozen=True):
-    """A line of the status block; `agent` is empty but for `Now Working`."""
+    """A line of the status block; `agent` is set for `Now Working` alone."""
 
     line: int
     name: str
@@ -48,7 +46,7 @@ class StatusLine(msgspec.Struct, frozen=True):
 
 
 class Entry(msgspec.Struct, frozen=True):
-    """An entry of a session: who made it, and what its handoff says of its owner's work, if it has one."""
+    """An entry of a work session: its author, and the owner and status of its handoff, if it has one."""
 
     line: int
     agent: str
@@ -56,8 +54,8 @@ class Entry(msgspec.Struct, frozen=True):
     status: str
 
 
-class Worked(msgspec.Struct, frozen=True):
-    """A session: its title, its entries, and where its lines end."""
+class WorkSession(msgspec.Struct, frozen=True):
+    """A work session: its title, its entries, and where its text ends."""
 
     title: str
     line: int
@@ -66,21 +64,21 @@ class Worked(msgspec.Struct, frozen=True):
 
 
 class Worklog(msgspec.Struct, frozen=True):
-    """What a WORKLOG.md says."""
+    """A parsed WORKLOG.md."""
 
     text: str
     status: tuple[StatusLine, ...]
     decisions: Table | None
-    sessions: tuple[Worked, ...]
+    sessions: tuple[WorkSession, ...]
 
     @property
-    def latest(self) -> Worked | None:
+    def latest(self) -> WorkSession | None:
         """The session with the latest date, then the highest number, then the last in the file."""
         return max(self.sessions, key=lambda session: (*_age(session.title), session.line), default=None)
 
 
 def parse_worklog(text: str) -> Worklog:
-    """Read a worklog; whatever the text is, it is one."""
+    """Parse a worklog; accepts any text."""
     lines = lines_of(text)
     heads = [at for at, line in enumerate(lines) if not line.hidden and line.text.startswith("## ")]
     top = lines[: heads[0]] if heads else lines
@@ -101,7 +99,7 @@ def parse_worklog(text: str) -> Worklog:
 
 
 def note_override(text: str, lock: Lock, revision: int, actor: str, reason: str, date: str = "") -> str:
-    """Log that a lock was overridden, at which revision, by whom and why, at the end of the latest session."""
+    """Log an override (lock, revision, actor, reason) at the end of the latest session."""
     log = parse_worklog(text)
     nl = newline_of(text)
     actor, reason = one_line(actor, "actor"), one_line(reason, "reason")
@@ -120,7 +118,7 @@ def note_override(text: str, lock: Lock, revision: int, actor: str, reason: str,
     return apply(text, [Edit(place, place, lead + nl.join(entry) + nl)])
 
 
-def _session(title: str, lines: Sequence[Line]) -> Worked:
+def _session(title: str, lines: Sequence[Line]) -> WorkSession:
     starts = [at for at, line in enumerate(lines) if not line.hidden and line.text.startswith("### ")]
     entries = []
     for at, end in zip(starts, [*starts[1:], len(lines)], strict=False):
@@ -128,11 +126,11 @@ def _session(title: str, lines: Sequence[Line]) -> Worked:
         if match:
             entries.append(_entry(match[1].strip(), lines[at:end]))
     full = [line for line in lines if not line.blank]
-    return Worked(title, lines[0].number, full[-1].after, tuple(entries))
+    return WorkSession(title, lines[0].number, full[-1].after, tuple(entries))
 
 
 def _entry(agent: str, lines: Sequence[Line]) -> Entry:
-    """An entry; the handoff stands in a fence, so hidden lines count."""
+    """Parse an entry; its handoff is inside a code fence, so hidden lines count."""
     owner = status = ""
     for line in lines[1:]:
         if match := _OWNER.fullmatch(line.text):
@@ -158,10 +156,7 @@ _SECTION: Final = re.compile(r"##[ \t]+(?:(Active|Open)|(Deferred)|(Resolved|Clo
 
 
 class Question(msgspec.Struct, frozen=True):
-    """A question: the state its section gives it, and what its status and resolution cells say.
-
-    A cell is None where the table has no such column.
-    """
+    """A question: the state of its section, and its status and resolution cells (None without such a column)."""
 
     id: str
     line: int
@@ -171,7 +166,7 @@ class Question(msgspec.Struct, frozen=True):
 
 
 def parse_questions(text: str) -> list[Question]:
-    """The questions of a file, in its order; whatever the text is, it is one."""
+    """Parse the questions of a file, in order; accepts any text."""
     lines = lines_of(text)
     places: list[tuple[int, State | None]] = []
     for at, line in enumerate(lines):

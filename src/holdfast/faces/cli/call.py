@@ -22,9 +22,9 @@ from holdfast import errors
 from holdfast.faces.cli import location
 from holdfast.faces.cli.args import Argument, Usage, as_moment
 from holdfast.faces.cli.output import Output
-from holdfast.operation import Operation
 
 if TYPE_CHECKING:
+    from holdfast.operation import Operation
     from holdfast.remote import RemoteWorkspace
     from holdfast.workspace import Workspace
 

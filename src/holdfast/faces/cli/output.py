@@ -15,8 +15,6 @@ from typing import TYPE_CHECKING, Any, Final
 import msgspec
 
 from holdfast.errors import HoldfastError
-from holdfast.operation import find_operation
-from holdfast.wire import wired
 
 if TYPE_CHECKING:
     from holdfast.operation import Operation
@@ -33,6 +31,8 @@ def for_shell(hint: str) -> str:
 
 
 def _command(match: re.Match[str]) -> str:
+    from holdfast.operation import find_operation  # turn commands load nothing of a workspace
+
     op = find_operation(match[1])
     if op is not None and op.route.cli is not None:
         named = [found[0] for found in _NAMED.finditer(match[2])]
@@ -103,6 +103,8 @@ class Output:
 
     def data(self, data: Any) -> None:
         """JSON, whatever was asked for."""
+        from holdfast.wire import wired
+
         told = {"schema_version": SCHEMA_VERSION, "data": wired(data)}
         for name in ("cursor", "total"):
             if getattr(data, name, None) is not None and isinstance(data, list):
@@ -128,6 +130,8 @@ class Output:
 
 def error_json(error: HoldfastError) -> str:
     """An error for programs."""
+    from holdfast.wire import wired
+
     told = {
         "schema_version": SCHEMA_VERSION,
         "error": error.message,
@@ -188,4 +192,8 @@ def _ids(result: Any) -> list[str]:
         found = result.get(name) if isinstance(result, dict) else getattr(result, name, None)
         if found is not None:
             return [str(found)] if isinstance(found, str | int) else _ids(found)
-    return [result if isinstance(result, str) else msgspec.json.encode(wired(result)).decode()]
+    if isinstance(result, str):
+        return [result]
+    from holdfast.wire import wired
+
+    return [msgspec.json.encode(wired(result)).decode()]

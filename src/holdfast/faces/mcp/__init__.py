@@ -23,8 +23,7 @@ from typing import TYPE_CHECKING
 from holdfast import errors
 
 if TYPE_CHECKING:
-    from holdfast.faces.mcp.session import Caller
-    from holdfast.faces.mcp.tool import ServerDefinition
+    from holdfast.faces.mcp.tool import Caller, ServerDefinition
     from holdfast.remote import RemoteWorkspace
     from holdfast.workspace import Workspace
 
@@ -53,7 +52,7 @@ def serve_stdio(workspace: Workspace | RemoteWorkspace, profile: str = "core", t
 
 def serve_turns(turn_dir: str, actor: str) -> None:
     """Serve the turn files of a folder, and nothing else, until the other end closes."""
-    from holdfast.faces.mcp.session import Caller
+    from holdfast.faces.mcp.tool import Caller
     from holdfast.faces.mcp.turn_tools import TURNS
 
     _serve(TURNS, lambda: Caller(actor, turn_dir))

@@ -18,9 +18,9 @@ from typing import Any, Final, Literal, get_args
 from holdfast import errors, wire
 from holdfast.faces.mcp import coordination, tasks
 from holdfast.faces.mcp.coordination import TTL
-from holdfast.faces.mcp.session import Held, Session, check_wait
+from holdfast.faces.mcp.session import Held, Session
 from holdfast.faces.mcp.text import LONGEST, brief
-from holdfast.faces.mcp.tool import MARKS, ServerDefinition, Tool, tool
+from holdfast.faces.mcp.tool import MARKS, ServerDefinition, Tool, check_wait, tool
 from holdfast.ids import is_uuid7
 from holdfast.operation import REGISTRY, Operation
 from holdfast.schema import is_page, parameters, schemas

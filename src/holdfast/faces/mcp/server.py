@@ -18,9 +18,8 @@ from mcp.server.streamable_http_manager import StreamableHTTPSessionManager
 from mcp.shared.exceptions import MCPError
 
 from holdfast import __version__, errors
-from holdfast.faces.mcp.session import Caller
 from holdfast.faces.mcp.text import error_content, marked, plain
-from holdfast.faces.mcp.tool import SCHEME, ServerDefinition, Tool
+from holdfast.faces.mcp.tool import SCHEME, Caller, ServerDefinition, Tool
 
 CANCELLED: Final = -32800  # the code that the SDK gives a cancelled request, too
 _log = logging.getLogger("holdfast.mcp")

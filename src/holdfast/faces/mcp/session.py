@@ -1,6 +1,6 @@
 """An MCP session: its caller, the workspace behind it, and the tokens of what the caller holds.
 
-A `Caller` is enough for the tools for turn files; a `Session` is a caller with a workspace. Tools call operations on
+A `Session` is a caller with a workspace. Tools call operations on
 `session.ws`, where a server checks roles and actors.
 
 A session remembers the tokens of the claims and locks it took and sends them with later calls. So a session that was
@@ -13,10 +13,9 @@ from __future__ import annotations
 import asyncio
 from collections import OrderedDict
 from collections.abc import Awaitable, Callable
-from contextlib import AbstractContextManager, nullcontext
 from typing import TYPE_CHECKING, Any, Final, Literal, ParamSpec, TypeVar
 
-from holdfast import errors
+from holdfast.faces.mcp.tool import Caller
 from holdfast.operation import Async, Operation
 from holdfast.schema import named_arguments
 from holdfast.types import Event, Op
@@ -24,33 +23,10 @@ from holdfast.workspace.aio import while_serving
 from holdfast.workspace.transaction import Root
 
 if TYPE_CHECKING:
-    from holdfast.faces.mcp.turn_session import Taken
+    from holdfast.operation import Operation
     from holdfast.remote.aio import AsyncRemoteWorkspace
+    from holdfast.types import Event
     from holdfast.workspace.aio import AsyncWorkspace
-
-
-MAX_WAIT: Final = 60.0  # seconds: clients give up on a call soon after that
-
-
-class Caller:
-    """The caller of one session. `turn_dir`: the folder of a working session, if the server has one."""
-
-    def __init__(self, actor: str, turn_dir: str | None = None) -> None:
-        self.actor = str(actor)  # also if it is a DerivedActor
-        self.turn_dir = turn_dir
-        self.taken: dict[str, Taken] = {}  # turn locks of this very session, by id
-        self.told: dict[str, str | None] = {}  # of which turn files it knows what they said, and the digest of that
-
-    def cancellable(self, request: Any) -> AbstractContextManager[Any]:
-        """A block around a request that another one can cancel."""
-        return nullcontext()
-
-
-def check_wait(wait: float | None) -> float | None:
-    """The seconds a call may wait, no longer than its client does."""
-    if wait is not None and wait > MAX_WAIT:
-        raise errors.Invalid(f"wait must be at most {MAX_WAIT:.0f} seconds, not {wait:g}", hint="call again")
-    return wait
 
 
 REMEMBERED: Final = 1024  # claims and locks of one session; the oldest are forgotten first

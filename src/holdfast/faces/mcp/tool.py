@@ -1,9 +1,9 @@
-"""Tools, how they are declared, and all that one server has for its clients.
+"""Tools, how they are declared, what one server has for its clients, and who calls: nothing here loads a workspace.
 
 The schema is as short as it can be, since every model that is connected reads it: what may be left out is not required,
 and that is all it says about defaults. Arguments are read kindly ("2" is a number), but an unknown name is refused.
 
-There are two: `tools.WORKSPACE`, and `turning.TURNS`, which needs no workspace and loads nothing of one.
+There are two definitions of servers: `profiles.WORKSPACE`, and `turn_tools.TURNS`, which needs no workspace.
 """
 
 from __future__ import annotations
@@ -11,8 +11,9 @@ from __future__ import annotations
 import inspect
 import re
 from collections.abc import Awaitable, Callable, Iterable, Mapping
+from contextlib import AbstractContextManager, nullcontext
 from types import NoneType, UnionType
-from typing import Annotated, Any, Final, Literal, Union, get_args, get_origin, get_type_hints
+from typing import TYPE_CHECKING, Annotated, Any, Final, Literal, Union, get_args, get_origin, get_type_hints
 from urllib.parse import unquote
 
 import msgspec
@@ -20,8 +21,33 @@ import msgspec
 from holdfast import errors
 from holdfast.faces.mcp.text import OPENING
 
+if TYPE_CHECKING:
+    from holdfast.faces.mcp.turn_session import SessionLock
+
+MAX_WAIT: Final = 60.0  # seconds: clients give up on a call soon after that
 _PLACE: Final = re.compile(r"`\$\.(\w+)[^`]*`$")  # which argument an error of msgspec is about
 _NAMES: Final = {str: "string", int: "integer", float: "number", bool: "boolean"}
+
+
+class Caller:
+    """The caller of one session. `turn_dir`: the folder of a working session, if the server has one."""
+
+    def __init__(self, actor: str, turn_dir: str | None = None) -> None:
+        self.actor = str(actor)  # also if it is a DerivedActor
+        self.turn_dir = turn_dir
+        self.taken: dict[str, SessionLock] = {}  # turn locks of this very session, by id
+        self.told: dict[str, str | None] = {}  # of which turn files it knows what they said, and the digest of that
+
+    def cancellable(self, request: Any) -> AbstractContextManager[Any]:
+        """A block around a request that another one can cancel."""
+        return nullcontext()
+
+
+def check_wait(wait: float | None) -> float | None:
+    """The seconds a call may wait, no longer than its client does."""
+    if wait is not None and wait > MAX_WAIT:
+        raise errors.Invalid(f"wait must be at most {MAX_WAIT:.0f} seconds, not {wait:g}", hint="call again")
+    return wait
 
 
 class Tool(msgspec.Struct, frozen=True, eq=False):

@@ -1,10 +1,9 @@
-"""What turn tools share: the folder, who acts, how long a call waits, and which locks are the session's own.
+"""What the turn tools share: the folder, the actor, how long a call waits, and the locks of this MCP session.
 
-A session remembers what it took, at which revisions it did something to it itself, and what the files said then. A lock
-that another session of the name took, renewed or wrote under since is no longer its own: it is given back by id.
-
-The folder is chosen by who starts the server, never by a model, and who acts is the server's actor. Files are touched
-in a thread; a call whose client has gone stops waiting.
+A session remembers the locks that it took, the revisions at which it renewed them itself, and the texts that it has
+seen since. A lock that another session of the same actor took, renewed or wrote under is not its own any more; it is
+released by id alone. The folder is chosen by the person who starts the server, never by a model, and the actor is the
+server's. Files are read and written in a thread; a call whose client has gone stops waiting.
 """
 
 from __future__ import annotations
@@ -18,39 +17,39 @@ from typing import Annotated, Any, Final, TypeVar
 import msgspec
 
 from holdfast import errors, turnfile
-from holdfast.faces.mcp.session import Caller, check_wait
 from holdfast.faces.mcp.text import filled
+from holdfast.faces.mcp.tool import Caller, check_wait
 from holdfast.turnfile.files import digest
 from holdfast.turnfile.ledger import rules
 
 REMEMBERED: Final = 1024  # locks of one session; the oldest are forgotten first
 
 
-class Taken:
-    """A lock that a session took: the revisions that are its own doing, and what it has seen of the files since."""
+class SessionLock:
+    """A lock that this session took: the revisions at which it renewed it, and the texts of files it has seen since."""
 
     def __init__(self, revision: int) -> None:
         self.revisions = {revision}
         self._seen: set[tuple[str, str | None]] = set()
 
     def see(self, path: str, text: str | None) -> None:
-        """The session knows that a file says this."""
+        """Remember that the session has seen this text of a file."""
         self._seen.add((path, digest(text)))
 
     def has_seen(self, path: str, text: str | None) -> bool:
-        """True if the session knows this text of a file: to replace it loses nobody's edit."""
+        """Whether the session has seen this text of a file, so that replacing it loses nobody's edit."""
         return (path, digest(text)) in self._seen
 
 
-def take(session: Caller, folder: turnfile.Session, lock: turnfile.Lock) -> None:
-    """Remember a lock that was just taken.
+def remember(session: Caller, folder: turnfile.Session, lock: turnfile.Lock) -> None:
+    """Remember a lock that was just taken, and which texts of its files the session has read before.
 
-    Of its files the session knows what it was told before, if they still say that; the others it must read now.
+    A file that has changed since must be read again before it can be replaced.
     """
     session.taken.pop(lock.id, None)
-    session.taken[lock.id] = taken = Taken(lock.acquired_rev)
+    session.taken[lock.id] = taken = SessionLock(lock.acquired_rev)
     for path in rules.files_of(lock, folder.workspace(folder.read())):
-        with contextlib.suppress(errors.HoldfastError):  # what cannot be read is not replaced either
+        with contextlib.suppress(errors.HoldfastError):  # a file that cannot be read cannot be replaced either
             text = folder.texts([path])[path]
             if path in session.told and session.told[path] == digest(text):
                 taken.see(path, text)
@@ -58,41 +57,41 @@ def take(session: Caller, folder: turnfile.Session, lock: turnfile.Lock) -> None
         del session.taken[next(iter(session.taken))]
 
 
-def mine(session: Caller, folder: turnfile.Session, actor: str) -> list[turnfile.Lock]:
-    """The locks that this session took and nobody else used since; some may be stale."""
-    return [each for each in named(folder, actor) if is_mine(session, each)]
+def own_locks(session: Caller, folder: turnfile.Session, actor: str) -> list[turnfile.Lock]:
+    """The locks that this session took and nobody else has used since; some may be stale."""
+    return [each for each in locks_of(folder, actor) if is_own(session, each)]
 
 
-def is_mine(session: Caller, lock: turnfile.Lock) -> bool:
-    """True if this session took a lock, and whoever did something to it since was this session."""
+def is_own(session: Caller, lock: turnfile.Lock) -> bool:
+    """Whether this session took a lock, and it alone has renewed it since."""
     taken = session.taken.get(lock.id)
     return taken is not None and lock.acquired_rev in taken.revisions
 
 
-def named(folder: turnfile.Session, actor: str, path: str | None = None) -> list[turnfile.Lock]:
-    """The locks of a name, by whichever session."""
+def locks_of(folder: turnfile.Session, actor: str, path: str | None = None) -> list[turnfile.Lock]:
+    """The locks of an actor, from any session; with `path`, those that cover it."""
     ledger = folder.read()
     workspace = folder.workspace(ledger)
     held = [each for each in ledger.turnfile.locks if each.holder == actor]
     return [each for each in held if path is None or path in rules.files_of(each, workspace)]
 
 
-def chosen(session: Caller, folder: turnfile.Session, actor: str, lock: str | None) -> list[str]:
-    """The lock that is meant, or all of this session. Raises NotFound without any, with those of its name as hint."""
+def selected_locks(session: Caller, folder: turnfile.Session, actor: str, lock: str | None) -> list[str]:
+    """The given lock, or all of this session. Raises NotFound if it has none; the hint names others of its actor."""
     if lock is not None:
         return [lock]
-    found = [each.id for each in mine(session, folder, actor)]
+    found = [each.id for each in own_locks(session, folder, actor)]
     if not found:
-        others = ", ".join(each.id for each in named(folder, actor))
-        hint = f"another session of your name took or used {others}: if that session has ended, name the id"
-        raise errors.NotFound("this session holds no lock", hint=hint if others else "turn_status shows who holds what")
+        others = ", ".join(each.id for each in locks_of(folder, actor))
+        hint = f"another session with your name took or used {others}; if it has ended, pass the id"
+        raise errors.NotFound("this session holds no lock", hint=hint if others else "turn_status lists the locks")
     return found
 
 
-def used(session: Caller, before: list[turnfile.Lock], after: dict[str, int]) -> None:
-    """Remember the revisions at which the session itself began leases again, of those locks that were its own before.
+def remember_renewals(session: Caller, before: list[turnfile.Lock], after: dict[str, int]) -> None:
+    """Remember the revisions at which the session renewed locks that were its own before.
 
-    That is looked up now, when another call of the session that came in between has been remembered too.
+    Ownership is checked now, when concurrent calls of the session have been remembered too.
     """
     for lock in before:
         taken = session.taken.get(lock.id)
@@ -100,82 +99,77 @@ def used(session: Caller, before: list[turnfile.Lock], after: dict[str, int]) ->
             taken.revisions.add(after[lock.id])
 
 
-def wrote(session: Caller, before: list[turnfile.Lock], done: turnfile.Completion) -> turnfile.Completion:
-    """Remember a write under a lock that stays: if it changed something, it began the lease again."""
+def remember_write(session: Caller, before: list[turnfile.Lock], done: turnfile.Completion) -> turnfile.Completion:
+    """Remember a write under a lock that is kept: if it changed a file, it renewed the lock."""
     if done.lock_id is not None and done.files:
-        used(session, before, {done.lock_id: done.revision})
+        remember_renewals(session, before, {done.lock_id: done.revision})
     return done
 
 
 def has_seen(session: Caller, held: list[str], path: str, text: str | None) -> bool:
-    """True if the session knows what a file says, since it took one of these locks."""
+    """Whether the session has seen this text of a file since it took one of these locks."""
     return any(id in held and taken.has_seen(path, text) for id, taken in list(session.taken.items()))
 
 
-def saw(session: Caller, path: str, text: str) -> None:
-    """Remember that the session knows what a file says: it was told so, or makes it so from what it knew."""
+def remember_text(session: Caller, path: str, text: str) -> None:
+    """Remember that the session has seen this text of a file: it read it, or writes it."""
     session.told[path] = digest(text)
-    for taken in list(session.taken.values()):  # other calls of the session run beside this one
+    for taken in list(session.taken.values()):  # other calls of the session run concurrently
         taken.see(path, text)
 
 
-MOST: Final = 20  # problems, tasks, signals or messages in an answer
+MOST: Final = 20  # problems, tasks, signals or messages in one result
 R = TypeVar("R")
 
-Wait = Annotated[float | None, "look again after so many seconds, at most 60; then the maintainer is asked"]
+Wait = Annotated[float | None, "seconds until a second check, at most 60; then the maintainer is asked"]
 
 
 def files_of(session: Caller) -> turnfile.Session:
-    """The working session that the server was started with."""
+    """The working session of this server. Raises Unsupported without one."""
     if session.turn_dir is None:
         raise errors.Unsupported("this server has no turn files", hint="holdfast mcp --turn-dir FOLDER")
     return turnfile.Session(session.turn_dir)
 
 
-def acting(session: Caller, folder: turnfile.Session) -> str:
-    """Who acts, as the ledger spells the name."""
-    return folder.read().turnfile.spelled(session.actor)
-
-
-async def acted(session: Caller, work: Callable[[turnfile.Session, str], R]) -> R:
-    """Touch files as somebody, beside the loop."""
+async def run(session: Caller, work: Callable[[turnfile.Session, str], R]) -> R:
+    """Call `work` with the folder and the actor, in a thread."""
 
     def act() -> R:
         folder = files_of(session)
-        return work(folder, acting(session, folder))
+        return work(folder, folder.spelled(session.actor))
 
     return await asyncio.to_thread(act)
 
 
-async def waiting(
-    session: Caller, work: Callable[[turnfile.Session, str, turnfile.Patience | None], R], wait: float | None
+async def run_waiting(
+    session: Caller, work: Callable[[turnfile.Session, str, turnfile.WaitPolicy | None], R], wait: float | None
 ) -> R:
-    """Touch files as somebody, and wait for a lock as long as the client does: not beyond its end."""
+    """Like `run`, also with a policy to wait for locks, which ends when the client has gone."""
     check_wait(wait)
     gone = threading.Event()
 
     def pause(seconds: float) -> None:
         if gone.wait(seconds):
-            raise errors.Unavailable("nobody waits for this call any more")
+            raise errors.Unavailable("the client of this call has gone")
 
-    patience = None if wait is None else turnfile.Patience(wait=max(0.0, wait), checks=2, pause=pause)
+    policy = None if wait is None else turnfile.WaitPolicy(interval=max(0.0, wait), checks=2, pause=pause)
     try:
-        return await acted(session, lambda folder, actor: work(folder, actor, patience))
+        return await run(session, lambda folder, actor: work(folder, actor, policy))
     finally:
         gone.set()
 
 
-def completed(done: turnfile.Completion) -> dict[str, Any]:
-    """What a transaction did, and what it found beside."""
-    return {"lock": done.lock_id, "files": list(done.files), "revision": done.revision, **doubts(done.warnings)}
+def completion_data(done: turnfile.Completion) -> dict[str, Any]:
+    """The result of a transaction, with its warnings."""
+    return {"lock": done.lock_id, "files": list(done.files), "revision": done.revision, **warnings_data(done.warnings)}
 
 
-def doubts(warnings: Any) -> dict[str, Any]:
-    """What to tell beside an answer: a name that may be mistyped, a file that is not there or out of order."""
-    return filled(problems=some(warnings) or None)
+def warnings_data(warnings: Any) -> dict[str, Any]:
+    """Warnings as `problems` of a result; nothing without any."""
+    return filled(problems=first(warnings) or None)
 
 
-def some(items: Any) -> list[Any]:
-    """The first of many, and how many more there are."""
-    told = [msgspec.to_builtins(each) for each in items[:MOST]]
-    return [*told, f"and {len(items) - MOST} more"] if len(items) > MOST else told
+def first(items: Any) -> list[Any]:
+    """The first items as data, and how many more there are."""
+    shown = [msgspec.to_builtins(each) for each in items[:MOST]]
+    return [*shown, f"and {len(items) - MOST} more"] if len(items) > MOST else shown

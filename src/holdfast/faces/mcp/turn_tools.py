@@ -1,11 +1,9 @@
 """The profile `turn`: tools for locks, mail, reading and editing of turn files. It needs no workspace.
 
-No edit is lost: a replacement is made on what the file says at that moment, and is refused where that is not what its
-author saw. A whole text cannot be compared like that, so it is taken only under a lock of the same session, and in the
-place of what that session read of the file, or wrote itself.
-
-Only over standard input and output. The profile `all` of a workspace has the tools too, where its server was started
-with a folder.
+No edit is lost: `old` is replaced in the text that the file has at that moment, and is refused if it is not there. A
+whole text cannot be compared like that, so it is accepted only under a lock of the same session, and only if the file
+still has the text that this session last read or wrote. Served over standard input and output alone; the profile
+`all` of a workspace has these tools too if its server was started with a folder.
 """
 
 from __future__ import annotations
@@ -18,22 +16,30 @@ import msgspec
 
 from holdfast import errors, turnfile
 from holdfast.faces.mcp import turn_session
-from holdfast.faces.mcp.session import Caller
 from holdfast.faces.mcp.text import LONG, LONGEST, cut, filled
-from holdfast.faces.mcp.tool import MARKS, ServerDefinition, Tool, missing, parts_of, tool
-from holdfast.faces.mcp.turn_session import MOST, Wait, acted, completed, doubts, files_of, some, waiting
+from holdfast.faces.mcp.tool import MARKS, Caller, ServerDefinition, Tool, missing, parts_of, tool
+from holdfast.faces.mcp.turn_session import (
+    MOST,
+    Wait,
+    completion_data,
+    files_of,
+    first,
+    run,
+    run_waiting,
+    warnings_data,
+)
 from holdfast.turnfile import mail as mailing
 from holdfast.turnfile import tasks
-from holdfast.turnfile.ledger import newcomers, strangers
+from holdfast.turnfile.ledger import unknown_names
 from holdfast.turnfile.mailbox.markdown import newline_of
 from holdfast.turnfile.mailbox.steps import Disposition
 from holdfast.turnfile.model import DEFAULT_LEASE_REVS, MAILBOX, SignalWord
 
-OfMine = Annotated[str | None, "its id; all of this session without"]
+OfMine = Annotated[str | None, "its id; default: all of this session"]
 
 
 async def turn_status(session: Caller) -> Any:
-    """Who holds which shared file and for how many revisions, open tasks, what is unread, what is wrong."""
+    """Locks and the revisions they have left, unread mail, open tasks, signals, problems."""
     found = await asyncio.to_thread(lambda: turnfile.status(files_of(session)))
     locks = [
         {
@@ -46,14 +52,13 @@ async def turn_status(session: Caller) -> Any:
         }
         for each in found.locks
     ]
-    newest = sorted(found.signals, key=lambda signal: signal.rev, reverse=True)
     return {
         "revision": found.revision,
         "locks": locks,
         "unread": {each.agent: each.unread for each in found.unread if each.unread},
-        "tasks": some(found.tasks),
-        "signals": some(newest),
-        "problems": some(found.problems),
+        "tasks": first(found.tasks),
+        "signals": first(found.signals),
+        "problems": first(found.problems),
         **filled(warnings=list(found.warnings) or None),
     }
 
@@ -61,120 +66,117 @@ async def turn_status(session: Caller) -> Any:
 async def turn_check(session: Caller) -> Any:
     """Check the shared files against each other."""
     problems = await asyncio.to_thread(lambda: turnfile.check(files_of(session)))
-    return {"errors": sum(each.level == "error" for each in problems), "problems": some(problems)}
+    return {"errors": sum(each.level == "error" for each in problems), "problems": first(problems)}
 
 
 async def turn_lock(
     session: Caller,
     files: Annotated[list[str], "such as MAILBOX.md"],
     reason: str,
-    lease_revs: Annotated[int, "how many revisions it outlives; 2"] = DEFAULT_LEASE_REVS,
+    lease_revs: Annotated[int, "revisions that it stays valid; 2"] = DEFAULT_LEASE_REVS,
     wait: Wait = None,
 ) -> Any:
-    """Lock shared files before you read and edit them by hand. HELD tells who has one; turn_unlock gives them back."""
+    """Lock shared files before you read and edit them. HELD names the holder; turn_unlock releases them."""
 
-    def take(folder: turnfile.Session, actor: str, patience: turnfile.Patience | None) -> dict[str, Any]:
-        claim = turnfile.claim_of(folder, files, actor, reason, lease_revs)
-        lock = turnfile.acquire(folder, claim, patience)
-        turn_session.take(session, folder, lock)
-        return {**msgspec.to_builtins(lock), **doubts(claim.warnings)}
+    def take(folder: turnfile.Session, actor: str, wait: turnfile.WaitPolicy | None) -> dict[str, Any]:
+        claim = turnfile.lock_request(folder, files, actor, reason, lease_revs)
+        lock = turnfile.acquire(folder, claim, wait)
+        turn_session.remember(session, folder, lock)
+        return {**msgspec.to_builtins(lock), **warnings_data(claim.warnings)}
 
-    return await waiting(session, take, wait)
+    return await run_waiting(session, take, wait)
 
 
 async def turn_renew(session: Caller, lock: OfMine = None) -> Any:
-    """Begin the lease of locks again, before they are stale."""
+    """Restart the lease of your locks before they are stale."""
 
-    def again(folder: turnfile.Session, actor: str) -> list[turnfile.Lock]:
-        before = turn_session.named(folder, actor)
-        done = turnfile.renew_all(folder, turn_session.chosen(session, folder, actor, lock), actor)
-        turn_session.used(session, before, {each.id: each.acquired_rev for each in done})
+    def renew(folder: turnfile.Session, actor: str) -> list[turnfile.Lock]:
+        before = turn_session.locks_of(folder, actor)
+        done = turnfile.renew_all(folder, turn_session.selected_locks(session, folder, actor, lock), actor)
+        turn_session.remember_renewals(session, before, {each.id: each.acquired_rev for each in done})
         return done
 
-    return {"renewed": msgspec.to_builtins(await acted(session, again))}
+    return {"renewed": msgspec.to_builtins(await run(session, renew))}
 
 
 async def turn_unlock(session: Caller, lock: OfMine = None) -> Any:
-    """Give locks back after the edit: MAILBOX.json is made fresh, and what is out of order is told."""
+    """Release your locks after the edit; rewrites MAILBOX.json and reports problems in the files."""
 
-    def give_back(folder: turnfile.Session, actor: str) -> list[dict[str, Any]]:
-        released: list[dict[str, Any]] = []
-        lost: dict[str, errors.HoldfastError] = {}
-        for id in turn_session.chosen(session, folder, actor, lock):
-            try:
-                released.append(completed(turnfile.unlock(folder, id, actor)))
-            except (errors.NotHolder, errors.NotFound) as error:
-                lost[id] = error
+    def unlock(folder: turnfile.Session, actor: str) -> list[dict[str, Any]]:
+        ids = turn_session.selected_locks(session, folder, actor, lock)
+        done, lost = turnfile.unlock_all(folder, ids, actor)
+        for id in ids:
             session.taken.pop(id, None)
-        for first in lost.values():  # whose details tell of all
-            first.details |= {"released": released, "lost": list(lost)}
-            raise first
+        released = [completion_data(each) for each in done]
+        for error in lost.values():  # the first is raised, with the outcome of all
+            error.details |= {"released": released, "lost": list(lost)}
+            raise error
         return released
 
-    return {"released": await acted(session, give_back)}
+    return {"released": await run(session, unlock)}
 
 
-async def turn_clear(session: Caller, lock: Annotated[str | None, "its id; all stale ones without"] = None) -> Any:
-    """Remove stale locks, of anybody."""
+async def turn_clear(session: Caller, lock: Annotated[str | None, "its id; default: all stale locks"] = None) -> Any:
+    """Remove stale locks of any holder."""
     chosen = [lock] if lock else []
-    gone = await acted(session, lambda folder, actor: turnfile.clear_stale(folder, actor, chosen))
+    gone = await run(session, lambda folder, actor: turnfile.clear_stale(folder, actor, chosen))
     return {"cleared": [{"id": each.id, "holder": each.holder} for each in gone]}
 
 
 async def turn_override(
     session: Caller,
     lock: Annotated[str, "its id"],
-    reason: Annotated[str, "begins with P0, and says what is at stake"],
-    take: Annotated[bool, "and get one on the same files"] = False,
+    reason: Annotated[str, "starts with P0 and says what is at stake"],
+    take: Annotated[bool, "take a lock on the same files"] = False,
 ) -> Any:
-    """Only in an emergency: take somebody's valid lock away. The worklog says so."""
+    """Only in an emergency: remove another's valid lock. It is logged in the worklog."""
 
-    def push(folder: turnfile.Session, actor: str) -> turnfile.Overridden:
+    def override(folder: turnfile.Session, actor: str) -> turnfile.OverrideResult:
         done = turnfile.override(folder, lock, reason, actor, take=take)
         if done.replaced_by is not None:
-            turn_session.take(session, folder, done.replaced_by)
+            turn_session.remember(session, folder, done.replaced_by)
         return done
 
-    done = await acted(session, push)
+    done = await run(session, override)
     return {
         "overridden": done.lock.id,
         "holder": done.lock.holder,
         **filled(mine=done.replaced_by and done.replaced_by.id),
         "files": list(done.files),
         "revision": done.revision,
-        "problems": some(done.problems),
+        "problems": first(done.problems),
     }
 
 
 async def turn_mail_send(
     session: Caller,
     body: str,
-    to: Annotated[str | None, "an agent, several with commas, or all; not needed with reply_to"] = None,
+    to: Annotated[str | None, "an agent, several separated by commas, or all; omit with reply_to"] = None,
     subject: str | None = None,
     reply_to: Annotated[str | None, "message id"] = None,
     type: Literal["notify", "request", "decision-required", "objection", "handoff-ready"] | None = None,
     priority: Literal["P0", "P1", "P2"] = "P1",
     wait: Wait = None,
 ) -> Any:
-    """Send a message in MAILBOX.md, or answer one."""
+    """Send a message in MAILBOX.md, or reply to one."""
     if reply_to is None and (not to or not subject):
-        raise errors.Invalid("a message needs to and subject", hint="or reply_to, the id of the message it answers")
+        raise errors.Invalid("a message needs `to` and `subject`", hint="or `reply_to`, the id of a message")
 
-    def send(hand: turnfile.Mailing) -> turnfile.Mailed:
+    def send(mail: turnfile.Mail) -> turnfile.MailResult:
         more: dict[str, Any] = {"body": body, "priority": priority, **filled(type=type)}
         if reply_to is not None:
-            return hand.reply(reply_to, subject=subject or "", **more)
-        return hand.send(to or "", subject or "", **more)
+            return mail.reply(reply_to, subject=subject or "", **more)
+        return mail.send(to or "", subject or "", **more)
 
-    return await _mailed(session, send, wait)
+    return await _change_mail(session, send, wait)
 
 
 async def turn_mail_list(
     session: Caller,
-    id: Annotated[str | None, "instead: this message, whole"] = None,
-    all: Annotated[bool, "also what is not from or to me"] = False,
+    id: Annotated[str | None, "only this message, in full"] = None,
+    all: Annotated[bool, "also messages that are not from or to me"] = False,
 ) -> Any:
-    """My messages in MAILBOX.md that are not closed, newest first. Reading is not acknowledging."""
+    """My open messages in MAILBOX.md, newest first. Reading does not acknowledge them."""
     if id is not None:
         found = await asyncio.to_thread(lambda: mailing.message(files_of(session), id))
         return {**found, **filled(body=cut(found.get("body") or "", LONGEST))}
@@ -188,63 +190,63 @@ async def turn_mail_step(
     session: Caller,
     id: str,
     step: Literal["ack", "action", "block", "close"],
-    note: Annotated[str, "why; what you wait for"] = "",
-    disposition: Annotated[Disposition | None, "of one you close"] = None,
+    note: Annotated[str, "the reason; for block, the dependency"] = "",
+    disposition: Annotated[Disposition | None, "only with close"] = None,
     wait: Wait = None,
 ) -> Any:
-    """Acknowledge a message, say that it is done or what it waits for; close one that you sent."""
+    """Acknowledge, action or block a message to you; close one that you sent."""
     if disposition is not None and step != "close":
-        raise errors.Invalid("only who closes a message says what became of it", hint="disposition goes with close")
+        raise errors.Invalid("`disposition` is only valid when closing a message", hint="use step `close`, or omit it")
 
-    def do(hand: turnfile.Mailing) -> turnfile.Mailed:
+    def do(mail: turnfile.Mail) -> turnfile.MailResult:
         if step == "close":
-            return hand.close(id, note, disposition=disposition or "closed")
-        return {"ack": hand.ack, "action": hand.action, "block": hand.block}[step](id, note)
+            return mail.close(id, note, disposition=disposition or "closed")
+        return {"ack": mail.ack, "action": mail.action, "block": mail.block}[step](id, note)
 
-    return await _mailed(session, do, wait)
+    return await _change_mail(session, do, wait)
 
 
-async def _mailed(
-    session: Caller, change: Callable[[turnfile.Mailing], turnfile.Mailed], wait: float | None
+async def _change_mail(
+    session: Caller, change: Callable[[turnfile.Mail], turnfile.MailResult], wait: float | None
 ) -> dict[str, Any]:
-    def mail(folder: turnfile.Session, actor: str, patience: turnfile.Patience | None) -> turnfile.Mailed:
-        before = turn_session.named(folder, actor, MAILBOX)
-        mailed = change(turnfile.Mailing(folder, actor, patience=patience))
-        turn_session.wrote(session, before, mailed.completion)
+    def mail(folder: turnfile.Session, actor: str, wait: turnfile.WaitPolicy | None) -> turnfile.MailResult:
+        before = turn_session.locks_of(folder, actor, MAILBOX)
+        mailed = change(turnfile.Mail(folder, actor, wait=wait))
+        turn_session.remember_write(session, before, mailed.completion)
         return mailed
 
-    done = await waiting(session, mail, wait)
-    return {"id": done.id, "status": done.status, **completed(done.completion)}
+    done = await run_waiting(session, mail, wait)
+    return {"id": done.id, "status": done.status, **completion_data(done.completion)}
 
 
 async def turn_read(session: Caller, file: str, from_line: Annotated[int, "1"] = 1) -> Any:
-    """A file of the folder; a long one in parts: go on at rest_from_line."""
+    """Read a file of the folder; a long one in parts: continue at rest_from_line."""
     path, text = await text_of(session, file, seen=from_line == 1)
     lines = text.split("\n")
     count = len(lines) - (len(lines) > 1 and not lines[-1])
     if not 1 <= from_line <= count:
-        raise errors.Invalid(f"{path} has {count} lines, and none is {from_line}", hint="lines are counted from 1")
-    part, rest = _part(lines[from_line - 1 :])
+        raise errors.Invalid(f"{path} has {count} lines, not {from_line}", hint="lines are counted from 1")
+    part, rest = _page(lines[from_line - 1 :])
     return {"file": path, "text": part, **filled(rest_from_line=len(lines) - rest + 1 if rest else None)}
 
 
 async def text_of(session: Caller, file: str, *, seen: bool = True) -> tuple[str, str]:
-    """The path of a file and what it says. Raises NotFound. `seen`: from its beginning, so that it may be replaced."""
+    """The path and text of a file. Raises NotFound. `seen`: read from its first line, so that it may be replaced."""
 
-    def look() -> tuple[str, str]:
+    def read_text() -> tuple[str, str]:
         ((path, text),) = files_of(session).texts([file]).items()
         if text is None:
             raise errors.NotFound(f"there is no {path}")
         return path, text
 
-    path, text = await asyncio.to_thread(look)
-    if seen:  # if it changes before its next part is read, then what was read is not what it says
-        turn_session.saw(session, path, text)
+    path, text = await asyncio.to_thread(read_text)
+    if seen:  # if it changes before its next part is read, the text no longer matches
+        turn_session.remember_text(session, path, text)
     return path, text
 
 
-def _part(lines: list[str]) -> tuple[str, int]:
-    """As many lines as an answer may have, at least one, and how many are left."""
+def _page(lines: list[str]) -> tuple[str, int]:
+    """As many lines as one result may have, at least one; and how many are left."""
     size = 0
     for count, line in enumerate(lines):
         size += len(line) + 1
@@ -258,21 +260,21 @@ async def turn_edit(
     file: str,
     new: str,
     reason: str,
-    old: Annotated[str | None, "what new replaces: text that is in the file exactly once"] = None,
-    append: Annotated[bool, "add new at the end"] = False,
+    old: Annotated[str | None, "the text that new replaces; it must occur exactly once"] = None,
+    append: Annotated[bool, "add new at the end of the file"] = False,
     wait: Wait = None,
 ) -> Any:
-    """Edit a shared file as one transaction, with lock and checks. Without old and append, new is the whole file: then
+    """Edit a shared file in one transaction, with lock and checks. Without old and append, new is the whole file:
     turn_lock it before you read it."""
     if append and not new:
-        raise errors.Invalid("there is nothing to append", hint="new is what goes to the end of the file")
+        raise errors.Invalid("`new` is empty", hint="with append, `new` is the text to add")
     if append and old is not None:
-        raise errors.Invalid("old and append exclude each other", hint="new takes the place of old, or goes to the end")
+        raise errors.Invalid("`old` and `append` exclude each other", hint="replace `old`, or append")
 
-    def edit(folder: turnfile.Session, actor: str, patience: turnfile.Patience | None) -> turnfile.Completion:
-        path = folder.normal(file)
-        named = turn_session.named(folder, actor, path)
-        held = [each.id for each in named if turn_session.is_mine(session, each)]
+    def edit(folder: turnfile.Session, actor: str, wait: turnfile.WaitPolicy | None) -> turnfile.Completion:
+        path = folder.normalize(file)
+        named = turn_session.locks_of(folder, actor, path)
+        held = [each.id for each in named if turn_session.is_own(session, each)]
 
         def body(transaction: turnfile.Transaction) -> None:
             before = transaction.read(path)
@@ -282,61 +284,53 @@ async def turn_edit(
             elif old is not None:
                 after = _replaced(path, before, old, new)
             elif before is None or known:
-                after = _ended(new, before or "")
+                after = _with_newlines_of(new, before or "")
             else:
                 raise _unseen(path, [each.id for each in named], locked=bool(held))
             transaction.write(path, after)
             if known:
-                turn_session.saw(session, path, after)
+                turn_session.remember_text(session, path, after)
 
         under = held[0] if held and not append and old is None else None
-        done = turnfile.transact(
-            [path], actor, reason, body, folder=folder, patience=patience, under=under, rehearse=True
-        )
-        return turn_session.wrote(session, named, done)
+        done = turnfile.transact([path], actor, reason, body, folder=folder, wait=wait, under=under, rehearse=True)
+        return turn_session.remember_write(session, named, done)
 
-    return completed(await waiting(session, edit, wait))
+    return completion_data(await run_waiting(session, edit, wait))
 
 
 async def turn_task(
     session: Caller,
     id: str,
     step: Literal["add", "claim", "done"],
-    description: Annotated[str | None, "of a new one, in one line"] = None,
+    description: Annotated[str | None, "of a new task, one line"] = None,
     priority: Literal["P0", "P1", "P2"] | None = None,
     depends_on: list[str] | None = None,
 ) -> Any:
-    """Add a task to the ledger, claim one, or say that mine is done; turn_status lists them."""
+    """Add a task to the ledger, claim one, or finish mine; turn_status lists them."""
     more = filled(description=description, priority=priority, depends_on=depends_on)
     if step != "add" and more:
-        raise errors.Invalid(
-            f"{', '.join(more)} of a task is said when it is added", hint=f"leave it out to {step} one"
-        )
+        raise errors.Invalid(f"{', '.join(more)}: only valid when adding a task", hint=f"omit it with step {step}")
 
     def do(folder: turnfile.Session, actor: str) -> dict[str, Any]:
-        new = newcomers(folder.read(), actor)
-        if step == "add":
-            task = tasks.add(folder, id, more.pop("description", ""), actor, **more)
-        else:
-            task = {"claim": tasks.claim, "done": tasks.done}[step](folder, id, actor)
-        return {**msgspec.to_builtins(task), **doubts(new)}
+        task, warnings = tasks.change(folder, step, id, actor, **more)
+        return {**msgspec.to_builtins(task), **warnings_data(warnings)}
 
-    return await acted(session, do)
+    return await run(session, do)
 
 
 async def turn_signal(
     session: Caller,
     word: SignalWord,
-    detail: Annotated[str, "what about, in one line"] = "",
-    to: Annotated[str, "an agent; all"] = "all",
+    detail: Annotated[str, "one line"] = "",
+    to: Annotated[str, "an agent, or all"] = "all",
 ) -> Any:
-    """Leave a short word in the ledger."""
+    """Send a short signal in the ledger."""
 
-    def say(folder: turnfile.Session, actor: str) -> dict[str, Any]:
-        unknown = strangers(folder.read(), actor, to)
-        return {**msgspec.to_builtins(tasks.signal(folder, actor, to, word, detail)), **doubts(unknown)}
+    def send(folder: turnfile.Session, actor: str) -> dict[str, Any]:
+        unknown = unknown_names(folder.read(), actor, to)
+        return {**msgspec.to_builtins(tasks.signal(folder, actor, to, word, detail)), **warnings_data(unknown)}
 
-    return await acted(session, say)
+    return await run(session, send)
 
 
 # --- edits -----------------------------------------------------------------------------------------------------------
@@ -344,53 +338,53 @@ async def turn_signal(
 
 def _replaced(path: str, before: str | None, old: str, new: str) -> str:
     if before is None:
-        raise errors.NotFound(f"there is no {path}", hint="without old, new is the whole file")
-    old, new = _ended(old, before), _ended(new, before)
+        raise errors.NotFound(f"there is no {path}", hint="omit `old` to create it; `new` is then the whole file")
+    old, new = _with_newlines_of(old, before), _with_newlines_of(new, before)
     at = before.find(old)
     if not old or at < 0:
-        words = f"{path} does not have the old text" if old else "the old text is empty"
-        raise errors.Invalid(words, hint="read the file again, and give old exactly as it stands there", path=path)
+        words = f"`old` does not occur in {path}" if old else "`old` is empty"
+        raise errors.Invalid(words, hint="turn_read the file again, and copy `old` exactly", path=path)
     if before.find(old, at + 1) >= 0:
-        words = f"{path} has the old text more than once"
-        raise errors.Invalid(words, hint="give more of what stands around it", path=path)
+        words = f"`old` occurs more than once in {path}"
+        raise errors.Invalid(words, hint="include more of the surrounding text", path=path)
     return before[:at] + new + before[at + len(old) :]
 
 
 def _appended(before: str, new: str) -> str:
     end = newline_of(before)
     glue = end if before and not before.endswith("\n") else ""
-    added = _ended(new, before)
+    added = _with_newlines_of(new, before)
     return before + glue + added + ("" if added.endswith("\n") else end)
 
 
 def _unseen(path: str, named: list[str], *, locked: bool) -> errors.NotHolder:
-    """The error for a whole text in the place of one that may have another's edit."""
+    """The error for replacing a whole file that may have somebody else's edit."""
     if locked:
         return errors.NotHolder(
-            f"{path} does not say what this session last read of it, or it never read it",
-            hint="turn_read it, then write it; or give old, or append",
+            f"{path} is not as this session last read it, or the session has not read it",
+            hint="turn_read it, then write it; or use `old` or `append`",
             path=path,
         )
-    hint = "turn_lock it, read it, then write it; or give old, or append"
+    hint = "turn_lock it, turn_read it, then write it; or use `old` or `append`"
     if named:
         hint = (
-            f"another session of your name took or used {named[0]}: give old, or append; or, if that session has"
+            f"another session with your name took or used {named[0]}: use `old` or `append`; or, if that session has"
             f" ended, turn_unlock {named[0]} and turn_lock the file again"
         )
-    words = "is written whole only under a lock of this session: others may have edited it since you read it"
+    words = "can be replaced as a whole only under a lock of this session: others may have edited it"
     return errors.NotHolder(f"{path} {words}", hint=hint, path=path)
 
 
-def _ended(text: str, before: str) -> str:
-    """A text whose lines end as those of the file do: a model rarely knows."""
+def _with_newlines_of(text: str, before: str) -> str:
+    """The text with the line ends of the file, which a model rarely knows."""
     return text.replace("\r\n", "\n").replace("\n", "\r\n") if newline_of(before) == "\r\n" else text
 
 
 INSTRUCTIONS: Final = (
-    "Turns at the shared files of a repository (MAILBOX.md, WORKLOG.md, OPEN_QUESTIONS.md) that others edit too. Begin"
-    " with turn_status and turn_mail_list. turn_read shows a file, turn_edit changes it; or turn_lock it, read it, edit"
-    " it, turn_unlock it. Each write adds a revision, and a lock is stale after so many: give it back soon. HELD:"
-    f" another has the file; do something else, or wait. After NOT_HOLDER read the file again. {MARKS}"
+    "Shared files of a repository (MAILBOX.md, WORKLOG.md, OPEN_QUESTIONS.md) that others edit too. Start with"
+    " turn_status and turn_mail_list. turn_read shows a file, turn_edit changes it; or turn_lock it, read it, edit it,"
+    " turn_unlock it. Each write adds a revision, and a lock is stale after lease_revs of them: release it soon. HELD:"
+    f" somebody else has the file; do other work, or wait. After NOT_HOLDER read the file again. {MARKS}"
 )
 TOOLS: Final[tuple[Tool, ...]] = (
     tool(turn_status, reads=True),
@@ -408,13 +402,13 @@ TOOLS: Final[tuple[Tool, ...]] = (
     tool(turn_mail_list, reads=True),
     tool(turn_mail_step),
 )
-FIXED: Final = {"turn": "Who holds what, open tasks, what is unread, what is wrong."}
-TEMPLATES: Final = {"turn/{file}": "A shared file, whole."}
+FIXED: Final = {"turn": "Locks, open tasks, unread mail, problems."}
+TEMPLATES: Final = {"turn/{file}": "A shared file in full."}
 _NAMED: Final = {each.name: each for each in TOOLS}
 
 
 async def read(session: Caller, uri: str) -> Any:
-    """The content of a resource; NotFound if there is none of this name."""
+    """The content of a resource. Raises NotFound."""
     match parts_of(uri):
         case ["turn"]:
             return await turn_status(session)

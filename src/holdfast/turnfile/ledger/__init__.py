@@ -1,22 +1,13 @@
-"""TURNFILE.yaml, the ledger: text to model, and changed text back. Pure: text in, text out.
+"""TURNFILE.yaml, the ledger: text to model, and changed text back.
 
-Pure. They are searched among the comments that the file opens with, and nowhere else. YAML does not see them, so
-changing them changes nothing that the file says.
+Pure. A `Ledger` is a text together with its contents. Its methods return another Ledger whose text differs only where
+something changed: comments, order, quoting, unknown keys and line ends stay byte for byte. `read` refuses, with the
+line, whatever it cannot be sure to understand; merely unknown words are left to `lint`.
 
-`codec` is the way in: it reads a text and answers changed ones. Below it are `yaml_tree` (where in the text each value
-stands), `yaml_edit` (changes that touch nothing else), `header` and `sections`; beside it `locks` (overlap, staleness,
-precedence), `notes` (the signals that transactions leave) and `rules` (lint).
-
-Pure. A `Ledger` is a text together with what it says. Its methods answer another Ledger, whose text differs only where
-something changed: comments, order, quoting, unknown keys and line ends stay byte for byte. `read` refuses with the
-line what it cannot be sure to understand; words that are merely unknown are left for `lint` to complain about.
-
-Pure. Each releasing write adds a completion note. So that the ledger does not grow for ever, it keeps the newest few
-of these, and the last of every agent: that one also tells which lock ids were used. Signals of people and of other
-tools are never removed here.
-
-Pure. A new name may act: a ledger need not list anybody beforehand. But it may also be a name mistyped, so it is told
-with the names that are there.
+Also here: the header comments with revision and author, the signals that writes leave (completion notes are compacted,
+so that the ledger does not grow for ever; other signals are never removed), and warnings about names. Below are
+`yaml_tree` (where each value is in the text), `yaml_edit` (changes of single values), `sections` and `rules` (lint,
+and which lock wins). Imported by every module that touches the session's files.
 """
 
 from __future__ import annotations
@@ -39,7 +30,7 @@ _ACTOR: Final = re.compile(r"(#[ ]*Modified by:)[ ]*(.*?)[ ]*$", re.IGNORECASE)
 
 
 def read_header(text: str) -> tuple[int | None, str | None]:
-    """The revision and the name; None for a line that is not there."""
+    """The revision and author in the opening comments; None for a missing line."""
     revision, actor = None, None
     for line in map(_content, _opening(text)):
         if revision is None and (found := _REVISION.match(line)) and found[2]:
@@ -50,28 +41,28 @@ def read_header(text: str) -> tuple[int | None, str | None]:
 
 
 def with_header(text: str, revision: int, actor: str) -> str:
-    """The text with both lines saying what is given; one that is missing joins the opening comment."""
+    """The text with both header lines set; a missing line is added to the opening comments."""
     bom = BOM if text.startswith(BOM) else ""
     eol = "\r\n" if "\r\n" in text else "\n"
     opening = _opening(text)
     lines = list(opening)
-    told = set()
+    found_lines = set()
     for place, line in enumerate(opening):
         content = _content(line)
         for what, pattern, value in (("revision", _REVISION, str(revision)), ("actor", _ACTOR, actor)):
-            if what not in told and (found := pattern.match(content)):
-                told.add(what)
+            if what not in found_lines and (found := pattern.match(content)):
+                found_lines.add(what)
                 lines[place] = f"{found[1]} {value}{line[len(content) :]}"
     comments = next((place for place, line in enumerate(lines) if not line.startswith("#")), len(lines))
-    if "actor" not in told:
+    if "actor" not in found_lines:
         lines.insert(comments, f"# Modified by: {actor}{eol}")
-    if "revision" not in told:
+    if "revision" not in found_lines:
         lines.insert(comments, f"# Last modified revision: {revision}{eol}")
     return bom + "".join(lines) + text[len(bom) + sum(map(len, opening)) :]
 
 
 def _opening(text: str) -> list[str]:
-    """The comments and empty lines that the file opens with, each with its line break."""
+    """The comments and empty lines at the top of the file, each with its line break."""
     lines = []
     for line in text.removeprefix(BOM).splitlines(keepends=True):
         if line.strip() and not line.startswith("#"):
@@ -88,7 +79,7 @@ _MAX_NAME: Final = 200
 
 
 class Ledger(msgspec.Struct, frozen=True, eq=False):
-    """The text of a TURNFILE.yaml, its tree and what it says."""
+    """The text of a TURNFILE.yaml, its tree and its contents."""
 
     text: str
     tree: Node
@@ -96,11 +87,11 @@ class Ledger(msgspec.Struct, frozen=True, eq=False):
 
     @property
     def revision(self) -> int:
-        """The revision that the text is at."""
+        """The value of coordination.revision."""
         return self.turnfile.revision
 
     def line(self, *path: str | int) -> int:
-        """The line of what a path leads to; of what is nearest, if there is nothing."""
+        """The line of the value at a path, or of its nearest ancestor."""
         for known in range(len(path), 0, -1):
             parent = self.tree.find(path[: known - 1])
             if parent is not None and isinstance(step := path[known - 1], str) and step in parent.entries:
@@ -110,22 +101,22 @@ class Ledger(msgspec.Struct, frozen=True, eq=False):
         return 1
 
     def changed(self, changes: Sequence[Change]) -> Ledger:
-        """The ledger after some changes."""
+        """The ledger with some changes applied."""
         return read(yaml_edit.apply(self.text, changes)) if changes else self
 
     def with_lock(self, lock: Lock) -> Ledger:
-        """With a lock added, or replaced."""
+        """With a lock added or replaced."""
         return self.changed(self._replacing(lock))
 
     def without_locks(self, *lock_ids: str) -> Ledger:
-        """With some locks gone. Raises NotFound."""
+        """With some locks removed. Raises NotFound."""
         for lock_id in lock_ids:
             if self.turnfile.lock(lock_id) is None:
                 raise NotFound(f"there is no lock {lock_id!r}", lock_id=lock_id)
         return self.changed([Remove(("locks", lock_id)) for lock_id in lock_ids])
 
     def with_signal(self, signal: Signal, *, instead_of: Sequence[str] = ()) -> Ledger:
-        """With one more signal: on top, unless the file has them the other way round. It may take others' place."""
+        """With a signal added: first, unless the file lists the oldest first. `instead_of` are signals to remove."""
         gone = [place for place, old in enumerate(self.turnfile.signals) if old.id in instead_of]
         if gone:
             kept = self.changed([Remove(("messages", place)) for place in reversed(gone)])
@@ -133,25 +124,25 @@ class Ledger(msgspec.Struct, frozen=True, eq=False):
         fields = {key: value for key, value in msgspec.to_builtins(signal).items() if value != "" or key != "detail"}
         return self.changed([Insert(("messages",), fields, first=not _rises(self.turnfile.signals))])
 
-    def with_task(self, task_id: str, **fields: Any) -> Ledger:
+    def with_task_fields(self, task_id: str, **fields: Any) -> Ledger:
         """With some fields of a task changed. Raises NotFound."""
         if self.turnfile.task(task_id) is None:
             raise NotFound(f"there is no task {task_id!r}", task_id=task_id)
         return self.changed([Put(("coordination", "tasks", task_id, key), value) for key, value in fields.items()])
 
-    def knowing(self, name: str) -> Ledger:
-        """With an agent of that name listed: who acts here is somebody, and `lint` wants holders and owners known."""
+    def with_agent(self, name: str) -> Ledger:
+        """With an agent of that name listed, because `lint` requires every holder and owner to be."""
         if self.turnfile.lists(name):
             return self
         entry = {"role": "agent", "status": "active", "current_task": None, "last_seen": None, "session_id": None}
         return self.changed([Put(("agents", name), entry)])
 
-    def with_agent(self, agent_id: str, **fields: Any) -> Ledger:
+    def with_agent_fields(self, agent_id: str, **fields: Any) -> Ledger:
         """With some fields of an agent changed."""
         return self.changed([Put(("agents", agent_id, key), value) for key, value in fields.items()])
 
     def stamped(self, revision: int, actor: str) -> Ledger:
-        """At a revision, and with the header saying so and by whom."""
+        """With the revision set, and revision and actor in the header."""
         check_name("actor", actor)
         put = Put(("coordination", "revision"), revision)
         return read(yaml_edit.apply(self.text, [put], lambda text: with_header(text, revision, actor)))
@@ -174,27 +165,27 @@ class Ledger(msgspec.Struct, frozen=True, eq=False):
 
 
 def read(text: str) -> Ledger:
-    """What a TURNFILE.yaml says. Raises Invalid with `line`."""
+    """Parse a TURNFILE.yaml. Raises Invalid with `line`."""
     tree = parse(text)
     return Ledger(text, tree, read_sections(tree, *read_header(text)))
 
 
 def read_part(text: str) -> Ledger:
-    """What a part of a TURNFILE.yaml says, to look at and not to change: its revision is the highest it speaks of."""
+    """Parse a part of a TURNFILE.yaml, for lint alone; its revision is the highest one that it mentions."""
     tree = parse(text)
     header_revision, modified_by = read_header(text)
     return Ledger(text, tree, read_sections(tree, header_revision, modified_by, part=True))
 
 
 def check_name(what: str, name: str) -> str:
-    """The name of an agent or of a lock. Raises Invalid for one that no line of a file can hold."""
+    """Return a name if one line of a file can hold it, else raise Invalid."""
     if not name or name != name.strip() or len(name) > _MAX_NAME or not name.isprintable():
-        raise Invalid(f"{what} {name[:40]!r} is not a name", hint=f"1 to {_MAX_NAME} characters, in one line")
+        raise Invalid(f"{what} {name[:40]!r} is not a valid name", hint=f"use 1 to {_MAX_NAME} characters on one line")
     return name
 
 
 def next_signal_id(signals: Sequence[Signal]) -> str:
-    """SIG-NNN: one more than the highest."""
+    """The next signal id, SIG-NNN: the highest plus one."""
     numbers = [int(found[1]) for signal in signals if (found := re.fullmatch(r"SIG-([0-9]{1,9})", signal.id))]
     return f"SIG-{max(numbers, default=0) + 1:03d}"
 
@@ -203,33 +194,33 @@ def _rises(signals: Sequence[Signal]) -> bool:
     return len(signals) > 1 and (signals[0].rev, signals[0].id) < (signals[-1].rev, signals[-1].id)
 
 
-KEPT: Final = 10
+KEPT_NOTES: Final = 10
 _COMPLETED: Final = re.compile(r"(?:completed|out of order after) (\S.*): .*, revision [0-9]+")
 
 
-def completed(
+def with_completion_note(
     ledger: Ledger, lock_id: str, holder: str, files: Sequence[str], *, broken: bool = False
 ) -> tuple[Ledger, Signal]:
-    """With the note that a lock's work is done: its id, the changed files, and the revision of this write.
+    """With the completion note of a lock: its id, the changed files, and the revision of this write.
 
-    `broken`: the note says instead that it left the files out of order.
+    `broken`: the note says instead that the files were left with errors.
     """
     revision = ledger.revision + 1
     detail = f"{'out of order after' if broken else 'completed'} {lock_id}: {', '.join(files)}, revision {revision}"
     signal = Signal(next_signal_id(ledger.turnfile.signals), holder, "all", "notify", revision, detail)
-    return ledger.with_signal(signal, instead_of=_surplus(ledger.turnfile.signals, holder)), signal
+    return ledger.with_signal(signal, instead_of=_old_notes(ledger.turnfile.signals, holder)), signal
 
 
-def blocked(ledger: Ledger, lock: Lock, revision: int, sender: str) -> tuple[Ledger, Signal]:
-    """With a signal to the maintainer that a lock blocks somebody; once per lock and acquisition."""
+def with_blocked_signal(ledger: Ledger, lock: Lock, revision: int, sender: str) -> tuple[Ledger, Signal]:
+    """With a signal to the maintainer that a lock blocks the sender; once per lock and acquisition."""
     facts = f"blocked by {lock.id}: holder {lock.holder}, acquired_rev {lock.acquired_rev}, "
     for old in ledger.turnfile.signals:
         if old.signal == "blocked" and old.detail.startswith(facts):
             return ledger, old
-    return told(ledger, sender, f"{facts}last seen revision {revision}")
+    return with_maintainer_signal(ledger, sender, f"{facts}last seen revision {revision}")
 
 
-def told(ledger: Ledger, sender: str, detail: str) -> tuple[Ledger, Signal]:
+def with_maintainer_signal(ledger: Ledger, sender: str, detail: str) -> tuple[Ledger, Signal]:
     """With a `blocked` signal to the maintainer."""
     receiver = ledger.turnfile.maintainer.id or "maintainer"
     number = next_signal_id(ledger.turnfile.signals)
@@ -237,50 +228,53 @@ def told(ledger: Ledger, sender: str, detail: str) -> tuple[Ledger, Signal]:
     return ledger.with_signal(signal), signal
 
 
-def _surplus(signals: Sequence[Signal], holder: str) -> list[str]:
-    """The completion notes that need not stay once the holder writes another."""
+def _old_notes(signals: Sequence[Signal], holder: str) -> list[str]:
+    """The completion notes to drop when the holder writes another: all but the newest, and the last of each agent.
+
+    The last of each agent stays because the ids of its locks continue from there.
+    """
     notes = [signal for signal in signals if signal.signal == "notify" and _COMPLETED.fullmatch(signal.detail)]
     notes.sort(key=lambda note: (note.rev, note.id), reverse=True)
     last = {holder: ""} | {note.sender: note.id for note in reversed(notes) if note.sender != holder}
-    return [note.id for note in notes[KEPT - 1 :] if note.id not in last.values()]
+    return [note.id for note in notes[KEPT_NOTES - 1 :] if note.id not in last.values()]
 
 
 EVERYBODY: Final = ("all", "everyone")
 _SHOWN: Final = 10
 
 
-def newcomers(ledger: Ledger, *names: str) -> list[Problem]:
-    """A warning for each name that joins the ledger with its first act, exactly as it is spelled."""
+def new_names(ledger: Ledger, *names: str) -> list[Problem]:
+    """Warn about names that are about to be added to the ledger."""
     return [
-        _problem(ledger, name, "new-agent", "was not in the ledger, and joins it")
+        _name_warning(ledger, name, "new-agent", "is new, and is added to the ledger")
         for name in _once(names)
         if not ledger.turnfile.lists(name)
     ]
 
 
-def strangers(ledger: Ledger, *names: str) -> list[Problem]:
-    """A warning for each name, of who is told something or says it, that the ledger has in no spelling."""
+def unknown_names(ledger: Ledger, *names: str) -> list[Problem]:
+    """Warn about sender and recipient names that the ledger does not list."""
     known = {one.casefold() for one in (*ledger.turnfile.people, "maintainer", *EVERYBODY)}
     return [
-        _problem(ledger, name, "unknown-name", "is not in the ledger")
+        _name_warning(ledger, name, "unknown-name", "is not in the ledger")
         for name in _once(names)
         if name.casefold() not in known
     ]
 
 
-def nearest(name: str, known: Sequence[str]) -> str:
-    """` (did you mean …?)`, or nothing if no name is like it."""
-    from difflib import get_close_matches  # only for who mistyped something
+def suggestion(name: str, known: Sequence[str]) -> str:
+    """` (did you mean …?)` with the closest known name, or an empty string."""
+    from difflib import get_close_matches  # loaded only for a mistyped name
 
     spelled = {one.casefold(): one for one in reversed(known)}
     found = get_close_matches(name.casefold(), spelled, 1)
     return f" (did you mean {spelled[found[0]]}?)" if found else ""
 
 
-def _problem(ledger: Ledger, name: str, rule: str, words: str) -> Problem:
+def _name_warning(ledger: Ledger, name: str, rule: str, words: str) -> Problem:
     known = ledger.turnfile.people
     shown = ", ".join(known[:_SHOWN]) + (", …" if len(known) > _SHOWN else "")
-    message = f"{name} {words}; known: {shown or 'nobody'}{nearest(name, known)}"
+    message = f"{name} {words}; known: {shown or 'nobody'}{suggestion(name, known)}"
     return Problem(TURNFILE, ledger.line("agents"), "warning", rule, message)
 
 

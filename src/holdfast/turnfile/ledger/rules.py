@@ -1,11 +1,9 @@
-"""Turn locks as arithmetic (overlap, staleness, precedence), and the rules of a ledger, line by line.
+"""Rules of a ledger: which lock wins, when one is stale, how paths are spelled; and `lint`, its problems line by line.
 
-Pure. Only revisions count, never a clock. A lock is stale when more than `lease_revs` revisions came after its own.
-Among valid locks on the same file the one with the lower acquired_rev wins, then the one with the smaller id; so
-everybody who reads the same file names the same winner, whoever wrote it and in whatever order it lists the locks.
-
-Pure. Errors are what breaks coordination: unknown names, revisions of the future, ids used twice, words that nobody
-knows. Warnings are what somebody should look at: a stale lock, a task claimed too early, keys that we do not know.
+Pure. Only revisions count, no clock. A lock is stale when more than `lease_revs` revisions came after its own. Of
+valid locks on the same file the lower `acquired_rev` wins, then the smaller id, so every reader of the file names the
+same winner. `lint` errors are what breaks coordination: unknown names, future revisions, duplicate ids, unknown words;
+warnings are worth a look: a stale lock, a task claimed too early, an unknown key. Called by everything that locks.
 """
 
 from __future__ import annotations
@@ -21,6 +19,7 @@ from holdfast.turnfile.ledger import Ledger, read, read_part
 from holdfast.turnfile.ledger.sections import REGISTRY_KEY
 from holdfast.turnfile.model import (
     FOLDER,
+    TURNFILE,
     UNASSIGNED,
     AgentStatus,
     Level,
@@ -35,13 +34,13 @@ from holdfast.turnfile.model import (
 )
 
 REGISTRY: Final = ("MAILBOX.md", "WORKLOG.md", "OPEN_QUESTIONS.md", "docs/README.md")
-"""The shared files that need a lock, as seen from the session's folder; every other file may be edited without."""
+"""The shared files that need a lock by default, as seen from the session's folder."""
 
 DEFAULT_WORKSPACE: Final = FOLDER
 
 
-def normal(path: str, workspace: str = DEFAULT_WORKSPACE) -> str:
-    """A path as seen from the session's folder, in one spelling. Raises Invalid for one that leaves it.
+def normalize(path: str, workspace: str = DEFAULT_WORKSPACE) -> str:
+    """The path as seen from the session's folder, in one spelling. Raises Invalid for one that leaves it.
 
     `MAILBOX.md`, `./MAILBOX.md` and `working-session/docs/../MAILBOX.md` are the same file.
     """
@@ -55,41 +54,41 @@ def normal(path: str, workspace: str = DEFAULT_WORKSPACE) -> str:
     if found.startswith("/") or found in (".", "..") or found.startswith("../") or path.endswith("/"):
         raise Invalid(
             f"{path!r} is not a file of the session's folder",
-            hint="name files as seen from that folder, such as MAILBOX.md",
+            hint="name files relative to that folder, such as MAILBOX.md",
             path=path,
         )
     return found
 
 
-def written(path: str, workspace: str = DEFAULT_WORKSPACE) -> str:
-    """The spelling for the ledger: as seen from the project, with the folder's name in front."""
-    return f"{posixpath.normpath(workspace or DEFAULT_WORKSPACE)}/{normal(path, workspace)}"
+def ledger_path(path: str, workspace: str = DEFAULT_WORKSPACE) -> str:
+    """The spelling in the ledger: relative to the project, with the folder's name first."""
+    return f"{posixpath.normpath(workspace or DEFAULT_WORKSPACE)}/{normalize(path, workspace)}"
 
 
 def files_of(lock: Lock, workspace: str = DEFAULT_WORKSPACE) -> frozenset[str]:
-    """The files of a lock in one spelling; a path that makes no sense stands for itself."""
+    """The files of a lock in one spelling; an invalid path is kept as it is."""
     return frozenset(_lenient(path, workspace) for path in lock.files)
 
 
 def _lenient(path: str, workspace: str) -> str:
     try:
-        return normal(path, workspace)
-    except Invalid:  # another tool wrote it: it names no file of ours
+        return normalize(path, workspace)
+    except Invalid:  # written by another tool; it names none of our files
         return path
 
 
 def is_stale(lock: Lock, revision: int) -> bool:
-    """True once more than `lease_revs` revisions came after the lock's own: acquired at 7 for 2, from 10 on."""
+    """Whether more than `lease_revs` revisions came after the lock: acquired at 7 for 2, it is stale from 10 on."""
     return revision - lock.acquired_rev > lock.lease_revs
 
 
 def revisions_left(lock: Lock, revision: int) -> int:
-    """How many more writes the lock outlives; below 0 once it is stale."""
+    """How many more revisions the lock stays valid; below 0 once it is stale."""
     return lock.lease_revs - (revision - lock.acquired_rev)
 
 
 def precedence(lock: Lock) -> tuple[int, str]:
-    """The order in which locks win: the smallest first."""
+    """The sort key of locks: the smallest wins."""
     return lock.acquired_rev, lock.id
 
 
@@ -120,7 +119,7 @@ def winner(locks: Iterable[Lock], path: str, revision: int, workspace: str = DEF
 
 
 def beaten_by(lock: Lock, locks: Sequence[Lock], revision: int, workspace: str = DEFAULT_WORKSPACE) -> Lock | None:
-    """The valid lock on one of this lock's files that comes before it, if there is one."""
+    """The valid lock on one of this lock's files that precedes it, or None."""
     files = files_of(lock, workspace)
     others = [other for other in locks if other.id != lock.id and files_of(other, workspace) & files]
     return next(
@@ -134,12 +133,11 @@ def beaten_by(lock: Lock, locks: Sequence[Lock], revision: int, workspace: str =
 
 
 def next_lock_id(holder: str, text: str) -> str:
-    """`LOCK-<agent>-<seq>`: one more than the highest that the ledger's text mentions, in notes of the past too."""
+    """The next `LOCK-<agent>-<seq>`: the highest in the ledger's text, old notes included, plus one."""
     numbers = re.findall(rf"LOCK-{re.escape(holder)}-([0-9]{{1,9}})(?![0-9])", text)
     return f"LOCK-{holder}-{max(map(int, numbers), default=0) + 1:03d}"
 
 
-FILE: Final = "TURNFILE.yaml"
 MAX_DEPTH: Final = 6
 
 _SECTIONS: Final = ("turnfile", "agents", "maintainer", "coordination", "locks", "turn_queue", "messages")
@@ -166,8 +164,8 @@ _OLDER: Final = {"not_started": "pending"}  # of task statuses
 _Found = tuple[int, Level, str, str]
 
 
-def lint(text: str, file: str = FILE) -> list[Problem]:
-    """All problems of a ledger's text, or of a part of one, by line; one error if it cannot be read at all."""
+def lint(text: str, file: str = TURNFILE) -> list[Problem]:
+    """All problems of a ledger's text, or of a part of one, by line; a single error if it cannot be parsed."""
     found = []
     try:
         ledger = read(text)
@@ -185,12 +183,12 @@ def lint(text: str, file: str = FILE) -> list[Problem]:
 def _form(ledger: Ledger) -> Iterator[_Found]:
     for number, line in enumerate(ledger.text.split("\n"), 1):
         if re.match(r"---(\s|$)", line):
-            yield number, "error", "document-marker", "a turn file is one document: leave out the ---"
+            yield number, "error", "document-marker", "a turn file is one document: remove the ---"
     if (depth := ledger.tree.depth()) > MAX_DEPTH:
-        yield 1, "warning", "depth", f"the file is nested {depth} deep; {MAX_DEPTH} is enough"
+        yield 1, "warning", "depth", f"the file is nested {depth} levels deep; use at most {MAX_DEPTH}"
     said = ledger.turnfile.header_revision
     if said is not None and said != ledger.revision:
-        words = f"the header says revision {said}, coordination.revision is {ledger.revision}"
+        words = f"the header says revision {said}, but coordination.revision is {ledger.revision}"
         yield ledger.line("coordination", "revision"), "warning", "header", words
 
 
@@ -200,7 +198,7 @@ def _keys(ledger: Ledger) -> Iterator[_Found]:
             yield 1, "error", "schema", f"the section {section} is missing"
     for section, entry in ledger.tree.entries.items():
         if section not in _SECTIONS and not section.startswith("x-"):
-            yield entry.key.line, "warning", "unknown-key", f"the section {section} is not known"
+            yield entry.key.line, "warning", "unknown-key", f"the section {section} is unknown"
     for pattern, words in _KEYS.items():
         for path in _matches(ledger, pattern):
             node = ledger.tree.find(path)
@@ -238,18 +236,18 @@ def _words(ledger: Ledger) -> Iterator[_Found]:
     for place, signal in enumerate(turnfile.signals):
         checks.append((("messages", place, "signal"), signal.signal, SignalWord))
     for where, word, known in checks:
-        if word in get_args(known) or (not word and where[0] == "messages"):  # a missing one is told already
+        if word in get_args(known) or (not word and where[0] == "messages"):  # another rule reports a missing one
             continue
         level: Level = "warning" if word in _OLDER else "error"
         more = f"; it is read as {_OLDER[word]}" if word in _OLDER else ""
-        words = f"{where[-1]} {word!r} is none of {', '.join(get_args(known))}{more}"
+        words = f"{where[-1]} {word!r} is not one of {', '.join(get_args(known))}{more}"
         yield ledger.line(*where), level, "unknown-word", words
 
 
 def _registry(ledger: Ledger) -> Iterator[_Found]:
     for place, path in enumerate(ledger.turnfile.registry or ()):
         try:
-            normal(path, ledger.turnfile.workspace)
+            normalize(path, ledger.turnfile.workspace)
         except Invalid as error:
             yield ledger.line("turnfile", REGISTRY_KEY, place), "error", "registry", f"{REGISTRY_KEY}: {error.message}"
 
@@ -259,7 +257,7 @@ def _agents(ledger: Ledger) -> Iterator[_Found]:
     for agent in ledger.turnfile.agents:
         if agent.current_task is not None and agent.current_task not in tasks:
             line = ledger.line("agents", agent.id, "current_task")
-            yield line, "error", "unknown-task", f"{agent.id} works on {agent.current_task!r}, which is no task"
+            yield line, "error", "unknown-task", f"{agent.id} works on {agent.current_task!r}, which is not a task"
 
 
 def _tasks(ledger: Ledger) -> Iterator[_Found]:
@@ -272,15 +270,15 @@ def _tasks(ledger: Ledger) -> Iterator[_Found]:
                 ledger.line(*path, "owner"),
                 "error",
                 "unknown-owner",
-                f"{task.owner!r}, who owns {task.id}, is unknown",
+                f"the owner of {task.id}, {task.owner!r}, is unknown",
             )
         for needed in task.depends_on:
             if needed not in tasks:
                 at = ledger.line(*path, "depends_on")
-                yield at, "error", "unknown-dependency", f"{task.id} depends on {needed!r}, which is no task"
+                yield at, "error", "unknown-dependency", f"{task.id} depends on {needed!r}, which is not a task"
         yield from _task_revisions(ledger, task)
         if task.status == "done" and task.completed_rev is None:
-            yield line, "warning", "no-completed-rev", f"{task.id} is done, and completed_rev is empty"
+            yield line, "warning", "no-completed-rev", f"{task.id} is done, but completed_rev is empty"
         undone = [name for name in task.depends_on if name in tasks and tasks[name].status != "done"]
         if undone and task.status in ("claimed", "in_progress"):
             yield line, "warning", "early-claim", f"{task.id} is {task.status} before {', '.join(undone)} is done"
@@ -291,7 +289,7 @@ def _task_revisions(ledger: Ledger, task: Task) -> Iterator[_Found]:
         value = getattr(task, key)
         if value is not None and value > ledger.revision:
             line = ledger.line("coordination", "tasks", task.id, key)
-            words = f"{key} {value} of {task.id} is after the revision, {ledger.revision}"
+            words = f"{key} {value} of {task.id} is after the current revision {ledger.revision}"
             yield line, "error", "future-revision", words
     if task.completed_rev is not None and task.claim_rev is not None and task.completed_rev < task.claim_rev:
         line = ledger.line("coordination", "tasks", task.id, "completed_rev")
@@ -304,16 +302,16 @@ def _locks(ledger: Ledger) -> Iterator[_Found]:
         line = ledger.line("locks", lock.id)
         if not ledger.turnfile.lists(lock.holder):
             at = ledger.line("locks", lock.id, "holder")
-            yield at, "error", "unknown-holder", f"{lock.holder!r}, who holds {lock.id}, is unknown"
+            yield at, "error", "unknown-holder", f"the holder of {lock.id}, {lock.holder!r}, is unknown"
         if lock.acquired_rev > ledger.revision:
             at = ledger.line("locks", lock.id, "acquired_rev")
-            words = f"acquired_rev {lock.acquired_rev} of {lock.id} is after the revision, {ledger.revision}"
+            words = f"acquired_rev {lock.acquired_rev} of {lock.id} is after the current revision {ledger.revision}"
             yield at, "error", "future-revision", words
         if is_stale(lock, ledger.revision):
-            words = f"{lock.id} of {lock.holder} is stale: acquire it again, or clear it"
+            words = f"{lock.id}, held by {lock.holder}, is stale: renew it, or clear it with holdfast turn clear"
             yield line, "warning", "lock-stale", words
         elif (first := beaten_by(lock, ledger.turnfile.locks, ledger.revision, workspace)) is not None:
-            words = f"{lock.id} of {lock.holder} overlaps {first.id} of {first.holder}, which comes before it"
+            words = f"{lock.id}, held by {lock.holder}, overlaps {first.id} of {first.holder}, which precedes it"
             yield line, "warning", "overlapping-locks", words
 
 
@@ -323,14 +321,19 @@ def _signals(ledger: Ledger) -> Iterator[_Found]:
     for place, signal in enumerate(signals):
         line = ledger.line("messages", place)
         if signal.id in twice:
-            yield line, "error", "duplicate-signal", f"{signal.id} is here more than once"
+            yield line, "error", "duplicate-signal", f"{signal.id} occurs more than once"
         if signal.id and not re.fullmatch(r"SIG-[0-9]{3,}", signal.id):
-            yield line, "error", "schema", f"{signal.id!r} is no id of a signal, such as SIG-001"
+            yield line, "error", "schema", f"{signal.id!r} is not a signal id such as SIG-001"
         if signal.rev > ledger.revision:
-            words = f"{signal.id} has rev {signal.rev}, after the revision, {ledger.revision}"
+            words = f"rev {signal.rev} of {signal.id} is after the current revision {ledger.revision}"
             yield line, "error", "future-revision", words
         if place and (signals[place - 1].rev, _number(signals[place - 1].id)) < (signal.rev, _number(signal.id)):
-            yield line, "warning", "signal-order", f"{signal.id} is newer than the one above it; the newest comes first"
+            yield (
+                line,
+                "warning",
+                "signal-order",
+                f"{signal.id} is newer than the signal above; put the newest first",
+            )
 
 
 def _number(signal_id: str) -> int:

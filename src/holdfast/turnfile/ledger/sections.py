@@ -1,7 +1,8 @@
-"""The sections of a TURNFILE.yaml, read field by field.
+"""The sections of a TURNFILE.yaml, parsed field by field.
 
-Pure. What is absent is empty, a number or a word where text belongs is taken as it is written, and what has another
-wrong type is refused with its line: a lock that is half understood must not be taken for no lock.
+Pure. An absent field is empty, and a number or a boolean where text belongs is taken as it is written; any other wrong
+type is refused with its line, because a lock that is only half understood must not be taken for no lock. Called by
+`ledger`.
 """
 
 from __future__ import annotations
@@ -22,14 +23,14 @@ from holdfast.turnfile.model import (
 )
 
 TRANSACTION_KEY: Final = "x-transaction"
-"""Of a lock: an extension of ours, which other tools pass over."""
+"""A key of a lock: our extension, which other tools ignore."""
 
 REGISTRY_KEY: Final = "x-registry"
-"""Of the section turnfile: the files that need a lock, in place of the usual ones."""
+"""A key of the section turnfile: the files that need a lock, instead of the default ones."""
 
 
 def read_sections(tree: Node, header_revision: int | None, modified_by: str | None, *, part: bool = False) -> Turnfile:
-    """What a tree says. Raises Invalid with `line`."""
+    """Parse a tree. Raises Invalid with `line`."""
     if tree.kind != "map":
         refuse(tree.line, "a turn file is a mapping with the sections turnfile, agents, coordination, locks ...")
     top = _Fields(tree, "the file", 1)
@@ -41,14 +42,14 @@ def read_sections(tree: Node, header_revision: int | None, modified_by: str | No
         found += [signal.number("rev") for signal in top.list("messages")]
         revision = max((each for each in (header_revision, *found) if each is not None), default=0)
     if revision is None:
-        refuse(coordination.line, "coordination.revision is missing; it is a number, 0 or more")
+        refuse(coordination.line, "coordination.revision is missing; it must be a number, 0 or more")
     maintainer = top.map("maintainer")
     return Turnfile(
         revision=revision,
         version=about.text("version"),
         project=about.text("project"),
         workspace=about.text("workspace"),
-        registry=about.texts(REGISTRY_KEY) if about.says(REGISTRY_KEY) else None,
+        registry=about.texts(REGISTRY_KEY) if about.has(REGISTRY_KEY) else None,
         agents=tuple(_agent(key, fields) for key, fields in top.map("agents").maps()),
         maintainer=Maintainer(
             id=maintainer.text("id"),
@@ -99,7 +100,7 @@ def _lock(key: str, fields: _Fields) -> Lock:
     if not files or not holder or acquired is None:
         refuse(fields.line, f"the lock {key!r} needs files, holder and acquired_rev")
     if lease == 0:
-        refuse(fields.line, f"the lock {key!r} has lease_revs 0; 1 is the least")
+        refuse(fields.line, f"the lock {key!r} has lease_revs 0; use at least 1")
     return Lock(
         key,
         files,
@@ -132,7 +133,7 @@ def _signal(fields: _Fields) -> Signal:
 
 
 class _Fields:
-    """A mapping of the file, read field by field; what is absent is empty, what has the wrong type is refused."""
+    """A mapping of the file, read field by field: an absent one is empty, a wrong type is refused."""
 
     def __init__(self, node: Node | None, name: str, line: int) -> None:
         self._node = node
@@ -147,7 +148,7 @@ class _Fields:
         if entry is None or entry.value.plain() is None:
             return None
         if entry.value.kind != "scalar":
-            refuse(entry.key.line, f"{key} of {self._name} must be one value")
+            refuse(entry.key.line, f"{key} of {self._name} must be a single value")
         return entry.value
 
     def text_or_none(self, key: str) -> str | None:
@@ -169,7 +170,7 @@ class _Fields:
             refuse(node.line, f"{key} of {self._name} must be a number, 0 or more, not {value!r}")
         return value
 
-    def says(self, key: str) -> bool:
+    def has(self, key: str) -> bool:
         entry = self._entry(key)
         return entry is not None and entry.value.plain() is not None
 

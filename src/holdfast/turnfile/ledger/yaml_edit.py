@@ -1,8 +1,9 @@
-"""Changes of YAML text that touch nothing but what they change.
+"""Changes of YAML text that leave every other byte as it was.
 
-Pure. A change replaces, adds or removes one value; it is made on the span of text that the value takes, so comments,
-order, quoting and line ends elsewhere stay byte for byte. Guarantee: the result, read again, says exactly what the
-change meant; a layout on which that fails (a person may write YAML in many ways) is refused as Invalid, never guessed.
+Pure. A change sets, inserts or removes one value by replacing the span of text that the value takes, so comments,
+order, quoting and line ends elsewhere stay. Guarantee: the result, parsed again, is exactly the old tree with that
+change; a layout for which this fails is refused as Invalid, never guessed. Decision 0042 says why ruamel's round trip
+does not do. Called by `ledger`.
 """
 
 from __future__ import annotations
@@ -17,26 +18,26 @@ from holdfast.errors import Invalid
 from holdfast.turnfile.ledger.yaml_tree import Entry, Node, Path, parse, refuse
 
 _PLAIN: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_./-]*")
-# Some reader takes these for something other than text.
+# Some YAML parsers do not read these words as text.
 _TAKEN: Final = frozenset(("null", "true", "false", "yes", "no", "on", "off", "y", "n"))
 _STEP: Final = 2
 
 
 class Put(msgspec.Struct, frozen=True):
-    """Make a path lead to a value; the last step may be a new key, or new keys of absent maps."""
+    """Set the value at a path; missing keys and maps on the way are added."""
 
     path: Path
     value: Any
 
 
 class Remove(msgspec.Struct, frozen=True):
-    """Take away the entry that a path leads to; a map or list that becomes empty stays, as {} or []."""
+    """Remove the entry at a path; a map or list that becomes empty stays, as {} or []."""
 
     path: Path
 
 
 class Insert(msgspec.Struct, frozen=True):
-    """Put a value into a list, as its first or its last item."""
+    """Insert a value into a list, as its first or last item."""
 
     path: Path
     value: Any
@@ -47,9 +48,9 @@ Change = Put | Remove | Insert
 
 
 def apply(text: str, changes: Sequence[Change], finish: Callable[[str], str] | None = None) -> str:
-    """The text after the changes, one after the other. Raises Invalid where a layout does not allow one.
+    """Apply the changes in order. Raises Invalid if the layout does not allow one.
 
-    `finish` may change comments of the result before it is read again.
+    `finish` may change comments of the result before it is parsed again.
     """
     tree = parse(text)
     waiting = list(changes)
@@ -75,7 +76,7 @@ def apply(text: str, changes: Sequence[Change], finish: Callable[[str], str] | N
 
 
 def _apart(tree: Node, changes: Sequence[Change]) -> int:
-    """How many of the changes, from the first, lie in different sections, so that one reading serves them all."""
+    """How many changes, from the first, are in different sections, so that one parse serves them all."""
     seen: set[str | int] = set()
     for change in changes:
         if change.path[0] in seen or change.path[0] not in tree.entries:
@@ -87,14 +88,14 @@ def _apart(tree: Node, changes: Sequence[Change]) -> int:
 def _unable(change: Change, line: int) -> Invalid:
     words = ".".join(str(step) for step in change.path)
     return Invalid(
-        f"line {line}: {words} is laid out in a way that cannot be changed safely",
-        hint="write it as an indented block, one key a line",
+        f"line {line}: {words} has a layout that cannot be changed safely",
+        hint="write it as an indented block with one key per line",
         line=line,
     )
 
 
 def _meant(plain: Any, change: Change) -> Any:
-    """What the text must say after the change."""
+    """The value of the whole document after the change."""
     parent = plain
     for step in change.path[:-1]:
         if isinstance(parent, dict) and parent.get(str(step)) is None:
@@ -112,7 +113,7 @@ def _meant(plain: Any, change: Change) -> Any:
 
 
 class _Edit:
-    """One change of one text: finds the spans to replace."""
+    """Finds the spans to replace for one change of one text."""
 
     def __init__(self, text: str, tree: Node) -> None:
         self._text = text
@@ -141,7 +142,7 @@ class _Edit:
         return [(node.start, node.end, new)]
 
     def _fill(self, path: Path, node: Node, value: Any) -> list[tuple[int, int, str]]:
-        """Put a block where nothing, {} or [] stood; a comment on that line stays on it."""
+        """Replace nothing, {} or [] by a block; a comment on that line stays on it."""
         if node.plain() not in (None, {}, []):
             raise _unable(Put(path, value), node.line)
         if self._in_flow(path) or (node.flow and "\n" in self._text[node.start : node.end]):
@@ -154,7 +155,7 @@ class _Edit:
         return [(start, node.end, ""), (line_end, line_end, self._eol + self._block(value, indent))]
 
     def _add(self, path: Path, value: Any) -> list[tuple[int, int, str]]:
-        """A new key in the deepest map that is there."""
+        """Add a key to the deepest existing map of the path."""
         known = len(path) - 1
         while known and ((found := self._tree.find(path[:known])) is None or found.kind != "map"):
             known -= 1
@@ -163,7 +164,7 @@ class _Edit:
         for step in reversed(path[known + 1 :]):
             value = {str(step): value}
         parent = self._tree.find(path[: known + 1])
-        if parent is not None and parent.kind == "scalar":  # a key with nothing after it
+        if parent is not None and parent.kind == "scalar":  # a key without a value
             return self._fill(path[: known + 1], parent, value)
         parent = self._tree.find(path[:known])
         if parent is None or parent.kind != "map":
@@ -209,7 +210,7 @@ class _Edit:
         first, last = self._line_start(start), self._line_end(self._content_end(end))
         if self._text[last : last + 1]:
             last += len(self._eol) if self._text.startswith(self._eol, last) else 1
-        elif first:  # the last line of a file that ends without a line break: so it must end again
+        elif first:  # the last line of a file that ends without a line break: keep it so
             first -= len(self._eol) if self._text[:first].endswith(self._eol) else 1
         cut = [(first, last, "")]
         if len(members) == 1 and (entry := self._entry(path[:-1])) is not None:
@@ -238,14 +239,14 @@ class _Edit:
         return self._text.rfind("\n", 0, position) + 1
 
     def _line_end(self, position: int) -> int:
-        """Where the line's own text ends, before its break."""
+        """Where the line ends, before its line break."""
         end = self._text.find("\n", position)
         if end < 0:
             return len(self._text)
         return end - 1 if self._text[end - 1] == "\r" and end > position else end
 
     def _content_end(self, end: int) -> int:
-        """Without the line breaks that a block scalar counts as its own."""
+        """The end without the line breaks that belong to a block scalar."""
         return len(self._text[:end].rstrip("\r\n "))
 
 
@@ -253,7 +254,7 @@ class _Edit:
 
 
 def _lines(value: Any, indent: int) -> list[str]:
-    """A map or list that is not empty, as an indented block."""
+    """A non-empty map or list as an indented block."""
     pad = " " * indent
     lines: list[str] = []
     pairs = [(f"{_key(key)}:", item) for key, item in value.items()] if isinstance(value, dict) else []
@@ -275,7 +276,7 @@ def _flow(value: Any) -> str:
 
 
 def _scalar(value: Any, style: str | None = '"', old: Any = None) -> str:
-    """A scalar as text; a text is quoted like the one that it replaces."""
+    """A scalar as text, quoted like the one that it replaces."""
     if isinstance(value, str):
         if style is None and isinstance(old, str) and _is_plain(value):
             return value

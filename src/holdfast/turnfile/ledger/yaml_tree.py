@@ -1,9 +1,10 @@
-"""YAML text as a tree that knows where in the text each value stands.
+"""YAML text as a tree in which each value knows its span of the text.
 
-Pure. Reads the part of YAML that a turn file may use: one document of mappings with text keys, lists, and scalars of
+Pure. Accepts the part of YAML that a turn file may use: one document of mappings with text keys, lists, and scalars of
 the YAML 1.2 core schema (`yes` and dates are text). Refused, each with its line: tabs, anchors, aliases, tags,
-duplicate keys, a second document, more than 1 MiB, nesting deeper than 16, line breaks other than LF and CRLF.
-Guarantee: `parse` answers or raises Invalid with `line`, whatever the text. ruamel.yaml is loaded when first needed.
+duplicate keys, a second document, more than 1 MiB, more than 16 levels, line breaks other than LF and CRLF. Guarantee:
+`parse` returns or raises Invalid with `line`, for any text. ruamel.yaml tokenizes, and is loaded when first needed.
+Called by `ledger` and `yaml_edit`.
 """
 
 from __future__ import annotations
@@ -35,7 +36,7 @@ _STRANGE_BREAK: Final = re.compile("\r(?!\n)|[\x85\u2028\u2029]")
 
 
 class Node(msgspec.Struct, eq=False):
-    """A value, with the span of text that it takes; a block ends where its last value does."""
+    """A value and its span of the text; a block ends where its last value ends."""
 
     kind: Kind
     start: int
@@ -48,13 +49,13 @@ class Node(msgspec.Struct, eq=False):
     items: list[Node] = []  # of a list
 
     def plain(self) -> Any:
-        """The value without spans."""
+        """The value as plain Python data."""
         if self.kind == "map":
             return {key: entry.value.plain() for key, entry in self.entries.items()}
         return [item.plain() for item in self.items] if self.kind == "list" else self.value
 
     def find(self, path: Path) -> Node | None:
-        """What a path leads to, if there is something."""
+        """The node at a path, or None."""
         node = self
         for step in path:
             if isinstance(step, str) and node.kind == "map" and step in node.entries:
@@ -66,7 +67,7 @@ class Node(msgspec.Struct, eq=False):
         return node
 
     def depth(self) -> int:
-        """How deep maps and lists are nested."""
+        """How many levels of maps and lists are nested."""
         inner = self.items if self.kind == "list" else [entry.value for entry in self.entries.values()]
         return 0 if self.kind == "scalar" else 1 + max((node.depth() for node in inner), default=0)
 
@@ -83,9 +84,9 @@ def refuse(line: int, message: str, hint: str = "") -> NoReturn:
     raise Invalid(f"line {line}: {message}", hint=hint, line=line)
 
 
-@lru_cache(maxsize=4)  # a write reads the same text several times; nobody changes a tree
+@lru_cache(maxsize=4)  # one write parses the same text several times; trees are never changed
 def parse(text: str) -> Node:
-    """The tree of a text. Raises Invalid with `line`."""
+    """Parse a text. Raises Invalid with `line`."""
     _check_text(text)
     from ruamel.yaml import YAML
     from ruamel.yaml.error import MarkedYAMLError, YAMLError
@@ -99,10 +100,10 @@ def parse(text: str) -> Node:
         mark = error.problem_mark or error.context_mark
         words = ", ".join(part for part in (error.context, error.problem) if part)
         raise _unreadable(mark.line + 1 if mark else 1, words or "this is not YAML") from error
-    except YAMLError as error:  # the reader's: a character that YAML does not allow
+    except YAMLError as error:  # a character that YAML does not allow
         line = text.count("\n", 0, getattr(error, "position", 0)) + 1
-        raise _unreadable(line, "a character that YAML does not allow; write it as an escape in quotes") from error
-    except Exception as error:  # ruamel lets errors of its inner workings out for some texts, such as "\U00110000"
+        raise _unreadable(line, "YAML does not allow this character; write it as an escape in double quotes") from error
+    except Exception as error:  # ruamel leaks internal errors for some texts, such as "\U00110000"
         raise _unreadable(1, f"this is not YAML: {error}") from error
 
 
@@ -113,13 +114,13 @@ def _unreadable(line: int, words: str) -> Invalid:
 def _check_text(text: str) -> None:
     size = len(text.encode("utf-8", "surrogatepass"))
     if size > MAX_BYTES:
-        refuse(1 + text.count("\n", 0, MAX_BYTES), f"the file has {size} bytes; {MAX_BYTES} is the most")
+        refuse(1 + text.count("\n", 0, MAX_BYTES), f"the file has {size} bytes; the limit is {MAX_BYTES}")
     if (tab := text.find("\t")) >= 0:
-        refuse(_line_of(text, tab), "a tab; indent with spaces, and write \\t in quotes")
+        refuse(_line_of(text, tab), "tabs are not allowed; indent with spaces, and write \\t in double quotes")
     if strange := _STRANGE_BREAK.search(text):
         refuse(_line_of(text, strange.start()), "a line break that is neither LF nor CRLF")
     if not text.isascii() and (half := re.search("[\ud800-\udfff]", text)):
-        refuse(_line_of(text, half.start()), "half of a surrogate pair")
+        refuse(_line_of(text, half.start()), "a lone surrogate")
 
 
 def _line_of(text: str, position: int) -> int:
@@ -127,7 +128,7 @@ def _line_of(text: str, position: int) -> int:
 
 
 class _Reader:
-    """Makes nodes of ruamel's events."""
+    """Builds nodes from ruamel's events."""
 
     def __init__(self, text: str, skipped: int) -> None:
         self._text = text
@@ -142,7 +143,7 @@ class _Reader:
         root = self._node(next(events), events, 1)
         next(events)  # the end of the document
         if isinstance(following := next(events), DocumentStartEvent):
-            refuse(_line(following), "a second document begins here; there must be one")
+            refuse(_line(following), "a second document begins here; a turn file has one")
         return root
 
     def _node(self, event: Any, events: Iterator[Any], depth: int) -> Node:
@@ -150,11 +151,11 @@ class _Reader:
 
         line = _line(event)
         if isinstance(event, AliasEvent) or event.anchor is not None:
-            refuse(line, "anchors and aliases (&, *) are not used here; a text that begins so needs quotes")
+            refuse(line, "anchors and aliases (&, *) are not allowed; quote a text that begins with one")
         if event.tag is not None:
-            refuse(line, "tags (!) are not used here; a text that begins so needs quotes")
+            refuse(line, "tags (!) are not allowed; quote a text that begins with !")
         if depth > MAX_DEPTH:
-            refuse(line, f"this is nested more than {MAX_DEPTH} deep")
+            refuse(line, f"more than {MAX_DEPTH} levels are nested here")
         start, end = event.start_mark.index + self._skipped, event.end_mark.index + self._skipped
         if isinstance(event, ScalarEvent):
             return Node("scalar", start, end, line, value=_scalar(event, line), style=event.style)
@@ -175,12 +176,12 @@ class _Reader:
         while not isinstance(following := next(events), MappingEndEvent):
             key = self._node(following, events, depth + 1)
             if not isinstance(key.value, str):
-                refuse(key.line, "a key must be text; a number, true, false or null as a key needs quotes")
+                refuse(key.line, "a key must be text; quote a number, true, false or null")
             if key.value in node.entries:
                 first = node.entries[key.value].key.line
-                refuse(key.line, f"the key {key.value!r} is here twice; the first is in line {first}")
+                refuse(key.line, f"the key {key.value!r} is a duplicate; the first is in line {first}")
             value = self._node(next(events), events, depth + 1)
-            if value.kind == "scalar" and value.start == value.end:  # nothing: it stands after the colon
+            if value.kind == "scalar" and value.start == value.end:  # no value: its place is after the colon
                 colon = self._text.find(":", key.end)
                 value.start = value.end = colon + 1 if colon >= 0 else key.end
             value.line = key.line if value.kind == "scalar" else value.line
@@ -202,7 +203,7 @@ class _Reader:
 def _scalar(event: Any, line: int) -> str | int | float | bool | None:
     value: str = event.value
     if not value.isascii() and any("\ud800" <= char <= "\udfff" for char in value):
-        refuse(line, "a text with half of a surrogate pair")
+        refuse(line, "a text with a lone surrogate")
     if event.style is not None:
         return value
     if value in _WORDS:

@@ -1,13 +1,11 @@
-"""MAILBOX.md: its metadata, sections, tables and cards; read, and edited by spans. Pure: text in, text out.
+"""MAILBOX.md: its metadata, sections, tables and cards, parsed and edited by spans.
 
-Pure. `parse` never fails and never loses a byte: `parse(text).text` is the text. An edit makes a list of spans and
-what replaces them; everything else stays as somebody wrote it. A heading ends a card only if it names a section of
-the mailbox, since messages carry whole documents. What the edits mean is `mail`'s business, what is wrong with a
-mailbox that of `invariants`.
+Pure. `parse` accepts any text and loses no byte: `parse(text).text` is the text. An edit is a list of spans and their
+replacements; everything else stays as it was written. A heading ends a card only if it names a section of the mailbox,
+because messages may contain whole documents.
 
-`document` is the way in: a mailbox with its sections, tables and cards, edited by spans. Below it are `markdown`,
-`blocks` and `cards` (three dialects); above it `derived` (what the tables must say), `composing` (new cards), `steps`
-(who may do what), `rules` (what is wrong) and `projection` (what programs read).
+Below are `markdown` and `cards` (three dialects); above are `projection` (the tables and MAILBOX.json), `draft` (new
+cards) and `steps` (legal steps of a message). Called by those, and by all that reads or writes mail.
 """
 
 from __future__ import annotations
@@ -40,13 +38,13 @@ class Section(msgspec.Struct, frozen=True):
 
     @property
     def end(self) -> int:
-        """Where the line after its last one starts that is not blank."""
+        """Where the line after its last non-blank line starts."""
         full = [line for line in self.lines if not line.blank]
         return full[-1].after if full else self.heading.after
 
 
 class Mailbox(msgspec.Struct, frozen=True):
-    """What a MAILBOX.md says, and where."""
+    """A parsed MAILBOX.md."""
 
     text: str
     lines: tuple[Line, ...]
@@ -59,41 +57,45 @@ class Mailbox(msgspec.Struct, frozen=True):
 
     @property
     def newline(self) -> str:
-        """How the file ends its lines."""
+        """The line break of the file."""
         return newline_of(self.text)
 
     @property
     def rising(self) -> bool:
-        """Whether older cards come first, as in v0, and not the newest."""
+        """Whether the oldest card comes first, as in v0."""
         if len(self.cards) > 1:
             return self.cards[0].order < self.cards[-1].order
         return "active" not in self.sections
 
     def find(self, id: str) -> Card | None:
-        """The card of that id, if there is one."""
+        """The card with that id, or None."""
         return next((card for card in self.cards if card.id == id), None)
 
     def card(self, id: str) -> Card:
-        """The card of that id; raises MessageNotFound, or Invalid where several have it."""
+        """The card with that id. Raises MessageNotFound, or Invalid if several cards have it."""
         cards = [card for card in self.cards if card.id == id]
         if len(cards) > 1:
             lines = ", ".join(str(card.line) for card in cards)
-            raise errors.Invalid(f"{id} is the id of several cards (lines {lines})", hint="give one another id", id=id)
+            raise errors.Invalid(
+                f"{id} is the id of several cards (lines {lines})", hint="change one of the ids", id=id
+            )
         if not cards:
             closed = self.closed
             gone = closed and any(closed.value(row, "id") == id for row in closed.rows)
-            where = "is closed, and in the closed summary" if gone else "is not in the mailbox"
-            raise errors.MessageNotFound(f"{id} {where}", hint="`turn mail list` shows the open messages", id=id)
+            where = "is closed" if gone else "is not in the mailbox"
+            raise errors.MessageNotFound(
+                f"{id} {where}", hint="`holdfast turn mail list` lists the open messages", id=id
+            )
         return cards[0]
 
     def edited(self, edits: Iterable[Edit]) -> Mailbox:
-        """The mailbox with its pieces replaced."""
+        """The mailbox with some spans replaced."""
         return parse(apply(self.text, edits))
 
 
-@functools.lru_cache(maxsize=4)  # a transaction looks at the text before, between and after, from several sides
+@functools.lru_cache(maxsize=4)  # a transaction parses the same texts several times
 def parse(text: str) -> Mailbox:
-    """Read a mailbox; whatever the text is, it is one."""
+    """Parse a mailbox; accepts any text."""
     lines = lines_of(text)
     places = _places(lines)
     ends = [*(at for at, _ in places[1:]), len(lines)]
@@ -102,7 +104,7 @@ def parse(text: str) -> Mailbox:
     }
     if "active" in sections:
         cards, first = cards_in(sections["active"].lines), len(text)
-    else:  # v0: cards anywhere but among the closed, and the tables of the file stand before them
+    else:  # v0: cards anywhere above the closed summary, and the tables before the cards
         cards = cards_in(lines[: sections["closed"].heading.number - 1] if "closed" in sections else lines)
         first = cards[0].start if cards else len(text)
     tables: dict[str, Table | None] = {}
@@ -113,7 +115,7 @@ def parse(text: str) -> Mailbox:
 
 
 def _places(lines: Sequence[Line]) -> list[tuple[int, str]]:
-    """Where sections start. Of two of a name the first counts, of closed summaries the last: the other is text."""
+    """Where sections start. Of duplicate sections the first counts, of closed summaries the last; others are text."""
     found: dict[str, int] = {}
     for at, line in enumerate(lines):
         if line.hidden or not line.text.startswith("## "):
@@ -136,7 +138,7 @@ def _metadata(lines: Sequence[Line]) -> list[Field]:
 
 
 def insert_card(box: Mailbox, id: str, text: str) -> Edit:
-    """Put a card (its lines, each with its newline) where its id belongs; raises Invalid where there is no place."""
+    """Insert a card (its lines, each with its newline) in the order of ids. Raises Invalid without a section for it."""
     rule = "---" + 2 * box.newline if _ruled(box) else ""
     if box.rising:
         later = [card for card in box.cards if card.order <= order_of(id)]
@@ -148,13 +150,13 @@ def insert_card(box: Mailbox, id: str, text: str) -> Edit:
     if box.cards:
         return _at(box, box.cards[-1].end, box.newline + rule + text)
     if "active" not in box.sections:
-        hint = "write that heading below the open queue"
+        hint = "add that heading below the open queue"
         raise errors.Invalid("the mailbox has no section `## Active Messages`", hint=hint)
     return _at(box, box.sections["active"].end, box.newline + rule + text)
 
 
 def remove_card(box: Mailbox, card: Card) -> Edit:
-    """Take a card away, with one of the rules that set it off from its neighbours."""
+    """Remove a card, and one of the rules that separate it from its neighbours."""
     place = box.cards.index(card)
     after = box.cards[place + 1] if place + 1 < len(box.cards) else None
     if after is not None and not box.text[card.end : after.start].replace("---", "").strip():
@@ -168,7 +170,7 @@ def remove_card(box: Mailbox, card: Card) -> Edit:
 
 
 def set_field(box: Mailbox, card: Card, key: str, label: str, value: str) -> list[Edit]:
-    """Make a field say a value, wherever the card has it; one that it does not have comes after its last."""
+    """Set a field wherever the card has it; a new field is added after the last one."""
     there = [field for field in card.fields if field.key == key]
     if there:
         return [field.set(value) for field in there]
@@ -178,7 +180,7 @@ def set_field(box: Mailbox, card: Card, key: str, label: str, value: str) -> lis
 
 
 def add_entry(box: Mailbox, card: Card, key: str, label: str, entry: str) -> Edit:
-    """Add a line to the card's last block of a name, as that is written; the first one stands at the card's end."""
+    """Add a line to the card's last block of that name, in its style; a new block is added at the card's end."""
     block = next((block for block in reversed(card.blocks) if block.key == key), None)
     nl = box.newline
     if block is None:
@@ -196,13 +198,13 @@ def add_entry(box: Mailbox, card: Card, key: str, label: str, entry: str) -> Edi
 
 
 def insert_row(box: Mailbox, table: Table, place: int, values: Sequence[str]) -> Edit:
-    """Put a row before the one at that place, or after the last."""
+    """Insert a row before the one at that index, or after the last."""
     at = table.rows[place].line.start if place < len(table.rows) else table.end
     return _at(box, at, row_text(values) + box.newline)
 
 
 def _ruled(box: Mailbox) -> bool:
-    """Whether rules set the cards off: as the file has it, and in a file without cards yes."""
+    """Whether rules separate the cards; in a file without cards, yes."""
     if not box.cards:
         return True
     first, last = box.cards[0].line - 1, box.cards[-1].line
@@ -212,7 +214,7 @@ def _ruled(box: Mailbox) -> bool:
 
 
 def _at(box: Mailbox, place: int, new: str) -> Edit:
-    """Whole lines put in at the start of a line; a last line that has no newline gets it first."""
+    """Insert whole lines at the start of a line; a last line without a newline gets one first."""
     if place and not box.text[:place].endswith("\n"):
         return Edit(place, place, box.newline + new.removesuffix(box.newline))
     return Edit(place, place, new)

@@ -1,18 +1,12 @@
-"""The cards of a mailbox: one message each, in any of three dialects, also mixed in one card.
+"""The cards of a mailbox: one message each, in any of three dialects, which one card may mix.
 
-    **Ack:** Ada — 2026-03-04 — acknowledged.     bold, once for each line or with bullets below;
-    Ack:                                          plain, as v0 has it, which also has a `Body:`.
+    ### MSG-20260612-001       table: rows of Field and Value, then `**Summary**` and `**Ack**` with bullets;
+    ### MSG-20260612-001       bold: lines `**From:** A -> B`, free text, `**Ack:**` lines;
+    Message ID: MSG-...        plain (v0): lines `From: A`, then `Body:` and `Ack:`.
 
-Pure. People sign in many ways; what begins something new in a part, and what only goes on, is told here. Called by
-`cards`.
-
-    ### MSG-20260612-001       and a table of Field and Value, then `**Summary**` and `**Ack**` with bullets;
-    ### MSG-20260612-001       and bold lines `**From:** A -> B`, free text, `**Ack:**` lines;
-    Message ID: MSG-...        and plain lines `From: A`, then `Body:` and `Ack:` (v0).
-
-Pure, and by spans: a field knows where its value stands. Only the fields at the head of a card count; whatever the
-text below looks like (headings, tables, fences, bold words), it is text; `blocks` finds its named parts. Called by
-`mailbox`.
+Pure, and by spans: a field knows where its value is. Only the fields at the head of a card count; the text below is
+text whatever it looks like (headings, tables, fences, bold words), except for its named blocks `Summary`, `Ack`,
+`Reply` and `Body`. Called by `mailbox`.
 """
 
 from __future__ import annotations
@@ -30,12 +24,12 @@ _NAMED_BOLD: Final = re.compile(
 )
 _NAMED_PLAIN: Final = re.compile(r"(Body|Ack|Reply):[ \t]*(.*)")
 _BULLET: Final = re.compile(r"[ \t]*(?:[-*+]|[0-9]{1,3}[.)])[ \t]+(.*)")
-# How an Ack begins, whoever writes it: `Ada — 2026-03-04`, `Ada | 2026-03-04`, `Ada 2026-03-04`.
+# The signature that an Ack begins with: `Ada — 2026-03-04`, `Ada | 2026-03-04`, `Ada 2026-03-04`.
 _SIGNED: Final = re.compile(r"[^\W\d_][^.;:!?]{0,60}?[ \t]{0,2}[—–|,-]?[ \t]{0,2}[0-9]{4}-[0-9]{2}-[0-9]{2}\b")
 
 
 class Block(msgspec.Struct, frozen=True):
-    """A named part below the fields (`ack`, `reply`, `summary`, `body`): its lines, and what they say one by one."""
+    """A named block below the fields (`ack`, `reply`, `summary`, `body`): its lines and its entries."""
 
     key: str
     bold: bool
@@ -44,12 +38,12 @@ class Block(msgspec.Struct, frozen=True):
 
 
 def begins_block(text: str) -> bool:
-    """Whether a line names one of these parts, and so is no field."""
+    """Whether a line begins a named block, and so is not a field."""
     return (_NAMED_BOLD.fullmatch(text) or _NAMED_PLAIN.fullmatch(text)) is not None
 
 
 def blocks_in(lines: Sequence[Line], at: int, plain: bool) -> list[Block]:
-    """The named parts below the fields. One ends at a blank line; the `Body:` of v0 at the next name."""
+    """The named blocks below the fields. A block ends at a blank line; the `Body:` of v0 at the next name."""
     blocks: list[Block] = []
     while at < len(lines):
         name = None if lines[at].hidden else _NAMED_BOLD.fullmatch(lines[at].text)
@@ -69,7 +63,7 @@ def blocks_in(lines: Sequence[Line], at: int, plain: bool) -> list[Block]:
 
 
 def _end_of(lines: Sequence[Line], at: int, key: str, filled: bool) -> int:
-    """Where a block ends: an answer or a v0 body at the next name or rule, the others at a blank line."""
+    """Where a block ends: a reply or a v0 body at the next name or rule, the others at a blank line."""
     end = at + 1
     if key in ("body", "reply"):
         while end < len(lines) and (lines[end].hidden or not _ends_text(lines[end], key)):
@@ -77,7 +71,7 @@ def _end_of(lines: Sequence[Line], at: int, key: str, filled: bool) -> int:
         while lines[end - 1].blank:
             end -= 1
         return end
-    if not filled:  # the bullets may stand below a blank line
+    if not filled:  # the bullets may follow a blank line
         below = next((n for n in range(end, len(lines)) if not lines[n].blank), end)
         if below < len(lines) and _BULLET.fullmatch(lines[below].text):
             end = below
@@ -93,10 +87,10 @@ def _ends_text(line: Line, key: str) -> bool:
 
 
 def _entries(said: Sequence[str]) -> list[str]:
-    """What a block says, one by one.
+    """The entries of a block.
 
-    A signature begins something new, a line after a blank one too, and a bullet in a list that begins with one; other
-    lines go on with what was said, as do the bullets below a signed line.
+    An entry begins with a signature, after a blank line, or with a bullet of a list that began with one. Other lines
+    continue the entry, as do bullets below a signed line.
     """
     entries: list[str] = []
     listed, fresh = False, True
@@ -136,7 +130,7 @@ _ARROW: Final = re.compile(r"->|→")
 
 
 class Field(msgspec.Struct, frozen=True):
-    """A field at the head of a card: its key, how it is written, its value and where that stands."""
+    """A field at the head of a card: its key, its dialect, its value and the span of that."""
 
     key: str
     dialect: Dialect
@@ -146,7 +140,7 @@ class Field(msgspec.Struct, frozen=True):
     line: Line
 
     def set(self, value: str) -> Edit:
-        """The edit that makes the field say a value."""
+        """The edit that sets the field."""
         if self.dialect == "table":
             return fill(Cell(self.start, self.end, self.value), value)
         glued = self.start == self.end and not self.line.text.endswith((" ", "\t"))
@@ -154,7 +148,7 @@ class Field(msgspec.Struct, frozen=True):
 
 
 class Card(msgspec.Struct, frozen=True):
-    """One message: its span from its first line to after its last, its fields, its named blocks, its free text."""
+    """One message: its lines, its fields, its named blocks, its free text."""
 
     id: str
     lines: tuple[Line, ...]
@@ -179,48 +173,48 @@ class Card(msgspec.Struct, frozen=True):
 
     @property
     def dialect(self) -> Dialect:
-        """How it is written; of a card that mixes them, the one that is read first: bold, table, plain."""
+        """Its dialect; of a card that mixes them, the first of bold, table, plain."""
         used = {field.dialect for field in self.fields}
         return "bold" if "bold" in used or not used else "table" if "table" in used else "plain"
 
     def get(self, key: str) -> str:
-        """What a field says, or nothing; a bold line goes before a table."""
+        """The value of a field, or an empty string; a bold line wins over a table."""
         said = {field.dialect: field.value for field in reversed(self.fields) if field.key == key}
         return said.get("bold") or said.get("table") or said.get("plain") or ""
 
     def line_of(self, key: str) -> int:
-        """The number of the line of a field, or of the card."""
+        """The line number of a field, or of the card."""
         return next((field.line.number for field in self.fields if field.key == key), self.line)
 
     @property
     def status(self) -> str:
-        """Its status word, in small letters: `Actioned (see below)` is `actioned`."""
+        """Its status word in lower case: `Actioned (see below)` is `actioned`."""
         words = re.findall(r"[a-z_-]+", self.get("status").lower())
         return words[0] if words else ""
 
     @property
     def sender(self) -> str:
-        """Who sent it."""
+        """The sender's name."""
         return _ARROW.split(self._route())[0].strip()
 
     @property
     def receiver(self) -> str:
-        """To whom it was sent, as it is written."""
+        """The receivers as they are written."""
         parts = _ARROW.split(self._route(), maxsplit=1)
         return (parts[1] if len(parts) > 1 else self.get("to")).strip()
 
     @property
     def receivers(self) -> tuple[str, ...]:
-        """To whom it was sent, one by one."""
+        """The receivers' names."""
         return tuple(name.strip() for name in self.receiver.split(",") if name.strip())
 
     @property
     def order(self) -> tuple[str, int]:
-        """By what older comes before newer."""
+        """The sort key: older cards first."""
         return order_of(self.id)
 
     def entries(self, key: str) -> tuple[str, ...]:
-        """What its blocks of that name say, one by one."""
+        """The entries of its blocks of that name."""
         return tuple(entry for block in self.blocks if block.key == key for entry in block.entries)
 
     def _route(self) -> str:
@@ -229,7 +223,7 @@ class Card(msgspec.Struct, frozen=True):
 
 
 def order_of(id: str) -> tuple[str, int]:
-    """The date and the sequence in an id; something that is no id comes before all."""
+    """The date and sequence of an id; anything else sorts first."""
     match = ID.fullmatch(id)
     return (match[1], int(match[2])) if match else ("", 0)
 
@@ -265,7 +259,7 @@ def _starts(lines: Sequence[Line]) -> list[tuple[int, str]]:
 
 
 def _has_fields(lines: Sequence[Line], at: int) -> bool:
-    """Whether the first thing from there on is a field: a heading about a message is not yet a card."""
+    """Whether the next non-blank line is a field: a heading alone does not make a card."""
     first = next((line for line in lines[at : at + 4] if not line.blank), None)
     return first is not None and (_field(first) is not None or first.text.lower().startswith("| field"))
 
@@ -284,13 +278,13 @@ def _card(id: str, lines: Sequence[Line]) -> Card:
 
 
 def _field(line: Line) -> Field | None:
-    """The field on a line of its own, if its name is one that we know."""
+    """The field on a line, if its name is known."""
     field = any_field(line)
     return field if field and field.key in KNOWN else None
 
 
 def any_field(line: Line) -> Field | None:
-    """The field on a line of its own, whatever its name."""
+    """The field on a line, whatever its name, or None."""
     match = _BOLD.fullmatch(line.text) or _PLAIN.fullmatch(line.text)
     if match is None or line.hidden or begins_block(line.text):
         return None
@@ -302,8 +296,8 @@ def any_field(line: Line) -> Field | None:
 def _fields(lines: Sequence[Line], at: int, plain: bool) -> tuple[list[Field], int]:
     """The fields at the head of a card, and where its text begins.
 
-    The first run of field lines may name anything; after a gap only a name that we know, in a dialect that has not
-    used it yet, still belongs to the head.
+    The first run of field lines may have any name; after a blank line only a known name that its dialect has not used
+    yet still belongs to the head.
     """
     fields: list[Field] = []
     end, gap = at, False
@@ -329,7 +323,7 @@ def _fields(lines: Sequence[Line], at: int, plain: bool) -> tuple[list[Field], i
 
 def _fits(field: Field, fields: Sequence[Field], gap: bool, plain: bool) -> bool:
     known = field.key in KNOWN
-    if field.dialect == "plain":  # prose may begin like one
+    if field.dialect == "plain":  # prose may look like one
         return not gap and (known or plain or any(other.dialect == "plain" for other in fields))
     return not gap or (known and not any(field.key == other.key for other in fields if other.dialect == "bold"))
 

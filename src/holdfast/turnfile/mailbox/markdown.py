@@ -1,8 +1,9 @@
-"""As much of Markdown as the files of a working session need: lines, what fences and comments hide, and tables.
+"""As much Markdown as the files of a working session need: lines, code fences and comments, and tables.
 
-Pure. Everything carries its span in the original text, so that an edit replaces that span and nothing else. A line
-inside a code fence or an HTML comment is hidden: it is text, whatever it looks like. A fence or comment that is never
-closed hides nothing, so that one slip in a message cannot make the rest of the file disappear.
+Pure. Everything carries its span of the text, so that an edit replaces that span and nothing else. A line inside a
+code fence or an HTML comment is hidden: it is text, whatever it looks like. A fence or comment that is never closed
+hides nothing, so that one slip in a message cannot hide the rest of the file. Called by `mailbox`, `cards`,
+`projection` and `worklog`.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ _NO_WORD: Final = re.compile(r"[^a-z0-9]+")
 
 
 class Edit(NamedTuple):
-    """A piece of the text to replace, and with what."""
+    """A span of the text and its replacement."""
 
     start: int
     end: int
@@ -29,7 +30,7 @@ class Edit(NamedTuple):
 
 
 class Line(NamedTuple):
-    """A line: its number from 1, where it starts, where its characters end, where the next line starts."""
+    """A line: its number from 1, its start, its end without the line break, and the start of the next line."""
 
     number: int
     start: int
@@ -40,17 +41,17 @@ class Line(NamedTuple):
 
     @property
     def blank(self) -> bool:
-        """Whether there is nothing on it."""
+        """Whether it is empty or white space."""
         return not self.text.strip()
 
     @property
     def rule(self) -> bool:
-        """Whether it is a `---` that separates cards."""
+        """Whether it is a `---` between cards."""
         return not self.hidden and self.text.rstrip() == "---"
 
 
 class Cell(msgspec.Struct, frozen=True):
-    """A cell: the span between its pipes, without the white space around, and its text with `\\|` read as `|`."""
+    """A cell: its span without surrounding white space, and its text with `\\|` unescaped."""
 
     start: int
     end: int
@@ -65,7 +66,7 @@ class Row(msgspec.Struct, frozen=True):
 
 
 class Table(msgspec.Struct, frozen=True):
-    """A table: its columns by `key_of` of their heads, its rows, and where a row after the last one would start."""
+    """A table: the keys of its columns (`key_of` their heads), its ruler and its rows."""
 
     columns: tuple[str, ...]
     ruler: Line
@@ -77,12 +78,12 @@ class Table(msgspec.Struct, frozen=True):
         return self.rows[-1].line.after if self.rows else self.ruler.after
 
     def cell(self, row: Row, column: str) -> Cell | None:
-        """The row's cell in that column, if there is such a column and the row is long enough."""
+        """The row's cell in that column, or None."""
         place = self.columns.index(column) if column in self.columns else len(row.cells)
         return row.cells[place] if place < len(row.cells) else None
 
     def value(self, row: Row, column: str) -> str:
-        """What the cell says; an absent one says nothing."""
+        """The text of the row's cell in that column, or an empty string."""
         cell = self.cell(row, column)
         return cell.text if cell else ""
 
@@ -99,7 +100,7 @@ def newline_of(text: str) -> str:
 
 
 def apply(text: str, edits: Iterable[Edit]) -> str:
-    """The text with its pieces replaced; pieces must not overlap, and those at one place keep their order."""
+    """Apply edits, which must not overlap; insertions at one position keep their order."""
     parts: list[str] = []
     done = 0
     for edit in sorted(edits, key=lambda edit: (edit.start, edit.end)):
@@ -111,7 +112,7 @@ def apply(text: str, edits: Iterable[Edit]) -> str:
 
 
 def lines_of(text: str) -> list[Line]:
-    """The lines of a text, with those marked that a fence or a comment hides."""
+    """The lines of a text; those inside a fence or comment are marked hidden."""
     lines: list[Line] = []
     start = 0
     while start < len(text):
@@ -126,7 +127,7 @@ def lines_of(text: str) -> list[Line]:
 
 
 def _hide(lines: list[Line]) -> list[Line]:
-    """Mark what is hidden, in one pass: what was seen to be unclosed is not looked for again."""
+    """Mark hidden lines in one pass; a mark once found unclosed is not searched for again."""
     unclosed = {"`": 1 << 30, "~": 1 << 30, "<": 1}
     at = 0
     while at < len(lines):
@@ -147,7 +148,7 @@ def _hide(lines: list[Line]) -> list[Line]:
 
 
 def _fence(text: str) -> str:
-    """The mark of a line that opens a fence; backticks after backticks are code in a line."""
+    """The mark of a line that opens a fence, or an empty string; ``` with later backticks is inline code."""
     fence = _FENCE.fullmatch(text)
     return fence[1] if fence and not (fence[1][0] == "`" and "`" in fence[2]) else ""
 
@@ -158,13 +159,13 @@ def _closes(text: str, mark: str) -> bool:
 
 
 def unclosed(lines: Sequence[Line]) -> list[Line]:
-    """Lines that open a fence or a comment that nothing closes."""
+    """Lines that open a fence or comment that is never closed."""
     found = (line for line in lines if not line.hidden)
     return [line for line in found if line.text.startswith("<!--") or _fence(line.text)]
 
 
 def table_in(lines: Sequence[Line]) -> Table | None:
-    """The first table among the lines: a head, a ruler, and the rows up to the first line that is none."""
+    """The first table among the lines: a head, a ruler, and the rows that follow."""
     for place in range(len(lines) - 1):
         head, ruler = lines[place], lines[place + 1]
         if head.hidden or ruler.hidden or not _is_row(head) or not _is_row(ruler):
@@ -188,28 +189,28 @@ def cells_of(line: Line) -> tuple[Cell, ...]:
     """The cells of a row."""
     pipes = [pipe.start() for pipe in _PIPE.finditer(line.text)]
     if pipes and line.text[pipes[-1] + 1 :].strip():
-        pipes.append(len(line.text))  # the last pipe may be left out
+        pipes.append(len(line.text))  # the last pipe is optional
     cells = []
     for left, right in itertools.pairwise(pipes):
         inside = line.text[left + 1 : right]
         start = line.start + left + 1 + len(inside) - len(inside.lstrip())
         text = inside.strip()
-        # An empty cell is its whole inside, so that filling it does not glue to the pipe.
+        # An empty cell spans all between its pipes, so that a new value does not touch them.
         span = (start, start + len(text)) if text else (line.start + left + 1, line.start + right)
         cells.append(Cell(*span, text.replace("\\|", "|")))
     return tuple(cells)
 
 
 def escape(value: str) -> str:
-    """A value as it stands in a cell."""
+    """A value escaped for a cell."""
     return value.replace("|", "\\|")
 
 
 def row_text(values: Iterable[str]) -> str:
-    """A row of those values, without its newline."""
+    """A row with these values, without its newline."""
     return "| " + " | ".join(escape(value) for value in values) + " |"
 
 
 def fill(cell: Cell, value: str) -> Edit:
-    """The edit that makes a cell say a value."""
+    """The edit that sets a cell."""
     return Edit(cell.start, cell.end, escape(value) if cell.text else f" {escape(value)} ")

@@ -1,8 +1,8 @@
-"""What may be done with a message, by whom, and how the mailbox says so afterwards.
+"""The steps of a message: what each actor may do with it, and how the mailbox records it.
 
-Pure: a text in, a text out. The receiver acknowledges, acts, or says what it waits for; the sender or a maintainer
-closes. Nothing leaves a terminal status. Every step writes an Ack line and refreshes snapshot and queue from the
-cards. A closed card moves to the closed summary, or is kept with a line that says why.
+Pure: text in, text out. A receiver acknowledges, actions or blocks; the sender or a maintainer closes. Nothing leaves
+a terminal status. Each step adds an Ack line and refreshes snapshot and queue. A closed card moves to the closed
+summary, or stays with a line that gives the reason. Called by `mail`.
 """
 
 from __future__ import annotations
@@ -15,14 +15,14 @@ import msgspec
 from holdfast import errors
 from holdfast.turnfile.mailbox import Mailbox, add_entry, insert_row, parse, remove_card, set_field
 from holdfast.turnfile.mailbox.cards import OPEN, TERMINAL, Card
-from holdfast.turnfile.mailbox.composition import Draft, check_date, compose, one_line, spelled, unharmed
-from holdfast.turnfile.mailbox.derived import column, fold, refresh
+from holdfast.turnfile.mailbox.draft import Draft, check_date, compose, one_line, others_unchanged, spelled
 from holdfast.turnfile.mailbox.markdown import Edit, row_text
+from holdfast.turnfile.mailbox.projection import column, fold, refresh
 
 Operation = Literal["ack", "action", "block"]
 Disposition = Literal["closed", "resolved", "superseded", "withdrawn", "abandoned"]
 
-# The receiver's: from where each operation leads where.
+# The receiver's steps: from which statuses, to which.
 STEPS: Final[dict[str, tuple[tuple[str, ...], str]]] = {
     "ack": (("unread", "blocked"), "acknowledged"),
     "action": (("unread", "acknowledged", "blocked"), "actioned"),
@@ -32,7 +32,7 @@ _CLOSED_HEAD: Final = ("ID", "Date", "From -> To", "Final status", "Outcome")
 
 
 class Actor(msgspec.Struct, frozen=True):
-    """Who does a step, on which day; `maintainers` are the names that maintainers go by beside `Maintainer`."""
+    """The actor of a step, and the date; `maintainers` are the maintainers' names besides `Maintainer`."""
 
     name: str
     date: str
@@ -40,11 +40,11 @@ class Actor(msgspec.Struct, frozen=True):
 
     @property
     def maintains(self) -> bool:
-        """Whether this is a maintainer."""
+        """Whether the actor is a maintainer."""
         return fold(self.name) in self._maintainers
 
     def among(self, names: Collection[str]) -> bool:
-        """Whether one of the names is this one's; a maintainer goes by all of theirs."""
+        """Whether one of the names is the actor's; a maintainer has all of the maintainers' names."""
         own = self._maintainers if self.maintains else {fold(self.name)}
         return any(fold(name) in own for name in names)
 
@@ -54,14 +54,14 @@ class Actor(msgspec.Struct, frozen=True):
 
 
 class Closed(msgspec.Struct, frozen=True):
-    """A mailbox after a message was closed, and the card as it was when it left (nothing if it was kept)."""
+    """A mailbox after a message was closed, and the removed card (empty if it was kept)."""
 
     text: str
     card: str
 
 
 def step(text: str, id: str, operation: Operation, actor: Actor, note: str = "") -> str:
-    """Acknowledge, action or block a message; raises NotRecipient or InvalidTransition."""
+    """Acknowledge, action or block a message. Raises NotRecipient or InvalidTransition."""
     box = parse(text)
     card = box.card(id)
     sources, target = STEPS[operation]
@@ -72,7 +72,7 @@ def step(text: str, id: str, operation: Operation, actor: Actor, note: str = "")
     if card.status not in sources:
         raise _illegal(card, operation, " or ".join(sources))
     if operation == "block" and not note.strip():
-        raise errors.InvalidValue("a block says what it waits for", hint="give the dependency as the note", id=id)
+        raise errors.InvalidValue("a blocked message needs a note", hint="name the dependency in the note", id=id)
     return refresh(_marked(box, card, target, target, actor, note)).text
 
 
@@ -84,7 +84,7 @@ def close(
     disposition: Disposition = "closed",
     keep: str = "",
 ) -> Closed:
-    """Close a message: its row goes to the closed summary and its card away, or with `keep` (why) the card stays."""
+    """Close a message: add a row to the closed summary and remove its card; with `keep` (a reason) the card stays."""
     box = parse(text)
     card = box.card(id)
     _may_close(card, actor, disposition)
@@ -103,15 +103,17 @@ def close(
 
 
 def reply(text: str, id: str, actor: Actor, draft: Draft, *others: str) -> tuple[str, str]:
-    """Answer a message with a new one to whom it concerns; an unread message is thereby acknowledged.
+    """Reply to a message with a new one; an unread message becomes acknowledged.
 
-    The draft's receiver and subject may be empty: then they follow from the message.
+    An empty receiver or subject of the draft is taken from the message.
     """
     box = parse(text)
     card = box.card(id)
     mine = actor.among([card.sender])
     if not mine and not actor.among(card.receivers) and not _is_to_all(card, actor) and not actor.maintains:
-        raise errors.NotRecipient(f"{id} is between {card.sender} and {card.receiver}", id=id, receiver=card.receiver)
+        raise errors.NotRecipient(
+            f"{id} is from {card.sender} to {card.receiver}, not to {actor.name}", id=id, receiver=card.receiver
+        )
     subject = draft.subject or (card.get("subject") if _is_reply(card) else f"Re: {card.get('subject') or id}")
     draft = msgspec.structs.replace(
         draft,
@@ -125,10 +127,10 @@ def reply(text: str, id: str, actor: Actor, draft: Draft, *others: str) -> tuple
     return text, new
 
 
-def listing(box: Mailbox, actor: Actor | None = None, status: str | None = None) -> list[Card]:
-    """The cards of a mailbox that are not closed, or those of a status; of all, or of an actor. Raises InvalidValue."""
+def open_cards(box: Mailbox, actor: Actor | None = None, status: str | None = None) -> list[Card]:
+    """The open cards, or those with a status; of everybody, or of one actor. Raises InvalidValue."""
     if status is not None and status not in (*OPEN, *TERMINAL):
-        raise errors.InvalidValue(f"{status!r} is no status", hint=f"statuses are {', '.join((*OPEN, *TERMINAL))}")
+        raise errors.InvalidValue(f"{status!r} is not a status", hint=f"statuses are {', '.join((*OPEN, *TERMINAL))}")
     return [
         card
         for card in box.cards
@@ -147,18 +149,20 @@ def _is_reply(card: Card) -> bool:
 
 def _may_close(card: Card, actor: Actor, disposition: str) -> None:
     sent = actor.among([card.sender])
-    # A notification asks nothing of anybody: whoever sees it may put it away.
+    # A notification asks for nothing, so anybody may close it.
     if not sent and not actor.maintains and card.get("type").lower() != "notify":
         raise errors.NotSender(
-            f"{card.id} was sent by {card.sender}: {actor.name} cannot close it",
-            hint="its receiver acknowledges or actions it; its sender or the maintainer closes it",
+            f"{card.id} was sent by {card.sender}; {actor.name} cannot close it",
+            hint="a receiver acknowledges or actions it; the sender or the maintainer closes it",
             id=card.id,
             sender=card.sender,
         )
     if card.status not in OPEN:
         raise _illegal(card, "close", "open")
     if disposition not in TERMINAL:
-        raise errors.InvalidValue(f"{disposition!r} closes nothing", hint=", ".join(TERMINAL))
+        raise errors.InvalidValue(
+            f"{disposition!r} is not a disposition", hint=f"dispositions are {', '.join(TERMINAL)}"
+        )
     if disposition == "withdrawn" and not sent:
         raise errors.NotSender(f"only {card.sender} can withdraw {card.id}", id=card.id, sender=card.sender)
     if disposition == "abandoned" and not actor.maintains:
@@ -168,16 +172,16 @@ def _may_close(card: Card, actor: Actor, disposition: str) -> None:
 def _illegal(card: Card, operation: str, needs: str) -> errors.InvalidTransition:
     is_ = card.status or "without a status"
     return errors.InvalidTransition(
-        f"cannot {operation} {card.id}: it is {is_}, and would have to be {needs}",
-        hint="an unread or blocked message is acknowledged or actioned, an acknowledged one actioned or blocked;"
-        " nothing leaves closed",
+        f"cannot {operation} {card.id}: it is {is_}, not {needs}",
+        hint="acknowledge or action an unread or blocked message; action or block an acknowledged one; a closed message"
+        " stays closed",
         id=card.id,
         status=card.status,
     )
 
 
 def _marked(box: Mailbox, card: Card, status: str, word: str, actor: Actor, note: str) -> Mailbox:
-    """The mailbox with a card's status changed and the Ack line that says who did it, when and why."""
+    """The mailbox with a card's status changed, and an Ack line with actor, date and note."""
     note = one_line(note, "note", empty=True)
     name = spelled(box, one_line(actor.name, "actor"))
     entry = f"{name} — {check_date(actor.date)} — {word}{f': {note}' if note else '.'}"
@@ -185,15 +189,17 @@ def _marked(box: Mailbox, card: Card, status: str, word: str, actor: Actor, note
     after = _harmless(box, box.edited(edits), card.id)
     changed = after.find(card.id)
     if changed is None or changed.status != status or changed.entries("ack")[-1:] != (entry,):
-        raise errors.InvalidValue(f"the step would not be read back from {card.id}", hint="change the note", id=card.id)
+        raise errors.InvalidValue(
+            f"{card.id} would not be parsed back with this note", hint="change the note", id=card.id
+        )
     return after
 
 
 def _harmless(before: Mailbox, after: Mailbox, id: str) -> Mailbox:
-    if not unharmed(before, after, id):
+    if not others_unchanged(before, after, id):
         raise errors.InvalidValue(
-            f"{id} cannot be changed without harm to another card",
-            hint="look for a code fence or a comment that is not closed",
+            f"changing {id} would change another card too",
+            hint="look for a code fence or comment that is not closed",
             id=id,
         )
     return after
@@ -215,7 +221,7 @@ def _with_closed_table(box: Mailbox) -> Mailbox:
 def _closed_row(box: Mailbox, card: Card, actor: Actor, note: str, disposition: str) -> Edit:
     table = box.closed
     if table is None:
-        raise errors.Invalid("the closed summary has no table", hint="write its head and ruler below the heading")
+        raise errors.Invalid("the closed summary has no table", hint="add its head and ruler below the heading")
     said = {
         "date": check_date(actor.date),
         "final_status": disposition,

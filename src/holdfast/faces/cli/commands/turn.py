@@ -1,17 +1,14 @@
 """`holdfast turn init`, `status`, `check`, `lint`, `tasks` and `signal`; and what all turn commands share.
 
-They work on the files of a working session and on nothing else: no workspace is looked for or opened, and nothing of it
-is imported.
-
-`check` and `lint` end with 0 when all is in order (warnings are), 1 when there are errors, and 2 when the ledger cannot
-be read at all.
+They work on the files of a working session alone: no workspace is looked for, opened or imported. `check` and `lint`
+exit with 0 if there are no errors, 1 if there are, and 2 if the ledger cannot be read.
 """
 
 from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, Final, get_args
 
 import msgspec
@@ -23,30 +20,30 @@ from holdfast.faces.cli.call import Session
 from holdfast.faces.cli.command import Command
 from holdfast.faces.cli.output import printable
 from holdfast.turnfile import tasks
-from holdfast.turnfile.ledger import newcomers, strangers
-from holdfast.turnfile.model import FOLDER, FOLDER_VARIABLE, MAILBOX, PROJECTION, TURNFILE, SignalWord, Task
-from holdfast.turnfile.report import Holding
+from holdfast.turnfile.ledger import unknown_names
+from holdfast.turnfile.model import FOLDER, FOLDER_VARIABLE, MAILBOX, PROJECTION, TURNFILE, SignalWord
+from holdfast.turnfile.report import LockStatus
 
-DIR: Final = Argument("dir", option="--dir", of="FOLDER", help=f"of the session; else {FOLDER_VARIABLE}, ./{FOLDER}")
-HOLDER: Final = Argument("holder", option="--holder", help="who edits; else --actor, HOLDFAST_ACTOR")
-REASON: Final = Argument("reason", option="--reason", required=True, help="what for, in one line")
-LEASE: Final = Argument("lease_revs", "int", "--lease-revs", of="N", help="how many revisions the lock outlives (2)")
+DIR: Final = Argument("dir", option="--dir", of="FOLDER", help=f"the session (default: {FOLDER_VARIABLE}, ./{FOLDER})")
+HOLDER: Final = Argument("holder", option="--holder", help="who edits (default: --actor, HOLDFAST_ACTOR)")
+REASON: Final = Argument("reason", option="--reason", required=True, help="what you edit, in one line")
+LEASE: Final = Argument("lease_revs", "int", "--lease-revs", of="N", help="revisions that the lock stays valid (2)")
 WAITING: Final = (
-    Argument("wait", "seconds", "--wait", of="SECONDS", help="between two looks at a lock in the way (30)"),
-    Argument("no_wait", "flag", "--no-wait", help="do not wait, and ask nobody to decide"),
+    Argument("wait", "seconds", "--wait", of="SECONDS", help="between two checks of a lock held by somebody else (30)"),
+    Argument("no_wait", "flag", "--no-wait", help="fail at once if a file is locked"),
 )
 _OF_WORKSPACES: Final = ("url", "key", "fence", "at_least")
 
 
 def session_of(session: Session, given: dict[str, Any]) -> turnfile.Session:
-    """The working session that is meant; what there is to warn about is told."""
+    """The working session that the options name; prints its warnings."""
     for name in _OF_WORKSPACES:
         if session.given.get(name) is not None:
             option = name.replace("_", "-")
-            raise Usage(f"--{option} is for workspaces, and holdfast turn works on files")
+            raise Usage(f"--{option} is for workspaces; holdfast turn works on files")
     chosen = given.pop("dir", None), session.given.get("dir")
     if "" in chosen:
-        raise Usage("--dir is followed by a folder, and this one is empty")
+        raise Usage("--dir must not be empty")
     folder = chosen[0] or chosen[1] or session.environ.get(FOLDER_VARIABLE) or FOLDER
     found = turnfile.Session(os.path.join(session.folder, folder))
     for warning in found.warnings:
@@ -54,27 +51,27 @@ def session_of(session: Session, given: dict[str, Any]) -> turnfile.Session:
     return found
 
 
-def acting(session: Session, given: dict[str, Any], files: turnfile.Session, name: str = "holder") -> str:
-    """Who acts, as the ledger spells the name."""
+def actor_of(session: Session, given: dict[str, Any], files: turnfile.Session, name: str = "holder") -> str:
+    """The actor's name as the ledger spells it."""
     who = given.pop(name, None) or session.actor
     if not who:
         also = f"--{name} NAME, " if name != "actor" else ""
-        raise Usage("nobody said who acts", hint=f"{also}--actor NAME, or HOLDFAST_ACTOR=NAME in the environment")
-    return files.read().turnfile.spelled(who)
+        raise Usage("no actor given", hint=f"use {also}--actor NAME, or set HOLDFAST_ACTOR")
+    return files.spelled(who)
 
 
-def patience(given: dict[str, Any]) -> turnfile.Patience | None:
-    """How to wait for a lock that is in the way; None is not at all."""
+def wait_policy(given: dict[str, Any]) -> turnfile.WaitPolicy | None:
+    """How to wait for a lock; None with --no-wait."""
     wait, none = given.pop("wait", None), given.pop("no_wait", False)
     if none and wait is not None:
-        raise Usage("--wait and --no-wait say the opposite of each other")
+        raise Usage("--wait and --no-wait exclude each other")
     if wait is not None and not 0 <= wait <= 86400:
-        raise Usage("--wait is between 0 and a day")
-    return None if none else turnfile.Patience() if wait is None else turnfile.Patience(wait=wait)
+        raise Usage("--wait must be between 0 and 86400 seconds")
+    return None if none else turnfile.WaitPolicy() if wait is None else turnfile.WaitPolicy(interval=wait)
 
 
-def completed(done: turnfile.Completion) -> dict[str, Any]:
-    """What a transaction did, as data."""
+def completion_data(done: turnfile.Completion) -> dict[str, Any]:
+    """The result of a transaction as data."""
     return {
         "lock_id": done.lock_id,
         "files": list(done.files),
@@ -84,15 +81,15 @@ def completed(done: turnfile.Completion) -> dict[str, Any]:
     }
 
 
-def told(done: turnfile.Completion) -> str:
-    """The completion note, as people read it."""
+def completion_line(done: turnfile.Completion) -> str:
+    """The result of a transaction as a line of text."""
     files = ", ".join(done.files) or "nothing"
     under = f" under {done.lock_id}" if done.lock_id else ""
     return printable(f"wrote {files}{under}, revision {done.revision}")
 
 
-def warn(problems: Iterable[turnfile.Problem]) -> list[str]:
-    """Tell what was found beside, on standard error; answers it as data."""
+def print_warnings(problems: Iterable[turnfile.Problem]) -> list[str]:
+    """Print warnings on standard error; returns them as data."""
     words = [str(problem) for problem in problems]
     for each in words:
         print(f"holdfast: {printable(each)}", file=sys.stderr)
@@ -101,93 +98,97 @@ def warn(problems: Iterable[turnfile.Problem]) -> list[str]:
 
 ERRORS: Final = 1
 FATAL: Final = 2
-_SIGNALS: Final = 5  # so many of the newest are shown
+_SIGNALS: Final = 5  # the newest of them are shown
 _TASKS: Final = 8
 _PROBLEMS: Final = 8
-_WIDE: Final = 110  # characters of a line that only reminds; the problems are whole
+_WIDTH: Final = 110  # columns where there is no terminal; problems are never shortened
 
 
 def init(session: Session, given: dict[str, Any]) -> int:
-    """Make the files of a new session, or those that are missing."""
+    """Create the files of a new session, or the missing ones."""
     files = session_of(session, given)
     if given.pop("missing", False):
         return _restore(session, given, files)
     project = given.get("project") or os.path.basename(os.path.dirname(files.folder.path)) or "project"
     agents = [name for each in given.get("agents", ()) for name in each.split(",")]
     ledger = turnfile.init(files, project, agents, given.get("maintainer", "maintainer"))
-    told = {"folder": files.folder.path, "project": project, "agents": agents, "revision": ledger.revision}
-    session.out.say(told, f"made {printable(files.folder.path)}: holdfast turn status shows it")
+    data = {"folder": files.folder.path, "project": project, "agents": agents, "revision": ledger.revision}
+    session.out.say(data, f"created {printable(files.folder.path)}", "next: holdfast turn status")
     return 0
 
 
 def _restore(session: Session, given: dict[str, Any], files: turnfile.Session) -> int:
     if given:
-        raise Usage("with --missing the names are those of the ledger", hint="holdfast turn init --missing")
+        raise Usage("--missing takes the names from the ledger", hint="use no other option but --dir")
     made = turnfile.restore(files)
     if MAILBOX in made and PROJECTION not in made:
-        note = f"{PROJECTION} still tells what {MAILBOX} said; the next mail, or `turn mail export`, makes it anew"
+        note = f"{PROJECTION} still has the old {MAILBOX}; `holdfast turn mail export` rewrites it"
         print(f"holdfast: {note}", file=sys.stderr)
     data = {"folder": files.folder.path, "files": made, "revision": files.read().revision}
-    session.out.say(data, *(printable(f"made {path}") for path in made or ()), *([] if made else ["none missing"]))
+    session.out.say(data, *(printable(f"created {path}") for path in made), *([] if made else ["no file is missing"]))
     return 0
 
 
 def status(session: Session, given: dict[str, Any]) -> int:
-    """Who holds what, what is unread, what is wrong."""
+    """Show locks, unread mail, tasks, signals and problems."""
     found = turnfile.status(session_of(session, given))
-    data = {**msgspec.to_builtins(found), "problems": [_told(problem) for problem in found.problems]}
-    session.out.say(data, *map(printable, _screen(found)))
+    data = {**msgspec.to_builtins(found), "problems": [_problem_data(problem) for problem in found.problems]}
+    session.out.say(data, *map(printable, _status_lines(found)))
     return 0
 
 
-def _screen(found: turnfile.Status) -> Iterator[str]:
-    yield f"{found.project} at revision {found.revision}, by {found.modified_by or 'nobody'}; {found.folder}"
-    if found.active_phase or found.active_step:
-        yield f"  now: {', '.join(part for part in (found.active_phase, found.active_step) if part)}"
-    yield from _part("locks", [_lock_line(each, found.folder) for each in found.locks] or ["none"])
-    unread = [f"{each.agent}: {each.unread}, the oldest {each.oldest}" for each in found.unread if each.unread]
-    yield from _part("unread", unread or ["none"])
-    yield from _part("tasks", _some([_short(task_line(task)) for task in found.tasks], _TASKS))
-    newest = sorted(found.signals, key=lambda signal: signal.rev, reverse=True)[:_SIGNALS]
-    signals = [f"{each.id}  {each.sender} -> {each.receiver}  {_said(each)}" for each in newest]
-    yield from _part("signals", [_short(line) for line in signals])
-    yield from _part("problems", _some([str(problem) for problem in found.problems], _PROBLEMS) or ["none"])
+def _status_lines(found: turnfile.Status) -> Iterator[str]:
+    yield f"{found.project} at revision {found.revision}, last modified by {found.modified_by or 'nobody'}"
+    about = {"folder": found.folder, "phase": found.active_phase, "step": found.active_step}
+    yield from (f"  {name}: {value}" for name, value in about.items() if value)
+    yield from _section("locks", [_lock_line(each, found.folder) for each in found.locks] or ["none"])
+    unread = [f"{each.agent}: {each.unread}, oldest {each.oldest}" for each in found.unread if each.unread]
+    yield from _section("unread", unread or ["none"])
+    yield from _section("tasks", _first([_short(task_line(task)) for task in found.tasks], _TASKS))
+    newest = found.signals[:_SIGNALS]
+    signals = [f"{each.id}  {each.sender} -> {each.receiver}  {_signal_text(each)}" for each in newest]
+    yield from _section("signals", [_short(line) for line in signals])
+    yield from _section("problems", _first([str(problem) for problem in found.problems], _PROBLEMS) or ["none"])
 
 
-def _part(title: str, lines: Sequence[str]) -> Iterator[str]:
+def _section(title: str, lines: Sequence[str]) -> Iterator[str]:
     if lines:
         yield title
     for line in lines:
         yield f"  {line}"
 
 
-def _some(lines: list[str], most: int) -> list[str]:
+def _first(lines: list[str], most: int) -> list[str]:
     return lines if len(lines) <= most else [*lines[:most], f"and {len(lines) - most} more"]
 
 
 def _short(line: str) -> str:
-    return line if len(line) <= _WIDE else f"{line[: _WIDE - 1]}…"
+    """The line, cut to the width of the terminal with its indent."""
+    from shutil import get_terminal_size  # only for who looks
+
+    width = max(20, get_terminal_size((_WIDTH, 24)).columns - 2)
+    return line if len(line) <= width else f"{line[: width - 1]}…"
 
 
-def _lock_line(holding: Holding, folder: str) -> str:
+def _lock_line(holding: LockStatus, folder: str) -> str:
     lock, left = holding.lock, holding.revisions_left
     names = ", ".join(path.removeprefix(f"{os.path.basename(folder)}/") for path in lock.files)
-    how = "stale: anybody may clear it" if holding.stale else f"{left} revision{'' if left == 1 else 's'} left"
-    how += f", after {holding.beaten_by}" if holding.beaten_by else ""
+    how = "stale" if holding.stale else f"{left} revision{'' if left == 1 else 's'} left"
+    how += f", preceded by {holding.beaten_by}" if holding.beaten_by else ""
     return f"{lock.id}  {lock.holder}  {names}  {how}  {lock.reason}".rstrip()
 
 
 def task_line(task: turnfile.Task) -> str:
-    """A task as one line."""
+    """A task as a line of text."""
     return f"{task.id}  {task.priority}  {task.status}  {task.owner}  {task.description}".rstrip()
 
 
-def _said(signal: turnfile.Signal) -> str:
+def _signal_text(signal: turnfile.Signal) -> str:
     return f"{signal.signal}: {signal.detail}" if signal.detail else signal.signal
 
 
 def check(session: Session, given: dict[str, Any]) -> int:
-    """All that is wrong in the files of a session."""
+    """Print all problems in the files of a session."""
     try:
         problems = turnfile.check(session_of(session, given))
     except (NotFound, Invalid) as error:
@@ -197,7 +198,7 @@ def check(session: Session, given: dict[str, Any]) -> int:
 
 
 def lint(session: Session, given: dict[str, Any]) -> int:
-    """All that is wrong in a ledger."""
+    """Print all problems in a ledger."""
     try:
         path = given.get("file")
         if path is None:
@@ -208,7 +209,7 @@ def lint(session: Session, given: dict[str, Any]) -> int:
             where = os.path.join(session.folder, os.path.dirname(path))
             text = turnfile.Session(where, worktree="own").folder.read(name)
         if text is None:
-            raise NotFound(f"there is no {path or TURNFILE}", hint="holdfast turn init makes one")
+            raise NotFound(f"there is no {path or TURNFILE}", hint="`holdfast turn init` creates one")
     except (NotFound, Invalid) as error:
         return _fatal(session, error)
     problems = turnfile.lint(text, name)
@@ -222,7 +223,11 @@ def _fatal(session: Session, error: HoldfastError) -> int:
 
 def _report(session: Session, problems: Sequence[turnfile.Problem], fatal: bool) -> int:
     wrong = sum(problem.level == "error" for problem in problems)
-    data = {"problems": [_told(problem) for problem in problems], "errors": wrong, "warnings": len(problems) - wrong}
+    data = {
+        "problems": [_problem_data(problem) for problem in problems],
+        "errors": wrong,
+        "warnings": len(problems) - wrong,
+    }
     if session.out.json:
         session.out.data(data)
     else:
@@ -230,13 +235,13 @@ def _report(session: Session, problems: Sequence[turnfile.Problem], fatal: bool)
     return FATAL if fatal else ERRORS if wrong else 0
 
 
-def _told(problem: turnfile.Problem) -> dict[str, Any]:
-    told: dict[str, Any] = msgspec.to_builtins(problem)
-    return told
+def _problem_data(problem: turnfile.Problem) -> dict[str, Any]:
+    data: dict[str, Any] = msgspec.to_builtins(problem)
+    return data
 
 
-def listed(session: Session, given: dict[str, Any]) -> int:
-    """The tasks of the ledger."""
+def list_tasks(session: Session, given: dict[str, Any]) -> int:
+    """List the tasks of the ledger."""
     found = session_of(session, given).read().turnfile.tasks
     found = tuple(task for task in found if given.get("all") or task.status != "done")
     session.out.say([msgspec.to_builtins(task) for task in found], *(printable(task_line(task)) for task in found))
@@ -245,60 +250,58 @@ def listed(session: Session, given: dict[str, Any]) -> int:
 
 def add(session: Session, given: dict[str, Any]) -> int:
     """Add a task."""
-    more = {name: given[name] for name in ("priority", "depends_on") if name in given}
-    return _change(session, given, lambda files, id, who: tasks.add(files, id, given["description"], who, **more))
+    return _change(session, given, "add")
 
 
 def claim(session: Session, given: dict[str, Any]) -> int:
-    """Take a task."""
-    return _change(session, given, tasks.claim)
+    """Claim a task."""
+    return _change(session, given, "claim")
 
 
 def done(session: Session, given: dict[str, Any]) -> int:
     """Finish a task."""
-    return _change(session, given, tasks.done)
+    return _change(session, given, "done")
 
 
-def _change(session: Session, given: dict[str, Any], change: Callable[[turnfile.Session, str, str], Task]) -> int:
+def _change(session: Session, given: dict[str, Any], step: tasks.Step) -> int:
     files = session_of(session, given)
-    actor = acting(session, given, files, "actor")
-    new = newcomers(files.read(), actor)
-    task = change(files, given["task"], actor)
-    session.out.say({**msgspec.to_builtins(task), "warnings": warn(new)}, printable(task_line(task)))
+    actor = actor_of(session, given, files, "actor")
+    task, warnings = tasks.change(files, step, given.pop("task"), actor, **given)
+    session.out.say({**msgspec.to_builtins(task), "warnings": print_warnings(warnings)}, printable(task_line(task)))
     return 0
 
 
 def signal(session: Session, given: dict[str, Any]) -> int:
-    """Leave a signal."""
+    """Send a signal."""
     files = session_of(session, given)
-    sender, receiver = acting(session, given, files, "from"), given.get("to", "all")
-    unknown = strangers(files.read(), sender, receiver)
+    sender, receiver = actor_of(session, given, files, "from"), given.get("to", "all")
+    unknown = unknown_names(files.read(), sender, receiver)
     sent = tasks.signal(files, sender, receiver, given["word"], given.get("detail", ""))
     line = f"{sent.id}  {sent.sender} -> {sent.receiver}  {sent.signal}"
-    session.out.say({**msgspec.to_builtins(sent), "warnings": warn(unknown)}, printable(line))
+    session.out.say({**msgspec.to_builtins(sent), "warnings": print_warnings(unknown)}, printable(line))
     return 0
 
 
-_TASK = Argument("task", option="--task", word=True, required=True, help="its id in the ledger")
+_TASK = Argument("task", option="--task", word=True, required=True, help="its id")
 
 
 COMMANDS = (
     Command(
         "turn init",
-        "Make a working session: ledger, mailbox, worklog, questions.",
+        "Create a working session: ledger, mailbox, worklog, questions.",
         (
             DIR,
-            Argument("project", option="--project", help="its name; else that of the folder above"),
-            Argument("agents", "texts", "--agent", help="who works here; may be given several times"),
-            Argument("maintainer", option="--maintainer", help="who decides (maintainer)"),
-            Argument("missing", "flag", "--missing", help="only make, empty, the files that a session has lost"),
+            Argument("project", option="--project", help="its name (default: that of the parent folder)"),
+            Argument("agents", "texts", "--agent", help="who works here; repeatable"),
+            Argument("maintainer", option="--maintainer", help="who decides escalations (maintainer)"),
+            Argument("missing", "flag", "--missing", help="only create the missing files, empty"),
         ),
         init,
-        "Files that are there already are never overwritten.",
+        "Existing files are never overwritten.",
     ),
     Command(
         "turn status",
-        "Show who holds what and for how long, what is unread, what is wrong.",
+        "Show locks and their leases, unread mail, tasks, signals and problems.",
         (DIR,),
         status,
     ),
@@ -307,45 +310,43 @@ COMMANDS = (
         "Check all files of a session against each other.",
         (DIR,),
         check,
-        "The exit code is 0 if all is in order, 1 if there are errors, 2 if the ledger cannot be read.",
+        "The exit code is 0 if there are no errors, 1 if there are, 2 if the ledger cannot be read.",
     ),
     Command(
         "turn lint",
-        "Check the ledger TURNFILE.yaml by itself.",
-        (DIR, Argument("file", option="--file", word=True, help="another file than that of the folder")),
+        "Check the ledger TURNFILE.yaml alone.",
+        (DIR, Argument("file", option="--file", word=True, help="a file other than that of the folder")),
         lint,
-        "The exit code is 0 if all is in order, 1 if there are errors, 2 if it cannot be read.",
+        "The exit code is 0 if there are no errors, 1 if there are, 2 if it cannot be read.",
     ),
     Command(
         "turn tasks list",
         "List the tasks of the ledger that are not done.",
-        (Argument("all", "flag", "--all", help="also those that are"), DIR),
-        listed,
+        (Argument("all", "flag", "--all", help="include those that are done"), DIR),
+        list_tasks,
     ),
     Command(
         "turn tasks add",
-        "Add a task that nobody owns yet.",
+        "Add a task without an owner.",
         (
-            Argument("task", option="--task", word=True, required=True, help="its id: a new one"),
+            Argument("task", option="--task", word=True, required=True, help="its id, not used yet"),
             Argument("description", option="--description", word=True, required=True, help="what to do, in one line"),
             Argument("priority", option="--priority", of="P", help="P0, P1 or P2 (P1)"),
-            Argument(
-                "depends_on", "texts", "--depends-on", of="TASK", help="done before it; may be given several times"
-            ),
+            Argument("depends_on", "texts", "--depends-on", of="TASK", help="a task to be done first; repeatable"),
             DIR,
         ),
         add,
     ),
-    Command("turn tasks claim", "Take a task whose dependencies are done.", (_TASK, DIR), claim),
+    Command("turn tasks claim", "Claim a task whose dependencies are done.", (_TASK, DIR), claim),
     Command("turn tasks done", "Finish your task.", (_TASK, DIR), done),
     Command(
         "turn signal",
-        "Leave a short word in the ledger, to an agent or to all.",
+        "Send a short signal in the ledger, to an agent or to all.",
         (
-            Argument("word", option="--word", word=True, required=True, choices=get_args(SignalWord), help="which"),
-            Argument("detail", option="--detail", word=True, help="what about, in one line"),
-            Argument("to", option="--to", help="who it is for (all)"),
-            Argument("from", option="--from", help="who says it; else --actor, HOLDFAST_ACTOR"),
+            Argument("word", option="--word", word=True, required=True, choices=get_args(SignalWord), help="signal"),
+            Argument("detail", option="--detail", word=True, help="a line of text"),
+            Argument("to", option="--to", help="the receiver (all)"),
+            Argument("from", option="--from", help="the sender (default: --actor, HOLDFAST_ACTOR)"),
             DIR,
         ),
         signal,

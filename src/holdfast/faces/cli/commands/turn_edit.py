@@ -1,12 +1,12 @@
-"""`holdfast turn edit` and `transact`: shared files edited in one transaction, by editor, patch or program.
+"""`holdfast turn edit` and `transact`: shared files edited in one transaction, by an editor, a patch or a program.
 
-Pure. A hunk fits where all its old lines stand, at the line it names or nearest to it; it is never bent to fit. A patch
-applies as a whole or not at all.
+The edit happens on copies in a private folder; the result is written as one transaction, with lock, checks, projection
+and completion note, or not at all. If a file changes in the meantime, the edit is repeated: a program runs again, a
+patch or a person's changes are applied to the current text. What a person typed is never lost: if it cannot be
+written, the copies stay and the error names their folder.
 
-An editor, a program or a patch works on copies in a private folder; what it leaves there is written as one, with lock,
-checks, projection and completion note, or not at all. When a file changed meanwhile, the edit is made again: a program
-runs once more, a patch and what a person changed are applied to what the file says now. What a person typed is never
-lost: where it cannot be written, the copies stay and the error says where.
+A hunk of a patch fits where all its old lines are, at the line that it names or nearest to it, never approximately; a
+patch applies as a whole or not at all.
 """
 
 from __future__ import annotations
@@ -36,12 +36,12 @@ from holdfast.faces.cli.commands.turn import (
     LEASE,
     REASON,
     WAITING,
-    acting,
-    completed,
-    patience,
+    actor_of,
+    completion_data,
+    completion_line,
+    print_warnings,
     session_of,
-    told,
-    warn,
+    wait_policy,
 )
 from holdfast.faces.cli.output import printable
 from holdfast.turnfile.files import Folder
@@ -52,7 +52,7 @@ _NOWHERE: Final = "/dev/null"
 
 
 class Hunk(msgspec.Struct, frozen=True):
-    """Old lines, what takes their place, and the line (from 0) where they stood. Lines have their line ends."""
+    """Old lines, their replacement, and the line (from 0) where they were. Lines keep their line ends."""
 
     start: int
     old: tuple[str, ...]
@@ -72,26 +72,26 @@ def parse(patch: str) -> dict[str, list[Hunk]]:
             at += 2
         elif (match := _HUNK.match(line)) is not None:
             if not path:
-                raise Invalid(f"line {at + 1}: a hunk before any file", line=at + 1)
+                raise Invalid(f"line {at + 1}: this hunk names no file", line=at + 1)
             hunk, at = _hunk(lines, at + 1, match)
             found[path].append(hunk)
         else:
-            at += 1  # what git and mailers write between files
+            at += 1  # text of git or mailers between files
     if not any(found.values()):
-        raise Invalid("the patch changes nothing", hint="it must be a unified diff, as diff -u and git diff write it")
+        raise Invalid("the patch has no changes", hint="use a unified diff, from diff -u or git diff")
     return found
 
 
 def apply_patch(text: str, hunks: Sequence[Hunk], path: str) -> str:
-    """A text with all hunks applied. Raises Invalid for one that does not fit."""
+    """Apply all hunks to a text. Raises Invalid for one that does not fit."""
     lines = _lines(text)
     shift, floor = 0, 0
     for hunk in hunks:
         place = _place(lines, hunk, hunk.start + shift, floor)
         if place is None:
             raise Invalid(
-                f"the patch does not fit {path}: the lines at {hunk.start + 1} are not there",
-                hint="make it again from what the file says now",
+                f"the patch does not fit {path}: its old lines at line {hunk.start + 1} are not there",
+                hint="make a new patch from the current file",
                 path=path,
                 line=hunk.start + 1,
             )
@@ -101,8 +101,8 @@ def apply_patch(text: str, hunks: Sequence[Hunk], path: str) -> str:
     return "".join(lines)
 
 
-def between(before: str, after: str) -> list[Hunk]:
-    """What leads from one text to another."""
+def hunks_between(before: str, after: str) -> list[Hunk]:
+    """The hunks that turn one text into another."""
     old, new = _lines(before), _lines(after)
     hunks = []
     for group in difflib.SequenceMatcher(None, old, new, autojunk=False).get_grouped_opcodes(3):
@@ -112,9 +112,9 @@ def between(before: str, after: str) -> list[Hunk]:
 
 
 def _place(lines: list[str], hunk: Hunk, wanted: int, floor: int) -> int | None:
-    """Where the old lines stand: nearest to where they should."""
+    """Where the old lines are, nearest to the wanted line; None if nowhere."""
     size = len(hunk.old)
-    if not size:  # it only adds: there is nothing to look for
+    if not size:  # it only adds lines, so there is nothing to find
         return min(max(wanted, floor), len(lines))
     places = [at for at in range(floor, len(lines) - size + 1) if tuple(lines[at : at + size]) == hunk.old]
     return min(places, key=lambda at: (abs(at - wanted), at), default=None)
@@ -127,7 +127,7 @@ def _lines(text: str) -> list[str]:
 def _path(line: str, number: int) -> str:
     name = line[4:].split("\t")[0].rstrip("\r\n").strip()
     if name == _NOWHERE:
-        raise Invalid(f"line {number}: a patch may not remove a file", line=number)
+        raise Invalid(f"line {number}: a patch must not remove a file", line=number)
     return name[2:] if name.startswith(("a/", "b/")) else name
 
 
@@ -140,7 +140,7 @@ def _hunk(lines: list[str], at: int, match: re.Match[str]) -> tuple[Hunk, int]:
     while old_left > 0 or new_left > 0:
         line = lines[at] if at < len(lines) else ""
         mark, content = line[:1], line[1:]
-        if mark in ("\n", "\r"):  # an empty line of context, from which an editor cut the space
+        if mark in ("\n", "\r"):  # an empty context line whose space an editor removed
             mark, content = " ", line
         if mark not in (" ", "-", "+") or not content:
             raise Invalid(f"line {at + 1}: the hunk ends too early", line=at + 1)
@@ -157,7 +157,7 @@ def _hunk(lines: list[str], at: int, match: re.Match[str]) -> tuple[Hunk, int]:
                     side[-1] = side[-1].rstrip("\r\n")
             at += 1
     if old_left or new_left:
-        raise Invalid(f"line {begin}: the hunk has other lines than it says", line=begin)
+        raise Invalid(f"line {begin}: the hunk's line counts are wrong", line=begin)
     return Hunk(max(start, 0), tuple(old), tuple(new)), at
 
 
@@ -169,7 +169,7 @@ def edit(session: Session, given: dict[str, Any]) -> int:
     """Edit files with an editor, a patch or a program."""
     command, patch, editor = given.pop("command", None), given.pop("patch", None), given.pop("editor", None)
     if sum(each is not None for each in (command, patch, editor)) > 1:
-        raise Usage("a transaction is made by an editor, a patch or a program: one of them")
+        raise Usage("use one of --editor, --patch and a program after --")
     if command is not None:
         return _transact(session, given, lambda files: _by_program(session, files, command))
     if patch is not None:
@@ -178,18 +178,18 @@ def edit(session: Session, given: dict[str, Any]) -> int:
         return _transact(session, given, lambda files: _by_patch(files, hunks))
     chosen = editor or session.environ.get("VISUAL") or session.environ.get("EDITOR")
     if not chosen and not sys.stdin.isatty():
-        hint = "--editor COMMAND, --patch FILE, or -- PROGRAM"
-        raise Usage("no editor is named, and there is no terminal", hint=hint)
+        hint = "use --editor COMMAND, --patch FILE, or -- PROGRAM"
+        raise Usage("no editor given, and there is no terminal", hint=hint)
     words = shlex.split(chosen or _EDITOR)
     if not words:
-        raise Usage("--editor is followed by a command, and this one is empty")
-    typed = _Typed(words)
+        raise Usage("--editor must not be empty")
+    person = _Editor(words)
     try:
-        code = _transact(session, given, lambda _: typed, rehearse=False)
+        code = _transact(session, given, lambda _: person, rehearse=False)
     except BaseException:
-        typed.keep()
+        person.keep()
         raise
-    typed.forget()
+    person.forget()
     return code
 
 
@@ -202,7 +202,7 @@ def _read(session: Session, patch: str) -> str:
     except FileNotFoundError as error:
         raise NotFound(f"there is no {patch}") from error
     except UnicodeDecodeError as error:
-        raise Invalid(f"{patch} is not UTF-8: byte {error.start}") from error
+        raise Invalid(f"{patch} is not UTF-8 at byte {error.start}") from error
 
 
 def transact(session: Session, given: dict[str, Any]) -> int:
@@ -216,19 +216,17 @@ def transact(session: Session, given: dict[str, Any]) -> int:
 def _transact(
     session: Session, given: dict[str, Any], means: Callable[[turnfile.Session], Edit], *, rehearse: bool = True
 ) -> int:
-    """Make an edit. A person edits under the lock, so that others wait; a program or a patch is tried before it."""
+    """Run an edit. A person edits under the lock; a program or a patch is rehearsed before the lock is taken."""
     if not given.get("files"):
-        raise Usage("no file is named", hint="holdfast turn edit WORKLOG.md --reason 'log it'")
-    waiting = patience(given)
+        raise Usage("no file given", hint="such as: holdfast turn edit WORKLOG.md --reason 'log it'")
+    waiting = wait_policy(given)
     files = session_of(session, given)
-    holder = acting(session, given, files)
+    holder = actor_of(session, given, files)
     how = {name: given[name] for name in ("lease_revs", "under") if name in given}
     body, reason = means(files), given["reason"]
-    done = turnfile.transact(
-        given["files"], holder, reason, body, folder=files, patience=waiting, rehearse=rehearse, **how
-    )
-    warn(done.warnings)
-    session.out.say(completed(done), told(done))
+    done = turnfile.transact(given["files"], holder, reason, body, folder=files, wait=waiting, rehearse=rehearse, **how)
+    print_warnings(done.warnings)
+    session.out.say(completion_data(done), completion_line(done))
     return 0
 
 
@@ -237,16 +235,16 @@ def _transact(
 
 def _by_program(session: Session, files: turnfile.Session, command: list[str]) -> Edit:
     if not command:
-        raise Usage("no program follows --")
+        raise Usage("a program is missing after --")
     program = os.path.join(session.folder, command[0]) if os.sep in command[0] else command[0]
     environ = {**session.environ, FOLDER_VARIABLE: files.folder.path}
 
     def run(transaction: turnfile.Transaction) -> None:
         with _copies(transaction) as folder:
-            # What it prints goes to standard error: standard output is for our answer.
+            # Its output goes to standard error; standard output is for our result.
             _run([program, *command[1:]], stdout=2, cwd=folder.path, env=environ)
-            _need_named(transaction, folder)
-            _take(transaction, folder)
+            _check_named(transaction, folder)
+            _adopt(transaction, folder)
 
     return run
 
@@ -258,7 +256,7 @@ def _run(command: list[str], **how: Any) -> None:
     except OSError as error:
         raise Invalid(f"{command[0]} could not be started: {error.strerror}") from error
     if code:
-        raise Invalid(f"{os.path.basename(command[0])} ended with {code}", hint="nothing was written")
+        raise Invalid(f"{os.path.basename(command[0])} exited with code {code}", hint="nothing was written")
 
 
 @contextlib.contextmanager
@@ -268,9 +266,9 @@ def _copies(transaction: turnfile.Transaction) -> Iterator[Folder]:
 
 
 def _copy(transaction: turnfile.Transaction, path: str) -> Folder:
-    """The files of a transaction as they are, in a private folder."""
+    """Copy the files of a transaction into a private folder."""
     folder = Folder(os.path.realpath(path))
-    for name in transaction.claim.files:
+    for name in transaction.files:
         text = transaction.read(name)
         folder.make(name)
         if text is not None:
@@ -279,9 +277,9 @@ def _copy(transaction: turnfile.Transaction, path: str) -> Folder:
     return folder
 
 
-def _need_named(transaction: turnfile.Transaction, folder: Folder) -> None:
-    """Raises Invalid where a program wrote files beside those that the transaction has: they would be lost."""
-    named = transaction.claim.files
+def _check_named(transaction: turnfile.Transaction, folder: Folder) -> None:
+    """Raises Invalid if a program wrote files that the transaction does not name: they would be lost."""
+    named = transaction.files
     others = sorted(
         os.path.relpath(os.path.join(here, name), folder.path)
         for here, folders, files in os.walk(folder.path)
@@ -290,26 +288,26 @@ def _need_named(transaction: turnfile.Transaction, folder: Folder) -> None:
     if others := [name for name in others if name not in named]:
         raise Invalid(
             f"the program also wrote {', '.join(others)}, which the transaction does not name",
-            hint=f"nothing was written; name every file: {' '.join(map(shlex.quote, (*named, *others)))}",
+            hint=f"nothing was written; name all files: {' '.join(map(shlex.quote, (*named, *others)))}",
             files=others,
         )
 
 
-def _take(transaction: turnfile.Transaction, folder: Folder) -> None:
-    """What the copies say now becomes the edit."""
-    for name in transaction.claim.files:
+def _adopt(transaction: turnfile.Transaction, folder: Folder) -> None:
+    """Take the texts of the copies over into the transaction."""
+    for name in transaction.files:
         text = folder.read(name)
         if text is not None:
             transaction.write(name, text)
         elif transaction.read(name) is not None:
-            raise Invalid(f"the edit has removed {name}", hint="nothing was written; a shared file stays", path=name)
+            raise Invalid(f"the edit removed {name}", hint="nothing was written; shared files must stay", path=name)
 
 
 # --- by a patch ------------------------------------------------------------------------------------------------------
 
 
 def _by_patch(files: turnfile.Session, hunks: dict[str, list[Hunk]]) -> Edit:
-    wanted = {files.normal(path): found for path, found in hunks.items()}
+    wanted = {files.normalize(path): found for path, found in hunks.items()}
 
     def apply(transaction: turnfile.Transaction) -> None:
         for path, found in wanted.items():
@@ -321,8 +319,8 @@ def _by_patch(files: turnfile.Session, hunks: dict[str, list[Hunk]]) -> Edit:
 # --- by a person -----------------------------------------------------------------------------------------------------
 
 
-class _Typed:
-    """What a person makes of the files: asked for once, and applied again where the files have changed since."""
+class _Editor:
+    """A person's edit: the editor runs once; its changes are applied again if the files have changed since."""
 
     def __init__(self, editor: list[str]) -> None:
         self._editor = editor
@@ -331,24 +329,24 @@ class _Typed:
         self._folder: Folder | None = None
 
     def __call__(self, transaction: turnfile.Transaction) -> None:
-        """Let the person edit, or apply what they typed."""
+        """Run the editor, or apply its changes again."""
         if self._folder is None:
-            self._before = {name: transaction.read(name) or "" for name in transaction.claim.files}
+            self._before = {name: transaction.read(name) or "" for name in transaction.files}
             self._folder = _copy(transaction, tempfile.mkdtemp(prefix="holdfast-turn-"))
             _run([*self._editor, *(os.path.join(self._folder.path, name) for name in self._before)])
-            _take(transaction, self._folder)
+            _adopt(transaction, self._folder)
             after = {name: transaction.read(name) or "" for name in self._before}
-            self._changes = {name: between(text, after[name]) for name, text in self._before.items()}
+            self._changes = {name: hunks_between(text, after[name]) for name, text in self._before.items()}
             return
         for name, hunks in self._changes.items():
             if hunks:
                 transaction.write(name, apply_patch(transaction.read(name) or "", hunks, name))
 
     def keep(self) -> None:
-        """Tell where the copies are, if the person changed them."""
+        """Print where the copies are, if the person changed them."""
         folder = self._folder
         if folder is not None and any((folder.read(name) or "") != text for name, text in self._before.items()):
-            print(f"holdfast: what you typed is in {printable(folder.path)}", file=sys.stderr)
+            print(f"holdfast: your text is kept in {printable(folder.path)}", file=sys.stderr)
         else:
             self.forget()
 
@@ -358,9 +356,9 @@ class _Typed:
             shutil.rmtree(self._folder.path)
 
 
-_FILES = Argument("files", "texts", "--files", word=True, rest=True, help="such as WORKLOG.md")
-_PROGRAM = Argument("command", "texts", "--command", word=True, after=True, of="PROGRAM", help="edits the copies")
-_UNDER = Argument("under", option="--under", of="LOCK", help="a lock that you hold already, and keep")
+_FILES = Argument("files", "texts", "--files", word=True, rest=True, help="the files, such as WORKLOG.md")
+_PROGRAM = Argument("command", "texts", "--command", word=True, after=True, of="PROGRAM", help="it edits the copies")
+_UNDER = Argument("under", option="--under", of="LOCK", help="a lock that you already hold, and keep")
 
 COMMANDS = (
     Command(
@@ -370,8 +368,8 @@ COMMANDS = (
             _FILES,
             HOLDER,
             REASON,
-            Argument("editor", option="--editor", of="COMMAND", help="else VISUAL, EDITOR"),
-            Argument("patch", option="--patch", of="FILE", help="apply a unified diff instead; - reads it"),
+            Argument("editor", option="--editor", of="COMMAND", help="the editor (default: VISUAL, EDITOR)"),
+            Argument("patch", option="--patch", of="FILE", help="apply a unified diff instead; - reads standard input"),
             _PROGRAM,
             _UNDER,
             LEASE,
@@ -379,15 +377,15 @@ COMMANDS = (
             DIR,
         ),
         edit,
-        "The edit is made on copies. A program runs in the folder with the copies; if it fails, or writes another file"
-        " than those named, nothing is written.",
+        "The edit happens on copies. A program runs in their folder; if it fails, or writes a file that is not named,"
+        " nothing is written.",
     ),
     Command(
         "turn transact",
-        "Let a program edit shared files in one transaction.",
+        "Edit shared files with a program in one transaction.",
         (_FILES, _PROGRAM, HOLDER, REASON, _UNDER, LEASE, *WAITING, DIR),
         transact,
-        "It runs in a folder with copies of the files; if it fails, breaks an invariant, or writes another file than"
-        " those named, nothing is written.",
+        "It runs in a folder with copies of the files; if it fails, breaks an invariant, or writes a file that is not"
+        " named, nothing is written.",
     ),
 )

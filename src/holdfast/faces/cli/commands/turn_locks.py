@@ -1,7 +1,7 @@
-"""`holdfast turn lock`, `unlock`, `renew`, `clear` and `override`: turns at shared files, by hand.
+"""`holdfast turn lock`, `unlock`, `renew`, `clear` and `override`: locks on shared files, by hand.
 
-Who takes a lock and edits with an editor of their own gives it back with `unlock`, which makes the projection fresh and
-leaves the completion note; `turn edit` does all of that in one go.
+After an edit with an editor of your own, `unlock` releases the lock, rewrites the projection and adds the completion
+note; `turn edit` does all of that in one command.
 """
 
 from __future__ import annotations
@@ -21,88 +21,92 @@ from holdfast.faces.cli.commands.turn import (
     LEASE,
     REASON,
     WAITING,
-    acting,
-    completed,
-    patience,
+    actor_of,
+    completion_data,
+    print_warnings,
     session_of,
-    warn,
+    wait_policy,
 )
 from holdfast.faces.cli.output import printable
 
 
 def lock(session: Session, given: dict[str, Any]) -> int:
     """Lock files."""
-    waiting = patience(given)
+    waiting = wait_policy(given)
     files = session_of(session, given)
-    holder = acting(session, given, files)
+    holder = actor_of(session, given, files)
     lease = {name: given[name] for name in ("lease_revs",) if name in given}
-    claim = turnfile.claim_of(files, given["files"], holder, given["reason"], **lease)
+    claim = turnfile.lock_request(files, given["files"], holder, given["reason"], **lease)
     taken = turnfile.acquire(files, claim, waiting)
-    data = {**_told(taken), "warnings": warn(claim.warnings)}
-    line = f"{taken.id}: {', '.join(taken.files)} for {taken.lease_revs} revisions from {taken.acquired_rev}"
+    data = {**_lock_data(taken), "warnings": print_warnings(claim.warnings)}
+    line = f"{taken.id}: {', '.join(taken.files)}, {_validity(taken)}"
     session.out.say(data, printable(line))
     return 0
 
 
-def _told(lock: turnfile.Lock) -> dict[str, Any]:
+def _lock_data(lock: turnfile.Lock) -> dict[str, Any]:
     return {**msgspec.to_builtins(lock), "revision": lock.acquired_rev}
 
 
+def _validity(lock: turnfile.Lock) -> str:
+    return f"valid through revision {lock.acquired_rev + lock.lease_revs}"
+
+
 def unlock(session: Session, given: dict[str, Any]) -> int:
-    """Give locks back, with the completion note of each."""
+    """Release locks, with a completion note for each."""
     files = session_of(session, given)
-    holder = acting(session, given, files)
-    wanted = given.get("locks") or [each.id for each in _own(files, holder)]
+    holder = actor_of(session, given, files)
+    wanted = given.get("locks") or [each.id for each in _own_locks(files, holder)]
     done, lost = turnfile.unlock_all(files, wanted, holder)
     for each in done:
-        warn(each.warnings)
+        print_warnings(each.warnings)
     if done or not lost:
-        session.out.say([completed(each) for each in done], *(printable(_released(each)) for each in done))
-    if lost:
-        raise lost[0]
+        session.out.say([completion_data(each) for each in done], *(printable(_release_line(each)) for each in done))
+    for error in lost.values():
+        raise error
     return int(any(problem.level == "error" for each in done for problem in each.warnings))
 
 
-def _own(files: turnfile.Session, holder: str) -> list[turnfile.Lock]:
-    """The locks that somebody took by hand: those of transactions end by themselves. Raises NotFound for none."""
+def _own_locks(files: turnfile.Session, holder: str) -> list[turnfile.Lock]:
+    """The locks that a holder took by hand; those of transactions end by themselves. Raises NotFound if none."""
     held = [each for each in files.read().turnfile.locks if each.holder == holder]
     mine = [each for each in held if not each.transaction]
     if not mine:
         at_work = ", ".join(each.id for each in held)
-        hint = f"a process of that name is at work under {at_work}; if it was killed, name the id"
-        raise NotFound(f"{holder} holds no lock by hand", hint=hint if held else "`turn status` shows who holds what")
+        hint = f"a process of that name is working under {at_work}; if it was killed, name the id"
+        raise NotFound(f"{holder} has no lock by hand", hint=hint if held else "`holdfast turn status` lists the locks")
     return mine
 
 
-def _released(done: turnfile.Completion) -> str:
+def _release_line(done: turnfile.Completion) -> str:
     files = f" ({', '.join(done.files)})" if done.files else ""
     return f"released {done.lock_id}{files}, revision {done.revision}"
 
 
 def renew(session: Session, given: dict[str, Any]) -> int:
-    """Acquire locks anew; one of a transaction belongs to the process that took it."""
+    """Restart the leases of locks taken by hand."""
     files = session_of(session, given)
-    holder = acting(session, given, files)
-    wanted = given.get("locks") or [each.id for each in _own(files, holder)]
+    holder = actor_of(session, given, files)
+    wanted = given.get("locks") or [each.id for each in _own_locks(files, holder)]
     done = turnfile.renew_all(files, wanted, holder)
-    lines = [f"{each.id} for {each.lease_revs} revisions from {each.acquired_rev}" for each in done]
-    session.out.say([_told(each) for each in done], *map(printable, lines))
+    lines = [f"{each.id}: {_validity(each)}" for each in done]
+    session.out.say([_lock_data(each) for each in done], *map(printable, lines))
     return 0
 
 
 def clear(session: Session, given: dict[str, Any]) -> int:
     """Remove stale locks."""
     files = session_of(session, given)
-    gone = turnfile.clear_stale(files, acting(session, given, files, "actor"), given.get("locks", ()))
-    lines = [printable(f"cleared {each.id} of {each.holder}") for each in gone] or ["no lock is stale"]
+    gone = turnfile.clear_stale(files, actor_of(session, given, files, "actor"), given.get("locks", ()))
+    lines = [printable(f"cleared {each.id}, held by {each.holder}") for each in gone] or ["no lock is stale"]
     session.out.say([msgspec.to_builtins(each) for each in gone], *lines)
     return 0
 
 
 def override(session: Session, given: dict[str, Any]) -> int:
-    """Take somebody's lock away, for a P0 reason."""
+    """Remove another's lock for a P0 reason."""
     files = session_of(session, given)
-    actor = acting(session, given, files, "actor")
+    actor = actor_of(session, given, files, "actor")
     done = turnfile.override(files, given["lock"], given["reason"], actor, take=bool(given.get("take")))
     data = {
         "lock": msgspec.to_builtins(done.lock),
@@ -111,19 +115,19 @@ def override(session: Session, given: dict[str, Any]) -> int:
         "revision": done.revision,
         "problems": [msgspec.to_builtins(problem) for problem in done.problems],
     }
-    instead = f"; {done.replaced_by.id} has its files" if done.replaced_by else ""
-    line = f"{done.lock.id} of {done.lock.holder} is gone at revision {done.revision}{instead}"
+    instead = f"; {done.replaced_by.id} locks its files" if done.replaced_by else ""
+    line = f"removed {done.lock.id}, held by {done.lock.holder}, revision {done.revision}{instead}"
     session.out.say(data, printable(line), *(printable(str(problem)) for problem in done.problems))
     return 0
 
 
 _LOCK = Argument("lock", option="--lock", word=True, required=True, help="its id")
-_LOCKS = Argument("locks", "texts", "--lock", word=True, rest=True, help="their ids; all of yours without")
+_LOCKS = Argument("locks", "texts", "--lock", word=True, rest=True, help="their ids (default: all of yours)")
 
 COMMANDS = (
     Command(
         "turn lock",
-        "Lock shared files before you edit them; exit code 12 if somebody has one.",
+        "Lock shared files before you edit them; exit code 12 if one is locked.",
         (
             Argument("files", "texts", "--files", word=True, rest=True, required=True, help="such as MAILBOX.md"),
             HOLDER,
@@ -133,29 +137,29 @@ COMMANDS = (
             DIR,
         ),
         lock,
-        "While another has a file, this looks again every --wait seconds. When the ledger did not move between two"
-        " looks, the maintainer is asked to decide and the waiting ends.",
+        "While somebody else holds a file, checks again every --wait seconds. If the revision is the same in two"
+        " checks, asks the maintainer to decide and stops waiting.",
     ),
     Command(
         "turn unlock",
-        "Give your locks back: with a note, and a fresh MAILBOX.json.",
+        "Release your locks, with a completion note and a fresh MAILBOX.json.",
         (_LOCKS, HOLDER, DIR),
         unlock,
-        "The exit code is 1 if your edit left a file out of order, and 13 if the lock went stale before: it is removed"
-        " then, but the edit is not noted as complete, as others may have edited the file too.",
+        "The exit code is 1 if your edit left errors in a file, and 13 if the lock went stale before: it is then"
+        " removed, but the edit is not noted as complete, because others may have edited the file too.",
     ),
-    Command("turn renew", "Begin the leases of your locks again.", (_LOCKS, HOLDER, DIR), renew),
+    Command("turn renew", "Restart the leases of your locks.", (_LOCKS, HOLDER, DIR), renew),
     Command(
         "turn clear",
-        "Remove stale locks; anybody may.",
-        (Argument("locks", "texts", "--lock", word=True, rest=True, help="their ids; all stale ones without"), DIR),
+        "Remove stale locks of any holder.",
+        (Argument("locks", "texts", "--lock", word=True, rest=True, help="their ids (default: all stale locks)"), DIR),
         clear,
     ),
     Command(
         "turn override",
-        "Take somebody's lock away in an emergency; the worklog says so.",
-        (_LOCK, REASON, Argument("take", "flag", "--take", help="and get one on the same files"), DIR),
+        "Remove another's lock in an emergency; it is logged in the worklog.",
+        (_LOCK, REASON, Argument("take", "flag", "--take", help="take a lock on the same files"), DIR),
         override,
-        "The reason must begin with P0, and say what is at stake.",
+        "The reason must start with P0 and say what is at stake.",
     ),
 )

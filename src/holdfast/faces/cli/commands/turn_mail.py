@@ -1,69 +1,77 @@
-"""`holdfast turn mail`: messages in MAILBOX.md, each change one transaction with lock, checks and projection."""
+"""`holdfast turn mail`: messages in MAILBOX.md. Each change is one transaction, with lock, checks and projection."""
 
 from __future__ import annotations
 
 import os
-from typing import Any, get_args
+from typing import Any, Final, get_args
 
 from holdfast.faces.cli.args import Argument, Usage
 from holdfast.faces.cli.call import Session
 from holdfast.faces.cli.command import Command
-from holdfast.faces.cli.commands.turn import DIR, WAITING, acting, completed, patience, session_of, warn
+from holdfast.faces.cli.commands.turn import (
+    DIR,
+    WAITING,
+    actor_of,
+    completion_data,
+    print_warnings,
+    session_of,
+    wait_policy,
+)
 from holdfast.faces.cli.output import printable, printable_lines
 from holdfast.turnfile import mail
-from holdfast.turnfile.mail import Mailed, Mailing
+from holdfast.turnfile.mail import Mail, MailResult
 from holdfast.turnfile.mailbox.steps import Disposition
 from holdfast.turnfile.model import MAILBOX, PROJECTION
 
 
-def _hand(session: Session, given: dict[str, Any], name: str = "actor") -> Mailing:
-    waiting = patience(given)
+def _mail(session: Session, given: dict[str, Any], name: str = "actor") -> Mail:
+    waiting = wait_policy(given)
     files = session_of(session, given)
-    return Mailing(files, acting(session, given, files, name), patience=waiting)
+    return Mail(files, actor_of(session, given, files, name), wait=waiting)
 
 
-def _did(session: Session, mailed: Mailed) -> int:
-    warn(mailed.completion.warnings)
-    data = {"id": mailed.id, "status": mailed.status, **completed(mailed.completion)}
-    session.out.say(data, f"{mailed.id} is {mailed.status}, revision {mailed.completion.revision}")
+def _report(session: Session, mailed: MailResult, verb: str | None = None) -> int:
+    print_warnings(mailed.completion.warnings)
+    data = {"id": mailed.id, "status": mailed.status, **completion_data(mailed.completion)}
+    session.out.say(data, f"{mailed.id} {verb or mailed.status}, revision {mailed.completion.revision}")
     return 0
 
 
 def send(session: Session, given: dict[str, Any]) -> int:
     """Send a message."""
-    hand = _hand(session, given, "from")
-    return _did(session, hand.send(given.pop("to"), given.pop("subject"), **given))
+    mail = _mail(session, given, "from")
+    return _report(session, mail.send(given.pop("to"), given.pop("subject"), **given), "sent")
 
 
 def reply(session: Session, given: dict[str, Any]) -> int:
-    """Answer a message."""
-    hand = _hand(session, given)
-    return _did(session, hand.reply(given.pop("id"), **given))
+    """Reply to a message."""
+    mail = _mail(session, given)
+    return _report(session, mail.reply(given.pop("id"), **given), "sent")
 
 
 def ack(session: Session, given: dict[str, Any]) -> int:
-    """Say that one has taken notice."""
-    return _did(session, _hand(session, given).ack(given["id"], given.get("note", "")))
+    """Acknowledge a message."""
+    return _report(session, _mail(session, given).ack(given["id"], given.get("note", "")))
 
 
 def action(session: Session, given: dict[str, Any]) -> int:
-    """Say that one has done what was asked."""
-    return _did(session, _hand(session, given).action(given["id"], given.get("note", "")))
+    """Mark a message as actioned."""
+    return _report(session, _mail(session, given).action(given["id"], given.get("note", "")))
 
 
 def block(session: Session, given: dict[str, Any]) -> int:
-    """Say what one waits for."""
-    return _did(session, _hand(session, given).block(given["id"], given["note"]))
+    """Mark a message as blocked."""
+    return _report(session, _mail(session, given).block(given["id"], given["note"]))
 
 
 def close(session: Session, given: dict[str, Any]) -> int:
     """Close a message."""
-    hand = _hand(session, given)
-    return _did(session, hand.close(given.pop("id"), given.pop("note", ""), **given))
+    mail = _mail(session, given)
+    return _report(session, mail.close(given.pop("id"), given.pop("note", ""), **given))
 
 
-def listed(session: Session, given: dict[str, Any]) -> int:
-    """The messages that are not closed, of all or of one agent."""
+def list_messages(session: Session, given: dict[str, Any]) -> int:
+    """List the open messages, of everybody or of one agent."""
     files = session_of(session, given)
     found = mail.messages(files, session.given.get("actor"), given.get("status"))
     session.out.say(found, *(printable(_line(message)) for message in found))
@@ -71,14 +79,18 @@ def listed(session: Session, given: dict[str, Any]) -> int:
 
 
 def show(session: Session, given: dict[str, Any]) -> int:
-    """One message, open or archived."""
+    """Show one message, open or archived."""
     found = mail.message(session_of(session, given), given["id"])
-    fields = [f"{name}: {value}" for name, value in found["fields"].items() if name not in ("from", "to", "status")]
-    lines = [_line(found), *(f"  {field}" for field in fields)]
+    rest = {name: value for name, value in found["fields"].items() if name not in _IN_LINE and value}
+    lines = [_line(found), *(f"  {name.replace('_', ' ')}: {value}" for name, value in rest.items())]
     body = printable_lines(found.get("body") or "")
     acks = [f"ack: {entry}" for entry in found.get("ack", ())]
-    session.out.say(found, *map(printable, lines), *(["", *body] if body else []), *map(printable, acks))
+    blocks = [part for part in (body, [printable(ack) for ack in acks]) if part]
+    session.out.say(found, *map(printable, lines), *(line for block in blocks for line in ("", *block)))
     return 0
+
+
+_IN_LINE: Final = ("id", "from", "to", "from_to", "status", "priority", "subject")
 
 
 def _line(message: dict[str, Any]) -> str:
@@ -89,21 +101,21 @@ def _line(message: dict[str, Any]) -> str:
 
 
 def export(session: Session, given: dict[str, Any]) -> int:
-    """Write the projection of a mailbox by hand."""
+    """Write the projection of a mailbox."""
     source, target = given.get("source"), given.get("target")
     if source is None:
         folder = session_of(session, given).folder.path
         source, target = os.path.join(folder, MAILBOX), os.path.join(folder, PROJECTION)
     elif target is None:
-        raise Usage("holdfast turn mail export needs both files, or none", hint=f"such as {MAILBOX} {PROJECTION}")
+        raise Usage("name both files, or none", hint=f"holdfast turn mail export {MAILBOX} {PROJECTION}")
     wrote = mail.export(os.path.join(session.folder, source), os.path.join(session.folder, target))
-    session.out.say({"file": target, "changed": wrote}, printable(f"{target} {'is written' if wrote else 'is fresh'}"))
+    session.out.say({"file": target, "changed": wrote}, printable(f"{'wrote' if wrote else 'unchanged:'} {target}"))
     return 0
 
 
 _ID = Argument("id", option="--id", word=True, required=True, help="such as MSG-20260612-001")
-_NOTE = Argument("note", option="--note", word=True, help="what the Ack line says")
-_BODY = Argument("body", "content", "--body", help="what is said, or - to read it")
+_NOTE = Argument("note", option="--note", word=True, help="text of the Ack line")
+_BODY = Argument("body", "content", "--body", help="the text; - reads standard input")
 _PRIORITY = Argument("priority", option="--priority", of="P", help="P0, P1 or P2 (P1)")
 _TYPES = "notify, request, decision-required, objection, handoff-ready"
 
@@ -112,13 +124,13 @@ COMMANDS = (
         "turn mail send",
         "Send a message to an agent, to several, or to the maintainer.",
         (
-            Argument("from", option="--from", help="who sends it; else --actor, HOLDFAST_ACTOR"),
-            Argument("to", option="--to", required=True, help="who it is for; several with commas, or all"),
-            Argument("subject", option="--subject", required=True, help="what about, in one line"),
+            Argument("from", option="--from", help="the sender (default: --actor, HOLDFAST_ACTOR)"),
+            Argument("to", option="--to", required=True, help="the receiver; several separated by commas, or all"),
+            Argument("subject", option="--subject", required=True, help="one line"),
             _BODY,
             Argument("type", option="--type", help=f"{_TYPES} (request)"),
             _PRIORITY,
-            Argument("response_by", option="--response-by", of="WHEN", help="when an answer is needed"),
+            Argument("response_by", option="--response-by", of="WHEN", help="when a response is needed"),
             *WAITING,
             DIR,
         ),
@@ -126,23 +138,21 @@ COMMANDS = (
     ),
     Command(
         "turn mail list",
-        "List the messages that are not closed, of all or of one --actor.",
+        "List the open messages, of everybody or of one --actor.",
         (
-            Argument(
-                "status", option="--status", help="only those that are unread, acknowledged, actioned, blocked, ..."
-            ),
+            Argument("status", option="--status", help="only unread, acknowledged, actioned, blocked, ..."),
             DIR,
         ),
-        listed,
+        list_messages,
     ),
-    Command("turn mail show", "Show a message, also one that was closed.", (_ID, DIR), show),
+    Command("turn mail show", "Show a message, open or closed.", (_ID, DIR), show),
     Command(
         "turn mail reply",
-        "Answer a message; an unread one is thereby acknowledged.",
+        "Reply to a message; an unread one becomes acknowledged.",
         (
             _ID,
             _BODY,
-            Argument("subject", option="--subject", help="else that of the message"),
+            Argument("subject", option="--subject", help="default: that of the message"),
             Argument("type", option="--type", help=f"{_TYPES} (notify)"),
             _PRIORITY,
             Argument("disposition", option="--disposition", help="of a decision: approved, rejected, ..."),
@@ -151,11 +161,11 @@ COMMANDS = (
         ),
         reply,
     ),
-    Command("turn mail ack", "Say that you have taken notice of a message.", (_ID, _NOTE, *WAITING, DIR), ack),
-    Command("turn mail action", "Say that you have done what it asked for.", (_ID, _NOTE, *WAITING, DIR), action),
+    Command("turn mail ack", "Acknowledge a message.", (_ID, _NOTE, *WAITING, DIR), ack),
+    Command("turn mail action", "Mark a message as actioned.", (_ID, _NOTE, *WAITING, DIR), action),
     Command(
         "turn mail block",
-        "Say what you wait for before you can act on a message.",
+        "Mark a message as blocked, and name what you wait for.",
         (
             _ID,
             Argument("note", option="--note", word=True, required=True, help="what you wait for"),
@@ -166,14 +176,12 @@ COMMANDS = (
     ),
     Command(
         "turn mail close",
-        "Close a message; its card goes to the archive.",
+        "Close a message and archive its card.",
         (
             _ID,
             _NOTE,
-            Argument(
-                "disposition", option="--disposition", choices=get_args(Disposition), help="how it ended (closed)"
-            ),
-            Argument("keep", option="--keep", of="WHY", help="leave its card where it is, and say why"),
+            Argument("disposition", option="--disposition", choices=get_args(Disposition), help="the outcome (closed)"),
+            Argument("keep", option="--keep", of="WHY", help="keep its card in the mailbox, for this reason"),
             *WAITING,
             DIR,
         ),
@@ -181,9 +189,9 @@ COMMANDS = (
     ),
     Command(
         "turn mail export",
-        "Write MAILBOX.json by hand; other commands do it by themselves.",
+        "Write MAILBOX.json; all other commands do so automatically.",
         (
-            Argument("source", option="--source", word=True, help="a MAILBOX.md; else that of the folder"),
+            Argument("source", option="--source", word=True, help="a MAILBOX.md (default: that of the folder)"),
             Argument("target", option="--target", word=True, help="the MAILBOX.json to write"),
             DIR,
         ),

@@ -1,9 +1,8 @@
-"""New cards: their ids, how they are written in the dialect of the file, and what may not go into them.
+"""New cards: their ids, their text in the dialect of the file, and the checks of their contents.
 
-Pure. The guarantee: a card that was composed is read back exactly as it was meant, and no other card is read
-otherwise than before; a subject, a name or a body that would break that is refused. The next id of a date is the
-highest anywhere in the texts plus one, whoever mentions it: a gap is not filled, a message never gets the id of
-another.
+Pure. Guarantee: a composed card is parsed back exactly as it was meant, and every other card is parsed as before; a
+subject, name or body that would break this is refused. The next id of a date is the highest in any of the texts plus
+one, so gaps are not filled and no id is used twice. Called by `steps`, `mail` and `escalation`.
 """
 
 from __future__ import annotations
@@ -18,14 +17,14 @@ import msgspec
 from holdfast import errors
 from holdfast.turnfile.mailbox import Mailbox, insert_card, parse
 from holdfast.turnfile.mailbox.cards import ID, Card, Dialect, field_text
-from holdfast.turnfile.mailbox.derived import fold, refresh
 from holdfast.turnfile.mailbox.markdown import key_of, lines_of, unclosed
+from holdfast.turnfile.mailbox.projection import fold, refresh
 from holdfast.turnfile.model import Priority
 
 MAINTAINER: Final = "Maintainer"
 MAX_LINE: Final = 500
 _MENTIONED: Final = re.compile(ID.pattern + "(?![0-9])")
-# Line breaks of any kind, half characters, and what turns the direction of the text around it.
+# Line breaks of any kind, lone surrogates, and characters that change the direction of the text.
 _CONTROL: Final = re.compile(r"[\x00-\x1f\x7f\x85\u2028\u2029\u202a-\u202e\u2066-\u2069\ud800-\udfff]")
 TYPES: Final = ("notify", "request", "decision-required", "objection", "handoff-ready")
 PRIORITIES: Final[tuple[str, ...]] = get_args(Priority)
@@ -47,23 +46,23 @@ class Draft(msgspec.Struct, frozen=True):
 
 
 def next_id(date: str, *texts: str) -> str:
-    """The next id of a date (`2026-06-12`): one more than the highest that any of the texts mentions."""
+    """The next id of a date (`2026-06-12`): the highest in any of the texts plus one."""
     day = check_date(date).replace("-", "")
     taken = (int(match[2]) for text in texts for match in _MENTIONED.finditer(text) if match[1] == day)
     return f"MSG-{day}-{max(taken, default=0) + 1:03d}"
 
 
 def compose(text: str, draft: Draft, *others: str, maintainers: Sequence[str] = ()) -> tuple[str, str]:
-    """The mailbox with a new unread card, its snapshot and queue refreshed; and the card's id.
+    """Add a new unread card, and refresh snapshot and queue; returns the mailbox and the card's id.
 
-    `others` are texts whose ids are taken too, such as the archive; `maintainers` the names that maintainers go by
-    beside `Maintainer`. Raises Invalid for what cannot be written so that it is read back the same.
+    `others` are further texts whose ids are in use, such as the archive; `maintainers` are the maintainers' names
+    besides `Maintainer`. Raises Invalid for contents that would not be parsed back the same.
     """
     box = parse(text)
     draft = _checked(box, draft, maintainers)
     id = next_id(draft.date, text, *others)
     if len(id) > 22:
-        raise errors.Invalid(f"the mailbox has no id left for {draft.date}: some text in it uses them up", id=id)
+        raise errors.Invalid(f"no id is left for {draft.date}: the mailbox mentions too high a number", id=id)
     dialect = _dialect(box)
     fields = _fields(draft, id, dialect)
     after = box.edited([insert_card(box, id, _card_text(box, id, dialect, fields, draft.body))])
@@ -74,18 +73,18 @@ def compose(text: str, draft: Draft, *others: str, maintainers: Sequence[str] = 
         or [(field.key, field.value) for field in card.fields] != wanted
         or card.body != draft.body
         or [block.key for block in card.blocks if block.key != "body"]
-        or not unharmed(box, after, id)
+        or not others_unchanged(box, after, id)
     ):
         raise errors.InvalidValue(
-            "the message would not be read back as it was written",
-            hint="lines that look like parts of a mailbox (`### MSG-…`, `## Closed Summary`, `**Ack:** …`, an open"
-            " fence, a `---` at the end) belong inside a closed code fence, or behind a `>`",
+            "the message would not be parsed back as it is written",
+            hint="put lines that look like parts of a mailbox (`### MSG-…`, `## Closed Summary`, `**Ack:** …`, a `---`"
+            " at the end) into a closed code fence, or behind a `>`",
         )
     return refresh(after).text, id
 
 
-def unharmed(before: Mailbox, after: Mailbox, id: str) -> bool:
-    """Whether all cards but that one, and all sections, are as they were."""
+def others_unchanged(before: Mailbox, after: Mailbox, id: str) -> bool:
+    """Whether all other cards, and all sections, are unchanged."""
 
     def rest(box: Mailbox) -> list[tuple[str, str]]:
         return [(card.id, box.text[card.start : card.end].rstrip()) for card in box.cards if card.id != id]
@@ -94,35 +93,35 @@ def unharmed(before: Mailbox, after: Mailbox, id: str) -> bool:
 
 
 def check_date(date: str) -> str:
-    """A date of the form 2026-06-12; raises Invalid."""
+    """Return a date of the form 2026-06-12, else raise Invalid."""
     try:
         return datetime.date.fromisoformat(date).isoformat()
     except ValueError as error:
-        raise errors.Invalid(f"{date!r} is no date", hint="dates are written 2026-06-12") from error
+        raise errors.Invalid(f"{date!r} is not a date", hint="write it as 2026-06-12") from error
 
 
 def one_line(value: str, what: str, *, empty: bool = False) -> str:
-    """A value that fits on a line of the file; raises Invalid."""
+    """Return a value that fits on one line of the file, else raise Invalid."""
     value = value.strip()
     if _CONTROL.search(value) or len(value) > MAX_LINE or (not value and not empty):
         raise errors.InvalidValue(
             f"the {what} must be one line" if value else f"the {what} is missing",
-            hint=f"{what}: 1 to {MAX_LINE} characters without line breaks or control characters",
+            hint=f"use 1 to {MAX_LINE} characters without line breaks or control characters",
         )
     return value
 
 
 def agent_name(name: str, what: str) -> str:
-    """A name of an agent that a card can hold; raises Invalid."""
+    """Return an agent's name that a card can hold, else raise Invalid."""
     name = one_line(name, what)
     if re.search(r"[|,*<>`→]|->", name) or len(name) > 80:
-        hint = "names hold none of | , * < > ` and no arrow, and at most 80 characters"
-        raise errors.InvalidName(f"{name!r} cannot be a name ({what})", hint=hint)
+        hint = "use at most 80 characters, none of | , * < > ` and no arrow"
+        raise errors.InvalidName(f"{name!r} is not a valid name ({what})", hint=hint)
     return name
 
 
 def spelled(box: Mailbox, name: str, maintainers: Sequence[str] = ()) -> str:
-    """A name as the mailbox spells it: `codex` is `Codex` where it has it so, a maintainer what it calls one."""
+    """A name as the mailbox spells it; a maintainer's name as the mailbox names the maintainer."""
     rows = [box.snapshot.value(row, "agent") for row in box.snapshot.rows] if box.snapshot else []
     known = {fold(one): one for one in (*_people(box.cards), *reversed(rows))}
     names = [fold(name)]
@@ -141,16 +140,16 @@ def _checked(box: Mailbox, draft: Draft, maintainers: Sequence[str]) -> Draft:
     priority = one_line(draft.priority, "priority").upper()
     if priority not in PRIORITIES:
         hint = f"priorities are {', '.join(PRIORITIES)}"
-        raise errors.InvalidPriority(f"{draft.priority!r} is no priority", hint=hint)
+        raise errors.InvalidPriority(f"{draft.priority!r} is not a priority", hint=hint)
     if draft.type not in TYPES:
-        raise errors.InvalidType(f"{draft.type!r} is no type of message", hint=f"types are {', '.join(TYPES)}")
+        raise errors.InvalidType(f"{draft.type!r} is not a message type", hint=f"types are {', '.join(TYPES)}")
     body = draft.body.replace("\r\n", "\n").replace("\r", "\n").strip("\n").rstrip()
     if _CONTROL.search(body.replace("\n", "").replace("\t", "")):
-        raise errors.InvalidValue("the body holds control characters", hint="text and line breaks only")
+        raise errors.InvalidValue("the body has control characters", hint="use text and line breaks only")
     if opened := unclosed(lines_of(body)):
         raise errors.InvalidValue(
-            f"line {opened[0].number} of the body opens a code fence or a comment that is never closed",
-            hint="close it in the body: it would hide what comes after the message",
+            f"line {opened[0].number} of the body opens a code fence or comment and never closes it",
+            hint="close it in the body, or it would hide the rest of the mailbox",
         )
     return msgspec.structs.replace(
         draft,
@@ -167,7 +166,7 @@ def _checked(box: Mailbox, draft: Draft, maintainers: Sequence[str]) -> Draft:
 
 
 def _dialect(box: Mailbox) -> Dialect:
-    """How the file writes its newest card; bold lines where it has none."""
+    """The dialect of the newest card; bold if there is no card."""
     newest: Card | None = max(box.cards, key=lambda card: card.order, default=None)
     return newest.dialect if newest else "bold"
 
@@ -186,7 +185,7 @@ def _fields(draft: Draft, id: str, dialect: Dialect) -> list[tuple[str, str]]:
 
 def _card_text(box: Mailbox, id: str, dialect: Dialect, fields: list[tuple[str, str]], body: str) -> str:
     lines = [field_text(dialect, label, value) for label, value in fields]
-    if dialect == "plain":  # two spaces keep the lines apart where the file is shown
+    if dialect == "plain":  # two spaces at the end keep the lines apart when Markdown is rendered
         lines = [*(f"{line}  " for line in lines[:-1]), lines[-1], *(["", "Body:"] if body else [])]
     else:
         head = ["| Field | Value |", "|-------|-------|"] if dialect == "table" else []

@@ -1,11 +1,9 @@
-"""The tables of a mailbox and its projection MAILBOX.json, derived from the cards and never edited.
+"""What follows from the cards: the snapshot and queue tables of MAILBOX.md, and MAILBOX.json. Never edited by hand.
 
-Pure. The cards are the truth; a count or a row that says otherwise is drift. `refresh` gives the edits that put the
-two tables right, cell by cell and row by row, so that what was right stays as it was written; `invariants` compares.
-
-Pure and deterministic: one mailbox gives one projection, but for `generated_at`, which stays as it was while nothing
-else changes, so that regenerating makes no diff. Every field of every card is there, whatever its dialect. Whether a
-projection is stale is told by what it says, not by when or from which folder it was made.
+Pure and deterministic. The cards are the truth; a count or row that differs is drift. `refresh` corrects both tables
+cell by cell, so correct cells stay as they are written. `render` gives MAILBOX.json with every field of every card;
+`generated_at` stays the same while nothing else changes, so that regenerating makes no diff, and staleness is judged
+by content, not by time or folder. Called by `draft`, `steps`, `invariants`, `mail`, `overrides` and `report`.
 """
 
 from __future__ import annotations
@@ -34,12 +32,12 @@ class Inbox(msgspec.Struct, frozen=True):
 
 
 def fold(name: str) -> str:
-    """A name as it is compared: `Codex`, `codex` and `` `codex` `` are one."""
+    """A name for comparison: `Codex`, `codex` and `` `codex` `` are the same."""
     return name.strip().strip("`").strip().casefold()
 
 
 def inboxes(cards: Iterable[Card]) -> dict[str, Inbox]:
-    """Who has unread messages, by folded name, in the order of the cards."""
+    """The unread messages of each agent, by folded name, in the order of the cards."""
     found: dict[str, Inbox] = {}
     for card in cards:
         for name in card.receivers if card.status == "unread" else ():
@@ -52,31 +50,31 @@ def inboxes(cards: Iterable[Card]) -> dict[str, Inbox]:
 
 
 def is_open(card: Card) -> bool:
-    """Whether a card belongs into the queue."""
+    """Whether a card belongs in the queue."""
     return card.status in OPEN
 
 
 def route_of(card: Card) -> str:
-    """From whom to whom, as the tables say it."""
+    """Sender and receivers as the tables write them."""
     return f"{card.sender} -> {card.receiver}"
 
 
 def column(card: Card, name: str) -> str:
-    """What a column of the queue says of a card; nothing where the card says nothing."""
+    """A card's value in a column of the queue; empty if the card has none."""
     name = _ALIASES.get(name, name)
     known = {"id": card.id, "from_to": route_of(card), "from": card.sender, "to": card.receiver, "status": card.status}
     return known[name] if name in known else card.get(name)
 
 
-def same(name: str, one: str, other: str) -> bool:
-    """Whether two cells of a column say the same, however the arrow or the status is written."""
+def same_value(name: str, one: str, other: str) -> bool:
+    """Whether two cells of a column mean the same, however arrow or status are written."""
     if name == "status":
         return re.findall(r"[a-z_-]+", one.lower())[:1] == re.findall(r"[a-z_-]+", other.lower())[:1]
     return [part.strip() for part in _ARROW.split(one)] == [part.strip() for part in _ARROW.split(other)]
 
 
 def refresh(box: Mailbox) -> Mailbox:
-    """The mailbox with its snapshot and its queue as the cards have it."""
+    """The mailbox with snapshot and queue made to match the cards."""
     return box.edited([*_snapshot(box), *_queue(box)])
 
 
@@ -96,7 +94,7 @@ def _snapshot(box: Mailbox) -> list[Edit]:
 
 
 def _inbox_row(table: Table, row: Row, inbox: Inbox | None) -> dict[str, str]:
-    """What has to change in an agent's row; when an answer is due is only asked where something did."""
+    """The changes of an agent's row; the response date is only updated if the counts change."""
     wanted = _counts(inbox)
     was = {name: table.value(row, name) for name in wanted}
     if was["unread"] == wanted["unread"] and fold(was["oldest_unread"]) in (
@@ -128,12 +126,16 @@ def _queue(box: Mailbox) -> list[Edit]:
         if card is None:
             edits.append(Edit(row.line.start, row.line.after, ""))
             continue
-        # A subject may have been shortened by hand, and stays so.
+        # A subject that was shortened by hand stays.
         said = {name: column(card, name) for name in table.columns if name != "subject" or not table.value(row, name)}
         edits += _change(
             table,
             row,
-            {name: value for name, value in said.items() if value and not same(name, table.value(row, name), value)},
+            {
+                name: value
+                for name, value in said.items()
+                if value and not same_value(name, table.value(row, name), value)
+            },
         )
     for card in sorted(waiting.values(), key=lambda card: card.order, reverse=True):
         place = next(
@@ -144,7 +146,7 @@ def _queue(box: Mailbox) -> list[Edit]:
 
 
 def _change(table: Table, row: Row, wanted: dict[str, str]) -> list[Edit]:
-    """The edits that make a row say what is wanted; a row that lacks a cell is written anew."""
+    """The edits that set a row's cells; a row that lacks a cell is rewritten."""
     wanted = {
         name: value for name, value in wanted.items() if name in table.columns and table.value(row, name) != value
     }
@@ -166,7 +168,7 @@ _INCIDENTAL: Final = ("generated_at", "source_file", "output_file")
 
 
 def project(box: Mailbox) -> dict[str, Any]:
-    """What the projection says of a mailbox, without when and from where."""
+    """The contents of the projection, without time and source file."""
     return {
         "schema_id": SCHEMA_ID,
         "schema_version": SCHEMA_VERSION,
@@ -181,7 +183,7 @@ def project(box: Mailbox) -> dict[str, Any]:
 
 
 def render(mailbox_text: str, source_file: str, generated_at: str, previous: str | None = None) -> str:
-    """The text of MAILBOX.json; where `previous` (the old text) says the same, that text itself."""
+    """The text of MAILBOX.json; `previous`, the old text, is returned if its content is the same."""
     said = project(parse(mailbox_text))
     if previous is not None:
         old = _decode(previous)
@@ -193,13 +195,13 @@ def render(mailbox_text: str, source_file: str, generated_at: str, previous: str
 
 
 def is_stale(mailbox_text: str, projection_text: str) -> bool:
-    """Whether a projection says something else than its mailbox; one that cannot be read is stale."""
+    """Whether a projection differs from its mailbox, or cannot be parsed."""
     old = _decode(projection_text)
     return old is None or _essence(old) != project(parse(mailbox_text))
 
 
 def message(card: Card) -> dict[str, Any]:
-    """A message as programs see it."""
+    """A message as data."""
     fields = {field.key: field.value for field in card.fields if field.dialect != "bold" and field.key != "message_id"}
     fields |= {field.key: field.value for field in card.fields if field.dialect == "bold"}
     fields |= {"from": card.sender, "to": card.receiver}
