@@ -3,7 +3,9 @@
 A domain is a module of functions over a transaction, and a class whose body is the table of its operations:
 
     class Cells(Domain[M]):
-        set = write(set_cell, http="PUT /api/cells/{run}/{cell}", cli="cell set", mcp=True)
+        set = write(set_cell, http="PUT /api/cells/{run}/{cell}", cli="cell set", help="Write a cell.")
+
+Whatever a face needs to know of an operation is said on its line (`Route`), and nowhere else.
 
 On `ws.cells` the method opens a transaction, on `tx.cells` it runs inside one, on `ws.aio.cells` it is awaitable;
 the types follow. What several transactions and waits make up (waiting for a lock, say) is a procedure: a generator
@@ -14,13 +16,26 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Generator, Iterator, Mapping
 from importlib import import_module
-from typing import TYPE_CHECKING, Any, ClassVar, Concatenate, Final, Generic, Literal, ParamSpec, TypeVar, overload
+from typing import (
+    TYPE_CHECKING,
+    Any,
+    ClassVar,
+    Concatenate,
+    Final,
+    Generic,
+    Literal,
+    ParamSpec,
+    TypeVar,
+    Unpack,
+    overload,
+)
 
 import msgspec
 
 from holdfast.kernel.events import Filter
 from holdfast.kernel.tx import Snapshot, Tx
 from holdfast.kernel.wake import Watcher
+from holdfast.route import Declared, Held, Role, Route
 from holdfast.types import Event
 
 if TYPE_CHECKING:
@@ -88,42 +103,18 @@ def find_operation(name: Any) -> Operation[..., Any] | None:
     return REGISTRY.get(name) if isinstance(name, str) else None
 
 
-class Alias(msgspec.Struct, frozen=True):
-    """Another word for an argument on the wire. `opposite`: true says false of ours, and false says nothing."""
-
-    name: str
-    of: str
-    opposite: bool = False
-
-
-class Route(msgspec.Struct, frozen=True):
-    """What the faces need to know of an operation.
-
-    `also` are other addresses of it, `aliases` other words for its arguments. A stream may have the address of another
-    operation: who asks for events gets the stream. `local`: takes a function, so it cannot travel. `heavy`: may take
-    seconds, so a server does it beside its loop.
-    """
-
-    http: str | None = None
-    cli: str | None = None
-    mcp: bool = False
-    also: tuple[str, ...] = ()
-    aliases: tuple[Alias, ...] = ()
-    local: bool = False
-    heavy: bool = False
-
-
 class Domain(Generic[M]):
     """A group of operations on a runner; subclasses list them."""
 
     prefix: ClassVar[str]
+    held: ClassVar[Held | None] = None
 
     def __init__(self, runner: Any) -> None:
         self._runner = runner
 
     def __dir__(self) -> list[str]:
         """What a user can call; `help` shows the signature of each."""
-        return [name for name in dir(type(self)) if not name.startswith("_") and name != "prefix"]
+        return [name for name in dir(type(self)) if not name.startswith("_") and name not in ("held", "prefix")]
 
 
 class Operation(Generic[P, R]):
@@ -137,7 +128,7 @@ class Operation(Generic[P, R]):
         *,
         listing: bool = False,
         plain: bool = False,
-        routed: bool = False,
+        reloads_rules: bool = False,
         personal: bool = False,
         looking: bool = False,
     ) -> None:
@@ -146,14 +137,16 @@ class Operation(Generic[P, R]):
         self.route = route
         self.listing = listing  # sweeps first if something is due
         self.plain = plain  # reads with one statement, which is a snapshot by itself
-        self.routed = routed  # asks the routing rules, so a changed file is loaded first
-        self.personal = personal  # a read that also gets to know who asks
+        self.reloads_rules = reloads_rules  # asks the routing rules, so a changed file is loaded first
+        self.personal = personal  # a read whose function gets the actor too
         self.writes = kind in ("write", "procedure") and not looking  # a procedure may also only look
         self.name = ""
+        self.held: Held | None = None
 
     def __set_name__(self, owner: type[Domain[Any]], name: str) -> None:
         self.method = name
         self.name = f"{owner.prefix}.{name}" if owner.prefix else name
+        self.held = owner.held
         REGISTRY.add(self)
 
     def bind(self, domain: Domain[Any]) -> Any:
@@ -177,14 +170,29 @@ class Operation(Generic[P, R]):
         return (lambda at, *args, **kwargs: function(at, actor, *args, **kwargs)) if self.personal else function
 
     @property
-    def given(self) -> int:
-        """How many of its function's arguments the caller does not give: the transaction, and who asks."""
+    def implicit_args(self) -> int:
+        """Leading parameters supplied by the runner: the transaction, and the actor of a personal read."""
         return 0 if self.kind == "procedure" else 1 + self.personal
 
     @property
     def summary(self) -> str:
         """The first sentence of its documentation."""
         return (self.function.__doc__ or "").strip().split("\n")[0]
+
+    @property
+    def role(self) -> Role:
+        """The role that a token needs for it."""
+        return self.route.role or ("agent" if self.writes else "read")
+
+    @property
+    def command(self) -> str | None:
+        """The name of its command: what is not a positional argument."""
+        usage = self.route.cli
+        return usage if usage is None or usage.islower() else " ".join(filter(str.islower, usage.split()))
+
+    def takes(self, name: str) -> bool:
+        """Whether it has an argument of this name."""
+        return name in self.function.__annotations__
 
 
 class Shown:
@@ -207,7 +215,7 @@ class Shown:
 
         op = self._op
         hints = get_type_hints(op.function)
-        parameters = list(signature(op.function).parameters.values())[op.given :]
+        parameters = list(signature(op.function).parameters.values())[op.implicit_args :]
         return signature(op.function).replace(
             parameters=[each.replace(annotation=hints[each.name]) for each in parameters],
             return_annotation=_returned(op, hints["return"], getattr(self._runner, "awaits", False)),
@@ -367,76 +375,52 @@ class Found(msgspec.Struct, frozen=True):
 
 def read(
     function: Callable[Concatenate[Snapshot, P], R],
-    http: str | None = None,
-    cli: str | None = None,
-    mcp: bool = False,
     *,
     listing: bool = False,
     plain: bool = False,
-    routed: bool = False,
-    heavy: bool = False,
+    reloads_rules: bool = False,
+    **declared: Unpack[Declared],
 ) -> Call[P, R]:
     """A read. `listing` sweeps first if something is due; `plain` promises to use a single statement."""
-    return Call("read", function, Route(http, cli, mcp, heavy=heavy), listing=listing, plain=plain, routed=routed)
+    return Call("read", function, Route(**declared), listing=listing, plain=plain, reloads_rules=reloads_rules)
 
 
 def read_as(
-    function: Callable[Concatenate[Snapshot, str, P], R],
-    http: str | None = None,
-    cli: str | None = None,
-    mcp: bool = False,
-    *,
-    listing: bool = False,
+    function: Callable[Concatenate[Snapshot, str, P], R], *, listing: bool = False, **declared: Unpack[Declared]
 ) -> Call[P, R]:
-    """A read whose answer depends on who asks: the function gets the actor too."""
-    return Call("read", function, Route(http, cli, mcp), listing=listing, personal=True)
+    """A read whose result depends on the actor: the function gets it too."""
+    return Call("read", function, Route(**declared), listing=listing, personal=True)
 
 
 def write(
     function: Callable[Concatenate[Tx, P], R],
-    http: str | None = None,
-    cli: str | None = None,
-    mcp: bool = False,
     *,
-    also: tuple[str, ...] = (),
-    aliases: tuple[Alias, ...] = (),
     local: bool = False,
-    routed: bool = False,
-    heavy: bool = False,
+    reloads_rules: bool = False,
+    **declared: Unpack[Declared],
 ) -> Call[P, R]:
-    """A write: one transaction."""
-    return Call("write", function, Route(http, cli, mcp, also, aliases, local, heavy), routed=routed)
+    """A write: one transaction. `local`: it takes a function, so it cannot travel."""
+    return Call("write", function, Route(local=local, **declared), reloads_rules=reloads_rules)
 
 
 def procedure(
     function: Callable[P, Steps[R]],
-    http: str | None = None,
-    cli: str | None = None,
-    mcp: bool = False,
     *,
-    routed: bool = False,
-    heavy: bool = False,
+    reloads_rules: bool = False,
     looking: bool = False,
+    **declared: Unpack[Declared],
 ) -> Call[P, R]:
     """Several transactions and waits; `looking` promises to change nothing."""
-    return Call("procedure", function, Route(http, cli, mcp, heavy=heavy), routed=routed, looking=looking)
+    return Call("procedure", function, Route(**declared), reloads_rules=reloads_rules, looking=looking)
 
 
 def first(
-    function: Callable[Concatenate[Snapshot, P], Following[E]],
-    http: str | None = None,
-    cli: str | None = None,
-    mcp: bool = False,
+    function: Callable[Concatenate[Snapshot, P], Following[E]], **declared: Unpack[Declared]
 ) -> Call[P, E | None]:
     """The next event of a stream, or None at its timeout."""
-    return Call("first", function, Route(http, cli, mcp))
+    return Call("first", function, Route(**declared))
 
 
-def stream(
-    function: Callable[Concatenate[Snapshot, P], Following[E]],
-    http: str | None = None,
-    cli: str | None = None,
-    mcp: bool = False,
-) -> Stream[P, E]:
+def stream(function: Callable[Concatenate[Snapshot, P], Following[E]], **declared: Unpack[Declared]) -> Stream[P, E]:
     """An iterator of events that ends at its timeout."""
-    return Stream("stream", function, Route(http, cli, mcp))
+    return Stream("stream", function, Route(**declared))

@@ -52,7 +52,7 @@ def _field(parameter: inspect.Parameter, hint: Any) -> tuple[str, Any] | tuple[s
 
 def parameters(op: Operation[..., Any]) -> list[inspect.Parameter]:
     """The parameters that a caller passes."""
-    return list(inspect.signature(op.function).parameters.values())[op.given :]
+    return list(inspect.signature(op.function).parameters.values())[op.implicit_args :]
 
 
 @cache

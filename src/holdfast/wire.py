@@ -23,7 +23,8 @@ from msgspec import UNSET, UnsetType
 from holdfast import errors
 from holdfast.kernel import values
 from holdfast.kernel.values import Node, Value, bad_scalar, path_of, short, too_deep
-from holdfast.operation import Alias, Operation, operation
+from holdfast.operation import Operation, operation
+from holdfast.route import Alias
 
 MAX_DEPTH: Final = 160  # of a request's body
 EXACT: Final = "args"  # in a query: all arguments as one JSON object, which tells 5 from "5"

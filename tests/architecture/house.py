@@ -31,6 +31,8 @@ LAYERS = {
     "holdfast.interchange": "interchange",
     "holdfast.domains": "domains",
     "holdfast.operation": "operation",
+    "holdfast.arguments": "operation",
+    "holdfast.route": "operation",
     "holdfast.replication": "replication",
     "holdfast.kernel": "kernel",
     "holdfast.turnfile": "turnfile",

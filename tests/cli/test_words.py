@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from holdfast.errors import HoldfastError
-from holdfast.faces.cli.args import Argument, Usage, as_moment, convert, nearest, parse, seconds
+from holdfast.faces.cli.args import Argument, Usage, convert, nearest, parse, seconds
 
 TASK = (
     Argument("title", option="--title", word=True, required=True),
@@ -19,7 +19,7 @@ TASK = (
     Argument("tags", "texts", "--tag", "-t"),
     Argument("atomic", "flag", "--atomic"),
     Argument("ttl", "seconds", "--ttl"),
-    Argument("since", "time", "--since"),
+    Argument("since", "past", "--since"),
     Argument("value", "json", "--value"),
     Argument("role", option="--role", choices=("agent", "admin")),
 )
@@ -150,7 +150,7 @@ def test_what_is_no_duration_is_refused(text: str) -> None:
 
 
 def moment(text: str, future: bool = False) -> datetime:
-    found = as_moment(convert(TASK[6], text), future)
+    found = convert(Argument("until", "future", "--until") if future else TASK[6], text)
     assert isinstance(found, datetime)
     assert found.tzinfo is not None
     return found

@@ -18,7 +18,7 @@ from holdfast.domains.mail import STEPS as MAIL_STEPS
 from holdfast.domains.tasks.transitions import STATUSES, STEPS
 from holdfast.faces.cli.command import PURPOSES, Command, all_commands
 from holdfast.faces.cli.commands.help import TASKS, row, usage
-from holdfast.faces.cli.examples import EXAMPLES
+from holdfast.faces.cli.examples import examples_of
 from holdfast.operation import REGISTRY, Operation
 from holdfast.types.tasks import TaskStatus
 from tests.docs.session import record
@@ -62,7 +62,7 @@ def signature_of(operation: Operation[..., Any]) -> str:
     signature = inspect.signature(operation.function)
     parameters = list(signature.parameters.values())
     if operation.kind != "procedure":
-        parameters = parameters[operation.given :]
+        parameters = parameters[operation.implicit_args :]
     shown = ", ".join(_parameter(each) for each in parameters)
     return f"ws.{operation.name}({shown}) -> {_answer(operation, str(signature.return_annotation))}"
 
@@ -183,7 +183,7 @@ def _section(title: str, found: list[Command]) -> Iterator[str]:
         yield f"\n#### {command.name}\n\n{' '.join(part for part in (command.summary, command.more) if part)}\n"
         rows = [row(argument) for argument in command.arguments]
         yield "\n".join(["```text", usage(command), *([""] if rows else []), *rows, "```\n"])
-        yield "\n".join(["```sh", *(example.line for example in EXAMPLES[command.name]), "```"])
+        yield "\n".join(["```sh", *(example.line for example in examples_of(command)), "```"])
 
 
 # --- writing them ----------------------------------------------------------------------------------------------------

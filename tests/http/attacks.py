@@ -12,9 +12,10 @@ from urllib.parse import quote
 import msgspec
 
 from holdfast.faces.http.auth import MAIN, MAX_BODY
+from holdfast.operation import REGISTRY
 from holdfast.schema import parameters
 from holdfast.wire import MAX_DEPTH, plan_of
-from holdfast.workspace.access import ADMIN, ROLES
+from holdfast.workspace.access import ROLES
 from tests.http.bare import Request
 from tests.http.matrix import ACTOR, OTHER, Row, Site
 
@@ -223,7 +224,7 @@ def another_actor_inside_a_txn(site: Site) -> Cells:
 def an_operation_of_admins_inside_a_txn(site: Site) -> Cells:
     agent = site.token("agent")
     for base in BASES.values():
-        for name in sorted(ADMIN):
+        for name in sorted(op.name for op in REGISTRY.values() if op.role == "admin"):
             for branch in ("then", "otherwise"):
                 yield forbidden(in_txn(site.call("txn", base).bearing(agent), name, site.arguments[name], branch))
 

@@ -22,10 +22,10 @@ from holdfast.faces.http.auth import EVERY, MAIN, Tokens
 from holdfast.faces.http.calls import Route, Routes
 from holdfast.faces.http.pages import EXTRAS
 from holdfast.operation import Operation, operation
+from holdfast.route import Role
 from holdfast.schema import parameters
 from holdfast.testing import ManualClock
 from holdfast.workspace import Workspace
-from holdfast.workspace.access import Role, role_of
 from tests.http.bare import Client, Request
 from tests.http.running import PATIENCE, Running
 from tests.worlds.contents import contents
@@ -235,7 +235,7 @@ class Site:
                 args = self.arguments[route.op.name]
                 task = {name: self.arguments["tasks.claim"]["id"] for name in route.names if name not in args}
                 request = called(route, args | task, base, self.right)
-                yield Row(request, role_of(route.op), space, route.op, args | task)
+                yield Row(request, route.op.role, space, route.op, args | task)
             for name, (method, role, *_) in EXTRAS.items():
                 yield Row(Request(method, f"{base}api/{name}", self.right), role, space, None, {})
         for name, role in PAGES.items():

@@ -20,8 +20,9 @@ from mcp_types import CallToolResult, TextContent, TextResourceContents
 import holdfast
 from holdfast.faces.mcp import server
 from holdfast.faces.mcp.profiles import WORKSPACE
-from holdfast.faces.mcp.session import Memory, Session
+from holdfast.faces.mcp.session import Session
 from holdfast.faces.mcp.text import CLOSING, OPENING
+from holdfast.workspace.tokens import MemoryTokens
 
 PATIENCE: Final = 60
 Era = Literal["legacy", "auto"]  # with a handshake and a session; the newest, without either
@@ -99,7 +100,7 @@ class Agent:
 @asynccontextmanager
 async def inside(ws: holdfast.Workspace, profile: str = "core", era: Era = "legacy") -> AsyncIterator[Agent]:
     """A session in this process, which acts as the workspace's actor."""
-    session = Session(ws.aio, ws.actor, profile, Memory())
+    session = Session(ws.aio, ws.actor, profile, MemoryTokens())
     async with Client(server.build(WORKSPACE, lambda _: session), mode=era) as client:
         yield Agent(client)
 

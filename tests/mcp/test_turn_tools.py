@@ -20,9 +20,10 @@ import holdfast
 from holdfast import errors, turnfile
 from holdfast.faces.mcp.profiles import WORKSPACE, tools_of
 from holdfast.faces.mcp.server import build
-from holdfast.faces.mcp.session import Memory, Session
+from holdfast.faces.mcp.session import Session
 from holdfast.faces.mcp.tool import Caller
 from holdfast.faces.mcp.turn_tools import TURNS
+from holdfast.workspace.tokens import MemoryTokens
 from tests.cli.calling import Shell, environment
 from tests.mcp.clients import Agent, Refused, inside, over_stdio, played
 from tests.mcp.test_profiles import BYTES_PER_TOKEN, ROOT
@@ -37,7 +38,7 @@ TOOLS = {
 @asynccontextmanager
 async def agent_of(ws: holdfast.Workspace, files: turnfile.Session) -> AsyncIterator[Agent]:
     """An agent whose server has turn files; it acts as ann."""
-    session = Session(ws.aio, ws.actor, "all", Memory(), turn_dir=files.folder.path)
+    session = Session(ws.aio, ws.actor, "all", MemoryTokens(), turn_dir=files.folder.path)
     async with Client(build(WORKSPACE, lambda _: session), mode="legacy") as client:
         yield Agent(client)
 

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import inspect
-from typing import Any
+from typing import Any, get_args
 
 import msgspec
 import pytest
 
+from holdfast.arguments import VOCABULARY
 from holdfast.domains.cells import Cells
+from holdfast.faces.mcp.profiles import CORE
 from holdfast.operation import REGISTRY
-from holdfast.schema import request_type, schemas
+from holdfast.schema import request_type, result_type, schemas
 
 TRAVELLING = sorted(name for name, op in REGISTRY.items() if not op.route.local and op.kind != "stream")
 # Signatures that others rely on (requirements/interfaces.md).
@@ -53,7 +55,7 @@ PINNED = {
 def parameters(name: str) -> list[str]:
     op = REGISTRY[name]
     names = list(inspect.signature(op.function).parameters)
-    return names[op.given :]
+    return names[op.implicit_args :]
 
 
 @pytest.mark.parametrize("name", PINNED)
@@ -77,7 +79,7 @@ def test_every_operation_says_what_it_does(name: str) -> None:
 def test_no_two_operations_share_a_route_or_a_command() -> None:
     streams = {op for op in REGISTRY.values() if op.kind == "stream"}  # which may share the address of another
     for face, ops in (("http", streams), ("http", {*REGISTRY.values()} - streams), ("cli", REGISTRY.values())):
-        taken = [route for op in ops if (route := getattr(op.route, face)) is not None]
+        taken = [route for op in ops if (route := op.command if face == "cli" else op.route.http) is not None]
         taken += [route for op in ops if face == "http" for route in op.route.also]
         assert sorted(taken) == sorted(set(taken))
 
@@ -99,3 +101,50 @@ def test_a_request_round_trips_through_json() -> None:
 
 def test_an_operation_reached_through_the_class_is_its_table_entry() -> None:
     assert REGISTRY["cells.set"] is Cells.set
+
+
+# --- what a line says is true ----------------------------------------------------------------------------------------
+
+COMMANDS = sorted(name for name, op in REGISTRY.items() if op.route.cli is not None)
+
+
+def optional(name: str) -> set[str]:
+    found = list(inspect.signature(REGISTRY[name].function).parameters.values())
+    return {each.name for each in found if each.default is not each.empty or each.kind is each.VAR_KEYWORD}
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_a_usage_names_arguments_and_brackets_those_that_may_be_omitted(name: str) -> None:
+    words = [word for word in (REGISTRY[name].route.cli or "").split() if not word.islower()]
+    bracketed = {word.strip("[].").lower() for word in words if word.startswith("[")}
+    plain = {word.strip("[].").lower() for word in words} - bracketed
+    lists = {word.strip("[].").lower() for word in words if word.endswith("...]")}  # which are empty then
+    assert bracketed | plain <= set(parameters(name))
+    assert not plain & optional(name)
+    assert bracketed - lists <= optional(name)
+
+
+@pytest.mark.parametrize("name", sorted(REGISTRY))
+def test_a_line_speaks_of_arguments_and_tools_that_exist(name: str) -> None:
+    op = REGISTRY[name]
+    named = {*op.route.arguments, *op.route.shapes, *op.route.admin_only, op.route.names_actor, op.route.confined_by}
+    assert named - {""} <= set(parameters(name))
+    assert {op.route.mcp} - {""} <= {tool.name for tool in CORE}
+
+
+@pytest.mark.parametrize("name", [name for name, op in REGISTRY.items() if op.route.grants or op.route.frees])
+def test_what_is_granted_and_freed_has_a_name_in_calls_and_results(name: str) -> None:
+    op = REGISTRY[name]
+    assert op.writes
+    assert op.held is not None
+    assert not op.held.lookup or f"{name.partition('.')[0]}.{op.held.lookup}" in REGISTRY
+    if op.route.frees:
+        assert {*op.held.arguments, "token"} <= set(parameters(name))
+    else:
+        results = [each for each in get_args(result_type(name)) or (result_type(name),) if each is not type(None)]
+        assert {*op.held.fields, op.held.holder, "token"} <= set(results[0].__struct_fields__)
+
+
+def test_every_word_of_the_vocabulary_is_used() -> None:
+    used = {argument for name in REGISTRY for argument in parameters(name)}
+    assert VOCABULARY.keys() - used == set()

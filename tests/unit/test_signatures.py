@@ -73,7 +73,7 @@ def test_awaitable_operations_say_so(ws: Workspace, remote: RemoteWorkspace) -> 
 @pytest.mark.parametrize("name", sorted(REGISTRY))
 def test_every_operation_shows_the_arguments_that_a_caller_gives(name: str) -> None:
     op = REGISTRY[name]
-    given = list(inspect.signature(op.function).parameters)[op.given :]
+    given = list(inspect.signature(op.function).parameters)[op.implicit_args :]
     with holdfast.connect("http://127.0.0.1:9", token="token", actor="me") as connected:
         bound = op.on(connected)
         assert list(inspect.signature(bound).parameters) == given

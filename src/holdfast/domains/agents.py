@@ -17,6 +17,7 @@ from holdfast.domains.locks import holder_of
 from holdfast.kernel.tx import Row, Snapshot, Tx, newest_version
 from holdfast.kernel.validate import check_flag, check_limit, check_name, page_bounds
 from holdfast.operation import Domain, Found, M, read, write
+from holdfast.route import example
 from holdfast.types import as_time
 from holdfast.types.agents import Agent, Role
 
@@ -205,11 +206,43 @@ def _check_can(can: Any) -> tuple[str, ...]:
     return tuple(sorted(set(can)))
 
 
+# What examples need.
+_CLAIM: Final = "holdfast claim hf-7k2q"
+
+
 class Agents(Domain[M]):
     """`ws.agents`."""
 
     prefix = "agents"
-    register = write(register, http="POST /api/agents", cli="agent register", mcp=True)
-    forget = write(forget, http="DELETE /api/agents/{name}", cli="agent forget")
-    get = read(get, http="GET /api/agents/{name}", cli="agent get", plain=True)
-    list = read(list_agents, http="GET /api/agents", cli="agent list", mcp=True)
+    register = write(
+        register,
+        http="POST /api/agents",
+        cli="agent register [NAME]",
+        help="Make yourself known, or change what is known of you.",
+        examples=("holdfast agent register --program claude --can python --can review",),
+        admin_only={"role": "maintainer"},
+        names_actor="name",
+    )
+    forget = write(
+        forget,
+        http="DELETE /api/agents/{name}",
+        cli="agent forget",
+        help="Forget an agent that is gone; what it holds and its mail stay.",
+        examples=(example("holdfast agent forget agent-2", "holdfast claim hf-7k2q --actor agent-2"),),
+        role="admin",
+    )
+    get = read(
+        get,
+        http="GET /api/agents/{name}",
+        plain=True,
+        cli="agent get",
+        help="Show what is known of an agent.",
+        examples=(example("holdfast agent get agent-1", _CLAIM),),
+    )
+    list = read(
+        list_agents,
+        http="GET /api/agents",
+        cli="agent list [PREFIX]",
+        help="List the agents that registered or wrote something.",
+        examples=("holdfast agent list",),
+    )

@@ -7,10 +7,13 @@ delete or an expiry.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Any
+
+import msgspec
 
 from holdfast import errors
 from holdfast.kernel.events import Filter, gone, history, marks, previous, to_event
-from holdfast.kernel.tx import Snapshot, newest_version
+from holdfast.kernel.tx import Snapshot, Tx, newest_version
 from holdfast.kernel.validate import check_limit, check_name, page_bounds
 from holdfast.kernel.values import decode
 from holdfast.operation import Following
@@ -40,6 +43,24 @@ def check_cell(run: str, cell: str) -> None:
 def missing(run: str, cell: str) -> errors.NotFound:
     """The error for an absent cell."""
     return errors.NotFound(f"there is no cell {cell!r} in run {run!r}", run=run, cell=cell)
+
+
+class Stored(msgspec.Struct, frozen=True):
+    """A cell as a transaction reads it; expired cells were swept before."""
+
+    data: bytes
+    version: int
+    lease: str | None
+
+    @property
+    def value(self) -> Any:
+        return decode(self.data)
+
+
+def load_cell(tx: Tx, run: str, cell: str) -> Stored | None:
+    """The cell, in a transaction."""
+    row = tx.one("SELECT value, version, lease FROM cells WHERE run = ? AND cell = ?", (run, cell))
+    return None if row is None else Stored(*row)
 
 
 def find_cell(snapshot: Snapshot, run: str, cell: str) -> Cell | None:

@@ -9,14 +9,13 @@ lease: its own (a ttl) or one that a user made.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
-
-import msgspec
+from typing import Any, Final
 
 from holdfast import errors
 from holdfast.domains.cell_history import (
     CELL,
     VALUE_MAP,
+    Stored,
     at_version,
     cell_history,
     check_cell,
@@ -27,6 +26,7 @@ from holdfast.domains.cell_history import (
     info,
     list_cells,
     list_runs,
+    load_cell,
     missing,
     ttl,
 )
@@ -35,29 +35,13 @@ from holdfast.domains.locks import Target, acquiring, let_go, probe_target, prol
 from holdfast.kernel import leases
 from holdfast.kernel.tx import Tx, newest_version
 from holdfast.kernel.validate import check_name, check_ttl
-from holdfast.kernel.values import decode, encode
+from holdfast.kernel.values import encode
 from holdfast.operation import Do, Domain, Found, Look, M, Steps, first, procedure, read, stream, write
+from holdfast.route import Held, example
 from holdfast.types import Cell, Grant
 
 RUN = "run"
 CELL_LOCK = "cell-lock"
-
-
-class Stored(msgspec.Struct, frozen=True):
-    """A cell as a transaction reads it; expired cells were swept before."""
-
-    data: bytes
-    version: int
-    lease: str | None
-
-    @property
-    def value(self) -> Any:
-        return decode(self.data)
-
-
-def _load(tx: Tx, run: str, cell: str) -> Stored | None:
-    row = tx.one("SELECT value, version, lease FROM cells WHERE run = ? AND cell = ?", (run, cell))
-    return None if row is None else Stored(*row)
 
 
 # --- writing one cell ------------------------------------------------------------------------------------------------
@@ -100,7 +84,7 @@ def set_cell(tx: Tx, run: str, cell: str, value: Any, ttl: float | None = None, 
     """
     check_cell(run, cell)
     data = encode(value, tx.max_value_bytes)
-    old = _load(tx, run, cell)
+    old = load_cell(tx, run, cell)
     return _put(tx, run, cell, data, old, "set", _expiry(tx, old, ttl, lease))
 
 
@@ -121,7 +105,7 @@ def _expiry(tx: Tx, old: Stored | None, ttl: float | None, lease: str | None) ->
 def delete_cell(tx: Tx, run: str, cell: str) -> bool:
     """Delete a cell; False if it did not exist. Its version and history stay."""
     check_cell(run, cell)
-    old = _load(tx, run, cell)
+    old = load_cell(tx, run, cell)
     if old is None:
         return False
     _remove(tx, run, cell, old.version, old.lease, "delete")
@@ -133,7 +117,7 @@ def _expect(tx: Tx, run: str, cell: str, expected: int | None) -> Stored | None:
     check_cell(run, cell)
     if expected is not None and (type(expected) is not int or expected < 1):
         raise errors.Invalid(f"expected must be a version (1 or more) or None for 'absent', not {expected!r}")
-    old = _load(tx, run, cell)
+    old = load_cell(tx, run, cell)
     version = None if old is None else old.version
     if version != expected:
         found = "absent" if version is None else f"at version {version}"
@@ -164,7 +148,7 @@ def compare_and_delete(tx: Tx, run: str, cell: str, expected: int) -> int:
 def init_cell(tx: Tx, run: str, cell: str, value: Any) -> int:
     """Write only if the cell is absent. Raises Exists, and leaves the cell unchanged."""
     check_cell(run, cell)
-    old = _load(tx, run, cell)
+    old = load_cell(tx, run, cell)
     if old is not None:
         raise errors.Exists(
             f"cell {cell!r} in run {run!r} exists at version {old.version}", version=old.version, value=old.value
@@ -197,7 +181,7 @@ def transition(tx: Tx, run: str, cell: str, fn: Callable[[Any], Any]) -> Cell:
     check_cell(run, cell)
     if not callable(fn):
         raise errors.Invalid(f"fn must be a function of the value, not {type(fn).__name__}")
-    old = _load(tx, run, cell)
+    old = load_cell(tx, run, cell)
     if old is None:
         raise missing(run, cell)
     _keep(tx, run, cell, fn(old.value), old, "transition")
@@ -207,7 +191,7 @@ def transition(tx: Tx, run: str, cell: str, fn: Callable[[Any], Any]) -> Cell:
 def transition_or_init(tx: Tx, run: str, cell: str, initial: Any, fn: Callable[[Any], Any]) -> Cell:
     """Like `transition`, but an absent cell is first created with `initial`; both versions are in its history."""
     check_cell(run, cell)
-    if _load(tx, run, cell) is None:
+    if load_cell(tx, run, cell) is None:
         _keep(tx, run, cell, initial, None, "init")
     return transition(tx, run, cell, fn)
 
@@ -215,7 +199,7 @@ def transition_or_init(tx: Tx, run: str, cell: str, initial: Any, fn: Callable[[
 def increment(tx: Tx, run: str, cell: str, delta: int | float = 1) -> int | float:
     """Add to a number and return the result; an absent cell counts as 0. Raises InvalidValue."""
     check_cell(run, cell)
-    old = _load(tx, run, cell)
+    old = load_cell(tx, run, cell)
     value = 0 if old is None else old.value
     for number, what in ((value, f"cell {cell!r} holds"), (delta, "delta is")):
         if type(number) is not int and type(number) is not float:
@@ -234,7 +218,7 @@ def refresh_ttl(tx: Tx, run: str, cell: str, ttl: float) -> bool:
     """Let the cell expire `ttl` seconds from now, whatever its expiry was; False if it does not exist."""
     check_cell(run, cell)
     micros = check_ttl(ttl)
-    old = _load(tx, run, cell)
+    old = load_cell(tx, run, cell)
     if old is None:
         return False
     leases.drop(tx, old.lease, CELL)
@@ -248,7 +232,7 @@ def refresh_ttl(tx: Tx, run: str, cell: str, ttl: float) -> bool:
 def restore_cell(tx: Tx, run: str, cell: str, version: int) -> int:
     """Write the value of an old version as a new version. Raises NotFound, or Compacted."""
     value = at_version(tx, run, cell, version).value
-    return _keep(tx, run, cell, value, _load(tx, run, cell), "restore")
+    return _keep(tx, run, cell, value, load_cell(tx, run, cell), "restore")
 
 
 def delete_run(tx: Tx, run: str) -> int:
@@ -304,13 +288,10 @@ def refresh_lock(
     return prolong(tx, locked(run, cell), holder, ttl, token)
 
 
-# --- for txn ---------------------------------------------------------------------------------------------------------
-
-
 def probe(tx: Tx, run: str, cell: str) -> Found | None:
     """What a condition sees of a cell."""
     check_cell(run, cell)
-    found = _load(tx, run, cell)
+    found = load_cell(tx, run, cell)
     return None if found is None else Found(found.version, found.value)
 
 
@@ -319,35 +300,200 @@ def probe_lock(tx: Tx, run: str, cell: str) -> Found | None:
     return probe_target(tx, locked(run, cell))
 
 
+# What examples need.
+_CELL: Final = """holdfast cell set run-1 status '"building"'"""
+_LOCK: Final = "holdfast lock acquire deploy --ttl 60"
+
+
 class Cells(Domain[M]):
     """`ws.cells`."""
 
     prefix = "cells"
-    set = write(set_cell, http="PUT /api/cells/{run}/{cell}", cli="cell set", mcp=True)
-    get = read(get_cell, http="GET /api/cells/{run}/{cell}", cli="cell get", mcp=True, plain=True)
+    held = Held("cell", ("run", "cell"), ("scope", "name"))
+    set = write(
+        set_cell,
+        http="PUT /api/cells/{run}/{cell}",
+        cli="cell set",
+        help="Write a cell, and print its new version.",
+        examples=(
+            _CELL,
+            example("""holdfast cell set run-1 status '"live"' --fence deploy:8192""", _LOCK),
+            example("holdfast cell set run-1 plan - --ttl 1d < plan.json", """echo '{"steps": 3}' > plan.json"""),
+        ),
+        mcp="cell_set",
+    )
+    get = read(
+        get_cell,
+        http="GET /api/cells/{run}/{cell}",
+        plain=True,
+        cli="cell get",
+        help="Print the value of a cell.",
+        examples=(example("holdfast cell get run-1 status", _CELL),),
+        mcp="cell_get",
+    )
     find = read(find_cell, http="GET /api/cells/{run}/{cell}/find", plain=True)
-    exists = read(exists, http="GET /api/cells/{run}/{cell}/exists", cli="cell exists", plain=True)
-    delete = write(delete_cell, http="DELETE /api/cells/{run}/{cell}", cli="cell delete", mcp=True)
-    cas = write(cas_cell, http="POST /api/cells/{run}/{cell}/cas", cli="cell cas", mcp=True)
-    init = write(init_cell, http="POST /api/cells/{run}/{cell}/init", cli="cell init")
-    get_or_init = procedure(get_or_init, http="POST /api/cells/{run}/{cell}/get-or-init", cli="cell get-or-init")
+    exists = read(
+        exists,
+        http="GET /api/cells/{run}/{cell}/exists",
+        plain=True,
+        cli="cell exists",
+        help="Print true or false: whether a cell has a value.",
+        examples=("holdfast cell exists run-1 status",),
+    )
+    delete = write(
+        delete_cell,
+        http="DELETE /api/cells/{run}/{cell}",
+        cli="cell delete",
+        help="Delete a cell; its history stays.",
+        examples=(example("holdfast cell delete run-1 status", _CELL),),
+    )
+    cas = write(
+        cas_cell,
+        http="POST /api/cells/{run}/{cell}/cas",
+        cli="cell cas",
+        help="Write a cell only if it is at the version you expect.",
+        examples=(
+            example("""holdfast cell cas run-1 status 1 '"done"'""", _CELL),
+            """holdfast cell cas run-1 status none '"first"'""",
+        ),
+        mcp="cell_set",
+    )
+    init = write(
+        init_cell,
+        http="POST /api/cells/{run}/{cell}/init",
+        cli="cell init",
+        help="Write a cell only if it has no value yet.",
+        examples=("""holdfast cell init run-1 owner '"agent-1"'""",),
+    )
+    get_or_init = procedure(
+        get_or_init,
+        http="POST /api/cells/{run}/{cell}/get-or-init",
+        cli="cell get-or-init",
+        help="Print the value of a cell; write one first if there is none.",
+        examples=("""holdfast cell get-or-init run-1 limits '{"most": 3}'""",),
+    )
     transition = write(transition, local=True)
     transition_or_init = write(transition_or_init, local=True)
-    increment = write(increment, http="POST /api/cells/{run}/{cell}/increment", cli="cell increment", mcp=True)
-    compare_and_delete = write(
-        compare_and_delete, http="POST /api/cells/{run}/{cell}/compare-and-delete", cli="cell compare-and-delete"
+    increment = write(
+        increment,
+        http="POST /api/cells/{run}/{cell}/increment",
+        cli="cell increment RUN CELL [DELTA]",
+        help="Add to a number and print the new one; a new cell counts from 0.",
+        examples=("holdfast cell increment run-1 done", "holdfast cell increment run-1 budget -250"),
     )
-    history = read(cell_history, http="GET /api/cells/{run}/{cell}/history", cli="cell history")
-    at = read(at_version, http="GET /api/cells/{run}/{cell}/versions/{version}", cli="cell at")
-    restore = write(restore_cell, http="POST /api/cells/{run}/{cell}/restore", cli="cell restore")
-    info = read(info, http="GET /api/cells/{run}/{cell}/info", cli="cell info", plain=True)
-    list = read(list_cells, http="GET /api/cells/{run}", cli="cell list", mcp=True, listing=True)
-    runs = read(list_runs, http="GET /api/cells", cli="cell runs", listing=True)
-    delete_run = write(delete_run, http="DELETE /api/cells/{run}", cli="cell delete-run")
-    refresh_ttl = write(refresh_ttl, http="POST /api/cells/{run}/{cell}/refresh-ttl", cli="cell refresh-ttl")
-    ttl = read(ttl, http="GET /api/cells/{run}/{cell}/ttl", cli="cell ttl", plain=True)
-    watch = first(follow, http="GET /api/cells/{run}/{cell}/watch", cli="cell watch")
-    watch_stream = stream(follow, http="GET /api/cells/{run}/{cell}/watch", cli="cell stream")
-    acquire_lock = procedure(acquire_lock, http="POST /api/cells/{run}/{cell}/lock/acquire", cli="cell lock")
-    release_lock = write(release_lock, http="POST /api/cells/{run}/{cell}/lock/release", cli="cell unlock")
-    refresh_lock = write(refresh_lock, http="POST /api/cells/{run}/{cell}/lock/refresh", cli="cell refresh-lock")
+    compare_and_delete = write(
+        compare_and_delete,
+        http="POST /api/cells/{run}/{cell}/compare-and-delete",
+        cli="cell compare-and-delete",
+        help="Delete a cell only if it is at the version you expect.",
+        examples=(example("holdfast cell compare-and-delete run-1 status 1", _CELL),),
+    )
+    history = read(
+        cell_history,
+        http="GET /api/cells/{run}/{cell}/history",
+        cli="cell history",
+        help="List the versions of a cell, newest first.",
+        examples=(example("holdfast cell history run-1 status --limit 10", _CELL),),
+    )
+    at = read(
+        at_version,
+        http="GET /api/cells/{run}/{cell}/versions/{version}",
+        cli="cell at",
+        help="Print the value that a cell had at a version.",
+        examples=(example("holdfast cell at run-1 status 1", _CELL),),
+    )
+    restore = write(
+        restore_cell,
+        http="POST /api/cells/{run}/{cell}/restore",
+        cli="cell restore",
+        help="Write the value of an old version back, as a new version.",
+        examples=(example("holdfast cell restore run-1 status 1", _CELL, _CELL),),
+    )
+    info = read(
+        info,
+        http="GET /api/cells/{run}/{cell}/info",
+        plain=True,
+        cli="cell info",
+        help="Show version, time and size of a cell without its value.",
+        examples=(example("holdfast cell info run-1 status", _CELL),),
+    )
+    list = read(
+        list_cells,
+        http="GET /api/cells/{run}",
+        listing=True,
+        cli="cell list RUN [PREFIX]",
+        help="List the cells of a run.",
+        examples=("holdfast cell list run-1", "holdfast cell list run-1 sta --json"),
+        mcp="cell_get",
+    )
+    runs = read(
+        list_runs,
+        http="GET /api/cells",
+        listing=True,
+        cli="cell runs [PREFIX]",
+        help="List the runs that have cells.",
+        examples=("holdfast cell runs",),
+    )
+    delete_run = write(
+        delete_run,
+        http="DELETE /api/cells/{run}",
+        cli="cell delete-run",
+        help="Delete every cell of a run, and print how many.",
+        examples=(example("holdfast cell delete-run run-1", _CELL),),
+    )
+    refresh_ttl = write(
+        refresh_ttl,
+        http="POST /api/cells/{run}/{cell}/refresh-ttl",
+        cli="cell refresh-ttl",
+        help="Set how long a cell lasts from now on.",
+        examples=(example("holdfast cell refresh-ttl run-1 status 2h", _CELL),),
+    )
+    ttl = read(
+        ttl,
+        http="GET /api/cells/{run}/{cell}/ttl",
+        plain=True,
+        cli="cell ttl",
+        help="Print the seconds until a cell ends; nothing if it does not.",
+        examples=(example("holdfast cell ttl run-1 status", _CELL),),
+    )
+    watch = first(
+        follow,
+        http="GET /api/cells/{run}/{cell}/watch",
+        cli="cell watch",
+        help="Wait for one change of a cell, and print it.",
+        examples=(
+            "holdfast cell watch run-1 status --timeout 10m",
+            example("holdfast cell watch run-1 status --after-version 0", _CELL),
+        ),
+    )
+    watch_stream = stream(
+        follow,
+        http="GET /api/cells/{run}/{cell}/watch",
+        cli="cell stream",
+        help="Print the changes of a cell as they come.",
+        examples=(example("holdfast cell stream run-1 status --after-version 0 --timeout 1s", _CELL),),
+    )
+    acquire_lock = procedure(
+        acquire_lock,
+        http="POST /api/cells/{run}/{cell}/lock/acquire",
+        cli="cell lock",
+        help="Take the lock of a cell.",
+        examples=("holdfast cell lock run-1 status --ttl 30 --wait 10",),
+        grants=True,
+    )
+    release_lock = write(
+        release_lock,
+        http="POST /api/cells/{run}/{cell}/lock/release",
+        cli="cell unlock",
+        help="Free your lock of a cell.",
+        examples=(example("holdfast cell unlock run-1 status", "holdfast cell lock run-1 status"),),
+        frees=True,
+    )
+    refresh_lock = write(
+        refresh_lock,
+        http="POST /api/cells/{run}/{cell}/lock/refresh",
+        cli="cell refresh-lock",
+        help="Renew your lock of a cell.",
+        examples=(example("holdfast cell refresh-lock run-1 status", "holdfast cell lock run-1 status"),),
+        grants=True,
+    )

@@ -13,6 +13,7 @@ from holdfast.kernel import activity, leases
 from holdfast.kernel.events import compact, list_events, make_filter
 from holdfast.kernel.tx import Snapshot, Tx
 from holdfast.operation import Domain, Following, M, ReadFile, Steps, procedure, read, write
+from holdfast.route import example
 from holdfast.types import Event, Refusal, as_microseconds, as_time
 
 
@@ -50,9 +51,32 @@ class Events(Domain[M]):
     """`ws.events`."""
 
     prefix = "events"
-    list = read(list_events, http="GET /api/events", cli="event list", mcp=True, listing=True)
-    refusals = procedure(refusals, http="GET /api/events/refusals", cli="event refusals", looking=True)
-    compact = write(compact, http="POST /api/events/compact", cli="event compact")
+    list = read(
+        list_events,
+        http="GET /api/events",
+        listing=True,
+        cli="event list",
+        help="List events, oldest first.",
+        examples=("holdfast event list --kind task --id hf-7k2q",),
+        mcp="watch",
+    )
+    refusals = procedure(
+        refusals,
+        http="GET /api/events/refusals",
+        looking=True,
+        cli="event refusals",
+        help="Count who was refused what on this machine.",
+        examples=("holdfast event refusals --since 1d",),
+    )
+    compact = write(
+        compact,
+        http="POST /api/events/compact",
+        cli="event compact",
+        help="Forget old events, after a backup; print how many went.",
+        examples=(example("holdfast event compact 2", "holdfast note hf-7k2q one"),),
+        role="admin",
+        irreversible=True,
+    )
 
 
 def reset_clock(tx: Tx) -> datetime:
@@ -76,4 +100,11 @@ class ClockOps(Domain[M]):
     """`ws.clock`."""
 
     prefix = "clock"
-    reset = write(reset_clock, http="POST /api/clock/reset", cli="clock reset")
+    reset = write(
+        reset_clock,
+        http="POST /api/clock/reset",
+        cli="clock reset",
+        help="Accept this machine's clock if the workspace is ahead of it.",
+        examples=("holdfast clock reset",),
+        role="admin",
+    )

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from typing import Final
+
 from holdfast import errors
 from holdfast.kernel import leases as kernel
 from holdfast.kernel.tx import Row, Snapshot, Tx, newest_version
 from holdfast.kernel.validate import check_limit, check_name, check_ttl
 from holdfast.operation import Domain, Found, M, read, write
+from holdfast.route import example
 from holdfast.types import Lease, as_time
 
 _COLUMNS = "id, holder, ttl, created, deadline"
@@ -81,12 +84,49 @@ def probe(tx: Tx, id: str) -> Found | None:
     return None if row is None else Found(newest_version(tx, kernel.LEASE, "", id), row[0])
 
 
+# What examples need.
+_LEASE: Final = "holdfast lease create 60s"
+
+
 class Leases(Domain[M]):
     """`ws.leases`."""
 
     prefix = "leases"
-    create = write(create_lease, http="POST /api/leases", cli="lease create", mcp=True)
-    refresh = write(refresh_lease, http="POST /api/leases/{id}/refresh", cli="lease refresh", mcp=True)
-    revoke = write(revoke_lease, http="DELETE /api/leases/{id}", cli="lease revoke", mcp=True)
-    get = read(get_lease, http="GET /api/leases/{id}", cli="lease get", plain=True)
-    list = read(list_leases, http="GET /api/leases", cli="lease list", listing=True)
+    create = write(
+        create_lease,
+        http="POST /api/leases",
+        cli="lease create",
+        help="Make a lease, and print its id; it ends unless refreshed.",
+        examples=(_LEASE, "lease=$(holdfast lease create 60s -q) && holdfast lock acquire deploy --lease $lease"),
+        creates=True,
+    )
+    refresh = write(
+        refresh_lease,
+        http="POST /api/leases/{id}/refresh",
+        cli="lease refresh",
+        help="Let a lease run for its time again.",
+        examples=(example("holdfast lease refresh $(holdfast lease list -q --limit 1)", _LEASE),),
+    )
+    revoke = write(
+        revoke_lease,
+        http="DELETE /api/leases/{id}",
+        cli="lease revoke",
+        help="End a lease now, and everything bound to it.",
+        examples=(example("holdfast lease revoke $(holdfast lease list -q --limit 1)", _LEASE),),
+    )
+    get = read(
+        get_lease,
+        http="GET /api/leases/{id}",
+        plain=True,
+        cli="lease get",
+        help="Show a lease that is alive.",
+        examples=(example("holdfast lease get $(holdfast lease list -q --limit 1)", _LEASE),),
+    )
+    list = read(
+        list_leases,
+        http="GET /api/leases",
+        listing=True,
+        cli="lease list",
+        help="List the leases that are alive, oldest first.",
+        examples=("holdfast lease list",),
+    )

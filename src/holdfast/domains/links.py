@@ -19,6 +19,7 @@ from holdfast.domains.trails import BELONGS_TO, BRANCHES_FROM
 from holdfast.kernel.tx import Row, Snapshot, Tx
 from holdfast.kernel.validate import check_id, check_limit
 from holdfast.operation import Domain, M, read, write
+from holdfast.route import example
 from holdfast.types import as_time
 from holdfast.types.stashes import Link, LinkType
 
@@ -166,11 +167,49 @@ def check(snapshot: Snapshot) -> Iterator[str]:
             yield f"link {id} names the task {end}, which does not exist"
 
 
+# What examples need.
+_TRAIL: Final = "holdfast trail create parser --state active"
+_ON_TRAIL: Final = (_TRAIL, "holdfast trail add $(holdfast trail list -q) hf-7k2q")
+_HITS: Final = "holdfast stash create hits --type counter"
+_SCOPED: Final = (_TRAIL, _HITS, "holdfast link create scoped_to $(holdfast stash list -q) $(holdfast trail list -q)")
+
+
 class Links(Domain[M]):
     """`ws.links`."""
 
     prefix = "links"
-    create = write(create, http="POST /api/links", cli="link create")
-    get = read(get, http="GET /api/links/{id}", cli="link get")
-    list = read(list_links, http="GET /api/links", cli="link list", listing=True)
-    delete = write(delete, http="DELETE /api/links/{id}", cli="link delete")
+    create = write(
+        create,
+        http="POST /api/links",
+        cli="link create",
+        help="Link two records, such as a stash to the trail that it is for.",
+        examples=(
+            "holdfast link create child_of hf-3m9x hf-7k2q",
+            example(
+                "holdfast link create scoped_to $(holdfast stash list -q) $(holdfast trail list -q)", _TRAIL, _HITS
+            ),
+        ),
+        creates=True,
+    )
+    get = read(
+        get,
+        http="GET /api/links/{id}",
+        cli="link get",
+        help="Show a link.",
+        examples=(example("holdfast link get $(holdfast link list -q --type scoped_to)", *_SCOPED),),
+    )
+    list = read(
+        list_links,
+        http="GET /api/links",
+        listing=True,
+        cli="link list",
+        help="List links, oldest first.",
+        examples=(example("holdfast link list --type belongs_to", *_ON_TRAIL), "holdfast link list --to hf-7k2q"),
+    )
+    delete = write(
+        delete,
+        http="DELETE /api/links/{id}",
+        cli="link delete",
+        help="Remove a link.",
+        examples=(example("holdfast link delete $(holdfast link list -q --type scoped_to)", *_SCOPED),),
+    )

@@ -1,4 +1,4 @@
-"""`ws.locks`: locks with leases and fencing tokens. Every kind of lock is acquired, queued for, renewed and freed here.
+"""Locks with leases and fencing tokens: every kind of lock is acquired, queued for, renewed and freed here.
 
 All locks live in one table; `kind` says what is locked ('lock': a plain name, 'cell-lock': a cell, 'path': patterns of
 paths), and names are never joined into one string. A token grows with every grant over all locks. Called by domains
@@ -20,9 +20,9 @@ from holdfast.domains.leases import require_lease
 from holdfast.kernel import leases
 from holdfast.kernel.events import Filter
 from holdfast.kernel.tx import GRANTS_PER_REVISION, SYSTEM, Row, Snapshot, Tx
-from holdfast.kernel.validate import check_limit, check_name, check_seconds, check_ttl, page_bounds
+from holdfast.kernel.validate import check_name, check_seconds, check_ttl
 from holdfast.kernel.wake import Watcher
-from holdfast.operation import Deadline, Do, Domain, Found, Listen, M, Next, Steps, procedure, read, write
+from holdfast.operation import Deadline, Do, Found, Listen, Next, Steps
 from holdfast.types import DerivedActor, Grant, as_time
 
 WAITER = "lock-waiter"
@@ -402,58 +402,6 @@ def named(name: str) -> Target:
     return Target(LOCK, "", name)
 
 
-def acquire(
-    name: str, holder: str | None = None, ttl: float | None = None, wait: float | None = None, lease: str | None = None
-) -> Steps[Grant]:
-    """Acquire the lock `name`, waiting in the queue for up to `wait` seconds. Raises Held if another holds it."""
-    return acquiring(named(name), holder, ttl, wait, lease)
-
-
-def release(tx: Tx, name: str, holder: str | None = None, token: int | None = None) -> bool:
-    """Release the lock; False if it was not held. Raises NotHolder, or Fenced for a wrong or lost token."""
-    return let_go(tx, named(name), holder, token)
-
-
-def refresh(tx: Tx, name: str, holder: str | None = None, ttl: float | None = None, token: int | None = None) -> Grant:
-    """Renew the lock, by default for as long as it was granted. Raises Fenced if it was lost, or NotHolder."""
-    return prolong(tx, named(name), holder, ttl, token)
-
-
-def check_lock(snapshot: Snapshot, name: str, token: int) -> None:
-    """Raise Fenced unless the lock is held with exactly this token."""
-    check_fence(snapshot, named(name), token)
-
-
-def find_lock(snapshot: Snapshot, name: str) -> Grant | None:
-    """Return the current grant of the lock, or None if nobody holds it."""
-    row = snapshot.one(
-        f"SELECT {COLUMNS}, (SELECT stamp FROM meta) FROM {SOURCE} WHERE k.kind = ? AND k.scope = ? AND k.name = ?",
-        named(name).key,
-    )
-    if row is None or (row[5] is not None and snapshot.is_past(row[5], row[7])):
-        return None
-    return grant_of(row[:7])
-
-
-def get_lock(snapshot: Snapshot, name: str) -> Grant:
-    """Return the current grant of the lock. Raises NotFound if nobody holds it."""
-    grant = find_lock(snapshot, name)
-    if grant is None:
-        raise errors.NotFound(f"nobody holds the lock {name!r}", name=name)
-    return grant
-
-
-def list_locks(snapshot: Snapshot, prefix: str = "", limit: int = 1000, after: str = "") -> list[Grant]:
-    """List the held locks by name; `after` is the last name of the previous page."""
-    check_limit(limit, 1000)
-    bounds, params = page_bounds("k.name", prefix, after)
-    rows = snapshot.all(
-        f"SELECT {COLUMNS} FROM {SOURCE} WHERE k.kind = ? AND k.scope = ''{bounds} ORDER BY k.name LIMIT ?",
-        (LOCK, *params, limit),
-    )
-    return [grant_of(row) for row in rows]
-
-
 def probe(tx: Tx, name: str) -> Found | None:
     """What a condition of `txn` sees of a plain lock."""
     return probe_target(tx, named(name))
@@ -485,16 +433,3 @@ def check(snapshot: Snapshot) -> Iterator[str]:
         " AND NOT EXISTS (SELECT 1 FROM waiters WHERE ticket = l.id)"
     ):
         yield f"lease {id} belongs to a {kind} that does not exist"
-
-
-class Locks(Domain[M]):
-    """`ws.locks`."""
-
-    prefix = "locks"
-    acquire = procedure(acquire, http="POST /api/locks/{name}/acquire", cli="lock acquire", mcp=True)
-    release = write(release, http="POST /api/locks/{name}/release", cli="lock release", mcp=True)
-    refresh = write(refresh, http="POST /api/locks/{name}/refresh", cli="lock refresh", mcp=True)
-    check = read(check_lock, http="GET /api/locks/{name}/check", cli="lock check", plain=True)
-    get = read(get_lock, http="GET /api/locks/{name}", cli="lock get", plain=True)
-    find = read(find_lock, http="GET /api/locks/{name}/find", plain=True)
-    list = read(list_locks, http="GET /api/locks", cli="lock list", mcp=True, listing=True)

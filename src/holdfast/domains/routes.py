@@ -17,6 +17,7 @@ from typing import Any, Final, get_args
 import msgspec
 
 from holdfast import errors
+from holdfast.arguments import Meaning
 from holdfast.domains.routing import CONFIG, FILES, globs
 from holdfast.domains.routing.config import Config, read_config, remember, remembered, settings_of, store
 from holdfast.domains.routing.rules import BUILT_IN_DEFAULT, PRIORITIES, Matcher, Rules, Subject, report
@@ -391,7 +392,37 @@ class Routes(Domain[M]):
     """`ws.routes`."""
 
     prefix = "routes"
-    explain = read(explain, http="GET /api/tasks/{id}/route", cli="route explain", routed=True)
-    decide = read(decide, http="POST /api/routes/decide", cli="route decide", routed=True)
-    check = procedure(check, http="GET /api/routes/check", cli="route check", looking=True)
-    reload = procedure(reload, http="POST /api/routes/reload", cli="route reload")
+    explain = read(
+        explain,
+        http="GET /api/tasks/{id}/route",
+        reloads_rules=True,
+        cli="route explain",
+        help="Say where a task goes, and what every rule said.",
+        examples=("holdfast route explain hf-7k2q",),
+    )
+    decide = read(
+        decide,
+        http="POST /api/routes/decide",
+        reloads_rules=True,
+        cli="route decide",
+        help="Say where a task would go that does not exist yet.",
+        examples=("""holdfast route decide '{"title": "Check the login", "tags": ["security"]}'""",),
+        arguments={"task": Meaning("its fields, a JSON object", "json")},
+        shapes={"task": "tasks.create"},
+    )
+    check = procedure(
+        check,
+        http="GET /api/routes/check",
+        looking=True,
+        cli="route check",
+        help="Say what is wrong in the routing files; nothing if all is well.",
+        examples=("holdfast route check",),
+    )
+    reload = procedure(
+        reload,
+        http="POST /api/routes/reload",
+        cli="route reload",
+        help="Load the routing files now.",
+        examples=("holdfast route reload",),
+        role="admin",
+    )

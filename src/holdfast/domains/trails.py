@@ -32,6 +32,7 @@ from holdfast.domains.tasks.rows import require as require_task
 from holdfast.kernel.tx import Row, Snapshot, Tx
 from holdfast.kernel.validate import check_id, check_limit, check_name
 from holdfast.operation import Domain, Found, M, read, write
+from holdfast.route import example
 from holdfast.types import as_time
 from holdfast.types.stashes import Trail, TrailState
 
@@ -299,18 +300,94 @@ def check(snapshot: Snapshot) -> Iterator[str]:
         yield f"stash {id} is deleted, but its trail is not abandoned"
 
 
+# What examples need.
+_TRAIL: Final = "holdfast trail create parser --state active"
+_ON_TRAIL: Final = (_TRAIL, "holdfast trail add $(holdfast trail list -q) hf-7k2q")
+_GONE: Final = (_TRAIL, "holdfast trail abandon $(holdfast trail list -q)")
+
+
 class Trails(Domain[M]):
     """`ws.trails`."""
 
     prefix = "trails"
-    create = write(create, http="POST /api/trails", cli="trail create", mcp=True)
-    get = read(get, http="GET /api/trails/{id}", cli="trail get")
-    list = read(list_trails, http="GET /api/trails", cli="trail list", mcp=True)
-    set_state = write(set_state, http="PUT /api/trails/{id}/state", cli="trail state")
-    add = write(add, http="POST /api/trails/{trail}/tasks", cli="trail add", mcp=True)
-    remove = write(remove, http="POST /api/trails/{trail}/tasks/remove", cli="trail remove")
-    members = read(members, http="GET /api/trails/{id}/tasks", cli="trail tasks")
-    complete = write(complete, http="POST /api/trails/{id}/complete", cli="trail complete", mcp=True)
-    abandon = write(abandon, http="POST /api/trails/{id}/abandon", cli="trail abandon")
-    restore = write(restore, http="POST /api/trails/{id}/restore", cli="trail restore")
-    delete = write(delete, http="DELETE /api/trails/{id}", cli="trail delete")
+    create = write(
+        create,
+        http="POST /api/trails",
+        cli="trail create",
+        help="Make a trail.",
+        examples=("holdfast trail create parser", "trail=$(holdfast trail create parser -q)"),
+        arguments={"state": "draft (which it is unless said), pending or active"},
+        creates=True,
+    )
+    get = read(
+        get,
+        http="GET /api/trails/{id}",
+        cli="trail get",
+        help="Show a trail.",
+        examples=(example("holdfast trail get $(holdfast trail list -q)", _TRAIL),),
+    )
+    list = read(
+        list_trails,
+        http="GET /api/trails",
+        cli="trail list",
+        help="List trails, oldest first.",
+        examples=(example("holdfast trail list --state active", _TRAIL),),
+    )
+    set_state = write(
+        set_state,
+        http="PUT /api/trails/{id}/state",
+        cli="trail state",
+        help="Bring a trail on: to pending, active, or its end.",
+        examples=(example("holdfast trail state $(holdfast trail list -q) active", "holdfast trail create parser"),),
+    )
+    add = write(
+        add,
+        http="POST /api/trails/{trail}/tasks",
+        cli="trail add",
+        help="Let a task belong to a trail.",
+        examples=(example("holdfast trail add $(holdfast trail list -q) hf-7k2q", _TRAIL),),
+        arguments={"task": "the task's id"},
+    )
+    remove = write(
+        remove,
+        http="POST /api/trails/{trail}/tasks/remove",
+        cli="trail remove",
+        help="Let a task belong to a trail no more.",
+        examples=(example("holdfast trail remove $(holdfast trail list -q) hf-7k2q", *_ON_TRAIL),),
+        arguments={"task": "the task's id"},
+    )
+    members = read(
+        members,
+        http="GET /api/trails/{id}/tasks",
+        cli="trail tasks",
+        help="List the ids of the tasks that belong to a trail.",
+        examples=(example("holdfast trail tasks $(holdfast trail list -q)", *_ON_TRAIL),),
+    )
+    complete = write(
+        complete,
+        http="POST /api/trails/{id}/complete",
+        cli="trail complete",
+        help="End an active trail; its tasks and stashes stay.",
+        examples=(example("holdfast trail complete $(holdfast trail list -q)", *_ON_TRAIL),),
+    )
+    abandon = write(
+        abandon,
+        http="POST /api/trails/{id}/abandon",
+        cli="trail abandon ID [REASON]",
+        help="End a trail and delete its tasks and stashes; restore brings them back.",
+        examples=(example("holdfast trail abandon $(holdfast trail list -q) 'a dead end'", *_ON_TRAIL),),
+    )
+    restore = write(
+        restore,
+        http="POST /api/trails/{id}/restore",
+        cli="trail restore",
+        help="Bring back an abandoned trail, with what went with it.",
+        examples=(example("holdfast trail restore $(holdfast trail list -q --state abandoned)", *_GONE),),
+    )
+    delete = write(
+        delete,
+        http="DELETE /api/trails/{id}",
+        cli="trail delete",
+        help="Delete a trail that nothing belongs to any more.",
+        examples=(example("holdfast trail delete $(holdfast trail list -q --state abandoned)", *_GONE),),
+    )

@@ -108,6 +108,11 @@ class BulkResult(msgspec.Struct, frozen=True):
 
     results: list[BulkItem]
 
+    @property
+    def failed(self) -> bool:
+        """Whether a task was left as it was."""
+        return not all(item.success for item in self.results)
+
 
 class Retired(msgspec.Struct, frozen=True):
     """How many tasks retention has soft-deleted and purged, or would."""

@@ -6,24 +6,16 @@ The HTTP and MCP faces check every call with this, so that an operation has the 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any, Final, Literal, get_args
+from typing import Any, Final, get_args
 
 import msgspec
 
 from holdfast import errors
 from holdfast.operation import Operation, find_operation
+from holdfast.route import Role
 from holdfast.types import Op
 
-Role = Literal["read", "agent", "admin"]
 ROLES: Final[tuple[Role, ...]] = get_args(Role)
-# Beyond what agents do with each other's work: these change what everybody has.
-ADMIN: Final = frozenset(
-    {"agents.forget", "clock.reset", "events.compact", "tasks.purge", "tasks.sweep_retention", "routes.reload"}
-)
-PRIVATE: Final = frozenset(
-    {"mail.inbox", "mail.search", "mail.sent", "mail.unread"}
-)  # reads that are made for one actor
-MAINTAINER: Final = "maintainer"  # the role of an agent that may end what others began
 _ACTING: Final = ("agent", "holder", "sender")  # arguments that say who acts
 
 
@@ -32,16 +24,9 @@ def allows(role: Role, needed: Role) -> bool:
     return ROLES.index(role) >= ROLES.index(needed)
 
 
-def role_of(op: Operation[..., Any]) -> Role:
-    """The role that an operation needs."""
-    if op.name in ADMIN:
-        return "admin"
-    return "agent" if op.writes else "read"
-
-
 def check_role(op: Operation[..., Any], role: Role) -> None:
     """Raise Forbidden unless the role is enough for the operation."""
-    needed = role_of(op)
+    needed = op.role
     if not allows(role, needed):
         raise errors.Forbidden(
             f"{op.name} needs a token with the role {needed}, this one has {role}",
@@ -64,21 +49,21 @@ class Access(msgspec.Struct, frozen=True):
 
     def check_actor(self, op: Operation[..., Any], given: dict[str, Any]) -> None:
         """Raise Forbidden if a bound token acts for somebody else, also inside a txn, or a step of it needs more."""
-        if op.name == "txn":
+        if op.route.nests:
             for step in _steps(given):
                 inner = find_operation(step.op)  # txn itself refuses an unknown one
                 if inner is not None:
                     self.check(inner, step.args if isinstance(step.args, dict) else {})
-        if op.name == "agents.register" and given.get("role") == MAINTAINER and self.role != "admin":
-            raise errors.Forbidden(f"a {MAINTAINER} is registered with a token that has the role admin")
-        if not self.bound or (not op.writes and op.name not in PRIVATE):
+        for name, value in op.route.admin_only.items():
+            if given.get(name) == value and self.role != "admin":
+                raise errors.Forbidden(f"{name} {value} needs a token with the role admin")
+        if not self.bound or not (op.writes or op.route.private):
             return
-        names = (*_ACTING, "name") if op.name == "agents.register" else _ACTING
-        for name in names:
+        for name in (*_ACTING, op.route.names_actor):
             if given.get(name) not in (None, self.actor):
                 raise errors.Forbidden(f"this token acts as {self.actor}, not as {given[name]}")
-        if op.name == "stashes.import_":
-            given["holder"] = self.actor  # its lines may take and release the locks of this actor only
+        if op.route.confined_by:
+            given[op.route.confined_by] = self.actor
 
 
 def _steps(given: dict[str, Any]) -> Iterator[Op]:

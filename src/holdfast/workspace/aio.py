@@ -72,7 +72,7 @@ class LoopRunner(Runner):
             self.reload_rules()
             return fetch(*args, **kwargs)
 
-        return call if op.routed else fetch
+        return call if op.reloads_rules else fetch
 
     def watch(self, following: Following[Any]) -> AsyncWatch[Any]:
         """An async iterator over events."""

@@ -163,7 +163,7 @@ def digest_of(operation: Operation[..., Any], args: Sequence[Any], kwargs: dict[
     """The digest of a call's arguments; functions among them do not count."""
     import inspect
 
-    bound = inspect.signature(operation.function).bind(*[None] * operation.given, *args, **kwargs)
+    bound = inspect.signature(operation.function).bind(*[None] * operation.implicit_args, *args, **kwargs)
     bound.apply_defaults()
     given = {name: value for name, value in bound.arguments.items() if not callable(value)}
     try:

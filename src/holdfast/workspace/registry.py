@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 # The domains on a workspace: where each is defined, and by which class.
 DOMAINS: Final = {
     "cells": ("holdfast.domains.cells", "Cells"),
-    "locks": ("holdfast.domains.locks", "Locks"),
+    "locks": ("holdfast.domains.named_locks", "Locks"),
     "leases": ("holdfast.domains.leases", "Leases"),
     "events": ("holdfast.domains.events", "Events"),
     "clock": ("holdfast.domains.events", "ClockOps"),

@@ -79,7 +79,7 @@ class Runner:
 
     def _read(self, op: Operation[..., Any]) -> Bound:
         read, engine, at_least = self._reader(op), self.engine, self.context.at_least
-        reload = self.reload_rules if op.routed else None
+        reload = self.reload_rules if op.reloads_rules else None
         if reload is None and at_least is None and not op.listing:
             return read
 
@@ -111,7 +111,7 @@ class Runner:
 
     def _write(self, op: Operation[..., Any]) -> Bound:
         submit, function, actor = self.submit, op.function, self.context.actor
-        reload = self.reload_rules if op.routed else None
+        reload = self.reload_rules if op.reloads_rules else None
         guarded = not self.context.plain
 
         def call(*args: Any, **kwargs: Any) -> Any:
@@ -126,7 +126,7 @@ class Runner:
 
     def _procedure(self, op: Operation[..., Any]) -> Bound:
         function, drive, handlers = op.function, self.drive, self._handlers()
-        reload = self.reload_rules if op.routed else None
+        reload = self.reload_rules if op.reloads_rules else None
         guarded = not self.context.plain
 
         def call(*args: Any, **kwargs: Any) -> Any:

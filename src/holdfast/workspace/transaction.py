@@ -28,8 +28,8 @@ if TYPE_CHECKING:
     from holdfast.domains.events import ClockOps, Events
     from holdfast.domains.leases import Leases
     from holdfast.domains.links import Links
-    from holdfast.domains.locks import Locks
     from holdfast.domains.mail import Mail
+    from holdfast.domains.named_locks import Locks
     from holdfast.domains.paths import Paths
     from holdfast.domains.routes import Routes
     from holdfast.domains.stashes import Stashes
@@ -95,7 +95,7 @@ def _lookup(op: Op) -> Operation[..., Any]:
     found = find_operation(op.op)
     if not isinstance(op.args, dict):
         raise errors.Invalid(f"the arguments of {op.op!r} are a dict by name, not {type(op.args).__name__}")
-    if found is None or found.route.local or found.kind in ("first", "stream") or found.name == "txn":
+    if found is None or found.route.local or found.kind in ("first", "stream") or found.route.nests:
         raise errors.Invalid(f"{op.op!r} cannot run in a txn", hint="any read or write that takes plain data can")
     _check_arguments(found, op.args)
     return found
@@ -105,7 +105,7 @@ def _check_arguments(operation: Operation[..., Any], args: dict[str, Any]) -> No
     import inspect
 
     try:
-        inspect.signature(operation.function).bind(*[None] * operation.given, **args)
+        inspect.signature(operation.function).bind(*[None] * operation.implicit_args, **args)
     except TypeError as error:
         raise errors.Invalid(f"{operation.name} cannot take these arguments: {error}") from error
 
@@ -117,8 +117,19 @@ class Root(Domain[M]):
     """The operations and domains that a workspace itself has, whatever runs them."""
 
     prefix = ""
-    txn = write(txn, http="POST /api/txn", cli="txn", mcp=True, routed=True)
-    watch = stream(follow, http="GET /api/events", cli="watch", mcp=True)
+    txn = write(
+        txn,
+        http="POST /api/txn",
+        reloads_rules=True,
+        cli="txn",
+        help="Do several operations as one, if conditions hold.",
+        examples=(
+            """holdfast txn '[{"if": "not_exists", "kind": "cell", "key": ["run-1", "owner"]}]'"""
+            """ '[{"op": "cells.set", "args": {"run": "run-1", "cell": "owner", "value": "agent-1"}}]'""",
+        ),
+        nests=True,
+    )
+    watch = stream(follow, http="GET /api/events", cli="watch", mcp="watch")
 
     if TYPE_CHECKING:
         cells: Cells[M]

@@ -8,7 +8,7 @@ otherwise. A read returns what was written, or raises Corrupt, and `recover` res
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any, cast
+from typing import Any, Final, cast
 
 from holdfast import errors
 from holdfast.domains.cycles import merge, rules
@@ -53,6 +53,7 @@ from holdfast.kernel.validate import check_flag
 from holdfast.kernel.values import check as check_value
 from holdfast.operation import Do, Domain, Found, M, Steps, procedure, read
 from holdfast.operation import write as writing
+from holdfast.route import example
 from holdfast.types.cycles import Cycle, CycleProblem, PhaseName, Resumption
 
 
@@ -258,27 +259,156 @@ def probe(tx: Tx, id: str) -> Found | None:
     return Found(document["sequence"], document)
 
 
+# What examples need.
+_CYCLE: Final = "holdfast cycle start --spec login"
+_PLANNING: Final = (_CYCLE, "holdfast cycle start-phase peer:spec:login plan")
+_SAVED: Final = (*_PLANNING, "holdfast cycle export --dir peer-state")
+_FAILED_CYCLE: Final = (*_PLANNING, "holdfast cycle fail-phase peer:spec:login plan 'no requirements'")
+_REVIEWED_CYCLE: Final = (
+    _CYCLE,
+    *(
+        f"holdfast cycle {step}"
+        for phase in ("plan", "execute", "express", "review")
+        for step in (f"start-phase peer:spec:login {phase}", f"complete-phase peer:spec:login {phase} '{{}}'")
+    ),
+)
+
+
 class Cycles(Domain[M]):
     """`ws.cycles`."""
 
     prefix = "cycles"
-    start = writing(start, http="POST /api/cycles", cli="cycle start", mcp=True)
-    get = read(get, http="GET /api/cycles/{key}", cli="cycle get", mcp=True)
-    list = read(list_cycles, http="GET /api/cycles", cli="cycle list", mcp=True)
-    start_phase = procedure(start_phase, http="POST /api/cycles/{key}/start", cli="cycle start-phase", mcp=True)
-    complete_phase = procedure(
-        complete_phase, http="POST /api/cycles/{key}/complete", cli="cycle complete-phase", mcp=True
+    start = writing(
+        start,
+        http="POST /api/cycles",
+        cli="cycle start",
+        help="Begin the next cycle of a spec or an instruction, and print its key.",
+        examples=(
+            "holdfast cycle start --spec login --instruction create-spec",
+            """holdfast cycle start --instruction analyze-product --context '{"user_requirements": "faster"}'""",
+        ),
+        creates=True,
     )
-    fail_phase = procedure(fail_phase, http="POST /api/cycles/{key}/fail", cli="cycle fail-phase", mcp=True)
-    update_phase = procedure(update_phase, http="POST /api/cycles/{key}/update", cli="cycle update-phase", mcp=True)
-    add_error = procedure(add_error, http="POST /api/cycles/{key}/errors", cli="cycle add-error", mcp=True)
-    finish = procedure(finish, http="POST /api/cycles/{key}/finish", cli="cycle finish", mcp=True)
+    get = read(
+        get,
+        http="GET /api/cycles/{key}",
+        cli="cycle get",
+        help="Show a cycle field by field.",
+        examples=(example("holdfast cycle get peer.spec.login.cycle.1", _CYCLE),),
+    )
+    list = read(
+        list_cycles,
+        http="GET /api/cycles",
+        cli="cycle list",
+        help="List cycles by spec and number.",
+        examples=(example("holdfast cycle list --spec login --json", _CYCLE),),
+        arguments={"status": "initialized, in_progress, completed, failed or corrupt"},
+    )
+    start_phase = procedure(
+        start_phase,
+        http="POST /api/cycles/{key}/start",
+        cli="cycle start-phase",
+        help="Start a phase.",
+        examples=(example("holdfast cycle start-phase peer:spec:login plan", _CYCLE),),
+    )
+    complete_phase = procedure(
+        complete_phase,
+        http="POST /api/cycles/{key}/complete",
+        cli="cycle complete-phase KEY PHASE [OUTPUT]",
+        help="Complete the phase in progress, with its output.",
+        examples=(
+            example("""holdfast cycle complete-phase peer:spec:login plan '{"steps": 3}' --sequence 2""", *_PLANNING),
+            example(
+                "holdfast cycle complete-phase peer:spec:login:cycle:1 plan - < plan.json",
+                *_PLANNING,
+                """echo '{"steps": 3}' > plan.json""",
+            ),
+        ),
+    )
+    fail_phase = procedure(
+        fail_phase,
+        http="POST /api/cycles/{key}/fail",
+        cli="cycle fail-phase KEY PHASE ERROR",
+        help="Let the phase in progress fail, and its cycle.",
+        examples=(
+            example(
+                """holdfast cycle fail-phase peer:spec:login plan 'no requirements' --details '{"asked": 3}'""",
+                *_PLANNING,
+            ),
+        ),
+    )
+    update_phase = procedure(
+        update_phase,
+        http="POST /api/cycles/{key}/update",
+        cli="cycle update-phase",
+        help="Change what the phase in progress has so far.",
+        examples=(
+            example("""holdfast cycle update-phase peer:spec:login plan '{"steps": ["ask", "write"]}'""", *_PLANNING),
+        ),
+        arguments={"output": "what to change of it, a JSON merge patch; - reads it from standard input"},
+    )
+    add_error = procedure(
+        add_error,
+        http="POST /api/cycles/{key}/errors",
+        cli="cycle add-error KEY PHASE ERROR",
+        help="Note an error of the phase in progress, which goes on.",
+        examples=(example("holdfast cycle add-error peer:spec:login plan 'asked twice'", *_PLANNING),),
+    )
+    finish = procedure(
+        finish,
+        http="POST /api/cycles/{key}/finish",
+        cli="cycle finish KEY",
+        help="End a cycle after its review, or with an error.",
+        examples=(
+            example("holdfast cycle finish peer:spec:login", *_REVIEWED_CYCLE),
+            example("holdfast cycle finish peer:spec:login --error 'the customer left'", *_PLANNING),
+        ),
+    )
     validate = read(validate, http="POST /api/cycles/validate", cli="cycle validate")
-    recover = writing(recover, http="POST /api/cycles/{key}/recover", cli="cycle recover")
-    resume = read(resume, http="GET /api/cycles/resume", cli="cycle resume", mcp=True)
-    delete = writing(delete, http="DELETE /api/cycles/{key}", cli="cycle delete")
-    export = read(export, http="GET /api/cycles/{key}/document", cli="cycle document")
-    import_ = writing(import_, http="POST /api/cycles/import", cli="cycle import", heavy=True)
+    recover = writing(
+        recover,
+        http="POST /api/cycles/{key}/recover",
+        cli="cycle recover",
+        help="Bring a broken cycle back to its last sound version.",
+        examples=(example("holdfast cycle recover peer:spec:login", _CYCLE),),
+    )
+    resume = read(
+        resume,
+        http="GET /api/cycles/resume",
+        cli="cycle resume",
+        help="Tell where to go on: the phase that comes next, with what it has so far.",
+        examples=(
+            example("holdfast cycle resume --spec login", *_PLANNING),
+            example("holdfast cycle resume --spec login  # exit code 11: it has failed", *_FAILED_CYCLE),
+        ),
+    )
+    delete = writing(
+        delete,
+        http="DELETE /api/cycles/{key}",
+        cli="cycle delete",
+        help="Delete a cycle that is at its end, and what its history says.",
+        examples=(example("holdfast cycle delete peer:spec:login", *_FAILED_CYCLE),),
+        arguments={"force": "wherever it stands, also a broken one"},
+    )
+    export = read(
+        export,
+        http="GET /api/cycles/{key}/document",
+        cli="cycle document",
+        help="Print the document of a cycle, also as it was.",
+        examples=(
+            example("holdfast cycle document peer:spec:login > login.json", _CYCLE),
+            example("holdfast cycle document peer:spec:login --sequence 1", *_PLANNING),
+        ),
+        arguments={"sequence": "as it was then"},
+    )
+    import_ = writing(import_, http="POST /api/cycles/import", heavy=True, cli="cycle import")
     compare = read(compare_document, http="POST /api/cycles/compare")
-    adopt = procedure(adopt, http="POST /api/cycles/adopt", cli="cycle adopt")
+    adopt = procedure(
+        adopt,
+        http="POST /api/cycles/adopt",
+        cli="cycle adopt DOCUMENT",
+        help="Take a document from elsewhere in the place of ours.",
+        examples=(example("holdfast cycle adopt - --sequence 2 < peer-state/peer.spec.login.cycle.1.json", *_SAVED),),
+        arguments={"sequence": "at which ours must still be"},
+    )
     sent = writing(sent, http="POST /api/cycles/{key}/sent")

@@ -22,6 +22,7 @@ from holdfast.domains.tasks.rows import require as require_task
 from holdfast.kernel.tx import Tx, index_text
 from holdfast.kernel.validate import check_flag, check_name
 from holdfast.operation import Domain, Found, M, read, read_as, write
+from holdfast.route import example
 from holdfast.types.agents import MailStatus, MailType, Message
 
 ALL: Final = "*"
@@ -252,22 +253,135 @@ def probe(tx: Tx, id: str) -> Found | None:
     return Found(stored.version, "open" if stored.closed is None else "closed")
 
 
+# What examples need.
+_MAIL: Final = "holdfast mail send agent-1 'Which port?' '8080 is taken.' --task hf-7k2q --actor agent-2"
+_READ: Final = (_MAIL, "holdfast mail ack $(holdfast mail inbox -q --limit 1)")
+_SENT: Final = "holdfast mail send agent-2 'The API is frozen'"
+_NOTES: Final = "echo 'Comments begin with a hash.' > notes.md"
+
+
 class Mail(Domain[M]):
     """`ws.mail`."""
 
     prefix = "mail"
-    send = write(send, http="POST /api/mail", cli="mail send", mcp=True)
-    reply = write(reply, http=f"POST {_ONE}/reply", cli="mail reply", mcp=True)
-    ack = write(ack, http=f"POST {_ONE}/ack", cli="mail ack", mcp=True)
-    action = write(action, http=f"POST {_ONE}/action", cli="mail action")
-    block = write(block, http=f"POST {_ONE}/block", cli="mail block")
-    close = write(close, http=f"POST {_ONE}/close", cli="mail close")
+    send = write(
+        send,
+        http="POST /api/mail",
+        cli="mail send TO SUBJECT [BODY]",
+        help="Send a message to an agent, to several, or to all.",
+        examples=(
+            "holdfast mail send agent-2 'Which port?' '8080 is taken.' --type request --ack",
+            "holdfast mail send agent-2,agent-3 'The API is frozen' --task hf-7k2q",
+            example(
+                "holdfast mail send '*' 'Release at noon' - < notes.md",
+                _NOTES,
+                "holdfast claim hf-7k2q --actor agent-2",
+            ),
+        ),
+        arguments={"type": "notify, request, decision-required, objection or handoff-ready"},
+        creates=True,
+        mcp="mail_send",
+    )
+    reply = write(
+        reply,
+        http=f"POST {_ONE}/reply",
+        cli="mail reply",
+        help="Answer a message in its thread; this acknowledges nothing.",
+        examples=(example("holdfast mail reply $(holdfast mail inbox -q --limit 1) 'Take 9090.'", _MAIL),),
+        arguments={"type": "notify, request, decision-required, objection or handoff-ready"},
+        creates=True,
+        mcp="mail_send",
+    )
+    ack = write(
+        ack,
+        http=f"POST {_ONE}/ack",
+        cli="mail ack ID [NOTE]",
+        help="Say that you have taken notice of a message.",
+        examples=(example("holdfast mail ack $(holdfast mail inbox -q --limit 1) 'will do'", _MAIL),),
+        mcp="mail_inbox",
+    )
+    action = write(
+        action,
+        http=f"POST {_ONE}/action",
+        cli="mail action ID [NOTE]",
+        help="Say that you have done what a message asked for.",
+        examples=(example("holdfast mail action $(holdfast mail inbox -q --limit 1) 'it is 9090'", _MAIL),),
+    )
+    block = write(
+        block,
+        http=f"POST {_ONE}/block",
+        cli="mail block",
+        help="Say what you wait for before you can act on a message.",
+        examples=(example("holdfast mail block $(holdfast mail inbox -q --limit 1) 'no list of ports'", *_READ),),
+    )
+    close = write(
+        close,
+        http=f"POST {_ONE}/close",
+        cli="mail close ID [NOTE]",
+        help="Close a message for all; only its sender or a maintainer can.",
+        examples=(example("holdfast mail close $(holdfast mail sent -q --limit 1) 'settled'", _SENT),),
+        mcp="mail_inbox",
+    )
 
-    inbox = read_as(messages.inbox, http="GET /api/mail", cli="mail inbox", mcp=True)
-    unread = read_as(messages.unread, http="GET /api/mail/unread", cli="mail unread")
-    sent = read_as(messages.sent, http="GET /api/mail/sent", cli="mail sent")
-    get = read(messages.get, http=f"GET {_ONE}", cli="mail get")
-    thread = read(messages.thread, http=f"GET {_ONE}/thread", cli="mail thread", mcp=True)
-    about = read(messages.about, http="GET /api/tasks/{task}/mail", cli="mail about")
-    search = read(messages.search, http="GET /api/mail/search", cli="mail search")
-    history = read(messages.history, http=f"GET {_ONE}/history", cli="mail history")
+    inbox = read_as(
+        messages.inbox,
+        http="GET /api/mail",
+        cli="mail inbox",
+        help="List your messages that are not closed, newest first.",
+        examples=("holdfast mail inbox", example("holdfast mail inbox --unread --json", _MAIL)),
+        private=True,
+        mcp="mail_inbox",
+    )
+    unread = read_as(
+        messages.unread,
+        http="GET /api/mail/unread",
+        cli="mail unread",
+        help="Count the messages you have not acknowledged yet.",
+        examples=("holdfast mail unread",),
+        private=True,
+    )
+    sent = read_as(
+        messages.sent,
+        http="GET /api/mail/sent",
+        cli="mail sent",
+        help="List what you have sent, newest first.",
+        examples=(example("holdfast mail sent --limit 5", _SENT),),
+        private=True,
+    )
+    get = read(
+        messages.get,
+        http=f"GET {_ONE}",
+        cli="mail get",
+        help="Show a message; this acknowledges nothing.",
+        examples=(example("holdfast mail get $(holdfast mail inbox -q --limit 1)", _MAIL),),
+    )
+    thread = read(
+        messages.thread,
+        http=f"GET {_ONE}/thread",
+        cli="mail thread",
+        help="List the messages of a thread, oldest first.",
+        examples=(example("holdfast mail thread $(holdfast mail inbox -q --limit 1)", _MAIL),),
+        mcp="mail_inbox",
+    )
+    about = read(
+        messages.about,
+        http="GET /api/tasks/{task}/mail",
+        cli="mail about",
+        help="List the messages about a task, oldest first.",
+        examples=(example("holdfast mail about hf-7k2q", _MAIL),),
+    )
+    search = read(
+        messages.search,
+        http="GET /api/mail/search",
+        cli="mail search TEXT...",
+        help="Find the messages in which all words occur, best first.",
+        examples=(example("holdfast mail search port", _MAIL),),
+        private=True,
+    )
+    history = read(
+        messages.history,
+        http=f"GET {_ONE}/history",
+        cli="mail history",
+        help="List the steps in the life of a message, oldest first.",
+        examples=(example("holdfast mail history $(holdfast mail inbox -q --limit 1)", _MAIL),),
+    )

@@ -8,7 +8,7 @@ expiry; one taken for a task ends with the claim on it. `patterns` says what a p
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import Any
+from typing import Any, Final
 
 import msgspec
 
@@ -51,6 +51,7 @@ from holdfast.kernel.events import Filter
 from holdfast.kernel.tx import Snapshot, Tx
 from holdfast.kernel.validate import check_flag, check_limit, check_name, check_ttl
 from holdfast.operation import Domain, Found, M, Steps, procedure, read, read_as, write
+from holdfast.route import Held, example
 from holdfast.types import DerivedActor, as_time
 from holdfast.types.agents import PathLock
 
@@ -380,14 +381,74 @@ def check(snapshot: Snapshot) -> Iterator[str]:
         yield f"path lock {id} was taken for a claim that has ended"
 
 
+# What examples need.
+_CLAIM: Final = "holdfast claim hf-7k2q"
+_PATH: Final = "holdfast path lock 'src/parser/**' --ttl 1h"
+_THEIRS: Final = f"{_PATH} --actor agent-2"
+
+
 class Paths(Domain[M]):
     """`ws.paths`."""
 
     prefix = "paths"
-    lock = procedure(lock, http="POST /api/paths/lock", cli="path lock", mcp=True)
-    release = write(release, http="POST /api/paths/release", cli="path release", mcp=True)
-    refresh = write(refresh, http="POST /api/paths/{id}/refresh", cli="path refresh")
-    check = read_as(check_path_for, http="GET /api/paths/check", cli="path check", mcp=True)
+    held = Held("path", ("id",), ("id",))
+    lock = procedure(
+        lock,
+        http="POST /api/paths/lock",
+        cli="path lock PATTERNS...",
+        help="Lock paths and all below them; exit code 12 if somebody has one.",
+        examples=(
+            _PATH,
+            example("holdfast path lock src/lexer.py docs --task hf-7k2q --reason 'new tokens'", _CLAIM),
+            example("holdfast path lock src/parser/rules.py  # exit code 12: agent-2 has it", _THEIRS),
+        ),
+        grants=True,
+        mcp="paths",
+    )
+    release = write(
+        release,
+        http="POST /api/paths/release",
+        cli="path release [ID]",
+        help="Free a path lock, or all of yours, or those taken for a task.",
+        examples=(
+            example("holdfast path release", _PATH),
+            example("holdfast path release --task hf-7k2q", _CLAIM, "holdfast path lock docs --task hf-7k2q"),
+        ),
+        frees=True,
+        mcp="paths",
+    )
+    refresh = write(
+        refresh,
+        http="POST /api/paths/{id}/refresh",
+        cli="path refresh",
+        help="Renew a path lock; exit code 15 if it was lost meanwhile.",
+        examples=(example("holdfast path refresh $(holdfast path list -q --holder agent-1)", _PATH),),
+        grants=True,
+    )
+    check = read_as(
+        check_path_for,
+        http="GET /api/paths/check",
+        cli="path check",
+        help="Pass if you may edit a path; exit code 12 if somebody has locked it.",
+        examples=(example("holdfast path check src/parser/rules.py", _PATH),),
+        mcp="paths",
+    )
     check_token = read(check_token, http="GET /api/paths/{id}/check", plain=True)
-    get = read(get, http="GET /api/paths/{id}", cli="path get", plain=True)
-    list = read(list_paths, http="GET /api/paths", cli="path list", mcp=True, listing=True)
+    get = read(
+        get,
+        http="GET /api/paths/{id}",
+        plain=True,
+        cli="path get",
+        help="Show a path lock.",
+        examples=(example("holdfast path get $(holdfast path list -q --limit 1)", _PATH),),
+    )
+    list = read(
+        list_paths,
+        http="GET /api/paths",
+        listing=True,
+        cli="path list [PATH]",
+        help="List path locks, oldest first.",
+        examples=("holdfast path list", example("holdfast path list src/parser/rules.py", _PATH)),
+        arguments={"holder": "held by this one alone"},
+        mcp="paths",
+    )

@@ -11,6 +11,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final, Literal
 
 from holdfast import errors
+from holdfast.arguments import Meaning
 from holdfast.domains import link_types, locks
 from holdfast.domains.stashes.lock import acquire, check_token, refresh, release
 from holdfast.domains.stashes.rows import (
@@ -30,52 +31,26 @@ from holdfast.domains.stashes.rows import (
     checked_count,
     count_of,
     find,
+    history,
     insert,
     lock_of,
     one,
     require,
     to_stash,
+    value_at,
     write,
 )
 from holdfast.kernel import idempotency, leases
 from holdfast.kernel.events import redact
 from holdfast.kernel.tx import Snapshot, Tx
 from holdfast.kernel.validate import check_id, check_limit, check_name, check_ttl
-from holdfast.kernel.values import decode
 from holdfast.operation import Domain, Found, M, procedure, read
 from holdfast.operation import write as writing
-from holdfast.types import ImportReport, as_time
-from holdfast.types.stashes import Stash, StashEntry, StashType, TransferTable
+from holdfast.route import Held, example
+from holdfast.types import ImportReport
+from holdfast.types.stashes import Stash, StashType, TransferTable
 
 MAX_EXPORT: Final = 1000  # lines of a page
-
-
-def history(snapshot: Snapshot, id: StashId) -> list[StashEntry]:
-    """Return every saved change of a stash, oldest first; of compacted revisions only what is left. Raises NotFound."""
-    own = require(snapshot, id).id
-    rows = snapshot.all(
-        "SELECT version, op, time, data FROM events WHERE kind = ? AND scope = '' AND id = ? AND data IS NOT NULL"
-        " ORDER BY version",
-        (STASH, own),
-    )
-    return [_entry(own, version, op, time, decode(data)) for version, op, time, data in rows]
-
-
-def _entry(stash: str, version: int, op: str, time: int, data: Any) -> StashEntry:
-    at = as_time(data.get("at", time))  # an imported entry has its original time
-    return StashEntry(data["id"], stash, version, data["value"], op, data["changed_by"], at)  # type: ignore[arg-type]  # as it was emitted
-
-
-def value_at(snapshot: Snapshot, id: str, version: int) -> Any:
-    """Return the value that a stash had at a version. Raises NotFound if its history does not have that version."""
-    if type(version) is not int or version < 1:
-        raise errors.Invalid(
-            f"version must be an int of 1 or more, not {version!r}", hint="stashes.history(id) lists them"
-        )
-    for entry in history(snapshot, id):
-        if entry.version == version:
-            return entry.value
-    raise errors.NotFound(f"the history of {id} has no version {version}", hint="stashes.history(id) lists them")
 
 
 SavedOperation = Literal["set", "increment", "acquire", "release"]
@@ -353,23 +328,154 @@ def import_(
     return stash_import.import_(tx, tables, skip_bad, dry_run, holder)
 
 
+# What examples need.
+_TRAIL: Final = "holdfast trail create parser --state active"
+_HITS: Final = "holdfast stash create hits --type counter"
+_GATE: Final = "holdfast stash create gate --type lock"
+_LIMITS: Final = """holdfast stash create limits --type context --value '{"depth": 3}'"""
+_SCOPED: Final = (_TRAIL, _HITS, "holdfast link create scoped_to $(holdfast stash list -q) $(holdfast trail list -q)")
+_NAMED: Final = {"id": Meaning("its id, TRAIL/NAME, or the NAME of a global one", "stash")}
+
+
 class Stashes(Domain[M]):
     """`ws.stashes`."""
 
     prefix = "stashes"
-    create = writing(create, http="POST /api/stashes", cli="stash create", mcp=True)
-    get = read(get, http="GET /api/stashes/{id}", cli="stash get", mcp=True)
-    find = read(find_stash, http="GET /api/stashes/find/{name}", cli="stash find")
-    set_value = writing(set_value, http="PUT /api/stashes/{id}/value", cli="stash set", mcp=True)
+    held = Held("stash", ("id",), ("name",), lookup="get")
+    create = writing(
+        create,
+        http="POST /api/stashes",
+        cli="stash create NAME",
+        help="Make a stash, in a trail or for all.",
+        examples=(
+            _LIMITS,
+            example("holdfast stash create tokens --type counter --trail $(holdfast trail list -q)", _TRAIL),
+            "holdfast stash create gate --type lock --ttl 1d",
+        ),
+        creates=True,
+    )
+    get = read(
+        get,
+        http="GET /api/stashes/{id}",
+        cli="stash get",
+        help="Show a stash.",
+        examples=(
+            example("holdfast stash get limits", _LIMITS),
+            example("holdfast stash get $(holdfast trail list -q)/hits", *_SCOPED),
+        ),
+        arguments=_NAMED,
+    )
+    find = read(
+        find_stash,
+        http="GET /api/stashes/find/{name}",
+        cli="stash find",
+        help="Show a stash by its name; nothing if there is none.",
+        examples=(example("holdfast stash find limits --json", _LIMITS),),
+    )
+    set_value = writing(
+        set_value,
+        http="PUT /api/stashes/{id}/value",
+        cli="stash set",
+        help="Give a stash another value.",
+        examples=(
+            example("""holdfast stash set limits '{"depth": 4}'""", _LIMITS),
+            example("""holdfast stash set limits '{"depth": 4}' --expected 1 --changed-by hf-7k2q""", _LIMITS),
+        ),
+        arguments=_NAMED,
+    )
     save = writing(save, http="PUT /api/stashes/{id}")
-    increment = writing(increment, http="POST /api/stashes/{id}/increment", cli="stash increment", mcp=True)
-    acquire = procedure(acquire, http="POST /api/stashes/{id}/acquire", cli="stash acquire", mcp=True)
-    release = writing(release, http="POST /api/stashes/{id}/release", cli="stash release", mcp=True)
-    refresh = writing(refresh, http="POST /api/stashes/{id}/refresh", cli="stash refresh", mcp=True)
-    check = read(check_token, http="GET /api/stashes/{id}/check", cli="stash check")
-    restore = writing(restore, http="POST /api/stashes/{id}/restore", cli="stash restore")
-    delete = writing(delete, http="DELETE /api/stashes/{id}", cli="stash delete")
-    list = read(list_stashes, http="GET /api/stashes", cli="stash list", mcp=True, listing=True)
-    history = read(history, http="GET /api/stashes/{id}/history", cli="stash history")
-    export = read(export, http="GET /api/stashes/export/{table}", cli="stash export", listing=True, heavy=True)
-    import_ = writing(import_, http="POST /api/stashes/import", cli="stash import", routed=True, heavy=True)
+    increment = writing(
+        increment,
+        http="POST /api/stashes/{id}/increment",
+        cli="stash increment ID [DELTA]",
+        help="Add to a counter and print its new value.",
+        examples=(example("holdfast stash increment hits", _HITS), example("holdfast stash increment hits -2", _HITS)),
+        arguments=_NAMED,
+    )
+    acquire = procedure(
+        acquire,
+        http="POST /api/stashes/{id}/acquire",
+        cli="stash acquire",
+        help="Take a lock stash; exit code 12 if somebody else holds it.",
+        examples=(
+            example("holdfast stash acquire gate --ttl 60 --wait 10", _GATE),
+            example(
+                "holdfast stash acquire gate  # exit code 12: agent-2 has it",
+                _GATE,
+                "holdfast stash acquire gate --actor agent-2",
+            ),
+        ),
+        arguments=_NAMED,
+        grants=True,
+    )
+    release = writing(
+        release,
+        http="POST /api/stashes/{id}/release",
+        cli="stash release",
+        help="Give your lock stash back, and print its version.",
+        examples=(example("holdfast stash release gate", _GATE, "holdfast stash acquire gate"),),
+        arguments=_NAMED,
+        frees=True,
+    )
+    refresh = writing(
+        refresh,
+        http="POST /api/stashes/{id}/refresh",
+        cli="stash refresh",
+        help="Renew your lock stash; exit code 15 if it was lost meanwhile.",
+        examples=(example("holdfast stash refresh gate --ttl 60", _GATE, "holdfast stash acquire gate --ttl 30"),),
+        arguments=_NAMED,
+        grants=True,
+    )
+    check = read(
+        check_token,
+        http="GET /api/stashes/{id}/check",
+        cli="stash check",
+        help="Pass if a lock stash is held with this token; exit code 15 if not.",
+        examples=(example("holdfast stash check gate 12288", _GATE, "holdfast stash acquire gate"),),
+        arguments=_NAMED | {"token": "the fencing token"},
+    )
+    restore = writing(
+        restore,
+        http="POST /api/stashes/{id}/restore",
+        cli="stash restore",
+        help="Write the value of an old version back, as a new version.",
+        examples=(example("holdfast stash restore limits 1", _LIMITS, """holdfast stash set limits '{"depth": 9}'"""),),
+        arguments=_NAMED,
+    )
+    delete = writing(
+        delete,
+        http="DELETE /api/stashes/{id}",
+        cli="stash delete",
+        help="Delete a stash and what its history says.",
+        examples=(example("holdfast stash delete hits", _HITS),),
+        arguments=_NAMED,
+    )
+    list = read(
+        list_stashes,
+        http="GET /api/stashes",
+        listing=True,
+        cli="stash list",
+        help="List stashes, oldest first.",
+        examples=(
+            example("holdfast stash list --type counter", _HITS),
+            example("holdfast stash list --trail $(holdfast trail list -q) --json", *_SCOPED),
+        ),
+        arguments={"trail": "in this trail alone, by its id; '' for global ones"},
+    )
+    history = read(
+        history,
+        http="GET /api/stashes/{id}/history",
+        cli="stash history",
+        help="List the saved changes of a stash, oldest first.",
+        examples=(example("holdfast stash history hits", _HITS, "holdfast stash increment hits"),),
+        arguments=_NAMED,
+    )
+    export = read(export, http="GET /api/stashes/export/{table}", heavy=True, listing=True, cli="stash export")
+    import_ = writing(
+        import_,
+        http="POST /api/stashes/import",
+        heavy=True,
+        reloads_rules=True,
+        cli="stash import",
+        confined_by="holder",
+    )

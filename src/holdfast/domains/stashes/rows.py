@@ -20,7 +20,7 @@ from holdfast.kernel.tx import Row, Snapshot, Tx
 from holdfast.kernel.validate import check_id, check_name
 from holdfast.kernel.values import decode, encode
 from holdfast.types import as_time
-from holdfast.types.stashes import Stash, StashType
+from holdfast.types.stashes import Stash, StashEntry, StashType
 
 TYPES: Final[tuple[StashType, ...]] = get_args(StashType)
 COUNTER: Final = "counter"
@@ -316,3 +316,31 @@ def stop_purge(tx: Tx, id: str) -> None:
 def purge_of(id: str) -> str:
     """Return the id of the lease that is the timer."""
     return f"{TRAIL}:{id}"
+
+
+def history(snapshot: Snapshot, id: StashId) -> list[StashEntry]:
+    """Return every saved change of a stash, oldest first; of compacted revisions only what is left. Raises NotFound."""
+    own = require(snapshot, id).id
+    rows = snapshot.all(
+        "SELECT version, op, time, data FROM events WHERE kind = ? AND scope = '' AND id = ? AND data IS NOT NULL"
+        " ORDER BY version",
+        (STASH, own),
+    )
+    return [_entry(own, version, op, time, decode(data)) for version, op, time, data in rows]
+
+
+def _entry(stash: str, version: int, op: str, time: int, data: Any) -> StashEntry:
+    at = as_time(data.get("at", time))  # an imported entry has its original time
+    return StashEntry(data["id"], stash, version, data["value"], op, data["changed_by"], at)  # type: ignore[arg-type]  # as it was emitted
+
+
+def value_at(snapshot: Snapshot, id: str, version: int) -> Any:
+    """Return the value that a stash had at a version. Raises NotFound if its history does not have that version."""
+    if type(version) is not int or version < 1:
+        raise errors.Invalid(
+            f"version must be an int of 1 or more, not {version!r}", hint="stashes.history(id) lists them"
+        )
+    for entry in history(snapshot, id):
+        if entry.version == version:
+            return entry.value
+    raise errors.NotFound(f"the history of {id} has no version {version}", hint="stashes.history(id) lists them")

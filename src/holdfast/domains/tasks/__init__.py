@@ -25,9 +25,10 @@ from holdfast.domains.tasks import (
 from holdfast.domains.tasks.rows import find, require, to_task
 from holdfast.kernel.tx import Snapshot, Tx
 from holdfast.kernel.validate import check_flag
-from holdfast.operation import Alias, Domain, Found, M, procedure, read, write
+from holdfast.operation import Domain, Found, M, procedure, read, write
+from holdfast.route import Alias, Held, example
 from holdfast.types import ImportReport
-from holdfast.types.tasks import ImportFormat, Side, Task
+from holdfast.types.tasks import ImportFormat, Side, Task, TemplateNode
 
 _ONE = "/api/tasks/{id}"
 MAX_EXPORT: Final = 1000  # lines of a page
@@ -79,82 +80,393 @@ def probe(tx: Tx, id: str) -> Found | None:
     return Found(task.version, task.status)
 
 
+# What examples need.
+_CLAIM: Final = "holdfast claim hf-7k2q"
+_BLOCKED: Final = (_CLAIM, "holdfast block hf-7k2q 'no grammar yet'")
+_REVIEWED: Final = (_CLAIM, "holdfast done hf-7k2q --review")
+_CLOSED: Final = (_CLAIM, "holdfast done hf-7k2q --no-review")
+_TEMPLATE: Final = (
+    """holdfast template set release '{"title": "Release {version}", "children": [{"title": "Tag {version}"}]}'"""
+    """ --parameters '{"version": null}'"""
+)
+_NOTES: Final = "echo 'Comments begin with a hash.' > notes.md"
+
+
 class Tasks(Domain[M]):
     """`ws.tasks`."""
 
     prefix = "tasks"
+    held = Held("task", ("id",), ("id",), holder="claimed_by")
     create = write(
         creation.create,
         http="POST /api/tasks",
         also=("POST /api/tasks/{parent_id}/subtasks",),
-        cli="create",
-        mcp=True,
-        routed=True,
+        reloads_rules=True,
+        cli="create TITLE [BODY]",
+        help="Make a task.",
+        examples=(
+            "holdfast create 'Write the lexer' --priority 1 --tag core",
+            example("holdfast create 'Handle comments' --parent hf-7k2q --body - < notes.md", _NOTES),
+            "id=$(holdfast create 'The build is broken' --type bug -q)",
+        ),
+        creates=True,
+        mcp="task_create",
     )
-    get = read(get, http=f"GET {_ONE}", cli="show", mcp=True, plain=True)
-    list = read(queries.list_tasks, http="GET /api/tasks", cli="list", mcp=True, listing=True)
-    ready = read(readiness.ready, http="GET /api/tasks/ready", cli="ready", mcp=True, listing=True, routed=True)
-    search = read(queries.search, http="GET /api/tasks/search", cli="search", listing=True)
+    get = read(
+        get,
+        http=f"GET {_ONE}",
+        plain=True,
+        cli="show",
+        help="Show a task; here an unambiguous part of its id is enough.",
+        examples=("holdfast show hf-7k2q", "holdfast show 7k2"),
+        mcp="task_show",
+    )
+    list = read(
+        queries.list_tasks,
+        http="GET /api/tasks",
+        listing=True,
+        cli="list",
+        help="List the tasks that fit every filter given.",
+        examples=(
+            "holdfast list --status open --status blocked --sort -updated",
+            "holdfast list --claimed-by agent-1 --json",
+        ),
+        mcp="task_list",
+    )
+    ready = read(
+        readiness.ready,
+        http="GET /api/tasks/ready",
+        listing=True,
+        reloads_rules=True,
+        cli="ready",
+        help="List the tasks that are ready to be claimed, best first.",
+        examples=("holdfast ready", "holdfast ready --tag core --limit 5 --json"),
+        mcp="task_list",
+    )
+    search = read(
+        queries.search,
+        http="GET /api/tasks/search",
+        listing=True,
+        cli="search TEXT...",
+        help="Find the tasks in which all words occur; word* finds what begins so.",
+        examples=("holdfast search parser", "holdfast search 'pars*' --json"),
+    )
 
-    claim = write(claims.claim, http=f"POST {_ONE}/claim", cli="claim", mcp=True, routed=True)
-    claim_next = procedure(readiness.claim_next, http="POST /api/tasks/claim-next", cli="next", mcp=True, routed=True)
-    reclaim = write(claims.reclaim, http=f"POST {_ONE}/reclaim")
-    heartbeat = write(claims.heartbeat, http=f"POST {_ONE}/heartbeat", cli="heartbeat")
-    park = write(claims.park, http=f"POST {_ONE}/park", cli="park")
-    release = write(claims.release, http=f"POST {_ONE}/release", cli="release", mcp=True)
+    claim = write(
+        claims.claim,
+        http=f"POST {_ONE}/claim",
+        reloads_rules=True,
+        cli="claim",
+        help="Claim a task by its id; exit code 12 if somebody has it.",
+        examples=(_CLAIM, "holdfast claim hf-7k2q --ttl 2h"),
+        grants=True,
+        mcp="task_claim",
+    )
+    claim_next = procedure(
+        readiness.claim_next,
+        http="POST /api/tasks/claim-next",
+        reloads_rules=True,
+        cli="next",
+        help="Claim the best task that is ready; exit code 4 if there is none.",
+        examples=(
+            "holdfast next",
+            "holdfast next --tag backend --wait 1s  # exit code 4: nothing is ready",
+            'while id=$(holdfast next -q); do holdfast done "$id"; done',
+        ),
+        grants=True,
+        mcp="task_claim",
+    )
+    reclaim = write(claims.reclaim, http=f"POST {_ONE}/reclaim", grants=True)
+    heartbeat = write(
+        claims.heartbeat,
+        http=f"POST {_ONE}/heartbeat",
+        cli="heartbeat",
+        help="Extend your claim on a task; a parked one runs again.",
+        examples=(example("holdfast heartbeat hf-7k2q --ttl 1h", _CLAIM),),
+        grants=True,
+        mcp="task_update",
+    )
+    park = write(
+        claims.park,
+        http=f"POST {_ONE}/park",
+        cli="park ID [UNTIL]",
+        help="Keep your claim while you wait for a person.",
+        examples=(example("holdfast park hf-7k2q 2h", _CLAIM), example("holdfast park hf-7k2q", _CLAIM)),
+        grants=True,
+    )
+    release = write(
+        claims.release,
+        http=f"POST {_ONE}/release",
+        cli="release ID [REASON]",
+        help="Give your task back, so that somebody else can claim it.",
+        examples=(
+            example("holdfast release hf-7k2q 'out of time'", _CLAIM),
+            example("holdfast release hf-7k2q 'agent-2 is gone' --force", "holdfast claim hf-7k2q --actor agent-2"),
+        ),
+        frees=True,
+        mcp="task_finish",
+    )
     complete = write(
         claims.complete,
         http=f"POST {_ONE}/complete",
         aliases=(Alias("skip_review", "review", opposite=True),),
-        cli="done",
-        mcp=True,
+        cli="done ID [SUMMARY]",
+        help="Finish your task: it is closed, or waits for approval.",
+        examples=(
+            example("holdfast done hf-7k2q 'parses every sample'", _CLAIM),
+            example("""holdfast done hf-7k2q --review --result '{"commit": "1a2b3c4"}'""", _CLAIM),
+        ),
+        frees=True,
+        mcp="task_finish",
     )
-    block = write(claims.block, http=f"POST {_ONE}/block", cli="block", mcp=True)
-    unblock = write(transitions.unblock, http=f"POST {_ONE}/unblock", cli="unblock")
-    approve = write(transitions.approve, http=f"POST {_ONE}/approve", cli="approve")
-    reject = write(transitions.reject, http=f"POST {_ONE}/reject", cli="reject")
-    close = write(transitions.close, http=f"POST {_ONE}/close", cli="close")
-    cancel = write(transitions.cancel, http=f"POST {_ONE}/cancel", cli="cancel")
-    reopen = write(transitions.reopen, http=f"POST {_ONE}/reopen", cli="reopen")
-    set_status = write(claims.set_status, http=f"PATCH {_ONE}/status", routed=True)
+    block = write(
+        claims.block,
+        http=f"POST {_ONE}/block",
+        cli="block ID [REASON]",
+        help="Stop work on your task until somebody unblocks it; the claim ends.",
+        examples=(example("holdfast block hf-7k2q 'waits for the grammar'", _CLAIM),),
+        frees=True,
+        mcp="task_finish",
+    )
+    unblock = write(
+        transitions.unblock,
+        http=f"POST {_ONE}/unblock",
+        cli="unblock ID [NOTE]",
+        help="Open a blocked task again.",
+        examples=(example("holdfast unblock hf-7k2q 'the grammar is there'", *_BLOCKED),),
+        mcp="task_update",
+    )
+    approve = write(
+        transitions.approve,
+        http=f"POST {_ONE}/approve",
+        cli="approve ID [NOTE]",
+        help="Close a task that was done and waited for approval.",
+        examples=(example("holdfast approve hf-7k2q 'merged'", *_REVIEWED),),
+        mcp="task_update",
+    )
+    reject = write(
+        transitions.reject,
+        http=f"POST {_ONE}/reject",
+        cli="reject ID [REASON]",
+        help="Send a task that waits for approval to blocked.",
+        examples=(example("holdfast reject hf-7k2q 'comments are missing'", *_REVIEWED),),
+        mcp="task_update",
+    )
+    close = write(
+        transitions.close,
+        http=f"POST {_ONE}/close",
+        cli="close ID [REASON]",
+        help="Close a blocked task for good.",
+        examples=(example("holdfast close hf-7k2q 'nobody needs it any more'", *_BLOCKED),),
+        mcp="task_update",
+    )
+    cancel = write(
+        transitions.cancel,
+        http=f"POST {_ONE}/cancel",
+        cli="cancel ID [REASON]",
+        help="Close a task that nobody works on, such as a duplicate.",
+        examples=("holdfast cancel hf-3m9x 'duplicate of hf-7k2q'",),
+        mcp="task_update",
+    )
+    reopen = write(
+        transitions.reopen,
+        http=f"POST {_ONE}/reopen",
+        cli="reopen ID [REASON]",
+        help="Open a closed task again.",
+        examples=(example("holdfast reopen hf-7k2q 'it fails again'", *_CLOSED),),
+        mcp="task_update",
+    )
+    set_status = write(claims.set_status, http=f"PATCH {_ONE}/status", reloads_rules=True)
     release_stale_claims = procedure(claims.release_stale_claims, http="POST /api/tasks/release-stale-claims")
 
-    update = write(changes.update, http=f"PATCH {_ONE}", cli="update", mcp=True, routed=True)
-    note = write(changes.note, http=f"POST {_ONE}/note", cli="note", mcp=True)
-    add_tags = write(changes.add_tags, http=f"POST {_ONE}/tags", cli="tag add", routed=True)
-    remove_tags = write(changes.remove_tags, http=f"DELETE {_ONE}/tags", cli="tag remove")
-    set_tags = write(changes.set_tags, http=f"PUT {_ONE}/tags", cli="tag set", routed=True)
+    update = write(
+        changes.update,
+        http=f"PATCH {_ONE}",
+        reloads_rules=True,
+        cli="update",
+        help="Change fields of a task; what is not given stays.",
+        examples=(
+            "holdfast update hf-7k2q --priority 0 --type feature",
+            example("holdfast update hf-7k2q --body - --expected 1 < notes.md", _NOTES),
+        ),
+        mcp="task_update",
+    )
+    note = write(
+        changes.note,
+        http=f"POST {_ONE}/note",
+        cli="note ID TEXT...",
+        help="Add a note to a task's history, where a search finds it.",
+        examples=(
+            "holdfast note hf-7k2q 'half of the grammar is done'",
+            example("git status --short | holdfast note hf-7k2q -", _NOTES),
+        ),
+        mcp="task_update",
+    )
+    add_tags = write(
+        changes.add_tags,
+        http=f"POST {_ONE}/tags",
+        reloads_rules=True,
+        cli="tag add ID TAGS...",
+        help="Add tags to a task.",
+        examples=("holdfast tag add hf-7k2q core parser",),
+        mcp="task_update",
+    )
+    remove_tags = write(
+        changes.remove_tags,
+        http=f"DELETE {_ONE}/tags",
+        cli="tag remove ID TAGS...",
+        help="Remove tags from a task.",
+        examples=(example("holdfast tag remove hf-7k2q core", "holdfast tag add hf-7k2q core"),),
+        mcp="task_update",
+    )
+    set_tags = write(
+        changes.set_tags,
+        http=f"PUT {_ONE}/tags",
+        reloads_rules=True,
+        cli="tag set ID [TAGS...]",
+        help="Replace all tags of a task.",
+        examples=("holdfast tag set hf-7k2q core urgent",),
+    )
 
     reparent = write(
         tree.reparent,
         http=f"POST {_ONE}/reparent",
         aliases=(Alias("new_parent_id", "parent_id"),),
         cli="reparent",
+        help="Move a task and all below it under another one, or to the top.",
+        examples=("holdfast reparent hf-3m9x hf-7k2q", "holdfast reparent hf-3m9x none"),
     )
     subtree = read(tree.subtree, http=f"GET {_ONE}/subtree", cli="tree")
     ancestors = read(tree.ancestors, http=f"GET {_ONE}/ancestors")
     children = read(tree.children, http=f"GET {_ONE}/children")
-    depend = write(tree.depend, http=f"POST {_ONE}/dependencies", cli="dep add")
-    undepend = write(tree.undepend, http=f"DELETE {_ONE}/dependencies", cli="dep remove")
-    dependencies = read(tree.dependencies, http=f"GET {_ONE}/dependencies", cli="dep list")
+    depend = write(
+        tree.depend,
+        http=f"POST {_ONE}/dependencies",
+        cli="dep add",
+        help="Let a task wait for another, or only refer to it.",
+        examples=("holdfast dep add hf-3m9x hf-7k2q", "holdfast dep add hf-3m9x hf-7k2q --kind discovered_from"),
+        mcp="task_update",
+    )
+    undepend = write(
+        tree.undepend,
+        http=f"DELETE {_ONE}/dependencies",
+        cli="dep remove",
+        help="Let a task wait for another no more.",
+        examples=(example("holdfast dep remove hf-3m9x hf-7k2q", "holdfast dep add hf-3m9x hf-7k2q"),),
+    )
+    dependencies = read(
+        tree.dependencies,
+        http=f"GET {_ONE}/dependencies",
+        cli="dep list",
+        help="List what a task waits for, and what waits for it.",
+        examples=("holdfast dep list hf-3m9x",),
+    )
 
-    history = read(queries.history, http=f"GET {_ONE}/history", cli="history")
-    resume = read(handover.resume, http=f"GET {_ONE}/resume", cli="resume", mcp=True, listing=True)
-    explain = read(queries.explain, http=f"GET {_ONE}/explain", cli="explain", listing=True)
-    delete = write(changes.delete, http=f"DELETE {_ONE}", cli="delete")
-    restore = write(changes.restore, http=f"POST {_ONE}/restore", cli="undelete")
-    purge = write(changes.purge, http=f"POST {_ONE}/purge", cli="purge")
+    history = read(
+        queries.history,
+        http=f"GET {_ONE}/history",
+        cli="history",
+        help="List what changed in a task, newest first.",
+        examples=(example("holdfast history hf-7k2q --field status", _CLAIM), "holdfast history hf-7k2q --since 12h"),
+    )
+    resume = read(
+        handover.resume,
+        http=f"GET {_ONE}/resume",
+        listing=True,
+        cli="resume",
+        help="Show where work on a task stopped: holder, notes, locks, mail, events.",
+        examples=("holdfast resume hf-7k2q", "holdfast resume hf-7k2q --budget 2000 --json"),
+        mcp="task_show",
+    )
+    explain = read(
+        queries.explain,
+        http=f"GET {_ONE}/explain",
+        listing=True,
+        cli="explain",
+        help="Say whether a task is ready, and if not, why.",
+        examples=(example("holdfast explain hf-3m9x", "holdfast dep add hf-3m9x hf-7k2q"),),
+        mcp="task_show",
+    )
+    delete = write(
+        changes.delete,
+        http=f"DELETE {_ONE}",
+        cli="delete ID [REASON]",
+        help="Delete a task and all below it; undelete brings them back.",
+        examples=("holdfast delete hf-3m9x 'made by mistake'",),
+    )
+    restore = write(
+        changes.restore,
+        http=f"POST {_ONE}/restore",
+        cli="undelete",
+        help="Bring back a deleted task, with what was deleted along with it.",
+        examples=(example("holdfast undelete hf-3m9x", "holdfast delete hf-3m9x"),),
+        mcp="task_update",
+    )
+    purge = write(
+        changes.purge,
+        http=f"POST {_ONE}/purge",
+        cli="purge",
+        help="Remove a task and all below it for good, after a backup.",
+        examples=("holdfast purge hf-3m9x",),
+        role="admin",
+        irreversible=True,
+    )
     sweep_retention = procedure(
-        retention.sweep_retention, http="POST /api/tasks/sweep-retention", routed=True, heavy=True
+        retention.sweep_retention, http="POST /api/tasks/sweep-retention", heavy=True, reloads_rules=True, role="admin"
     )
 
-    export = read(export, http="GET /api/tasks/export", cli="export", listing=True, heavy=True)
-    import_ = write(import_, http="POST /api/tasks/import", cli="import", routed=True, heavy=True)
-    bulk = write(changes.bulk, http="POST /api/tasks/bulk", cli="bulk", routed=True, heavy=True)
-    set_template = write(templates.set_template, http="PUT /api/templates/{name}", cli="template set", routed=True)
-    get_template = read(templates.get_template, http="GET /api/templates/{name}", cli="template show", plain=True)
-    delete_template = write(templates.delete_template, http="DELETE /api/templates/{name}", cli="template delete")
-    from_template = write(
-        templates.from_template, http="POST /api/templates/{name}/tasks", cli="template use", routed=True
+    export = read(export, http="GET /api/tasks/export", heavy=True, listing=True, cli="export")
+    import_ = write(import_, http="POST /api/tasks/import", heavy=True, reloads_rules=True, cli="import")
+    bulk = write(
+        changes.bulk,
+        http="POST /api/tasks/bulk",
+        heavy=True,
+        reloads_rules=True,
+        cli="bulk ACTION [TASK_IDS...]",
+        help="Do the same to many tasks, or create many; tell what became of each.",
+        examples=(
+            "holdfast bulk add_tags hf-7k2q hf-3m9x --tag core --tag parser",
+            """holdfast bulk create --tasks '[{"title": "One"}, {"title": "Two"}]' --atomic""",
+        ),
+        shapes={"tasks": "tasks.create"},
     )
-    templates = read(templates.list_templates, http="GET /api/templates", cli="template list", plain=True)
+    set_template = write(
+        templates.set_template,
+        http="PUT /api/templates/{name}",
+        reloads_rules=True,
+        cli="template set",
+        help="Keep a tree of tasks as a template.",
+        examples=(_TEMPLATE,),
+        shapes={"tree": TemplateNode},
+    )
+    get_template = read(
+        templates.get_template,
+        http="GET /api/templates/{name}",
+        plain=True,
+        cli="template show",
+        help="Show a template.",
+        examples=(example("holdfast template show release", _TEMPLATE),),
+    )
+    delete_template = write(
+        templates.delete_template,
+        http="DELETE /api/templates/{name}",
+        cli="template delete",
+        help="Forget a template; tasks made from it stay.",
+        examples=(example("holdfast template delete release", _TEMPLATE),),
+    )
+    from_template = write(
+        templates.from_template,
+        http="POST /api/templates/{name}/tasks",
+        reloads_rules=True,
+        cli="template use NAME [VALUES...]",
+        help="Make the tasks of a template; all of them, or none.",
+        examples=(example("holdfast template use release version=1.2", _TEMPLATE),),
+    )
+    templates = read(
+        templates.list_templates,
+        http="GET /api/templates",
+        plain=True,
+        cli="template list",
+        help="List the templates.",
+        examples=("holdfast template list",),
+    )

@@ -16,11 +16,11 @@ if TYPE_CHECKING:
     from holdfast.errors import HoldfastError
 
 INTERRUPTED: Final = 130
-PIPE_CLOSED: Final = 141  # what the shell tells of a program that was stopped by a closed pipe
+PIPE_CLOSED: Final = 141  # as a shell reports a program that a closed pipe has ended
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run a command; answers its exit code."""
+    """Run a command; returns its exit code."""
     from holdfast.errors import HoldfastError, IOFailed
 
     arguments = list(sys.argv[1:] if argv is None else argv)

@@ -1,4 +1,4 @@
-"""Reading a command line: words in their order, `--options` anywhere, `--` before what must not be an option.
+"""Reading a command line: positional arguments in order, `--options` anywhere, `--` before what must not be an option.
 
 Made for a program that is started for every call: it imports nothing that the call itself would not need. What a
 command takes is a list of `Argument`; help, completion and docs/cli.md are made from the same list.
@@ -8,20 +8,14 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Iterable, Sequence
-from typing import Any, Final, Literal
+from typing import Any, Final
 
 import msgspec
 
+from holdfast.arguments import Kind
 from holdfast.errors import HoldfastError
 
-Kind = Literal["text", "content", "int", "number", "seconds", "time", "json", "flag", "names", "texts", "ints", "pairs"]
-REPEATED: Final = ("texts", "ints", "pairs")
-# Of events.
-KINDS: Final = (
-    *("task", "cell", "run", "lock", "cell-lock", "lease", "path", "message", "agent"),
-    *("template", "route", "config", "clock", "log", "stash", "stash-lock", "trail", "link"),
-    *("cycle", "cycle-conflict"),
-)
+REPEATED: Final = ("texts", "ints", "pairs", "paths")
 _UNITS: Final = {"s": 1, "m": 60, "h": 3600, "d": 86400, "w": 604800}
 
 
@@ -184,28 +178,19 @@ def seconds(text: str) -> float:
     return float(text) if unit is None else float(text[:-1]) * unit
 
 
-def _time(text: str) -> Any:
-    """A moment: RFC 3339, or `seconds` ago as -2h and from now as +2h; without a sign it is left to `as_moment`."""
+def _moment(text: str, plain: int) -> Any:
+    """A moment: RFC 3339, or a duration from now: -2h, +2h; one without a sign counts forwards or backwards."""
     from datetime import UTC, datetime, timedelta
 
-    if text[:1] in ("+", "-"):
-        return datetime.now(UTC) + timedelta(seconds=seconds(text))
-    if text[:1].isdigit() and text[-1:] in _UNITS:
-        return timedelta(seconds=seconds(text))
-    moment = datetime.fromisoformat(text)
-    return moment if moment.tzinfo else moment.astimezone()
-
-
-def as_moment(given: Any, future: bool) -> Any:
-    """A moment from what `_time` made of a plain duration: that long ago, or from now."""
-    from datetime import UTC, datetime, timedelta
-
-    if not isinstance(given, timedelta):
-        return given
+    sign = {"+": 1, "-": -1}.get(text[:1])
+    if sign is None and not (text[:1].isdigit() and text[-1:] in _UNITS):
+        moment = datetime.fromisoformat(text)
+        return moment if moment.tzinfo else moment.astimezone()
+    distance = timedelta(seconds=seconds(text if sign is None else text[1:]))
     try:
-        return datetime.now(UTC) + (given if future else -given)
+        return datetime.now(UTC) + distance * (sign or plain)
     except OverflowError as error:
-        raise Usage(f"{given} from now lies beyond all calendars") from error
+        raise Usage(f"{text} is out of range") from error
 
 
 def _json(text: str) -> Any:
@@ -221,6 +206,32 @@ def _json(text: str) -> Any:
         ) from error
 
 
+def _typed(text: str, wanted: Any, label: str) -> Any:
+    try:
+        return msgspec.convert(_json(text), wanted)
+    except msgspec.ValidationError as error:
+        raise Usage(f"{label} cannot be read: {error}", hint="holdfast help txn") from error
+
+
+def _conditions(text: str) -> Any:
+    from holdfast.types import AnyCondition
+
+    return _typed(text, list[AnyCondition], "a list of conditions")
+
+
+def _operations(text: str) -> Any:
+    from holdfast.types import Op
+
+    return _typed(text, list[Op], "a list of operations")
+
+
+def _stash(text: str) -> str:
+    """What names a stash: a word that is neither an id nor a path is the name of a global one."""
+    from holdfast.ids import is_uuid7
+
+    return text if "/" in text or is_uuid7(text) else f"/{text}"
+
+
 def _pair(text: str) -> tuple[str, str]:
     name, equals, value = text.partition("=")
     if not equals:
@@ -234,8 +245,14 @@ _CONVERT: Final[dict[str, Callable[[str], Any]]] = {
     "int": int,
     "number": _number,
     "seconds": seconds,
-    "time": _time,
+    "past": lambda text: _moment(text, -1),
+    "future": lambda text: _moment(text, 1),
     "json": _json,
+    "conditions": _conditions,
+    "operations": _operations,
+    "path": str,
+    "paths": str,
+    "stash": _stash,
     "names": lambda text: text.split(",") if "," in text else text,
     "texts": str,
     "ints": int,
@@ -246,7 +263,8 @@ _MEANING: Final[dict[str, str]] = {
     "ints": "a whole number",
     "number": "a number",
     "seconds": "a time in seconds, or such as 90s, 15m, 2h, 1d",
-    "time": "a moment such as 2026-03-01T12:00:00Z, or a duration such as 2h",
+    **dict.fromkeys(("past", "future"), "a moment such as 2026-03-01T12:00:00Z, or a duration such as 2h"),
+    **dict.fromkeys(("path", "paths"), "a path"),
     "pairs": "NAME=VALUE",
     "text": "text",
     "texts": "text",

@@ -1,11 +1,10 @@
 """One call of the command line: which workspace, who acts, the operation it runs, and the tokens it remembers.
 
-A file for each claim and lock, in a folder for each actor: calls of one actor may run at the same time. What is
-remembered is sent with every later call on the same thing, so a process that lost its claim and does not know it is
-refused on the command line too. They lie in the private folder of the workspace, or of the user for a server.
+Tokens of claims and locks lie in the private folder of the workspace, or in the user's for a server: a process that
+lost its claim and does not know it is fenced on the command line too.
 
-A command gets it with its arguments. The workspace is opened when it is first asked for, so that what needs none is not
-in need of one.
+A command gets the session with its arguments. The workspace is opened when it is first used, so that a command that
+needs none works without one.
 """
 
 from __future__ import annotations
@@ -16,64 +15,16 @@ from collections.abc import Iterator, Mapping
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Final
 
-import msgspec
-
 from holdfast import errors
 from holdfast.faces.cli import location
-from holdfast.faces.cli.args import Argument, Usage, as_moment
+from holdfast.faces.cli.args import Argument, Usage
 from holdfast.faces.cli.output import Output
 
 if TYPE_CHECKING:
     from holdfast.operation import Operation
     from holdfast.remote import RemoteWorkspace
     from holdfast.workspace import Workspace
-
-
-_LONG = 100  # bytes; a file name has at most 255 characters
-
-
-class Held:
-    """What one actor holds, as far as this machine remembers."""
-
-    def __init__(self, folder: str, actor: str) -> None:
-        self._folder = os.path.join(folder, "held", _name(actor))
-
-    def token(self, *thing: str) -> int | None:
-        """The token of a claim or lock."""
-        try:
-            with open(self._path(thing), encoding="ascii") as file:
-                return int(file.read())
-        except (FileNotFoundError, ValueError):  # never written, or cut short by a crash
-            return None
-
-    def remember(self, token: int, *thing: str) -> None:
-        """It was granted; the file is there whole or not at all."""
-        path = self._path(thing)
-        os.makedirs(self._folder, mode=0o700, exist_ok=True)
-        partial = f"{path}.{os.getpid()}"
-        with open(partial, "w", encoding="ascii") as file:
-            file.write(str(token))
-        os.replace(partial, path)
-
-    def forget(self, *thing: str) -> None:
-        """It is held no more."""
-        try:
-            os.unlink(self._path(thing))
-        except FileNotFoundError:
-            return
-
-    def _path(self, thing: tuple[str, ...]) -> str:
-        return os.path.join(self._folder, _name("\0".join(thing)))
-
-
-def _name(text: str) -> str:
-    """A file name for any text; a long one by its digest, which costs an import that others need not pay."""
-    content = text.encode("utf-8", "surrogatepass")
-    if len(content) <= _LONG:
-        return content.hex()
-    from hashlib import sha256
-
-    return sha256(content).hexdigest() + "-"
+    from holdfast.workspace.tokens import FileTokens
 
 
 # What every command takes.
@@ -100,7 +51,7 @@ class Session:
 
     def __init__(self, given: Mapping[str, Any], environ: Mapping[str, str]) -> None:
         if given.get("actor") == "":
-            raise Usage("--actor is followed by a name, and this one is empty")
+            raise Usage("--actor must not be empty")
         self.given = given
         self.environ = environ
         self.out = Output(is_json(given, environ), bool(given.get("quiet")), environ)
@@ -129,7 +80,7 @@ class Session:
 
     @property
     def actor(self) -> str | None:
-        """Who acts, if somebody chose a name."""
+        """The actor, if a name was chosen."""
         return self.given.get("actor") or self.environ.get("HOLDFAST_ACTOR") or None
 
     def open(self, writing: bool = False) -> Workspace | RemoteWorkspace:
@@ -185,14 +136,15 @@ class Session:
         above, name = os.path.split(self.place.folder or "")
         return above if name == location.FOLDER else self.folder
 
-    def held(self, actor: str) -> Held:
-        """What an actor holds here."""
+    def tokens(self, holder: str) -> FileTokens:
+        """The tokens of what a holder has here."""
+        from holdfast.workspace.tokens import FileTokens
+
         place = self.place
         if place.folder is not None:
-            return Held(place.folder, actor)
-        return Held(
-            os.path.join(location.state_folder(self.environ), "servers", location.label(place.name, is_url=True)), actor
-        )
+            return FileTokens(place.folder, holder)
+        server = location.label(place.name, is_url=True)
+        return FileTokens(os.path.join(location.state_folder(self.environ), "servers", server), holder)
 
 
 def is_json(given: Mapping[str, Any], environ: Mapping[str, str]) -> bool:
@@ -200,34 +152,19 @@ def is_json(given: Mapping[str, Any], environ: Mapping[str, str]) -> bool:
     return bool(given.get("json", environ.get("HOLDFAST_JSON") not in (None, "", "0")))
 
 
-# What a token belongs to: the kind, and the arguments that name it.
-_FENCED: Final = {
-    "cells.release_lock": ("cell", "run", "cell"),
-    "cells.refresh_lock": ("cell", "run", "cell"),
-    "locks.release": ("lock", "name"),
-    "locks.refresh": ("lock", "name"),
-    "paths.release": ("path", "id"),
-    "paths.refresh": ("path", "id"),
-    "stashes.release": ("stash", "id"),
-    "stashes.refresh": ("stash", "id"),
-}
-_FOR_GOOD: Final = ("tasks.purge", "events.compact")  # what nobody can undo: a backup first
-_PATHS: Final = ("paths.lock", "paths.check", "paths.list")
-_ENDING: Final = ("release", "release_lock")
-_CLAIMING: Final = ("claim", "claim_next", "reclaim", "heartbeat", "park")
-
-
 def perform(session: Session, op: Operation[..., Any], given: dict[str, Any]) -> int:
-    """Do an operation and print its answer; 0, or 1 if a part of it failed."""
-    arguments = arguments_from(given)
-    if op.name in _PATHS:
-        _from_here(session, arguments)
-    writing = op.writes
-    if op.name in _FOR_GOOD:
+    """Run an operation and print its result; 0, or 1 if the result says that a part of it failed."""
+    return 1 if getattr(run(session, op, given), "failed", False) else 0
+
+
+def run(session: Session, op: Operation[..., Any], given: dict[str, Any]) -> Any:
+    """Run an operation, print its result and return it."""
+    arguments = _arguments(session, op, given)
+    if op.route.irreversible:
         from holdfast.faces.cli.commands.store import snapshot
 
         snapshot(session)
-    with session.open(writing) as workspace:
+    with session.open(op.writes) as workspace:
         result = call(session, workspace, op, arguments)
         if op.kind == "stream":
             for item in _items(result):
@@ -236,19 +173,27 @@ def perform(session: Session, op: Operation[..., Any], given: dict[str, Any]) ->
             if op.kind == "first" and result is None:
                 raise errors.Timeout("nothing happened in that time", hint="wait longer with --timeout")
             session.out.result(op, result)
-    if writing:
+    if op.writes:
         after_writing(session)
-    failed = op.name == "tasks.bulk" and not all(item.success for item in result.results)
-    failed = failed or (op.name == "cycles.validate" and bool(result))
-    return 1 if failed else 0
+    return result
 
 
-def _from_here(session: Session, arguments: dict[str, Any]) -> None:
-    """Paths and patterns as the project calls them: on a command line they count from the current folder."""
-    if "path" in arguments:
-        arguments["path"] = _in_project(session, arguments["path"])
-    if "patterns" in arguments:
-        arguments["patterns"] = [_in_project(session, pattern) for pattern in arguments["patterns"]]
+def _arguments(session: Session, op: Operation[..., Any], given: dict[str, Any]) -> dict[str, Any]:
+    """The arguments of an operation from what was given: paths as the project names them, pairs by their names."""
+    from holdfast.faces.cli.derive import argument_kind
+
+    arguments: dict[str, Any] = {}
+    for name, value in given.items():
+        match argument_kind(op, name):
+            case "path":
+                arguments[name] = _in_project(session, value)
+            case "paths":
+                arguments[name] = [_in_project(session, each) for each in value]
+            case "pairs":
+                arguments |= dict(value)
+            case _:
+                arguments[name] = value
+    return arguments
 
 
 def _in_project(session: Session, path: str) -> str:
@@ -266,86 +211,20 @@ def after_writing(session: Session) -> None:
         after_write(session.place.folder, session.environ)
 
 
-def arguments_from(given: dict[str, Any]) -> dict[str, Any]:
-    """The arguments of an operation from what was given: durations as moments, pairs as arguments of their own."""
-    arguments = dict(given)
-    for name, future in (("since", False), ("until", True)):
-        if name in arguments:
-            arguments[name] = as_moment(arguments[name], future)
-    arguments |= dict(arguments.pop("values", ()))
-    if "conditions" in arguments:
-        from holdfast.types import AnyCondition, Op
-
-        arguments["conditions"] = _typed(arguments["conditions"], list[AnyCondition], "CONDITIONS")
-        for name in {"then", "otherwise"} & arguments.keys():
-            arguments[name] = _typed(arguments[name], list[Op], name.upper())
-    return arguments
-
-
-def _typed(value: Any, wanted: Any, label: str) -> Any:
-    try:
-        return msgspec.convert(value, wanted)
-    except msgspec.ValidationError as error:
-        raise Usage(f"{label} cannot be read: {error}", hint="holdfast help txn") from error
-
-
 def call(session: Session, workspace: Any, op: Operation[..., Any], arguments: dict[str, Any]) -> Any:
-    """Call an operation, sending and keeping tokens."""
-    if op.name.startswith("stashes.") and "id" in arguments:
-        arguments = {**arguments, "id": _stash(workspace, op, arguments["id"])}
-    if not op.writes:
+    """Call an operation, sending and remembering tokens."""
+    if not op.writes or op.held is None:
         return op.on(workspace)(**arguments)
-    holder = arguments.get("agent") or arguments.get("holder") or workspace.actor
-    held = session.held(holder)
-    thing = _thing(op, arguments)
-    if thing is not None and "token" in op.function.__annotations__ and "token" not in arguments:
-        token = held.token(*thing)
-        if token is not None:
-            arguments = {**arguments, "token": token}
-    result = op.on(workspace)(**arguments)
-    _keep(held, op, thing, result, holder)
+    from holdfast.workspace.tokens import holder_of, learn, lookup_of, with_token
+
+    holder = holder_of(arguments, workspace.actor)
+    tokens = session.tokens(holder)
+    if (lookup := lookup_of(op, arguments)) is not None:
+        (name,) = op.held.arguments
+        arguments = {**arguments, name: lookup.on(workspace)(arguments[name]).id}
+    result = op.on(workspace)(**with_token(tokens, op, arguments))
+    learn(tokens, op, arguments, result, holder)
     return result
-
-
-def _stash(workspace: Any, op: Operation[..., Any], id: str) -> str:
-    """What names a stash: a word that is no id is the name of a global one. Tokens are remembered by ids."""
-    from holdfast.ids import is_uuid7
-
-    named = id if "/" in id or is_uuid7(id) else f"/{id}"
-    found: str = workspace.stashes.get(named).id if op.name in _FENCED and "/" in named else named
-    return found
-
-
-def _thing(op: Operation[..., Any], arguments: dict[str, Any]) -> tuple[str, ...] | None:
-    """What an operation is about, if it can be held."""
-    if op.name.startswith("tasks."):
-        return ("task", arguments["id"]) if arguments.get("id") else None
-    if op.name not in _FENCED:
-        return None
-    kind, *names = _FENCED[op.name]
-    values = [arguments.get(name) for name in names]
-    return (kind, *map(str, values)) if all(values) else None
-
-
-def _keep(held: Any, op: Operation[..., Any], thing: tuple[str, ...] | None, result: Any, holder: str) -> None:
-    """Remember what was granted, forget what is held no more."""
-    token = getattr(result, "token", None)
-    match op.name.split("."):
-        case ["tasks", method] if result is not None and hasattr(result, "claimed_by"):
-            if result.claimed_by != holder or token is None:
-                held.forget("task", result.id)
-            elif method in _CLAIMING:
-                held.remember(token, "task", result.id)
-        case ["locks", "acquire" | "refresh"]:
-            held.remember(token, "lock", result.name)
-        case ["cells", "acquire_lock" | "refresh_lock"]:
-            held.remember(token, "cell", result.scope, result.name)
-        case ["paths", "lock" | "refresh"]:
-            held.remember(token, "path", result.id)
-        case ["stashes", "acquire" | "refresh"]:
-            held.remember(token, "stash", result.name)
-        case [_, method] if method in _ENDING and thing is not None:
-            held.forget(*thing)
 
 
 def _items(watch: Any) -> Iterator[Any]:

@@ -1,7 +1,7 @@
 """Commands: what each is called, takes and does, and how one is found by its words.
 
-Most are operations of the table (`deriving`); those that are more than one operation are made by hand, in the folder
-`commands`. A command is looked for without loading the others.
+Most are derived from operations (`derive`); those that are more than one operation are made by hand, in the folder
+`commands`. Looking one up loads no other.
 """
 
 from __future__ import annotations
@@ -17,19 +17,20 @@ from holdfast.faces.cli.args import Argument, Usage, nearest
 
 if TYPE_CHECKING:
     from holdfast.faces.cli.call import Session
+    from holdfast.operation import Operation
 
 Run = Callable[["Session", dict[str, Any]], int]
 
 
 class Command(msgspec.Struct, frozen=True):
-    """A command. `run` does it and answers its exit code; `more` is what help says beyond the arguments."""
+    """A command. `run` performs it and returns the exit code; `more` is what help says beyond the arguments."""
 
     name: str
     summary: str
     arguments: tuple[Argument, ...]
     run: Run
     more: str = ""
-    op: str | None = None  # the operation it is
+    op: Operation[..., Any] | None = None  # whose result it prints
 
 
 # Commands made by hand, and their modules.
@@ -139,8 +140,8 @@ def _find_in_group(group: str, words: Sequence[str]) -> tuple[Command, int]:
     members = members_of(group, names)
     near = nearest(more[0], members) if more else None
     also = f"did you mean {group} {near}? " if near else ""
-    told = f"there is no command {f'{group} {more[0]}'!r}" if more else f"holdfast {group} is followed by another word"
-    raise Usage(told, hint=f"{also}{group} has {', '.join(members)}")
+    wrong = f"there is no command {f'{group} {more[0]}'!r}" if more else f"holdfast {group} needs a subcommand"
+    raise Usage(wrong, hint=f"{also}{group} has {', '.join(members)}")
 
 
 def members_of(group: str, names: Iterable[str]) -> list[str]:
@@ -168,6 +169,6 @@ def all_commands() -> list[Command]:
     from holdfast.faces.cli.derive import derive, operations
 
     found = {name: hand_made(name) for name in HAND_MADE}
-    names = {op.route.cli: op for op in operations() if op.route.cli is not None}
+    names = {op.command: op for op in operations() if op.command is not None}
     found |= {name: derive(op) for name, op in names.items() if name not in found}
     return [found[name] for name in sorted(found)]

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
+from holdfast.arguments import VOCABULARY
 from holdfast.errors import HoldfastError
 
 if TYPE_CHECKING:
@@ -34,17 +35,18 @@ def _command(match: re.Match[str]) -> str:
     from holdfast.operation import find_operation  # turn commands load nothing of a workspace
 
     op = find_operation(match[1])
-    if op is not None and op.route.cli is not None:
+    if op is not None and op.command is not None:
         named = [found[0] for found in _NAMED.finditer(match[2])]
-        return " ".join(["holdfast", op.route.cli, *named])
+        return " ".join(["holdfast", op.command, *named])
     if match[1] == "ws.backup":
         return "holdfast backup"
     return _STORES.get(match[1], match[0])
 
 
 def _option(match: re.Match[str]) -> str:
-    name, value = match[1].replace("_", "-"), match[2]
-    return f"--{name}" if value == "True" else f"--{name} {value.strip('[].') or name.upper()}"
+    meaning, value = VOCABULARY.get(match[1]), match[2].strip("[].")
+    option = (meaning.option if meaning is not None else "") or f"--{match[1].replace('_', '-')}"
+    return option if value == "True" else f"{option} {value or option[2:].upper()}"
 
 
 _WIDTH = 30
@@ -74,11 +76,11 @@ def bar(title: str, workspace: Any) -> Iterator[None]:
 
 
 SCHEMA_VERSION: Final = 1
-MOST_PROBLEMS: Final = 20  # that are told to people at once
+MOST_PROBLEMS: Final = 20  # that are shown to people at once
 
 
 class Output:
-    """How answers are printed."""
+    """How results are printed."""
 
     def __init__(self, json: bool, quiet: bool, environ: Mapping[str, str]) -> None:
         self.json = json
@@ -86,7 +88,7 @@ class Output:
         self.colour = sys.stdout.isatty() and not environ.get("NO_COLOR") and environ.get("TERM") != "dumb"
 
     def result(self, op: Operation[..., Any], result: Any) -> None:
-        """The answer of an operation."""
+        """The result of an operation."""
         if self.json:
             self.data(result)
         elif self.quiet:
@@ -94,7 +96,7 @@ class Output:
         else:
             from holdfast.faces.cli.views import view
 
-            self.text(*view(op.name, result, self.colour))
+            self.text(*view(op, result, self.colour))
 
     def line(self, op: Operation[..., Any], item: Any) -> None:
         """One item of a stream, at once."""
@@ -105,14 +107,14 @@ class Output:
         """JSON, whatever was asked for."""
         from holdfast.wire import wired
 
-        told = {"schema_version": SCHEMA_VERSION, "data": wired(data)}
+        content = {"schema_version": SCHEMA_VERSION, "data": wired(data)}
         for name in ("cursor", "total"):
             if getattr(data, name, None) is not None and isinstance(data, list):
-                told[name] = getattr(data, name)
-        print(msgspec.json.encode(told).decode())
+                content[name] = getattr(data, name)
+        print(msgspec.json.encode(content).decode())
 
     def say(self, data: Any, *lines: str) -> None:
-        """The answer of a command made by hand: its data, or its lines."""
+        """The result of a command made by hand: its data, or its lines."""
         if self.json:
             self.data(data)
         else:
@@ -132,14 +134,14 @@ def error_json(error: HoldfastError) -> str:
     """An error for programs."""
     from holdfast.wire import wired
 
-    told = {
+    content = {
         "schema_version": SCHEMA_VERSION,
         "error": error.message,
         "code": error.code,
         "hint": _hint(error),
         "details": {name: wired(value) for name, value in error.details.items()},
     }
-    return msgspec.json.encode(told).decode()
+    return msgspec.json.encode(content).decode()
 
 
 def error_text(error: HoldfastError) -> str:
@@ -154,7 +156,6 @@ def error_text(error: HoldfastError) -> str:
 
 
 def _hint(error: HoldfastError) -> str:
-
     return for_shell(error.hint)
 
 
@@ -179,7 +180,7 @@ _NAMING: Final = (
 
 
 def _ids(result: Any) -> list[str]:
-    """The ids of an answer, or what stands for them."""
+    """The ids of a result, or what stands for them."""
     from holdfast.types.tasks import BulkResult
 
     if isinstance(result, list | tuple):

@@ -1,13 +1,13 @@
-"""Answers as short text for people: a line for each record of a list, a few lines for a record that was asked for.
+"""Results as short text for people: a line for each record of a list, a few lines for a single record.
 
-What is not told here in a way of its own is told field by field, so no answer can be without a view.
+A type without a view of its own is shown field by field, so every result has one.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from datetime import datetime
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
@@ -19,31 +19,28 @@ from holdfast.types.stashes import Link, Stash, StashEntry, Trail
 from holdfast.types.tasks import HistoryEntry, Hit, Task, TaskInTree, TaskLink
 from holdfast.wire import wired
 
+if TYPE_CHECKING:
+    from holdfast.operation import Operation
+
 _COLOURS: Final = {"dim": "2", "bold": "1", "red": "31", "green": "32", "yellow": "33", "cyan": "36"}
 _STATUS: Final = {"open": "green", "in_progress": "cyan", "pending_merge": "yellow", "blocked": "red", "closed": "dim"}
-_WHOLE: Final = (
-    *("tasks.get", "mail.get", "agents.get", "locks.get", "paths.get", "leases.get"),
-    *("stashes.get", "stashes.find", "trails.get", "links.get", "cycles.get"),
-)
 Paint = Callable[[str, str], str]
 
 
-def view(op: str, result: Any, colour: bool = False) -> list[str]:
-    """The lines that tell an answer."""
+def view(op: Operation[..., Any], result: Any, colour: bool = False) -> list[str]:
+    """The lines that show a result: of a read that returns one record every field, else a line for each record."""
     paint = painter(colour)
     if isinstance(result, list | tuple):
         return _list(result, paint)
-    if isinstance(result, Task):
-        return _task(result, paint) if op == "tasks.get" else [_deed(op, result, paint)]
-    if isinstance(result, Message):
-        return _message(result) if op in _WHOLE else [_line(result, paint)]
     if isinstance(result, Cell):
         return [_json(result.value)]
-    if type(result) in _LINES and op not in _WHOLE:
-        return [_line(result, paint)]
-    if isinstance(result, msgspec.Struct):
-        return _fields(result)
-    return _plain_answer(result)
+    if op.kind == "read" and not op.personal:
+        whole = _RECORDS.get(type(result))
+        if whole is not None:
+            return whole(result, paint)
+    elif type(result) in _LINES:
+        return [_deed(op, result, paint) if isinstance(result, Task) else _line(result, paint)]
+    return _fields(result) if isinstance(result, msgspec.Struct) else _plain_answer(result)
 
 
 def _list(items: Iterable[Any], paint: Paint) -> list[str]:
@@ -62,8 +59,8 @@ def _line(item: Any, paint: Paint) -> str:
         return printable(str(item))
     if isinstance(item, msgspec.Struct):
         values = [(name, getattr(item, name)) for name in item.__struct_fields__]
-        told = [f"{name} {_value(value)}" for name, value in values if value not in (None, "", (), [])]
-        return "  ".join(told)
+        filled = [f"{name} {_value(value)}" for name, value in values if value not in (None, "", (), [])]
+        return "  ".join(filled)
     return _json(item)
 
 
@@ -114,16 +111,16 @@ def _task_line(task: Task, paint: Paint) -> str:
     return "  ".join(parts)
 
 
-def _deed(op: str, task: Task, paint: Paint) -> str:
-    """What became of a task."""
-    until = f" until {moment(task.deadline)}" if task.deadline else ""
-    held = f"  (held{until})" if op in ("tasks.claim", "tasks.claim_next", "tasks.heartbeat") and until else ""
+def _deed(op: Operation[..., Any], task: Task, paint: Paint) -> str:
+    """A task after an operation, with its deadline if it was claimed."""
+    held = f"  (held until {moment(task.deadline)})" if op.route.grants and task.deadline else ""
     return f"{_task_line(task, paint)}{paint('dim', held)}"
 
 
-def _task(task: Task, paint: Paint) -> list[str]:
+def task_lines(task: Task, paint: Paint) -> list[str]:
+    """A task field by field, and its body."""
     lines = [_task_line(task, paint)]
-    told = {
+    fields = {
         "parent": task.parent_id,
         "workflow": task.grimoire or task.grimoire_hint,
         "claimed": None if task.claimed_at is None else f"{task.claimed_by} since {moment(task.claimed_at)}",
@@ -131,7 +128,7 @@ def _task(task: Task, paint: Paint) -> list[str]:
         "created": moment(task.created_at),
         "updated": f"{moment(task.updated_at)} (version {task.version}, revision {task.revision})",
     }
-    lines += [f"  {name:<11}{printable(value)}" for name, value in told.items() if value]
+    lines += [f"  {name:<11}{printable(value)}" for name, value in fields.items() if value]
     return [*lines, "", *printable_lines(task.body)] if task.body else lines
 
 
@@ -154,7 +151,7 @@ def _message_line(message: Message, paint: Paint) -> str:
     return "  ".join(part for part in (*map(printable, parts), about, unread) if part)
 
 
-def _message(message: Message) -> list[str]:
+def _message(message: Message, _: Paint) -> list[str]:
     return [_message_line(message, _plain), "", *printable_lines(message.body)]
 
 
@@ -176,8 +173,8 @@ def _path_lock(lock: PathLock, paint: Paint) -> str:
 def _event(event: Event, paint: Paint) -> str:
     name = f"{event.scope}/{event.id}" if event.scope else event.id
     what = f"{paint('bold', event.op)} {event.kind} {printable(name)}"
-    told = {name: value for name, value in event.data.items() if (event.kind, name) != ("cycle", "document")}
-    data = "" if not told else "  " + printable(_short(_json(told)))
+    changed = {name: value for name, value in event.data.items() if (event.kind, name) != ("cycle", "document")}
+    data = "" if not changed else "  " + printable(_short(_json(changed)))
     return f"{event.cursor}  {moment(event.time)}  {printable(event.actor)}  {what}{paint('dim', data)}"
 
 
@@ -230,12 +227,12 @@ def _standing(key: str, status: str, phase: str | None, sequence: int, paint: Pa
     return f"{paint('bold', key)}  {paint(colour, status)}{where}  {paint('dim', f'sequence {sequence}')}"
 
 
-def _resumption(found: Resumption, paint: Paint) -> str:
+def _resumption(found: Resumption, paint: Paint) -> list[str]:
     if found.phase is None:
-        return f"{_cycle(found.cycle, paint)}\n  finish is left"
+        return [_cycle(found.cycle, paint), "  finish is left"]
     begun = "is in progress" if found.started else "comes next"
     so_far = "" if found.partial is None else f", so far {_json(found.partial)}"
-    return f"{_cycle(found.cycle, paint)}\n  {found.phase} {begun}{so_far}"
+    return [_cycle(found.cycle, paint), f"  {found.phase} {begun}{so_far}"]
 
 
 _LINES: Final[dict[type, Callable[[Any, Paint], str]]] = {
@@ -255,13 +252,18 @@ _LINES: Final[dict[type, Callable[[Any, Paint], str]]] = {
     MailStep: _step,
     Message: _message_line,
     PathLock: _path_lock,
-    Resumption: _resumption,
     Stash: _stash,
     StashEntry: _stash_entry,
     Task: _task_line,
     TaskInTree: _task_line,
     TaskLink: lambda link, paint: f"{link.id} {link.kind} {link.on}",
     Trail: lambda trail, paint: f"{paint('bold', trail.id)}  {trail.state}  {printable(trail.name)}",
+}
+# Single records that are not shown field by field.
+_RECORDS: Final[dict[type, Callable[[Any, Paint], list[str]]]] = {
+    Message: _message,
+    Resumption: _resumption,
+    Task: task_lines,
 }
 
 

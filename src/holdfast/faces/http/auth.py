@@ -35,7 +35,8 @@ from holdfast.clock import SystemClock
 from holdfast.errors import Misdirected, NotJSON
 from holdfast.filesystem import write_private
 from holdfast.ids import new_secret
-from holdfast.workspace.access import ROLES, Role, allows
+from holdfast.route import Role
+from holdfast.workspace.access import ROLES, allows
 from holdfast.workspace.context import Context, check_context
 
 EVERY: Final = "*"  # workspace of a token that is good for all of them

@@ -173,7 +173,6 @@ def decode(segment: str) -> str:
         raise errors.InvalidName(f"a part of the path is not UTF-8: {segment[:80]!r}") from error
 
 
-CREATING: Final = ("create", "send", "reply", "start")  # methods that create something
 _CONTEXT: Final = (b"x-fence", b"idempotency-key", b"x-at-least")
 _MATCHING: Final = (b"if-match", b"if-none-match")
 _EXPECTED: Final = ("expected", "sequence")  # arguments that take a version
@@ -268,7 +267,7 @@ def result_response(route: Route, result: Any, headers: Headers) -> Response:
             more.append((b"x-total-count", str(result.total).encode()))
     if route.method == "DELETE" and b"return=representation" not in headers.get(b"prefer", b""):
         return Response(204, b"", ())
-    status = 201 if route.op.method in CREATING else 200
+    status = 201 if route.op.route.creates else 200
     return Response(status, wire.answer(route.op, result), tuple(more))
 
 

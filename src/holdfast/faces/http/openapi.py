@@ -8,24 +8,23 @@ of every refusal. An address that a stream shares with another operation is one 
 from __future__ import annotations
 
 import inspect
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from functools import cache
 from types import NoneType, UnionType
-from typing import Any, Final, get_args, get_type_hints
+from typing import Any, Final, get_args, get_origin, get_type_hints
 
 import msgspec
 
 from holdfast import __version__, errors
 from holdfast import errors as refusals
 from holdfast.faces.http import auth, calls
-from holdfast.faces.http.calls import CREATING, PREFIX, Route, Routes
+from holdfast.faces.http.calls import PREFIX, Route, Routes
 from holdfast.faces.http.pages import EXTRAS
-from holdfast.operation import operation
+from holdfast.operation import Operation, operation
+from holdfast.route import Role
 from holdfast.schema import NAME, Shapes, argument_types, is_page, parameters, result_type
-from holdfast.types import Report
-from holdfast.types.tasks import TemplateNode
+from holdfast.types import Event, Report
 from holdfast.wire import EXACT, plan_of
-from holdfast.workspace.access import Role, role_of
 
 _QUERIED: Final = ("GET", "DELETE")
 _JSON: Final = "application/json"
@@ -36,7 +35,6 @@ The arguments of a GET or DELETE may also come as one JSON object, in `?{EXACT}=
 An error's data is in `details`, and beside `error` and `code` too."""
 _COUNT: Final = {"type": "integer", "minimum": 0}
 _TEXT: Final = {"type": "string", "minLength": 1}
-_PAST: Final = {"events.list", "watch", "txn"}  # may be asked for what the log has forgotten
 # What belongs to a call beside its arguments: to every call, to every write, to some.
 _CALL: Final[dict[str, tuple[str, dict[str, Any]]]] = {
     "X-Agent-ID": ("who acts; without it, and without a token that is bound to an actor, nothing can be held", _TEXT),
@@ -145,7 +143,7 @@ def _operation(routes: list[Route], shapes: Shapes) -> dict[str, Any]:
         "summary": op.summary,
         "description": "\n\n".join(inspect.getdoc(route.op.function) or "" for route in routes),
         "tags": [op.name.partition(".")[0]],
-        "x-role": role_of(op),
+        "x-role": op.role,
         "x-operations": [route.op.name for route in routes],
         "parameters": _parameters(routes, shapes),
         "responses": _responses(routes, shapes),
@@ -203,9 +201,9 @@ def _own_parameters(route: Route, shapes: Shapes) -> Iterator[dict[str, Any]]:
         return
     for each in _others(route):
         needed = each.default is inspect.Parameter.empty
-        schema = _in_query(_argument(route.op.name, each, hints[each.name], shapes))
+        schema = _in_query(_argument(route.op, each, hints[each.name], shapes))
         yield {"name": each.name, "in": "query", "required": needed, "schema": schema}
-    if route.op.name == "events.list":
+    if route.polled:
         schema = {"type": "number", "minimum": 0, "maximum": calls.MAX_WAIT}
         yield {"name": calls.WAIT, "in": "query", "description": "seconds, for an event to come", "schema": schema}
 
@@ -243,7 +241,7 @@ def _arguments(name: str, given: list[inspect.Parameter], shapes: Shapes) -> dic
     op, extra = operation(name), plan_of(name).extra
     hints = argument_types(op)
     own = [each for each in given if each.name != extra]
-    properties = {each.name: _argument(name, each, hints[each.name], shapes) for each in own}
+    properties = {each.name: _argument(op, each, hints[each.name], shapes) for each in own}
     schema: dict[str, Any] = {"type": "object", "properties": properties, "additionalProperties": False}
     if extra is not None:
         schema["additionalProperties"] = shapes.given(hints[extra])
@@ -261,22 +259,21 @@ def _arguments(name: str, given: list[inspect.Parameter], shapes: Shapes) -> dic
     return schema
 
 
-def _argument(op: str, argument: inspect.Parameter, hint: Any, shapes: Shapes) -> dict[str, Any]:
-    match op, argument.name:  # dicts of which more is known than their type says
-        case "tasks.set_template", "tree":
-            return shapes.given(TemplateNode)
-        case "tasks.bulk", "tasks":
-            return {"type": "array", "items": {**_fields_of_a_task(shapes), "required": ["title"]}}
-        case "routes.decide", "task":
-            return _fields_of_a_task(shapes)
+def _argument(op: Operation[..., Any], argument: inspect.Parameter, hint: Any, shapes: Shapes) -> dict[str, Any]:
+    more = op.route.shapes.get(argument.name)  # of a dict of which more is known than its type says
+    if isinstance(more, str):
+        inner = operation(more)
+        schema = _arguments(inner.name, parameters(inner), shapes)
+        is_list = get_origin(hint) is not None and issubclass(get_origin(hint), Sequence)
+        return {"type": "array", "items": schema} if is_list else _optional(schema)
+    if more is not None:
+        return shapes.given(more)
     schema = shapes.given(hint, argument.name)
     plain = argument.default is not inspect.Parameter.empty and argument.default not in (None, ())
     return {**schema, "default": argument.default} if plain else schema
 
 
-def _fields_of_a_task(shapes: Shapes) -> dict[str, Any]:
-    create = operation("tasks.create")
-    schema = _arguments(create.name, parameters(create), shapes)
+def _optional(schema: dict[str, Any]) -> dict[str, Any]:
     return {name: value for name, value in schema.items() if name != "required"}
 
 
@@ -286,14 +283,14 @@ def _fields_of_a_task(shapes: Shapes) -> dict[str, Any]:
 def _responses(routes: list[Route], shapes: Shapes) -> dict[str, Any]:
     good: dict[str, Any] = {}
     for route in routes:
-        status = "201" if route.op.method in CREATING else "200"
+        status = "201" if route.op.route.creates else "200"
         answer = good.setdefault(status, {"description": "done", "content": {}})
         told = shapes.returned(result_type(route.op.name))
         if route.op.kind == "stream":
             answer["content"][_EVENTS] = {"schema": _event(told)}
         else:
             answer["content"][_JSON] = {"schema": told}
-            headers = _answer_headers(route.op.name)
+            headers = _answer_headers(route)
             answer |= {"headers": headers} if headers else {}
     if routes[0].method == "DELETE":
         good["204"] = {"description": "done; send Prefer: return=representation to have the answer"}
@@ -306,19 +303,25 @@ def _statuses(routes: list[Route]) -> set[int]:
     for route in routes:
         names = plan_of(route.op.name).hints.keys()
         found |= {409} if _writes(route) or "token" in names else set()
-        found |= {410} if names & {"before", "version", "after_version"} or route.op.name in _PAST else set()
+        found |= {410} if names & {"before", "version", "after_version"} or _returns_events(route.op) else set()
         found |= {415} if route.method not in _QUERIED and _others(route) else set()
         found |= {429} if route.op.kind == "stream" else set()
-        found |= {501} if route.op.name == "txn" else set()  # what reads a file cannot be done inside
+        found |= {410, 501} if route.op.route.nests else set()  # those of what it runs; a file is not read inside
     return found
+
+
+def _returns_events(op: Operation[..., Any]) -> bool:
+    """Whether its result is events, of which the log may have forgotten the oldest."""
+    return result_type(op.name) in (Event, list[Event])
 
 
 def _writes(route: Route) -> bool:
     return route.op.writes
 
 
-def _answer_headers(name: str) -> dict[str, Any]:
-    if is_page(name) or name == "events.list":
+def _answer_headers(route: Route) -> dict[str, Any]:
+    name = route.op.name
+    if is_page(name) or route.polled:
         more = {"X-Total-Count": _TOTAL} if "total" in plan_of(name).hints else {}
         return {"X-Next-Cursor": _CURSOR, **more}
     kind = result_type(name)

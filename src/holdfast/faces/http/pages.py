@@ -14,7 +14,7 @@ from holdfast.errors import MethodNotAllowed, NoRoute
 from holdfast.faces.http.auth import EVERY, MAIN, TICKET_SECONDS, Token
 from holdfast.faces.http.calls import Response, json_response
 from holdfast.faces.http.workspaces import ServedWorkspace
-from holdfast.workspace.access import Role
+from holdfast.route import Role
 
 if TYPE_CHECKING:
     from holdfast.faces.http.app import App

@@ -44,10 +44,11 @@ def serve_stdio(workspace: Workspace | RemoteWorkspace, profile: str = "core", t
     `turn_dir` is the folder of a working session, whose turn files the profile `all` then has tools for.
     """
     from holdfast.faces.mcp.profiles import WORKSPACE, tools_of
-    from holdfast.faces.mcp.session import Memory, Session
+    from holdfast.faces.mcp.session import Session
+    from holdfast.workspace.tokens import MemoryTokens
 
     tools_of(profile)  # which refuses a profile that does not exist
-    _serve(WORKSPACE, lambda: Session(workspace.aio, workspace.actor, profile, Memory(), turn_dir=turn_dir))
+    _serve(WORKSPACE, lambda: Session(workspace.aio, workspace.actor, profile, MemoryTokens(), turn_dir=turn_dir))
 
 
 def serve_turns(turn_dir: str, actor: str) -> None:

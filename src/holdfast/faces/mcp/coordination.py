@@ -74,7 +74,7 @@ async def lock(
     wait: Wait = None,
 ) -> Any:
     """A lock on a name, one holder at a time. HELD names the holder; renew before it expires."""
-    locks, token = session.ws.locks, session.memory.find("lock", name)
+    locks, token = session.ws.locks, session.tokens.token("lock", name)
     match action:
         case "acquire":
             grant = await locks.acquire(name, ttl=TTL if ttl is None else ttl, wait=check_wait(wait))
@@ -82,12 +82,11 @@ async def lock(
             grant = await locks.refresh(name, ttl=ttl, token=token)
         case "release":
             released = await locks.release(name, token=token)
-            session.memory.drop("lock", name)
+            session.tokens.forget("lock", name)
             return {"released": released}
         case "check":
             found = await locks.find(name)
             return {"held": None if found is None else _granted(found)}
-    session.memory.keep("lock", name, grant.token)
     return _granted(grant)
 
 
@@ -116,7 +115,6 @@ async def paths(
                 reason=reason or None,
                 wait=check_wait(wait),
             )
-            session.memory.keep("path", taken.id, taken.token)
             return path_lock(taken)
         case "release":
             return {"released": await _release(session, paths, task)}
@@ -136,12 +134,12 @@ async def _release(session: Session, paths: list[str] | None, task: str | None) 
     chosen = [each for each in found if paths is None or set(each.patterns) <= set(paths)]
     if not chosen:
         return 0
-    release, memory = session.ws.paths.release, session.memory
+    release, tokens = session.ws.paths.release, session.tokens
     done = await session.ws.txn(
-        [], [as_step(release, id=each.id, token=memory.find("path", each.id)) for each in chosen]
+        [], [as_step(release, id=each.id, token=tokens.token("path", each.id)) for each in chosen]
     )
     for each in chosen:
-        session.memory.drop("path", each.id)
+        session.tokens.forget("path", each.id)
     return sum(done.results)
 
 

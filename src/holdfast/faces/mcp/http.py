@@ -20,13 +20,14 @@ from holdfast import errors, wire
 from holdfast.errors import MethodNotAllowed
 from holdfast.faces.mcp import load_protocol
 from holdfast.faces.mcp.profiles import WORKSPACE, tools_of
-from holdfast.faces.mcp.session import Memory, Session
+from holdfast.faces.mcp.session import Session
 from holdfast.ids import new_secret
 from holdfast.operation import Operation
 from holdfast.workspace import Workspace
 from holdfast.workspace.access import Access
 from holdfast.workspace.aio import AsyncWorkspace
 from holdfast.workspace.context import Context
+from holdfast.workspace.tokens import MemoryTokens
 
 PATH: Final = "mcp"
 SESSION: Final = b"mcp-session-id"
@@ -58,10 +59,10 @@ class HttpMcpSession(Session):
     """The session of requests with the same token, actor and session id: it may do what the token may."""
 
     def __init__(
-        self, served: Served, access: Access, name: str, profile: str, memory: Memory, mounted: Mounted
+        self, served: Served, access: Access, name: str, profile: str, tokens: MemoryTokens, mounted: Mounted
     ) -> None:
         self._context = Context(access.actor)
-        super().__init__(served.handle(self._context), access.actor, profile, memory, mounted.stopping)
+        super().__init__(served.handle(self._context), access.actor, profile, tokens, mounted.stopping)
         self.served = served
         self.access = access
         self._name = name
@@ -148,8 +149,8 @@ class Mounted:
         key = _key(served, access, name)
         session = known.get(key)
         if session is None or (session.served, session.access, session.profile) != (served, access, profile):
-            memory = Memory() if session is None else session.memory
-            session = known[key] = HttpMcpSession(served, access, name, profile, memory, self)
+            tokens = MemoryTokens() if session is None else session.tokens
+            session = known[key] = HttpMcpSession(served, access, name, profile, tokens, self)
             if len(known) > SESSIONS:
                 known.popitem(last=False)
         known.move_to_end(key)

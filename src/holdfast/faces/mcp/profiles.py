@@ -18,30 +18,20 @@ from typing import Any, Final, Literal, get_args
 from holdfast import errors, wire
 from holdfast.faces.mcp import coordination, tasks
 from holdfast.faces.mcp.coordination import TTL
-from holdfast.faces.mcp.session import Held, Session
+from holdfast.faces.mcp.session import Session
 from holdfast.faces.mcp.text import LONGEST, brief
 from holdfast.faces.mcp.tool import MARKS, ServerDefinition, Tool, check_wait, tool
-from holdfast.ids import is_uuid7
 from holdfast.operation import REGISTRY, Operation
-from holdfast.schema import is_page, parameters, schemas
-from holdfast.types import Grant
-from holdfast.types.agents import PathLock
-from holdfast.types.tasks import Task
+from holdfast.schema import is_page, schemas
 from holdfast.wire import wired
-from holdfast.workspace.access import role_of
-
-_HELD: dict[str, tuple[Held, str]] = {
-    **{"tasks": ("task", "id"), "locks": ("lock", "name"), "paths": ("path", "id")},
-    "stashes": ("stash", "id"),
-}
-_TAKING: Final = ("locks.acquire", "cells.acquire_lock", "stashes.acquire", "paths.lock")
 
 
 def derived() -> Iterator[Tool]:
     """A tool for each operation; streams are what the tool `watch` is for."""
     for op in REGISTRY.values():
         if op.route.http is not None and not op.route.local and op.kind != "stream":
-            yield Tool(op.name.replace(".", "_"), op.summary, _schema(op), role_of(op) == "read", _runner(op))
+            name, destroys = op.name.replace(".", "_"), op.route.irreversible
+            yield Tool(name, op.summary, _schema(op), not op.writes, _runner(op), takes=destroys)
 
 
 def _schema(op: Operation[..., Any]) -> dict[str, Any]:
@@ -53,19 +43,9 @@ def _schema(op: Operation[..., Any]) -> dict[str, Any]:
 
 
 def _runner(op: Operation[..., Any]) -> Any:
-    kind, name = _HELD.get(op.name.partition(".")[0], (None, ""))
-    takes_token = any(each.name == "token" for each in parameters(op))
-
     async def run(session: Session, given: dict[str, Any]) -> Any:
-        read = _bounded(op, wire.arguments(op, {}, b"", json.dumps(given).encode()))
-        if kind == "stash" and takes_token and not is_uuid7(read["id"]):  # tokens are remembered by ids
-            read["id"] = (await session.ws.stashes.get(read["id"])).id
-        id = read.get(name)
-        if takes_token and kind is not None and isinstance(id, str) and read.get("token") is None:
-            token = session.memory.find(kind, id)
-            read |= {} if token is None else {"token": token}
-        result = await op.on(session.ws)(**read)
-        _remember(session, op, result, kind, id)
+        read = wire.arguments(op, {}, b"", json.dumps(given).encode())
+        result = await op.on(session.ws)(**_bounded(op, read))
         if not is_page(op.name):
             return {"result": _short(result)}
         return {"result": [_short(item) for item in result], "cursor": result.cursor}
@@ -73,30 +53,13 @@ def _runner(op: Operation[..., Any]) -> Any:
     return run
 
 
-def _bounded(op: Operation[..., Any], read: dict[str, Any]) -> dict[str, Any]:
-    """A lock that ends by itself, and a wait that the client has patience for, as with the core tools."""
-    check_wait(read.get("wait"))
-    if op.name in _TAKING and all(read.get(each) is None for each in ("ttl", "lease", "task")):
-        return {**read, "ttl": TTL}
-    return read
-
-
-def _remember(session: Session, op: Operation[..., Any], result: Any, kind: Held | None, id: Any) -> None:
-    """Keep the token of what the caller has taken, and forget that of what it has given back."""
-    match result:
-        case Task(claimed_by=holder, token=token):
-            if holder != session.actor:
-                session.memory.drop("task", result.id)
-            elif op.method in ("claim", "claim_next"):
-                session.memory.keep("task", result.id, token)
-        case Grant(holder=holder) if holder == session.actor and op.name in ("locks.acquire", "locks.refresh"):
-            session.memory.keep("lock", result.name, result.token)
-        case Grant(holder=holder) if holder == session.actor and op.name in ("stashes.acquire", "stashes.refresh"):
-            session.memory.keep("stash", result.name, result.token)
-        case PathLock(holder=holder) if holder == session.actor and op.name == "paths.lock":
-            session.memory.keep("path", result.id, result.token)
-    if op.method == "release" and kind in ("lock", "path", "stash") and isinstance(id, str):
-        session.memory.drop(kind, id)
+def _bounded(op: Operation[..., Any], given: dict[str, Any]) -> dict[str, Any]:
+    """The arguments of a call that waits no longer than its client does, and takes no lock for ever."""
+    check_wait(given.get("wait"))
+    is_lock = op.route.grants and op.takes("wait")  # a claim has a time of its own, and no queue
+    if is_lock and all(given.get(each) is None for each in ("ttl", "lease", "task")):
+        return {**given, "ttl": TTL}
+    return given
 
 
 def _short(item: Any) -> Any:

@@ -11,15 +11,15 @@ numbers.
 from __future__ import annotations
 
 import asyncio
-from collections import OrderedDict
 from collections.abc import Awaitable, Callable
-from typing import TYPE_CHECKING, Any, Final, Literal, ParamSpec, TypeVar
+from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
 
 from holdfast.faces.mcp.tool import Caller
 from holdfast.operation import Async, Operation
 from holdfast.schema import named_arguments
 from holdfast.types import Event, Op
 from holdfast.workspace.aio import while_serving
+from holdfast.workspace.tokens import MemoryTokens, holder_of, learn, lookup_of, with_token
 from holdfast.workspace.transaction import Root
 
 if TYPE_CHECKING:
@@ -29,34 +29,8 @@ if TYPE_CHECKING:
     from holdfast.workspace.aio import AsyncWorkspace
 
 
-REMEMBERED: Final = 1024  # claims and locks of one session; the oldest are forgotten first
-
-Held = Literal["task", "lock", "path", "stash"]
 P = ParamSpec("P")
 R = TypeVar("R")
-
-
-class Memory:
-    """The tokens of one session."""
-
-    def __init__(self) -> None:
-        self._tokens: OrderedDict[tuple[Held, str], int] = OrderedDict()
-
-    def keep(self, kind: Held, id: str, token: int | None) -> None:
-        """Something was taken, with this token."""
-        self._tokens.pop((kind, id), None)
-        if token is not None:
-            self._tokens[kind, id] = token
-        if len(self._tokens) > REMEMBERED:
-            self._tokens.popitem(last=False)
-
-    def find(self, kind: Held, id: str) -> int | None:
-        """The token by which it was taken; None if it was not, or long ago."""
-        return self._tokens.get((kind, id))
-
-    def drop(self, kind: Held, id: str) -> None:
-        """It was given back."""
-        self._tokens.pop((kind, id), None)
 
 
 class CheckedWorkspace(Root[Async]):
@@ -70,7 +44,10 @@ class CheckedWorkspace(Root[Async]):
         self._workspace = workspace
 
     def bind(self, op: Operation[..., Any]) -> Callable[..., Any]:
-        """An operation as a call that the session checks first."""
+        """An operation as a call that the session checks first; it sends and remembers tokens."""
+        return self._held(op) if op.held is not None and op.writes else self._checked(op)
+
+    def _checked(self, op: Operation[..., Any]) -> Callable[..., Any]:
         session, workspace = self._session, self._workspace
 
         def call(*args: Any, **kwargs: Any) -> Any:
@@ -79,6 +56,19 @@ class CheckedWorkspace(Root[Async]):
             work = session.perform(workspace, op, given)
             waits = op.kind == "first" or given.get("wait")
             return while_serving(op, work, session.stopping) if waits else work
+
+        return call
+
+    def _held(self, op: Operation[..., Any]) -> Callable[..., Any]:
+        session, checked = self._session, self._checked(op)
+
+        async def call(*args: Any, **kwargs: Any) -> Any:
+            given = named_arguments(op, args, kwargs)
+            if (lookup := lookup_of(op, given)) is not None:
+                given["id"] = (await lookup.on(self)(given["id"])).id
+            result = await checked(**with_token(session.tokens, op, given))
+            learn(session.tokens, op, given, result, holder_of(given, session.actor))
+            return result
 
         return call
 
@@ -91,7 +81,7 @@ class Session(Caller):
         workspace: AsyncWorkspace | AsyncRemoteWorkspace,
         actor: str,
         profile: str,
-        memory: Memory,
+        tokens: MemoryTokens,
         stopping: asyncio.Event | None = None,
         turn_dir: str | None = None,
     ) -> None:
@@ -100,7 +90,7 @@ class Session(Caller):
         self.stopping = stopping or asyncio.Event()
         self.ws = CheckedWorkspace(self, workspace)
         self.profile = profile
-        self.memory = memory
+        self.tokens = tokens
 
     @property
     def tools(self) -> tuple[str, bool]:
@@ -112,7 +102,7 @@ class Session(Caller):
         if lock is None:
             return self.ws
         # The token 0 was never granted: it refuses a call if this session has not taken the lock.
-        return CheckedWorkspace(self, self._workspace.using(fence=(lock, self.memory.find("lock", lock) or 0)))
+        return CheckedWorkspace(self, self._workspace.using(fence=(lock, self.tokens.token("lock", lock) or 0)))
 
     async def next_event(self, **given: Any) -> Event | None:
         """The first event of a watch, or None at its timeout."""

@@ -86,7 +86,6 @@ async def task_claim(
         task = await session.ws.tasks.claim(id, can=can, ttl=ttl)
     if task is None:
         return {"task": None}
-    session.memory.keep("task", task.id, task.token)
     return {"task": held(task)}
 
 
@@ -106,7 +105,7 @@ async def task_update(
     expected: Annotated[int | None, "refuse unless it has this version"] = None,
 ) -> Any:
     """Change a task, all or nothing. For a task you hold it renews your claim; with id alone it does just that."""
-    tasks, token = session.ws.tasks, session.memory.find("task", id)
+    tasks, token = session.ws.tasks, session.tokens.token("task", id)
     fields = filled(title=title, priority=priority, expected=expected)
     if body is not None:
         fields["body"] = body  # also an empty one
@@ -128,7 +127,7 @@ async def task_update(
     done = await session.ws.txn([], steps)
     task: Task = done.results[-1]
     if task.claimed_by is None:
-        session.memory.drop("task", id)
+        session.tokens.forget("task", id)
     return row(task) | {"version": task.version}
 
 
@@ -139,7 +138,7 @@ async def task_finish(
     text: Annotated[str | None, "summary, or reason"] = None,
 ) -> Any:
     """End your claim: done, block (cannot go on until somebody unblocks it), or release to others."""
-    tasks, token = session.ws.tasks, session.memory.find("task", id)
+    tasks, token = session.ws.tasks, session.tokens.token("task", id)
     match action:
         case "done":
             task = await tasks.complete(id, summary=text or None, token=token)
@@ -147,7 +146,7 @@ async def task_finish(
             task = await tasks.block(id, reason=text or None, token=token)
         case "release":
             task = await tasks.release(id, token=token, reason=text or None)
-    session.memory.drop("task", id)
+    session.tokens.forget("task", id)
     return row(task)
 
 

@@ -21,15 +21,6 @@ CLOSING: Final = "</untrusted>"
 LONG: Final = 2000  # characters of a text in an answer that has many
 LONGEST: Final = 16_000  # of one that is asked for
 _CALL: Final = re.compile(r"\b(?:ws\.)?([a-z]+\.[a-z_]+)\([^()]*\)")
-# Which tool does what a hint proposes.
-_TOOLS: Final = {
-    **dict.fromkeys(("tasks.claim", "tasks.claim_next"), "task_claim"),
-    **dict.fromkeys(("tasks.get", "tasks.explain", "tasks.resume"), "task_show"),
-    **dict.fromkeys(("tasks.heartbeat", "tasks.restore", "tasks.reopen"), "task_update"),
-    **dict.fromkeys(("mail.inbox", "mail.ack", "mail.close"), "mail_inbox"),
-    **dict.fromkeys(("paths.lock", "paths.list"), "paths"),
-    "locks.acquire": "lock",
-}
 _COMMAND: Final = re.compile(r"`holdfast turn ((?:mail |tasks )?[a-z]+)([^`]*)`")
 _OPTION: Final = re.compile(r" --[a-z-]+")
 # Which tool does what a command of another name does, and what only a person at a shell can do.
@@ -74,8 +65,15 @@ def error_content(error: errors.HoldfastError) -> dict[str, Any]:
 
 def for_tools(hint: str) -> str:
     """A hint with tools in the place of Python's calls, and of commands for turn files."""
-    hint = _CALL.sub(lambda match: _TOOLS.get(match[1], match[0]), hint)
+    hint = _CALL.sub(_tool, hint)
     return _COMMAND.sub(_turn_tool, hint).replace("--reason '", "reason '")
+
+
+def _tool(call: re.Match[str]) -> str:
+    from holdfast.operation import find_operation
+
+    op = find_operation(call[1])
+    return op.route.mcp if op is not None and op.route.mcp else call[0]
 
 
 def _turn_tool(command: re.Match[str]) -> str:

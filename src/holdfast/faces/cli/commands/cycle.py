@@ -16,15 +16,14 @@ from typing import TYPE_CHECKING, Any, Final
 import msgspec
 
 from holdfast import errors
+from holdfast.domains.cycles import Cycles
 from holdfast.faces.cli.args import Argument, Usage, convert
-from holdfast.faces.cli.call import Session, after_writing, perform
+from holdfast.faces.cli.call import Session, after_writing, run
 from holdfast.faces.cli.command import Command
 from holdfast.faces.cli.commands.store import snapshot
 from holdfast.faces.cli.commands.transfer import difference_lines, problem_lines
-from holdfast.faces.cli.derive import SUMMARIES
 from holdfast.faces.cli.output import bar, printable
 from holdfast.faces.cli.views import Paint, moment
-from holdfast.operation import operation
 from holdfast.types.cycles import Cycle, CyclePhase
 
 if TYPE_CHECKING:
@@ -225,16 +224,15 @@ def validate(session: Session, given: dict[str, Any]) -> int:
         with open(text, encoding="utf-8", errors="surrogateescape") as file:
             text = file.read()
     document = convert(Argument("document", "json", of="DOCUMENT"), text)
-    return perform(session, operation("cycles.validate"), {"document": document})
+    return 1 if run(session, Cycles.validate, {"document": document}) else 0
 
 
 def show(session: Session, given: dict[str, Any]) -> int:
     """Draw a cycle as a timeline of its phases."""
-    op = operation("cycles.get")
     with session.open() as workspace:
         cycle = workspace.cycles.get(given["cycle"])
     if session.out.json or session.out.quiet:
-        session.out.result(op, cycle)
+        session.out.result(Cycles.get, cycle)
         return 0
     from holdfast.faces.cli.views import painter
 
@@ -258,7 +256,7 @@ _DRY_RUN: Final = Argument("dry_run", "flag", "--dry-run", help="report what wou
 COMMANDS = (
     Command(
         "cycle import",
-        SUMMARIES["cycle import"],
+        "Take in cycles from a NATS bucket or a folder, in any PEER format.",
         (
             *_LOCATION,
             _THEIRS,
@@ -271,7 +269,7 @@ COMMANDS = (
             "A cycle that diverged is left alone and reported, with exit code 9; --theirs takes the one there.\n"
             "--dir is the folder of cycles here; that of the workspace comes before: holdfast --dir W cycle import"
         ),
-        op="cycles.import_",
+        op=Cycles.import_,
     ),
     Command(
         "cycle export",
@@ -292,7 +290,7 @@ COMMANDS = (
     ),
     Command(
         "cycle validate",
-        SUMMARIES["cycle validate"],
+        "Tell what is wrong with a document; nothing if it is sound.",
         (
             Argument(
                 "document",
@@ -303,11 +301,11 @@ COMMANDS = (
             ),
         ),
         validate,
-        op="cycles.validate",
+        op=Cycles.validate,
     ),
     Command(
         "cycle show",
-        SUMMARIES["cycle show"],
+        "Draw the four phases of a cycle as a timeline.",
         (
             Argument(
                 "cycle",
@@ -319,6 +317,6 @@ COMMANDS = (
             ),
         ),
         show,
-        op="cycles.get",
+        op=Cycles.get,
     ),
 )

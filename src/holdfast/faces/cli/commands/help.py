@@ -172,12 +172,12 @@ def _rows(commands: list[Command]) -> list[str]:
 
 def describe(command: Command) -> list[str]:
     """What a command takes, with examples."""
-    from holdfast.faces.cli.examples import EXAMPLES
+    from holdfast.faces.cli.examples import examples_of
 
     lines = [f"usage: {usage(command)}", "", command.summary]
     lines += ["", command.more] if command.more else []
     lines += ["", *(row(argument) for argument in command.arguments)] if command.arguments else []
-    lines += ["", "examples", *(f"  {example.line}" for example in EXAMPLES.get(command.name, ()))]
+    lines += ["", "examples", *(f"  {example.line}" for example in examples_of(command))]
     return [*lines, "", "options of every command: holdfast help options"]
 
 
@@ -230,12 +230,12 @@ def schema(session: Session, given: dict[str, Any]) -> int:
     from holdfast.faces.cli.output import SCHEMA_VERSION
 
     try:
-        _, result = schemas.schemas(command.op)
+        _, result = schemas.schemas(command.op.name)
     except HoldfastError as error:
         raise Invalid(f"{command.name} has no schema: {error}") from error
     definitions = result.pop("$defs")
     properties: dict[str, Any] = {"schema_version": {"const": SCHEMA_VERSION}, "data": result}
-    if schemas.is_page(command.op):
+    if schemas.is_page(command.op.name):
         properties |= {"cursor": {"type": "string"}, "total": {"type": "integer"}}
     told = {"type": "object", "properties": properties, "required": ["schema_version", "data"], "$defs": definitions}
     import msgspec

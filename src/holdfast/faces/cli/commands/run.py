@@ -8,11 +8,11 @@ import sys
 from typing import Any, Final
 
 from holdfast import errors
+from holdfast.domains.tasks import Tasks
 from holdfast.faces.cli.args import Argument, Usage
-from holdfast.faces.cli.call import Session, after_writing, arguments_from, call
+from holdfast.faces.cli.call import Session, after_writing, call
 from holdfast.faces.cli.command import Command
-from holdfast.faces.cli.derive import SUMMARIES, arguments_of, operation_called
-from holdfast.operation import operation
+from holdfast.faces.cli.derive import arguments_of
 
 NOTHING: Final = 4
 _WAIT: Final = Argument("wait", "seconds", "--wait", help="wait so long for one to become ready")
@@ -20,36 +20,29 @@ _WAIT: Final = Argument("wait", "seconds", "--wait", help="wait so long for one 
 
 def claim_next(session: Session, given: dict[str, Any]) -> int:
     """Claim the best task that is ready; NOTHING if there is none, also after waiting."""
-    op = operation("tasks.claim_next")
     wait = given.pop("wait", None)
-    arguments = arguments_from(given)
     with session.open() as workspace:
-        task = call(session, workspace, op, arguments)
+        task = call(session, workspace, Tasks.claim_next, given)
         if task is None and wait is not None:
-            task = _wait(session, workspace, arguments, wait)
+            task = _wait(session, workspace, given, wait)
     if task is None:
         if session.out.json:
             session.out.data(None)
         elif not session.out.quiet:
             print("holdfast: nothing is ready", file=sys.stderr)
         return NOTHING
-    session.out.result(op, task)
+    session.out.result(Tasks.claim_next, task)
     after_writing(session)
     return 0
 
 
 def _wait(session: Session, workspace: Any, arguments: dict[str, Any], wait: float) -> Any:
     """Try again at every change of a task, until one was claimed or the time is over."""
-    op = operation("tasks.claim_next")
     with workspace.watch(kinds=["task"], timeout=wait) as changes:
-        task = call(session, workspace, op, arguments)  # what came before the watch began
+        task = call(session, workspace, Tasks.claim_next, arguments)  # what came before the watch began
         while task is None and next(changes, None) is not None:
-            task = call(session, workspace, op, arguments)
+            task = call(session, workspace, Tasks.claim_next, arguments)
     return task
-
-
-_OP = operation_called("next", "tasks")
-assert _OP is not None
 
 
 TTL: Final = 60.0
@@ -61,7 +54,7 @@ def run(session: Session, given: dict[str, Any]) -> int:
     """Claim the task if need be, run the command, renew the claim; the command's exit code.
 
     With `done` the task is completed if the command succeeds, and released if it fails. A command whose claim is lost
-    is told to end, then killed: its exit code is that of the refusal.
+    is terminated, then killed: the exit code is that of the refusal.
     """
     command = given.get("command") or []
     if not command:
@@ -80,22 +73,22 @@ def run(session: Session, given: dict[str, Any]) -> int:
 class _Ending:
     """While in this block, signals to end go to the command too: it must not work on when nobody renews its claim.
 
-    One that comes before the command can be told is kept until then.
+    One that comes before the command has started is kept until then.
     """
 
     def __enter__(self) -> _Ending:
         self.process: subprocess.Popen[bytes] | None = None
         self.number = 0  # of the signal that came
-        self._before = {each: signal.signal(each, self._told) for each in _ENDING}
+        self._before = {each: signal.signal(each, self._pass_on) for each in _ENDING}
         return self
 
-    def _told(self, number: int, _: object) -> None:
+    def _pass_on(self, number: int, _: object) -> None:
         self.number = number
         if self.process is not None:
             self.process.send_signal(signal.SIGTERM)
 
     def attend(self, process: subprocess.Popen[bytes]) -> None:
-        """From now on this is who is told."""
+        """From now on, signals go to this process."""
         self.process = process
         if self.number:
             process.send_signal(signal.SIGTERM)
@@ -110,12 +103,12 @@ def _run(session: Session, workspace: Any, task: Any, command: list[str], ttl: f
     try:
         process = _start(command, session, task)
     except errors.Invalid:
-        call(session, workspace, operation("tasks.release"), {"id": task.id, "reason": "it could not be started"})
+        call(session, workspace, Tasks.release, {"id": task.id, "reason": "it could not be started"})
         raise
     ending.attend(process)
     try:
         code = _attend(session, workspace, task, process, ttl)
-        return 128 + ending.number if ending.number else code  # also of a command that ends well when told to
+        return 128 + ending.number if ending.number else code  # also of a command that ends well when it is terminated
     except BaseException:
         _end(process)
         raise
@@ -124,8 +117,8 @@ def _run(session: Session, workspace: Any, task: Any, command: list[str], ttl: f
 def _claim(session: Session, workspace: Any, id: str, ttl: float) -> Any:
     task = workspace.tasks.get(id)
     if task.claimed_by == workspace.actor:
-        return call(session, workspace, operation("tasks.heartbeat"), {"id": id, "ttl": ttl})
-    return call(session, workspace, operation("tasks.claim"), {"id": id, "ttl": ttl})
+        return call(session, workspace, Tasks.heartbeat, {"id": id, "ttl": ttl})
+    return call(session, workspace, Tasks.claim, {"id": id, "ttl": ttl})
 
 
 def _start(command: list[str], session: Session, task: Any) -> subprocess.Popen[bytes]:
@@ -143,7 +136,7 @@ def _attend(session: Session, workspace: Any, task: Any, process: subprocess.Pop
     while True:
         try:
             code = process.wait(ttl / 3)
-            return 128 - code if code < 0 else code  # as a shell tells of signals
+            return 128 - code if code < 0 else code  # as a shell reports signals
         except subprocess.TimeoutExpired:
             if _is_ours(workspace, task) or not _is_finished(workspace, task):
                 _renew(session, workspace, task)
@@ -167,7 +160,7 @@ def _is_finished(workspace: Any, task: Any) -> bool:
 
 def _renew(session: Session, workspace: Any, task: Any) -> None:
     try:
-        call(session, workspace, operation("tasks.heartbeat"), {"id": task.id})
+        call(session, workspace, Tasks.heartbeat, {"id": task.id})
     except errors.Unavailable as error:  # the claim is still ours; the next time may be better
         print(f"holdfast: the claim on {task.id} was not renewed: {error}", file=sys.stderr)
 
@@ -183,18 +176,24 @@ def _end(process: subprocess.Popen[bytes]) -> None:
 
 def _finish(session: Session, workspace: Any, task: Any, code: int) -> None:
     if code == 0:
-        call(session, workspace, operation("tasks.complete"), {"id": task.id})
+        call(session, workspace, Tasks.complete, {"id": task.id})
     else:
         reason = (
             f"the command ended with {code}"
             if code < 128
             else f"the command ended by {signal.Signals(code - 128).name}"
         )
-        call(session, workspace, operation("tasks.release"), {"id": task.id, "reason": reason})
+        call(session, workspace, Tasks.release, {"id": task.id, "reason": reason})
 
 
 COMMANDS = (
-    Command("next", SUMMARIES["next"], (*arguments_of(_OP), _WAIT), claim_next, op="tasks.claim_next"),
+    Command(
+        "next",
+        Tasks.claim_next.route.help,
+        (*arguments_of(Tasks.claim_next), _WAIT),
+        claim_next,
+        op=Tasks.claim_next,
+    ),
     Command(
         "run",
         "Run a command and keep the claim on a task alive while it lives.",
@@ -205,6 +204,6 @@ COMMANDS = (
             Argument("command", "texts", "--command", word=True, rest=True, help="after --, the command"),
         ),
         run,
-        "A command whose claim is lost is told to end; the exit code is then that of the refusal.",
+        "A command whose claim is lost is terminated; the exit code is then that of the refusal.",
     ),
 )

@@ -7,10 +7,13 @@ from collections.abc import Iterator
 from typing import Any, Final
 
 from holdfast import errors
-from holdfast.faces.cli.args import KINDS, Argument, Usage, as_moment
+from holdfast.arguments import EVENT_KINDS
+from holdfast.domains.events import Events
+from holdfast.domains.tasks import Tasks
+from holdfast.faces.cli.args import Argument, Usage
 from holdfast.faces.cli.call import Session
 from holdfast.faces.cli.command import Command
-from holdfast.faces.cli.derive import SUMMARIES, arguments_of, operation_called
+from holdfast.faces.cli.derive import arguments_of
 from holdfast.faces.cli.output import printable
 from holdfast.faces.cli.views import view
 from holdfast.operation import operation
@@ -20,14 +23,13 @@ _NAMES: Final = {"depends_on": ("waits for", "needed by"), "related": ("related"
 
 def show(session: Session, given: dict[str, Any]) -> int:
     """Print a task; as text with its links, the reason if it is not ready, and the paths that are locked for it."""
-    op = operation("tasks.get")
     with session.open() as workspace:
         task = workspace.tasks.get(**given)
         if session.out.json or session.out.quiet:
-            session.out.result(op, task)
+            session.out.result(Tasks.get, task)
             return 0
         around = [*_reasons(workspace, task), *_links(workspace, task), *_locks(workspace, task)]
-    told = view(op.name, task, session.out.colour)
+    told = view(Tasks.get, task, session.out.colour)
     end = told.index("") if "" in told else len(told)  # where the body begins
     session.out.text(*told[:end], *(f"  {name:<11}{printable(what)}" for name, what in around), *told[end:])
     return 0
@@ -57,17 +59,12 @@ def _locks(workspace: Any, task: Any) -> list[tuple[str, str]]:
     return [("locked", " ".join(lock.patterns)) for lock in workspace.paths.list(task=task.id)]
 
 
-_OP = operation_called("show", "tasks")
-assert _OP is not None
-
-
 _ROOTS: Final = 100
 _MOST: Final = 10_000
 
 
 def tree(session: Session, given: dict[str, Any]) -> int:
     """Print a tree, or those of the tasks that are part of no other and not closed."""
-    op = operation("tasks.subtree")
     limit = given.get("limit", _MOST)
     _check_limit(limit)
     with session.open() as workspace:
@@ -77,7 +74,7 @@ def tree(session: Session, given: dict[str, Any]) -> int:
             waiting = ["open", "in_progress", "pending_merge", "blocked"]
             roots = [task for task in workspace.tasks.list(status=waiting, limit=1000) if task.parent_id is None]  # type: ignore[arg-type]  # words of ours
             found = [task for root in roots[:_ROOTS] for task in workspace.tasks.subtree(root.id)]
-    session.out.result(op, found[:limit])
+    session.out.result(Tasks.subtree, found[:limit])
     return 0
 
 
@@ -94,14 +91,14 @@ def log(session: Session, given: dict[str, Any]) -> int:
     """Print the newest events that fit, or count them by actor."""
     limit = given.get("limit", _LAST)
     _check_limit(limit)
-    since = as_moment(given["since"], future=False) if "since" in given else None
+    since = given.get("since")
     with session.open() as workspace:
         events = _events(workspace, {"kinds": given.get("kinds"), "actor": given.get("by"), "since": since})
         if given.get("summary"):
             refused = workspace.events.refusals(since=since, actor=given.get("by"))
             _summarize(session, events, refused)
         else:
-            session.out.result(operation("events.list"), list(deque(events, maxlen=limit)))
+            session.out.result(Events.list, list(deque(events, maxlen=limit)))
     return 0
 
 
@@ -155,14 +152,14 @@ def _wanted(given: dict[str, Any]) -> dict[str, Any]:
     if "thing" not in given:
         return {"kinds": kinds or None}
     kind, dot, name = given["thing"].partition(".")
-    if not dot or not name or kind not in KINDS:
-        raise Usage(f"--for is KIND.NAME, not {given['thing']!r}", hint=f"kinds are {', '.join(KINDS)}")
+    if not dot or not name or kind not in EVENT_KINDS:
+        raise Usage(f"--for is KIND.NAME, not {given['thing']!r}", hint=f"kinds are {', '.join(EVENT_KINDS)}")
     run, slash, cell = name.partition("/")
     return {"kinds": [kind], "id": (run, cell) if kind == "cell" and slash else name}
 
 
 COMMANDS = (
-    Command("show", SUMMARIES["show"], arguments_of(_OP), show, op="tasks.get"),
+    Command("show", Tasks.get.route.help, arguments_of(Tasks.get), show, op=Tasks.get),
     Command(
         "tree",
         "Show a task and all below it; without an id, every tree that is not closed.",
@@ -171,15 +168,15 @@ COMMANDS = (
             Argument("limit", "int", "--limit", help="at most so many"),
         ),
         tree,
-        op="tasks.subtree",
+        op=Tasks.subtree,
     ),
     Command(
         "log",
         "Tell what happened: the newest events, or their sum with --summary.",
         (
-            Argument("since", "time", "--since", help="since this moment, or for such as 12h"),
+            Argument("since", "past", "--since", help="since this moment, or for such as 12h"),
             Argument("by", option="--actor", help="by this actor alone"),
-            Argument("kinds", "texts", "--kind", choices=KINDS, help="of this kind alone; may be repeated"),
+            Argument("kinds", "texts", "--kind", choices=EVENT_KINDS, help="of this kind alone; may be repeated"),
             Argument("limit", "int", "--limit", help=f"the newest so many ({_LAST})"),
             Argument("summary", "flag", "--summary", help="count by actor, with what was refused: held, fenced, ..."),
         ),
@@ -192,12 +189,12 @@ COMMANDS = (
             Argument(
                 "thing", option="--for", of="KIND.NAME", help="one thing: task.hf-7k2q, lock.deploy, cell.RUN/NAME"
             ),
-            Argument("kinds", "texts", "--kind", choices=KINDS, help="of this kind alone; may be repeated"),
+            Argument("kinds", "texts", "--kind", choices=EVENT_KINDS, help="of this kind alone; may be repeated"),
             Argument("after", option="--after", of="REVISION", help="also what came after this revision or cursor"),
             Argument("once", "flag", "--once", help="end with the first event"),
             Argument("timeout", "seconds", "--timeout", help="end after so long; exit code 3 if nothing came"),
         ),
         watch,
-        op="watch",
+        op=operation("watch"),
     ),
 )

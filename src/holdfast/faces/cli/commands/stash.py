@@ -16,13 +16,13 @@ from typing import Any, Final, get_args
 import msgspec
 
 from holdfast import errors
+from holdfast.domains.stashes import Stashes
 from holdfast.faces.cli.args import Argument
 from holdfast.faces.cli.call import Session, after_writing
 from holdfast.faces.cli.command import Command
 from holdfast.faces.cli.commands.store import snapshot
 from holdfast.faces.cli.commands.transfer import all_lines, report_lines, write_lines
 from holdfast.faces.cli.output import bar
-from holdfast.operation import operation
 from holdfast.types import ImportProblem
 from holdfast.types.stashes import TransferTable
 
@@ -155,7 +155,7 @@ def import_(session: Session, given: dict[str, Any]) -> int:
         report = _import(workspace, shares, given)
     report.skipped[:0] = bad
     if session.out.json or session.out.quiet:
-        session.out.result(operation("stashes.import_"), report)
+        session.out.result(Stashes.import_, report)
     else:
         session.out.text(*report_lines(report))
     if not report.dry_run:
@@ -257,6 +257,6 @@ COMMANDS = (
             Argument("skip_bad", "flag", "--skip-bad", help="leave out bad lines and unknown tables"),
         ),
         import_,
-        op="stashes.import_",
+        op=Stashes.import_,
     ),
 )

@@ -9,12 +9,12 @@ from functools import partial
 from typing import Any, Final
 
 from holdfast import errors
+from holdfast.domains.tasks import Tasks
 from holdfast.faces.cli.args import Argument
 from holdfast.faces.cli.call import Session, after_writing
 from holdfast.faces.cli.command import Command
 from holdfast.faces.cli.commands.store import snapshot
 from holdfast.faces.cli.output import bar, printable
-from holdfast.operation import operation
 
 _PAGE: Final = 1000
 _DIFFERENCES: Final = 20  # of a conflict
@@ -73,13 +73,12 @@ def write_lines(path: str, lines: Iterator[str], replace: bool = False) -> int:
 def import_(session: Session, given: dict[str, Any]) -> int:
     """Import tasks from a file, or report what would happen; nothing is imported if a line is wrong."""
     lines = read_lines(given.pop("file"))
-    op = operation("tasks.import_")
     if not given.get("dry_run"):
         snapshot(session)
     with session.open(writing=True) as workspace, bar("import", workspace):
         report = workspace.tasks.import_(lines, **given)
     if session.out.json or session.out.quiet:
-        session.out.result(op, report)
+        session.out.result(Tasks.import_, report)
     else:
         session.out.text(*report_lines(report))
     if not report.dry_run:
@@ -138,7 +137,7 @@ COMMANDS = (
             Argument("include_deleted", "flag", "--include-deleted", help="also what was deleted"),
         ),
         export,
-        op="tasks.export",
+        op=Tasks.export,
     ),
     Command(
         "import",
@@ -151,6 +150,6 @@ COMMANDS = (
             Argument("skip_bad", "flag", "--skip-bad", help="leave out what is wrong"),
         ),
         import_,
-        op="tasks.import_",
+        op=Tasks.import_,
     ),
 )

@@ -1,0 +1,140 @@
+"""`ws.locks`: locks on names, each with one holder, a lease and a fencing token."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from holdfast import errors
+from holdfast.domains.locks import (
+    COLUMNS,
+    LOCK,
+    SOURCE,
+    acquiring,
+    check_fence,
+    grant_of,
+    let_go,
+    named,
+    prolong,
+)
+from holdfast.kernel.tx import Snapshot, Tx
+from holdfast.kernel.validate import check_limit, page_bounds
+from holdfast.operation import Domain, M, Steps, procedure, read, write
+from holdfast.route import Held, example
+from holdfast.types import Grant
+
+
+def acquire(
+    name: str, holder: str | None = None, ttl: float | None = None, wait: float | None = None, lease: str | None = None
+) -> Steps[Grant]:
+    """Acquire the lock `name`, waiting in the queue for up to `wait` seconds. Raises Held if another holds it."""
+    return acquiring(named(name), holder, ttl, wait, lease)
+
+
+def release(tx: Tx, name: str, holder: str | None = None, token: int | None = None) -> bool:
+    """Release the lock; False if it was not held. Raises NotHolder, or Fenced for a wrong or lost token."""
+    return let_go(tx, named(name), holder, token)
+
+
+def refresh(tx: Tx, name: str, holder: str | None = None, ttl: float | None = None, token: int | None = None) -> Grant:
+    """Renew the lock, by default for as long as it was granted. Raises Fenced if it was lost, or NotHolder."""
+    return prolong(tx, named(name), holder, ttl, token)
+
+
+def check_lock(snapshot: Snapshot, name: str, token: int) -> None:
+    """Raise Fenced unless the lock is held with exactly this token."""
+    check_fence(snapshot, named(name), token)
+
+
+def find_lock(snapshot: Snapshot, name: str) -> Grant | None:
+    """Return the current grant of the lock, or None if nobody holds it."""
+    row = snapshot.one(
+        f"SELECT {COLUMNS}, (SELECT stamp FROM meta) FROM {SOURCE} WHERE k.kind = ? AND k.scope = ? AND k.name = ?",
+        named(name).key,
+    )
+    if row is None or (row[5] is not None and snapshot.is_past(row[5], row[7])):
+        return None
+    return grant_of(row[:7])
+
+
+def get_lock(snapshot: Snapshot, name: str) -> Grant:
+    """Return the current grant of the lock. Raises NotFound if nobody holds it."""
+    grant = find_lock(snapshot, name)
+    if grant is None:
+        raise errors.NotFound(f"nobody holds the lock {name!r}", name=name)
+    return grant
+
+
+def list_locks(snapshot: Snapshot, prefix: str = "", limit: int = 1000, after: str = "") -> list[Grant]:
+    """List the held locks by name; `after` is the last name of the previous page."""
+    check_limit(limit, 1000)
+    bounds, params = page_bounds("k.name", prefix, after)
+    rows = snapshot.all(
+        f"SELECT {COLUMNS} FROM {SOURCE} WHERE k.kind = ? AND k.scope = ''{bounds} ORDER BY k.name LIMIT ?",
+        (LOCK, *params, limit),
+    )
+    return [grant_of(row) for row in rows]
+
+
+# What examples need.
+_LOCK: Final = "holdfast lock acquire deploy --ttl 60"
+_HELD: Final = f"{_LOCK} --actor agent-2"
+
+
+class Locks(Domain[M]):
+    """`ws.locks`."""
+
+    prefix = "locks"
+    held = Held("lock", ("name",), ("name",))
+    acquire = procedure(
+        acquire,
+        http="POST /api/locks/{name}/acquire",
+        cli="lock acquire",
+        help="Take a lock; exit code 12 if somebody else holds it.",
+        examples=(_LOCK, example("holdfast lock acquire deploy --wait 1s  # exit code 12: agent-2 has it", _HELD)),
+        grants=True,
+        mcp="lock",
+    )
+    release = write(
+        release,
+        http="POST /api/locks/{name}/release",
+        cli="lock release",
+        help="Free your lock.",
+        examples=(example("holdfast lock release deploy", _LOCK),),
+        frees=True,
+        mcp="lock",
+    )
+    refresh = write(
+        refresh,
+        http="POST /api/locks/{name}/refresh",
+        cli="lock refresh",
+        help="Renew your lock; exit code 15 if it was lost meanwhile.",
+        examples=(example("holdfast lock refresh deploy --ttl 60", _LOCK),),
+        grants=True,
+        mcp="lock",
+    )
+    check = read(
+        check_lock,
+        http="GET /api/locks/{name}/check",
+        plain=True,
+        cli="lock check",
+        help="Pass if a lock is held with this token; exit code 15 if not.",
+        examples=(example("holdfast lock check deploy 8192", _LOCK),),
+        arguments={"token": "the fencing token"},
+    )
+    get = read(
+        get_lock,
+        http="GET /api/locks/{name}",
+        plain=True,
+        cli="lock get",
+        help="Show who holds a lock.",
+        examples=(example("holdfast lock get deploy", _LOCK),),
+    )
+    find = read(find_lock, http="GET /api/locks/{name}/find", plain=True, mcp="lock")
+    list = read(
+        list_locks,
+        http="GET /api/locks",
+        listing=True,
+        cli="lock list [PREFIX]",
+        help="List the locks that are held.",
+        examples=("holdfast lock list", "holdfast lock list deploy --json"),
+    )

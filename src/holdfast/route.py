@@ -1,0 +1,128 @@
+"""What a line of a domain's table says of its operation: address, rights, tokens, usage, help, examples.
+
+Every face reads it, so a fact about an operation stands in one place: on its line.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Literal, TypedDict
+
+import msgspec
+
+from holdfast.arguments import Meaning
+
+Role = Literal["read", "agent", "admin"]  # each may do what those before it may
+
+
+class Alias(msgspec.Struct, frozen=True):
+    """Another word for an argument on the wire. `opposite`: true says false of ours, and false says nothing."""
+
+    name: str
+    of: str
+    opposite: bool = False
+
+
+class Example(msgspec.Struct, frozen=True):
+    """A line of the shell for help and docs/cli.md, and the lines that must run before it. A test runs every one.
+
+    They speak of two tasks, hf-7k2q and hf-3m9x, which the test makes, and act as agent-1.
+    """
+
+    line: str
+    after: tuple[str, ...] = ()
+
+    @property
+    def code(self) -> int:
+        """The exit code of the line, which its comment states if it is not 0."""
+        _, found, rest = self.line.partition("# exit code ")
+        return int(rest.partition(":")[0]) if found else 0
+
+
+def example(line: str, *after: str) -> Example:
+    """An example that needs other lines before it."""
+    return Example(line, after)
+
+
+class Held(msgspec.Struct, frozen=True):
+    """What the operations of a domain grant and free: something with one holder and a fencing token.
+
+    `arguments` name it in a call, `fields` in a result, whose field `holder` says who has it. `lookup` is the read that
+    finds it by a path such as TRAIL/NAME; its token is remembered under its id.
+    """
+
+    kind: str
+    arguments: tuple[str, ...]
+    fields: tuple[str, ...]
+    holder: str = "holder"
+    lookup: str = ""
+
+
+class Declared(TypedDict, total=False):
+    """What a line of a domain's table can say; see `Route`."""
+
+    http: str
+    also: tuple[str, ...]
+    aliases: tuple[Alias, ...]
+    heavy: bool
+    creates: bool
+    role: Role
+    admin_only: Mapping[str, str]
+    private: bool
+    names_actor: str
+    confined_by: str
+    grants: bool
+    frees: bool
+    irreversible: bool
+    nests: bool
+    shapes: Mapping[str, Any]
+    arguments: Mapping[str, Meaning | str]
+    cli: str
+    help: str
+    examples: tuple[str | Example, ...]
+    mcp: str
+
+
+class Route(msgspec.Struct, frozen=True):
+    """What the faces need to know of an operation.
+
+    HTTP: `http` is its address, `also` are other ones, and `aliases` other words for its arguments. A stream may share
+    the address of another operation: a client that accepts events gets the stream. `heavy`: it may take seconds, so a
+    server runs it in a thread. `creates`: the answer is 201.
+
+    Rights: `role` is what a token needs (read, or agent for what writes, unless said); `admin_only` has values of
+    arguments that take the role admin. A token bound to an actor acts for nobody else: `names_actor` is an argument
+    that says who acts, besides those that always do; `private` marks a read that is made for one actor; `confined_by`
+    is the argument that confines an operation to what its actor holds.
+
+    Tokens: `grants` and `frees` what its domain calls `held`. `irreversible`: nobody can undo it. `nests`: it runs
+    other operations. `local`: it takes a function, so it cannot travel.
+
+    Command line: `cli` is the command and its positional arguments, as in "tag add ID TAGS..." (`...` takes all that
+    are left, brackets enclose what may be omitted; without any, the required arguments are positional), `help` its
+    purpose in a sentence, `examples` lines that run. `arguments` describes those that mean something else than
+    `holdfast.arguments` says; `shapes` has what is known of a dict beyond its type: a type, or the name of
+    the operation whose arguments it holds. `mcp` is the tool of the core profile that does it.
+    """
+
+    http: str | None = None
+    also: tuple[str, ...] = ()
+    aliases: tuple[Alias, ...] = ()
+    heavy: bool = False
+    creates: bool = False
+    role: Role | None = None
+    admin_only: Mapping[str, str] = {}
+    private: bool = False
+    names_actor: str = ""
+    confined_by: str = ""
+    grants: bool = False
+    frees: bool = False
+    irreversible: bool = False
+    nests: bool = False
+    local: bool = False
+    shapes: Mapping[str, Any] = {}
+    arguments: Mapping[str, Meaning | str] = {}
+    cli: str | None = None
+    help: str = ""
+    examples: tuple[str | Example, ...] = ()
+    mcp: str = ""

@@ -1,0 +1,151 @@
+"""Fencing tokens that a face remembers for its callers, so that no caller has to carry numbers.
+
+What an operation grants is remembered and sent with every later call on the same thing: a caller that lost a claim
+without knowing it is fenced. The operation says what it grants and frees (`Route`), its domain what that is (`Held`).
+The command line keeps a file per token, an MCP session a dict.
+"""
+
+from __future__ import annotations
+
+import os
+from collections import OrderedDict
+from collections.abc import Mapping
+from typing import Any, Final, Protocol
+
+from holdfast.operation import REGISTRY, Operation
+
+Thing = tuple[str, ...]  # the kind of what is held, and its names
+REMEMBERED: Final = 1024  # tokens in memory; the oldest are forgotten first
+_ACTING: Final = ("agent", "holder")  # arguments that name the holder, if it is not the actor
+_LONG: Final = 100  # bytes; a file name has at most 255 characters
+
+
+class Tokens(Protocol):
+    """The tokens of one holder."""
+
+    def token(self, *thing: str) -> int | None:
+        """The token by which a thing is held; None if it is not known to be."""
+
+    def remember(self, token: int, *thing: str) -> None:
+        """A thing was granted."""
+
+    def forget(self, *thing: str) -> None:
+        """A thing is no longer held."""
+
+
+# --- the rules -------------------------------------------------------------------------------------------------------
+
+
+def holder_of(arguments: Mapping[str, Any], actor: str) -> str:
+    """The holder of what a call grants."""
+    return next((arguments[name] for name in _ACTING if arguments.get(name)), actor)
+
+
+def lookup_of(op: Operation[..., Any], arguments: Mapping[str, Any]) -> Operation[..., Any] | None:
+    """The read that finds the id of the thing, if a call names it by a path; tokens are remembered by ids."""
+    held = op.held
+    if held is None or not held.lookup or not op.writes or not op.takes("token"):
+        return None
+    path = arguments.get(held.arguments[0])
+    return REGISTRY[f"{op.name.partition('.')[0]}.{held.lookup}"] if isinstance(path, str) and "/" in path else None
+
+
+def with_token(tokens: Tokens, op: Operation[..., Any], arguments: dict[str, Any]) -> dict[str, Any]:
+    """The arguments of a call, with the token that is remembered for it unless one was given."""
+    thing = _named_by(op, arguments)
+    if thing is None or not op.takes("token") or arguments.get("token") is not None:
+        return arguments
+    token = tokens.token(*thing)
+    return arguments if token is None else {**arguments, "token": token}
+
+
+def learn(tokens: Tokens, op: Operation[..., Any], arguments: Mapping[str, Any], result: Any, holder: str) -> None:
+    """Remember what a call granted; forget what it freed, and what its result shows in other hands."""
+    held = op.held
+    if held is None or not op.writes:
+        return
+    if op.route.frees and (thing := _named_by(op, arguments)) is not None:
+        tokens.forget(*thing)
+    elif hasattr(result, held.holder) and hasattr(result, "token"):
+        thing = (held.kind, *(getattr(result, name) for name in held.fields))
+        if getattr(result, held.holder) != holder or result.token is None:
+            tokens.forget(*thing)
+        elif op.route.grants:
+            tokens.remember(result.token, *thing)
+
+
+def _named_by(op: Operation[..., Any], arguments: Mapping[str, Any]) -> Thing | None:
+    """The thing that a call is about, if it is one that can be held."""
+    if op.held is None or not op.writes:
+        return None
+    names = [arguments.get(name) for name in op.held.arguments]
+    return (op.held.kind, *map(str, names)) if all(names) else None
+
+
+# --- where they are kept ---------------------------------------------------------------------------------------------
+
+
+class MemoryTokens:
+    """The tokens of one session, at most `REMEMBERED`."""
+
+    def __init__(self) -> None:
+        self._tokens: OrderedDict[Thing, int] = OrderedDict()
+
+    def token(self, *thing: str) -> int | None:
+        """The token by which a thing was taken; None if it was not, or long ago."""
+        return self._tokens.get(thing)
+
+    def remember(self, token: int, *thing: str) -> None:
+        """A thing was granted."""
+        self._tokens.pop(thing, None)
+        self._tokens[thing] = token
+        if len(self._tokens) > REMEMBERED:
+            self._tokens.popitem(last=False)
+
+    def forget(self, *thing: str) -> None:
+        """A thing is no longer held."""
+        self._tokens.pop(thing, None)
+
+
+class FileTokens:
+    """The tokens of one holder on this machine: a file each, as several calls may run at the same time."""
+
+    def __init__(self, folder: str, holder: str) -> None:
+        self._folder = os.path.join(folder, "held", _file_name(holder))
+
+    def token(self, *thing: str) -> int | None:
+        """The token by which a thing is held."""
+        try:
+            with open(self._path(thing), encoding="ascii") as file:
+                return int(file.read())
+        except (FileNotFoundError, ValueError):  # never written, or cut short by a crash
+            return None
+
+    def remember(self, token: int, *thing: str) -> None:
+        """A thing was granted; its file is written whole or not at all."""
+        path = self._path(thing)
+        os.makedirs(self._folder, mode=0o700, exist_ok=True)
+        partial = f"{path}.{os.getpid()}"
+        with open(partial, "w", encoding="ascii") as file:
+            file.write(str(token))
+        os.replace(partial, path)
+
+    def forget(self, *thing: str) -> None:
+        """A thing is no longer held."""
+        try:
+            os.unlink(self._path(thing))
+        except FileNotFoundError:
+            return
+
+    def _path(self, thing: Thing) -> str:
+        return os.path.join(self._folder, _file_name("\0".join(thing)))
+
+
+def _file_name(text: str) -> str:
+    """A file name for any text; a long one by its digest, which costs an import that others need not pay."""
+    content = text.encode("utf-8", "surrogatepass")
+    if len(content) <= _LONG:
+        return content.hex()
+    from hashlib import sha256
+
+    return sha256(content).hexdigest() + "-"
