@@ -13,6 +13,7 @@ import pytest
 
 from holdfast.kernel.migrations import SCHEMA_FOLDER, load
 from holdfast.replication.apply import is_shared
+from tests.architecture.frames import depths
 from tests.architecture.house import ROOT, SOURCE, name_of
 
 MODULES = sorted(SOURCE.rglob("*.py"))
@@ -165,3 +166,7 @@ def test_a_program_that_uses_no_tasks_does_not_load_them() -> None:
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout == "\nTrue\n"
+
+
+def test_a_claim_reaches_its_statements_in_ten_frames() -> None:
+    assert max(depths().values()) <= 10
