@@ -1,7 +1,7 @@
-"""Printing: JSON for programs, the id alone for shells, short text for people; hints in shell words; progress.
+"""Printing: JSON for programs, ids for scripts, short text for people; hints as shell commands; progress.
 
-JSON is `{"schema_version": 1, "data": ...}`, with `cursor` beside it where a page has more; a stream is such a line for
-each item. Text never carries control characters of what others wrote to the terminal.
+JSON is `{"schema_version": 1, "data": ...}`, with `cursor` beside it if there is another page; a stream is such a line
+for each item. Text never passes control characters from others to the terminal.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _STORES: Final = {"holdfast.upgrade": "holdfast upgrade", "holdfast.restore": "h
 
 
 def for_shell(hint: str) -> str:
-    """A hint with commands in the place of calls, and options in the place of arguments."""
+    """Replace calls in a hint by commands, and arguments by options."""
     return _NAMED.sub(_option, _CALL.sub(_command, hint))
 
 
@@ -52,7 +52,7 @@ _WIDTH = 30
 
 @contextmanager
 def bar(title: str, workspace: Any) -> Iterator[None]:
-    """While in this block, show how far work on the workspace is."""
+    """Show the progress of work on the workspace while in this block."""
     drawn = [""]
 
     def draw(progress: Any) -> None:
@@ -74,11 +74,11 @@ def bar(title: str, workspace: Any) -> Iterator[None]:
 
 
 SCHEMA_VERSION: Final = 1
-MOST_PROBLEMS: Final = 20  # that are told to people at once
+MOST_PROBLEMS: Final = 20  # shown to people at once
 
 
 class Output:
-    """How answers are printed."""
+    """How results are printed."""
 
     def __init__(self, json: bool, quiet: bool, environ: Mapping[str, str]) -> None:
         self.json = json
@@ -86,7 +86,7 @@ class Output:
         self.colour = sys.stdout.isatty() and not environ.get("NO_COLOR") and environ.get("TERM") != "dumb"
 
     def result(self, op: Operation[..., Any], result: Any) -> None:
-        """The answer of an operation."""
+        """Print the result of an operation."""
         if self.json:
             self.data(result)
         elif self.quiet:
@@ -97,49 +97,49 @@ class Output:
             self.text(*view(op.name, result, self.colour))
 
     def line(self, op: Operation[..., Any], item: Any) -> None:
-        """One item of a stream, at once."""
+        """Print one item of a stream, at once."""
         self.result(op, item)
         sys.stdout.flush()
 
     def data(self, data: Any) -> None:
-        """JSON, whatever was asked for."""
-        told = {"schema_version": SCHEMA_VERSION, "data": wired(data)}
+        """Print JSON, whatever format was chosen."""
+        envelope = {"schema_version": SCHEMA_VERSION, "data": wired(data)}
         for name in ("cursor", "total"):
             if getattr(data, name, None) is not None and isinstance(data, list):
-                told[name] = getattr(data, name)
-        print(msgspec.json.encode(told).decode())
+                envelope[name] = getattr(data, name)
+        print(msgspec.json.encode(envelope).decode())
 
     def say(self, data: Any, *lines: str) -> None:
-        """The answer of a command made by hand: its data, or its lines."""
+        """Print the result of a hand-written command: its data, or its lines."""
         if self.json:
             self.data(data)
         else:
             self.text(*(_ids(data) if self.quiet else lines))
 
     def text(self, *lines: str) -> None:
-        """Lines of text."""
+        """Print lines of text."""
         for line in lines:
             print(line)
 
     def error(self, error: HoldfastError) -> None:
-        """What went wrong, on standard error."""
+        """Print an error, on standard error."""
         print(error_json(error) if self.json else error_text(error), file=sys.stderr)
 
 
 def error_json(error: HoldfastError) -> str:
-    """An error for programs."""
-    told = {
+    """Return an error for programs."""
+    report = {
         "schema_version": SCHEMA_VERSION,
         "error": error.message,
         "code": error.code,
         "hint": _hint(error),
         "details": {name: wired(value) for name, value in error.details.items()},
     }
-    return msgspec.json.encode(told).decode()
+    return msgspec.json.encode(report).decode()
 
 
 def error_text(error: HoldfastError) -> str:
-    """An error for people."""
+    """Return an error for people."""
     hint = f"\n  {printable(_hint(error))}" if error.hint else ""
     problems = [str(each) for each in error.details.get("problems") or ()]
     message = error.message.removesuffix(f"; {problems[0]}") if problems else error.message
@@ -155,19 +155,19 @@ def _hint(error: HoldfastError) -> str:
 
 
 def printable(text: str) -> str:
-    """A text without what a terminal would obey, on one line."""
+    """Escape control characters, so that a text fits on one line of a terminal."""
     return "".join(c if c.isprintable() else _ESCAPES.get(c) or f"\\u{ord(c):04x}" for c in text)
 
 
 def printable_lines(text: str) -> list[str]:
-    """The lines of a text, each without what a terminal would obey."""
+    """Split a text into lines, each without control characters."""
     return [printable(line.replace("\t", "    ")) for line in text.splitlines()]
 
 
 _ESCAPES: Final = {"\n": "\\n", "\r": "\\r", "\t": "\\t"}
 
 
-# What stands for a record when only its id is asked for, the first that it has.
+# The fields that stand for a record when only its id is printed; the first that it has.
 _NAMING: Final = (
     *("id", "cycle_id", "key", "cycle", "name", "task", "message", "version"),
     *("workspace", "folder", "file", "path", "lock_id"),
@@ -175,7 +175,7 @@ _NAMING: Final = (
 
 
 def _ids(result: Any) -> list[str]:
-    """The ids of an answer, or what stands for them."""
+    """The ids of a result, or what stands for them."""
     from holdfast.types.tasks import BulkResult
 
     if isinstance(result, list | tuple):
