@@ -237,7 +237,7 @@ class _Import:
             (self._report.created if self._plan.task(id) is None else self._report.updated).append(id)
         for done, id in enumerate(self._aged(records)):
             if done % EVERY == 0:
-                tx.tell_progress("import", done, steps)
+                tx.report_progress("import", done, steps)
             record, task = records[id], self._plan.task(id)
             if task is None:
                 task = insert(tx, record.draft, None, self._config, id, record.created, record.updated)
@@ -251,13 +251,13 @@ class _Import:
                 move(tx, task, by_seq(tx, seq), OP, records[id].updated)
         for done, (id, record) in enumerate(records.items(), len(records)):
             if done % EVERY == 0:
-                tx.tell_progress("import", done, steps)
+                tx.report_progress("import", done, steps)
             merged = merge(tx, seqs[id], record)
             if not record.withheld:  # otherwise the same line has still something to say
                 self._remember(merged, record)
             told = [ImportProblem(record.line, id, "warning", message) for message in record.warnings]
             self._report.warnings.extend(told)
-        tx.tell_progress("import", steps, steps)
+        tx.report_progress("import", steps, steps)
 
     def _aged(self, records: Mapping[str, Record]) -> list[str]:
         """The order in which tasks are made: that of the file, or their age where a file is sorted by other things."""
