@@ -180,13 +180,13 @@ def test_a_server_on_this_machine_is_well_and_one_beyond_it_is_noted(made: Cli, 
             server.stop()
             server.end()
     after = findings(made("doctor", "--actor", "a", "--json"))["exposed"][0]
-    assert (after["level"], after["text"]) == ("ok", "no server runs on it")
+    assert (after["level"], after["text"]) == ("ok", "no server is running on it")
 
 
 def test_a_server_that_was_killed_is_not_taken_for_one_that_runs(made: Cli, project: Path) -> None:
     server = Running(project / ".holdfast")
     server.end()
-    assert findings(made("doctor", "--actor", "a", "--json"))["exposed"][0]["text"] == "no server runs on it"
+    assert findings(made("doctor", "--actor", "a", "--json"))["exposed"][0]["text"] == "no server is running on it"
 
 
 def test_rules_that_are_wrong_are_found(made: Cli, project: Path) -> None:

@@ -116,7 +116,7 @@ def test_i7_check_tells_missing_from_out_of_date_and_from_broken(root: Path) -> 
     first, second = check("claude", root)
     assert "not up to date" in first.what
     assert "not JSON" in second.what
-    assert "put it right by hand" in second.what
+    assert "correct it by hand" in second.what
     text.write_text("# Mine\n")
     assert "has nothing of holdfast" in check("claude", root)[0].what
 

@@ -148,7 +148,7 @@ def test_a5_who_loses_its_claim_while_it_waits_is_fenced_and_leaves_the_line(wor
 def test_a5_a_waiter_that_is_gone_blocks_nobody_once_its_lease_is_over(world: World) -> None:
     a, b = world.open("a"), world.open("b")
     dead = _PathAttempt(Detail(("src/**",)), "dead", None)
-    a.transact(lambda tx: dead.stay_in_line(tx._tx))  # and never again
+    a.transact(lambda tx: dead.stay_in_queue(tx._tx))  # and never again
     assert held(b.paths.lock, "src/x").holder == "dead"
     waiter = queued(a, lambda: b.paths.lock("src/x", wait=1000))
     world.clock.advance(10)

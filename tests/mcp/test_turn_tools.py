@@ -164,10 +164,10 @@ async def test_no_file_outside_the_folder_is_locked_or_read(
 @pytest.mark.parametrize(
     ("options", "told"),
     [
-        ("", "who acts"),
-        ("--profile turn", "who acts"),
-        ("--profile all --dir store", "who acts"),
-        ("--profile core --actor ann", "take all"),
+        ("", "need an actor"),
+        ("--profile turn", "need an actor"),
+        ("--profile all --dir store", "need an actor"),
+        ("--profile core --actor ann", "use --profile all"),
         ("--actor ann --dir store", "--profile all"),
         ("--actor ann --url http://127.0.0.1:1", "--url is for workspaces"),
     ],

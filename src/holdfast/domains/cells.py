@@ -31,7 +31,7 @@ from holdfast.domains.cell_history import (
     ttl,
 )
 from holdfast.domains.leases import require_lease
-from holdfast.domains.locks import Target, acquiring, let_go, probe_target, prolong
+from holdfast.domains.locks import Target, acquire_target, probe_target, release_target, renew_target
 from holdfast.kernel import leases
 from holdfast.kernel.tx import Tx, newest_version
 from holdfast.kernel.validate import check_name, check_ttl
@@ -273,19 +273,19 @@ def acquire_lock(
     lease: str | None = None,
 ) -> Steps[Grant]:
     """Acquire the lock of a cell, as `locks.acquire` does for a name. Raises Held."""
-    return acquiring(locked(run, cell), holder, ttl, wait, lease)
+    return acquire_target(locked(run, cell), holder, ttl, wait, lease)
 
 
 def release_lock(tx: Tx, run: str, cell: str, holder: str | None = None, token: int | None = None) -> bool:
     """Release the lock of a cell; False if it was not held. Raises NotHolder, or Fenced."""
-    return let_go(tx, locked(run, cell), holder, token)
+    return release_target(tx, locked(run, cell), holder, token)
 
 
 def refresh_lock(
     tx: Tx, run: str, cell: str, holder: str | None = None, ttl: float | None = None, token: int | None = None
 ) -> Grant:
     """Renew the lock of a cell. Raises Fenced if it was lost, or NotHolder."""
-    return prolong(tx, locked(run, cell), holder, ttl, token)
+    return renew_target(tx, locked(run, cell), holder, ttl, token)
 
 
 def probe(tx: Tx, run: str, cell: str) -> Found | None:

@@ -167,7 +167,7 @@ def _check_first(tx: Tx, target: Target, ticket: str | None) -> None:
         raise held(target, first[1], first[2])
 
 
-def leave_line(tx: Tx, target: Target, ticket: str) -> None:
+def leave_queue(tx: Tx, target: Target, ticket: str) -> None:
     """Give up a place in the queue, if it is still there."""
     if forget_ticket(tx, ticket):
         emit_lock(tx, target, "leave", ticket=[ticket, None])
@@ -184,7 +184,9 @@ def forget_ticket(tx: Tx, ticket: str | None) -> bool:
 # --- renewing, releasing, checking -----------------------------------------------------------------------------------
 
 
-def let_go(tx: Tx, target: Target, holder: str | None, token: int | None, changed_by: str | None = None) -> bool:
+def release_target(
+    tx: Tx, target: Target, holder: str | None, token: int | None, changed_by: str | None = None
+) -> bool:
     """Release a lock. Not held: False, or Fenced if a token was given. Raises NotHolder or Fenced."""
     holder = holder_of(tx, holder)
     row = load(tx, target)
@@ -195,7 +197,7 @@ def let_go(tx: Tx, target: Target, holder: str | None, token: int | None, change
     return True
 
 
-def prolong(tx: Tx, target: Target, holder: str | None, ttl: float | None, token: int | None) -> Grant:
+def renew_target(tx: Tx, target: Target, holder: str | None, ttl: float | None, token: int | None) -> Grant:
     """Renew a held lock for `ttl` seconds from now, by default as long as it was granted for."""
     row = _own(target, load(tx, target), holder_of(tx, holder), token)
     micros = None if ttl is None else check_ttl(ttl)
@@ -252,7 +254,7 @@ def end_lease(tx: Tx, lease: str, op: str) -> None:
     """Free the locks bound to an ended lease; a waiter with it leaves the queue."""
     _free_all(tx, "lease", lease, op)
     for kind, scope, name in tx.all("SELECT kind, scope, name FROM waiters WHERE ticket = ?", (lease,)):
-        leave_line(tx, Target(kind, scope, name), lease)
+        leave_queue(tx, Target(kind, scope, name), lease)
 
 
 def end_claim(tx: Tx, task: str, op: str) -> None:
@@ -281,7 +283,7 @@ def probe_target(tx: Tx, target: Target) -> Found | None:
 
 WAITER_TTL = 10_000_000
 RENEW_EVERY = 3.0
-NO_REASON = ("wait", "acquire")  # events of a lock that do not free it
+NOT_FREEING = ("wait", "acquire")  # events of a lock that do not free it
 
 
 G = TypeVar("G", covariant=True)
@@ -293,7 +295,7 @@ class Attempt(Protocol[G]):
     def __call__(self, tx: Tx) -> G:
         """Take the lock. Raises Held."""
 
-    def stay_in_line(self, tx: Tx) -> None:
+    def stay_in_queue(self, tx: Tx) -> None:
         """Queue, or renew the place; a waiter that slept past its lease has lost it and queues again."""
 
     def failed(self) -> None:
@@ -303,15 +305,15 @@ class Attempt(Protocol[G]):
         """Leave the queue because the caller is gone, and release a lock granted at the same moment."""
 
 
-def acquiring(
+def acquire_target(
     target: Target, holder: str | None, ttl: float | None, wait: float | None, lease: str | None
 ) -> Steps[Grant]:
     """The steps of acquiring a lock on one target."""
     attempt = LockAttempt(target, holder, ttl, lease)
-    return attempting(attempt, wait, Filter((target.kind,), target.scope, target.name))
+    return acquire_by(attempt, wait, Filter((target.kind,), target.scope, target.name))
 
 
-def attempting(attempt: Attempt[G], wait: float | None, news: Filter) -> Steps[G]:
+def acquire_by(attempt: Attempt[G], wait: float | None, news: Filter) -> Steps[G]:
     """The steps of acquiring any kind of lock; `news` selects the events after which it may be free."""
     if wait is None:
         grant: G = yield Do(attempt, keyed=True)
@@ -325,7 +327,7 @@ def attempting(attempt: Attempt[G], wait: float | None, news: Filter) -> Steps[G
                 grant = yield Do(attempt, keyed=True)
                 return grant
             except errors.Held as refusal:
-                yield Do(attempt.stay_in_line)
+                yield Do(attempt.stay_in_queue)
                 if (yield from _woken(watcher, deadline)):
                     continue
                 raise refusal from None
@@ -346,7 +348,7 @@ def _woken(watcher: Watcher, deadline: int) -> Steps[bool]:
         if event is None:
             now: int = yield Deadline(0)
             return now < deadline
-        if event.op not in NO_REASON or (yield Deadline(0)) >= renew_at:
+        if event.op not in NOT_FREEING or (yield Deadline(0)) >= renew_at:
             return True
 
 
@@ -366,7 +368,7 @@ class LockAttempt:
         self._fresh = grant if grant.token // GRANTS_PER_REVISION == tx.revision else None
         return grant
 
-    def stay_in_line(self, tx: Tx) -> None:
+    def stay_in_queue(self, tx: Tx) -> None:
         if self._ticket is None or not leases.renew(tx, self._ticket):
             self._ticket = enqueue(tx, self._target, self._holder)
 
@@ -378,7 +380,7 @@ class LockAttempt:
         if row is not None and grant_of(row) == self._fresh:
             free(tx, self._target, row, "release")
         if self._ticket is not None:
-            leave_line(tx, self._target, self._ticket)
+            leave_queue(tx, self._target, self._ticket)
 
 
 def enqueue(tx: Tx, target: Target, holder: str | None, detail: bytes | None = None) -> str:

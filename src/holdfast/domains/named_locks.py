@@ -9,12 +9,12 @@ from holdfast.domains.locks import (
     COLUMNS,
     LOCK,
     SOURCE,
-    acquiring,
+    acquire_target,
     check_fence,
     grant_of,
-    let_go,
     named,
-    prolong,
+    release_target,
+    renew_target,
 )
 from holdfast.kernel.tx import Snapshot, Tx
 from holdfast.kernel.validate import check_limit, page_bounds
@@ -27,17 +27,17 @@ def acquire(
     name: str, holder: str | None = None, ttl: float | None = None, wait: float | None = None, lease: str | None = None
 ) -> Steps[Grant]:
     """Acquire the lock `name`, waiting in the queue for up to `wait` seconds. Raises Held if another holds it."""
-    return acquiring(named(name), holder, ttl, wait, lease)
+    return acquire_target(named(name), holder, ttl, wait, lease)
 
 
 def release(tx: Tx, name: str, holder: str | None = None, token: int | None = None) -> bool:
     """Release the lock; False if it was not held. Raises NotHolder, or Fenced for a wrong or lost token."""
-    return let_go(tx, named(name), holder, token)
+    return release_target(tx, named(name), holder, token)
 
 
 def refresh(tx: Tx, name: str, holder: str | None = None, ttl: float | None = None, token: int | None = None) -> Grant:
     """Renew the lock, by default for as long as it was granted. Raises Fenced if it was lost, or NotHolder."""
-    return prolong(tx, named(name), holder, ttl, token)
+    return renew_target(tx, named(name), holder, ttl, token)
 
 
 def check_lock(snapshot: Snapshot, name: str, token: int) -> None:

@@ -182,10 +182,10 @@ def complete(tx: Tx, id: str) -> Trail:
     row = _load(tx, id)
     if row[2] != "active":
         raise _no_way(row, "completed")
-    let_go = _belonging(tx, id)
-    for task in let_go:
+    released = _belonging(tx, id)
+    for task in released:
         link_types.untie(tx, BELONGS_TO, task, id)
-    return _change(tx, row, "complete", {"state": "completed", "ended": tx.now}, tasks=[let_go, []])
+    return _change(tx, row, "complete", {"state": "completed", "ended": tx.now}, tasks=[released, []])
 
 
 def abandon(tx: Tx, id: str, reason: str | None = None) -> Trail:

@@ -204,7 +204,7 @@ class TaskImport:
             self._found.count(CREATED if self._plan.task(id) is None else UPDATED, record.place)
         for done, id in enumerate(self._by_age() if self._follow is not None else records):
             if done % EVERY == 0:
-                tx.tell_progress("import", done, steps)
+                tx.report_progress("import", done, steps)
             record, task = records[id], self._plan.task(id)
             if task is None:
                 task = insert(tx, record.draft, None, self._config, id, record.created, record.updated)
@@ -218,13 +218,13 @@ class TaskImport:
                 move(tx, task, by_seq(tx, seq), OP, records[id].updated)
         for done, (id, record) in enumerate(records.items(), len(records)):
             if done % EVERY == 0:
-                tx.tell_progress("import", done, steps)
+                tx.report_progress("import", done, steps)
             merged = merge(tx, seqs[id], record)
             if not record.withheld:  # otherwise the same line still has something to change
                 self._remember(merged, record)
             for message in record.warnings:
                 self._found.warn(record.place, message)
-        tx.tell_progress("import", steps, steps)
+        tx.report_progress("import", steps, steps)
 
     def _by_age(self) -> list[str]:
         records, now = self._plan.records, self._tx.now

@@ -120,7 +120,7 @@ def listen(path: str, listener: Listener) -> Callable[[], None]:
     return stop
 
 
-def tell(path: str, work: str, done: int, total: int | None = None) -> None:
+def report(path: str, work: str, done: int, total: int | None = None) -> None:
     """Report progress to the listeners."""
     for listener in _listeners.get(path, ()):
         listener(Progress(work, done, total))

@@ -24,7 +24,7 @@ from holdfast.clock import Clock
 from holdfast.filesystem import check_place, hide_from_git, make_folder, sync
 from holdfast.ids import Ids
 from holdfast.kernel import migrations, tx
-from holdfast.kernel.activity import tell
+from holdfast.kernel.activity import report
 from holdfast.kernel.failpoints import reach
 from holdfast.kernel.journal import Journal
 from holdfast.kernel.process_lock import Turns
@@ -89,7 +89,7 @@ def _copy(source: apsw.Connection, copy: apsw.Connection) -> None:
         with copy.backup("main", source, "main") as copying:
             while not copying.done:
                 copying.step(_STEP)
-                tell(source.filename, "backup", copying.page_count - copying.remaining, copying.page_count)
+                report(source.filename, "backup", copying.page_count - copying.remaining, copying.page_count)
     finally:
         if source.in_transaction:
             source.execute("ROLLBACK")

@@ -66,9 +66,9 @@ class Snapshot:
         """Whether `hold` pins a commit, which may not be the newest."""
         return self._connection.in_transaction
 
-    def tell_progress(self, work: str, done: int, total: int | None = None) -> None:
+    def report_progress(self, work: str, done: int, total: int | None = None) -> None:
         """Report the progress of long-running work to its listeners."""
-        activity.tell(self._connection.filename, work, done, total)
+        activity.report(self._connection.filename, work, done, total)
 
     def copy_to(self, copy: Callable[[apsw.Connection], None]) -> None:
         """Let the kernel's backup copy the store through this connection."""

@@ -14,17 +14,17 @@ import msgspec
 
 from holdfast import errors
 from holdfast.domains.locks import (
-    attempting,
+    acquire_by,
     emit_lock,
     enqueue,
     forget_ticket,
     free,
     holder_of,
-    leave_line,
-    let_go,
+    leave_queue,
     load,
     probe_target,
-    prolong,
+    release_target,
+    renew_target,
 )
 from holdfast.domains.paths.patterns import (
     PATH,
@@ -74,7 +74,7 @@ def lock(
     """
     check_flag(shared=shared)
     wanted = Detail(check_patterns(patterns), shared, task, None if reason is None else _check_reason(reason))
-    return attempting(_PathAttempt(wanted, holder, ttl), wait, Filter((PATH,), ""))
+    return acquire_by(_PathAttempt(wanted, holder, ttl), wait, Filter((PATH,), ""))
 
 
 def _check_reason(reason: Any) -> str:
@@ -111,7 +111,7 @@ class _PathAttempt:
         mine = select(tx, " AND k.holder = ?", (holder,))
         return next((lock for lock in mine if (lock.patterns, lock.shared, lock.task) == wanted), None)
 
-    def stay_in_line(self, tx: Tx) -> None:
+    def stay_in_queue(self, tx: Tx) -> None:
         if self._ticket is None or not leases.renew(tx, self._ticket):
             self._id = self._id or tx.new_id()
             self._ticket = enqueue(tx, target_of(self._id), self._holder, encode_detail(self._wanted))
@@ -126,7 +126,7 @@ class _PathAttempt:
             assert row is not None
             free(tx, target, row, "release")
         if self._ticket is not None and self._id is not None:
-            leave_line(tx, target_of(self._id), self._ticket)
+            leave_queue(tx, target_of(self._id), self._ticket)
 
 
 def _claimed(tx: Tx, id: str, holder: str) -> Stored:
@@ -234,7 +234,7 @@ def release(
     check_name(id, "id")
     if force and token is None:
         return _take_away(tx, find(tx, id))
-    return int(let_go(tx, target_of(id), holder, token))
+    return int(release_target(tx, target_of(id), holder, token))
 
 
 def _release_all(tx: Tx, task: str | None, holder: str | None, token: int | None, force: bool) -> int:
@@ -251,7 +251,7 @@ def _release_all(tx: Tx, task: str | None, holder: str | None, token: int | None
         if force:
             _take_away(tx, found)
         else:
-            let_go(tx, target_of(found.id), found.holder, None)
+            release_target(tx, target_of(found.id), found.holder, None)
     return len(locks)
 
 
@@ -274,7 +274,7 @@ def refresh(tx: Tx, id: str, holder: str | None = None, ttl: float | None = None
         raise errors.Invalid(
             f"the lock lives as long as the claim on task {found.task}", hint="renew the claim: tasks.heartbeat(id)"
         )
-    prolong(tx, target_of(id), holder, ttl, token)
+    renew_target(tx, target_of(id), holder, ttl, token)
     return get(tx, id)
 
 

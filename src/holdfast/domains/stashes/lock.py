@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from holdfast import errors
 from holdfast.domains import locks
-from holdfast.domains.locks import LockAttempt, Target, attempting
+from holdfast.domains.locks import LockAttempt, Target, acquire_by
 from holdfast.domains.stashes.rows import LOCK, STASH_LOCK, StashId, find, held_value, lock_of, one, require, write
 from holdfast.kernel.events import Filter
 from holdfast.kernel.tx import Snapshot, Tx
@@ -27,7 +27,7 @@ def acquire(
     _check_holder(holder)
     own: str = yield Do(lambda tx: _require_lock(tx, id))
     attempt = _Attempt(lock_of(own), holder, ttl, changed_by)
-    grant: Grant = yield from attempting(attempt, wait, Filter((STASH_LOCK,), "", own))
+    grant: Grant = yield from acquire_by(attempt, wait, Filter((STASH_LOCK,), "", own))
     return grant
 
 
@@ -37,7 +37,7 @@ def release(
     """Release a lock stash and return its version. Raises NotHolder, or Fenced for a wrong or lost token."""
     _check_holder(holder)
     own = _require_lock(tx, id)
-    if not locks.let_go(tx, lock_of(own), holder, token, changed_by):
+    if not locks.release_target(tx, lock_of(own), holder, token, changed_by):
         raise errors.NotHolder(f"nobody holds the stash {own}", holder=None)
     return require(tx, own).version
 
@@ -47,7 +47,7 @@ def refresh(
 ) -> Grant:
     """Renew a lock stash, by default for as long as it was granted, without a new version. Raises Fenced if lost."""
     _check_holder(holder)
-    return locks.prolong(tx, lock_of(_require_lock(tx, id)), holder, ttl, token)
+    return locks.renew_target(tx, lock_of(_require_lock(tx, id)), holder, ttl, token)
 
 
 def check_token(snapshot: Snapshot, id: StashId, token: int) -> None:

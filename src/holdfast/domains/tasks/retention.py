@@ -68,7 +68,7 @@ def retire(tx: Tx, limit: int) -> Retired:
                 else:
                     remove(tx, task, seq)
             done[what] += len(due)
-            tx.tell_progress("retention", sum(done.values()))
+            tx.report_progress("retention", sum(done.values()))
     return Retired(**done)
 
 

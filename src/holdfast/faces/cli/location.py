@@ -1,10 +1,8 @@
-"""Which workspace or server is meant, why, and with which token.
+"""Which workspace or server a command uses, why, and with which token.
 
 In this order: --dir or --url, HOLDFAST_DIR, HOLDFAST_URL, and else a folder `.holdfast` found upwards from the current
-one. All worktrees of a git repository share the one of its main worktree; git itself is not started for that, its files
-say enough.
-
-The file is the user's own and readable by nobody else; a token never stands in a command line or an address.
+one. All worktrees of a git repository share the one of its main worktree; this reads git's files and does not start
+git. Tokens of servers are kept in a file with mode 0600, never in a command line or an address.
 """
 
 from __future__ import annotations
@@ -24,7 +22,7 @@ STORE: Final = "holdfast.db"
 
 
 class Place(msgspec.Struct, frozen=True):
-    """A workspace: a folder, or the address of a server. `chosen`: somebody named it, so a write may make it."""
+    """A workspace: a folder, or the address of a server. `chosen`: it was given explicitly; a write may create it."""
 
     why: str
     folder: str | None = None
@@ -33,7 +31,7 @@ class Place(msgspec.Struct, frozen=True):
 
     @property
     def exists(self) -> bool:
-        """Whether there is a store, as far as can be seen from here."""
+        """Whether the store exists; a server is assumed to."""
         return self.folder is None or has_store(self.folder)
 
     @property
@@ -43,12 +41,12 @@ class Place(msgspec.Struct, frozen=True):
 
 
 def find(given: Mapping[str, Any], environ: Mapping[str, str], start: Callable[[], str]) -> Place | None:
-    """The workspace that is meant, looked for from the folder `start()` on; None if there is none."""
+    """Return the workspace to use, searching upwards from the folder `start()`; None if there is none."""
     folder, url = given.get("dir"), given.get("url")
     if folder == "" or url == "":
-        raise Usage("--dir and --url are followed by a name, and this one is empty")
+        raise Usage("--dir and --url must not be empty")
     if folder and url:
-        raise Usage("--dir and --url name two workspaces", hint="give one of them")
+        raise Usage("--dir and --url exclude each other", hint="give one of them")
     if folder:
         return Place("--dir", folder=_inside(folder))
     if url:
@@ -61,7 +59,7 @@ def find(given: Mapping[str, Any], environ: Mapping[str, str], start: Callable[[
 
 
 def home(start: str) -> str:
-    """Where a new workspace goes: in the main worktree of the git repository, or in the folder itself."""
+    """Return where a new workspace goes: the main worktree of the git repository, or the folder itself."""
     for folder in _folders(start):
         common = git_common(folder)
         if common is not None:
@@ -70,10 +68,10 @@ def home(start: str) -> str:
 
 
 def missing(start: str, backups: int) -> errors.NotFound:
-    """There is no workspace here."""
-    hint = "holdfast init makes one here; --dir, HOLDFAST_DIR or HOLDFAST_URL name another"
+    """The error for a missing workspace."""
+    hint = "make one here: holdfast init; or name another with --dir, HOLDFAST_DIR or HOLDFAST_URL"
     if backups:
-        hint = f"there are {backups} backups of one that was here: holdfast restore; or {hint}"
+        hint = f"restore one of the {backups} backups of the workspace that was here: holdfast restore; or {hint}"
     return errors.NotFound(f"there is no workspace at {start} or above", hint=hint)
 
 
@@ -83,7 +81,7 @@ def has_store(folder: str) -> bool:
 
 
 def _inside(folder: str) -> str:
-    """The folder that was named; the `.holdfast` in it, if a project was named that has one."""
+    """The given folder, or the `.holdfast` in it if it is a project that has one."""
     folder = os.path.abspath(os.path.expanduser(folder))
     inner = os.path.join(folder, FOLDER)
     return inner if not has_store(folder) and has_store(inner) else folder
@@ -95,8 +93,8 @@ def _upwards(start: str) -> Place | None:
         if common is not None:
             shared = os.path.join(_main_worktree(common), FOLDER)
             if has_store(shared):
-                told = "in this git repository" if os.path.dirname(shared) == folder else "in its main git worktree"
-                return Place(f"found {told}", folder=shared, chosen=False)
+                where = "in this git repository" if os.path.dirname(shared) == folder else "in its main git worktree"
+                return Place(f"found {where}", folder=shared, chosen=False)
         own = os.path.join(folder, FOLDER)
         if has_store(own):
             where = "in this folder" if folder == os.path.abspath(start) else "above this folder"
@@ -118,12 +116,12 @@ def _folders(start: str) -> list[str]:
 
 
 def git_root(start: str) -> str | None:
-    """The root of the worktree that a folder lies in."""
+    """Return the root of the worktree that contains a folder, or None."""
     return next((folder for folder in _folders(start) if git_common(folder) is not None), None)
 
 
 def git_common(folder: str) -> str | None:
-    """The git folder that all worktrees share, if this is the root of one."""
+    """Return the git folder that all worktrees share, if this folder is the root of one."""
     dot = os.path.join(folder, ".git")
     if os.path.isdir(dot):
         return dot if os.path.exists(os.path.join(dot, "HEAD")) else None
@@ -132,13 +130,13 @@ def git_common(folder: str) -> str | None:
         return None
     private = os.path.normpath(os.path.join(folder, pointer.removeprefix("gitdir:").strip()))
     common = _line(os.path.join(private, "commondir"))
-    if common is None:  # a submodule, or a repository whose git folder lies elsewhere: it is its own
+    if common is None:  # a submodule, or a repository whose git folder is elsewhere: it has its own
         return private if os.path.isdir(private) else None
     return os.path.normpath(os.path.join(private, common))
 
 
 def _main_worktree(common: str) -> str:
-    """Where the first worktree is; of a bare repository, its own folder, which no worktree can clean away."""
+    """The first worktree; for a bare repository its own folder, which no worktree can clean."""
     if os.path.basename(common) == ".git":
         return os.path.dirname(common)
     chosen = _configured_worktree(common)
@@ -146,7 +144,7 @@ def _main_worktree(common: str) -> str:
 
 
 def _configured_worktree(common: str) -> str | None:
-    """`core.worktree`, which a submodule has."""
+    """`core.worktree`, which submodules have."""
     try:
         with open(os.path.join(common, "config"), encoding="utf-8", errors="replace") as file:
             lines = [line.strip() for line in file]
@@ -168,13 +166,13 @@ def _line(path: str) -> str | None:
 
 
 def state_folder(environ: Mapping[str, str]) -> str:
-    """The user's folder for what must outlive a project's folder."""
+    """Return the user's folder for what must outlive a project's folder."""
     base = environ.get("XDG_STATE_HOME") or os.path.join(os.path.expanduser("~"), ".local", "state")
     return os.path.join(base, "holdfast")
 
 
 def label(name: str, is_url: bool = False) -> str:
-    """A file name for what belongs to a workspace outside of it: of its folder, or of its address."""
+    """Return a file name for what belongs to a workspace but is kept outside of it."""
     from hashlib import sha256
 
     name = name.rstrip("/") if is_url else os.path.realpath(name)
@@ -186,19 +184,19 @@ _FILE: Final = "credentials.json"
 
 
 class Credentials(msgspec.Struct, frozen=True):
-    """What is known of a server. `token` None: the environment says it, or nobody does."""
+    """What is known about a server. `token` None: it is in the environment, or there is none."""
 
     token: str | None = None
     certificate: str | None = None
 
     @property
     def verify(self) -> str | bool:
-        """What the server's certificate is checked against."""
+        """What to verify the server's certificate against."""
         return self.certificate or True
 
 
 def credentials(url: str, environ: Mapping[str, str]) -> Credentials:
-    """What to tell a server; what the environment says goes first."""
+    """Return the credentials for a server; the environment takes precedence."""
     known = _all(environ).get(_base(url), Credentials())
     if environ.get("HOLDFAST_TOKEN") or environ.get("HOLDFAST_TOKEN_FILE"):
         return Credentials(None, known.certificate)
@@ -206,7 +204,7 @@ def credentials(url: str, environ: Mapping[str, str]) -> Credentials:
 
 
 def remember(url: str, given: Credentials, environ: Mapping[str, str]) -> str:
-    """Put down what is good for a server; answers where."""
+    """Store the credentials for a server; returns the file."""
     path = _path(environ)
     make_folder(os.path.dirname(path))
     content = msgspec.json.format(msgspec.json.encode({**_all(environ), _base(url): given}))
@@ -231,7 +229,7 @@ def _all(environ: Mapping[str, str]) -> dict[str, Credentials]:
     except FileNotFoundError:
         return {}
     except msgspec.DecodeError as error:
-        raise errors.Invalid(f"{path} cannot be read: {error}", hint="holdfast login writes it") from error
+        raise errors.Invalid(f"{path} cannot be read: {error}", hint="write it anew: holdfast login URL") from error
 
 
 def _base(url: str) -> str:

@@ -1,7 +1,7 @@
-"""Printing: JSON for programs, the id alone for shells, short text for people; hints in shell words; progress.
+"""Printing: JSON for programs, ids for scripts, short text for people; hints as shell commands; progress.
 
-JSON is `{"schema_version": 1, "data": ...}`, with `cursor` beside it where a page has more; a stream is such a line for
-each item. Text never carries control characters of what others wrote to the terminal.
+JSON is `{"schema_version": 1, "data": ...}`, with `cursor` beside it if there is another page; a stream is such a line
+for each item. Text never passes control characters from others to the terminal.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _STORES: Final = {"holdfast.upgrade": "holdfast upgrade", "holdfast.restore": "h
 
 
 def for_shell(hint: str) -> str:
-    """A hint with commands in the place of calls, and options in the place of arguments."""
+    """Replace calls in a hint by commands, and arguments by options."""
     return _NAMED.sub(_option, _CALL.sub(_command, hint))
 
 
@@ -54,7 +54,7 @@ _WIDTH = 30
 
 @contextmanager
 def bar(title: str, workspace: Any) -> Iterator[None]:
-    """While in this block, show how far work on the workspace is."""
+    """Show the progress of work on the workspace while in this block."""
     drawn = [""]
 
     def draw(progress: Any) -> None:
@@ -99,7 +99,7 @@ class Output:
             self.text(*view(op, result, self.colour))
 
     def line(self, op: Operation[..., Any], item: Any) -> None:
-        """One item of a stream, at once."""
+        """Print one item of a stream, at once."""
         self.result(op, item)
         sys.stdout.flush()
 
@@ -121,12 +121,12 @@ class Output:
             self.text(*(_ids(data) if self.quiet else lines))
 
     def text(self, *lines: str) -> None:
-        """Lines of text."""
+        """Print lines of text."""
         for line in lines:
             print(line)
 
     def error(self, error: HoldfastError) -> None:
-        """What went wrong, on standard error."""
+        """Print an error, on standard error."""
         print(error_json(error) if self.json else error_text(error), file=sys.stderr)
 
 
@@ -145,7 +145,7 @@ def error_json(error: HoldfastError) -> str:
 
 
 def error_text(error: HoldfastError) -> str:
-    """An error for people."""
+    """Return an error for people."""
     hint = f"\n  {printable(_hint(error))}" if error.hint else ""
     problems = [str(each) for each in error.details.get("problems") or ()]
     message = error.message.removesuffix(f"; {problems[0]}") if problems else error.message
@@ -160,19 +160,19 @@ def _hint(error: HoldfastError) -> str:
 
 
 def printable(text: str) -> str:
-    """A text without what a terminal would obey, on one line."""
+    """Escape control characters, so that a text fits on one line of a terminal."""
     return "".join(c if c.isprintable() else _ESCAPES.get(c) or f"\\u{ord(c):04x}" for c in text)
 
 
 def printable_lines(text: str) -> list[str]:
-    """The lines of a text, each without what a terminal would obey."""
+    """Split a text into lines, each without control characters."""
     return [printable(line.replace("\t", "    ")) for line in text.splitlines()]
 
 
 _ESCAPES: Final = {"\n": "\\n", "\r": "\\r", "\t": "\\t"}
 
 
-# What stands for a record when only its id is asked for, the first that it has.
+# The fields that stand for a record when only its id is printed; the first that it has.
 _NAMING: Final = (
     *("id", "cycle_id", "key", "cycle", "name", "task", "message", "version"),
     *("workspace", "folder", "file", "path", "lock_id"),

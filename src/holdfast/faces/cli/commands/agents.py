@@ -1,7 +1,7 @@
 """`holdfast prime`, `guard` and `setup`: what makes agents use a workspace without a manual.
 
-The first two are also what the hooks of agent clients call (`--hook CLIENT`): they then read the client's JSON on
-standard input and answer in its form. Outside a workspace both are silent and let everything pass.
+The hooks of agent clients also call the first two (`--hook CLIENT`): they then read the client's JSON on standard input
+and print in its format. Outside a workspace both are silent and allow everything.
 """
 
 from __future__ import annotations
@@ -24,10 +24,10 @@ _MOST: Final = 20
 _RULES: Final = """\
 # This project coordinates its agents with Holdfast
 - Take work: `holdfast next` (exit 4: nothing ready) or `holdfast claim ID`. One task at a time.
-- `holdfast show ID` has its text, `holdfast resume ID` where somebody else stopped.
+- `holdfast show ID` prints its text, `holdfast resume ID` where the last agent stopped.
 - Finish: `holdfast done ID "what was done"`, or `holdfast block ID "why"`, or `holdfast release ID`.
 - Found more work: `holdfast create "title" --parent ID`; `holdfast dep add ID ON` if it must wait.
-- Before editing what others may touch: `holdfast path lock 'src/x/**' --task ID`; exit 12 says who has it.
+- Before editing what others may touch: `holdfast path lock 'src/x/**' --task ID`; exit 12 names the holder.
 - Shared state: `holdfast cell get RUN NAME`, `holdfast cell set RUN NAME JSON`.
 - Mail: `holdfast mail inbox`, `holdfast mail send TO SUBJECT BODY`.
 - Refused with exit 15 (fenced)? You lost the claim: stop, and look with `holdfast show ID`.
@@ -36,11 +36,11 @@ _RULES: Final = """\
 """
 _NAMELESS: Final = "You have no name yet: set HOLDFAST_ACTOR, or pass --actor NAME, different for every session."
 
-_Section = tuple[str, list[str], bool]  # a title, its lines, and whether there are more than these
+_Section = tuple[str, list[str], bool]  # a title, its lines, and whether there are more
 
 
 def gather(workspace: Any, actor: str | None) -> dict[str, Any]:
-    """What there is for this actor now."""
+    """Collect what an actor needs to know now."""
     facts: dict[str, Any] = {"actor": actor, "claims": [], "mail": [], "unread": 0}
     if actor is not None:
         facts["claims"] = list(workspace.tasks.list(claimed_by=actor, limit=_MOST))
@@ -51,8 +51,8 @@ def gather(workspace: Any, actor: str | None) -> dict[str, Any]:
     return facts
 
 
-def told(facts: dict[str, Any], budget: int, introduce: bool = False) -> str:
-    """The facts as text that has at most `budget` bytes: lines are left out from the end of each list."""
+def render(facts: dict[str, Any], budget: int, introduce: bool = False) -> str:
+    """Return the facts as text of at most `budget` bytes: lines are omitted from the end of each list."""
     if budget < 200:
         raise Invalid(f"a budget of {budget} bytes is too small", hint="give at least 200")
     actor = facts["actor"]
@@ -108,7 +108,7 @@ _HOOK: Final = Argument("hook", option="--hook", choices=CLIENTS, of="CLIENT", h
 
 
 def prime(session: Session, given: dict[str, Any]) -> int:
-    """Tell an agent what it must know; nothing outside a workspace."""
+    """Print what an agent must know; nothing outside a workspace."""
     place = session.find_place()
     hook = _Hook(given["hook"]) if "hook" in given else None
     if place is None or not place.exists:
@@ -120,7 +120,7 @@ def prime(session: Session, given: dict[str, Any]) -> int:
 
     with session.open() as workspace:
         facts = gather(workspace, actor)
-    text = told(facts, given.get("budget", 2048), hook is not None and hook.introduces(session, actor))
+    text = render(facts, given.get("budget", 2048), hook is not None and hook.introduces(session, actor))
     if hook is not None:
         return hook.answer("start", text)
     session.out.say(facts, *text.splitlines())
@@ -131,7 +131,7 @@ def prime(session: Session, given: dict[str, Any]) -> int:
 
 
 def guard(session: Session, given: dict[str, Any]) -> int:
-    """Say whether the actor may edit paths; HELD and by whom if somebody else has locked one."""
+    """Check whether the actor may edit paths. Raises Held if another agent has locked one."""
     hook = _Hook(given["hook"]) if "hook" in given else None
     if hook is not None:
         session.given = {**session.given, "actor": hook.actor(session)}
@@ -148,8 +148,8 @@ def guard(session: Session, given: dict[str, Any]) -> int:
         return 0 if hook is None else hook.answer("edit", "")
     refused = _refused(session, paths)
     if hook is not None:
-        told = [f"{error.message} ({for_shell(error.hint)})" for error in refused]
-        return hook.answer("edit", "\n".join(told), blocked=bool(told))
+        reasons = [f"{error.message} ({for_shell(error.hint)})" for error in refused]
+        return hook.answer("edit", "\n".join(reasons), blocked=bool(reasons))
     for error in refused[:-1]:
         session.out.error(error)
     if refused:
@@ -158,43 +158,43 @@ def guard(session: Session, given: dict[str, Any]) -> int:
 
 
 def _refused(session: Session, paths: list[str]) -> list[errors.Held]:
-    """Who else holds any of the paths."""
+    """Return an error for each path that another agent holds."""
     found = []
     with session.open() as workspace:
         named = [session.in_project(path) for each in paths for path in (each, _real(session, each))]
         for relative in dict.fromkeys(named):
-            if relative is None:  # outside of the project nobody locks
+            if relative is None:  # no locks outside of the project
                 continue
             try:
                 workspace.paths.check(relative)
             except errors.Held as error:
                 found.append(error)
-            except errors.InvalidName:  # nobody can lock what has such a name
+            except errors.InvalidName:  # such a path cannot be locked
                 continue
     return found
 
 
 def _real(session: Session, path: str) -> str:
-    """Where a path leads through links, which are no way around a lock."""
+    """Resolve symlinks, so that they do not bypass a lock."""
     return os.path.realpath(os.path.join(session.folder, path))
 
 
 def _staged(session: Session) -> list[str]:
-    """The files of the commit that is about to be made."""
+    """Return the files of the next commit."""
     import subprocess
 
     root = location.git_root(session.folder)
     if root is None:
-        raise Usage("--staged works inside a git worktree")
+        raise Usage("--staged needs a git worktree", hint="run it inside one")
     command = ["git", "diff", "--cached", "--name-only", "--no-renames", "-z"]
     done = subprocess.run(command, cwd=root, capture_output=True, check=False)
     if done.returncode != 0:
-        raise errors.Unavailable(f"git could not tell what is staged: {done.stderr.decode(errors='replace').strip()}")
+        raise errors.Unavailable(f"git cannot list the staged files: {done.stderr.decode(errors='replace').strip()}")
     return [os.path.join(root, os.fsdecode(name)) for name in done.stdout.split(b"\0") if name]
 
 
 class _Hook:
-    """A call by an agent client: what it told on standard input."""
+    """A call by an agent client, with the JSON on standard input."""
 
     def __init__(self, client: str) -> None:
         from holdfast.faces.cli.setup import hooks
@@ -203,21 +203,19 @@ class _Hook:
         try:
             self._payload = msgspec.json.decode(sys.stdin.buffer.read() or b"{}")
         except msgspec.DecodeError as error:
-            raise errors.Invalid(
-                f"--hook reads the client's JSON on standard input, and this is none: {error}"
-            ) from error
+            raise errors.Invalid(f"--hook needs the client's JSON on standard input: {error}") from error
         self._client = hooks.client_of(client, self._payload)
 
     def actor(self, session: Session) -> str | None:
-        """The name of the agent's session."""
+        """Return the name of the agent's session."""
         return session.given.get("actor") or self._hooks.actor_of(self._client, self._payload, session.environ)
 
     def paths(self) -> list[str]:
-        """The files that are about to be edited."""
+        """Return the files that are about to be edited."""
         return list(self._hooks.paths_of(self._client, self._payload))
 
     def introduces(self, session: Session, actor: str | None) -> bool:
-        """Put the actor into the session's environment; whether the text must tell it instead."""
+        """Write the actor to the session's environment; True if the text must state it instead."""
         if actor is None or self._hooks.event_of(self._payload) != "start":
             return False
         wanted = self._hooks.environment(self._client, actor, session.environ)
@@ -229,46 +227,46 @@ class _Hook:
         return False
 
     def answer(self, event: Any, text: str, blocked: bool = False) -> int:
-        """Print what the client wants to read; answers its exit code."""
-        told = self._hooks.answer(self._client, self._hooks.event_of(self._payload) or event, text, blocked)
-        sys.stdout.write(told.stdout)
-        sys.stderr.write(told.stderr)
-        return int(told.code)
+        """Print the answer in the client's format; returns its exit code."""
+        printed = self._hooks.answer(self._client, self._hooks.event_of(self._payload) or event, text, blocked)
+        sys.stdout.write(printed.stdout)
+        sys.stderr.write(printed.stderr)
+        return int(printed.code)
 
 
 # --- setup -----------------------------------------------------------------------------------------------------------
 
 
 def setup(session: Session, given: dict[str, Any]) -> int:
-    """Put what a client's agents need into its files, look whether it is there, or take it out."""
+    """Install, check or remove the hooks and instructions of an agent client."""
     from pathlib import Path
 
     from holdfast.faces.cli.setup import check, install, remove
 
     if given.get("check") and given.get("remove"):
-        raise Usage("--check and --remove are two things", hint="give one of them")
+        raise Usage("--check and --remove exclude each other", hint="give one of them")
     client, root = given["client"], Path(location.git_root(session.folder) or session.folder)
     if given.get("check"):
-        told = [each.what for each in check(client, root)]
-        session.out.say(told, *(told or ["all is in place"]))
-        return 1 if told else 0
+        problems = [each.what for each in check(client, root)]
+        session.out.say(problems, *(problems or ["everything is in place"]))
+        return 1 if problems else 0
     changes = (remove if given.get("remove") else install)(client, root)
-    told = [f"{change.what:<9} {change.path}" for change in changes]
-    session.out.say([{"path": str(change.path), "what": change.what} for change in changes], *told)
+    lines = [f"{change.what:<9} {change.path}" for change in changes]
+    session.out.say([{"path": str(change.path), "what": change.what} for change in changes], *lines)
     return 0
 
 
 COMMANDS = (
     Command(
         "prime",
-        "Tell an agent what it must know: rules, its claims, its mail, what is ready.",
-        (Argument("budget", "int", "--budget", help="how many bytes it may have (2048)"), _HOOK),
+        "Print what an agent must know: rules, its claims, its mail, ready tasks.",
+        (Argument("budget", "int", "--budget", help="maximum number of bytes (2048)"), _HOOK),
         prime,
         "Silent outside a workspace.",
     ),
     Command(
         "guard",
-        "Say whether you may edit a path: exit code 12, and who has locked it, if not.",
+        "Check whether you may edit a path: exit code 12 and the holder if not.",
         (
             Argument("paths", "texts", "--path", word=True, rest=True, help="files, from the current folder"),
             Argument("staged", "flag", "--staged", help="the files of the next git commit"),
@@ -281,10 +279,10 @@ COMMANDS = (
         "Make an agent client use Holdfast in this project.",
         (
             Argument("client", option="--client", word=True, required=True, choices=(*CLIENTS, "git"), help="which"),
-            Argument("check", "flag", "--check", help="only look whether all is in place; exit code 1 if not"),
-            Argument("remove", "flag", "--remove", help="take it out; every file is as it was before"),
+            Argument("check", "flag", "--check", help="only check whether all is in place; exit code 1 if not"),
+            Argument("remove", "flag", "--remove", help="remove it; every file is as it was before"),
         ),
         setup,
-        "Clients: claude, codex, cursor, gemini; git adds a pre-commit hook that heeds path locks.",
+        "Clients: claude, codex, cursor, gemini; git adds a pre-commit hook that respects path locks.",
     ),
 )

@@ -13,7 +13,7 @@ from holdfast.faces.cli.command import Command
 
 
 def demo(session: Session, given: dict[str, Any]) -> int:
-    """Play the story; 0 if every item was done exactly once."""
+    """Run the demo; 0 if every item was done exactly once."""
     main = import_module("holdfast.demo.__main__").main
     chosen = given | ({"dir": session.given["dir"]} if session.given.get("dir") else {})
     code: int = main([word for name, value in chosen.items() for word in (f"--{name}", str(value))])
@@ -24,7 +24,7 @@ _THREADS: Final = 16
 
 
 def bench(session: Session, given: dict[str, Any]) -> int:
-    """Measure durable claims by one and by many, beside the disk's own rate of syncs."""
+    """Measure durable claims by one and by many threads, and the disk's rate of syncs."""
     import tempfile
     from concurrent.futures import ThreadPoolExecutor
 
@@ -41,9 +41,9 @@ def bench(session: Session, given: dict[str, Any]) -> int:
             with ThreadPoolExecutor(_THREADS) as pool:
                 agents = [f"agent-{n % _THREADS}" for n in range(many)]
                 crowd = many / _timed(lambda: list(pool.map(workspace.tasks.claim_next, agents)))
-    told = {"syncs": round(syncs), "claims": round(one), "claims_by_16": round(crowd), "cores": os.cpu_count()}
+    result = {"syncs": round(syncs), "claims": round(one), "claims_by_16": round(crowd), "cores": os.cpu_count()}
     session.out.say(
-        told,
+        result,
         f"disk syncs            {syncs:>8,.0f}/s",
         f"claims by one         {one:>8,.0f}/s",
         f"claims by {_THREADS} threads  {crowd:>8,.0f}/s",
@@ -73,16 +73,16 @@ COMMANDS = (
         "demo",
         "Watch a fleet of agents share a workspace.",
         (
-            Argument("agents", "int", "--agents", help="how many, at least 3"),
-            Argument("items", "int", "--items", help="how much work there is"),
-            Argument("seed", "int", "--seed", help="what happens to whom"),
+            Argument("agents", "int", "--agents", help="number of agents, at least 3"),
+            Argument("items", "int", "--items", help="number of pieces of work"),
+            Argument("seed", "int", "--seed", help="for the order and length of the work"),
         ),
         demo,
     ),
     Command(
         "bench",
-        "Measure how fast this machine's disk lets agents work.",
-        (Argument("count", "int", "--count", help="how many claims and syncs (500)"),),
+        "Measure how fast agents can work on this machine's disk.",
+        (Argument("count", "int", "--count", help="number of claims and syncs (500)"),),
         bench,
     ),
 )

@@ -1,6 +1,6 @@
 """`holdfast doctor`: what is wrong with a workspace, and what to do about it. It changes nothing.
 
-Each finding has a level: ok, note (worth knowing), bad (exit code 1). What it proposes never destroys anything.
+Each finding has a level: ok, note (worth knowing), bad (exit code 1). Its advice never destroys anything.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ _LOOKED_AT: Final = 1000
 
 
 class Finding(msgspec.Struct, frozen=True):
-    """What was looked at, what was found, and what to do."""
+    """What was checked, the result, and what to do."""
 
     level: Level
     about: str
@@ -41,7 +41,7 @@ class Finding(msgspec.Struct, frozen=True):
 
 
 def doctor(session: Session, given: dict[str, Any]) -> int:
-    """Look at everything that can be looked at; 1 if something is bad."""
+    """Run all checks; 1 if a result is bad."""
     findings = [finding for look in _ALWAYS for finding in _looked(session, look)]
     if not any(finding.level == "bad" for finding in findings):
         findings += [finding for look in _INSIDE for finding in _looked(session, look)]
@@ -60,22 +60,22 @@ def _looked(session: Session, look: Callable[[Session], Iterator[Finding]]) -> I
     except errors.HoldfastError as error:
         yield Finding("bad", about, error.message, error.hint)
     except apsw.Error as error:
-        yield Finding("bad", about, str(error), "see the disk")
+        yield Finding("bad", about, str(error), "check the disk")
     except OSError as error:
-        yield Finding("bad", about, str(error), "see that this user may read and write it")
+        yield Finding("bad", about, str(error), "check that this user may read and write it")
 
 
 def _workspace(session: Session) -> Iterator[Finding]:
     place = session.place
     if not place.exists:
-        yield Finding("bad", "workspace", f"there is none in {place.name} ({place.why})", "holdfast init makes one")
+        yield Finding("bad", "workspace", f"there is none in {place.name} ({place.why})", "make one: holdfast init")
         return
     if place.folder is None:
         with session.open() as workspace:
-            told = f", at revision {workspace.revision}"
+            state = f", at revision {workspace.revision}"
     else:
-        told = ""
-    yield Finding("ok", "workspace", f"{place.name} ({place.why}){told}")
+        state = ""
+    yield Finding("ok", "workspace", f"{place.name} ({place.why}){state}")
 
 
 def _actor(session: Session) -> Iterator[Finding]:
@@ -105,19 +105,19 @@ def _permissions(session: Session) -> Iterator[Finding]:
     for path in open_to_all:
         yield Finding("note", "permissions", f"{path} is open to every user", f"chmod o= {path}")
     if not others and not open_to_all:
-        yield Finding("ok", "permissions", "nobody else can read it")
+        yield Finding("ok", "permissions", "no other user can read it")
 
 
 def _writable(session: Session) -> Iterator[Finding]:
     if session.place.folder is not None and not os.access(session.place.folder, os.W_OK | os.X_OK):
         yield Finding(
-            "bad", "writable", f"{session.place.folder} cannot be written from here", "allow it in the sandbox"
+            "bad", "writable", f"{session.place.folder} cannot be written from here", "allow writing in the sandbox"
         )
         return
     if session.place.exists:
         with session.open() as workspace:
-            workspace.tasks.release_stale_claims(timeout=_FOREVER)  # takes the turn to write, and finds nothing
-        yield Finding("ok", "writable", "a transaction went through")
+            workspace.tasks.release_stale_claims(timeout=_FOREVER)  # takes the write lock, and finds nothing
+        yield Finding("ok", "writable", "a transaction succeeded")
 
 
 _FOREVER: Final = 315_360_000.0  # ten years
@@ -131,7 +131,7 @@ def _integrity(session: Session) -> Iterator[Finding]:
     for problem in report.problems:
         todo = "make a backup now (holdfast backup), and compare with holdfast restore FILE --dir NEW"
         if problem.startswith("cycle "):
-            todo = "holdfast cycle recover KEY keeps a copy and brings back the last version that was written"
+            todo = "holdfast cycle recover KEY keeps a copy and restores the last good version"
         yield Finding("bad", "integrity", problem, todo)
 
 
@@ -139,8 +139,8 @@ def _clock(session: Session) -> Iterator[Finding]:
     with session.open() as workspace:
         ahead = workspace.clock_ahead
     if ahead > _SKEW:
-        told = f"the workspace is {ahead:,.0f} s ahead of this clock; one of them is wrong"
-        yield Finding("bad", "clock", told, "set this machine's clock right; if it is, holdfast clock reset")
+        text = f"the workspace's time is {ahead:,.0f} s ahead of this machine's clock; one of them is wrong"
+        yield Finding("bad", "clock", text, "correct this machine's clock; if it is right: holdfast clock reset")
     else:
         yield Finding("ok", "clock", "agrees with the workspace")
 
@@ -153,14 +153,14 @@ def _schema(session: Session) -> Iterator[Finding]:
     schema, newest = schema_of(session.place.folder)
     if schema < newest:
         yield Finding(
-            "note", "schema", f"{schema}, and {newest} is there", "holdfast upgrade, when all have this version"
+            "note", "schema", f"{schema}, but the newest is {newest}", "holdfast upgrade, once all use this version"
         )
     else:
         yield Finding("ok", "schema", f"{schema}, the newest")
 
 
 def _stuck(session: Session) -> Iterator[Finding]:
-    """Claims and locks that never end by themselves, of holders that have not been seen for long."""
+    """Claims and locks without an expiry whose holders have not been seen for an hour."""
     now = datetime.now(UTC)
     with session.open() as workspace:
         seen = {agent.name: agent.seen_at for agent in workspace.agents.list(limit=_LOOKED_AT)}
@@ -176,45 +176,45 @@ def _stuck(session: Session) -> Iterator[Finding]:
     for task in claims:
         if task.deadline is None and is_gone(task.claimed_by):
             found = True
-            told = f"{task.id} is held by {task.claimed_by}, not seen for an hour, and has no end"
-            yield Finding("note", "stuck", told, f"ask it; if it is gone: holdfast release {task.id} --force")
+            text = f"{task.id} is held by {task.claimed_by}, not seen for an hour, and does not expire"
+            yield Finding("note", "stuck", text, f"ask the holder; if it is gone: holdfast release {task.id} --force")
     for lock in locks:
         if lock.expires_at is None and is_gone(lock.holder):
             found = True
-            told = f"the lock {lock.name} is held by {lock.holder}, not seen for an hour, and has no end"
+            text = f"the lock {lock.name} is held by {lock.holder}, not seen for an hour, and does not expire"
             yield Finding(
-                "note", "stuck", told, f"ask it; if it is gone: holdfast lock release {lock.name} --holder ..."
+                "note", "stuck", text, f"ask the holder; if it is gone: holdfast lock release {lock.name} --holder ..."
             )
     for stash in stashes:
         holder = stash.value and stash.value["holder"]
         if holder and stash.held_until is None and is_gone(holder):
             found = True
-            told = f"the stash {stash.name} is held by {holder}, not seen for an hour, and has no end"
+            text = f"the stash {stash.name} is held by {holder}, not seen for an hour, and does not expire"
             yield Finding(
-                "note", "stuck", told, f"ask it; if it is gone: holdfast stash release {stash.id} --holder ..."
+                "note", "stuck", text, f"ask the holder; if it is gone: holdfast stash release {stash.id} --holder ..."
             )
     if not found:
-        yield Finding("ok", "stuck", "no claim or lock is held by somebody long gone")
+        yield Finding("ok", "stuck", "no claim or lock is held by an agent that is gone")
 
 
 def _exposed(session: Session) -> Iterator[Finding]:
     """Whether a server of this folder can be reached from other machines."""
     if session.place.folder is None:
-        yield Finding("ok", "exposed", "asked through a server")
+        yield Finding("ok", "exposed", "checked through a server")
         return
-    told = _server(os.path.join(session.place.folder, LOCK))
-    if not told:
-        yield Finding("ok", "exposed", "no server runs on it")
-    elif any(word in told for word in ("127.0.0.1", "localhost", "[::1]", "unix:")):
-        yield Finding("ok", "exposed", f"served on this machine alone, {told}")
+    server = _server(os.path.join(session.place.folder, LOCK))
+    if not server:
+        yield Finding("ok", "exposed", "no server is running on it")
+    elif any(word in server for word in ("127.0.0.1", "localhost", "[::1]", "unix:")):
+        yield Finding("ok", "exposed", f"served on this machine only, {server}")
     else:
         yield Finding(
-            "note", "exposed", f"served beyond this machine, {told}", "holdfast token list shows who may come in"
+            "note", "exposed", f"served to other machines, {server}", "holdfast token list shows who has access"
         )
 
 
 def _server(lock: str) -> str:
-    """What the server says of itself that has this lock; nothing if none has, though one may have died with it."""
+    """The server's own description from its lock file; empty if no server holds the lock."""
     import fcntl
 
     try:
@@ -235,16 +235,16 @@ def _backups(session: Session) -> Iterator[Finding]:
     if known:
         yield Finding("ok", "backups", f"{len(known)}, the newest is {known[-1]}")
     else:
-        yield Finding("note", "backups", "there is none outside the workspace", "holdfast backup makes one")
+        yield Finding("note", "backups", "there is none outside the workspace", "make one: holdfast backup")
 
 
 def _rules(session: Session) -> Iterator[Finding]:
     with session.open() as workspace:
         problems = workspace.routes.check()
     for problem in problems:
-        yield Finding("bad" if problem.severity == "error" else "note", "rules", str(problem), "mend the file")
+        yield Finding("bad" if problem.severity == "error" else "note", "rules", str(problem), "correct the file")
     if not problems:
-        yield Finding("ok", "rules", "nothing wrong with configuration and routes")
+        yield Finding("ok", "rules", "configuration and routes have no problems")
 
 
 _ALWAYS: Final = (_workspace, _actor, _versions)
@@ -255,7 +255,7 @@ _INSIDE: Final = (
 COMMANDS = (
     Command(
         "doctor",
-        "Look for what is wrong with the workspace, and say what to do.",
+        "Check the workspace for problems, and say what to do.",
         (),
         doctor,
         "Exit code 1 if something is bad. It changes nothing.",

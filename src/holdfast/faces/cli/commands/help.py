@@ -1,4 +1,4 @@
-"""`holdfast help`, `completion` and `schema`: what there is, for people, shells and programs."""
+"""`holdfast help`, `completion` and `schema`: the commands, for people, shells and programs."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def script(shell: str) -> str:
 
 
 def words() -> dict[str, list[str]]:
-    """What may follow: the next words of a group, the options of a command; the first words under the name ''."""
+    """Return what may follow a command: the words of a group or the options of a command; first words under ''."""
     found: dict[str, list[str]] = {"": []}
     for command in all_commands():
         *groups, last = command.name.split()
@@ -65,7 +65,7 @@ def _bash() -> str:
 
 
 def _valued() -> set[str]:
-    """The options that are followed by a value."""
+    """The options that take a value."""
     arguments = [*GLOBAL, *(argument for command in all_commands() for argument in command.arguments)]
     valued = {name for each in arguments if each.kind != "flag" for name in (each.option, each.short) if name}
     return valued - {each.option for each in arguments if each.kind == "flag"}
@@ -74,14 +74,14 @@ def _valued() -> set[str]:
 def _fish() -> str:
     lines = ["complete -c holdfast -f"]
     lines += [f"complete -c holdfast -l {argument.option[2:]} -d '{_quoted(argument.help)}'" for argument in GLOBAL]
-    told = set()
+    seen = set()
     for command in all_commands():
         *groups, last = command.name.split()
         for at, word in enumerate([*groups, last]):
-            if at and (*groups[:at], word) not in told:
+            if at and (*groups[:at], word) not in seen:
                 what = command.summary if word is last else f"more of {groups[0]}"
                 lines.append(f"complete -c holdfast -n '{_seen(groups[:at])}' -a {word} -d '{_quoted(what)}'")
-            told.add((*groups[:at], word))
+            seen.add((*groups[:at], word))
         if not groups:
             lines.append(f"complete -c holdfast -n '__fish_use_subcommand' -a {last} -d '{_quoted(command.summary)}'")
         for argument in command.arguments:
@@ -106,17 +106,17 @@ TASKS = (
 FIRST = """\
 usage: holdfast COMMAND [WORDS] [--options]
 
-to begin
+start here
   holdfast init                          make a workspace in this project
   holdfast create 'write the parser'     make a task; its id is printed
-  export HOLDFAST_ACTOR=agent-1          who you are
+  export HOLDFAST_ACTOR=agent-1          your name
   holdfast next                          claim the best task that is ready
   holdfast done ID 'what was done'       finish it
 """
 
 
 def show(session: Session, given: dict[str, Any]) -> int:
-    """Tell all commands, a group of them, one, or a topic."""
+    """Print all commands, a group of them, one, or a topic."""
     topic = " ".join(given.get("topic", ()))
     session.out.text(*(_overview() if not topic else _about(topic)))
     return 0
@@ -134,7 +134,7 @@ def _about(topic: str) -> list[str]:
             "",
             *_rows(members),
             "",
-            f"holdfast help {topic} WORD tells more",
+            f"more: holdfast help {topic} WORD",
         ]
     command, count = find(topic.split())
     if count != len(topic.split()):
@@ -149,13 +149,13 @@ def _overview() -> list[str]:
     tasks = [known[name] for name in TASKS]
     rest = [known[name] for name in alone if name not in TASKS]
     groups = [f"  {name:<10} {PURPOSES[name]}" for name in sorted(PURPOSES)]
-    more = f"holdfast help COMMAND tells more; topics: {', '.join(TOPICS)}"
+    more = f"more: holdfast help COMMAND; topics: {', '.join(TOPICS)}"
     return [
         FIRST,
         "tasks",
         *_rows(tasks),
         "",
-        "groups, followed by a word",
+        "groups, each with subcommands",
         *groups,
         "",
         "others",
@@ -171,7 +171,7 @@ def _rows(commands: list[Command]) -> list[str]:
 
 
 def describe(command: Command) -> list[str]:
-    """What a command takes, with examples."""
+    """Return the arguments of a command, with examples."""
     from holdfast.faces.cli.examples import examples_of
 
     lines = [f"usage: {usage(command)}", "", command.summary]
@@ -182,7 +182,7 @@ def describe(command: Command) -> list[str]:
 
 
 def usage(command: Command) -> str:
-    """A command line with everything in its place."""
+    """Return a command line with all arguments in place."""
     needed = [f"{a.option} {a.label}" for a in command.arguments if a.required and not a.word]
     words = []
     for argument in command.arguments:
@@ -190,14 +190,14 @@ def usage(command: Command) -> str:
             label = f"{argument.label}..." if argument.rest or argument.after else argument.label
             label = f"-- {label}" if argument.after else label
             words.append(label if argument.required else f"[{label}]")
-    rest = any(argument.rest for argument in command.arguments)  # it takes what follows
+    rest = any(argument.rest for argument in command.arguments)  # it takes all following words
     parts = [*needed, *words] if rest else [*words, *needed]
     more = ["[--options]"] if any(not a.word for a in command.arguments) else []
     return " ".join(["holdfast", command.name, *parts, *more])
 
 
 def row(argument: Argument) -> str:
-    """A line about an argument."""
+    """Return the line for an argument."""
     if argument.word:
         name = argument.label
     elif argument.kind == "flag":
@@ -210,7 +210,7 @@ def row(argument: Argument) -> str:
 
 
 def options() -> list[str]:
-    """What every command takes."""
+    """Return the lines for the options of every command."""
     return [row(argument) for argument in GLOBAL]
 
 
@@ -222,10 +222,10 @@ def complete(session: Session, given: dict[str, Any]) -> int:
 
 
 def schema(session: Session, given: dict[str, Any]) -> int:
-    """Print the JSON Schema of what a command answers with --json."""
+    """Print the JSON Schema of a command's output with --json."""
     command, _ = find(given["command"])
     if command.op is None:
-        raise Invalid(f"{command.name} is no single operation", hint="docs/cli.md tells what it answers")
+        raise Invalid(f"{command.name} is not a single operation", hint="docs/cli.md describes its output")
     from holdfast import schema as schemas
     from holdfast.faces.cli.output import SCHEMA_VERSION
 
@@ -237,17 +237,17 @@ def schema(session: Session, given: dict[str, Any]) -> int:
     properties: dict[str, Any] = {"schema_version": {"const": SCHEMA_VERSION}, "data": result}
     if schemas.is_page(command.op.name):
         properties |= {"cursor": {"type": "string"}, "total": {"type": "integer"}}
-    told = {"type": "object", "properties": properties, "required": ["schema_version", "data"], "$defs": definitions}
+    whole = {"type": "object", "properties": properties, "required": ["schema_version", "data"], "$defs": definitions}
     import msgspec
 
-    session.out.text(msgspec.json.format(msgspec.json.encode(told), indent=2).decode())
+    session.out.text(msgspec.json.format(msgspec.json.encode(whole), indent=2).decode())
     return 0
 
 
 COMMANDS = (
     Command(
         "help",
-        "Tell what there is, or about a command or a topic.",
+        "Print all commands, or help about a command or a topic.",
         (Argument("topic", "texts", "--topic", word=True, rest=True, help="a command, a group or a topic"),),
         show,
     ),
@@ -259,7 +259,7 @@ COMMANDS = (
     ),
     Command(
         "schema",
-        "Print the JSON Schema of what a command answers with --json.",
+        "Print the JSON Schema of a command's output with --json.",
         (Argument("command", "texts", "--command", word=True, rest=True, required=True, help="the command"),),
         schema,
     ),
@@ -274,34 +274,34 @@ Which workspace a command works on, in this order:
   HOLDFAST_DIR, HOLDFAST_URL   from the environment
   .holdfast                    found upwards from the current folder; all worktrees of a git
                                repository share the one of the main worktree
-holdfast where says which it is and why. Servers want a token: HOLDFAST_TOKEN, HOLDFAST_TOKEN_FILE,
+holdfast where prints which it is and why. Servers need a token: HOLDFAST_TOKEN, HOLDFAST_TOKEN_FILE,
 or holdfast login URL once.
 """,
     "actors": """
-Everything is done by an actor: --actor NAME, else HOLDFAST_ACTOR, else user@host, which may read,
-create and change but not claim, lock or mail: two sessions would have the same name. Choose a
-name for each agent session; holdfast setup does that for the clients it knows.
-The tokens of claims and locks are remembered for each actor and sent by themselves, so whoever
-lost a claim without knowing is refused (exit code 15) instead of overwriting others' work.
+Every call has an actor: --actor NAME, else HOLDFAST_ACTOR, else user@host, which may read,
+create and change but not claim, lock or mail: two sessions would share that name. Choose a
+name for each agent session; holdfast setup does that for the clients it supports.
+The tokens of claims and locks are remembered for each actor and sent automatically, so an agent that
+lost its claim without noticing is refused (exit code 15) instead of overwriting others' work.
 """,
     "json": """
---json, or HOLDFAST_JSON=1, prints {"schema_version": 1, "data": ...}; a page that has more also has
+--json, or HOLDFAST_JSON=1, prints {"schema_version": 1, "data": ...}; if there is another page, also
 "cursor", for --cursor. watch, event and cell streams print such a line for each event. Bytes are
-{"$bytes": base64}, times RFC 3339. holdfast schema COMMAND prints the JSON Schema of the answer.
+{"$bytes": base64}, times RFC 3339. holdfast schema COMMAND prints the JSON Schema of the output.
 Errors go to standard error: {"schema_version": 1, "error", "code", "hint", "details"}.
 """,
     "exit-codes": """
-   0  done                          12  held by somebody else, or already claimed
+   0  done                          12  held by another, or already claimed
    1  error                         13  not the holder
    2  usage                         14  would create a cycle
    3  timeout                       15  fenced: the claim or lock was lost
-   4  next: nothing is ready        16  unavailable, try again
+   4  next: nothing is ready        16  unavailable, retry
    9  version mismatch              17  compacted: the history is gone
   10  not found                     18  corrupt
-  11  bad transition               130  interrupted; 141 the reader of a pipe has gone
+  11  bad transition               130  interrupted; 141 broken pipe
 """,
     "times": """
-Durations are seconds, or such as 90s, 15m, 2h, 1d, 1w. Moments are RFC 3339 (2026-03-01T12:00:00Z), or
+Durations are seconds, or like 90s, 15m, 2h, 1d, 1w. Times are RFC 3339 (2026-03-01T12:00:00Z), or
 durations: --since 2h is two hours ago, --until 2h in two hours.
 """,
 }

@@ -1,4 +1,4 @@
-"""`holdfast serve`, `token`, `login` and `mcp`: serving a workspace, and who may use it."""
+"""`holdfast serve`, `token`, `login` and `mcp`: serving a workspace, and access to it."""
 
 from __future__ import annotations
 
@@ -25,28 +25,28 @@ if TYPE_CHECKING:
 
 
 def serve(session: Session, given: dict[str, Any]) -> int:
-    """Start a server and say where it listens; 0 when it was told to stop."""
+    """Run a server and print where it listens; 0 when it is stopped."""
     logging.basicConfig(format="%(asctime)s %(levelname)s %(name)s: %(message)s", level=logging.INFO)
-    logging.getLogger("uvicorn").setLevel(logging.CRITICAL)  # what it does for us, we say ourselves
+    logging.getLogger("uvicorn").setLevel(logging.CRITICAL)  # we log what it does for us
     try:
         from holdfast.faces.http.server import Server, tune
     except ImportError as error:
         raise errors.Unsupported(
-            f"the server needs more than is installed: {error}", hint="pip install 'holdfast[server]'"
+            f"the server needs more packages: {error}", hint="pip install 'holdfast[server]'"
         ) from error
     server = Server(_settings(server_folder(session), given))
     tune()
-    server.run(lambda: _tell(server))
+    server.run(lambda: _announce(server))
     return 0
 
 
 def server_folder(session: Session) -> Path:
-    """The folder that a server serves: the workspace that is meant, or a new one where `init` would make it."""
+    """Return the folder to serve: the chosen workspace, or where `init` would make a new one."""
     place = session.find_place()
     if place is not None and place.url is not None:
         raise errors.Unsupported(
-            f"that is done where the store is, and {place.why} names the server {place.url}",
-            hint="call it there, with --dir",
+            f"this must run where the store is, but {place.why} names the server {place.url}",
+            hint="run it there, with --dir",
         )
     if place is not None and place.folder is not None:
         return Path(os.path.relpath(place.folder) if place.why != "--dir" else session.given["dir"])
@@ -54,19 +54,19 @@ def server_folder(session: Session) -> Path:
 
 
 def _settings(folder: Path, given: dict[str, Any]) -> Settings:
-    told: dict[str, Any] = {name: Path(value) if name in _PATHS else value for name, value in given.items()}
-    told["tls_auto"] = told.pop("tls", None) == "auto"
-    told["allow_hosts"] = tuple(told.get("allow_hosts", ()))
-    return Settings(folder=folder, **told)
+    chosen: dict[str, Any] = {name: Path(value) if name in _PATHS else value for name, value in given.items()}
+    chosen["tls_auto"] = chosen.pop("tls", None) == "auto"
+    chosen["allow_hosts"] = tuple(chosen.get("allow_hosts", ()))
+    return Settings(folder=folder, **chosen)
 
 
 _PATHS = ("socket", "tls_cert", "tls_key", "access_log", "backup_folder")
 
 
-def _tell(server: Server) -> None:
+def _announce(server: Server) -> None:
     try:
         _say(server)
-    except BrokenPipeError:  # whoever started it has read what it wanted
+    except BrokenPipeError:  # the reader of our output is gone
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
@@ -76,14 +76,14 @@ def _say(server: Server) -> None:
     if token.exists():
         print(f"the first token is in {token}; send it as Authorization: Bearer TOKEN")
     else:
-        print(f"send a token as Authorization: Bearer TOKEN; holdfast token create --dir {token.parent} makes one")
+        print(f"send a token as Authorization: Bearer TOKEN; make one: holdfast token create --dir {token.parent}")
     if server.certificate is not None and server.settings.tls_auto:
         print(f"the certificate to trust is {server.certificate[0]}")
     print("\n".join(["", "try it:", *_tries(server, token)]), flush=True)
 
 
 def _tries(server: Server, token: Path) -> list[str]:
-    """Calls to copy."""
+    """Example calls to copy."""
     where, more = server.url, ""
     if server.settings.socket is not None:
         where, more = "http://localhost", f" --unix-socket {server.settings.socket}"
@@ -99,24 +99,24 @@ def _tries(server: Server, token: Path) -> list[str]:
 
 
 def create(session: Session, given: dict[str, Any]) -> int:
-    """Make a token; its secret is shown this once."""
+    """Create a token; its secret is printed only once."""
     workspace = given.get("workspace", EVERY)
     workspace = workspace if workspace in (EVERY, MAIN) else check_space(workspace)
     tokens = _tokens(session)
     token, secret = tokens.create(given.get("role", "agent"), workspace, given.get("bound"), given.get("note", ""))
-    session.out.say({**_told(token), "secret": secret}, secret)
+    session.out.say({**_public(token), "secret": secret}, secret)
     return 0
 
 
 def show(session: Session, given: dict[str, Any]) -> int:
     """List all tokens, without their secrets."""
     found = _tokens(session).all()
-    session.out.say([_told(token) for token in found], *map(_line, found))
+    session.out.say([_public(token) for token in found], *map(_line, found))
     return 0
 
 
 def revoke(session: Session, given: dict[str, Any]) -> int:
-    """Let a token be good for nothing any more."""
+    """Revoke a token."""
     _tokens(session).revoke(given["id"])
     session.out.say({"id": given["id"]}, f"revoked {given['id']}")
     return 0
@@ -129,11 +129,11 @@ def _tokens(session: Session) -> Tokens:
     return Tokens(folder)
 
 
-def _told(token: Token) -> dict[str, Any]:
+def _public(token: Token) -> dict[str, Any]:
     """A token without its digest."""
-    told: dict[str, Any] = msgspec.to_builtins(token)
-    del told["digest"]
-    return told
+    fields: dict[str, Any] = msgspec.to_builtins(token)
+    del fields["digest"]
+    return fields
 
 
 def _line(token: Token) -> str:
@@ -142,7 +142,7 @@ def _line(token: Token) -> str:
 
 
 def login(session: Session, given: dict[str, Any]) -> int:
-    """Try a token and put it down; it is read, never taken from the command line."""
+    """Try a token and store it; it is never taken from the command line."""
     from holdfast.remote import connect
 
     url, certificate = given["server"], given.get("cacert")
@@ -152,8 +152,8 @@ def login(session: Session, given: dict[str, Any]) -> int:
     with connect(url, token=token, actor=session.actor, verify=certificate or True) as workspace:
         revision = workspace.revision
     path = remember(url, Credentials(token, certificate), session.environ)
-    told = f"the token is good, the workspace is at revision {revision}; it is in {path}"
-    session.out.say({"url": url, "revision": revision, "file": path}, told, f"next: export HOLDFAST_URL={url}")
+    text = f"the token works, the workspace is at revision {revision}; stored in {path}"
+    session.out.say({"url": url, "revision": revision, "file": path}, text, f"next: export HOLDFAST_URL={url}")
     return 0
 
 
@@ -174,14 +174,14 @@ def _token(session: Session, given: dict[str, Any]) -> str:
 
 
 def mcp(session: Session, given: dict[str, Any]) -> int:
-    """Serve one client until it hangs up."""
+    """Serve one client until it disconnects."""
     turn_dir = given.get("turn_dir")
     profile = given.get("profile", "core" if turn_dir is None else "turn")
     if profile == "turn":
         return _turns(session, turn_dir)
     if turn_dir is not None:
         if profile != "all":
-            raise Usage(f"the profile {profile} has no tools for turn files", hint="leave out --profile, or take all")
+            raise Usage(f"the profile {profile} has no tools for turn files", hint="omit it, or use --profile all")
         _actor(session)
         turn_dir = os.path.join(session.folder, turn_dir)
     from holdfast.faces.mcp import serve_stdio
@@ -192,11 +192,11 @@ def mcp(session: Session, given: dict[str, Any]) -> int:
 
 
 def _turns(session: Session, turn_dir: str | None) -> int:
-    """Serve turn files alone: no workspace is looked for, and nothing of it is imported."""
+    """Serve turn files alone, without looking for a workspace or importing it."""
     from holdfast.faces.cli.commands.turn import session_of
     from holdfast.faces.mcp import serve_turns
 
-    if session.given.get("dir") is not None:  # which is the workspace's, in every other profile
+    if session.given.get("dir") is not None:  # names the workspace in every other profile
         raise Usage("the profile turn has no workspace", hint="--turn-dir FOLDER; or --profile all for both")
     actor = _actor(session)
     serve_turns(session_of(session, {} if turn_dir is None else {"dir": turn_dir}).folder.path, actor)
@@ -204,8 +204,8 @@ def _turns(session: Session, turn_dir: str | None) -> int:
 
 
 def _actor(session: Session) -> str:
-    if session.actor is None:  # two sessions would have the same name, and one lock
-        raise Usage("turn files want to know who acts", hint="--actor NAME, or HOLDFAST_ACTOR=NAME")
+    if session.actor is None:  # two sessions would share a name, and one lock
+        raise Usage("turn files need an actor", hint="--actor NAME, or HOLDFAST_ACTOR=NAME")
     return session.actor
 
 
@@ -220,23 +220,23 @@ COMMANDS = (
             Argument("tls", option="--tls", choices=("auto",), help="auto: make a certificate, for clients to pin"),
             Argument("tls_cert", option="--tls-cert", of="FILE", help="a certificate chain, PEM"),
             Argument("tls_key", option="--tls-key", of="FILE", help="its key, PEM"),
-            Argument("allow_hosts", "texts", "--allow-host", of="HOST:PORT", help="another Host it may be called by"),
+            Argument("allow_hosts", "texts", "--allow-host", of="HOST:PORT", help="another Host header to accept"),
             Argument("max_watchers", "int", "--max-watchers", help=f"watches under one token ({MAX_WATCHERS})"),
             Argument("access_log", option="--access-log", of="FILE", help="a JSON line for every request; - is stderr"),
-            Argument("backup_folder", option="--backup-dir", help="where backups go, at the end and --backup-every"),
+            Argument("backup_folder", option="--backup-dir", help="for backups, at the end and --backup-every"),
             Argument("backup_every", "seconds", "--backup-every", help="make backups while it runs"),
-            Argument("backups_kept", "int", "--backup-keep", help=f"backups that are kept ({BACKUPS_KEPT})"),
+            Argument("backups_kept", "int", "--backup-keep", help=f"number of backups to keep ({BACKUPS_KEPT})"),
         ),
         serve,
-        "Beyond this machine only with TLS. SIGTERM or Ctrl-C stops it; nothing in progress is lost.",
+        "Other machines can reach it only with TLS. SIGTERM or Ctrl-C stops it; nothing in progress is lost.",
     ),
     Command(
         "token create",
-        "Make a token for a server; its secret is shown this once.",
+        "Create a token for a server; its secret is printed only once.",
         (
             Argument("role", option="--role", choices=ROLES, help="agent; read may not write, admin may do all"),
             Argument("workspace", option="--workspace", help='a name; "" is the main one, * all of them (*)'),
-            Argument("bound", option="--actor", help="bind it: nobody else can be acted for with it"),
+            Argument("bound", option="--actor", help="bind it to this actor"),
             Argument("note", option="--note", help="what it is for"),
         ),
         create,
@@ -244,18 +244,16 @@ COMMANDS = (
     Command("token list", "List the tokens of a server, without their secrets.", (), show),
     Command(
         "token revoke",
-        "Let a token be good for nothing any more.",
-        (Argument("id", option="--id", word=True, required=True, help="as token list shows it"),),
+        "Revoke a token.",
+        (Argument("id", option="--id", word=True, required=True, help="as in token list"),),
         revoke,
     ),
     Command(
         "login",
-        "Put down the token of a server, after trying it.",
+        "Store the token of a server, after trying it.",
         (
             Argument("server", option="--server", word=True, required=True, of="URL", help="its address"),
-            Argument(
-                "token_file", option="--token-file", of="FILE", help="a file with the token; else it is asked for"
-            ),
+            Argument("token_file", option="--token-file", of="FILE", help="a file with the token; default: ask for it"),
             Argument("cacert", option="--cacert", of="FILE", help="the certificate of a server that made its own"),
         ),
         login,
@@ -279,6 +277,6 @@ COMMANDS = (
             ),
         ),
         mcp,
-        "A server has the workspace's at /mcp. The profile turn finds its folder as holdfast turn does.",
+        "A server offers the workspace's tools at /mcp. The profile turn finds its folder as holdfast turn does.",
     ),
 )

@@ -1,9 +1,9 @@
 """`holdfast init`, `where`, `backup`, `restore` and `upgrade`; and rolling backups outside the tree.
 
-A store inside a git worktree is copied into the user's state folder soon after it was written: the command that wrote
-starts a short-lived process for it, which waits until the writing pauses, so that a call costs no more and a busy store
-is not copied over and over. At most one such process runs for a workspace, it takes a hundredth of the time, and what
-was written last is in the last copy. HOLDFAST_ROLLING=0 turns it off.
+A store inside a git worktree is copied into the user's state folder soon after a write. The writing command starts a
+short-lived process for it, which waits for a pause, so that a call costs no more and a busy store is not copied over
+and over. At most one such process runs for a workspace, it takes a hundredth of the time, and the last copy contains
+the last write. HOLDFAST_ROLLING=0 turns it off.
 """
 
 from __future__ import annotations
@@ -29,24 +29,24 @@ if TYPE_CHECKING:
     from holdfast.workspace import Workspace
 
 
-KEPT: Final = 10  # newest, and one of each day before, for a week
+KEPT: Final = 10  # newest, and the last of each day before, for a week
 DAYS: Final = 7
 PAUSE: Final = 1.0  # seconds without a write before a copy is made
-PATIENCE: Final = 10.0  # or so long after the first
-SHARE: Final = 100  # a copy that took a second is made again after a hundred at the earliest,
-RAREST: Final = 600.0  # but not later than after this
-LIFE: Final = 3600.0  # seconds; then another goes on
+MAX_DELAY: Final = 10.0  # seconds after the first write, if there is no pause
+SHARE: Final = 100  # after a copy of n seconds, the next one comes n * SHARE seconds later at the earliest,
+RAREST: Final = 600.0  # but this many seconds at the latest
+LIFE: Final = 3600.0  # seconds; then another process continues
 _LOCK: Final = "copying"
 _clock = SystemClock()
 
 
 def folder_of(store: str, environ: Mapping[str, str]) -> str:
-    """Where the backups of a workspace lie."""
+    """Return the folder of a workspace's backups."""
     return os.path.join(state_folder(environ), "backups", label(store))
 
 
 def backups_of(store: str, environ: Mapping[str, str]) -> list[str]:
-    """The backups of a workspace, oldest first."""
+    """Return the backups of a workspace, oldest first."""
     folder = folder_of(store, environ)
     with suppress(FileNotFoundError):
         return sorted(os.path.join(folder, name) for name in os.listdir(folder) if name.endswith(".backup"))
@@ -54,7 +54,7 @@ def backups_of(store: str, environ: Mapping[str, str]) -> list[str]:
 
 
 def after_write(store: str, environ: Mapping[str, str]) -> None:
-    """Have a copy made soon, if the store lies where `git clean` could take it and nobody is at it."""
+    """Start a copy soon, if `git clean` could remove the store and no copy is under way."""
     if environ.get("HOLDFAST_ROLLING") == "0" or git_root(os.path.dirname(store)) is None:
         return
     if not _is_running(folder_of(store, environ)):
@@ -78,7 +78,7 @@ def _is_running(folder: str) -> bool:
 
 
 def _start(store: str, environ: Mapping[str, str]) -> None:
-    """Start the copying process, which outlives this one and has nothing of its terminal."""
+    """Start the copying process, which outlives this one and is detached from its terminal."""
     import subprocess
     import sys
 
@@ -93,9 +93,9 @@ def _start(store: str, environ: Mapping[str, str]) -> None:
 
 
 def roll(store: str, environ: Mapping[str, str]) -> str | None:
-    """Copy whenever the writing pauses, until nothing is new; answers the last copy, None if another is at it.
+    """Copy whenever writing pauses, until nothing is new; returns the last copy, None if another process is copying.
 
-    What is written while this runs starts no other process; so it looks once more after it has let go of the lock.
+    A write while this runs starts no other process, so the revision is compared once more after the lock is released.
     """
     from holdfast.filesystem import make_folder
     from holdfast.workspace import open_workspace
@@ -111,14 +111,14 @@ def roll(store: str, environ: Mapping[str, str]) -> str | None:
                     return copy
                 copy = _copy_when_quiet(workspace, store, environ)
         if _clock.monotonic() >= end:
-            _start(store, environ)  # what was written last may have seen this one at it
+            _start(store, environ)  # the last writer may have seen this process and started none
     keep(store, environ)
     return copy
 
 
 @contextmanager
 def _alone(folder: str) -> Iterator[bool]:
-    """Whether nobody else copies; while in this block, nobody else will."""
+    """Whether no other process copies; while in this block, none will."""
     import fcntl
 
     descriptor = os.open(os.path.join(folder, _LOCK), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
@@ -135,7 +135,7 @@ def _alone(folder: str) -> Iterator[bool]:
 def _copy_when_quiet(workspace: Workspace, store: str, environ: Mapping[str, str]) -> str:
     folder = folder_of(store, environ)
     sleep(_until_due(folder))
-    end = _clock.monotonic() + PATIENCE * 1e6
+    end = _clock.monotonic() + MAX_DELAY * 1e6
     revision = -1
     while revision != workspace.revision and _clock.monotonic() < end:
         revision = workspace.revision
@@ -150,7 +150,7 @@ def _copy_when_quiet(workspace: Workspace, store: str, environ: Mapping[str, str
 
 
 def _until_due(folder: str) -> float:
-    """Seconds until the next copy, for what the last one cost."""
+    """Seconds until the next copy, by the cost of the last one."""
     try:
         with open(os.path.join(folder, "cost"), encoding="ascii") as file:
             finished, cost = map(float, file.read().split())
@@ -161,7 +161,7 @@ def _until_due(folder: str) -> float:
 
 
 def new_name(store: str, environ: Mapping[str, str]) -> str:
-    """A file for a new copy, named so that names sort by time."""
+    """Return a file name for a new copy; names sort by time."""
     from holdfast.filesystem import make_folder
 
     folder = folder_of(store, environ)
@@ -170,7 +170,7 @@ def new_name(store: str, environ: Mapping[str, str]) -> str:
 
 
 def keep(store: str, environ: Mapping[str, str]) -> None:
-    """Remove old copies: the newest stay, and the last of each day for a week."""
+    """Remove old copies, except the newest and the last of each day for a week."""
     known = backups_of(store, environ)
     days: dict[str, str] = {os.path.basename(path)[:8]: path for path in known}  # the last of each day wins
     kept = {*known[-KEPT:], *(days[day] for day in sorted(days)[-DAYS:])}
@@ -195,7 +195,7 @@ def _note(folder: str, name: str, text: str) -> None:
 
 
 def backup(session: Session, given: dict[str, Any]) -> int:
-    """Write a consistent, checked copy while others go on; without a file, beside the rolling ones."""
+    """Write a consistent, checked copy while writes continue; without a file, beside the rolling ones."""
     folder = local_folder(session, "a backup is made where the store is")
     if given.get("rolling"):
         roll(folder, session.environ)
@@ -210,7 +210,7 @@ def backup(session: Session, given: dict[str, Any]) -> int:
 
 
 def snapshot(session: Session) -> None:
-    """Before something that cannot be undone: a copy beside the rolling ones, where the store is ours to copy."""
+    """Before something that cannot be undone: make a copy beside the rolling ones, if the store is local."""
     place = session.place
     if place.folder is not None and place.exists:
         with session.open() as workspace, bar("backup", workspace):
@@ -219,7 +219,7 @@ def snapshot(session: Session) -> None:
 
 
 def restore(session: Session, given: dict[str, Any]) -> int:
-    """Make a workspace from a backup, where none is; without one, tell which there are."""
+    """Make a workspace from a backup; without one, list the backups."""
     from holdfast.workspace.admin import restore as make
 
     folder = _target(session)
@@ -229,21 +229,21 @@ def restore(session: Session, given: dict[str, Any]) -> int:
     if source == "latest":
         known = backups_of(folder, session.environ) or backups_of(location.home(session.folder), session.environ)
         if not known:
-            raise errors.NotFound(f"there is no backup of {folder}", hint="name a file")
+            raise errors.NotFound(f"there is no backup of {folder}", hint="give a file")
         source = known[-1]
     if location.has_store(folder):
         raise errors.Exists(
-            f"{folder} holds a workspace, which stays as it is",
+            f"{folder} already holds a workspace; it was not changed",
             hint="restore into another folder with --dir, and look at both",
         )
     revision = make(source, folder)
-    told = f"restored {folder} from {source}, at revision {revision}; what was granted after that backup is void"
-    session.out.say({"folder": folder, "backup": os.path.abspath(source), "revision": revision}, told)
+    text = f"restored {folder} from {source}, at revision {revision}; grants made after that backup are void"
+    session.out.say({"folder": folder, "backup": os.path.abspath(source), "revision": revision}, text)
     return 0
 
 
 def upgrade(session: Session, given: dict[str, Any]) -> int:
-    """Bring a store to the newest schema, after a backup beside it."""
+    """Migrate a store to the newest schema, after a backup beside it."""
     from holdfast.workspace.admin import upgrade as bring
 
     folder = local_folder(session, "a store is upgraded where it is")
@@ -253,19 +253,19 @@ def upgrade(session: Session, given: dict[str, Any]) -> int:
 
 
 def local_folder(session: Session, why: str) -> str:
-    """The folder of a workspace of this machine."""
+    """Return the folder of a local workspace. Raises Unsupported for a server."""
     place = session.place
     if place.folder is None:
-        raise errors.Unsupported(f"{why}, and this one is behind {place.url}", hint="call it there, with --dir")
+        raise errors.Unsupported(f"{why}, but this one is behind {place.url}", hint="run it there, with --dir")
     return place.folder
 
 
 def _target(session: Session) -> str:
-    """Where a workspace is made from a backup; of a project that is named, where its own was."""
+    """The folder to restore into; for a project, the folder of its own workspace."""
     place = session.find_place()
     if place is not None and place.url is not None:
         raise errors.Unsupported(
-            "a store is restored where it lies, and a server was named", hint="call it there, with --dir"
+            "a store is restored where it is, but a server was given", hint="run it there, with --dir"
         )
     named = session.given.get("dir") or session.environ.get("HOLDFAST_DIR")
     if not named:
@@ -277,20 +277,20 @@ def _target(session: Session) -> str:
 
 def _show(session: Session, folder: str) -> int:
     known = backups_of(folder, session.environ)
-    told = [{"file": path, "bytes": os.path.getsize(path)} for path in known]
-    lines = [f"{each['file']}  {each['bytes']:,} bytes" for each in told]
-    lines.append("holdfast restore latest, or a file, makes a workspace of one" if known else f"no backups of {folder}")
-    session.out.say(told, *lines)
+    listed = [{"file": path, "bytes": os.path.getsize(path)} for path in known]
+    lines = [f"{each['file']}  {each['bytes']:,} bytes" for each in listed]
+    lines.append("restore one: holdfast restore latest, or a file" if known else f"no backups of {folder}")
+    session.out.say(listed, *lines)
     return 0
 
 
 def init(session: Session, given: dict[str, Any]) -> int:
-    """Make a workspace where none is; one that is there stays as it is."""
+    """Make a workspace, unless there is one."""
     from holdfast.workspace import open_workspace
 
     if session.given.get("url") or (not session.given.get("dir") and session.environ.get("HOLDFAST_URL")):
         raise errors.Unsupported(
-            "a workspace is made where it lies, and a server was named",
+            "a workspace is made where it is stored, but a server was given",
             hint="unset HOLDFAST_URL, or name a folder with --dir; holdfast serve makes its own",
         )
     named = session.given.get("dir") or session.environ.get("HOLDFAST_DIR")
@@ -300,7 +300,7 @@ def init(session: Session, given: dict[str, Any]) -> int:
     open_workspace(folder, actor=session.actor).close()
     lines = [f"{'there is a workspace in' if found else 'made a workspace in'} {folder}"]
     if known:
-        lines.append(f"there are {len(known)} backups of one that was here; holdfast restore lists them")
+        lines.append(f"there are {len(known)} backups of a workspace that was here; holdfast restore lists them")
     if not found:
         lines.append("next: holdfast create 'a first task'; holdfast help")
     session.out.say({"folder": folder, "made": not found, "backups": len(known)}, *lines)
@@ -308,22 +308,22 @@ def init(session: Session, given: dict[str, Any]) -> int:
 
 
 def where(session: Session, given: dict[str, Any]) -> int:
-    """Say which workspace is meant and why, and who acts."""
+    """Print which workspace and actor are used, and why."""
     place = session.place
     actor = session.actor or derive_actor()
     reason = _why_actor(session)
     shown = printable(str(actor))
-    told: dict[str, Any] = {"workspace": place.name, "why": place.why, "exists": place.exists}
-    told |= {"actor": str(actor), "actor_from": reason, "may_hold": not isinstance(actor, DerivedActor)}
+    facts: dict[str, Any] = {"workspace": place.name, "why": place.why, "exists": place.exists}
+    facts |= {"actor": str(actor), "actor_from": reason, "may_hold": not isinstance(actor, DerivedActor)}
     lines = [f"workspace  {place.name}", f"           {place.why}{'' if place.exists else '; there is none yet'}"]
     lines += [f"actor      {shown}", f"           {reason}"]
     if place.folder is not None:
         root = location.git_root(session.folder)
         known = backups_of(place.folder, session.environ)
-        told |= {"git_worktree": root, "backups": known}
+        facts |= {"git_worktree": root, "backups": known}
         lines += [f"worktree   {root}"] if root else []
         lines += [f"backups    {len(known)} in {os.path.dirname(known[-1])}"] if known else []
-    session.out.say(told, *lines)
+    session.out.say(facts, *lines)
     return 0
 
 
@@ -338,21 +338,21 @@ def _why_actor(session: Session) -> str:
 COMMANDS = (
     Command(
         "backup",
-        "Write a consistent copy of the workspace, checked, while others go on.",
+        "Write a consistent, checked copy of the workspace while writes continue.",
         (
-            Argument("file", option="--file", word=True, help="where to; else beside the rolling backups"),
-            Argument("list", "flag", "--list", help="tell which there are"),
-            Argument("rolling", "flag", "--rolling", help="called after writes: copy when the writing pauses"),
+            Argument("file", option="--file", word=True, help="the target; default: beside the rolling backups"),
+            Argument("list", "flag", "--list", help="list the backups"),
+            Argument("rolling", "flag", "--rolling", help="called after writes: copy when writing pauses"),
         ),
         backup,
     ),
     Command(
         "restore",
-        "Make a workspace from a backup, where none is; without one, list them.",
+        "Make a workspace from a backup; without one, list the backups.",
         (Argument("backup", option="--backup", word=True, help="a file, or latest"),),
         restore,
     ),
-    Command("upgrade", "Bring the store to the newest schema, after a backup.", (), upgrade),
+    Command("upgrade", "Migrate the store to the newest schema, after a backup.", (), upgrade),
     Command("init", "Make a workspace in this project.", (), init),
-    Command("where", "Say which workspace is meant, and why.", (), where),
+    Command("where", "Print which workspace is used, and why.", (), where),
 )

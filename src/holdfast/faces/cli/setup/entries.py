@@ -1,12 +1,11 @@
-"""Our hooks in a JSON file that belongs to somebody else, edited as text so that no other byte changes.
+"""Our hooks in a JSON file that belongs to another program, edited as text so that no other byte changes.
 
-`check` is strict first (comments, trailing commas, NaN are refused); after that the scanner need not be. It looks at
-one container at a time and never recurses. Called by `entries.py`.
+`check` is strict (comments, trailing commas and NaN are rejected), so the scanner need not be: it reads one container
+at a time and never recurses.
 
-An entry is ours by its command: it begins with `holdfast ` and has `--hook CLIENT`. What had to be made around an entry
-(the list, `hooks`, the file) is told from what was there by a space after its bracket: what we make has one, and an
-entry goes without into an empty container that was there. So `drop(put(text))` is `text` for any JSON object, whatever
-its formatting, and `put(put(text))` is `put(text)`. Called by `plan.py`.
+An entry is ours by its command: it begins with `holdfast ` and has `--hook CLIENT`. Containers that we make (the list,
+`hooks`, the file) have a space after their bracket, and an entry put into an existing empty container has none: so
+`drop(put(text))` is `text` for any JSON object, whatever its formatting, and `put(put(text))` is `put(text)`.
 """
 
 from __future__ import annotations
@@ -37,21 +36,21 @@ class Item:
 
 
 def check(text: str) -> int:
-    """Where the object starts that the text is; refuses what is not JSON, and JSON that is no object."""
+    """Return where the text's object starts. Raises Invalid for anything but a JSON object."""
     bare = text.removeprefix("\ufeff")
     try:
         found = json.loads(bare, parse_constant=_refuse)
     except (ValueError, RecursionError) as error:
         comments = re.search(r"^\s*(//|/\*)", bare, re.MULTILINE)
-        hint = "take the comments out: they are not JSON" if comments else "put it right by hand; {} is the least"
+        hint = "remove the comments: JSON has none" if comments else "correct it by hand; {} is enough"
         raise Invalid(f"it is not JSON: {error}", hint=hint) from error
     if not isinstance(found, dict):
-        raise Invalid("it is JSON, but no object", hint="put it right by hand; {} is the least")
+        raise Invalid("it is JSON, but not an object", hint="correct it by hand; {} is enough")
     return text.index("{")
 
 
 def items(text: str, at: int) -> list[Item]:
-    """What is in the container that starts at `at`, in order; a scalar has nothing in it."""
+    """Return the items of the container that starts at `at`, in order; a scalar has none."""
     found: list[Item] = []
     if text[at] not in "{[":
         return found
@@ -82,7 +81,7 @@ def value_of(text: str, item: Item) -> Any:
 
 
 def insert(text: str, at: int, new: str) -> str:
-    """Put an item last into a container; into an empty one without a space, which tells it from one that we made."""
+    """Add an item to the end of a container; into an empty one without a space, unlike one that we make."""
     there = items(text, at)
     if not there:
         return text[: at + 1] + new + text[at + 1 :]
@@ -93,7 +92,7 @@ def insert(text: str, at: int, new: str) -> str:
 
 
 def take_out(text: str, there: Sequence[Item], index: int) -> str:
-    """Take an item out with what separates it from its neighbour."""
+    """Remove an item with the separator to its neighbour."""
     item = there[index]
     if index > 0:
         return text[: there[index - 1].end] + text[item.end :]
@@ -101,7 +100,7 @@ def take_out(text: str, there: Sequence[Item], index: int) -> str:
 
 
 def indent_at(text: str, at: int) -> str:
-    """What the line of a place is indented with."""
+    """Return the indentation of the line at a position."""
     line = text[text.rfind("\n", 0, at) + 1 : at]
     return line[: len(line) - len(line.lstrip(" \t"))]
 
@@ -126,19 +125,19 @@ def _past_value(text: str, pos: int) -> int:
 
 
 def _refuse(name: str) -> NoReturn:
-    raise ValueError(f"{name} is no number of JSON")
+    raise ValueError(f"{name} is not a number in JSON")
 
 
 @dataclass(frozen=True)
 class Entries:
-    """The hooks of a client: for each event the one entry that is ours."""
+    """The hooks of a client: our one entry for each event."""
 
     client: str
     wanted: Mapping[str, Any]
-    needs: Mapping[str, Any] = field(default_factory=dict)  # what else the client wants to find in the file
+    needs: Mapping[str, Any] = field(default_factory=dict)  # what else the client expects in the file
 
     def put(self, old: str | None) -> str:
-        """The text with our entries in it, as they are today; None is a file that is not there."""
+        """Return the text with our current entries; None is a missing file."""
         if old is None:
             return self._whole()
         self._check(old)
@@ -153,7 +152,7 @@ class Entries:
         return self._add(text)
 
     def drop(self, old: str) -> str | None:
-        """The text without our entries; None if we made the file and nobody has added to it."""
+        """Return the text without our entries; None if we made the file and nothing was added."""
         check(old)
         text: str | None = old
         while text is not None and (found := self._found(text)):
@@ -161,9 +160,9 @@ class Entries:
         return text
 
     def _check(self, text: str) -> None:
-        """Refuse a file whose shape leaves no place for our entries."""
+        """Raise Invalid for a file whose structure has no place for our entries."""
         root = check(text)
-        hint = "put it right by hand: see what the client's documentation says about hooks"
+        hint = "correct it by hand: see the client's documentation about hooks"
         for key, value in self.needs.items():
             if [value_of(text, item) for item in members(text, root, key)] != [value]:
                 raise Invalid(f"it lacks {json.dumps(key)}: {json.dumps(value)}", hint=hint)
@@ -176,7 +175,7 @@ class Entries:
                     raise Invalid(f"its hooks for {event} are not one list", hint=hint)
 
     def _add(self, text: str) -> str:
-        """Put in every entry that is missing."""
+        """Add every missing entry."""
         root = check(text)
         if not members(text, root, "hooks"):
             layout = _Layout.of(text, root)
@@ -200,7 +199,7 @@ class Entries:
         return layout.made("{}", [hooks, *others]) + "\n"  # hooks before the others: see _remove
 
     def _found(self, text: str) -> list[_Found]:
-        """All that is ours, in the order of the text."""
+        """Return all our entries, in the order of the text."""
         found = []
         root = check(text)
         for i, hooks in enumerate(items(text, root)):
@@ -218,7 +217,7 @@ class Entries:
                     value = value_of(text, entry)
                     if self._is_ours(value) or (ours and len(ours) == len(nested)):
                         found.append(_Found(str(event.key), value, entry.value, entry.end, chain))
-                    else:  # ours among others' in a group: it was moved there
+                    else:  # ours among others in a group: it was moved there
                         found += [
                             _Found("", None, nested[n].value, nested[n].end, (*chain, (inner[0].value, n)))
                             for n in ours
@@ -230,7 +229,7 @@ class Entries:
         return isinstance(command, str) and bool(re.match(rf"holdfast .*--hook {self.client}\b", command))
 
     def _stale(self, text: str) -> _Found | None:
-        """One of ours that should not be there: for another event, a second one, in a group of others."""
+        """One of our entries that should not be there: for another event, a duplicate, or in a group of others."""
         seen: set[str] = set()
         for found in self._found(text):
             if found.event not in self.wanted or found.event in seen:
@@ -239,7 +238,7 @@ class Entries:
         return None
 
     def _remove(self, text: str, found: _Found) -> str | None:
-        """Take one out, with the containers around it that we made for it; None if the file is one of them."""
+        """Remove one entry with the containers that we made for it; None if the file is one of them."""
         for level, (at, index) in reversed(list(enumerate(found.chain))):
             there = items(text, at)
             made = index == 0 and text[at + 1] in SPACE
@@ -257,15 +256,15 @@ class _Found:
     value: Any
     start: int
     end: int
-    chain: tuple[tuple[int, int], ...]  # from the root down: where a container starts, which of its items
+    chain: tuple[tuple[int, int], ...]  # from the root down: the start of a container, the index of its item
 
 
 @dataclass(frozen=True)
 class _Layout:
-    """How a file is indented, so that what we put in looks at home."""
+    """How a file is indented, so that our entries match it."""
 
     unit: str
-    newline: str  # empty: it is all on one line
+    newline: str  # empty: everything is on one line
     pad: str
 
     @classmethod
@@ -277,7 +276,7 @@ class _Layout:
         return cls(unit or "  ", newline, indent_at(text, there[-1].start if there else root if at is None else at))
 
     def made(self, brackets: str, inside: list[str], depth: int = 0) -> str:
-        """A container of ours, which has a space after its bracket."""
+        """A container that we make, with a space after its bracket."""
         if not self.newline:
             return f"{brackets[0]} {', '.join(inside)} {brackets[1]}"
         outer = self.newline + self.pad + self.unit * depth

@@ -1,13 +1,13 @@
-"""Files that belong to somebody else: reading them, replacing them, and marked blocks of ours inside.
+"""Files that belong to other programs: reading them, replacing them, and our marked blocks inside.
 
-`look` refuses what cannot be edited safely. `write` first has every new content on disk beside the old one, looks once
-more that nobody has changed the old one, and only then renames: a file is the old one or the new one, never half of it,
-and none is touched unless all could be. Mode and symlinks stay. Called by `plan.py`.
+`look` rejects what cannot be edited safely. `write` first stores every new content beside the old file, checks that
+none of the old ones has changed, and only then renames: a file is the old one or the new one, never half of it, and
+none is touched unless all can be. Mode and symlinks stay.
 
-Between `holdfast:begin` and `holdfast:end` is ours, the rest is not. The begin marker notes what else came with the
-block: `sep=N`, so many line ends before it, or `made`, the whole file. So whatever the file was (empty, without a line
-end at its end, with CRLF, with a byte order mark), `drop(put(text))` is `text`, and `put(put(text))` is `put(text)`.
-A block of another version is replaced where it stands. Called by `plan.py`.
+The lines between `holdfast:begin` and `holdfast:end` are ours. The begin marker notes what else came with the block:
+`sep=N`, that many line ends before it, or `made`, the whole file. So whatever the file was (empty, without a final line
+end, with CRLF, with a byte order mark), `drop(put(text))` is `text`, and `put(put(text))` is `put(text)`. A block of
+another version is replaced in place.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from holdfast.filesystem import sync
 
 @dataclass(frozen=True)
 class File:
-    """A file as it was found; `text` is None if it is not there."""
+    """A file as it was found; `text` is None if it does not exist."""
 
     path: Path
     real: Path
@@ -38,18 +38,18 @@ class File:
 
 @dataclass(frozen=True)
 class Step:
-    """A file and what it shall hold; None: it shall not be there."""
+    """A file and its new content; None: it is to be removed."""
 
     file: File
     new: str | None
 
 
 def look(path: Path, within: Iterable[Path]) -> File:
-    """Read a file in one of the folders; Invalid says why it cannot be edited."""
+    """Read a file in one of the folders. Raises Invalid if it cannot be edited safely."""
     try:
         real = path.resolve()
     except (OSError, RuntimeError) as error:  # a loop of symlinks
-        raise Invalid(f"{path} leads nowhere: {error}", hint="put the symlink right by hand") from error
+        raise Invalid(f"{path} cannot be resolved: {error}", hint="correct the symlink by hand") from error
     if not any(real.is_relative_to(folder.resolve()) for folder in within):
         raise Invalid(
             f"{path} leads out of the project, to {real}", hint="replace the symlink by a file of the project"
@@ -63,7 +63,7 @@ def look(path: Path, within: Iterable[Path]) -> File:
         return File(path, real, None)
     found = real.stat()
     if not stat.S_ISREG(found.st_mode):
-        raise Invalid(f"{path} is not a file", hint="it is in the way: look what it is")
+        raise Invalid(f"{path} is not a regular file", hint="move it out of the way")
     if not found.st_mode & 0o222 or not os.access(real, os.R_OK | os.W_OK):
         raise Invalid(f"{path} is read-only", hint="make it writable for you first")
     try:
@@ -74,7 +74,7 @@ def look(path: Path, within: Iterable[Path]) -> File:
 
 
 def write(steps: Sequence[Step]) -> None:
-    """Carry out all steps; one that changes nothing touches nothing."""
+    """Carry out all steps; one without a change touches nothing."""
     steps = [step for step in steps if step.new != step.file.text]
     staged: list[str] = []
     try:
@@ -100,7 +100,7 @@ def write(steps: Sequence[Step]) -> None:
 
 
 def _stage(file: File, new: str, staged: list[str]) -> None:
-    """Have the new content on disk beside the old one."""
+    """Store the new content beside the old file."""
     folder = file.real.parent
     folder.mkdir(parents=True, exist_ok=True)
     descriptor, name = tempfile.mkstemp(prefix=f".{file.real.name}.", suffix=".holdfast", dir=folder)
@@ -110,7 +110,7 @@ def _stage(file: File, new: str, staged: list[str]) -> None:
         out.flush()
         os.fchmod(descriptor, file.mode)
         if file.owner is not None and os.geteuid() == 0:
-            os.fchown(descriptor, *file.owner)  # root must not take a file away from its owner
+            os.fchown(descriptor, *file.owner)  # root must not take a file from its owner
         os.fsync(descriptor)
 
 
@@ -120,15 +120,15 @@ _BOM: Final = "\ufeff"
 
 @dataclass(frozen=True)
 class Block:
-    """What is put into a text file, and the comment syntax of that file."""
+    """Our block in a text file, and the comment syntax of that file."""
 
     body: str
     opening: str = "<!-- "
     closing: str = " -->"
-    preamble: str = ""  # what a file opens with if we make it
+    preamble: str = ""  # the start of a file that we make
 
     def put(self, old: str | None) -> str:
-        """The text with the block in it, as it is today; None is a file that is not there."""
+        """Return the text with the current block; None is a missing file."""
         if old is None:
             return self.preamble + self._render("made", "\n") + "\n"
         place = self._find(old)
@@ -139,7 +139,7 @@ class Block:
         return old[:at] + newline * sep + self._render(f"sep={sep}", newline) + newline + old[at:]
 
     def drop(self, old: str) -> str | None:
-        """The text without the block; None if we made the file and nobody has added to it."""
+        """Return the text without the block; None if we made the file and nothing was added."""
         place = self._find(old)
         if place is None:
             return old
@@ -150,11 +150,11 @@ class Block:
         if "made" in place.notes.split() and not tail and head.replace("\r\n", "\n") in ("", self.preamble):
             return None
         if tail and head.strip(_BOM) and not head.endswith("\n"):
-            head += place.newline  # somebody has written below the block: lines stay lines
+            head += place.newline  # text was added below the block: lines stay lines
         return head + tail
 
     def _where(self, old: str) -> tuple[int, int]:
-        """Where a new block goes, and how many line ends go before it."""
+        """Where a new block goes, and the number of line ends before it."""
         bare = old.removeprefix(_BOM)
         return len(old), 0 if not bare else 1 if bare.endswith("\n") else 2
 
@@ -174,7 +174,7 @@ class Block:
         if len(begins) != 1 or len(ends) != 1 or ends[0].start() < begins[0].end():
             raise Invalid(
                 f"it has {len(begins)} line(s) holdfast:begin and {len(ends)} holdfast:end, not one of each in order",
-                hint="put its lines right by hand: what is between the two is written by holdfast setup",
+                hint="correct the markers by hand; the lines between them are written by holdfast setup",
             )
         notes = begins[0][1].replace(" (written by holdfast setup)", "")
         return _Place(begins[0].start(), ends[0].end(), notes, begins[0][2])
@@ -189,6 +189,6 @@ class _Place:
 
 
 def newline_of(text: str) -> str:
-    """How the lines of a text end; its first tells."""
+    """Return the line end of a text, by its first line."""
     first = text.find("\n")
     return "\r\n" if first > 0 and text[first - 1] == "\r" else "\n"

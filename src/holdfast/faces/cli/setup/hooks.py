@@ -6,11 +6,11 @@
     gemini   SessionStart             PreCompress: unheard           BeforeTool, exit 2 and stderr
     cursor   sessionStart             preCompact: unheard            preToolUse, exit 0 and JSON
 
-Claude Code and Codex run SessionStart once more after a compaction. With any exit code but 0 and 2 a hook has failed,
-and the client goes on. Called by `holdfast prime --hook` and `holdfast guard --hook`.
+Claude Code and Codex run SessionStart again after a compaction. With any exit code but 0 and 2 a hook has failed, and
+the client continues. Called by `holdfast prime --hook` and `holdfast guard --hook`.
 
-A hook that is there is kept; ours is a marked block below its first line, before anything in it can exit. Only a shell
-script can hold one, and only in the repository's own hooks: a folder of hooks outside of it serves other projects too.
+An existing pre-commit hook is kept; ours is a marked block below its first line, before anything in it can exit. Only a
+shell script can hold it, and only in the repository's own hooks: a folder outside of it serves other projects too.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ _DERIVED: Final = re.compile(r"(?:claude|codex|cursor|gemini)-[0-9a-f]{8}")
 
 
 class Answer(NamedTuple):
-    """What a hook prints and exits with."""
+    """What a hook prints, and its exit code."""
 
     stdout: str
     stderr: str
@@ -51,26 +51,26 @@ class Answer(NamedTuple):
 
 
 def client_of(named: str, payload: Any) -> str:
-    """Who is calling: Cursor runs Claude Code's hooks too, and must be the same agent in both."""
+    """Return the calling client: Cursor runs Claude Code's hooks too, and must be the same agent in both."""
     return "cursor" if isinstance(payload, dict) and "cursor_version" in payload else named
 
 
 def event_of(payload: Any) -> Event | None:
-    """What is about to happen; None if it is nothing that we have a hook for."""
+    """Return what is about to happen; None if we have no hook for it."""
     name = _text(payload, "hook_event_name")
     return _EVENTS.get(name.lower()) if name else None
 
 
 def session_of(client: str, payload: Any) -> str | None:
-    """The id of the session; it stays the same when the context is compacted."""
+    """Return the id of the session; it stays the same when the context is compacted."""
     keys = ("conversation_id", "session_id") if client == "cursor" else ("session_id",)
     return next((found for key in keys if (found := _text(payload, key))), None)
 
 
 def actor_of(client: str, payload: Any, environ: Mapping[str, str]) -> str | None:
-    """The session's name: the one it was started with, else one of its own; None if it cannot be told.
+    """Return the session's name: the one it was started with, else a derived one; None if there is no session id.
 
-    A derived name in the environment is that of the session that started this one, and not inherited.
+    A derived name in the environment belongs to the session that started this one, and is not inherited.
     """
     given = environ.get("HOLDFAST_ACTOR", "")
     if given and not _DERIVED.fullmatch(given):
@@ -80,38 +80,38 @@ def actor_of(client: str, payload: Any, environ: Mapping[str, str]) -> str | Non
 
 
 def paths_of(client: str, payload: Any) -> list[str]:
-    """The files that are about to be edited, made absolute where the payload tells the working folder."""
-    told = payload.get("tool_input") if isinstance(payload, dict) else None
+    """Return the files that are about to be edited, absolute if the payload names the working folder."""
+    call = payload.get("tool_input") if isinstance(payload, dict) else None
     if client == "codex":
-        found = _PATCHED.findall(_text(told, "command") or "") if _text(payload, "tool_name") == "apply_patch" else []
+        found = _PATCHED.findall(_text(call, "command") or "") if _text(payload, "tool_name") == "apply_patch" else []
     else:
-        found = [path for key in _PATHS if (path := _text(told, key))]
+        found = [path for key in _PATHS if (path := _text(call, key))]
     roots = payload.get("workspace_roots") if isinstance(payload, dict) else None
     folder = _text(payload, "cwd") or (str(roots[0]) if isinstance(roots, list) and roots else "")
     return list(dict.fromkeys(os.path.join(folder, path) for path in found))
 
 
 def environment(client: str, actor: str, environ: Mapping[str, str]) -> tuple[str, str] | None:
-    """How the session's commands get HOLDFAST_ACTOR: a file and the line to append; None if only `introduce` can tell.
+    """Return a file and the line to append that sets HOLDFAST_ACTOR; None if only `introduce` can state it.
 
-    Claude Code alone has such a file, and only for SessionStart; later hooks do not see what it sets.
+    Only Claude Code has such a file, and only for SessionStart; later hooks do not see what it sets.
     """
     file = environ.get("CLAUDE_ENV_FILE", "") if client == "claude" else ""
     return (file, f"export HOLDFAST_ACTOR={shlex.quote(actor)}\n") if file else None
 
 
 def introduce(actor: str) -> str:
-    """What an agent is told whose commands do not get HOLDFAST_ACTOR by themselves."""
+    """The text for an agent whose commands do not get HOLDFAST_ACTOR automatically."""
     return f"You are {actor}: pass --actor {actor} to every holdfast call."
 
 
 def answer(client: str, event: Event, text: str, blocked: bool = False) -> Answer:
-    """Say `text` the way the client wants it; `blocked` refuses an edit, and `text` is the reason."""
-    nothing = "{}" if client in ("cursor", "gemini") else ""  # these two want JSON in any case
+    """Format `text` for the client; `blocked` refuses an edit, and `text` is the reason."""
+    nothing = "{}" if client in ("cursor", "gemini") else ""  # these two always expect JSON
     if event == "edit":
         if not blocked:
             return Answer(nothing, "", 0)
-        reason = text.strip() or "somebody else has locked this path"
+        reason = text.strip() or "another agent has locked this path"
         if client == "cursor":
             denied = {"permission": "deny", "user_message": reason, "agent_message": reason}
             return Answer(json.dumps(denied), "", 0)
@@ -122,8 +122,8 @@ def answer(client: str, event: Event, text: str, blocked: bool = False) -> Answe
         return Answer(f"Keep in the summary:\n{text}", "", 0) if client == "claude" else Answer(nothing, "", 0)
     if client == "cursor":
         return Answer(json.dumps({"additional_context": text}), "", 0)
-    told = {"hookSpecificOutput": {"hookEventName": "SessionStart", "additionalContext": text}}
-    return Answer(json.dumps(told), "", 0)
+    context = {"hookSpecificOutput": {"hookEventName": "SessionStart", "additionalContext": text}}
+    return Answer(json.dumps(context), "", 0)
 
 
 def _text(payload: Any, key: str) -> str | None:
@@ -139,7 +139,7 @@ class ShellBlock(Block):
     """A block in a shell script, below its first line."""
 
     def put(self, old: str | None) -> str:
-        """The script with the block in it; refuses what is no shell script."""
+        """Return the script with the block in it. Raises Invalid for anything but a shell script."""
         if old is not None and not _SHELL.match(old):
             raise Invalid(
                 "it is not a shell script", hint="have it call holdfast guard --staged, and stop if that fails"
@@ -152,13 +152,13 @@ class ShellBlock(Block):
 
 
 def hooks_folder(root: Path) -> Path:
-    """Where git looks for the hooks of a repository."""
+    """Return the folder in which git looks for the hooks of a repository."""
     folder = root / _git(root, "--git-path", "hooks")
     own = [root, root / _git(root, "--git-common-dir")]
     if not any(folder.resolve().is_relative_to(place.resolve()) for place in own):
         raise Invalid(
             f"core.hooksPath is {folder}, outside of this project",
-            hint=f"it serves other projects too; if you want it there, add to its pre-commit: {LINE}",
+            hint=f"it serves other projects too; to use it anyway, add to its pre-commit: {LINE}",
         )
     return folder
 
