@@ -269,7 +269,7 @@ def test_p6_a_broken_cycle_is_told_and_does_not_keep_the_others_back(shelf: Shel
         behind.execute("UPDATE cycles SET document = '{' WHERE prefix = 'peer:spec:search'")
         for keys in (None, [KEY, OTHER], ["peer:spec:search", OTHER]):
             shelf.entries.clear()
-            with pytest.raises(errors.CycleConflict, match="broken") as refused:
+            with pytest.raises(errors.CycleConflict, match="damaged") as refused:
                 send(ws, shelf, keys=keys)
             assert [each["key"] for each in refused.value.conflicts] == [KEY]
             assert "recover" in refused.value.hint

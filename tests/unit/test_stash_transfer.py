@@ -439,7 +439,7 @@ BAD: Final[dict[str, tuple[Tables, list[tuple[str, int]], str]]] = {
             ],
         ),
         [("links", 2)],
-        "circle",
+        "close a cycle",
     ),
     "a circle of dependencies": (
         files(
@@ -450,7 +450,7 @@ BAD: Final[dict[str, tuple[Tables, list[tuple[str, int]], str]]] = {
             ],
         ),
         [("links", 2)],
-        "circle",
+        "close a cycle",
     ),
     "a task in two trails": (
         files(

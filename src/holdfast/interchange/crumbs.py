@@ -146,7 +146,7 @@ def put_link(tx: Tx, line: LinkLine, changed: Set[str], created: Set[str], left:
     if kind == "child_of":
         path = [source] if source == target else link_types.path(tx, kind, target, source)
         if path is not None:
-            raise errors.Invalid(f"that would be a circle: {' -> '.join([source, *path])}")
+            raise errors.Invalid(f"it would close a cycle: {' -> '.join([source, *path])}")
     elif other is not None and other[0] in created:
         raise errors.Invalid(f"{source} already has a link of this type, to {other[1]}; it can have one")
     elif other is not None:

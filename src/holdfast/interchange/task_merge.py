@@ -4,7 +4,7 @@ Every change of a record is in the task's history as "import"; a status is reach
 taken away: the status of a task that is held here stays. Called by `task_import`, which decides what is merged.
 
 A record fits if what it names exists, nothing live lies below what is deleted, and neither parents nor dependencies
-form a circle. With `skip_bad`, the records that name a refused one are refused too; otherwise only the causes are
+form a cycle. With `skip_bad`, the records that name a refused one are refused too; otherwise only the causes are
 reported.
 """
 
@@ -218,8 +218,8 @@ class Plan:
             for name in _names(record):
                 self._named_by.setdefault(name, []).append(record.id)
         self._sift([*self.records])
-        while self._break_circles(self._waits_for) or self._break_circles(self._is_under):
-            pass  # a refused record leaves its task as it was, which may close another circle
+        while self._break_cycles(self._waits_for) or self._break_cycles(self._is_under):
+            pass  # a refused record leaves its task as it was, which may close another cycle
 
     def downwards(self) -> list[str]:
         """The ids with parents before their children, so that no task is moved below one that moves later."""
@@ -291,14 +291,14 @@ class Plan:
         one = self.records.get(id) or self.task(id)
         return () if one is None or one.parent_id is None else (one.parent_id,)
 
-    def _break_circles(self, following: Callable[[str], Iterable[str]]) -> bool:
-        """Refuse the last record of every circle; returns whether there was one."""
+    def _break_cycles(self, following: Callable[[str], Iterable[str]]) -> bool:
+        """Refuse the last record of every cycle; returns whether there was one."""
         done: set[str] = set()
         before = len(self._found.bad)
         for start in [*self.records]:
-            while path := _circle(start, following, done):
+            while path := _cycle(start, following, done):
                 last = max((self.records[id] for id in path if id in self.records), key=lambda record: record.place)
-                self._sift(self._refuse(last, f"that would be a circle: {' -> '.join(path)}"))
+                self._sift(self._refuse(last, f"it would close a cycle: {' -> '.join(path)}"))
         return len(self._found.bad) > before
 
 
@@ -308,7 +308,7 @@ def _names(record: Record) -> list[str]:
     return [*parent, *(target for targets in record.links.values() for target in targets)]
 
 
-def _circle(start: str, following: Callable[[str], Iterable[str]], done: set[str]) -> list[str] | None:
+def _cycle(start: str, following: Callable[[str], Iterable[str]], done: set[str]) -> list[str] | None:
     """A path from `start` that reaches itself again; None if there is none, and then all it reaches is done."""
     if start in done:
         return None

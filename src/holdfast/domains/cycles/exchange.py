@@ -257,6 +257,6 @@ def _last_sound(tx: Snapshot, found: Found) -> tuple[int, Document]:
 def _lost(found: Found, sound: Document) -> list[CycleProblem]:
     """What the damaged document has and the recovered one lacks."""
     if found.document is not None:
-        return [CycleProblem(path, told) for path, told in differences(found.document, sound)]
+        return [CycleProblem(*each) for each in differences(found.document, sound)]
     size = 0 if found.raw is None else len(found.raw)
     return [CycleProblem("$", f"{size} bytes that nobody can read" if size else "nothing: the document was gone")]

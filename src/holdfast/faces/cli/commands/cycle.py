@@ -83,13 +83,13 @@ def _line(
     colour = COLOURS.get(phase.status, "dim")
     bar = paint(colour, _bar(phase, axis, width))
     mark = paint("bold", f"> {name:<8}") if current else f"  {name:<8}"
-    told = ""
+    times = ""
     if axis is not None and phase.started_at is not None:
         end = phase.completed_at or (axis[1] if phase.status == "in_progress" else None)
         begun = f"+{duration(phase.started_at - axis[0])}"
         lasted = "" if end is None else duration(end - phase.started_at)
-        told = f"{begun:<9}{lasted}{' so far' if lasted and phase.completed_at is None else ''}"
-    return f"{mark} [{bar}] {paint(colour, f'{phase.status:<11}')} {told}"
+        times = f"{begun:<9}{lasted}{' so far' if lasted and phase.completed_at is None else ''}"
+    return f"{mark} [{bar}] {paint(colour, f'{phase.status:<11}')} {times}"
 
 
 def _bar(phase: CyclePhase, axis: tuple[datetime, datetime] | None, width: int) -> str:
@@ -107,9 +107,9 @@ def _bar(phase: CyclePhase, axis: tuple[datetime, datetime] | None, width: int) 
 
 
 def _errors(phase: CyclePhase) -> list[str]:
-    told = [printable(_message(error)) for error in phase.errors or ()]
-    more = len(told) - _ERRORS
-    return [*told[-_ERRORS:], *([f"and {more} before them"] if more > 0 else [])]
+    messages = [printable(_message(error)) for error in phase.errors or ()]
+    more = len(messages) - _ERRORS
+    return [*messages[-_ERRORS:], *([f"and {more} before them"] if more > 0 else [])]
 
 
 def _message(error: Any) -> str:

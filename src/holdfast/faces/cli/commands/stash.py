@@ -130,8 +130,8 @@ def export(session: Session, given: dict[str, Any]) -> int:
         lines = {table: all_lines(pages[table], keys) for table, keys in _KEYS.items()}
         counts = {table: write_lines(file, lines[table], replace) for table, file in files.items()}
     _write_attributes(os.path.join(folder, _ATTRIBUTES))
-    told = ", ".join(f"{count} {table.replace('_', ' ')}" for table, count in counts.items())
-    session.out.say({"folder": folder, **counts}, f"{told} in {folder}")
+    summary = ", ".join(f"{count} {table.replace('_', ' ')}" for table, count in counts.items())
+    session.out.say({"folder": folder, **counts}, f"{summary} in {folder}")
     return 0
 
 
