@@ -189,7 +189,7 @@ def test_f13_status_shows_on_one_screen_who_holds_what_and_what_is_unread(cli: C
         assert part in screen
     turn("signal", "yield", "--from", "bob")
     screen = cli("turn", "status").out
-    assert "stale: anybody may clear it" in screen
+    assert "holdfast turn clear removes it" in screen
     assert "TURNFILE.yaml:" in screen
     data = turn("status").data
     assert data["locks"][0]["stale"] is True
@@ -366,7 +366,7 @@ def test_f6_a_program_edits_copies_and_the_result_is_written_as_one(turn: Cli, p
 @pytest.mark.parametrize(
     ("code", "told"),
     [
-        ("open('WORKLOG.md', 'a').write('- done\\n'); raise SystemExit(3)", "ended with 3"),
+        ("open('WORKLOG.md', 'a').write('- done\\n'); raise SystemExit(3)", "exited with code 3"),
         ("import os; os.unlink('WORKLOG.md')", "removed WORKLOG.md"),
         ("import os; os.unlink('WORKLOG.md'); os.symlink('/etc/hostname', 'WORKLOG.md')", "symlink"),
         ("open('WORKLOG.md', 'wb').write(b'\\xff')", "not UTF-8"),
@@ -426,7 +426,7 @@ def test_f6_what_a_person_typed_is_kept_where_it_cannot_be_written(turn: Cli, pr
     answer = turn("edit", "MAILBOX.md", *EDIT, EDITOR="sed -i 's/| ada | 0 |/| ada | 7 |/'")
     assert answer.code == 1
     first, told = answer.err.splitlines()
-    kept = Path(first.removeprefix("holdfast: what you typed is in "))
+    kept = Path(first.removeprefix("holdfast: your text is kept in "))
     assert "| ada | 7 |" in (kept / "MAILBOX.md").read_text()
     assert json.loads(told)["code"] == "INVALID"
     assert turn("check").code == 0

@@ -23,7 +23,7 @@ def test_f3_in_a_linked_worktree_only_a_folder_that_is_there_is_named(
     there = shell.at(linked / "sub")
     assert "linked git worktree" not in there("turn", "status").err  # there is no session, here or in the main one
     assert there("turn", "init", "--agent", "ada").err == ""
-    assert f"{repository / 'sub' / 'working-session'} has none" in there("turn", "status").err
+    assert f"{repository / 'sub' / 'working-session'} has no TURNFILE.yaml" in there("turn", "status").err
     shell.at(_made(repository / "sub"))("turn", "init", "--agent", "ada")
     told = there("turn", "status").err
     assert f"the main one is {repository / 'sub' / 'working-session'}" in told

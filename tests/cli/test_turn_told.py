@@ -89,7 +89,7 @@ def test_f11_a_receiver_whom_nobody_knows_is_told(turn: Cli) -> None:
 # --- files -----------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(("name", "told"), [("*.md", "pattern"), ("docs/[ab].md", "pattern"), ("docs", "plain file")])
+@pytest.mark.parametrize(("name", "told"), [("*.md", "pattern"), ("docs/[ab].md", "pattern"), ("docs", "regular file")])
 def test_f3_what_is_no_file_is_not_locked(turn: Cli, project: Path, name: str, told: str) -> None:
     refused = turn("lock", name, "--reason", "x", "--holder", "ada")
     assert (refused.code, ledger(project).revision) == (1, 1)
@@ -105,14 +105,14 @@ def test_f3_a_file_whose_name_has_such_characters_is_a_file(turn: Cli, project: 
 def test_f3_a_lock_on_a_file_that_is_not_there_or_needs_none_is_told(turn: Cli, project: Path) -> None:
     answer = turn("lock", "WORKLGO.md", "--reason", "x", "--holder", "ada")
     [warning] = answer.data["warnings"]
-    assert "there is no WORKLGO.md, and it needs no lock (did you mean WORKLOG.md?)" in warning
+    assert "WORKLGO.md does not exist, and needs no lock (did you mean WORKLOG.md?)" in warning
     assert warning in answer.err
     (project / "working-session" / "notes.md").write_text("x\n")
     answer = turn("lock", "notes.md", "--reason", "x", "--holder", "ada")
     assert "notes.md needs no lock" in answer.data["warnings"][0]
     (project / "working-session" / "WORKLOG.md").unlink()
     assert (
-        "there is no WORKLOG.md" in turn("lock", "WORKLOG.md", "--reason", "x", "--holder", "ada").data["warnings"][0]
+        "WORKLOG.md does not exist" in turn("lock", "WORKLOG.md", "--reason", "x", "--holder", "ada").data["warnings"][0]
     )
 
 
@@ -242,7 +242,7 @@ def test_f2_the_files_that_writers_take_turns_by_are_never_edited(turn: Cli, pro
     for words in (("transact", name, *EDIT, *program("pass")), ("lock", name, *EDIT)):
         answer = turn(*words)
         assert (answer.code, answer.error["code"]) == (1, "INVALID")
-        assert "take turns" in answer.err
+        assert "internal file" in answer.err
     assert {path.name: (path.stat().st_ino, path.read_bytes()) for path in folder.iterdir() if path.is_file()} == before
 
 
@@ -281,7 +281,7 @@ def test_f3_a_registered_file_that_is_not_there_is_told(turn: Cli, project: Path
     assert (answer.code, problem["rule"], problem["level"]) == (0, "registry", "warning")
     assert "WORKLOOG.md" in problem["message"]
     [warning] = turn("lock", "WORKLOOG.md", *EDIT).data["warnings"]
-    assert "there is no WORKLOOG.md" in warning
+    assert "WORKLOOG.md does not exist" in warning
     assert "--missing" not in warning  # which does not make it
 
 

@@ -31,7 +31,7 @@ async def test_f6_a_whole_file_is_not_written_under_the_lock_of_another_session_
         lock = await first.call("turn_lock", files=[README], reason="long work")
         refused = await second.refusal("turn_edit", new="whole\n", **WHOLE)
         assert refused.code == "NOT_HOLDER"
-        assert "another session of your name" in refused.content["hint"]
+        assert "another session with your name" in refused.content["hint"]
         assert lock["id"] in refused.content["hint"]
         assert said(files, README) == before
         assert (await first.refusal("turn_edit", new="unseen\n", **WHOLE)).code == "NOT_HOLDER"  # it read nothing

@@ -383,7 +383,7 @@ def _with_newlines_of(text: str, before: str) -> str:
 INSTRUCTIONS: Final = (
     "Shared files of a repository (MAILBOX.md, WORKLOG.md, OPEN_QUESTIONS.md) that others edit too. Start with"
     " turn_status and turn_mail_list. turn_read shows a file, turn_edit changes it; or turn_lock it, read it, edit it,"
-    " turn_unlock it. Each write adds a revision, and a lock is stale after lease_revs of them: release it soon. HELD:"
+    " turn_unlock it. Each write adds a revision, and a lock is stale after a few of them: release it soon. HELD:"
     f" somebody else has the file; do other work, or wait. After NOT_HOLDER read the file again. {MARKS}"
 )
 TOOLS: Final[tuple[Tool, ...]] = (
