@@ -112,7 +112,8 @@ def test_f3_a_lock_on_a_file_that_is_not_there_or_needs_none_is_told(turn: Cli, 
     assert "notes.md needs no lock" in answer.data["warnings"][0]
     (project / "working-session" / "WORKLOG.md").unlink()
     assert (
-        "WORKLOG.md does not exist" in turn("lock", "WORKLOG.md", "--reason", "x", "--holder", "ada").data["warnings"][0]
+        "WORKLOG.md does not exist"
+        in turn("lock", "WORKLOG.md", "--reason", "x", "--holder", "ada").data["warnings"][0]
     )
 
 

@@ -1,16 +1,13 @@
-"""Tokens, tickets, and what is refused before a body is read: foreign hosts and origins, no token, bad bodies.
+"""Tokens, tickets, and the checks before a body is read: host, origin, token, length and type of the body.
 
-Only a digest of each is stored.
+Tokens are kept in `tokens.json` (0600) beside the store, as digests only. The file is replaced at once and read again
+when it has changed, so a token that is revoked while a server runs is refused from then on.
 
-They live in `tokens.json` (0600) beside the store, not in it: they are nobody's history. The file is replaced whole and
-looked at again when it has changed, so a token that is revoked while a server runs is refused from then on.
+A page in a browser can send requests to any address of this machine, but it can neither choose their Host nor hide its
+Origin. So both must be on the list exactly, whatever the socket.
 
-A page in somebody's browser can send requests to any address of this machine; it cannot choose their Host, nor hide its
-Origin. So both must be on the list, exactly, whatever the socket.
-
-A ticket is 256 random bits, good for one watch of one workspace within 30 seconds, and for nothing that its token is
-not good for then. It may be in an address; a token may not. Tickets live in memory: a server that starts again knows
-none.
+A ticket is 256 random bits, valid for one watch of one workspace within 30 seconds, with the rights that its token has
+then. A ticket may be part of an address; a token may not. Tickets live in memory and end with the server.
 """
 
 from __future__ import annotations
@@ -39,7 +36,7 @@ from holdfast.route import Role
 from holdfast.workspace.access import ROLES, allows
 from holdfast.workspace.context import Context, check_context
 
-EVERY: Final = "*"  # workspace of a token that is good for all of them
+EVERY: Final = "*"  # workspace of a token for all of them
 MAIN: Final = ""  # the one in the server's own folder
 _log = logging.getLogger("holdfast.http")
 FILE: Final = "tokens.json"
@@ -51,12 +48,12 @@ MAX_NOTE: Final = 200  # characters
 
 
 def is_space(name: str) -> bool:
-    """Whether this can be the name of a workspace: a plain word, never a path."""
+    """Whether a workspace can have this name: a plain word, never a path."""
     return bool(_SPACE.fullmatch(name)) and ".." not in name
 
 
 def check_space(name: str) -> str:
-    """The name of a workspace that can be served."""
+    """Return the name of a workspace. Raises InvalidName if it cannot be one."""
     if not is_space(name):
         raise errors.InvalidName(
             f"{name[:80]!r} is not the name of a workspace",
@@ -66,7 +63,7 @@ def check_space(name: str) -> str:
 
 
 class Token(msgspec.Struct, frozen=True):
-    """What a token allows. `digest` is of the secret, which nobody keeps."""
+    """The rights of a token. `digest` is that of its secret, which is not stored."""
 
     id: str
     digest: str
@@ -77,7 +74,7 @@ class Token(msgspec.Struct, frozen=True):
     created_at: datetime | None = None
 
     def allows(self, role: Role) -> bool:
-        """Whether it is good for what needs this role."""
+        """Whether it includes this role."""
         return allows(self.role, role)
 
 
@@ -90,16 +87,16 @@ class Tokens:
         self._by_digest: dict[str, Token] = {}
 
     def find(self, secret: str) -> Token:
-        """The token of a secret; Unauthorized if there is none."""
+        """The token of a secret. Raises Unauthorized if there is none."""
         self._look()
         wanted = digest(secret)
         token = self._by_digest.get(wanted)
         if token is None or not hmac.compare_digest(token.digest, wanted):
-            raise errors.Unauthorized("the token is not known", hint="it was revoked, or is another server's")
+            raise errors.Unauthorized("unknown token", hint="it was revoked, or belongs to another server")
         return token
 
     def check(self, token: Token) -> None:
-        """Unauthorized if a token that was found is no longer good."""
+        """Raise Unauthorized if a token has been revoked since it was found."""
         self._look()
         if token.digest not in self._by_digest:
             raise errors.Unauthorized("the token was revoked")
@@ -110,19 +107,19 @@ class Tokens:
         return sorted(self._by_digest.values(), key=lambda token: token.id)
 
     def create(self, role: Role, workspace: str = EVERY, actor: str | None = None, note: str = "") -> tuple[Token, str]:
-        """A new token, and its secret, which is told this once."""
+        """Create a token; returns it and its secret, which is not stored."""
         if role not in ROLES:
-            raise errors.Invalid(f"role is one of {', '.join(ROLES)}, not {role!r}")
+            raise errors.Invalid(f"role must be one of {', '.join(ROLES)}, not {role!r}")
         if actor is not None:
             check_context(Context(actor))
         if len(note) > MAX_NOTE or not note.isprintable():
-            raise errors.Invalid(f"a note is at most {MAX_NOTE} characters on one line", hint="say it shorter")
+            raise errors.Invalid(f"note must be at most {MAX_NOTE} characters on one line", hint="shorten it")
         secret = f"hft_{new_secret()}"
         return self._add(secret, role, workspace, actor, note), secret
 
     def _add(self, secret: str, role: Role, workspace: str, actor: str | None, note: str) -> Token:
         now = datetime.now(UTC)
-        id = f"{now:%Y%m%d%H%M%S%f}"  # made under the lock, one at a time
+        id = f"{now:%Y%m%d%H%M%S%f}"  # unique: made under the lock
         with self._changing() as tokens:
             while any(token.id == id for token in tokens):
                 id += "0"
@@ -131,20 +128,20 @@ class Tokens:
         return token
 
     def revoke(self, id: str) -> None:
-        """Let a token be good for nothing any more; NotFound if there is none."""
+        """Revoke a token. Raises NotFound if there is none with this id."""
         with self._changing() as tokens:
             kept = [token for token in tokens if token.id != id]
             if len(kept) == len(tokens):
-                raise errors.NotFound(f"there is no token {id!r}", hint="holdfast token list has all", id=id)
+                raise errors.NotFound(f"there is no token {id!r}", hint="holdfast token list shows them", id=id)
             tokens[:] = kept
 
     def make_first(self, first_start: bool) -> Path:
-        """On the first start: a token that may do everything, in a file that only its owner can read."""
+        """On the first start, create an admin token in a file that only its owner can read."""
         path = self._path.parent / FIRST_TOKEN
         if not self._path.exists() or (first_start and not path.exists()):
             secret = f"hft_{new_secret()}"
-            write_private(path, f"{secret}\n".encode())  # first: a start that is killed in between is begun anew
-            self._add(secret, "admin", EVERY, None, "made by the first start")
+            write_private(path, f"{secret}\n".encode())  # first, so that a start that is killed here can be repeated
+            self._add(secret, "admin", EVERY, None, "created by the first start")
         return path
 
     # --- the file ----------------------------------------------------------------------------------------------------
@@ -169,12 +166,12 @@ class Tokens:
         except (msgspec.ValidationError, msgspec.DecodeError) as error:
             _log.error("%s is damaged: %s", self._path, error)
             raise errors.Corrupt(
-                f"{FILE} is damaged", hint="nobody is let in until it is mended or moved away"
+                f"{FILE} is damaged", hint="all requests are refused until it is repaired or moved away"
             ) from error
 
     @contextmanager
     def _changing(self) -> Iterator[list[Token]]:
-        """The list, written back at the end; one process at a time."""
+        """The list, written back at the end of the block; one process at a time."""
         lock = os.open(self._path.with_suffix(".lock"), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         try:
             fcntl.flock(lock, fcntl.LOCK_EX)
@@ -186,12 +183,12 @@ class Tokens:
 
 
 def digest(secret: str) -> str:
-    """What is kept of a secret."""
+    """The stored form of a secret."""
     return hashlib.sha256(secret.encode()).hexdigest()
 
 
 MAX_BODY: Final = 4 * 1024 * 1024
-DUPLICATE: Final = b"\0"  # between the values of a header that was given twice: in none of them
+DUPLICATE: Final = b"\0"  # joins the values of a duplicate header; no value contains it
 _JSON: Final = b"application/json"
 _BEARER: Final = b"bearer "
 
@@ -199,7 +196,7 @@ Headers = Mapping[bytes, bytes]
 
 
 class Gate:
-    """The hosts under which a server is meant."""
+    """The hosts and origins from which a server may be called."""
 
     def __init__(self, hosts: Iterable[str], tls: bool = False) -> None:
         scheme = "https" if tls else "http"
@@ -207,23 +204,23 @@ class Gate:
         self._origins = frozenset(f"{scheme}://".encode() + host for host in self._hosts)
 
     def check_host(self, headers: Headers) -> None:
-        """Misdirected unless the Host is ours."""
+        """Raise Misdirected unless the Host is on the list."""
         host = headers.get(b"host", b"").lower()
         if host not in self._hosts:
             raise Misdirected(
                 f"the Host {host.decode('latin-1')[:100]!r} is not one of this server's",
-                hint="call it by the address it printed, or start it with --allow-host",
+                hint="use the address that the server printed, or start it with --allow-host",
             )
 
     def check_origin(self, headers: Headers) -> None:
-        """Forbidden if a page of another site asks."""
+        """Raise Forbidden for a request from a page of another site."""
         origin = headers.get(b"origin")
         if origin is not None and origin.lower() not in self._origins:
             raise errors.Forbidden(f"the Origin {origin.decode('latin-1')[:100]!r} may not call this server")
 
 
 def headers_of(pairs: Iterable[tuple[bytes, bytes]]) -> Headers:
-    """Headers by name; one that is given twice has a value that is good for nothing."""
+    """Headers by name; the values of a duplicate are joined by DUPLICATE, which no check accepts."""
     found: dict[bytes, bytes] = {}
     for name, value in pairs:
         found[name] = value if name not in found else found[name] + DUPLICATE + value
@@ -231,34 +228,34 @@ def headers_of(pairs: Iterable[tuple[bytes, bytes]]) -> Headers:
 
 
 def bearer(headers: Headers) -> str:
-    """The secret that a request carries; Unauthorized if it carries none."""
+    """The secret in a request. Raises Unauthorized if there is none."""
     given = headers.get(b"authorization", b"")
     if given[:7].lower() != _BEARER or not given[7:].strip():
         raise errors.Unauthorized(
-            "a token is needed", hint="send Authorization: Bearer TOKEN; the first one is in the file DIR/token"
+            "missing token", hint="send Authorization: Bearer TOKEN; the first one is in the file DIR/token"
         )
     return given[7:].strip().decode("latin-1")
 
 
 def accepts_events(headers: Headers) -> bool:
-    """Whether a request asks for events as they come."""
+    """Whether a request accepts server-sent events."""
     return b"text/event-stream" in headers.get(b"accept", b"").lower()
 
 
 def check_length(headers: Headers) -> None:
-    """TooLarge if a body announces that it is."""
+    """Raise TooLarge if Content-Length is above the limit."""
     length = headers.get(b"content-length")
     if length is not None and (not length.isdigit() or int(length) > MAX_BODY):
         raise too_large()
 
 
 def too_large() -> errors.TooLarge:
-    """The error of a body that is."""
-    return errors.TooLarge(f"a body has at most {MAX_BODY} bytes", limit=MAX_BODY)
+    """The error for a body that is too large."""
+    return errors.TooLarge(f"the body must be at most {MAX_BODY} bytes", limit=MAX_BODY)
 
 
 def check_json(headers: Headers) -> None:
-    """NotJSON unless a body says that it is JSON."""
+    """Raise NotJSON unless Content-Type is JSON."""
     kind = headers.get(b"content-type", b"").split(b";")[0].strip().lower()
     if kind != _JSON:
         raise NotJSON(f"the Content-Type is {kind.decode('latin-1')[:100]!r}")
@@ -272,14 +269,14 @@ _now = SystemClock().monotonic
 
 
 class Tickets:
-    """The tickets of one server that nobody has used yet."""
+    """The unused tickets of one server."""
 
     def __init__(self, tokens: Tokens) -> None:
         self._tokens = tokens
         self._given: OrderedDict[str, tuple[Token, str, int]] = OrderedDict()
 
     def give(self, token: Token, workspace: str) -> str:
-        """A new one for a workspace."""
+        """Create a ticket for a workspace."""
         ticket = f"hfk_{new_secret()}"
         self._given[digest(ticket)] = token, workspace, _now() + TICKET_SECONDS * 1_000_000
         while len(self._given) > MAX_TICKETS:
@@ -287,11 +284,12 @@ class Tickets:
         return ticket
 
     def take(self, ticket: str, workspace: str) -> Token:
-        """The token of a ticket, which is used up; Unauthorized if it is not good for this."""
+        """The token of a ticket, which works once. Raises Unauthorized if it is not valid for the workspace."""
         token, wanted, until = self._given.pop(digest(ticket), (None, "", 0))
         if token is None or wanted != workspace or until < _now():
             raise errors.Unauthorized(
-                "the ticket is used up, too old, or another workspace's", hint="POST /api/ticket gives a new one"
+                "the ticket was used, has expired, or is for another workspace",
+                hint="POST /api/ticket gives a new one",
             )
         self._tokens.check(token)
         return token

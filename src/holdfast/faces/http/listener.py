@@ -1,9 +1,9 @@
-"""The settings and sockets of a server, its certificate, and the lock that keeps it alone on its folder.
+"""The settings and sockets of a server, its certificate, and the lock of its folder.
 
-`connect(url, verify="DIR/tls/cert.pem")` trusts this one and no other. It is good for the names under which the server
-is called; when these change, or it runs out, a new one is made, which clients have to be given again.
+`connect(url, verify="DIR/tls/cert.pem")` trusts this certificate only. It is valid for the names of the server; when
+they change, or the certificate is about to expire, a new one is made, which clients need again.
 
-A second server is refused with the first one's pid and address, before it has touched anything: not even a socket file.
+A second server is refused with the pid and address of the first, before it has changed anything, even a socket file.
 """
 
 from __future__ import annotations
@@ -30,15 +30,15 @@ if TYPE_CHECKING:
 
 
 PORT: Final = 4653
-MAX_WATCHERS: Final = 4096  # of one token
+MAX_WATCHERS: Final = 4096  # per token
 BACKUPS_KEPT: Final = 7
 
 
 class Settings(msgspec.Struct, frozen=True, kw_only=True):
-    """What a server is told.
+    """The settings of a server.
 
-    `tls_auto`: make a certificate of its own on the first start, in the folder `tls`. `access_log` is a file that gets
-    a line for every request. Backups go to `backup_folder`, every `backup_every` seconds and at the end.
+    `tls_auto`: make a certificate on the first start, in the folder `tls`. `access_log` is a file that gets a line for
+    every request. Backups go to `backup_folder`, every `backup_every` seconds and at the end.
     """
 
     folder: Path
@@ -57,18 +57,18 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def secure(self) -> bool:
-        """Whether it speaks TLS."""
+        """Whether it uses TLS."""
         return self.tls_auto or self.tls_cert is not None
 
     def check(self) -> None:
-        """Refuse what would let in strangers, and what makes no sense."""
+        """Raise Invalid for settings that are unsafe or contradict each other."""
         if self.socket is None and not self.secure and not is_loopback(self.host):
             raise errors.Invalid(
                 f"{self.host} can be reached from other machines, and without TLS tokens would travel in the open",
                 hint="give --tls auto, or --tls-cert and --tls-key, or listen on 127.0.0.1 or a --socket",
             )
         if (self.tls_cert is None) != (self.tls_key is None):
-            raise errors.Invalid("a certificate and its key go together", hint="give --tls-cert and --tls-key")
+            raise errors.Invalid("a certificate needs its key", hint="give both --tls-cert and --tls-key")
         if self.tls_auto and self.tls_cert is not None:
             raise errors.Invalid("--tls auto makes its own certificate", hint="give either, not both")
         for name, given, least in (
@@ -81,7 +81,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
         if self.tls_auto and self.socket is not None:
             raise errors.Invalid("a Unix socket needs no TLS", hint="give either --tls or --socket")
         if self.backup_every is not None and (self.backup_folder is None or not 1 <= self.backup_every < 1e9):
-            raise errors.Invalid("--backup-every is at least a second, and goes with --backup-dir")
+            raise errors.Invalid("--backup-every must be at least a second, and needs --backup-dir")
         for host in self.allow_hosts:
             if not host or not host.isascii() or not host.isprintable() or any(each in host for each in " /,@"):
                 raise errors.Invalid(f"--allow-host cannot be {host!r}", hint="name it as clients do: example.org:4653")
@@ -105,13 +105,13 @@ def is_loopback(host: str) -> bool:
 
 
 FOLDER: Final = "tls"
-LIFE: Final = timedelta(days=825)  # as long as clients accept
-RENEW: Final = timedelta(days=30)  # before its end
+LIFE: Final = timedelta(days=825)  # the longest that clients accept
+RENEW: Final = timedelta(days=30)  # before it expires
 _log = logging.getLogger("holdfast.http")
 
 
 def certificate(folder: Path, hosts: Iterable[str]) -> tuple[Path, Path]:
-    """The files of the certificate and its key, made if there are none that fit."""
+    """The files of the certificate and its key, made if there are none that are valid for these hosts."""
     names = sorted({*hosts, socket.gethostname(), "localhost", "127.0.0.1", "::1"} - {"0.0.0.0", "::"})
     place = folder / FOLDER
     place.mkdir(mode=0o700, exist_ok=True)
@@ -124,32 +124,35 @@ def certificate(folder: Path, hosts: Iterable[str]) -> tuple[Path, Path]:
 
 
 def check(cert: Path, key: Path) -> None:
-    """Invalid if a server could not speak TLS with these files."""
+    """Raise Invalid unless a server can use TLS with these files."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     try:
         context.load_cert_chain(cert, key, password=lambda: "")
     except (OSError, ValueError) as error:  # of which ssl.SSLError is one
         raise errors.Invalid(
             f"{cert} and {key} cannot be used as certificate and key: {error}",
-            hint="both are PEM files that belong together; the key has no passphrase",
+            hint="they must be PEM files of one certificate; the key must have no passphrase",
         ) from error
 
 
 def _is_good(cert: Path, key: Path, names: list[str]) -> bool:
-    """Whether both belong together and are good for these names, for some time to come."""
+    """Whether both belong together, cover these names, and do not expire soon."""
     from cryptography import x509
 
     try:
         check(cert, key)
         found = x509.load_pem_x509_certificate(cert.read_bytes())
-        told = found.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
+        covered = found.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
     except (errors.Invalid, ValueError, x509.ExtensionNotFound) as error:
-        _log.warning("%s is made anew, and clients need the new one: %s", cert, error)
+        _log.warning("%s is replaced, and clients need the new one: %s", cert, error)
         return False
-    known = {*told.get_values_for_type(x509.DNSName), *map(str, told.get_values_for_type(x509.IPAddress))}
+    known = {
+        *covered.get_values_for_type(x509.DNSName),
+        *map(str, covered.get_values_for_type(x509.IPAddress)),
+    }
     good = set(names) <= known and found.not_valid_after_utc - datetime.now(UTC) > RENEW
     if not good:
-        _log.warning("%s is made anew, for other names or a longer time: clients need the new one", cert)
+        _log.warning("%s is replaced, for other names or because it expires: clients need the new one", cert)
     return good
 
 
@@ -195,7 +198,7 @@ LOCK: Final = "server.lock"
 
 
 class ServerLock:
-    """The right to serve a folder."""
+    """The lock that allows one server per folder."""
 
     def __init__(self, folder: Path) -> None:
         self._path = folder / LOCK
@@ -208,13 +211,14 @@ class ServerLock:
             holder = os.pread(self._descriptor, 1000, 0).decode(errors="replace").strip()
             os.close(self._descriptor)
             raise errors.Unavailable(
-                f"{self._path.parent} is served already, by {holder or 'somebody'}", hint="use that server, or stop it"
+                f"{self._path.parent} is served by {holder or 'another process'}",
+                hint="use that server, or stop it",
             ) from error
         os.ftruncate(self._descriptor, 0)
         return self
 
-    def tell(self, url: str) -> None:
-        """Say who it is, for those that are refused."""
+    def publish(self, url: str) -> None:
+        """Write pid and address into the lock, for servers that are refused."""
         os.pwrite(self._descriptor, f"pid {os.getpid()} at {url}\n".encode(), 0)
 
     def __exit__(self, *_: object) -> None:
@@ -223,7 +227,7 @@ class ServerLock:
 
 
 def bind(settings: Settings) -> socket.socket:
-    """The socket, bound before anything is promised."""
+    """The bound socket of a server."""
     try:
         return _bind_path(settings.socket) if settings.socket is not None else _bind_port(settings)
     except OSError as error:
@@ -235,7 +239,7 @@ def bind(settings: Settings) -> socket.socket:
 
 def _bind_port(settings: Settings) -> socket.socket:
     family = socket.AF_INET6 if ":" in settings.host else socket.AF_INET
-    bound = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)  # the loop sets TCP_NODELAY if it says so
+    bound = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)  # named, so that the loop sets TCP_NODELAY
     try:
         bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         bound.bind((settings.host, settings.port))
@@ -246,7 +250,7 @@ def _bind_port(settings: Settings) -> socket.socket:
 
 
 def _bind_path(path: Path) -> socket.socket:
-    """A socket that is its owner's alone; takes the place of one that nobody listens on, and of nothing else."""
+    """A socket that only its owner can open; replaces a socket that nobody listens on, and nothing else."""
     _clear(path)
     bound = socket.socket(socket.AF_UNIX)
     before = os.umask(0o177)
@@ -266,11 +270,11 @@ def _clear(path: Path) -> None:
     except FileNotFoundError:
         return
     if not stat.S_ISSOCK(kind):
-        raise errors.Invalid(f"{path} is there, and is no socket", hint="choose another --socket")
+        raise errors.Invalid(f"{path} exists and is not a socket", hint="choose another --socket")
     with socket.socket(socket.AF_UNIX) as other:
         try:
             other.connect(str(path))
         except ConnectionRefusedError:
-            path.unlink()  # left by one that was killed
+            path.unlink()  # left by a server that was killed
             return
-    raise errors.Unavailable(f"somebody listens on {path} already", hint="choose another --socket")
+    raise errors.Unavailable(f"another process listens on {path}", hint="choose another --socket")

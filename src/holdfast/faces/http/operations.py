@@ -1,10 +1,10 @@
 """Running a server in production: access log, metrics, and upkeep (stale claims, write-ahead log, backups).
 
-The query of an address is left out: it may hold a ticket. Lines are gathered and written a few times a second, beside
-the loop; what a killed server had not written yet is lost, which is the log's loss alone.
+The access log leaves out the query of an address, which may contain a ticket. Lines are collected and written a few
+times a second in a thread; a server that is killed loses those it had not written.
 
-Expiry and retention need no help: they belong to every open workspace (`kernel.wake.Pulse`), so the server opens all of
-its workspaces when it starts. What fails here is logged and counted, and tried again when its time comes.
+Expiry and retention run in every open workspace (`kernel.wake.Pulse`), so the server opens all of its workspaces when
+it starts. Failures of upkeep are logged, counted, and retried at the next interval.
 """
 
 from __future__ import annotations
@@ -49,12 +49,12 @@ class AccessLog:
 
     def __init__(self, path: Path) -> None:
         self._path = path
-        self._waiting: deque[Entry] = deque()  # one side only adds, the other only takes
+        self._waiting: deque[Entry] = deque()  # the loop only appends, the thread only pops
         self._file: BinaryIO | None = None
         self._task: asyncio.Task[None] | None = None
 
     def open(self) -> None:
-        """Begin; refuses a file that cannot be written."""
+        """Open the file. Raises Invalid if it cannot be written."""
         target = os.dup(2) if str(self._path) == "-" else self._path
         try:
             self._file = open(target, "ab", buffering=0)  # noqa: SIM115  # `close` closes it
@@ -63,7 +63,7 @@ class AccessLog:
         self._task = asyncio.ensure_future(self._write())
 
     def add(self, scope: Mapping[str, Any], status: int, seconds: float) -> None:
-        """A request has been answered."""
+        """Add a request that was served."""
         peer, token, actor = scope.get("client"), scope.get("token"), scope.get("actor")
         self._waiting.append(
             Entry(
@@ -84,7 +84,7 @@ class AccessLog:
             if self._waiting:
                 try:
                     await asyncio.to_thread(self._flush)
-                except OSError as error:  # the disk is full, say: requests go on, and so does the log when it can
+                except OSError as error:  # such as a full disk: requests go on, and the log when it can
                     _log.error("the access log cannot be written: %s", error)
 
     def _flush(self) -> None:
@@ -115,7 +115,7 @@ class Upkeep:
         self.failures = 0
 
     async def start(self) -> None:
-        """Open every workspace, give back what the dead held, and go on in the background."""
+        """Open every workspace, release stale claims, and start the background work."""
         for name in self._spaces.names():
             await self._attempt(f"the start of {name or 'the main workspace'}", self._begin(name))
         self._tasks.append(asyncio.ensure_future(self._repeat(CHECKPOINT_EVERY, self._checkpoint)))
@@ -124,12 +124,12 @@ class Upkeep:
             self._tasks.append(asyncio.ensure_future(self._repeat(every, self.back_up)))
 
     async def _begin(self, name: str) -> None:
-        """Give back what agents held that gave no sign of life while no server ran."""
+        """Open a workspace and release the claims that expired while no server ran."""
         space = self._spaces.get(name)
         await asyncio.to_thread(space.workspace.tasks.release_stale_claims)
 
     async def stop(self) -> None:
-        """End it, with a last backup if any are wanted."""
+        """Stop it, with a last backup if there is a folder for backups."""
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
@@ -137,7 +137,7 @@ class Upkeep:
             await self.back_up()
 
     async def back_up(self) -> None:
-        """A backup of every workspace, and an end to the oldest of them."""
+        """Back up every workspace, and delete the oldest backups."""
         assert self._settings.backup_folder is not None
         for space in self._spaces.open():
             await self._attempt("backup", asyncio.to_thread(self._back_up, space, self._settings.backup_folder))
@@ -169,18 +169,18 @@ class Upkeep:
 
 
 def _is_backup_of(path: Path, name: str) -> bool:
-    """Whether a file is one of ours: another workspace's name may begin with this one's."""
+    """Whether a file is a backup of this workspace: the name of another may begin with its name."""
     rest = os.fspath(path.name)[len(name) + 1 : -len(SUFFIX)]
     return len(rest) == len("20260101T000000.000000") and rest.replace("T", "").replace(".", "").isdigit()
 
 
 BUCKETS: Final = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0)
 
-_now = SystemClock().monotonic  # also in tests that own the time
+_now = SystemClock().monotonic  # real time, also in tests with a clock of their own
 
 
 class Metrics:
-    """What one server has counted since it started."""
+    """The counters of one server since its start."""
 
     def __init__(self) -> None:
         self._requests: Counter[tuple[str, int]] = Counter()
@@ -189,12 +189,12 @@ class Metrics:
         self.active = 0
 
     def began(self) -> int:
-        """A request has come."""
+        """Count a request that begins; returns the time."""
         self.active += 1
         return _now()
 
     def ended(self, method: str, status: int, began: int) -> float:
-        """And has been answered; after so many seconds."""
+        """Count a request that was served; returns the seconds it took."""
         took = (_now() - began) / 1e6
         self.active -= 1
         self._requests[method, status] += 1
@@ -203,7 +203,7 @@ class Metrics:
         return took
 
     def lines(self, revisions: dict[str, int | None], watchers: Watchers, upkeep: Upkeep) -> Iterator[str]:
-        """All of it in the text format; `revisions` are those of the open workspaces, None where it cannot be read."""
+        """All metrics in the text format; `revisions` by open workspace, None where it cannot be read."""
         yield "# TYPE holdfast_requests_total counter"
         for (method, status), count in sorted(self._requests.items()):
             yield f'holdfast_requests_total{{method="{method}",status="{status}"}} {count}'

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 Extra = Callable[["App", ServedWorkspace, Token], Awaitable[Response]]
 
 
-async def _tell_revision(_: App, space: ServedWorkspace, token: Token) -> Response:
+async def _revision_response(_: App, space: ServedWorkspace, token: Token) -> Response:
     ahead = space.workspace.clock_ahead
     return json_response({"revision": space.workspace.revision, "clock_ahead": ahead})
 
@@ -41,30 +41,30 @@ async def _ticket(app: App, space: ServedWorkspace, token: Token) -> Response:
 
 
 EXTRAS: Final[dict[str, tuple[str, Role, str, Extra]]] = {
-    "revision": ("GET", "read", "The revision of the newest transaction.", _tell_revision),
+    "revision": ("GET", "read", "The revision of the newest transaction.", _revision_response),
     "check": ("GET", "admin", "Compare the state with the log.", _check),
-    "whoami": ("GET", "read", "What this token is good for.", _whoami),
+    "whoami": ("GET", "read", "The rights of this token.", _whoami),
     "ticket": ("POST", "read", "A ticket for one watch, to be used in an address within 30 seconds.", _ticket),
 }
 
 
 def find(segments: list[str], method: str, token: Token) -> Extra | None:
-    """What is asked, if it is one of these and the token is good for it."""
+    """The extra at this address, if there is one. Raises Forbidden unless the token allows it."""
     found = EXTRAS.get(segments[1]) if len(segments) == 2 else None
     if found is None:
         return None
     wanted, role, _, extra = found
     if method != wanted and not (method == "HEAD" and wanted == "GET"):
-        raise MethodNotAllowed(f"{method} is not possible here; {wanted} is", allowed=wanted)
+        raise MethodNotAllowed(f"{method} is not allowed here, use {wanted}", allowed=wanted)
     if not token.allows(role):
         raise errors.Forbidden(f"{segments[1]} needs a token with the role {role}, this one has {token.role}")
     return extra
 
 
 def respond(app: App, segments: list[str], method: str, token: Token) -> Response:
-    """The answer to a request that names no workspace."""
+    """The response to a request that addresses no workspace."""
     if method not in ("GET", "HEAD"):
-        raise MethodNotAllowed(f"{method} is not possible here; GET is", allowed="GET, HEAD")
+        raise MethodNotAllowed(f"{method} is not allowed here, use GET", allowed="GET, HEAD")
     match segments:
         case ["readyz"]:
             return _ready(app)
@@ -87,8 +87,8 @@ def _ready(app: App) -> Response:
         raise errors.Unavailable("the server is stopping")
     workspace = app.spaces.get(MAIN).workspace
     if workspace.is_lost:
-        raise errors.Closed("the store was removed or replaced", hint="stop the server, and look at its folder")
-    workspace.revision  # noqa: B018  # which must be readable
+        raise errors.Closed("the store was removed or replaced", hint="stop the server and check its folder")
+    workspace.revision  # noqa: B018  # raises unless it can be read
     return json_response({"status": "ready"})
 
 
@@ -99,7 +99,7 @@ def _metrics(app: App) -> Response:
 
 
 def _revision(space: ServedWorkspace) -> int | None:
-    """How far a workspace is; None if it cannot be read, which is no reason to tell nothing of the others."""
+    """The revision of a workspace; None if it cannot be read, so that the others are still reported."""
     try:
         return None if space.is_lost else space.workspace.revision
     except errors.HoldfastError:
@@ -107,7 +107,7 @@ def _revision(space: ServedWorkspace) -> int | None:
 
 
 def _docs() -> Response:
-    """Every operation on one page, without a script and without anything from elsewhere."""
+    """Every operation on one page, without scripts and external resources."""
     from holdfast.faces.http.openapi import document
 
     described = msgspec.json.decode(document())

@@ -1,11 +1,11 @@
 """Running a server: its HTTP protocol, its background work, and a stop that loses nothing.
 
-Headers end where they end: what follows a body in chunks is no header. Together they have at most 64 KiB, and half a
-minute to arrive; else 431 or 408, and the connection is closed.
+Trailers of a chunked body are discarded. Headers may have 64 KiB together and take half a minute to arrive; otherwise
+the response is 431 or 408, and the connection is closed.
 
-One server has one folder, and says so in `server.lock`: a second one is refused, with the first one's pid and address.
-Without TLS it listens on this machine only. When it is told to stop, it takes no new requests, finishes those it has,
-tells watchers where to resume, and closes its workspaces.
+A server locks its folder by `server.lock`: a second one is refused with the pid and address of the first. Without TLS
+it listens on this machine only. To stop, it takes no new requests, finishes those in progress, tells watchers where to
+resume, and closes its workspaces.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ from holdfast.workspace import Workspace, open_workspace
 
 MAX_HEADERS: Final = 64 * 1024
 MAX_HEADER_COUNT: Final = 128
-TOO_LARGE: Final = f"headers are at most {MAX_HEADER_COUNT}, and {MAX_HEADERS} bytes together"
+TOO_LARGE: Final = f"a request may have {MAX_HEADER_COUNT} headers, and {MAX_HEADERS} bytes of them"
 HEADER_TIMEOUT: Final = 30.0  # seconds
 
 
@@ -50,7 +50,7 @@ class Protocol(HttpToolsProtocol):
         self._timer: asyncio.TimerHandle | None = None
 
     def data_received(self, data: bytes) -> None:
-        """Bytes have come; those before a body are counted."""
+        """Bytes received; those before a body are counted."""
         while data and self._before_body and not self.transport.is_closing():
             room = MAX_HEADERS - self._size
             piece, data = data[:room], data[room:]
@@ -70,24 +70,24 @@ class Protocol(HttpToolsProtocol):
             )
 
     def on_message_begin(self) -> None:
-        """A request begins."""
+        """Request started."""
         super().on_message_begin()
         self._before_body = True
 
     def on_headers_complete(self) -> None:
-        """Its headers have ended: what is told later is told to nobody."""
+        """Headers complete. Trailers are discarded."""
         super().on_headers_complete()
         self._before_body, self._size = False, 0
         self.headers = []
         self._in_time()
 
     def on_message_complete(self) -> None:
-        """It has ended; what follows is the next one."""
+        """Request complete; the next one may follow."""
         super().on_message_complete()
         self._before_body = True
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """The other side has gone."""
+        """Connection closed."""
         self._in_time()
         super().connection_lost(exc)
 
@@ -98,14 +98,14 @@ class Protocol(HttpToolsProtocol):
 
     def _refuse(self, status: bytes, code: str, what: str) -> None:
         self._in_time()
-        told = {
+        error = {
             "error": what,
             "code": code,
             "hint": "send fewer and shorter ones",
             "retryable": False,
             "details": {},
         }
-        body = msgspec.json.encode(told)
+        body = msgspec.json.encode(error)
         self.transport.write(
             b"HTTP/1.1 %b\r\ncontent-type: application/json\r\nconnection: close\r\ncontent-length: %d\r\n\r\n%b"
             % (status, len(body), body)
@@ -113,10 +113,8 @@ class Protocol(HttpToolsProtocol):
         self.transport.close()
 
 
-KEEP_ALIVE_SECONDS: Final = (
-    75  # seconds that a connection nobody uses is kept: longer than clients keep it, so none is cut in use
-)
-STOP_TIMEOUT: Final = 20  # seconds for requests in progress when it stops
+KEEP_ALIVE_SECONDS: Final = 75  # of an unused connection: longer than clients keep it, so none is cut in use
+STOP_TIMEOUT: Final = 20  # seconds for requests in progress
 
 
 def _in_url(host: str) -> str:
@@ -136,14 +134,14 @@ class Server:
             settings.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
             hide_from_git(str(settings.folder))
         except OSError as error:
-            raise errors.Invalid(f"{settings.folder} is no folder: {error.strerror}", hint="choose --dir") from error
+            raise errors.Invalid(f"{settings.folder} is not a folder: {error.strerror}", hint="choose --dir") from error
         self.tokens = Tokens(settings.folder)
         self.tokens.make_first(first_start=not (settings.folder / LOCK).exists())
         self.certificate = self._certificate()
 
     @property
     def url(self) -> str:
-        """Where it listens."""
+        """The address of the server."""
         if self.settings.socket is not None:
             return f"unix://{self.settings.socket}"
         scheme = "https" if self.settings.secure else "http"
@@ -151,7 +149,7 @@ class Server:
 
     @property
     def _name(self) -> str:
-        """What it is called by: of all addresses, the name of the machine."""
+        """The host in its address; the name of the machine if it listens on all addresses."""
         return socket.gethostname() if self.settings.host in ("0.0.0.0", "::") else self.settings.host
 
     def _certificate(self) -> tuple[Path, Path] | None:
@@ -167,13 +165,13 @@ class Server:
         return cert, key
 
     def stop(self) -> None:
-        """Have it stop; from any thread, and as often as anybody likes."""
+        """Stop it, from any thread; repeated calls do nothing."""
         if self._loop is not None and self._stop is not None:
             with contextlib.suppress(RuntimeError):  # its loop is closed: it has stopped
                 self._loop.call_soon_threadsafe(self._stop.set)
 
     def on_loop(self, work: Callable[[], None]) -> None:
-        """Do something on its loop, from any other thread, and return when it is done."""
+        """Run a function on its loop, from another thread, and wait for it."""
         assert self._loop is not None
 
         async def do() -> None:
@@ -182,13 +180,13 @@ class Server:
         asyncio.run_coroutine_threadsafe(do(), self._loop).result()
 
     def run(self, started: Callable[[], None] = lambda: None) -> None:
-        """Serve until told to stop; `started` is called once it listens."""
+        """Serve until it is stopped; `started` is called once it listens."""
         self._started = started
-        with ServerLock(self.settings.folder) as sole:
+        with ServerLock(self.settings.folder) as lock:
             self._bound = bind(self.settings)
             try:
                 self.port = 0 if self.settings.socket is not None else self._bound.getsockname()[1]
-                sole.tell(self.url)
+                lock.publish(self.url)
                 uvloop.run(self._serve())
             finally:
                 self._bound.close()
@@ -219,7 +217,7 @@ class Server:
             server_header=False,
             http=Protocol,
             ws="none",
-            proxy_headers=False,  # who asks is who connects, whatever a header says
+            proxy_headers=False,  # the client is the peer of the connection, whatever a header says
             timeout_graceful_shutdown=STOP_TIMEOUT,
             timeout_keep_alive=KEEP_ALIVE_SECONDS,
             **tls,
@@ -239,14 +237,14 @@ class Server:
             serving = asyncio.ensure_future(server.serve(sockets=[self._bound]))
             while not server.started and not serving.done():
                 await asyncio.sleep(0.005)
-            if serving.done():  # it could not even begin
+            if serving.done():  # it failed to start
                 await serving
             self.ready.set()
             self._started()
             stopping = asyncio.ensure_future(self._stop.wait())
             await asyncio.wait((serving, stopping), return_when=asyncio.FIRST_COMPLETED)
             stopping.cancel()
-            app.stop()  # watchers are told first, so that none keeps the server from stopping
+            app.stop()  # first, so that no watcher keeps the server from stopping
             server.should_exit = True
             await serving
             await app.end()
@@ -257,8 +255,7 @@ class Server:
 def tune() -> None:
     """Settings of a process that does nothing but serve.
 
-    What is loaded stays, and what a request makes goes with it: there is little for Python's collector to find, so it
-    looks less often.
+    Modules stay loaded and a request leaves little garbage, so the collector runs less often.
     """
     gc.collect()
     gc.freeze()
@@ -266,7 +263,7 @@ def tune() -> None:
 
 
 class _Quiet(uvicorn.Server):
-    """A server whose signals are ours: watchers must hear of the stop before it waits for them."""
+    """A server without signal handlers: `Server` handles signals, because watchers must be woken before a stop."""
 
     def capture_signals(self) -> AbstractContextManager[None]:  # type: ignore[override]
         return nullcontext()

@@ -1,15 +1,14 @@
 """Server-sent events: frames, one client's stream, and channels that encode each event once for many clients.
 
-A client that comes back with `Last-Event-ID` hears what followed, without gap or repeat. When nothing comes for a
-while a bookmark does, which moves the cursor on over what the client did not want to hear. A client that does not read
-is let go after a while, with nothing lost: its last id is where it resumes. Whoever watches everything without an end
-shares a channel with those who want the same (see `channels`); one record, or a watch with a timeout, is read for its
-client alone.
+A client that reconnects with `Last-Event-ID` gets what followed, without gap or repeat. When there is no event for a
+while, a bookmark moves its cursor past events that its filter left out. A client that does not read is disconnected
+after a while and loses nothing: it resumes from its last id. Watches of a whole workspace without a timeout share a
+channel per filter; a watch of one record, or with a timeout, is read for its client alone.
 
 A channel is one watch of a workspace with a filter, and the last events that came through it, as bytes. A client has a
-position in the log. As long as the channel reaches back to it, the client is sent what lies behind; one that has fallen
-further back, or comes with an older cursor, reads the log for itself until it has caught up. So a slow client costs
-nobody else anything, and nobody is ever skipped.
+position in the log. While the channel reaches back to it, the client gets the events after it from the channel; a
+client further behind, or with an older cursor, reads the log by itself until it has caught up. So a slow client delays
+no other, and no event is skipped.
 """
 
 from __future__ import annotations
@@ -44,33 +43,33 @@ START: Final = {
 
 
 def event_frame(op: Operation[..., Any], item: Any) -> bytes:
-    """Something that happened. The ids of a watch over everything are cursors, those of one record its versions."""
+    """An event. In a watch of a workspace its id is a cursor, in a watch of one record its version."""
     last = item.cursor if isinstance(item, Event) else item.version
     return f"id: {last}\ndata: ".encode() + wire.answer(op, item) + b"\n\n"
 
 
 def bookmark_frame(cursor: str | None) -> bytes:
-    """Nothing happened that was asked for, up to here."""
+    """No more events up to this cursor."""
     return b"event: bookmark\n" + _id(cursor) + b"data: {}\n\n"
 
 
 def stop_frame(cursor: str | None) -> bytes:
-    """The server stops; ask again in a second, from here."""
+    """The server stops; reconnect in a second, from this cursor."""
     return b"event: stop\n" + _id(cursor) + b"retry: 1000\ndata: {}\n\n"
 
 
 def end_frame(cursor: str | None) -> bytes:
-    """The time that was asked for is over."""
+    """The timeout of the watch is over."""
     return b"event: end\n" + _id(cursor) + b"data: {}\n\n"
 
 
 def error_frame(failure: errors.HoldfastError) -> bytes:
-    """It cannot go on."""
+    """The watch has failed."""
     return b"event: error\ndata: " + wire.failure(failure) + b"\n\n"
 
 
 def progress_frame(content: Any) -> bytes:
-    """How far some long work is; it has no id, because it is no part of the log."""
+    """Progress of long-running work; without an id, because it is not part of the log."""
     return b"event: progress\ndata: " + msgspec.json.encode(content) + b"\n\n"
 
 
@@ -79,18 +78,18 @@ def _id(cursor: str | None) -> bytes:
 
 
 HEARTBEAT: Final = 10_000_000  # microseconds
-READ_TIMEOUT: Final = 30_000_000  # with a client that does not read
-GATHER: Final = 0.02  # seconds: events that follow within this time travel together
+READ_TIMEOUT: Final = 30_000_000  # microseconds after which a client that does not read is disconnected
+GATHER: Final = 0.02  # seconds: events within this time are sent together
 BATCH: Final = 500
-TOKEN_CHECK_EVERY: Final = 1_000_000  # microseconds, after which a token is looked at again
+TOKEN_CHECK_EVERY: Final = 1_000_000  # microseconds after which a token is checked again
 
 Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
 Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
-_now = SystemClock().monotonic  # also in tests that own the time
+_now = SystemClock().monotonic  # real time, also in tests with a clock of their own
 
 
 def resume_from(op: Operation[..., Any], headers: Headers, given: dict[str, Any]) -> None:
-    """`Last-Event-ID` is where to resume; who comes back knows better than the address it came by."""
+    """Resume after `Last-Event-ID`, which wins over the address."""
     last = headers.get(b"last-event-id", b"").decode("latin-1")
     if last and op.name == "watch":
         given["after"] = last
@@ -101,23 +100,23 @@ def resume_from(op: Operation[..., Any], headers: Headers, given: dict[str, Any]
 
 
 class Watchers:
-    """Who watches, how many under each token, and a look at each of them every second."""
+    """The connected clients, limited per token, each checked every second."""
 
     def __init__(self, limit: int) -> None:
         self._limit = limit
         self._under: Counter[str] = Counter()
         self._clients: set[Client] = set()
         self._looking: asyncio.Task[None] | None = None
-        self.cut = 0  # those that were let go because they did not read
+        self.cut = 0  # clients disconnected because they did not read
 
     def __len__(self) -> int:
         return len(self._clients)
 
     @contextmanager
     def place(self, token: Token, client: Client) -> Iterator[None]:
-        """A place among them while somebody watches; a token that has enough of them gets no more."""
+        """Count a client while it watches. Raises TooManyWatchers at the limit of its token."""
         if self._under[token.id] >= self._limit:
-            raise TooManyWatchers(f"{self._limit} watch under this token already", limit=self._limit)
+            raise TooManyWatchers(f"this token has {self._limit} watchers already", limit=self._limit)
         self._under[token.id] += 1
         self._clients.add(client)
         if self._looking is None:
@@ -131,12 +130,12 @@ class Watchers:
                 del self._under[token.id]
 
     def wake(self) -> None:
-        """Have each of them look."""
+        """Wake every client."""
         for client in self._clients:
             client.wake.set()
 
     async def _look(self) -> None:
-        """One timer for all: two for every event and client would cost more than the events."""
+        """Check all clients by one timer: two for every event and client would cost more than the events."""
         while self._clients:
             await asyncio.sleep(1.0)
             now = _now()
@@ -146,7 +145,7 @@ class Watchers:
 
 
 class Client:
-    """One client that watches: sending to it, and noticing that it goes, does not read, or may not stay."""
+    """One client that watches: sends to it, and notices that it disconnects, does not read, or lost its token."""
 
     def __init__(self, token: Token, tokens: Tokens, stopping: asyncio.Event, receive: Receive, send: Send) -> None:
         self._token = token
@@ -155,15 +154,15 @@ class Client:
         self._receive = receive
         self._send = send
         self._task = asyncio.current_task()
-        self._sending: int | None = None  # since when
-        self._quiet = self._checked = _now()  # since when
+        self._sending: int | None = None  # when the current write began
+        self._quiet = self._checked = _now()  # when something was sent last, and the token checked
         self._gone = self._cut = False
-        self.beat = False  # nothing was sent for a while: a bookmark is due
-        self.asides: list[bytes] = []  # to be said beside the events
-        self.wake = asyncio.Event()  # something is to be sent, or to be noticed
+        self.beat = False  # a bookmark is due
+        self.asides: list[bytes] = []  # frames to send beside the events
+        self.wake = asyncio.Event()  # there is something to send or to notice
 
     async def serve(self, body: Awaitable[None]) -> bool:
-        """Run what sends to it until it goes; False if it was let go because it did not read."""
+        """Run the stream until the client disconnects; False if it was disconnected because it did not read."""
         leaving = asyncio.ensure_future(self._notice())
         try:
             await body
@@ -183,7 +182,7 @@ class Client:
         self.wake.set()
 
     def look(self, now: int) -> None:
-        """Let it go if it has not read for too long; have a bookmark sent if it has heard nothing for a while."""
+        """Disconnect it if it has not read for too long; request a bookmark if nothing was sent for a while."""
         if self._sending is not None and now - self._sending > READ_TIMEOUT and self._task is not None:
             self._cut = True
             self._task.cancel()
@@ -192,18 +191,18 @@ class Client:
             self.wake.set()
 
     async def start(self, cursor: str | None) -> None:
-        """Begin, with a bookmark: from here on nothing is missed."""
+        """Start the response with a bookmark: no event after it is missed."""
         await self._send(START)
         await self.write(bookmark_frame(cursor))
 
     async def write(self, chunk: bytes, more: bool = True) -> None:
-        """Send, as soon as there is room for it."""
+        """Send, as soon as there is room in the buffer."""
         self._sending = _now()
         await self._send({"type": "http.response.body", "body": chunk, "more_body": more})
         self._sending, self._quiet, self.beat = None, _now(), False
 
     async def is_over(self, cursor: str | None) -> bool:
-        """Whether there is nobody to send to any more: it has gone, the server stops, or its token was revoked."""
+        """Whether the stream ends: the client disconnected, the server stops, or the token was revoked."""
         if self._gone:
             return True
         if self._stopping.is_set():
@@ -219,29 +218,29 @@ class Client:
         return False
 
     async def sleep(self) -> None:
-        """Until something is to be done."""
+        """Sleep until there is something to do."""
         await self.wake.wait()
         self.wake.clear()
 
 
 class DirectStream:
-    """What one client watches that nobody shares with it: one record, or with a timeout."""
+    """A watch for one client alone: of one record, or with a timeout."""
 
     def __init__(self, op: Operation[..., Any], watch: AsyncWatch[Any], client: Client) -> None:
         self._op = op
         self._watch = watch
         self._client = client
         self._coming: asyncio.Task[Any] | None = None
-        self._told: str | None = None
+        self._sent: str | None = None
 
     def _cursor(self) -> str | None:
-        """Up to where it has been told everything."""
+        """The cursor up to which everything was sent."""
         if self._op.name == "watch" and (self._coming is None or not self._coming.done()):
-            self._told = self._watch.bookmark
-        return self._told
+            self._sent = self._watch.bookmark
+        return self._sent
 
     async def follow(self) -> None:
-        """Send what comes, until the time is over."""
+        """Send events until the timeout."""
         client = self._client
         await client.start(self._cursor())
         try:
@@ -250,7 +249,7 @@ class DirectStream:
                     self._coming = asyncio.ensure_future(anext(self._watch))
                     self._coming.add_done_callback(lambda _: client.wake.set())
                 if self._coming.done():
-                    if not await self._tell(self._coming):
+                    if not await self._send(self._coming):
                         return
                 elif client.beat:
                     await client.write(bookmark_frame(self._cursor()))
@@ -261,8 +260,8 @@ class DirectStream:
                 self._coming.cancel()
             self._watch.close()
 
-    async def _tell(self, came: asyncio.Task[Any]) -> bool:
-        """Send what has come; False if that was the end."""
+    async def _send(self, came: asyncio.Task[Any]) -> bool:
+        """Send the events that came; False if the watch ended."""
         try:
             items = [came.result(), *self._watch.ready(BATCH)]
         except StopAsyncIteration:
@@ -277,13 +276,13 @@ class DirectStream:
         return True
 
 
-REACH: Final = 4096  # events that a channel remembers
-GATHER_LEAST: Final = 0.01  # seconds: events that follow within this time travel together,
-GATHER_EACH: Final = 0.00001  # and a little longer for every client, because sending to all of them takes its time
+REACH: Final = 4096  # events that a channel keeps
+GATHER_LEAST: Final = 0.01  # seconds: events within this time are sent together,
+GATHER_EACH: Final = 0.00001  # plus a little for every client, because sending takes time
 GATHER_MOST: Final = 0.05
 
 WATCH: Final = operation("watch")
-Opened = Callable[[str | None], AsyncWatch[Event]]  # a watch after a cursor, or from now on
+Opened = Callable[[str | None], AsyncWatch[Event]]  # opens a watch after a cursor, or from now on
 
 
 class Channel:
@@ -292,20 +291,23 @@ class Channel:
     def __init__(self, watch: AsyncWatch[Event]) -> None:
         self._watch = watch
         self._events: deque[tuple[Position, bytes]] = deque()
-        self.floor: Position = parse_cursor(watch.bookmark)  # everything behind it is remembered
-        self._newest: tuple[Position, bytes] = (self.floor, b"")  # what came last, in one piece, and behind what
-        self._gathering = False  # it has taken an event which it has not handed on
+        self.floor: Position = parse_cursor(watch.bookmark)  # every event after it is kept
+        self._newest: tuple[Position, bytes] = (
+            self.floor,
+            b"",
+        )  # before the newest events, and their bytes
+        self._gathering = False  # it has read an event that it has not published
         self.failed = False
         self.clients: set[Client] = set()
         self._task = asyncio.ensure_future(self._run())
 
     @property
     def bookmark(self) -> str:
-        """A cursor up to which everything has been handed on."""
+        """A cursor up to which everything has been published."""
         return to_cursor(self.position) if self._gathering else self._watch.bookmark
 
     def after(self, position: Position) -> bytes | None:
-        """What came behind a position; None if the channel does not reach back to it."""
+        """The frames after a position; None if the channel does not reach back to it."""
         if self.failed or position < self.floor:
             return None
         if self._newest[0] == position:
@@ -315,16 +317,16 @@ class Channel:
 
     @property
     def position(self) -> Position:
-        """Of its last event."""
+        """The position of its last event."""
         return self._events[-1][0] if self._events else self.floor
 
     async def _run(self) -> None:
-        """Hand on what comes. Whatever ends this, each client finds out for itself by reading on its own."""
+        """Publish events. If this fails, each client finds out the reason by reading the log itself."""
         try:
             async for first in self._watch:
                 self._gathering = True
                 await asyncio.sleep(min(GATHER_LEAST + GATHER_EACH * len(self.clients), GATHER_MOST))
-                self._hand_on([first, *self._watch.ready(BATCH)])
+                self._publish([first, *self._watch.ready(BATCH)])
                 self._gathering = False
         except errors.HoldfastError:
             return
@@ -332,22 +334,22 @@ class Channel:
             self.failed = True
             self.wake()
 
-    def _hand_on(self, events: list[Event]) -> None:
+    def _publish(self, events: list[Event]) -> None:
         behind = self.position
-        told = [(parse_cursor(event.cursor), event_frame(WATCH, event)) for event in events]
-        self._events.extend(told)
+        framed = [(parse_cursor(event.cursor), event_frame(WATCH, event)) for event in events]
+        self._events.extend(framed)
         while len(self._events) > REACH:
             self.floor = self._events.popleft()[0]
-        self._newest = behind, b"".join(frame for _, frame in told)
+        self._newest = behind, b"".join(frame for _, frame in framed)
         self.wake()
 
     def wake(self) -> None:
-        """Have every client look."""
+        """Wake every client."""
         for client in self.clients:
             client.wake.set()
 
     def close(self) -> None:
-        """Nobody listens any more."""
+        """Stop watching."""
         self._task.cancel()
         self._watch.close()
 
@@ -359,14 +361,14 @@ class Channels:
         self._open: dict[Any, Channel] = {}
 
     def announce(self, frame: bytes) -> None:
-        """Say something beside the events to every client."""
+        """Send a frame beside the events to every client."""
         for channel in self._open.values():
             for client in channel.clients:
                 client.asides.append(frame)
             channel.wake()
 
     async def follow(self, wanted: Any, watch: AsyncWatch[Event], opened: Opened, client: Client) -> None:
-        """Send a client what comes of what it wants, beginning with what `watch` has."""
+        """Send a client the events it wants, starting with those of `watch`."""
         await client.start(watch.bookmark)
         try:
             while True:
@@ -376,14 +378,14 @@ class Channels:
                 if behind is None:
                     return
                 watch = opened(behind)
-                await asyncio.sleep(0)  # however often it falls behind, others get their turn
+                await asyncio.sleep(0)  # other tasks run, however often this client falls behind
         except errors.HoldfastError as error:
             await client.write(error_frame(error), more=False)
         finally:
             watch.close()
 
     async def _share(self, wanted: Any, cursor: str, opened: Opened, client: Client) -> str | None:
-        """Follow the channel from a cursor on; answers a cursor to catch up from, None if the client is done."""
+        """Follow the channel from a cursor; returns a cursor to catch up from, or None if the client is done."""
         channel = self._open.get(wanted)
         if channel is None or channel.failed:
             channel = self._open[wanted] = Channel(opened(None))
@@ -416,7 +418,7 @@ class Channels:
 
 
 async def _catch_up(watch: AsyncWatch[Event], client: Client) -> str | None:
-    """Send a client what it has missed, from the log; answers the cursor behind that, None if the client is done."""
+    """Send a client what it missed, from the log; returns the cursor after that, or None if the client is done."""
     while True:
         missed = watch.ready(BATCH)
         if missed:

@@ -1,12 +1,10 @@
-"""MCP over the standard streams: what `holdfast mcp` runs, one process for one client. The SDK is loaded on first
-use.
+"""MCP over the standard streams, which `holdfast mcp` runs: one process for one client.
 
-With a workspace, or with the turn files of a folder alone: then nothing of a workspace is loaded or looked for.
+It serves a workspace, or the turn files of a folder alone, without loading anything of a workspace.
 
-`tools` has the core profile, a few tools made by hand so that their list costs few tokens; `everything` derives the
-profile `all` from the table of operations; `turning` has the profile `turn`, for turn files without any workspace.
-`stdio` serves one program over its pipes, `mounting` those that come to `holdfast serve`. `protocol` alone knows the
-SDK, which takes a second to load: it is imported by who serves MCP only.
+`profiles` has the core profile, a few tools made by hand so that their list costs few tokens, and derives the profile
+`all` from the table of operations; `turn_tools` has the profile `turn`. `http` serves the clients of `holdfast serve`.
+`server` alone imports the SDK, which takes a second to load, so it is imported only to serve.
 """
 
 from __future__ import annotations
@@ -29,30 +27,30 @@ if TYPE_CHECKING:
 
 
 def load_protocol() -> ModuleType:
-    """The module that speaks MCP; Unsupported if the SDK is not installed."""
+    """The module that uses the SDK. Raises Unsupported if it is not installed."""
     try:
         return import_module("holdfast.faces.mcp.server")
     except ImportError as error:
         raise errors.Unsupported(
-            f"MCP needs more than is installed: {error}", hint="pip install 'holdfast[mcp]'"
+            f"MCP needs a package that is not installed: {error}", hint="pip install 'holdfast[mcp]'"
         ) from error
 
 
 def serve_stdio(workspace: Workspace | RemoteWorkspace, profile: str = "core", turn_dir: str | None = None) -> None:
-    """Serve until the other end closes; the workspace's own actor acts. What was claimed stays so until it expires.
+    """Serve as the workspace's actor until the client closes the streams. Claims stay until they expire.
 
-    `turn_dir` is the folder of a working session, whose turn files the profile `all` then has tools for.
+    `turn_dir` is the folder of a working session; the profile `all` then has tools for its turn files.
     """
     from holdfast.faces.mcp.profiles import WORKSPACE, tools_of
     from holdfast.faces.mcp.session import Session
     from holdfast.workspace.tokens import MemoryTokens
 
-    tools_of(profile)  # which refuses a profile that does not exist
+    tools_of(profile)  # raises Invalid if there is none of this name
     _serve(WORKSPACE, lambda: Session(workspace.aio, workspace.actor, profile, MemoryTokens(), turn_dir=turn_dir))
 
 
 def serve_turns(turn_dir: str, actor: str) -> None:
-    """Serve the turn files of a folder, and nothing else, until the other end closes."""
+    """Serve the turn files of a folder, and nothing else, until the client closes the streams."""
     from holdfast.faces.mcp.tool import Caller
     from holdfast.faces.mcp.turn_tools import TURNS
 
@@ -60,7 +58,7 @@ def serve_turns(turn_dir: str, actor: str) -> None:
 
 
 def _serve(offer: ServerDefinition, caller: Callable[[], Caller]) -> None:
-    """Serve the caller that is made once the loop runs."""
+    """Serve a caller, which is made once the loop runs."""
     protocol = load_protocol()
 
     async def serve() -> None:
@@ -74,7 +72,7 @@ def _serve(offer: ServerDefinition, caller: Callable[[], Caller]) -> None:
 def _interruptible() -> Iterator[None]:
     """Let Ctrl-C end the process at once, as SIGTERM does.
 
-    The SDK reads in a thread that cannot be interrupted, so an orderly end would wait for the other side to close.
+    The SDK reads in a thread that cannot be interrupted, so an orderly end would wait for the client to close.
     """
     if threading.current_thread() is not threading.main_thread():
         yield

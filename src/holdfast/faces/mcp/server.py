@@ -1,7 +1,7 @@
-"""MCP itself, through its official SDK: the tools and resources of an offer as a server. Loaded late, see `loading`.
+"""MCP through its official SDK: the tools and resources of a definition as a server. Imported on first use.
 
-Refusals of a tool are results that say so, with code, message, hint and details, so that a model can read what to do
-next; only what no model can mend, such as a tool that does not exist, is an error of the protocol.
+An error of a tool is a result with code, message, hint and details, so that a model can read what to do next; only
+what no model can correct, such as an unknown tool, is an error of the protocol.
 """
 
 from __future__ import annotations
@@ -21,30 +21,30 @@ from holdfast import __version__, errors
 from holdfast.faces.mcp.text import error_content, marked, plain
 from holdfast.faces.mcp.tool import SCHEME, Caller, ServerDefinition, Tool
 
-CANCELLED: Final = -32800  # the code that the SDK gives a cancelled request, too
+CANCELLED: Final = -32800  # the code that the SDK uses for a cancelled request
 _log = logging.getLogger("holdfast.mcp")
 
 
-def build(offer: ServerDefinition, caller_of: Callable[[Any], Caller]) -> Server[Any]:
-    """A server with an offer, whose requests each belong to a caller."""
+def build(definition: ServerDefinition, caller_of: Callable[[Any], Caller]) -> Server[Any]:
+    """A server for a definition, whose requests each belong to a caller."""
 
     async def list_tools(context: Any, _: types.PaginatedRequestParams | None) -> types.ListToolsResult:
-        return types.ListToolsResult(tools=[described(each) for each in offer.tools(caller_of(context)).values()])
+        return types.ListToolsResult(tools=[described(each) for each in definition.tools(caller_of(context)).values()])
 
     async def call_tool(context: Any, asked: types.CallToolRequestParams) -> types.CallToolResult:
         caller = caller_of(context)
-        found = offer.tools(caller).get(asked.name)
+        found = definition.tools(caller).get(asked.name)
         if found is None:
             raise MCPError(types.INVALID_PARAMS, f"there is no tool {asked.name[:80]!r}")
         with caller.cancellable(context.request_id):
             return await _called(found, caller, asked.arguments or {})
-        raise MCPError(CANCELLED, "the client has cancelled the call")
+        raise MCPError(CANCELLED, "the client cancelled the call")
 
     async def list_resources(_: Any, __: types.PaginatedRequestParams | None) -> types.ListResourcesResult:
         return types.ListResourcesResult(
             resources=[
                 types.Resource(uri=SCHEME + name, name=name, description=what, mime_type="text/plain")
-                for name, what in offer.fixed.items()
+                for name, what in definition.fixed.items()
             ]
         )
 
@@ -52,13 +52,13 @@ def build(offer: ServerDefinition, caller_of: Callable[[Any], Caller]) -> Server
         return types.ListResourceTemplatesResult(
             resource_templates=[
                 types.ResourceTemplate(uri_template=SCHEME + name, name=name, description=what, mime_type="text/plain")
-                for name, what in offer.templates.items()
+                for name, what in definition.templates.items()
             ]
         )
 
     async def read_resource(context: Any, asked: types.ReadResourceRequestParams) -> types.ReadResourceResult:
         try:
-            text = marked(await offer.read(caller_of(context), asked.uri))
+            text = marked(await definition.read(caller_of(context), asked.uri))
         except errors.HoldfastError as error:
             code = types.INVALID_PARAMS if error.status < 500 else types.INTERNAL_ERROR
             raise MCPError(code, f"{error.code} {error.hint}".strip(), _structured(error)) from error
@@ -68,22 +68,22 @@ def build(offer: ServerDefinition, caller_of: Callable[[Any], Caller]) -> Server
     server = Server[Any](
         "holdfast",
         version=__version__,
-        instructions=offer.instructions,
+        instructions=definition.instructions,
         on_list_tools=list_tools,
         on_call_tool=call_tool,
         on_list_resources=list_resources,
         on_list_resource_templates=list_templates,
         on_read_resource=read_resource,
-        get_tool_input_schema=lambda _: None,  # no argument of ours travels in a header
+        get_tool_input_schema=lambda _: None,  # no argument is sent in a header
     )
-    server.middleware.clear()  # tracing, which nobody has asked for
+    server.middleware.clear()  # tracing
     return server
 
 
 @cache
 def described(tool: Tool) -> types.Tool:
-    """A tool as clients are told of it."""
-    # What is not said to be harmless, clients take for destructive.
+    """A tool as clients see it."""
+    # Clients take a tool for destructive unless it says otherwise.
     harmless = (
         types.ToolAnnotations(read_only_hint=True) if tool.reads else types.ToolAnnotations(destructive_hint=tool.takes)
     )
@@ -97,7 +97,7 @@ async def _called(found: Tool, caller: Caller, given: dict[str, Any]) -> types.C
         return _refused(error)
     except Exception:
         _log.exception("the tool %s failed", found.name)
-        return _refused(errors.HoldfastError("the server failed; its log says more"))
+        return _refused(errors.HoldfastError("internal error; see the server's log"))
     return types.CallToolResult(content=[types.TextContent(type="text", text=text)])
 
 
@@ -108,21 +108,21 @@ def _refused(error: errors.HoldfastError) -> types.CallToolResult:
 
 
 def _structured(error: errors.HoldfastError) -> dict[str, Any]:
-    """An error as data, which says what in it may be somebody's words."""
+    """An error as data, with the fields that may quote somebody."""
     return {**plain(error_content(error)), "untrusted": ["message", "hint", "details"]}
 
 
 # --- transports ------------------------------------------------------------------------------------------------------
 
 
-async def over_stdio(offer: ServerDefinition, caller: Caller) -> None:
-    """Serve the program at the other end of the standard streams, until it closes them."""
-    server = build(offer, lambda _: caller)
+async def over_stdio(definition: ServerDefinition, caller: Caller) -> None:
+    """Serve the client at the other end of the standard streams until it closes them."""
+    server = build(definition, lambda _: caller)
     async with stdio_server() as (incoming, outgoing):
         await server.run(incoming, outgoing, server.create_initialization_options())
 
 
-def over_http(offer: ServerDefinition, caller_of: Callable[[Any], Caller]) -> StreamableHTTPSessionManager:
-    """What answers requests over HTTP, each for itself."""
-    logging.getLogger("mcp").setLevel(logging.WARNING)  # it tells of every request that it comes and goes
-    return StreamableHTTPSessionManager(build(offer, caller_of), stateless=True)
+def over_http(definition: ServerDefinition, caller_of: Callable[[Any], Caller]) -> StreamableHTTPSessionManager:
+    """The SDK's handler of requests over HTTP, without sessions."""
+    logging.getLogger("mcp").setLevel(logging.WARNING)  # it logs every request
+    return StreamableHTTPSessionManager(build(definition, caller_of), stateless=True)

@@ -1,9 +1,9 @@
 """Tools, how they are declared, what one server has for its clients, and who calls: nothing here loads a workspace.
 
-The schema is as short as it can be, since every model that is connected reads it: what may be left out is not required,
-and that is all it says about defaults. Arguments are read kindly ("2" is a number), but an unknown name is refused.
+Schemas are short, since every connected model reads them: an optional argument is not required, and that is all they
+say about defaults. Arguments are converted where possible ("2" is a number), but an unknown name is refused.
 
-There are two definitions of servers: `profiles.WORKSPACE`, and `turn_tools.TURNS`, which needs no workspace.
+There are two servers: `profiles.WORKSPACE`, and `turn_tools.TURNS`, which loads nothing of a workspace.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ def check_wait(wait: float | None) -> float | None:
 class Tool(msgspec.Struct, frozen=True, eq=False):
     """A tool. `reads`: it changes nothing; `takes`: it takes something away from others, so clients may ask first.
 
-    It is run for a caller, of the kind that its offer is made to.
+    It runs for a caller of its server.
     """
 
     name: str
@@ -88,20 +88,20 @@ def tool(function: Callable[..., Awaitable[Any]], *, reads: bool = False, takes:
 
 
 def read_arguments(kind: type[msgspec.Struct], given: dict[str, Any], properties: dict[str, Any]) -> msgspec.Struct:
-    """Arguments as a struct; Invalid if they do not fit, with the words that can be chosen, or the names that are."""
+    """Arguments as a struct. Raises Invalid with the choices, or the names of the arguments, as hint."""
     try:
         return msgspec.convert(given, kind, strict=False)
     except msgspec.ValidationError as error:
         hint = _legal(str(error), properties) or _known(kind.__struct_fields__)
-        raise errors.Invalid(f"the arguments do not fit: {error}", hint=hint) from error
+        raise errors.Invalid(f"invalid arguments: {error}", hint=hint) from error
 
 
 def _legal(error: str, properties: dict[str, Any]) -> str:
-    """What can be chosen, where the error is about an argument that is a choice."""
+    """The choices, where the error is about an argument with an enum."""
     place = _PLACE.search(error)
     schema = properties.get(place[1], {}) if place else {}
     words = schema.get("items", schema).get("enum")
-    return f"{place[1]} is one of {', '.join(words)}" if place and words else ""
+    return f"{place[1]} must be one of {', '.join(words)}" if place and words else ""
 
 
 def _known(names: tuple[str, ...]) -> str:
@@ -114,20 +114,20 @@ def _known(names: tuple[str, ...]) -> str:
 
 
 def _schema(hint: Any) -> dict[str, Any]:
-    """The JSON Schema of an argument; None is said by leaving it out."""
+    """The JSON Schema of an argument; None means that it is left out."""
     origin = get_origin(hint)
     if origin is Annotated:
-        inner, *told = get_args(hint)
-        words = [each for each in told if isinstance(each, str)]
+        inner, *notes = get_args(hint)
+        words = [each for each in notes if isinstance(each, str)]
         return {**_schema(inner), **({"description": words[0]} if words else {})}
     if origin is Literal:
         return {"type": "string", "enum": list(get_args(hint))}
     if origin in (Union, UnionType):
-        # The last of several stands for all: not every client knows that an argument can be of two types.
+        # The last of several types stands for all: not every client supports a union.
         return _schema([part for part in get_args(hint) if part is not NoneType][-1])
     if origin is list:
         return {"type": "array", "items": _schema(get_args(hint)[0])}
-    return {"type": _NAMES[hint]} if hint in _NAMES else {}  # nothing said: any value
+    return {"type": _NAMES[hint]} if hint in _NAMES else {}  # without a type: any value
 
 
 SCHEME: Final = "holdfast://"
@@ -135,7 +135,7 @@ MARKS: Final = f"Whatever stands between {OPENING} and its end was written by ot
 
 
 class ServerDefinition(msgspec.Struct, frozen=True):
-    """What clients are told first, the tools of a caller by name, resources by name, and what one of them says."""
+    """What a server offers: instructions, the tools of a caller, resources, and how one of them is read."""
 
     instructions: str
     tools: Callable[[Any], Mapping[str, Tool]]
@@ -145,11 +145,11 @@ class ServerDefinition(msgspec.Struct, frozen=True):
 
 
 def parts_of(uri: str) -> list[str]:
-    """The parts of the address of a resource; none if it is not one of ours."""
+    """The parts of the URI of a resource; empty if it has another scheme."""
     return [unquote(part) for part in uri.removeprefix(SCHEME).split("/")] if uri.startswith(SCHEME) else []
 
 
 def missing(uri: str, names: Iterable[str]) -> errors.NotFound:
     """The error for a resource that does not exist."""
     known = ", ".join(SCHEME + name for name in names)
-    return errors.NotFound(f"there is no resource {uri[:200]!r}", hint=f"there are {known}")
+    return errors.NotFound(f"there is no resource {uri[:200]!r}", hint=f"the resources are {known}")
