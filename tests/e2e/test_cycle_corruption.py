@@ -417,7 +417,7 @@ def test_p6_a_row_that_nobody_wrote_is_taken_as_it_is_or_can_be_deleted(tmp_path
         told = "\n".join(ws.check().problems)
         assert "cycle:2" in told
         assert "cycle:3" in told
-        assert "the current cycle of peer:spec:s is 1, and there is 3" in told
+        assert "the current cycle of peer:spec:s is 1, but 3 exists" in told
         recovered = ws.cycles.recover("peer:spec:s:cycle:2")
         assert (recovered.recovered_from, recovered.lost) == (0, [])
         with pytest.raises(errors.Corrupt) as hopeless:
