@@ -74,16 +74,14 @@ async def lock(
     wait: Wait = None,
 ) -> Any:
     """A lock on a name, one holder at a time. HELD names the holder; renew before it expires."""
-    locks, token = session.ws.locks, session.tokens.token("lock", name)
+    locks = session.ws.locks
     match action:
         case "acquire":
             grant = await locks.acquire(name, ttl=TTL if ttl is None else ttl, wait=check_wait(wait))
         case "renew":
-            grant = await locks.refresh(name, ttl=ttl, token=token)
+            grant = await locks.refresh(name, ttl=ttl)
         case "release":
-            released = await locks.release(name, token=token)
-            session.tokens.forget("lock", name)
-            return {"released": released}
+            return {"released": await locks.release(name)}
         case "check":
             found = await locks.find(name)
             return {"held": None if found is None else _granted(found)}

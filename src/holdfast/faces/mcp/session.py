@@ -1,7 +1,6 @@
 """An MCP session: its caller, the workspace behind it, and the tokens of what the caller holds.
 
-A `Session` is a caller with a workspace. Tools call operations on
-`session.ws`, where a server checks roles and actors.
+A `Session` is a caller with a workspace. Tools call operations on `session.ws`, where a server checks roles and actors.
 
 A session remembers the tokens of the claims and locks it took and sends them with later calls. So a session that was
 paused and lost its claim is fenced, even if another one works under the same name by then, and no model has to carry
@@ -23,9 +22,7 @@ from holdfast.workspace.tokens import MemoryTokens, holder_of, learn, lookup_of,
 from holdfast.workspace.transaction import Root
 
 if TYPE_CHECKING:
-    from holdfast.operation import Operation
     from holdfast.remote.aio import AsyncRemoteWorkspace
-    from holdfast.types import Event
     from holdfast.workspace.aio import AsyncWorkspace
 
 

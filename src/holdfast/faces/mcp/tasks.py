@@ -123,7 +123,7 @@ async def task_update(
         case "reject" | "cancel" | "reopen" | "close":
             steps.append(as_step(getattr(tasks, step), id=id, reason=note or None))
     if not steps:
-        return held(await tasks.heartbeat(id, token=token))
+        return held(await tasks.heartbeat(id))
     done = await session.ws.txn([], steps)
     task: Task = done.results[-1]
     if task.claimed_by is None:
@@ -138,15 +138,13 @@ async def task_finish(
     text: Annotated[str | None, "summary, or reason"] = None,
 ) -> Any:
     """End your claim: done, block (cannot go on until somebody unblocks it), or release to others."""
-    tasks, token = session.ws.tasks, session.tokens.token("task", id)
     match action:
         case "done":
-            task = await tasks.complete(id, summary=text or None, token=token)
+            task = await session.ws.tasks.complete(id, summary=text or None)
         case "block":
-            task = await tasks.block(id, reason=text or None, token=token)
+            task = await session.ws.tasks.block(id, reason=text or None)
         case "release":
-            task = await tasks.release(id, token=token, reason=text or None)
-    session.tokens.forget("task", id)
+            task = await session.ws.tasks.release(id, reason=text or None)
     return row(task)
 
 
