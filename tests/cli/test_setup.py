@@ -158,8 +158,8 @@ SPOILS: list[tuple[Callable[[Path], None], str]] = [
     (spoil_not_utf8, "not UTF-8"),
     (spoil_read_only, "read-only"),
     (spoil_symlink_out, "out of the project"),
-    (spoil_loop, "leads nowhere"),
-    (spoil_folder, "not a file"),
+    (spoil_loop, "cannot be resolved"),
+    (spoil_folder, "not a regular file"),
     (spoil_json, "not JSON"),
 ]
 

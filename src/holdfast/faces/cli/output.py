@@ -76,7 +76,7 @@ def bar(title: str, workspace: Any) -> Iterator[None]:
 
 
 SCHEMA_VERSION: Final = 1
-MOST_PROBLEMS: Final = 20  # that are shown to people at once
+MOST_PROBLEMS: Final = 20  # shown to people at once
 
 
 class Output:
@@ -88,7 +88,7 @@ class Output:
         self.colour = sys.stdout.isatty() and not environ.get("NO_COLOR") and environ.get("TERM") != "dumb"
 
     def result(self, op: Operation[..., Any], result: Any) -> None:
-        """The result of an operation."""
+        """Print the result of an operation."""
         if self.json:
             self.data(result)
         elif self.quiet:
@@ -104,17 +104,17 @@ class Output:
         sys.stdout.flush()
 
     def data(self, data: Any) -> None:
-        """JSON, whatever was asked for."""
+        """Print JSON, whatever format was chosen."""
         from holdfast.wire import wired
 
-        content = {"schema_version": SCHEMA_VERSION, "data": wired(data)}
+        envelope = {"schema_version": SCHEMA_VERSION, "data": wired(data)}
         for name in ("cursor", "total"):
             if getattr(data, name, None) is not None and isinstance(data, list):
-                content[name] = getattr(data, name)
-        print(msgspec.json.encode(content).decode())
+                envelope[name] = getattr(data, name)
+        print(msgspec.json.encode(envelope).decode())
 
     def say(self, data: Any, *lines: str) -> None:
-        """The result of a command made by hand: its data, or its lines."""
+        """Print the result of a hand-written command: its data, or its lines."""
         if self.json:
             self.data(data)
         else:
@@ -131,17 +131,17 @@ class Output:
 
 
 def error_json(error: HoldfastError) -> str:
-    """An error for programs."""
+    """Return an error for programs."""
     from holdfast.wire import wired
 
-    content = {
+    report = {
         "schema_version": SCHEMA_VERSION,
         "error": error.message,
         "code": error.code,
         "hint": _hint(error),
         "details": {name: wired(value) for name, value in error.details.items()},
     }
-    return msgspec.json.encode(content).decode()
+    return msgspec.json.encode(report).decode()
 
 
 def error_text(error: HoldfastError) -> str:
