@@ -111,10 +111,8 @@ def test_f3_a_lock_on_a_file_that_is_not_there_or_needs_none_is_told(turn: Cli, 
     answer = turn("lock", "notes.md", "--reason", "x", "--holder", "ada")
     assert "notes.md needs no lock" in answer.data["warnings"][0]
     (project / "working-session" / "WORKLOG.md").unlink()
-    assert (
-        "WORKLOG.md does not exist"
-        in turn("lock", "WORKLOG.md", "--reason", "x", "--holder", "ada").data["warnings"][0]
-    )
+    locked = turn("lock", "WORKLOG.md", "--reason", "x", "--holder", "ada")
+    assert "WORKLOG.md does not exist" in locked.data["warnings"][0]
 
 
 def test_f3_the_ledger_says_which_files_need_a_lock(turn: Cli, project: Path) -> None:

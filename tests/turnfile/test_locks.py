@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 import string
+from collections.abc import Iterable
 
 import pytest
 from hypothesis import given, settings
@@ -42,6 +43,11 @@ some_locks = st.lists(
 )
 
 
+def winner(locks: Iterable[Lock], path: str, revision: int) -> Lock | None:
+    """The lock by which a file may be edited."""
+    return next(iter(rules.blocking(locks, [path], revision)), None)
+
+
 @pytest.mark.parametrize("path", SPELLINGS)
 def test_f3_every_spelling_of_a_path_is_the_same_file(path: str) -> None:
     assert rules.normalize(path) == "MAILBOX.md"
@@ -69,12 +75,12 @@ def test_f4_a_lock_acquired_at_7_for_2_is_valid_at_9_and_stale_at_10() -> None:
 
 def test_f5_the_lower_revision_wins_then_the_smaller_id() -> None:
     early, tied, late = (Lock(name, ("MAILBOX.md",), "ada", rev) for name, rev in (("b", 5), ("c", 5), ("a", 6)))
-    assert rules.winner([late, tied, early], "MAILBOX.md", 6) == early
+    assert rules.blocking([late, tied, early], ["MAILBOX.md"], 6)[0] == early
     assert rules.beaten_by(tied, [late, tied, early], 6) == early
     assert rules.beaten_by(early, [late, tied, early], 6) is None
     assert rules.beaten_by(late, [late, tied, early], 6) == early
-    assert rules.winner([late, tied, early], "MAILBOX.md", 8) == late  # the others are stale
-    assert rules.winner([late, tied, early], "WORKLOG.md", 6) is None
+    assert rules.blocking([late, tied, early], ["MAILBOX.md"], 8)[0] == late  # the others are stale
+    assert rules.blocking([late, tied, early], ["WORKLOG.md"], 6) == []
 
 
 @settings(max_examples=200, deadline=None)
@@ -82,15 +88,15 @@ def test_f5_the_lower_revision_wins_then_the_smaller_id() -> None:
 def test_f5_everybody_names_the_same_winner_whatever_the_order(found: list[Lock], revision: int, seed: int) -> None:
     shuffled = random.Random(seed).sample(found, len(found))
     for path in ("MAILBOX.md", "working-session/WORKLOG.md", "docs/README.md"):
-        winner = rules.winner(found, path, revision)
-        assert rules.winner(shuffled, path, revision) == winner
+        first = winner(found, path, revision)
+        assert winner(shuffled, path, revision) == first
         valid = [lock for lock in found if path_in(path, lock) and revision - lock.acquired_rev <= lock.lease_revs]
-        assert (winner is None) == (not valid)
-        if winner is not None:
-            assert (winner.acquired_rev, winner.id) == min((lock.acquired_rev, lock.id) for lock in valid)
+        assert (first is None) == (not valid)
+        if first is not None:
+            assert (first.acquired_rev, first.id) == min((lock.acquired_rev, lock.id) for lock in valid)
     for lock in found:
         if revision - lock.acquired_rev <= lock.lease_revs:  # nobody beats the winner, and who is beaten knows it
-            wins_all = all(rules.winner(found, path, revision) == lock for path in rules.files_of(lock))
+            wins_all = all(winner(found, path, revision) == lock for path in rules.files_of(lock))
             assert (rules.beaten_by(lock, shuffled, revision) is None) == wins_all
 
 
@@ -108,8 +114,8 @@ def test_f5_the_winner_is_the_same_after_a_round_trip(found: list[Lock], layout:
         for lock in order:
             ledger = ledger.with_lock(lock)
         read = codec.read(ledger.text).turnfile
-        winners.add(rules.winner([lock for lock in read.locks if lock in found], "MAILBOX.md", 9))
-    assert winners == {rules.winner(found, "MAILBOX.md", 9)}
+        winners.add(winner([lock for lock in read.locks if lock in found], "MAILBOX.md", 9))
+    assert winners == {winner(found, "MAILBOX.md", 9)}
 
 
 def test_f3_lock_ids_count_on_also_from_notes_of_the_past() -> None:

@@ -399,7 +399,7 @@ def test_f5_a_lock_that_stays_does_not_pass_behind_one_of_another_tool(session: 
     session.write(lambda ledger: ledger.with_agent("bob").with_lock(later), "bob")
     turnfile.transact([WORKLOG], "ada", "x", append(WORKLOG, "- x"), folder=session)
     ledger = session.read()
-    assert rules.winner(ledger.turnfile.locks, WORKLOG, ledger.revision) == taken
+    assert rules.blocking(ledger.turnfile.locks, [WORKLOG], ledger.revision)[0] == taken
 
 
 def test_f7_the_transaction_of_a_killed_process_of_ones_own_name_can_be_given_back(session: Session) -> None:

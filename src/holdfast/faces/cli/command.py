@@ -55,7 +55,7 @@ HAND_MADE: Final = {
     "doctor": "doctor",
     "log": "show",
     "login": "server",
-    "mcp": "server",
+    "mcp": "mcp",
     "next": "run",
     "run": "run",
     "serve": "server",

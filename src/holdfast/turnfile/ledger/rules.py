@@ -11,7 +11,7 @@ from __future__ import annotations
 import posixpath
 import re
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from typing import Final, get_args
 
 from holdfast.errors import Invalid
@@ -113,23 +113,10 @@ def blocking(
     return [lock for lock in overlapping(locks, files, workspace, but=but) if not is_stale(lock, revision)]
 
 
-def winner(locks: Iterable[Lock], path: str, revision: int, workspace: str = DEFAULT_WORKSPACE) -> Lock | None:
-    """Who may edit a file: the valid lock on it that comes first."""
-    return next(iter(blocking(locks, [path], revision, workspace)), None)
-
-
-def beaten_by(lock: Lock, locks: Sequence[Lock], revision: int, workspace: str = DEFAULT_WORKSPACE) -> Lock | None:
+def beaten_by(lock: Lock, locks: Iterable[Lock], revision: int, workspace: str = DEFAULT_WORKSPACE) -> Lock | None:
     """The valid lock on one of this lock's files that precedes it, or None."""
-    files = files_of(lock, workspace)
-    others = [other for other in locks if other.id != lock.id and files_of(other, workspace) & files]
-    return next(
-        (
-            other
-            for other in sorted(others, key=precedence)
-            if not is_stale(other, revision) and precedence(other) < precedence(lock)
-        ),
-        None,
-    )
+    first = next(iter(blocking(locks, lock.files, revision, workspace, but=lock.id)), None)
+    return first if first is not None and precedence(first) < precedence(lock) else None
 
 
 def next_lock_id(holder: str, text: str) -> str:

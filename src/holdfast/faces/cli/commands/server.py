@@ -1,4 +1,4 @@
-"""`holdfast serve`, `token`, `login` and `mcp`: serving a workspace, and access to it."""
+"""`holdfast serve`, `token` and `login`: serve a workspace, and manage access to it."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import msgspec
 
 from holdfast import errors
 from holdfast.faces.cli import location
-from holdfast.faces.cli.args import Argument, Usage
+from holdfast.faces.cli.args import Argument
 from holdfast.faces.cli.call import Session
 from holdfast.faces.cli.command import Command
 from holdfast.faces.cli.location import Credentials, remember
@@ -173,42 +173,6 @@ def _token(session: Session, given: dict[str, Any]) -> str:
     return sys.stdin.readline().strip()
 
 
-def mcp(session: Session, given: dict[str, Any]) -> int:
-    """Serve one client until it disconnects."""
-    turn_dir = given.get("turn_dir")
-    profile = given.get("profile", "core" if turn_dir is None else "turn")
-    if profile == "turn":
-        return _turns(session, turn_dir)
-    if turn_dir is not None:
-        if profile != "all":
-            raise Usage(f"the profile {profile} has no tools for turn files", hint="omit it, or use --profile all")
-        _actor(session)
-        turn_dir = os.path.join(session.folder, turn_dir)
-    from holdfast.faces.mcp import serve_stdio
-
-    with session.open(writing=True) as workspace:
-        serve_stdio(workspace, profile, turn_dir)
-    return 0
-
-
-def _turns(session: Session, turn_dir: str | None) -> int:
-    """Serve turn files alone, without looking for a workspace or importing it."""
-    from holdfast.faces.cli.commands.turn import session_of
-    from holdfast.faces.mcp import serve_turns
-
-    if session.given.get("dir") is not None:  # names the workspace in every other profile
-        raise Usage("the profile turn has no workspace", hint="--turn-dir FOLDER; or --profile all for both")
-    actor = _actor(session)
-    serve_turns(session_of(session, {} if turn_dir is None else {"dir": turn_dir}).folder.path, actor)
-    return 0
-
-
-def _actor(session: Session) -> str:
-    if session.actor is None:  # two sessions would share a name, and one lock
-        raise Usage("turn files need an actor", hint="--actor NAME, or HOLDFAST_ACTOR=NAME")
-    return session.actor
-
-
 COMMANDS = (
     Command(
         "serve",
@@ -258,25 +222,5 @@ COMMANDS = (
         ),
         login,
         "The token is read from --token-file, HOLDFAST_TOKEN or standard input.",
-    ),
-    Command(
-        "mcp",
-        "Serve the workspace, or turn files, to an MCP client over standard input and output.",
-        (
-            Argument(
-                "profile",
-                option="--profile",
-                choices=("core", "all", "turn"),
-                help="core; all, every operation; turn, turn files and no workspace",
-            ),
-            Argument(
-                "turn_dir",
-                option="--turn-dir",
-                of="FOLDER",
-                help="tools for the turn files there: alone, or with --profile all beside the workspace's",
-            ),
-        ),
-        mcp,
-        "A server offers the workspace's tools at /mcp. The profile turn finds its folder as holdfast turn does.",
     ),
 )
