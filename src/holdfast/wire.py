@@ -98,7 +98,7 @@ def _unwrap_bytes(item: dict[str, object], parent: Node | None) -> bytes:
     # The decoder skips characters outside the alphabet; only text that encodes the same way again was well-formed.
     if data is None or binascii.b2a_base64(data, newline=False).decode() != text:
         hint = "standard alphabet, with padding"
-        raise errors.InvalidValue(f"{where} has no base64 under $bytes", hint=hint, path=where)
+        raise errors.InvalidValue(f"$bytes of {where} is not base64", hint=hint, path=where)
     return data
 
 

@@ -43,7 +43,7 @@ async def test_a_word_that_is_none_of_those_that_can_be_chosen_is_answered_with_
         if other in needed and "enum" in schema:
             needed[other] = schema["enum"][0]
     error = await refusal(of, {**needed, name: ["none of them"] if listed else "none of them"})
-    assert error.hint == f"{name} is one of {', '.join(legal)}"
+    assert error.hint == f"{name} must be one of {', '.join(legal)}"
 
 
 @played

@@ -1,8 +1,8 @@
 """The OpenAPI 3.1 document of a server, made from the routes and the types of the operations.
 
-It is exact enough to hold the server to it: every address, argument and header, the status of every answer, the codes
-of every refusal. An address that a stream shares with another operation is one entry with two kinds of content.
-`tests/http/schema_run.py` compares what the server does with what is said here.
+It is exact: every address, argument and header, the status of every response, the codes of every error. An address
+that a stream shares with another operation is one entry with two kinds of content. `tests/http/schema_run.py` compares
+the server with this document.
 """
 
 from __future__ import annotations
@@ -31,25 +31,25 @@ _JSON: Final = "application/json"
 _EVENTS: Final = "text/event-stream"
 _DESCRIPTION: Final = f"""Shared memory and traffic control for fleets of agents.
 
-The arguments of a GET or DELETE may also come as one JSON object, in `?{EXACT}=`. `/healthz` answers without a token.
-An error's data is in `details`, and beside `error` and `code` too."""
+The arguments of a GET or DELETE may also be one JSON object, in `?{EXACT}=`. `/healthz` needs no token. The details of
+an error are in `details`, and at the top level too."""
 _COUNT: Final = {"type": "integer", "minimum": 0}
 _TEXT: Final = {"type": "string", "minLength": 1}
-# What belongs to a call beside its arguments: to every call, to every write, to some.
+# Headers: of every call, of every write, of some.
 _CALL: Final[dict[str, tuple[str, dict[str, Any]]]] = {
-    "X-Agent-ID": ("who acts; without it, and without a token that is bound to an actor, nothing can be held", _TEXT),
+    "X-Agent-ID": ("the actor; without it, and without a token bound to an actor, a call can hold nothing", _TEXT),
     "X-At-Least": (
-        "a revision that the answer must have seen, or `latest`",
+        "a revision that the call must see, or `latest`",
         {"type": "string", "pattern": "^(latest|[0-9]{1,18})$"},
     ),
 }
 _WRITE: Final[dict[str, tuple[str, dict[str, Any]]]] = {
     "Idempotency-Key": (
-        "a name for this call: repeated with it, it happens once and answers the same, for 24 h",
+        "a name for this call: repeated within 24 h, it runs once and returns the same",
         _TEXT,
     ),
     "X-Fence": (
-        "a token and what it is of: `42 deploy`, `42 run/cell`, or of a lock stash its id, `42 trail/name` or"
+        "a token and its lock: `42 deploy`, `42 run/cell`, or for a lock stash its id, `42 trail/name` or"
         " `42 /name`; names percent-encoded",
         {"type": "string", "pattern": "^[0-9]{1,19} ([^ /]+|[^ /]*/[^ /]+)$"},
     ),
@@ -57,16 +57,16 @@ _WRITE: Final[dict[str, tuple[str, dict[str, Any]]]] = {
 _SOME: Final[dict[str, tuple[str, dict[str, Any]]]] = {
     "If-Match": ('the version that is expected, `"3"`', {"type": "string", "pattern": '^"[0-9]{1,18}"$'}),
     "Last-Event-ID": ("the id of the last event that was heard: the stream resumes there", {"type": "string"}),
-    "Prefer": ("what is wanted of a DELETE", {"type": "string", "examples": ["return=representation"]}),
+    "Prefer": ("whether a DELETE returns its result", {"type": "string", "examples": ["return=representation"]}),
 }
-# What answers carry beside their body.
+# Headers of responses.
 _VERSION: Final = {"description": "the version", "schema": {"type": "string", "pattern": '^"[0-9]+"$'}}
 _CURSOR: Final = {"description": "of the next page, if there is one", "schema": _TEXT}
 _TOTAL: Final = {"description": "if asked for", "schema": {"type": "integer", "minimum": 0, "maximum": 10000}}
 _LATER: Final = {"Retry-After": {"description": "seconds, if trying again may help", "schema": _COUNT}}
 _TOKEN: Final = {"WWW-Authenticate": {"required": True, "schema": {"type": "string", "pattern": "^Bearer "}}}
 _REFUSED: Final = {401: _TOKEN, 409: _LATER, 429: _LATER, 503: _LATER}
-# What a workspace can be asked beside its operations: the fields of each answer; that of `check` is a Report.
+# The results of what a workspace offers beside its operations; that of `check` is a Report.
 _EXTRA: Final[dict[str, Any]] = {
     "revision": {"revision": _COUNT, "clock_ahead": {"type": "number"}},
     "whoami": {
@@ -77,7 +77,7 @@ _EXTRA: Final[dict[str, Any]] = {
     },
     "ticket": {"ticket": {"type": "string"}, "expires_in": {"type": "integer"}},
 }
-# What a server has beside its workspaces: who may ask, what for, and what comes back.
+# What a server offers beside its workspaces: role, purpose, type and fields of the response.
 _PAGES: Final[dict[str, tuple[Role, str, str, dict[str, Any]]]] = {
     "/readyz": ("read", "Whether requests can be served.", _JSON, {"status": {"const": "ready"}}),
     "/metrics": ("admin", "Counters and gauges, for Prometheus.", "text/plain", {}),
@@ -115,8 +115,8 @@ def document() -> bytes:
             "paths": found,
             "components": {
                 "schemas": shapes.named,
-                "parameters": {name: _header(name, *told) for name, told in (_CALL | _WRITE | _SOME).items()},
-                "responses": {told[0]: _refusal(status, told[1], shapes) for status, told in _refusals().items()},
+                "parameters": {name: _header(name, *meaning) for name, meaning in (_CALL | _WRITE | _SOME).items()},
+                "responses": {name: _refusal(status, codes, shapes) for status, (name, codes) in _refusals().items()},
                 "securitySchemes": {
                     "token": {"type": "http", "scheme": "bearer"},
                     "ticket": {"type": "apiKey", "in": "query", "name": auth.TICKET},
@@ -138,7 +138,7 @@ def _operation(routes: list[Route], shapes: Shapes) -> dict[str, Any]:
     main = routes[0]
     op = main.op
     also = 0 if op.route.http == f"{main.method} {main.path}" else op.route.also.index(f"{main.method} {main.path}") + 1
-    told: dict[str, Any] = {
+    described: dict[str, Any] = {
         "operationId": f"{op.name}-{also}" if also else op.name,
         "summary": op.summary,
         "description": "\n\n".join(inspect.getdoc(route.op.function) or "" for route in routes),
@@ -149,13 +149,13 @@ def _operation(routes: list[Route], shapes: Shapes) -> dict[str, Any]:
         "responses": _responses(routes, shapes),
     }
     if any(route.op.kind == "stream" for route in routes):
-        told["security"] = [{"token": []}, {"ticket": []}]
+        described["security"] = [{"token": []}, {"ticket": []}]
     body = _body(main, shapes)
-    return told if body is None else {**told, "requestBody": body}
+    return described if body is None else {**described, "requestBody": body}
 
 
 def _plain(name: str, method: str, role: str, summary: str, kind: str, schema: dict[str, Any]) -> dict[str, Any]:
-    """Something that is no operation of the table, and takes no arguments."""
+    """An address without an operation and without arguments."""
     good = {"description": "done", "content": {kind: {"schema": schema}}}
     return {
         "operationId": name,
@@ -170,7 +170,7 @@ def _closed(fields: dict[str, Any]) -> dict[str, Any]:
     return {"type": "object", "properties": fields, "required": list(fields), "additionalProperties": False}
 
 
-# --- what is given ---------------------------------------------------------------------------------------------------
+# --- requests --------------------------------------------------------------------------------------------------------
 
 
 def _parameters(routes: list[Route], shapes: Shapes) -> list[dict[str, Any]]:
@@ -205,11 +205,11 @@ def _own_parameters(route: Route, shapes: Shapes) -> Iterator[dict[str, Any]]:
         yield {"name": each.name, "in": "query", "required": needed, "schema": schema}
     if route.polled:
         schema = {"type": "number", "minimum": 0, "maximum": calls.MAX_WAIT}
-        yield {"name": calls.WAIT, "in": "query", "description": "seconds, for an event to come", "schema": schema}
+        yield {"name": calls.WAIT, "in": "query", "description": "seconds to wait for an event", "schema": schema}
 
 
 def _in_query(schema: dict[str, Any]) -> dict[str, Any]:
-    """A query has no null, and a list of one looks like one: where both can be, it is a list."""
+    """A query has no null, and a list of one item looks like the item: where both are possible, it is a list."""
     kinds = [each for each in schema.get("anyOf", [schema]) if each.get("type") != "null"]
     lists = [each for each in kinds if each["type"] == "array"]
     if not lists:
@@ -248,7 +248,7 @@ def _arguments(name: str, given: list[inspect.Parameter], shapes: Shapes) -> dic
     wanted = [each.name for each in own if each.default is inspect.Parameter.empty]
     for alias in op.route.aliases:
         same = {"type": "boolean"} if alias.opposite else properties[alias.of]
-        properties[alias.name] = {**same, "description": f"{'no ' * alias.opposite}{alias.of}, in another word"}
+        properties[alias.name] = {**same, "description": f"{'no ' * alias.opposite}{alias.of}, as an alias"}
         if alias.of in wanted:
             wanted.remove(alias.of)
             schema["oneOf"] = [{"required": [alias.of]}, {"required": [alias.name]}]
@@ -277,7 +277,7 @@ def _optional(schema: dict[str, Any]) -> dict[str, Any]:
     return {name: value for name, value in schema.items() if name != "required"}
 
 
-# --- what is told ----------------------------------------------------------------------------------------------------
+# --- responses -------------------------------------------------------------------------------------------------------
 
 
 def _responses(routes: list[Route], shapes: Shapes) -> dict[str, Any]:
@@ -285,20 +285,20 @@ def _responses(routes: list[Route], shapes: Shapes) -> dict[str, Any]:
     for route in routes:
         status = "201" if route.op.route.creates else "200"
         answer = good.setdefault(status, {"description": "done", "content": {}})
-        told = shapes.returned(result_type(route.op.name))
+        schema = shapes.returned(result_type(route.op.name))
         if route.op.kind == "stream":
-            answer["content"][_EVENTS] = {"schema": _event(told)}
+            answer["content"][_EVENTS] = {"schema": _event(schema)}
         else:
-            answer["content"][_JSON] = {"schema": told}
+            answer["content"][_JSON] = {"schema": schema}
             headers = _answer_headers(route)
             answer |= {"headers": headers} if headers else {}
     if routes[0].method == "DELETE":
-        good["204"] = {"description": "done; send Prefer: return=representation to have the answer"}
+        good["204"] = {"description": "done; send Prefer: return=representation to get the result"}
     return good | _refused(*sorted(_statuses(routes)))
 
 
 def _statuses(routes: list[Route]) -> set[int]:
-    """How the operations of an address can be refused."""
+    """The statuses of errors at an address."""
     found = {400, 401, 403, 404, 413, 421, 500, 503}
     for route in routes:
         names = plan_of(route.op.name).hints.keys()
@@ -333,8 +333,8 @@ def _answer_headers(route: Route) -> dict[str, Any]:
     return {"ETag": {**_VERSION, "required": versions == {int} and NoneType not in kinds}}
 
 
-def _event(told: dict[str, Any]) -> dict[str, Any]:
-    """A server-sent event: something that happened, or what the server says beside."""
+def _event(schema: dict[str, Any]) -> dict[str, Any]:
+    """A server-sent event: an event of the log, or a message of the server."""
     content = {"type": "string", "contentMediaType": _JSON}
     return {
         "type": "object",
@@ -346,13 +346,13 @@ def _event(told: dict[str, Any]) -> dict[str, Any]:
             "data": content,
         },
         "if": {"properties": {"event": {"const": "message"}}},
-        "then": {"required": ["id"], "properties": {"data": {**content, "contentSchema": told}}},
+        "then": {"required": ["id"], "properties": {"data": {**content, "contentSchema": schema}}},
     }
 
 
 @cache
 def _refusals() -> dict[int, tuple[str, list[str]]]:
-    """Of each status the class that stands for it, and the codes that come with it."""
+    """For each status the name of a class of errors, and the codes that have the status."""
     found: dict[int, tuple[str, list[str]]] = {}
     for each in (*vars(errors).values(), *vars(refusals).values()):
         if isinstance(each, type) and issubclass(each, errors.HoldfastError):
@@ -378,5 +378,5 @@ def _refusal(status: int, codes: list[str], shapes: Shapes) -> dict[str, Any]:
         },
     }
     schema = {"$ref": "#/components/schemas/Error", "properties": {"code": {"enum": codes}}}
-    told: dict[str, Any] = {"description": ", ".join(codes), "content": {_JSON: {"schema": schema}}}
-    return {**told, "headers": _REFUSED[status]} if status in _REFUSED else told
+    described: dict[str, Any] = {"description": ", ".join(codes), "content": {_JSON: {"schema": schema}}}
+    return {**described, "headers": _REFUSED[status]} if status in _REFUSED else described
