@@ -106,7 +106,7 @@ async def test_no_text_name_or_value_escapes_from_any_answer(ws: holdfast.Worksp
 
 
 def test_a_hint_names_tools_and_not_calls_of_python() -> None:
-    assert for_tools("claim another one: tasks.claim_next(agent)") == "take another one: task_claim"
+    assert for_tools("claim another one: tasks.claim_next(agent)") == "claim another one: task_claim"
     assert for_tools("or wait: paths.lock(..., wait=seconds)") == "or wait: paths"
     assert for_tools("holdfast.open(path) opens it") == "holdfast.open(path) opens it"
 
@@ -115,16 +115,16 @@ def test_a_hint_names_tools_and_not_calls_of_python() -> None:
     ("hint", "told"),
     [
         (
-            "`turn unlock LOCK-a-1` gives it back, `turn renew LOCK-a-1` too",
+            "`holdfast turn unlock LOCK-a-1` gives it back, `holdfast turn renew LOCK-a-1` too",
             "turn_unlock LOCK-a-1 gives it back, turn_renew LOCK-a-1 too",
         ),
-        ("`turn tasks list --all` shows it", "turn_status shows it"),
+        ("`holdfast turn tasks list --all` shows it", "turn_status shows it"),
         (
-            "`turn mail list` shows them, `turn mail show MSG-1` one",
+            "`holdfast turn mail list` shows them, `holdfast turn mail show MSG-1` one",
             "turn_mail_list shows them, turn_mail_list MSG-1 one",
         ),
         ("say what is at stake: --reason 'P0: ...'", "say what is at stake: reason 'P0: ...'"),
-        ("`turn init --missing` makes it", "`holdfast turn init --missing` makes it"),
+        ("`holdfast turn init --missing` makes it", "`holdfast turn init --missing` makes it"),
         ("make it with: holdfast turn init", "make it with: holdfast turn init"),
         ("it is your turn", "it is your turn"),
     ],
