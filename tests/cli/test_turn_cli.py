@@ -151,9 +151,9 @@ def test_f13_who_is_new_is_listed_so_that_lint_knows_the_holder(turn: Cli, proje
 @pytest.mark.parametrize(
     ("line", "told", "hint"),
     [
-        ("turn", "followed by another word", "mail"),
-        ("turn mail", "holdfast turn mail is followed by another word", "send"),
-        ("turn mail --json", "holdfast turn mail is followed by another word", "send"),
+        ("turn", "needs a subcommand", "mail"),
+        ("turn mail", "holdfast turn mail needs a subcommand", "send"),
+        ("turn mail --json", "holdfast turn mail needs a subcommand", "send"),
         ("turn mail sned", "no command 'turn mail sned'", "did you mean turn mail send?"),
         ("turn tasks clam x", "no command 'turn tasks clam'", "did you mean turn tasks claim?"),
         ("turn lok", "no command 'turn lok'", "did you mean turn lock?"),

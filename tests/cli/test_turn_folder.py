@@ -26,7 +26,7 @@ def test_f3_in_a_linked_worktree_only_a_folder_that_is_there_is_named(
     assert f"{repository / 'sub' / 'working-session'} has no TURNFILE.yaml" in there("turn", "status").err
     shell.at(_made(repository / "sub"))("turn", "init", "--agent", "ada")
     told = there("turn", "status").err
-    assert f"the main one is {repository / 'sub' / 'working-session'}" in told
+    assert f"uses {repository / 'sub' / 'working-session'}" in told
     assert shell.at(repository / "sub")("turn", "status").err == ""
 
 

@@ -367,7 +367,7 @@ def test_f10_a_breach_that_was_there_before_is_told_as_such_with_its_line_in_the
     def worse(transaction: Transaction) -> None:
         transaction.write(WORKLOG, edit + "Now Working (bob):\n")
 
-    with pytest.raises(Invalid, match=r"would break WORKLOG.md: line 7: .*says nothing") as refusal:
+    with pytest.raises(Invalid, match=r"would break WORKLOG.md: line 7: .*is empty") as refusal:
         turnfile.transact([WORKLOG], "ada", "x", worse, folder=session)
     assert [problem.line for problem in refusal.value.problems] == [7]
 
