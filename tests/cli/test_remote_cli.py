@@ -302,7 +302,7 @@ def test_s13_a_folder_that_is_too_large_for_one_request_is_sent_in_parts(remote:
     assert remote("stash", "list", "-q").out == "", "nothing was imported"
     properties.unlink()
     told = remote("stash", "import", "folder", "--json").data
-    assert {table: len(ids) for table, ids in told["created"].items()} == {"stashes": 12, "stash_history": 12}
+    assert {table: len(ids) for table, ids in told["created"].items() if ids} == {"stashes": 12, "stash_history": 12}
     assert remote("stash", "export", "back").code == 0
     for name in ("stashes.jsonl", "stash_history.jsonl"):
         assert (project / "back" / name).read_bytes() == (project / "folder" / name).read_bytes()
