@@ -306,7 +306,7 @@ class Held(Conflict):
 
 
 class Escalated(Held):
-    """The wait for the lock ended and the maintainer was asked; carries `lock_id`, `holder` and `told`."""
+    """The wait for the lock ended and the maintainer was asked by `notice`; carries `lock_id` and `holder` too."""
 
     code = "ESCALATED"
     default_hint = "retry only after the maintainer has answered or the lock is gone; meanwhile work on something else"

@@ -304,7 +304,7 @@ def test_f7_two_looks_at_a_ledger_that_stands_still_ask_the_maintainer(turn: Cli
     locked(turn, "WORKLOG.md", lease=9)
     answer = turn("lock", "WORKLOG.md", "--holder", "bob", "--reason", "x", "--wait", "0")
     assert (answer.code, answer.error["code"]) == (12, "ESCALATED")
-    message = turn("mail", "show", answer.error["details"]["told"]).data
+    message = turn("mail", "show", answer.error["details"]["notice"]).data
     assert (message["fields"]["type"], message["fields"]["to"]) == ("decision-required", "mia")
     for fact in ("LOCK-ada-001", "holder: ada", "acquired_rev: 2", "revision: 2"):
         assert fact in message["body"]

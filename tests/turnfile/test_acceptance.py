@@ -156,7 +156,7 @@ def _a_silent_holder_is_escalated_and_overridden(room: Room) -> None:
     edit = ("--", "sh", "-c", "echo '- urgent' >> WORKLOG.md")
     blocked = room(*want, *edit)
     assert (blocked.code, blocked.error["code"]) == (12, "ESCALATED")
-    asked = room.did("mail", "show", blocked.error["details"]["told"])
+    asked = room.did("mail", "show", blocked.error["details"]["notice"])
     assert (asked["fields"]["type"], asked["fields"]["to"]) == ("decision-required", "mia")
     assert held["id"] in asked["body"]
     room.did("override", held["id"], "--reason", "P0: the release waits, ada does not answer", "--actor", "mia")

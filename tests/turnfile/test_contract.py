@@ -365,7 +365,7 @@ def test_r6_contention_that_does_not_move_is_put_to_the_maintainer_with_the_fact
     held = lock(session, WORKLOG, lease_revs=9)
     with pytest.raises(Escalated) as refusal:
         turnfile.transact([WORKLOG], "bob", "x", nothing, folder=session, wait=WaitPolicy(pause=lambda _: None))
-    card = parse(text_of(session, MAILBOX)).card(refusal.value.told)
+    card = parse(text_of(session, MAILBOX)).card(refusal.value.notice)
     assert (card.get("type"), card.receiver) == ("decision-required", "mia")
     for fact in (f"lock_id: {held.id}", "holder: ada", "acquired_rev: 2", "last seen coordination.revision: 2"):
         assert f"- {fact}" in card.body.splitlines()
@@ -401,7 +401,7 @@ def test_r8_an_escalation_is_a_decision_as_maintainers_want_it(session: Session)
     lock(session, WORKLOG, lease_revs=9)
     with pytest.raises(Escalated) as refusal:
         turnfile.transact([WORKLOG], "bob", "x", nothing, folder=session, wait=WaitPolicy(pause=lambda _: None))
-    body = parse(text_of(session, MAILBOX)).card(refusal.value.told).body
+    body = parse(text_of(session, MAILBOX)).card(refusal.value.notice).body
     for part in ("**Decision needed:**", "**Options:**", "**Recommended:**", "**If delayed:**"):
         assert part in body
     assert 2 <= sum(line[:2] in ("1.", "2.", "3.", "4.") for line in body.splitlines()) <= 4

@@ -28,7 +28,7 @@ def asked(session: Session, who: str = "bob") -> str:
         turnfile.transact(
             [WORKLOG], who, "x", nothing, folder=session, wait=WaitPolicy(interval=1.0, pause=lambda _: None)
         )
-    return str(refusal.value.told)
+    return str(refusal.value.notice)
 
 
 def test_f3_to_ask_ages_the_lease_of_the_holder_by_one_revision_only(session: Session) -> None:

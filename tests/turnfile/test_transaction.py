@@ -290,7 +290,7 @@ def test_f6_drift_that_does_not_end_is_escalated(session: Session) -> None:
     assert "- mine" not in text_of(session, WORKLOG)
     ledger = session.read()
     assert ledger.turnfile.locks == ()
-    card = parse(text_of(session, MAILBOX)).card(refusal.value.told)
+    card = parse(text_of(session, MAILBOX)).card(refusal.value.notice)
     assert (card.get("type"), card.sender, card.receiver) == ("decision-required", "ada", "mia")
     assert "- files: WORKLOG.md\n- given up by: ada\n- lock_id: LOCK-ada-001" in card.body
     assert ledger.revision == 3  # the lock, and one write that gives it back and asks
@@ -501,7 +501,7 @@ def test_f7_a_revision_that_stands_still_over_two_checks_is_escalated_by_mail(se
     held = lock(session, WORKLOG, lease_revs=9)
     with pytest.raises(Escalated) as refusal:
         turnfile.transact([WORKLOG], "bob", "x", nothing, folder=session, wait=policy(session))
-    assert refusal.value.told == "MSG-20260612-001"
+    assert refusal.value.notice == "MSG-20260612-001"
     card = parse(text_of(session, MAILBOX)).card("MSG-20260612-001")
     assert (card.get("type"), card.get("priority"), card.sender) == ("decision-required", "P0", "bob")
     assert card.receiver == "mia"  # by her own name, so that the message counts as hers
@@ -518,7 +518,7 @@ def test_f7_the_maintainer_is_asked_once_per_lock(session: Session) -> None:
     for holder in ("bob", "cyd", "bob"):
         with pytest.raises(Escalated) as refusal:
             turnfile.transact([WORKLOG], holder, "x", nothing, folder=session, wait=policy(session))
-        assert refusal.value.told == "MSG-20260612-001"
+        assert refusal.value.notice == "MSG-20260612-001"
     assert session.read().revision == 3  # only the first one wrote
     assert len(parse(text_of(session, MAILBOX)).cards) == 1
 
@@ -529,7 +529,7 @@ def test_f7_where_the_mailbox_is_locked_the_ledger_takes_a_signal_once(session: 
     for holder in ("bob", "cyd", "bob"):
         with pytest.raises(Escalated) as refusal:
             turnfile.transact([MAILBOX], holder, "x", nothing, folder=session, wait=policy(session))
-        assert refusal.value.told == "SIG-001"
+        assert refusal.value.notice == "SIG-001"
     ledger = session.read()
     [signal] = ledger.turnfile.signals
     assert (signal.sender, signal.receiver, signal.signal) == ("bob", "mia", "blocked")
@@ -543,7 +543,7 @@ def test_f7_where_somebody_else_has_the_mailbox_the_ledger_takes_the_signal(sess
     lock(session, MAILBOX, holder="cyd", lease_revs=9)
     with pytest.raises(Escalated) as refusal:
         turnfile.transact([WORKLOG], "bob", "x", nothing, folder=session, wait=policy(session))
-    assert refusal.value.told == "SIG-001"
+    assert refusal.value.notice == "SIG-001"
 
 
 def test_f7_a_lock_acquired_anew_is_asked_about_anew(session: Session) -> None:
@@ -551,7 +551,7 @@ def test_f7_a_lock_acquired_anew_is_asked_about_anew(session: Session) -> None:
     for told in ("SIG-001", "SIG-002"):
         with pytest.raises(Escalated) as refusal:
             turnfile.transact([MAILBOX], "bob", "x", nothing, folder=session, wait=policy(session))
-        assert refusal.value.told == told
+        assert refusal.value.notice == told
         turnfile.renew(session, held.id, "ada")
 
 

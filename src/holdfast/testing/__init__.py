@@ -1,7 +1,7 @@
 """For your own tests: a clock that stands still, a pytest fixture, and what a log adapter must pass.
 
-`ManualClock` moves only when told to. `plugin` gives pytest the fixture `workspace`. `log_contract` holds the tests
-that every log adapter must pass; `FaultyLog` wraps a log to fail as networks do. Names are loaded on first use,
+`ManualClock` stands still until it is moved. `plugin` gives pytest the fixture `workspace`. `log_contract` holds the
+tests that every log adapter must pass; `FaultyLog` wraps a log to fail as networks do. Names are loaded on first use,
 because pytest loads the plugin for every test run.
 """
 

@@ -1,4 +1,4 @@
-"""A clock that only moves when told to, for tests; optionally shared by several processes through a file.
+"""A clock that stands still until a test moves it; optionally shared by several processes through a file.
 
 `advance` wakes whoever waits on this clock in this process; a process that shares the clock through a file notices
 within a few real milliseconds.

@@ -35,7 +35,7 @@ def start(work: Callable[[], R]) -> Future[R]:
 
 
 def together(*works: Callable[[], R]) -> list[R]:
-    """Do all at the same moment, each in its own thread; answers their results."""
+    """Do all at the same moment, each in its own thread, and return their results."""
     barrier = threading.Barrier(len(works))
 
     def at_once(work: Callable[[], R]) -> Callable[[], R]:

@@ -154,7 +154,7 @@ def escalate_lock(session: Session, lock: Lock, revision: int, sender: str) -> H
     return Escalated(
         f"{words}, and the revision stayed at {revision} while you waited; {asked} asks the maintainer to decide",
         hint=hint,
-        told=asked,
+        notice=asked,
         **details,
     )
 
@@ -180,7 +180,7 @@ def escalate_edit(
     return Escalated(
         f"{cause.message}, at every retry; {asked} asks the maintainer to decide",
         hint="nothing of this edit was written; find out who edits these files without a lock, then retry",
-        told=asked,
+        notice=asked,
         holder=sender,
         lock_id=lock.id if lock else None,
         acquired_rev=lock.acquired_rev if lock else None,

@@ -36,7 +36,7 @@ class Caller:
         self.actor = str(actor)  # also if it is a DerivedActor
         self.turn_dir = turn_dir
         self.taken: dict[str, SessionLock] = {}  # turn locks of this very session, by id
-        self.told: dict[str, str | None] = {}  # of which turn files it knows what they said, and the digest of that
+        self.read: dict[str, str | None] = {}  # turn files it has read, and the digest of what they said
 
     def cancellable(self, request: Any) -> AbstractContextManager[Any]:
         """A block around a request that another one can cancel."""

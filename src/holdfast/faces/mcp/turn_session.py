@@ -51,7 +51,7 @@ def remember(session: Caller, folder: turnfile.Session, lock: turnfile.Lock) -> 
     for path in rules.files_of(lock, folder.workspace(folder.read())):
         with contextlib.suppress(errors.HoldfastError):  # a file that cannot be read cannot be replaced either
             text = folder.texts([path])[path]
-            if path in session.told and session.told[path] == digest(text):
+            if path in session.read and session.read[path] == digest(text):
                 taken.see(path, text)
     if len(session.taken) > REMEMBERED:
         del session.taken[next(iter(session.taken))]
@@ -113,7 +113,7 @@ def has_seen(session: Caller, held: list[str], path: str, text: str | None) -> b
 
 def remember_text(session: Caller, path: str, text: str) -> None:
     """Remember that the session has seen this text of a file: it read it, or writes it."""
-    session.told[path] = digest(text)
+    session.read[path] = digest(text)
     for taken in list(session.taken.values()):  # other calls of the session run concurrently
         taken.see(path, text)
 
