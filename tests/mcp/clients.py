@@ -19,8 +19,8 @@ from mcp_types import CallToolResult, TextContent, TextResourceContents
 
 import holdfast
 from holdfast.faces.mcp import server
+from holdfast.faces.mcp.client import Session
 from holdfast.faces.mcp.profiles import WORKSPACE
-from holdfast.faces.mcp.session import Session
 from holdfast.faces.mcp.text import CLOSING, OPENING
 from holdfast.workspace.tokens import MemoryTokens
 

@@ -18,9 +18,9 @@ from mcp.shared.exceptions import MCPError
 
 import holdfast
 from holdfast import errors, turnfile
+from holdfast.faces.mcp.client import Session
 from holdfast.faces.mcp.profiles import WORKSPACE, tools_of
 from holdfast.faces.mcp.server import build
-from holdfast.faces.mcp.session import Session
 from holdfast.faces.mcp.tool import Caller
 from holdfast.faces.mcp.turn_tools import TURNS
 from holdfast.workspace.tokens import MemoryTokens

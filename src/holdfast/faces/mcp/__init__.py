@@ -41,8 +41,8 @@ def serve_stdio(workspace: Workspace | RemoteWorkspace, profile: str = "core", t
 
     `turn_dir` is the folder of a working session; the profile `all` then has tools for its turn files.
     """
+    from holdfast.faces.mcp.client import Session
     from holdfast.faces.mcp.profiles import WORKSPACE, tools_of
-    from holdfast.faces.mcp.session import Session
     from holdfast.workspace.tokens import MemoryTokens
 
     tools_of(profile)  # raises Invalid if there is none of this name

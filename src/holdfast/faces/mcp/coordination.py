@@ -10,7 +10,7 @@ from __future__ import annotations
 from typing import Annotated, Any, Final, Literal
 
 from holdfast import errors
-from holdfast.faces.mcp.session import Session, as_step
+from holdfast.faces.mcp.client import Session, as_step
 from holdfast.faces.mcp.tasks import LISTED, WHOLE, Cursor, check_limit, message, page, path_lock, row, task_show
 from holdfast.faces.mcp.text import LONGEST, brief, filled, when
 from holdfast.faces.mcp.tool import check_wait, missing, parts_of

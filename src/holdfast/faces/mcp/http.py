@@ -19,8 +19,8 @@ from urllib.parse import parse_qs
 from holdfast import errors, wire
 from holdfast.errors import MethodNotAllowed
 from holdfast.faces.mcp import load_protocol
+from holdfast.faces.mcp.client import Session
 from holdfast.faces.mcp.profiles import WORKSPACE, tools_of
-from holdfast.faces.mcp.session import Session
 from holdfast.ids import new_secret
 from holdfast.operation import Operation
 from holdfast.workspace import Workspace

@@ -17,8 +17,8 @@ from typing import Any, Final, Literal, get_args
 
 from holdfast import errors, wire
 from holdfast.faces.mcp import coordination, tasks
+from holdfast.faces.mcp.client import Session
 from holdfast.faces.mcp.coordination import TTL
-from holdfast.faces.mcp.session import Session
 from holdfast.faces.mcp.text import LONGEST, brief
 from holdfast.faces.mcp.tool import MARKS, ServerDefinition, Tool, check_wait, tool
 from holdfast.operation import REGISTRY, Operation

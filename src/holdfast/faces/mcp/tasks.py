@@ -7,7 +7,7 @@ from typing import Annotated, Any, Final, Literal
 import msgspec
 
 from holdfast import errors
-from holdfast.faces.mcp.session import Session, as_step
+from holdfast.faces.mcp.client import Session, as_step
 from holdfast.faces.mcp.text import LONG, LONGEST, cut, filled, when
 from holdfast.types import Page
 from holdfast.types.agents import Message, PathLock
