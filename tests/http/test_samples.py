@@ -54,7 +54,7 @@ class Place:
     def plant(self, *tasks: Body) -> None:
         """Import tasks with just these ids."""
         lines = [json.dumps({"format": "holdfast.task/1", "title": "planted", **task}) for task in tasks]
-        assert len(self.call("POST /api/tasks/import", {"lines": lines})["created"]) == len(tasks)
+        assert len(self.call("POST /api/tasks/import", {"lines": lines})["created"]["tasks"]) == len(tasks)
 
     def claimed(self, task: Body, agent: str = AGENT) -> None:
         """A task that somebody works on."""
