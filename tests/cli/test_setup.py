@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 
 from holdfast.errors import Conflict, Invalid, IOFailed
-from holdfast.faces.cli import setup
-from holdfast.faces.cli.setup import CLIENTS, check, files, install, remove
+from holdfast.faces.cli.setup import clients, files
+from holdfast.faces.cli.setup.clients import CLIENTS, check, install, remove
 
 CLIENT_NAMES = list(CLIENTS)
 TEXTS = {
@@ -204,7 +204,7 @@ def test_i7_a_file_that_changes_between_reading_and_writing_is_not_overwritten(
         (root / "CLAUDE.md").write_text("# Mine, just now\n")
         files.write(steps)
 
-    monkeypatch.setattr(setup, "write", meanwhile)
+    monkeypatch.setattr(clients, "write", meanwhile)
     with pytest.raises(Conflict, match="changed meanwhile"):
         install("claude", root)
     assert {name: content for name, (content, _) in tree(root).items()} == {"CLAUDE.md": b"# Mine, just now\n"}

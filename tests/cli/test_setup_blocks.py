@@ -7,9 +7,8 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from holdfast.errors import Invalid
-from holdfast.faces.cli.setup import CLIENTS, TEXT
+from holdfast.faces.cli.setup.clients import CLIENTS, TEXT, ShellBlock
 from holdfast.faces.cli.setup.files import Block
-from holdfast.faces.cli.setup.hooks import ShellBlock
 
 BLOCKS = {name: edit for client in CLIENTS.values() for name, edit in client.files.items() if isinstance(edit, Block)}
 MARKDOWN = Block("one\ntwo\n")

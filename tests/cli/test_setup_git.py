@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from holdfast.errors import Invalid
-from holdfast.faces.cli.setup import check, install, remove
+from holdfast.faces.cli.setup.clients import check, install, remove
 
 
 def git(root: Path, *arguments: str, **env: str) -> subprocess.CompletedProcess[str]:

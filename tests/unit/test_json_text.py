@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from holdfast.errors import Invalid
-from holdfast.faces.cli.setup import CLIENTS
+from holdfast.faces.cli.setup.clients import CLIENTS
 from holdfast.faces.cli.setup.entries import Entries, check, items, value_of
 
 EDITS = {
@@ -196,9 +196,9 @@ def test_i7_the_hooks_of_another_client_are_not_ours() -> None:
         ("", "not JSON"),
         ("{", "not JSON"),
         ('{"a": 1,}', "not JSON"),
-        ('{"a": NaN}', "NaN is no number"),
+        ('{"a": NaN}', "NaN is not a number"),
         ('// mine\n{"a": 1}', "not JSON"),
-        ("[]", "no object"),
+        ("[]", "not an object"),
         ("[" * 100_000, "not JSON"),
         ('{"hooks": []}', '"hooks" is not one object'),
         ('{"hooks": {}, "hooks": {}}', '"hooks" is not one object'),

@@ -241,7 +241,7 @@ def setup(session: Session, given: dict[str, Any]) -> int:
     """Install, check or remove the hooks and instructions of an agent client."""
     from pathlib import Path
 
-    from holdfast.faces.cli.setup import check, install, remove
+    from holdfast.faces.cli.setup.clients import check, install, remove
 
     if given.get("check") and given.get("remove"):
         raise Usage("--check and --remove exclude each other", hint="give one of them")

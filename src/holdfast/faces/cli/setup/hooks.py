@@ -1,4 +1,4 @@
-"""What a client's hooks receive and return, and the git pre-commit hook.
+"""What a client's hooks receive and return.
 
              start: tells the agent   compact                        edit: refuses
     claude   SessionStart             PreCompact: for the summary    PreToolUse, exit 2 and stderr
@@ -8,9 +8,6 @@
 
 Claude Code and Codex run SessionStart again after a compaction. With any exit code but 0 and 2 a hook has failed, and
 the client continues. Called by `holdfast prime --hook` and `holdfast guard --hook`.
-
-An existing pre-commit hook is kept; ours is a marked block below its first line, before anything in it can exit. Only a
-shell script can hold it, and only in the repository's own hooks: a folder outside of it serves other projects too.
 """
 
 from __future__ import annotations
@@ -19,14 +16,9 @@ import json
 import os
 import re
 import shlex
-import subprocess
 from collections.abc import Mapping
 from hashlib import sha256
-from pathlib import Path
 from typing import Any, Final, Literal, NamedTuple
-
-from holdfast.errors import Invalid
-from holdfast.faces.cli.setup.files import Block
 
 Event = Literal["start", "compact", "edit"]
 
@@ -129,46 +121,3 @@ def answer(client: str, event: Event, text: str, blocked: bool = False) -> Answe
 def _text(payload: Any, key: str) -> str | None:
     found = payload.get(key) if isinstance(payload, dict) else None
     return found if isinstance(found, str) and found else None
-
-
-LINE: Final = "if command -v holdfast >/dev/null 2>&1; then holdfast guard --staged || exit $?; fi"
-_SHELL: Final = re.compile(r"#![ \t]*(?:\S*/)?(?:env[ \t]+(?:-S[ \t]+)?)?(?:\S*/)?(?:ba|da|k|z)?sh(?=\s|$)")
-
-
-class ShellBlock(Block):
-    """A block in a shell script, below its first line."""
-
-    def put(self, old: str | None) -> str:
-        """Return the script with the block in it. Raises Invalid for anything but a shell script."""
-        if old is not None and not _SHELL.match(old):
-            raise Invalid(
-                "it is not a shell script", hint="have it call holdfast guard --staged, and stop if that fails"
-            )
-        return super().put(old)
-
-    def _where(self, old: str) -> tuple[int, int]:
-        first = old.find("\n")
-        return (len(old), 1) if first < 0 else (first + 1, 0)
-
-
-def hooks_folder(root: Path) -> Path:
-    """Return the folder in which git looks for the hooks of a repository."""
-    folder = root / _git(root, "--git-path", "hooks")
-    own = [root, root / _git(root, "--git-common-dir")]
-    if not any(folder.resolve().is_relative_to(place.resolve()) for place in own):
-        raise Invalid(
-            f"core.hooksPath is {folder}, outside of this project",
-            hint=f"it serves other projects too; to use it anyway, add to its pre-commit: {LINE}",
-        )
-    return folder
-
-
-def _git(root: Path, *asked: str) -> str:
-    clean = {name: value for name, value in os.environ.items() if name not in ("GIT_DIR", "GIT_WORK_TREE")}
-    try:
-        done = subprocess.run(["git", "rev-parse", *asked], cwd=root, env=clean, capture_output=True, text=True)
-    except OSError as error:
-        raise Invalid(f"git cannot be run: {error}", hint="setup git needs git") from error
-    if done.returncode:
-        raise Invalid(f"{root} is not a git repository: {done.stderr.strip()}", hint="run git init first")
-    return done.stdout.rstrip("\n")
