@@ -12,7 +12,7 @@ import apsw
 import pytest
 
 from holdfast.kernel.migrations import SCHEMA_FOLDER, load
-from holdfast.replication.apply import is_shared
+from holdfast.replication.follower import is_shared
 from tests.architecture.frames import depths
 from tests.architecture.house import ROOT, SOURCE, name_of
 

@@ -54,6 +54,7 @@ SMALL_ENOUGH = {
 LARGE_ENOUGH = {"holdfast.errors": "the tree of errors is one declaration"}
 ALONE_ENOUGH = {
     "holdfast.filegate": "public: users import it from the package",
+    "holdfast.demo.agent": "a process of its own: `python -m holdfast.demo.agent`",
     "holdfast.faces.cli.setup.hooks": "pure, and loaded for every edit: apart from what changes files",
 }
 LEAST, MOST, ALONE = 60, 500, 150

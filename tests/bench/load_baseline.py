@@ -23,7 +23,7 @@ from holdfast.faces.http.listener import Settings
 from holdfast.faces.http.server import Server, tune
 from holdfast.faces.http.sse import Receive, Send
 from holdfast.faces.http.workspaces import ServedWorkspace
-from holdfast.workspace.access import check_role
+from holdfast.workspace.context import check_role
 
 
 class Hollow(App):

@@ -15,7 +15,7 @@ from holdfast.faces.http.auth import MAIN, MAX_BODY
 from holdfast.operation import REGISTRY
 from holdfast.schema import parameters
 from holdfast.wire import MAX_DEPTH, plan_of
-from holdfast.workspace.access import ROLES
+from holdfast.workspace.context import ROLES
 from tests.http.bare import Request
 from tests.http.matrix import ACTOR, OTHER, Row, Site
 

@@ -14,7 +14,7 @@ import pytest
 
 from holdfast.faces.http.auth import MAIN, MAX_BODY
 from holdfast.wire import MAX_DEPTH
-from holdfast.workspace.access import ROLES
+from holdfast.workspace.context import ROLES
 from tests.http.attacks import BASES, KINDS, Cell, actor_arguments, in_txn, nested
 from tests.http.bare import Request
 from tests.http.matrix import ACTOR, Row, Site

@@ -15,7 +15,7 @@ import pytest
 from holdfast import errors
 from holdfast.faces.cli import main
 from holdfast.faces.http.auth import Tokens
-from holdfast.workspace.access import ROLES
+from holdfast.workspace.context import ROLES
 from tests.http.inside import serving, token_of
 from tests.http.running import PATIENCE, Running, code_of
 

@@ -21,7 +21,7 @@ from holdfast.kernel import failpoints
 from holdfast.kernel.engine import Engine
 from holdfast.kernel.journal import Journal
 from holdfast.kernel.store import FILE
-from holdfast.replication.apply import is_shared
+from holdfast.replication.follower import is_shared
 from holdfast.replication.log import START, AnyEntry, Changes, CommitLog, MemoryLog, Trimmed, from_bytes, unseal
 from holdfast.replication.replica import Replica
 from holdfast.testing import FaultyLog, ManualClock

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import holdfast
-from holdfast.replication.apply import is_shared
+from holdfast.replication.follower import is_shared
 from tests.logs.nodes import RUN, Nodes, assert_equal, changed_tables, entries, value, write
 from tests.worlds.contents import contents
 

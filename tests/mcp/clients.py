@@ -21,7 +21,7 @@ import holdfast
 from holdfast.faces.mcp import server
 from holdfast.faces.mcp.client import Session
 from holdfast.faces.mcp.profiles import WORKSPACE
-from holdfast.faces.mcp.text import CLOSING, OPENING
+from holdfast.faces.mcp.tool import CLOSING, OPENING
 from holdfast.workspace.tokens import MemoryTokens
 
 PATIENCE: Final = 60

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 import holdfast
 from holdfast import errors, turnfile
-from holdfast.faces.mcp.text import CLOSING, OPENING, brief, cut, error_content, for_tools, marked, plain
+from holdfast.faces.mcp.tool import CLOSING, OPENING, brief, cut, error_content, for_tools, marked, plain
 from holdfast.faces.mcp.turn_tools import TOOLS
 from tests.mcp.clients import Agent, inside, played, unmarked
 

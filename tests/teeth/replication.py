@@ -31,7 +31,7 @@ BUGS = [
     ),
     Bug(
         "a conflict while applying is omitted",
-        "replication/apply.py",
+        "replication/follower.py",
         """        conflicts.append(f"{_REASONS.get(reason, reason)} at {change.op} of {change.name}")
         return apsw.SQLITE_CHANGESET_ABORT
 """,
@@ -41,7 +41,7 @@ BUGS = [
     ),
     Bug(
         "a conflict while applying replaces",
-        "replication/apply.py",
+        "replication/follower.py",
         """        conflicts.append(f"{_REASONS.get(reason, reason)} at {change.op} of {change.name}")
         return apsw.SQLITE_CHANGESET_ABORT
 """,
@@ -95,14 +95,14 @@ BUGS = [
     ),
     Bug(
         "the shadow tables of FTS5 travel",
-        "replication/apply.py",
+        "replication/follower.py",
         '    return not table.startswith(("local_", "sqlite_")) and "_fts" not in table\n',
         '    return not table.startswith(("local_", "sqlite_"))\n',
         LOGS,
     ),
     Bug(
         "a node's own tables travel",
-        "replication/apply.py",
+        "replication/follower.py",
         '    return not table.startswith(("local_", "sqlite_")) and "_fts" not in table\n',
         '    return not table.startswith("sqlite_") and "_fts" not in table\n',
         LOGS,

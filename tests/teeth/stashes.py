@@ -24,7 +24,7 @@ BUGS = [
     ),
     Bug(
         "a holder that expires leaves no trace in its stash",
-        "domains/stashes/lock.py",
+        "domains/stashes/rows.py",
         """    if stored is not None:
         write(""",
         """    if stored is not None and op != "expire":

@@ -159,14 +159,14 @@ BUGS = [
     ),
     Bug(
         "retention takes parents whose children live",
-        "domains/tasks/retention.py",
+        "domains/tasks/changes.py",
         "c.parent = t.seq AND c.deleted IS NULL)",
         "c.parent = t.seq AND false)",
         LISTS,
     ),
     Bug(
         "a replica does not index what it applies",
-        "replication/apply.py",
+        "replication/follower.py",
         """            for table, seq in indexed:
                 tx.index_text(connection.execute, table, seq)
 """,

@@ -7,7 +7,7 @@ import hashlib
 import msgspec
 
 from holdfast.kernel.tx import Row, Snapshot
-from holdfast.replication.apply import is_shared
+from holdfast.replication.follower import is_shared
 from holdfast.workspace import Workspace
 
 

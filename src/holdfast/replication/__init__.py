@@ -1,7 +1,7 @@
 """Many machines: a shared commit log under SQLite, and the replicas that follow it.
 
 `log` defines the interface that an engine implements, the entries, and a log in memory; `replica` is a node's side of
-it, with `follower`, `apply` and `snapshots`. Open a replicated workspace with `holdfast.open(folder, log=...)`. An
+it, with `follower` and `snapshots`. Open a replicated workspace with `holdfast.open(folder, log=...)`. An
 adapter needs only: `from holdfast.replication import CommitLog, Head, LogMoved, LostAnswer, Trimmed`.
 """
 

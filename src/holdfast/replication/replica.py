@@ -28,9 +28,8 @@ from holdfast.kernel import migrations
 from holdfast.kernel.failpoints import reach
 from holdfast.kernel.journal import LogMoved
 from holdfast.kernel.store import Store
-from holdfast.replication import apply
-from holdfast.replication.apply import Applied, digest, is_shared
-from holdfast.replication.follower import Follower
+from holdfast.replication import follower
+from holdfast.replication.follower import Applied, Follower, applied_after, digest, is_shared
 from holdfast.replication.log import (
     AnyEntry,
     Changes,
@@ -44,7 +43,7 @@ from holdfast.replication.log import (
     send,
     to_bytes,
 )
-from holdfast.replication.snapshots import Snapshots, applied_after
+from holdfast.replication.snapshots import Snapshots
 
 _REMEMBERED = 8  # entries whose writers are remembered
 _MIN_WAIT = 0.0005
@@ -309,7 +308,7 @@ class Replica:
         if len(raw) > self._log.max_entry and isinstance(entry, Changes):
             raw = to_bytes(msgspec.structs.replace(entry, changeset=b"", blob=self._log.put(seal(entry.changeset))))
         self._next = applied_after(here, send(self._log, raw, entry.id, here.position), entry)
-        apply.write_applied(connection, self._next)
+        follower.write_applied(connection, self._next)
 
     # --- upkeep ------------------------------------------------------------------------------------------------------
 

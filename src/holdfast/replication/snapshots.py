@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import os
 import shutil
-import zlib
 from collections.abc import Callable
 from pathlib import Path
 from typing import NamedTuple
@@ -28,26 +27,16 @@ from holdfast.kernel.journal import LogMoved
 from holdfast.kernel.maintenance import backup
 from holdfast.kernel.process_lock import Turns
 from holdfast.kernel.store import FILE, Store
-from holdfast.replication import apply
-from holdfast.replication.apply import Applied
+from holdfast.replication.follower import Applied, applied_after, read_applied, serialize, write_applied
 from holdfast.replication.log import (
     START,
-    AnyEntry,
     CommitLog,
     Snapshotted,
     Trimmed,
     from_bytes,
-    seal,
     send,
     to_bytes,
-    unseal,
 )
-
-_LEVEL = 1  # of compression: most of the gain for little time
-_TRIES = 5
-_LOOKS = 50  # empty pages to accept from a log that has not delivered all entries
-_WRITE_VERSIONS = slice(18, 20)  # of the file format, in SQLite's header
-_ROLLBACK_JOURNAL = b"\x01\x01"  # a database in memory cannot be opened as a write-ahead log
 
 
 class Announcement(NamedTuple):
@@ -76,7 +65,7 @@ class Snapshots:
         """Store a snapshot of what the connection sees as a blob of the log."""
         connection.execute("BEGIN")
         try:
-            place = apply.read_applied(connection)
+            place = read_applied(connection)
             row = connection.execute("SELECT revision FROM meta").fetchone()
             assert place is not None
             assert row is not None
@@ -89,82 +78,6 @@ class Snapshots:
         reach("snapshot.put")
         self._missed = False
         self.announcement = Announcement(place.position, row[0], ref)
-
-
-def applied_after(place: Applied, position: int, entry: AnyEntry) -> Applied:
-    """Return a replica's place after applying an entry."""
-    if isinstance(entry, Snapshotted):
-        return Applied(position, place.position, entry.id, 0, entry.position)
-    return Applied(position, place.position, entry.id, place.entries + 1, place.snapshot)
-
-
-def join(log: CommitLog, connection: apsw.Connection, oldest: int) -> None:
-    """Install the log's newest snapshot, if any. Raises Corrupt if there is none and the history is trimmed."""
-    for _ in range(_TRIES):
-        try:
-            found = _newest(log, oldest)
-            if found is None:
-                if oldest:
-                    raise errors.Corrupt(f"the log starts at {oldest} and has no snapshot to start from")
-                return
-            blob = log.get(found.blob)
-        except Trimmed as trimmed:  # a newer one was made meanwhile
-            oldest = trimmed.oldest
-        except KeyError:  # likewise
-            continue
-        else:
-            reach("snapshot.fetched")
-            install(connection, blob, found.position)
-            reach("snapshot.installed")
-            return
-    raise errors.Unreachable("the log was trimmed repeatedly while this node tried to join")
-
-
-def _newest(log: CommitLog, oldest: int) -> Snapshotted | None:
-    """The newest snapshot between `oldest` and the end. Raises Unreachable if the log does not deliver that much."""
-    newest: Snapshotted | None = None
-    end, after, looks = log.head().position, oldest, 0
-    while after < end and looks < _LOOKS:
-        page = [(position, raw) for position, raw in log.tail(after) if position > after]
-        looks = 0 if page else looks + 1
-        for position, raw in page:
-            entry = from_bytes(raw, position)
-            newest = entry if isinstance(entry, Snapshotted) else newest
-            after = position
-    if after < end:
-        raise errors.Unreachable("the log does not deliver all of its entries")
-    return newest
-
-
-def serialize(connection: apsw.Connection) -> bytes:
-    """Return what the connection sees as one blob."""
-    copy = apsw.Connection(":memory:")
-    try:
-        with copy.backup("main", connection, "main") as progress:
-            while not progress.done:
-                progress.step(-1)
-        image = bytearray(copy.serialize("main"))
-    finally:
-        copy.close()
-    image[_WRITE_VERSIONS] = _ROLLBACK_JOURNAL
-    return seal(zlib.compress(bytes(image), _LEVEL))
-
-
-def install(connection: apsw.Connection, blob: bytes, position: int) -> None:
-    """Replace the whole store by a snapshot. Raises Corrupt unless it is one of this position."""
-    image = apsw.Connection(":memory:")
-    try:
-        image.deserialize("main", zlib.decompress(unseal(blob, "a snapshot")))
-        found = apply.read_applied(image)
-        if found is None or found.position != position:
-            raise errors.Corrupt(f"the snapshot of position {position} is of position {found and found.position}")
-        with connection.backup("main", image, "main") as progress:
-            while not progress.done:
-                progress.step(-1)
-    except (zlib.error, apsw.NotADBError, apsw.CorruptError) as error:
-        raise errors.Corrupt(f"the snapshot in the log is damaged: {error}") from error
-    finally:
-        image.close()
 
 
 _BUSY_TIMEOUT = 10.0
@@ -181,7 +94,7 @@ def _seed(log: CommitLog, copy: apsw.Connection) -> None:
     row = copy.execute("SELECT workspace, revision, stamp FROM meta").fetchone()
     assert row is not None
     workspace, revision, stamp = row
-    apply.write_applied(copy, Applied())
+    write_applied(copy, Applied())
     ids = Ids()
     node = ids.new(stamp % 2**53)
     entry = Snapshotted(ids.new(stamp % 2**53), "", node, workspace, START, revision, log.put(serialize(copy)))
@@ -189,7 +102,7 @@ def _seed(log: CommitLog, copy: apsw.Connection) -> None:
         position = send(log, to_bytes(entry), entry.id, START)
     except LogMoved as moved:
         raise _taken() from moved
-    apply.write_applied(copy, applied_after(Applied(), position, entry))
+    write_applied(copy, applied_after(Applied(), position, entry))
 
 
 def _taken() -> errors.Exists:

@@ -19,21 +19,24 @@ if TYPE_CHECKING:
     from holdfast.turnfile.ledger.rules import lint
     from holdfast.turnfile.locks import (
         LockRequest,
+        OverrideResult,
         WaitPolicy,
         acquire,
         clear_stale,
         lock_request,
+        override,
         release,
         renew,
         renew_all,
+        unlock,
+        unlock_all,
     )
     from holdfast.turnfile.mail import Mail, MailResult
-    from holdfast.turnfile.model import Agent, Lock, Problem, Signal, Task, Turnfile
-    from holdfast.turnfile.overrides import OverrideResult, override, unlock, unlock_all
+    from holdfast.turnfile.model import Agent, Completion, Lock, Problem, Signal, Task, Turnfile
     from holdfast.turnfile.report import Status, check, status
     from holdfast.turnfile.session import Session
     from holdfast.turnfile.skeleton import init, restore
-    from holdfast.turnfile.transactions import Completion, Transaction, transact, transaction
+    from holdfast.turnfile.transactions import Transaction, transact, transaction
 
 __all__ = [
     "Agent",
@@ -72,11 +75,11 @@ __all__ = [
 
 # The module that each name is loaded from.
 _HOMES = {
-    **dict.fromkeys(("Agent", "Lock", "Problem", "Signal", "Task", "Turnfile"), "model"),
+    **dict.fromkeys(("Agent", "Completion", "Lock", "Problem", "Signal", "Task", "Turnfile"), "model"),
     **dict.fromkeys(("LockRequest", "WaitPolicy", "acquire", "clear_stale", "lock_request"), "locks"),
     **dict.fromkeys(("release", "renew", "renew_all"), "locks"),
-    **dict.fromkeys(("Completion", "Transaction", "transact", "transaction"), "transactions"),
-    **dict.fromkeys(("OverrideResult", "override", "unlock", "unlock_all"), "overrides"),
+    **dict.fromkeys(("OverrideResult", "override", "unlock", "unlock_all"), "locks"),
+    **dict.fromkeys(("Transaction", "transact", "transaction"), "transactions"),
     **dict.fromkeys(("Mail", "MailResult"), "mail"),
     **dict.fromkeys(("Status", "check", "status"), "report"),
     **dict.fromkeys(("init", "restore"), "skeleton"),

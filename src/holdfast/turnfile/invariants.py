@@ -3,8 +3,8 @@
 Pure: texts by path in, problems with line numbers out. MAILBOX.md is compared with its own cards, MAILBOX.json with the
 mailbox, the status block of WORKLOG.md with its latest session, the states of OPEN_QUESTIONS.md with their resolutions;
 TURNFILE.yaml may hold no stale lock. All problems are found, not only the first. `validate_edits` decides whether an
-edit may be written: only the files that it changes must be valid. Called by `transactions`, `escalation`, `overrides`
-and `report`.
+edit may be written: only the files that it changes must be valid. Called by `transactions`, `escalation`, `locks` and
+`report`.
 """
 
 from __future__ import annotations

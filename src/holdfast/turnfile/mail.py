@@ -21,9 +21,9 @@ from holdfast.turnfile.locks import WaitPolicy
 from holdfast.turnfile.mailbox import Mailbox, parse, projection, steps
 from holdfast.turnfile.mailbox.draft import Draft, agent_name, compose
 from holdfast.turnfile.mailbox.markdown import newline_of
-from holdfast.turnfile.model import ARCHIVE, MAILBOX
+from holdfast.turnfile.model import ARCHIVE, MAILBOX, Completion
 from holdfast.turnfile.session import Session, SessionLike, as_session
-from holdfast.turnfile.transactions import Completion, Transaction, transact
+from holdfast.turnfile.transactions import Transaction, transact
 
 _ARCHIVE_HEAD: Final = "# Mailbox Archive"
 

@@ -7,7 +7,8 @@ here knows how they are written. Imported by every module of the package.
 
 from __future__ import annotations
 
-from typing import Final, Literal
+from collections.abc import Collection
+from typing import Any, Final, Literal
 
 import msgspec
 
@@ -164,3 +165,23 @@ class Turnfile(msgspec.Struct, frozen=True):
     def task(self, task_id: str) -> Task | None:
         """The task with that id, or None."""
         return next((task for task in self.tasks if task.id == task_id), None)
+
+
+class Completion(msgspec.Struct, frozen=True):
+    """The result of a transaction: its lock, the files it changed, and the revision of the ledger after it."""
+
+    lock_id: str | None
+    files: tuple[str, ...]
+    revision: int
+    signal_id: str | None = None
+    warnings: tuple[Problem, ...] = ()
+    result: Any = None
+
+    def with_warnings(self, *problems: Problem) -> Completion:
+        """A copy with more warnings."""
+        return msgspec.structs.replace(self, warnings=(*self.warnings, *problems))
+
+
+def with_projection(paths: Collection[str]) -> list[str]:
+    """The paths, and the projection if the mailbox is among them."""
+    return [*paths, PROJECTION] if MAILBOX in paths else [*paths]

@@ -10,7 +10,7 @@ and by the faces.
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Collection, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any, Final
 
 import msgspec
@@ -30,23 +30,16 @@ from holdfast.turnfile.locks import (
     renewed,
     verify,
 )
-from holdfast.turnfile.model import DEFAULT_LEASE_REVS, MAILBOX, PROJECTION, TURNFILE, Lock, Problem
+from holdfast.turnfile.model import (
+    DEFAULT_LEASE_REVS,
+    MAILBOX,
+    PROJECTION,
+    TURNFILE,
+    Completion,
+    Lock,
+    with_projection,
+)
 from holdfast.turnfile.session import Session, SessionLike, as_session, file_changed
-
-
-class Completion(msgspec.Struct, frozen=True):
-    """The result of a transaction: its lock, the files it changed, and the revision of the ledger after it."""
-
-    lock_id: str | None
-    files: tuple[str, ...]
-    revision: int
-    signal_id: str | None = None
-    warnings: tuple[Problem, ...] = ()
-    result: Any = None
-
-    def with_warnings(self, *problems: Problem) -> Completion:
-        """A copy with more warnings."""
-        return msgspec.structs.replace(self, warnings=(*self.warnings, *problems))
 
 
 class NothingToWrite(Exception):
@@ -55,11 +48,6 @@ class NothingToWrite(Exception):
     def __init__(self, completion: Completion) -> None:
         super().__init__("nothing to write")
         self.completion = completion
-
-
-def with_projection(paths: Collection[str]) -> list[str]:
-    """The paths, and the projection if the mailbox is among them."""
-    return [*paths, PROJECTION] if MAILBOX in paths else [*paths]
 
 
 class Transaction:

@@ -2,7 +2,7 @@
 
 Pure. The status block is the lines above the first section: `Now Working (agent): …`, `Maintainer Focus: …`, `Next
 Review Checkpoint: …`. The section of a question gives its state; a status column, if there is one, must agree. Edits
-replace spans, so every other byte stays. Called by `invariants` and `overrides`.
+replace spans, so every other byte stays. Called by `invariants` and `locks`.
 """
 
 from __future__ import annotations

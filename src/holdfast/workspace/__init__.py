@@ -23,8 +23,7 @@ from holdfast.operation import Sync
 from holdfast.types import Progress, Report
 from holdfast.workspace.context import PLAIN_ANSWERS, Context, Fence, check_context, derive_actor, surround
 from holdfast.workspace.registry import CHECKERS
-from holdfast.workspace.rulefiles import Files
-from holdfast.workspace.runner import Runner
+from holdfast.workspace.runner import Files, Runner
 from holdfast.workspace.transaction import Root, Transaction, user_body
 
 if TYPE_CHECKING:

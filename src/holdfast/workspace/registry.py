@@ -66,9 +66,9 @@ def _end_late_lease(tx: Tx, lease: str, op: str) -> None:
 
         claims.end_lease(tx, lease, op)
     elif lease == "retention":
-        from holdfast.domains.tasks import retention
+        from holdfast.domains.tasks import changes
 
-        retention.end_lease(tx, lease, op)
+        changes.end_lease(tx, lease, op)
     elif lease.startswith("stash:"):
         from holdfast.domains import stashes
 
@@ -80,9 +80,9 @@ def _end_late_lease(tx: Tx, lease: str, op: str) -> None:
 
 
 def _stash_freed(tx: Tx, target: Target, op: str, changed_by: str | None) -> None:
-    from holdfast.domains.stashes import lock
+    from holdfast.domains.stashes import rows
 
-    lock.freed(tx, target, op, changed_by)
+    rows.freed(tx, target, op, changed_by)
 
 
 kernel_leases.wire(cells.end_lease, end_lease, _end_late_lease)

@@ -13,7 +13,6 @@ from typing import Any, Final, Literal
 from holdfast import errors
 from holdfast.arguments import Meaning
 from holdfast.domains import link_types, locks
-from holdfast.domains.stashes.lock import acquire, check_token, refresh, release
 from holdfast.domains.stashes.rows import (
     COLUMNS,
     COUNTER,
@@ -24,7 +23,9 @@ from holdfast.domains.stashes.rows import (
     STASH,
     StashId,
     Stored,
+    acquire,
     check_free,
+    check_token,
     check_type,
     check_value,
     check_version,
@@ -35,6 +36,8 @@ from holdfast.domains.stashes.rows import (
     insert,
     lock_of,
     one,
+    refresh,
+    release,
     require,
     to_stash,
     value_at,

@@ -1,8 +1,9 @@
 """The rows of stashes: loading one, checking a value by its type, writing the next version; and the states of trails.
 
 Every change goes through `write`, which emits the event that history is read from. The value of a lock is never stored:
-it is the holder in the row of `locks`, so an expired lock needs no update here. Called by the stashes, by `trails`, and
-by imports.
+it is the holder in the row of `locks`, so an expired lock needs no update here. The lock itself is like every other one
+(`domains.locks`); each time it is acquired, released or expires, the version of its stash grows by one, in the same
+transaction. Called by the stashes, by `trails`, and by imports.
 """
 
 from __future__ import annotations
@@ -12,14 +13,17 @@ from typing import Any, Final, get_args
 import msgspec
 
 from holdfast import errors
-from holdfast.domains.locks import Target
+from holdfast.domains import locks
+from holdfast.domains.locks import LockAttempt, Target, acquire_by
 from holdfast.domains.routing.config import settings_of
 from holdfast.domains.tasks.rows import DAY
 from holdfast.kernel import leases
+from holdfast.kernel.events import Filter
 from holdfast.kernel.tx import Row, Snapshot, Tx
 from holdfast.kernel.validate import check_id, check_name
 from holdfast.kernel.values import decode, encode
-from holdfast.types import as_time
+from holdfast.operation import Do, Steps
+from holdfast.types import Grant, as_time
 from holdfast.types.stashes import Stash, StashEntry, StashType
 
 TYPES: Final[tuple[StashType, ...]] = get_args(StashType)
@@ -344,3 +348,79 @@ def value_at(snapshot: Snapshot, id: str, version: int) -> Any:
         if entry.version == version:
             return entry.value
     raise errors.NotFound(f"the history of {id} has no version {version}", hint="stashes.history(id) lists them")
+
+
+def acquire(
+    id: StashId,
+    holder: str | None = None,
+    ttl: float | None = None,
+    wait: float | None = None,
+    changed_by: str | None = None,
+) -> Steps[Grant]:
+    """Acquire a lock stash, or enter it again, waiting for up to `wait` seconds. Raises Held if another holds it."""
+    _check_holder(holder)
+    own: str = yield Do(lambda tx: _require_lock(tx, id))
+    attempt = _Attempt(lock_of(own), holder, ttl, changed_by)
+    grant: Grant = yield from acquire_by(attempt, wait, Filter((STASH_LOCK,), "", own))
+    return grant
+
+
+def release(
+    tx: Tx, id: StashId, holder: str | None = None, token: int | None = None, changed_by: str | None = None
+) -> int:
+    """Release a lock stash and return its version. Raises NotHolder, or Fenced for a wrong or lost token."""
+    _check_holder(holder)
+    own = _require_lock(tx, id)
+    if not locks.release_target(tx, lock_of(own), holder, token, changed_by):
+        raise errors.NotHolder(f"nobody holds the stash {own}", holder=None)
+    return require(tx, own).version
+
+
+def refresh(
+    tx: Tx, id: StashId, holder: str | None = None, ttl: float | None = None, token: int | None = None
+) -> Grant:
+    """Renew a lock stash, by default for as long as it was granted, without a new version. Raises Fenced if lost."""
+    _check_holder(holder)
+    return locks.renew_target(tx, lock_of(_require_lock(tx, id)), holder, ttl, token)
+
+
+def check_token(snapshot: Snapshot, id: StashId, token: int) -> None:
+    """Raise Fenced unless a lock stash is held with exactly this token."""
+    locks.check_fence(snapshot, lock_of(_require_lock(snapshot, id)), token)
+
+
+class _Attempt(LockAttempt):
+    """The attempt to take the lock of one stash."""
+
+    def __init__(self, target: Target, holder: str | None, ttl: float | None, changed_by: str | None) -> None:
+        super().__init__(target, holder, ttl, None)
+        self._changed_by = changed_by
+
+    def __call__(self, tx: Tx) -> Grant:
+        _require_lock(tx, self._target.name)
+        grant = super().__call__(tx)
+        stored = require(tx, self._target.name)
+        assert stored.holder is not None
+        assert stored.acquired is not None
+        value = held_value(stored.holder, stored.acquired)
+        write(tx, stored.id, "acquire", stored.version + 1, value, self._changed_by)
+        return grant
+
+
+def freed(tx: Tx, target: Target, op: str, changed_by: str | None) -> None:
+    """Add a version to the stash whose lock was released or has expired."""
+    stored = find(tx, target.name)
+    if stored is not None:
+        write(tx, stored.id, op, stored.version + 1, None, changed_by)
+
+
+def _require_lock(snapshot: Snapshot, id: StashId) -> str:
+    stored = require(snapshot, id)
+    if stored.type != LOCK:
+        raise errors.InvalidStashType(f"the stash {stored.name!r} is {one(stored.type)}, not a lock", id=stored.id)
+    return stored.id
+
+
+def _check_holder(holder: str | None) -> None:
+    if holder == "":
+        raise errors.InvalidHolder("the holder is empty", hint="name the holder")

@@ -10,18 +10,9 @@ from collections.abc import Sequence
 from typing import Final
 
 from holdfast import errors
-from holdfast.domains.tasks import (
-    changes,
-    claims,
-    creation,
-    handover,
-    queries,
-    readiness,
-    retention,
-    templates,
-    transitions,
-    tree,
-)
+from holdfast.domains.tasks import changes, claims, creation, queries, readiness, templates, transitions, tree
+from holdfast.domains.tasks import changes as retention
+from holdfast.domains.tasks import queries as handover
 from holdfast.domains.tasks.rows import find, require, to_task
 from holdfast.kernel.tx import Snapshot, Tx
 from holdfast.kernel.validate import check_flag

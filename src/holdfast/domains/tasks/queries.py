@@ -1,31 +1,35 @@
-"""Lists, search and history of tasks, and why a task is ready or not.
+"""Reading tasks: lists, searches, history, explanations, and what the next agent needs to continue one (`resume`).
 
 A cursor names the last task of its page by its sort key, so pages neither skip nor repeat tasks that stay unchanged
-while others write.
+while others write. What `resume` returns is ordered by importance: the
+task, how the last claim ended and what it left locked, then notes, messages and events, newest first, as long as they
+fit. Guarantee: the result as JSON is not longer than the budget.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from datetime import datetime
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 import msgspec
 
 from holdfast import errors
+from holdfast.domains import task_hooks
 from holdfast.domains.routing import globs
 from holdfast.domains.tasks import readiness
 from holdfast.domains.tasks.creation import check_priority, check_tag, check_type
 from holdfast.domains.tasks.readiness import Place, check_pattern, several
-from holdfast.domains.tasks.rows import COLUMNS, TASK, as_seen, find, missing, to_task
+from holdfast.domains.tasks.rows import COLUMNS, TASK, Stored, as_seen, find, missing, to_task
 from holdfast.domains.tasks.transitions import STATUSES
 from holdfast.domains.tasks.tree import unfinished
 from holdfast.kernel import events
 from holdfast.kernel.tx import Snapshot, newest_version
 from holdfast.kernel.validate import check_flag, check_limit, check_name
 from holdfast.types import END_OF_REVISION, Event, Page, as_microseconds, as_time
-from holdfast.types.tasks import HistoryEntry, Hit, Readiness, Reason, Task, TaskStatus, TaskType
+from holdfast.types.agents import Message
+from holdfast.types.tasks import HistoryEntry, Hit, Readiness, Reason, Resume, ResumeEvent, Task, TaskStatus, TaskType
 
 MAX_QUERY: Final = 1000
 MAX_WORDS: Final = 32
@@ -354,3 +358,141 @@ def explain(snapshot: Snapshot, id: str) -> Readiness:
 
 def _several(ids: tuple[str, ...] | list[str]) -> str:
     return ", ".join(ids[:5]) + (f" and {len(ids) - 5} more" if len(ids) > 5 else "")
+
+
+BUDGET: Final = 8192
+MIN_BUDGET: Final = 1024
+MAX_BUDGET: Final = 1_048_576
+_MESSAGES: Final = 500  # read at most; the others are only counted
+_LONG: Final = 200  # bytes; longer values are omitted from events
+_CUT: Final = "… (cut)"
+_size = msgspec.json.Encoder().encode
+T = TypeVar("T")
+
+
+def resume(snapshot: Snapshot, id: str, budget: int = BUDGET) -> Resume:
+    """Return where work on a task stopped: last holder, locks, notes, messages, events; in `budget` bytes of JSON."""
+    if type(budget) is not int or not MIN_BUDGET <= budget <= MAX_BUDGET:
+        raise errors.Invalid(f"budget must be {MIN_BUDGET} to {MAX_BUDGET} bytes, not {budget!r}")
+    task = find(snapshot, id)
+    happened = [events.to_event(row) for row in events.history(snapshot, TASK, "", task.id, None, None)]
+    end = next((event for event in happened if _ended(event)), None)
+    return _fit(snapshot, task, happened, end, budget)
+
+
+def _ended(event: Event) -> str | None:
+    """The agent whose claim an event ended."""
+    was, now = event.data.get("claimed_by", (None, None))
+    return was if now is None else None
+
+
+def _fit(snapshot: Snapshot, stored: Stored, happened: list[Event], end: Event | None, budget: int) -> Resume:
+    task = to_task(stored)
+    bare = Resume(
+        task=msgspec.structs.replace(task, body=""),
+        last_holder=None if end is None else _ended(end),
+        ended=None if end is None else end.op,
+        ended_at=None if end is None else end.time,
+        locks=(),
+        left=(),
+        notes=(),
+        messages=(),
+        events=(),
+        omitted=dict.fromkeys(("body", "locks", "left", "notes", "messages", "events"), 999_999_999),
+    )
+    room = _Room(budget - len(_size(bare)))
+    if room.left < 0:
+        raise errors.Invalid(
+            f"the task alone takes {budget - room.left} bytes", hint=f"give a budget of at least {budget - room.left}"
+        )
+    hooks = task_hooks.ask()
+    left = [] if end is None else hooks.freed(snapshot, stored.id, end.revision)
+    messages, total = hooks.messages(snapshot, stored.id, _MESSAGES)
+    whole = room.left
+    body = room.text(task.body, whole * 2 // 5)
+    parts: dict[str, Sequence[Any]] = {
+        "locks": room.items("locks", hooks.locks(snapshot, stored.id), whole // 5),
+        "left": room.items("left", left, whole // 10),
+        "notes": room.newest("notes", [_short(event.data["note"], whole // 4) for event in happened if _noted(event)]),
+        "messages": room.newest("messages", [_brief(message, whole // 8) for message in reversed(messages)], total),
+        "events": room.newest("events", [_event(event) for event in happened]),
+    }
+    body = room.more(body, task.body)
+    return msgspec.structs.replace(
+        bare,
+        task=msgspec.structs.replace(task, body=body),
+        omitted=room.omitted,
+        **{name: tuple(items) for name, items in parts.items()},
+    )
+
+
+class _Room:
+    """The bytes that are left, and the counts of what did not fit."""
+
+    def __init__(self, left: int) -> None:
+        self.left = left
+        self.omitted: dict[str, int] = {}
+
+    def text(self, text: str, most: int) -> str:
+        """Return a text, cut if it is longer than its share."""
+        kept = _short(text, most)
+        self.left -= len(_size(kept)) - 2
+        if kept != text:
+            self.omitted["body"] = len(text.encode()) - len(kept.encode()) + len(_CUT.encode())
+        return kept
+
+    def more(self, kept: str, text: str) -> str:
+        """Give the remaining room to the text that was cut."""
+        if kept == text:
+            return kept
+        self.left += len(_size(kept)) - 2
+        self.omitted.pop("body")
+        return self.text(text, self.left)
+
+    def items(self, name: str, found: Iterable[T], most: int = MAX_BUDGET) -> list[T]:
+        """Return as many items as fit, in order, into the room left and into a share of it."""
+        kept: list[T] = []
+        for item in found:
+            size = len(_size(item)) + 1
+            most -= size
+            if self.omitted.get(name) or size > self.left or most < 0:
+                self.omitted[name] = self.omitted.get(name, 0) + 1
+            else:
+                self.left -= size
+                kept.append(item)
+        return kept
+
+    def newest(self, name: str, found: Iterable[T], total: int = 0) -> list[T]:
+        """Return as many of the newest items as fit, oldest first; `total` counts also those not in `found`."""
+        kept = self.items(name, found)[::-1]
+        if total > len(kept):
+            self.omitted[name] = total - len(kept)
+        return kept
+
+
+def _short(text: str, most: int) -> str:
+    """Cut a text to a number of bytes of JSON."""
+    if len(_size(text)) - 2 <= most:
+        return text
+    low, high = 0, min(len(text), most)
+    while low < high:
+        middle = (low + high + 1) // 2
+        if len(_size(text[:middle] + _CUT)) - 2 <= most:
+            low = middle
+        else:
+            high = middle - 1
+    return text[:low] + _CUT
+
+
+def _brief(message: Message, most: int) -> Message:
+    return msgspec.structs.replace(message, body=_short(message.body, most))
+
+
+def _noted(event: Event) -> bool:
+    return isinstance(event.data.get("note"), str)
+
+
+def _event(event: Event) -> ResumeEvent:
+    changes = {field: value for field, value in event.data.items() if field != "note" and len(_size(value)) <= _LONG}
+    note = event.data.get("note")
+    return ResumeEvent(event.op, event.actor, event.time, changes, None if note is None else _short(note, _LONG))

@@ -21,8 +21,8 @@ from holdfast.faces.http.operations import AccessLog, Metrics, Upkeep
 from holdfast.faces.http.sse import Client, DirectStream, Receive, Send, Watchers, resume_from
 from holdfast.faces.http.workspaces import ServedWorkspace, WorkspaceRegistry
 from holdfast.faces.mcp import http as mcp
-from holdfast.workspace.access import check_role
 from holdfast.workspace.aio import while_serving
+from holdfast.workspace.context import check_role
 
 Scope = MutableMapping[str, Any]
 

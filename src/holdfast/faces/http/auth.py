@@ -33,8 +33,7 @@ from holdfast.errors import Misdirected, NotJSON
 from holdfast.filesystem import write_private
 from holdfast.ids import new_secret
 from holdfast.route import Role
-from holdfast.workspace.access import ROLES, allows
-from holdfast.workspace.context import Context, check_context
+from holdfast.workspace.context import ROLES, Context, allows, check_context
 
 EVERY: Final = "*"  # workspace of a token for all of them
 MAIN: Final = ""  # the one in the server's own folder

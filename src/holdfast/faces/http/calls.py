@@ -26,9 +26,8 @@ from holdfast.faces.http.auth import DUPLICATE, Headers, Token
 from holdfast.operation import REGISTRY, Operation
 from holdfast.schema import result_type
 from holdfast.types import DerivedActor, Event, Page
-from holdfast.workspace.access import Access
 from holdfast.workspace.aio import AsyncWorkspace
-from holdfast.workspace.context import LATEST, Context, Fence
+from holdfast.workspace.context import LATEST, Access, Context, Fence
 
 Header = tuple[bytes, bytes]
 JSON: Final[Header] = (b"content-type", b"application/json")

@@ -12,8 +12,7 @@ from typing import Annotated, Any, Final, Literal
 from holdfast import errors
 from holdfast.faces.mcp.client import Session, as_step
 from holdfast.faces.mcp.tasks import LISTED, WHOLE, Cursor, check_limit, message, page, path_lock, row, task_show
-from holdfast.faces.mcp.text import LONGEST, brief, filled, when
-from holdfast.faces.mcp.tool import check_wait, missing, parts_of
+from holdfast.faces.mcp.tool import LONGEST, brief, check_wait, filled, missing, parts_of, when
 from holdfast.types import Event, Grant
 from holdfast.wire import from_wire, wired
 

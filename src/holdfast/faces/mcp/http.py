@@ -24,9 +24,8 @@ from holdfast.faces.mcp.profiles import WORKSPACE, tools_of
 from holdfast.ids import new_secret
 from holdfast.operation import Operation
 from holdfast.workspace import Workspace
-from holdfast.workspace.access import Access
 from holdfast.workspace.aio import AsyncWorkspace
-from holdfast.workspace.context import Context
+from holdfast.workspace.context import Access, Context
 from holdfast.workspace.tokens import MemoryTokens
 
 PATH: Final = "mcp"

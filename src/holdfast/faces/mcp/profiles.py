@@ -19,8 +19,7 @@ from holdfast import errors, wire
 from holdfast.faces.mcp import coordination, tasks
 from holdfast.faces.mcp.client import Session
 from holdfast.faces.mcp.coordination import TTL
-from holdfast.faces.mcp.text import LONGEST, brief
-from holdfast.faces.mcp.tool import MARKS, ServerDefinition, Tool, check_wait, tool
+from holdfast.faces.mcp.tool import LONGEST, MARKS, ServerDefinition, Tool, brief, check_wait, tool
 from holdfast.operation import REGISTRY, Operation
 from holdfast.schema import is_page, schemas
 from holdfast.wire import wired

@@ -18,8 +18,7 @@ from mcp.server.streamable_http_manager import StreamableHTTPSessionManager
 from mcp.shared.exceptions import MCPError
 
 from holdfast import __version__, errors
-from holdfast.faces.mcp.text import error_content, marked, plain
-from holdfast.faces.mcp.tool import SCHEME, Caller, ServerDefinition, Tool
+from holdfast.faces.mcp.tool import SCHEME, Caller, ServerDefinition, Tool, error_content, marked, plain
 
 CANCELLED: Final = -32800  # the code that the SDK uses for a cancelled request
 _log = logging.getLogger("holdfast.mcp")

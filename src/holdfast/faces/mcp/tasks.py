@@ -8,7 +8,7 @@ import msgspec
 
 from holdfast import errors
 from holdfast.faces.mcp.client import Session, as_step
-from holdfast.faces.mcp.text import LONG, LONGEST, cut, filled, when
+from holdfast.faces.mcp.tool import LONG, LONGEST, cut, filled, when
 from holdfast.types import Page
 from holdfast.types.agents import Message, PathLock
 from holdfast.types.tasks import Resume, Task

@@ -17,8 +17,7 @@ from typing import Annotated, Any, Final, TypeVar
 import msgspec
 
 from holdfast import errors, turnfile
-from holdfast.faces.mcp.text import filled
-from holdfast.faces.mcp.tool import Caller, check_wait
+from holdfast.faces.mcp.tool import Caller, check_wait, filled
 from holdfast.turnfile.files import digest
 from holdfast.turnfile.ledger import rules
 

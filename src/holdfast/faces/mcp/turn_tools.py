@@ -16,8 +16,19 @@ import msgspec
 
 from holdfast import errors, turnfile
 from holdfast.faces.mcp import turn_session
-from holdfast.faces.mcp.text import LONG, LONGEST, cut, filled
-from holdfast.faces.mcp.tool import MARKS, Caller, ServerDefinition, Tool, missing, parts_of, tool
+from holdfast.faces.mcp.tool import (
+    LONG,
+    LONGEST,
+    MARKS,
+    Caller,
+    ServerDefinition,
+    Tool,
+    cut,
+    filled,
+    missing,
+    parts_of,
+    tool,
+)
 from holdfast.faces.mcp.turn_session import (
     MOST,
     Wait,

@@ -3,7 +3,7 @@
 Pure and deterministic. The cards are the truth; a count or row that differs is drift. `refresh` corrects both tables
 cell by cell, so correct cells stay as they are written. `render` gives MAILBOX.json with every field of every card;
 `generated_at` stays the same while nothing else changes, so that regenerating makes no diff, and staleness is judged
-by content, not by time or folder. Called by `draft`, `steps`, `invariants`, `mail`, `overrides` and `report`.
+by content, not by time or folder. Called by `draft`, `steps`, `invariants`, `mail`, `locks` and `report`.
 """
 
 from __future__ import annotations

@@ -18,7 +18,7 @@ from holdfast.faces.cli.command import Command
 from holdfast.faces.cli.location import Credentials, remember
 from holdfast.faces.http.auth import EVERY, FIRST_TOKEN, MAIN, Token, Tokens, check_space
 from holdfast.faces.http.listener import BACKUPS_KEPT, MAX_WATCHERS, PORT, Settings
-from holdfast.workspace.access import ROLES
+from holdfast.workspace.context import ROLES
 
 if TYPE_CHECKING:
     from holdfast.faces.http.server import Server
