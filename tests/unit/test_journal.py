@@ -76,7 +76,7 @@ def test_a_bug_is_judged_once_unless_the_run_broke_off(path: Path, monkeypatch: 
     planted: list[str] = []
     verdicts = {BUGS[0].name: "caught", BUGS[1].name: "SURVIVED", BUGS[2].name: "BROKE"}
 
-    def plant(bug: Bug) -> tuple[str, str]:
+    def plant(bug: Bug, catcher: str | None) -> tuple[str, str]:
         planted.append(bug.name)
         return verdicts[bug.name], "a test"
 
@@ -85,6 +85,20 @@ def test_a_bug_is_judged_once_unless_the_run_broke_off(path: Path, monkeypatch: 
         journal = Journal(path, "state")
         assert [teeth.judged(bug, journal) for bug in BUGS[:3]] == ["caught", "SURVIVED", "BROKE"]
     assert planted == [BUGS[0].name, BUGS[1].name, BUGS[2].name, BUGS[2].name]
+
+
+@pytest.mark.parametrize("still", [True, False])
+def test_the_test_that_caught_a_bug_is_tried_before_the_others(still: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    bug, runs = BUGS[0], list[str]()
+
+    def judge(tests: tuple[str, ...], source: Path) -> tuple[str, str]:
+        assert bug.bad in (source / "holdfast" / bug.file).read_text()
+        runs.append(tests[0])
+        return ("SURVIVED", "no test failed") if tests[0] == "known" and not still else ("caught", tests[0])
+
+    monkeypatch.setattr(teeth, "judge", judge)
+    assert teeth.plant(bug, "known") == ("caught", "known" if still else bug.tests[0])
+    assert runs == (["known"] if still else ["known", bug.tests[0]])
 
 
 def test_a_long_run_that_passed_is_not_run_again_and_one_that_failed_is(path: Path, tmp_path: Path) -> None:
