@@ -8,14 +8,12 @@ gets one more `$`. Times are RFC 3339. Arguments come from the path, the query a
 from __future__ import annotations
 
 import binascii
-import json
 import math
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from datetime import datetime
 from functools import cache
 from typing import Any, Final, get_args, get_origin, get_type_hints
-from urllib.parse import parse_qsl, unquote_plus
 
 import msgspec
 from msgspec import UNSET, UnsetType
@@ -234,10 +232,16 @@ def _rename(plan: Plan, given: dict[str, Any]) -> None:
 
 def parsed(content: bytes) -> Any:
     """Parse JSON. Lone surrogates, which msgspec does not read, are kept: the operation refuses them by name."""
-    return json.loads(content) if b"\\ud" in content or b"\\uD" in content else msgspec.json.decode(content)
+    if b"\\ud" not in content and b"\\uD" not in content:
+        return msgspec.json.decode(content)
+    import json  # here, as the other parsers: the command line loads this module for each call
+
+    return json.loads(content)
 
 
 def _from_query(plan: Plan, query: bytes) -> dict[str, Any]:
+    from urllib.parse import parse_qsl
+
     found: dict[str, Any] = {}
     try:
         pairs = parse_qsl(query.decode("ascii"), keep_blank_values=True, errors="strict", max_num_fields=1000)
@@ -260,6 +264,8 @@ def _from_query(plan: Plan, query: bytes) -> dict[str, Any]:
 
 def take_from_query(query: bytes, name: str) -> tuple[str | None, bytes]:
     """A parameter of a query that is not an argument of the operation, and the query without it."""
+    from urllib.parse import unquote_plus
+
     parts = query.split(b"&")
     mine = [part for part in parts if part.partition(b"=")[0] == name.encode()]
     if not mine:
@@ -335,4 +341,6 @@ def failure(error: errors.HoldfastError) -> bytes:
     try:
         return _encode(content)
     except UnicodeEncodeError:  # it quotes a text with a lone surrogate
+        import json
+
         return json.dumps(content, default=datetime.isoformat).encode()
