@@ -22,7 +22,11 @@ proposes a destructive command.
 
 from __future__ import annotations
 
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Final
+
+# Phrases of hints that each face puts into its own words (`holdfast.hints`).
+NAME_YOURSELF: Final = 'holdfast.open(..., actor="agent-1")'
+SEND_TOKEN: Final = 'holdfast.connect(url, token="...")'
 
 
 class HoldfastError(Exception):
@@ -134,7 +138,7 @@ class InvalidHolder(Invalid):
     """No holder was given, and the actor is only a name derived from user and host."""
 
     code = "INVALID_HOLDER"
-    default_hint = "name yourself: actor=... in Python, --actor or HOLDFAST_ACTOR, X-Agent-ID over HTTP"
+    default_hint = f"name yourself: {NAME_YOURSELF}"
 
 
 class InvalidFilter(Invalid):
@@ -262,7 +266,7 @@ class VersionMismatch(Conflict):
 
     code = "VERSION_MISMATCH"
     exit_code = 9
-    default_hint = "the error carries the current version and value: decide again and retry with them"
+    default_hint = "read it again, decide again, and retry with its current version"
 
 
 class CycleConflict(VersionMismatch):

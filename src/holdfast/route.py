@@ -102,7 +102,8 @@ class Route(msgspec.Struct, frozen=True):
     are left, brackets enclose what may be omitted; without any, the required arguments are positional), `help` its
     purpose in a sentence, `examples` lines that run. `arguments` describes those that mean something else than
     `holdfast.arguments` says; `shapes` has what is known of a dict beyond its type: a type, or the name of
-    the operation whose arguments it holds. `mcp` is the tool of the core profile that does it.
+    the operation whose arguments it holds. `mcp` is the tool of the core profile that does it, with the argument that
+    says so.
     """
 
     http: str | None = None

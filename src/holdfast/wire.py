@@ -26,6 +26,8 @@ from holdfast.route import Alias
 
 MAX_DEPTH: Final = 160  # of a request's body
 EXACT: Final = "args"  # in a query: all arguments as one JSON object, which tells 5 from "5"
+PYTHON_HINTS: Final = "hints=python"  # a preference of our own clients: hints name calls, and not addresses
+
 _encode = msgspec.json.Encoder().encode
 
 
@@ -333,10 +335,13 @@ def answer(op: Operation[..., Any], result: Any) -> bytes:
     return _encode(wired(result)) if plan_of(op.name).free else _encode(result)
 
 
-def failure(error: errors.HoldfastError) -> bytes:
-    """An error as JSON. Its details stand at the top level too, where they never replace what every error has."""
+def failure(error: errors.HoldfastError, hint: str) -> bytes:
+    """An error as JSON, with its hint in the words of its reader.
+
+    Its details stand at the top level too, where they never replace what every error has.
+    """
     details = {name: wired(value) for name, value in error.details.items()}
-    own = {"error": error.message, "code": error.code, "hint": error.hint, "retryable": error.retryable}
+    own = {"error": error.message, "code": error.code, "hint": hint, "retryable": error.retryable}
     content = {**details, **own, "details": details}
     try:
         return _encode(content)

@@ -32,6 +32,7 @@ LAYERS = {
     "holdfast.domains": "domains",
     "holdfast.operation": "operation",
     "holdfast.arguments": "operation",
+    "holdfast.hints": "operation",
     "holdfast.route": "operation",
     "holdfast.replication": "replication",
     "holdfast.kernel": "kernel",

@@ -62,8 +62,7 @@ def name_of(actor: str, given: str | None, what: str) -> str:
     if given is None:
         if isinstance(actor, DerivedActor):
             raise errors.InvalidHolder(
-                f"no {what} was given, and the actor {actor!r} is only derived: two agents could become one holder",
-                hint=f"pass {what}=..., or name yourself: actor=, --actor, HOLDFAST_ACTOR, or X-Agent-ID over HTTP",
+                f"this needs the name of the {what}: {actor!r} is only derived, and two agents could share it",
             )
         return actor
     check_name(given, what)

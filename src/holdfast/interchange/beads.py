@@ -86,7 +86,7 @@ def read_issue(raw: dict[str, Any], config: Config) -> Record:
     record = Record(
         issue.id,
         check_draft(config, issue.title, _body(issue), _type(issue, left), issue.priority, _tags(issue, left)),
-        _status(issue, left),
+        _STATUSES.get(issue.status, "blocked"),
         parent_id=None,
         links={"depends_on": (), "discovered_from": (), "related": ()},
         created=moment(issue.created_at, "created_at"),
@@ -97,6 +97,8 @@ def read_issue(raw: dict[str, Any], config: Config) -> Record:
     _link(record, issue, left)
     _comment(record, issue, left)
     record.keep(left, NO_FIELD)
+    if issue.status not in _STATUSES:  # such as `deferred`: blocked, so that nobody claims the task by mistake
+        record.keep({"status": issue.status}, f"tasks have no status {issue.status!r}, so the task is blocked")
     return record
 
 
@@ -124,13 +126,6 @@ def _tags(issue: Issue, left: dict[str, Any]) -> list[str]:
         except errors.InvalidTag:
             left.setdefault("labels", []).append(label)
     return tags
-
-
-def _status(issue: Issue, left: dict[str, Any]) -> TaskStatus:
-    """An unknown status, such as `deferred`, becomes blocked, so that nobody claims the task by mistake."""
-    if issue.status not in _STATUSES:
-        left["status"] = issue.status
-    return _STATUSES.get(issue.status, "blocked")
 
 
 def _link(record: Record, issue: Issue, left: dict[str, Any]) -> None:

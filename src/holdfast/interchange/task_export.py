@@ -193,7 +193,8 @@ class Record(msgspec.Struct):
 def read_own(raw: dict[str, Any], config: Config) -> Record:
     """The record of a line of our own format."""
     if raw.get("format") != FORMAT:
-        raise errors.Invalid(f"format is {raw.get('format')!r}, not {FORMAT!r}")
+        found = f'"format" is {raw["format"]!r}' if "format" in raw else 'the field "format" is missing'
+        raise errors.Invalid(f'{found}: a line of an export has "format": "{FORMAT}"')
     line = msgspec.convert(raw, TaskLine)
     if line.grimoire is not None:
         check_name(line.grimoire, "grimoire")

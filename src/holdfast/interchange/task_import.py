@@ -98,7 +98,8 @@ class TaskImport:
     def read(self, place: Place, raw: dict[str, Any]) -> None:
         """Read the record of a line. Raises Invalid if it can make no task."""
         if not _ID.fullmatch(place.id or ""):
-            raise errors.InvalidID(f"an id is 1 to 64 of the characters A-Z a-z 0-9 . _ -, not {raw.get('id')!r}")
+            found = f"the id {raw['id']!r} cannot be one" if "id" in raw else 'the field "id" is missing'
+            raise errors.InvalidID(f"{found}: ids are 1 to 64 of the characters A-Z a-z 0-9 . _ -")
         try:
             record = _READERS[self._source](raw, self._config)
         except Gone:

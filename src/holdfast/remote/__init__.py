@@ -190,7 +190,7 @@ def _token() -> str:
                 return opened.read()
         except (OSError, UnicodeDecodeError) as error:
             raise errors.Unauthorized(f"HOLDFAST_TOKEN_FILE {file} cannot be read: {error}") from error
-    raise errors.Unauthorized("a token is needed", hint="pass token=..., or set HOLDFAST_TOKEN or HOLDFAST_TOKEN_FILE")
+    raise errors.Unauthorized("this server needs a token", hint=f"{errors.SEND_TOKEN}, or set HOLDFAST_TOKEN")
 
 
 class RemoteWorkspace(Root[Sync]):

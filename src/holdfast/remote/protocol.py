@@ -27,7 +27,7 @@ from holdfast.operation import Operation, find_operation
 from holdfast.schema import is_page, named_arguments, result_type
 from holdfast.types import DerivedActor, ImportProblem, Op, Page, TxnResult
 from holdfast.types.tasks import Task
-from holdfast.wire import from_wire, parsed, plan_of, to_wire, wired
+from holdfast.wire import PYTHON_HINTS, from_wire, parsed, plan_of, to_wire, wired
 from holdfast.workspace.context import Context
 
 _QUERIED: Final = ("GET", "DELETE")
@@ -142,7 +142,7 @@ def _inner(op: Op) -> Any:
 
 def headers_of(request: Request, context: Context) -> dict[str, str]:
     """The headers of a call: its context, and the form of its body."""
-    headers = {"prefer": "return=representation"}
+    headers = {"prefer": f"return=representation, {PYTHON_HINTS}"}
     if request.body is not None:
         headers["content-type"] = "application/json"
     derived = isinstance(context.actor, DerivedActor)

@@ -130,7 +130,7 @@ def escalate_lock(session: Session, lock: Lock, revision: int, sender: str) -> H
         "acquired_rev": lock.acquired_rev,
         "revision": revision,
     }
-    words = f"{lock.holder} holds {', '.join(lock.files)} by {lock.id} since revision {lock.acquired_rev}"
+    words = f"{lock.holder} has held {', '.join(lock.files)} since revision {lock.acquired_rev} ({lock.id})"
     ledger = session.read()
     if ledger.turnfile.lock(lock.id) != lock:
         return Held(f"{words}, and that changed just now", hint="try again", **details)

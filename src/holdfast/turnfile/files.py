@@ -124,7 +124,7 @@ class Folder:
         try:
             with self.parent(path) as (here, name), _opened(name, _READ, here) as file:
                 if not stat.S_ISREG(os.fstat(file).st_mode):
-                    raise Invalid(f"{path} is not a regular file", path=path)
+                    raise _not_regular(path, os.fstat(file).st_mode)
                 raw = _read_all(file, path)
         except NotFound:
             return None
@@ -243,8 +243,14 @@ def _mode(here: int, name: str, path: str) -> int | None:
     if stat.S_ISLNK(status.st_mode):
         raise Invalid(f"{path} is a symlink; symlinks are not followed", hint="name the file itself", path=path)
     if not stat.S_ISREG(status.st_mode):
-        raise Invalid(f"{path} is not a regular file", path=path)
+        raise _not_regular(path, status.st_mode)
     return stat.S_IMODE(status.st_mode)
+
+
+def _not_regular(path: str, mode: int) -> Invalid:
+    if stat.S_ISDIR(mode):
+        return Invalid(f"{path} is a folder", hint="name each file in it", path=path)
+    return Invalid(f"{path} is not a regular file", path=path)
 
 
 def _read_all(file: int, path: str) -> bytes:

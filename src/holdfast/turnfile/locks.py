@@ -273,7 +273,6 @@ def _check_free(session: Session, ledger: Ledger, request: LockRequest) -> None:
 
 
 def _held_error(lock: Lock, revision: int, wanted_by: str) -> Held:
-    since = f"by {lock.id} since revision {lock.acquired_rev}"
     hint = "wait until it is released or stale; `holdfast turn status` shows the revisions left"
     if lock.holder == wanted_by:
         hint = f"this lock is your own: `holdfast turn unlock {lock.id}` releases it, so that you can lock all files at"
@@ -281,7 +280,7 @@ def _held_error(lock: Lock, revision: int, wanted_by: str) -> Held:
     if lock.holder == wanted_by and lock.transaction:
         hint = f"another process of that name holds it; if it was killed, `holdfast turn unlock {lock.id}` releases it"
     return Held(
-        f"{lock.holder} holds {', '.join(lock.files)} {since}",
+        f"{lock.holder} has held {', '.join(lock.files)} since revision {lock.acquired_rev} ({lock.id})",
         hint=hint,
         holder=lock.holder,
         lock_id=lock.id,

@@ -15,7 +15,7 @@ from holdfast.domains.events import follow
 from holdfast.kernel.signals import SHIELD
 from holdfast.kernel.tx import Tx
 from holdfast.kernel.values import encode
-from holdfast.operation import Domain, M, Operation, Sync, find_operation, stream, write
+from holdfast.operation import REGISTRY, Domain, M, Operation, Sync, find_operation, stream, write
 from holdfast.types import Condition, Exists, NotExists, Op, TxnResult, ValueEquals, VersionEquals, as_time
 from holdfast.workspace.context import Body
 from holdfast.workspace.registry import DOMAINS, PROBES, domain_class
@@ -95,7 +95,14 @@ def _lookup(op: Op) -> Operation[..., Any]:
     found = find_operation(op.op)
     if not isinstance(op.args, dict):
         raise errors.Invalid(f"the arguments of {op.op!r} are a dict by name, not {type(op.args).__name__}")
-    if found is None or found.route.local or found.kind in ("first", "stream") or found.route.nests:
+    if found is None:
+        from difflib import get_close_matches
+
+        close = get_close_matches(str(op.op), REGISTRY, 1)
+        raise errors.Invalid(
+            f"there is no operation {op.op!r}", hint=f"did you mean {close[0]}?" if close else "such as cells.set"
+        )
+    if found.route.local or found.kind in ("first", "stream") or found.route.nests:
         raise errors.Invalid(f"{op.op!r} cannot run in a txn", hint="any read or write that takes plain data can")
     _check_arguments(found, op.args)
     return found

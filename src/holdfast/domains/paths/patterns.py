@@ -353,7 +353,7 @@ def held(lock: PathLock, mine: str, theirs: str, waits: bool = False) -> errors.
     what = f"{mine} is" if mine == theirs else f"{mine} {relation} {theirs},"
     return errors.Held(
         f"{what} {how} {lock.holder} {when}{why}",
-        hint="work on something else, ask the holder by mail, or wait: paths.lock(..., wait=seconds)",
+        hint=f'work on something else, ask the holder by mail, or wait: paths.lock(["{mine}"], wait=60)',
         name=theirs,
         holder=lock.holder,
         until=lock.expires_at,

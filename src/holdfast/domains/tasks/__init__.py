@@ -195,7 +195,7 @@ class Tasks(Domain[M]):
             example("holdfast release hf-7k2q 'agent-2 is gone' --force", "holdfast claim hf-7k2q --actor agent-2"),
         ),
         frees=True,
-        mcp="task_finish",
+        mcp="task_finish action=release",
     )
     complete = write(
         claims.complete,
@@ -208,7 +208,7 @@ class Tasks(Domain[M]):
             example("""holdfast done hf-7k2q --review --result '{"commit": "1a2b3c4"}'""", _CLAIM),
         ),
         frees=True,
-        mcp="task_finish",
+        mcp="task_finish action=done",
     )
     block = write(
         claims.block,
@@ -217,7 +217,7 @@ class Tasks(Domain[M]):
         help="Stop work on your task until somebody unblocks it; the claim ends.",
         examples=(example("holdfast block hf-7k2q 'waits for the grammar'", _CLAIM),),
         frees=True,
-        mcp="task_finish",
+        mcp="task_finish action=block",
     )
     unblock = write(
         transitions.unblock,
@@ -225,7 +225,7 @@ class Tasks(Domain[M]):
         cli="unblock ID [NOTE]",
         help="Open a blocked task again.",
         examples=(example("holdfast unblock hf-7k2q 'the grammar is there'", *_BLOCKED),),
-        mcp="task_update",
+        mcp="task_update step=unblock",
     )
     approve = write(
         transitions.approve,
@@ -233,7 +233,7 @@ class Tasks(Domain[M]):
         cli="approve ID [NOTE]",
         help="Close a task that was done and waited for approval.",
         examples=(example("holdfast approve hf-7k2q 'merged'", *_REVIEWED),),
-        mcp="task_update",
+        mcp="task_update step=approve",
     )
     reject = write(
         transitions.reject,
@@ -241,7 +241,7 @@ class Tasks(Domain[M]):
         cli="reject ID [REASON]",
         help="Send a task that waits for approval to blocked.",
         examples=(example("holdfast reject hf-7k2q 'comments are missing'", *_REVIEWED),),
-        mcp="task_update",
+        mcp="task_update step=reject",
     )
     close = write(
         transitions.close,
@@ -249,7 +249,7 @@ class Tasks(Domain[M]):
         cli="close ID [REASON]",
         help="Close a blocked task for good.",
         examples=(example("holdfast close hf-7k2q 'nobody needs it any more'", *_BLOCKED),),
-        mcp="task_update",
+        mcp="task_update step=close",
     )
     cancel = write(
         transitions.cancel,
@@ -257,7 +257,7 @@ class Tasks(Domain[M]):
         cli="cancel ID [REASON]",
         help="Close a task that nobody works on, such as a duplicate.",
         examples=("holdfast cancel hf-3m9x 'duplicate of hf-7k2q'",),
-        mcp="task_update",
+        mcp="task_update step=cancel",
     )
     reopen = write(
         transitions.reopen,
@@ -265,7 +265,7 @@ class Tasks(Domain[M]):
         cli="reopen ID [REASON]",
         help="Open a closed task again.",
         examples=(example("holdfast reopen hf-7k2q 'it fails again'", *_CLOSED),),
-        mcp="task_update",
+        mcp="task_update step=reopen",
     )
     set_status = write(claims.set_status, http=f"PATCH {_ONE}/status", reloads_rules=True)
     release_stale_claims = procedure(claims.release_stale_claims, http="POST /api/tasks/release-stale-claims")

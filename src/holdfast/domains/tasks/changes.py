@@ -172,9 +172,10 @@ def set_tags(tx: Tx, id: str, tags: Sequence[str], token: int | None = None) -> 
 def _refuse_active(task: Stored, family: list[Stored]) -> None:
     """Raise TaskActive or HasActiveChildren if any of these is being worked on."""
     if task.active:
+        first, second = ("release", "complete") if task.status == "in_progress" else ("approve", "reject")
         raise errors.TaskActive(
             f"task {task.id} is {task.status}",
-            hint="release or complete it first" if task.status == "in_progress" else "approve or reject it first",
+            hint=f'first tasks.{first}("{task.id}") or tasks.{second}("{task.id}")',
             id=task.id,
             status=task.status,
         )
@@ -283,11 +284,11 @@ def bulk(
         raise errors.Invalid(f"task_ids and tasks must be lists, not {type(items).__name__}")
     if len(items) > MAX_BULK:
         raise errors.TooLarge(f"{len(items)} tasks in one call; the maximum is {MAX_BULK}", limit=MAX_BULK)
+    run = None if action == "create" else _action(action, tags, priority, reason)
     if not items:
-        raise errors.Invalid(f"{action} has no tasks", hint="tasks=[...] to create, task_ids=[...] otherwise")
-    if action == "create":
+        raise errors.Invalid(f"{action} needs tasks", hint="give their " + ("fields" if run is None else "ids"))
+    if run is None:
         return _create(tx, items, atomic)
-    run = _action(action, tags, priority, reason)
     return BulkResult([_one(tx, run, item, atomic) for item in items])
 
 

@@ -17,7 +17,7 @@ from holdfast.domains.routing.config import Settings, settings_of
 from holdfast.domains.routing.rules import Decision, Subject, decide
 from holdfast.domains.tasks import transitions
 from holdfast.domains.tasks.creation import check_note
-from holdfast.domains.tasks.rows import NO_CLAIM, TASK, Stored, change, lease_of, missing, require, to_task
+from holdfast.domains.tasks.rows import NO_CLAIM, TASK, Stored, change, lease_of, require, to_task
 from holdfast.domains.tasks.transitions import check_closable, check_step, illegal
 from holdfast.kernel import leases
 from holdfast.kernel.events import history, to_event
@@ -110,10 +110,10 @@ def take(tx: Tx, task: Stored, agent: str, ttl: int | None, can: frozenset[str] 
 def already_claimed(task: Stored, agent: str = "") -> errors.AlreadyClaimed:
     """The error with the holder and the time of the claim."""
     since = as_time(task.claimed or 0)
-    own = "it is yours: continue with it; tasks.heartbeat(id) renews the claim"
+    own = f'it is yours: continue with it; tasks.heartbeat("{task.id}") renews the claim'
     return errors.AlreadyClaimed(
         f"task {task.id} has been claimed by {task.holder} since {since.isoformat()}",
-        hint=own if task.holder == agent else "claim another one: tasks.claim_next(agent)",
+        hint=own if task.holder == agent else "claim another one: tasks.claim_next()",
         id=task.id,
         holder=task.holder,
         since=since,
@@ -141,7 +141,11 @@ def reclaim(tx: Tx, id: str, agent: str | None = None) -> Task:
     agent = holder_of(tx, agent, "agent")
     task = require(tx, id)
     if task.status != "in_progress" or task.holder is None:
-        raise missing(id, f"it is {task.status}; nobody holds it")
+        raise errors.TaskNotFound(
+            f"{agent} does not hold task {id}: it is {task.status}",
+            hint=f'tasks.claim("{id}") claims it' if task.status == "open" else f'tasks.history("{id}") says why',
+            id=id,
+        )
     if task.holder != agent:
         raise already_claimed(task)
     return to_task(task)
@@ -188,11 +192,11 @@ def check_token(task: Stored, token: int) -> None:
 
 def _fenced(task: Stored, message: str) -> errors.Fenced:
     if task.holder is not None:
-        hint = f"stop: {task.holder} holds the task now"
+        hint = f"stop: {task.holder} holds the task now, with another token; if that is you, use your latest claim's"
     elif task.status == "open":
         hint = "stop: the task is open again. Claim it again, and start from its current state"
     else:
-        hint = f"stop: the task is {task.status}; tasks.history(id) shows the reason"
+        hint = f'stop: the task is {task.status}; tasks.history("{task.id}") shows the reason'
     return errors.Fenced(
         message,
         hint=hint,

@@ -41,6 +41,11 @@ STEPS: Final = (
     Step("blocked", "close", "closed"),
     Step("closed", "reopen", "open"),
 )
+# What a task is after an operation, where that is not the status.
+_DONE: Final = {
+    **{"complete": "completed", "release": "released", "block": "blocked", "approve": "approved"},
+    **{"reject": "rejected", "unblock": "unblocked", "reopen": "reopened", "cancel": "cancelled", "park": "parked"},
+}
 
 
 def targets(status: TaskStatus) -> list[TaskStatus]:
@@ -55,14 +60,14 @@ def check_step(task: Stored, op: str, target: TaskStatus) -> None:
 
 
 def illegal(task: Stored, op: str, target: TaskStatus) -> errors.InvalidTransition:
-    """The error: the task's status, the requested one, and which operations lead where."""
-    ways = [f"{step.target} by {step.op}" for step in STEPS if step.source == task.status and step.op != "expire"]
+    """The error: the task's status, the requested one, and which operations are possible."""
+    ways = [step.op for step in STEPS if step.source == task.status and step.op != "expire"]
     if task.status in ("open", "blocked"):
-        ways.append("closed by cancel")
+        ways.append("cancel")
+    wrong = f"already {target}" if task.status == target else f"{task.status}: it cannot be {_DONE.get(op, target)}"
     return errors.InvalidTransition(
-        f"{op} cannot change task {task.id} from {task.status} to {target};"
-        f" {task.status} can become {' or '.join(targets(task.status)) or 'open again, by reopen'}",
-        hint=f"from {task.status}: {', '.join(ways)}",
+        f"task {task.id} is {wrong}",
+        hint="possible now: " + ", ".join(f'tasks.{way}("{task.id}")' for way in dict.fromkeys(ways)),
         id=task.id,
         current_status=task.status,
         requested_status=target,

@@ -152,7 +152,8 @@ def depend(tx: Tx, id: str, on: str, kind: LinkKind = "depends_on") -> Task:
         path = link_types.path(tx, kind, on, id)
         if path is not None:
             around = [id, *path]
-            raise errors.WouldCreateCycle(f"it would close a cycle: {' -> '.join(around)}", id=id, path=around)
+            cycle = " -> ".join(around)
+            raise errors.WouldCreateCycle(f"the dependency would close a cycle: {cycle}", id=id, path=around)
     if link_types.add(tx, kind, id, on):
         if kind == DEPENDS_ON and not other.finished:
             adjust(tx, task.seq, waits=1)

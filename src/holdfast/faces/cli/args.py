@@ -73,9 +73,14 @@ def parse(arguments: Sequence[Argument], argv: Sequence[str], command: str) -> d
     _take_words(arguments, words, given, command)
     missing = [a for a in arguments if a.required and a.name not in given]
     if missing:
-        labels = " and ".join(argument.label for argument in missing)
+        labels = " and ".join(_usage(argument) for argument in missing)
         raise Usage(f"holdfast {command} needs {labels}", hint=f"holdfast help {command}")
     return given
+
+
+def _usage(argument: Argument) -> str:
+    """How an argument is given: as a word, or after its option."""
+    return argument.label if argument.word or argument.after else f"{argument.option} {argument.label}"
 
 
 def _is_option(token: str) -> bool:
@@ -157,12 +162,13 @@ def convert(argument: Argument, text: str) -> Any:
     """A value from its text; Usage if it is none of this kind."""
     if argument.nothing and text == "none":
         return None
+    name = argument.label if argument.word else argument.option
     if argument.choices and text not in argument.choices:
-        raise Usage(f"{argument.label} is one of {', '.join(argument.choices)}, not {text!r}")
+        raise Usage(f"{name} must be one of {', '.join(argument.choices)}, not {text!r}")
     try:
         return _CONVERT[argument.kind](text)
     except (ValueError, OverflowError) as error:
-        raise Usage(f"{argument.label} is {_MEANING[argument.kind]}, not {text[:80]!r}") from error
+        raise Usage(f"{name} must be {_MEANING[argument.kind]}, not {text[:80]!r}") from error
 
 
 def _number(text: str) -> int | float:
@@ -262,7 +268,7 @@ _MEANING: Final[dict[str, str]] = {
     "int": "a whole number",
     "ints": "a whole number",
     "number": "a number",
-    "seconds": "a time in seconds, or such as 90s, 15m, 2h, 1d",
+    "seconds": "a number of seconds, or a duration such as 90s, 15m, 2h or 1d",
     **dict.fromkeys(("past", "future"), "a moment such as 2026-03-01T12:00:00Z, or a duration such as 2h"),
     **dict.fromkeys(("path", "paths"), "a path"),
     "pairs": "NAME=VALUE",

@@ -6,7 +6,6 @@ for each item. Text never passes control characters from others to the terminal.
 
 from __future__ import annotations
 
-import re
 import sys
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, nullcontext
@@ -14,39 +13,11 @@ from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
-from holdfast.arguments import VOCABULARY
 from holdfast.errors import HoldfastError
+from holdfast.hints import for_shell
 
 if TYPE_CHECKING:
     from holdfast.operation import Operation
-
-
-_CALL: Final = re.compile(r"\b(?:ws\.)?([a-z]+\.[a-z_]+)\(([^()]*)\)")
-_NAMED: Final = re.compile(r"\b([a-z][a-z_]*)=([A-Za-z]+|\[\.\.\.\])")
-_STORES: Final = {"holdfast.upgrade": "holdfast upgrade", "holdfast.restore": "holdfast restore"}
-
-
-def for_shell(hint: str) -> str:
-    """Replace calls in a hint by commands, and arguments by options."""
-    return _NAMED.sub(_option, _CALL.sub(_command, hint))
-
-
-def _command(match: re.Match[str]) -> str:
-    from holdfast.operation import find_operation  # turn commands load nothing of a workspace
-
-    op = find_operation(match[1])
-    if op is not None and op.command is not None:
-        named = [found[0] for found in _NAMED.finditer(match[2])]
-        return " ".join(["holdfast", op.command, *named])
-    if match[1] == "ws.backup":
-        return "holdfast backup"
-    return _STORES.get(match[1], match[0])
-
-
-def _option(match: re.Match[str]) -> str:
-    meaning, value = VOCABULARY.get(match[1]), match[2].strip("[].")
-    option = (meaning.option if meaning is not None else "") or f"--{match[1].replace('_', '-')}"
-    return option if value == "True" else f"{option} {value or option[2:].upper()}"
 
 
 _WIDTH = 30

@@ -98,7 +98,7 @@ class App:
                 return pages.respond(self, segments, scope["method"], token)
             return await self._within(name, rest, token, scope, headers, receive, send)
         except errors.HoldfastError as error:
-            return calls.error_response(error)
+            return calls.error_response(error, headers.get(b"prefer", b""))
         except Exception:
             _log.exception("%s %s failed", scope["method"], scope["path"])
             return calls.error_response(errors.HoldfastError("internal error; see the server's log"))

@@ -23,6 +23,7 @@ import msgspec
 from holdfast import errors, wire
 from holdfast.errors import MethodNotAllowed, NoRoute
 from holdfast.faces.http.auth import DUPLICATE, Headers, Token
+from holdfast.hints import for_http
 from holdfast.operation import REGISTRY, Operation
 from holdfast.schema import result_type
 from holdfast.types import DerivedActor, Event, Page
@@ -54,8 +55,8 @@ def json_response(content: Any, status: int = 200) -> Response:
     return Response(status, msgspec.json.encode(content))
 
 
-def error_response(error: errors.HoldfastError) -> Response:
-    """A response with an error."""
+def error_response(error: errors.HoldfastError, prefer: bytes = b"") -> Response:
+    """A response with an error; its hint speaks of addresses, unless the client prefers calls of Python."""
     headers = [JSON]
     if isinstance(error, errors.Unauthorized):
         headers.append((b"www-authenticate", b'Bearer realm="holdfast"'))
@@ -63,7 +64,8 @@ def error_response(error: errors.HoldfastError) -> Response:
         headers.append((b"allow", str(error.details.get("allowed", "")).encode()))
     if error.retryable:
         headers.append((b"retry-after", b"1"))
-    return Response(error.status, wire.failure(error), tuple(headers))
+    hint = error.hint if wire.PYTHON_HINTS.encode() in prefer else for_http(error.hint)
+    return Response(error.status, wire.failure(error, hint), tuple(headers))
 
 
 PREFIX: Final = "api"

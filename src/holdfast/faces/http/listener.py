@@ -71,13 +71,11 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
             raise errors.Invalid("a certificate needs its key", hint="give both --tls-cert and --tls-key")
         if self.tls_auto and self.tls_cert is not None:
             raise errors.Invalid("--tls auto makes its own certificate", hint="give either, not both")
-        for name, given, least in (
-            ("--port", self.port, 0),
-            ("--max-watchers", self.max_watchers, 1),
-            ("--backup-keep", self.backups_kept, 1),
-        ):
-            if given < least or (name == "--port" and given > 65535):
-                raise errors.Invalid(f"{name} cannot be {given}")
+        if not 0 <= self.port <= 65535:
+            raise errors.Invalid(f"--port must be 0 to 65535, not {self.port}")
+        for name, given in (("--max-watchers", self.max_watchers), ("--backup-keep", self.backups_kept)):
+            if given < 1:
+                raise errors.Invalid(f"{name} must be 1 or more, not {given}")
         if self.tls_auto and self.socket is not None:
             raise errors.Invalid("a Unix socket needs no TLS", hint="give either --tls or --socket")
         if self.backup_every is not None and (self.backup_folder is None or not 1 <= self.backup_every < 1e9):

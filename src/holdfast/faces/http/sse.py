@@ -65,7 +65,7 @@ def end_frame(cursor: str | None) -> bytes:
 
 def error_frame(failure: errors.HoldfastError) -> bytes:
     """The watch has failed."""
-    return b"event: error\ndata: " + wire.failure(failure) + b"\n\n"
+    return b"event: error\ndata: " + wire.failure(failure, failure.hint) + b"\n\n"
 
 
 def progress_frame(content: Any) -> bytes:

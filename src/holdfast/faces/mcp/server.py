@@ -7,7 +7,7 @@ what no model can correct, such as an unknown tool, is an error of the protocol.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from functools import cache
 from typing import Any, Final
 
@@ -32,11 +32,12 @@ def build(definition: ServerDefinition, caller_of: Callable[[Any], Caller]) -> S
 
     async def call_tool(context: Any, asked: types.CallToolRequestParams) -> types.CallToolResult:
         caller = caller_of(context)
-        found = definition.tools(caller).get(asked.name)
+        offered = definition.tools(caller)
+        found = offered.get(asked.name)
         if found is None:
             raise MCPError(types.INVALID_PARAMS, f"there is no tool {asked.name[:80]!r}")
         with caller.cancellable(context.request_id):
-            return await _called(found, caller, asked.arguments or {})
+            return await _called(found, caller, asked.arguments or {}, offered)
         raise MCPError(CANCELLED, "the client cancelled the call")
 
     async def list_resources(_: Any, __: types.PaginatedRequestParams | None) -> types.ListResourcesResult:
@@ -60,7 +61,8 @@ def build(definition: ServerDefinition, caller_of: Callable[[Any], Caller]) -> S
             text = marked(await definition.read(caller_of(context), asked.uri))
         except errors.HoldfastError as error:
             code = types.INVALID_PARAMS if error.status < 500 else types.INTERNAL_ERROR
-            raise MCPError(code, f"{error.code} {error.hint}".strip(), _structured(error)) from error
+            told = _structured(error, definition.tools(caller_of(context)))
+            raise MCPError(code, f"{error.code} {told['hint']}".strip(), told) from error
         content = types.TextResourceContents(uri=asked.uri, mime_type="text/plain", text=text)
         return types.ReadResourceResult(contents=[content])
 
@@ -89,26 +91,26 @@ def described(tool: Tool) -> types.Tool:
     return types.Tool(name=tool.name, description=tool.description, input_schema=tool.schema, annotations=harmless)
 
 
-async def _called(found: Tool, caller: Caller, given: dict[str, Any]) -> types.CallToolResult:
+async def _called(found: Tool, caller: Caller, given: dict[str, Any], offered: Collection[str]) -> types.CallToolResult:
     try:
         text = marked(await found.run(caller, given))
     except errors.HoldfastError as error:
-        return _refused(error)
+        return _refused(error, offered)
     except Exception:
         _log.exception("the tool %s failed", found.name)
-        return _refused(errors.HoldfastError("internal error; see the server's log"))
+        return _refused(errors.HoldfastError("internal error; see the server's log"), offered)
     return types.CallToolResult(content=[types.TextContent(type="text", text=text)])
 
 
-def _refused(error: errors.HoldfastError) -> types.CallToolResult:
+def _refused(error: errors.HoldfastError, offered: Collection[str]) -> types.CallToolResult:
     """An error for a model, as text and as data."""
-    content = types.TextContent(type="text", text=marked(error_content(error)))
-    return types.CallToolResult(content=[content], structured_content=_structured(error), is_error=True)
+    text = types.TextContent(type="text", text=marked(error_content(error, offered)))
+    return types.CallToolResult(content=[text], structured_content=_structured(error, offered), is_error=True)
 
 
-def _structured(error: errors.HoldfastError) -> dict[str, Any]:
+def _structured(error: errors.HoldfastError, offered: Collection[str]) -> dict[str, Any]:
     """An error as data, with the fields that may quote somebody."""
-    return {**plain(error_content(error)), "untrusted": ["message", "hint", "details"]}
+    return {**plain(error_content(error, offered)), "untrusted": ["message", "hint", "details"]}
 
 
 # --- transports ------------------------------------------------------------------------------------------------------

@@ -123,7 +123,11 @@ async def task_update(
         case "reject" | "cancel" | "reopen" | "close":
             steps.append(as_step(getattr(tasks, step), id=id, reason=note or None))
     if not steps:
-        return held(await tasks.heartbeat(id))
+        try:
+            return held(await tasks.heartbeat(id))
+        except errors.NotClaimOwner as error:
+            error.hint = error.hint or "give what to change; with id alone, task_update only renews a claim of yours"
+            raise
     done = await session.ws.txn([], steps)
     task: Task = done.results[-1]
     if task.claimed_by is None:

@@ -18,7 +18,8 @@ from holdfast.faces.cli import location
 from holdfast.faces.cli.args import Argument, Usage
 from holdfast.faces.cli.call import Session
 from holdfast.faces.cli.command import Command
-from holdfast.faces.cli.output import for_shell, printable
+from holdfast.faces.cli.output import printable
+from holdfast.hints import for_shell
 
 _MOST: Final = 20
 _RULES: Final = """\

@@ -12,7 +12,7 @@ import msgspec
 
 from holdfast import errors
 from holdfast.faces.cli import location
-from holdfast.faces.cli.args import Argument
+from holdfast.faces.cli.args import Argument, Usage
 from holdfast.faces.cli.call import Session
 from holdfast.faces.cli.command import Command
 from holdfast.faces.cli.location import Credentials, remember
@@ -170,7 +170,10 @@ def _token(session: Session, given: dict[str, Any]) -> str:
         from getpass import getpass
 
         return getpass("token: ").strip()
-    return sys.stdin.readline().strip()
+    token = sys.stdin.readline().strip()
+    if not token:
+        raise Usage("there is no token on standard input", hint="holdfast login URL < FILE, or --token-file FILE")
+    return token
 
 
 COMMANDS = (

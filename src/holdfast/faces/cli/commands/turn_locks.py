@@ -74,7 +74,10 @@ def _own_locks(files: turnfile.Session, holder: str) -> list[turnfile.Lock]:
     if not mine:
         at_work = ", ".join(each.id for each in held)
         hint = f"a process of that name is working under {at_work}; if it was killed, name the id"
-        raise NotFound(f"{holder} has no lock by hand", hint=hint if held else "`holdfast turn status` lists the locks")
+        raise NotFound(
+            f"{holder} holds no lock that was taken with `holdfast turn lock`",
+            hint=hint if held else "`holdfast turn status` lists the locks",
+        )
     return mine
 
 
