@@ -1,7 +1,7 @@
 """`python -m holdfast.demo`: what happens to the agents of the demo, shown live on a terminal or line by line.
 
-The story reacts to the event log, like any other watcher. It stops an agent first, and kills it or leaves it paused
-only if it then holds a lock and is not in the middle of a commit; otherwise the agent resumes and the story tries
+The demo reacts to the event log, like any other watcher. It stops an agent first, and kills it or leaves it paused
+only if it then holds a lock and is not in the middle of a commit; otherwise the agent resumes and the demo tries
 again at the next event.
 """
 
