@@ -129,7 +129,7 @@ def test_an_interrupted_demo_leaves_no_process_behind(tmp_path: Path, stop: sign
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
         try:
             assert process.stdout is not None
-            assert any("paused agent" in line for line in process.stdout)  # by then one is dead and one is stopped
+            assert any("pauses agent" in line for line in process.stdout)  # by then one is dead and one is stopped
             assert agents_in(folder)
             process.send_signal(stop)
             process.communicate(timeout=PATIENCE)

@@ -19,4 +19,4 @@ def test_the_page_runs_at_a_shell_and_prints_what_it_says(tmp_path: Path) -> Non
         code, out, errors = ground.run(f"set -e\n{block['code']}")
         assert code == 0, errors
         out = out.replace(str(ground.project), "~/kiln")
-        assert re.sub(r"MSG-\d{8}-", "MSG-DATE-", out) == block["prints"]
+        assert re.sub(r"MSG-\d{8}-", "MSG-20260301-", out) == block["prints"]

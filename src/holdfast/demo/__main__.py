@@ -1,7 +1,7 @@
 """`python -m holdfast.demo`: what happens to the agents of the demo, shown live on a terminal or line by line.
 
-The story reacts to the event log, like any other watcher. It stops an agent first, and kills it or leaves it paused
-only if it then holds a lock and is not in the middle of a commit; otherwise the agent resumes and the story tries
+The demo reacts to the event log, like any other watcher. It stops an agent first, and kills it or leaves it paused
+only if it then holds a lock and is not in the middle of a commit; otherwise the agent resumes and the demo tries
 again at the next event.
 """
 
@@ -99,7 +99,7 @@ class Board:
         if event.op not in ("release", "expire"):
             return None
         holder, _ = self.locks.pop(item)
-        return f"lock of {item} expired, because {holder} did not refresh it" if event.op == "expire" else None
+        return f"ends the lock of {item}: {holder} no longer refreshes it" if event.op == "expire" else None
 
     def _item(self, event: Event) -> str | None:
         value = event.data["value"]
@@ -111,7 +111,7 @@ class Board:
         worker = self.agents[item.by]
         if item.state == DONE:
             worker.item, worker.done = "", worker.done + 1
-            return f"finished {event.id}"
+            return f"finishes {event.id}"
         if item.step:
             return None
         worker.item = event.id
@@ -124,7 +124,7 @@ class Board:
         self.fenced.append(event.id)
         self.agents[event.id].fate, self.agents[event.id].item = "fenced", ""
         late = event.data["value"]
-        return f"was FENCED: wrote to {late['item']} with the old token {late['token']}, nothing was changed"
+        return f"is FENCED: its write to {late['item']} with the old token {late['token']} changes nothing"
 
 
 def progress(item: Item) -> str:
@@ -214,13 +214,13 @@ class Story:
             name, item = self.killed = caught
             self._processes[name].kill()
             self._processes[name].wait()
-            self._fate(name, "killed", f"kill -9 {name}, which holds the lock of {item}")
+            self._fate(name, "killed", f"kills {name} (kill -9), which holds the lock of {item}")
 
     def _pause_someone(self) -> None:
         caught = self._stop_someone()
         if caught is not None:
             name, item = self.paused = caught
-            self._fate(name, "paused", f"paused {name}, which holds the lock of {item}")
+            self._fate(name, "paused", f"pauses {name}, which holds the lock of {item}")
 
     def _wake_late(self) -> None:
         """Resume the paused agent once another agent has its item: a zombie that does not know."""
@@ -373,7 +373,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 def _play(folder: Path, options: argparse.Namespace) -> int:
     start = time.monotonic()
-    with holdfast.open(folder, actor="the story", busy_timeout=BUSY_TIMEOUT) as ws:
+    with holdfast.open(folder, actor="demo", busy_timeout=BUSY_TIMEOUT) as ws:
         story = Story(ws, folder, options.agents, options.items, options.seed)
         print(f"{options.agents} agents, {options.items} items, seed {options.seed}, workspace {folder}", flush=True)
         try:

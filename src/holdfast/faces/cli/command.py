@@ -102,7 +102,7 @@ PURPOSES: Final = {
     "template": "trees of tasks to make again",
     "token": "who may use a server",
     "trail": "tasks and stashes that belong together",
-    "turn": "turns at the shared files of a working session; needs no workspace",
+    "turn": "take turns editing a repository's shared files; needs no workspace",
 }
 _LONGEST: Final = 3  # words of a command
 
