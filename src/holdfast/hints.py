@@ -1,0 +1,128 @@
+"""Hints in the words of the face they appear in: Python, the command line, HTTP or MCP.
+
+An error says what to do once, as a Python program would do it: `tasks.claim("hf-7k2m")`, `wait=60`, or a phrase of
+`OTHERWISE`. Each face shows the hint through its function here; a call that a face does not have stays as it is.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection
+from typing import TYPE_CHECKING, Final
+
+from holdfast.arguments import VOCABULARY
+from holdfast.errors import NAME_YOURSELF, SEND_TOKEN
+
+if TYPE_CHECKING:
+    from holdfast.operation import Operation
+
+# What is no operation, as each face does it: the command line, HTTP, MCP.
+OTHERWISE: Final = {
+    NAME_YOURSELF: (
+        "export HOLDFAST_ACTOR=agent-1, or add --actor agent-1",
+        "send the header X-Agent-ID: agent-1",
+        "start this server with `holdfast mcp --actor agent-1`",
+    ),
+    SEND_TOKEN: ("holdfast login URL", "send the header Authorization: Bearer TOKEN", ""),
+    "holdfast.upgrade(path)": ("holdfast upgrade", "", ""),
+    "ws.backup(path)": ("holdfast backup", "", ""),
+}
+SHELL, HTTP, TOOLS = range(3)
+
+_CALL: Final = re.compile(r"\b(?:ws\.)?([a-z]+\.[a-z_]+)\(([^()]*)\)")
+_NAMED: Final = re.compile(r"\b([a-z][a-z_]*)=([A-Za-z0-9]+|\[\.\.\.\])")
+_TURN: Final = re.compile(r"`holdfast turn ((?:mail |tasks )?[a-z]+)([^`]*)`")
+_OPTION: Final = re.compile(r" --[a-z-]+")
+# Which tool does what a turn command of another name does, and what only a person at a shell can do.
+_TURN_TOOLS: Final = {
+    **{"lint": "turn_check", "transact": "turn_edit", "tasks list": "turn_status"},
+    **dict.fromkeys(("tasks add", "tasks claim", "tasks done"), "turn_task"),
+    **{"mail show": "turn_mail_list", "mail reply": "turn_mail_send"},
+    **dict.fromkeys(("mail ack", "mail action", "mail block", "mail close"), "turn_mail_step"),
+}
+_SHELL_ONLY: Final = ("init", "mail export")
+
+
+def for_shell(hint: str) -> str:
+    """Commands in place of calls, and options in place of arguments."""
+
+    from shlex import quote
+
+    def command(call: re.Match[str]) -> str:
+        op = _operation(call[1])
+        if op is None or op.command is None:
+            return call[0]
+        return " ".join(["holdfast", op.command, *map(quote, _values(call[2])), *_named(call[2])])
+
+    return _NAMED.sub(_option, _CALL.sub(command, _otherwise(hint, SHELL)))
+
+
+def for_http(hint: str) -> str:
+    """Addresses in place of calls."""
+
+    def address(call: re.Match[str]) -> str:
+        op, values = _operation(call[1]), iter(_values(call[2]))
+        if op is None or op.route.http is None:
+            return call[0]
+        where = re.sub(r"{[a-z_]+}", lambda part: next(values, part[0]), op.route.http)
+        return " with ".join([where, *_named(call[2])])
+
+    return _CALL.sub(address, _otherwise(hint, HTTP))
+
+
+def for_tools(hint: str, offered: Collection[str] = ()) -> str:
+    """Tools in place of calls, and of commands for turn files; `offered` are those that the caller has."""
+
+    def tool(call: re.Match[str]) -> str:
+        op = _operation(call[1])
+        if op is None:
+            return call[0]
+        derived = op.name.replace(".", "_")
+        name = derived if derived in offered else op.route.mcp
+        return " ".join([name, *_values(call[2]), *_named(call[2])]) if name else call[0]
+
+    hint = _TURN.sub(_turn_tool, _CALL.sub(tool, _otherwise(hint, TOOLS)))
+    return hint.replace("--reason '", "reason '")
+
+
+def _otherwise(hint: str, face: int) -> str:
+    for phrase, words in OTHERWISE.items():
+        hint = hint.replace(phrase, words[face] or phrase)
+    return hint
+
+
+def _operation(name: str) -> Operation[..., object] | None:
+    from holdfast.operation import find_operation  # turn files load nothing of a workspace
+
+    return find_operation(name)
+
+
+def _values(arguments: str) -> list[str]:
+    """The literal positional arguments of a call: ids and paths, but not a name such as `id`, which stands for one."""
+    import ast  # errors are rare
+
+    try:
+        call = ast.parse(f"f({arguments})", mode="eval").body
+        values = [ast.literal_eval(each) for each in getattr(call, "args", ()) if not isinstance(each, ast.Name)]
+    except (SyntaxError, ValueError):
+        return []
+    flat = [one for value in values for one in (value if isinstance(value, list) else [value])]
+    return [str(one) for one in flat if one is not ...]
+
+
+def _named(arguments: str) -> list[str]:
+    """The named arguments of a call, as they are written."""
+    return [each[0] for each in _NAMED.finditer(arguments)]
+
+
+def _option(argument: re.Match[str]) -> str:
+    meaning, value = VOCABULARY.get(argument[1]), argument[2].strip("[].")
+    option = (meaning.option if meaning is not None else "") or f"--{argument[1].replace('_', '-')}"
+    return option if value == "True" else f"{option} {value or option[2:].upper()}"
+
+
+def _turn_tool(command: re.Match[str]) -> str:
+    name, rest = command[1], command[2]
+    if name in _SHELL_ONLY:
+        return f"`holdfast turn {name}{rest}`"
+    return _TURN_TOOLS.get(name, f"turn_{name.replace(' ', '_')}") + _OPTION.sub("", rest)
