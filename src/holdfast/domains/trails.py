@@ -26,7 +26,7 @@ from holdfast.domains.stashes.rows import (
     stop_purge,
     taken,
 )
-from holdfast.domains.tasks import changes as deleting
+from holdfast.domains.tasks import changes
 from holdfast.domains.tasks.creation import check_note
 from holdfast.domains.tasks.rows import require as require_task
 from holdfast.kernel.tx import Row, Snapshot, Tx
@@ -206,7 +206,7 @@ def abandon(tx: Tx, id: str, reason: str | None = None) -> Trail:
     going = members(tx, id)
     for task in going:
         if require_task(tx, task, deleted=True).deleted is None:  # otherwise deleted with its parent
-            deleting.delete(tx, task, reason)
+            changes.delete(tx, task, reason)
     stashes = [
         each for (each,) in tx.all("SELECT id FROM stashes WHERE trail = ? AND deleted IS NULL ORDER BY id", (id,))
     ]
@@ -226,7 +226,7 @@ def restore(tx: Tx, id: str) -> Trail:
     gone = [require_task(tx, task, deleted=True) for task in _belonging(tx, id)]
     for task in sorted(gone, key=lambda each: each.depth):  # parents first
         if task.id in went:
-            deleting.restore(tx, task.id)
+            changes.restore(tx, task.id)
     tx.run("UPDATE stashes SET deleted = NULL WHERE trail = ? AND deleted IS NOT NULL", (id,))
     stop_purge(tx, id)
     return _change(tx, row, "restore", {"state": row[8], "before": "", "ended": None})

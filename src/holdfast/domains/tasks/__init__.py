@@ -11,8 +11,6 @@ from typing import Final
 
 from holdfast import errors
 from holdfast.domains.tasks import changes, claims, creation, queries, readiness, templates, transitions, tree
-from holdfast.domains.tasks import changes as retention
-from holdfast.domains.tasks import queries as handover
 from holdfast.domains.tasks.rows import find, require, to_task
 from holdfast.kernel.tx import Snapshot, Tx
 from holdfast.kernel.validate import check_flag
@@ -359,9 +357,10 @@ class Tasks(Domain[M]):
         cli="history",
         help="List what changed in a task, newest first.",
         examples=(example("holdfast history hf-7k2q --field status", _CLAIM), "holdfast history hf-7k2q --since 12h"),
+        mcp="task_show",
     )
     resume = read(
-        handover.resume,
+        queries.resume,
         http=f"GET {_ONE}/resume",
         listing=True,
         cli="resume",
@@ -403,7 +402,7 @@ class Tasks(Domain[M]):
         irreversible=True,
     )
     sweep_retention = procedure(
-        retention.sweep_retention, http="POST /api/tasks/sweep-retention", heavy=True, reloads_rules=True, role="admin"
+        changes.sweep_retention, http="POST /api/tasks/sweep-retention", heavy=True, reloads_rules=True, role="admin"
     )
 
     export = read(export, http="GET /api/tasks/export", heavy=True, listing=True, cli="export")
