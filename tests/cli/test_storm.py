@@ -19,7 +19,7 @@ import pytest
 import holdfast
 from tests.cli.calling import HOLDFAST, Shell
 
-TASKS: Final = int(os.environ.get("CLI_STORM_TASKS", "60"))
+TASKS: Final = int(os.environ.get("CLI_STORM_TASKS", "40"))
 LOOPS: Final = int(os.environ.get("CLI_STORM_LOOPS", "8"))
 TTL: Final = 1  # seconds that the claim of the loop that is killed outlives it
 WAIT: Final = 3  # seconds after which a loop believes that nothing is ready: longer than that claim lives

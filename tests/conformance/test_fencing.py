@@ -339,6 +339,7 @@ WRITES = [
 ]
 
 
+@pytest.mark.kinds("drawn")
 @pytest.mark.parametrize("name", WRITES)
 def test_c15_every_write_there_is_passes_its_fence_or_leaves_nothing(world: World, name: str) -> None:
     case = CASES[name]  # a new operation needs a new case

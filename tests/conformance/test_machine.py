@@ -20,8 +20,8 @@ from tests.amounts import amount
 from tests.conformance.machine import FIRED, RULES, Machine
 from tests.worlds.kinds import FileWorld, MemoryWorld, World
 
-STEPS = amount(5_000, 20_000)
-LEAST = amount(50, 100)  # times that every rule fires
+STEPS = amount(3_000, 20_000)
+LEAST = amount(30, 100)  # times that every rule fires
 FILE_STEPS = 1_000
 EXAMPLES = 20  # between two looks at the counts
 MOST_LOOKS = 60

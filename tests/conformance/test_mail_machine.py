@@ -25,15 +25,16 @@ from holdfast.errors import HoldfastError
 from holdfast.types import as_time
 from holdfast.types.agents import Message
 from holdfast.workspace import Workspace
+from tests.amounts import amount
 from tests.conformance.counting import Rules
 from tests.conformance.machine import Stop
 from tests.conformance.mail_model import STEPS as WAYS
 from tests.conformance.mail_model import Letter, MailModel
 from tests.worlds.kinds import FileWorld, MemoryWorld, World
 
-STEPS = 5_000
-LEAST = 100  # times that every rule fires
-DONE_LEAST = 30  # times that every operation is not refused
+STEPS = amount(2_500, 20_000)
+LEAST = amount(50, 100)  # times that every rule fires
+DONE_LEAST = amount(15, 30)  # times that every operation is not refused
 FILE_STEPS = 500
 EXAMPLES = 10  # between two looks at the counts
 MOST_LOOKS = 60

@@ -25,14 +25,15 @@ import holdfast
 from holdfast.errors import DuplicateName, HoldfastError
 from holdfast.interchange.stash_export import TABLES
 from holdfast.workspace import Workspace
+from tests.amounts import amount
 from tests.conformance.counting import Rules
 from tests.conformance.machine import Stop
 from tests.conformance.stash_model import GLOBAL, Place, StashModel, Way
 from tests.worlds.kinds import FileWorld, MemoryWorld, World
 
-STEPS = 2_500
-LEAST = 80  # times that every rule fires
-DONE_LEAST = 5  # times that every operation is not refused
+STEPS = amount(1_250, 10_000)
+LEAST = amount(40, 80)  # times that every rule fires
+DONE_LEAST = amount(3, 5)  # times that every operation is not refused
 COLLISIONS = 5  # times that a name is refused, in each way that it can be
 FILE_STEPS = 400
 EXAMPLES = 10  # between two looks at the counts

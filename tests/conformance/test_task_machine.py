@@ -22,9 +22,9 @@ from tests.conformance.task_bench import DONE
 from tests.conformance.task_machine import FIRED, RULES, TaskMachine
 from tests.worlds.kinds import MemoryWorld, World
 
-STEPS = amount(5_000, 20_000)
-LEAST = amount(50, 100)  # times that every rule fires
-DONE_LEAST = amount(10, 30)  # times that every operation is not refused
+STEPS = amount(3_000, 20_000)
+LEAST = amount(30, 100)  # times that every rule fires
+DONE_LEAST = amount(6, 30)  # times that every operation is not refused
 EXAMPLES = 20  # between two looks at the counts
 MOST_LOOKS = 40
 

@@ -24,11 +24,12 @@ import pytest
 import holdfast
 from holdfast.testing import ManualClock
 from holdfast.testing.crowd import LONG, start
+from tests.amounts import amount
 from tests.e2e.claim_worker import IDS, PARTIES, THREADS, TTL, Fighter
 
 PROCESSES = 8
 TASKS = 2000
-RUNS = int(os.environ.get("CLAIM_RACE_RUNS", "2"))
+RUNS = int(os.environ.get("CLAIM_RACE_RUNS", amount(1, 2)))
 KILLED = 6
 KILLS_FROM, KILLS_TO = 100, 1400  # between these claims of all
 

@@ -22,7 +22,7 @@ from tests.amounts import amount
 from tests.e2e.kill_worker import COUNT, RUN
 
 ROOT = Path(__file__).parents[2]
-CYCLES = amount(200, 500)
+CYCLES = amount(120, 500)
 AT_ONCE = 2
 LEAST = 20
 MOST_EXTRA = 10

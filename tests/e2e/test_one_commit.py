@@ -26,6 +26,7 @@ import holdfast
 from holdfast import errors
 from holdfast.testing import ManualClock
 from holdfast.testing.crowd import LONG, start, together
+from tests.amounts import amount
 from tests.conformance.test_one_commit import PARTS, in_block, in_body, in_txn, log, parts_in, taken_whole
 from tests.e2e.task_kill_worker import LAST_WRITE, STATEMENT, Strike, watched
 from tests.worlds.contents import contents
@@ -35,7 +36,7 @@ PROCESSES = 8
 AGENTS = 2  # of each process
 TASKS = 20
 DIRECTORIES = 12
-KILLS = 12
+KILLS = amount(6, 12)
 BETWEEN = range(20, 120)  # claims from one kill to the next
 EXPIRE_AFTER = 4  # kills; the clock stands still otherwise
 IDS, STOP = ("race", "ids"), ("race", "stop")

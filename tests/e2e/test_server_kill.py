@@ -31,7 +31,7 @@ from holdfast.types import as_microseconds
 from tests.e2e.server_kill_client import COUNT, END, RAW, ROOT, RUN, WATCHES, Call, Client, Heard, Wanted, digest
 from tests.http.running import command
 
-CYCLES = int(os.environ.get("SERVER_KILL_CYCLES", "15"))
+CYCLES = int(os.environ.get("SERVER_KILL_CYCLES", "8"))
 MOST = 300  # acknowledgements before a kill
 STOPPING = 0.4  # seconds, within which a stop is cut short
 LATE = "too late, as it had stopped"  # which is no cycle

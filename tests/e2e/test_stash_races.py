@@ -26,12 +26,13 @@ import pytest
 import holdfast
 from holdfast import errors
 from holdfast.testing.crowd import LONG, start
+from tests.amounts import amount
 from tests.e2e.claim_worker import ROOT, Fighter, say
 from tests.e2e.stash_kill_worker import OPERATIONS, perform, prepare, trail_of
 from tests.e2e.task_kill_worker import LAST_WRITE, STATEMENT, WRITE, watched
 
 PROCESSES = 8
-TURNS = int(os.environ.get("STASH_RACE", "60"))
+TURNS = int(os.environ.get("STASH_RACE", amount(30, 60)))
 LOCKED = max(TURNS // 3, 10)
 COUNTER, DOOR, SUM = (None, "n"), (None, "door"), (None, "sum")
 PARTS = (0.1, 0.5, 0.9)  # of the way through an operation

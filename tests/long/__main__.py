@@ -34,7 +34,7 @@ STEPS = (
     Step("1,000 seeds", ("-m", "pytest", "-q", "-n", "auto", "tests/simulation"), ALL),
     Step("20,000 states after a loss of power", ("-m", "pytest", "-q", "-n", "auto", "tests/power"), ALL),
     Step("20,000 calls of the server", ("-m", "tests.http.schema_run", "--calls", "20000"), {}),
-    Step("500 kills of writers", (*PYTEST, "tests/e2e/test_kill.py"), ALL),
+    Step("every race and every door", ("-m", "pytest", "-q", "-n", "auto", "tests/e2e", "tests/mcp"), ALL),
     Step("200 kills of the server", (*PYTEST, "tests/e2e/test_server_kill.py"), {"SERVER_KILL_CYCLES": "200"}),
     Step(
         "a storm of shells",

@@ -16,12 +16,16 @@ import pytest
 
 import holdfast
 from holdfast.faces.http.server import Server
+from tests.amounts import LONG
 from tests.http.inside import token_of
 from tests.http.running import Running
 from tests.mcp.clients import ERAS, PATIENCE, Agent, Era, Refused, over_http, over_stdio, played
 
 Door = Callable[[str], AbstractAsyncContextManager[Agent]]
 DOORS = ("stdio-legacy", "stdio-auto", "stdio-remote", "http-legacy", "http-auto")
+# The doors for what the versions of the protocol do not change.
+SOME = DOORS if LONG else ("stdio-auto", "stdio-remote", "http-auto")
+some_doors = pytest.mark.parametrize("house", SOME, indirect=True)
 
 
 class House:
@@ -114,6 +118,7 @@ async def test_refusals_keep_their_code_and_data_through_every_door(house: House
         )
 
 
+@some_doors
 @played
 async def test_a_long_poll_is_woken_by_another_process(house: House) -> None:
     async with house.door("ann") as agent:
@@ -129,6 +134,7 @@ async def test_a_long_poll_is_woken_by_another_process(house: House) -> None:
         assert (event["kind"], event["op"], event["id"], event["by"]) == ("task", "create", task.id, "outside")
 
 
+@some_doors
 @played
 async def test_a_cancelled_watch_ends_at_once_and_the_session_goes_on(house: House) -> None:
     async with house.door("ann") as agent:
@@ -140,6 +146,7 @@ async def test_a_cancelled_watch_ends_at_once_and_the_session_goes_on(house: Hou
         assert (await agent.call("watch", timeout=0))["events"] == []
 
 
+@some_doors
 @played
 async def test_who_cancels_a_wait_for_a_lock_leaves_the_line(house: House) -> None:
     async with house.door("ann") as agent:
@@ -166,6 +173,7 @@ def _until(condition: Callable[[], bool]) -> None:
         time.sleep(0.005)
 
 
+@some_doors
 @played
 async def test_agents_that_race_for_tasks_never_get_the_same(house: House) -> None:
     tasks = {house.outside.tasks.create(f"work {number}").id for number in range(20)}
@@ -183,6 +191,7 @@ async def test_agents_that_race_for_tasks_never_get_the_same(house: House) -> No
     assert {*ann, *bob} == tasks
 
 
+@some_doors
 @played
 async def test_two_agents_that_want_one_task_get_one_yes(house: House) -> None:
     async with house.door("ann") as ann, house.door("bob") as bob:

@@ -21,7 +21,7 @@ from tests.simulation.run import FAULTS, OPERATIONS, play
 from tests.simulation.workload import OPERATIONS as WORKLOAD
 
 PART = 50  # seeds of one test
-SEEDS = amount(150, 1000)
+SEEDS = amount(100, 1000)
 MOST = 500  # seeds of one test, if the rarest operations do not come sooner
 ROOT = Path(__file__).parents[2]
 # Reached only where there is no log, so by other tests.

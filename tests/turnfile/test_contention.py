@@ -23,7 +23,7 @@ from holdfast.turnfile.mailbox import parse, projection
 from holdfast.turnfile.model import MAILBOX, PROJECTION, TURNFILE, WORKLOG
 from tests.turnfile.sessions import AGENTS, is_whole, leftovers, new_session, start, text_of
 
-TRANSACTIONS = int(os.environ.get("TURN_TRANSACTIONS", "40"))
+TRANSACTIONS = int(os.environ.get("TURN_TRANSACTIONS", "24"))
 EACH = 3  # transactions of a process among those of which one is killed
 DEADLINE = 100 + TRANSACTIONS * 2
 
