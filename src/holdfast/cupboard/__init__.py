@@ -18,38 +18,12 @@ from __future__ import annotations
 import os
 import threading
 from collections.abc import Mapping
-from datetime import datetime
 from typing import TYPE_CHECKING, Any, ClassVar, Final, get_args
 
 from holdfast import errors
 from holdfast.clock import SystemClock
 from holdfast.cupboard.entities import Crumb, Crumbs, Link, Links, Trail, Trails
-from holdfast.cupboard.tables import (
-    PAGE,
-    Attachment,
-    Entity,
-    ErrAlreadyAttached,
-    ErrCupboardDetached,
-    ErrDuplicateName,
-    ErrInvalidFilter,
-    ErrInvalidHolder,
-    ErrInvalidID,
-    ErrInvalidName,
-    ErrInvalidStashType,
-    ErrInvalidTransition,
-    ErrLockHeld,
-    ErrNotFound,
-    ErrNotLockHolder,
-    ErrTableNotFound,
-    StashOpAcquire,
-    StashOpCreate,
-    StashOpIncrement,
-    StashOpRelease,
-    StashOpSet,
-    Table,
-    also,
-    stale,
-)
+from holdfast.cupboard.tables import PAGE, Attachment, Entity, Table, also, go_name, stale
 from holdfast.domains.stashes.rows import (
     COUNTER,
     LOCK,
@@ -67,18 +41,42 @@ from holdfast.types import stashes as types
 if TYPE_CHECKING:
     from holdfast.cupboard.tables import AnyWorkspace
 
+ErrAlreadyAttached = errors.AlreadyAttached
+ErrCupboardDetached = errors.Closed
+ErrDuplicateName = errors.DuplicateName
+ErrInvalidFilter = errors.InvalidFilter
+ErrInvalidHolder = errors.InvalidHolder
+ErrInvalidID = errors.InvalidID
+ErrInvalidName = errors.InvalidName
+ErrInvalidStashType = errors.InvalidStashType
+ErrInvalidTransition = errors.InvalidTransition
+ErrLockHeld = errors.Held
+ErrNotFound = errors.NotFound
+ErrNotLockHolder = errors.NotHolder
+ErrTableNotFound = errors.TableNotFound
+
+StashOpCreate: Final = "create"
+StashOpSet: Final = "set"
+StashOpIncrement: Final = "increment"
+StashOpAcquire: Final = "acquire"
+StashOpRelease: Final = "release"
 
 _ANY_SIZE: Final = 2**62
 _MOST_PAGES: Final = 128  # as many as one txn can read
 
 
-class Stash(Entity):
+class Stash(Entity[types.Stash]):
     """A stash in memory. `version` counts its changes on from the one loaded; `changed_by` is the crumb they are by.
 
     `trail_id` makes a new one in a trail. Of one that is stored it tells the trail, which is a link and changes as one.
     """
 
     kind = "stash"
+    name: str
+    stash_type: str
+    trail_id: str | None
+    changed_by: str | None
+    _value: Any
 
     def __init__(
         self,
@@ -89,32 +87,17 @@ class Stash(Entity):
         changed_by: str | None = None,
         **go: Any,
     ) -> None:
-        given = self.given(go, name=name, stash_type=stash_type, value=value, trail_id=trail_id, changed_by=changed_by)
-        self.id = ""
-        self.name: str = given["name"]
-        self.stash_type: str = given["stash_type"]
+        self.begin(go, name=name, stash_type=stash_type, _value=value, trail_id=trail_id, changed_by=changed_by)
         self.version = 0
-        self.trail_id: str | None = given["trail_id"]
-        self.created_at: datetime | None = None
-        self.changed_by: str | None = given["changed_by"]
         self.token: int | None = None
-        self._value = given["value"]
-        self._stored: types.Stash | None = None
         self._data = b""  # the value as it was stored
         self._last: tuple[str, str | None] | None = None  # the last change: its operation, and by which holder
 
-    @classmethod
-    def of(cls, stored: types.Stash) -> Stash:
-        """A stash as it is stored."""
-        stash = cls()
-        stash.become(stored)
-        return stash
-
     def become(self, stored: types.Stash) -> None:
         """Be as it is stored, with nothing left to save."""
-        self.id, self.name, self.stash_type, self.version = stored.id, stored.name, stored.stash_type, stored.version
-        self.trail_id, self.created_at, self.token = stored.trail, stored.created_at, stored.token
-        self._value, self._stored, self._last = stored.value, stored, None
+        super().become(stored)
+        self.name, self.stash_type, self.version = stored.name, stored.stash_type, stored.version
+        self.trail_id, self.token, self._value, self._last = stored.trail, stored.token, stored.value, None
         self._data = encode(stored.value, _ANY_SIZE)
 
     @property
@@ -212,7 +195,6 @@ class Stash(Entity):
     StashType = also("stash_type")
     Value = also("value")
     Version = also("version")
-    CreatedAt = also("created_at")
     TrailID = also("trail_id")
     ChangedBy = also("changed_by")
     SetValue = set_value
@@ -240,14 +222,8 @@ class StashHistoryEntry:
 
 
 _ENTRY: Final = {
-    "history_id": "id",
-    "HistoryID": "id",
-    "StashID": "stash_id",
-    "Version": "version",
-    "Value": "value",
-    "Operation": "operation",
-    "ChangedBy": "changed_by",
-    "CreatedAt": "created_at",
+    **{"history_id": "id", "HistoryID": "id"},
+    **{go_name(name): name for name in types.StashEntry.__struct_fields__},
 }
 
 
@@ -255,6 +231,7 @@ class Stashes(Table[Stash]):
     """The table `stashes`."""
 
     entity = Stash
+    domain = "stashes"
     filters: ClassVar[dict[str, type[Any]]] = {"stash_type": str, "name": str, "trail_id": str}
 
     def history(self, id: str) -> list[StashHistoryEntry]:
@@ -264,9 +241,6 @@ class Stashes(Table[Stash]):
 
     History = history
 
-    def _get(self, ws: AnyWorkspace, id: str) -> Stash:
-        return Stash.of(ws.stashes.get(id))
-
     def _create(self, ws: AnyWorkspace, entity: Stash) -> None:
         stash_type: Any = entity.stash_type
         entity.become(
@@ -274,12 +248,6 @@ class Stashes(Table[Stash]):
                 entity.name, stash_type, entity.value, trail=entity.trail_id, changed_by=entity.changed_by
             )
         )
-
-    def _save(self, ws: AnyWorkspace, entity: Stash) -> None:
-        entity.save(ws)
-
-    def _delete(self, ws: AnyWorkspace, id: str) -> None:
-        ws.stashes.delete(id)
 
     def _fetch(self, ws: AnyWorkspace, wanted: dict[str, Any], limit: int, offset: int) -> list[Stash]:
         if wanted.get("stash_type", COUNTER) not in get_args(types.StashType) or wanted.get("name") == "":
@@ -306,33 +274,11 @@ def _read_on(ws: AnyWorkspace, wanted: dict[str, Any], offset: int) -> list[type
         pages = min(2 * pages, _MOST_PAGES)
 
 
-__all__ = [
-    "Crumb",
-    "Cupboard",
-    "ErrAlreadyAttached",
-    "ErrCupboardDetached",
-    "ErrDuplicateName",
-    "ErrInvalidFilter",
-    "ErrInvalidHolder",
-    "ErrInvalidID",
-    "ErrInvalidName",
-    "ErrInvalidStashType",
-    "ErrInvalidTransition",
-    "ErrLockHeld",
-    "ErrNotFound",
-    "ErrNotLockHolder",
-    "ErrTableNotFound",
-    "Link",
-    "Stash",
-    "StashHistoryEntry",
-    "StashOpAcquire",
-    "StashOpCreate",
-    "StashOpIncrement",
-    "StashOpRelease",
-    "StashOpSet",
-    "Table",
-    "Trail",
-]
+__all__ = ["Crumb", "Cupboard", "Link", "Stash", "StashHistoryEntry", "Table", "Trail"]
+__all__ += ["StashOpAcquire", "StashOpCreate", "StashOpIncrement", "StashOpRelease", "StashOpSet"]
+__all__ += ["ErrAlreadyAttached", "ErrCupboardDetached", "ErrDuplicateName", "ErrInvalidFilter", "ErrInvalidHolder"]
+__all__ += ["ErrInvalidID", "ErrInvalidName", "ErrInvalidStashType", "ErrInvalidTransition", "ErrLockHeld"]
+__all__ += ["ErrNotFound", "ErrNotLockHolder", "ErrTableNotFound"]
 
 TABLES: Final[dict[str, type[Table[Any]]]] = {"crumbs": Crumbs, "trails": Trails, "links": Links, "stashes": Stashes}
 PLACES: Final = ("path", "url", "workspace")  # where a workspace can be; a configuration names one of them

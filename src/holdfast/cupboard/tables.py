@@ -10,35 +10,16 @@ Names are accepted in both spellings, `stash_type` and `StashType`: in filters, 
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any, ClassVar, Final, Generic, TypeAlias, TypeVar
+from datetime import datetime
+from typing import TYPE_CHECKING, Any, ClassVar, Final, Generic, Self, TypeAlias, TypeVar
 
 from holdfast import errors
 
-ErrAlreadyAttached = errors.AlreadyAttached
-ErrCupboardDetached = errors.Closed
-ErrDuplicateName = errors.DuplicateName
-ErrInvalidFilter = errors.InvalidFilter
-ErrInvalidHolder = errors.InvalidHolder
-ErrInvalidID = errors.InvalidID
-ErrInvalidName = errors.InvalidName
-ErrInvalidStashType = errors.InvalidStashType
-ErrInvalidTransition = errors.InvalidTransition
-ErrLockHeld = errors.Held
-ErrNotFound = errors.NotFound
-ErrNotLockHolder = errors.NotHolder
-ErrTableNotFound = errors.TableNotFound
-
-StashOpCreate: Final = "create"
-StashOpSet: Final = "set"
-StashOpIncrement: Final = "increment"
-StashOpAcquire: Final = "acquire"
-StashOpRelease: Final = "release"
-
-
 if TYPE_CHECKING:
     from holdfast.remote import RemoteWorkspace
+    from holdfast.types import stashes, tasks
     from holdfast.workspace import Workspace
 
     AnyWorkspace: TypeAlias = Workspace | RemoteWorkspace
@@ -82,7 +63,8 @@ class Attachment:
             self._workspace.close()
 
 
-E = TypeVar("E", bound="Entity")
+S = TypeVar("S", bound="stashes.Stash | stashes.Link | stashes.Trail | tasks.Task")
+E = TypeVar("E", bound="Entity[Any]")
 R = TypeVar("R")
 _KINDS: Final = {str: "a text", int: "a whole number", list: "a list"}
 PAGE = 1000  # how many records a list of the workspace has at most
@@ -98,20 +80,40 @@ def also(name: str) -> Any:
     return property(lambda self: getattr(self, name), lambda self, value: setattr(self, name, value))
 
 
-class Entity:
+class Entity(Generic[S]):
     """A record in memory. `id` is empty until it is stored."""
 
-    id: str
     kind: ClassVar[str]  # what it is called
 
-    def given(self, go: Mapping[str, Any], **fields: Any) -> dict[str, Any]:
-        """The fields of a constructor, some of them in the other spelling."""
+    def begin(self, go: Mapping[str, Any], **fields: Any) -> None:
+        """Be a new record with the fields of a constructor, some of them in the other spelling."""
         names = {go_name(name): name for name in fields}
         for spelled, value in go.items():
             if spelled not in names:
                 raise TypeError(f"{type(self).__name__} has no field {spelled!r}")
             fields[names[spelled]] = value
-        return fields
+        self.id = ""
+        self.created_at: datetime | None = None
+        self._stored: S | None = None
+        for name, value in fields.items():
+            setattr(self, name, value)
+
+    @classmethod
+    def of(cls, stored: S) -> Self:
+        """A record as it is stored."""
+        entity = cls()
+        entity.become(stored)
+        return entity
+
+    def become(self, stored: S) -> None:
+        """Be as it is stored, with nothing left to save."""
+        self.id, self.created_at, self._stored = stored.id, stored.created_at, stored
+
+    def save(self, ws: AnyWorkspace) -> None:
+        """Write what was changed since it was loaded."""
+        raise NotImplementedError
+
+    CreatedAt = also("created_at")
 
     def __repr__(self) -> str:
         names = [name.lstrip("_") for name in vars(self) if name[0] != "_" or name in ("_value", "_state")]
@@ -122,7 +124,8 @@ class Entity:
 class Table(Generic[E]):
     """A table of a cupboard. Every call is one transaction; Closed once the cupboard is detached."""
 
-    entity: ClassVar[type[Entity]]
+    entity: type[E]
+    domain: ClassVar[str]  # of the workspace
     filters: ClassVar[dict[str, type[Any]]]  # beside limit and offset
 
     def __init__(self, attachment: Attachment) -> None:
@@ -131,7 +134,7 @@ class Table(Generic[E]):
     def get(self, id: str) -> E:
         """An entity by its id, to be changed and saved; NotFound if there is none, InvalidID for an empty id."""
         with self._attachment.running() as ws:
-            return self._get(ws, _checked(id))
+            return self.entity.of(getattr(ws, self.domain).get(_checked(id)))
 
     def set(self, id: str, entity: E) -> str:
         """Save an entity and answer its id; an empty id makes a new one. The entity is then as it is stored.
@@ -145,13 +148,13 @@ class Table(Generic[E]):
                 self._create(ws, entity)
             else:
                 _check_own(_checked(id) if id else id, entity)
-                self._save(ws, entity)
+                entity.save(ws)
             return entity.id
 
     def delete(self, id: str) -> None:
         """Delete by id; NotFound if there is none, InvalidID for an empty id."""
         with self._attachment.running() as ws:
-            self._delete(ws, _checked(id))
+            getattr(ws, self.domain).delete(_checked(id))
 
     def fetch(self, filter: Mapping[str, Any] | None = None) -> list[E]:
         """Entities that fit every key of the filter, oldest first; all of them without one.
@@ -184,16 +187,7 @@ class Table(Generic[E]):
 
     # what each table does
 
-    def _get(self, ws: AnyWorkspace, id: str) -> E:
-        raise NotImplementedError
-
     def _create(self, ws: AnyWorkspace, entity: E) -> None:
-        raise NotImplementedError
-
-    def _save(self, ws: AnyWorkspace, entity: E) -> None:
-        raise NotImplementedError
-
-    def _delete(self, ws: AnyWorkspace, id: str) -> None:
         raise NotImplementedError
 
     def _fetch(self, ws: AnyWorkspace, wanted: dict[str, Any], limit: int, offset: int) -> list[E]:
@@ -211,7 +205,7 @@ def _checked(id: Any) -> str:
     return id
 
 
-def _check_own(id: str, entity: Entity) -> None:
+def _check_own(id: str, entity: Entity[Any]) -> None:
     """What is saved under an id is what was loaded under it."""
     if id == entity.id:
         return
@@ -225,12 +219,20 @@ def _check_own(id: str, entity: Entity) -> None:
     )
 
 
+def every(listing: Callable[..., list[Any]], **wanted: Any) -> list[Any]:
+    """All pages of a list of the workspace, by id."""
+    found: list[Any] = []
+    while page := listing(**wanted, limit=PAGE, after=found[-1].id if found else ""):
+        found += page
+    return found
+
+
 def part(found: list[R], limit: int, offset: int) -> list[R]:
     """The part of a list that was asked for."""
     return found[offset : offset + limit if limit else None]
 
 
-def stale(entity: Entity, expected: int, version: int) -> errors.VersionMismatch:
+def stale(entity: Entity[Any], expected: int, version: int) -> errors.VersionMismatch:
     """The refusal to save what others have changed."""
     return errors.VersionMismatch(
         f"the {entity.kind} {entity.id} is at version {version}, not {expected}",
