@@ -34,7 +34,7 @@ BUGS = [
     Bug(
         "a deleted stash goes on speaking from the log",
         "domains/stashes/__init__.py",
-        """    redact(tx, STASH, "", id)
+        """    redact(tx, rows.STASH, "", id)
 """,
         "",
         ENDS,
@@ -86,9 +86,9 @@ BUGS = [
     Bug(
         "changes that are saved at once count as one",
         "domains/stashes/__init__.py",
-        """    write(tx, stored.id, operation, version, value, changed_by)
+        """    rows.write(tx, stored.id, operation, version, value, changed_by)
 """,
-        """    write(tx, stored.id, operation, stored.version + 1, value, changed_by)
+        """    rows.write(tx, stored.id, operation, stored.version + 1, value, changed_by)
 """,
         SIMULATION,
     ),

@@ -24,16 +24,7 @@ from holdfast import errors
 from holdfast.clock import SystemClock
 from holdfast.cupboard.entities import Crumb, Crumbs, Link, Links, Trail, Trails
 from holdfast.cupboard.tables import PAGE, Attachment, Entity, Table, also, go_name, stale
-from holdfast.domains.stashes.rows import (
-    COUNTER,
-    LOCK,
-    check_type,
-    check_value,
-    checked_count,
-    count_of,
-    held_value,
-    one,
-)
+from holdfast.domains.stashes import rows
 from holdfast.kernel.values import encode
 from holdfast.types import Op
 from holdfast.types import stashes as types
@@ -103,7 +94,7 @@ class Stash(Entity[types.Stash]):
     @property
     def value(self) -> Any:
         """Its value, or None; of a lock, the holder and since when. To assign is to `set_value`."""
-        return dict(self._value) if self.stash_type == LOCK and self._value else self._value
+        return dict(self._value) if self.stash_type == rows.LOCK and self._value else self._value
 
     @value.setter
     def value(self, value: Any) -> None:
@@ -115,37 +106,37 @@ class Stash(Entity[types.Stash]):
 
     def set_value(self, value: Any) -> None:
         """Give it another value, in memory. Not for locks: InvalidStashType."""
-        if self.stash_type == LOCK:
+        if self.stash_type == rows.LOCK:
             raise errors.InvalidStashType(f"{self.name!r} is a lock", hint="acquire or release it")
-        check_type(self.stash_type)
-        check_value(self.stash_type, value)
+        rows.check_type(self.stash_type)
+        rows.check_value(self.stash_type, value)
         self._change(value, StashOpSet)
 
     def increment(self, delta: int = 1) -> int:
         """Add to a counter, in memory, and answer its new value."""
-        self._check_type(COUNTER)
+        self._check_type(rows.COUNTER)
         if type(delta) is not int:
             raise errors.InvalidValue(f"a counter counts whole numbers, not {delta!r}", hint="")
-        check_value(COUNTER, self._value)
-        count = checked_count(count_of(self._value) + delta)
+        rows.check_value(rows.COUNTER, self._value)
+        count = rows.checked_count(rows.count_of(self._value) + delta)
         self._change({"value": count}, StashOpIncrement)
         return count
 
     def acquire(self, holder: str) -> None:
         """Take a lock, or enter it again, in memory; Held if another has it. Nobody has it before it is saved."""
-        self._check_type(LOCK)
+        self._check_type(rows.LOCK)
         if not isinstance(holder, str) or not holder:
             raise errors.InvalidHolder("the holder is empty", hint="pass the name of the holder")
         if self._holder not in (None, holder):
             raise errors.Held(
                 f"{self.name!r} is held by {self._holder}", name=self.name, holder=self._holder, until=None
             )
-        value = self._value if self._holder else held_value(holder, SystemClock().wall())
+        value = self._value if self._holder else rows.held_value(holder, SystemClock().wall())
         self._change(value, StashOpAcquire, holder)
 
     def release(self, holder: str) -> None:
         """Give a lock back, in memory; NotHolder unless `holder` has it."""
-        self._check_type(LOCK)
+        self._check_type(rows.LOCK)
         if self._holder is None or self._holder != holder:
             raise errors.NotHolder(f"{self.name!r} is held by {self._holder or 'nobody'}", holder=self._holder)
         self._change(None, StashOpRelease, holder)
@@ -156,7 +147,9 @@ class Stash(Entity[types.Stash]):
 
     def _check_type(self, wanted: str) -> None:
         if self.stash_type != wanted:
-            raise errors.InvalidStashType(f"the stash {self.name!r} is {one(self.stash_type)}, not {one(wanted)}")
+            raise errors.InvalidStashType(
+                f"the stash {self.name!r} is {rows.one(self.stash_type)}, not {rows.one(wanted)}"
+            )
 
     def _change(self, value: Any, operation: str, holder: str | None = None) -> None:
         self._value = value
@@ -176,7 +169,7 @@ class Stash(Entity[types.Stash]):
                 raise stale(self, stored.version, current.version)
             return
         operation, holder = self._last
-        value = None if self.stash_type == LOCK else self._value
+        value = None if self.stash_type == rows.LOCK else self._value
         self.become(
             ws.stashes.save(self.id, stored.version, self.version, operation, value, holder, self.changed_by)  # type: ignore[arg-type]  # one of ours
         )
@@ -185,7 +178,7 @@ class Stash(Entity[types.Stash]):
         if self.name != stored.name:
             raise errors.InvalidName(f"the stash {stored.name!r} keeps its name", hint="make another one")
         if self.stash_type != stored.stash_type:
-            raise errors.InvalidStashType(f"the stash {stored.name!r} stays {one(stored.stash_type)}")
+            raise errors.InvalidStashType(f"the stash {stored.name!r} stays {rows.one(stored.stash_type)}")
         if self.trail_id != stored.trail:
             raise errors.Invalid("the trail of a stash is a link", hint="set or delete its scoped_to link")
 
@@ -250,7 +243,7 @@ class Stashes(Table[Stash]):
         )
 
     def _fetch(self, ws: AnyWorkspace, wanted: dict[str, Any], limit: int, offset: int) -> list[Stash]:
-        if wanted.get("stash_type", COUNTER) not in get_args(types.StashType) or wanted.get("name") == "":
+        if wanted.get("stash_type", rows.COUNTER) not in get_args(types.StashType) or wanted.get("name") == "":
             return []  # there is none
         if "trail_id" in wanted:
             wanted["trail"] = wanted.pop("trail_id")

@@ -12,24 +12,8 @@ from collections.abc import Callable
 from typing import Any, Final
 
 from holdfast import errors
-from holdfast.domains.cell_history import (
-    CELL,
-    VALUE_MAP,
-    Stored,
-    at_version,
-    cell_history,
-    check_cell,
-    exists,
-    find_cell,
-    follow,
-    get_cell,
-    info,
-    list_cells,
-    list_runs,
-    load_cell,
-    missing,
-    ttl,
-)
+from holdfast.domains import cell_history
+from holdfast.domains.cell_history import CELL, VALUE_MAP, Stored, check_cell, find_cell, get_cell, load_cell
 from holdfast.domains.leases import require_lease
 from holdfast.domains.locks import Target, acquire_target, probe_target, release_target, renew_target
 from holdfast.kernel import leases
@@ -183,7 +167,7 @@ def transition(tx: Tx, run: str, cell: str, fn: Callable[[Any], Any]) -> Cell:
         raise errors.Invalid(f"fn must be a function of the value, not {type(fn).__name__}")
     old = load_cell(tx, run, cell)
     if old is None:
-        raise missing(run, cell)
+        raise cell_history.missing(run, cell)
     _keep(tx, run, cell, fn(old.value), old, "transition")
     return get_cell(tx, run, cell)
 
@@ -231,7 +215,7 @@ def refresh_ttl(tx: Tx, run: str, cell: str, ttl: float) -> bool:
 
 def restore_cell(tx: Tx, run: str, cell: str, version: int) -> int:
     """Write the value of an old version as a new version. Raises NotFound, or Compacted."""
-    value = at_version(tx, run, cell, version).value
+    value = cell_history.at_version(tx, run, cell, version).value
     return _keep(tx, run, cell, value, load_cell(tx, run, cell), "restore")
 
 
@@ -333,7 +317,7 @@ class Cells(Domain[M]):
     )
     find = read(find_cell, http="GET /api/cells/{run}/{cell}/find", plain=True)
     exists = read(
-        exists,
+        cell_history.exists,
         http="GET /api/cells/{run}/{cell}/exists",
         plain=True,
         cli="cell exists",
@@ -389,14 +373,14 @@ class Cells(Domain[M]):
         examples=(example("holdfast cell compare-and-delete run-1 status 1", _CELL),),
     )
     history = read(
-        cell_history,
+        cell_history.cell_history,
         http="GET /api/cells/{run}/{cell}/history",
         cli="cell history",
         help="List the versions of a cell, newest first.",
         examples=(example("holdfast cell history run-1 status --limit 10", _CELL),),
     )
     at = read(
-        at_version,
+        cell_history.at_version,
         http="GET /api/cells/{run}/{cell}/versions/{version}",
         cli="cell at",
         help="Print the value that a cell had at a version.",
@@ -410,7 +394,7 @@ class Cells(Domain[M]):
         examples=(example("holdfast cell restore run-1 status 1", _CELL, _CELL),),
     )
     info = read(
-        info,
+        cell_history.info,
         http="GET /api/cells/{run}/{cell}/info",
         plain=True,
         cli="cell info",
@@ -418,7 +402,7 @@ class Cells(Domain[M]):
         examples=(example("holdfast cell info run-1 status", _CELL),),
     )
     list = read(
-        list_cells,
+        cell_history.list_cells,
         http="GET /api/cells/{run}",
         listing=True,
         cli="cell list RUN [PREFIX]",
@@ -427,7 +411,7 @@ class Cells(Domain[M]):
         mcp="cell_get",
     )
     runs = read(
-        list_runs,
+        cell_history.list_runs,
         http="GET /api/cells",
         listing=True,
         cli="cell runs [PREFIX]",
@@ -449,7 +433,7 @@ class Cells(Domain[M]):
         examples=(example("holdfast cell refresh-ttl run-1 status 2h", _CELL),),
     )
     ttl = read(
-        ttl,
+        cell_history.ttl,
         http="GET /api/cells/{run}/{cell}/ttl",
         plain=True,
         cli="cell ttl",
@@ -457,7 +441,7 @@ class Cells(Domain[M]):
         examples=(example("holdfast cell ttl run-1 status", _CELL),),
     )
     watch = first(
-        follow,
+        cell_history.follow,
         http="GET /api/cells/{run}/{cell}/watch",
         cli="cell watch",
         help="Wait for one change of a cell, and print it.",
@@ -467,7 +451,7 @@ class Cells(Domain[M]):
         ),
     )
     watch_stream = stream(
-        follow,
+        cell_history.follow,
         http="GET /api/cells/{run}/{cell}/watch",
         cli="cell stream",
         help="Print the changes of a cell as they come.",

@@ -13,19 +13,7 @@ import msgspec
 
 from holdfast import errors
 from holdfast.domains import link_types, locks
-from holdfast.domains.stashes import erase, open_trail
-from holdfast.domains.stashes.rows import (
-    ENDED,
-    SCOPED_TO,
-    STASH_LOCK,
-    STEPS,
-    TRAIL,
-    lock_of,
-    plan_purge,
-    purge_of,
-    stop_purge,
-    taken,
-)
+from holdfast.domains.stashes import erase, open_trail, rows
 from holdfast.domains.tasks import changes
 from holdfast.domains.tasks.creation import check_note
 from holdfast.domains.tasks.rows import require as require_task
@@ -59,8 +47,8 @@ def _load(snapshot: Snapshot, id: Any) -> Row:
 def create(tx: Tx, name: str, state: TrailState = "draft") -> Trail:
     """Create a trail, by default as a draft."""
     check_name(name, "trail name")
-    if state not in tuple(STEPS):
-        raise errors.InvalidTransition(f"a trail starts as one of {', '.join(STEPS)}, not as {state!r}")
+    if state not in tuple(rows.STEPS):
+        raise errors.InvalidTransition(f"a trail starts as one of {', '.join(rows.STEPS)}, not as {state!r}")
     id = tx.new_id()
     tx.run(
         "INSERT INTO trails (id, name, state, before, version, revision, created, updated, ended)"
@@ -79,17 +67,17 @@ def get(snapshot: Snapshot, id: str) -> Trail:
 def list_trails(snapshot: Snapshot, state: TrailState | None = None, limit: int = 1000, after: str = "") -> list[Trail]:
     """List trails in the order of creation; `after` is the last id of the previous page."""
     check_limit(limit, 1000)
-    if state is not None and state not in (*STEPS, *ENDED):
-        raise errors.InvalidFilter(f"{state!r} is not a state", hint=f"states: {', '.join((*STEPS, *ENDED))}")
+    if state is not None and state not in (*rows.STEPS, *rows.ENDED):
+        raise errors.InvalidFilter(f"{state!r} is not a state", hint=f"states: {', '.join((*rows.STEPS, *rows.ENDED))}")
     if not isinstance(after, str):
         raise errors.InvalidFilter(f"after must be the id of a trail, not {after!r}")
     if after:
         check_id(after, "after")
     where, params = ("", ()) if state is None else (" AND state = ?", (state,))
-    rows = snapshot.all(
+    found = snapshot.all(
         f"SELECT {_COLUMNS} FROM trails WHERE id > ?{where} ORDER BY id LIMIT ?", (after, *params, limit)
     )
-    return [to_trail(row) for row in rows]
+    return [to_trail(row) for row in found]
 
 
 def set_state(tx: Tx, id: str, state: TrailState) -> Trail:
@@ -102,7 +90,7 @@ def set_state(tx: Tx, id: str, state: TrailState) -> Trail:
         return complete(tx, id)
     if state == "abandoned":
         return abandon(tx, id)
-    if state not in STEPS.get(row[2], ()):
+    if state not in rows.STEPS.get(row[2], ()):
         raise _no_way(row, state)
     return _change(tx, row, "state", {"state": state})
 
@@ -128,7 +116,7 @@ def _change(tx: Tx, row: Row, op: str, columns: dict[str, Any], **more: Any) -> 
 
 
 def _emit(tx: Tx, id: str, op: str, version: int, **changes: Any) -> None:
-    tx.emit(TRAIL, id, op, version=version, data=msgspec.msgpack.encode(changes))
+    tx.emit(rows.TRAIL, id, op, version=version, data=msgspec.msgpack.encode(changes))
 
 
 # --- membership ------------------------------------------------------------------------------------------------------
@@ -161,12 +149,12 @@ def remove(tx: Tx, trail: str, task: str) -> bool:
 
 def members(snapshot: Snapshot, id: str) -> list[str]:
     """Return the ids of a trail's tasks, without deleted ones until they are restored."""
-    rows = snapshot.all(
+    found = snapshot.all(
         "SELECT k.source FROM links k JOIN tasks t ON t.id = k.source"
         " WHERE k.kind = ? AND k.target = ? AND t.deleted IS NULL ORDER BY k.source",
         (BELONGS_TO, _load(snapshot, id)[0]),
     )
-    return [source for (source,) in rows]
+    return [source for (source,) in found]
 
 
 def _belonging(snapshot: Snapshot, id: str) -> list[str]:
@@ -195,14 +183,14 @@ def abandon(tx: Tx, id: str, reason: str | None = None) -> Trail:
     """
     check_note(reason, "reason")
     row = _load(tx, id)
-    if row[2] in ENDED:
+    if row[2] in rows.ENDED:
         raise _no_way(row, "abandoned")
     for stash, holder, deadline in tx.all(
         "SELECT s.id, k.holder, l.deadline FROM stashes s JOIN locks k ON k.kind = ? AND k.scope = '' AND k.name = s.id"
         " LEFT JOIN leases l ON l.id = k.lease WHERE s.trail = ? AND s.deleted IS NULL ORDER BY s.id LIMIT 1",
-        (STASH_LOCK, id),
+        (rows.STASH_LOCK, id),
     ):
-        raise locks.held(lock_of(stash), holder, deadline)
+        raise locks.held(rows.lock_of(stash), holder, deadline)
     going = members(tx, id)
     for task in going:
         if require_task(tx, task, deleted=True).deleted is None:  # otherwise deleted with its parent
@@ -211,7 +199,7 @@ def abandon(tx: Tx, id: str, reason: str | None = None) -> Trail:
         each for (each,) in tx.all("SELECT id FROM stashes WHERE trail = ? AND deleted IS NULL ORDER BY id", (id,))
     ]
     tx.run("UPDATE stashes SET deleted = ? WHERE trail = ? AND deleted IS NULL", (tx.now, id))
-    plan_purge(tx, id, tx.now)
+    rows.plan_purge(tx, id, tx.now)
     columns = {"state": "abandoned", "before": row[2], "ended": tx.now}
     more = {} if reason is None else {"note": reason}
     return _change(tx, row, "abandon", columns, tasks=[going, []], stashes=[stashes, []], **more)
@@ -222,19 +210,19 @@ def restore(tx: Tx, id: str) -> Trail:
     row = _load(tx, id)
     if row[2] != "abandoned":
         raise errors.InvalidTransition(f"the trail {id} is {row[2]}, not abandoned", state=row[2])
-    went = taken(tx, id, row[6])
+    went = rows.taken(tx, id, row[6])
     gone = [require_task(tx, task, deleted=True) for task in _belonging(tx, id)]
     for task in sorted(gone, key=lambda each: each.depth):  # parents first
         if task.id in went:
             changes.restore(tx, task.id)
     tx.run("UPDATE stashes SET deleted = NULL WHERE trail = ? AND deleted IS NOT NULL", (id,))
-    stop_purge(tx, id)
+    rows.stop_purge(tx, id)
     return _change(tx, row, "restore", {"state": row[8], "before": "", "ended": None})
 
 
 def end_lease(tx: Tx, lease: str, op: str) -> None:
     """Purge the stashes of an abandoned trail when it can no longer be restored."""
-    trail = lease.removeprefix(purge_of(""))
+    trail = lease.removeprefix(rows.purge_of(""))
     for stash, version, bound in tx.all(
         "SELECT id, version, lease FROM stashes WHERE trail = ? AND deleted IS NOT NULL ORDER BY id", (trail,)
     ):
@@ -261,7 +249,7 @@ def delete(tx: Tx, id: str) -> None:
         link_types.untie(tx, BELONGS_TO, task, id)
     for target in link_types.targets(tx, BRANCHES_FROM, id):
         link_types.untie(tx, BRANCHES_FROM, id, target)
-    stop_purge(tx, id)
+    rows.stop_purge(tx, id)
     tx.run("DELETE FROM trails WHERE id = ?", (id,))
     _emit(tx, id, "delete", row[6] + 1, state=[row[2], None])
 
@@ -283,7 +271,7 @@ def check(snapshot: Snapshot) -> Iterator[str]:
     ):
         if version != newest:
             yield f"trail {id} is at version {version}, the log at {newest}"
-    for kind in (BELONGS_TO, SCOPED_TO):
+    for kind in (BELONGS_TO, rows.SCOPED_TO):
         for source, target in snapshot.all(
             "SELECT source, target FROM links WHERE kind = ? AND NOT EXISTS (SELECT 1 FROM trails WHERE id = target)",
             (kind,),

@@ -15,19 +15,17 @@ import msgspec
 
 from holdfast import errors
 from holdfast.domains.stashes import MAX_EXPORT
-from holdfast.domains.stashes.rows import ABANDONED, COLUMNS, SOURCE, STASH, Stored, taken, to_stash
+from holdfast.domains.stashes.rows import ABANDONED, COLUMNS, SOURCE, STASH, Stored, taken, to_entry, to_stash
 from holdfast.interchange import task_export
 from holdfast.interchange.jsonl import Time
 from holdfast.kernel.tx import Row, Snapshot
 from holdfast.kernel.validate import check_id, check_limit
-from holdfast.kernel.values import decode
 from holdfast.types import as_time
-from holdfast.types.stashes import LinkType, Stash, StashOperation, StashType, TrailState, TransferTable
+from holdfast.types.stashes import LinkType, Stash, StashEntry, StashOperation, StashType, TrailState, TransferTable
 from holdfast.wire import to_wire
 
 TABLES: Final[tuple[TransferTable, ...]] = get_args(TransferTable)
 TRAIL_COLUMNS: Final = "id, name, state, version, created, updated, ended, before"
-ENTRY_COLUMNS: Final = "e.id, e.version, e.op, e.time, e.data"
 STASH_COLUMNS: Final = f"{COLUMNS}, s.deleted"
 LINK_COLUMNS: Final = "id, kind, source, target, created"
 _encode = msgspec.json.Encoder().encode
@@ -96,7 +94,7 @@ def export(snapshot: Snapshot, table: TransferTable, after: str | None, limit: i
     if table == "crumbs":
         return task_export.export_by_id(snapshot, after or "", limit)
     if table == "stash_history":
-        return [_text(entry_line(row)) for row in _entries(snapshot, after or "", limit)]
+        return [_text(entry_line(to_entry(row))) for row in _entries(snapshot, after or "", limit)]
     columns, source, id, line_of = _SOURCES[table]
     rows = snapshot.all(f"SELECT {columns} FROM {source} WHERE {id} > ? ORDER BY {id} LIMIT ?", (after or "", limit))
     return [_text(line_of(snapshot, row)) for row in rows]
@@ -111,7 +109,7 @@ def _entries(snapshot: Snapshot, after: str, limit: int) -> list[Row]:
     if after and not (version.isdecimal() and len(version) < 19):
         raise errors.InvalidID(f"after is STASH_ID/VERSION of the last line of the previous page, not {after!r}")
     return snapshot.all(
-        f"SELECT {ENTRY_COLUMNS} FROM events e JOIN stashes s ON s.id = e.id"
+        "SELECT e.id, e.version, e.op, e.time, e.data FROM events e JOIN stashes s ON s.id = e.id"
         " WHERE e.kind = ? AND e.scope = '' AND (e.id, e.version) > (?, ?) AND e.data IS NOT NULL"
         " ORDER BY e.id, e.version LIMIT ?",
         (STASH, stash, int(version or 0), limit),
@@ -154,19 +152,10 @@ def stash_line(row: Row) -> StashLine:
     )
 
 
-def entry_line(row: Row) -> EntryLine:
-    """The line of an event of a stash."""
-    id, version, op, time, data = row
-    entry: Any = decode(data)
-    return EntryLine(
-        history_id=entry["id"],
-        stash_id=id,
-        version=version,
-        value=to_wire(entry["value"]),
-        operation=op,
-        changed_by=entry["changed_by"],
-        created_at=as_time(entry.get("at", time)),  # an imported entry has its own time
-    )
+def entry_line(entry: StashEntry) -> EntryLine:
+    """The line of an entry of a stash's history."""
+    same = {name: getattr(entry, name) for name in _OF_ENTRY}
+    return EntryLine(history_id=entry.id, value=to_wire(entry.value), **same)
 
 
 def _time(microseconds: int | None) -> datetime | None:
@@ -174,6 +163,7 @@ def _time(microseconds: int | None) -> datetime | None:
 
 
 _OF_STASH: Final = tuple({*StashLine.__struct_fields__} & {*Stash.__struct_fields__} - {"value"})
+_OF_ENTRY: Final = tuple({*EntryLine.__struct_fields__} & {*StashEntry.__struct_fields__} - {"value"})
 # Of each table its columns, source, id column, and the line of a row.
 _SOURCES: Final[dict[str, tuple[str, str, str, Callable[[Snapshot, Row], Any]]]] = {
     "trails": (TRAIL_COLUMNS, "trails", "id", trail_line),

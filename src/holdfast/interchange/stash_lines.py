@@ -14,44 +14,11 @@ import msgspec
 
 from holdfast import errors
 from holdfast.domains import locks
-from holdfast.domains.stashes.rows import (
-    ABANDONED,
-    COUNTER,
-    GLOBAL,
-    LOCK,
-    SOURCE,
-    STASH,
-    Stored,
-    check_free,
-    check_value,
-    count_of,
-    held_value,
-    lock_of,
-)
+from holdfast.domains.stashes import rows
+from holdfast.interchange import jsonl, stash_export
 from holdfast.interchange.crumbs import write_link
-from holdfast.interchange.jsonl import (
-    AHEAD,
-    CREATED,
-    DELETED,
-    DIFFERS,
-    DIVERGED,
-    UNCHANGED,
-    UPDATED,
-    Time,
-    micros,
-    moment,
-)
-from holdfast.interchange.stash_export import (
-    ENTRY_COLUMNS,
-    LINK_COLUMNS,
-    STASH_COLUMNS,
-    EntryLine,
-    LinkLine,
-    StashLine,
-    entry_line,
-    link_line,
-    stash_line,
-)
+from holdfast.interchange.jsonl import Time
+from holdfast.interchange.stash_export import EntryLine, LinkLine, StashLine, entry_line, link_line, stash_line
 from holdfast.kernel import leases
 from holdfast.kernel.tx import Row, Tx, newest_version
 from holdfast.kernel.validate import check_id, check_name
@@ -71,26 +38,26 @@ def put_stash(tx: Tx, line: StashLine, link: LinkLine | None, history: list[Entr
     """
     line = _check_stash(line)
     _check_newest(line, history)
-    row = tx.one(f"SELECT {STASH_COLUMNS} FROM {SOURCE} WHERE s.id = ?", (line.stash_id,))
+    row = tx.one(f"SELECT {stash_export.STASH_COLUMNS} FROM {rows.SOURCE} WHERE s.id = ?", (line.stash_id,))
     if row is not None:
         return _follow(tx, row, line, history, holder)
-    if newest_version(tx, STASH, "", line.stash_id):
-        return DELETED
+    if newest_version(tx, rows.STASH, "", line.stash_id):
+        return jsonl.DELETED
     entries = history or [_newest_entry(tx, line)]
     data = [_entry_data(tx, entry) for entry in entries]
-    scope = GLOBAL if link is None else _scope(tx, line, link)
+    scope = rows.GLOBAL if link is None else _scope(tx, line, link)
     if line.deleted_at is None:
-        check_free(tx, scope, line.name)
-    elif scope == GLOBAL:
+        rows.check_free(tx, scope, line.name)
+    elif scope == rows.GLOBAL:
         raise errors.Invalid("deleted_at is set, but it has no trail to be deleted with")
     _insert(tx, line, scope)
     for entry, each in zip(entries, data, strict=True):
-        tx.emit(STASH, line.stash_id, entry.operation, version=entry.version, data=each)
-    if line.stash_type == LOCK:
+        tx.emit(rows.STASH, line.stash_id, entry.operation, version=entry.version, data=each)
+    if line.stash_type == rows.LOCK:
         _hold(tx, line, holder)
     if link is not None:
         write_link(tx, link)
-    return CREATED
+    return jsonl.CREATED
 
 
 # --- checking a line -------------------------------------------------------------------------------------------------
@@ -100,13 +67,13 @@ def _check_stash(line: StashLine) -> StashLine:
     """A line in the form of an export. Raises Invalid if no stash can be so."""
     check_name(line.name, "name")
     value = _check_value(line.stash_type, line.value)
-    if value is not None and line.stash_type == LOCK and line.deleted_at is not None:
+    if value is not None and line.stash_type == rows.LOCK and line.deleted_at is not None:
         raise errors.Invalid("a lock that is held cannot be deleted")
-    if line.held_until is not None and (line.stash_type != LOCK or value is None):
+    if line.held_until is not None and (line.stash_type != rows.LOCK or value is None):
         raise errors.Invalid("held_until is only for a lock that is held")
     times = {name: getattr(line, name) for name in ("held_until", "expires_at", "deleted_at")}
     times |= {"created_at": line.created_at, "updated_at": line.updated_at or line.created_at}
-    shown = {name: time if time is None else as_time(micros(time, name)) for name, time in times.items()}
+    shown = {name: time if time is None else as_time(jsonl.micros(time, name)) for name, time in times.items()}
     return msgspec.structs.replace(line, value=value, **shown)
 
 
@@ -114,14 +81,14 @@ def check_entry(stash_type: str, entry: EntryLine) -> EntryLine:
     """An entry of a stash of this type, in the form of an export. Raises Invalid if it cannot be one."""
     if entry.changed_by:
         check_id(entry.changed_by, "changed_by")
-    created = as_time(micros(entry.created_at, "created_at"))
+    created = as_time(jsonl.micros(entry.created_at, "created_at"))
     return msgspec.structs.replace(entry, value=_check_value(stash_type, entry.value), created_at=created)
 
 
 def _check_value(stash_type: str, given: Any) -> Any:
     value: Any = from_wire(given)
-    if stash_type != LOCK:
-        check_value(stash_type, value)
+    if stash_type != rows.LOCK:
+        rows.check_value(stash_type, value)
     elif value is not None:
         value = _held(value)
     return to_wire(value)
@@ -134,7 +101,7 @@ def _held(value: Any) -> dict[str, str]:
     if value["holder"] in locks.NOBODY:
         raise errors.InvalidHolder(f"{value['holder']!r} cannot hold a lock")
     acquired = msgspec.convert(value["acquired_at"], Time)
-    return held_value(value["holder"], micros(acquired, "acquired_at"))
+    return rows.held_value(value["holder"], jsonl.micros(acquired, "acquired_at"))
 
 
 def _check_newest(line: StashLine, history: Sequence[EntryLine]) -> None:
@@ -145,8 +112,8 @@ def _check_newest(line: StashLine, history: Sequence[EntryLine]) -> None:
     if newest.version != line.version:
         raise errors.Invalid(f"it is at version {line.version}, but its history ends at version {newest.version}")
     now, then = from_wire(line.value), from_wire(newest.value)
-    if line.stash_type == COUNTER:
-        now, then = count_of(now), count_of(then)
+    if line.stash_type == rows.COUNTER:
+        now, then = rows.count_of(now), rows.count_of(then)
     if encode(now) != encode(then):
         raise errors.Invalid(f"its value differs from the newest entry of its history, version {newest.version}")
 
@@ -158,7 +125,7 @@ def _scope(tx: Tx, line: StashLine, link: LinkLine) -> str:
     trail = tx.one("SELECT state FROM trails WHERE id = ?", (link.to_id,))
     if trail is None:
         raise errors.Invalid(f"its trail {link.to_id!r} is not here")
-    if line.deleted_at is not None and trail[0] != ABANDONED:
+    if line.deleted_at is not None and trail[0] != rows.ABANDONED:
         raise errors.Invalid(f"deleted_at is set, but its trail is {trail[0]}")
     if tx.one("SELECT 1 FROM links WHERE id = ?", (link.link_id,)):
         raise errors.Invalid("its link has the id of another one here")
@@ -167,7 +134,7 @@ def _scope(tx: Tx, line: StashLine, link: LinkLine) -> str:
 
 def _newest_entry(tx: Tx, line: StashLine) -> EntryLine:
     op = "create" if line.version == 1 else "set"
-    if line.stash_type == LOCK and line.version > 1:
+    if line.stash_type == rows.LOCK and line.version > 1:
         op = "release" if line.value is None else "acquire"
     return EntryLine(
         history_id=tx.new_id(),
@@ -181,18 +148,18 @@ def _newest_entry(tx: Tx, line: StashLine) -> EntryLine:
 
 def _entry_data(tx: Tx, entry: EntryLine) -> bytes:
     value = msgspec.Raw(encode(from_wire(entry.value), tx.max_value_bytes))
-    at = micros(entry.created_at, "created_at")
+    at = jsonl.micros(entry.created_at, "created_at")
     return _encode({"value": value, "changed_by": entry.changed_by or None, "id": entry.history_id, "at": at})
 
 
 def _data(tx: Tx, line: StashLine) -> bytes:
-    return encode(None if line.stash_type == LOCK else from_wire(line.value), tx.max_value_bytes)
+    return encode(None if line.stash_type == rows.LOCK else from_wire(line.value), tx.max_value_bytes)
 
 
 def _insert(tx: Tx, line: StashLine, scope: str) -> None:
     id, data = line.stash_id, _data(tx, line)
-    lease = _lease(tx, STASH, tx.actor, line.expires_at, f"{STASH}:{id}")
-    times = [moment(each, "time") for each in (line.created_at, line.updated_at, line.deleted_at)]
+    lease = _lease(tx, rows.STASH, tx.actor, line.expires_at, f"{rows.STASH}:{id}")
+    times = [jsonl.moment(each, "time") for each in (line.created_at, line.updated_at, line.deleted_at)]
     tx.run(
         "INSERT INTO stashes (id, name, type, trail, version, revision, created, updated, deleted, lease, value)"
         " VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
@@ -210,34 +177,34 @@ def _lease(tx: Tx, kind: str, holder: str, end: Time | None, id: str | None = No
 
 def _follow(tx: Tx, row: Row, line: StashLine, history: list[EntryLine], holder: str | None) -> str:
     """Update a stash if everything done to it here is in the file too."""
-    here, stored = stash_line(row), Stored(*row[:-1])
+    here, stored = stash_line(row), rows.Stored(*row[:-1])
     if here == line:
-        return UNCHANGED
+        return jsonl.UNCHANGED
     if any(getattr(here, name) != getattr(line, name) for name in _KEPT):
-        return DIFFERS
+        return jsonl.DIFFERS
     if line.version < here.version:
-        return AHEAD
+        return jsonl.AHEAD
     if line.version == here.version and (here.updated_at, here.value) != (line.updated_at, line.value):
-        return DIFFERS
+        return jsonl.DIFFERS
     if line.version > here.version and not _continues(tx, line.stash_id, history):
-        return DIVERGED
+        return jsonl.DIVERGED
     if line.version == here.version and _ends(line) < _ends(here):
-        return AHEAD
+        return jsonl.AHEAD
     trail = tx.one("SELECT state FROM trails WHERE id = ?", (stored.trail,))
-    if (line.deleted_at is not None) != (trail is not None and trail[0] == ABANDONED):
-        return DELETED if line.deleted_at is None else "differs: deleted with its trail in the file only; skipped"
-    tx.run("UPDATE stashes SET deleted = ? WHERE id = ?", (moment(line.deleted_at, "deleted_at"), line.stash_id))
+    if (line.deleted_at is not None) != (trail is not None and trail[0] == rows.ABANDONED):
+        return jsonl.DELETED if line.deleted_at is None else "differs: deleted with its trail in the file only; skipped"
+    tx.run("UPDATE stashes SET deleted = ? WHERE id = ?", (jsonl.moment(line.deleted_at, "deleted_at"), line.stash_id))
     if line.version > here.version:
         tx.run(
             "UPDATE stashes SET value = ?, version = ?, updated = ?, revision = ? WHERE id = ?",
-            (_data(tx, line), line.version, moment(line.updated_at, "updated_at"), tx.revision, line.stash_id),
+            (_data(tx, line), line.version, jsonl.moment(line.updated_at, "updated_at"), tx.revision, line.stash_id),
         )
     for entry in history:
         if entry.version > here.version:
-            tx.emit(STASH, line.stash_id, entry.operation, version=entry.version, data=_entry_data(tx, entry))
-    if line.stash_type == LOCK:
+            tx.emit(rows.STASH, line.stash_id, entry.operation, version=entry.version, data=_entry_data(tx, entry))
+    if line.stash_type == rows.LOCK:
         _hold(tx, line, holder)
-    return UPDATED
+    return jsonl.UPDATED
 
 
 def _ends(line: StashLine) -> float:
@@ -248,7 +215,7 @@ def _ends(line: StashLine) -> float:
 def _continues(tx: Tx, id: str, history: list[EntryLine]) -> bool:
     """Whether the history here is the beginning of that in the file, as far as both still have it."""
     theirs = {entry.version: entry for entry in history}
-    own = [entry_line(row) for row in _events(tx, id)]
+    own = [entry_line(entry) for entry in rows.entries(tx, id)]
     if not theirs or not own or own[-1].version not in theirs:
         return False
     first = min(theirs)
@@ -262,20 +229,12 @@ def same_entry(one: EntryLine, other: EntryLine | None) -> bool:
     return one == other or one.operation == other.operation == _EXPIRE
 
 
-def _events(tx: Tx, id: str) -> list[Row]:
-    return tx.all(
-        f"SELECT {ENTRY_COLUMNS} FROM events e WHERE e.kind = ? AND e.scope = '' AND e.id = ? AND e.data IS NOT NULL"
-        " ORDER BY e.version",
-        (STASH, id),
-    )
-
-
 def _hold(tx: Tx, line: StashLine, only: str | None) -> None:
     """Have the lock of a stash held as in the line, with a new token unless the same holder has it already."""
-    target, row = lock_of(line.stash_id), locks.load(tx, lock_of(line.stash_id))
+    target, row = rows.lock_of(line.stash_id), locks.load(tx, rows.lock_of(line.stash_id))
     value: Any = from_wire(line.value)
     holder = str(value["holder"]) if isinstance(value, dict) else None
-    if row is not None and holder is not None and held_value(row[1], row[3]) == value:
+    if row is not None and holder is not None and rows.held_value(row[1], row[3]) == value:
         deadline = None if line.held_until is None else as_microseconds(line.held_until)
         if row[5] != deadline:
             leases.drop(tx, row[4], target.kind)
@@ -305,27 +264,22 @@ def _hold(tx: Tx, line: StashLine, only: str | None) -> None:
 
 def compare_entry(tx: Tx, line: EntryLine) -> str:
     """Compare an entry with the history of a stash that was here before."""
-    row = tx.one(
-        f"SELECT {ENTRY_COLUMNS} FROM events e WHERE e.kind = ? AND e.scope = '' AND e.id = ? AND e.version = ?"
-        " AND e.data IS NOT NULL",
-        (STASH, line.stash_id, line.version),
-    )
-    if row is not None:
-        return UNCHANGED if same_entry(entry_line(row), line) else DIFFERS
+    for entry in rows.entries(tx, line.stash_id, line.version):
+        return jsonl.UNCHANGED if same_entry(entry_line(entry), line) else jsonl.DIFFERS
     return _missing(tx, line.stash_id, f"differs: the history here has no version {line.version}; skipped")
 
 
 def compare_scope(tx: Tx, line: LinkLine) -> str:
     """Compare a link with the scope of a stash that was here before."""
-    row = tx.one(f"SELECT {LINK_COLUMNS} FROM links WHERE id = ?", (line.link_id,))
+    row = tx.one(f"SELECT {stash_export.LINK_COLUMNS} FROM links WHERE id = ?", (line.link_id,))
     if row is not None:
-        return UNCHANGED if link_line(row) == line else DIFFERS
+        return jsonl.UNCHANGED if link_line(row) == line else jsonl.DIFFERS
     return _missing(tx, line.from_id, "differs: the stash has another scope here; skipped")
 
 
 def _missing(tx: Tx, id: str, otherwise: str) -> str:
     if tx.one("SELECT 1 FROM stashes WHERE id = ?", (id,)):
         return otherwise
-    if newest_version(tx, STASH, "", id):
-        return DELETED
+    if newest_version(tx, rows.STASH, "", id):
+        return jsonl.DELETED
     raise errors.Invalid(f"there is no stash {id!r}")

@@ -11,48 +11,18 @@ from collections.abc import Iterator
 from typing import Any, Final, cast
 
 from holdfast import errors
-from holdfast.domains.cycles import merge, rules
-from holdfast.domains.cycles.document import (
-    Document,
-    Step,
-    after,
-    check_phase,
-    completing,
-    erring,
-    error_entry,
-    failing,
-    finishing,
-    first,
-    message_of,
-    refused,
-    starting,
-    updating,
-)
+from holdfast.domains.cycles import document as steps
+from holdfast.domains.cycles import merge, rows, rules
+from holdfast.domains.cycles.document import Document, Step
 from holdfast.domains.cycles.exchange import adopt, compare_document, import_, recover, sent
-from holdfast.domains.cycles.rows import (
-    CYCLE,
-    DELETE,
-    current_of,
-    list_cycles,
-    look,
-    missing,
-    named,
-    now_of,
-    require,
-    to_cycle,
-    vanished,
-    write,
-)
 from holdfast.domains.cycles.rows import check as check
-from holdfast.domains.cycles.rows import set_current as _set_current
 from holdfast.domains.cycles.rules import Key, parse, prefix_of
 from holdfast.kernel import idempotency
 from holdfast.kernel.events import gone, marks, previous, redact, to_event
 from holdfast.kernel.tx import Snapshot, Tx, newest_version
 from holdfast.kernel.validate import check_flag
 from holdfast.kernel.values import check as check_value
-from holdfast.operation import Do, Domain, Found, M, Steps, procedure, read
-from holdfast.operation import write as writing
+from holdfast.operation import Do, Domain, Found, M, Steps, procedure, read, write
 from holdfast.route import example
 from holdfast.types.cycles import Cycle, CycleProblem, PhaseName, Resumption
 
@@ -64,13 +34,13 @@ def start(
     prefix = prefix_of(spec, instruction)
     if context is not None and not isinstance(context, dict):
         raise errors.InvalidValue(f"context must be an object, not {type(context).__name__}")
-    key = Key(prefix, current_of(tx, prefix) + 1)
-    if look(tx, key).there or newest_version(tx, CYCLE, "", str(key)):
+    key = Key(prefix, rows.current_of(tx, prefix) + 1)
+    if rows.look(tx, key).there or newest_version(tx, rows.CYCLE, "", str(key)):
         raise errors.Exists(f"the cycle {key} existed before", hint="use another spec or instruction", key=str(key))
     given = {"peer_mode": "new", "spec_aware": spec is not None, **(context or {})}
-    document = write(tx, "start", first(key, instruction, given, now_of(tx)))
-    _set_current(tx, prefix, key.number)
-    return to_cycle(document)
+    document = rows.write(tx, "start", steps.first(key, instruction, given, rows.now_of(tx)))
+    rows.set_current(tx, prefix, key.number)
+    return rows.to_cycle(document)
 
 
 # --- steps -----------------------------------------------------------------------------------------------------------
@@ -78,33 +48,33 @@ def start(
 
 def start_phase(key: str, phase: PhaseName, sequence: int | None = None) -> Steps[Cycle]:
     """Start a phase when the one before is completed with an output. Raises InvalidTransition."""
-    return _step(key, starting(check_phase(phase)), sequence)
+    return _step(key, steps.starting(steps.check_phase(phase)), sequence)
 
 
 def complete_phase(key: str, phase: PhaseName, output: Any = None, sequence: int | None = None) -> Steps[Cycle]:
     """Complete the phase in progress, with this output or its partial one. Raises InvalidTransition."""
     check_value(output, rules.MAX_BYTES, text=True)
-    return _step(key, completing(check_phase(phase), output), sequence)
+    return _step(key, steps.completing(steps.check_phase(phase), output), sequence)
 
 
 def fail_phase(
     key: str, phase: PhaseName, error: str, details: dict[str, Any] | None = None, sequence: int | None = None
 ) -> Steps[Cycle]:
     """Fail the phase in progress and its cycle; `details` adds fields to the error. Raises InvalidTransition."""
-    return _step(key, failing(check_phase(phase), error_entry(error, details)), sequence)
+    return _step(key, steps.failing(steps.check_phase(phase), steps.error_entry(error, details)), sequence)
 
 
 def update_phase(key: str, phase: PhaseName, output: Any, sequence: int | None = None) -> Steps[Cycle]:
     """Patch the output of the phase in progress (JSON merge patch: null removes). Raises InvalidTransition."""
     check_value(output, rules.MAX_BYTES, text=True)
-    return _step(key, updating(check_phase(phase), output), sequence)
+    return _step(key, steps.updating(steps.check_phase(phase), output), sequence)
 
 
 def add_error(
     key: str, phase: PhaseName, error: str, details: dict[str, Any] | None = None, sequence: int | None = None
 ) -> Steps[Cycle]:
     """Record an error of the phase in progress, which continues; `details` adds fields. Raises InvalidTransition."""
-    return _step(key, erring(check_phase(phase), error_entry(error, details)), sequence)
+    return _step(key, steps.erring(steps.check_phase(phase), steps.error_entry(error, details)), sequence)
 
 
 def finish(
@@ -113,14 +83,14 @@ def finish(
     """End a cycle: completed after its review, or failed with an `error` at any time. Raises InvalidTransition."""
     if error is None and details is not None:
         raise errors.Invalid("details need an error", hint="pass error=... too, or omit details")
-    return _step(key, finishing(None if error is None else error_entry(error, details)), sequence)
+    return _step(key, steps.finishing(None if error is None else steps.error_entry(error, details)), sequence)
 
 
 def _step(key: str, step: Step, sequence: int | None) -> Steps[Cycle]:
     if sequence is not None and (type(sequence) is not int or sequence < 1):
         raise errors.Invalid(f"sequence must be the one that was read, an int of 1 or more, not {sequence!r}")
     try:
-        cycle: Cycle = yield Do(lambda tx: _take(tx, named(tx, key), step, sequence), keyed=True)
+        cycle: Cycle = yield Do(lambda tx: _take(tx, rows.named(tx, key), step, sequence), keyed=True)
     except errors.CycleConflict as refusal:
         lost = refusal  # the transaction that raised it is rolled back: the conflict is logged by another
         own, found = parse(lost.key), lost.details["version"]
@@ -130,7 +100,7 @@ def _step(key: str, step: Step, sequence: int | None) -> Steps[Cycle]:
 
 
 def _take(tx: Tx, key: Key, step: Step, sequence: int | None) -> Cycle:
-    document = require(tx, key)
+    document = rows.require(tx, key)
     present = document["sequence"]
     if sequence is not None and sequence > present:
         raise errors.Invalid(f"{key} is at sequence {present}, not yet at {sequence}", key=str(key))
@@ -141,8 +111,8 @@ def _take(tx: Tx, key: Key, step: Step, sequence: int | None) -> Cycle:
             raise merge.conflict(key, document, step, sequence, others)
         merge.log_conflict(tx, key, how, sequence, present, step.op, step.phase)
         if how == "skip":
-            return to_cycle(document)
-    return to_cycle(write(tx, step.op, after(document, step, now_of(tx)), step.phase))
+            return rows.to_cycle(document)
+    return rows.to_cycle(rows.write(tx, step.op, steps.after(document, step, rows.now_of(tx)), step.phase))
 
 
 # --- reading ---------------------------------------------------------------------------------------------------------
@@ -150,21 +120,21 @@ def _take(tx: Tx, key: Key, step: Step, sequence: int | None) -> Cycle:
 
 def get(snapshot: Snapshot, key: str) -> Cycle:
     """Return a cycle by its key, or the current one of a prefix. Raises NotFound, or Corrupt if it is damaged."""
-    return to_cycle(require(snapshot, named(snapshot, key)))
+    return rows.to_cycle(rows.require(snapshot, rows.named(snapshot, key)))
 
 
 def export(snapshot: Snapshot, key: str, sequence: int | None = None) -> dict[str, Any]:
     """Return the document of a cycle, as it is or at a sequence. Raises NotFound, Compacted or Corrupt."""
-    own = named(snapshot, key)
+    own = rows.named(snapshot, key)
     if sequence is None:
-        return require(snapshot, own)
+        return rows.require(snapshot, own)
     if type(sequence) is not int or not 1 <= sequence < 2**62:
         raise errors.Invalid(f"sequence must be an int of 1 or more, not {sequence!r}")
-    row = previous(snapshot, CYCLE, "", str(own), sequence + 1)
+    row = previous(snapshot, rows.CYCLE, "", str(own), sequence + 1)
     event = None if row is None else to_event(row)
     if event is not None and event.version == sequence and "document" in event.data:
         return cast(Document, event.data["document"])
-    if event is None and marks(snapshot)[1] and newest_version(snapshot, CYCLE, "", str(own)) > sequence:
+    if event is None and marks(snapshot)[1] and newest_version(snapshot, rows.CYCLE, "", str(own)) > sequence:
         raise gone(marks(snapshot)[1])
     raise errors.NotFound(f"the cycle {own} was never written with sequence {sequence}", key=str(own))
 
@@ -179,13 +149,14 @@ def validate(snapshot: Snapshot, document: Any) -> list[CycleProblem]:
 
 
 def _unknown_steps(snapshot: Snapshot, key: Key, document: Document) -> Iterator[CycleProblem]:
-    rows = snapshot.all(
-        "SELECT version, op FROM events WHERE kind = ? AND scope = '' AND id = ? ORDER BY version", (CYCLE, str(key))
+    written = snapshot.all(
+        "SELECT version, op FROM events WHERE kind = ? AND scope = '' AND id = ? ORDER BY version",
+        (rows.CYCLE, str(key)),
     )
-    if not rows or marks(snapshot)[1]:  # the step may have been compacted
+    if not written or marks(snapshot)[1]:  # the step may have been compacted
         return
-    known = {version for version, _ in rows}
-    elsewhere = max((version for version, op in rows if op in ("import", "adopt")), default=0)  # written elsewhere
+    known = {version for version, _ in written}
+    elsewhere = max((version for version, op in written if op in ("import", "adopt")), default=0)  # written elsewhere
     for number, entry in enumerate(document["history"]):
         if entry["sequence"] > elsewhere and entry["sequence"] not in known:
             yield CycleProblem(f"$.history[{number}].sequence", f"{entry['sequence']} was never written here")
@@ -197,20 +168,20 @@ def resume(snapshot: Snapshot, spec: str | None = None, instruction: str | None 
     Raises NotFound if there is no cycle; CycleCompleted or CycleFailed if the last one has ended.
     """
     prefix = prefix_of(spec, instruction)
-    stored = snapshot.all("SELECT number FROM cycles WHERE prefix = ?", (prefix,))
-    numbers = sorted([*(number for (number,) in stored), *(row[1] for row in vanished(snapshot, prefix))], reverse=True)
+    stored = [number for (number,) in snapshot.all("SELECT number FROM cycles WHERE prefix = ?", (prefix,))]
+    numbers = sorted([*stored, *(row[1] for row in rows.vanished(snapshot, prefix))], reverse=True)
     if not numbers:
         raise errors.NotFound(f"there is no cycle of {prefix}", hint="start one: cycles.start(...)", key=prefix)
     last: Document | None = None
     for number in numbers:
-        document = require(snapshot, Key(prefix, number))
+        document = rows.require(snapshot, Key(prefix, number))
         if document["metadata"]["status"] not in ("completed", "failed"):
             return _resumption(document)
         last = last or document
     assert last is not None
     if last["metadata"]["status"] == "completed":
         raise errors.CycleCompleted(f"{last['cycle_id']} is completed", key=last["cycle_id"])
-    phase, reason = message_of(last)
+    phase, reason = steps.message_of(last)
     raise errors.CycleFailed(
         f"{last['cycle_id']} has failed{f' in {phase}' if phase else ''}: {reason}",
         key=last["cycle_id"],
@@ -223,8 +194,8 @@ def _resumption(document: Document) -> Resumption:
     for phase in rules.PHASES:
         found = document["phases"][phase]
         if found["status"] != "completed":
-            return Resumption(to_cycle(document), phase, found["status"] == "in_progress", found.get("output"))
-    return Resumption(to_cycle(document), None, False)
+            return Resumption(rows.to_cycle(document), phase, found["status"] == "in_progress", found.get("output"))
+    return Resumption(rows.to_cycle(document), None, False)
 
 
 def delete(tx: Tx, key: str, force: bool = False) -> None:
@@ -233,18 +204,18 @@ def delete(tx: Tx, key: str, force: bool = False) -> None:
     `force` deletes it in any state, also if its document is damaged.
     """
     check_flag(force=force)
-    own = named(tx, key)
+    own = rows.named(tx, key)
     if not force:
-        document = require(tx, own)
+        document = rows.require(tx, own)
         if document["metadata"]["status"] not in ("completed", "failed"):
-            raise refused(document, "it has not ended", "finish it first")
-    elif not look(tx, own).there:
-        raise missing(own)
-    _set_current(tx, own.prefix, current_of(tx, own.prefix))  # so that its number is never used again
+            raise steps.refused(document, "it has not ended", "finish it first")
+    elif not rows.look(tx, own).there:
+        raise rows.missing(own)
+    rows.set_current(tx, own.prefix, rows.current_of(tx, own.prefix))  # so that its number is never used again
     tx.run("DELETE FROM cycles WHERE prefix = ? AND number = ?", (own.prefix, own.number))
-    redact(tx, CYCLE, "", str(own))
+    redact(tx, rows.CYCLE, "", str(own))
     idempotency.redact(tx, [str(own)])
-    tx.emit(CYCLE, str(own), DELETE)
+    tx.emit(rows.CYCLE, str(own), rows.DELETE)
 
 
 # --- hooks for other domains -----------------------------------------------------------------------------------------
@@ -253,9 +224,9 @@ def delete(tx: Tx, key: str, force: bool = False) -> None:
 def probe(tx: Tx, id: str) -> Found | None:
     """What a condition of `txn` sees of a cycle: its sequence and its document."""
     key = parse(id)
-    if not look(tx, key).there:
+    if not rows.look(tx, key).there:
         return None
-    document = require(tx, key)
+    document = rows.require(tx, key)
     return Found(document["sequence"], document)
 
 
@@ -278,7 +249,7 @@ class Cycles(Domain[M]):
     """`ws.cycles`."""
 
     prefix = "cycles"
-    start = writing(
+    start = write(
         start,
         http="POST /api/cycles",
         cli="cycle start",
@@ -297,7 +268,7 @@ class Cycles(Domain[M]):
         examples=(example("holdfast cycle get peer.spec.login.cycle.1", _CYCLE),),
     )
     list = read(
-        list_cycles,
+        rows.list_cycles,
         http="GET /api/cycles",
         cli="cycle list",
         help="List cycles by spec and number.",
@@ -365,7 +336,7 @@ class Cycles(Domain[M]):
         ),
     )
     validate = read(validate, http="POST /api/cycles/validate", cli="cycle validate")
-    recover = writing(
+    recover = write(
         recover,
         http="POST /api/cycles/{key}/recover",
         cli="cycle recover",
@@ -382,7 +353,7 @@ class Cycles(Domain[M]):
             example("holdfast cycle resume --spec login  # exit code 11: it has failed", *_FAILED_CYCLE),
         ),
     )
-    delete = writing(
+    delete = write(
         delete,
         http="DELETE /api/cycles/{key}",
         cli="cycle delete",
@@ -401,7 +372,7 @@ class Cycles(Domain[M]):
         ),
         arguments={"sequence": "as it was then"},
     )
-    import_ = writing(import_, http="POST /api/cycles/import", heavy=True, cli="cycle import")
+    import_ = write(import_, http="POST /api/cycles/import", heavy=True, cli="cycle import")
     compare = read(compare_document, http="POST /api/cycles/compare")
     adopt = procedure(
         adopt,
@@ -411,4 +382,4 @@ class Cycles(Domain[M]):
         examples=(example("holdfast cycle adopt - --sequence 2 < peer-state/peer.spec.login.cycle.1.json", *_SAVED),),
         arguments={"sequence": "at which ours must still be"},
     )
-    sent = writing(sent, http="POST /api/cycles/{key}/sent")
+    sent = write(sent, http="POST /api/cycles/{key}/sent")

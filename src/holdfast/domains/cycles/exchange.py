@@ -14,26 +14,9 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Final, Literal, get_args
 
 from holdfast import errors
-from holdfast.domains.cycles import merge, rules
+from holdfast.domains.cycles import merge, rows, rules
 from holdfast.domains.cycles.document import Document, Step, after
 from holdfast.domains.cycles.merge import compare, digest, log_conflict
-from holdfast.domains.cycles.rows import (
-    CYCLE,
-    Found,
-    corrupt,
-    current_of,
-    differences,
-    look,
-    missing,
-    named,
-    now_of,
-    refused,
-    require,
-    set_current,
-    to_cycle,
-    versions,
-    write,
-)
 from holdfast.domains.cycles.rules import LAST, Key, problems
 from holdfast.kernel.tx import Snapshot, Tx, newest_version
 from holdfast.kernel.validate import check_flag
@@ -53,7 +36,7 @@ _MAX_TEXT: Final = 1000
 def compare_document(snapshot: Snapshot, document: dict[str, Any]) -> CycleComparison:
     """Compare a document from elsewhere with ours: which continues the other, or whether they can be merged."""
     key = _key_of(document)
-    return merge.compare(snapshot, key, require(snapshot, key), document)
+    return merge.compare(snapshot, key, rows.require(snapshot, key), document)
 
 
 def adopt(document: dict[str, Any], sequence: int) -> Steps[Cycle]:
@@ -73,7 +56,7 @@ def adopt(document: dict[str, Any], sequence: int) -> Steps[Cycle]:
 
 
 def _adopt(tx: Tx, key: Key, document: Document, sequence: int) -> Cycle:
-    ours = require(tx, key)
+    ours = rows.require(tx, key)
     present = ours["sequence"]
     if present != sequence:
         raise errors.CycleConflict(
@@ -86,9 +69,9 @@ def _adopt(tx: Tx, key: Key, document: Document, sequence: int) -> Cycle:
             theirs=ours,
         )
     if digest(ours) != digest(document) or document["sequence"] > present:
-        ours = write(tx, "adopt", {**document, "sequence": max(document["sequence"], present + 1)})
+        ours = rows.write(tx, "adopt", {**document, "sequence": max(document["sequence"], present + 1)})
     share(tx, key, document)
-    return to_cycle(ours)
+    return rows.to_cycle(ours)
 
 
 def sent(
@@ -99,7 +82,7 @@ def sent(
     "write": ours is there now, and what is done there continues it. The others are logged as conflicts; before a merged
     document is written, its `digest` is logged, by which it is recognized whatever happens.
     """
-    own = named(tx, key)
+    own = rows.named(tx, key)
     _check_sequence(sequence)
     if not isinstance(how, str) or how not in get_args(Sending):
         raise errors.Invalid(f"how cannot be {how!r}", hint=f"one of {', '.join(get_args(Sending))}")
@@ -107,14 +90,14 @@ def sent(
         raise errors.Invalid("theirs is the sequence of the other document, 0 if it has none")
     if not all(isinstance(text, str) and len(text) <= _MAX_TEXT for text in (place, digest, why)):
         raise errors.Invalid(f"place, digest and why are texts of at most {_MAX_TEXT} characters")
-    require(tx, own)
+    rows.require(tx, own)
     if how != "write":
         log_conflict(tx, own, how, sequence, theirs, "export", place=place, why=why, digest=digest)
         return
-    written = next((document for version, document in versions(tx, own) if version == sequence), None)
+    written = next((document for version, document in rows.versions(tx, own) if version == sequence), None)
     row = tx.one(
         "SELECT max(version) FROM events WHERE kind = ? AND scope = '' AND id = ? AND op IN (?, ?, ?)",
-        (CYCLE, str(own), *_FROM_ELSEWHERE),
+        (rows.CYCLE, str(own), *_FROM_ELSEWHERE),
     )
     if written is not None and (row is None or (row[0] or 0) <= sequence):
         share(tx, own, written)
@@ -132,7 +115,7 @@ def _key_of(document: Any) -> Key:
     if not wrong and document["sequence"] > LAST:
         wrong = [CycleProblem("$.sequence", f"is {document['sequence']}; the limit is {LAST}")]
     if wrong:
-        raise refused(document, wrong)
+        raise rows.refused(document, wrong)
     return rules.parse(document["cycle_id"])
 
 
@@ -172,7 +155,7 @@ def import_(tx: Tx, entries: dict[str, Any], skip_bad: bool = False, dry_run: bo
             if outcome is not None:
                 found.count(outcome, place)
         for prefix, number in _currents(reading):
-            set_current(tx, prefix, max(number, current_of(tx, prefix)))
+            rows.set_current(tx, prefix, max(number, rows.current_of(tx, prefix)))
         return found.report
 
     return jsonl.run(tx, dry_run, work)
@@ -180,15 +163,15 @@ def import_(tx: Tx, entries: dict[str, Any], skip_bad: bool = False, dry_run: bo
 
 def _put(tx: Tx, key: Key, document: Document, format: str, found: Import, place: Place) -> str | None:
     """Write a cycle if that loses nothing; returns the outcome, or None after reporting a conflict."""
-    own = look(tx, key)
+    own = rows.look(tx, key)
     if own.problems:
         found.conflict(place, "its document here is damaged; skipped, recover it first")
         return None
     if own.document is None:
-        if newest_version(tx, CYCLE, "", str(key)):
+        if newest_version(tx, rows.CYCLE, "", str(key)):
             found.conflict(place, "deleted here: not created again; skipped")
             return None
-        write(tx, "import", document, format=format)
+        rows.write(tx, "import", document, format=format)
         share(tx, key, document)
         return "created"
     compared = compare(tx, key, own.document, document)
@@ -196,7 +179,7 @@ def _put(tx: Tx, key: Key, document: Document, format: str, found: Import, place
         return "unchanged"
     if compared.how == "theirs":
         document = {**document, "sequence": max(document["sequence"], own.document["sequence"] + 1)}
-        write(tx, "import", document, format=format)
+        rows.write(tx, "import", document, format=format)
         share(tx, key, document)
         return "updated"
     found.conflict(place, _divergence(compared, document), {each.path: each.message for each in compared.differences})
@@ -227,36 +210,36 @@ def recover(tx: Tx, key: str) -> Recovery:
     A sound document is left alone: then there are no `problems`. One that the log does not know is accepted if it
     breaks no rule. Raises Corrupt if no version is sound.
     """
-    own = named(tx, key)
-    found = look(tx, own)
+    own = rows.named(tx, key)
+    found = rows.look(tx, own)
     if not found.there:
-        raise missing(own)
+        raise rows.missing(own)
     if not found.problems and found.document is not None:
-        return Recovery(to_cycle(found.document), found.document["sequence"], [], [], None)
+        return Recovery(rows.to_cycle(found.document), found.document["sequence"], [], [], None)
     version, sound = _last_sound(tx, found)
     raw = None if found.raw is None else found.raw.decode("utf-8", "backslashreplace")
-    newest = newest_version(tx, CYCLE, "", str(own))
-    document = after({**sound, "sequence": max(sound["sequence"], newest)}, _RECOVER, now_of(tx))
-    write(tx, "recover", document, snapshot=raw, recovered_from=version)
-    return Recovery(to_cycle(document), version, found.problems, _lost(found, sound), raw)
+    newest = newest_version(tx, rows.CYCLE, "", str(own))
+    document = after({**sound, "sequence": max(sound["sequence"], newest)}, _RECOVER, rows.now_of(tx))
+    rows.write(tx, "recover", document, snapshot=raw, recovered_from=version)
+    return Recovery(rows.to_cycle(document), version, found.problems, _lost(found, sound), raw)
 
 
-def _last_sound(tx: Snapshot, found: Found) -> tuple[int, Document]:
+def _last_sound(tx: Snapshot, found: rows.Found) -> tuple[int, Document]:
     """The newest document in the log that breaks no rule, and its version."""
-    for version, document in versions(tx, found.key):
+    for version, document in rows.versions(tx, found.key):
         if not problems(document):
             return version, document
     alone = found.document
     if alone is not None and not problems(alone) and alone["cycle_id"] == str(found.key):
         return 0, alone
-    error = corrupt(found.key, [*found.problems, CycleProblem("$", "the log has no version that is sound")])
+    error = rows.corrupt(found.key, [*found.problems, CycleProblem("$", "the log has no version that is sound")])
     error.hint = "cycles.delete(key, force=True) removes it; copy the document first if it matters"
     raise error
 
 
-def _lost(found: Found, sound: Document) -> list[CycleProblem]:
+def _lost(found: rows.Found, sound: Document) -> list[CycleProblem]:
     """What the damaged document has and the recovered one lacks."""
     if found.document is not None:
-        return [CycleProblem(*each) for each in differences(found.document, sound)]
+        return [CycleProblem(*each) for each in rows.differences(found.document, sound)]
     size = 0 if found.raw is None else len(found.raw)
     return [CycleProblem("$", f"{size} bytes that nobody can read" if size else "nothing: the document was gone")]

@@ -13,42 +13,13 @@ from typing import Any, Final, Literal
 from holdfast import errors
 from holdfast.arguments import Meaning
 from holdfast.domains import link_types, locks
-from holdfast.domains.stashes.rows import (
-    COLUMNS,
-    COUNTER,
-    GLOBAL,
-    LOCK,
-    SCOPED_TO,
-    SOURCE,
-    STASH,
-    StashId,
-    Stored,
-    acquire,
-    check_free,
-    check_token,
-    check_type,
-    check_value,
-    check_version,
-    checked_count,
-    count_of,
-    find,
-    history,
-    insert,
-    lock_of,
-    one,
-    refresh,
-    release,
-    require,
-    to_stash,
-    value_at,
-    write,
-)
+from holdfast.domains.stashes import rows
+from holdfast.domains.stashes.rows import StashId, Stored
 from holdfast.kernel import idempotency, leases
 from holdfast.kernel.events import redact
 from holdfast.kernel.tx import Snapshot, Tx
 from holdfast.kernel.validate import check_id, check_limit, check_name, check_ttl
-from holdfast.operation import Domain, Found, M, procedure, read
-from holdfast.operation import write as writing
+from holdfast.operation import Domain, Found, M, procedure, read, write
 from holdfast.route import Held, example
 from holdfast.types import ImportReport
 from holdfast.types.stashes import Stash, StashType, TransferTable
@@ -74,23 +45,23 @@ def save(
 
     `operation` is the last of the changes. For a lock, `value` is omitted and `holder` took or released it.
     """
-    stored = require(tx, id)
+    stored = rows.require(tx, id)
     _check_operation(stored, operation)
     check_reached(stored, expected, version)
-    if stored.type == LOCK:
+    if stored.type == rows.LOCK:
         _move(tx, stored, operation, holder, version - expected)
-        value = require(tx, stored.id).value
+        value = rows.require(tx, stored.id).value
     else:
-        check_value(stored.type, value)
-    write(tx, stored.id, operation, version, value, changed_by)
-    return to_stash(require(tx, stored.id))
+        rows.check_value(stored.type, value)
+    rows.write(tx, stored.id, operation, version, value, changed_by)
+    return rows.to_stash(rows.require(tx, stored.id))
 
 
 def _check_operation(stored: Stored, operation: str) -> None:
-    own = {LOCK: ("acquire", "release"), COUNTER: ("set", "increment")}.get(stored.type, ("set",))
+    own = {rows.LOCK: ("acquire", "release"), rows.COUNTER: ("set", "increment")}.get(stored.type, ("set",))
     if operation not in own:
         raise errors.InvalidStashType(
-            f"{operation!r} does not apply to the stash {stored.name!r}, which is {one(stored.type)}",
+            f"{operation!r} does not apply to the stash {stored.name!r}, which is {rows.one(stored.type)}",
             hint=f"use one of: {', '.join(own)}",
             id=stored.id,
         )
@@ -100,7 +71,7 @@ def check_reached(stored: Stored, expected: int, version: int) -> None:
     """Raise VersionMismatch unless the stash is at `expected`, Invalid for a version that no change leads to."""
     if type(expected) is not int:
         raise errors.Invalid(f"expected must be the version that was loaded, not {expected!r}")
-    check_version(stored, expected)
+    rows.check_version(stored, expected)
     if type(version) is not int or not expected < version <= expected + MOST:
         raise errors.Invalid(
             f"no saved change leads from version {expected} to {version!r}",
@@ -112,7 +83,7 @@ def _move(tx: Tx, stored: Stored, operation: str, holder: str | None, changes: i
     """Bring a lock to its state in memory, if that many changes can lead there."""
     if not holder:
         raise errors.InvalidHolder("the holder is empty", hint="name the holder")
-    target, row = lock_of(stored.id), locks.load(tx, lock_of(stored.id))
+    target, row = rows.lock_of(stored.id), locks.load(tx, rows.lock_of(stored.id))
     if changes < _least_changes(stored.holder, operation, holder):
         if operation == "acquire" and stored.holder is not None:
             raise locks.held(target, stored.holder, stored.until)
@@ -140,17 +111,17 @@ def create(
     changed_by: str | None = None,
 ) -> Stash:
     """Create a stash, in a trail or global; with `ttl` it expires. Raises DuplicateName if the scope has the name."""
-    check_type(stash_type)
+    rows.check_type(stash_type)
     check_name(name, "stash name")
-    check_value(stash_type, value)
-    if stash_type == COUNTER:
-        value = {"value": count_of(value)}
-    scope = GLOBAL if trail is None else open_trail(tx, trail)
-    id = insert(tx, name, stash_type, scope, value, None if ttl is None else check_ttl(ttl))
+    rows.check_value(stash_type, value)
+    if stash_type == rows.COUNTER:
+        value = {"value": rows.count_of(value)}
+    scope = rows.GLOBAL if trail is None else open_trail(tx, trail)
+    id = rows.insert(tx, name, stash_type, scope, value, None if ttl is None else check_ttl(ttl))
     if scope:
-        link_types.tie(tx, SCOPED_TO, id, scope)
-    write(tx, id, "create", 1, value, changed_by)
-    return to_stash(require(tx, id))
+        link_types.tie(tx, rows.SCOPED_TO, id, scope)
+    rows.write(tx, id, "create", 1, value, changed_by)
+    return rows.to_stash(rows.require(tx, id))
 
 
 def open_trail(tx: Tx, trail: str) -> str:
@@ -168,62 +139,64 @@ def open_trail(tx: Tx, trail: str) -> str:
 
 def get(snapshot: Snapshot, id: StashId) -> Stash:
     """Return a stash by its id, or by (trail, name). Raises NotFound."""
-    return to_stash(require(snapshot, id))
+    return rows.to_stash(rows.require(snapshot, id))
 
 
 def find_stash(snapshot: Snapshot, name: str, trail: str | None = None) -> Stash | None:
     """Return a stash by its name in a trail, or among the global ones; None if there is none."""
     check_name(name, "stash name")
-    found = find(snapshot, (trail, name))
-    return None if found is None else to_stash(found)
+    found = rows.find(snapshot, (trail, name))
+    return None if found is None else rows.to_stash(found)
 
 
 def set_value(tx: Tx, id: StashId, value: Any, expected: int | None = None, changed_by: str | None = None) -> Stash:
     """Set the value of a stash that is not a lock. Raises VersionMismatch if it is not at version `expected`."""
-    stored = require(tx, id)
-    if stored.type == LOCK:
+    stored = rows.require(tx, id)
+    if stored.type == rows.LOCK:
         raise errors.InvalidStashType(f"{stored.name!r} is a lock", hint="acquire or release it", id=stored.id)
-    check_value(stored.type, value)
-    check_version(stored, expected)
-    write(tx, stored.id, "set", stored.version + 1, value, changed_by)
-    return to_stash(require(tx, stored.id))
+    rows.check_value(stored.type, value)
+    rows.check_version(stored, expected)
+    rows.write(tx, stored.id, "set", stored.version + 1, value, changed_by)
+    return rows.to_stash(rows.require(tx, stored.id))
 
 
 def increment(tx: Tx, id: StashId, delta: int = 1, changed_by: str | None = None) -> int:
     """Add to a counter and return its new value; no increment is ever lost. Raises InvalidStashType."""
-    stored = require(tx, id)
-    if stored.type != COUNTER:
-        raise errors.InvalidStashType(f"the stash {stored.name!r} is {one(stored.type)}, not a counter", id=stored.id)
+    stored = rows.require(tx, id)
+    if stored.type != rows.COUNTER:
+        raise errors.InvalidStashType(
+            f"the stash {stored.name!r} is {rows.one(stored.type)}, not a counter", id=stored.id
+        )
     if type(delta) is not int:
         raise errors.InvalidValue(f"delta must be an int, not {delta!r}", hint="")
-    count = checked_count(count_of(stored.value) + delta)
-    write(tx, stored.id, "increment", stored.version + 1, {"value": count}, changed_by)
+    count = rows.checked_count(rows.count_of(stored.value) + delta)
+    rows.write(tx, stored.id, "increment", stored.version + 1, {"value": count}, changed_by)
     return count
 
 
 def restore(tx: Tx, id: StashId, version: int, changed_by: str | None = None) -> Stash:
     """Write the value that a stash had at a version as its newest; not for locks. Raises NotFound."""
-    stored = require(tx, id)
-    return set_value(tx, stored.id, value_at(tx, stored.id, version), changed_by=changed_by)
+    stored = rows.require(tx, id)
+    return set_value(tx, stored.id, rows.value_at(tx, stored.id, version), changed_by=changed_by)
 
 
 def delete(tx: Tx, id: StashId) -> None:
     """Delete a stash with its link, and blank its history. Raises Held if it is a held lock."""
-    stored = require(tx, id)
+    stored = rows.require(tx, id)
     if stored.holder is not None:
-        raise locks.held(lock_of(stored.id), stored.holder, stored.until)
+        raise locks.held(rows.lock_of(stored.id), stored.holder, stored.until)
     erase(tx, stored.id, stored.version, stored.lease, "delete")
 
 
 def erase(tx: Tx, id: str, version: int, lease: str | None, op: str) -> None:
     """Remove a stash for good: its row, its link, and the values in its history."""
-    for trail in link_types.targets(tx, SCOPED_TO, id):
-        link_types.untie(tx, SCOPED_TO, id, trail)
+    for trail in link_types.targets(tx, rows.SCOPED_TO, id):
+        link_types.untie(tx, rows.SCOPED_TO, id, trail)
     tx.run("DELETE FROM stashes WHERE id = ?", (id,))
-    leases.drop(tx, lease, STASH)
-    redact(tx, STASH, "", id)
+    leases.drop(tx, lease, rows.STASH)
+    redact(tx, rows.STASH, "", id)
     idempotency.redact(tx, [id])
-    tx.emit(STASH, id, op, version=version + 1)
+    tx.emit(rows.STASH, id, op, version=version + 1)
 
 
 def list_stashes(
@@ -239,7 +212,7 @@ def list_stashes(
     if type(offset) is not int or not 0 <= offset < 2**63:
         raise errors.InvalidFilter(f"offset must be an int of 0 or more, not {offset!r}")
     if stash_type is not None:
-        check_type(stash_type)
+        rows.check_type(stash_type)
     wanted = {"s.type": stash_type, "s.name": name, "s.trail": trail}
     for column, value in wanted.items():
         if value is not None and not isinstance(value, str):
@@ -248,11 +221,12 @@ def list_stashes(
             check_name(value, column[2:])
     given = {column: value for column, value in wanted.items() if value is not None}
     where = "".join(f" AND {column} = ?" for column in given)
-    rows = snapshot.all(
-        f"SELECT {COLUMNS} FROM {SOURCE} WHERE s.deleted IS NULL{where} ORDER BY s.created, s.id LIMIT ? OFFSET ?",
+    found = snapshot.all(
+        f"SELECT {rows.COLUMNS} FROM {rows.SOURCE} WHERE s.deleted IS NULL{where}"
+        " ORDER BY s.created, s.id LIMIT ? OFFSET ?",
         (*given.values(), limit, offset),
     )
-    return [to_stash(Stored(*row)) for row in rows]
+    return [rows.to_stash(Stored(*row)) for row in found]
 
 
 # --- hooks for other domains -----------------------------------------------------------------------------------------
@@ -261,23 +235,23 @@ def list_stashes(
 def end_lease(tx: Tx, lease: str, op: str) -> None:
     """Remove an expired stash; if it is a held lock, the lock is freed."""
     for id, version, bound in tx.all("SELECT id, version, lease FROM stashes WHERE lease = ?", (lease,)):
-        row = locks.load(tx, lock_of(id))
+        row = locks.load(tx, rows.lock_of(id))
         if row is not None:
-            locks.free(tx, lock_of(id), row, op)
+            locks.free(tx, rows.lock_of(id), row, op)
             version += 1
         erase(tx, id, version, bound, op)
 
 
 def rescope(tx: Tx, id: str, trail: str) -> None:
     """Move a stash to another scope. Raises DuplicateName if that has a stash of its name."""
-    stored = require(tx, id)
-    check_free(tx, trail, stored.name)
+    stored = rows.require(tx, id)
+    rows.check_free(tx, trail, stored.name)
     tx.run("UPDATE stashes SET trail = ? WHERE id = ?", (trail, id))
 
 
 def probe(tx: Tx, id: str) -> Found | None:
     """What a condition sees of a stash."""
-    stored = find(tx, id)
+    stored = rows.find(tx, id)
     return None if stored is None else Found(stored.version, stored.value)
 
 
@@ -345,7 +319,7 @@ class Stashes(Domain[M]):
 
     prefix = "stashes"
     held = Held("stash", ("id",), ("name",), lookup="get")
-    create = writing(
+    create = write(
         create,
         http="POST /api/stashes",
         cli="stash create NAME",
@@ -375,7 +349,7 @@ class Stashes(Domain[M]):
         help="Show a stash by its name; nothing if there is none.",
         examples=(example("holdfast stash find limits --json", _LIMITS),),
     )
-    set_value = writing(
+    set_value = write(
         set_value,
         http="PUT /api/stashes/{id}/value",
         cli="stash set",
@@ -386,8 +360,8 @@ class Stashes(Domain[M]):
         ),
         arguments=_NAMED,
     )
-    save = writing(save, http="PUT /api/stashes/{id}")
-    increment = writing(
+    save = write(save, http="PUT /api/stashes/{id}")
+    increment = write(
         increment,
         http="POST /api/stashes/{id}/increment",
         cli="stash increment ID [DELTA]",
@@ -396,7 +370,7 @@ class Stashes(Domain[M]):
         arguments=_NAMED,
     )
     acquire = procedure(
-        acquire,
+        rows.acquire,
         http="POST /api/stashes/{id}/acquire",
         cli="stash acquire",
         help="Take a lock stash; exit code 12 if somebody else holds it.",
@@ -411,8 +385,8 @@ class Stashes(Domain[M]):
         arguments=_NAMED,
         grants=True,
     )
-    release = writing(
-        release,
+    release = write(
+        rows.release,
         http="POST /api/stashes/{id}/release",
         cli="stash release",
         help="Give your lock stash back, and print its version.",
@@ -420,8 +394,8 @@ class Stashes(Domain[M]):
         arguments=_NAMED,
         frees=True,
     )
-    refresh = writing(
-        refresh,
+    refresh = write(
+        rows.refresh,
         http="POST /api/stashes/{id}/refresh",
         cli="stash refresh",
         help="Renew your lock stash; exit code 15 if it was lost meanwhile.",
@@ -430,14 +404,14 @@ class Stashes(Domain[M]):
         grants=True,
     )
     check = read(
-        check_token,
+        rows.check_token,
         http="GET /api/stashes/{id}/check",
         cli="stash check",
         help="Pass if a lock stash is held with this token; exit code 15 if not.",
         examples=(example("holdfast stash check gate 12288", _GATE, "holdfast stash acquire gate"),),
         arguments=_NAMED | {"token": "the fencing token"},
     )
-    restore = writing(
+    restore = write(
         restore,
         http="POST /api/stashes/{id}/restore",
         cli="stash restore",
@@ -445,7 +419,7 @@ class Stashes(Domain[M]):
         examples=(example("holdfast stash restore limits 1", _LIMITS, """holdfast stash set limits '{"depth": 9}'"""),),
         arguments=_NAMED,
     )
-    delete = writing(
+    delete = write(
         delete,
         http="DELETE /api/stashes/{id}",
         cli="stash delete",
@@ -466,7 +440,7 @@ class Stashes(Domain[M]):
         arguments={"trail": "in this trail alone, by its id; '' for global ones"},
     )
     history = read(
-        history,
+        rows.history,
         http="GET /api/stashes/{id}/history",
         cli="stash history",
         help="List the saved changes of a stash, oldest first.",
@@ -474,7 +448,7 @@ class Stashes(Domain[M]):
         arguments=_NAMED,
     )
     export = read(export, http="GET /api/stashes/export/{table}", heavy=True, listing=True, cli="stash export")
-    import_ = writing(
+    import_ = write(
         import_,
         http="POST /api/stashes/import",
         heavy=True,

@@ -23,7 +23,7 @@ from holdfast.kernel.tx import Row, Snapshot, Tx
 from holdfast.kernel.validate import check_id, check_name
 from holdfast.kernel.values import decode, encode
 from holdfast.operation import Do, Steps
-from holdfast.types import Grant, as_time
+from holdfast.types import END_OF_REVISION, Grant, as_time
 from holdfast.types.stashes import Stash, StashEntry, StashType
 
 TYPES: Final[tuple[StashType, ...]] = get_args(StashType)
@@ -324,30 +324,36 @@ def purge_of(id: str) -> str:
 
 def history(snapshot: Snapshot, id: StashId) -> list[StashEntry]:
     """Return every saved change of a stash, oldest first; of compacted revisions only what is left. Raises NotFound."""
-    own = require(snapshot, id).id
+    return entries(snapshot, require(snapshot, id).id)
+
+
+def entries(snapshot: Snapshot, id: str, version: int | None = None) -> list[StashEntry]:
+    """The history of a stash, or of it the entry of a version."""
+    where, params = ("", ()) if version is None else (" AND version = ?", (version,))
     rows = snapshot.all(
-        "SELECT version, op, time, data FROM events WHERE kind = ? AND scope = '' AND id = ? AND data IS NOT NULL"
-        " ORDER BY version",
-        (STASH, own),
+        f"SELECT id, version, op, time, data FROM events WHERE kind = ? AND scope = '' AND id = ?{where}"
+        " AND data IS NOT NULL ORDER BY version",
+        (STASH, id, *params),
     )
-    return [_entry(own, version, op, time, decode(data)) for version, op, time, data in rows]
+    return [to_entry(row) for row in rows]
 
 
-def _entry(stash: str, version: int, op: str, time: int, data: Any) -> StashEntry:
-    at = as_time(data.get("at", time))  # an imported entry has its original time
-    return StashEntry(data["id"], stash, version, data["value"], op, data["changed_by"], at)  # type: ignore[arg-type]  # as it was emitted
+def to_entry(row: Row) -> StashEntry:
+    """The entry of an event: its id, version, op, time and data."""
+    id, version, op, time, data = row
+    entry: Any = decode(data)
+    at = as_time(entry.get("at", time))  # an imported entry has its original time
+    return StashEntry(entry["id"], id, version, entry["value"], op, entry["changed_by"], at)
 
 
 def value_at(snapshot: Snapshot, id: str, version: int) -> Any:
     """Return the value that a stash had at a version. Raises NotFound if its history does not have that version."""
+    hint = "stashes.history(id) lists them"
     if type(version) is not int or version < 1:
-        raise errors.Invalid(
-            f"version must be an int of 1 or more, not {version!r}", hint="stashes.history(id) lists them"
-        )
-    for entry in history(snapshot, id):
-        if entry.version == version:
-            return entry.value
-    raise errors.NotFound(f"the history of {id} has no version {version}", hint="stashes.history(id) lists them")
+        raise errors.Invalid(f"version must be an int of 1 or more, not {version!r}", hint=hint)
+    for entry in entries(snapshot, id, min(version, END_OF_REVISION)):
+        return entry.value
+    raise errors.NotFound(f"the history of {id} has no version {version}", hint=hint)
 
 
 def acquire(

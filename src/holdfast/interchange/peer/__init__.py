@@ -21,19 +21,9 @@ import msgspec
 
 from holdfast import errors
 from holdfast.domains.cycles.rules import LAST, PHASES, Key, find, find_prefix, problems
+from holdfast.interchange.peer import words
 from holdfast.interchange.peer.drafts import NO_TIME, Draft
-from holdfast.interchange.peer.words import (
-    Document,
-    Source,
-    Unreadable,
-    alike,
-    by_content,
-    by_name,
-    lowered,
-    phase_name,
-    phase_status,
-    unused,
-)
+from holdfast.interchange.peer.words import Document, Source, Unreadable
 from holdfast.kernel.values import check
 from holdfast.types.cycles import Cycle, CycleEntry, CycleMetadata, CyclePhase
 
@@ -87,8 +77,8 @@ def tidied(document: Document) -> Document:
         legacy = tidy["context"].get("legacy", {})
         if not isinstance(legacy, dict):
             legacy = {"context": legacy}
-        if not any(alike(kept, extra) for kept in legacy.values()):  # the last writer may have kept them already
-            legacy = {**legacy, unused(legacy, "document"): extra}
+        if not any(words.alike(kept, extra) for kept in legacy.values()):  # the last writer may have kept them already
+            legacy = {**legacy, words.unused(legacy, "document"): extra}
         tidy["context"] = {**tidy["context"], "legacy": legacy}
     return tidy
 
@@ -105,9 +95,9 @@ def _metadata(value: Document) -> tuple[Document, Document]:
     if prefix is not None:
         metadata["key_prefix"] = prefix
     if "status" in metadata:
-        metadata["status"] = lowered(metadata["status"])
+        metadata["status"] = words.lowered(metadata["status"])
     if metadata.get("current_phase") is not None:
-        metadata["current_phase"] = phase_name(metadata["current_phase"]) or metadata["current_phase"]
+        metadata["current_phase"] = words.phase_name(metadata["current_phase"]) or metadata["current_phase"]
     return metadata, rest
 
 
@@ -117,7 +107,7 @@ def _phases(value: Document) -> tuple[Document, Document]:
         if isinstance(phase, dict):
             phases[name], unknown = _split(phase, CyclePhase.__struct_fields__)
             if "status" in phase:
-                phases[name]["status"] = phase_status(phase["status"]) or phase["status"]
+                phases[name]["status"] = words.phase_status(phase["status"]) or phase["status"]
             rest |= {name: unknown} if unknown else {}
     return phases, rest
 
@@ -128,7 +118,7 @@ def _history(value: list[Any]) -> tuple[list[Any], Document]:
         if isinstance(entry, dict):
             history[number], unknown = _split(entry, CycleEntry.__struct_fields__)
             if "phase" in entry:
-                history[number]["phase"] = phase_name(entry["phase"]) or entry["phase"]
+                history[number]["phase"] = words.phase_name(entry["phase"]) or entry["phase"]
             rest |= {str(number): unknown} if unknown else {}
     return history, rest
 
@@ -173,10 +163,10 @@ def read(entries: Mapping[str, Any]) -> Reading:
     reading, parts = Reading(), dict[Key, _Parts]()
     metas: list[tuple[str, str, Document]] = []
     for name, value, extra in _flat(entries):
-        source = by_name(name)
+        source = words.by_name(name)
         try:
             found = decoded(value, plain=source is not None and source.kind in ("fragment", "current"))
-            source = source or by_content(found)
+            source = source or words.by_content(found)
             if source is None:
                 raise Unreadable(_NO_KEY)
             if source.kind == "current":
@@ -212,7 +202,7 @@ def _flat(entries: Mapping[str, Any]) -> Iterator[tuple[str, Any, Document]]:
             found = decoded(value, plain=True)
         except Unreadable:
             found = None  # reported later
-        if by_name(name) is None and isinstance(found, dict) and isinstance(found.get("keys"), dict):
+        if words.by_name(name) is None and isinstance(found, dict) and isinstance(found.get("keys"), dict):
             extra = {field: each for field, each in found.items() if field != "keys"}
             yield from ((inner, each, extra) for inner, each in sorted(found["keys"].items()))
         else:
@@ -243,7 +233,7 @@ def _sort(parts: _Parts, source: Source, name: str, value: Any, extra: Document)
         same = parts.newest if version == 2 else parts.documents
         if version not in (None, 1, 1.0, 1.1, "1", "1.0", "1.1", 2) or version is True:
             raise Unreadable(f"unknown version {version!r}")
-        if same and not alike(same[0][1], value):
+        if same and not words.alike(same[0][1], value):
             raise Unreadable(f"{same[0][0]} is another document of the same cycle")
         same.append((name, value))
     if extra:
@@ -360,8 +350,8 @@ def _joined(fragments: Document) -> Iterator[Document]:
             yield {suffix: value}
         elif first == "context" and field:
             document["context"][field] = value
-        elif phase_name(suffix) is not None:
-            whole = isinstance(value, dict) and phase_status(value.get("status")) is not None
+        elif words.phase_name(suffix) is not None:
+            whole = isinstance(value, dict) and words.phase_status(value.get("status")) is not None
             document["phases"][suffix] = value if whole else {"output": value}
         else:
             document[suffix] = value

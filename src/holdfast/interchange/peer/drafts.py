@@ -13,19 +13,8 @@ from datetime import UTC, datetime
 from typing import Any, Final
 
 from holdfast.domains.cycles.rules import PHASES, Key, find, find_prefix, problems
-from holdfast.interchange.peer.words import (
-    Document,
-    Unreadable,
-    cycle_status,
-    event_word,
-    is_time,
-    moment,
-    move,
-    phase_name,
-    phase_status,
-    put,
-    unused,
-)
+from holdfast.interchange.peer import words
+from holdfast.interchange.peer.words import Document, Unreadable
 
 NO_TIME: Final = "1970-01-01T00:00:00Z"  # for a cycle without any time
 _PARTS: Final = ("metadata", "context", "phases")
@@ -69,7 +58,7 @@ class Draft:
         self._take_fields(rest.get("metadata", {}))
         self._take_fields(rest)
         for name in [name for name in rest.get("context", ()) if name != "legacy"]:
-            move(rest["context"], name, self._context, name)
+            words.move(rest["context"], name, self._context, name)
         for name in list(rest.get("phases", ())):
             self._take_phase(rest["phases"], name)
         self._take_error(rest)
@@ -87,7 +76,7 @@ class Draft:
 
     def keep(self, where: str, rest: Any) -> None:
         """Keep fields that v2 does not have."""
-        self._legacy[unused(self._legacy, where)] = rest
+        self._legacy[words.unused(self._legacy, where)] = rest
 
     def _take_fields(self, fields: Document) -> None:
         """Take in fields of the metadata, which may also be at the top level."""
@@ -101,16 +90,16 @@ class Draft:
         for field, names in _NAMES.items():
             for name in names:
                 if isinstance(fields.get(name), str) and own[field] in (None, fields[name]):
-                    move(fields, name, self._metadata, field)
-        self._ended |= is_time(fields.get("completed_at"))
+                    words.move(fields, name, self._metadata, field)
+        self._ended |= words.is_time(fields.get("completed_at"))
         for field, names in _TIMES.items():
             for name in names:
-                if is_time(fields.get(name)):
-                    move(fields, name, self._metadata, field)
+                if words.is_time(fields.get(name)):
+                    words.move(fields, name, self._metadata, field)
         self._take_status(fields)
         listed = fields.get("phases_completed")
         if isinstance(listed, list):
-            self._listed = [*(self._listed or ()), *map(phase_name, listed)]
+            self._listed = [*(self._listed or ()), *map(words.phase_name, listed)]
             if not listed:
                 del fields["phases_completed"]
 
@@ -118,7 +107,7 @@ class Draft:
         """Take in the status: a word, or an object with a phase, a time and an error."""
         given, activity = fields.get("status"), None
         if isinstance(given, dict):
-            phase = phase_name(given.get("error_phase"))
+            phase = words.phase_name(given.get("error_phase"))
             if phase is not None and isinstance(given.get("error_message"), str):
                 self._add_error(phase, given.pop("error_message"))
                 del given["error_phase"]
@@ -128,26 +117,30 @@ class Draft:
             if not given:
                 del fields["status"]
         elif isinstance(given, str):
-            status, activity = cycle_status(given)
-            if put(self._metadata, "status", status) and activity is None:
+            status, activity = words.cycle_status(given)
+            if words.put(self._metadata, "status", status) and activity is None:
                 del fields["status"]
         elif given is not None:
             raise Unreadable(f"status is {given!r}, not a word")
         self._take_current(fields)
-        if activity and self._metadata["status"] == "in_progress" and put(self._metadata, "current_phase", activity):
+        if (
+            activity
+            and self._metadata["status"] == "in_progress"
+            and words.put(self._metadata, "current_phase", activity)
+        ):
             del fields["status"]
 
     def _take_current(self, fields: Document) -> None:
         word = fields.get("current_phase")
-        name = phase_name(word)
+        name = words.phase_name(word)
         if name is not None:
-            if put(self._metadata, "current_phase", name):
+            if words.put(self._metadata, "current_phase", name):
                 del fields["current_phase"]
-        elif phase_status(word) == "completed" and put(self._metadata, "status", "completed"):
+        elif words.phase_status(word) == "completed" and words.put(self._metadata, "status", "completed"):
             del fields["current_phase"]
 
     def _take_phase(self, phases: Document, name: str) -> None:
-        known = phase_name(name)
+        known = words.phase_name(name)
         if known is None:
             return
         given = {"status": phases[name]} if isinstance(phases[name], str) else phases[name]
@@ -155,16 +148,16 @@ class Draft:
             raise Unreadable(f"phases.{name} is not an object")
         phase = self._phases[known]
         if given.get("status") is not None:
-            status = phase_status(given["status"])
+            status = words.phase_status(given["status"])
             if status is None:
                 raise Unreadable(f"unknown phases.{name}.status {given['status']!r}")
-            if put(phase, "status", status):
+            if words.put(phase, "status", status):
                 del given["status"]
         for field in ("started_at", "completed_at"):
-            if is_time(given.get(field)):
-                move(given, field, phase, field)
+            if words.is_time(given.get(field)):
+                words.move(given, field, phase, field)
         if given.get("output") is not None:
-            move(given, "output", phase, "output")
+            words.move(given, "output", phase, "output")
         if isinstance(given.get("errors"), list):
             phase["errors"] = [*phase.get("errors", ()), *given.pop("errors")]
         for field in ("error", "error_info"):
@@ -177,7 +170,7 @@ class Draft:
     def _take_error(self, fields: Document) -> None:
         """Take in an error of the cycle that names its phase."""
         error = fields.get("error_info")
-        phase = phase_name(error.get("phase")) if isinstance(error, dict) else None
+        phase = words.phase_name(error.get("phase")) if isinstance(error, dict) else None
         if phase is not None:
             self._add_error(phase, fields.pop("error_info"))
 
@@ -230,10 +223,10 @@ class Draft:
         unknown = {name for name, phase in self._phases.items() if not phase}
         numbered = [event for event in events if type(event.get("sequence_after")) is int]
         for event in sorted(numbered, key=lambda event: int(event["sequence_after"])):
-            name, word, time = phase_name(event.get("phase")), event.get("event_type"), event.get("timestamp")
-            if name is None or not isinstance(word, str) or not is_time(time):
+            name, word, time = words.phase_name(event.get("phase")), event.get("event_type"), event.get("timestamp")
+            if name is None or not isinstance(word, str) or not words.is_time(time):
                 continue
-            word, sequence = event_word(word), event["sequence_after"]
+            word, sequence = words.event_word(word), event["sequence_after"]
             history.append({"timestamp": time, "phase": name, "event": word, "sequence": sequence})
             known: Document = {}
             if word == "started":
@@ -295,7 +288,7 @@ class Draft:
         times = [phase.get(name) for phase in self._phases.values() for name in ("started_at", "completed_at")]
         times += [event.get("timestamp") for event in self._events]
         times += [self._metadata.get(name) for name in _TIMES]
-        found = sorted((when, time) for time in times if (when := moment(time)) is not None)
+        found = sorted((when, time) for time in times if (when := words.moment(time)) is not None)
         found = found or sorted(_times_in(self._legacy)) or [(datetime.fromtimestamp(0, UTC), NO_TIME)]
         self._metadata.setdefault("created_at", found[0][1])
         self._metadata.setdefault("updated_at", found[-1][1])
@@ -304,7 +297,7 @@ class Draft:
 def _times_in(value: Any) -> Iterator[tuple[datetime, str]]:
     """Every time in a value."""
     if isinstance(value, str):
-        when = moment(value)
+        when = words.moment(value)
         if when is not None:
             yield when, value
     elif isinstance(value, dict | list):
