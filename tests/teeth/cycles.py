@@ -53,9 +53,9 @@ BUGS = [
     ),
     Bug(
         "a step of a cycle passes its fence",
-        "domains/cycles/__init__.py",
-        "step, sequence), keyed=True)",
-        "step, sequence))",
+        "domains/cycles/exchange.py",
+        "yield Do(work, keyed=True)",
+        "yield Do(work)",
         WRITES,
     ),
     Bug(

@@ -207,8 +207,7 @@ def refresh_ttl(tx: Tx, run: str, cell: str, ttl: float) -> bool:
         return False
     leases.drop(tx, old.lease, CELL)
     tx.run(
-        "UPDATE cells SET lease = ? WHERE run = ? AND cell = ?",
-        (leases.start(tx, CELL, tx.actor, micros), run, cell),
+        "UPDATE cells SET lease = ? WHERE run = ? AND cell = ?", (leases.start(tx, CELL, tx.actor, micros), run, cell)
     )
     return True
 

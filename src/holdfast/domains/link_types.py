@@ -21,15 +21,23 @@ TYPES: Final = (
 )
 
 
+def find(snapshot: Snapshot, kind: str, source: str, target: str) -> str | None:
+    """Return the id of a link, or None."""
+    row = snapshot.one("SELECT id FROM links WHERE kind = ? AND source = ? AND target = ?", (kind, source, target))
+    return None if row is None else str(row[0])
+
+
 def add(tx: Tx, kind: str, source: str, target: str) -> bool:
     """Add a link; False if it exists."""
-    if tx.one("SELECT 1 FROM links WHERE kind = ? AND source = ? AND target = ?", (kind, source, target)):
+    if find(tx, kind, source, target) is not None:
         return False
-    tx.run(
-        "INSERT INTO links (kind, source, target, id, created) VALUES (?, ?, ?, ?, ?)",
-        (kind, source, target, tx.new_id(), tx.now),
-    )
+    _insert(tx, tx.new_id(), kind, source, target, tx.now)
     return True
+
+
+def _insert(tx: Tx, id: str, kind: str, source: str, target: str, created: int) -> None:
+    values = (kind, source, target, id, created)
+    tx.run("INSERT INTO links (kind, source, target, id, created) VALUES (?, ?, ?, ?, ?)", values)
 
 
 def remove(tx: Tx, kind: str, source: str, target: str) -> bool:
@@ -39,31 +47,33 @@ def remove(tx: Tx, kind: str, source: str, target: str) -> bool:
 
 def tie(tx: Tx, kind: str, source: str, target: str) -> str:
     """Add a link with an event of its own; returns its id, also if it existed."""
-    made = add(tx, kind, source, target)
-    row = tx.one("SELECT id FROM links WHERE kind = ? AND source = ? AND target = ?", (kind, source, target))
-    assert row is not None
-    if made:
-        _emit(tx, row[0], "create", kind, source, target)
-    return str(row[0])
+    id = find(tx, kind, source, target)
+    return put(tx, tx.new_id(), kind, source, target, tx.now) if id is None else id
 
 
-def put(tx: Tx, id: str, kind: str, source: str, target: str, created: int) -> None:
-    """Add a link from another workspace, with an event of its own; the caller has checked that it is new."""
-    tx.run(
-        "INSERT INTO links (kind, source, target, id, created) VALUES (?, ?, ?, ?, ?)",
-        (kind, source, target, id, created),
-    )
+def put(tx: Tx, id: str, kind: str, source: str, target: str, created: int) -> str:
+    """Add a link of this id, perhaps from another workspace, which the caller has checked to be new; returns the id."""
+    _insert(tx, id, kind, source, target, created)
     _emit(tx, id, "create", kind, source, target)
+    return id
 
 
 def untie(tx: Tx, kind: str, source: str, target: str) -> bool:
     """Remove a link made by `tie`; False if it does not exist."""
-    row = tx.one("SELECT id FROM links WHERE kind = ? AND source = ? AND target = ?", (kind, source, target))
-    if row is None:
+    id = find(tx, kind, source, target)
+    if id is None:
         return False
     remove(tx, kind, source, target)
-    _emit(tx, row[0], "delete", kind, source, target)
+    _emit(tx, id, "delete", kind, source, target)
     return True
+
+
+def untie_sources(tx: Tx, kind: str, target: str) -> list[str]:
+    """Remove every link to a record that was made by `tie`; returns where they came from."""
+    found = sources(tx, kind, target)
+    for source in found:
+        untie(tx, kind, source, target)
+    return found
 
 
 def _emit(tx: Tx, id: str, op: str, kind: str, source: str, target: str) -> None:

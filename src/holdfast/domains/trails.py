@@ -157,11 +157,6 @@ def members(snapshot: Snapshot, id: str) -> list[str]:
     return [source for (source,) in found]
 
 
-def _belonging(snapshot: Snapshot, id: str) -> list[str]:
-    """The ids of a trail's tasks, deleted ones included."""
-    return link_types.sources(snapshot, BELONGS_TO, id)
-
-
 # --- its end ---------------------------------------------------------------------------------------------------------
 
 
@@ -170,9 +165,7 @@ def complete(tx: Tx, id: str) -> Trail:
     row = _load(tx, id)
     if row[2] != "active":
         raise _no_way(row, "completed")
-    released = _belonging(tx, id)
-    for task in released:
-        link_types.untie(tx, BELONGS_TO, task, id)
+    released = link_types.untie_sources(tx, BELONGS_TO, id)
     return _change(tx, row, "complete", {"state": "completed", "ended": tx.now}, tasks=[released, []])
 
 
@@ -211,7 +204,7 @@ def restore(tx: Tx, id: str) -> Trail:
     if row[2] != "abandoned":
         raise errors.InvalidTransition(f"the trail {id} is {row[2]}, not abandoned", state=row[2])
     went = rows.taken(tx, id, row[6])
-    gone = [require_task(tx, task, deleted=True) for task in _belonging(tx, id)]
+    gone = [require_task(tx, task, deleted=True) for task in link_types.sources(tx, BELONGS_TO, id)]
     for task in sorted(gone, key=lambda each: each.depth):  # parents first
         if task.id in went:
             changes.restore(tx, task.id)
@@ -245,8 +238,7 @@ def delete(tx: Tx, id: str) -> None:
         )
     for stash, version, lease in tx.all("SELECT id, version, lease FROM stashes WHERE trail = ?", (id,)):
         erase(tx, stash, version, lease, "delete")
-    for task in _belonging(tx, id):
-        link_types.untie(tx, BELONGS_TO, task, id)
+    link_types.untie_sources(tx, BELONGS_TO, id)
     for target in link_types.targets(tx, BRANCHES_FROM, id):
         link_types.untie(tx, BRANCHES_FROM, id, target)
     rows.stop_purge(tx, id)

@@ -95,17 +95,9 @@ def put_trail(tx: Tx, line: TrailLine, follow: bool) -> str:
     if line.state == ABANDONED:
         data["tasks"] = [list(line.tasks), []]  # `restore` needs them
     if line.state == COMPLETED:
-        data["tasks"] = [_remove_tasks(tx, line.trail_id), []]
+        data["tasks"] = [link_types.untie_sources(tx, "belongs_to", line.trail_id), []]  # as completing it does
     tx.emit(TRAIL, line.trail_id, "import", version=line.version, data=_encode(data))
     return CREATED if row is None else UPDATED
-
-
-def _remove_tasks(tx: Tx, trail: str) -> list[str]:
-    """Remove all tasks from a trail, as completing it does."""
-    tasks = link_types.sources(tx, "belongs_to", trail)
-    for task in tasks:
-        link_types.untie(tx, "belongs_to", task, trail)
-    return tasks
 
 
 # --- links -----------------------------------------------------------------------------------------------------------
@@ -129,9 +121,9 @@ def put_link(tx: Tx, line: LinkLine, changed: Set[str], created: Set[str], left:
     ]
     if missing:
         raise errors.Invalid("; ".join(missing))
-    there = tx.one("SELECT id FROM links WHERE kind = ? AND source = ? AND target = ?", (kind, source, target))
-    if there is not None and (there[0] in created or kind not in tree.KINDS or source not in changed):
-        return f"differs: the link exists as {there[0]}; skipped"
+    there = link_types.find(tx, kind, source, target)
+    if there is not None and (there in created or kind not in tree.KINDS or source not in changed):
+        return f"differs: the link exists as {there}; skipped"
     if kind in tree.KINDS:
         if there is None:
             tree.depend(tx, source, target, kind)

@@ -57,11 +57,7 @@ class Import:
         self._unit = unit
 
     def read(
-        self,
-        table: str,
-        lines: Sequence[str],
-        id_fields: Sequence[str],
-        take: Callable[[Place, dict[str, Any]], None],
+        self, table: str, lines: Sequence[str], id_fields: Sequence[str], take: Callable[[Place, dict[str, Any]], None]
     ) -> None:
         """Parse each line independently and pass it to `take`; skip blank lines, refuse what cannot be read."""
         for number, line in enumerate(lines, 1):

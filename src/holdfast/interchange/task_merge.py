@@ -17,7 +17,7 @@ import msgspec
 
 from holdfast.domains import link_types
 from holdfast.domains.tasks.creation import stored_tags
-from holdfast.domains.tasks.rows import DEPENDS_ON, Stored, adjust, by_seq, change, write_texts
+from holdfast.domains.tasks.rows import DEPENDS_ON, Stored, adjust, by_seq, change, require, write_texts
 from holdfast.domains.tasks.transitions import STEPS
 from holdfast.domains.tasks.tree import KINDS
 from holdfast.interchange.jsonl import Import
@@ -172,14 +172,8 @@ def _relink(tx: Tx, task: Stored, kind: LinkKind, old: tuple[str, ...], new: tup
     for targets, put, by in (({*old} - {*new}, link_types.remove, -1), ({*new} - {*old}, link_types.add, 1)):
         for target in sorted(targets):
             put(tx, kind, task.id, target)
-            if kind == DEPENDS_ON and not _finished(tx, target):
+            if kind == DEPENDS_ON and not require(tx, target, deleted=True).finished:
                 adjust(tx, task.seq, waits=by)
-
-
-def _finished(tx: Tx, id: str) -> bool:
-    row = tx.one("SELECT seq FROM tasks WHERE id = ?", (id,))
-    assert row is not None
-    return by_seq(tx, row[0]).finished
 
 
 _LIVE_BELOW = "SELECT c.id FROM tasks c JOIN tasks t ON t.seq = c.parent WHERE t.id = ? AND c.deleted IS NULL"

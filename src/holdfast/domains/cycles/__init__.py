@@ -14,7 +14,7 @@ from holdfast import errors
 from holdfast.domains.cycles import document as steps
 from holdfast.domains.cycles import merge, rows, rules
 from holdfast.domains.cycles.document import Document, Step
-from holdfast.domains.cycles.exchange import adopt, compare_document, import_, recover, sent
+from holdfast.domains.cycles.exchange import adopt, check_sequence, compare_document, import_, or_log, recover, sent
 from holdfast.domains.cycles.rows import check as check
 from holdfast.domains.cycles.rules import Key, parse, prefix_of
 from holdfast.kernel import idempotency
@@ -22,7 +22,7 @@ from holdfast.kernel.events import gone, marks, previous, redact, to_event
 from holdfast.kernel.tx import Snapshot, Tx, newest_version
 from holdfast.kernel.validate import check_flag
 from holdfast.kernel.values import check as check_value
-from holdfast.operation import Do, Domain, Found, M, Steps, procedure, read, write
+from holdfast.operation import Domain, Found, M, Steps, procedure, read, write
 from holdfast.route import example
 from holdfast.types.cycles import Cycle, CycleProblem, PhaseName, Resumption
 
@@ -87,16 +87,9 @@ def finish(
 
 
 def _step(key: str, step: Step, sequence: int | None) -> Steps[Cycle]:
-    if sequence is not None and (type(sequence) is not int or sequence < 1):
-        raise errors.Invalid(f"sequence must be the one that was read, an int of 1 or more, not {sequence!r}")
-    try:
-        cycle: Cycle = yield Do(lambda tx: _take(tx, rows.named(tx, key), step, sequence), keyed=True)
-    except errors.CycleConflict as refusal:
-        lost = refusal  # the transaction that raised it is rolled back: the conflict is logged by another
-        own, found = parse(lost.key), lost.details["version"]
-        yield Do(lambda tx: merge.log_conflict(tx, own, "refuse", lost.expected, found, step.op, step.phase))
-        raise
-    return cycle
+    if sequence is not None:
+        check_sequence(sequence)
+    return or_log(lambda tx: _take(tx, rows.named(tx, key), step, sequence), step.op, step.phase)
 
 
 def _take(tx: Tx, key: Key, step: Step, sequence: int | None) -> Cycle:

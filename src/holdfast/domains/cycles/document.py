@@ -59,9 +59,7 @@ def after(document: Document, step: Step, now: str) -> Document:
     word = step.take(changed, now)
     if word is not None:
         phase = step.phase or changed["metadata"].get("current_phase") or PHASES[0]
-        changed["history"].append(
-            {"timestamp": now, "phase": phase, "event": word, "sequence": changed["sequence"]},
-        )
+        changed["history"].append({"timestamp": now, "phase": phase, "event": word, "sequence": changed["sequence"]})
     return changed
 
 

@@ -10,7 +10,7 @@ what of it was worth keeping.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, Final, Literal, get_args
 
 from holdfast import errors
@@ -45,12 +45,17 @@ def adopt(document: dict[str, Any], sequence: int) -> Steps[Cycle]:
     The new one gets a sequence above ours. Raises CycleConflict, with both, if ours is at another sequence by now.
     """
     key = _key_of(document)
-    _check_sequence(sequence)
+    check_sequence(sequence)
+    return or_log(lambda tx: _adopt(tx, key, document, sequence), "adopt")
+
+
+def or_log(work: Callable[[Tx], Cycle], op: str, phase: str | None = None) -> Steps[Cycle]:
+    """Do a change of a cycle; a refusal rolls its transaction back, so the conflict is logged in another."""
     try:
-        cycle: Cycle = yield Do(lambda tx: _adopt(tx, key, document, sequence), keyed=True)
+        cycle: Cycle = yield Do(work, keyed=True)
     except errors.CycleConflict as refusal:
-        found = refusal.details["version"]  # the refusal rolled its transaction back: log the conflict in another
-        yield Do(lambda tx: log_conflict(tx, key, "refuse", sequence, found, "adopt"))
+        key, expected, found = rules.parse(refusal.key), refusal.expected, refusal.details["version"]
+        yield Do(lambda tx: log_conflict(tx, key, "refuse", expected, found, op, phase))
         raise
     return cycle
 
@@ -83,7 +88,7 @@ def sent(
     document is written, its `digest` is logged, by which it is recognized whatever happens.
     """
     own = rows.named(tx, key)
-    _check_sequence(sequence)
+    check_sequence(sequence)
     if not isinstance(how, str) or how not in get_args(Sending):
         raise errors.Invalid(f"how cannot be {how!r}", hint=f"one of {', '.join(get_args(Sending))}")
     if type(theirs) is not int or not 0 <= theirs < 2**62:
@@ -119,9 +124,10 @@ def _key_of(document: Any) -> Key:
     return rules.parse(document["cycle_id"])
 
 
-def _check_sequence(sequence: Any) -> None:
+def check_sequence(sequence: Any) -> None:
+    """Raise Invalid unless a document can have this sequence."""
     if type(sequence) is not int or sequence < 1:
-        raise errors.Invalid(f"sequence is the one that was read, a whole number from 1 on, not {sequence!r}")
+        raise errors.Invalid(f"sequence must be the one that was read, an int of 1 or more, not {sequence!r}")
 
 
 # --- importing -------------------------------------------------------------------------------------------------------

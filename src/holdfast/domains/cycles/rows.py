@@ -213,7 +213,7 @@ def corrupt(key: Key, wrong: list[CycleProblem]) -> errors.Corrupt:
         f"the document of {key} is damaged: {shown}{more}",
         hint="cycles.recover(key) keeps a copy of it and restores the last good document",
         key=str(key),
-        problems=[{"path": problem.path, "message": problem.message} for problem in wrong],
+        problems=msgspec.to_builtins(wrong),
     )
 
 
@@ -261,7 +261,7 @@ def refused(document: Document, wrong: list[CycleProblem]) -> errors.InvalidValu
     return errors.InvalidValue(
         f"this is not a valid document of a cycle: {shown}",
         hint="cycles.validate(document) lists all problems",
-        problems=[{"path": problem.path, "message": problem.message} for problem in wrong],
+        problems=msgspec.to_builtins(wrong),
     )
 
 

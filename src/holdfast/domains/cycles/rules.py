@@ -16,7 +16,8 @@ import msgspec
 
 from holdfast import errors
 from holdfast.kernel.values import MAX_VALUE_BYTES, encode
-from holdfast.types.cycles import CycleProblem, CycleStatus, PhaseName, PhaseStatus
+from holdfast.types import cycles as types
+from holdfast.types.cycles import Cycle, CycleEntry, CycleMetadata, CyclePhase, CyclePhases, CycleProblem, PhaseName
 
 GLOBAL: Final = "peer:global"
 _NAME: Final = r"[A-Za-z0-9][A-Za-z0-9_=-]{0,199}"
@@ -92,18 +93,16 @@ def prefix_of(spec: str | None, instruction: str | None) -> str:
 
 PHASES: Final[tuple[PhaseName, ...]] = get_args(PhaseName)
 LAST: Final = 2**52  # the highest sequence of an imported document: steps must be able to follow it
-STATUSES: Final = get_args(CycleStatus)
-PHASE_STATUSES: Final = get_args(PhaseStatus)
+STATUSES: Final = get_args(types.CycleStatus)
+PHASE_STATUSES: Final = get_args(types.PhaseStatus)
 MAX_BYTES: Final = MAX_VALUE_BYTES
 ROOM: Final = 64 * 1024  # of MAX_BYTES, kept free by steps with an output, so that a cycle can always end
 MAX_SEQUENCE: Final = 2**53  # exact in every JSON reader
-_TOP: Final = ("version", "cycle_id", "sequence", "metadata", "context", "phases", "history")
-_METADATA: Final = ("key_prefix", "cycle_number", "created_at", "updated_at", "status")
-_MORE: Final = ("instruction", "spec_name", "current_phase")
-_PHASE: Final = (
-    *("status", "started_at", "completed_at", "sequence_at_start", "sequence_at_complete", "output", "errors"),
-)
-_ENTRY: Final = ("timestamp", "phase", "event", "sequence")
+# The fields of each part, and whether it must have them.
+_FIELDS: Final[dict[type[msgspec.Struct], dict[str, bool]]] = {
+    part: {field.name: field.required for field in msgspec.structs.fields(part)}
+    for part in (Cycle, CycleMetadata, CyclePhases, CyclePhase, CycleEntry)
+}
 
 Problems = Iterator[CycleProblem]
 
@@ -112,17 +111,17 @@ def problems(document: Any) -> list[CycleProblem]:
     """Return all problems of a document."""
     if not isinstance(document, dict):
         return [CycleProblem("$", f"must be an object, not {type(document).__name__}")]
-    found = [*_fields(document, "$", _TOP, _TOP), *_storable(document)]
+    found = [*_fields(document, "$", Cycle), *_storable(document)]
     found += [*_top(document), *_metadata(document), *_phases(document), *_history(document)]
     return found if found else [*_agreement(document)]
 
 
-def _fields(value: dict[str, Any], path: str, needed: tuple[str, ...], known: tuple[str, ...]) -> Problems:
-    for name in needed:
-        if name not in value:
+def _fields(value: dict[str, Any], path: str, part: type[msgspec.Struct]) -> Problems:
+    for name, required in _FIELDS[part].items():
+        if required and name not in value:
             yield CycleProblem(f"{path}.{name}", "is missing")
     for name in value:
-        if name not in known:
+        if name not in _FIELDS[part]:
             yield CycleProblem(f"{path}.{name}", "is not a field of a document")
 
 
@@ -153,8 +152,11 @@ def _top(document: dict[str, Any]) -> Problems:
     if "cycle_id" in document and find(document["cycle_id"]) is None:
         yield CycleProblem("$.cycle_id", f"must be like peer:spec:NAME:cycle:1, not {document['cycle_id']!r}")
     yield from _positive(document, "$", "sequence")
-    if "context" in document and not isinstance(document["context"], dict):
-        yield CycleProblem("$.context", "must be an object")
+    for name in ("metadata", "context", "phases"):
+        if not isinstance(document.get(name, {}), dict):
+            yield CycleProblem(f"$.{name}", "must be an object")
+    if not isinstance(document.get("history", []), list):
+        yield CycleProblem("$.history", "must be a list")
 
 
 def _positive(value: dict[str, Any], path: str, name: str, optional: bool = False) -> Problems:
@@ -168,10 +170,8 @@ def _positive(value: dict[str, Any], path: str, name: str, optional: bool = Fals
 def _metadata(document: dict[str, Any]) -> Problems:
     metadata, path = document.get("metadata"), "$.metadata"
     if not isinstance(metadata, dict):
-        if "metadata" in document:
-            yield CycleProblem(path, "must be an object")
         return
-    yield from _fields(metadata, path, _METADATA, (*_METADATA, *_MORE))
+    yield from _fields(metadata, path, CycleMetadata)
     if "key_prefix" in metadata and find_prefix(metadata["key_prefix"]) is None:
         yield CycleProblem(f"{path}.key_prefix", f"must be like peer:spec:NAME, not {metadata['key_prefix']!r}")
     yield from _positive(metadata, path, "cycle_number")
@@ -191,25 +191,28 @@ def _one_of(value: Any, allowed: tuple[str, ...], path: str) -> Problems:
         yield CycleProblem(path, f"must be one of {', '.join(allowed)}, not {value!r}")
 
 
+def moment(value: Any) -> datetime | None:
+    """Return the time that a text with a zone means, or None."""
+    try:
+        found = msgspec.convert(value, datetime) if isinstance(value, str) else None
+    except (msgspec.ValidationError, ValueError):
+        return None
+    return found if found is not None and found.tzinfo is not None else None
+
+
 def _time(value: dict[str, Any], path: str, name: str, optional: bool = False) -> Problems:
     given = value.get(name)
     if name not in value or (optional and given is None):
         return
-    try:
-        aware = isinstance(given, str) and msgspec.convert(given, datetime).tzinfo is not None
-    except (msgspec.ValidationError, ValueError):
-        aware = False
-    if not aware:
+    if moment(given) is None:
         yield CycleProblem(f"{path}.{name}", f"must be a time such as 2026-03-01T12:00:00Z, not {given!r}")
 
 
 def _phases(document: dict[str, Any]) -> Problems:
     phases = document.get("phases")
     if not isinstance(phases, dict):
-        if "phases" in document:
-            yield CycleProblem("$.phases", "must be an object")
         return
-    yield from _fields(phases, "$.phases", PHASES, PHASES)
+    yield from _fields(phases, "$.phases", CyclePhases)
     for name in PHASES:
         if name in phases:
             yield from _phase(phases[name], f"$.phases.{name}")
@@ -219,7 +222,7 @@ def _phase(phase: Any, path: str) -> Problems:
     if not isinstance(phase, dict):
         yield CycleProblem(path, "must be an object")
         return
-    yield from _fields(phase, path, ("status",), _PHASE)
+    yield from _fields(phase, path, CyclePhase)
     if "status" in phase:
         yield from _one_of(phase["status"], PHASE_STATUSES, f"{path}.status")
     for name in ("started_at", "completed_at"):
@@ -233,15 +236,13 @@ def _phase(phase: Any, path: str) -> Problems:
 def _history(document: dict[str, Any]) -> Problems:
     history = document.get("history")
     if not isinstance(history, list):
-        if "history" in document:
-            yield CycleProblem("$.history", "must be a list")
         return
     for number, entry in enumerate(history):
         path = f"$.history[{number}]"
         if not isinstance(entry, dict):
             yield CycleProblem(path, "must be an object")
             continue
-        yield from _fields(entry, path, _ENTRY, _ENTRY)
+        yield from _fields(entry, path, CycleEntry)
         yield from _time(entry, path, "timestamp")
         yield from _positive(entry, path, "sequence")
         if "phase" in entry:

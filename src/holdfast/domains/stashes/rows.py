@@ -247,11 +247,11 @@ def insert(tx: Tx, name: str, stash_type: str, trail: str, value: Any, ttl: int 
 def check_free(tx: Tx, trail: str, name: str) -> None:
     """Raise DuplicateName if a scope has a stash of this name."""
     check_name(name, "stash name")
-    taken = tx.one("SELECT id FROM stashes WHERE trail = ? AND name = ? AND deleted IS NULL", (trail, name))
+    taken = id_of(tx, trail, name)
     if taken is not None:
         scope = f"the trail {trail}" if trail else "the global stashes"
         raise errors.DuplicateName(
-            f"{scope} already has a stash {name!r}", hint="choose another name", name=name, id=taken[0]
+            f"{scope} already has a stash {name!r}", hint="choose another name", name=name, id=taken
         )
 
 

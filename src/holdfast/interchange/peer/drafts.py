@@ -12,7 +12,7 @@ from copy import deepcopy
 from datetime import UTC, datetime
 from typing import Any, Final
 
-from holdfast.domains.cycles.rules import PHASES, Key, find, find_prefix, problems
+from holdfast.domains.cycles.rules import PHASES, Key, find, find_prefix, moment, problems
 from holdfast.interchange.peer import words
 from holdfast.interchange.peer.words import Document, Unreadable
 
@@ -288,7 +288,7 @@ class Draft:
         times = [phase.get(name) for phase in self._phases.values() for name in ("started_at", "completed_at")]
         times += [event.get("timestamp") for event in self._events]
         times += [self._metadata.get(name) for name in _TIMES]
-        found = sorted((when, time) for time in times if (when := words.moment(time)) is not None)
+        found = sorted((when, time) for time in times if (when := moment(time)) is not None)
         found = found or sorted(_times_in(self._legacy)) or [(datetime.fromtimestamp(0, UTC), NO_TIME)]
         self._metadata.setdefault("created_at", found[0][1])
         self._metadata.setdefault("updated_at", found[-1][1])
@@ -297,7 +297,7 @@ class Draft:
 def _times_in(value: Any) -> Iterator[tuple[datetime, str]]:
     """Every time in a value."""
     if isinstance(value, str):
-        when = words.moment(value)
+        when = moment(value)
         if when is not None:
             yield when, value
     elif isinstance(value, dict | list):

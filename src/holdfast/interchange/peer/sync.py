@@ -165,8 +165,6 @@ def _all(workspace: Any) -> Iterator[str]:
     after = ""
     while page := workspace.cycles.list(limit=_PAGE, after=after):
         yield from (info.key for info in page)
-        if len(page) < _PAGE:
-            return
         after = page[-1].key
 
 

@@ -8,12 +8,11 @@ from __future__ import annotations
 
 import re
 import sys
-from datetime import datetime
 from typing import Any, Final, Literal
 
 import msgspec
 
-from holdfast.domains.cycles.rules import PHASE_STATUSES, PHASES, STATUSES, Key, find, find_prefix
+from holdfast.domains.cycles.rules import PHASE_STATUSES, PHASES, STATUSES, Key, find, find_prefix, moment
 from holdfast.kernel.values import encode
 
 Document = dict[str, Any]
@@ -61,15 +60,6 @@ def lowered(word: Any) -> Any:
 def event_word(word: str) -> str:
     """The name in a history for an event of the audit stream."""
     return _EVENTS.get(word.lower(), word)
-
-
-def moment(value: Any) -> datetime | None:
-    """The time that a text with a zone means, or None."""
-    try:
-        found = msgspec.convert(value, datetime) if isinstance(value, str) else None
-    except (msgspec.ValidationError, ValueError):
-        return None
-    return found if found is not None and found.tzinfo is not None else None
 
 
 def is_time(value: Any) -> bool:
