@@ -38,62 +38,48 @@ def create(tx: Tx, link_type: LinkType, from_id: str, to_id: str) -> Link:
     _check_type(link_type)
     check_id(from_id, "from_id")
     check_id(to_id, "to_id")
-    source, target = _MAKERS[link_type](tx, from_id, to_id)
-    row = tx.one(
-        f"SELECT {_COLUMNS} FROM links WHERE kind = ? AND source = ? AND target = ?", (link_type, source, target)
-    )
-    assert row is not None
-    return to_link(row)
+    return get(tx, _MAKERS[link_type](tx, from_id, to_id))
 
 
-def _belong(tx: Tx, task: str, trail: str) -> tuple[str, str]:
-    trails.join(tx, task, trail)
-    return require_task(tx, task).id, trail
-
-
-def _scope(tx: Tx, stash: str, trail: str) -> tuple[str, str]:
+def _scope(tx: Tx, stash: str, trail: str) -> str:
     own = require_stash(tx, stash)
     open_trail(tx, trail)
-    if own.trail == trail:
-        return own.id, trail
-    if own.trail:
+    if own.trail not in (GLOBAL, trail):
         raise errors.Exists(f"the stash {own.id} is already in the trail {own.trail}", hint="delete that link first")
-    rescope(tx, own.id, trail)
-    link_types.tie(tx, SCOPED_TO, own.id, trail)
-    return own.id, trail
+    if own.trail == GLOBAL:
+        rescope(tx, own.id, trail)
+    return link_types.tie(tx, SCOPED_TO, own.id, trail)
 
 
-def _branch(tx: Tx, trail: str, task: str) -> tuple[str, str]:
+def _branch(tx: Tx, trail: str, task: str) -> str:
     trails.get(tx, trail)
     own = require_task(tx, task).id
     others = [each for each in link_types.targets(tx, BRANCHES_FROM, trail) if each != own]
     if others:
         raise errors.Exists(f"the trail {trail} already branches from {others[0]}", hint="delete that link first")
-    link_types.tie(tx, BRANCHES_FROM, trail, own)
-    return trail, own
+    return link_types.tie(tx, BRANCHES_FROM, trail, own)
 
 
-def _child(tx: Tx, task: str, parent: str) -> tuple[str, str]:
+def _child(tx: Tx, task: str, parent: str) -> str:
     own, above = require_task(tx, task).id, require_task(tx, parent).id
     path = [own] if own == above else link_types.path(tx, CHILD_OF, above, own)
     if path is not None:
         around = [own, *path]
         raise errors.WouldCreateCycle(f"the link would close a cycle: {' -> '.join(around)}", id=own, path=around)
-    link_types.tie(tx, CHILD_OF, own, above)
-    return own, above
+    return link_types.tie(tx, CHILD_OF, own, above)
 
 
-def _between_tasks(kind: Any) -> Callable[[Tx, str, str], tuple[str, str]]:
-    def make(tx: Tx, task: str, other: str) -> tuple[str, str]:
-        own, target = require_task(tx, task).id, require_task(tx, other).id
-        tree.depend(tx, own, target, kind)
-        return own, target
+def _between_tasks(kind: Any) -> Callable[[Tx, str, str], str]:
+    def make(tx: Tx, task: str, other: str) -> str:
+        tree.depend(tx, task, other, kind)
+        return str(link_types.find(tx, kind, task, other))
 
     return make
 
 
-_MAKERS: Final[dict[str, Callable[[Tx, str, str], tuple[str, str]]]] = {
-    BELONGS_TO: _belong,
+# Each makes a link, or finds it, and returns its id.
+_MAKERS: Final[dict[str, Callable[[Tx, str, str], str]]] = {
+    BELONGS_TO: trails.join,
     CHILD_OF: _child,
     BRANCHES_FROM: _branch,
     SCOPED_TO: _scope,

@@ -124,9 +124,8 @@ def _emit(tx: Tx, id: str, op: str, version: int, **changes: Any) -> None:
 
 def add(tx: Tx, trail: str, task: str) -> Trail:
     """Add a task to a trail, if it is not in it already. Raises Exists if it belongs to another."""
-    row = _load(tx, trail)
     join(tx, task, trail)
-    return to_trail(_load(tx, row[0]))
+    return get(tx, trail)
 
 
 def join(tx: Tx, task: str, trail: str) -> str:
@@ -228,12 +227,11 @@ def delete(tx: Tx, id: str) -> None:
     Stashes deleted with an abandoned trail are purged; its tasks stay deleted, and `tasks.restore` restores each.
     """
     row = _load(tx, id)
-    live = tx.one("SELECT count(*) FROM stashes WHERE trail = ? AND deleted IS NULL", (id,))
+    stashes = tx.all("SELECT 1 FROM stashes WHERE trail = ? AND deleted IS NULL", (id,))
     tasks = members(tx, id)
-    if tasks or (live and live[0]):
-        count = live[0] if live else 0
+    if tasks or stashes:
         raise errors.Conflict(
-            f"{len(tasks)} tasks and {count} stashes belong to the trail {id}",
+            f"{len(tasks)} tasks and {len(stashes)} stashes belong to the trail {id}",
             hint="remove or delete them first, or abandon the trail",
         )
     for stash, version, lease in tx.all("SELECT id, version, lease FROM stashes WHERE trail = ?", (id,)):

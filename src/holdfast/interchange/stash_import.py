@@ -41,11 +41,7 @@ class _Diverged(Exception):
 
 
 def import_(
-    tx: Tx,
-    tables: Mapping[str, Sequence[str]],
-    skip_bad: bool = False,
-    dry_run: bool = False,
-    holder: str | None = None,
+    tx: Tx, tables: Mapping[str, Sequence[str]], skip_bad: bool, dry_run: bool, holder: str | None
 ) -> ImportReport:
     """`stashes.import_`."""
     check_flag(skip_bad=skip_bad, dry_run=dry_run)

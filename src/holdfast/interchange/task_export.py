@@ -77,24 +77,19 @@ def export(snapshot: Snapshot, after: str | None, limit: int, include_deleted: b
     check_limit(limit, MAX_EXPORT)
     check_flag(include_deleted=include_deleted)
     live = "" if include_deleted else " AND t.deleted IS NULL"
-    rows = snapshot.all(
-        f"SELECT {COLUMNS}, (SELECT stamp FROM meta) FROM tasks t WHERE t.seq > ?{live} ORDER BY t.seq LIMIT ?",
-        (_seq_of(snapshot, after), limit),
-    )
-    return [_encode(_line(snapshot, as_seen(snapshot, row), live)).decode() for row in rows]
+    return _page(snapshot, f"t.seq > ?{live} ORDER BY t.seq", _seq_of(snapshot, after), limit, live)
 
 
 def export_by_id(snapshot: Snapshot, after: str, limit: int) -> list[str]:
     """A page of all tasks in the order of their ids, deleted ones included."""
+    return _page(snapshot, "t.id > ? ORDER BY t.id", after, limit, "")
+
+
+def _page(snapshot: Snapshot, where: str, after: int | str, limit: int, live: str) -> list[str]:
     rows = snapshot.all(
-        f"SELECT {COLUMNS}, (SELECT stamp FROM meta) FROM tasks t WHERE t.id > ? ORDER BY t.id LIMIT ?", (after, limit)
+        f"SELECT {COLUMNS}, (SELECT stamp FROM meta) FROM tasks t WHERE {where} LIMIT ?", (after, limit)
     )
-    return [line_of(snapshot, as_seen(snapshot, row)) for row in rows]
-
-
-def line_of(snapshot: Snapshot, task: Stored) -> str:
-    """The line of a task, with its links to deleted tasks."""
-    return _encode(_line(snapshot, task, "")).decode()
+    return [line_of(snapshot, as_seen(snapshot, row), live) for row in rows]
 
 
 def _seq_of(snapshot: Snapshot, after: str | None) -> int:
@@ -108,7 +103,8 @@ def _seq_of(snapshot: Snapshot, after: str | None) -> int:
     return seq
 
 
-def _line(snapshot: Snapshot, stored: Stored, live: str) -> TaskLine:
+def line_of(snapshot: Snapshot, stored: Stored, live: str = "") -> str:
+    """The line of a task, with its links to the tasks `t` that fulfil the condition `live`."""
     task = to_task(stored)
     linked: dict[LinkKind, list[str]] = {"depends_on": [], "discovered_from": [], "related": []}
     for kind, target in snapshot.all(
@@ -118,13 +114,14 @@ def _line(snapshot: Snapshot, stored: Stored, live: str) -> TaskLine:
     ):
         linked[kind].append(target)
     row = snapshot.one("SELECT id FROM tasks WHERE seq = ?", (stored.deletion,))
-    return TaskLine(
+    line = TaskLine(
         format=FORMAT,
         deleted_with=None if row is None else row[0],
         notes=tuple(notes_of(snapshot, task.id)),
         **{name: getattr(task, name) for name in _OF_TASK},
         **{kind: tuple(targets) for kind, targets in linked.items()},  # type: ignore[arg-type]
     )
+    return _encode(line).decode()
 
 
 def notes_of(snapshot: Snapshot, id: str) -> list[NoteLine]:

@@ -37,12 +37,7 @@ _ID: Final = re.compile(r"[A-Za-z0-9._-]{1,64}")
 
 
 def import_(
-    tx: Tx,
-    lines: Sequence[str],
-    format: ImportFormat = "holdfast",
-    prefer: Side = "ours",
-    dry_run: bool = False,
-    skip_bad: bool = False,
+    tx: Tx, lines: Sequence[str], format: ImportFormat, prefer: Side, dry_run: bool, skip_bad: bool
 ) -> ImportReport:
     """`tasks.import_`."""
     check_flag(dry_run=dry_run, skip_bad=skip_bad)

@@ -162,11 +162,7 @@ def set_value(tx: Tx, id: StashId, value: Any, expected: int | None = None, chan
 
 def increment(tx: Tx, id: StashId, delta: int = 1, changed_by: str | None = None) -> int:
     """Add to a counter and return its new value; no increment is ever lost. Raises InvalidStashType."""
-    stored = rows.require(tx, id)
-    if stored.type != rows.COUNTER:
-        raise errors.InvalidStashType(
-            f"the stash {stored.name!r} is {rows.one(stored.type)}, not a counter", id=stored.id
-        )
+    stored = rows.require_type(tx, id, rows.COUNTER)
     if type(delta) is not int:
         raise errors.InvalidValue(f"delta must be an int, not {delta!r}", hint="")
     count = rows.checked_count(rows.count_of(stored.value) + delta)

@@ -421,10 +421,17 @@ def freed(tx: Tx, target: Target, op: str, changed_by: str | None) -> None:
 
 
 def _require_lock(snapshot: Snapshot, id: StashId) -> str:
+    return require_type(snapshot, id, LOCK).id
+
+
+def require_type(snapshot: Snapshot, id: StashId, wanted: str) -> Stored:
+    """Return a live stash of a type. Raises NotFound or InvalidStashType."""
     stored = require(snapshot, id)
-    if stored.type != LOCK:
-        raise errors.InvalidStashType(f"the stash {stored.name!r} is {one(stored.type)}, not a lock", id=stored.id)
-    return stored.id
+    if stored.type != wanted:
+        raise errors.InvalidStashType(
+            f"the stash {stored.name!r} is {one(stored.type)}, not {one(wanted)}", id=stored.id
+        )
+    return stored
 
 
 def _check_holder(holder: str | None) -> None:
