@@ -66,9 +66,8 @@ def set_cell(tx: Tx, run: str, cell: str, value: Any, ttl: float | None = None, 
 
     The cell expires after `ttl` seconds, or with `lease`; with neither it does not expire.
     """
-    check_cell(run, cell)
-    data = encode(value, tx.max_value_bytes)
     old = load_cell(tx, run, cell)
+    data = encode(value, tx.max_value_bytes)
     return _put(tx, run, cell, data, old, "set", _expiry(tx, old, ttl, lease))
 
 
@@ -88,7 +87,6 @@ def _expiry(tx: Tx, old: Stored | None, ttl: float | None, lease: str | None) ->
 
 def delete_cell(tx: Tx, run: str, cell: str) -> bool:
     """Delete a cell; False if it did not exist. Its version and history stay."""
-    check_cell(run, cell)
     old = load_cell(tx, run, cell)
     if old is None:
         return False
@@ -98,10 +96,9 @@ def delete_cell(tx: Tx, run: str, cell: str) -> bool:
 
 def _expect(tx: Tx, run: str, cell: str, expected: int | None) -> Stored | None:
     """Return the cell if it is at the expected version; None expects it to be absent."""
-    check_cell(run, cell)
+    old = load_cell(tx, run, cell)
     if expected is not None and (type(expected) is not int or expected < 1):
         raise errors.Invalid(f"expected must be a version (1 or more) or None for 'absent', not {expected!r}")
-    old = load_cell(tx, run, cell)
     version = None if old is None else old.version
     if version != expected:
         found = "absent" if version is None else f"at version {version}"
@@ -131,7 +128,6 @@ def compare_and_delete(tx: Tx, run: str, cell: str, expected: int) -> int:
 
 def init_cell(tx: Tx, run: str, cell: str, value: Any) -> int:
     """Write only if the cell is absent. Raises Exists, and leaves the cell unchanged."""
-    check_cell(run, cell)
     old = load_cell(tx, run, cell)
     if old is not None:
         raise errors.Exists(
@@ -162,10 +158,9 @@ def transition(tx: Tx, run: str, cell: str, fn: Callable[[Any], Any]) -> Cell:
 
     Raises NotFound if the cell is absent.
     """
-    check_cell(run, cell)
+    old = load_cell(tx, run, cell)
     if not callable(fn):
         raise errors.Invalid(f"fn must be a function of the value, not {type(fn).__name__}")
-    old = load_cell(tx, run, cell)
     if old is None:
         raise cell_history.missing(run, cell)
     _keep(tx, run, cell, fn(old.value), old, "transition")
@@ -174,7 +169,6 @@ def transition(tx: Tx, run: str, cell: str, fn: Callable[[Any], Any]) -> Cell:
 
 def transition_or_init(tx: Tx, run: str, cell: str, initial: Any, fn: Callable[[Any], Any]) -> Cell:
     """Like `transition`, but an absent cell is first created with `initial`; both versions are in its history."""
-    check_cell(run, cell)
     if load_cell(tx, run, cell) is None:
         _keep(tx, run, cell, initial, None, "init")
     return transition(tx, run, cell, fn)
@@ -182,7 +176,6 @@ def transition_or_init(tx: Tx, run: str, cell: str, initial: Any, fn: Callable[[
 
 def increment(tx: Tx, run: str, cell: str, delta: int | float = 1) -> int | float:
     """Add to a number and return the result; an absent cell counts as 0. Raises InvalidValue."""
-    check_cell(run, cell)
     old = load_cell(tx, run, cell)
     value = 0 if old is None else old.value
     for number, what in ((value, f"cell {cell!r} holds"), (delta, "delta is")):
@@ -200,9 +193,8 @@ def increment(tx: Tx, run: str, cell: str, delta: int | float = 1) -> int | floa
 
 def refresh_ttl(tx: Tx, run: str, cell: str, ttl: float) -> bool:
     """Let the cell expire `ttl` seconds from now, whatever its expiry was; False if it does not exist."""
-    check_cell(run, cell)
-    micros = check_ttl(ttl)
     old = load_cell(tx, run, cell)
+    micros = check_ttl(ttl)
     if old is None:
         return False
     leases.drop(tx, old.lease, CELL)
@@ -273,7 +265,6 @@ def refresh_lock(
 
 def probe(tx: Tx, run: str, cell: str) -> Found | None:
     """What a condition sees of a cell."""
-    check_cell(run, cell)
     found = load_cell(tx, run, cell)
     return None if found is None else Found(found.version, found.value)
 

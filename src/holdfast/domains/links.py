@@ -10,12 +10,12 @@ from typing import Any, Final
 
 from holdfast import errors
 from holdfast.domains import link_types, trails
-from holdfast.domains.stashes import open_trail, rescope
+from holdfast.domains.stashes import A_TRAIL, HITS, SCOPED, open_trail, rescope
 from holdfast.domains.stashes.rows import GLOBAL, SCOPED_TO
 from holdfast.domains.stashes.rows import require as require_stash
 from holdfast.domains.tasks import tree
 from holdfast.domains.tasks.rows import require as require_task
-from holdfast.domains.trails import BELONGS_TO, BRANCHES_FROM
+from holdfast.domains.trails import BELONGS_TO, BRANCHES_FROM, ON_TRAIL
 from holdfast.kernel.tx import Row, Snapshot, Tx
 from holdfast.kernel.validate import check_id, check_limit
 from holdfast.operation import Domain, M, read, write
@@ -153,13 +153,6 @@ def check(snapshot: Snapshot) -> Iterator[str]:
             yield f"link {id} names the task {end}, which does not exist"
 
 
-# What examples need.
-_TRAIL: Final = "holdfast trail create parser --state active"
-_ON_TRAIL: Final = (_TRAIL, "holdfast trail add $(holdfast trail list -q) hf-7k2q")
-_HITS: Final = "holdfast stash create hits --type counter"
-_SCOPED: Final = (_TRAIL, _HITS, "holdfast link create scoped_to $(holdfast stash list -q) $(holdfast trail list -q)")
-
-
 class Links(Domain[M]):
     """`ws.links`."""
 
@@ -172,7 +165,7 @@ class Links(Domain[M]):
         examples=(
             "holdfast link create child_of hf-3m9x hf-7k2q",
             example(
-                "holdfast link create scoped_to $(holdfast stash list -q) $(holdfast trail list -q)", _TRAIL, _HITS
+                "holdfast link create scoped_to $(holdfast stash list -q) $(holdfast trail list -q)", A_TRAIL, HITS
             ),
         ),
         creates=True,
@@ -182,7 +175,7 @@ class Links(Domain[M]):
         http="GET /api/links/{id}",
         cli="link get",
         help="Show a link.",
-        examples=(example("holdfast link get $(holdfast link list -q --type scoped_to)", *_SCOPED),),
+        examples=(example("holdfast link get $(holdfast link list -q --type scoped_to)", *SCOPED),),
     )
     list = read(
         list_links,
@@ -190,12 +183,12 @@ class Links(Domain[M]):
         listing=True,
         cli="link list",
         help="List links, oldest first.",
-        examples=(example("holdfast link list --type belongs_to", *_ON_TRAIL), "holdfast link list --to hf-7k2q"),
+        examples=(example("holdfast link list --type belongs_to", *ON_TRAIL), "holdfast link list --to hf-7k2q"),
     )
     delete = write(
         delete,
         http="DELETE /api/links/{id}",
         cli="link delete",
         help="Remove a link.",
-        examples=(example("holdfast link delete $(holdfast link list -q --type scoped_to)", *_SCOPED),),
+        examples=(example("holdfast link delete $(holdfast link list -q --type scoped_to)", *SCOPED),),
     )

@@ -13,11 +13,11 @@ import msgspec
 
 from holdfast import errors
 from holdfast.domains import link_types, locks
-from holdfast.domains.stashes import erase, open_trail, rows
+from holdfast.domains.stashes import A_TRAIL, erase, open_trail, rows
 from holdfast.domains.tasks import changes
 from holdfast.domains.tasks.creation import check_note
 from holdfast.domains.tasks.rows import require as require_task
-from holdfast.kernel.tx import Row, Snapshot, Tx
+from holdfast.kernel.tx import Row, Snapshot, Tx, newest_version
 from holdfast.kernel.validate import check_id, check_limit, check_name
 from holdfast.operation import Domain, Found, M, read, write
 from holdfast.route import example
@@ -255,10 +255,8 @@ def probe(tx: Tx, id: str) -> Found | None:
 
 def check(snapshot: Snapshot) -> Iterator[str]:
     """Report trails that differ from the log, members of missing trails, and deleted stashes of a live trail."""
-    for id, version, newest in snapshot.all(
-        "SELECT t.id, t.version, (SELECT max(version) FROM events e WHERE e.kind = 'trail' AND e.scope = ''"
-        " AND e.id = t.id) FROM trails t"
-    ):
+    for id, version in snapshot.all("SELECT id, version FROM trails"):
+        newest = newest_version(snapshot, rows.TRAIL, "", id)
         if version != newest:
             yield f"trail {id} is at version {version}, the log at {newest}"
     for kind in (BELONGS_TO, rows.SCOPED_TO):
@@ -279,9 +277,8 @@ def check(snapshot: Snapshot) -> Iterator[str]:
 
 
 # What examples need.
-_TRAIL: Final = "holdfast trail create parser --state active"
-_ON_TRAIL: Final = (_TRAIL, "holdfast trail add $(holdfast trail list -q) hf-7k2q")
-_GONE: Final = (_TRAIL, "holdfast trail abandon $(holdfast trail list -q)")
+ON_TRAIL: Final = (A_TRAIL, "holdfast trail add $(holdfast trail list -q) hf-7k2q")
+_GONE: Final = (A_TRAIL, "holdfast trail abandon $(holdfast trail list -q)")
 
 
 class Trails(Domain[M]):
@@ -302,14 +299,14 @@ class Trails(Domain[M]):
         http="GET /api/trails/{id}",
         cli="trail get",
         help="Show a trail.",
-        examples=(example("holdfast trail get $(holdfast trail list -q)", _TRAIL),),
+        examples=(example("holdfast trail get $(holdfast trail list -q)", A_TRAIL),),
     )
     list = read(
         list_trails,
         http="GET /api/trails",
         cli="trail list",
         help="List trails, oldest first.",
-        examples=(example("holdfast trail list --state active", _TRAIL),),
+        examples=(example("holdfast trail list --state active", A_TRAIL),),
     )
     set_state = write(
         set_state,
@@ -323,7 +320,7 @@ class Trails(Domain[M]):
         http="POST /api/trails/{trail}/tasks",
         cli="trail add",
         help="Let a task belong to a trail.",
-        examples=(example("holdfast trail add $(holdfast trail list -q) hf-7k2q", _TRAIL),),
+        examples=(example("holdfast trail add $(holdfast trail list -q) hf-7k2q", A_TRAIL),),
         arguments={"task": "the task's id"},
     )
     remove = write(
@@ -331,7 +328,7 @@ class Trails(Domain[M]):
         http="POST /api/trails/{trail}/tasks/remove",
         cli="trail remove",
         help="Let a task belong to a trail no more.",
-        examples=(example("holdfast trail remove $(holdfast trail list -q) hf-7k2q", *_ON_TRAIL),),
+        examples=(example("holdfast trail remove $(holdfast trail list -q) hf-7k2q", *ON_TRAIL),),
         arguments={"task": "the task's id"},
     )
     members = read(
@@ -339,21 +336,21 @@ class Trails(Domain[M]):
         http="GET /api/trails/{id}/tasks",
         cli="trail tasks",
         help="List the ids of the tasks that belong to a trail.",
-        examples=(example("holdfast trail tasks $(holdfast trail list -q)", *_ON_TRAIL),),
+        examples=(example("holdfast trail tasks $(holdfast trail list -q)", *ON_TRAIL),),
     )
     complete = write(
         complete,
         http="POST /api/trails/{id}/complete",
         cli="trail complete",
         help="End an active trail; its tasks and stashes stay.",
-        examples=(example("holdfast trail complete $(holdfast trail list -q)", *_ON_TRAIL),),
+        examples=(example("holdfast trail complete $(holdfast trail list -q)", *ON_TRAIL),),
     )
     abandon = write(
         abandon,
         http="POST /api/trails/{id}/abandon",
         cli="trail abandon ID [REASON]",
         help="End a trail and delete its tasks and stashes; restore brings them back.",
-        examples=(example("holdfast trail abandon $(holdfast trail list -q) 'a dead end'", *_ON_TRAIL),),
+        examples=(example("holdfast trail abandon $(holdfast trail list -q) 'a dead end'", *ON_TRAIL),),
     )
     restore = write(
         restore,

@@ -17,7 +17,7 @@ from holdfast.domains.stashes import rows
 from holdfast.domains.stashes.rows import StashId, Stored
 from holdfast.kernel import idempotency, leases
 from holdfast.kernel.events import redact
-from holdfast.kernel.tx import Snapshot, Tx
+from holdfast.kernel.tx import Snapshot, Tx, newest_version
 from holdfast.kernel.validate import check_id, check_limit, check_name, check_ttl
 from holdfast.operation import Domain, Found, M, procedure, read, write
 from holdfast.route import Held, example
@@ -253,10 +253,8 @@ def probe(tx: Tx, id: str) -> Found | None:
 
 def check(snapshot: Snapshot) -> Iterator[str]:
     """Report stashes that differ from their history or their link, and locks without a stash."""
-    for id, version, newest in snapshot.all(
-        "SELECT s.id, s.version, (SELECT max(version) FROM events e WHERE e.kind = 'stash' AND e.scope = ''"
-        " AND e.id = s.id) FROM stashes s"
-    ):
+    for id, version in snapshot.all("SELECT id, version FROM stashes"):
+        newest = newest_version(snapshot, rows.STASH, "", id)
         if version != newest:
             yield f"stash {id} is at version {version}, its history at {newest}"
     for id, trail, linked in snapshot.all(
@@ -302,11 +300,11 @@ def import_(
 
 
 # What examples need.
-_TRAIL: Final = "holdfast trail create parser --state active"
-_HITS: Final = "holdfast stash create hits --type counter"
+A_TRAIL: Final = "holdfast trail create parser --state active"
+HITS: Final = "holdfast stash create hits --type counter"
 _GATE: Final = "holdfast stash create gate --type lock"
 _LIMITS: Final = """holdfast stash create limits --type context --value '{"depth": 3}'"""
-_SCOPED: Final = (_TRAIL, _HITS, "holdfast link create scoped_to $(holdfast stash list -q) $(holdfast trail list -q)")
+SCOPED: Final = (A_TRAIL, HITS, "holdfast link create scoped_to $(holdfast stash list -q) $(holdfast trail list -q)")
 _NAMED: Final = {"id": Meaning("its id, TRAIL/NAME, or the NAME of a global one", "stash")}
 
 
@@ -322,7 +320,7 @@ class Stashes(Domain[M]):
         help="Make a stash, in a trail or for all.",
         examples=(
             _LIMITS,
-            example("holdfast stash create tokens --type counter --trail $(holdfast trail list -q)", _TRAIL),
+            example("holdfast stash create tokens --type counter --trail $(holdfast trail list -q)", A_TRAIL),
             "holdfast stash create gate --type lock --ttl 1d",
         ),
         creates=True,
@@ -334,7 +332,7 @@ class Stashes(Domain[M]):
         help="Show a stash.",
         examples=(
             example("holdfast stash get limits", _LIMITS),
-            example("holdfast stash get $(holdfast trail list -q)/hits", *_SCOPED),
+            example("holdfast stash get $(holdfast trail list -q)/hits", *SCOPED),
         ),
         arguments=_NAMED,
     )
@@ -362,7 +360,7 @@ class Stashes(Domain[M]):
         http="POST /api/stashes/{id}/increment",
         cli="stash increment ID [DELTA]",
         help="Add to a counter and print its new value.",
-        examples=(example("holdfast stash increment hits", _HITS), example("holdfast stash increment hits -2", _HITS)),
+        examples=(example("holdfast stash increment hits", HITS), example("holdfast stash increment hits -2", HITS)),
         arguments=_NAMED,
     )
     acquire = procedure(
@@ -420,7 +418,7 @@ class Stashes(Domain[M]):
         http="DELETE /api/stashes/{id}",
         cli="stash delete",
         help="Delete a stash and what its history says.",
-        examples=(example("holdfast stash delete hits", _HITS),),
+        examples=(example("holdfast stash delete hits", HITS),),
         arguments=_NAMED,
     )
     list = read(
@@ -430,8 +428,8 @@ class Stashes(Domain[M]):
         cli="stash list",
         help="List stashes, oldest first.",
         examples=(
-            example("holdfast stash list --type counter", _HITS),
-            example("holdfast stash list --trail $(holdfast trail list -q) --json", *_SCOPED),
+            example("holdfast stash list --type counter", HITS),
+            example("holdfast stash list --trail $(holdfast trail list -q) --json", *SCOPED),
         ),
         arguments={"trail": "in this trail alone, by its id; '' for global ones"},
     )
@@ -440,7 +438,7 @@ class Stashes(Domain[M]):
         http="GET /api/stashes/{id}/history",
         cli="stash history",
         help="List the saved changes of a stash, oldest first.",
-        examples=(example("holdfast stash history hits", _HITS, "holdfast stash increment hits"),),
+        examples=(example("holdfast stash history hits", HITS, "holdfast stash increment hits"),),
         arguments=_NAMED,
     )
     export = read(export, http="GET /api/stashes/export/{table}", heavy=True, listing=True, cli="stash export")

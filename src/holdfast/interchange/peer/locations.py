@@ -85,7 +85,8 @@ class Bucket:
 
     def __init__(self, url: str, bucket: str, create: bool = False, timeout: float = 5.0) -> None:
         _check(url)
-        self._url, self._bucket, self._timeout = url, bucket, timeout
+        self._url, self._bucket, self._timeout, self._server = url, bucket, timeout, _plain(url)
+        self.name = f"the bucket {bucket} of {self._server}"
         self._client: Client | None = None
         self._heard: Exception | None = None  # why the connection failed
         self._loop = asyncio.Runner()
@@ -94,11 +95,6 @@ class Bucket:
         except BaseException:
             self.close()
             raise
-
-    @property
-    def name(self) -> str:
-        """The name for messages."""
-        return f"the bucket {self._bucket} of {_plain(self._url)}"
 
     def read(self) -> dict[str, Entry]:
         """Every key that is not deleted."""
@@ -145,7 +141,7 @@ class Bucket:
         except BucketNotFoundError as error:
             if not create:
                 raise errors.NotFound(
-                    f"there is no bucket {self._bucket!r} on {_plain(self._url)}",
+                    f"there is no bucket {self._bucket!r} on {self._server}",
                     hint="check the name; an export can create it",
                     bucket=self._bucket,
                 ) from error
@@ -193,7 +189,7 @@ class Bucket:
             raise errors.Unsupported(
                 "buckets need the package nats-py", hint="install holdfast with its extra: holdfast[jetstream]"
             ) from error
-        where = _plain(self._url)
+        where = self._server
         try:
             return self._loop.run(work)
         except nats.errors.MaxPayloadError as error:
@@ -250,7 +246,7 @@ class Folder:
     indent: Final = 2
 
     def __init__(self, path: str, create: bool = False, sleep: Callable[[float], None] = time.sleep) -> None:
-        self.path = os.path.abspath(path)
+        self.path = self.name = os.path.abspath(path)
         self._sleep = sleep
         if create:
             try:
@@ -259,11 +255,6 @@ class Folder:
                 raise errors.IOFailed(f"{path} could not be created: {error.strerror}") from error
         if not os.path.isdir(self.path):
             raise errors.NotFound(f"there is no folder {path}", hint="check the path; an export creates it")
-
-    @property
-    def name(self) -> str:
-        """The name for messages."""
-        return self.path
 
     def read(self) -> dict[str, Entry]:
         """Every file whose name ends in .json."""
