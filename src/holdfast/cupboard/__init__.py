@@ -24,7 +24,7 @@ from holdfast import errors
 from holdfast.clock import SystemClock
 from holdfast.cupboard.entities import Crumb, Crumbs, Link, Links, Trail, Trails
 from holdfast.cupboard.tables import PAGE, Attachment, Entity, Table, also, go_name, stale
-from holdfast.domains.stashes import rows
+from holdfast.domains.stashes import SavedOperation, rows
 from holdfast.kernel.values import encode
 from holdfast.types import Op
 from holdfast.types import stashes as types
@@ -82,7 +82,7 @@ class Stash(Entity[types.Stash]):
         self.version = 0
         self.token: int | None = None
         self._data = b""  # the value as it was stored
-        self._last: tuple[str, str | None] | None = None  # the last change: its operation, and by which holder
+        self._last: tuple[SavedOperation, str | None] | None = None  # the last change, and by which holder
 
     def become(self, stored: types.Stash) -> None:
         """Be as it is stored, with nothing left to save."""
@@ -151,7 +151,7 @@ class Stash(Entity[types.Stash]):
                 f"the stash {self.name!r} is {rows.one(self.stash_type)}, not {rows.one(wanted)}"
             )
 
-    def _change(self, value: Any, operation: str, holder: str | None = None) -> None:
+    def _change(self, value: Any, operation: SavedOperation, holder: str | None = None) -> None:
         self._value = value
         self.version += 1
         self._last = (operation, holder)
@@ -170,9 +170,8 @@ class Stash(Entity[types.Stash]):
             return
         operation, holder = self._last
         value = None if self.stash_type == rows.LOCK else self._value
-        self.become(
-            ws.stashes.save(self.id, stored.version, self.version, operation, value, holder, self.changed_by)  # type: ignore[arg-type]  # one of ours
-        )
+        saved = ws.stashes.save(self.id, stored.version, self.version, operation, value, holder, self.changed_by)
+        self.become(saved)
 
     def _check_kept(self, stored: types.Stash) -> None:
         if self.name != stored.name:
@@ -235,12 +234,9 @@ class Stashes(Table[Stash]):
     History = history
 
     def _create(self, ws: AnyWorkspace, entity: Stash) -> None:
-        stash_type: Any = entity.stash_type
-        entity.become(
-            ws.stashes.create(
-                entity.name, stash_type, entity.value, trail=entity.trail_id, changed_by=entity.changed_by
-            )
-        )
+        kind: Any = entity.stash_type
+        made = ws.stashes.create(entity.name, kind, entity.value, entity.trail_id, changed_by=entity.changed_by)
+        entity.become(made)
 
     def _fetch(self, ws: AnyWorkspace, wanted: dict[str, Any], limit: int, offset: int) -> list[Stash]:
         if wanted.get("stash_type", rows.COUNTER) not in get_args(types.StashType) or wanted.get("name") == "":

@@ -14,8 +14,7 @@ from typing import Any, Final
 import msgspec
 
 from holdfast import errors
-from holdfast.domains.cycles.rules import PHASES, Key
-from holdfast.kernel.values import encode
+from holdfast.domains.cycles.rules import PHASES, Key, alike
 from holdfast.types.cycles import PhaseName
 
 Document = dict[str, Any]
@@ -135,7 +134,7 @@ def completing(name: PhaseName, output: Any) -> Step:
 
     def done(document: Document) -> bool:
         phase = document["phases"][name]
-        return phase["status"] == "completed" and (output is None or _same(phase.get("output"), output))
+        return phase["status"] == "completed" and (output is None or alike(phase.get("output"), output))
 
     return Step("complete_phase", name, take, done, {"status": "completed", "output": output})
 
@@ -149,14 +148,9 @@ def updating(name: PhaseName, patch: Any) -> Step:
 
     def done(document: Document) -> bool:
         output = document["phases"][name].get("output")
-        return _same(merge_patch(deepcopy(output), patch), output)
+        return alike(merge_patch(deepcopy(output), patch), output)
 
     return Step("update_phase", name, take, done, {"output": patch})
-
-
-def _same(one: Any, other: Any) -> bool:
-    """Whether two values are equal and of equal types: 1, 1.0 and True are different."""
-    return encode(one) == encode(other)
 
 
 def merge_patch(value: Any, patch: Any) -> Any:

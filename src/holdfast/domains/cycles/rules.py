@@ -8,8 +8,10 @@ document that breaks a rule is ever written, and reading one raises Corrupt.
 from __future__ import annotations
 
 import re
+import sys
 from collections.abc import Iterator
 from datetime import datetime
+from itertools import pairwise
 from typing import Any, Final, get_args
 
 import msgspec
@@ -123,6 +125,11 @@ def _fields(value: dict[str, Any], path: str, part: type[msgspec.Struct]) -> Pro
     for name in value:
         if name not in _FIELDS[part]:
             yield CycleProblem(f"{path}.{name}", "is not a field of a document")
+
+
+def alike(one: Any, other: Any) -> bool:
+    """Whether two values are exactly the same: true is not 1, and 1 is not 1.0."""
+    return encode(one, sys.maxsize) == encode(other, sys.maxsize)
 
 
 def _storable(document: dict[str, Any]) -> Problems:
@@ -277,14 +284,12 @@ def _same_key(document: dict[str, Any]) -> Problems:
 
 
 def _order(document: dict[str, Any]) -> Problems:
-    statuses = [document["phases"][phase]["status"] for phase in PHASES]
-    for before, phase in zip(range(len(PHASES)), PHASES[1:], strict=False):
-        if statuses[before + 1] != "pending" and statuses[before] != "completed":
-            yield CycleProblem(
-                f"$.phases.{phase}.status",
-                f"is {statuses[before + 1]}, but {PHASES[before]} is {statuses[before]}: it must be completed first",
-            )
-    if statuses.count("in_progress") > 1:
+    statuses = {phase: document["phases"][phase]["status"] for phase in PHASES}
+    for before, phase in pairwise(PHASES):
+        if statuses[phase] != "pending" and statuses[before] != "completed":
+            why = f"is {statuses[phase]}, but {before} is {statuses[before]}: it must be completed first"
+            yield CycleProblem(f"$.phases.{phase}.status", why)
+    if [*statuses.values()].count("in_progress") > 1:
         yield CycleProblem("$.phases", "has more than one phase in progress")
 
 

@@ -406,10 +406,7 @@ class _Attempt(LockAttempt):
         _require_lock(tx, self._target.name)
         grant = super().__call__(tx)
         stored = require(tx, self._target.name)
-        assert stored.holder is not None
-        assert stored.acquired is not None
-        value = held_value(stored.holder, stored.acquired)
-        write(tx, stored.id, "acquire", stored.version + 1, value, self._changed_by)
+        write(tx, stored.id, "acquire", stored.version + 1, stored.value, self._changed_by)
         return grant
 
 

@@ -20,7 +20,7 @@ from typing import Any, Final
 import msgspec
 
 from holdfast import errors
-from holdfast.domains.cycles.rules import LAST, PHASES, Key, find, find_prefix, problems
+from holdfast.domains.cycles.rules import LAST, PHASES, Key, alike, find, find_prefix, problems
 from holdfast.interchange.peer import words
 from holdfast.interchange.peer.drafts import NO_TIME, Draft
 from holdfast.interchange.peer.words import Document, Source, Unreadable
@@ -77,7 +77,7 @@ def tidied(document: Document) -> Document:
         legacy = tidy["context"].get("legacy", {})
         if not isinstance(legacy, dict):
             legacy = {"context": legacy}
-        if not any(words.alike(kept, extra) for kept in legacy.values()):  # the last writer may have kept them already
+        if not any(alike(kept, extra) for kept in legacy.values()):  # the last writer may have kept them already
             legacy = {**legacy, words.unused(legacy, "document"): extra}
         tidy["context"] = {**tidy["context"], "legacy": legacy}
     return tidy
@@ -233,7 +233,7 @@ def _sort(parts: _Parts, source: Source, name: str, value: Any, extra: Document)
         same = parts.newest if version == 2 else parts.documents
         if version not in (None, 1, 1.0, 1.1, "1", "1.0", "1.1", 2) or version is True:
             raise Unreadable(f"unknown version {version!r}")
-        if same and not words.alike(same[0][1], value):
+        if same and not alike(same[0][1], value):
             raise Unreadable(f"{same[0][0]} is another document of the same cycle")
         same.append((name, value))
     if extra:

@@ -7,13 +7,11 @@ perhaps after other words, as in a file name, or after the `events` of the audit
 from __future__ import annotations
 
 import re
-import sys
 from typing import Any, Final, Literal
 
 import msgspec
 
-from holdfast.domains.cycles.rules import PHASE_STATUSES, PHASES, STATUSES, Key, find, find_prefix, moment
-from holdfast.kernel.values import encode
+from holdfast.domains.cycles.rules import PHASE_STATUSES, PHASES, STATUSES, Key, alike, find, find_prefix, moment
 
 Document = dict[str, Any]
 _SAME: Final = {"complete": "completed", "error": "failed", "running": "in_progress"}
@@ -65,11 +63,6 @@ def event_word(word: str) -> str:
 def is_time(value: Any) -> bool:
     """Whether a value is a time with a zone."""
     return moment(value) is not None
-
-
-def alike(one: Any, other: Any) -> bool:
-    """Whether two values are exactly the same: true is not 1, and 1 is not 1.0."""
-    return encode(one, sys.maxsize) == encode(other, sys.maxsize)
 
 
 def unused(target: Document, field: str) -> str:
