@@ -116,6 +116,7 @@ VOCABULARY: Final[dict[str, Meaning]] = {
     "since": Meaning("since this moment, or for such as 2h", "past"),
     "sort": Meaning("priority, updated or created; -updated turns it round"),
     "spec": Meaning("the name of the spec"),
+    "StashId": Meaning("its id, TRAIL/NAME, or the NAME of a global one", "stash"),  # a type, whatever its argument is
     "stash_type": Meaning("resource, artifact, context, counter or lock", option="--type"),
     "state": Meaning("draft, pending, active, completed or abandoned"),
     "status": Meaning("open, in_progress, pending_merge, blocked or closed; may be repeated"),

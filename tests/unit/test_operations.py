@@ -147,4 +147,5 @@ def test_what_is_granted_and_freed_has_a_name_in_calls_and_results(name: str) ->
 
 def test_every_word_of_the_vocabulary_is_used() -> None:
     used = {argument for name in REGISTRY for argument in parameters(name)}
+    used |= {kind for op in REGISTRY.values() for kind in op.function.__annotations__.values()}
     assert VOCABULARY.keys() - used == set()

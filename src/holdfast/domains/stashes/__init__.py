@@ -11,7 +11,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final, Literal
 
 from holdfast import errors
-from holdfast.arguments import Meaning
 from holdfast.domains import link_types, locks
 from holdfast.domains.stashes import rows
 from holdfast.domains.stashes.rows import StashId, Stored
@@ -305,7 +304,6 @@ HITS: Final = "holdfast stash create hits --type counter"
 _GATE: Final = "holdfast stash create gate --type lock"
 _LIMITS: Final = """holdfast stash create limits --type context --value '{"depth": 3}'"""
 SCOPED: Final = (A_TRAIL, HITS, "holdfast link create scoped_to $(holdfast stash list -q) $(holdfast trail list -q)")
-_NAMED: Final = {"id": Meaning("its id, TRAIL/NAME, or the NAME of a global one", "stash")}
 
 
 class Stashes(Domain[M]):
@@ -334,7 +332,6 @@ class Stashes(Domain[M]):
             example("holdfast stash get limits", _LIMITS),
             example("holdfast stash get $(holdfast trail list -q)/hits", *SCOPED),
         ),
-        arguments=_NAMED,
     )
     find = read(
         find_stash,
@@ -352,7 +349,6 @@ class Stashes(Domain[M]):
             example("""holdfast stash set limits '{"depth": 4}'""", _LIMITS),
             example("""holdfast stash set limits '{"depth": 4}' --expected 1 --changed-by hf-7k2q""", _LIMITS),
         ),
-        arguments=_NAMED,
     )
     save = write(save, http="PUT /api/stashes/{id}")
     increment = write(
@@ -361,7 +357,6 @@ class Stashes(Domain[M]):
         cli="stash increment ID [DELTA]",
         help="Add to a counter and print its new value.",
         examples=(example("holdfast stash increment hits", HITS), example("holdfast stash increment hits -2", HITS)),
-        arguments=_NAMED,
     )
     acquire = procedure(
         rows.acquire,
@@ -376,7 +371,6 @@ class Stashes(Domain[M]):
                 "holdfast stash acquire gate --actor agent-2",
             ),
         ),
-        arguments=_NAMED,
         grants=True,
     )
     release = write(
@@ -385,7 +379,6 @@ class Stashes(Domain[M]):
         cli="stash release",
         help="Give your lock stash back, and print its version.",
         examples=(example("holdfast stash release gate", _GATE, "holdfast stash acquire gate"),),
-        arguments=_NAMED,
         frees=True,
     )
     refresh = write(
@@ -394,7 +387,6 @@ class Stashes(Domain[M]):
         cli="stash refresh",
         help="Renew your lock stash; exit code 15 if it was lost meanwhile.",
         examples=(example("holdfast stash refresh gate --ttl 60", _GATE, "holdfast stash acquire gate --ttl 30"),),
-        arguments=_NAMED,
         grants=True,
     )
     check = read(
@@ -403,7 +395,7 @@ class Stashes(Domain[M]):
         cli="stash check",
         help="Pass if a lock stash is held with this token; exit code 15 if not.",
         examples=(example("holdfast stash check gate 12288", _GATE, "holdfast stash acquire gate"),),
-        arguments=_NAMED | {"token": "the fencing token"},
+        arguments={"token": "the fencing token"},
     )
     restore = write(
         restore,
@@ -411,7 +403,6 @@ class Stashes(Domain[M]):
         cli="stash restore",
         help="Write the value of an old version back, as a new version.",
         examples=(example("holdfast stash restore limits 1", _LIMITS, """holdfast stash set limits '{"depth": 9}'"""),),
-        arguments=_NAMED,
     )
     delete = write(
         delete,
@@ -419,7 +410,6 @@ class Stashes(Domain[M]):
         cli="stash delete",
         help="Delete a stash and what its history says.",
         examples=(example("holdfast stash delete hits", HITS),),
-        arguments=_NAMED,
     )
     list = read(
         list_stashes,
@@ -439,7 +429,6 @@ class Stashes(Domain[M]):
         cli="stash history",
         help="List the saved changes of a stash, oldest first.",
         examples=(example("holdfast stash history hits", HITS, "holdfast stash increment hits"),),
-        arguments=_NAMED,
     )
     export = read(export, http="GET /api/stashes/export/{table}", heavy=True, listing=True, cli="stash export")
     import_ = write(

@@ -103,7 +103,7 @@ def _argument(
 
 
 def _meaning(op: Operation[..., Any], name: str) -> Meaning:
-    own = op.route.arguments.get(name)
+    own = op.route.arguments.get(name) or VOCABULARY.get(str(op.function.__annotations__[name]))
     if own is None:
         return VOCABULARY[name]
     return own if isinstance(own, Meaning) else Meaning(own, VOCABULARY[name].kind, VOCABULARY[name].option)
