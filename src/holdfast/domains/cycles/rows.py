@@ -8,6 +8,7 @@ one, and it rejects what breaks a rule.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from itertools import islice
 from typing import Any, Final, get_args
 
 import msgspec
@@ -287,9 +288,6 @@ def check(snapshot: Snapshot) -> Iterator[str]:
             yield f"the current cycle of {prefix} is {current[prefix]}, but {last} exists"
 
 
-_END = ("\U0010ffff", 0)  # after every prefix
-
-
 def list_cycles(
     snapshot: Snapshot,
     spec: str | None = None,
@@ -305,22 +303,14 @@ def list_cycles(
     start = Key("", 0) if after == "" else rules.parse(after)
     prefix = None if spec is None and instruction is None else rules.prefix_of(spec, instruction)
     where, params = ("", ()) if prefix is None else (" AND prefix = ?", (prefix,))
-    missing = vanished(snapshot, prefix)
-    found: list[CycleInfo] = []
-    while len(found) < limit:
-        rows = snapshot.all(
-            "SELECT prefix, number, sequence, revision, created, updated FROM cycles"
-            f" WHERE (prefix, number) > (?, ?){where} ORDER BY prefix, number LIMIT ?",
-            (start.prefix, start.number, *params, limit),
-        )
-        end = rows[-1][:2] if len(rows) == limit else _END
-        rows = sorted([*rows, *(row for row in missing if (start.prefix, start.number) < row[:2] <= end)])
-        infos = [_info(snapshot, row) for row in rows]
-        found += [info for info in infos if status in (None, info.status)][: limit - len(found)]
-        if end == _END:
-            break
-        start = Key(*end)
-    return found
+    rows = snapshot.all(
+        "SELECT prefix, number, sequence, revision, created, updated FROM cycles"
+        f" WHERE (prefix, number) > (?, ?){where}",
+        (start.prefix, start.number, *params),
+    )
+    rows += [row for row in vanished(snapshot, prefix) if row[:2] > (start.prefix, start.number)]
+    infos = (_info(snapshot, row) for row in sorted(rows))
+    return [*islice((info for info in infos if status in (None, info.status)), limit)]
 
 
 def _info(snapshot: Snapshot, row: Row) -> CycleInfo:
