@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final, TypeVar, get_args
 
 from holdfast import errors
 from holdfast.cupboard.tables import PAGE, Entity, Table, also, every, part, stale
-from holdfast.domains.stashes.rows import ENDED, STEPS
+from holdfast.domains.stashes.rows import WAYS
 from holdfast.types import Op, VersionEquals
 from holdfast.types import stashes as types
 from holdfast.types.tasks import Task, TaskStatus
@@ -145,9 +145,7 @@ class Trail(Walker[types.Trail]):
 
     kind = record = "trail"
     domain = "trails"
-    ways: ClassVar[Mapping[str, Collection[str]]] = {
-        state: (*steps, *(ENDED if state == "active" else ("abandoned",))) for state, steps in STEPS.items()
-    }
+    ways = WAYS
 
     def __init__(self, name: str = "", state: str = "draft", **go: Any) -> None:
         self.begin(go, name=name, state=state)

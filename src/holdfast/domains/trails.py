@@ -96,10 +96,10 @@ def set_state(tx: Tx, id: str, state: TrailState) -> Trail:
 
 
 def _no_way(row: Row, state: Any) -> errors.InvalidTransition:
-    ways = {"draft": "pending, active, abandoned", "pending": "active, abandoned", "active": "completed, abandoned"}
+    ways = ", ".join(rows.WAYS.get(row[2], ())) or "none; trails.restore(id) restores an abandoned one"
     return errors.InvalidTransition(
         f"the trail {row[0]} is {row[2]} and cannot become {state!r}",
-        hint=f"from {row[2]}: {ways.get(row[2], 'none; trails.restore(id) restores an abandoned one')}",
+        hint=f"from {row[2]}: {ways}",
         state=row[2],
     )
 

@@ -275,6 +275,8 @@ ABANDONED: Final = "abandoned"
 ENDED: Final = (COMPLETED, ABANDONED)
 # State -> the states that `set_state` leads to; `abandon` is possible from each of them, `complete` from active.
 STEPS: Final[dict[str, tuple[str, ...]]] = {"draft": ("pending", "active"), "pending": ("active",), "active": ()}
+# State -> the states that any step leads to.
+WAYS: Final = {state: (*steps, *(ENDED if state == "active" else (ABANDONED,))) for state, steps in STEPS.items()}
 _MANY: Final = 8  # steps, after which only abandoning and restoring remain, in pairs
 
 
@@ -289,10 +291,7 @@ def leads(start: tuple[str, str], end: tuple[str, str], steps: int) -> bool:
 def _following(state: str, before: str) -> list[tuple[str, str]]:
     if state == ABANDONED:
         return [(before, "")]
-    if state == COMPLETED:
-        return []
-    done = [(COMPLETED, "")] if state == "active" else []
-    return [*done, *((step, "") for step in STEPS[state]), (ABANDONED, state)]
+    return [(following, state if following == ABANDONED else "") for following in WAYS.get(state, ())]
 
 
 def taken(snapshot: Snapshot, id: str, version: int) -> list[str]:
