@@ -125,9 +125,12 @@ class Folder:
             with self.parent(path) as (here, name), _opened(name, _READ, here) as file:
                 if not stat.S_ISREG(os.fstat(file).st_mode):
                     raise _not_regular(path, os.fstat(file).st_mode)
-                raw = _read_all(file, path)
+                with open(file, "rb", closefd=False) as content:
+                    raw = content.read(MAX_BYTES + 1)
         except NotFound:
             return None
+        if len(raw) > MAX_BYTES:
+            raise TooLarge(f"{path} has more than {MAX_BYTES} bytes", limit=MAX_BYTES)
         try:
             return raw.decode()
         except UnicodeDecodeError as error:
@@ -163,13 +166,12 @@ class Folder:
         with self.parent(path) as (here, name), os_errors(path):
             mode = _mode(here, name, path)
             temp, file = _new(here)
-            try:
+            with open(file, "wb") as out:
                 if mode is not None:
                     os.fchmod(file, mode)
-                _write_all(file, text.encode())
+                out.write(text.encode())
+                out.flush()
                 os.fsync(file)
-            finally:
-                os.close(file)
         reach("temp.written")
         return path[: len(path) - len(name)] + temp
 
@@ -251,22 +253,6 @@ def _not_regular(path: str, mode: int) -> Invalid:
     if stat.S_ISDIR(mode):
         return Invalid(f"{path} is a folder", hint="name each file in it", path=path)
     return Invalid(f"{path} is not a regular file", path=path)
-
-
-def _read_all(file: int, path: str) -> bytes:
-    parts = []
-    size = 0
-    while part := os.read(file, 1 << 20):
-        parts.append(part)
-        size += len(part)
-        if size > MAX_BYTES:
-            raise TooLarge(f"{path} has more than {MAX_BYTES} bytes", limit=MAX_BYTES)
-    return b"".join(parts)
-
-
-def _write_all(file: int, raw: bytes) -> None:
-    while raw:
-        raw = raw[os.write(file, raw) :]
 
 
 class Replacement(msgspec.Struct, frozen=True):

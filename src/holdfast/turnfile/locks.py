@@ -28,7 +28,6 @@ from holdfast.turnfile.ledger import (
     Ledger,
     check_name,
     new_names,
-    next_signal_id,
     rules,
     suggestion,
     unknown_names,
@@ -45,7 +44,6 @@ from holdfast.turnfile.model import (
     Completion,
     Lock,
     Problem,
-    Signal,
     with_projection,
 )
 from holdfast.turnfile.session import Session
@@ -158,13 +156,11 @@ def release(session: Session, lock_id: str, holder: str) -> Ledger:
     return session.write(change, holder)
 
 
-def renew(session: Session, lock_id: str, holder: str) -> Lock:
-    """Restart the lease of the holder's own lock. Raises Held if another valid lock covers one of its files."""
-    return renew_all(session, [lock_id], holder)[0]
-
-
 def renew_all(session: Session, lock_ids: Sequence[str], holder: str) -> list[Lock]:
-    """Restart the leases of several locks in one write, so that none ages another: all of them, or none."""
+    """Restart the leases of the holder's own locks in one write, so that none ages another: all of them, or none.
+
+    Raises Held if another valid lock covers one of their files.
+    """
 
     def change(ledger: Ledger) -> Ledger:
         for lock_id in lock_ids:
@@ -411,14 +407,12 @@ def override(session: Session, lock_id: str, reason: str, actor: str, *, take: b
             mine = Lock(rules.next_lock_id(actor, ledger.text), lock.files, actor, revision, DEFAULT_LEASE_REVS, reason)
             after = after.with_agent(actor).with_lock(mine)
         detail = f"override of {lock_id} at revision {revision}: {reason}"
-        number = next_signal_id(ledger.turnfile.signals)
-        after = after.with_signal(Signal(number, actor, lock.holder, "notify", revision, detail))
+        after, _ = after.with_new_signal(actor, lock.holder, "notify", detail)
         log_locks = rules.blocking(after.turnfile.locks, [WORKLOG], ledger.revision, workspace)
         busy = [each for each in log_locks if each.holder != actor]
         for each in busy:  # the log is written all the same: signal its editor, and warn the actor
-            number = next_signal_id(after.turnfile.signals)
             words = f"{WORKLOG}, which you lock by {each.id}, has a new entry about {lock_id}: read it before you save"
-            after = after.with_signal(Signal(number, actor, each.holder, "notify", revision, words))
+            after, _ = after.with_new_signal(actor, each.holder, "notify", words)
         texts[TURNFILE] = after.stamped(revision, actor).text
         changed = {path: text for path, text in texts.items() if text != now.get(path)}
         session.replace(changed, {**now, TURNFILE: ledger.text})

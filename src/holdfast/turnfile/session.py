@@ -20,7 +20,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Final, Literal
 
-from holdfast.errors import FileChanged, Invalid, NotFound, ReadOnly, VersionMismatch
+from holdfast.errors import FileChanged, Invalid, NotFound, ReadOnly
 from holdfast.turnfile import files
 from holdfast.turnfile.files import Folder, is_internal
 from holdfast.turnfile.ledger import Ledger, check_name, read, rules
@@ -204,21 +204,12 @@ class Session:
 
     # --- writing -----------------------------------------------------------------------------------------------------
 
-    def write(self, change: Callable[[Ledger], Ledger], actor: str, *, expected: int | None = None) -> Ledger:
-        """Replace the ledger by the result of `change`; if that is the same, nothing is written.
-
-        Raises VersionMismatch if `expected` is given and is not the current revision.
-        """
+    def write(self, change: Callable[[Ledger], Ledger], actor: str) -> Ledger:
+        """Replace the ledger by the result of `change`; if that is the same, nothing is written."""
         check_name("actor", actor)
         for _ in range(_TRIES):
             with self.write_lock():
                 ledger = self.fresh()
-                if expected is not None and ledger.revision != expected:
-                    raise VersionMismatch(
-                        f"the ledger is at revision {ledger.revision}, not {expected}",
-                        expected=expected,
-                        version=ledger.revision,
-                    )
                 after = change(ledger)
                 if after.text == ledger.text:
                     return ledger

@@ -11,7 +11,7 @@ from collections.abc import Iterable
 from typing import Any, Literal, get_args
 
 from holdfast.errors import AlreadyClaimed, Exists, Invalid, InvalidPriority, InvalidStatus, NotHolder, TaskNotFound
-from holdfast.turnfile.ledger import Ledger, check_name, new_names, next_signal_id
+from holdfast.turnfile.ledger import Ledger, check_name, new_names
 from holdfast.turnfile.ledger.yaml_edit import Put
 from holdfast.turnfile.model import UNASSIGNED, Priority, Problem, Signal, SignalWord, Task
 from holdfast.turnfile.session import Session
@@ -117,9 +117,9 @@ def signal(session: Session, sender: str, receiver: str, word: str, detail: str 
     sent: list[Signal] = []
 
     def change(ledger: Ledger) -> Ledger:
-        number = next_signal_id(ledger.turnfile.signals)
-        sent[:] = [Signal(number, sender, receiver, word, ledger.revision + 1, detail)]
-        return ledger.with_signal(sent[0])
+        after, new = ledger.with_new_signal(sender, receiver, word, detail)
+        sent[:] = [new]
+        return after
 
     session.write(change, check_name("sender", sender))
     return sent[0]
@@ -138,7 +138,7 @@ def _with_current_task(ledger: Ledger, agent: str, task_id: str | None) -> Ledge
     """Set the current task of an agent; the maintainer has no entry for it."""
     if all(entry.id != agent for entry in ledger.turnfile.agents):
         return ledger
-    return ledger.with_agent_fields(agent, current_task=task_id)
+    return ledger.changed([Put(("agents", agent, "current_task"), task_id)])
 
 
 def _works_on(ledger: Ledger, agent: str, task_id: str) -> bool:

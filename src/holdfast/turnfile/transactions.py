@@ -165,14 +165,8 @@ class Transaction:
 
     def abort(self) -> None:
         """Release the lock and leave every file as it was; a lock that is gone is no error."""
-        lock = self.lock
-        if lock is None or self.keep:
-            return
-
-        def change(ledger: Ledger) -> Ledger:
-            return ledger.without_locks(lock.id) if ledger.turnfile.lock(lock.id) == lock else ledger
-
-        self.session.write(change, self.request.holder)
+        if self.lock is not None and not self.keep:
+            self.session.write(lambda ledger: ledger.without(self.lock), self.request.holder)
 
 
 RETRIES: Final = 3

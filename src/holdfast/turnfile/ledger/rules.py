@@ -15,7 +15,7 @@ from collections.abc import Iterable, Iterator
 from typing import Final, get_args
 
 from holdfast.errors import Invalid
-from holdfast.turnfile.ledger import Ledger, read, read_part
+from holdfast.turnfile.ledger import Ledger, read
 from holdfast.turnfile.ledger.sections import REGISTRY_KEY
 from holdfast.turnfile.model import (
     FOLDER,
@@ -159,7 +159,7 @@ def lint(text: str, file: str = TURNFILE) -> list[Problem]:
     except Invalid as error:
         words = error.message.removeprefix(f"line {error.line}: ")
         try:
-            ledger = read_part(text)
+            ledger = read(text, part=True)
         except Invalid:
             return [Problem(file, error.line, "error", "unreadable", words)]
         found.append(Problem(file, error.line, "error", "schema", words))
