@@ -104,15 +104,15 @@ class Mail:
 
     def ack(self, id: str, note: str = "") -> MailResult:
         """Acknowledge a message. Raises NotRecipient or InvalidTransition, as do the next two."""
-        return self._step(id, "ack", note)
+        return self.step(id, "ack", note)
 
     def action(self, id: str, note: str = "") -> MailResult:
         """Mark a message as actioned: what it asks for is done."""
-        return self._step(id, "action", note)
+        return self.step(id, "action", note)
 
     def block(self, id: str, note: str) -> MailResult:
         """Mark a message as blocked; the note names the dependency."""
-        return self._step(id, "block", note)
+        return self.step(id, "block", note)
 
     def close(
         self, id: str, note: str = "", *, disposition: steps.Disposition = "closed", keep: str = ""
@@ -128,7 +128,9 @@ class Mail:
 
         return self._transact(f"close {id}", body_, ARCHIVE)
 
-    def _step(self, id: str, operation: steps.Operation, note: str) -> MailResult:
+    def step(self, id: str, operation: steps.Operation, note: str = "") -> MailResult:
+        """Acknowledge, action or block a message: see `ack`, `action`, `block`."""
+
         def body_(edit: Transaction) -> tuple[str, str]:
             edit.write(MAILBOX, steps.step(_text(edit), id, operation, self._as(edit.ledger), note))
             return id, steps.STEPS[operation][1]

@@ -9,12 +9,13 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Iterable, Iterator, Sequence
+from functools import partial
 from typing import Any, Final, get_args
 
 import msgspec
 
 from holdfast import turnfile
-from holdfast.errors import HoldfastError, Invalid, NotFound
+from holdfast.errors import Invalid, NotFound
 from holdfast.faces.cli.args import Argument, Usage
 from holdfast.faces.cli.call import Session
 from holdfast.faces.cli.command import Command
@@ -51,13 +52,14 @@ def session_of(session: Session, given: dict[str, Any]) -> turnfile.Session:
     return found
 
 
-def actor_of(session: Session, given: dict[str, Any], files: turnfile.Session, name: str = "holder") -> str:
-    """The actor's name as the ledger spells it."""
+def session_and_actor(session: Session, given: dict[str, Any], name: str = "holder") -> tuple[turnfile.Session, str]:
+    """The working session, and the actor that an option of this name gives, as the ledger spells it."""
+    files = session_of(session, given)
     who = given.pop(name, None) or session.actor
     if not who:
         also = f"--{name} NAME, " if name != "actor" else ""
         raise Usage("no actor given", hint=f"use {also}--actor NAME, or set HOLDFAST_ACTOR")
-    return files.spelled(who)
+    return files, files.spelled(who)
 
 
 def wait_policy(given: dict[str, Any]) -> turnfile.WaitPolicy | None:
@@ -132,8 +134,7 @@ def _restore(session: Session, given: dict[str, Any], files: turnfile.Session) -
 def status(session: Session, given: dict[str, Any]) -> int:
     """Show locks, unread mail, tasks, signals and problems."""
     found = turnfile.status(session_of(session, given))
-    data = {**msgspec.to_builtins(found), "problems": [_problem_data(problem) for problem in found.problems]}
-    session.out.say(data, *map(printable, _status_lines(found)))
+    session.out.say(msgspec.to_builtins(found), *map(printable, _status_lines(found)))
     return 0
 
 
@@ -192,7 +193,8 @@ def check(session: Session, given: dict[str, Any]) -> int:
     try:
         problems = turnfile.check(session_of(session, given))
     except (NotFound, Invalid) as error:
-        return _fatal(session, error)
+        session.out.error(error)
+        return FATAL
     fatal = any(p.file == TURNFILE and p.rule in ("missing", "unreadable") for p in problems)
     return _report(session, problems, fatal)
 
@@ -211,61 +213,32 @@ def lint(session: Session, given: dict[str, Any]) -> int:
         if text is None:
             raise NotFound(f"there is no {path or TURNFILE}", hint="`holdfast turn init` creates one")
     except (NotFound, Invalid) as error:
-        return _fatal(session, error)
+        session.out.error(error)
+        return FATAL
     problems = turnfile.lint(text, name)
     return _report(session, problems, any(problem.rule == "unreadable" for problem in problems))
 
 
-def _fatal(session: Session, error: HoldfastError) -> int:
-    session.out.error(error)
-    return FATAL
-
-
 def _report(session: Session, problems: Sequence[turnfile.Problem], fatal: bool) -> int:
     wrong = sum(problem.level == "error" for problem in problems)
-    data = {
-        "problems": [_problem_data(problem) for problem in problems],
-        "errors": wrong,
-        "warnings": len(problems) - wrong,
-    }
     if session.out.json:
-        session.out.data(data)
+        session.out.data({"problems": problems, "errors": wrong, "warnings": len(problems) - wrong})
     else:
         session.out.text(*(printable(str(problem)) for problem in problems))
     return FATAL if fatal else ERRORS if wrong else 0
-
-
-def _problem_data(problem: turnfile.Problem) -> dict[str, Any]:
-    data: dict[str, Any] = msgspec.to_builtins(problem)
-    return data
 
 
 def list_tasks(session: Session, given: dict[str, Any]) -> int:
     """List the tasks of the ledger."""
     found = session_of(session, given).read().turnfile.tasks
     found = tuple(task for task in found if given.get("all") or task.status != "done")
-    session.out.say([msgspec.to_builtins(task) for task in found], *(printable(task_line(task)) for task in found))
+    session.out.say(msgspec.to_builtins(found), *(printable(task_line(task)) for task in found))
     return 0
 
 
-def add(session: Session, given: dict[str, Any]) -> int:
-    """Add a task."""
-    return _change(session, given, "add")
-
-
-def claim(session: Session, given: dict[str, Any]) -> int:
-    """Claim a task."""
-    return _change(session, given, "claim")
-
-
-def done(session: Session, given: dict[str, Any]) -> int:
-    """Finish a task."""
-    return _change(session, given, "done")
-
-
-def _change(session: Session, given: dict[str, Any], step: tasks.Step) -> int:
-    files = session_of(session, given)
-    actor = actor_of(session, given, files, "actor")
+def change_task(session: Session, given: dict[str, Any], step: tasks.Step) -> int:
+    """Add, claim or finish a task."""
+    files, actor = session_and_actor(session, given, "actor")
     task, warnings = tasks.change(files, step, given.pop("task"), actor, **given)
     session.out.say({**msgspec.to_builtins(task), "warnings": print_warnings(warnings)}, printable(task_line(task)))
     return 0
@@ -273,8 +246,8 @@ def _change(session: Session, given: dict[str, Any], step: tasks.Step) -> int:
 
 def signal(session: Session, given: dict[str, Any]) -> int:
     """Send a signal."""
-    files = session_of(session, given)
-    sender, receiver = actor_of(session, given, files, "from"), given.get("to", "all")
+    files, sender = session_and_actor(session, given, "from")
+    receiver = given.get("to", "all")
     unknown = unknown_names(files.read(), sender, receiver)
     sent = tasks.signal(files, sender, receiver, given["word"], given.get("detail", ""))
     line = f"{sent.id}  {sent.sender} -> {sent.receiver}  {sent.signal}"
@@ -299,12 +272,7 @@ COMMANDS = (
         init,
         "Existing files are never overwritten.",
     ),
-    Command(
-        "turn status",
-        "Show locks and their leases, unread mail, tasks, signals and problems.",
-        (DIR,),
-        status,
-    ),
+    Command("turn status", "Show locks and their leases, unread mail, tasks, signals and problems.", (DIR,), status),
     Command(
         "turn check",
         "Check all files of a session against each other.",
@@ -335,10 +303,15 @@ COMMANDS = (
             Argument("depends_on", "texts", "--depends-on", of="TASK", help="a task to be done first; repeatable"),
             DIR,
         ),
-        add,
+        partial(change_task, step="add"),
     ),
-    Command("turn tasks claim", "Claim a task whose dependencies are done.", (_TASK, DIR), claim),
-    Command("turn tasks done", "Finish your task.", (_TASK, DIR), done),
+    Command(
+        "turn tasks claim",
+        "Claim a task whose dependencies are done.",
+        (_TASK, DIR),
+        partial(change_task, step="claim"),
+    ),
+    Command("turn tasks done", "Finish your task.", (_TASK, DIR), partial(change_task, step="done")),
     Command(
         "turn signal",
         "Send a short signal in the ledger, to an agent or to all.",

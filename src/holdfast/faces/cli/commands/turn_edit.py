@@ -11,7 +11,6 @@ patch applies as a whole or not at all.
 
 from __future__ import annotations
 
-import contextlib
 import difflib
 import os
 import re
@@ -20,7 +19,7 @@ import shutil
 import subprocess
 import sys
 import tempfile
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, Final
 
 import msgspec
@@ -36,11 +35,10 @@ from holdfast.faces.cli.commands.turn import (
     LEASE,
     REASON,
     WAITING,
-    actor_of,
     completion_data,
     completion_line,
     print_warnings,
-    session_of,
+    session_and_actor,
     wait_policy,
 )
 from holdfast.faces.cli.output import printable
@@ -48,7 +46,6 @@ from holdfast.turnfile.files import Folder
 from holdfast.turnfile.model import FOLDER_VARIABLE
 
 _HUNK: Final = re.compile(r"@@ -(\d{1,9})(?:,(\d{1,9}))? \+(\d{1,9})(?:,(\d{1,9}))? @@")
-_NOWHERE: Final = "/dev/null"
 
 
 class Hunk(msgspec.Struct, frozen=True):
@@ -126,7 +123,7 @@ def _lines(text: str) -> list[str]:
 
 def _path(line: str, number: int) -> str:
     name = line[4:].split("\t")[0].rstrip("\r\n").strip()
-    if name == _NOWHERE:
+    if name == "/dev/null":
         raise Invalid(f"line {number}: a patch must not remove a file", line=number)
     return name[2:] if name.startswith(("a/", "b/")) else name
 
@@ -161,7 +158,6 @@ def _hunk(lines: list[str], at: int, match: re.Match[str]) -> tuple[Hunk, int]:
     return Hunk(max(start, 0), tuple(old), tuple(new)), at
 
 
-_EDITOR: Final = "vi"
 Edit = Callable[[turnfile.Transaction], None]
 
 
@@ -180,7 +176,7 @@ def edit(session: Session, given: dict[str, Any]) -> int:
     if not chosen and not sys.stdin.isatty():
         hint = "use --editor COMMAND, --patch FILE, or -- PROGRAM"
         raise Usage("no editor given, and there is no terminal", hint=hint)
-    words = shlex.split(chosen or _EDITOR)
+    words = shlex.split(chosen or "vi")
     if not words:
         raise Usage("--editor must not be empty")
     person = _Editor(words)
@@ -220,8 +216,7 @@ def _transact(
     if not given.get("files"):
         raise Usage("no file given", hint="such as: holdfast turn edit WORKLOG.md --reason 'log it'")
     waiting = wait_policy(given)
-    files = session_of(session, given)
-    holder = actor_of(session, given, files)
+    files, holder = session_and_actor(session, given)
     how = {name: given[name] for name in ("lease_revs", "under") if name in given}
     body, reason = means(files), given["reason"]
     done = turnfile.transact(given["files"], holder, reason, body, folder=files, wait=waiting, rehearse=rehearse, **how)
@@ -240,7 +235,8 @@ def _by_program(session: Session, files: turnfile.Session, command: list[str]) -
     environ = {**session.environ, FOLDER_VARIABLE: files.folder.path}
 
     def run(transaction: turnfile.Transaction) -> None:
-        with _copies(transaction) as folder:
+        with tempfile.TemporaryDirectory(prefix="holdfast-turn-") as path:
+            folder = _copy(transaction, path)
             # Its output goes to standard error; standard output is for our result.
             _run([program, *command[1:]], stdout=2, cwd=folder.path, env=environ)
             _check_named(transaction, folder)
@@ -257,12 +253,6 @@ def _run(command: list[str], **how: Any) -> None:
         raise Invalid(f"{command[0]} could not be started: {error.strerror}") from error
     if code:
         raise Invalid(f"{os.path.basename(command[0])} exited with code {code}", hint="nothing was written")
-
-
-@contextlib.contextmanager
-def _copies(transaction: turnfile.Transaction) -> Iterator[Folder]:
-    with tempfile.TemporaryDirectory(prefix="holdfast-turn-") as path:
-        yield _copy(transaction, path)
 
 
 def _copy(transaction: turnfile.Transaction, path: str) -> Folder:

@@ -21,26 +21,24 @@ from holdfast.faces.cli.commands.turn import (
     LEASE,
     REASON,
     WAITING,
-    actor_of,
     completion_data,
     print_warnings,
-    session_of,
+    session_and_actor,
     wait_policy,
 )
 from holdfast.faces.cli.output import printable
+from holdfast.turnfile.model import DEFAULT_LEASE_REVS
 
 
 def lock(session: Session, given: dict[str, Any]) -> int:
     """Lock files."""
     waiting = wait_policy(given)
-    files = session_of(session, given)
-    holder = actor_of(session, given, files)
-    lease = {name: given[name] for name in ("lease_revs",) if name in given}
-    claim = turnfile.lock_request(files, given["files"], holder, given["reason"], **lease)
+    files, holder = session_and_actor(session, given)
+    lease_revs = given.get("lease_revs", DEFAULT_LEASE_REVS)
+    claim = turnfile.lock_request(files, given["files"], holder, given["reason"], lease_revs)
     taken = turnfile.acquire(files, claim, waiting)
     data = {**_lock_data(taken), "warnings": print_warnings(claim.warnings)}
-    line = f"{taken.id}: {', '.join(taken.files)}, {_validity(taken)}"
-    session.out.say(data, printable(line))
+    session.out.say(data, printable(f"{taken.id}: {', '.join(taken.files)}, {_validity(taken)}"))
     return 0
 
 
@@ -54,10 +52,8 @@ def _validity(lock: turnfile.Lock) -> str:
 
 def unlock(session: Session, given: dict[str, Any]) -> int:
     """Release locks, with a completion note for each."""
-    files = session_of(session, given)
-    holder = actor_of(session, given, files)
-    wanted = given.get("locks") or [each.id for each in _own_locks(files, holder)]
-    done, lost = turnfile.unlock_all(files, wanted, holder)
+    files, holder = session_and_actor(session, given)
+    done, lost = turnfile.unlock_all(files, _wanted(given, files, holder), holder)
     for each in done:
         print_warnings(each.warnings)
     if done or not lost:
@@ -67,10 +63,15 @@ def unlock(session: Session, given: dict[str, Any]) -> int:
     return int(any(problem.level == "error" for each in done for problem in each.warnings))
 
 
-def _own_locks(files: turnfile.Session, holder: str) -> list[turnfile.Lock]:
-    """The locks that a holder took by hand; those of transactions end by themselves. Raises NotFound if none."""
+def _wanted(given: dict[str, Any], files: turnfile.Session, holder: str) -> list[str]:
+    """The given locks, or all that the holder took by hand. Raises NotFound if there is none.
+
+    Those of transactions end by themselves.
+    """
+    if given.get("locks"):
+        return list(given["locks"])
     held = [each for each in files.read().turnfile.locks if each.holder == holder]
-    mine = [each for each in held if not each.transaction]
+    mine = [each.id for each in held if not each.transaction]
     if not mine:
         at_work = ", ".join(each.id for each in held)
         hint = f"a process of that name is working under {at_work}; if it was killed, name the id"
@@ -88,39 +89,29 @@ def _release_line(done: turnfile.Completion) -> str:
 
 def renew(session: Session, given: dict[str, Any]) -> int:
     """Restart the leases of locks taken by hand."""
-    files = session_of(session, given)
-    holder = actor_of(session, given, files)
-    wanted = given.get("locks") or [each.id for each in _own_locks(files, holder)]
-    done = turnfile.renew_all(files, wanted, holder)
-    lines = [f"{each.id}: {_validity(each)}" for each in done]
-    session.out.say([_lock_data(each) for each in done], *map(printable, lines))
+    files, holder = session_and_actor(session, given)
+    done = turnfile.renew_all(files, _wanted(given, files, holder), holder)
+    lines = [printable(f"{each.id}: {_validity(each)}") for each in done]
+    session.out.say([_lock_data(each) for each in done], *lines)
     return 0
 
 
 def clear(session: Session, given: dict[str, Any]) -> int:
     """Remove stale locks."""
-    files = session_of(session, given)
-    gone = turnfile.clear_stale(files, actor_of(session, given, files, "actor"), given.get("locks", ()))
+    files, actor = session_and_actor(session, given, "actor")
+    gone = turnfile.clear_stale(files, actor, given.get("locks", ()))
     lines = [printable(f"cleared {each.id}, held by {each.holder}") for each in gone] or ["no lock is stale"]
-    session.out.say([msgspec.to_builtins(each) for each in gone], *lines)
+    session.out.say(msgspec.to_builtins(gone), *lines)
     return 0
 
 
 def override(session: Session, given: dict[str, Any]) -> int:
     """Remove another's lock for a P0 reason."""
-    files = session_of(session, given)
-    actor = actor_of(session, given, files, "actor")
+    files, actor = session_and_actor(session, given, "actor")
     done = turnfile.override(files, given["lock"], given["reason"], actor, take=bool(given.get("take")))
-    data = {
-        "lock": msgspec.to_builtins(done.lock),
-        "replaced_by": done.replaced_by and msgspec.to_builtins(done.replaced_by),
-        "files": list(done.files),
-        "revision": done.revision,
-        "problems": [msgspec.to_builtins(problem) for problem in done.problems],
-    }
     instead = f"; {done.replaced_by.id} locks its files" if done.replaced_by else ""
     line = f"removed {done.lock.id}, held by {done.lock.holder}, revision {done.revision}{instead}"
-    session.out.say(data, printable(line), *(printable(str(problem)) for problem in done.problems))
+    session.out.say(msgspec.to_builtins(done), printable(line), *(printable(str(each)) for each in done.problems))
     return 0
 
 

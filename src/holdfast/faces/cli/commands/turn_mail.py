@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from functools import partial
 from typing import Any, Final, get_args
 
 from holdfast.faces.cli.args import Argument, Usage
@@ -11,23 +12,22 @@ from holdfast.faces.cli.command import Command
 from holdfast.faces.cli.commands.turn import (
     DIR,
     WAITING,
-    actor_of,
     completion_data,
     print_warnings,
+    session_and_actor,
     session_of,
     wait_policy,
 )
 from holdfast.faces.cli.output import printable, printable_lines
 from holdfast.turnfile import mail
 from holdfast.turnfile.mail import Mail, MailResult
-from holdfast.turnfile.mailbox.steps import Disposition
+from holdfast.turnfile.mailbox.steps import Disposition, Operation
 from holdfast.turnfile.model import MAILBOX, PROJECTION
 
 
 def _mail(session: Session, given: dict[str, Any], name: str = "actor") -> Mail:
     waiting = wait_policy(given)
-    files = session_of(session, given)
-    return Mail(files, actor_of(session, given, files, name), wait=waiting)
+    return Mail(*session_and_actor(session, given, name), wait=waiting)
 
 
 def _report(session: Session, mailed: MailResult, verb: str | None = None) -> int:
@@ -49,19 +49,9 @@ def reply(session: Session, given: dict[str, Any]) -> int:
     return _report(session, mail.reply(given.pop("id"), **given), "sent")
 
 
-def ack(session: Session, given: dict[str, Any]) -> int:
-    """Acknowledge a message."""
-    return _report(session, _mail(session, given).ack(given["id"], given.get("note", "")))
-
-
-def action(session: Session, given: dict[str, Any]) -> int:
-    """Mark a message as actioned."""
-    return _report(session, _mail(session, given).action(given["id"], given.get("note", "")))
-
-
-def block(session: Session, given: dict[str, Any]) -> int:
-    """Mark a message as blocked."""
-    return _report(session, _mail(session, given).block(given["id"], given["note"]))
+def step(session: Session, given: dict[str, Any], operation: Operation) -> int:
+    """Acknowledge, action or block a message."""
+    return _report(session, _mail(session, given).step(given["id"], operation, given.get("note", "")))
 
 
 def close(session: Session, given: dict[str, Any]) -> int:
@@ -83,9 +73,8 @@ def show(session: Session, given: dict[str, Any]) -> int:
     found = mail.message(session_of(session, given), given["id"])
     rest = {name: value for name, value in found["fields"].items() if name not in _IN_LINE and value}
     lines = [_line(found), *(f"  {name.replace('_', ' ')}: {value}" for name, value in rest.items())]
-    body = printable_lines(found.get("body") or "")
-    acks = [f"ack: {entry}" for entry in found.get("ack", ())]
-    blocks = [part for part in (body, [printable(ack) for ack in acks]) if part]
+    acks = [printable(f"ack: {entry}") for entry in found.get("ack", ())]
+    blocks = [part for part in (printable_lines(found.get("body") or ""), acks) if part]
     session.out.say(found, *map(printable, lines), *(line for block in blocks for line in ("", *block)))
     return 0
 
@@ -139,10 +128,7 @@ COMMANDS = (
     Command(
         "turn mail list",
         "List the open messages, of everybody or of one --actor.",
-        (
-            Argument("status", option="--status", help="only unread, acknowledged, actioned, blocked, ..."),
-            DIR,
-        ),
+        (Argument("status", option="--status", help="only unread, acknowledged, actioned, blocked, ..."), DIR),
         list_messages,
     ),
     Command("turn mail show", "Show a message, open or closed.", (_ID, DIR), show),
@@ -161,18 +147,18 @@ COMMANDS = (
         ),
         reply,
     ),
-    Command("turn mail ack", "Acknowledge a message.", (_ID, _NOTE, *WAITING, DIR), ack),
-    Command("turn mail action", "Mark a message as actioned.", (_ID, _NOTE, *WAITING, DIR), action),
+    Command("turn mail ack", "Acknowledge a message.", (_ID, _NOTE, *WAITING, DIR), partial(step, operation="ack")),
+    Command(
+        "turn mail action",
+        "Mark a message as actioned.",
+        (_ID, _NOTE, *WAITING, DIR),
+        partial(step, operation="action"),
+    ),
     Command(
         "turn mail block",
         "Mark a message as blocked, and name what you wait for.",
-        (
-            _ID,
-            Argument("note", option="--note", word=True, required=True, help="what you wait for"),
-            *WAITING,
-            DIR,
-        ),
-        block,
+        (_ID, Argument("note", option="--note", word=True, required=True, help="what you wait for"), *WAITING, DIR),
+        partial(step, operation="block"),
     ),
     Command(
         "turn mail close",
