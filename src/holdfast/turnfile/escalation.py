@@ -16,7 +16,7 @@ import msgspec
 
 from holdfast.errors import Conflict, Escalated, FileChanged, Forbidden, Held, Invalid
 from holdfast.turnfile.invariants import validate_edits
-from holdfast.turnfile.ledger import Ledger, rules, with_blocked_signal, with_completion_note
+from holdfast.turnfile.ledger import Ledger, rules
 from holdfast.turnfile.mailbox import parse
 from holdfast.turnfile.mailbox.cards import TERMINAL
 from holdfast.turnfile.mailbox.draft import MAINTAINER, Draft, compose
@@ -130,7 +130,8 @@ def escalate_lock(session: Session, lock: Lock, revision: int, sender: str) -> H
     if ledger.turnfile.lock(lock.id) != lock:
         return Held(f"{words}, and that changed just now", hint="try again", **details)
     facts = f"blocked by {lock.id}: holder {lock.holder}, acquired_rev {lock.acquired_rev}, "
-    write_signal = partial(with_blocked_signal, sender=sender, detail=f"last seen revision {revision}", facts=facts)
+    seen = f"last seen revision {revision}"
+    write_signal = partial(Ledger.with_blocked_signal, sender=sender, detail=seen, facts=facts)
     _, signal = write_signal(ledger)
     by_mail = signal not in ledger.turnfile.signals and MAILBOX not in rules.files_of(lock, session.workspace(ledger))
     asked = _ask(session, sender, lock_question(lock, revision, sender) if by_mail else None, write_signal)
@@ -155,7 +156,8 @@ def escalate_edit(
     under = lock.id if lock else "no lock"
     question = edit_question(files, cause.message, under, session.read().revision, sender)
     detail = f"gave up editing {', '.join(files)} under {under}: {cause.message}"
-    asked = _ask(session, sender, question, partial(with_blocked_signal, sender=sender, detail=detail), released=lock)
+    write_signal = partial(Ledger.with_blocked_signal, sender=sender, detail=detail)
+    asked = _ask(session, sender, question, write_signal, released=lock)
     return Escalated(
         f"{cause.message}, at every retry; {asked} asks the maintainer to decide",
         hint="nothing of this edit was written; find out who edits these files without a lock, then retry",
@@ -209,7 +211,7 @@ def _ask_by_mail(session: Session, sender: str, question: Question, released: Lo
             texts, _ = validate_edits({MAILBOX: text}, now, workspace, session.timestamp())
             if texts:
                 lock_id = rules.next_lock_id(sender, ledger.text)
-                after, _ = with_completion_note(after.with_agent(sender), lock_id, sender, [MAILBOX])
+                after, _ = after.with_agent(sender).with_completion_note(lock_id, sender, [MAILBOX])
             if after.text != ledger.text:
                 texts[TURNFILE] = after.stamped(ledger.revision + 1, sender).text
                 session.replace(texts, {**now, TURNFILE: ledger.text})

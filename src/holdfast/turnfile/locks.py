@@ -24,15 +24,7 @@ from holdfast.turnfile import mailbox
 from holdfast.turnfile.escalation import escalate_lock
 from holdfast.turnfile.files import reach
 from holdfast.turnfile.invariants import check, render_projection
-from holdfast.turnfile.ledger import (
-    Ledger,
-    check_name,
-    new_names,
-    rules,
-    suggestion,
-    unknown_names,
-    with_completion_note,
-)
+from holdfast.turnfile.ledger import Ledger, check_name, new_names, rules, suggestion, unknown_names
 from holdfast.turnfile.mailbox import draft, projection
 from holdfast.turnfile.model import (
     DEFAULT_LEASE_REVS,
@@ -301,9 +293,6 @@ def get_own_lock(ledger: Ledger, lock_id: str, holder: str) -> Lock:
     return lock
 
 
-_CHECKED: Final = (MAILBOX, WORKLOG, QUESTIONS)
-
-
 def unlock(session: Session, lock_id: str, holder: str) -> Completion:
     """Release the holder's own lock after an edit by hand, with the completion note and a fresh projection.
 
@@ -323,9 +312,8 @@ def unlock(session: Session, lock_id: str, holder: str) -> Completion:
             if lock.transaction or lost is None:
                 return Completion(lock_id, (), after.revision)
             raise lost
-        now = {
-            path: session.folder.read(path) for path in with_projection([path for path in _CHECKED if path in files])
-        }
+        checked = [path for path in (MAILBOX, WORKLOG, QUESTIONS) if path in files]
+        now = {path: session.folder.read(path) for path in with_projection(checked)}
         there = {path: text for path, text in now.items() if text is not None}
         problems = [problem for problem in check(there) if problem.file in files]
         texts: dict[str, str] = {}
@@ -334,7 +322,7 @@ def unlock(session: Session, lock_id: str, holder: str) -> Completion:
             if fresh != now[PROJECTION]:
                 texts[PROJECTION] = fresh
         broken = any(problem.level == "error" for problem in problems)
-        after, signal = with_completion_note(ledger.without_locks(lock_id), lock_id, holder, files, broken=broken)
+        after, signal = ledger.without_locks(lock_id).with_completion_note(lock_id, holder, files, broken=broken)
         texts[TURNFILE] = after.stamped(ledger.revision + 1, holder).text
         session.replace(texts, {**now, TURNFILE: ledger.text})
     return Completion(lock_id, tuple(files), ledger.revision + 1, signal.id, tuple(problems))

@@ -138,10 +138,9 @@ class Mail:
         return self._transact(f"{operation} {id}", body_)
 
     def _transact(self, reason: str, body: Callable[[Transaction], tuple[str, str]], *others: str) -> MailResult:
-        holder = self.session.spelled(self.actor)
         completion = transact(
             [MAILBOX, *others],
-            holder,
+            self.session.spelled(self.actor),
             reason[:200],
             body,
             folder=self.session,
@@ -166,9 +165,7 @@ def messages(folder: SessionLike, actor: str | None = None, status: str | None =
 def message(folder: SessionLike, id: str) -> dict[str, Any]:
     """One message as data, from the mailbox or the archive. Raises MessageNotFound."""
     session, box = _mailbox(folder)
-    card = box.find(id)
-    if card is None:
-        card = parse(archive(session)).find(id)
+    card = box.find(id) or parse(archive(session)).find(id)
     if card is not None:
         return projection.message(card)
     closed = [row for row in projection.project(box)["closed_summary"] if row["id"] == id]
@@ -214,15 +211,15 @@ def archive(session: Session) -> str:
 
 
 def _text(edit: Transaction) -> str:
-    text = edit.read(MAILBOX)
-    if text is None:
-        raise NotFound(f"there is no {MAILBOX}", hint="`holdfast turn init --missing` creates an empty one")
-    return text
+    return _existing(edit.read(MAILBOX))
 
 
 def _mailbox(folder: SessionLike) -> tuple[Session, Mailbox]:
     session = as_session(folder)
-    text = session.texts([MAILBOX])[MAILBOX]
+    return session, parse(_existing(session.texts([MAILBOX])[MAILBOX]))
+
+
+def _existing(text: str | None) -> str:
     if text is None:
         raise NotFound(f"there is no {MAILBOX}", hint="`holdfast turn init --missing` creates an empty one")
-    return session, parse(text)
+    return text

@@ -14,10 +14,10 @@ from typing import Final
 from holdfast.errors import Exists, Invalid
 from holdfast.turnfile import ledger
 from holdfast.turnfile.invariants import render_projection
-from holdfast.turnfile.ledger import Ledger, check_name, rules
+from holdfast.turnfile.ledger import Ledger, check_name
 from holdfast.turnfile.ledger.yaml_edit import Change, Put
 from holdfast.turnfile.mailbox.draft import agent_name
-from holdfast.turnfile.model import MAILBOX, PROJECTION, QUESTIONS, TURNFILE, WORKLOG
+from holdfast.turnfile.model import FOLDER, MAILBOX, PROJECTION, QUESTIONS, TURNFILE, WORKLOG
 from holdfast.turnfile.session import Session
 
 README: Final = "docs/README.md"
@@ -150,7 +150,7 @@ def template_texts(name: str, project: str, agents: Sequence[str], maintainer: s
     return {
         TURNFILE: ledger.read(_TURNFILE).changed(changes).stamped(1, maintainer).text,
         MAILBOX: mailbox,
-        PROJECTION: render_projection(mailbox, None, name or rules.DEFAULT_WORKSPACE, timestamp),
+        PROJECTION: render_projection(mailbox, None, name or FOLDER, timestamp),
         WORKLOG: _WORKLOG.format(project=project, date=today, working=working),
         QUESTIONS: _QUESTIONS.format(project=project),
         README: _README.format(project=project),

@@ -136,6 +136,25 @@ class Ledger(msgspec.Struct, frozen=True, eq=False):
         signal = Signal(number, sender, receiver, word, self.revision + 1, detail)
         return self.with_signal(signal, instead_of=instead_of), signal
 
+    def with_completion_note(
+        self, lock_id: str, holder: str, files: Sequence[str], *, broken: bool = False
+    ) -> tuple[Ledger, Signal]:
+        """With the completion note of a lock: its id, the changed files, and the revision of this write.
+
+        `broken`: the note says instead that the files were left with errors.
+        """
+        what = "out of order after" if broken else "completed"
+        detail = f"{what} {lock_id}: {', '.join(files)}, revision {self.revision + 1}"
+        old = _old_notes(self.turnfile.signals, holder)
+        return self.with_new_signal(holder, "all", "notify", detail, instead_of=old)
+
+    def with_blocked_signal(self, sender: str, detail: str, facts: str = "") -> tuple[Ledger, Signal]:
+        """With a `blocked` signal to the maintainer; if one that begins with the same `facts` is there, that one."""
+        for old in self.turnfile.signals:
+            if facts and old.signal == "blocked" and old.detail.startswith(facts):
+                return self, old
+        return self.with_new_signal(sender, self.turnfile.maintainer.id or "maintainer", "blocked", facts + detail)
+
     def with_task_fields(self, task_id: str, **fields: Any) -> Ledger:
         """With some fields of a task changed. Raises NotFound."""
         if self.turnfile.task(task_id) is None:
@@ -200,28 +219,6 @@ def _rises(signals: Sequence[Signal]) -> bool:
 
 KEPT_NOTES: Final = 10
 _COMPLETED: Final = re.compile(r"(?:completed|out of order after) (\S.*): .*, revision [0-9]+")
-
-
-def with_completion_note(
-    ledger: Ledger, lock_id: str, holder: str, files: Sequence[str], *, broken: bool = False
-) -> tuple[Ledger, Signal]:
-    """With the completion note of a lock: its id, the changed files, and the revision of this write.
-
-    `broken`: the note says instead that the files were left with errors.
-    """
-    what = "out of order after" if broken else "completed"
-    detail = f"{what} {lock_id}: {', '.join(files)}, revision {ledger.revision + 1}"
-    return ledger.with_new_signal(
-        holder, "all", "notify", detail, instead_of=_old_notes(ledger.turnfile.signals, holder)
-    )
-
-
-def with_blocked_signal(ledger: Ledger, sender: str, detail: str, facts: str = "") -> tuple[Ledger, Signal]:
-    """With a `blocked` signal to the maintainer; if one that begins with the same `facts` is there, that one."""
-    for old in ledger.turnfile.signals:
-        if facts and old.signal == "blocked" and old.detail.startswith(facts):
-            return ledger, old
-    return ledger.with_new_signal(sender, ledger.turnfile.maintainer.id or "maintainer", "blocked", facts + detail)
 
 
 def _old_notes(signals: Sequence[Signal], holder: str) -> list[str]:

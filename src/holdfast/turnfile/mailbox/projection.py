@@ -41,11 +41,9 @@ def inboxes(cards: Iterable[Card]) -> dict[str, Inbox]:
     found: dict[str, Inbox] = {}
     for card in cards:
         for name in card.receivers if card.status == "unread" else ():
-            before = found.get(fold(name))
-            oldest = card if before is None else min(before.oldest, card, key=lambda card: card.order)
-            found[fold(name)] = Inbox(
-                name if before is None else before.agent, (before.unread if before else 0) + 1, oldest
-            )
+            before = found.get(fold(name), Inbox(name, 0, card))
+            oldest = min(before.oldest, card, key=lambda card: card.order)
+            found[fold(name)] = Inbox(before.agent, before.unread + 1, oldest)
     return found
 
 
@@ -88,7 +86,8 @@ def _snapshot(box: Mailbox) -> list[Edit]:
         inbox = due.pop(fold(table.value(row, "agent")), None)
         edits += _change(table, row, _inbox_row(table, row, inbox))
     for inbox in due.values():
-        values = {"agent": inbox.agent, **_counts(inbox), "needs_response_by": _due(inbox)}
+        due_by = inbox.oldest.get("response_needed_by") or "none"
+        values = {"agent": inbox.agent, **_counts(inbox), "needs_response_by": due_by}
         edits.append(insert_row(box, table, len(table.rows), [values.get(name, "none") for name in table.columns]))
     return edits
 
@@ -111,10 +110,6 @@ def _counts(inbox: Inbox | None) -> dict[str, str]:
     return {"unread": str(inbox.unread), "oldest_unread": inbox.oldest.id}
 
 
-def _due(inbox: Inbox) -> str:
-    return inbox.oldest.get("response_needed_by") or "none"
-
-
 def _queue(box: Mailbox) -> list[Edit]:
     table = box.queue
     if table is None or "id" not in table.columns:
@@ -128,19 +123,12 @@ def _queue(box: Mailbox) -> list[Edit]:
             continue
         # A subject that was shortened by hand stays.
         said = {name: column(card, name) for name in table.columns if name != "subject" or not table.value(row, name)}
-        edits += _change(
-            table,
-            row,
-            {
-                name: value
-                for name, value in said.items()
-                if value and not same_value(name, table.value(row, name), value)
-            },
-        )
+        was = {name: table.value(row, name) for name in said}
+        wanted = {name: said[name] for name in said if said[name] and not same_value(name, was[name], said[name])}
+        edits += _change(table, row, wanted)
     for card in sorted(waiting.values(), key=lambda card: card.order, reverse=True):
-        place = next(
-            (n for n, row in enumerate(table.rows) if order_of(table.value(row, "id")) < card.order), len(table.rows)
-        )
+        older = (n for n, row in enumerate(table.rows) if order_of(table.value(row, "id")) < card.order)
+        place = next(older, len(table.rows))
         edits.append(insert_row(box, table, place, [column(card, name) or "none" for name in table.columns]))
     return edits
 
@@ -157,11 +145,6 @@ def _change(table: Table, row: Row, wanted: dict[str, str]) -> list[Edit]:
     return [fill(cell, wanted[name]) for name, cell in cells.items() if cell is not None]
 
 
-SCHEMA_ID: Final = "turnfile.mailbox"
-SCHEMA_VERSION: Final = "1.0.0"
-PROJECTION_KIND: Final = "mailbox"
-FORMAT_VERSION: Final = "mailbox-compact-v1"
-
 _METADATA: Final = ("date_initialized", "protocol", "last_format_migration", "full_history")
 _ROW: Final = ("id", "date", "from_to", "type", "priority", "due", "status", "subject", "final_status", "outcome")
 _INCIDENTAL: Final = ("generated_at", "source_file", "output_file")
@@ -170,10 +153,10 @@ _INCIDENTAL: Final = ("generated_at", "source_file", "output_file")
 def project(box: Mailbox) -> dict[str, Any]:
     """The contents of the projection, without time and source file."""
     return {
-        "schema_id": SCHEMA_ID,
-        "schema_version": SCHEMA_VERSION,
-        "projection_kind": PROJECTION_KIND,
-        "format_version": FORMAT_VERSION,
+        "schema_id": "turnfile.mailbox",
+        "schema_version": "1.0.0",
+        "projection_kind": "mailbox",
+        "format_version": "mailbox-compact-v1",
         "metadata": _metadata(box),
         "inbox_snapshot": [_inbox(box.snapshot, row) for row in box.snapshot.rows] if box.snapshot else [],
         "open_queue": [_row(box.queue, row) for row in box.queue.rows] if box.queue else [],

@@ -29,9 +29,11 @@ DIR: Final = Argument("dir", option="--dir", of="FOLDER", help=f"the session (de
 HOLDER: Final = Argument("holder", option="--holder", help="who edits (default: --actor, HOLDFAST_ACTOR)")
 REASON: Final = Argument("reason", option="--reason", required=True, help="what you edit, in one line")
 LEASE: Final = Argument("lease_revs", "int", "--lease-revs", of="N", help="revisions that the lock stays valid (2)")
+# The last arguments of a command that may wait for a lock.
 WAITING: Final = (
     Argument("wait", "seconds", "--wait", of="SECONDS", help="between two checks of a lock held by somebody else (30)"),
     Argument("no_wait", "flag", "--no-wait", help="fail at once if a file is locked"),
+    DIR,
 )
 _OF_WORKSPACES: Final = ("url", "key", "fence", "at_least")
 

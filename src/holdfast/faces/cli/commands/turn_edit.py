@@ -29,18 +29,7 @@ from holdfast.errors import Invalid, NotFound
 from holdfast.faces.cli.args import Argument, Usage
 from holdfast.faces.cli.call import Session
 from holdfast.faces.cli.command import Command
-from holdfast.faces.cli.commands.turn import (
-    DIR,
-    HOLDER,
-    LEASE,
-    REASON,
-    WAITING,
-    completion_data,
-    completion_line,
-    print_warnings,
-    session_and_actor,
-    wait_policy,
-)
+from holdfast.faces.cli.commands import turn
 from holdfast.faces.cli.output import printable
 from holdfast.turnfile.files import Folder
 from holdfast.turnfile.model import FOLDER_VARIABLE
@@ -215,13 +204,13 @@ def _transact(
     """Run an edit. A person edits under the lock; a program or a patch is rehearsed before the lock is taken."""
     if not given.get("files"):
         raise Usage("no file given", hint="such as: holdfast turn edit WORKLOG.md --reason 'log it'")
-    waiting = wait_policy(given)
-    files, holder = session_and_actor(session, given)
+    waiting = turn.wait_policy(given)
+    files, holder = turn.session_and_actor(session, given)
     how = {name: given[name] for name in ("lease_revs", "under") if name in given}
     body, reason = means(files), given["reason"]
     done = turnfile.transact(given["files"], holder, reason, body, folder=files, wait=waiting, rehearse=rehearse, **how)
-    print_warnings(done.warnings)
-    session.out.say(completion_data(done), completion_line(done))
+    turn.print_warnings(done.warnings)
+    session.out.say(turn.completion_data(done), turn.completion_line(done))
     return 0
 
 
@@ -356,15 +345,14 @@ COMMANDS = (
         "Edit shared files in one transaction: with an editor, a patch or a program.",
         (
             _FILES,
-            HOLDER,
-            REASON,
+            turn.HOLDER,
+            turn.REASON,
             Argument("editor", option="--editor", of="COMMAND", help="the editor (default: VISUAL, EDITOR)"),
             Argument("patch", option="--patch", of="FILE", help="apply a unified diff instead; - reads standard input"),
             _PROGRAM,
             _UNDER,
-            LEASE,
-            *WAITING,
-            DIR,
+            turn.LEASE,
+            *turn.WAITING,
         ),
         edit,
         "The edit happens on copies. A program runs in their folder; if it fails, or writes a file that is not named,"
@@ -373,7 +361,7 @@ COMMANDS = (
     Command(
         "turn transact",
         "Edit shared files with a program in one transaction.",
-        (_FILES, _PROGRAM, HOLDER, REASON, _UNDER, LEASE, *WAITING, DIR),
+        (_FILES, _PROGRAM, turn.HOLDER, turn.REASON, _UNDER, turn.LEASE, *turn.WAITING),
         transact,
         "It runs in a folder with copies of the files; if it fails, breaks an invariant, or writes a file that is not"
         " named, nothing is written.",

@@ -15,29 +15,19 @@ from holdfast.errors import NotFound
 from holdfast.faces.cli.args import Argument
 from holdfast.faces.cli.call import Session
 from holdfast.faces.cli.command import Command
-from holdfast.faces.cli.commands.turn import (
-    DIR,
-    HOLDER,
-    LEASE,
-    REASON,
-    WAITING,
-    completion_data,
-    print_warnings,
-    session_and_actor,
-    wait_policy,
-)
+from holdfast.faces.cli.commands import turn
 from holdfast.faces.cli.output import printable
 from holdfast.turnfile.model import DEFAULT_LEASE_REVS
 
 
 def lock(session: Session, given: dict[str, Any]) -> int:
     """Lock files."""
-    waiting = wait_policy(given)
-    files, holder = session_and_actor(session, given)
+    waiting = turn.wait_policy(given)
+    files, holder = turn.session_and_actor(session, given)
     lease_revs = given.get("lease_revs", DEFAULT_LEASE_REVS)
     claim = turnfile.lock_request(files, given["files"], holder, given["reason"], lease_revs)
     taken = turnfile.acquire(files, claim, waiting)
-    data = {**_lock_data(taken), "warnings": print_warnings(claim.warnings)}
+    data = {**_lock_data(taken), "warnings": turn.print_warnings(claim.warnings)}
     session.out.say(data, printable(f"{taken.id}: {', '.join(taken.files)}, {_validity(taken)}"))
     return 0
 
@@ -52,12 +42,13 @@ def _validity(lock: turnfile.Lock) -> str:
 
 def unlock(session: Session, given: dict[str, Any]) -> int:
     """Release locks, with a completion note for each."""
-    files, holder = session_and_actor(session, given)
+    files, holder = turn.session_and_actor(session, given)
     done, lost = turnfile.unlock_all(files, _wanted(given, files, holder), holder)
     for each in done:
-        print_warnings(each.warnings)
+        turn.print_warnings(each.warnings)
     if done or not lost:
-        session.out.say([completion_data(each) for each in done], *(printable(_release_line(each)) for each in done))
+        lines = [printable(_release_line(each)) for each in done]
+        session.out.say([turn.completion_data(each) for each in done], *lines)
     for error in lost.values():
         raise error
     return int(any(problem.level == "error" for each in done for problem in each.warnings))
@@ -89,7 +80,7 @@ def _release_line(done: turnfile.Completion) -> str:
 
 def renew(session: Session, given: dict[str, Any]) -> int:
     """Restart the leases of locks taken by hand."""
-    files, holder = session_and_actor(session, given)
+    files, holder = turn.session_and_actor(session, given)
     done = turnfile.renew_all(files, _wanted(given, files, holder), holder)
     lines = [printable(f"{each.id}: {_validity(each)}") for each in done]
     session.out.say([_lock_data(each) for each in done], *lines)
@@ -98,7 +89,7 @@ def renew(session: Session, given: dict[str, Any]) -> int:
 
 def clear(session: Session, given: dict[str, Any]) -> int:
     """Remove stale locks."""
-    files, actor = session_and_actor(session, given, "actor")
+    files, actor = turn.session_and_actor(session, given, "actor")
     gone = turnfile.clear_stale(files, actor, given.get("locks", ()))
     lines = [printable(f"cleared {each.id}, held by {each.holder}") for each in gone] or ["no lock is stale"]
     session.out.say(msgspec.to_builtins(gone), *lines)
@@ -107,7 +98,7 @@ def clear(session: Session, given: dict[str, Any]) -> int:
 
 def override(session: Session, given: dict[str, Any]) -> int:
     """Remove another's lock for a P0 reason."""
-    files, actor = session_and_actor(session, given, "actor")
+    files, actor = turn.session_and_actor(session, given, "actor")
     done = turnfile.override(files, given["lock"], given["reason"], actor, take=bool(given.get("take")))
     instead = f"; {done.replaced_by.id} locks its files" if done.replaced_by else ""
     line = f"removed {done.lock.id}, held by {done.lock.holder}, revision {done.revision}{instead}"
@@ -116,6 +107,7 @@ def override(session: Session, given: dict[str, Any]) -> int:
 
 
 _LOCK = Argument("lock", option="--lock", word=True, required=True, help="its id")
+_STALE = Argument("locks", "texts", "--lock", word=True, rest=True, help="their ids (default: all stale locks)")
 _LOCKS = Argument("locks", "texts", "--lock", word=True, rest=True, help="their ids (default: all of yours)")
 
 COMMANDS = (
@@ -124,11 +116,10 @@ COMMANDS = (
         "Lock shared files before you edit them; exit code 12 if one is locked.",
         (
             Argument("files", "texts", "--files", word=True, rest=True, required=True, help="such as MAILBOX.md"),
-            HOLDER,
-            REASON,
-            LEASE,
-            *WAITING,
-            DIR,
+            turn.HOLDER,
+            turn.REASON,
+            turn.LEASE,
+            *turn.WAITING,
         ),
         lock,
         "While somebody else holds a file, checks again every --wait seconds. If the revision is the same in two"
@@ -137,22 +128,22 @@ COMMANDS = (
     Command(
         "turn unlock",
         "Release your locks, with a completion note and a fresh MAILBOX.json.",
-        (_LOCKS, HOLDER, DIR),
+        (_LOCKS, turn.HOLDER, turn.DIR),
         unlock,
         "The exit code is 1 if your edit left errors in a file, and 13 if the lock went stale before: it is then"
         " removed, but the edit is not noted as complete, because others may have edited the file too.",
     ),
-    Command("turn renew", "Restart the leases of your locks.", (_LOCKS, HOLDER, DIR), renew),
+    Command("turn renew", "Restart the leases of your locks.", (_LOCKS, turn.HOLDER, turn.DIR), renew),
     Command(
         "turn clear",
         "Remove stale locks of any holder.",
-        (Argument("locks", "texts", "--lock", word=True, rest=True, help="their ids (default: all stale locks)"), DIR),
+        (_STALE, turn.DIR),
         clear,
     ),
     Command(
         "turn override",
         "Remove another's lock in an emergency; it is logged in the worklog.",
-        (_LOCK, REASON, Argument("take", "flag", "--take", help="take a lock on the same files"), DIR),
+        (_LOCK, turn.REASON, Argument("take", "flag", "--take", help="take a lock on the same files"), turn.DIR),
         override,
         "The reason must start with P0 and say what is at stake.",
     ),

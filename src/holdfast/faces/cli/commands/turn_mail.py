@@ -9,15 +9,7 @@ from typing import Any, Final, get_args
 from holdfast.faces.cli.args import Argument, Usage
 from holdfast.faces.cli.call import Session
 from holdfast.faces.cli.command import Command
-from holdfast.faces.cli.commands.turn import (
-    DIR,
-    WAITING,
-    completion_data,
-    print_warnings,
-    session_and_actor,
-    session_of,
-    wait_policy,
-)
+from holdfast.faces.cli.commands import turn
 from holdfast.faces.cli.output import printable, printable_lines
 from holdfast.turnfile import mail
 from holdfast.turnfile.mail import Mail, MailResult
@@ -26,13 +18,13 @@ from holdfast.turnfile.model import MAILBOX, PROJECTION
 
 
 def _mail(session: Session, given: dict[str, Any], name: str = "actor") -> Mail:
-    waiting = wait_policy(given)
-    return Mail(*session_and_actor(session, given, name), wait=waiting)
+    waiting = turn.wait_policy(given)
+    return Mail(*turn.session_and_actor(session, given, name), wait=waiting)
 
 
 def _report(session: Session, mailed: MailResult, verb: str | None = None) -> int:
-    print_warnings(mailed.completion.warnings)
-    data = {"id": mailed.id, "status": mailed.status, **completion_data(mailed.completion)}
+    turn.print_warnings(mailed.completion.warnings)
+    data = {"id": mailed.id, "status": mailed.status, **turn.completion_data(mailed.completion)}
     session.out.say(data, f"{mailed.id} {verb or mailed.status}, revision {mailed.completion.revision}")
     return 0
 
@@ -62,7 +54,7 @@ def close(session: Session, given: dict[str, Any]) -> int:
 
 def list_messages(session: Session, given: dict[str, Any]) -> int:
     """List the open messages, of everybody or of one agent."""
-    files = session_of(session, given)
+    files = turn.session_of(session, given)
     found = mail.messages(files, session.given.get("actor"), given.get("status"))
     session.out.say(found, *(printable(_line(message)) for message in found))
     return 0
@@ -70,7 +62,7 @@ def list_messages(session: Session, given: dict[str, Any]) -> int:
 
 def show(session: Session, given: dict[str, Any]) -> int:
     """Show one message, open or archived."""
-    found = mail.message(session_of(session, given), given["id"])
+    found = mail.message(turn.session_of(session, given), given["id"])
     rest = {name: value for name, value in found["fields"].items() if name not in _IN_LINE and value}
     lines = [_line(found), *(f"  {name.replace('_', ' ')}: {value}" for name, value in rest.items())]
     acks = [printable(f"ack: {entry}") for entry in found.get("ack", ())]
@@ -93,7 +85,7 @@ def export(session: Session, given: dict[str, Any]) -> int:
     """Write the projection of a mailbox."""
     source, target = given.get("source"), given.get("target")
     if source is None:
-        folder = session_of(session, given).folder.path
+        folder = turn.session_of(session, given).folder.path
         source, target = os.path.join(folder, MAILBOX), os.path.join(folder, PROJECTION)
     elif target is None:
         raise Usage("name both files, or none", hint=f"holdfast turn mail export {MAILBOX} {PROJECTION}")
@@ -120,18 +112,17 @@ COMMANDS = (
             Argument("type", option="--type", help=f"{_TYPES} (request)"),
             _PRIORITY,
             Argument("response_by", option="--response-by", of="WHEN", help="when a response is needed"),
-            *WAITING,
-            DIR,
+            *turn.WAITING,
         ),
         send,
     ),
     Command(
         "turn mail list",
         "List the open messages, of everybody or of one --actor.",
-        (Argument("status", option="--status", help="only unread, acknowledged, actioned, blocked, ..."), DIR),
+        (Argument("status", option="--status", help="only unread, acknowledged, actioned, blocked, ..."), turn.DIR),
         list_messages,
     ),
-    Command("turn mail show", "Show a message, open or closed.", (_ID, DIR), show),
+    Command("turn mail show", "Show a message, open or closed.", (_ID, turn.DIR), show),
     Command(
         "turn mail reply",
         "Reply to a message; an unread one becomes acknowledged.",
@@ -142,22 +133,21 @@ COMMANDS = (
             Argument("type", option="--type", help=f"{_TYPES} (notify)"),
             _PRIORITY,
             Argument("disposition", option="--disposition", help="of a decision: approved, rejected, ..."),
-            *WAITING,
-            DIR,
+            *turn.WAITING,
         ),
         reply,
     ),
-    Command("turn mail ack", "Acknowledge a message.", (_ID, _NOTE, *WAITING, DIR), partial(step, operation="ack")),
+    Command("turn mail ack", "Acknowledge a message.", (_ID, _NOTE, *turn.WAITING), partial(step, operation="ack")),
     Command(
         "turn mail action",
         "Mark a message as actioned.",
-        (_ID, _NOTE, *WAITING, DIR),
+        (_ID, _NOTE, *turn.WAITING),
         partial(step, operation="action"),
     ),
     Command(
         "turn mail block",
         "Mark a message as blocked, and name what you wait for.",
-        (_ID, Argument("note", option="--note", word=True, required=True, help="what you wait for"), *WAITING, DIR),
+        (_ID, Argument("note", option="--note", word=True, required=True, help="what you wait for"), *turn.WAITING),
         partial(step, operation="block"),
     ),
     Command(
@@ -168,8 +158,7 @@ COMMANDS = (
             _NOTE,
             Argument("disposition", option="--disposition", choices=get_args(Disposition), help="the outcome (closed)"),
             Argument("keep", option="--keep", of="WHY", help="keep its card in the mailbox, for this reason"),
-            *WAITING,
-            DIR,
+            *turn.WAITING,
         ),
         close,
     ),
@@ -179,7 +168,7 @@ COMMANDS = (
         (
             Argument("source", option="--source", word=True, help="a MAILBOX.md (default: that of the folder)"),
             Argument("target", option="--target", word=True, help="the MAILBOX.json to write"),
-            DIR,
+            turn.DIR,
         ),
         export,
     ),
