@@ -28,7 +28,7 @@ WriteSignal = Callable[[Ledger], tuple[Ledger, Signal]]
 
 
 class Question(msgspec.Struct, frozen=True):
-    """Who edits some files next. `facts` tell it from other questions, `more` is what else a decision needs."""
+    """Which agent edits some files next. `facts` identify the question, `more` is what else a decision needs."""
 
     subject: str
     files: str
