@@ -119,16 +119,9 @@ def escalate_lock(session: Session, lock: Lock, revision: int, sender: str) -> H
 
     That is Escalated with the id of the question, or plain Held if the lock has changed in the meantime.
     """
-    details: dict[str, Any] = {
-        "holder": lock.holder,
-        "lock_id": lock.id,
-        "acquired_rev": lock.acquired_rev,
-        "revision": revision,
-    }
-    words = f"{lock.holder} has held {', '.join(lock.files)} since revision {lock.acquired_rev} ({lock.id})"
     ledger = session.read()
     if ledger.turnfile.lock(lock.id) != lock:
-        return Held(f"{words}, and that changed just now", hint="try again", **details)
+        return held_error(lock, revision, "try again", ", and that changed just now")
     facts = f"blocked by {lock.id}: holder {lock.holder}, acquired_rev {lock.acquired_rev}, "
     seen = f"last seen revision {revision}"
     write_signal = partial(Ledger.with_blocked_signal, sender=sender, detail=seen, facts=facts)
@@ -141,10 +134,19 @@ def escalate_lock(session: Session, lock: Lock, revision: int, sender: str) -> H
             "the lock is in your own name: if the process that took it was killed,"
             f" `holdfast turn unlock {lock.id}` releases it"
         )
-    return Escalated(
-        f"{words}, and the revision stayed at {revision} while you waited; {asked} asks the maintainer to decide",
+    waited = f", and the revision stayed at {revision} while you waited; {asked} asks the maintainer to decide"
+    return held_error(lock, revision, hint, waited, Escalated, notice=asked)
+
+
+def held_error(lock: Lock, revision: int, hint: str, more: str = "", kind: type[Held] = Held, **details: Any) -> Held:
+    """The error for a file that somebody locks."""
+    return kind(
+        f"{lock.holder} has held {', '.join(lock.files)} since revision {lock.acquired_rev} ({lock.id}){more}",
         hint=hint,
-        notice=asked,
+        holder=lock.holder,
+        lock_id=lock.id,
+        acquired_rev=lock.acquired_rev,
+        revision=revision,
         **details,
     )
 

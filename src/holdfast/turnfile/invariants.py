@@ -26,7 +26,6 @@ from holdfast.turnfile.worklog import STATES, Entry, StatusLine, Worklog, parse_
 Breach = tuple[int, Level, str, str]
 """A problem of one file: line, level, rule, message."""
 
-_NEEDED: Final = ("from", "to", "status")
 _CLOSED: Final = ("id", "date", "from_to", "final_status", "outcome", "subject", "closed_by")
 _RATIONALE: Final = re.compile(
     r"(?:[-*|] *|\*\*)?(?:Retained|Retention|Rationale)[A-Za-z ]{0,30}[:|*]{1,3} *[^ |:*]", re.IGNORECASE
@@ -88,9 +87,8 @@ def _ids(box: Mailbox) -> Iterator[Breach]:
 
 
 def _card(card: Card) -> Iterator[Breach]:
-    said = {"from": card.sender, "to": card.receiver, "status": card.status}
-    for name in _NEEDED:
-        if not said[name]:
+    for name, value in (("from", card.sender), ("to", card.receiver), ("status", card.status)):
+        if not value:
             yield card.line, "error", "card-field", f"{card.id} has no {name}"
     line = card.line_of("status")
     if card.status and card.status not in OPEN and card.status not in TERMINAL:

@@ -21,7 +21,7 @@ import msgspec
 
 from holdfast.errors import Held, Invalid, NotFound, NotHolder
 from holdfast.turnfile import mailbox
-from holdfast.turnfile.escalation import escalate_lock
+from holdfast.turnfile.escalation import escalate_lock, held_error
 from holdfast.turnfile.files import reach
 from holdfast.turnfile.invariants import check, render_projection
 from holdfast.turnfile.ledger import Ledger, check_name, new_names, rules, suggestion, unknown_names
@@ -267,14 +267,7 @@ def _held_error(lock: Lock, revision: int, wanted_by: str) -> Held:
         hint += f" once; `holdfast turn renew {lock.id}` restarts its lease"
     if lock.holder == wanted_by and lock.transaction:
         hint = f"another process of that name holds it; if it was killed, `holdfast turn unlock {lock.id}` releases it"
-    return Held(
-        f"{lock.holder} has held {', '.join(lock.files)} since revision {lock.acquired_rev} ({lock.id})",
-        hint=hint,
-        holder=lock.holder,
-        lock_id=lock.id,
-        acquired_rev=lock.acquired_rev,
-        revision=revision,
-    )
+    return held_error(lock, revision, hint)
 
 
 def get_lock(ledger: Ledger, lock_id: str) -> Lock:

@@ -8,18 +8,16 @@ by content, not by time or folder. Called by `draft`, `steps`, `invariants`, `ma
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable
 from typing import Any, Final
 
 import msgspec
 
 from holdfast.turnfile.mailbox import Mailbox, insert_row, parse
-from holdfast.turnfile.mailbox.cards import OPEN, Card, order_of
+from holdfast.turnfile.mailbox.cards import ARROW, OPEN, Card, order_of, status_word
 from holdfast.turnfile.mailbox.markdown import Edit, Row, Table, fill, row_text
 
 NOTHING: Final = ("none", "", "-", "—", "n/a")
-_ARROW: Final = re.compile(r"->|→")
 _ALIASES: Final = {"pri": "priority", "message_id": "id", "message": "id", "due": "response_needed_by"}
 
 
@@ -52,23 +50,19 @@ def is_open(card: Card) -> bool:
     return card.status in OPEN
 
 
-def route_of(card: Card) -> str:
-    """Sender and receivers as the tables write them."""
-    return f"{card.sender} -> {card.receiver}"
-
-
 def column(card: Card, name: str) -> str:
     """A card's value in a column of the queue; empty if the card has none."""
     name = _ALIASES.get(name, name)
-    known = {"id": card.id, "from_to": route_of(card), "from": card.sender, "to": card.receiver, "status": card.status}
+    route = f"{card.sender} -> {card.receiver}"
+    known = {"id": card.id, "from_to": route, "from": card.sender, "to": card.receiver, "status": card.status}
     return known[name] if name in known else card.get(name)
 
 
 def same_value(name: str, one: str, other: str) -> bool:
     """Whether two cells of a column mean the same, however arrow or status are written."""
     if name == "status":
-        return re.findall(r"[a-z_-]+", one.lower())[:1] == re.findall(r"[a-z_-]+", other.lower())[:1]
-    return [part.strip() for part in _ARROW.split(one)] == [part.strip() for part in _ARROW.split(other)]
+        return status_word(one) == status_word(other)
+    return [part.strip() for part in ARROW.split(one)] == [part.strip() for part in ARROW.split(other)]
 
 
 def refresh(box: Mailbox) -> Mailbox:

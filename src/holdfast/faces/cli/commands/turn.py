@@ -149,8 +149,7 @@ def _status_lines(found: turnfile.Status) -> Iterator[str]:
     yield from _section("unread", unread or ["none"])
     yield from _section("tasks", _first([_short(task_line(task)) for task in found.tasks], _TASKS))
     newest = found.signals[:_SIGNALS]
-    signals = [f"{each.id}  {each.sender} -> {each.receiver}  {_signal_text(each)}" for each in newest]
-    yield from _section("signals", [_short(line) for line in signals])
+    yield from _section("signals", [_short(_signal_line(each)) for each in newest])
     yield from _section("problems", _first([str(problem) for problem in found.problems], _PROBLEMS) or ["none"])
 
 
@@ -186,8 +185,9 @@ def task_line(task: turnfile.Task) -> str:
     return f"{task.id}  {task.priority}  {task.status}  {task.owner}  {task.description}".rstrip()
 
 
-def _signal_text(signal: turnfile.Signal) -> str:
-    return f"{signal.signal}: {signal.detail}" if signal.detail else signal.signal
+def _signal_line(signal: turnfile.Signal) -> str:
+    what = f"{signal.signal}: {signal.detail}" if signal.detail else signal.signal
+    return f"{signal.id}  {signal.sender} -> {signal.receiver}  {what}"
 
 
 def check(session: Session, given: dict[str, Any]) -> int:

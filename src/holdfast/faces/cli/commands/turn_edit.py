@@ -119,30 +119,26 @@ def _path(line: str, number: int) -> str:
 
 def _hunk(lines: list[str], at: int, match: re.Match[str]) -> tuple[Hunk, int]:
     begin = at
-    old_left, new_left = int(match[2] or 1), int(match[4] or 1)
-    start = int(match[1]) - (1 if old_left else 0)
+    old_size, new_size = int(match[2] or 1), int(match[4] or 1)
+    start = int(match[1]) - (1 if old_size else 0)
     old: list[str] = []
     new: list[str] = []
-    while old_left > 0 or new_left > 0:
+    while len(old) < old_size or len(new) < new_size:
         line = lines[at] if at < len(lines) else ""
         mark, content = line[:1], line[1:]
         if mark in ("\n", "\r"):  # an empty context line whose space an editor removed
             mark, content = " ", line
         if mark not in (" ", "-", "+") or not content:
             raise Invalid(f"line {at + 1}: the hunk ends too early", line=at + 1)
-        if mark in (" ", "-"):
-            old.append(content)
-            old_left -= 1
-        if mark in (" ", "+"):
-            new.append(content)
-            new_left -= 1
         at += 1
         if at < len(lines) and lines[at].startswith("\\"):  # No newline at end of file
-            for side, touched in ((old, mark in (" ", "-")), (new, mark in (" ", "+"))):
-                if touched:
-                    side[-1] = side[-1].rstrip("\r\n")
+            content = content.rstrip("\r\n")
             at += 1
-    if old_left or new_left:
+        if mark != "+":
+            old.append(content)
+        if mark != "-":
+            new.append(content)
+    if (len(old), len(new)) != (old_size, new_size):
         raise Invalid(f"line {begin}: the hunk's line counts are wrong", line=begin)
     return Hunk(max(start, 0), tuple(old), tuple(new)), at
 
