@@ -299,9 +299,8 @@ def recover(folder: Folder) -> bool:
     try:
         steps = msgspec.json.decode(text, type=_Journal).steps
     except msgspec.DecodeError as error:
-        raise Corrupt(
-            f"{JOURNAL} cannot be read: {error}", hint="inspect the session's files, then move the journal away"
-        ) from error
+        hint = "inspect the session's files, then move the journal away"
+        raise Corrupt(f"{JOURNAL} cannot be read: {error}", hint=hint) from error
     if any(_edited_by_others(folder, step) for step in steps):
         _undo(folder, steps)
     else:

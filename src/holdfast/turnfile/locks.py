@@ -201,12 +201,8 @@ def verify(session: Session, ledger: Ledger, lock: Lock) -> Lock | None:
     mine = there is not None and (there.holder, there.acquired_rev) == (lock.holder, lock.acquired_rev)
     if not mine or rules.is_stale(lock, ledger.revision):
         words = "it went stale" if mine else "somebody removed or replaced it"
-        raise NotHolder(
-            f"{lock.id} is no longer held: {words}",
-            hint="`holdfast turn lock` the files again, and edit their current text",
-            lock_id=lock.id,
-            revision=ledger.revision,
-        )
+        hint = "`holdfast turn lock` the files again, and edit their current text"
+        raise NotHolder(f"{lock.id} is no longer held: {words}", hint=hint, lock_id=lock.id, revision=ledger.revision)
     return rules.beaten_by(lock, ledger.turnfile.locks, ledger.revision, session.workspace(ledger))
 
 
@@ -367,9 +363,8 @@ class OverrideResult(msgspec.Struct, frozen=True):
 def override(session: Session, lock_id: str, reason: str, actor: str, *, take: bool = False) -> OverrideResult:
     """Remove another's lock; with `take`, the actor gets one on the same files. Raises Invalid without a P0 reason."""
     if not re.match(r"\s*P0\b\W*\w", reason):  # at the start, where no earlier word can negate it
-        raise Invalid(
-            "an override needs a P0 reason", hint="start it with P0 and say what is at stake: --reason 'P0: ...'"
-        )
+        hint = "start it with P0 and say what is at stake: --reason 'P0: ...'"
+        raise Invalid("an override needs a P0 reason", hint=hint)
     reason = draft.one_line(reason, "reason")
     check_name("actor", actor)
     with session.write_lock():

@@ -8,7 +8,7 @@ the faces.
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, Final
 
 import msgspec
@@ -21,9 +21,12 @@ from holdfast.turnfile.locks import WaitPolicy
 from holdfast.turnfile.mailbox import Mailbox, parse, projection, steps
 from holdfast.turnfile.mailbox.draft import Draft, agent_name, compose
 from holdfast.turnfile.mailbox.markdown import newline_of
-from holdfast.turnfile.model import ARCHIVE, MAILBOX, Completion
+from holdfast.turnfile.model import ARCHIVE, MAILBOX, Completion, Problem
 from holdfast.turnfile.session import Session, SessionLike, as_session
 from holdfast.turnfile.transactions import Transaction, transact
+
+Change = Callable[[Transaction], tuple[str, str]]
+"""Edits the mailbox; returns the id of the message and its status."""
 
 _ARCHIVE_HEAD: Final = "# Mailbox Archive"
 
@@ -77,8 +80,7 @@ class Mail:
             return id, "unread"
 
         unknown = unknown_names(self.session.read(), *to.split(","))
-        mailed = self._transact(f"send mail to {to}", body_)
-        return msgspec.structs.replace(mailed, completion=mailed.completion.with_warnings(*unknown))
+        return self._transact(f"send mail to {to}", body_, warnings=unknown)
 
     def reply(
         self,
@@ -137,7 +139,7 @@ class Mail:
 
         return self._transact(f"{operation} {id}", body_)
 
-    def _transact(self, reason: str, body: Callable[[Transaction], tuple[str, str]], *others: str) -> MailResult:
+    def _transact(self, reason: str, body: Change, *others: str, warnings: Sequence[Problem] = ()) -> MailResult:
         completion = transact(
             [MAILBOX, *others],
             self.session.spelled(self.actor),
@@ -148,6 +150,7 @@ class Mail:
             under=self._under,
             rehearse=True,
         )
+        completion = msgspec.structs.replace(completion, warnings=(*completion.warnings, *warnings))
         id, status = completion.result
         return MailResult(id, status, completion)
 
@@ -170,9 +173,8 @@ def message(folder: SessionLike, id: str) -> dict[str, Any]:
         return projection.message(card)
     closed = [row for row in projection.project(box)["closed_summary"] if row["id"] == id]
     if not closed:
-        raise MessageNotFound(
-            f"{id} is not in the mailbox", hint="`holdfast turn mail list` lists the open messages", id=id
-        )
+        hint = "`holdfast turn mail list` lists the open messages"
+        raise MessageNotFound(f"{id} is not in the mailbox", hint=hint, id=id)
     return {"id": id, "status": "closed", "fields": closed[0]}
 
 

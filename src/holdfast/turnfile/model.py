@@ -178,10 +178,6 @@ class Completion(msgspec.Struct, frozen=True):
     warnings: tuple[Problem, ...] = ()
     result: Any = None
 
-    def with_warnings(self, *problems: Problem) -> Completion:
-        """A copy with more warnings."""
-        return msgspec.structs.replace(self, warnings=(*self.warnings, *problems))
-
 
 def with_projection(paths: Collection[str]) -> list[str]:
     """The paths, and the projection if the mailbox is among them."""

@@ -118,11 +118,8 @@ class Session:
             else:
                 self.warnings.extend(_worktree_warnings(path, main))
         if (target := symlink_escape(path)) is not None:
-            raise Invalid(
-                f"{path} is a symlink that leads out of the project",
-                hint=f"if you mean that folder, name it: --dir {target}",
-                path=path,
-            )
+            hint = f"if you mean that folder, name it: --dir {target}"
+            raise Invalid(f"{path} is a symlink that leads out of the project", hint=hint, path=path)
         self.folder = Folder(path)
         self._registry = None if registry is None else frozenset(rules.normalize(file) for file in registry)
         self._known: Ledger | None = None  # a cache: the file is read more often than it changes
@@ -185,9 +182,8 @@ class Session:
         if ledger.turnfile.registry is None:
             return frozenset(rules.REGISTRY)
         try:
-            return frozenset(
-                [MAILBOX, *(rules.normalize(path, self.workspace(ledger)) for path in ledger.turnfile.registry)]
-            )
+            listed = [rules.normalize(path, self.workspace(ledger)) for path in ledger.turnfile.registry]
+            return frozenset((MAILBOX, *listed))
         except Invalid as error:
             line = ledger.line("turnfile", REGISTRY_KEY)
             raise Invalid(f"{TURNFILE}, line {line}: {REGISTRY_KEY}: {error.message}", hint=error.hint) from error
@@ -267,9 +263,8 @@ class Session:
             self._known = known = read(text)
             return known
         except Invalid as error:
-            raise Invalid(
-                f"{TURNFILE}, {error.message}", hint=error.hint, **{**error.details, "file": TURNFILE}
-            ) from error
+            details = {**error.details, "file": TURNFILE}
+            raise Invalid(f"{TURNFILE}, {error.message}", hint=error.hint, **details) from error
 
 
 SessionLike = Session | str | os.PathLike[str] | None

@@ -172,11 +172,8 @@ def init(session: Session, project: str, agents: Sequence[str], maintainer: str 
         for path in texts:
             session.folder.make(path)
             if session.folder.signature(path) is not None and path != IGNORE:
-                raise Exists(
-                    f"{path} already exists; nothing was written",
-                    hint="`holdfast turn init --missing` creates only the missing files",
-                    path=path,
-                )
+                hint = "`holdfast turn init --missing` creates only the missing files"
+                raise Exists(f"{path} already exists; nothing was written", hint=hint, path=path)
         if session.folder.signature(IGNORE) is not None:
             del texts[IGNORE]
         session.replace(texts, dict.fromkeys(texts))

@@ -47,9 +47,8 @@ def add(
 
     def change(ledger: Ledger) -> Ledger:
         if ledger.turnfile.task(task_id) is not None:
-            raise Exists(
-                f"task {task_id!r} already exists", hint="`holdfast turn tasks list --all` shows it", task_id=task_id
-            )
+            hint = "`holdfast turn tasks list --all` shows it"
+            raise Exists(f"task {task_id!r} already exists", hint=hint, task_id=task_id)
         for name in needed:
             _task(ledger, name)
         fields = {
@@ -128,9 +127,8 @@ def signal(session: Session, sender: str, receiver: str, word: str, detail: str 
 def _task(ledger: Ledger, task_id: str) -> Task:
     task = ledger.turnfile.task(task_id)
     if task is None:
-        raise TaskNotFound(
-            f"there is no task {task_id!r}", hint="`holdfast turn tasks list` lists the tasks", task_id=task_id
-        )
+        hint = "`holdfast turn tasks list` lists the tasks"
+        raise TaskNotFound(f"there is no task {task_id!r}", hint=hint, task_id=task_id)
     return task
 
 

@@ -241,9 +241,8 @@ def _edit_request(session: Session, files: Iterable[str], holder: str, reason: s
             words = "every transaction writes it" if path == TURNFILE else f"it is derived from {MAILBOX}"
             raise Invalid(f"{path} cannot be edited in a transaction: {words}", path=path)
     # An edit may create a file, or need no lock: only warnings about the name matter here.
-    return msgspec.structs.replace(
-        request, warnings=tuple(each for each in request.warnings if each.rule == "new-agent")
-    )
+    warnings = tuple(each for each in request.warnings if each.rule == "new-agent")
+    return msgspec.structs.replace(request, warnings=warnings)
 
 
 def _begin(

@@ -37,11 +37,8 @@ def normalize(path: str, workspace: str = FOLDER) -> str:
             found = found[len(prefix) :]
             break
     if found.startswith("/") or found in (".", "..") or found.startswith("../") or path.endswith("/"):
-        raise Invalid(
-            f"{path!r} is not a file of the session's folder",
-            hint="name files relative to that folder, such as MAILBOX.md",
-            path=path,
-        )
+        hint = "name files relative to that folder, such as MAILBOX.md"
+        raise Invalid(f"{path!r} is not a file of the session's folder", hint=hint, path=path)
     return found
 
 
@@ -87,12 +84,7 @@ def overlapping(
 
 
 def blocking(
-    locks: Iterable[Lock],
-    files: Iterable[str],
-    revision: int,
-    workspace: str = FOLDER,
-    *,
-    but: str | None = None,
+    locks: Iterable[Lock], files: Iterable[str], revision: int, workspace: str = FOLDER, *, but: str | None = None
 ) -> list[Lock]:
     """The valid locks on any of the files, in order of precedence."""
     return [lock for lock in overlapping(locks, files, workspace, but=but) if not is_stale(lock, revision)]

@@ -104,10 +104,8 @@ def one_line(value: str, what: str, *, empty: bool = False) -> str:
     """Return a value that fits on one line of the file, else raise Invalid."""
     value = value.strip()
     if _CONTROL.search(value) or len(value) > MAX_LINE or (not value and not empty):
-        raise errors.InvalidValue(
-            f"the {what} must be one line" if value else f"the {what} is missing",
-            hint=f"use 1 to {MAX_LINE} characters without line breaks or control characters",
-        )
+        hint = f"use 1 to {MAX_LINE} characters without line breaks or control characters"
+        raise errors.InvalidValue(f"the {what} must be one line" if value else f"the {what} is missing", hint=hint)
     return value
 
 

@@ -134,12 +134,7 @@ COMMANDS = (
         " removed, but the edit is not noted as complete, because others may have edited the file too.",
     ),
     Command("turn renew", "Restart the leases of your locks.", (_LOCKS, turn.HOLDER, turn.DIR), renew),
-    Command(
-        "turn clear",
-        "Remove stale locks of any holder.",
-        (_STALE, turn.DIR),
-        clear,
-    ),
+    Command("turn clear", "Remove stale locks of any holder.", (_STALE, turn.DIR), clear),
     Command(
         "turn override",
         "Remove another's lock in an emergency; it is logged in the worklog.",

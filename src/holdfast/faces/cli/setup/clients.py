@@ -36,9 +36,8 @@ class ShellBlock(Block):
     def put(self, old: str | None) -> str:
         """Return the script with the block in it. Raises Invalid for anything but a shell script."""
         if old is not None and not _SHELL.match(old):
-            raise Invalid(
-                "it is not a shell script", hint="have it call holdfast guard --staged, and stop if that fails"
-            )
+            hint = "have it call holdfast guard --staged, and stop if that fails"
+            raise Invalid("it is not a shell script", hint=hint)
         return super().put(old)
 
     def _where(self, old: str) -> tuple[int, int]:
@@ -51,10 +50,8 @@ def hooks_folder(root: Path) -> Path:
     folder = root / _git(root, "--git-path", "hooks")
     own = [root, root / _git(root, "--git-common-dir")]
     if not any(folder.resolve().is_relative_to(place.resolve()) for place in own):
-        raise Invalid(
-            f"core.hooksPath is {folder}, outside of this project",
-            hint=f"it serves other projects too; to use it anyway, add to its pre-commit: {LINE}",
-        )
+        hint = f"it serves other projects too; to use it anyway, add to its pre-commit: {LINE}"
+        raise Invalid(f"core.hooksPath is {folder}, outside of this project", hint=hint)
     return folder
 
 
