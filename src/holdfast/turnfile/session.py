@@ -25,7 +25,7 @@ from holdfast.turnfile import files
 from holdfast.turnfile.files import Folder, is_internal
 from holdfast.turnfile.ledger import Ledger, check_name, read, rules
 from holdfast.turnfile.ledger.sections import REGISTRY_KEY
-from holdfast.turnfile.model import FOLDER, FOLDER_VARIABLE, MAILBOX, TURNFILE
+from holdfast.turnfile.model import FOLDER, FOLDER_VARIABLE, MAILBOX, TURNFILE, Lock
 
 
 def main_folder(folder: str) -> str | None:
@@ -214,6 +214,10 @@ class Session:
                     self.replace({TURNFILE: after.text}, {TURNFILE: ledger.text})
                     return after
         raise file_changed(TURNFILE)
+
+    def drop(self, lock: Lock) -> None:
+        """Remove this very lock in the name of its holder; one that is gone or has changed is no error."""
+        self.write(lambda ledger: ledger.without(lock), lock.holder)
 
     @contextlib.contextmanager
     def write_lock(self) -> Iterator[None]:

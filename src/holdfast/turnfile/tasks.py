@@ -10,6 +10,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any, Literal, get_args
 
+import msgspec
+
 from holdfast.errors import AlreadyClaimed, Exists, Invalid, InvalidPriority, InvalidStatus, NotHolder, TaskNotFound
 from holdfast.turnfile.ledger import Ledger, check_name, new_names
 from holdfast.turnfile.ledger.yaml_edit import Put
@@ -51,17 +53,10 @@ def add(
             raise Exists(f"task {task_id!r} already exists", hint=hint, task_id=task_id)
         for name in needed:
             _task(ledger, name)
-        fields = {
-            "description": description.strip(),
-            "owner": UNASSIGNED,
-            "status": "pending",
-            "priority": priority,
-            "depends_on": needed,
-            "created_by": agent,
-            "created_rev": ledger.revision + 1,
-            "claim_rev": None,
-            "completed_rev": None,
-        }
+        revision = ledger.revision + 1
+        new = Task(task_id, description.strip(), priority=priority, created_by=agent, created_rev=revision)
+        fields = {**msgspec.to_builtins(new), "depends_on": needed}
+        del fields["id"], fields["notes"]
         return ledger.with_agent(agent).changed([Put(("coordination", "tasks", task_id), fields)])
 
     return _task(session.write(change, check_name("agent", agent)), task_id)

@@ -20,16 +20,7 @@ from holdfast.turnfile.escalation import escalate_edit
 from holdfast.turnfile.files import reach
 from holdfast.turnfile.invariants import validate_edits
 from holdfast.turnfile.ledger import Ledger, rules
-from holdfast.turnfile.locks import (
-    LockRequest,
-    WaitPolicy,
-    acquire,
-    get_own_lock,
-    lock_request,
-    release,
-    renewed,
-    verify,
-)
+from holdfast.turnfile.locks import LockRequest, WaitPolicy, acquire, get_own_lock, lock_request, renewed, verify
 from holdfast.turnfile.model import DEFAULT_LEASE_REVS, MAILBOX, PROJECTION, TURNFILE, Completion, Lock, with_projection
 from holdfast.turnfile.session import Session, SessionLike, as_session, file_changed
 
@@ -152,7 +143,7 @@ class Transaction:
     def abort(self) -> None:
         """Release the lock and leave every file as it was; a lock that is gone is no error."""
         if self.lock is not None and not self.keep:
-            self.session.write(lambda ledger: ledger.without(self.lock), self.request.holder)
+            self.session.drop(self.lock)
 
 
 RETRIES: Final = 3
@@ -266,7 +257,7 @@ def _begin(
     try:
         return Transaction(session, request, lock, False)
     except BaseException:
-        release(session, lock.id, request.holder)
+        session.drop(lock)
         raise
 
 
@@ -278,7 +269,7 @@ def _held_already(session: Session, ledger: Ledger, holder: str, needed: tuple[s
         if mine and rules.files_of(lock, workspace).issuperset(needed):
             if verify(session, ledger, lock) is None:
                 return lock
-            release(session, lock.id, holder)  # the loser yields, and then waits for the other lock
+            session.drop(lock)  # the loser yields, and then waits for the other lock
     return None  # `acquire` clears a stale one, and refuses one that covers only some of the files
 
 

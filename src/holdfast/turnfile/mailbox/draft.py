@@ -121,16 +121,13 @@ def agent_name(name: str, what: str) -> str:
 def spelled(box: Mailbox, name: str, maintainers: Sequence[str] = ()) -> str:
     """A name as the mailbox spells it; a maintainer's name as the mailbox names the maintainer."""
     rows = [box.snapshot.value(row, "agent") for row in box.snapshot.rows] if box.snapshot else []
-    known = {fold(one): one for one in (*_people(box.cards), *reversed(rows))}
+    people = [one for card in reversed(box.cards) for one in (card.sender, *card.receivers)]
+    known = {fold(one): one for one in (*people, *reversed(rows))}
     names = [fold(name)]
     aliases = [fold(MAINTAINER), *(fold(one) for one in maintainers)]
     if fold(name) in aliases:
         names += aliases
     return next((known[one] for one in names if known.get(one)), name)
-
-
-def _people(cards: Sequence[Card]) -> list[str]:
-    return [one for card in reversed(cards) for one in (card.sender, *card.receivers)]
 
 
 def _checked(box: Mailbox, draft: Draft, maintainers: Sequence[str]) -> Draft:

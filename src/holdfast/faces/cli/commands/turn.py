@@ -49,8 +49,7 @@ def session_of(session: Session, given: dict[str, Any]) -> turnfile.Session:
         raise Usage("--dir must not be empty")
     folder = chosen[0] or chosen[1] or session.environ.get(FOLDER_VARIABLE) or FOLDER
     found = turnfile.Session(os.path.join(session.folder, folder))
-    for warning in found.warnings:
-        print(f"holdfast: {printable(warning)}", file=sys.stderr)
+    print_warnings(found.warnings)
     return found
 
 
@@ -92,9 +91,9 @@ def completion_line(done: turnfile.Completion) -> str:
     return printable(f"wrote {files}{under}, revision {done.revision}")
 
 
-def print_warnings(problems: Iterable[turnfile.Problem]) -> list[str]:
+def print_warnings(warnings: Iterable[turnfile.Problem | str]) -> list[str]:
     """Print warnings on standard error; returns them as data."""
-    words = [str(problem) for problem in problems]
+    words = [str(warning) for warning in warnings]
     for each in words:
         print(f"holdfast: {printable(each)}", file=sys.stderr)
     return words
@@ -126,8 +125,7 @@ def _restore(session: Session, given: dict[str, Any], files: turnfile.Session) -
         raise Usage("--missing takes the names from the ledger", hint="use no other option but --dir")
     made = turnfile.restore(files)
     if MAILBOX in made and PROJECTION not in made:
-        note = f"{PROJECTION} still has the old {MAILBOX}; `holdfast turn mail export` rewrites it"
-        print(f"holdfast: {note}", file=sys.stderr)
+        print_warnings([f"{PROJECTION} still has the old {MAILBOX}; `holdfast turn mail export` rewrites it"])
     data = {"folder": files.folder.path, "files": made, "revision": files.read().revision}
     session.out.say(data, *(printable(f"created {path}") for path in made), *([] if made else ["no file is missing"]))
     return 0
