@@ -16,7 +16,6 @@ from holdfast.faces.cli.setup.hooks import (
     client_of,
     environment,
     event_of,
-    introduce,
     paths_of,
     session_of,
 )
@@ -122,7 +121,6 @@ def test_i7_commands_of_claude_code_get_the_name_from_a_file_others_are_told() -
     assert environment("claude", "a", {}) is None
     assert environment("claude", "a", {"CLAUDE_ENV_FILE": ""}) is None
     assert environment("codex", "a", {"CLAUDE_ENV_FILE": "/e/env.sh"}) is None
-    assert "--actor codex-1 " in introduce("codex-1")
 
 
 @pytest.mark.parametrize("client", AGENTS)

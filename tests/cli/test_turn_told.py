@@ -89,7 +89,7 @@ def test_f11_a_receiver_whom_nobody_knows_is_told(turn: Cli) -> None:
 # --- files -----------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(("name", "told"), [("*.md", "pattern"), ("docs/[ab].md", "pattern"), ("docs", "regular file")])
+@pytest.mark.parametrize(("name", "told"), [("*.md", "pattern"), ("docs/[ab].md", "pattern"), ("docs", "folder")])
 def test_f3_what_is_no_file_is_not_locked(turn: Cli, project: Path, name: str, told: str) -> None:
     refused = turn("lock", name, "--reason", "x", "--holder", "ada")
     assert (refused.code, ledger(project).revision) == (1, 1)

@@ -38,8 +38,8 @@ BUGS = [
     Bug(
         "a turn lock is not checked again before the write",
         "turnfile/transactions.py",
-        "        if (other := verify(self.session, ledger, lock)) is not None:\n",
-        "        if (other := self.lock if lock is None else None) is not None:\n",
+        "        return _first(self.session, ledger, lock)\n",
+        "        return lock\n",
         EDITS,
     ),
     Bug(

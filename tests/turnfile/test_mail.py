@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from holdfast import errors
-from holdfast.turnfile.escalation import lock_question
+from holdfast.turnfile.escalation import lock_question, with_question
 from holdfast.turnfile.invariants import check
 from holdfast.turnfile.mailbox import Mailbox, parse
 from holdfast.turnfile.mailbox.cards import OPEN, TERMINAL
@@ -512,7 +512,7 @@ def test_f11_a_message_to_the_maintainer_goes_to_whom_the_mailbox_calls_so() -> 
         assert parse(text).card(id).receiver == "Sam"
         text, id = compose(EMPTY, msgspec.structs.replace(DRAFT, receiver=to), maintainers=("sam",))
         assert parse(text).card(id).receiver == "Maintainer"
-    text, id = lock_question(named, LOCK, 9, "bob", "2026-03-04", maintainers=("sam",))
+    text, id = with_question(named, lock_question(LOCK, 9, "bob"), "bob", "2026-03-04", maintainers=("sam",))
     assert parse(text).card(id).receiver == "Sam"
 
 
@@ -537,7 +537,7 @@ LOCK = Lock("LOCK-ada-001", ("working-session/WORKLOG.md",), "ada", 7, 2, "tidy\
 
 
 def test_f7_an_escalation_is_a_decision_for_the_maintainer_with_all_that_it_needs() -> None:
-    text, id = lock_question(EMPTY, LOCK, 9, "bob", "2026-03-04")
+    text, id = with_question(EMPTY, lock_question(LOCK, 9, "bob"), "bob", "2026-03-04")
     card = parse(text).card(id)
     assert (card.sender, card.receiver, card.get("type"), card.get("priority")) == (
         "Bob",
@@ -559,9 +559,10 @@ def test_f7_an_escalation_is_a_decision_for_the_maintainer_with_all_that_it_need
 
 
 def test_f7_a_lock_is_escalated_once_until_that_is_decided() -> None:
-    text, id = lock_question(EMPTY, LOCK, 9, "bob", "2026-03-04")
-    assert lock_question(text, LOCK, 9, "carol", "2026-03-05") == (text, id)
-    _, other = lock_question(text, msgspec.structs.replace(LOCK, acquired_rev=20), 22, "bob", "2026-03-04")
+    text, id = with_question(EMPTY, lock_question(LOCK, 9, "bob"), "bob", "2026-03-04")
+    assert with_question(text, lock_question(LOCK, 9, "carol"), "carol", "2026-03-05") == (text, id)
+    later = msgspec.structs.replace(LOCK, acquired_rev=20)
+    _, other = with_question(text, lock_question(later, 22, "bob"), "bob", "2026-03-04")
     assert other != id
     closed = close(text, id, SAM, "wait").text
-    assert lock_question(closed, LOCK, 9, "bob", "2026-03-04")[1] == "MSG-20260304-002"
+    assert with_question(closed, lock_question(LOCK, 9, "bob"), "bob", "2026-03-04")[1] == "MSG-20260304-002"

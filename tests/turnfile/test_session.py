@@ -20,7 +20,6 @@ from holdfast.errors import (
     NotFound,
     NotHolder,
     TaskNotFound,
-    VersionMismatch,
 )
 from holdfast.turnfile import Session, tasks
 from holdfast.turnfile.ledger import Ledger
@@ -78,16 +77,6 @@ def test_f2_a_change_that_changes_nothing_writes_nothing(tmp_path: Path) -> None
     before = session.folder.signature(TURNFILE)
     assert session.write(lambda ledger: ledger, "bob").revision == 1
     assert session.folder.signature(TURNFILE) == before
-
-
-def test_f2_a_revision_that_is_not_the_one_that_was_read_is_refused(tmp_path: Path) -> None:
-    session = new_session(tmp_path)
-    read = session.read().revision
-    session.write(step, "bob")
-    with pytest.raises(VersionMismatch) as refusal:
-        session.write(step, "ada", expected=read)
-    assert (refusal.value.expected, refusal.value.version) == (1, 2)
-    assert session.write(step, "ada", expected=2).revision == 3
 
 
 def test_f2_a_race_lost_to_an_editor_is_tried_again_on_the_fresh_file(tmp_path: Path) -> None:

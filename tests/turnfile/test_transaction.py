@@ -80,11 +80,11 @@ def test_f3_renewing_begins_the_lease_again(session: Session) -> None:
     taken = lock(session, "MAILBOX.md")
     write(session, 3)
     assert turnfile.status(session).locks[0].stale
-    renewed = turnfile.renew(session, taken.id, "ada")  # nobody took it meanwhile
+    (renewed,) = turnfile.renew_all(session, [taken.id], "ada")  # nobody took it meanwhile
     assert renewed == msgspec.structs.replace(taken, acquired_rev=6)
     assert turnfile.status(session).locks[0].revisions_left == 2
     with pytest.raises(NotHolder):
-        turnfile.renew(session, taken.id, "bob")
+        turnfile.renew_all(session, [taken.id], "bob")
 
 
 def test_f3_a_lock_that_somebody_else_has_now_cannot_be_renewed(session: Session) -> None:
@@ -93,7 +93,7 @@ def test_f3_a_lock_that_somebody_else_has_now_cannot_be_renewed(session: Session
     other = msgspec.structs.replace(stale, id="other", holder="bob", acquired_rev=5)
     session.write(lambda ledger: ledger.with_lock(other), "bob")  # a tool that clears nothing
     with pytest.raises(Held):
-        turnfile.renew(session, stale.id, "ada")
+        turnfile.renew_all(session, [stale.id], "ada")
 
 
 def test_f5_who_loses_to_a_lock_of_another_tool_removes_its_own_and_yields(
@@ -552,7 +552,7 @@ def test_f7_a_lock_acquired_anew_is_asked_about_anew(session: Session) -> None:
         with pytest.raises(Escalated) as refusal:
             turnfile.transact([MAILBOX], "bob", "x", nothing, folder=session, wait=policy(session))
         assert refusal.value.notice == told
-        turnfile.renew(session, held.id, "ada")
+        turnfile.renew_all(session, [held.id], "ada")
 
 
 def test_f7_waiting_ends_even_while_the_revision_moves(session: Session) -> None:

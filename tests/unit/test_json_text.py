@@ -17,8 +17,8 @@ from holdfast.faces.cli.setup.clients import CLIENTS
 from holdfast.faces.cli.setup.entries import Entries, check, items, value_of
 
 EDITS = {
-    f"{client.name} {name}": edit
-    for client in CLIENTS.values()
+    f"{client_name} {name}": edit
+    for client_name, client in CLIENTS.items()
     for name, edit in client.files.items()
     if isinstance(edit, Entries)
 }

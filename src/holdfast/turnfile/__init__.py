@@ -26,7 +26,6 @@ if TYPE_CHECKING:
         lock_request,
         override,
         release,
-        renew,
         renew_all,
         unlock,
         unlock_all,
@@ -38,54 +37,21 @@ if TYPE_CHECKING:
     from holdfast.turnfile.skeleton import init, restore
     from holdfast.turnfile.transactions import Transaction, transact, transaction
 
-__all__ = [
-    "Agent",
-    "Completion",
-    "Ledger",
-    "Lock",
-    "LockRequest",
-    "Mail",
-    "MailResult",
-    "OverrideResult",
-    "Problem",
-    "Session",
-    "Signal",
-    "Status",
-    "Task",
-    "Transaction",
-    "Turnfile",
-    "WaitPolicy",
-    "acquire",
-    "check",
-    "clear_stale",
-    "init",
-    "lint",
-    "lock_request",
-    "override",
-    "release",
-    "renew",
-    "renew_all",
-    "restore",
-    "status",
-    "transact",
-    "transaction",
-    "unlock",
-    "unlock_all",
-]
+__all__ = ["Agent", "Completion", "Ledger", "Lock", "Problem", "Session", "Signal", "Status", "Task", "Turnfile"]
+__all__ += ["LockRequest", "Mail", "MailResult", "OverrideResult", "Transaction", "WaitPolicy"]
+__all__ += ["acquire", "clear_stale", "lock_request", "override", "release", "renew_all", "unlock", "unlock_all"]
+__all__ += ["check", "init", "lint", "restore", "status", "transact", "transaction"]
 
 # The module that each name is loaded from.
 _HOMES = {
     **dict.fromkeys(("Agent", "Completion", "Lock", "Problem", "Signal", "Task", "Turnfile"), "model"),
-    **dict.fromkeys(("LockRequest", "WaitPolicy", "acquire", "clear_stale", "lock_request"), "locks"),
-    **dict.fromkeys(("release", "renew", "renew_all"), "locks"),
-    **dict.fromkeys(("OverrideResult", "override", "unlock", "unlock_all"), "locks"),
+    **dict.fromkeys(("LockRequest", "OverrideResult", "WaitPolicy", "acquire", "clear_stale", "lock_request"), "locks"),
+    **dict.fromkeys(("override", "release", "renew_all", "unlock", "unlock_all"), "locks"),
     **dict.fromkeys(("Transaction", "transact", "transaction"), "transactions"),
     **dict.fromkeys(("Mail", "MailResult"), "mail"),
     **dict.fromkeys(("Status", "check", "status"), "report"),
     **dict.fromkeys(("init", "restore"), "skeleton"),
-    "Ledger": "ledger",
-    "Session": "session",
-    "lint": "ledger.rules",
+    **{"Ledger": "ledger", "Session": "session", "lint": "ledger.rules"},
 }
 
 

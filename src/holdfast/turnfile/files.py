@@ -125,9 +125,12 @@ class Folder:
             with self.parent(path) as (here, name), _opened(name, _READ, here) as file:
                 if not stat.S_ISREG(os.fstat(file).st_mode):
                     raise _not_regular(path, os.fstat(file).st_mode)
-                raw = _read_all(file, path)
+                with open(file, "rb", closefd=False) as content:
+                    raw = content.read(MAX_BYTES + 1)
         except NotFound:
             return None
+        if len(raw) > MAX_BYTES:
+            raise TooLarge(f"{path} has more than {MAX_BYTES} bytes", limit=MAX_BYTES)
         try:
             return raw.decode()
         except UnicodeDecodeError as error:
@@ -163,13 +166,12 @@ class Folder:
         with self.parent(path) as (here, name), os_errors(path):
             mode = _mode(here, name, path)
             temp, file = _new(here)
-            try:
+            with open(file, "wb") as out:
                 if mode is not None:
                     os.fchmod(file, mode)
-                _write_all(file, text.encode())
+                out.write(text.encode())
+                out.flush()
                 os.fsync(file)
-            finally:
-                os.close(file)
         reach("temp.written")
         return path[: len(path) - len(name)] + temp
 
@@ -253,22 +255,6 @@ def _not_regular(path: str, mode: int) -> Invalid:
     return Invalid(f"{path} is not a regular file", path=path)
 
 
-def _read_all(file: int, path: str) -> bytes:
-    parts = []
-    size = 0
-    while part := os.read(file, 1 << 20):
-        parts.append(part)
-        size += len(part)
-        if size > MAX_BYTES:
-            raise TooLarge(f"{path} has more than {MAX_BYTES} bytes", limit=MAX_BYTES)
-    return b"".join(parts)
-
-
-def _write_all(file: int, raw: bytes) -> None:
-    while raw:
-        raw = raw[os.write(file, raw) :]
-
-
 class Replacement(msgspec.Struct, frozen=True):
     """The replacement of one file: the temporary file with its new content, and the old text."""
 
@@ -313,9 +299,8 @@ def recover(folder: Folder) -> bool:
     try:
         steps = msgspec.json.decode(text, type=_Journal).steps
     except msgspec.DecodeError as error:
-        raise Corrupt(
-            f"{JOURNAL} cannot be read: {error}", hint="inspect the session's files, then move the journal away"
-        ) from error
+        hint = "inspect the session's files, then move the journal away"
+        raise Corrupt(f"{JOURNAL} cannot be read: {error}", hint=hint) from error
     if any(_edited_by_others(folder, step) for step in steps):
         _undo(folder, steps)
     else:

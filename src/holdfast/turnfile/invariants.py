@@ -15,7 +15,6 @@ import re
 from collections.abc import Callable, Iterator, Mapping
 from typing import Final
 
-from holdfast import errors
 from holdfast.errors import Invalid
 from holdfast.turnfile.mailbox import Mailbox, parse, projection
 from holdfast.turnfile.mailbox.cards import ID, OPEN, TERMINAL, Card
@@ -25,8 +24,8 @@ from holdfast.turnfile.model import MAILBOX, PROJECTION, Level, Problem
 from holdfast.turnfile.worklog import STATES, Entry, StatusLine, Worklog, parse_questions, parse_worklog
 
 Breach = tuple[int, Level, str, str]
+"""A problem of one file: line, level, rule, message."""
 
-_NEEDED: Final = ("from", "to", "status")
 _CLOSED: Final = ("id", "date", "from_to", "final_status", "outcome", "subject", "closed_by")
 _RATIONALE: Final = re.compile(
     r"(?:[-*|] *|\*\*)?(?:Retained|Retention|Rationale)[A-Za-z ]{0,30}[:|*]{1,3} *[^ |:*]", re.IGNORECASE
@@ -34,8 +33,8 @@ _RATIONALE: Final = re.compile(
 _DENSE: Final = re.compile(r"[ \t]*(?:`{3,}|~{3,})[ \t]*dense\b", re.IGNORECASE)
 
 
-def breaches(box: Mailbox) -> Iterator[Breach]:
-    """All problems of a mailbox: line, level, rule, message."""
+def _mailbox(text: str) -> Iterator[Breach]:
+    box = parse(text)
     yield from _ids(box)
     for card in box.cards:
         yield from _card(card)
@@ -46,7 +45,7 @@ def breaches(box: Mailbox) -> Iterator[Breach]:
         yield line.number, "warning", "fence-open", "this code fence or comment is never closed"
 
 
-def illegal_changes(before: Mailbox, after: Mailbox) -> Iterator[Breach]:
+def _illegal_changes(before: Mailbox, after: Mailbox) -> Iterator[Breach]:
     """Problems of a change: a new message whose id is not the highest of its day, or an open message that is lost."""
     old = {card.id for card in before.cards} | _closed_ids(before)
     now = {card.id for card in after.cards} | _closed_ids(after)
@@ -88,18 +87,13 @@ def _ids(box: Mailbox) -> Iterator[Breach]:
 
 
 def _card(card: Card) -> Iterator[Breach]:
-    said = {"from": card.sender, "to": card.receiver, "status": card.status}
-    for name in _NEEDED:
-        if not said[name]:
+    for name, value in (("from", card.sender), ("to", card.receiver), ("status", card.status)):
+        if not value:
             yield card.line, "error", "card-field", f"{card.id} has no {name}"
     line = card.line_of("status")
     if card.status and card.status not in OPEN and card.status not in TERMINAL:
-        yield (
-            line,
-            "error",
-            "status-unknown",
-            f"{card.id} has status {card.status!r}; use {', '.join((*OPEN, 'closed'))}",
-        )
+        message = f"{card.id} has status {card.status!r}; use {', '.join((*OPEN, 'closed'))}"
+        yield line, "error", "status-unknown", message
     if card.status in TERMINAL and not any(_RATIONALE.match(one.text) for one in card.lines if not one.hidden):
         message = (
             f"{card.id} is {card.status}: move it to the closed summary, or add a line `Retained:` with the reason"
@@ -139,12 +133,8 @@ def _rows(box: Mailbox, table: Table, listed: set[str]) -> Iterator[Breach]:
         elif card.status in TERMINAL:
             yield line, "error", "queue-terminal", f"{id} is {card.status}, but still in the queue"
         elif "status" in table.columns and not same_value("status", table.value(row, "status"), card.status):
-            yield (
-                line,
-                "error",
-                "queue-status",
-                f"{id} is {card.status}, but the queue says {table.value(row, 'status')!r}",
-            )
+            message = f"{id} is {card.status}, but the queue says {table.value(row, 'status')!r}"
+            yield line, "error", "queue-status", message
         listed.add(id)
 
 
@@ -209,7 +199,7 @@ def check(texts: Mapping[str, str], before: Mapping[str, str] | None = None) -> 
             found += _problems(path, checks(text))
         if posixpath.basename(path) == "MAILBOX.md":
             if before is not None and path in before:
-                found += _problems(path, illegal_changes(parse(before[path]), parse(text)))
+                found += _problems(path, _illegal_changes(parse(before[path]), parse(text)))
             beside = path.removesuffix("md") + "json"
             if beside in texts and projection.is_stale(text, texts[beside]):
                 message = f"it does not match {path}; holdfast turn mail export rewrites it"
@@ -219,10 +209,6 @@ def check(texts: Mapping[str, str], before: Mapping[str, str] | None = None) -> 
 
 def _problems(path: str, breaches: Iterator[Breach]) -> list[Problem]:
     return [Problem(path, *breach) for breach in breaches]
-
-
-def _mailbox(text: str) -> Iterator[Breach]:
-    return breaches(parse(text))
 
 
 def _worklog(text: str) -> Iterator[Breach]:
@@ -237,12 +223,8 @@ def _worklog(text: str) -> Iterator[Breach]:
         seen.setdefault(fold(line.name), line)
     if not log.status:
         if log.sessions:
-            yield (
-                1,
-                "warning",
-                "status-block",
-                "there is no status block (`Now Working (agent): …`) above the first section",
-            )
+            message = "there is no status block (`Now Working (agent): …`) above the first section"
+            yield 1, "warning", "status-block", message
         return
     working = {fold(line.agent): line for line in log.status if line.agent}
     latest = log.latest
@@ -298,7 +280,7 @@ def _turnfile(text: str) -> Iterator[Breach]:
 
     try:
         ledger = read(text)
-    except errors.Invalid as error:
+    except Invalid as error:
         yield error.details.get("line") or 1, "error", "unreadable", error.message
         return
     for lock in ledger.turnfile.locks:

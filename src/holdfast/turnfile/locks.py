@@ -21,19 +21,10 @@ import msgspec
 
 from holdfast.errors import Held, Invalid, NotFound, NotHolder
 from holdfast.turnfile import mailbox
-from holdfast.turnfile.escalation import escalate_lock
+from holdfast.turnfile.escalation import escalate_lock, held_error
 from holdfast.turnfile.files import reach
 from holdfast.turnfile.invariants import check, render_projection
-from holdfast.turnfile.ledger import (
-    Ledger,
-    check_name,
-    new_names,
-    next_signal_id,
-    rules,
-    suggestion,
-    unknown_names,
-    with_completion_note,
-)
+from holdfast.turnfile.ledger import Ledger, check_name, new_names, rules, suggestion, unknown_names
 from holdfast.turnfile.mailbox import draft, projection
 from holdfast.turnfile.model import (
     DEFAULT_LEASE_REVS,
@@ -45,7 +36,6 @@ from holdfast.turnfile.model import (
     Completion,
     Lock,
     Problem,
-    Signal,
     with_projection,
 )
 from holdfast.turnfile.session import Session
@@ -158,13 +148,11 @@ def release(session: Session, lock_id: str, holder: str) -> Ledger:
     return session.write(change, holder)
 
 
-def renew(session: Session, lock_id: str, holder: str) -> Lock:
-    """Restart the lease of the holder's own lock. Raises Held if another valid lock covers one of its files."""
-    return renew_all(session, [lock_id], holder)[0]
-
-
 def renew_all(session: Session, lock_ids: Sequence[str], holder: str) -> list[Lock]:
-    """Restart the leases of several locks in one write, so that none ages another: all of them, or none."""
+    """Restart the leases of the holder's own locks in one write, so that none ages another: all of them, or none.
+
+    Raises Held if another valid lock covers one of their files.
+    """
 
     def change(ledger: Ledger) -> Ledger:
         for lock_id in lock_ids:
@@ -213,12 +201,8 @@ def verify(session: Session, ledger: Ledger, lock: Lock) -> Lock | None:
     mine = there is not None and (there.holder, there.acquired_rev) == (lock.holder, lock.acquired_rev)
     if not mine or rules.is_stale(lock, ledger.revision):
         words = "it went stale" if mine else "somebody removed or replaced it"
-        raise NotHolder(
-            f"{lock.id} is no longer held: {words}",
-            hint="`holdfast turn lock` the files again, and edit their current text",
-            lock_id=lock.id,
-            revision=ledger.revision,
-        )
+        hint = "`holdfast turn lock` the files again, and edit their current text"
+        raise NotHolder(f"{lock.id} is no longer held: {words}", hint=hint, lock_id=lock.id, revision=ledger.revision)
     return rules.beaten_by(lock, ledger.turnfile.locks, ledger.revision, session.workspace(ledger))
 
 
@@ -279,14 +263,7 @@ def _held_error(lock: Lock, revision: int, wanted_by: str) -> Held:
         hint += f" once; `holdfast turn renew {lock.id}` restarts its lease"
     if lock.holder == wanted_by and lock.transaction:
         hint = f"another process of that name holds it; if it was killed, `holdfast turn unlock {lock.id}` releases it"
-    return Held(
-        f"{lock.holder} has held {', '.join(lock.files)} since revision {lock.acquired_rev} ({lock.id})",
-        hint=hint,
-        holder=lock.holder,
-        lock_id=lock.id,
-        acquired_rev=lock.acquired_rev,
-        revision=revision,
-    )
+    return held_error(lock, revision, hint)
 
 
 def get_lock(ledger: Ledger, lock_id: str) -> Lock:
@@ -303,9 +280,6 @@ def get_own_lock(ledger: Ledger, lock_id: str, holder: str) -> Lock:
     if lock.holder != holder:
         raise NotHolder(f"{lock_id} is held by {lock.holder}, not by {holder}", holder=lock.holder, lock_id=lock_id)
     return lock
-
-
-_CHECKED: Final = (MAILBOX, WORKLOG, QUESTIONS)
 
 
 def unlock(session: Session, lock_id: str, holder: str) -> Completion:
@@ -327,9 +301,8 @@ def unlock(session: Session, lock_id: str, holder: str) -> Completion:
             if lock.transaction or lost is None:
                 return Completion(lock_id, (), after.revision)
             raise lost
-        now = {
-            path: session.folder.read(path) for path in with_projection([path for path in _CHECKED if path in files])
-        }
+        checked = [path for path in (MAILBOX, WORKLOG, QUESTIONS) if path in files]
+        now = {path: session.folder.read(path) for path in with_projection(checked)}
         there = {path: text for path, text in now.items() if text is not None}
         problems = [problem for problem in check(there) if problem.file in files]
         texts: dict[str, str] = {}
@@ -338,7 +311,7 @@ def unlock(session: Session, lock_id: str, holder: str) -> Completion:
             if fresh != now[PROJECTION]:
                 texts[PROJECTION] = fresh
         broken = any(problem.level == "error" for problem in problems)
-        after, signal = with_completion_note(ledger.without_locks(lock_id), lock_id, holder, files, broken=broken)
+        after, signal = ledger.without_locks(lock_id).with_completion_note(lock_id, holder, files, broken=broken)
         texts[TURNFILE] = after.stamped(ledger.revision + 1, holder).text
         session.replace(texts, {**now, TURNFILE: ledger.text})
     return Completion(lock_id, tuple(files), ledger.revision + 1, signal.id, tuple(problems))
@@ -390,9 +363,8 @@ class OverrideResult(msgspec.Struct, frozen=True):
 def override(session: Session, lock_id: str, reason: str, actor: str, *, take: bool = False) -> OverrideResult:
     """Remove another's lock; with `take`, the actor gets one on the same files. Raises Invalid without a P0 reason."""
     if not re.match(r"\s*P0\b\W*\w", reason):  # at the start, where no earlier word can negate it
-        raise Invalid(
-            "an override needs a P0 reason", hint="start it with P0 and say what is at stake: --reason 'P0: ...'"
-        )
+        hint = "start it with P0 and say what is at stake: --reason 'P0: ...'"
+        raise Invalid("an override needs a P0 reason", hint=hint)
     reason = draft.one_line(reason, "reason")
     check_name("actor", actor)
     with session.write_lock():
@@ -411,14 +383,12 @@ def override(session: Session, lock_id: str, reason: str, actor: str, *, take: b
             mine = Lock(rules.next_lock_id(actor, ledger.text), lock.files, actor, revision, DEFAULT_LEASE_REVS, reason)
             after = after.with_agent(actor).with_lock(mine)
         detail = f"override of {lock_id} at revision {revision}: {reason}"
-        number = next_signal_id(ledger.turnfile.signals)
-        after = after.with_signal(Signal(number, actor, lock.holder, "notify", revision, detail))
+        after, _ = after.with_new_signal(actor, lock.holder, "notify", detail)
         log_locks = rules.blocking(after.turnfile.locks, [WORKLOG], ledger.revision, workspace)
         busy = [each for each in log_locks if each.holder != actor]
         for each in busy:  # the log is written all the same: signal its editor, and warn the actor
-            number = next_signal_id(after.turnfile.signals)
             words = f"{WORKLOG}, which you lock by {each.id}, has a new entry about {lock_id}: read it before you save"
-            after = after.with_signal(Signal(number, actor, each.holder, "notify", revision, words))
+            after, _ = after.with_new_signal(actor, each.holder, "notify", words)
         texts[TURNFILE] = after.stamped(revision, actor).text
         changed = {path: text for path, text in texts.items() if text != now.get(path)}
         session.replace(changed, {**now, TURNFILE: ledger.text})

@@ -8,7 +8,7 @@ the faces.
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, Final
 
 import msgspec
@@ -21,9 +21,12 @@ from holdfast.turnfile.locks import WaitPolicy
 from holdfast.turnfile.mailbox import Mailbox, parse, projection, steps
 from holdfast.turnfile.mailbox.draft import Draft, agent_name, compose
 from holdfast.turnfile.mailbox.markdown import newline_of
-from holdfast.turnfile.model import ARCHIVE, MAILBOX, Completion
+from holdfast.turnfile.model import ARCHIVE, MAILBOX, Completion, Problem
 from holdfast.turnfile.session import Session, SessionLike, as_session
 from holdfast.turnfile.transactions import Transaction, transact
+
+Change = Callable[[Transaction], tuple[str, str]]
+"""Edits the mailbox; returns the id of the message and its status."""
 
 _ARCHIVE_HEAD: Final = "# Mailbox Archive"
 
@@ -77,8 +80,7 @@ class Mail:
             return id, "unread"
 
         unknown = unknown_names(self.session.read(), *to.split(","))
-        mailed = self._transact(f"send mail to {to}", body_)
-        return msgspec.structs.replace(mailed, completion=mailed.completion.with_warnings(*unknown))
+        return self._transact(f"send mail to {to}", body_, warnings=unknown)
 
     def reply(
         self,
@@ -104,15 +106,15 @@ class Mail:
 
     def ack(self, id: str, note: str = "") -> MailResult:
         """Acknowledge a message. Raises NotRecipient or InvalidTransition, as do the next two."""
-        return self._step(id, "ack", note)
+        return self.step(id, "ack", note)
 
     def action(self, id: str, note: str = "") -> MailResult:
         """Mark a message as actioned: what it asks for is done."""
-        return self._step(id, "action", note)
+        return self.step(id, "action", note)
 
     def block(self, id: str, note: str) -> MailResult:
         """Mark a message as blocked; the note names the dependency."""
-        return self._step(id, "block", note)
+        return self.step(id, "block", note)
 
     def close(
         self, id: str, note: str = "", *, disposition: steps.Disposition = "closed", keep: str = ""
@@ -128,18 +130,19 @@ class Mail:
 
         return self._transact(f"close {id}", body_, ARCHIVE)
 
-    def _step(self, id: str, operation: steps.Operation, note: str) -> MailResult:
+    def step(self, id: str, operation: steps.Operation, note: str = "") -> MailResult:
+        """Acknowledge, action or block a message: see `ack`, `action`, `block`."""
+
         def body_(edit: Transaction) -> tuple[str, str]:
             edit.write(MAILBOX, steps.step(_text(edit), id, operation, self._as(edit.ledger), note))
             return id, steps.STEPS[operation][1]
 
         return self._transact(f"{operation} {id}", body_)
 
-    def _transact(self, reason: str, body: Callable[[Transaction], tuple[str, str]], *others: str) -> MailResult:
-        holder = self.session.spelled(self.actor)
+    def _transact(self, reason: str, body: Change, *others: str, warnings: Sequence[Problem] = ()) -> MailResult:
         completion = transact(
             [MAILBOX, *others],
-            holder,
+            self.session.spelled(self.actor),
             reason[:200],
             body,
             folder=self.session,
@@ -147,6 +150,7 @@ class Mail:
             under=self._under,
             rehearse=True,
         )
+        completion = msgspec.structs.replace(completion, warnings=(*completion.warnings, *warnings))
         id, status = completion.result
         return MailResult(id, status, completion)
 
@@ -164,16 +168,13 @@ def messages(folder: SessionLike, actor: str | None = None, status: str | None =
 def message(folder: SessionLike, id: str) -> dict[str, Any]:
     """One message as data, from the mailbox or the archive. Raises MessageNotFound."""
     session, box = _mailbox(folder)
-    card = box.find(id)
-    if card is None:
-        card = parse(archive(session)).find(id)
+    card = box.find(id) or parse(archive(session)).find(id)
     if card is not None:
         return projection.message(card)
     closed = [row for row in projection.project(box)["closed_summary"] if row["id"] == id]
     if not closed:
-        raise MessageNotFound(
-            f"{id} is not in the mailbox", hint="`holdfast turn mail list` lists the open messages", id=id
-        )
+        hint = "`holdfast turn mail list` lists the open messages"
+        raise MessageNotFound(f"{id} is not in the mailbox", hint=hint, id=id)
     return {"id": id, "status": "closed", "fields": closed[0]}
 
 
@@ -212,15 +213,15 @@ def archive(session: Session) -> str:
 
 
 def _text(edit: Transaction) -> str:
-    text = edit.read(MAILBOX)
-    if text is None:
-        raise NotFound(f"there is no {MAILBOX}", hint="`holdfast turn init --missing` creates an empty one")
-    return text
+    return _existing(edit.read(MAILBOX))
 
 
 def _mailbox(folder: SessionLike) -> tuple[Session, Mailbox]:
     session = as_session(folder)
-    text = session.texts([MAILBOX])[MAILBOX]
+    return session, parse(_existing(session.texts([MAILBOX])[MAILBOX]))
+
+
+def _existing(text: str | None) -> str:
     if text is None:
         raise NotFound(f"there is no {MAILBOX}", hint="`holdfast turn init --missing` creates an empty one")
-    return session, parse(text)
+    return text

@@ -29,6 +29,7 @@ PROJECTION: Final = "MAILBOX.json"
 ARCHIVE: Final = "MAILBOX_ARCHIVE.md"
 WORKLOG: Final = "WORKLOG.md"
 QUESTIONS: Final = "OPEN_QUESTIONS.md"
+CHECKED: Final = (TURNFILE, MAILBOX, PROJECTION, WORKLOG, QUESTIONS)  # against each other
 
 DEFAULT_LEASE_REVS: Final = 2
 UNASSIGNED: Final = "unassigned"
@@ -176,10 +177,6 @@ class Completion(msgspec.Struct, frozen=True):
     signal_id: str | None = None
     warnings: tuple[Problem, ...] = ()
     result: Any = None
-
-    def with_warnings(self, *problems: Problem) -> Completion:
-        """A copy with more warnings."""
-        return msgspec.structs.replace(self, warnings=(*self.warnings, *problems))
 
 
 def with_projection(paths: Collection[str]) -> list[str]:

@@ -6,7 +6,6 @@ Reads all files at one moment and writes nothing. Called by the faces for `turn 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Final
 
 import msgspec
 
@@ -16,21 +15,8 @@ from holdfast.turnfile.ledger import Ledger, rules
 from holdfast.turnfile.ledger.rules import lint
 from holdfast.turnfile.ledger.sections import REGISTRY_KEY
 from holdfast.turnfile.mailbox import projection
-from holdfast.turnfile.model import (
-    MAILBOX,
-    PROJECTION,
-    QUESTIONS,
-    TURNFILE,
-    WORKLOG,
-    Agent,
-    Lock,
-    Problem,
-    Signal,
-    Task,
-)
+from holdfast.turnfile.model import CHECKED, MAILBOX, PROJECTION, TURNFILE, Agent, Lock, Problem, Signal, Task
 from holdfast.turnfile.session import Session
-
-_CHECKED_FILES: Final = (TURNFILE, MAILBOX, PROJECTION, WORKLOG, QUESTIONS)
 
 
 class LockStatus(msgspec.Struct, frozen=True):
@@ -100,11 +86,11 @@ def check(session: Session) -> list[Problem]:
 def _texts(session: Session) -> tuple[dict[str, str | None], list[Problem]]:
     """The texts of the files at one moment, and a problem for each file that cannot be read."""
     try:
-        return session.texts(_CHECKED_FILES), []
+        return session.texts(CHECKED), []
     except Invalid:
         texts: dict[str, str | None] = {}
         found = []
-        for path in _CHECKED_FILES:
+        for path in CHECKED:
             try:
                 texts |= session.texts([path])
             except Invalid as error:

@@ -20,12 +20,12 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Final, Literal
 
-from holdfast.errors import FileChanged, Invalid, NotFound, ReadOnly, VersionMismatch
+from holdfast.errors import FileChanged, Invalid, NotFound, ReadOnly
 from holdfast.turnfile import files
 from holdfast.turnfile.files import Folder, is_internal
 from holdfast.turnfile.ledger import Ledger, check_name, read, rules
 from holdfast.turnfile.ledger.sections import REGISTRY_KEY
-from holdfast.turnfile.model import FOLDER, FOLDER_VARIABLE, MAILBOX, TURNFILE
+from holdfast.turnfile.model import FOLDER, FOLDER_VARIABLE, MAILBOX, TURNFILE, Lock
 
 
 def main_folder(folder: str) -> str | None:
@@ -118,11 +118,8 @@ class Session:
             else:
                 self.warnings.extend(_worktree_warnings(path, main))
         if (target := symlink_escape(path)) is not None:
-            raise Invalid(
-                f"{path} is a symlink that leads out of the project",
-                hint=f"if you mean that folder, name it: --dir {target}",
-                path=path,
-            )
+            hint = f"if you mean that folder, name it: --dir {target}"
+            raise Invalid(f"{path} is a symlink that leads out of the project", hint=hint, path=path)
         self.folder = Folder(path)
         self._registry = None if registry is None else frozenset(rules.normalize(file) for file in registry)
         self._known: Ledger | None = None  # a cache: the file is read more often than it changes
@@ -185,9 +182,8 @@ class Session:
         if ledger.turnfile.registry is None:
             return frozenset(rules.REGISTRY)
         try:
-            return frozenset(
-                [MAILBOX, *(rules.normalize(path, self.workspace(ledger)) for path in ledger.turnfile.registry)]
-            )
+            listed = [rules.normalize(path, self.workspace(ledger)) for path in ledger.turnfile.registry]
+            return frozenset((MAILBOX, *listed))
         except Invalid as error:
             line = ledger.line("turnfile", REGISTRY_KEY)
             raise Invalid(f"{TURNFILE}, line {line}: {REGISTRY_KEY}: {error.message}", hint=error.hint) from error
@@ -204,21 +200,12 @@ class Session:
 
     # --- writing -----------------------------------------------------------------------------------------------------
 
-    def write(self, change: Callable[[Ledger], Ledger], actor: str, *, expected: int | None = None) -> Ledger:
-        """Replace the ledger by the result of `change`; if that is the same, nothing is written.
-
-        Raises VersionMismatch if `expected` is given and is not the current revision.
-        """
+    def write(self, change: Callable[[Ledger], Ledger], actor: str) -> Ledger:
+        """Replace the ledger by the result of `change`; if that is the same, nothing is written."""
         check_name("actor", actor)
         for _ in range(_TRIES):
             with self.write_lock():
                 ledger = self.fresh()
-                if expected is not None and ledger.revision != expected:
-                    raise VersionMismatch(
-                        f"the ledger is at revision {ledger.revision}, not {expected}",
-                        expected=expected,
-                        version=ledger.revision,
-                    )
                 after = change(ledger)
                 if after.text == ledger.text:
                     return ledger
@@ -227,6 +214,10 @@ class Session:
                     self.replace({TURNFILE: after.text}, {TURNFILE: ledger.text})
                     return after
         raise file_changed(TURNFILE)
+
+    def drop(self, lock: Lock) -> None:
+        """Remove this very lock in the name of its holder; one that is gone or has changed is no error."""
+        self.write(lambda ledger: ledger.without(lock), lock.holder)
 
     @contextlib.contextmanager
     def write_lock(self) -> Iterator[None]:
@@ -276,9 +267,8 @@ class Session:
             self._known = known = read(text)
             return known
         except Invalid as error:
-            raise Invalid(
-                f"{TURNFILE}, {error.message}", hint=error.hint, **{**error.details, "file": TURNFILE}
-            ) from error
+            details = {**error.details, "file": TURNFILE}
+            raise Invalid(f"{TURNFILE}, {error.message}", hint=error.hint, **details) from error
 
 
 SessionLike = Session | str | os.PathLike[str] | None

@@ -14,10 +14,10 @@ from typing import Final
 from holdfast.errors import Exists, Invalid
 from holdfast.turnfile import ledger
 from holdfast.turnfile.invariants import render_projection
-from holdfast.turnfile.ledger import Ledger, check_name, rules
+from holdfast.turnfile.ledger import Ledger, check_name
 from holdfast.turnfile.ledger.yaml_edit import Change, Put
 from holdfast.turnfile.mailbox.draft import agent_name
-from holdfast.turnfile.model import MAILBOX, PROJECTION, QUESTIONS, TURNFILE, WORKLOG
+from holdfast.turnfile.model import FOLDER, MAILBOX, PROJECTION, QUESTIONS, TURNFILE, WORKLOG
 from holdfast.turnfile.session import Session
 
 README: Final = "docs/README.md"
@@ -134,9 +134,9 @@ _IGNORE: Final = """\
 """
 
 
-def template_texts(name: str, project: str, agents: Sequence[str], maintainer: str, timestamp: str) -> dict[str, str]:
-    """The text of each file by its path, for a session whose folder has that name."""
-    today = timestamp[:10]
+def template_texts(session: Session, project: str, agents: Sequence[str], maintainer: str) -> dict[str, str]:
+    """The text of each file by its path."""
+    name, today = os.path.basename(session.folder.path), session.today()
     entry = {"role": "agent", "status": "idle", "current_task": None, "last_seen": None, "session_id": None}
     changes: list[Change] = [
         Put(("turnfile", "project"), project),
@@ -150,7 +150,7 @@ def template_texts(name: str, project: str, agents: Sequence[str], maintainer: s
     return {
         TURNFILE: ledger.read(_TURNFILE).changed(changes).stamped(1, maintainer).text,
         MAILBOX: mailbox,
-        PROJECTION: render_projection(mailbox, None, name or rules.DEFAULT_WORKSPACE, timestamp),
+        PROJECTION: render_projection(mailbox, None, name or FOLDER, session.timestamp()),
         WORKLOG: _WORKLOG.format(project=project, date=today, working=working),
         QUESTIONS: _QUESTIONS.format(project=project),
         README: _README.format(project=project),
@@ -166,18 +166,14 @@ def init(session: Session, project: str, agents: Sequence[str], maintainer: str 
     agent_name(maintainer, "maintainer")
     if len({name.casefold() for name in (*agents, maintainer)}) != len(agents) + 1:
         raise Invalid("two agents have the same name", hint="names are compared without case")
-    name = os.path.basename(session.folder.path)
-    texts = template_texts(name, project, agents, maintainer, session.timestamp())
+    texts = template_texts(session, project, agents, maintainer)
     os.makedirs(session.folder.path, exist_ok=True)
     with session.write_lock():
         for path in texts:
             session.folder.make(path)
             if session.folder.signature(path) is not None and path != IGNORE:
-                raise Exists(
-                    f"{path} already exists; nothing was written",
-                    hint="`holdfast turn init --missing` creates only the missing files",
-                    path=path,
-                )
+                hint = "`holdfast turn init --missing` creates only the missing files"
+                raise Exists(f"{path} already exists; nothing was written", hint=hint, path=path)
         if session.folder.signature(IGNORE) is not None:
             del texts[IGNORE]
         session.replace(texts, dict.fromkeys(texts))
@@ -190,12 +186,10 @@ def restore(session: Session) -> list[str]:
         turnfile = session.fresh().turnfile
         agents = [agent.id for agent in turnfile.agents]
         maintainer = turnfile.maintainer.id or "maintainer"
-        name = os.path.basename(session.folder.path)
-        texts = template_texts(name, turnfile.project, agents, maintainer, session.timestamp())
+        texts = template_texts(session, turnfile.project, agents, maintainer)
         if (mailbox := session.folder.read(MAILBOX)) is not None:
-            texts[PROJECTION] = render_projection(
-                mailbox, None, session.workspace(session.fresh()), session.timestamp()
-            )
+            workspace = session.workspace(session.fresh())
+            texts[PROJECTION] = render_projection(mailbox, None, workspace, session.timestamp())
         gone = {path: text for path, text in texts.items() if session.folder.signature(path) is None}
         for path in gone:
             session.folder.make(path)

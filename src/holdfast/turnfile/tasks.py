@@ -10,8 +10,10 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any, Literal, get_args
 
+import msgspec
+
 from holdfast.errors import AlreadyClaimed, Exists, Invalid, InvalidPriority, InvalidStatus, NotHolder, TaskNotFound
-from holdfast.turnfile.ledger import Ledger, check_name, new_names, next_signal_id
+from holdfast.turnfile.ledger import Ledger, check_name, new_names
 from holdfast.turnfile.ledger.yaml_edit import Put
 from holdfast.turnfile.model import UNASSIGNED, Priority, Problem, Signal, SignalWord, Task
 from holdfast.turnfile.session import Session
@@ -47,22 +49,14 @@ def add(
 
     def change(ledger: Ledger) -> Ledger:
         if ledger.turnfile.task(task_id) is not None:
-            raise Exists(
-                f"task {task_id!r} already exists", hint="`holdfast turn tasks list --all` shows it", task_id=task_id
-            )
+            hint = "`holdfast turn tasks list --all` shows it"
+            raise Exists(f"task {task_id!r} already exists", hint=hint, task_id=task_id)
         for name in needed:
             _task(ledger, name)
-        fields = {
-            "description": description.strip(),
-            "owner": UNASSIGNED,
-            "status": "pending",
-            "priority": priority,
-            "depends_on": needed,
-            "created_by": agent,
-            "created_rev": ledger.revision + 1,
-            "claim_rev": None,
-            "completed_rev": None,
-        }
+        revision = ledger.revision + 1
+        new = Task(task_id, description.strip(), priority=priority, created_by=agent, created_rev=revision)
+        fields = {**msgspec.to_builtins(new), "depends_on": needed}
+        del fields["id"], fields["notes"]
         return ledger.with_agent(agent).changed([Put(("coordination", "tasks", task_id), fields)])
 
     return _task(session.write(change, check_name("agent", agent)), task_id)
@@ -117,9 +111,9 @@ def signal(session: Session, sender: str, receiver: str, word: str, detail: str 
     sent: list[Signal] = []
 
     def change(ledger: Ledger) -> Ledger:
-        number = next_signal_id(ledger.turnfile.signals)
-        sent[:] = [Signal(number, sender, receiver, word, ledger.revision + 1, detail)]
-        return ledger.with_signal(sent[0])
+        after, new = ledger.with_new_signal(sender, receiver, word, detail)
+        sent[:] = [new]
+        return after
 
     session.write(change, check_name("sender", sender))
     return sent[0]
@@ -128,9 +122,8 @@ def signal(session: Session, sender: str, receiver: str, word: str, detail: str 
 def _task(ledger: Ledger, task_id: str) -> Task:
     task = ledger.turnfile.task(task_id)
     if task is None:
-        raise TaskNotFound(
-            f"there is no task {task_id!r}", hint="`holdfast turn tasks list` lists the tasks", task_id=task_id
-        )
+        hint = "`holdfast turn tasks list` lists the tasks"
+        raise TaskNotFound(f"there is no task {task_id!r}", hint=hint, task_id=task_id)
     return task
 
 
@@ -138,7 +131,7 @@ def _with_current_task(ledger: Ledger, agent: str, task_id: str | None) -> Ledge
     """Set the current task of an agent; the maintainer has no entry for it."""
     if all(entry.id != agent for entry in ledger.turnfile.agents):
         return ledger
-    return ledger.with_agent_fields(agent, current_task=task_id)
+    return ledger.changed([Put(("agents", agent, "current_task"), task_id)])
 
 
 def _works_on(ledger: Ledger, agent: str, task_id: str) -> bool:

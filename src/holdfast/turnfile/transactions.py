@@ -19,26 +19,9 @@ from holdfast.errors import FileChanged, Held, HoldfastError, Invalid, NotHolder
 from holdfast.turnfile.escalation import escalate_edit
 from holdfast.turnfile.files import reach
 from holdfast.turnfile.invariants import validate_edits
-from holdfast.turnfile.ledger import Ledger, rules, with_completion_note
-from holdfast.turnfile.locks import (
-    LockRequest,
-    WaitPolicy,
-    acquire,
-    get_own_lock,
-    lock_request,
-    release,
-    renewed,
-    verify,
-)
-from holdfast.turnfile.model import (
-    DEFAULT_LEASE_REVS,
-    MAILBOX,
-    PROJECTION,
-    TURNFILE,
-    Completion,
-    Lock,
-    with_projection,
-)
+from holdfast.turnfile.ledger import Ledger, rules
+from holdfast.turnfile.locks import LockRequest, WaitPolicy, acquire, get_own_lock, lock_request, renewed, verify
+from holdfast.turnfile.model import DEFAULT_LEASE_REVS, MAILBOX, PROJECTION, TURNFILE, Completion, Lock, with_projection
 from holdfast.turnfile.session import Session, SessionLike, as_session, file_changed
 
 
@@ -56,6 +39,7 @@ class Transaction:
     def __init__(self, session: Session, request: LockRequest, lock: Lock | None, keep: bool) -> None:
         self.session = session
         self.request = request
+        self.files = request.files  # what it may edit, as seen from the session's folder
         self.lock = lock
         self.keep = keep  # the holder took the lock by hand, and keeps it
         texts = session.texts([TURNFILE, *request.files])
@@ -65,11 +49,6 @@ class Transaction:
         self._result: Any = None
         self._adopted = False
         self.completion: Completion | None = None
-
-    @property
-    def files(self) -> tuple[str, ...]:
-        """The files that the transaction may edit, as seen from the session's folder."""
-        return self.request.files
 
     def read(self, path: str) -> str | None:
         """The text of a file with the changes made so far; None if it does not exist."""
@@ -146,9 +125,7 @@ class Transaction:
         there = ledger.turnfile.lock(lock.id)
         if self.keep and there is not None and there.holder == lock.holder:
             lock = there  # another edit under it has restarted its lease
-        if (other := verify(self.session, ledger, lock)) is not None:
-            raise NotHolder(f"{other.id}, held by {other.holder}, precedes {lock.id}", lock_id=lock.id)
-        return lock
+        return _first(self.session, ledger, lock)
 
     def _released(self, ledger: Ledger, lock: Lock | None, changed: list[str]) -> tuple[Ledger, str | None]:
         """The ledger with this edit's completion note, and without its lock; a kept lock restarts its lease."""
@@ -159,20 +136,14 @@ class Transaction:
             if self.keep:
                 with contextlib.suppress(Held):  # a later lock of another tool overlaps: it must not get precedence
                     after = renewed(self.session, ledger, lock)
-            after, note = with_completion_note(after, lock.id, self.request.holder, changed)
+            after, note = after.with_completion_note(lock.id, self.request.holder, changed)
             signal = note.id
         return after, signal
 
     def abort(self) -> None:
         """Release the lock and leave every file as it was; a lock that is gone is no error."""
-        lock = self.lock
-        if lock is None or self.keep:
-            return
-
-        def change(ledger: Ledger) -> Ledger:
-            return ledger.without_locks(lock.id) if ledger.turnfile.lock(lock.id) == lock else ledger
-
-        self.session.write(change, self.request.holder)
+        if self.lock is not None and not self.keep:
+            self.session.drop(self.lock)
 
 
 RETRIES: Final = 3
@@ -261,9 +232,8 @@ def _edit_request(session: Session, files: Iterable[str], holder: str, reason: s
             words = "every transaction writes it" if path == TURNFILE else f"it is derived from {MAILBOX}"
             raise Invalid(f"{path} cannot be edited in a transaction: {words}", path=path)
     # An edit may create a file, or need no lock: only warnings about the name matter here.
-    return msgspec.structs.replace(
-        request, warnings=tuple(each for each in request.warnings if each.rule == "new-agent")
-    )
+    warnings = tuple(each for each in request.warnings if each.rule == "new-agent")
+    return msgspec.structs.replace(request, warnings=warnings)
 
 
 def _begin(
@@ -287,7 +257,7 @@ def _begin(
     try:
         return Transaction(session, request, lock, False)
     except BaseException:
-        release(session, lock.id, request.holder)
+        session.drop(lock)
         raise
 
 
@@ -299,7 +269,7 @@ def _held_already(session: Session, ledger: Ledger, holder: str, needed: tuple[s
         if mine and rules.files_of(lock, workspace).issuperset(needed):
             if verify(session, ledger, lock) is None:
                 return lock
-            release(session, lock.id, holder)  # the loser yields, and then waits for the other lock
+            session.drop(lock)  # the loser yields, and then waits for the other lock
     return None  # `acquire` clears a stale one, and refuses one that covers only some of the files
 
 
@@ -308,8 +278,13 @@ def _own_lock(session: Session, ledger: Ledger, lock_id: str, holder: str, neede
     missing = set(needed) - rules.files_of(lock, session.workspace(ledger))
     if missing:
         raise NotHolder(f"{lock_id} does not cover {', '.join(sorted(missing))}", lock_id=lock_id)
+    return _first(session, ledger, lock)
+
+
+def _first(session: Session, ledger: Ledger, lock: Lock) -> Lock:
+    """Return a lock that is held, and that no other precedes; else raise NotHolder."""
     if (other := verify(session, ledger, lock)) is not None:
-        raise NotHolder(f"{other.id}, held by {other.holder}, precedes {lock_id}", lock_id=lock_id)
+        raise NotHolder(f"{other.id}, held by {other.holder}, precedes {lock.id}", lock_id=lock.id)
     return lock
 
 

@@ -7,6 +7,7 @@ replace spans, so every other byte stays. Called by `invariants` and `locks`.
 
 from __future__ import annotations
 
+import itertools
 import re
 from collections.abc import Sequence
 from typing import Final, Literal
@@ -14,17 +15,7 @@ from typing import Final, Literal
 import msgspec
 
 from holdfast.turnfile.mailbox.draft import one_line
-from holdfast.turnfile.mailbox.markdown import (
-    Edit,
-    Line,
-    Row,
-    Table,
-    apply,
-    key_of,
-    lines_of,
-    newline_of,
-    table_in,
-)
+from holdfast.turnfile.mailbox.markdown import Line, Table, key_of, lines_of, newline_of, sections_of, table_in
 from holdfast.turnfile.model import Lock
 
 _STATUS: Final = re.compile(r"(Now Working \(([^()]{1,80})\)|Maintainer Focus|Next Review Checkpoint):[ \t]*(.*)")
@@ -66,7 +57,6 @@ class WorkSession(msgspec.Struct, frozen=True):
 class Worklog(msgspec.Struct, frozen=True):
     """A parsed WORKLOG.md."""
 
-    text: str
     status: tuple[StatusLine, ...]
     decisions: Table | None
     sessions: tuple[WorkSession, ...]
@@ -80,22 +70,19 @@ class Worklog(msgspec.Struct, frozen=True):
 def parse_worklog(text: str) -> Worklog:
     """Parse a worklog; accepts any text."""
     lines = lines_of(text)
-    heads = [at for at, line in enumerate(lines) if not line.hidden and line.text.startswith("## ")]
-    top = lines[: heads[0]] if heads else lines
     status = []
-    for line in top:
+    for line in itertools.takewhile(lambda line: line.hidden or not line.text.startswith("## "), lines):
         match = None if line.hidden else _STATUS.fullmatch(line.text)
         if match:
             status.append(StatusLine(line.number, match[1], (match[2] or "").strip(), match[3].strip()))
     decisions = None
     sessions = []
-    for at, end in zip(heads, [*heads[1:], len(lines)], strict=False):
-        session = _SESSION.fullmatch(lines[at].text)
-        if session:
-            sessions.append(_session(session[1].strip(), lines[at:end]))
-        elif key_of(lines[at].text) == "decision_index":
-            decisions = table_in(lines[at:end])
-    return Worklog(text, tuple(status), decisions, tuple(sessions))
+    for section in sections_of(lines, "## "):
+        if session := _SESSION.fullmatch(section[0].text):
+            sessions.append(_session(session[1].strip(), section))
+        elif key_of(section[0].text) == "decision_index":
+            decisions = table_in(section)
+    return Worklog(tuple(status), decisions, tuple(sessions))
 
 
 def note_override(text: str, lock: Lock, revision: int, actor: str, reason: str, date: str = "") -> str:
@@ -115,18 +102,14 @@ def note_override(text: str, lock: Lock, revision: int, actor: str, reason: str,
     if log.latest is None and "\n## Overrides" not in f"\n{text}":
         entry = ["## Overrides", "", *entry]
     lead = "" if not place else nl if text[:place].endswith("\n") else 2 * nl
-    return apply(text, [Edit(place, place, lead + nl.join(entry) + nl)])
+    return text[:place] + lead + nl.join(entry) + nl + text[place:]
 
 
 def _session(title: str, lines: Sequence[Line]) -> WorkSession:
-    starts = [at for at, line in enumerate(lines) if not line.hidden and line.text.startswith("### ")]
-    entries = []
-    for at, end in zip(starts, [*starts[1:], len(lines)], strict=False):
-        match = _ENTRY.fullmatch(lines[at].text)
-        if match:
-            entries.append(_entry(match[1].strip(), lines[at:end]))
+    found = ((_ENTRY.fullmatch(section[0].text), section) for section in sections_of(lines, "### "))
+    entries = tuple(_entry(match[1].strip(), section) for match, section in found if match)
     full = [line for line in lines if not line.blank]
-    return WorkSession(title, lines[0].number, full[-1].after, tuple(entries))
+    return WorkSession(title, lines[0].number, full[-1].after, entries)
 
 
 def _entry(agent: str, lines: Sequence[Line]) -> Entry:
@@ -152,7 +135,7 @@ STATES: Final[dict[str, State]] = {
     **dict.fromkeys(("deferred", "postponed"), "deferred"),
     **dict.fromkeys(("resolved", "closed", "answered", "done", "decided"), "resolved"),
 }
-_SECTION: Final = re.compile(r"##[ \t]+(?:(Active|Open)|(Deferred)|(Resolved|Closed))\b.*", re.IGNORECASE)
+_SECTION: Final = re.compile(r"##[ \t]+(Active|Open|Deferred|Resolved|Closed)\b", re.IGNORECASE)
 
 
 class Question(msgspec.Struct, frozen=True):
@@ -167,32 +150,14 @@ class Question(msgspec.Struct, frozen=True):
 
 def parse_questions(text: str) -> list[Question]:
     """Parse the questions of a file, in order; accepts any text."""
-    lines = lines_of(text)
-    places: list[tuple[int, State | None]] = []
-    for at, line in enumerate(lines):
-        if not line.hidden and line.text.startswith("## "):
-            match = _SECTION.fullmatch(line.text)
-            state: State | None = None
-            if match:
-                state = "active" if match[1] else "deferred" if match[2] else "resolved"
-            places.append((at, state))
     found: list[Question] = []
-    ends = [*(at for at, _ in places[1:]), len(lines)]
-    for (at, state), end in zip(places, ends, strict=False):
-        if state is not None:
-            found += _rows(lines[at + 1 : end], state)
+    for section in sections_of(lines_of(text), "## "):
+        heading, table = _SECTION.match(section[0].text), table_in(section)
+        if heading is None or table is None:
+            continue
+        state = STATES[heading[1].lower()]
+        for row in table.rows:
+            status = table.value(row, "status") if "status" in table.columns else None
+            resolution = table.value(row, "resolution") if "resolution" in table.columns else None
+            found.append(Question(table.value(row, "id"), row.line.number, state, status, resolution))
     return found
-
-
-def _rows(lines: list[Line], state: State) -> list[Question]:
-    table = table_in(lines)
-    if table is None:
-        return []
-
-    def said(row: Row, name: str) -> str | None:
-        return table.value(row, name) if name in table.columns else None
-
-    return [
-        Question(table.value(row, "id"), row.line.number, state, said(row, "status"), said(row, "resolution"))
-        for row in table.rows
-    ]

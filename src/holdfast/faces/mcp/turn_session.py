@@ -56,11 +56,6 @@ def remember(session: Caller, folder: turnfile.Session, lock: turnfile.Lock) -> 
         del session.taken[next(iter(session.taken))]
 
 
-def own_locks(session: Caller, folder: turnfile.Session, actor: str) -> list[turnfile.Lock]:
-    """The locks that this session took and nobody else has used since; some may be stale."""
-    return [each for each in locks_of(folder, actor) if is_own(session, each)]
-
-
 def is_own(session: Caller, lock: turnfile.Lock) -> bool:
     """Whether this session took a lock, and it alone has renewed it since."""
     taken = session.taken.get(lock.id)
@@ -79,9 +74,10 @@ def selected_locks(session: Caller, folder: turnfile.Session, actor: str, lock: 
     """The given lock, or all of this session. Raises NotFound if it has none; the hint names others of its actor."""
     if lock is not None:
         return [lock]
-    found = [each.id for each in own_locks(session, folder, actor)]
+    held = locks_of(folder, actor)
+    found = [each.id for each in held if is_own(session, each)]  # some may be stale
     if not found:
-        others = ", ".join(each.id for each in locks_of(folder, actor))
+        others = ", ".join(each.id for each in held)
         hint = f"another session with your name took or used {others}; if it has ended, pass the id"
         raise errors.NotFound("this session holds no lock", hint=hint if others else "turn_status lists the locks")
     return found

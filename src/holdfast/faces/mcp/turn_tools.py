@@ -212,7 +212,7 @@ async def turn_mail_step(
     def do(mail: turnfile.Mail) -> turnfile.MailResult:
         if step == "close":
             return mail.close(id, note, disposition=disposition or "closed")
-        return {"ack": mail.ack, "action": mail.action, "block": mail.block}[step](id, note)
+        return mail.step(id, step, note)
 
     return await _change_mail(session, do, wait)
 

@@ -115,6 +115,10 @@ class Ledger(msgspec.Struct, frozen=True, eq=False):
                 raise NotFound(f"there is no lock {lock_id!r}", lock_id=lock_id)
         return self.changed([Remove(("locks", lock_id)) for lock_id in lock_ids])
 
+    def without(self, lock: Lock | None) -> Ledger:
+        """With this very lock removed; unchanged if it is gone or has changed."""
+        return self if lock is None or self.turnfile.lock(lock.id) != lock else self.without_locks(lock.id)
+
     def with_signal(self, signal: Signal, *, instead_of: Sequence[str] = ()) -> Ledger:
         """With a signal added: first, unless the file lists the oldest first. `instead_of` are signals to remove."""
         gone = [place for place, old in enumerate(self.turnfile.signals) if old.id in instead_of]
@@ -123,6 +127,33 @@ class Ledger(msgspec.Struct, frozen=True, eq=False):
             return kept.with_signal(signal)
         fields = {key: value for key, value in msgspec.to_builtins(signal).items() if value != "" or key != "detail"}
         return self.changed([Insert(("messages",), fields, first=not _rises(self.turnfile.signals))])
+
+    def with_new_signal(
+        self, sender: str, receiver: str, word: str, detail: str, *, instead_of: Sequence[str] = ()
+    ) -> tuple[Ledger, Signal]:
+        """With a signal of this write added, under the next id; and that signal."""
+        number = next_signal_id(self.turnfile.signals)
+        signal = Signal(number, sender, receiver, word, self.revision + 1, detail)
+        return self.with_signal(signal, instead_of=instead_of), signal
+
+    def with_completion_note(
+        self, lock_id: str, holder: str, files: Sequence[str], *, broken: bool = False
+    ) -> tuple[Ledger, Signal]:
+        """With the completion note of a lock: its id, the changed files, and the revision of this write.
+
+        `broken`: the note says instead that the files were left with errors.
+        """
+        what = "out of order after" if broken else "completed"
+        detail = f"{what} {lock_id}: {', '.join(files)}, revision {self.revision + 1}"
+        old = _old_notes(self.turnfile.signals, holder)
+        return self.with_new_signal(holder, "all", "notify", detail, instead_of=old)
+
+    def with_blocked_signal(self, sender: str, detail: str, facts: str = "") -> tuple[Ledger, Signal]:
+        """With a `blocked` signal to the maintainer; if one that begins with the same `facts` is there, that one."""
+        for old in self.turnfile.signals:
+            if facts and old.signal == "blocked" and old.detail.startswith(facts):
+                return self, old
+        return self.with_new_signal(sender, self.turnfile.maintainer.id or "maintainer", "blocked", facts + detail)
 
     def with_task_fields(self, task_id: str, **fields: Any) -> Ledger:
         """With some fields of a task changed. Raises NotFound."""
@@ -136,10 +167,6 @@ class Ledger(msgspec.Struct, frozen=True, eq=False):
             return self
         entry = {"role": "agent", "status": "active", "current_task": None, "last_seen": None, "session_id": None}
         return self.changed([Put(("agents", name), entry)])
-
-    def with_agent_fields(self, agent_id: str, **fields: Any) -> Ledger:
-        """With some fields of an agent changed."""
-        return self.changed([Put(("agents", agent_id, key), value) for key, value in fields.items()])
 
     def stamped(self, revision: int, actor: str) -> Ledger:
         """With the revision set, and revision and actor in the header."""
@@ -164,17 +191,13 @@ class Ledger(msgspec.Struct, frozen=True, eq=False):
         ]
 
 
-def read(text: str) -> Ledger:
-    """Parse a TURNFILE.yaml. Raises Invalid with `line`."""
-    tree = parse(text)
-    return Ledger(text, tree, read_sections(tree, *read_header(text)))
+def read(text: str, *, part: bool = False) -> Ledger:
+    """Parse a TURNFILE.yaml. Raises Invalid with `line`.
 
-
-def read_part(text: str) -> Ledger:
-    """Parse a part of a TURNFILE.yaml, for lint alone; its revision is the highest one that it mentions."""
+    `part`: it may be a part of one, for lint alone; its revision is then the highest one that it mentions.
+    """
     tree = parse(text)
-    header_revision, modified_by = read_header(text)
-    return Ledger(text, tree, read_sections(tree, header_revision, modified_by, part=True))
+    return Ledger(text, tree, read_sections(tree, *read_header(text), part=part))
 
 
 def check_name(what: str, name: str) -> str:
@@ -196,36 +219,6 @@ def _rises(signals: Sequence[Signal]) -> bool:
 
 KEPT_NOTES: Final = 10
 _COMPLETED: Final = re.compile(r"(?:completed|out of order after) (\S.*): .*, revision [0-9]+")
-
-
-def with_completion_note(
-    ledger: Ledger, lock_id: str, holder: str, files: Sequence[str], *, broken: bool = False
-) -> tuple[Ledger, Signal]:
-    """With the completion note of a lock: its id, the changed files, and the revision of this write.
-
-    `broken`: the note says instead that the files were left with errors.
-    """
-    revision = ledger.revision + 1
-    detail = f"{'out of order after' if broken else 'completed'} {lock_id}: {', '.join(files)}, revision {revision}"
-    signal = Signal(next_signal_id(ledger.turnfile.signals), holder, "all", "notify", revision, detail)
-    return ledger.with_signal(signal, instead_of=_old_notes(ledger.turnfile.signals, holder)), signal
-
-
-def with_blocked_signal(ledger: Ledger, lock: Lock, revision: int, sender: str) -> tuple[Ledger, Signal]:
-    """With a signal to the maintainer that a lock blocks the sender; once per lock and acquisition."""
-    facts = f"blocked by {lock.id}: holder {lock.holder}, acquired_rev {lock.acquired_rev}, "
-    for old in ledger.turnfile.signals:
-        if old.signal == "blocked" and old.detail.startswith(facts):
-            return ledger, old
-    return with_maintainer_signal(ledger, sender, f"{facts}last seen revision {revision}")
-
-
-def with_maintainer_signal(ledger: Ledger, sender: str, detail: str) -> tuple[Ledger, Signal]:
-    """With a `blocked` signal to the maintainer."""
-    receiver = ledger.turnfile.maintainer.id or "maintainer"
-    number = next_signal_id(ledger.turnfile.signals)
-    signal = Signal(number, sender, receiver, "blocked", ledger.revision + 1, detail)
-    return ledger.with_signal(signal), signal
 
 
 def _old_notes(signals: Sequence[Signal], holder: str) -> list[str]:

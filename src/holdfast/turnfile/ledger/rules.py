@@ -15,31 +15,16 @@ from collections.abc import Iterable, Iterator
 from typing import Final, get_args
 
 from holdfast.errors import Invalid
-from holdfast.turnfile.ledger import Ledger, read, read_part
+from holdfast.turnfile import model
+from holdfast.turnfile.ledger import Ledger, read
 from holdfast.turnfile.ledger.sections import REGISTRY_KEY
-from holdfast.turnfile.model import (
-    FOLDER,
-    TURNFILE,
-    UNASSIGNED,
-    AgentStatus,
-    Level,
-    Lock,
-    MaintainerStatus,
-    Priority,
-    Problem,
-    Role,
-    SignalWord,
-    Task,
-    TaskStatus,
-)
+from holdfast.turnfile.model import FOLDER, TURNFILE, UNASSIGNED, Level, Lock, Problem, Task
 
 REGISTRY: Final = ("MAILBOX.md", "WORKLOG.md", "OPEN_QUESTIONS.md", "docs/README.md")
 """The shared files that need a lock by default, as seen from the session's folder."""
 
-DEFAULT_WORKSPACE: Final = FOLDER
 
-
-def normalize(path: str, workspace: str = DEFAULT_WORKSPACE) -> str:
+def normalize(path: str, workspace: str = FOLDER) -> str:
     """The path as seen from the session's folder, in one spelling. Raises Invalid for one that leaves it.
 
     `MAILBOX.md`, `./MAILBOX.md` and `working-session/docs/../MAILBOX.md` are the same file.
@@ -47,25 +32,22 @@ def normalize(path: str, workspace: str = DEFAULT_WORKSPACE) -> str:
     if not path or not path.isprintable() or len(path) > 1024:
         raise Invalid(f"{path[:40]!r} is not a path", path=path)
     found = posixpath.normpath(path.replace("\\", "/"))
-    for name in (workspace or DEFAULT_WORKSPACE, DEFAULT_WORKSPACE):
+    for name in (workspace or FOLDER, FOLDER):
         if found.startswith(prefix := posixpath.normpath(name) + "/"):
             found = found[len(prefix) :]
             break
     if found.startswith("/") or found in (".", "..") or found.startswith("../") or path.endswith("/"):
-        raise Invalid(
-            f"{path!r} is not a file of the session's folder",
-            hint="name files relative to that folder, such as MAILBOX.md",
-            path=path,
-        )
+        hint = "name files relative to that folder, such as MAILBOX.md"
+        raise Invalid(f"{path!r} is not a file of the session's folder", hint=hint, path=path)
     return found
 
 
-def ledger_path(path: str, workspace: str = DEFAULT_WORKSPACE) -> str:
+def ledger_path(path: str, workspace: str = FOLDER) -> str:
     """The spelling in the ledger: relative to the project, with the folder's name first."""
-    return f"{posixpath.normpath(workspace or DEFAULT_WORKSPACE)}/{normalize(path, workspace)}"
+    return f"{posixpath.normpath(workspace or FOLDER)}/{normalize(path, workspace)}"
 
 
-def files_of(lock: Lock, workspace: str = DEFAULT_WORKSPACE) -> frozenset[str]:
+def files_of(lock: Lock, workspace: str = FOLDER) -> frozenset[str]:
     """The files of a lock in one spelling; an invalid path is kept as it is."""
     return frozenset(_lenient(path, workspace) for path in lock.files)
 
@@ -93,7 +75,7 @@ def precedence(lock: Lock) -> tuple[int, str]:
 
 
 def overlapping(
-    locks: Iterable[Lock], files: Iterable[str], workspace: str = DEFAULT_WORKSPACE, *, but: str | None = None
+    locks: Iterable[Lock], files: Iterable[str], workspace: str = FOLDER, *, but: str | None = None
 ) -> list[Lock]:
     """The locks on any of the files, valid or stale, in order of precedence; `but` leaves one out."""
     wanted = {_lenient(path, workspace) for path in files}
@@ -102,18 +84,13 @@ def overlapping(
 
 
 def blocking(
-    locks: Iterable[Lock],
-    files: Iterable[str],
-    revision: int,
-    workspace: str = DEFAULT_WORKSPACE,
-    *,
-    but: str | None = None,
+    locks: Iterable[Lock], files: Iterable[str], revision: int, workspace: str = FOLDER, *, but: str | None = None
 ) -> list[Lock]:
     """The valid locks on any of the files, in order of precedence."""
     return [lock for lock in overlapping(locks, files, workspace, but=but) if not is_stale(lock, revision)]
 
 
-def beaten_by(lock: Lock, locks: Iterable[Lock], revision: int, workspace: str = DEFAULT_WORKSPACE) -> Lock | None:
+def beaten_by(lock: Lock, locks: Iterable[Lock], revision: int, workspace: str = FOLDER) -> Lock | None:
     """The valid lock on one of this lock's files that precedes it, or None."""
     first = next(iter(blocking(locks, lock.files, revision, workspace, but=lock.id)), None)
     return first if first is not None and precedence(first) < precedence(lock) else None
@@ -159,7 +136,7 @@ def lint(text: str, file: str = TURNFILE) -> list[Problem]:
     except Invalid as error:
         words = error.message.removeprefix(f"line {error.line}: ")
         try:
-            ledger = read_part(text)
+            ledger = read(text, part=True)
         except Invalid:
             return [Problem(file, error.line, "error", "unreadable", words)]
         found.append(Problem(file, error.line, "error", "schema", words))
@@ -214,14 +191,14 @@ def _words(ledger: Ledger) -> Iterator[_Found]:
     turnfile = ledger.turnfile
     checks: list[tuple[tuple[str | int, ...], str, object]] = []
     for agent in turnfile.agents:
-        checks += [(("agents", agent.id, "role"), agent.role, Role)]
-        checks += [(("agents", agent.id, "status"), agent.status, AgentStatus)]
-    checks.append((("maintainer", "status"), turnfile.maintainer.status, MaintainerStatus))
+        checks.append((("agents", agent.id, "role"), agent.role, model.Role))
+        checks.append((("agents", agent.id, "status"), agent.status, model.AgentStatus))
+    checks.append((("maintainer", "status"), turnfile.maintainer.status, model.MaintainerStatus))
     for task in turnfile.tasks:
-        path = ("coordination", "tasks", task.id)
-        checks += [((*path, "status"), task.status, TaskStatus), ((*path, "priority"), task.priority, Priority)]
+        checks.append((("coordination", "tasks", task.id, "status"), task.status, model.TaskStatus))
+        checks.append((("coordination", "tasks", task.id, "priority"), task.priority, model.Priority))
     for place, signal in enumerate(turnfile.signals):
-        checks.append((("messages", place, "signal"), signal.signal, SignalWord))
+        checks.append((("messages", place, "signal"), signal.signal, model.SignalWord))
     for where, word, known in checks:
         if word in get_args(known) or (not word and where[0] == "messages"):  # another rule reports a missing one
             continue
@@ -253,12 +230,8 @@ def _tasks(ledger: Ledger) -> Iterator[_Found]:
         path = ("coordination", "tasks", task.id)
         line = ledger.line(*path)
         if task.owner != UNASSIGNED and not ledger.turnfile.lists(task.owner):
-            yield (
-                ledger.line(*path, "owner"),
-                "error",
-                "unknown-owner",
-                f"the owner of {task.id}, {task.owner!r}, is unknown",
-            )
+            at = ledger.line(*path, "owner")
+            yield at, "error", "unknown-owner", f"the owner of {task.id}, {task.owner!r}, is unknown"
         for needed in task.depends_on:
             if needed not in tasks:
                 at = ledger.line(*path, "depends_on")
@@ -284,7 +257,7 @@ def _task_revisions(ledger: Ledger, task: Task) -> Iterator[_Found]:
 
 
 def _locks(ledger: Ledger) -> Iterator[_Found]:
-    workspace = ledger.turnfile.workspace or DEFAULT_WORKSPACE
+    workspace = ledger.turnfile.workspace or FOLDER
     for lock in ledger.turnfile.locks:
         line = ledger.line("locks", lock.id)
         if not ledger.turnfile.lists(lock.holder):
@@ -315,12 +288,8 @@ def _signals(ledger: Ledger) -> Iterator[_Found]:
             words = f"rev {signal.rev} of {signal.id} is after the current revision {ledger.revision}"
             yield line, "error", "future-revision", words
         if place and (signals[place - 1].rev, _number(signals[place - 1].id)) < (signal.rev, _number(signal.id)):
-            yield (
-                line,
-                "warning",
-                "signal-order",
-                f"{signal.id} is newer than the signal above; put the newest first",
-            )
+            words = f"{signal.id} is newer than the signal above; put the newest first"
+            yield line, "warning", "signal-order", words
 
 
 def _number(signal_id: str) -> int:

@@ -7,20 +7,16 @@ type is refused with its line, because a lock that is only half understood must 
 
 from __future__ import annotations
 
-from typing import Any, Final
+from collections.abc import Callable
+from types import UnionType
+from typing import Any, Final, TypeVar
 
-from holdfast.turnfile.ledger.yaml_tree import Entry, Node, refuse
-from holdfast.turnfile.model import (
-    DEFAULT_LEASE_REVS,
-    UNASSIGNED,
-    Agent,
-    Lock,
-    Maintainer,
-    Signal,
-    Task,
-    Turn,
-    Turnfile,
-)
+import msgspec
+
+from holdfast.turnfile.ledger.yaml_tree import Entry, Kind, Node, refuse
+from holdfast.turnfile.model import UNASSIGNED, Agent, Lock, Maintainer, Signal, Task, Turn, Turnfile
+
+Record = TypeVar("Record", Agent, Lock, Maintainer, Signal, Task, Turn)
 
 TRANSACTION_KEY: Final = "x-transaction"
 """A key of a lock: our extension, which other tools ignore."""
@@ -43,93 +39,46 @@ def read_sections(tree: Node, header_revision: int | None, modified_by: str | No
         revision = max((each for each in (header_revision, *found) if each is not None), default=0)
     if revision is None:
         refuse(coordination.line, "coordination.revision is missing; it must be a number, 0 or more")
-    maintainer = top.map("maintainer")
     return Turnfile(
         revision=revision,
         version=about.text("version"),
         project=about.text("project"),
         workspace=about.text("workspace"),
         registry=about.texts(REGISTRY_KEY) if about.has(REGISTRY_KEY) else None,
-        agents=tuple(_agent(key, fields) for key, fields in top.map("agents").maps()),
-        maintainer=Maintainer(
-            id=maintainer.text("id"),
-            status=maintainer.text("status", "available"),
-            last_seen=maintainer.text_or_none("last_seen"),
-        ),
+        agents=tuple(_record(Agent, fields, id=key) for key, fields in top.map("agents").maps()),
+        maintainer=_record(Maintainer, top.map("maintainer")),
         active_phase=coordination.text_or_none("active_phase"),
         active_step=coordination.text_or_none("active_step"),
         tasks=tuple(_task(key, fields) for key, fields in coordination.map("tasks").maps()),
         locks=tuple(_lock(key, fields) for key, fields in top.map("locks").maps()),
-        turn_queue=tuple(_turn(fields) for fields in top.list("turn_queue")),
-        signals=tuple(_signal(fields) for fields in top.list("messages")),
+        turn_queue=tuple(_record(Turn, fields) for fields in top.list("turn_queue")),
+        signals=tuple(_record(Signal, fields) for fields in top.list("messages")),
         header_revision=header_revision,
         modified_by=modified_by,
     )
 
 
-def _agent(key: str, fields: _Fields) -> Agent:
-    return Agent(
-        id=key,
-        role=fields.text("role", "agent"),
-        status=fields.text("status", "idle"),
-        current_task=fields.text_or_none("current_task"),
-        last_seen=fields.text_or_none("last_seen"),
-        session_id=fields.text_or_none("session_id"),
-    )
+def _record(kind: type[Record], fields: _Fields, **given: Any) -> Record:
+    """A record whose fields are parsed by their types; an absent one has its default, or else is empty."""
+    for field in msgspec.structs.fields(kind):
+        if field.name not in given:
+            value = _PARSERS[field.type](fields, field.encode_name)
+            if value is not None or field.required:
+                given[field.name] = field.type() if value is None else value
+    return kind(**given)
 
 
 def _task(key: str, fields: _Fields) -> Task:
-    return Task(
-        id=key,
-        description=fields.text("description"),
-        owner=fields.text_or_none("owner") or UNASSIGNED,
-        status=fields.text("status", "pending"),
-        priority=fields.text("priority", "P1"),
-        depends_on=fields.texts("depends_on"),
-        created_by=fields.text("created_by"),
-        created_rev=fields.number("created_rev"),
-        claim_rev=fields.number("claim_rev"),
-        completed_rev=fields.number("completed_rev"),
-        notes=fields.text("notes"),
-    )
+    return _record(Task, fields, id=key, owner=fields.text("owner") or UNASSIGNED)
 
 
 def _lock(key: str, fields: _Fields) -> Lock:
-    files, holder, acquired = fields.texts("files"), fields.text("holder"), fields.number("acquired_rev")
-    lease = fields.number("lease_revs")
-    if not files or not holder or acquired is None:
+    lock = _record(Lock, fields, id=key, transaction=fields.text(TRANSACTION_KEY) == "true")
+    if not lock.files or not lock.holder or not fields.has("acquired_rev"):
         refuse(fields.line, f"the lock {key!r} needs files, holder and acquired_rev")
-    if lease == 0:
+    if lock.lease_revs == 0:
         refuse(fields.line, f"the lock {key!r} has lease_revs 0; use at least 1")
-    return Lock(
-        key,
-        files,
-        holder,
-        acquired,
-        lease if lease is not None else DEFAULT_LEASE_REVS,
-        fields.text("reason"),
-        fields.text(TRANSACTION_KEY) == "true",
-    )
-
-
-def _turn(fields: _Fields) -> Turn:
-    return Turn(
-        agent=fields.text("agent"),
-        action=fields.text("action"),
-        requested_rev=fields.number("requested_rev"),
-        priority=fields.text("priority"),
-    )
-
-
-def _signal(fields: _Fields) -> Signal:
-    return Signal(
-        id=fields.text("id"),
-        sender=fields.text("from"),
-        receiver=fields.text("to"),
-        signal=fields.text("signal"),
-        rev=fields.number("rev") or 0,
-        detail=fields.text("detail"),
-    )
+    return lock
 
 
 class _Fields:
@@ -143,26 +92,26 @@ class _Fields:
     def _entry(self, key: str) -> Entry | None:
         return self._node.entries.get(key) if self._node is not None else None
 
-    def _scalar(self, key: str) -> Node | None:
+    def _value(self, key: str, kind: Kind, message: str) -> Node | None:
+        """The value of a key, or None; one of another kind is refused with the message."""
         entry = self._entry(key)
-        if entry is None or entry.value.plain() is None:
+        if entry is None or entry.value.is_null:
             return None
-        if entry.value.kind != "scalar":
-            refuse(entry.key.line, f"{key} of {self._name} must be a single value")
+        if entry.value.kind != kind:
+            refuse(entry.key.line, message)
         return entry.value
 
     def text_or_none(self, key: str) -> str | None:
-        node = self._scalar(key)
+        node = self._value(key, "scalar", f"{key} of {self._name} must be a single value")
         if node is None or isinstance(node.value, str):
             return node.value if node is not None else None
         return str(node.value).lower() if isinstance(node.value, bool) else str(node.value)
 
-    def text(self, key: str, default: str = "") -> str:
-        value = self.text_or_none(key)
-        return default if value is None else value
+    def text(self, key: str) -> str:
+        return self.text_or_none(key) or ""
 
     def number(self, key: str) -> int | None:
-        node = self._scalar(key)
+        node = self._value(key, "scalar", f"{key} of {self._name} must be a single value")
         if node is None:
             return None
         value: Any = node.value
@@ -172,37 +121,36 @@ class _Fields:
 
     def has(self, key: str) -> bool:
         entry = self._entry(key)
-        return entry is not None and entry.value.plain() is not None
+        return entry is not None and not entry.value.is_null
 
     def texts(self, key: str) -> tuple[str, ...]:
-        entry = self._entry(key)
-        if entry is None or entry.value.plain() is None:
-            return ()
-        if entry.value.kind != "list":
-            refuse(entry.key.line, f"{key} of {self._name} must be a list of texts")
-        for item in entry.value.items:
+        message = f"{key} of {self._name} must be a list of texts"
+        node = self._value(key, "list", message)
+        items = node.items if node is not None else []
+        for item in items:
             if not isinstance(item.value, str) or not item.value:
-                refuse(item.line, f"{key} of {self._name} must be a list of texts")
-        return tuple(item.value for item in entry.value.items)
+                refuse(item.line, message)
+        return tuple(item.value for item in items)
 
     def map(self, key: str) -> _Fields:
         entry = self._entry(key)
-        if entry is None or entry.value.plain() is None:
-            return _Fields(None, key, self.line if entry is None else entry.key.line)
-        if entry.value.kind != "map":
-            refuse(entry.key.line, f"{key} must be a mapping")
-        return _Fields(entry.value, key, entry.key.line)
+        line = self.line if entry is None else entry.key.line
+        return _Fields(self._value(key, "map", f"{key} must be a mapping"), key, line)
 
     def maps(self) -> list[tuple[str, _Fields]]:
         return [(key, self.map(key)) for key in self._node.entries] if self._node is not None else []
 
     def list(self, key: str) -> list[_Fields]:
-        entry = self._entry(key)
-        if entry is None or entry.value.plain() is None:
-            return []
-        if entry.value.kind != "list":
-            refuse(entry.key.line, f"{key} must be a list")
-        for item in entry.value.items:
+        node = self._value(key, "list", f"{key} must be a list")
+        items = node.items if node is not None else []
+        for item in items:
             if item.kind != "map":
                 refuse(item.line, f"each item of {key} must be a mapping")
-        return [_Fields(item, key, item.line) for item in entry.value.items]
+        return [_Fields(item, key, item.line) for item in items]
+
+
+_PARSERS: Final[dict[type | UnionType, Callable[[_Fields, str], Any]]] = {
+    **dict.fromkeys((str, str | None), _Fields.text_or_none),
+    **dict.fromkeys((int, int | None), _Fields.number),
+    tuple[str, ...]: _Fields.texts,
+}

@@ -87,11 +87,8 @@ def _apart(tree: Node, changes: Sequence[Change]) -> int:
 
 def _unable(change: Change, line: int) -> Invalid:
     words = ".".join(str(step) for step in change.path)
-    return Invalid(
-        f"line {line}: {words} has a layout that cannot be changed safely",
-        hint="write it as an indented block with one key per line",
-        line=line,
-    )
+    hint = "write it as an indented block with one key per line"
+    return Invalid(f"line {line}: {words} has a layout that cannot be changed safely", hint=hint, line=line)
 
 
 def _meant(plain: Any, change: Change) -> Any:

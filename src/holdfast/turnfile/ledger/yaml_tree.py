@@ -48,6 +48,11 @@ class Node(msgspec.Struct, eq=False):
     entries: dict[str, Entry] = {}  # of a map
     items: list[Node] = []  # of a list
 
+    @property
+    def is_null(self) -> bool:
+        """Whether it is a scalar without a value."""
+        return self.kind == "scalar" and self.value is None
+
     def plain(self) -> Any:
         """The value as plain Python data."""
         if self.kind == "map":
@@ -79,9 +84,13 @@ class Entry(msgspec.Struct, eq=False):
     value: Node
 
 
-def refuse(line: int, message: str, hint: str = "") -> NoReturn:
+def refuse(line: int, message: str) -> NoReturn:
     """Raise Invalid for a line of the file."""
-    raise Invalid(f"line {line}: {message}", hint=hint, line=line)
+    raise _invalid(line, message)
+
+
+def _invalid(line: int, message: str) -> Invalid:
+    return Invalid(f"line {line}: {message}", line=line)
 
 
 @lru_cache(maxsize=4)  # one write parses the same text several times; trees are never changed
@@ -99,16 +108,12 @@ def parse(text: str) -> Node:
     except MarkedYAMLError as error:
         mark = error.problem_mark or error.context_mark
         words = ", ".join(part for part in (error.context, error.problem) if part)
-        raise _unreadable(mark.line + 1 if mark else 1, words or "this is not YAML") from error
+        raise _invalid(mark.line + 1 if mark else 1, words or "this is not YAML") from error
     except YAMLError as error:  # a character that YAML does not allow
         line = text.count("\n", 0, getattr(error, "position", 0)) + 1
-        raise _unreadable(line, "YAML does not allow this character; write it as an escape in double quotes") from error
+        raise _invalid(line, "YAML does not allow this character; write it as an escape in double quotes") from error
     except Exception as error:  # ruamel leaks internal errors for some texts, such as "\U00110000"
-        raise _unreadable(1, f"this is not YAML: {error}") from error
-
-
-def _unreadable(line: int, words: str) -> Invalid:
-    return Invalid(f"line {line}: {words}", line=line)
+        raise _invalid(1, f"this is not YAML: {error}") from error
 
 
 def _check_text(text: str) -> None:
@@ -147,7 +152,7 @@ class _Reader:
         return root
 
     def _node(self, event: Any, events: Iterator[Any], depth: int) -> Node:
-        from ruamel.yaml.events import AliasEvent, MappingStartEvent, ScalarEvent
+        from ruamel.yaml.events import AliasEvent, CollectionEndEvent, MappingStartEvent, ScalarEvent
 
         line = _line(event)
         if isinstance(event, AliasEvent) or event.anchor is not None:
@@ -159,45 +164,32 @@ class _Reader:
         start, end = event.start_mark.index + self._skipped, event.end_mark.index + self._skipped
         if isinstance(event, ScalarEvent):
             return Node("scalar", start, end, line, value=_scalar(event, line), style=event.style)
-        node = Node("list", start, end, line, flow=bool(event.flow_style))
-        if isinstance(event, MappingStartEvent):
-            node.kind = "map"
-            closing = self._entries(node, events, depth)
-        else:
-            closing = self._items(node, events, depth)
+        kind: Kind = "map" if isinstance(event, MappingStartEvent) else "list"
+        node = Node(kind, start, end, line, flow=bool(event.flow_style), entries={}, items=[])
+        while not isinstance(following := next(events), CollectionEndEvent):
+            child = self._node(following, events, depth + 1)
+            if kind == "map":
+                child = self._entry(node, child, self._node(next(events), events, depth + 1))
+            else:
+                node.items.append(child)
+            node.end = child.end
         if node.flow:
-            node.end = closing.end_mark.index + self._skipped
+            node.end = following.end_mark.index + self._skipped
         return node
 
-    def _entries(self, node: Node, events: Iterator[Any], depth: int) -> Any:
-        from ruamel.yaml.events import MappingEndEvent
-
-        node.entries = {}
-        while not isinstance(following := next(events), MappingEndEvent):
-            key = self._node(following, events, depth + 1)
-            if not isinstance(key.value, str):
-                refuse(key.line, "a key must be text; quote a number, true, false or null")
-            if key.value in node.entries:
-                first = node.entries[key.value].key.line
-                refuse(key.line, f"the key {key.value!r} is a duplicate; the first is in line {first}")
-            value = self._node(next(events), events, depth + 1)
-            if value.kind == "scalar" and value.start == value.end:  # no value: its place is after the colon
-                colon = self._text.find(":", key.end)
-                value.start = value.end = colon + 1 if colon >= 0 else key.end
-            value.line = key.line if value.kind == "scalar" else value.line
-            node.entries[key.value] = Entry(key, value)
-            node.end = value.end
-        return following
-
-    def _items(self, node: Node, events: Iterator[Any], depth: int) -> Any:
-        from ruamel.yaml.events import SequenceEndEvent
-
-        node.items = []
-        while not isinstance(following := next(events), SequenceEndEvent):
-            item = self._node(following, events, depth + 1)
-            node.items.append(item)
-            node.end = item.end
-        return following
+    def _entry(self, node: Node, key: Node, value: Node) -> Node:
+        """Add an entry to a map; returns its value."""
+        if not isinstance(key.value, str):
+            refuse(key.line, "a key must be text; quote a number, true, false or null")
+        if key.value in node.entries:
+            first = node.entries[key.value].key.line
+            refuse(key.line, f"the key {key.value!r} is a duplicate; the first is in line {first}")
+        if value.kind == "scalar" and value.start == value.end:  # no value: its place is after the colon
+            colon = self._text.find(":", key.end)
+            value.start = value.end = colon + 1 if colon >= 0 else key.end
+        value.line = key.line if value.kind == "scalar" else value.line
+        node.entries[key.value] = Entry(key, value)
+        return value
 
 
 def _scalar(event: Any, line: int) -> str | int | float | bool | None:

@@ -76,16 +76,14 @@ class Mailbox(msgspec.Struct, frozen=True):
         cards = [card for card in self.cards if card.id == id]
         if len(cards) > 1:
             lines = ", ".join(str(card.line) for card in cards)
-            raise errors.Invalid(
-                f"{id} is the id of several cards (lines {lines})", hint="change one of the ids", id=id
-            )
+            hint = "change one of the ids"
+            raise errors.Invalid(f"{id} is the id of several cards (lines {lines})", hint=hint, id=id)
         if not cards:
             closed = self.closed
             gone = closed and any(closed.value(row, "id") == id for row in closed.rows)
             where = "is closed" if gone else "is not in the mailbox"
-            raise errors.MessageNotFound(
-                f"{id} {where}", hint="`holdfast turn mail list` lists the open messages", id=id
-            )
+            hint = "`holdfast turn mail list` lists the open messages"
+            raise errors.MessageNotFound(f"{id} {where}", hint=hint, id=id)
         return cards[0]
 
     def edited(self, edits: Iterable[Edit]) -> Mailbox:

@@ -37,11 +37,6 @@ class Block(msgspec.Struct, frozen=True):
     entries: tuple[str, ...]
 
 
-def begins_block(text: str) -> bool:
-    """Whether a line begins a named block, and so is not a field."""
-    return (_NAMED_BOLD.fullmatch(text) or _NAMED_PLAIN.fullmatch(text)) is not None
-
-
 def blocks_in(lines: Sequence[Line], at: int, plain: bool) -> list[Block]:
     """The named blocks below the fields. A block ends at a blank line; the `Body:` of v0 at the next name."""
     blocks: list[Block] = []
@@ -126,7 +121,7 @@ KNOWN: Final = frozenset(
 _HEADING: Final = re.compile(r"###[ \t]+(MSG-[A-Za-z0-9-]+)(.*)")
 _BOLD: Final = re.compile(r"\*\*([^*:]{1,60})(?::\*\*|\*\*:)[ \t]*(.*)")
 _PLAIN: Final = re.compile(r"([A-Z][A-Za-z][A-Za-z -]{0,40}):(?:[ \t]+(.*))?")
-_ARROW: Final = re.compile(r"->|→")
+ARROW: Final = re.compile(r"->|→")
 
 
 class Field(msgspec.Struct, frozen=True):
@@ -189,18 +184,17 @@ class Card(msgspec.Struct, frozen=True):
     @property
     def status(self) -> str:
         """Its status word in lower case: `Actioned (see below)` is `actioned`."""
-        words = re.findall(r"[a-z_-]+", self.get("status").lower())
-        return words[0] if words else ""
+        return status_word(self.get("status"))
 
     @property
     def sender(self) -> str:
         """The sender's name."""
-        return _ARROW.split(self._route())[0].strip()
+        return ARROW.split(self._route())[0].strip()
 
     @property
     def receiver(self) -> str:
         """The receivers as they are written."""
-        parts = _ARROW.split(self._route(), maxsplit=1)
+        parts = ARROW.split(self._route(), maxsplit=1)
         return (parts[1] if len(parts) > 1 else self.get("to")).strip()
 
     @property
@@ -219,7 +213,12 @@ class Card(msgspec.Struct, frozen=True):
 
     def _route(self) -> str:
         said = [field.value for field in self.fields if field.key == "from"]
-        return next((value for value in said if _ARROW.search(value)), self.get("from"))
+        return next((value for value in said if ARROW.search(value)), self.get("from"))
+
+
+def status_word(text: str) -> str:
+    """The first word of a text in lower case, or an empty string."""
+    return next(iter(re.findall(r"[a-z_-]+", text.lower())), "")
 
 
 def order_of(id: str) -> tuple[str, int]:
@@ -286,7 +285,8 @@ def _field(line: Line) -> Field | None:
 def any_field(line: Line) -> Field | None:
     """The field on a line, whatever its name, or None."""
     match = _BOLD.fullmatch(line.text) or _PLAIN.fullmatch(line.text)
-    if match is None or line.hidden or begins_block(line.text):
+    begins_block = _NAMED_BOLD.fullmatch(line.text) or _NAMED_PLAIN.fullmatch(line.text)
+    if match is None or line.hidden or begins_block:
         return None
     value = (match[2] or "").rstrip()
     start = line.start + (match.start(2) if match[2] is not None else len(line.text))

@@ -104,10 +104,8 @@ def one_line(value: str, what: str, *, empty: bool = False) -> str:
     """Return a value that fits on one line of the file, else raise Invalid."""
     value = value.strip()
     if _CONTROL.search(value) or len(value) > MAX_LINE or (not value and not empty):
-        raise errors.InvalidValue(
-            f"the {what} must be one line" if value else f"the {what} is missing",
-            hint=f"use 1 to {MAX_LINE} characters without line breaks or control characters",
-        )
+        hint = f"use 1 to {MAX_LINE} characters without line breaks or control characters"
+        raise errors.InvalidValue(f"the {what} must be one line" if value else f"the {what} is missing", hint=hint)
     return value
 
 
@@ -123,16 +121,13 @@ def agent_name(name: str, what: str) -> str:
 def spelled(box: Mailbox, name: str, maintainers: Sequence[str] = ()) -> str:
     """A name as the mailbox spells it; a maintainer's name as the mailbox names the maintainer."""
     rows = [box.snapshot.value(row, "agent") for row in box.snapshot.rows] if box.snapshot else []
-    known = {fold(one): one for one in (*_people(box.cards), *reversed(rows))}
+    people = [one for card in reversed(box.cards) for one in (card.sender, *card.receivers)]
+    known = {fold(one): one for one in (*people, *reversed(rows))}
     names = [fold(name)]
     aliases = [fold(MAINTAINER), *(fold(one) for one in maintainers)]
     if fold(name) in aliases:
         names += aliases
     return next((known[one] for one in names if known.get(one)), name)
-
-
-def _people(cards: Sequence[Card]) -> list[str]:
-    return [one for card in reversed(cards) for one in (card.sender, *card.receivers)]
 
 
 def _checked(box: Mailbox, draft: Draft, maintainers: Sequence[str]) -> Draft:

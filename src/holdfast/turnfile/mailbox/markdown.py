@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import itertools
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Final, NamedTuple
 
 import msgspec
@@ -124,6 +124,13 @@ def lines_of(text: str) -> list[Line]:
         lines.append(Line(len(lines) + 1, start, end, after, text[start:end]))
         start = after
     return _hide(lines)
+
+
+def sections_of(lines: Sequence[Line], mark: str) -> Iterator[Sequence[Line]]:
+    """The sections whose headings begin with a mark, such as `## `: each heading and the lines up to the next."""
+    heads = [at for at, line in enumerate(lines) if not line.hidden and line.text.startswith(mark)]
+    for at, end in itertools.pairwise([*heads, len(lines)]):
+        yield lines[at:end]
 
 
 def _hide(lines: list[Line]) -> list[Line]:

@@ -8,18 +8,16 @@ by content, not by time or folder. Called by `draft`, `steps`, `invariants`, `ma
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable
 from typing import Any, Final
 
 import msgspec
 
 from holdfast.turnfile.mailbox import Mailbox, insert_row, parse
-from holdfast.turnfile.mailbox.cards import OPEN, Card, order_of
+from holdfast.turnfile.mailbox.cards import ARROW, OPEN, Card, order_of, status_word
 from holdfast.turnfile.mailbox.markdown import Edit, Row, Table, fill, row_text
 
 NOTHING: Final = ("none", "", "-", "—", "n/a")
-_ARROW: Final = re.compile(r"->|→")
 _ALIASES: Final = {"pri": "priority", "message_id": "id", "message": "id", "due": "response_needed_by"}
 
 
@@ -41,11 +39,9 @@ def inboxes(cards: Iterable[Card]) -> dict[str, Inbox]:
     found: dict[str, Inbox] = {}
     for card in cards:
         for name in card.receivers if card.status == "unread" else ():
-            before = found.get(fold(name))
-            oldest = card if before is None else min(before.oldest, card, key=lambda card: card.order)
-            found[fold(name)] = Inbox(
-                name if before is None else before.agent, (before.unread if before else 0) + 1, oldest
-            )
+            before = found.get(fold(name), Inbox(name, 0, card))
+            oldest = min(before.oldest, card, key=lambda card: card.order)
+            found[fold(name)] = Inbox(before.agent, before.unread + 1, oldest)
     return found
 
 
@@ -54,23 +50,19 @@ def is_open(card: Card) -> bool:
     return card.status in OPEN
 
 
-def route_of(card: Card) -> str:
-    """Sender and receivers as the tables write them."""
-    return f"{card.sender} -> {card.receiver}"
-
-
 def column(card: Card, name: str) -> str:
     """A card's value in a column of the queue; empty if the card has none."""
     name = _ALIASES.get(name, name)
-    known = {"id": card.id, "from_to": route_of(card), "from": card.sender, "to": card.receiver, "status": card.status}
+    route = f"{card.sender} -> {card.receiver}"
+    known = {"id": card.id, "from_to": route, "from": card.sender, "to": card.receiver, "status": card.status}
     return known[name] if name in known else card.get(name)
 
 
 def same_value(name: str, one: str, other: str) -> bool:
     """Whether two cells of a column mean the same, however arrow or status are written."""
     if name == "status":
-        return re.findall(r"[a-z_-]+", one.lower())[:1] == re.findall(r"[a-z_-]+", other.lower())[:1]
-    return [part.strip() for part in _ARROW.split(one)] == [part.strip() for part in _ARROW.split(other)]
+        return status_word(one) == status_word(other)
+    return [part.strip() for part in ARROW.split(one)] == [part.strip() for part in ARROW.split(other)]
 
 
 def refresh(box: Mailbox) -> Mailbox:
@@ -88,7 +80,8 @@ def _snapshot(box: Mailbox) -> list[Edit]:
         inbox = due.pop(fold(table.value(row, "agent")), None)
         edits += _change(table, row, _inbox_row(table, row, inbox))
     for inbox in due.values():
-        values = {"agent": inbox.agent, **_counts(inbox), "needs_response_by": _due(inbox)}
+        due_by = inbox.oldest.get("response_needed_by") or "none"
+        values = {"agent": inbox.agent, **_counts(inbox), "needs_response_by": due_by}
         edits.append(insert_row(box, table, len(table.rows), [values.get(name, "none") for name in table.columns]))
     return edits
 
@@ -111,10 +104,6 @@ def _counts(inbox: Inbox | None) -> dict[str, str]:
     return {"unread": str(inbox.unread), "oldest_unread": inbox.oldest.id}
 
 
-def _due(inbox: Inbox) -> str:
-    return inbox.oldest.get("response_needed_by") or "none"
-
-
 def _queue(box: Mailbox) -> list[Edit]:
     table = box.queue
     if table is None or "id" not in table.columns:
@@ -128,19 +117,12 @@ def _queue(box: Mailbox) -> list[Edit]:
             continue
         # A subject that was shortened by hand stays.
         said = {name: column(card, name) for name in table.columns if name != "subject" or not table.value(row, name)}
-        edits += _change(
-            table,
-            row,
-            {
-                name: value
-                for name, value in said.items()
-                if value and not same_value(name, table.value(row, name), value)
-            },
-        )
+        was = {name: table.value(row, name) for name in said}
+        wanted = {name: said[name] for name in said if said[name] and not same_value(name, was[name], said[name])}
+        edits += _change(table, row, wanted)
     for card in sorted(waiting.values(), key=lambda card: card.order, reverse=True):
-        place = next(
-            (n for n, row in enumerate(table.rows) if order_of(table.value(row, "id")) < card.order), len(table.rows)
-        )
+        older = (n for n, row in enumerate(table.rows) if order_of(table.value(row, "id")) < card.order)
+        place = next(older, len(table.rows))
         edits.append(insert_row(box, table, place, [column(card, name) or "none" for name in table.columns]))
     return edits
 
@@ -157,11 +139,6 @@ def _change(table: Table, row: Row, wanted: dict[str, str]) -> list[Edit]:
     return [fill(cell, wanted[name]) for name, cell in cells.items() if cell is not None]
 
 
-SCHEMA_ID: Final = "turnfile.mailbox"
-SCHEMA_VERSION: Final = "1.0.0"
-PROJECTION_KIND: Final = "mailbox"
-FORMAT_VERSION: Final = "mailbox-compact-v1"
-
 _METADATA: Final = ("date_initialized", "protocol", "last_format_migration", "full_history")
 _ROW: Final = ("id", "date", "from_to", "type", "priority", "due", "status", "subject", "final_status", "outcome")
 _INCIDENTAL: Final = ("generated_at", "source_file", "output_file")
@@ -170,10 +147,10 @@ _INCIDENTAL: Final = ("generated_at", "source_file", "output_file")
 def project(box: Mailbox) -> dict[str, Any]:
     """The contents of the projection, without time and source file."""
     return {
-        "schema_id": SCHEMA_ID,
-        "schema_version": SCHEMA_VERSION,
-        "projection_kind": PROJECTION_KIND,
-        "format_version": FORMAT_VERSION,
+        "schema_id": "turnfile.mailbox",
+        "schema_version": "1.0.0",
+        "projection_kind": "mailbox",
+        "format_version": "mailbox-compact-v1",
         "metadata": _metadata(box),
         "inbox_snapshot": [_inbox(box.snapshot, row) for row in box.snapshot.rows] if box.snapshot else [],
         "open_queue": [_row(box.queue, row) for row in box.queue.rows] if box.queue else [],

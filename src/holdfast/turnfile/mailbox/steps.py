@@ -77,12 +77,7 @@ def step(text: str, id: str, operation: Operation, actor: Actor, note: str = "")
 
 
 def close(
-    text: str,
-    id: str,
-    actor: Actor,
-    note: str = "",
-    disposition: Disposition = "closed",
-    keep: str = "",
+    text: str, id: str, actor: Actor, note: str = "", disposition: Disposition = "closed", keep: str = ""
 ) -> Closed:
     """Close a message: add a row to the closed summary and remove its card; with `keep` (a reason) the card stays."""
     box = parse(text)
@@ -114,13 +109,10 @@ def reply(text: str, id: str, actor: Actor, draft: Draft, *others: str) -> tuple
         raise errors.NotRecipient(
             f"{id} is from {card.sender} to {card.receiver}, not to {actor.name}", id=id, receiver=card.receiver
         )
-    subject = draft.subject or (card.get("subject") if _is_reply(card) else f"Re: {card.get('subject') or id}")
-    draft = msgspec.structs.replace(
-        draft,
-        receiver=draft.receiver or (card.receiver if mine else card.sender),
-        subject=subject,
-        in_reply_to=id,
-    )
+    receiver = draft.receiver or (card.receiver if mine else card.sender)
+    subject = card.get("subject") or id
+    subject = draft.subject or (subject if subject.lower().startswith("re:") else f"Re: {subject}")
+    draft = msgspec.structs.replace(draft, receiver=receiver, subject=subject, in_reply_to=id)
     text, new = compose(text, draft, *others, maintainers=actor.maintainers)
     if card.status == "unread" and not mine and (actor.among(card.receivers) or _is_to_all(card, actor)):
         text = step(text, id, "ack", actor, f"answered in {new}")
@@ -143,10 +135,6 @@ def _is_to_all(card: Card, actor: Actor) -> bool:
     return fold(card.receiver) in ("all", "everyone") and not actor.among([card.sender])
 
 
-def _is_reply(card: Card) -> bool:
-    return card.get("subject").lower().startswith("re:")
-
-
 def _may_close(card: Card, actor: Actor, disposition: str) -> None:
     sent = actor.among([card.sender])
     # A notification asks for nothing, so anybody may close it.
@@ -160,9 +148,8 @@ def _may_close(card: Card, actor: Actor, disposition: str) -> None:
     if card.status not in OPEN:
         raise _illegal(card, "close", "open")
     if disposition not in TERMINAL:
-        raise errors.InvalidValue(
-            f"{disposition!r} is not a disposition", hint=f"dispositions are {', '.join(TERMINAL)}"
-        )
+        hint = f"dispositions are {', '.join(TERMINAL)}"
+        raise errors.InvalidValue(f"{disposition!r} is not a disposition", hint=hint)
     if disposition == "withdrawn" and not sent:
         raise errors.NotSender(f"only {card.sender} can withdraw {card.id}", id=card.id, sender=card.sender)
     if disposition == "abandoned" and not actor.maintains:
@@ -189,19 +176,15 @@ def _marked(box: Mailbox, card: Card, status: str, word: str, actor: Actor, note
     after = _harmless(box, box.edited(edits), card.id)
     changed = after.find(card.id)
     if changed is None or changed.status != status or changed.entries("ack")[-1:] != (entry,):
-        raise errors.InvalidValue(
-            f"{card.id} would not be parsed back with this note", hint="change the note", id=card.id
-        )
+        hint = "change the note"
+        raise errors.InvalidValue(f"{card.id} would not be parsed back with this note", hint=hint, id=card.id)
     return after
 
 
 def _harmless(before: Mailbox, after: Mailbox, id: str) -> Mailbox:
     if not others_unchanged(before, after, id):
-        raise errors.InvalidValue(
-            f"changing {id} would change another card too",
-            hint="look for a code fence or comment that is not closed",
-            id=id,
-        )
+        hint = "look for a code fence or comment that is not closed"
+        raise errors.InvalidValue(f"changing {id} would change another card too", hint=hint, id=id)
     return after
 
 

@@ -9,12 +9,13 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Iterable, Iterator, Sequence
+from functools import partial
 from typing import Any, Final, get_args
 
 import msgspec
 
 from holdfast import turnfile
-from holdfast.errors import HoldfastError, Invalid, NotFound
+from holdfast.errors import Invalid, NotFound
 from holdfast.faces.cli.args import Argument, Usage
 from holdfast.faces.cli.call import Session
 from holdfast.faces.cli.command import Command
@@ -28,9 +29,11 @@ DIR: Final = Argument("dir", option="--dir", of="FOLDER", help=f"the session (de
 HOLDER: Final = Argument("holder", option="--holder", help="who edits (default: --actor, HOLDFAST_ACTOR)")
 REASON: Final = Argument("reason", option="--reason", required=True, help="what you edit, in one line")
 LEASE: Final = Argument("lease_revs", "int", "--lease-revs", of="N", help="revisions that the lock stays valid (2)")
+# The last arguments of a command that may wait for a lock.
 WAITING: Final = (
     Argument("wait", "seconds", "--wait", of="SECONDS", help="between two checks of a lock held by somebody else (30)"),
     Argument("no_wait", "flag", "--no-wait", help="fail at once if a file is locked"),
+    DIR,
 )
 _OF_WORKSPACES: Final = ("url", "key", "fence", "at_least")
 
@@ -46,18 +49,18 @@ def session_of(session: Session, given: dict[str, Any]) -> turnfile.Session:
         raise Usage("--dir must not be empty")
     folder = chosen[0] or chosen[1] or session.environ.get(FOLDER_VARIABLE) or FOLDER
     found = turnfile.Session(os.path.join(session.folder, folder))
-    for warning in found.warnings:
-        print(f"holdfast: {printable(warning)}", file=sys.stderr)
+    print_warnings(found.warnings)
     return found
 
 
-def actor_of(session: Session, given: dict[str, Any], files: turnfile.Session, name: str = "holder") -> str:
-    """The actor's name as the ledger spells it."""
+def session_and_actor(session: Session, given: dict[str, Any], name: str = "holder") -> tuple[turnfile.Session, str]:
+    """The working session, and the actor that an option of this name gives, as the ledger spells it."""
+    files = session_of(session, given)
     who = given.pop(name, None) or session.actor
     if not who:
         also = f"--{name} NAME, " if name != "actor" else ""
         raise Usage("no actor given", hint=f"use {also}--actor NAME, or set HOLDFAST_ACTOR")
-    return files.spelled(who)
+    return files, files.spelled(who)
 
 
 def wait_policy(given: dict[str, Any]) -> turnfile.WaitPolicy | None:
@@ -88,9 +91,9 @@ def completion_line(done: turnfile.Completion) -> str:
     return printable(f"wrote {files}{under}, revision {done.revision}")
 
 
-def print_warnings(problems: Iterable[turnfile.Problem]) -> list[str]:
+def print_warnings(warnings: Iterable[turnfile.Problem | str]) -> list[str]:
     """Print warnings on standard error; returns them as data."""
-    words = [str(problem) for problem in problems]
+    words = [str(warning) for warning in warnings]
     for each in words:
         print(f"holdfast: {printable(each)}", file=sys.stderr)
     return words
@@ -122,8 +125,7 @@ def _restore(session: Session, given: dict[str, Any], files: turnfile.Session) -
         raise Usage("--missing takes the names from the ledger", hint="use no other option but --dir")
     made = turnfile.restore(files)
     if MAILBOX in made and PROJECTION not in made:
-        note = f"{PROJECTION} still has the old {MAILBOX}; `holdfast turn mail export` rewrites it"
-        print(f"holdfast: {note}", file=sys.stderr)
+        print_warnings([f"{PROJECTION} still has the old {MAILBOX}; `holdfast turn mail export` rewrites it"])
     data = {"folder": files.folder.path, "files": made, "revision": files.read().revision}
     session.out.say(data, *(printable(f"created {path}") for path in made), *([] if made else ["no file is missing"]))
     return 0
@@ -132,8 +134,7 @@ def _restore(session: Session, given: dict[str, Any], files: turnfile.Session) -
 def status(session: Session, given: dict[str, Any]) -> int:
     """Show locks, unread mail, tasks, signals and problems."""
     found = turnfile.status(session_of(session, given))
-    data = {**msgspec.to_builtins(found), "problems": [_problem_data(problem) for problem in found.problems]}
-    session.out.say(data, *map(printable, _status_lines(found)))
+    session.out.say(msgspec.to_builtins(found), *map(printable, _status_lines(found)))
     return 0
 
 
@@ -146,8 +147,7 @@ def _status_lines(found: turnfile.Status) -> Iterator[str]:
     yield from _section("unread", unread or ["none"])
     yield from _section("tasks", _first([_short(task_line(task)) for task in found.tasks], _TASKS))
     newest = found.signals[:_SIGNALS]
-    signals = [f"{each.id}  {each.sender} -> {each.receiver}  {_signal_text(each)}" for each in newest]
-    yield from _section("signals", [_short(line) for line in signals])
+    yield from _section("signals", [_short(_signal_line(each)) for each in newest])
     yield from _section("problems", _first([str(problem) for problem in found.problems], _PROBLEMS) or ["none"])
 
 
@@ -183,8 +183,9 @@ def task_line(task: turnfile.Task) -> str:
     return f"{task.id}  {task.priority}  {task.status}  {task.owner}  {task.description}".rstrip()
 
 
-def _signal_text(signal: turnfile.Signal) -> str:
-    return f"{signal.signal}: {signal.detail}" if signal.detail else signal.signal
+def _signal_line(signal: turnfile.Signal) -> str:
+    what = f"{signal.signal}: {signal.detail}" if signal.detail else signal.signal
+    return f"{signal.id}  {signal.sender} -> {signal.receiver}  {what}"
 
 
 def check(session: Session, given: dict[str, Any]) -> int:
@@ -192,7 +193,8 @@ def check(session: Session, given: dict[str, Any]) -> int:
     try:
         problems = turnfile.check(session_of(session, given))
     except (NotFound, Invalid) as error:
-        return _fatal(session, error)
+        session.out.error(error)
+        return FATAL
     fatal = any(p.file == TURNFILE and p.rule in ("missing", "unreadable") for p in problems)
     return _report(session, problems, fatal)
 
@@ -211,61 +213,32 @@ def lint(session: Session, given: dict[str, Any]) -> int:
         if text is None:
             raise NotFound(f"there is no {path or TURNFILE}", hint="`holdfast turn init` creates one")
     except (NotFound, Invalid) as error:
-        return _fatal(session, error)
+        session.out.error(error)
+        return FATAL
     problems = turnfile.lint(text, name)
     return _report(session, problems, any(problem.rule == "unreadable" for problem in problems))
 
 
-def _fatal(session: Session, error: HoldfastError) -> int:
-    session.out.error(error)
-    return FATAL
-
-
 def _report(session: Session, problems: Sequence[turnfile.Problem], fatal: bool) -> int:
     wrong = sum(problem.level == "error" for problem in problems)
-    data = {
-        "problems": [_problem_data(problem) for problem in problems],
-        "errors": wrong,
-        "warnings": len(problems) - wrong,
-    }
     if session.out.json:
-        session.out.data(data)
+        session.out.data({"problems": problems, "errors": wrong, "warnings": len(problems) - wrong})
     else:
         session.out.text(*(printable(str(problem)) for problem in problems))
     return FATAL if fatal else ERRORS if wrong else 0
-
-
-def _problem_data(problem: turnfile.Problem) -> dict[str, Any]:
-    data: dict[str, Any] = msgspec.to_builtins(problem)
-    return data
 
 
 def list_tasks(session: Session, given: dict[str, Any]) -> int:
     """List the tasks of the ledger."""
     found = session_of(session, given).read().turnfile.tasks
     found = tuple(task for task in found if given.get("all") or task.status != "done")
-    session.out.say([msgspec.to_builtins(task) for task in found], *(printable(task_line(task)) for task in found))
+    session.out.say(msgspec.to_builtins(found), *(printable(task_line(task)) for task in found))
     return 0
 
 
-def add(session: Session, given: dict[str, Any]) -> int:
-    """Add a task."""
-    return _change(session, given, "add")
-
-
-def claim(session: Session, given: dict[str, Any]) -> int:
-    """Claim a task."""
-    return _change(session, given, "claim")
-
-
-def done(session: Session, given: dict[str, Any]) -> int:
-    """Finish a task."""
-    return _change(session, given, "done")
-
-
-def _change(session: Session, given: dict[str, Any], step: tasks.Step) -> int:
-    files = session_of(session, given)
-    actor = actor_of(session, given, files, "actor")
+def change_task(session: Session, given: dict[str, Any], step: tasks.Step) -> int:
+    """Add, claim or finish a task."""
+    files, actor = session_and_actor(session, given, "actor")
     task, warnings = tasks.change(files, step, given.pop("task"), actor, **given)
     session.out.say({**msgspec.to_builtins(task), "warnings": print_warnings(warnings)}, printable(task_line(task)))
     return 0
@@ -273,8 +246,8 @@ def _change(session: Session, given: dict[str, Any], step: tasks.Step) -> int:
 
 def signal(session: Session, given: dict[str, Any]) -> int:
     """Send a signal."""
-    files = session_of(session, given)
-    sender, receiver = actor_of(session, given, files, "from"), given.get("to", "all")
+    files, sender = session_and_actor(session, given, "from")
+    receiver = given.get("to", "all")
     unknown = unknown_names(files.read(), sender, receiver)
     sent = tasks.signal(files, sender, receiver, given["word"], given.get("detail", ""))
     line = f"{sent.id}  {sent.sender} -> {sent.receiver}  {sent.signal}"
@@ -299,12 +272,7 @@ COMMANDS = (
         init,
         "Existing files are never overwritten.",
     ),
-    Command(
-        "turn status",
-        "Show locks and their leases, unread mail, tasks, signals and problems.",
-        (DIR,),
-        status,
-    ),
+    Command("turn status", "Show locks and their leases, unread mail, tasks, signals and problems.", (DIR,), status),
     Command(
         "turn check",
         "Check all files of a session against each other.",
@@ -335,10 +303,15 @@ COMMANDS = (
             Argument("depends_on", "texts", "--depends-on", of="TASK", help="a task to be done first; repeatable"),
             DIR,
         ),
-        add,
+        partial(change_task, step="add"),
     ),
-    Command("turn tasks claim", "Claim a task whose dependencies are done.", (_TASK, DIR), claim),
-    Command("turn tasks done", "Finish your task.", (_TASK, DIR), done),
+    Command(
+        "turn tasks claim",
+        "Claim a task whose dependencies are done.",
+        (_TASK, DIR),
+        partial(change_task, step="claim"),
+    ),
+    Command("turn tasks done", "Finish your task.", (_TASK, DIR), partial(change_task, step="done")),
     Command(
         "turn signal",
         "Send a short signal in the ledger, to an agent or to all.",

@@ -11,7 +11,6 @@ patch applies as a whole or not at all.
 
 from __future__ import annotations
 
-import contextlib
 import difflib
 import os
 import re
@@ -20,7 +19,7 @@ import shutil
 import subprocess
 import sys
 import tempfile
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, Final
 
 import msgspec
@@ -30,25 +29,12 @@ from holdfast.errors import Invalid, NotFound
 from holdfast.faces.cli.args import Argument, Usage
 from holdfast.faces.cli.call import Session
 from holdfast.faces.cli.command import Command
-from holdfast.faces.cli.commands.turn import (
-    DIR,
-    HOLDER,
-    LEASE,
-    REASON,
-    WAITING,
-    actor_of,
-    completion_data,
-    completion_line,
-    print_warnings,
-    session_of,
-    wait_policy,
-)
+from holdfast.faces.cli.commands import turn
 from holdfast.faces.cli.output import printable
 from holdfast.turnfile.files import Folder
 from holdfast.turnfile.model import FOLDER_VARIABLE
 
 _HUNK: Final = re.compile(r"@@ -(\d{1,9})(?:,(\d{1,9}))? \+(\d{1,9})(?:,(\d{1,9}))? @@")
-_NOWHERE: Final = "/dev/null"
 
 
 class Hunk(msgspec.Struct, frozen=True):
@@ -126,42 +112,37 @@ def _lines(text: str) -> list[str]:
 
 def _path(line: str, number: int) -> str:
     name = line[4:].split("\t")[0].rstrip("\r\n").strip()
-    if name == _NOWHERE:
+    if name == "/dev/null":
         raise Invalid(f"line {number}: a patch must not remove a file", line=number)
     return name[2:] if name.startswith(("a/", "b/")) else name
 
 
 def _hunk(lines: list[str], at: int, match: re.Match[str]) -> tuple[Hunk, int]:
     begin = at
-    old_left, new_left = int(match[2] or 1), int(match[4] or 1)
-    start = int(match[1]) - (1 if old_left else 0)
+    old_size, new_size = int(match[2] or 1), int(match[4] or 1)
+    start = int(match[1]) - (1 if old_size else 0)
     old: list[str] = []
     new: list[str] = []
-    while old_left > 0 or new_left > 0:
+    while len(old) < old_size or len(new) < new_size:
         line = lines[at] if at < len(lines) else ""
         mark, content = line[:1], line[1:]
         if mark in ("\n", "\r"):  # an empty context line whose space an editor removed
             mark, content = " ", line
         if mark not in (" ", "-", "+") or not content:
             raise Invalid(f"line {at + 1}: the hunk ends too early", line=at + 1)
-        if mark in (" ", "-"):
-            old.append(content)
-            old_left -= 1
-        if mark in (" ", "+"):
-            new.append(content)
-            new_left -= 1
         at += 1
         if at < len(lines) and lines[at].startswith("\\"):  # No newline at end of file
-            for side, touched in ((old, mark in (" ", "-")), (new, mark in (" ", "+"))):
-                if touched:
-                    side[-1] = side[-1].rstrip("\r\n")
+            content = content.rstrip("\r\n")
             at += 1
-    if old_left or new_left:
+        if mark != "+":
+            old.append(content)
+        if mark != "-":
+            new.append(content)
+    if (len(old), len(new)) != (old_size, new_size):
         raise Invalid(f"line {begin}: the hunk's line counts are wrong", line=begin)
     return Hunk(max(start, 0), tuple(old), tuple(new)), at
 
 
-_EDITOR: Final = "vi"
 Edit = Callable[[turnfile.Transaction], None]
 
 
@@ -180,7 +161,7 @@ def edit(session: Session, given: dict[str, Any]) -> int:
     if not chosen and not sys.stdin.isatty():
         hint = "use --editor COMMAND, --patch FILE, or -- PROGRAM"
         raise Usage("no editor given, and there is no terminal", hint=hint)
-    words = shlex.split(chosen or _EDITOR)
+    words = shlex.split(chosen or "vi")
     if not words:
         raise Usage("--editor must not be empty")
     person = _Editor(words)
@@ -219,14 +200,13 @@ def _transact(
     """Run an edit. A person edits under the lock; a program or a patch is rehearsed before the lock is taken."""
     if not given.get("files"):
         raise Usage("no file given", hint="such as: holdfast turn edit WORKLOG.md --reason 'log it'")
-    waiting = wait_policy(given)
-    files = session_of(session, given)
-    holder = actor_of(session, given, files)
+    waiting = turn.wait_policy(given)
+    files, holder = turn.session_and_actor(session, given)
     how = {name: given[name] for name in ("lease_revs", "under") if name in given}
     body, reason = means(files), given["reason"]
     done = turnfile.transact(given["files"], holder, reason, body, folder=files, wait=waiting, rehearse=rehearse, **how)
-    print_warnings(done.warnings)
-    session.out.say(completion_data(done), completion_line(done))
+    turn.print_warnings(done.warnings)
+    session.out.say(turn.completion_data(done), turn.completion_line(done))
     return 0
 
 
@@ -240,7 +220,8 @@ def _by_program(session: Session, files: turnfile.Session, command: list[str]) -
     environ = {**session.environ, FOLDER_VARIABLE: files.folder.path}
 
     def run(transaction: turnfile.Transaction) -> None:
-        with _copies(transaction) as folder:
+        with tempfile.TemporaryDirectory(prefix="holdfast-turn-") as path:
+            folder = _copy(transaction, path)
             # Its output goes to standard error; standard output is for our result.
             _run([program, *command[1:]], stdout=2, cwd=folder.path, env=environ)
             _check_named(transaction, folder)
@@ -257,12 +238,6 @@ def _run(command: list[str], **how: Any) -> None:
         raise Invalid(f"{command[0]} could not be started: {error.strerror}") from error
     if code:
         raise Invalid(f"{os.path.basename(command[0])} exited with code {code}", hint="nothing was written")
-
-
-@contextlib.contextmanager
-def _copies(transaction: turnfile.Transaction) -> Iterator[Folder]:
-    with tempfile.TemporaryDirectory(prefix="holdfast-turn-") as path:
-        yield _copy(transaction, path)
 
 
 def _copy(transaction: turnfile.Transaction, path: str) -> Folder:
@@ -366,15 +341,14 @@ COMMANDS = (
         "Edit shared files in one transaction: with an editor, a patch or a program.",
         (
             _FILES,
-            HOLDER,
-            REASON,
+            turn.HOLDER,
+            turn.REASON,
             Argument("editor", option="--editor", of="COMMAND", help="the editor (default: VISUAL, EDITOR)"),
             Argument("patch", option="--patch", of="FILE", help="apply a unified diff instead; - reads standard input"),
             _PROGRAM,
             _UNDER,
-            LEASE,
-            *WAITING,
-            DIR,
+            turn.LEASE,
+            *turn.WAITING,
         ),
         edit,
         "The edit happens on copies. A program runs in their folder; if it fails, or writes a file that is not named,"
@@ -383,7 +357,7 @@ COMMANDS = (
     Command(
         "turn transact",
         "Edit shared files with a program in one transaction.",
-        (_FILES, _PROGRAM, HOLDER, REASON, _UNDER, LEASE, *WAITING, DIR),
+        (_FILES, _PROGRAM, turn.HOLDER, turn.REASON, _UNDER, turn.LEASE, *turn.WAITING),
         transact,
         "It runs in a folder with copies of the files; if it fails, breaks an invariant, or writes a file that is not"
         " named, nothing is written.",

@@ -15,32 +15,20 @@ from holdfast.errors import NotFound
 from holdfast.faces.cli.args import Argument
 from holdfast.faces.cli.call import Session
 from holdfast.faces.cli.command import Command
-from holdfast.faces.cli.commands.turn import (
-    DIR,
-    HOLDER,
-    LEASE,
-    REASON,
-    WAITING,
-    actor_of,
-    completion_data,
-    print_warnings,
-    session_of,
-    wait_policy,
-)
+from holdfast.faces.cli.commands import turn
 from holdfast.faces.cli.output import printable
+from holdfast.turnfile.model import DEFAULT_LEASE_REVS
 
 
 def lock(session: Session, given: dict[str, Any]) -> int:
     """Lock files."""
-    waiting = wait_policy(given)
-    files = session_of(session, given)
-    holder = actor_of(session, given, files)
-    lease = {name: given[name] for name in ("lease_revs",) if name in given}
-    claim = turnfile.lock_request(files, given["files"], holder, given["reason"], **lease)
+    waiting = turn.wait_policy(given)
+    files, holder = turn.session_and_actor(session, given)
+    lease_revs = given.get("lease_revs", DEFAULT_LEASE_REVS)
+    claim = turnfile.lock_request(files, given["files"], holder, given["reason"], lease_revs)
     taken = turnfile.acquire(files, claim, waiting)
-    data = {**_lock_data(taken), "warnings": print_warnings(claim.warnings)}
-    line = f"{taken.id}: {', '.join(taken.files)}, {_validity(taken)}"
-    session.out.say(data, printable(line))
+    data = {**_lock_data(taken), "warnings": turn.print_warnings(claim.warnings)}
+    session.out.say(data, printable(f"{taken.id}: {', '.join(taken.files)}, {_validity(taken)}"))
     return 0
 
 
@@ -54,23 +42,27 @@ def _validity(lock: turnfile.Lock) -> str:
 
 def unlock(session: Session, given: dict[str, Any]) -> int:
     """Release locks, with a completion note for each."""
-    files = session_of(session, given)
-    holder = actor_of(session, given, files)
-    wanted = given.get("locks") or [each.id for each in _own_locks(files, holder)]
-    done, lost = turnfile.unlock_all(files, wanted, holder)
+    files, holder = turn.session_and_actor(session, given)
+    done, lost = turnfile.unlock_all(files, _wanted(given, files, holder), holder)
     for each in done:
-        print_warnings(each.warnings)
+        turn.print_warnings(each.warnings)
     if done or not lost:
-        session.out.say([completion_data(each) for each in done], *(printable(_release_line(each)) for each in done))
+        lines = [printable(_release_line(each)) for each in done]
+        session.out.say([turn.completion_data(each) for each in done], *lines)
     for error in lost.values():
         raise error
     return int(any(problem.level == "error" for each in done for problem in each.warnings))
 
 
-def _own_locks(files: turnfile.Session, holder: str) -> list[turnfile.Lock]:
-    """The locks that a holder took by hand; those of transactions end by themselves. Raises NotFound if none."""
+def _wanted(given: dict[str, Any], files: turnfile.Session, holder: str) -> list[str]:
+    """The given locks, or all that the holder took by hand. Raises NotFound if there is none.
+
+    Those of transactions end by themselves.
+    """
+    if given.get("locks"):
+        return list(given["locks"])
     held = [each for each in files.read().turnfile.locks if each.holder == holder]
-    mine = [each for each in held if not each.transaction]
+    mine = [each.id for each in held if not each.transaction]
     if not mine:
         at_work = ", ".join(each.id for each in held)
         hint = f"a process of that name is working under {at_work}; if it was killed, name the id"
@@ -88,43 +80,34 @@ def _release_line(done: turnfile.Completion) -> str:
 
 def renew(session: Session, given: dict[str, Any]) -> int:
     """Restart the leases of locks taken by hand."""
-    files = session_of(session, given)
-    holder = actor_of(session, given, files)
-    wanted = given.get("locks") or [each.id for each in _own_locks(files, holder)]
-    done = turnfile.renew_all(files, wanted, holder)
-    lines = [f"{each.id}: {_validity(each)}" for each in done]
-    session.out.say([_lock_data(each) for each in done], *map(printable, lines))
+    files, holder = turn.session_and_actor(session, given)
+    done = turnfile.renew_all(files, _wanted(given, files, holder), holder)
+    lines = [printable(f"{each.id}: {_validity(each)}") for each in done]
+    session.out.say([_lock_data(each) for each in done], *lines)
     return 0
 
 
 def clear(session: Session, given: dict[str, Any]) -> int:
     """Remove stale locks."""
-    files = session_of(session, given)
-    gone = turnfile.clear_stale(files, actor_of(session, given, files, "actor"), given.get("locks", ()))
+    files, actor = turn.session_and_actor(session, given, "actor")
+    gone = turnfile.clear_stale(files, actor, given.get("locks", ()))
     lines = [printable(f"cleared {each.id}, held by {each.holder}") for each in gone] or ["no lock is stale"]
-    session.out.say([msgspec.to_builtins(each) for each in gone], *lines)
+    session.out.say(msgspec.to_builtins(gone), *lines)
     return 0
 
 
 def override(session: Session, given: dict[str, Any]) -> int:
     """Remove another's lock for a P0 reason."""
-    files = session_of(session, given)
-    actor = actor_of(session, given, files, "actor")
+    files, actor = turn.session_and_actor(session, given, "actor")
     done = turnfile.override(files, given["lock"], given["reason"], actor, take=bool(given.get("take")))
-    data = {
-        "lock": msgspec.to_builtins(done.lock),
-        "replaced_by": done.replaced_by and msgspec.to_builtins(done.replaced_by),
-        "files": list(done.files),
-        "revision": done.revision,
-        "problems": [msgspec.to_builtins(problem) for problem in done.problems],
-    }
     instead = f"; {done.replaced_by.id} locks its files" if done.replaced_by else ""
     line = f"removed {done.lock.id}, held by {done.lock.holder}, revision {done.revision}{instead}"
-    session.out.say(data, printable(line), *(printable(str(problem)) for problem in done.problems))
+    session.out.say(msgspec.to_builtins(done), printable(line), *(printable(str(each)) for each in done.problems))
     return 0
 
 
 _LOCK = Argument("lock", option="--lock", word=True, required=True, help="its id")
+_STALE = Argument("locks", "texts", "--lock", word=True, rest=True, help="their ids (default: all stale locks)")
 _LOCKS = Argument("locks", "texts", "--lock", word=True, rest=True, help="their ids (default: all of yours)")
 
 COMMANDS = (
@@ -133,11 +116,10 @@ COMMANDS = (
         "Lock shared files before you edit them; exit code 12 if one is locked.",
         (
             Argument("files", "texts", "--files", word=True, rest=True, required=True, help="such as MAILBOX.md"),
-            HOLDER,
-            REASON,
-            LEASE,
-            *WAITING,
-            DIR,
+            turn.HOLDER,
+            turn.REASON,
+            turn.LEASE,
+            *turn.WAITING,
         ),
         lock,
         "While somebody else holds a file, checks again every --wait seconds. If the revision is the same in two"
@@ -146,22 +128,17 @@ COMMANDS = (
     Command(
         "turn unlock",
         "Release your locks, with a completion note and a fresh MAILBOX.json.",
-        (_LOCKS, HOLDER, DIR),
+        (_LOCKS, turn.HOLDER, turn.DIR),
         unlock,
         "The exit code is 1 if your edit left errors in a file, and 13 if the lock went stale before: it is then"
         " removed, but the edit is not noted as complete, because others may have edited the file too.",
     ),
-    Command("turn renew", "Restart the leases of your locks.", (_LOCKS, HOLDER, DIR), renew),
-    Command(
-        "turn clear",
-        "Remove stale locks of any holder.",
-        (Argument("locks", "texts", "--lock", word=True, rest=True, help="their ids (default: all stale locks)"), DIR),
-        clear,
-    ),
+    Command("turn renew", "Restart the leases of your locks.", (_LOCKS, turn.HOLDER, turn.DIR), renew),
+    Command("turn clear", "Remove stale locks of any holder.", (_STALE, turn.DIR), clear),
     Command(
         "turn override",
         "Remove another's lock in an emergency; it is logged in the worklog.",
-        (_LOCK, REASON, Argument("take", "flag", "--take", help="take a lock on the same files"), DIR),
+        (_LOCK, turn.REASON, Argument("take", "flag", "--take", help="take a lock on the same files"), turn.DIR),
         override,
         "The reason must start with P0 and say what is at stake.",
     ),

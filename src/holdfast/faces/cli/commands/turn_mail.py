@@ -3,36 +3,28 @@
 from __future__ import annotations
 
 import os
+from functools import partial
 from typing import Any, Final, get_args
 
 from holdfast.faces.cli.args import Argument, Usage
 from holdfast.faces.cli.call import Session
 from holdfast.faces.cli.command import Command
-from holdfast.faces.cli.commands.turn import (
-    DIR,
-    WAITING,
-    actor_of,
-    completion_data,
-    print_warnings,
-    session_of,
-    wait_policy,
-)
+from holdfast.faces.cli.commands import turn
 from holdfast.faces.cli.output import printable, printable_lines
 from holdfast.turnfile import mail
 from holdfast.turnfile.mail import Mail, MailResult
-from holdfast.turnfile.mailbox.steps import Disposition
+from holdfast.turnfile.mailbox.steps import Disposition, Operation
 from holdfast.turnfile.model import MAILBOX, PROJECTION
 
 
 def _mail(session: Session, given: dict[str, Any], name: str = "actor") -> Mail:
-    waiting = wait_policy(given)
-    files = session_of(session, given)
-    return Mail(files, actor_of(session, given, files, name), wait=waiting)
+    waiting = turn.wait_policy(given)
+    return Mail(*turn.session_and_actor(session, given, name), wait=waiting)
 
 
 def _report(session: Session, mailed: MailResult, verb: str | None = None) -> int:
-    print_warnings(mailed.completion.warnings)
-    data = {"id": mailed.id, "status": mailed.status, **completion_data(mailed.completion)}
+    turn.print_warnings(mailed.completion.warnings)
+    data = {"id": mailed.id, "status": mailed.status, **turn.completion_data(mailed.completion)}
     session.out.say(data, f"{mailed.id} {verb or mailed.status}, revision {mailed.completion.revision}")
     return 0
 
@@ -49,19 +41,9 @@ def reply(session: Session, given: dict[str, Any]) -> int:
     return _report(session, mail.reply(given.pop("id"), **given), "sent")
 
 
-def ack(session: Session, given: dict[str, Any]) -> int:
-    """Acknowledge a message."""
-    return _report(session, _mail(session, given).ack(given["id"], given.get("note", "")))
-
-
-def action(session: Session, given: dict[str, Any]) -> int:
-    """Mark a message as actioned."""
-    return _report(session, _mail(session, given).action(given["id"], given.get("note", "")))
-
-
-def block(session: Session, given: dict[str, Any]) -> int:
-    """Mark a message as blocked."""
-    return _report(session, _mail(session, given).block(given["id"], given["note"]))
+def step(session: Session, given: dict[str, Any], operation: Operation) -> int:
+    """Acknowledge, action or block a message."""
+    return _report(session, _mail(session, given).step(given["id"], operation, given.get("note", "")))
 
 
 def close(session: Session, given: dict[str, Any]) -> int:
@@ -72,7 +54,7 @@ def close(session: Session, given: dict[str, Any]) -> int:
 
 def list_messages(session: Session, given: dict[str, Any]) -> int:
     """List the open messages, of everybody or of one agent."""
-    files = session_of(session, given)
+    files = turn.session_of(session, given)
     found = mail.messages(files, session.given.get("actor"), given.get("status"))
     session.out.say(found, *(printable(_line(message)) for message in found))
     return 0
@@ -80,12 +62,11 @@ def list_messages(session: Session, given: dict[str, Any]) -> int:
 
 def show(session: Session, given: dict[str, Any]) -> int:
     """Show one message, open or archived."""
-    found = mail.message(session_of(session, given), given["id"])
+    found = mail.message(turn.session_of(session, given), given["id"])
     rest = {name: value for name, value in found["fields"].items() if name not in _IN_LINE and value}
     lines = [_line(found), *(f"  {name.replace('_', ' ')}: {value}" for name, value in rest.items())]
-    body = printable_lines(found.get("body") or "")
-    acks = [f"ack: {entry}" for entry in found.get("ack", ())]
-    blocks = [part for part in (body, [printable(ack) for ack in acks]) if part]
+    acks = [printable(f"ack: {entry}") for entry in found.get("ack", ())]
+    blocks = [part for part in (printable_lines(found.get("body") or ""), acks) if part]
     session.out.say(found, *map(printable, lines), *(line for block in blocks for line in ("", *block)))
     return 0
 
@@ -104,7 +85,7 @@ def export(session: Session, given: dict[str, Any]) -> int:
     """Write the projection of a mailbox."""
     source, target = given.get("source"), given.get("target")
     if source is None:
-        folder = session_of(session, given).folder.path
+        folder = turn.session_of(session, given).folder.path
         source, target = os.path.join(folder, MAILBOX), os.path.join(folder, PROJECTION)
     elif target is None:
         raise Usage("name both files, or none", hint=f"holdfast turn mail export {MAILBOX} {PROJECTION}")
@@ -131,21 +112,17 @@ COMMANDS = (
             Argument("type", option="--type", help=f"{_TYPES} (request)"),
             _PRIORITY,
             Argument("response_by", option="--response-by", of="WHEN", help="when a response is needed"),
-            *WAITING,
-            DIR,
+            *turn.WAITING,
         ),
         send,
     ),
     Command(
         "turn mail list",
         "List the open messages, of everybody or of one --actor.",
-        (
-            Argument("status", option="--status", help="only unread, acknowledged, actioned, blocked, ..."),
-            DIR,
-        ),
+        (Argument("status", option="--status", help="only unread, acknowledged, actioned, blocked, ..."), turn.DIR),
         list_messages,
     ),
-    Command("turn mail show", "Show a message, open or closed.", (_ID, DIR), show),
+    Command("turn mail show", "Show a message, open or closed.", (_ID, turn.DIR), show),
     Command(
         "turn mail reply",
         "Reply to a message; an unread one becomes acknowledged.",
@@ -156,23 +133,22 @@ COMMANDS = (
             Argument("type", option="--type", help=f"{_TYPES} (notify)"),
             _PRIORITY,
             Argument("disposition", option="--disposition", help="of a decision: approved, rejected, ..."),
-            *WAITING,
-            DIR,
+            *turn.WAITING,
         ),
         reply,
     ),
-    Command("turn mail ack", "Acknowledge a message.", (_ID, _NOTE, *WAITING, DIR), ack),
-    Command("turn mail action", "Mark a message as actioned.", (_ID, _NOTE, *WAITING, DIR), action),
+    Command("turn mail ack", "Acknowledge a message.", (_ID, _NOTE, *turn.WAITING), partial(step, operation="ack")),
+    Command(
+        "turn mail action",
+        "Mark a message as actioned.",
+        (_ID, _NOTE, *turn.WAITING),
+        partial(step, operation="action"),
+    ),
     Command(
         "turn mail block",
         "Mark a message as blocked, and name what you wait for.",
-        (
-            _ID,
-            Argument("note", option="--note", word=True, required=True, help="what you wait for"),
-            *WAITING,
-            DIR,
-        ),
-        block,
+        (_ID, Argument("note", option="--note", word=True, required=True, help="what you wait for"), *turn.WAITING),
+        partial(step, operation="block"),
     ),
     Command(
         "turn mail close",
@@ -182,8 +158,7 @@ COMMANDS = (
             _NOTE,
             Argument("disposition", option="--disposition", choices=get_args(Disposition), help="the outcome (closed)"),
             Argument("keep", option="--keep", of="WHY", help="keep its card in the mailbox, for this reason"),
-            *WAITING,
-            DIR,
+            *turn.WAITING,
         ),
         close,
     ),
@@ -193,7 +168,7 @@ COMMANDS = (
         (
             Argument("source", option="--source", word=True, help="a MAILBOX.md (default: that of the folder)"),
             Argument("target", option="--target", word=True, help="the MAILBOX.json to write"),
-            DIR,
+            turn.DIR,
         ),
         export,
     ),

@@ -20,7 +20,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, Final, Literal, Protocol
+from typing import Any, Final, Protocol
 
 from holdfast.errors import Invalid
 from holdfast.faces.cli.setup.entries import Entries
@@ -36,9 +36,8 @@ class ShellBlock(Block):
     def put(self, old: str | None) -> str:
         """Return the script with the block in it. Raises Invalid for anything but a shell script."""
         if old is not None and not _SHELL.match(old):
-            raise Invalid(
-                "it is not a shell script", hint="have it call holdfast guard --staged, and stop if that fails"
-            )
+            hint = "have it call holdfast guard --staged, and stop if that fails"
+            raise Invalid("it is not a shell script", hint=hint)
         return super().put(old)
 
     def _where(self, old: str) -> tuple[int, int]:
@@ -51,10 +50,8 @@ def hooks_folder(root: Path) -> Path:
     folder = root / _git(root, "--git-path", "hooks")
     own = [root, root / _git(root, "--git-common-dir")]
     if not any(folder.resolve().is_relative_to(place.resolve()) for place in own):
-        raise Invalid(
-            f"core.hooksPath is {folder}, outside of this project",
-            hint=f"it serves other projects too; to use it anyway, add to its pre-commit: {LINE}",
-        )
+        hint = f"it serves other projects too; to use it anyway, add to its pre-commit: {LINE}"
+        raise Invalid(f"core.hooksPath is {folder}, outside of this project", hint=hint)
     return folder
 
 
@@ -100,104 +97,78 @@ class Edit(Protocol):
 class Client:
     """A client: its files, by their paths in a folder derived from the project's root."""
 
-    name: str
-    summary: str
     files: Mapping[str, Edit]
     folder: Callable[[Path], Path] = lambda root: root
     executable: bool = False
 
 
-def _grouped(client: str, start: str, compact: str, edit: str, tools: str, timeout: int = SECONDS) -> Entries:
+def _grouped(client: str, compact: str, edit: str, tools: str, timeout: int = SECONDS) -> Entries:
     """Return the hooks of a client that groups them by matcher."""
 
     def group(command: str, **more: str) -> dict[str, Any]:
         return {**more, "hooks": [{"type": "command", "command": command, "timeout": timeout}]}
 
     prime, guard = f"holdfast prime --hook {client}", f"holdfast guard --hook {client}"
-    return Entries(client, {start: group(prime), compact: group(prime), edit: group(guard, matcher=tools)})
+    return Entries(client, {"SessionStart": group(prime), compact: group(prime), edit: group(guard, matcher=tools)})
 
 
+_CURSOR_PRIME: Final = {"command": "holdfast prime --hook cursor", "timeout": SECONDS}
+_CURSOR_GUARD: Final = {"command": "holdfast guard --hook cursor", "timeout": SECONDS}
+_CURSOR_TOOLS: Final = {"matcher": "Write|Edit|StrReplace|Delete"}
 _CURSOR: Final = Entries(
     "cursor",
-    {
-        "sessionStart": {"command": "holdfast prime --hook cursor", "timeout": SECONDS},
-        "preCompact": {"command": "holdfast prime --hook cursor", "timeout": SECONDS},
-        "preToolUse": {
-            "matcher": "Write|Edit|StrReplace|Delete",
-            "command": "holdfast guard --hook cursor",
-            "timeout": SECONDS,
-        },
-    },
+    {"sessionStart": _CURSOR_PRIME, "preCompact": _CURSOR_PRIME, "preToolUse": _CURSOR_TOOLS | _CURSOR_GUARD},
     needs={"version": 1},
 )
-_CLAUDE: Final = _grouped("claude", "SessionStart", "PreCompact", "PreToolUse", "Edit|MultiEdit|Write|NotebookEdit")
-_CODEX: Final = _grouped("codex", "SessionStart", "PreCompact", "PreToolUse", "apply_patch")
-_GEMINI: Final = _grouped(  # its timeouts are milliseconds
-    "gemini", "SessionStart", "PreCompress", "BeforeTool", "write_file|replace", timeout=SECONDS * 1000
-)
+_CLAUDE: Final = _grouped("claude", "PreCompact", "PreToolUse", "Edit|MultiEdit|Write|NotebookEdit")
+_CODEX: Final = _grouped("codex", "PreCompact", "PreToolUse", "apply_patch")
+# The timeouts of Gemini are milliseconds.
+_GEMINI: Final = _grouped("gemini", "PreCompress", "BeforeTool", "write_file|replace", timeout=SECONDS * 1000)
+_PRE_COMMIT: Final = ShellBlock(LINE, opening="# ", closing="", preamble="#!/bin/sh\n")
 
 CLIENTS: Final[Mapping[str, Client]] = {
-    client.name: client
-    for client in (
-        Client("claude", "Claude Code", {"CLAUDE.md": Block(TEXT), ".claude/settings.json": _CLAUDE}),
-        Client("codex", "Codex", {"AGENTS.md": Block(TEXT), ".codex/hooks.json": _CODEX}),
-        Client(
-            "cursor",
-            "Cursor",
-            {".cursor/rules/holdfast.mdc": Block(TEXT, preamble=_RULE), ".cursor/hooks.json": _CURSOR},
-        ),
-        Client("gemini", "Gemini CLI", {"GEMINI.md": Block(TEXT), ".gemini/settings.json": _GEMINI}),
-        Client(
-            "git",
-            "a pre-commit hook that respects path locks",
-            {"pre-commit": ShellBlock(LINE, opening="# ", closing="", preamble="#!/bin/sh\n")},
-            folder=hooks_folder,
-            executable=True,
-        ),
-    )
+    "claude": Client({"CLAUDE.md": Block(TEXT), ".claude/settings.json": _CLAUDE}),
+    "codex": Client({"AGENTS.md": Block(TEXT), ".codex/hooks.json": _CODEX}),
+    "cursor": Client({".cursor/rules/holdfast.mdc": Block(TEXT, preamble=_RULE), ".cursor/hooks.json": _CURSOR}),
+    "gemini": Client({"GEMINI.md": Block(TEXT), ".gemini/settings.json": _GEMINI}),
+    "git": Client({"pre-commit": _PRE_COMMIT}, folder=hooks_folder, executable=True),
 }
 
 
 @dataclass(frozen=True)
-class Change:
-    """What was done to a file."""
-
-    path: Path
-    what: Literal["made", "changed", "unchanged", "removed"]
-
-
-@dataclass(frozen=True)
-class Problem:
-    """A file that is not as `setup` would make it, and why."""
+class Outcome:
+    """A file of a client, and what was done to it or is wrong with it."""
 
     path: Path
     what: str
 
 
-def install(client: str, root: Path) -> list[Change]:
+def install(client: str, root: Path) -> list[Outcome]:
     """Install what the client needs, or update it; what is in place is left alone."""
     return _carry_out([_put(place) for place in _places(client, root)])
 
 
-def check(client: str, root: Path) -> list[Problem]:
+def check(client: str, root: Path) -> list[Outcome]:
     """Return what `install` would change, or could not; empty if all is up to date. Writes nothing."""
-    problems = []
-    for place in _places(client, root):
-        try:
-            step = _put(place)
-            old = step.file.text
-            if old is None:
-                problems.append(Problem(place.path, f"{place.path} does not exist"))
-            elif step.new != old:
-                missing = place.edit.drop(old) == old
-                state = "has nothing of holdfast in it" if missing else "is not up to date"
-                problems.append(Problem(place.path, f"{place.path} {state}"))
-        except Invalid as error:
-            problems.append(Problem(place.path, str(error)))
-    return problems
+    found = ((place.path, _problem(place)) for place in _places(client, root))
+    return [Outcome(path, problem) for path, problem in found if problem is not None]
 
 
-def remove(client: str, root: Path) -> list[Change]:
+def _problem(place: _Place) -> str | None:
+    try:
+        step = _put(place)
+        old = step.file.text
+        if old is None:
+            return f"{place.path} does not exist"
+        if step.new == old:
+            return None
+        missing = place.edit.drop(old) == old
+        return f"{place.path} {'has nothing of holdfast in it' if missing else 'is not up to date'}"
+    except Invalid as error:
+        return str(error)
+
+
+def remove(client: str, root: Path) -> list[Outcome]:
     """Remove what `install` put in, with a file that it made if nothing was added to it."""
     return _carry_out([_drop(place) for place in _places(client, root)])
 
@@ -245,12 +216,12 @@ def _about(path: Path) -> Iterator[None]:
         raise Invalid(f"{path} cannot be edited: {error.message}", hint=error.hint) from error
 
 
-def _carry_out(steps: list[Step]) -> list[Change]:
+def _carry_out(steps: list[Step]) -> list[Outcome]:
     write(steps)
-    return [Change(step.file.path, _what(step)) for step in steps]
+    return [Outcome(step.file.path, _what(step)) for step in steps]
 
 
-def _what(step: Step) -> Literal["made", "changed", "unchanged", "removed"]:
+def _what(step: Step) -> str:
     if step.new == step.file.text:
         return "unchanged"
     if step.file.text is None:

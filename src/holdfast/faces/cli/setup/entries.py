@@ -211,7 +211,7 @@ class Entries:
                 above = ((root, i), (hooks.value, j))
                 for k, entry in enumerate(items(text, event.value)):
                     chain = (*above, (event.value, k))
-                    inner = [item for item in items(text, entry.value) if item.key == "hooks"]
+                    inner = members(text, entry.value, "hooks")
                     nested = items(text, inner[0].value) if inner else []
                     ours = [n for n, item in enumerate(nested) if self._is_ours(value_of(text, item))]
                     value = value_of(text, entry)

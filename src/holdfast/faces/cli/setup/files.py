@@ -51,9 +51,8 @@ def look(path: Path, within: Iterable[Path]) -> File:
     except (OSError, RuntimeError) as error:  # a loop of symlinks
         raise Invalid(f"{path} cannot be resolved: {error}", hint="correct the symlink by hand") from error
     if not any(real.is_relative_to(folder.resolve()) for folder in within):
-        raise Invalid(
-            f"{path} leads out of the project, to {real}", hint="replace the symlink by a file of the project"
-        )
+        hint = "replace the symlink by a file of the project"
+        raise Invalid(f"{path} leads out of the project, to {real}", hint=hint)
     for folder in real.parents:
         if folder.exists():
             if not folder.is_dir() or not os.access(folder, os.W_OK | os.X_OK):

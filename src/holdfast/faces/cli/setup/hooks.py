@@ -84,17 +84,12 @@ def paths_of(client: str, payload: Any) -> list[str]:
 
 
 def environment(client: str, actor: str, environ: Mapping[str, str]) -> tuple[str, str] | None:
-    """Return a file and the line to append that sets HOLDFAST_ACTOR; None if only `introduce` can state it.
+    """Return a file and the line to append that sets HOLDFAST_ACTOR; None if only a text can state it.
 
     Only Claude Code has such a file, and only for SessionStart; later hooks do not see what it sets.
     """
     file = environ.get("CLAUDE_ENV_FILE", "") if client == "claude" else ""
     return (file, f"export HOLDFAST_ACTOR={shlex.quote(actor)}\n") if file else None
-
-
-def introduce(actor: str) -> str:
-    """The text for an agent whose commands do not get HOLDFAST_ACTOR automatically."""
-    return f"You are {actor}: pass --actor {actor} to every holdfast call."
 
 
 def answer(client: str, event: Event, text: str, blocked: bool = False) -> Answer:
