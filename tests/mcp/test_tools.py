@@ -436,7 +436,7 @@ async def test_an_actor_that_nobody_named_may_look_but_hold_nothing(ws: holdfast
         assert (await agent.refusal("task_claim")).code == "INVALID_HOLDER"
         assert (await agent.refusal("lock", name="x")).code == "INVALID_HOLDER"
         primed = await agent.read("holdfast://prime")
-        assert "HOLDFAST_ACTOR" in primed["hint"]
+        assert "holdfast mcp --actor" in primed["hint"]
         assert "claims" not in primed
 
 

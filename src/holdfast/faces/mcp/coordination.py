@@ -13,6 +13,7 @@ from holdfast import errors
 from holdfast.faces.mcp.client import Session, as_step
 from holdfast.faces.mcp.tasks import LISTED, WHOLE, Cursor, check_limit, message, page, path_lock, row, task_show
 from holdfast.faces.mcp.tool import LONGEST, brief, check_wait, filled, missing, parts_of, when
+from holdfast.hints import for_tools
 from holdfast.types import Event, Grant
 from holdfast.wire import from_wire, wired
 
@@ -268,6 +269,6 @@ async def _prime(session: Session) -> Any:
     try:
         unread = await session.ws.mail.unread()
     except errors.InvalidHolder as error:  # a derived actor, which can hold nothing
-        return content | {"hint": error.hint}
+        return content | {"hint": for_tools(error.hint)}
     claims = await session.ws.tasks.list(claimed_by=session.actor, limit=LISTED)
     return content | {"claims": [row(task) for task in claims], "unread": unread}

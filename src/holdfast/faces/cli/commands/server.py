@@ -12,7 +12,7 @@ import msgspec
 
 from holdfast import errors
 from holdfast.faces.cli import location
-from holdfast.faces.cli.args import Argument, Usage
+from holdfast.faces.cli.args import Argument
 from holdfast.faces.cli.call import Session
 from holdfast.faces.cli.command import Command
 from holdfast.faces.cli.location import Credentials, remember
@@ -172,7 +172,9 @@ def _token(session: Session, given: dict[str, Any]) -> str:
         return getpass("token: ").strip()
     token = sys.stdin.readline().strip()
     if not token:
-        raise Usage("there is no token on standard input", hint="holdfast login URL < FILE, or --token-file FILE")
+        raise errors.Unauthorized(
+            "there is no token on standard input", hint="holdfast login URL < FILE, or --token-file FILE"
+        )
     return token
 
 
