@@ -404,11 +404,7 @@ def write(
 
 
 def procedure(
-    function: Callable[P, Steps[R]],
-    *,
-    reloads_rules: bool = False,
-    looking: bool = False,
-    **declared: Unpack[Declared],
+    function: Callable[P, Steps[R]], *, reloads_rules: bool = False, looking: bool = False, **declared: Unpack[Declared]
 ) -> Call[P, R]:
     """Several transactions and waits; `looking` promises to change nothing."""
     return Call("procedure", function, Route(**declared), reloads_rules=reloads_rules, looking=looking)

@@ -12,7 +12,7 @@ import re
 import ssl
 import time
 from collections.abc import Callable, Generator
-from typing import TYPE_CHECKING, Any, Final, Generic, Literal, NoReturn, TypeVar
+from typing import TYPE_CHECKING, Any, Final, Generic, NoReturn, TypeVar
 from weakref import WeakKeyDictionary
 
 import httpx
@@ -33,8 +33,9 @@ from holdfast.remote.protocol import (
     no_function,
 )
 from holdfast.types import Report
-from holdfast.workspace.context import Context, Fence, check_context, derive_actor
-from holdfast.workspace.transaction import Root
+from holdfast.workspace.context import Context, check_context, derive_actor
+from holdfast.workspace.transaction import InContext
+from holdfast.workspace.watch import Closing
 
 if TYPE_CHECKING:
     from asyncio import AbstractEventLoop
@@ -193,7 +194,7 @@ def _token() -> str:
     raise errors.Unauthorized("this server needs a token", hint=f"{errors.SEND_TOKEN}, or set HOLDFAST_TOKEN")
 
 
-class RemoteWorkspace(Root[Sync]):
+class RemoteWorkspace(InContext[Sync], Closing):
     """A workspace behind a server."""
 
     def __init__(self, wire: Wire, context: Context) -> None:
@@ -202,16 +203,8 @@ class RemoteWorkspace(Root[Sync]):
         self._context = context
         self._loops: WeakKeyDictionary[AbstractEventLoop, AsyncWire] = WeakKeyDictionary()
 
-    def using(
-        self,
-        actor: str | None = None,
-        fence: Fence | None = None,
-        key: str | None = None,
-        at_least: int | Literal["latest"] | None = None,
-    ) -> RemoteWorkspace:
-        """The same workspace for calls with this actor, fence, key or at_least; what is not given stays as it was."""
-        given = {"actor": actor, "fence": fence, "key": key, "at_least": at_least}
-        other = RemoteWorkspace(self._wire, self._context.with_(**given))
+    def _within(self, context: Context) -> RemoteWorkspace:
+        other = RemoteWorkspace(self._wire, context)
         other._loops = self._loops
         return other
 
@@ -230,14 +223,12 @@ class RemoteWorkspace(Root[Sync]):
     @property
     def revision(self) -> int:
         """The revision of the newest transaction."""
-        revision: int = self._wire.drive(asking("revision", self._context))["revision"]
-        return revision
+        return int(self._wire.drive(asking("revision", self._context))["revision"])
 
     @property
     def clock_ahead(self) -> float:
         """Seconds by which the workspace's time runs ahead of the server's clock."""
-        ahead: float = self._wire.drive(asking("revision", self._context))["clock_ahead"]
-        return ahead
+        return float(self._wire.drive(asking("revision", self._context))["clock_ahead"])
 
     @property
     def actor(self) -> str:
@@ -264,17 +255,11 @@ class RemoteWorkspace(Root[Sync]):
         """Close the connections; the server goes on."""
         self._wire.close()
 
-    def __enter__(self) -> RemoteWorkspace:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
-
     def __repr__(self) -> str:
         return f"<RemoteWorkspace {self._wire.address.url!r} actor={self.actor!r}>"
 
 
-class RemoteWatch(Generic[E]):
+class RemoteWatch(Closing, Generic[E]):
     """An iterator over events as they come from a server. It ends at its timeout; close it or use it in `with`."""
 
     def __init__(self, wire: Wire, resuming: Resuming) -> None:
@@ -292,20 +277,9 @@ class RemoteWatch(Generic[E]):
         """Stop watching."""
         self._events.close()
 
-    def __enter__(self) -> RemoteWatch[E]:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
-
 
 def connect(
-    url: str,
-    *,
-    token: str | None = None,
-    actor: str | None = None,
-    timeout: float = 30.0,
-    verify: str | bool = True,
+    url: str, *, token: str | None = None, actor: str | None = None, timeout: float = 30.0, verify: str | bool = True
 ) -> RemoteWorkspace:
     """The workspace behind a server: `http://host:port`, `.../NAME` for a named one, `unix:///path` for a socket.
 

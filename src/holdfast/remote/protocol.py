@@ -19,16 +19,15 @@ import httpx
 import msgspec
 
 from holdfast import errors
-from holdfast import errors as refusals
 from holdfast.domains.stashes.rows import spelled
 from holdfast.kernel.validate import check_id, check_name
 from holdfast.kernel.values import MAX_DEPTH
 from holdfast.operation import Operation, find_operation
 from holdfast.schema import is_page, named_arguments, result_type
-from holdfast.types import DerivedActor, ImportProblem, Op, Page, TxnResult
+from holdfast.types import DerivedActor, ImportProblem, Op, Page
 from holdfast.types.tasks import Task
 from holdfast.wire import PYTHON_HINTS, from_wire, parsed, plan_of, to_wire, wired
-from holdfast.workspace.context import Context
+from holdfast.workspace.context import Context, typed_txn
 
 _QUERIED: Final = ("GET", "DELETE")
 _MISTAKABLE: Final = re.compile(r"\.+|[a-z-]+")
@@ -162,7 +161,7 @@ _TIMES: Final = {"since", "until", "claimed_at"}  # of the data of errors
 _DEEP: Final = MAX_DEPTH + 16  # a value may be as deep as one can be, and lies inside an answer
 _CLASSES: Final = {
     each.code: each
-    for each in reversed([*vars(errors).values(), *vars(refusals).values()])
+    for each in reversed(vars(errors).values())
     if isinstance(each, type) and issubclass(each, errors.HoldfastError)
 }
 
@@ -185,13 +184,6 @@ def item_of(op: Operation[..., Any], content: bytes) -> Any:
     if not plan_of(op.name).free:
         return msgspec.json.decode(content, type=kind)
     return msgspec.convert(from_wire(msgspec.json.decode(content), _DEEP), kind)
-
-
-def typed_txn(answer: TxnResult, given: dict[str, Any]) -> TxnResult:
-    """The results of a txn as the types of the operations that it ran."""
-    ran = given["then"] if answer.succeeded else given.get("otherwise", ())
-    results = [msgspec.convert(result, result_type(op.op)) for op, result in zip(ran, answer.results, strict=True)]
-    return TxnResult(answer.succeeded, results)
 
 
 def failure(content: bytes, status: int) -> errors.HoldfastError:
@@ -288,8 +280,7 @@ def calling(op: Operation[..., Any], args: Args, kwargs: Kwargs, context: Contex
 def asking(what: str, context: Context) -> Steps[dict[str, Any]]:
     """Ask for a property of the workspace itself."""
     response = yield from sending(Request("GET", f"/api/{what}", [], None, True, 0.0), context)
-    answer: dict[str, Any] = msgspec.json.decode(response.content)
-    return answer
+    return msgspec.json.decode(response.content, type=dict[str, Any])
 
 
 def sending(request: Request, context: Context) -> Steps[httpx.Response]:

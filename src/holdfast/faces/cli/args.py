@@ -19,19 +19,16 @@ REPEATED: Final = ("texts", "ints", "pairs", "paths")
 _UNITS: Final = {"s": 1, "m": 60, "h": 3600, "d": 86400, "w": 604800}
 
 
-class Usage(HoldfastError):
+class Usage(HoldfastError, code="USAGE", status=400, exit_code=2):
     """The command line cannot be understood."""
-
-    code = "USAGE"
-    status = 400
-    exit_code = 2
 
 
 class Argument(msgspec.Struct, frozen=True):
     """Something a command takes: by its place among the words, or by its option.
 
     `word`: it has a place. `rest`: it takes all words that are left; `after`: all that follow `--`, for a command that
-    takes other words too. `nothing`: the word none means None.
+    takes other words too. `nothing`: the word none means None. Unless said, an option is named like the argument, and
+    like one of them if it may be repeated.
     """
 
     name: str
@@ -47,6 +44,11 @@ class Argument(msgspec.Struct, frozen=True):
     choices: tuple[str, ...] = ()
     of: str = ""  # what the value is called in help, such as SECONDS
 
+    def __post_init__(self) -> None:
+        if not self.option:
+            one = self.name.removesuffix("s") if self.kind in REPEATED and self.name != "status" else self.name
+            msgspec.structs.force_setattr(self, "option", f"--{one.replace('_', '-')}")
+
     @property
     def label(self) -> str:
         """What help calls its value."""
@@ -55,7 +57,7 @@ class Argument(msgspec.Struct, frozen=True):
 
 def parse(arguments: Sequence[Argument], argv: Sequence[str], command: str) -> dict[str, Any]:
     """What was given, by the names of the arguments; Usage if it does not fit."""
-    options = {argument.option: argument for argument in arguments if argument.option}
+    options = {argument.option: argument for argument in arguments}
     options |= {argument.short: argument for argument in arguments if argument.short}
     given: dict[str, Any] = {}
     words: list[str] = []
@@ -92,18 +94,15 @@ def _take_option(
     options: dict[str, Argument], token: str, tokens: Iterable[str], given: dict[str, Any], command: str
 ) -> None:
     name, equals, value = token.partition("=") if token.startswith("--") else (token, "", "")
-    argument = options.get(name)
-    if argument is None and name.startswith("--no-") and (flag := options.get(f"--{name[5:]}")) and flag.kind == "flag":
-        if equals:
-            raise Usage(f"{name} takes no value")
-        _put(given, flag, False)
-        return
-    if argument is None:
+    argument, on = options.get(name), True
+    if argument is None and name.startswith("--no-"):
+        argument, on = options.get(f"--{name[5:]}"), False
+    if argument is None or not (on or argument.kind == "flag"):
         raise _unknown(name, options, command)
     if argument.kind == "flag":
         if equals:
             raise Usage(f"{name} takes no value")
-        _put(given, argument, True)
+        _put(given, argument, on)
         return
     if not equals:
         following = next(iter(tokens), None)

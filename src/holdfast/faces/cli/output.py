@@ -109,7 +109,7 @@ def error_json(error: HoldfastError) -> str:
         "schema_version": SCHEMA_VERSION,
         "error": error.message,
         "code": error.code,
-        "hint": _hint(error),
+        "hint": for_shell(error.hint),
         "details": {name: wired(value) for name, value in error.details.items()},
     }
     return msgspec.json.encode(report).decode()
@@ -117,17 +117,13 @@ def error_json(error: HoldfastError) -> str:
 
 def error_text(error: HoldfastError) -> str:
     """Return an error for people."""
-    hint = f"\n  {printable(_hint(error))}" if error.hint else ""
+    hint = f"\n  {printable(for_shell(error.hint))}" if error.hint else ""
     problems = [str(each) for each in error.details.get("problems") or ()]
     message = error.message.removesuffix(f"; {problems[0]}") if problems else error.message
     lines = [f"\n{printable(each)}" for each in problems[:MOST_PROBLEMS]]
     if len(problems) > MOST_PROBLEMS:
         lines.append(f"\nand {len(problems) - MOST_PROBLEMS} more; --json has all")
     return f"holdfast: {printable(message)}{''.join(lines)}{hint}"
-
-
-def _hint(error: HoldfastError) -> str:
-    return for_shell(error.hint)
 
 
 def printable(text: str) -> str:

@@ -95,12 +95,8 @@ def _fields(item: msgspec.Struct) -> list[str]:
 
 def _task_line(task: Task, paint: Paint) -> str:
     indent = "  " * task.relative_depth if isinstance(task, TaskInTree) else ""
-    parts = [
-        f"{indent}{paint('bold', task.id)}",
-        f"P{task.priority}",
-        paint(_STATUS[task.status], f"{task.status:<11}"),
-    ]
-    parts.append(printable(task.title))
+    status = paint(_STATUS[task.status], f"{task.status:<11}")
+    parts = [f"{indent}{paint('bold', task.id)}", f"P{task.priority}", status, printable(task.title)]
     if task.type != "task":
         parts.append(paint("dim", f"({task.type})"))
     parts += [paint("dim", f"#{printable(tag)}") for tag in task.tags]
@@ -178,13 +174,8 @@ def _event(event: Event, paint: Paint) -> str:
     return f"{event.cursor}  {moment(event.time)}  {printable(event.actor)}  {what}{paint('dim', data)}"
 
 
-def _cell_change(change: CellChange, paint: Paint) -> str:
-    value = "deleted" if change.deleted else _json(change.new)
-    return f"{change.version}  {moment(change.time)}  {printable(change.actor)}  {change.op}  {value}"
-
-
-def _cell_version(entry: CellVersion, paint: Paint) -> str:
-    value = "deleted" if entry.deleted else _json(entry.value)
+def _cell_entry(entry: CellChange | CellVersion, paint: Paint) -> str:
+    value = "deleted" if entry.deleted else _json(entry.value if isinstance(entry, CellVersion) else entry.new)
     return f"{entry.version}  {moment(entry.time)}  {printable(entry.actor)}  {entry.op}  {value}"
 
 
@@ -237,8 +228,8 @@ def _resumption(found: Resumption, paint: Paint) -> list[str]:
 
 _LINES: Final[dict[type, Callable[[Any, Paint], str]]] = {
     Agent: _agent,
-    CellChange: _cell_change,
-    CellVersion: _cell_version,
+    CellChange: _cell_entry,
+    CellVersion: _cell_entry,
     Cycle: _cycle,
     CycleInfo: lambda info, paint: _standing(info.key, info.status, info.current_phase, info.sequence, paint),
     CycleProblem: lambda problem, paint: printable(f"{problem.path} {problem.message}"),

@@ -30,10 +30,10 @@ import msgspec
 from holdfast import errors
 from holdfast.clock import SystemClock
 from holdfast.errors import Misdirected, NotJSON
-from holdfast.filesystem import write_private
+from holdfast.filesystem import Signature, signature_of, write_private
 from holdfast.ids import new_secret
 from holdfast.route import Role
-from holdfast.workspace.context import ROLES, Context, allows, check_context
+from holdfast.workspace.context import ROLES, Context, check_context
 
 EVERY: Final = "*"  # workspace of a token for all of them
 MAIN: Final = ""  # the one in the server's own folder
@@ -72,17 +72,13 @@ class Token(msgspec.Struct, frozen=True):
     note: str = ""
     created_at: datetime | None = None
 
-    def allows(self, role: Role) -> bool:
-        """Whether it includes this role."""
-        return allows(self.role, role)
-
 
 class Tokens:
     """The tokens of one server."""
 
     def __init__(self, folder: Path) -> None:
         self._path = folder / FILE
-        self._seen: tuple[int, int, int] | None = None
+        self._seen: Signature | None = None
         self._by_digest: dict[str, Token] = {}
 
     def find(self, secret: str) -> Token:
@@ -147,12 +143,7 @@ class Tokens:
 
     def _look(self) -> None:
         """Read the file again if it has changed."""
-        try:
-            status = os.stat(self._path)
-        except FileNotFoundError:
-            self._seen, self._by_digest = None, {}
-            return
-        seen = status.st_mtime_ns, status.st_size, status.st_ino
+        seen = signature_of(self._path)
         if seen != self._seen:
             self._by_digest = {token.digest: token for token in self._read()}
             self._seen = seen
@@ -287,8 +278,7 @@ class Tickets:
         token, wanted, until = self._given.pop(digest(ticket), (None, "", 0))
         if token is None or wanted != workspace or until < _now():
             raise errors.Unauthorized(
-                "the ticket was used, has expired, or is for another workspace",
-                hint="POST /api/ticket gives a new one",
+                "the ticket was used, has expired, or is for another workspace", hint="POST /api/ticket gives a new one"
             )
         self._tokens.check(token)
         return token

@@ -102,7 +102,7 @@ def _cut(text: str, budget: int) -> str:
 
 
 CLIENTS: Final = ("claude", "codex", "cursor", "gemini")
-_HOOK: Final = Argument("hook", option="--hook", choices=CLIENTS, of="CLIENT", help="called by this client's hook")
+_HOOK: Final = Argument("hook", choices=CLIENTS, of="CLIENT", help="called by this client's hook")
 
 
 # --- prime -----------------------------------------------------------------------------------------------------------
@@ -261,7 +261,7 @@ COMMANDS = (
     Command(
         "prime",
         "Print what an agent must know: rules, its claims, its mail, ready tasks.",
-        (Argument("budget", "int", "--budget", help="maximum number of bytes (2048)"), _HOOK),
+        (Argument("budget", "int", help="maximum number of bytes (2048)"), _HOOK),
         prime,
         "Silent outside a workspace.",
     ),
@@ -269,8 +269,8 @@ COMMANDS = (
         "guard",
         "Check whether you may edit a path: exit code 12 and the holder if not.",
         (
-            Argument("paths", "texts", "--path", word=True, rest=True, help="files, from the current folder"),
-            Argument("staged", "flag", "--staged", help="the files of the next git commit"),
+            Argument("paths", "texts", word=True, rest=True, help="files, from the current folder"),
+            Argument("staged", "flag", help="the files of the next git commit"),
             _HOOK,
         ),
         guard,
@@ -279,9 +279,9 @@ COMMANDS = (
         "setup",
         "Make an agent client use Holdfast in this project.",
         (
-            Argument("client", option="--client", word=True, required=True, choices=(*CLIENTS, "git"), help="which"),
-            Argument("check", "flag", "--check", help="only check whether all is in place; exit code 1 if not"),
-            Argument("remove", "flag", "--remove", help="remove it; every file is as it was before"),
+            Argument("client", word=True, required=True, choices=(*CLIENTS, "git"), help="which"),
+            Argument("check", "flag", help="only check whether all is in place; exit code 1 if not"),
+            Argument("remove", "flag", help="remove it; every file is as it was before"),
         ),
         setup,
         "Clients: claude, codex, cursor, gemini; git adds a pre-commit hook that respects path locks.",

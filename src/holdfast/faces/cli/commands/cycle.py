@@ -242,27 +242,20 @@ def show(session: Session, given: dict[str, Any]) -> int:
 
 
 _LOCATION: Final = (
-    Argument("nats", option="--nats", of="URL", help="a NATS server with JetStream, such as nats://127.0.0.1:4222"),
-    Argument("bucket", option="--bucket", help=f"its bucket ({_BUCKET})"),
+    Argument("nats", of="URL", help="a NATS server with JetStream, such as nats://127.0.0.1:4222"),
+    Argument("bucket", help=f"its bucket ({_BUCKET})"),
     Argument("folder", option="--dir", of="FOLDER", help="instead: a folder of files KEY.json"),
 )
 _THEIRS: Final = Argument(
     "theirs", "texts", "--theirs", of="KEY", help="take this cycle as it is there, if it differs; may be repeated"
 )
-_MINE: Final = Argument(
-    "mine", "texts", "--mine", of="KEY", help="write this cycle over whatever is there now; may be repeated"
-)
-_DRY_RUN: Final = Argument("dry_run", "flag", "--dry-run", help="report what would happen, and change nothing")
+_MINE: Final = Argument("mine", "texts", of="KEY", help="write this cycle over whatever is there now; may be repeated")
+_DRY_RUN: Final = Argument("dry_run", "flag", help="report what would happen, and change nothing")
 COMMANDS = (
     Command(
         "cycle import",
         "Take in cycles from a NATS bucket or a folder, in any PEER format.",
-        (
-            *_LOCATION,
-            _THEIRS,
-            _DRY_RUN,
-            Argument("skip_bad", "flag", "--skip-bad", help="leave out what cannot be read"),
-        ),
+        (*_LOCATION, _THEIRS, _DRY_RUN, Argument("skip_bad", "flag", help="leave out what cannot be read")),
         import_,
         more=(
             "All or nothing, after a backup. Fields that v2 does not have are kept under context.legacy.\n"
@@ -277,7 +270,7 @@ COMMANDS = (
         (
             Argument("keys", "texts", "--cycle", word=True, rest=True, of="KEY", help="which; else all"),
             *_LOCATION,
-            Argument("create", "flag", "--create", help="make the bucket if there is none"),
+            Argument("create", "flag", help="make the bucket if there is none"),
             _MINE,
             _DRY_RUN,
         ),
@@ -291,31 +284,14 @@ COMMANDS = (
     Command(
         "cycle validate",
         "Tell what is wrong with a document; nothing if it is sound.",
-        (
-            Argument(
-                "document",
-                option="--document",
-                word=True,
-                required=True,
-                help="the document: JSON, a file, or - for standard input",
-            ),
-        ),
+        (Argument("document", word=True, required=True, help="the document: JSON, a file, or - for standard input"),),
         validate,
         op=Cycles.validate,
     ),
     Command(
         "cycle show",
         "Draw the four phases of a cycle as a timeline.",
-        (
-            Argument(
-                "cycle",
-                option="--cycle",
-                word=True,
-                required=True,
-                of="KEY",
-                help="its key, or PREFIX: its current one",
-            ),
-        ),
+        (Argument("cycle", word=True, required=True, of="KEY", help="its key, or PREFIX: its current one"),),
         show,
         op=Cycles.get,
     ),

@@ -16,8 +16,7 @@ def demo(session: Session, given: dict[str, Any]) -> int:
     """Run the demo; 0 if every item was done exactly once."""
     main = import_module("holdfast.demo.__main__").main
     chosen = given | ({"dir": session.given["dir"]} if session.given.get("dir") else {})
-    code: int = main([word for name, value in chosen.items() for word in (f"--{name}", str(value))])
-    return code
+    return int(main([word for name, value in chosen.items() for word in (f"--{name}", str(value))]))
 
 
 _THREADS: Final = 16
@@ -73,16 +72,16 @@ COMMANDS = (
         "demo",
         "Watch a fleet of agents share a workspace.",
         (
-            Argument("agents", "int", "--agents", help="number of agents, at least 3"),
-            Argument("items", "int", "--items", help="number of pieces of work"),
-            Argument("seed", "int", "--seed", help="for the order and length of the work"),
+            Argument("agents", "int", help="number of agents, at least 3"),
+            Argument("items", "int", help="number of pieces of work"),
+            Argument("seed", "int", help="for the order and length of the work"),
         ),
         demo,
     ),
     Command(
         "bench",
         "Measure how fast agents can work on this machine's disk.",
-        (Argument("count", "int", "--count", help="number of claims and syncs (500)"),),
+        (Argument("count", "int", help="number of claims and syncs (500)"),),
         bench,
     ),
 )

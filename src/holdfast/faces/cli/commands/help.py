@@ -123,19 +123,12 @@ def show(session: Session, given: dict[str, Any]) -> int:
 
 
 def _about(topic: str) -> list[str]:
-
     if topic in TOPICS:
         return TOPICS[topic].strip("\n").splitlines()
     purpose = PURPOSES.get(topic.partition(" ")[0])
     members = [command for command in all_commands() if command.name.startswith(f"{topic} ")] if purpose else []
     if members:
-        return [
-            f"holdfast {topic}: {purpose}",
-            "",
-            *_rows(members),
-            "",
-            f"more: holdfast help {topic} WORD",
-        ]
+        return [f"holdfast {topic}: {purpose}", "", *_rows(members), "", f"more: holdfast help {topic} WORD"]
     command, count = find(topic.split())
     if count != len(topic.split()):
         raise unknown(topic)
@@ -143,26 +136,14 @@ def _about(topic: str) -> list[str]:
 
 
 def _overview() -> list[str]:
-
     known = {command.name: command for command in all_commands()}
     alone = [name for name in known if " " not in name]
     tasks = [known[name] for name in TASKS]
     rest = [known[name] for name in alone if name not in TASKS]
     groups = [f"  {name:<10} {PURPOSES[name]}" for name in sorted(PURPOSES)]
     more = f"more: holdfast help COMMAND; topics: {', '.join(TOPICS)}"
-    return [
-        FIRST,
-        "tasks",
-        *_rows(tasks),
-        "",
-        "groups, each with subcommands",
-        *groups,
-        "",
-        "others",
-        *_rows(rest),
-        "",
-        more,
-    ]
+    lines = [FIRST, "tasks", *_rows(tasks), "", "groups, each with subcommands", *groups]
+    return [*lines, "", "others", *_rows(rest), "", more]
 
 
 def _rows(commands: list[Command]) -> list[str]:
@@ -216,7 +197,6 @@ def options() -> list[str]:
 
 def complete(session: Session, given: dict[str, Any]) -> int:
     """Print a script that completes commands and options."""
-
     session.out.text(script(given["shell"]))
     return 0
 
@@ -248,19 +228,19 @@ COMMANDS = (
     Command(
         "help",
         "Print all commands, or help about a command or a topic.",
-        (Argument("topic", "texts", "--topic", word=True, rest=True, help="a command, a group or a topic"),),
+        (Argument("topic", "texts", word=True, rest=True, help="a command, a group or a topic"),),
         show,
     ),
     Command(
         "completion",
         "Print a script that completes commands in your shell.",
-        (Argument("shell", option="--shell", word=True, required=True, choices=("bash", "zsh", "fish"), help="which"),),
+        (Argument("shell", word=True, required=True, choices=("bash", "zsh", "fish"), help="which"),),
         complete,
     ),
     Command(
         "schema",
         "Print the JSON Schema of a command's output with --json.",
-        (Argument("command", "texts", "--command", word=True, rest=True, required=True, help="the command"),),
+        (Argument("command", "texts", word=True, rest=True, required=True, help="the command"),),
         schema,
     ),
 )

@@ -56,13 +56,11 @@ COMMANDS = (
         (
             Argument(
                 "profile",
-                option="--profile",
                 choices=("core", "all", "turn"),
                 help="core; all: every operation; turn: turn files and no workspace",
             ),
             Argument(
                 "turn_dir",
-                option="--turn-dir",
                 of="FOLDER",
                 help="tools for the turn files in that folder: alone, or with --profile all beside the workspace's",
             ),

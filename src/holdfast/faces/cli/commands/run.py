@@ -15,7 +15,7 @@ from holdfast.faces.cli.command import Command
 from holdfast.faces.cli.derive import arguments_of
 
 NOTHING: Final = 4
-_WAIT: Final = Argument("wait", "seconds", "--wait", help="wait so long for one to become ready")
+_WAIT: Final = Argument("wait", "seconds", help="wait so long for one to become ready")
 
 
 def claim_next(session: Session, given: dict[str, Any]) -> int:
@@ -116,9 +116,8 @@ def _run(session: Session, workspace: Any, task: Any, command: list[str], ttl: f
 
 def _claim(session: Session, workspace: Any, id: str, ttl: float) -> Any:
     task = workspace.tasks.get(id)
-    if task.claimed_by == workspace.actor:
-        return call(session, workspace, Tasks.heartbeat, {"id": id, "ttl": ttl})
-    return call(session, workspace, Tasks.claim, {"id": id, "ttl": ttl})
+    op = Tasks.heartbeat if task.claimed_by == workspace.actor else Tasks.claim
+    return call(session, workspace, op, {"id": id, "ttl": ttl})
 
 
 def _start(command: list[str], session: Session, task: Any) -> subprocess.Popen[bytes]:
@@ -146,16 +145,14 @@ def _attend(session: Session, workspace: Any, task: Any, process: subprocess.Pop
 
 def _is_ours(workspace: Any, task: Any) -> bool:
     try:
-        held: bool = workspace.tasks.get(task.id).claimed_by == task.claimed_by
+        return bool(workspace.tasks.get(task.id).claimed_by == task.claimed_by)
     except errors.Unavailable:
         return True  # nobody has said otherwise
-    return held
 
 
 def _is_finished(workspace: Any, task: Any) -> bool:
     """Whether the command has done itself what it was run for."""
-    finished: bool = workspace.tasks.get(task.id).status in ("closed", "pending_merge", "blocked")
-    return finished
+    return workspace.tasks.get(task.id).status in ("closed", "pending_merge", "blocked")
 
 
 def _renew(session: Session, workspace: Any, task: Any) -> None:
@@ -178,30 +175,22 @@ def _finish(session: Session, workspace: Any, task: Any, code: int) -> None:
     if code == 0:
         call(session, workspace, Tasks.complete, {"id": task.id})
     else:
-        reason = (
-            f"the command ended with {code}"
-            if code < 128
-            else f"the command ended by {signal.Signals(code - 128).name}"
-        )
-        call(session, workspace, Tasks.release, {"id": task.id, "reason": reason})
+        how = f"with {code}" if code < 128 else f"by {signal.Signals(code - 128).name}"
+        call(session, workspace, Tasks.release, {"id": task.id, "reason": f"the command ended {how}"})
 
 
 COMMANDS = (
     Command(
-        "next",
-        Tasks.claim_next.route.help,
-        (*arguments_of(Tasks.claim_next), _WAIT),
-        claim_next,
-        op=Tasks.claim_next,
+        "next", Tasks.claim_next.route.help, (*arguments_of(Tasks.claim_next), _WAIT), claim_next, op=Tasks.claim_next
     ),
     Command(
         "run",
         "Run a command and keep the claim on a task alive while it lives.",
         (
-            Argument("task", option="--task", of="ID", required=True, help="the task; it is claimed if need be"),
-            Argument("ttl", "seconds", "--ttl", help=f"how long the claim outlives a crash ({TTL:g})"),
-            Argument("done", "flag", "--done", help="complete it if the command succeeds, release it if not"),
-            Argument("command", "texts", "--command", word=True, rest=True, help="after --, the command"),
+            Argument("task", of="ID", required=True, help="the task; it is claimed if need be"),
+            Argument("ttl", "seconds", help=f"how long the claim outlives a crash ({TTL:g})"),
+            Argument("done", "flag", help="complete it if the command succeeds, release it if not"),
+            Argument("command", "texts", word=True, rest=True, help="after --, the command"),
         ),
         run,
         "A command whose claim is lost is terminated; the exit code is then that of the refusal.",

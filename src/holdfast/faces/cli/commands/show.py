@@ -163,10 +163,7 @@ COMMANDS = (
     Command(
         "tree",
         "Show a task and all below it; without an id, every tree that is not closed.",
-        (
-            Argument("id", option="--id", word=True, help="the task at its root"),
-            Argument("limit", "int", "--limit", help="at most so many"),
-        ),
+        (Argument("id", word=True, help="the task at its root"), Argument("limit", "int", help="at most so many")),
         tree,
         op=Tasks.subtree,
     ),
@@ -174,11 +171,11 @@ COMMANDS = (
         "log",
         "Tell what happened: the newest events, or their sum with --summary.",
         (
-            Argument("since", "past", "--since", help="since this moment, or for such as 12h"),
+            Argument("since", "past", help="since this moment, or for such as 12h"),
             Argument("by", option="--actor", help="by this actor alone"),
-            Argument("kinds", "texts", "--kind", choices=EVENT_KINDS, help="of this kind alone; may be repeated"),
-            Argument("limit", "int", "--limit", help=f"the newest so many ({_LAST})"),
-            Argument("summary", "flag", "--summary", help="count by actor, with what was refused: held, fenced, ..."),
+            Argument("kinds", "texts", choices=EVENT_KINDS, help="of this kind alone; may be repeated"),
+            Argument("limit", "int", help=f"the newest so many ({_LAST})"),
+            Argument("summary", "flag", help="count by actor, with what was refused: held, fenced, ..."),
         ),
         log,
     ),
@@ -189,10 +186,10 @@ COMMANDS = (
             Argument(
                 "thing", option="--for", of="KIND.NAME", help="one thing: task.hf-7k2q, lock.deploy, cell.RUN/NAME"
             ),
-            Argument("kinds", "texts", "--kind", choices=EVENT_KINDS, help="of this kind alone; may be repeated"),
-            Argument("after", option="--after", of="REVISION", help="also what came after this revision or cursor"),
-            Argument("once", "flag", "--once", help="end with the first event"),
-            Argument("timeout", "seconds", "--timeout", help="end after so long; exit code 3 if nothing came"),
+            Argument("kinds", "texts", choices=EVENT_KINDS, help="of this kind alone; may be repeated"),
+            Argument("after", of="REVISION", help="also what came after this revision or cursor"),
+            Argument("once", "flag", help="end with the first event"),
+            Argument("timeout", "seconds", help="end after so long; exit code 3 if nothing came"),
         ),
         watch,
         op=operation("watch"),

@@ -18,10 +18,10 @@ import msgspec
 from holdfast import errors
 from holdfast.domains.stashes import Stashes
 from holdfast.faces.cli.args import Argument
-from holdfast.faces.cli.call import Session, after_writing
+from holdfast.faces.cli.call import Session
 from holdfast.faces.cli.command import Command
 from holdfast.faces.cli.commands.store import snapshot
-from holdfast.faces.cli.commands.transfer import all_lines, report_lines, write_lines
+from holdfast.faces.cli.commands.transfer import all_lines, report_import, write_lines
 from holdfast.faces.cli.output import bar
 from holdfast.types import ImportProblem
 from holdfast.types.stashes import TransferTable
@@ -154,12 +154,7 @@ def import_(session: Session, given: dict[str, Any]) -> int:
             _check_all(workspace, shares, bad)
         report = _import(workspace, shares, given)
     report.skipped[:0] = bad
-    if session.out.json or session.out.quiet:
-        session.out.result(Stashes.import_, report)
-    else:
-        session.out.text(*report_lines(report))
-    if not report.dry_run:
-        after_writing(session)
+    report_import(session, Stashes.import_, report)
     return 0
 
 
@@ -243,8 +238,8 @@ COMMANDS = (
         "stash export",
         "Write stashes, trails, links and tasks into a folder, a file for each table.",
         (
-            Argument("folder", option="--folder", word=True, required=True, help="the folder; it is made if need be"),
-            Argument("replace", "flag", "--replace", help="write over the files of an export before"),
+            Argument("folder", word=True, required=True, help="the folder; it is made if need be"),
+            Argument("replace", "flag", help="write over the files of an export before"),
         ),
         export,
     ),
@@ -252,9 +247,9 @@ COMMANDS = (
         "stash import",
         "Import such a folder, after a backup; all of it or nothing.",
         (
-            Argument("folder", option="--folder", word=True, required=True, help="the folder"),
-            Argument("dry_run", "flag", "--dry-run", help="report what would happen, and change nothing"),
-            Argument("skip_bad", "flag", "--skip-bad", help="leave out bad lines and unknown tables"),
+            Argument("folder", word=True, required=True, help="the folder"),
+            Argument("dry_run", "flag", help="report what would happen, and change nothing"),
+            Argument("skip_bad", "flag", help="leave out bad lines and unknown tables"),
         ),
         import_,
         op=Stashes.import_,

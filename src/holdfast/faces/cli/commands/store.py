@@ -22,6 +22,7 @@ from holdfast.faces.cli.call import Session
 from holdfast.faces.cli.command import Command
 from holdfast.faces.cli.location import git_root, label, state_folder
 from holdfast.faces.cli.output import bar, printable
+from holdfast.filesystem import make_folder, write_private
 from holdfast.types import DerivedActor, as_time
 from holdfast.workspace.context import derive_actor
 
@@ -62,19 +63,10 @@ def after_write(store: str, environ: Mapping[str, str]) -> None:
 
 
 def _is_running(folder: str) -> bool:
-    import fcntl
-
-    try:
-        descriptor = os.open(os.path.join(folder, _LOCK), os.O_RDWR)
-    except FileNotFoundError:
+    if not os.path.exists(os.path.join(folder, _LOCK)):
         return False
-    try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return True
-    finally:
-        os.close(descriptor)
-    return False
+    with _alone(folder) as alone:
+        return not alone
 
 
 def _start(store: str, environ: Mapping[str, str]) -> None:
@@ -97,7 +89,6 @@ def roll(store: str, environ: Mapping[str, str]) -> str | None:
 
     A write while this runs starts no other process, so the revision is compared once more after the lock is released.
     """
-    from holdfast.filesystem import make_folder
     from holdfast.workspace import open_workspace
 
     folder = folder_of(store, environ)
@@ -144,8 +135,9 @@ def _copy_when_quiet(workspace: Workspace, store: str, environ: Mapping[str, str
     revision = workspace.revision  # at least this is in the copy
     target = new_name(store, environ)
     workspace.backup(target)
-    _note(folder, "cost", f"{_clock.wall() / 1e6} {(_clock.monotonic() - begun) / 1e6}")
-    _note(folder, "revision", str(revision))
+    cost = f"{_clock.wall() / 1e6} {(_clock.monotonic() - begun) / 1e6}"
+    write_private(os.path.join(folder, "cost"), cost.encode())
+    write_private(os.path.join(folder, "revision"), str(revision).encode())
     return target
 
 
@@ -162,8 +154,6 @@ def _until_due(folder: str) -> float:
 
 def new_name(store: str, environ: Mapping[str, str]) -> str:
     """Return a file name for a new copy; names sort by time."""
-    from holdfast.filesystem import make_folder
-
     folder = folder_of(store, environ)
     make_folder(folder)
     return os.path.join(folder, f"{as_time(_clock.wall()):%Y%m%dT%H%M%S.%f}.backup")
@@ -185,13 +175,6 @@ def _last_revision(folder: str) -> int | None:
             return int(file.read())
     except (FileNotFoundError, ValueError):
         return None
-
-
-def _note(folder: str, name: str, text: str) -> None:
-    partial = os.path.join(folder, f"{name}.{os.getpid()}")
-    with open(partial, "w", encoding="ascii") as file:
-        file.write(text)
-    os.replace(partial, os.path.join(folder, name))
 
 
 def backup(session: Session, given: dict[str, Any]) -> int:
@@ -340,16 +323,16 @@ COMMANDS = (
         "backup",
         "Write a consistent, checked copy of the workspace while writes continue.",
         (
-            Argument("file", option="--file", word=True, help="the target; default: beside the rolling backups"),
-            Argument("list", "flag", "--list", help="list the backups"),
-            Argument("rolling", "flag", "--rolling", help="called after writes: copy when writing pauses"),
+            Argument("file", word=True, help="the target; default: beside the rolling backups"),
+            Argument("list", "flag", help="list the backups"),
+            Argument("rolling", "flag", help="called after writes: copy when writing pauses"),
         ),
         backup,
     ),
     Command(
         "restore",
         "Make a workspace from a backup; without one, list the backups.",
-        (Argument("backup", option="--backup", word=True, help="a file, or latest"),),
+        (Argument("backup", word=True, help="a file, or latest"),),
         restore,
     ),
     Command("upgrade", "Migrate the store to the newest schema, after a backup.", (), upgrade),
