@@ -20,18 +20,7 @@ import httpx
 from holdfast import errors
 from holdfast.kernel.validate import check_ttl
 from holdfast.operation import Handlers, Sync, drive
-from holdfast.remote.protocol import (
-    SILENCE_TIMEOUT,
-    Pause,
-    RemoteRunner,
-    Resuming,
-    Send,
-    Steps,
-    asking,
-    failure,
-    no_backup,
-    no_function,
-)
+from holdfast.remote.protocol import Pause, RemoteRunner, Resuming, Send, Steps, failure, no_backup, no_function
 from holdfast.types import Report
 from holdfast.workspace.context import Context, check_context, derive_actor
 from holdfast.workspace.transaction import InContext
@@ -44,6 +33,7 @@ if TYPE_CHECKING:
 
 
 _UNIX: Final = "unix://"
+_SILENCE: Final = 35.0  # seconds without even a bookmark, after which a connection counts as lost
 R = TypeVar("R")
 E = TypeVar("E")
 
@@ -148,7 +138,7 @@ class Wire:
 
 def allow_silence(answer: httpx.Response) -> None:
     """Let a watch that is connected be silent for as long as a server ever is."""
-    answer.request.extensions["timeout"]["read"] = SILENCE_TIMEOUT
+    answer.request.extensions["timeout"]["read"] = _SILENCE
 
 
 def _trust(url: str, verify: str | bool) -> ssl.SSLContext | bool:
@@ -223,12 +213,12 @@ class RemoteWorkspace(InContext[Sync], Closing):
     @property
     def revision(self) -> int:
         """The revision of the newest transaction."""
-        return int(self._wire.drive(asking("revision", self._context))["revision"])
+        return int(self._runner.ask("revision")["revision"])
 
     @property
     def clock_ahead(self) -> float:
         """Seconds by which the workspace's time runs ahead of the server's clock."""
-        return float(self._wire.drive(asking("revision", self._context))["clock_ahead"])
+        return float(self._runner.ask("revision")["clock_ahead"])
 
     @property
     def actor(self) -> str:
@@ -237,7 +227,7 @@ class RemoteWorkspace(InContext[Sync], Closing):
 
     def check(self) -> Report:
         """Have the server compare the state with the log; needs the role admin."""
-        return Report(**self._wire.drive(asking("check", self._context)))
+        return Report(**self._runner.ask("check"))
 
     def transact(self, body: Callable[..., object]) -> NoReturn:
         """Raises Unsupported: a function does not travel. `ws.txn(conditions, then)` does."""

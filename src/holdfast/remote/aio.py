@@ -17,7 +17,7 @@ import httpx
 from holdfast import errors
 from holdfast.operation import Async, Handlers, drive_async
 from holdfast.remote import Address, allow_silence
-from holdfast.remote.protocol import Pause, RemoteRunner, Resuming, Send, Steps, asking, failure, no_backup, no_function
+from holdfast.remote.protocol import Pause, RemoteRunner, Resuming, Send, Steps, failure, no_backup, no_function
 from holdfast.types import Report
 from holdfast.workspace.context import Context
 from holdfast.workspace.transaction import InContext
@@ -163,11 +163,11 @@ class AsyncRemoteWorkspace(InContext[Async]):
 
     async def revision(self) -> int:
         """The revision of the newest transaction."""
-        return int((await self._wire.drive(asking("revision", self._context)))["revision"])
+        return int((await self._runner.ask("revision"))["revision"])
 
     async def check(self) -> Report:
         """Have the server compare the state with the log; needs the role admin."""
-        return Report(**await self._wire.drive(asking("check", self._context)))
+        return Report(**await self._runner.ask("check"))
 
     async def transact(self, body: Callable[..., object]) -> NoReturn:
         """Raises Unsupported: a function does not travel. `ws.txn(conditions, then)` does."""

@@ -218,7 +218,6 @@ def _detail(name: str, value: Any) -> Any:
 ATTEMPTS: Final = 5
 PAUSE: Final = 0.05  # seconds before the second attempt; three times as long before each one after it
 RESUMES: Final = 30  # in a row, without a response between them: about a minute
-SILENCE_TIMEOUT: Final = 35.0  # seconds without even a bookmark, after which a connection counts as lost
 
 _NEVER_SENT: Final = (httpx.ConnectError, httpx.ConnectTimeout, httpx.PoolTimeout)
 _HINT: Final = "see that holdfast serve runs there, and try again"
@@ -258,6 +257,10 @@ class RemoteRunner:
             return lambda *args, **kwargs: wire.drive(refusing(no_function(op.name)))
         return lambda *args, **kwargs: wire.drive(calling(op, args, kwargs, context))
 
+    def ask(self, what: str) -> Any:
+        """A property of the workspace itself."""
+        return self._wire.drive(_asking(what, self._context))
+
 
 def refusing(error: errors.HoldfastError) -> Steps[Any]:
     """Raise an error when the call is made, or awaited."""
@@ -277,8 +280,7 @@ def calling(op: Operation[..., Any], args: Args, kwargs: Kwargs, context: Contex
     return typed_txn(result, given) if op.name == "txn" else result
 
 
-def asking(what: str, context: Context) -> Steps[dict[str, Any]]:
-    """Ask for a property of the workspace itself."""
+def _asking(what: str, context: Context) -> Steps[dict[str, Any]]:
     response = yield from sending(Request("GET", f"/api/{what}", [], None, True, 0.0), context)
     return msgspec.json.decode(response.content, type=dict[str, Any])
 

@@ -27,16 +27,7 @@ from holdfast.kernel.engine import Engine
 from holdfast.kernel.tx import Snapshot, Tx
 from holdfast.kernel.wake import Watcher
 from holdfast.operation import Deadline, Do, Following, Handlers, Listen, Look, Next, Operation, ReadFile, drive
-from holdfast.workspace.context import (
-    LATEST,
-    PLAIN_ANSWERS,
-    Body,
-    Context,
-    check_reached,
-    digest_of,
-    surround,
-    typed_answers,
-)
+from holdfast.workspace.context import PLAIN_ANSWERS, Body, Context, check_reached, digest_of, surround, typed_answers
 from holdfast.workspace.watch import Watch, first_of, next_event
 
 MAX_BYTES = 1_048_576
@@ -219,7 +210,7 @@ class Runner:
         """On a replica: catch up with what this call must have seen."""
         at_least = self.context.at_least
         if at_least is not None:
-            self.engine.reach(None if at_least == LATEST else at_least)
+            self.engine.reach(at_least if isinstance(at_least, int) else None)
 
     def reload_rules(self) -> None:
         """Load the documents whose files have changed here since they were last loaded.

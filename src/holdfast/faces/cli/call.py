@@ -103,7 +103,8 @@ class Session:
         from holdfast.remote import connect
 
         known = credentials(url, self.environ)
-        return connect(url, token=known.token, actor=self.actor, verify=known.verify).using(**self._context())
+        workspace = connect(url, token=known.token, actor=self.actor, verify=known.certificate or True)
+        return workspace.using(**self._context())
 
     def _context(self) -> dict[str, Any]:
         given = self.given

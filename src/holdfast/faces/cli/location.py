@@ -189,11 +189,6 @@ class Credentials(msgspec.Struct, frozen=True):
     token: str | None = None
     certificate: str | None = None
 
-    @property
-    def verify(self) -> str | bool:
-        """What to verify the server's certificate against."""
-        return self.certificate or True
-
 
 def credentials(url: str, environ: Mapping[str, str]) -> Credentials:
     """Return the credentials for a server; the environment takes precedence."""

@@ -57,18 +57,16 @@ def render(facts: dict[str, Any], budget: int, introduce: bool = False) -> str:
     if budget < 200:
         raise Invalid(f"a budget of {budget} bytes is too small", hint="give at least 200")
     actor = facts["actor"]
-    name = (
-        _NAMELESS
-        if actor is None
-        else f"You are {actor}{f': pass --actor {actor} to every call' if introduce else ''}."
-    )
+    name = _NAMELESS if actor is None else f"You are {actor}."
+    if actor is not None and introduce:
+        name = f"You are {actor}: pass --actor {actor} to every call."
     sections = [("Yours now", [_task(task) for task in facts["claims"]], False), *_mail(facts)]
     sections.append(("Ready", [_task(task) for task in facts["ready"]], facts["more"]))
     for most in range(_MOST, -1, -1):
         text = _put_together(_RULES, name, sections, most)
         if len(text.encode()) <= budget:
             return text
-    return _cut(_put_together("", name, sections, 0), budget)
+    return _put_together("", name, sections, 0).encode()[:budget].decode(errors="ignore")
 
 
 def _mail(facts: dict[str, Any]) -> list[_Section]:
@@ -95,10 +93,6 @@ def _put_together(rules: str, name: str, sections: list[_Section], most: int) ->
             lines += [f"## {title}", *found[:most]]
             lines += ["... and more"] if more else [f"... and {left} more"] if left > 0 else []
     return "\n".join(lines) + "\n"
-
-
-def _cut(text: str, budget: int) -> str:
-    return text.encode()[:budget].decode(errors="ignore")
 
 
 CLIENTS: Final = ("claude", "codex", "cursor", "gemini")

@@ -64,22 +64,20 @@ _PATHS = ("socket", "tls_cert", "tls_key", "access_log", "backup_folder")
 
 
 def _announce(server: Server) -> None:
+    token = server.settings.folder / FIRST_TOKEN
+    lines = [f"listening on {server.url}"]
+    if token.exists():
+        lines.append(f"the first token is in {token}; send it as Authorization: Bearer TOKEN")
+    else:
+        lines.append(
+            f"send a token as Authorization: Bearer TOKEN; make one: holdfast token create --dir {token.parent}"
+        )
+    if server.certificate is not None and server.settings.tls_auto:
+        lines.append(f"the certificate to trust is {server.certificate[0]}")
     try:
-        _say(server)
+        print("\n".join([*lines, "", "try it:", *_tries(server, token)]), flush=True)
     except BrokenPipeError:  # the reader of our output is gone
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-
-
-def _say(server: Server) -> None:
-    token = server.settings.folder / FIRST_TOKEN
-    print(f"listening on {server.url}")
-    if token.exists():
-        print(f"the first token is in {token}; send it as Authorization: Bearer TOKEN")
-    else:
-        print(f"send a token as Authorization: Bearer TOKEN; make one: holdfast token create --dir {token.parent}")
-    if server.certificate is not None and server.settings.tls_auto:
-        print(f"the certificate to trust is {server.certificate[0]}")
-    print("\n".join(["", "try it:", *_tries(server, token)]), flush=True)
 
 
 def _tries(server: Server, token: Path) -> list[str]:

@@ -40,7 +40,8 @@ def parts(tables: Tables, most: int = MOST) -> list[Tables]:
     blank = 3 * len(sizes)
     if sum(sizes.values()) + blank <= most:
         return [tables]
-    found: list[tuple[int, list[tuple[str, int]]]] = []
+    shares: list[list[tuple[str, int]]] = []
+    left = 0  # bytes that the last share has room for
     for group in _groups(tables):
         size = sum(sizes[where] for where in group)
         if size + blank > most:
@@ -50,13 +51,13 @@ def parts(tables: Tables, most: int = MOST) -> list[Tables]:
                 hint="import them on the machine of the workspace, with --dir",
                 limit=most,
             )
-        if found and found[-1][0] + size + blank <= most:
-            found[-1][1].extend(group)
-            found[-1] = found[-1][0] + size, found[-1][1]
-        else:
-            found.append((size, group))
+        if size > left:
+            shares.append([])
+            left = most - blank
+        shares[-1] += group
+        left -= size
     made = []
-    for _, group in found:
+    for group in shares:
         part = {table: [""] * len(lines) for table, lines in tables.items()}
         for table, at in group:
             part[table][at] = tables[table][at]
