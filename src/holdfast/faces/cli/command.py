@@ -33,6 +33,17 @@ class Command(msgspec.Struct, frozen=True):
     op: Operation[..., Any] | None = None  # whose result it prints
 
 
+def command(
+    name: str, *arguments: Argument, more: str = "", op: Operation[..., Any] | None = None
+) -> Callable[[Run], Command]:
+    """Make a command of a function, whose documentation begins with what the command is for."""
+
+    def make(run: Run) -> Command:
+        return Command(name, (run.__doc__ or "").partition("\n")[0], arguments, run, more, op)
+
+    return make
+
+
 # Commands made by hand, and their modules.
 _MODULES: Final = {
     "agents": ("setup", "guard", "prime"),

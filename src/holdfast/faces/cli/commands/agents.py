@@ -17,7 +17,7 @@ from holdfast.errors import Invalid
 from holdfast.faces.cli import location
 from holdfast.faces.cli.args import Argument, Usage
 from holdfast.faces.cli.call import Session
-from holdfast.faces.cli.command import Command
+from holdfast.faces.cli.command import command
 from holdfast.faces.cli.output import printable
 from holdfast.hints import for_shell
 
@@ -102,8 +102,11 @@ _HOOK: Final = Argument("hook", choices=CLIENTS, of="CLIENT", help="called by th
 # --- prime -----------------------------------------------------------------------------------------------------------
 
 
+@command(
+    "prime", Argument("budget", "int", help="maximum number of bytes (2048)"), _HOOK, more="Silent outside a workspace."
+)
 def prime(session: Session, given: dict[str, Any]) -> int:
-    """Print what an agent must know; nothing outside a workspace."""
+    """Print what an agent must know: rules, its claims, its mail, ready tasks."""
     place = session.find_place()
     hook = _Hook(given["hook"]) if "hook" in given else None
     if place is None or not place.exists:
@@ -125,8 +128,17 @@ def prime(session: Session, given: dict[str, Any]) -> int:
 # --- guard -----------------------------------------------------------------------------------------------------------
 
 
+@command(
+    "guard",
+    Argument("paths", "texts", word=True, rest=True, help="files, from the current folder"),
+    Argument("staged", "flag", help="the files of the next git commit"),
+    _HOOK,
+)
 def guard(session: Session, given: dict[str, Any]) -> int:
-    """Check whether the actor may edit paths. Raises Held if another agent has locked one."""
+    """Check whether you may edit a path: exit code 12 and the holder if not.
+
+    Raises Held if another agent has locked one.
+    """
     hook = _Hook(given["hook"]) if "hook" in given else None
     if hook is not None:
         session.given = {**session.given, "actor": hook.actor(session)}
@@ -232,8 +244,18 @@ class _Hook:
 # --- setup -----------------------------------------------------------------------------------------------------------
 
 
+@command(
+    "setup",
+    Argument("client", word=True, required=True, choices=(*CLIENTS, "git"), help="which"),
+    Argument("check", "flag", help="only check whether all is in place; exit code 1 if not"),
+    Argument("remove", "flag", help="remove it; every file is as it was before"),
+    more="Clients: claude, codex, cursor, gemini; git adds a pre-commit hook that respects path locks.",
+)
 def setup(session: Session, given: dict[str, Any]) -> int:
-    """Install, check or remove the hooks and instructions of an agent client."""
+    """Make an agent client use Holdfast in this project.
+
+    It installs, checks or removes hooks and instructions.
+    """
     from pathlib import Path
 
     from holdfast.faces.cli.setup.clients import check, install, remove
@@ -251,33 +273,4 @@ def setup(session: Session, given: dict[str, Any]) -> int:
     return 0
 
 
-COMMANDS = (
-    Command(
-        "prime",
-        "Print what an agent must know: rules, its claims, its mail, ready tasks.",
-        (Argument("budget", "int", help="maximum number of bytes (2048)"), _HOOK),
-        prime,
-        "Silent outside a workspace.",
-    ),
-    Command(
-        "guard",
-        "Check whether you may edit a path: exit code 12 and the holder if not.",
-        (
-            Argument("paths", "texts", word=True, rest=True, help="files, from the current folder"),
-            Argument("staged", "flag", help="the files of the next git commit"),
-            _HOOK,
-        ),
-        guard,
-    ),
-    Command(
-        "setup",
-        "Make an agent client use Holdfast in this project.",
-        (
-            Argument("client", word=True, required=True, choices=(*CLIENTS, "git"), help="which"),
-            Argument("check", "flag", help="only check whether all is in place; exit code 1 if not"),
-            Argument("remove", "flag", help="remove it; every file is as it was before"),
-        ),
-        setup,
-        "Clients: claude, codex, cursor, gemini; git adds a pre-commit hook that respects path locks.",
-    ),
-)
+COMMANDS = (prime, guard, setup)

@@ -18,7 +18,7 @@ import msgspec
 from holdfast import errors
 from holdfast.faces.cli import location
 from holdfast.faces.cli.call import Session
-from holdfast.faces.cli.command import Command
+from holdfast.faces.cli.command import command
 from holdfast.faces.cli.commands.store import backups_of
 from holdfast.faces.cli.output import printable
 from holdfast.faces.http.listener import LOCK
@@ -41,8 +41,9 @@ class Finding(msgspec.Struct, frozen=True):
     todo: str = ""
 
 
+@command("doctor", more="Exit code 1 if something is bad. It changes nothing.")
 def doctor(session: Session, given: dict[str, Any]) -> int:
-    """Run all checks; 1 if a result is bad."""
+    """Check the workspace for problems, and say what to do."""
     findings = [finding for look in _ALWAYS for finding in _looked(session, look)]
     if not any(finding.level == "bad" for finding in findings):
         findings += [finding for look in _INSIDE for finding in _looked(session, look)]
@@ -233,12 +234,4 @@ def _rules(session: Session) -> Iterator[Found]:
 
 _ALWAYS: Final = (_workspace, _actor, _versions)
 _INSIDE: Final = (_permissions, _writable, _schema, _integrity, _clock, _stuck, _exposed, _backups, _rules)
-COMMANDS = (
-    Command(
-        "doctor",
-        "Check the workspace for problems, and say what to do.",
-        (),
-        doctor,
-        "Exit code 1 if something is bad. It changes nothing.",
-    ),
-)
+COMMANDS = (doctor,)

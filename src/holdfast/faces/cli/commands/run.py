@@ -11,7 +11,7 @@ from holdfast import errors
 from holdfast.domains.tasks import Tasks
 from holdfast.faces.cli.args import Argument, Usage
 from holdfast.faces.cli.call import Session, after_writing, call
-from holdfast.faces.cli.command import Command
+from holdfast.faces.cli.command import Command, command
 from holdfast.faces.cli.derive import arguments_of
 
 NOTHING: Final = 4
@@ -50,8 +50,18 @@ _ENDING: Final = (signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT)
 GRACE: Final = 10.0  # seconds that a command has to end when its claim is lost
 
 
+@command(
+    "run",
+    Argument("task", of="ID", required=True, help="the task; it is claimed if need be"),
+    Argument("ttl", "seconds", help=f"how long the claim outlives a crash ({TTL:g})"),
+    Argument("done", "flag", help="complete it if the command succeeds, release it if not"),
+    Argument("command", "texts", word=True, rest=True, help="after --, the command"),
+    more="A command whose claim is lost is terminated; the exit code is then that of the refusal.",
+)
 def run(session: Session, given: dict[str, Any]) -> int:
-    """Claim the task if need be, run the command, renew the claim; the command's exit code.
+    """Run a command and keep the claim on a task alive while it lives.
+
+    Claim the task if need be, run the command, renew the claim; the command's exit code.
 
     With `done` the task is completed if the command succeeds, and released if it fails. A command whose claim is lost
     is terminated, then killed: the exit code is that of the refusal.
@@ -183,16 +193,5 @@ COMMANDS = (
     Command(
         "next", Tasks.claim_next.route.help, (*arguments_of(Tasks.claim_next), _WAIT), claim_next, op=Tasks.claim_next
     ),
-    Command(
-        "run",
-        "Run a command and keep the claim on a task alive while it lives.",
-        (
-            Argument("task", of="ID", required=True, help="the task; it is claimed if need be"),
-            Argument("ttl", "seconds", help=f"how long the claim outlives a crash ({TTL:g})"),
-            Argument("done", "flag", help="complete it if the command succeeds, release it if not"),
-            Argument("command", "texts", word=True, rest=True, help="after --, the command"),
-        ),
-        run,
-        "A command whose claim is lost is terminated; the exit code is then that of the refusal.",
-    ),
+    run,
 )

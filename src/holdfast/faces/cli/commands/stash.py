@@ -19,7 +19,7 @@ from holdfast import errors
 from holdfast.domains.stashes import Stashes
 from holdfast.faces.cli.args import Argument
 from holdfast.faces.cli.call import Session
-from holdfast.faces.cli.command import Command
+from holdfast.faces.cli.command import command
 from holdfast.faces.cli.commands.store import snapshot
 from holdfast.faces.cli.commands.transfer import all_lines, report_import, write_lines
 from holdfast.faces.cli.output import bar
@@ -115,8 +115,13 @@ _KEYS: Final = {  # the fields that name the last line of a page
 }
 
 
+@command(
+    "stash export",
+    Argument("folder", word=True, required=True, help="the folder; it is made if need be"),
+    Argument("replace", "flag", help="write over the files of an export before"),
+)
 def export(session: Session, given: dict[str, Any]) -> int:
-    """Write every table into a file of its own."""
+    """Write stashes, trails, links and tasks into a folder, a file for each table."""
     folder, replace = given["folder"], bool(given.get("replace"))
     files = {table: os.path.join(folder, f"{table}{_END}") for table in get_args(TransferTable)}
     there = [file for file in files.values() if os.path.exists(file)]
@@ -142,8 +147,18 @@ def _write_attributes(file: str) -> None:
         write_lines(file, iter([f"*{_END} merge=union"]))
 
 
+@command(
+    "stash import",
+    Argument("folder", word=True, required=True, help="the folder"),
+    Argument("dry_run", "flag", help="report what would happen, and change nothing"),
+    Argument("skip_bad", "flag", help="leave out bad lines and unknown tables"),
+    op=Stashes.import_,
+)
 def import_(session: Session, given: dict[str, Any]) -> int:
-    """Import a folder, or report what would happen; nothing is imported if a line is wrong."""
+    """Import such a folder, after a backup; all of it or nothing.
+
+    A dry run reports what would happen. Nothing is imported if a line is wrong.
+    """
     tables, bad = _read(given.pop("folder"))
     shares = parts(tables) if session.place.folder is None else [tables]
     if len(shares) > 1 and session.given.get("key"):
@@ -234,25 +249,4 @@ def _read_file(path: str) -> list[bytes]:
     return [line.removesuffix(b"\r") for line in data.removesuffix(b"\n").split(b"\n")] if data else []
 
 
-COMMANDS = (
-    Command(
-        "stash export",
-        "Write stashes, trails, links and tasks into a folder, a file for each table.",
-        (
-            Argument("folder", word=True, required=True, help="the folder; it is made if need be"),
-            Argument("replace", "flag", help="write over the files of an export before"),
-        ),
-        export,
-    ),
-    Command(
-        "stash import",
-        "Import such a folder, after a backup; all of it or nothing.",
-        (
-            Argument("folder", word=True, required=True, help="the folder"),
-            Argument("dry_run", "flag", help="report what would happen, and change nothing"),
-            Argument("skip_bad", "flag", help="leave out bad lines and unknown tables"),
-        ),
-        import_,
-        op=Stashes.import_,
-    ),
-)
+COMMANDS = (export, import_)

@@ -19,7 +19,7 @@ from holdfast.clock import SystemClock
 from holdfast.faces.cli import location
 from holdfast.faces.cli.args import Argument
 from holdfast.faces.cli.call import Session
-from holdfast.faces.cli.command import Command
+from holdfast.faces.cli.command import command
 from holdfast.faces.cli.location import git_root, label, state_folder
 from holdfast.faces.cli.output import bar, printable
 from holdfast.filesystem import make_folder, write_private
@@ -177,8 +177,17 @@ def _last_revision(folder: str) -> int | None:
         return None
 
 
+@command(
+    "backup",
+    Argument("file", word=True, help="the target; default: beside the rolling backups"),
+    Argument("list", "flag", help="list the backups"),
+    Argument("rolling", "flag", help="called after writes: copy when writing pauses"),
+)
 def backup(session: Session, given: dict[str, Any]) -> int:
-    """Write a consistent, checked copy while writes continue; without a file, beside the rolling ones."""
+    """Write a consistent, checked copy of the workspace while writes continue.
+
+    Without a file, it is written beside the rolling copies.
+    """
     folder = local_folder(session, "a backup is made where the store is")
     if given.get("rolling"):
         roll(folder, session.environ)
@@ -201,6 +210,7 @@ def snapshot(session: Session) -> None:
         keep(place.folder, session.environ)
 
 
+@command("restore", Argument("backup", word=True, help="a file, or latest"))
 def restore(session: Session, given: dict[str, Any]) -> int:
     """Make a workspace from a backup; without one, list the backups."""
     from holdfast.workspace.admin import restore as make
@@ -225,8 +235,9 @@ def restore(session: Session, given: dict[str, Any]) -> int:
     return 0
 
 
+@command("upgrade")
 def upgrade(session: Session, given: dict[str, Any]) -> int:
-    """Migrate a store to the newest schema, after a backup beside it."""
+    """Migrate the store to the newest schema, after a backup."""
     from holdfast.workspace.admin import upgrade as bring
 
     folder = local_folder(session, "a store is upgraded where it is")
@@ -267,8 +278,12 @@ def _show(session: Session, folder: str) -> int:
     return 0
 
 
+@command("init")
 def init(session: Session, given: dict[str, Any]) -> int:
-    """Make a workspace, unless there is one."""
+    """Make a workspace in this project.
+
+    If there is one, it is left as it is.
+    """
     from holdfast.workspace import open_workspace
 
     if session.given.get("url") or (not session.given.get("dir") and session.environ.get("HOLDFAST_URL")):
@@ -290,8 +305,12 @@ def init(session: Session, given: dict[str, Any]) -> int:
     return 0
 
 
+@command("where")
 def where(session: Session, given: dict[str, Any]) -> int:
-    """Print which workspace and actor are used, and why."""
+    """Print which workspace is used, and why.
+
+    The same for the actor.
+    """
     place = session.place
     actor = session.actor or derive_actor()
     reason = _why_actor(session)
@@ -318,24 +337,4 @@ def _why_actor(session: Session) -> str:
     return "derived from user and host; it may read, create and change, but not claim, lock or mail: see --actor"
 
 
-COMMANDS = (
-    Command(
-        "backup",
-        "Write a consistent, checked copy of the workspace while writes continue.",
-        (
-            Argument("file", word=True, help="the target; default: beside the rolling backups"),
-            Argument("list", "flag", help="list the backups"),
-            Argument("rolling", "flag", help="called after writes: copy when writing pauses"),
-        ),
-        backup,
-    ),
-    Command(
-        "restore",
-        "Make a workspace from a backup; without one, list the backups.",
-        (Argument("backup", word=True, help="a file, or latest"),),
-        restore,
-    ),
-    Command("upgrade", "Migrate the store to the newest schema, after a backup.", (), upgrade),
-    Command("init", "Make a workspace in this project.", (), init),
-    Command("where", "Print which workspace is used, and why.", (), where),
-)
+COMMANDS = (backup, restore, upgrade, init, where)
