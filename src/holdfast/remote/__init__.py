@@ -143,22 +143,18 @@ def allow_silence(answer: httpx.Response) -> None:
 
 def _trust(url: str, verify: str | bool) -> ssl.SSLContext | bool:
     """The certificates that are trusted."""
-    if isinstance(verify, str):
-        return _trusting(verify)
+    if isinstance(verify, str):  # servers that show this certificate, and no others
+        try:
+            return ssl.create_default_context(cafile=verify)
+        except OSError as error:  # of which ssl.SSLError is one
+            raise errors.Invalid(
+                f"{verify} cannot be used as a certificate: {error}",
+                hint="verify= is a PEM file, such as DIR/tls/cert.pem",
+            ) from error
     if url.startswith("https:"):
         return verify
     # No certificate is shown: loading the usual ones would take longer than most calls. None is trusted, if one came.
     return ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
-
-
-def _trusting(file: str) -> ssl.SSLContext:
-    """TLS with servers that show this certificate, and no others."""
-    try:
-        return ssl.create_default_context(cafile=file)
-    except OSError as error:  # of which ssl.SSLError is one
-        raise errors.Invalid(
-            f"{file} cannot be used as a certificate: {error}", hint="verify= is a PEM file, such as DIR/tls/cert.pem"
-        ) from error
 
 
 def _checked(token: object) -> str:

@@ -164,10 +164,11 @@ def convert(argument: Argument, text: str) -> Any:
     name = argument.label if argument.word else argument.option
     if argument.choices and text not in argument.choices:
         raise Usage(f"{name} must be one of {', '.join(argument.choices)}, not {text!r}")
+    read, meaning = _KINDS[argument.kind]
     try:
-        return _CONVERT[argument.kind](text)
+        return read(text)
     except (ValueError, OverflowError) as error:
-        raise Usage(f"{name} must be {_MEANING[argument.kind]}, not {text[:80]!r}") from error
+        raise Usage(f"{name} must be {meaning}, not {text[:80]!r}") from error
 
 
 def _number(text: str) -> int | float:
@@ -244,36 +245,24 @@ def _pair(text: str) -> tuple[str, str]:
     return name, value
 
 
-_CONVERT: Final[dict[str, Callable[[str], Any]]] = {
-    "text": str,
-    "content": lambda text: sys.stdin.read() if text == "-" else text,
-    "int": int,
-    "number": _number,
-    "seconds": seconds,
-    "past": lambda text: _moment(text, -1),
-    "future": lambda text: _moment(text, 1),
-    "json": _json,
-    "conditions": _conditions,
-    "operations": _operations,
-    "path": str,
-    "paths": str,
-    "stash": _stash,
-    "names": lambda text: text.split(",") if "," in text else text,
-    "texts": str,
-    "ints": int,
-    "pairs": _pair,
-}
-_MEANING: Final[dict[str, str]] = {
-    "int": "a whole number",
-    "ints": "a whole number",
-    "number": "a number",
-    "seconds": "a number of seconds, or a duration such as 90s, 15m, 2h or 1d",
-    **dict.fromkeys(("past", "future"), "a moment such as 2026-03-01T12:00:00Z, or a duration such as 2h"),
-    **dict.fromkeys(("path", "paths"), "a path"),
-    "pairs": "NAME=VALUE",
-    "text": "text",
-    "texts": "text",
-    "names": "a name, or several with commas",
-    "content": "text",
-    "json": "JSON",
+_MOMENT: Final = "a moment such as 2026-03-01T12:00:00Z, or a duration such as 2h"
+# How a text becomes a value of each kind, and what it must be for that.
+_KINDS: Final[dict[str, tuple[Callable[[str], Any], str]]] = {
+    "text": (str, "text"),
+    "texts": (str, "text"),
+    "content": (lambda text: sys.stdin.read() if text == "-" else text, "text"),
+    "names": (lambda text: text.split(",") if "," in text else text, "a name, or several with commas"),
+    "pairs": (_pair, "NAME=VALUE"),
+    "int": (int, "a whole number"),
+    "ints": (int, "a whole number"),
+    "number": (_number, "a number"),
+    "seconds": (seconds, "a number of seconds, or a duration such as 90s, 15m, 2h or 1d"),
+    "past": (lambda text: _moment(text, -1), _MOMENT),
+    "future": (lambda text: _moment(text, 1), _MOMENT),
+    "json": (_json, "JSON"),
+    "conditions": (_conditions, "JSON"),
+    "operations": (_operations, "JSON"),
+    "path": (str, "a path"),
+    "paths": (str, "a path"),
+    "stash": (_stash, "a stash"),
 }

@@ -131,6 +131,11 @@ def printable(text: str) -> str:
     return "".join(c if c.isprintable() else _ESCAPES.get(c) or f"\\u{ord(c):04x}" for c in text)
 
 
+def short(text: str, most: int) -> str:
+    """A text, or its beginning if it is longer."""
+    return text if len(text) <= most else f"{text[: most - 1]}…"
+
+
 def printable_lines(text: str) -> list[str]:
     """Split a text into lines, each without control characters."""
     return [printable(line.replace("\t", "    ")) for line in text.splitlines()]

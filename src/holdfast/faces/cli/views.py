@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
-from holdfast.faces.cli.output import printable, printable_lines
+from holdfast.faces.cli.output import printable, printable_lines, short
 from holdfast.types import Cell, CellChange, CellVersion, Event, Grant, Lease
 from holdfast.types.agents import Agent, MailHit, MailStep, Message, PathLock
 from holdfast.types.cycles import Cycle, CycleInfo, CycleProblem, Resumption
@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 
 _COLOURS: Final = {"dim": "2", "bold": "1", "red": "31", "green": "32", "yellow": "33", "cyan": "36"}
 _STATUS: Final = {"open": "green", "in_progress": "cyan", "pending_merge": "yellow", "blocked": "red", "closed": "dim"}
+_WIDE: Final = 160  # characters of a value in a line
 Paint = Callable[[str, str], str]
 
 
@@ -170,7 +171,7 @@ def _event(event: Event, paint: Paint) -> str:
     name = f"{event.scope}/{event.id}" if event.scope else event.id
     what = f"{paint('bold', event.op)} {event.kind} {printable(name)}"
     changed = {name: value for name, value in event.data.items() if (event.kind, name) != ("cycle", "document")}
-    data = "" if not changed else "  " + printable(_short(_json(changed)))
+    data = "" if not changed else "  " + printable(short(_json(changed), _WIDE))
     return f"{event.cursor}  {moment(event.time)}  {printable(event.actor)}  {what}{paint('dim', data)}"
 
 
@@ -198,13 +199,13 @@ def _step(step: MailStep, paint: Paint) -> str:
 def _stash(stash: Stash, paint: Paint) -> str:
     trail = f"  [{stash.trail}]" if stash.trail else ""
     what = f"{paint('bold', stash.id)}  {stash.stash_type}  {printable(stash.name)}  version {stash.version}{trail}"
-    return f"{what}  {_short(_json(stash.value))}{_until(stash.held_until)}"
+    return f"{what}  {short(_json(stash.value), _WIDE)}{_until(stash.held_until)}"
 
 
 def _stash_entry(entry: StashEntry, paint: Paint) -> str:
     by = f"  [{printable(entry.changed_by)}]" if entry.changed_by else ""
     what = f"{entry.version}  {moment(entry.created_at)}  {paint('bold', entry.operation)}"
-    return f"{what}{by}  {_short(_json(entry.value))}"
+    return f"{what}{by}  {short(_json(entry.value), _WIDE)}"
 
 
 def _cycle(cycle: Cycle, paint: Paint) -> str:
@@ -289,10 +290,6 @@ def _json(value: Any) -> str:
 def _escaped(character: str) -> str:
     units = character.encode("utf-16-be")
     return "".join(f"\\u{units[at : at + 2].hex()}" for at in range(0, len(units), 2))
-
-
-def _short(text: str, most: int = 160) -> str:
-    return text if len(text) <= most else f"{text[: most - 1]}…"
 
 
 def painter(colour: bool) -> Paint:

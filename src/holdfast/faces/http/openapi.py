@@ -359,9 +359,7 @@ def _refusal(status: int, codes: list[str], shapes: Shapes) -> dict[str, Any]:
         "type": "object",
         "required": ["error", "code", "hint", "retryable", "details"],
         "properties": {
-            "error": {"type": "string"},
-            "code": {"type": "string"},
-            "hint": {"type": "string"},
+            **{name: {"type": "string"} for name in ("error", "code", "hint")},
             "retryable": {"type": "boolean"},
             "details": {"type": "object", "additionalProperties": shapes.value()},
         },

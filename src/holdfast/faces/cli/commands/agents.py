@@ -18,10 +18,11 @@ from holdfast.faces.cli import location
 from holdfast.faces.cli.args import Argument, Usage
 from holdfast.faces.cli.call import Session
 from holdfast.faces.cli.command import command
-from holdfast.faces.cli.output import printable
+from holdfast.faces.cli.output import printable, short
 from holdfast.hints import for_shell
 
 _MOST: Final = 20
+_WIDE: Final = 70  # characters of a title or subject
 _RULES: Final = """\
 # This project coordinates its agents with Holdfast
 - Take work: `holdfast next` (exit 4: nothing ready) or `holdfast claim ID`. One task at a time.
@@ -70,17 +71,14 @@ def render(facts: dict[str, Any], budget: int, introduce: bool = False) -> str:
 
 
 def _mail(facts: dict[str, Any]) -> list[_Section]:
-    lines = [f"{each.id} from {printable(each.sender)}: {_short(each.subject)}" for each in facts["mail"]]
+    lines = [
+        f"{each.id} from {printable(each.sender)}: {short(printable(each.subject), _WIDE)}" for each in facts["mail"]
+    ]
     return [(f"Unread mail ({facts['unread']})", lines, facts["unread"] > len(lines))] if lines else []
 
 
 def _task(task: Any) -> str:
-    return f"{task.id} P{task.priority} {_short(task.title)}"
-
-
-def _short(text: str, most: int = 70) -> str:
-    text = printable(text)
-    return text if len(text) <= most else f"{text[: most - 1]}…"
+    return f"{task.id} P{task.priority} {short(printable(task.title), _WIDE)}"
 
 
 def _put_together(rules: str, name: str, sections: list[_Section], most: int) -> str:

@@ -22,7 +22,7 @@ from holdfast.faces.cli.call import Session, after_writing, run
 from holdfast.faces.cli.command import command
 from holdfast.faces.cli.commands.store import snapshot
 from holdfast.faces.cli.commands.transfer import difference_lines, problem_lines
-from holdfast.faces.cli.output import bar, printable
+from holdfast.faces.cli.output import bar, printable, short
 from holdfast.faces.cli.views import Paint, moment
 from holdfast.types.cycles import Cycle, CyclePhase
 
@@ -54,7 +54,7 @@ def timeline(cycle: Cycle, width: int, paint: Paint) -> list[str]:
     for name, phase in phases.items():
         current = name == metadata.current_phase and metadata.status in ("in_progress", "failed")
         lines.append(_line(name, phase, current, axis, max(width - _BESIDE, _LEAST), paint).rstrip())
-        lines += [paint("red", _fit(f"             ! {text}", width)) for text in _errors(phase)]
+        lines += [paint("red", short(f"             ! {text}", width)) for text in _errors(phase)]
     return lines
 
 
@@ -115,10 +115,6 @@ def _errors(phase: CyclePhase) -> list[str]:
 def _message(error: Any) -> str:
     found = error.get("message", error) if isinstance(error, dict) else error
     return found if isinstance(found, str) else repr(found)
-
-
-def _fit(text: str, width: int) -> str:
-    return text if len(text) <= width else f"{text[: max(width - 1, 1)]}…"
 
 
 _BUCKET: Final = "agent-os-peer-state"
@@ -269,7 +265,7 @@ def validate(session: Session, given: dict[str, Any]) -> int:
     if text != "-" and text.lstrip()[:1] not in ("{", "[") and os.path.isfile(text):
         with open(text, encoding="utf-8", errors="surrogateescape") as file:
             text = file.read()
-    document = convert(Argument("document", "json", of="DOCUMENT"), text)
+    document = convert(Argument("document", "json", word=True), text)
     return 1 if run(session, Cycles.validate, {"document": document}) else 0
 
 

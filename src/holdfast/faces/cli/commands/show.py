@@ -49,9 +49,8 @@ def _links(workspace: Any, task: Any) -> list[tuple[str, str]]:
     found: dict[str, list[str]] = {}
     for link in workspace.tasks.dependencies(task.id):
         from_here, to_here = _NAMES.get(link.kind, ("found in", "led to"))
-        found.setdefault(from_here if link.id == task.id else to_here, []).append(
-            link.on if link.id == task.id else link.id
-        )
+        name, other = (from_here, link.on) if link.id == task.id else (to_here, link.id)
+        found.setdefault(name, []).append(other)
     return [(name, " ".join(ids)) for name, ids in found.items()]
 
 

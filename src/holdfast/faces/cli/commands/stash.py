@@ -105,7 +105,6 @@ def _named(text: str) -> Iterator[str]:
 
 
 _END: Final = ".jsonl"
-_ATTRIBUTES: Final = ".gitattributes"
 _KEYS: Final = {  # the fields that name the last line of a page
     "crumbs": ("id",),
     "trails": ("trail_id",),
@@ -135,16 +134,12 @@ def export(session: Session, given: dict[str, Any]) -> int:
         pages = {table: partial(workspace.stashes.export, table) for table in files}
         lines = {table: all_lines(pages[table], keys) for table, keys in _KEYS.items()}
         counts = {table: write_lines(file, lines[table], replace) for table, file in files.items()}
-    _write_attributes(os.path.join(folder, _ATTRIBUTES))
+    attributes = os.path.join(folder, ".gitattributes")
+    if not os.path.lexists(attributes):  # git then keeps the lines of both sides of a merge
+        write_lines(attributes, iter([f"*{_END} merge=union"]))
     summary = ", ".join(f"{count} {table.replace('_', ' ')}" for table, count in counts.items())
     session.out.say({"folder": folder, **counts}, f"{summary} in {folder}")
     return 0
-
-
-def _write_attributes(file: str) -> None:
-    """Have git keep the lines of both sides of a merge; an existing file is left alone."""
-    if not os.path.lexists(file):
-        write_lines(file, iter([f"*{_END} merge=union"]))
 
 
 @command(
