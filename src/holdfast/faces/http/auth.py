@@ -130,14 +130,13 @@ class Tokens:
                 raise errors.NotFound(f"there is no token {id!r}", hint="holdfast token list shows them", id=id)
             tokens[:] = kept
 
-    def make_first(self, first_start: bool) -> Path:
+    def make_first(self, first_start: bool) -> None:
         """On the first start, create an admin token in a file that only its owner can read."""
         path = self._path.parent / FIRST_TOKEN
         if not self._path.exists() or (first_start and not path.exists()):
             secret = f"hft_{new_secret()}"
             write_private(path, f"{secret}\n".encode())  # first, so that a start that is killed here can be repeated
             self._add(secret, "admin", EVERY, None, "created by the first start")
-        return path
 
     # --- the file ----------------------------------------------------------------------------------------------------
 

@@ -6,9 +6,9 @@ A named workspace is opened on its first request, if its folder exists; a name i
 from __future__ import annotations
 
 import asyncio
-from collections import OrderedDict
 from collections.abc import Callable
 from contextlib import ExitStack, suppress
+from functools import lru_cache
 from pathlib import Path
 from typing import Final
 
@@ -40,21 +40,16 @@ class ServedWorkspace:
         loop = asyncio.get_running_loop()
         self._listening = ExitStack()
         self._listening.enter_context(workspace.progress(lambda progress: _soon(loop, self._announce, progress)))
-        self._handles: OrderedDict[str, AsyncWorkspace] = OrderedDict()
+        self._kept = lru_cache(_REMEMBERED)(self._plain_handle)
 
     def handle(self, context: Context) -> AsyncWorkspace:
         """The workspace for calls in this context; handles of plain contexts are kept."""
-        if not context.plain:
-            return AsyncWorkspace(with_context(self.workspace, context))
-        key = f"{type(context.actor).__name__}:{context.actor}"
-        found = self._handles.get(key)
-        if found is None:
-            found = self._handles[key] = AsyncWorkspace(with_context(self.workspace, context))
-            if len(self._handles) > _REMEMBERED:
-                self._handles.popitem(last=False)
-        else:
-            self._handles.move_to_end(key)
-        return found
+        if context.plain:
+            return self._kept(context.actor, type(context.actor))  # a derived actor is not the one somebody chose
+        return AsyncWorkspace(with_context(self.workspace, context))
+
+    def _plain_handle(self, actor: str, _: type[str]) -> AsyncWorkspace:
+        return AsyncWorkspace(with_context(self.workspace, Context(actor)))
 
     def in_thread(self, context: Context) -> Workspace:
         """The same for use in a thread."""
