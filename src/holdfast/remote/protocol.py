@@ -77,11 +77,9 @@ def request_of(op: Operation[..., Any], arguments: dict[str, Any]) -> Request:
 
 def _wait(op: Operation[..., Any], given: dict[str, Any]) -> float | None:
     """How long a call may wait for others, as its arguments say."""
-    if op.kind not in ("first", "procedure"):
-        return 0.0
-    wait = given.get("timeout") if op.kind == "first" else given.get("wait", 0.0)
+    wait = given.get("timeout") if op.kind == "first" else given.get("wait") or 0.0
     if wait is None:
-        return None if op.kind == "first" else 0.0
+        return None
     if not isinstance(wait, int | float) or not wait >= 0:
         return 0.0  # the operation refuses it
     return float(min(wait, _LONGEST))
