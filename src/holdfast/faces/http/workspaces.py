@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 from contextlib import ExitStack, suppress
-from functools import lru_cache
+from functools import lru_cache, partial
 from pathlib import Path
 from typing import Final
 
@@ -30,6 +30,10 @@ def _soon(loop: asyncio.AbstractEventLoop, function: Callable[[Progress], None],
         loop.call_soon_threadsafe(function, progress)
 
 
+def _plain_handle(workspace: Workspace, actor: str, _: type[str]) -> AsyncWorkspace:
+    return AsyncWorkspace(with_context(workspace, Context(actor)))
+
+
 class ServedWorkspace:
     """One workspace, with a handle for each actor that calls it."""
 
@@ -40,16 +44,13 @@ class ServedWorkspace:
         loop = asyncio.get_running_loop()
         self._listening = ExitStack()
         self._listening.enter_context(workspace.progress(lambda progress: _soon(loop, self._announce, progress)))
-        self._kept = lru_cache(_REMEMBERED)(self._plain_handle)
+        self._kept = lru_cache(_REMEMBERED)(partial(_plain_handle, workspace))
 
     def handle(self, context: Context) -> AsyncWorkspace:
         """The workspace for calls in this context; handles of plain contexts are kept."""
         if context.plain:
             return self._kept(context.actor, type(context.actor))  # a derived actor is not the one somebody chose
         return AsyncWorkspace(with_context(self.workspace, context))
-
-    def _plain_handle(self, actor: str, _: type[str]) -> AsyncWorkspace:
-        return AsyncWorkspace(with_context(self.workspace, Context(actor)))
 
     def in_thread(self, context: Context) -> Workspace:
         """The same for use in a thread."""
