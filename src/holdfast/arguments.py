@@ -11,26 +11,11 @@ from typing import Final, Literal
 
 import msgspec
 
-Kind = Literal[
-    "text",
-    "content",  # a text; - is standard input
-    "texts",
-    "names",
-    "pairs",
-    "flag",
-    "int",
-    "ints",
-    "number",
-    "seconds",
-    "past",  # a moment; a duration counts back from now
-    "future",
-    "json",
-    "conditions",
-    "operations",
-    "path",
-    "paths",
-    "stash",
-]
+_Read = Literal["content", "json", "conditions", "operations"]  # - is standard input
+_Moment = Literal["past", "future"]  # a duration counts back from now, or forward
+_Text = Literal["text", "texts", "names", "pairs", "path", "paths", "stash"]
+_Number = Literal["int", "ints", "number", "seconds"]
+Kind = Literal["flag"] | _Text | _Number | _Read | _Moment
 EVENT_KINDS: Final = (
     *("task", "cell", "run", "lock", "cell-lock", "lease", "path", "message", "agent"),
     *("template", "route", "config", "clock", "log", "stash", "stash-lock", "trail", "link"),

@@ -15,6 +15,8 @@ from typing import Final
 
 from holdfast.errors import Unsupported
 
+Signature = tuple[int, int, int]
+
 
 def make_folder(path: str | os.PathLike[str]) -> None:
     """Make a folder, mode 0700, with its parents; all are durable when this returns."""
@@ -48,6 +50,15 @@ def write_private(path: str | os.PathLike[str], content: bytes) -> None:
     finally:
         os.close(descriptor)
     os.replace(draft, path)
+
+
+def signature_of(path: str | os.PathLike[str]) -> Signature | None:
+    """What differs once a file has changed; None if it does not exist."""
+    try:
+        status = os.stat(path)
+    except FileNotFoundError:
+        return None
+    return status.st_mtime_ns, status.st_size, status.st_ino
 
 
 def hide_from_git(folder: str) -> None:

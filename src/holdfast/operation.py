@@ -16,19 +16,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Generator, Iterator, Mapping
 from importlib import import_module
-from typing import (
-    TYPE_CHECKING,
-    Any,
-    ClassVar,
-    Concatenate,
-    Final,
-    Generic,
-    Literal,
-    ParamSpec,
-    TypeVar,
-    Unpack,
-    overload,
-)
+from typing import TYPE_CHECKING, Any, ClassVar, Concatenate, Generic, Literal, ParamSpec, TypeVar, Unpack, overload
 
 import msgspec
 
@@ -94,7 +82,7 @@ class Registry(Mapping[str, "Operation[..., Any]"]):
         import_module("holdfast.workspace.registry").load(domain)
 
 
-REGISTRY: Final = Registry()
+REGISTRY = Registry()
 operation = REGISTRY.__getitem__
 
 
@@ -404,11 +392,7 @@ def write(
 
 
 def procedure(
-    function: Callable[P, Steps[R]],
-    *,
-    reloads_rules: bool = False,
-    looking: bool = False,
-    **declared: Unpack[Declared],
+    function: Callable[P, Steps[R]], *, reloads_rules: bool = False, looking: bool = False, **declared: Unpack[Declared]
 ) -> Call[P, R]:
     """Several transactions and waits; `looking` promises to change nothing."""
     return Call("procedure", function, Route(**declared), reloads_rules=reloads_rules, looking=looking)

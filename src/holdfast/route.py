@@ -32,12 +32,6 @@ class Example(msgspec.Struct, frozen=True):
     line: str
     after: tuple[str, ...] = ()
 
-    @property
-    def code(self) -> int:
-        """The exit code of the line, which its comment states if it is not 0."""
-        _, found, rest = self.line.partition("# exit code ")
-        return int(rest.partition(":")[0]) if found else 0
-
 
 def example(line: str, *after: str) -> Example:
     """An example that needs other lines before it."""

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import binascii
 import math
+import re
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from datetime import datetime
@@ -27,7 +28,7 @@ from holdfast.route import Alias
 MAX_DEPTH: Final = 160  # of a request's body
 EXACT: Final = "args"  # in a query: all arguments as one JSON object, which tells 5 from "5"
 PYTHON_HINTS: Final = "hints=python"  # a preference of our own clients: hints name calls, and not addresses
-
+_STRING: Final = rb'(?s)"[^"\\]*+(?:\\.[^"\\]*+)*+"?'  # of JSON; the last may lack its end
 _encode = msgspec.json.Encoder().encode
 
 
@@ -131,28 +132,17 @@ def plan_of(name: str) -> Plan:
     from holdfast import schema  # reading signatures costs time that a program which sends nothing need not pay
 
     op = operation(name)
-    hints = schema.argument_types(op)
     parameters = schema.parameters(op)
-    fields: list[tuple[str, Any, Any]] = []
-    values, lists, extra = set(), set(), None
-    for parameter in parameters:
-        hint = hints[parameter.name]
-        if parameter.kind is parameter.VAR_KEYWORD:
-            extra = parameter.name
-            continue
-        fields.append((parameter.name, hint | UnsetType, UNSET))
-        if is_free(hint):
-            values.add(parameter.name)
-        if any(get_origin(part) is not None and _is_list(part) for part in (hint, *get_args(hint))):
-            lists.add(parameter.name)
+    extra = next((each.name for each in parameters if each.kind is each.VAR_KEYWORD), None)
+    hints = {name: hint for name, hint in schema.argument_types(op).items() if name != extra}
+    fields = [(name, hint | UnsetType, UNSET) for name, hint in hints.items()]
     body = msgspec.defstruct(f"Arguments of {name}", fields, forbid_unknown_fields=extra is None, kw_only=True)
-    required = {each.name for each in parameters if each.default is each.empty and each.name != extra}
     return Plan(
-        hints={name: hint for name, hint in hints.items() if name != extra},
+        hints=hints,
         decode=msgspec.json.Decoder(body).decode,
-        values=frozenset(values),
-        lists=frozenset(lists),
-        required=frozenset(required),
+        values=frozenset(name for name, hint in hints.items() if is_free(hint)),
+        lists=frozenset(name for name, hint in hints.items() if any(map(_is_list, (hint, *get_args(hint))))),
+        required=frozenset(each.name for each in parameters if each.default is each.empty and each.name != extra),
         extra=extra,
         aliases=op.route.aliases,
         free=is_free(schema.answer_type(op.function)),
@@ -308,18 +298,8 @@ def check_depth(body: bytes) -> None:
     if body.count(b"[") + body.count(b"{") <= MAX_DEPTH:
         return
     depth = 0
-    inside = escaped = False
-    for byte in body:
-        if inside:
-            if escaped:
-                escaped = False
-            elif byte == 0x5C:
-                escaped = True
-            elif byte == 0x22:
-                inside = False
-        elif byte == 0x22:
-            inside = True
-        elif byte in b"[{":
+    for byte in re.sub(_STRING, b"", body):
+        if byte in b"[{":
             depth += 1
             if depth > MAX_DEPTH:
                 raise errors.Invalid(f"the body is nested more than {MAX_DEPTH} deep")

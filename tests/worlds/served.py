@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import atexit
 import itertools
 import os
@@ -18,6 +19,13 @@ from holdfast.faces.http.workspaces import FOLDER, WorkspaceRegistry
 from holdfast.workspace import Workspace, open_workspace
 
 PATIENCE = 60  # seconds
+
+
+class _Linked(WorkspaceRegistry):
+    """Workspaces whose folders may be symbolic links."""
+
+    def _is_served(self, folder: Path) -> bool:
+        return folder.is_dir()
 
 
 class SharedServer(Server):
@@ -44,7 +52,12 @@ class SharedServer(Server):
 
     def remove(self, name: str) -> None:
         """Close a workspace, whoever still uses it, and serve it no longer."""
-        self.on_loop(lambda: self.spaces.drop(name))
+        assert self._loop is not None
+
+        async def drop() -> None:
+            self.spaces.drop(name)
+
+        asyncio.run_coroutine_threadsafe(drop(), self._loop).result()
         del self._clocks[name]
         (self.settings.folder / FOLDER / name).unlink()
 
@@ -55,7 +68,7 @@ class SharedServer(Server):
         shutil.rmtree(self.settings.folder, ignore_errors=True)
 
     def _spaces(self) -> WorkspaceRegistry:
-        return WorkspaceRegistry(self.settings.folder, self._open, links=True)
+        return _Linked(self.settings.folder, self._open)
 
     def _open(self, folder: Path) -> Workspace:
         return open_workspace(folder, actor="server", clock=self._clocks.get(folder.name))

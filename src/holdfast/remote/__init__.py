@@ -12,7 +12,7 @@ import re
 import ssl
 import time
 from collections.abc import Callable, Generator
-from typing import TYPE_CHECKING, Any, Final, Generic, Literal, NoReturn, TypeVar
+from typing import TYPE_CHECKING, Any, Final, Generic, NoReturn, TypeVar
 from weakref import WeakKeyDictionary
 
 import httpx
@@ -20,21 +20,11 @@ import httpx
 from holdfast import errors
 from holdfast.kernel.validate import check_ttl
 from holdfast.operation import Handlers, Sync, drive
-from holdfast.remote.protocol import (
-    SILENCE_TIMEOUT,
-    Pause,
-    RemoteRunner,
-    Resuming,
-    Send,
-    Steps,
-    asking,
-    failure,
-    no_backup,
-    no_function,
-)
+from holdfast.remote.protocol import Pause, RemoteRunner, Resuming, Send, Steps, failure, no_backup, no_function
 from holdfast.types import Report
-from holdfast.workspace.context import Context, Fence, check_context, derive_actor
-from holdfast.workspace.transaction import Root
+from holdfast.workspace.context import Context, check_context, derive_actor
+from holdfast.workspace.transaction import InContext
+from holdfast.workspace.watch import Closing
 
 if TYPE_CHECKING:
     from asyncio import AbstractEventLoop
@@ -43,6 +33,7 @@ if TYPE_CHECKING:
 
 
 _UNIX: Final = "unix://"
+_SILENCE: Final = 35.0  # seconds without even a bookmark, after which a connection counts as lost
 R = TypeVar("R")
 E = TypeVar("E")
 
@@ -147,27 +138,23 @@ class Wire:
 
 def allow_silence(answer: httpx.Response) -> None:
     """Let a watch that is connected be silent for as long as a server ever is."""
-    answer.request.extensions["timeout"]["read"] = SILENCE_TIMEOUT
+    answer.request.extensions["timeout"]["read"] = _SILENCE
 
 
 def _trust(url: str, verify: str | bool) -> ssl.SSLContext | bool:
     """The certificates that are trusted."""
-    if isinstance(verify, str):
-        return _trusting(verify)
+    if isinstance(verify, str):  # servers that show this certificate, and no others
+        try:
+            return ssl.create_default_context(cafile=verify)
+        except OSError as error:  # of which ssl.SSLError is one
+            raise errors.Invalid(
+                f"{verify} cannot be used as a certificate: {error}",
+                hint="verify= is a PEM file, such as DIR/tls/cert.pem",
+            ) from error
     if url.startswith("https:"):
         return verify
     # No certificate is shown: loading the usual ones would take longer than most calls. None is trusted, if one came.
     return ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
-
-
-def _trusting(file: str) -> ssl.SSLContext:
-    """TLS with servers that show this certificate, and no others."""
-    try:
-        return ssl.create_default_context(cafile=file)
-    except OSError as error:  # of which ssl.SSLError is one
-        raise errors.Invalid(
-            f"{file} cannot be used as a certificate: {error}", hint="verify= is a PEM file, such as DIR/tls/cert.pem"
-        ) from error
 
 
 def _checked(token: object) -> str:
@@ -193,7 +180,7 @@ def _token() -> str:
     raise errors.Unauthorized("this server needs a token", hint=f"{errors.SEND_TOKEN}, or set HOLDFAST_TOKEN")
 
 
-class RemoteWorkspace(Root[Sync]):
+class RemoteWorkspace(InContext[Sync], Closing):
     """A workspace behind a server."""
 
     def __init__(self, wire: Wire, context: Context) -> None:
@@ -202,16 +189,8 @@ class RemoteWorkspace(Root[Sync]):
         self._context = context
         self._loops: WeakKeyDictionary[AbstractEventLoop, AsyncWire] = WeakKeyDictionary()
 
-    def using(
-        self,
-        actor: str | None = None,
-        fence: Fence | None = None,
-        key: str | None = None,
-        at_least: int | Literal["latest"] | None = None,
-    ) -> RemoteWorkspace:
-        """The same workspace for calls with this actor, fence, key or at_least; what is not given stays as it was."""
-        given = {"actor": actor, "fence": fence, "key": key, "at_least": at_least}
-        other = RemoteWorkspace(self._wire, self._context.with_(**given))
+    def _within(self, context: Context) -> RemoteWorkspace:
+        other = RemoteWorkspace(self._wire, context)
         other._loops = self._loops
         return other
 
@@ -230,14 +209,12 @@ class RemoteWorkspace(Root[Sync]):
     @property
     def revision(self) -> int:
         """The revision of the newest transaction."""
-        revision: int = self._wire.drive(asking("revision", self._context))["revision"]
-        return revision
+        return int(self._runner.ask("revision")["revision"])
 
     @property
     def clock_ahead(self) -> float:
         """Seconds by which the workspace's time runs ahead of the server's clock."""
-        ahead: float = self._wire.drive(asking("revision", self._context))["clock_ahead"]
-        return ahead
+        return float(self._runner.ask("revision")["clock_ahead"])
 
     @property
     def actor(self) -> str:
@@ -246,7 +223,7 @@ class RemoteWorkspace(Root[Sync]):
 
     def check(self) -> Report:
         """Have the server compare the state with the log; needs the role admin."""
-        return Report(**self._wire.drive(asking("check", self._context)))
+        return Report(**self._runner.ask("check"))
 
     def transact(self, body: Callable[..., object]) -> NoReturn:
         """Raises Unsupported: a function does not travel. `ws.txn(conditions, then)` does."""
@@ -264,17 +241,11 @@ class RemoteWorkspace(Root[Sync]):
         """Close the connections; the server goes on."""
         self._wire.close()
 
-    def __enter__(self) -> RemoteWorkspace:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
-
     def __repr__(self) -> str:
         return f"<RemoteWorkspace {self._wire.address.url!r} actor={self.actor!r}>"
 
 
-class RemoteWatch(Generic[E]):
+class RemoteWatch(Closing, Generic[E]):
     """An iterator over events as they come from a server. It ends at its timeout; close it or use it in `with`."""
 
     def __init__(self, wire: Wire, resuming: Resuming) -> None:
@@ -292,20 +263,9 @@ class RemoteWatch(Generic[E]):
         """Stop watching."""
         self._events.close()
 
-    def __enter__(self) -> RemoteWatch[E]:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
-
 
 def connect(
-    url: str,
-    *,
-    token: str | None = None,
-    actor: str | None = None,
-    timeout: float = 30.0,
-    verify: str | bool = True,
+    url: str, *, token: str | None = None, actor: str | None = None, timeout: float = 30.0, verify: str | bool = True
 ) -> RemoteWorkspace:
     """The workspace behind a server: `http://host:port`, `.../NAME` for a named one, `unix:///path` for a socket.
 

@@ -10,27 +10,17 @@ import asyncio
 import weakref
 from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import suppress
-from typing import Any, Final, Generic, Literal, NoReturn, TypeVar
+from typing import Any, Final, Generic, NoReturn, TypeVar
 
 import httpx
 
 from holdfast import errors
 from holdfast.operation import Async, Handlers, drive_async
 from holdfast.remote import Address, allow_silence
-from holdfast.remote.protocol import (
-    Pause,
-    RemoteRunner,
-    Resuming,
-    Send,
-    Steps,
-    asking,
-    failure,
-    no_backup,
-    no_function,
-)
+from holdfast.remote.protocol import Pause, RemoteRunner, Resuming, Send, Steps, failure, no_backup, no_function
 from holdfast.types import Report
-from holdfast.workspace.context import Context, Fence
-from holdfast.workspace.transaction import Root
+from holdfast.workspace.context import Context
+from holdfast.workspace.transaction import InContext
 
 AT_ONCE: Final = 64  # calls that are sent at the same time; the others wait for their turn
 BUFFER: Final = 1024  # events that a watch fetches ahead: then it stops reading
@@ -155,7 +145,7 @@ class AsyncWire:
         await self._client.aclose()
 
 
-class AsyncRemoteWorkspace(Root[Async]):
+class AsyncRemoteWorkspace(InContext[Async]):
     """The awaitable twin of a workspace behind a server, bound to the running event loop."""
 
     def __init__(self, wire: AsyncWire, context: Context) -> None:
@@ -168,25 +158,16 @@ class AsyncRemoteWorkspace(Root[Async]):
         """The event loop it belongs to."""
         return self._wire.loop
 
-    def using(
-        self,
-        actor: str | None = None,
-        fence: Fence | None = None,
-        key: str | None = None,
-        at_least: int | Literal["latest"] | None = None,
-    ) -> AsyncRemoteWorkspace:
-        """The same workspace with another call context."""
-        given = {"actor": actor, "fence": fence, "key": key, "at_least": at_least}
-        return AsyncRemoteWorkspace(self._wire, self._context.with_(**given))
+    def _within(self, context: Context) -> AsyncRemoteWorkspace:
+        return AsyncRemoteWorkspace(self._wire, context)
 
     async def revision(self) -> int:
         """The revision of the newest transaction."""
-        revision: int = (await self._wire.drive(asking("revision", self._context)))["revision"]
-        return revision
+        return int((await self._runner.ask("revision"))["revision"])
 
     async def check(self) -> Report:
         """Have the server compare the state with the log; needs the role admin."""
-        return Report(**await self._wire.drive(asking("check", self._context)))
+        return Report(**await self._runner.ask("check"))
 
     async def transact(self, body: Callable[..., object]) -> NoReturn:
         """Raises Unsupported: a function does not travel. `ws.txn(conditions, then)` does."""

@@ -19,16 +19,15 @@ import httpx
 import msgspec
 
 from holdfast import errors
-from holdfast import errors as refusals
 from holdfast.domains.stashes.rows import spelled
 from holdfast.kernel.validate import check_id, check_name
 from holdfast.kernel.values import MAX_DEPTH
 from holdfast.operation import Operation, find_operation
 from holdfast.schema import is_page, named_arguments, result_type
-from holdfast.types import DerivedActor, ImportProblem, Op, Page, TxnResult
+from holdfast.types import DerivedActor, ImportProblem, Op, Page
 from holdfast.types.tasks import Task
 from holdfast.wire import PYTHON_HINTS, from_wire, parsed, plan_of, to_wire, wired
-from holdfast.workspace.context import Context
+from holdfast.workspace.context import Context, typed_txn
 
 _QUERIED: Final = ("GET", "DELETE")
 _MISTAKABLE: Final = re.compile(r"\.+|[a-z-]+")
@@ -78,11 +77,9 @@ def request_of(op: Operation[..., Any], arguments: dict[str, Any]) -> Request:
 
 def _wait(op: Operation[..., Any], given: dict[str, Any]) -> float | None:
     """How long a call may wait for others, as its arguments say."""
-    if op.kind not in ("first", "procedure"):
-        return 0.0
-    wait = given.get("timeout") if op.kind == "first" else given.get("wait", 0.0)
+    wait = given.get("timeout") if op.kind == "first" else given.get("wait") or 0.0
     if wait is None:
-        return None if op.kind == "first" else 0.0
+        return None
     if not isinstance(wait, int | float) or not wait >= 0:
         return 0.0  # the operation refuses it
     return float(min(wait, _LONGEST))
@@ -162,7 +159,7 @@ _TIMES: Final = {"since", "until", "claimed_at"}  # of the data of errors
 _DEEP: Final = MAX_DEPTH + 16  # a value may be as deep as one can be, and lies inside an answer
 _CLASSES: Final = {
     each.code: each
-    for each in reversed([*vars(errors).values(), *vars(refusals).values()])
+    for each in reversed(vars(errors).values())
     if isinstance(each, type) and issubclass(each, errors.HoldfastError)
 }
 
@@ -185,13 +182,6 @@ def item_of(op: Operation[..., Any], content: bytes) -> Any:
     if not plan_of(op.name).free:
         return msgspec.json.decode(content, type=kind)
     return msgspec.convert(from_wire(msgspec.json.decode(content), _DEEP), kind)
-
-
-def typed_txn(answer: TxnResult, given: dict[str, Any]) -> TxnResult:
-    """The results of a txn as the types of the operations that it ran."""
-    ran = given["then"] if answer.succeeded else given.get("otherwise", ())
-    results = [msgspec.convert(result, result_type(op.op)) for op, result in zip(ran, answer.results, strict=True)]
-    return TxnResult(answer.succeeded, results)
 
 
 def failure(content: bytes, status: int) -> errors.HoldfastError:
@@ -226,7 +216,6 @@ def _detail(name: str, value: Any) -> Any:
 ATTEMPTS: Final = 5
 PAUSE: Final = 0.05  # seconds before the second attempt; three times as long before each one after it
 RESUMES: Final = 30  # in a row, without a response between them: about a minute
-SILENCE_TIMEOUT: Final = 35.0  # seconds without even a bookmark, after which a connection counts as lost
 
 _NEVER_SENT: Final = (httpx.ConnectError, httpx.ConnectTimeout, httpx.PoolTimeout)
 _HINT: Final = "see that holdfast serve runs there, and try again"
@@ -266,6 +255,10 @@ class RemoteRunner:
             return lambda *args, **kwargs: wire.drive(refusing(no_function(op.name)))
         return lambda *args, **kwargs: wire.drive(calling(op, args, kwargs, context))
 
+    def ask(self, what: str) -> Any:
+        """A property of the workspace itself."""
+        return self._wire.drive(_asking(what, self._context))
+
 
 def refusing(error: errors.HoldfastError) -> Steps[Any]:
     """Raise an error when the call is made, or awaited."""
@@ -285,11 +278,9 @@ def calling(op: Operation[..., Any], args: Args, kwargs: Kwargs, context: Contex
     return typed_txn(result, given) if op.name == "txn" else result
 
 
-def asking(what: str, context: Context) -> Steps[dict[str, Any]]:
-    """Ask for a property of the workspace itself."""
+def _asking(what: str, context: Context) -> Steps[dict[str, Any]]:
     response = yield from sending(Request("GET", f"/api/{what}", [], None, True, 0.0), context)
-    answer: dict[str, Any] = msgspec.json.decode(response.content)
-    return answer
+    return msgspec.json.decode(response.content, type=dict[str, Any])
 
 
 def sending(request: Request, context: Context) -> Steps[httpx.Response]:

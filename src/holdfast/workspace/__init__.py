@@ -10,7 +10,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any, Literal, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from holdfast import errors
 from holdfast.clock import Clock
@@ -21,10 +21,11 @@ from holdfast.kernel.leases import next_deadline
 from holdfast.kernel.values import MAX_VALUE_BYTES
 from holdfast.operation import Sync
 from holdfast.types import Progress, Report
-from holdfast.workspace.context import PLAIN_ANSWERS, Context, Fence, check_context, derive_actor, surround
+from holdfast.workspace.context import PLAIN_ANSWERS, Context, check_context, derive_actor, surround
 from holdfast.workspace.registry import CHECKERS
 from holdfast.workspace.runner import Files, Runner
-from holdfast.workspace.transaction import Root, Transaction, user_body
+from holdfast.workspace.transaction import InContext, Transaction, user_body
+from holdfast.workspace.watch import Closing
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -36,7 +37,7 @@ if TYPE_CHECKING:
 R = TypeVar("R")
 
 
-class Workspace(Root[Sync]):
+class Workspace(InContext[Sync], Closing):
     """One workspace, for use by any number of threads. Close it, or use it as a context manager."""
 
     _runner: Runner
@@ -47,19 +48,8 @@ class Workspace(Root[Sync]):
         self._context = context
         self._aio: AsyncWorkspace | None = None
 
-    def using(
-        self,
-        actor: str | None = None,
-        fence: Fence | None = None,
-        key: str | None = None,
-        at_least: int | Literal["latest"] | None = None,
-    ) -> Workspace:
-        """The same workspace for calls with this actor, fence, key or at_least; what is not given stays as it was.
-
-        `at_least` is a revision that a read must have reached, or "latest": whatever was acknowledged before, anywhere.
-        """
-        given = {"actor": actor, "fence": fence, "key": key, "at_least": at_least}
-        return Workspace(self._engine, self._context.with_(**given), self._runner.files)
+    def _within(self, context: Context) -> Workspace:
+        return Workspace(self._engine, context, self._runner.files)
 
     def transact(self, body: Callable[[Transaction], R]) -> R:
         """Run `body(tx)` in one transaction and return its result once that is durable.
@@ -94,8 +84,7 @@ class Workspace(Root[Sync]):
     @property
     def revision(self) -> int:
         """The revision of the newest transaction."""
-        revision: int = self._engine.read(lambda snapshot: marks(snapshot)[0])
-        return revision
+        return int(self._engine.read(lambda snapshot: marks(snapshot)[0]))
 
     @property
     def actor(self) -> str:
@@ -157,12 +146,6 @@ class Workspace(Root[Sync]):
         """Finish what is queued and close."""
         self._engine.close()
 
-    def __enter__(self) -> Workspace:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
-
     def __reduce__(self) -> Any:
         raise errors.Unsupported(
             "a workspace cannot be pickled or copied",
@@ -175,7 +158,7 @@ class Workspace(Root[Sync]):
 
 def with_context(workspace: Workspace, context: Context) -> Workspace:
     """The same workspace for calls in this context, whole: for faces, which read it off a request."""
-    return Workspace(workspace._engine, check_context(context), workspace._runner.files)
+    return workspace._within(check_context(context))
 
 
 def open_workspace(

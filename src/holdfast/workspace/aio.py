@@ -11,7 +11,7 @@ import asyncio
 import contextlib
 from collections.abc import Awaitable, Callable
 from pathlib import Path
-from typing import Any, ClassVar, Final, Literal, TypeVar
+from typing import Any, ClassVar, Final, TypeVar
 
 from holdfast import errors
 from holdfast.clock import Wakeable
@@ -21,10 +21,10 @@ from holdfast.kernel.loop import LoopLeader, LoopSignal, leader_of, next_event
 from holdfast.kernel.tx import SYSTEM
 from holdfast.operation import Async, Following, Next, Operation, drive_async
 from holdfast.types import Report
-from holdfast.workspace import Workspace
-from holdfast.workspace.context import Fence
+from holdfast.workspace import Workspace, with_context
+from holdfast.workspace.context import Context
 from holdfast.workspace.runner import Bound, Runner
-from holdfast.workspace.transaction import Root, Transaction, user_body
+from holdfast.workspace.transaction import InContext, Transaction, user_body
 from holdfast.workspace.watch import AsyncWatch
 
 STOP_TIMEOUT: Final = 1.0  # seconds that a call which waits for others has to finish when its server stops
@@ -86,7 +86,7 @@ class LoopRunner(Runner):
         return next_event(self.engine, step.watcher, step.deadline)
 
 
-class AsyncWorkspace(Root[Async]):
+class AsyncWorkspace(InContext[Async]):
     """The awaitable twin of a workspace, bound to the running event loop."""
 
     _runner: LoopRunner
@@ -94,21 +94,15 @@ class AsyncWorkspace(Root[Async]):
     def __init__(self, workspace: Workspace) -> None:
         super().__init__(LoopRunner(workspace._runner, leader_of(workspace._engine, running_loop())))
         self._workspace = workspace
+        self._context = workspace._context
 
     @property
     def loop(self) -> asyncio.AbstractEventLoop:
         """The event loop it belongs to."""
         return self._runner.leader.loop
 
-    def using(
-        self,
-        actor: str | None = None,
-        fence: Fence | None = None,
-        key: str | None = None,
-        at_least: int | Literal["latest"] | None = None,
-    ) -> AsyncWorkspace:
-        """The same workspace with another call context."""
-        return AsyncWorkspace(self._workspace.using(actor, fence, key, at_least))
+    def _within(self, context: Context) -> AsyncWorkspace:
+        return AsyncWorkspace(with_context(self._workspace, context))
 
     async def transact(self, body: Callable[[Transaction], R]) -> R:
         """Run `body(tx)`, a plain function, in one transaction; it runs on the loop and may run again."""

@@ -26,7 +26,7 @@ from holdfast.kernel.validate import check_name
 from holdfast.kernel.values import decode, encode
 from holdfast.operation import Operation, find_operation
 from holdfast.route import Role
-from holdfast.types import DerivedActor, Op
+from holdfast.types import DerivedActor, Op, TxnResult
 
 # What a fence names: a lock, the id of a lock stash, (run, cell), or (trail, name) of a lock stash, ("", name) if it is
 # global. As one text the two are joined by a slash.
@@ -176,21 +176,25 @@ def digest_of(operation: Operation[..., Any], args: Sequence[Any], kwargs: dict[
         raise errors.InvalidValue(f"the arguments of {operation.name} cannot be stored: {error}") from error
 
 
-def typed_answers(operation: Operation[..., Any], branches: Callable[[bool], Sequence[Any]] | None = None) -> Answers:
-    """Results that come back as the types they were; those of a txn as the types of the operations it ran."""
+def typed_answers(operation: Operation[..., Any], given: dict[str, Any] | None = None) -> Answers:
+    """Results that come back as the types they were; `given` are the arguments of a txn."""
 
     def decode_typed(stored: bytes) -> Any:
         from holdfast.schema import result_type  # only a repeated call needs it
 
         answer = msgspec.msgpack.decode(stored, type=result_type(operation.name))
-        if branches is not None:
-            ops = branches(answer.succeeded)
-            answer.results[:] = [
-                msgspec.convert(result, result_type(op.op)) for op, result in zip(ops, answer.results, strict=True)
-            ]
-        return answer
+        return answer if given is None else typed_txn(answer, given)
 
     return Answers(msgspec.msgpack.encode, decode_typed)
+
+
+def typed_txn(answer: TxnResult, given: dict[str, Any]) -> TxnResult:
+    """The results of a txn as the types of the operations that it ran."""
+    from holdfast.schema import result_type
+
+    ran = given["then"] if answer.succeeded else given.get("otherwise", ())
+    results = [msgspec.convert(result, result_type(op.op)) for op, result in zip(ran, answer.results, strict=True)]
+    return TxnResult(answer.succeeded, results)
 
 
 def _encode_plain(answer: Any) -> bytes:

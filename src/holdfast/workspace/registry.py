@@ -59,24 +59,14 @@ def domain_class(name: str) -> type[Domain[Any]]:
 # --- what ends with a lease ------------------------------------------------------------------------------------------
 
 
+# By how their ids begin: where the leases end that a domain keeps which is loaded when first used.
+_LATE: Final = {"task": "tasks.claims", "retention": "tasks.changes", "stash": "stashes", "trail": "trails"}
+
+
 def _end_late_lease(tx: Tx, lease: str, op: str) -> None:
-    """End what a domain that is loaded when first used keeps by a lease; the ids say which."""
-    if lease.startswith("task:"):
-        from holdfast.domains.tasks import claims
-
-        claims.end_lease(tx, lease, op)
-    elif lease == "retention":
-        from holdfast.domains.tasks import changes
-
-        changes.end_lease(tx, lease, op)
-    elif lease.startswith("stash:"):
-        from holdfast.domains import stashes
-
-        stashes.end_lease(tx, lease, op)
-    elif lease.startswith("trail:"):
-        from holdfast.domains import trails
-
-        trails.end_lease(tx, lease, op)
+    home = _LATE.get(lease.partition(":")[0])
+    if home is not None:
+        import_module(f"holdfast.domains.{home}").end_lease(tx, lease, op)
 
 
 def _stash_freed(tx: Tx, target: Target, op: str, changed_by: str | None) -> None:

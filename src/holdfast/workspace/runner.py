@@ -22,38 +22,18 @@ from typing import Any, ClassVar, NoReturn
 from holdfast import errors
 from holdfast.clock import Signal, SystemClock, Wakeable
 from holdfast.domains.routing import FILES
+from holdfast.filesystem import Signature, signature_of
 from holdfast.kernel.engine import Engine
 from holdfast.kernel.tx import Snapshot, Tx
 from holdfast.kernel.wake import Watcher
-from holdfast.operation import (
-    Deadline,
-    Do,
-    Following,
-    Handlers,
-    Listen,
-    Look,
-    Next,
-    Operation,
-    ReadFile,
-    drive,
-)
-from holdfast.types import Op
-from holdfast.workspace.context import (
-    LATEST,
-    PLAIN_ANSWERS,
-    Body,
-    Context,
-    check_reached,
-    digest_of,
-    surround,
-    typed_answers,
-)
+from holdfast.operation import Deadline, Do, Following, Handlers, Listen, Look, Next, Operation, ReadFile, drive
+from holdfast.workspace.context import PLAIN_ANSWERS, Body, Context, check_reached, digest_of, surround, typed_answers
 from holdfast.workspace.watch import Watch, first_of, next_event
 
 MAX_BYTES = 1_048_576
 _FRESH = 1_000  # microseconds
+_TXN = ("conditions", "then", "otherwise")  # the arguments of a txn
 _real_time = SystemClock().monotonic  # also in tests that own the time: files are edited in ours
-_Signature = tuple[int, int, int]
 
 
 class Files:
@@ -61,7 +41,7 @@ class Files:
 
     def __init__(self, folder: str) -> None:
         self._paths = {name: os.path.join(folder, file) for name, file in FILES.items()}
-        self._seen: dict[str, _Signature | None] = dict.fromkeys(FILES)
+        self._seen: dict[str, Signature | None] = dict.fromkeys(FILES)
         self._asked_by = 0
         self._asked_at = 0
 
@@ -76,7 +56,7 @@ class Files:
         self._asked_by, self._asked_at = me, now
         found = []
         for name, path in self._paths.items():
-            signature = _signature(path)
+            signature = signature_of(path)
             if signature != self._seen[name]:
                 self._seen[name] = signature
                 if signature is not None:
@@ -88,23 +68,11 @@ class Files:
         self._seen[name] = None
 
 
-def _signature(path: str) -> _Signature | None:
-    try:
-        status = os.stat(path)
-    except FileNotFoundError:
-        return None
-    return status.st_mtime_ns, status.st_size, status.st_ino
-
-
-def _is_plain(path: str) -> bool:
-    return stat.S_ISREG(os.stat(path).st_mode)
-
-
 def read_file(folder: str, name: str) -> tuple[str, str] | None:
     """A file's path and text; None if it does not exist. Raises Invalid or TooLarge for what cannot be a document."""
     path = os.path.join(folder, name)
     try:
-        if not _is_plain(path):  # opening a pipe would wait for somebody to write into it
+        if not stat.S_ISREG(os.stat(path).st_mode):  # opening a pipe would wait for somebody to write into it
             raise errors.Invalid(f"{path} is not a file", hint="put a file there, or nothing")
         with open(path, "rb") as file:
             raw = file.read(MAX_BYTES + 1)
@@ -231,7 +199,8 @@ class Runner:
     def guard(self, op: Operation[..., Any], args: Sequence[Any], kwargs: dict[str, Any], body: Body) -> Body:
         """The body of an operation under this call's fence and key."""
         digest = b"" if self.context.key is None else digest_of(op, args, kwargs)
-        return surround(self.context, body, op.name, digest, typed_answers(op, _branches(op, args, kwargs)))
+        given = dict(zip(_TXN, args, strict=False)) | kwargs if op.name == "txn" else None
+        return surround(self.context, body, op.name, digest, typed_answers(op, given))
 
     def guard_users(self, body: Body) -> Body:
         """A user's body under this call's fence and key; of its result a key keeps what is plain data."""
@@ -241,7 +210,7 @@ class Runner:
         """On a replica: catch up with what this call must have seen."""
         at_least = self.context.at_least
         if at_least is not None:
-            self.engine.reach(None if at_least == LATEST else at_least)
+            self.engine.reach(at_least if isinstance(at_least, int) else None)
 
     def reload_rules(self) -> None:
         """Load the documents whose files have changed here since they were last loaded.
@@ -373,13 +342,3 @@ def _warn(message: str, *args: object) -> None:
     from logging import getLogger
 
     getLogger("holdfast").warning(message, *args)
-
-
-def _branches(
-    op: Operation[..., Any], args: Sequence[Any], kwargs: dict[str, Any]
-) -> Callable[[bool], Sequence[Op]] | None:
-    """Of a txn: which operations it ran."""
-    if op.name != "txn":
-        return None
-    given = dict(zip(("conditions", "then", "otherwise"), args, strict=False)) | kwargs
-    return lambda succeeded: given["then"] if succeeded else given.get("otherwise", ())

@@ -10,7 +10,7 @@ from __future__ import annotations
 import os
 from collections import OrderedDict
 from collections.abc import Mapping
-from typing import Any, Final, Protocol
+from typing import Any, Final
 
 from holdfast.operation import REGISTRY, Operation
 
@@ -18,19 +18,6 @@ Thing = tuple[str, ...]  # the kind of what is held, and its names
 REMEMBERED: Final = 1024  # tokens in memory; the oldest are forgotten first
 _ACTING: Final = ("agent", "holder")  # arguments that name the holder, if it is not the actor
 _LONG: Final = 100  # bytes; a file name has at most 255 characters
-
-
-class Tokens(Protocol):
-    """The tokens of one holder."""
-
-    def token(self, *thing: str) -> int | None:
-        """The token by which a thing is held; None if it is not known to be."""
-
-    def remember(self, token: int, *thing: str) -> None:
-        """A thing was granted."""
-
-    def forget(self, *thing: str) -> None:
-        """A thing is no longer held."""
 
 
 # --- the rules -------------------------------------------------------------------------------------------------------
@@ -139,6 +126,9 @@ class FileTokens:
 
     def _path(self, thing: Thing) -> str:
         return os.path.join(self._folder, _file_name("\0".join(thing)))
+
+
+Tokens = MemoryTokens | FileTokens  # of one holder
 
 
 def _file_name(text: str) -> str:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from datetime import datetime
-from typing import TYPE_CHECKING, Any, Final, TypeVar
+from typing import TYPE_CHECKING, Any, Final, Literal, Self, TypeVar
 
 from holdfast import errors
 from holdfast.domains.events import follow
@@ -17,7 +17,7 @@ from holdfast.kernel.tx import Tx
 from holdfast.kernel.values import encode
 from holdfast.operation import REGISTRY, Domain, M, Operation, Sync, find_operation, stream, write
 from holdfast.types import Condition, Exists, NotExists, Op, TxnResult, ValueEquals, VersionEquals, as_time
-from holdfast.workspace.context import Body
+from holdfast.workspace.context import Body, Context, Fence
 from holdfast.workspace.registry import DOMAINS, PROBES, domain_class
 from holdfast.workspace.runner import TransactionRunner
 
@@ -170,6 +170,29 @@ class _Part:
 
 for _name in DOMAINS:
     setattr(Root, _name, _Part(_name))
+
+
+class InContext(Root[M]):
+    """A workspace whose calls have a context."""
+
+    _context: Context
+
+    def _within(self, context: Context) -> Self:
+        """The same workspace for calls in this context."""
+        raise NotImplementedError
+
+    def using(
+        self,
+        actor: str | None = None,
+        fence: Fence | None = None,
+        key: str | None = None,
+        at_least: int | Literal["latest"] | None = None,
+    ) -> Self:
+        """The same workspace for calls with this actor, fence, key or at_least; what is not given stays as it was.
+
+        `at_least` is a revision that a read must have reached, or "latest": whatever was acknowledged before, anywhere.
+        """
+        return self._within(self._context.with_(actor=actor, fence=fence, key=key, at_least=at_least))
 
 
 # --- inside a transaction --------------------------------------------------------------------------------------------

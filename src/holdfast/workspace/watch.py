@@ -6,7 +6,7 @@ A watch starts where the call that made it says, and misses nothing from there o
 from __future__ import annotations
 
 from collections.abc import Generator
-from typing import Any, Generic, TypeVar
+from typing import Any, Generic, Self, TypeVar
 
 from holdfast.clock import Signal, Wakeable
 from holdfast.kernel.engine import Engine
@@ -16,6 +16,20 @@ from holdfast.operation import Following, Next
 from holdfast.types import Event
 
 E = TypeVar("E")
+
+
+class Closing:
+    """Something that is closed by hand, or at the end of a `with` block."""
+
+    def close(self) -> None:
+        """Close it."""
+        raise NotImplementedError
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
 
 
 class _Watch(Generic[E]):
@@ -38,7 +52,7 @@ class _Watch(Generic[E]):
         self._watcher.close()
 
 
-class Watch(_Watch[E]):
+class Watch(_Watch[E], Closing):
     """An iterator over events as they come. It ends at its timeout; close it, use it in `with`, or just drop it."""
 
     def __init__(self, engine: Engine, following: Following[E]) -> None:
@@ -54,12 +68,6 @@ class Watch(_Watch[E]):
             self.close()
             raise StopIteration
         return self._item(event)
-
-    def __enter__(self) -> Watch[E]:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
 
 
 class AsyncWatch(_Watch[E]):

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Final
 if TYPE_CHECKING:
     from holdfast.errors import HoldfastError
 
+_HELP: Final = {"--help", "-h"}
 INTERRUPTED: Final = 130
 PIPE_CLOSED: Final = 141  # as a shell reports a program that a closed pipe has ended
 
@@ -80,7 +81,7 @@ def _run(arguments: list[str]) -> int:
     _import_msgspec()
     from holdfast.faces.cli.args import parse
     from holdfast.faces.cli.call import GLOBAL, Session
-    from holdfast.faces.cli.command import find
+    from holdfast.faces.cli.command import PURPOSES, find
 
     options = {name: argument for argument in GLOBAL for name in (argument.option, argument.short) if name}
     at = 0
@@ -96,34 +97,27 @@ def _run(arguments: list[str]) -> int:
 
         print(f"holdfast {__version__}")
         return 0
-    if _asks_about_group(words):
-        return find(["help"])[0].run(Session(outer, os.environ), {"topic": words[:1]})
-    command, count = find(words)
+    asks = not _HELP.isdisjoint(_own(words))
+    is_group = words[0] in PURPOSES and all(word.startswith("-") for word in words[1:2])  # trail --help
+    command, count = find(["help"] if asks and is_group else words)
+    if asks:
+        return find(["help"])[0].run(Session(outer, os.environ), {"topic": words[:count]})
     own = {name for argument in command.arguments for name in (argument.option, argument.short) if name}
     common = tuple(argument for argument in GLOBAL if not own & {argument.option, argument.short})
-    rest = words[count:]
-    if {"--help", "-h"}.intersection(rest[: rest.index("--")] if "--" in rest else rest):
-        command, _ = find(["help"])
-        return command.run(Session(outer, os.environ), {"topic": words[:count]})
-    given = parse((*command.arguments, *common), rest, command.name)
+    given = parse((*command.arguments, *common), words[count:], command.name)
     names = {argument.name for argument in common}
     session = Session(outer | {name: value for name, value in given.items() if name in names}, os.environ)
     return command.run(session, {name: value for name, value in given.items() if name not in names})
 
 
-def _asks_about_group(words: Sequence[str]) -> bool:
-    """Whether it is `holdfast trail --help`: the first word alone is no command."""
-    from holdfast.faces.cli.command import PURPOSES
-
-    options = words[1 : words.index("--")] if "--" in words else words[1:]
-    alone = words[0] in PURPOSES and all(word.startswith("-") for word in words[1:2])
-    return alone and not {"--help", "-h"}.isdisjoint(options)
+def _own(words: Sequence[str]) -> Sequence[str]:
+    """The words before `--`: those after it are not ours to read."""
+    return words[: words.index("--")] if "--" in words else words
 
 
 def _tell(error: HoldfastError, arguments: Sequence[str]) -> None:
     from holdfast.faces.cli.call import is_json
     from holdfast.faces.cli.output import error_json, error_text
 
-    own = arguments[: arguments.index("--")] if "--" in arguments else arguments
-    asked = {"json": True} if "--json" in own else {}
+    asked = {"json": True} if "--json" in _own(arguments) else {}
     print(error_json(error) if is_json(asked, os.environ) else error_text(error), file=sys.stderr)

@@ -19,19 +19,16 @@ REPEATED: Final = ("texts", "ints", "pairs", "paths")
 _UNITS: Final = {"s": 1, "m": 60, "h": 3600, "d": 86400, "w": 604800}
 
 
-class Usage(HoldfastError):
+class Usage(HoldfastError, code="USAGE", status=400, exit_code=2):
     """The command line cannot be understood."""
-
-    code = "USAGE"
-    status = 400
-    exit_code = 2
 
 
 class Argument(msgspec.Struct, frozen=True):
     """Something a command takes: by its place among the words, or by its option.
 
     `word`: it has a place. `rest`: it takes all words that are left; `after`: all that follow `--`, for a command that
-    takes other words too. `nothing`: the word none means None.
+    takes other words too. `nothing`: the word none means None. Unless said, an option is named like the argument, and
+    like one of them if it may be repeated.
     """
 
     name: str
@@ -47,6 +44,11 @@ class Argument(msgspec.Struct, frozen=True):
     choices: tuple[str, ...] = ()
     of: str = ""  # what the value is called in help, such as SECONDS
 
+    def __post_init__(self) -> None:
+        if not self.option:
+            one = self.name.removesuffix("s") if self.kind in REPEATED and self.name != "status" else self.name
+            msgspec.structs.force_setattr(self, "option", f"--{one.replace('_', '-')}")
+
     @property
     def label(self) -> str:
         """What help calls its value."""
@@ -55,7 +57,7 @@ class Argument(msgspec.Struct, frozen=True):
 
 def parse(arguments: Sequence[Argument], argv: Sequence[str], command: str) -> dict[str, Any]:
     """What was given, by the names of the arguments; Usage if it does not fit."""
-    options = {argument.option: argument for argument in arguments if argument.option}
+    options = {argument.option: argument for argument in arguments}
     options |= {argument.short: argument for argument in arguments if argument.short}
     given: dict[str, Any] = {}
     words: list[str] = []
@@ -92,18 +94,15 @@ def _take_option(
     options: dict[str, Argument], token: str, tokens: Iterable[str], given: dict[str, Any], command: str
 ) -> None:
     name, equals, value = token.partition("=") if token.startswith("--") else (token, "", "")
-    argument = options.get(name)
-    if argument is None and name.startswith("--no-") and (flag := options.get(f"--{name[5:]}")) and flag.kind == "flag":
-        if equals:
-            raise Usage(f"{name} takes no value")
-        _put(given, flag, False)
-        return
-    if argument is None:
+    argument, on = options.get(name), True
+    if argument is None and name.startswith("--no-"):
+        argument, on = options.get(f"--{name[5:]}"), False
+    if argument is None or not (on or argument.kind == "flag"):
         raise _unknown(name, options, command)
     if argument.kind == "flag":
         if equals:
             raise Usage(f"{name} takes no value")
-        _put(given, argument, True)
+        _put(given, argument, on)
         return
     if not equals:
         following = next(iter(tokens), None)
@@ -165,10 +164,11 @@ def convert(argument: Argument, text: str) -> Any:
     name = argument.label if argument.word else argument.option
     if argument.choices and text not in argument.choices:
         raise Usage(f"{name} must be one of {', '.join(argument.choices)}, not {text!r}")
+    read, meaning = _KINDS[argument.kind]
     try:
-        return _CONVERT[argument.kind](text)
+        return read(text)
     except (ValueError, OverflowError) as error:
-        raise Usage(f"{name} must be {_MEANING[argument.kind]}, not {text[:80]!r}") from error
+        raise Usage(f"{name} must be {meaning}, not {text[:80]!r}") from error
 
 
 def _number(text: str) -> int | float:
@@ -245,36 +245,24 @@ def _pair(text: str) -> tuple[str, str]:
     return name, value
 
 
-_CONVERT: Final[dict[str, Callable[[str], Any]]] = {
-    "text": str,
-    "content": lambda text: sys.stdin.read() if text == "-" else text,
-    "int": int,
-    "number": _number,
-    "seconds": seconds,
-    "past": lambda text: _moment(text, -1),
-    "future": lambda text: _moment(text, 1),
-    "json": _json,
-    "conditions": _conditions,
-    "operations": _operations,
-    "path": str,
-    "paths": str,
-    "stash": _stash,
-    "names": lambda text: text.split(",") if "," in text else text,
-    "texts": str,
-    "ints": int,
-    "pairs": _pair,
-}
-_MEANING: Final[dict[str, str]] = {
-    "int": "a whole number",
-    "ints": "a whole number",
-    "number": "a number",
-    "seconds": "a number of seconds, or a duration such as 90s, 15m, 2h or 1d",
-    **dict.fromkeys(("past", "future"), "a moment such as 2026-03-01T12:00:00Z, or a duration such as 2h"),
-    **dict.fromkeys(("path", "paths"), "a path"),
-    "pairs": "NAME=VALUE",
-    "text": "text",
-    "texts": "text",
-    "names": "a name, or several with commas",
-    "content": "text",
-    "json": "JSON",
+_MOMENT: Final = "a moment such as 2026-03-01T12:00:00Z, or a duration such as 2h"
+# How a text becomes a value of each kind, and what it must be for that.
+_KINDS: Final[dict[str, tuple[Callable[[str], Any], str]]] = {
+    "text": (str, "text"),
+    "texts": (str, "text"),
+    "content": (lambda text: sys.stdin.read() if text == "-" else text, "text"),
+    "names": (lambda text: text.split(",") if "," in text else text, "a name, or several with commas"),
+    "pairs": (_pair, "NAME=VALUE"),
+    "int": (int, "a whole number"),
+    "ints": (int, "a whole number"),
+    "number": (_number, "a number"),
+    "seconds": (seconds, "a number of seconds, or a duration such as 90s, 15m, 2h or 1d"),
+    "past": (lambda text: _moment(text, -1), _MOMENT),
+    "future": (lambda text: _moment(text, 1), _MOMENT),
+    "json": (_json, "JSON"),
+    "conditions": (_conditions, "JSON"),
+    "operations": (_operations, "JSON"),
+    "path": (str, "a path"),
+    "paths": (str, "a path"),
+    "stash": (_stash, "a stash"),
 }

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Final
 
@@ -29,20 +29,19 @@ if TYPE_CHECKING:
 
 # What every command takes.
 GLOBAL: Final = (
-    Argument("dir", option="--dir", help="the folder of the workspace"),
-    Argument("url", option="--url", help="the address of a server, instead"),
-    Argument("actor", option="--actor", help="who acts; else HOLDFAST_ACTOR"),
-    Argument("json", "flag", "--json", help="answer as JSON; also HOLDFAST_JSON=1"),
-    Argument("quiet", "flag", "--quiet", "-q", help="print the id alone"),
-    Argument("key", option="--key", help="an idempotency key: a repeated call gets the first answer"),
+    Argument("dir", help="the folder of the workspace"),
+    Argument("url", help="the address of a server, instead"),
+    Argument("actor", help="who acts; else HOLDFAST_ACTOR"),
+    Argument("json", "flag", help="answer as JSON; also HOLDFAST_JSON=1"),
+    Argument("quiet", "flag", short="-q", help="print the id alone"),
+    Argument("key", help="an idempotency key: a repeated call gets the first answer"),
     Argument(
         "fence",
-        option="--fence",
         of="LOCK:TOKEN",
         help="only while this lock is held with this token; of a cell RUN/CELL, of a stash TRAIL/NAME, /NAME or its id",
     ),
-    Argument("at_least", option="--at-least", of="REVISION", help="read nothing older than this, or latest"),
-    Argument("help", "flag", "--help", "-h", help="show what a command takes"),
+    Argument("at_least", of="REVISION", help="read nothing older than this, or latest"),
+    Argument("help", "flag", short="-h", help="show what a command takes"),
 )
 
 
@@ -104,7 +103,8 @@ class Session:
         from holdfast.remote import connect
 
         known = credentials(url, self.environ)
-        return connect(url, token=known.token, actor=self.actor, verify=known.verify).using(**self._context())
+        workspace = connect(url, token=known.token, actor=self.actor, verify=known.certificate or True)
+        return workspace.using(**self._context())
 
     def _context(self) -> dict[str, Any]:
         given = self.given
@@ -167,8 +167,9 @@ def run(session: Session, op: Operation[..., Any], given: dict[str, Any]) -> Any
     with session.open(op.writes) as workspace:
         result = call(session, workspace, op, arguments)
         if op.kind == "stream":
-            for item in _items(result):
-                session.out.line(op, item)
+            with result:
+                for item in result:
+                    session.out.line(op, item)
         else:
             if op.kind == "first" and result is None:
                 raise errors.Timeout("nothing happened in that time", hint="wait longer with --timeout")
@@ -225,8 +226,3 @@ def call(session: Session, workspace: Any, op: Operation[..., Any], arguments: d
     result = op.on(workspace)(**with_token(tokens, op, arguments))
     learn(tokens, op, arguments, result, holder)
     return result
-
-
-def _items(watch: Any) -> Iterator[Any]:
-    with watch:
-        yield from watch

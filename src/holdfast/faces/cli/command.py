@@ -33,77 +33,65 @@ class Command(msgspec.Struct, frozen=True):
     op: Operation[..., Any] | None = None  # whose result it prints
 
 
+def command(
+    name: str, *arguments: Argument, more: str = "", op: Operation[..., Any] | None = None
+) -> Callable[[Run], Command]:
+    """Make a command of a function, whose documentation begins with what the command is for."""
+
+    def make(run: Run) -> Command:
+        return Command(name, (run.__doc__ or "").partition("\n")[0], arguments, run, more, op)
+
+    return make
+
+
 # Commands made by hand, and their modules.
-HAND_MADE: Final = {
-    **dict.fromkeys(("init", "where"), "store"),
-    **dict.fromkeys(("backup", "restore", "upgrade"), "store"),
-    **dict.fromkeys(("export", "import"), "transfer"),
-    **dict.fromkeys(("cycle export", "cycle import", "cycle show", "cycle validate"), "cycle"),
-    **dict.fromkeys(("stash export", "stash import"), "stash"),
-    **dict.fromkeys(("token create", "token list", "token revoke"), "server"),
-    **dict.fromkeys(("help", "completion", "schema"), "help"),
-    **dict.fromkeys(("setup", "guard", "prime"), "agents"),
-    **dict.fromkeys(("turn init", "turn status", "turn check", "turn lint", "turn signal"), "turn"),
-    **dict.fromkeys(("turn lock", "turn unlock", "turn renew", "turn clear", "turn override"), "turn_locks"),
-    **dict.fromkeys(("turn edit", "turn transact"), "turn_edit"),
-    **dict.fromkeys(("turn tasks list", "turn tasks add", "turn tasks claim", "turn tasks done"), "turn"),
-    **dict.fromkeys(("turn mail send", "turn mail list", "turn mail show", "turn mail reply"), "turn_mail"),
-    **dict.fromkeys(("turn mail ack", "turn mail action", "turn mail block", "turn mail close"), "turn_mail"),
-    "turn mail export": "turn_mail",
-    "bench": "demo",
-    "demo": "demo",
-    "doctor": "doctor",
-    "log": "show",
-    "login": "server",
-    "mcp": "mcp",
-    "next": "run",
-    "run": "run",
-    "serve": "server",
-    "show": "show",
-    "tree": "show",
-    "watch": "show",
+_MODULES: Final = {
+    "agents": ("setup", "guard", "prime"),
+    "cycle": ("cycle export", "cycle import", "cycle show", "cycle validate"),
+    "demo": ("bench", "demo"),
+    "doctor": ("doctor",),
+    "help": ("help", "completion", "schema"),
+    "mcp": ("mcp",),
+    "run": ("next", "run"),
+    "server": ("login", "serve", "token create", "token list", "token revoke"),
+    "show": ("log", "show", "tree", "watch"),
+    "stash": ("stash export", "stash import"),
+    "store": ("init", "where", "backup", "restore", "upgrade"),
+    "transfer": ("export", "import"),
+    "turn": (
+        *("turn init", "turn status", "turn check", "turn lint", "turn signal"),
+        *("turn tasks list", "turn tasks add", "turn tasks claim", "turn tasks done"),
+    ),
+    "turn_edit": ("turn edit", "turn transact"),
+    "turn_locks": ("turn lock", "turn unlock", "turn renew", "turn clear", "turn override"),
+    "turn_mail": (
+        *("turn mail send", "turn mail list", "turn mail show", "turn mail reply", "turn mail export"),
+        *("turn mail ack", "turn mail action", "turn mail block", "turn mail close"),
+    ),
 }
-# Groups of commands that are operations, and their domains; what has no group is about tasks.
-GROUPS: Final = {
-    "agent": "agents",
-    "cell": "cells",
-    "clock": "clock",
-    "cycle": "cycles",
-    "event": "events",
-    "lease": "leases",
-    "link": "links",
-    "lock": "locks",
-    "mail": "mail",
-    "path": "paths",
-    "route": "routes",
-    "stash": "stashes",
-    "trail": "trails",
-    "dep": "tasks",
-    "tag": "tasks",
-    "template": "tasks",
-    "txn": "",
+HAND_MADE: Final = {name: module for module, names in _MODULES.items() for name in names}
+# Groups of commands: what each is about, and the domain of those that are operations; a word alone is about tasks.
+_GROUPS: Final = {
+    "agent": ("who works here", "agents"),
+    "cell": ("shared state, by run and name", "cells"),
+    "clock": ("the workspace's time", "clock"),
+    "cycle": ("PEER cycles: plan, execute, express, review", "cycles"),
+    "dep": ("what a task waits for", "tasks"),
+    "event": ("the log of all that happened", "events"),
+    "lease": ("ends what hangs on it, unless refreshed", "leases"),
+    "link": ("links between tasks, trails and stashes", "links"),
+    "lock": ("exclusive rights by name, with fencing tokens", "locks"),
+    "mail": ("messages between agents", "mail"),
+    "path": ("locks on files and folders", "paths"),
+    "route": ("which rules a task falls under", "routes"),
+    "stash": ("state that tasks share, typed and versioned", "stashes"),
+    "tag": ("the tags of a task", "tasks"),
+    "template": ("trees of tasks to make again", "tasks"),
+    "token": ("who may use a server", None),
+    "trail": ("tasks and stashes that belong together", "trails"),
+    "turn": ("take turns editing a repository's shared files; needs no workspace", None),
 }
-_GROUPED: Final = {name.partition(" ")[0] for name in HAND_MADE if " " in name} | (GROUPS.keys() - {"txn"})
-PURPOSES: Final = {
-    "agent": "who works here",
-    "cell": "shared state, by run and name",
-    "clock": "the workspace's time",
-    "cycle": "PEER cycles: plan, execute, express, review",
-    "dep": "what a task waits for",
-    "event": "the log of all that happened",
-    "lease": "ends what hangs on it, unless refreshed",
-    "link": "links between tasks, trails and stashes",
-    "lock": "exclusive rights by name, with fencing tokens",
-    "mail": "messages between agents",
-    "path": "locks on files and folders",
-    "route": "which rules a task falls under",
-    "stash": "state that tasks share, typed and versioned",
-    "tag": "the tags of a task",
-    "template": "trees of tasks to make again",
-    "token": "who may use a server",
-    "trail": "tasks and stashes that belong together",
-    "turn": "take turns editing a repository's shared files; needs no workspace",
-}
+PURPOSES: Final = {name: purpose for name, (purpose, _) in _GROUPS.items()}
 _LONGEST: Final = 3  # words of a command
 
 
@@ -112,11 +100,11 @@ def find(words: Sequence[str]) -> tuple[Command, int]:
     first = words[0]
     if first in HAND_MADE:
         return hand_made(first), 1
-    if first in _GROUPED:
+    if first in _GROUPS:
         return _find_in_group(first, words)
     from holdfast.faces.cli.derive import derive, operation_called
 
-    op = operation_called(first, GROUPS.get(first, "tasks"))
+    op = operation_called(first, "tasks")
     if op is None:
         raise unknown(first)
     return derive(op), 1
@@ -127,10 +115,11 @@ def _find_in_group(group: str, words: Sequence[str]) -> tuple[Command, int]:
     for count in range(len(words), 1, -1):
         if (name := " ".join(words[:count])) in HAND_MADE:
             return hand_made(name), count
-    if len(words) > 1 and group in GROUPS:
+    domain = _GROUPS[group][1]
+    if len(words) > 1 and domain is not None:
         from holdfast.faces.cli.derive import derive, operation_called
 
-        op = operation_called(" ".join(words[:2]), GROUPS[group])
+        op = operation_called(" ".join(words[:2]), domain)
         if op is not None:
             return derive(op), 2
     names = [command.name for command in all_commands()]
@@ -166,9 +155,10 @@ def hand_made(name: str) -> Command:
 
 def all_commands() -> list[Command]:
     """Every command, by name; this loads every domain."""
-    from holdfast.faces.cli.derive import derive, operations
+    from holdfast.faces.cli.derive import derive
+    from holdfast.operation import REGISTRY
 
     found = {name: hand_made(name) for name in HAND_MADE}
-    names = {op.command: op for op in operations() if op.command is not None}
+    names = {op.command: op for op in REGISTRY.values() if op.command is not None}
     found |= {name: derive(op) for name, op in names.items() if name not in found}
     return [found[name] for name in sorted(found)]

@@ -11,7 +11,7 @@ from __future__ import annotations
 from typing import Any, Final
 
 from holdfast.arguments import VOCABULARY, Kind, Meaning, kind_of
-from holdfast.faces.cli.args import REPEATED, Argument
+from holdfast.faces.cli.args import Argument
 from holdfast.faces.cli.command import Command
 from holdfast.operation import REGISTRY, Operation
 
@@ -19,14 +19,9 @@ _VARKEYWORDS: Final = 0x08
 
 
 def operation_called(name: str, domain: str) -> Operation[..., Any] | None:
-    """The operation that is this command, loading no other domain than its own."""
-    found = (*REGISTRY.within(domain), *REGISTRY.within(""))
+    """The operation that is this command, of a workspace itself or of a domain; no other domain is loaded."""
+    found = (op for part in ("", domain) for op in REGISTRY.within(part))
     return next((op for op in found if op.command == name), None)
-
-
-def operations() -> list[Operation[..., Any]]:
-    """Every operation."""
-    return list(REGISTRY.values())
 
 
 def derive(op: Operation[..., Any]) -> Command:
@@ -41,11 +36,7 @@ def derive(op: Operation[..., Any]) -> Command:
         each.name: [] for each in arguments if each.rest and not each.required and each.name in _required(op)
     }
     return Command(
-        name,
-        op.route.help or op.summary,
-        arguments,
-        lambda session, given: perform(session, op, empty | given),
-        op=op,
+        name, op.route.help or op.summary, arguments, lambda session, given: perform(session, op, empty | given), op=op
     )
 
 
@@ -86,12 +77,10 @@ def _argument(
     op: Operation[..., Any], name: str, required: bool, *, word: bool = False, rest: bool = False
 ) -> Argument:
     meaning, annotation = _meaning(op, name), str(op.function.__annotations__[name])
-    kind = kind_of(annotation, meaning)
-    singular = name[:-1] if kind in REPEATED and name.endswith("s") and name != "status" else name
     return Argument(
-        name=name,
-        kind=kind,
-        option=meaning.option or f"--{singular.replace('_', '-')}",
+        name,
+        kind_of(annotation, meaning),
+        meaning.option,
         short=meaning.short,
         word=word,
         rest=rest,

@@ -15,7 +15,7 @@ import msgspec
 
 from holdfast import errors
 from holdfast.faces.cli.args import Usage
-from holdfast.filesystem import make_folder
+from holdfast.filesystem import make_folder, write_private
 
 FOLDER: Final = ".holdfast"
 STORE: Final = "holdfast.db"
@@ -189,11 +189,6 @@ class Credentials(msgspec.Struct, frozen=True):
     token: str | None = None
     certificate: str | None = None
 
-    @property
-    def verify(self) -> str | bool:
-        """What to verify the server's certificate against."""
-        return self.certificate or True
-
 
 def credentials(url: str, environ: Mapping[str, str]) -> Credentials:
     """Return the credentials for a server; the environment takes precedence."""
@@ -208,11 +203,7 @@ def remember(url: str, given: Credentials, environ: Mapping[str, str]) -> str:
     path = _path(environ)
     make_folder(os.path.dirname(path))
     content = msgspec.json.format(msgspec.json.encode({**_all(environ), _base(url): given}))
-    partial = f"{path}.{os.getpid()}"
-    descriptor = os.open(partial, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
-    with os.fdopen(descriptor, "wb") as file:
-        file.write(content)
-    os.replace(partial, path)
+    write_private(path, content)
     return path
 
 

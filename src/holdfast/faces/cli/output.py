@@ -109,7 +109,7 @@ def error_json(error: HoldfastError) -> str:
         "schema_version": SCHEMA_VERSION,
         "error": error.message,
         "code": error.code,
-        "hint": _hint(error),
+        "hint": for_shell(error.hint),
         "details": {name: wired(value) for name, value in error.details.items()},
     }
     return msgspec.json.encode(report).decode()
@@ -117,7 +117,7 @@ def error_json(error: HoldfastError) -> str:
 
 def error_text(error: HoldfastError) -> str:
     """Return an error for people."""
-    hint = f"\n  {printable(_hint(error))}" if error.hint else ""
+    hint = f"\n  {printable(for_shell(error.hint))}" if error.hint else ""
     problems = [str(each) for each in error.details.get("problems") or ()]
     message = error.message.removesuffix(f"; {problems[0]}") if problems else error.message
     lines = [f"\n{printable(each)}" for each in problems[:MOST_PROBLEMS]]
@@ -126,13 +126,14 @@ def error_text(error: HoldfastError) -> str:
     return f"holdfast: {printable(message)}{''.join(lines)}{hint}"
 
 
-def _hint(error: HoldfastError) -> str:
-    return for_shell(error.hint)
-
-
 def printable(text: str) -> str:
     """Escape control characters, so that a text fits on one line of a terminal."""
     return "".join(c if c.isprintable() else _ESCAPES.get(c) or f"\\u{ord(c):04x}" for c in text)
+
+
+def short(text: str, most: int) -> str:
+    """A text, or its beginning if it is longer."""
+    return text if len(text) <= most else f"{text[: most - 1]}…"
 
 
 def printable_lines(text: str) -> list[str]:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
-from holdfast.faces.cli.output import printable, printable_lines
+from holdfast.faces.cli.output import printable, printable_lines, short
 from holdfast.types import Cell, CellChange, CellVersion, Event, Grant, Lease
 from holdfast.types.agents import Agent, MailHit, MailStep, Message, PathLock
 from holdfast.types.cycles import Cycle, CycleInfo, CycleProblem, Resumption
@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 
 _COLOURS: Final = {"dim": "2", "bold": "1", "red": "31", "green": "32", "yellow": "33", "cyan": "36"}
 _STATUS: Final = {"open": "green", "in_progress": "cyan", "pending_merge": "yellow", "blocked": "red", "closed": "dim"}
+_WIDE: Final = 160  # characters of a value in a line
 Paint = Callable[[str, str], str]
 
 
@@ -95,12 +96,8 @@ def _fields(item: msgspec.Struct) -> list[str]:
 
 def _task_line(task: Task, paint: Paint) -> str:
     indent = "  " * task.relative_depth if isinstance(task, TaskInTree) else ""
-    parts = [
-        f"{indent}{paint('bold', task.id)}",
-        f"P{task.priority}",
-        paint(_STATUS[task.status], f"{task.status:<11}"),
-    ]
-    parts.append(printable(task.title))
+    status = paint(_STATUS[task.status], f"{task.status:<11}")
+    parts = [f"{indent}{paint('bold', task.id)}", f"P{task.priority}", status, printable(task.title)]
     if task.type != "task":
         parts.append(paint("dim", f"({task.type})"))
     parts += [paint("dim", f"#{printable(tag)}") for tag in task.tags]
@@ -174,17 +171,12 @@ def _event(event: Event, paint: Paint) -> str:
     name = f"{event.scope}/{event.id}" if event.scope else event.id
     what = f"{paint('bold', event.op)} {event.kind} {printable(name)}"
     changed = {name: value for name, value in event.data.items() if (event.kind, name) != ("cycle", "document")}
-    data = "" if not changed else "  " + printable(_short(_json(changed)))
+    data = "" if not changed else "  " + printable(short(_json(changed), _WIDE))
     return f"{event.cursor}  {moment(event.time)}  {printable(event.actor)}  {what}{paint('dim', data)}"
 
 
-def _cell_change(change: CellChange, paint: Paint) -> str:
-    value = "deleted" if change.deleted else _json(change.new)
-    return f"{change.version}  {moment(change.time)}  {printable(change.actor)}  {change.op}  {value}"
-
-
-def _cell_version(entry: CellVersion, paint: Paint) -> str:
-    value = "deleted" if entry.deleted else _json(entry.value)
+def _cell_entry(entry: CellChange | CellVersion, paint: Paint) -> str:
+    value = "deleted" if entry.deleted else _json(entry.value if isinstance(entry, CellVersion) else entry.new)
     return f"{entry.version}  {moment(entry.time)}  {printable(entry.actor)}  {entry.op}  {value}"
 
 
@@ -207,13 +199,13 @@ def _step(step: MailStep, paint: Paint) -> str:
 def _stash(stash: Stash, paint: Paint) -> str:
     trail = f"  [{stash.trail}]" if stash.trail else ""
     what = f"{paint('bold', stash.id)}  {stash.stash_type}  {printable(stash.name)}  version {stash.version}{trail}"
-    return f"{what}  {_short(_json(stash.value))}{_until(stash.held_until)}"
+    return f"{what}  {short(_json(stash.value), _WIDE)}{_until(stash.held_until)}"
 
 
 def _stash_entry(entry: StashEntry, paint: Paint) -> str:
     by = f"  [{printable(entry.changed_by)}]" if entry.changed_by else ""
     what = f"{entry.version}  {moment(entry.created_at)}  {paint('bold', entry.operation)}"
-    return f"{what}{by}  {_short(_json(entry.value))}"
+    return f"{what}{by}  {short(_json(entry.value), _WIDE)}"
 
 
 def _cycle(cycle: Cycle, paint: Paint) -> str:
@@ -237,8 +229,8 @@ def _resumption(found: Resumption, paint: Paint) -> list[str]:
 
 _LINES: Final[dict[type, Callable[[Any, Paint], str]]] = {
     Agent: _agent,
-    CellChange: _cell_change,
-    CellVersion: _cell_version,
+    CellChange: _cell_entry,
+    CellVersion: _cell_entry,
     Cycle: _cycle,
     CycleInfo: lambda info, paint: _standing(info.key, info.status, info.current_phase, info.sequence, paint),
     CycleProblem: lambda problem, paint: printable(f"{problem.path} {problem.message}"),
@@ -298,10 +290,6 @@ def _json(value: Any) -> str:
 def _escaped(character: str) -> str:
     units = character.encode("utf-16-be")
     return "".join(f"\\u{units[at : at + 2].hex()}" for at in range(0, len(units), 2))
-
-
-def _short(text: str, most: int = 160) -> str:
-    return text if len(text) <= most else f"{text[: most - 1]}…"
 
 
 def painter(colour: bool) -> Paint:

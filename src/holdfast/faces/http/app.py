@@ -113,14 +113,7 @@ class App:
         return self.tokens.find(auth.bearer(headers))
 
     async def _within(
-        self,
-        name: str,
-        rest: list[str],
-        token: Token,
-        scope: Scope,
-        headers: Headers,
-        receive: Receive,
-        send: Send,
+        self, name: str, rest: list[str], token: Token, scope: Scope, headers: Headers, receive: Receive, send: Send
     ) -> Response | None:
         """Respond to a request to a workspace."""
         if token.workspace not in (EVERY, name):

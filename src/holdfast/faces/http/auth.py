@@ -30,10 +30,10 @@ import msgspec
 from holdfast import errors
 from holdfast.clock import SystemClock
 from holdfast.errors import Misdirected, NotJSON
-from holdfast.filesystem import write_private
+from holdfast.filesystem import Signature, signature_of, write_private
 from holdfast.ids import new_secret
 from holdfast.route import Role
-from holdfast.workspace.context import ROLES, Context, allows, check_context
+from holdfast.workspace.context import ROLES, Context, check_context
 
 EVERY: Final = "*"  # workspace of a token for all of them
 MAIN: Final = ""  # the one in the server's own folder
@@ -72,17 +72,13 @@ class Token(msgspec.Struct, frozen=True):
     note: str = ""
     created_at: datetime | None = None
 
-    def allows(self, role: Role) -> bool:
-        """Whether it includes this role."""
-        return allows(self.role, role)
-
 
 class Tokens:
     """The tokens of one server."""
 
     def __init__(self, folder: Path) -> None:
         self._path = folder / FILE
-        self._seen: tuple[int, int, int] | None = None
+        self._seen: Signature | None = None
         self._by_digest: dict[str, Token] = {}
 
     def find(self, secret: str) -> Token:
@@ -134,25 +130,19 @@ class Tokens:
                 raise errors.NotFound(f"there is no token {id!r}", hint="holdfast token list shows them", id=id)
             tokens[:] = kept
 
-    def make_first(self, first_start: bool) -> Path:
+    def make_first(self, first_start: bool) -> None:
         """On the first start, create an admin token in a file that only its owner can read."""
         path = self._path.parent / FIRST_TOKEN
         if not self._path.exists() or (first_start and not path.exists()):
             secret = f"hft_{new_secret()}"
             write_private(path, f"{secret}\n".encode())  # first, so that a start that is killed here can be repeated
             self._add(secret, "admin", EVERY, None, "created by the first start")
-        return path
 
     # --- the file ----------------------------------------------------------------------------------------------------
 
     def _look(self) -> None:
         """Read the file again if it has changed."""
-        try:
-            status = os.stat(self._path)
-        except FileNotFoundError:
-            self._seen, self._by_digest = None, {}
-            return
-        seen = status.st_mtime_ns, status.st_size, status.st_ino
+        seen = signature_of(self._path)
         if seen != self._seen:
             self._by_digest = {token.digest: token for token in self._read()}
             self._seen = seen
@@ -287,8 +277,7 @@ class Tickets:
         token, wanted, until = self._given.pop(digest(ticket), (None, "", 0))
         if token is None or wanted != workspace or until < _now():
             raise errors.Unauthorized(
-                "the ticket was used, has expired, or is for another workspace",
-                hint="POST /api/ticket gives a new one",
+                "the ticket was used, has expired, or is for another workspace", hint="POST /api/ticket gives a new one"
             )
         self._tokens.check(token)
         return token

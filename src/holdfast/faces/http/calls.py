@@ -33,21 +33,15 @@ from holdfast.workspace.context import LATEST, Access, Context, Fence
 Header = tuple[bytes, bytes]
 JSON: Final[Header] = (b"content-type", b"application/json")
 # A response is for its client only, and is data, whatever a browser would make of it.
-SECURITY_HEADERS: Final[tuple[Header, ...]] = (
-    (b"cache-control", b"no-store"),
-    (b"x-content-type-options", b"nosniff"),
-)
+SECURITY_HEADERS: Final[tuple[Header, ...]] = ((b"cache-control", b"no-store"), (b"x-content-type-options", b"nosniff"))
 
 
-class Response:
+class Response(msgspec.Struct, frozen=True):
     """A response that is sent whole."""
 
-    __slots__ = ("body", "headers", "status")
-
-    def __init__(self, status: int, body: bytes = b"", headers: tuple[Header, ...] = (JSON,)) -> None:
-        self.status = status
-        self.body = body
-        self.headers = headers
+    status: int
+    body: bytes = b""
+    headers: tuple[Header, ...] = (JSON,)
 
 
 def json_response(content: Any, status: int = 200) -> Response:

@@ -144,10 +144,7 @@ def _is_good(cert: Path, key: Path, names: list[str]) -> bool:
     except (errors.Invalid, ValueError, x509.ExtensionNotFound) as error:
         _log.warning("%s is replaced, and clients need the new one: %s", cert, error)
         return False
-    known = {
-        *covered.get_values_for_type(x509.DNSName),
-        *map(str, covered.get_values_for_type(x509.IPAddress)),
-    }
+    known = {*covered.get_values_for_type(x509.DNSName), *map(str, covered.get_values_for_type(x509.IPAddress))}
     good = set(names) <= known and found.not_valid_after_utc - datetime.now(UTC) > RENEW
     if not good:
         _log.warning("%s is replaced, for other names or because it expires: clients need the new one", cert)
@@ -209,8 +206,7 @@ class ServerLock:
             holder = os.pread(self._descriptor, 1000, 0).decode(errors="replace").strip()
             os.close(self._descriptor)
             raise errors.Unavailable(
-                f"{self._path.parent} is served by {holder or 'another process'}",
-                hint="use that server, or stop it",
+                f"{self._path.parent} is served by {holder or 'another process'}", hint="use that server, or stop it"
             ) from error
         os.ftruncate(self._descriptor, 0)
         return self

@@ -16,7 +16,6 @@ from typing import Any, Final, get_args, get_origin, get_type_hints
 import msgspec
 
 from holdfast import __version__, errors
-from holdfast import errors as refusals
 from holdfast.faces.http import auth, calls
 from holdfast.faces.http.calls import PREFIX, Route, Routes
 from holdfast.faces.http.pages import EXTRAS
@@ -44,10 +43,7 @@ _CALL: Final[dict[str, tuple[str, dict[str, Any]]]] = {
     ),
 }
 _WRITE: Final[dict[str, tuple[str, dict[str, Any]]]] = {
-    "Idempotency-Key": (
-        "a name for this call: repeated within 24 h, it runs once and returns the same",
-        _TEXT,
-    ),
+    "Idempotency-Key": ("a name for this call: repeated within 24 h, it runs once and returns the same", _TEXT),
     "X-Fence": (
         "a token and its lock: `42 deploy`, `42 run/cell`, or for a lock stash its id, `42 trail/name` or"
         " `42 /name`; names percent-encoded",
@@ -184,7 +180,7 @@ def _parameters(routes: list[Route], shapes: Shapes) -> list[dict[str, Any]]:
     for name, operations in taken.items():
         if len(operations) < len(routes):
             found[name] = {**found[name], "description": f"of {operations[0]} alone"}
-    names = [*_CALL, *(_WRITE if _writes(routes[0]) else ())]
+    names = [*_CALL, *(_WRITE if routes[0].op.writes else ())]
     names += ["If-Match"] if "expected" in plan_of(routes[0].op.name).hints else []
     names += ["Prefer"] if routes[0].method == "DELETE" else []
     names += ["Last-Event-ID"] if routes[-1].op.kind == "stream" else []
@@ -264,17 +260,14 @@ def _argument(op: Operation[..., Any], argument: inspect.Parameter, hint: Any, s
     if isinstance(more, str):
         inner = operation(more)
         schema = _arguments(inner.name, parameters(inner), shapes)
-        is_list = get_origin(hint) is not None and issubclass(get_origin(hint), Sequence)
-        return {"type": "array", "items": schema} if is_list else _optional(schema)
+        if get_origin(hint) is not None and issubclass(get_origin(hint), Sequence):
+            return {"type": "array", "items": schema}
+        return {name: value for name, value in schema.items() if name != "required"}
     if more is not None:
         return shapes.given(more)
     schema = shapes.given(hint, argument.name)
     plain = argument.default is not inspect.Parameter.empty and argument.default not in (None, ())
     return {**schema, "default": argument.default} if plain else schema
-
-
-def _optional(schema: dict[str, Any]) -> dict[str, Any]:
-    return {name: value for name, value in schema.items() if name != "required"}
 
 
 # --- responses -------------------------------------------------------------------------------------------------------
@@ -302,7 +295,7 @@ def _statuses(routes: list[Route]) -> set[int]:
     found = {400, 401, 403, 404, 413, 421, 500, 503}
     for route in routes:
         names = plan_of(route.op.name).hints.keys()
-        found |= {409} if _writes(route) or "token" in names else set()
+        found |= {409} if route.op.writes or "token" in names else set()
         found |= {410} if names & {"before", "version", "after_version"} or _returns_events(route.op) else set()
         found |= {415} if route.method not in _QUERIED and _others(route) else set()
         found |= {429} if route.op.kind == "stream" else set()
@@ -313,10 +306,6 @@ def _statuses(routes: list[Route]) -> set[int]:
 def _returns_events(op: Operation[..., Any]) -> bool:
     """Whether its result is events, of which the log may have forgotten the oldest."""
     return result_type(op.name) in (Event, list[Event])
-
-
-def _writes(route: Route) -> bool:
-    return route.op.writes
 
 
 def _answer_headers(route: Route) -> dict[str, Any]:
@@ -354,7 +343,7 @@ def _event(schema: dict[str, Any]) -> dict[str, Any]:
 def _refusals() -> dict[int, tuple[str, list[str]]]:
     """For each status the name of a class of errors, and the codes that have the status."""
     found: dict[int, tuple[str, list[str]]] = {}
-    for each in (*vars(errors).values(), *vars(refusals).values()):
+    for each in vars(errors).values():
         if isinstance(each, type) and issubclass(each, errors.HoldfastError):
             codes = found.setdefault(each.status, (each.__name__, []))[1]
             codes += [] if each.code in codes else [each.code]
@@ -370,9 +359,7 @@ def _refusal(status: int, codes: list[str], shapes: Shapes) -> dict[str, Any]:
         "type": "object",
         "required": ["error", "code", "hint", "retryable", "details"],
         "properties": {
-            "error": {"type": "string"},
-            "code": {"type": "string"},
-            "hint": {"type": "string"},
+            **{name: {"type": "string"} for name in ("error", "code", "hint")},
             "retryable": {"type": "boolean"},
             "details": {"type": "object", "additionalProperties": shapes.value()},
         },

@@ -31,25 +31,12 @@ FLUSH: Final = 0.25  # seconds
 _log = logging.getLogger("holdfast.http")
 
 
-class Entry(msgspec.Struct, frozen=True):
-    """One request."""
-
-    time: datetime
-    method: str
-    path: str
-    status: int
-    milliseconds: float
-    client: str | None
-    token: str | None
-    actor: str | None
-
-
 class AccessLog:
     """A file that gets a line for every request; `-` is the standard error."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
-        self._waiting: deque[Entry] = deque()  # the loop only appends, the thread only pops
+        self._waiting: deque[dict[str, Any]] = deque()  # the loop only appends, the thread only pops
         self._file: BinaryIO | None = None
         self._task: asyncio.Task[None] | None = None
 
@@ -66,16 +53,16 @@ class AccessLog:
         """Add a request that was served."""
         peer, token, actor = scope.get("client"), scope.get("token"), scope.get("actor")
         self._waiting.append(
-            Entry(
-                time=datetime.now(UTC),
-                method=scope["method"],
-                path=scope["path"],
-                status=status,
-                milliseconds=round(seconds * 1000, 3),
-                client=peer[0] if peer else None,
-                token=None if token is None else token.id,
-                actor=None if actor is None else str(actor),
-            )
+            {
+                "time": datetime.now(UTC),
+                "method": scope["method"],
+                "path": scope["path"],
+                "status": status,
+                "milliseconds": round(seconds * 1000, 3),
+                "client": peer[0] if peer else None,
+                "token": None if token is None else token.id,
+                "actor": None if actor is None else str(actor),
+            }
         )
 
     async def _write(self) -> None:

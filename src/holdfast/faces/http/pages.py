@@ -15,6 +15,7 @@ from holdfast.faces.http.auth import EVERY, MAIN, TICKET_SECONDS, Token
 from holdfast.faces.http.calls import Response, json_response
 from holdfast.faces.http.workspaces import ServedWorkspace
 from holdfast.route import Role
+from holdfast.workspace.context import allows
 
 if TYPE_CHECKING:
     from holdfast.faces.http.app import App
@@ -24,8 +25,7 @@ Extra = Callable[["App", ServedWorkspace, Token], Awaitable[Response]]
 
 
 async def _revision_response(_: App, space: ServedWorkspace, token: Token) -> Response:
-    ahead = space.workspace.clock_ahead
-    return json_response({"revision": space.workspace.revision, "clock_ahead": ahead})
+    return json_response({"revision": space.workspace.revision, "clock_ahead": space.workspace.clock_ahead})
 
 
 async def _check(_: App, space: ServedWorkspace, token: Token) -> Response:
@@ -56,7 +56,7 @@ def find(segments: list[str], method: str, token: Token) -> Extra | None:
     wanted, role, _, extra = found
     if method != wanted and not (method == "HEAD" and wanted == "GET"):
         raise MethodNotAllowed(f"{method} is not allowed here, use {wanted}", allowed=wanted)
-    if not token.allows(role):
+    if not allows(token.role, role):
         raise errors.Forbidden(f"{segments[1]} needs a token with the role {role}, this one has {token.role}")
     return extra
 
@@ -69,7 +69,7 @@ def respond(app: App, segments: list[str], method: str, token: Token) -> Respons
         case ["readyz"]:
             return _ready(app)
         case ["metrics"]:
-            if not token.allows("admin") or token.workspace != EVERY:
+            if token.role != "admin" or token.workspace != EVERY:
                 raise errors.Forbidden("metrics need a token with the role admin, for all workspaces")
             return _metrics(app)
         case ["openapi.json"]:
@@ -101,7 +101,7 @@ def _metrics(app: App) -> Response:
 def _revision(space: ServedWorkspace) -> int | None:
     """The revision of a workspace; None if it cannot be read, so that the others are still reported."""
     try:
-        return None if space.is_lost else space.workspace.revision
+        return None if space.workspace.is_lost else space.workspace.revision
     except errors.HoldfastError:
         return None
 

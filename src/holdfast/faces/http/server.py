@@ -29,7 +29,7 @@ from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 from holdfast import errors
 from holdfast.faces.http.app import App
 from holdfast.faces.http.auth import MAIN, Gate, Tokens
-from holdfast.faces.http.listener import LOCK, ServerLock, Settings, bind, host_in
+from holdfast.faces.http.listener import LOCK, ServerLock, Settings, bind, certificate, check, host_in
 from holdfast.faces.http.workspaces import WorkspaceRegistry
 from holdfast.filesystem import hide_from_git
 from holdfast.workspace import Workspace, open_workspace
@@ -98,13 +98,7 @@ class Protocol(HttpToolsProtocol):
 
     def _refuse(self, status: bytes, code: str, what: str) -> None:
         self._in_time()
-        error = {
-            "error": what,
-            "code": code,
-            "hint": "send fewer and shorter ones",
-            "retryable": False,
-            "details": {},
-        }
+        error = {"error": what, "code": code, "hint": "send fewer and shorter ones", "retryable": False, "details": {}}
         body = msgspec.json.encode(error)
         self.transport.write(
             b"HTTP/1.1 %b\r\ncontent-type: application/json\r\nconnection: close\r\ncontent-length: %d\r\n\r\n%b"
@@ -155,13 +149,11 @@ class Server:
     def _certificate(self) -> tuple[Path, Path] | None:
         if not self.settings.secure:
             return None
-        from holdfast.faces.http import listener
-
         cert, key = self.settings.tls_cert, self.settings.tls_key
         if cert is None or key is None:
             names = (self.settings.host, *map(host_in, self.settings.allow_hosts))
-            cert, key = listener.certificate(self.settings.folder, names)
-        listener.check(cert, key)
+            cert, key = certificate(self.settings.folder, names)
+        check(cert, key)
         return cert, key
 
     def stop(self) -> None:
@@ -169,15 +161,6 @@ class Server:
         if self._loop is not None and self._stop is not None:
             with contextlib.suppress(RuntimeError):  # its loop is closed: it has stopped
                 self._loop.call_soon_threadsafe(self._stop.set)
-
-    def on_loop(self, work: Callable[[], None]) -> None:
-        """Run a function on its loop, from another thread, and wait for it."""
-        assert self._loop is not None
-
-        async def do() -> None:
-            work()
-
-        asyncio.run_coroutine_threadsafe(do(), self._loop).result()
 
     def run(self, started: Callable[[], None] = lambda: None) -> None:
         """Serve until it is stopped; `started` is called once it listens."""

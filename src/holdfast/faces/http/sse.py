@@ -292,10 +292,7 @@ class Channel:
         self._watch = watch
         self._events: deque[tuple[Position, bytes]] = deque()
         self.floor: Position = parse_cursor(watch.bookmark)  # every event after it is kept
-        self._newest: tuple[Position, bytes] = (
-            self.floor,
-            b"",
-        )  # before the newest events, and their bytes
+        self._newest: tuple[Position, bytes] = (self.floor, b"")  # before the newest events, and their bytes
         self._gathering = False  # it has read an event that it has not published
         self.failed = False
         self.clients: set[Client] = set()

@@ -6,9 +6,9 @@ A named workspace is opened on its first request, if its folder exists; a name i
 from __future__ import annotations
 
 import asyncio
-from collections import OrderedDict
 from collections.abc import Callable
 from contextlib import ExitStack, suppress
+from functools import lru_cache, partial
 from pathlib import Path
 from typing import Final
 
@@ -30,6 +30,10 @@ def _soon(loop: asyncio.AbstractEventLoop, function: Callable[[Progress], None],
         loop.call_soon_threadsafe(function, progress)
 
 
+def _plain_handle(workspace: Workspace, actor: str, _: type[str]) -> AsyncWorkspace:
+    return AsyncWorkspace(with_context(workspace, Context(actor)))
+
+
 class ServedWorkspace:
     """One workspace, with a handle for each actor that calls it."""
 
@@ -40,26 +44,13 @@ class ServedWorkspace:
         loop = asyncio.get_running_loop()
         self._listening = ExitStack()
         self._listening.enter_context(workspace.progress(lambda progress: _soon(loop, self._announce, progress)))
-        self._handles: OrderedDict[str, AsyncWorkspace] = OrderedDict()
+        self._kept = lru_cache(_REMEMBERED)(partial(_plain_handle, workspace))
 
     def handle(self, context: Context) -> AsyncWorkspace:
         """The workspace for calls in this context; handles of plain contexts are kept."""
-        if not context.plain:
-            return AsyncWorkspace(with_context(self.workspace, context))
-        key = f"{type(context.actor).__name__}:{context.actor}"
-        found = self._handles.get(key)
-        if found is None:
-            found = self._handles[key] = AsyncWorkspace(with_context(self.workspace, context))
-            if len(self._handles) > _REMEMBERED:
-                self._handles.popitem(last=False)
-        else:
-            self._handles.move_to_end(key)
-        return found
-
-    @property
-    def is_lost(self) -> bool:
-        """Whether its store was removed or replaced while it was open."""
-        return self.workspace.is_lost
+        if context.plain:
+            return self._kept(context.actor, type(context.actor))  # a derived actor is not the one somebody chose
+        return AsyncWorkspace(with_context(self.workspace, context))
 
     def in_thread(self, context: Context) -> Workspace:
         """The same for use in a thread."""
@@ -77,21 +68,20 @@ class ServedWorkspace:
 class WorkspaceRegistry:
     """Every workspace of a server."""
 
-    def __init__(self, folder: Path, open_one: Callable[[Path], Workspace], links: bool = False) -> None:
+    def __init__(self, folder: Path, open_one: Callable[[Path], Workspace]) -> None:
         self.folder = folder
-        self._links = links  # folders may be symbolic links
         self._open_one = open_one
         self._open: dict[str, ServedWorkspace] = {}
 
     def get(self, name: str) -> ServedWorkspace:
         """A workspace by name, MAIN for the server's own; NotFound if it has no folder."""
         space = self._open.get(name)
-        if space is not None and name != MAIN and space.is_lost:
+        if space is not None and name != MAIN and space.workspace.is_lost:
             self.drop(name)  # its folder was removed; perhaps there is a new one
             space = None
         if space is None:
             folder = self.folder if name == MAIN else self.folder / FOLDER / check_space(name)
-            if name != MAIN and (not folder.is_dir() or (folder.is_symlink() and not self._links)):
+            if name != MAIN and not self._is_served(folder):
                 raise errors.NotFound(
                     f"there is no workspace {name!r} here",
                     hint=f"make the folder {FOLDER}/{name} in the server's folder",
@@ -108,14 +98,10 @@ class WorkspaceRegistry:
             folders = []
         except OSError as error:
             raise errors.Invalid(f"{self.folder / FOLDER} is not a folder: {error.strerror}") from error
-        return [
-            MAIN,
-            *(
-                each.name
-                for each in folders
-                if each.is_dir() and is_space(each.name) and (self._links or not each.is_symlink())
-            ),
-        ]
+        return [MAIN, *(each.name for each in folders if is_space(each.name) and self._is_served(each))]
+
+    def _is_served(self, folder: Path) -> bool:
+        return folder.is_dir() and not folder.is_symlink()
 
     def open(self) -> list[ServedWorkspace]:
         """Those that are open."""

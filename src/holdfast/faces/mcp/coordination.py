@@ -12,7 +12,7 @@ from typing import Annotated, Any, Final, Literal
 from holdfast import errors
 from holdfast.faces.mcp.client import Session, as_step
 from holdfast.faces.mcp.tasks import LISTED, WHOLE, Cursor, check_limit, message, page, path_lock, row, task_show
-from holdfast.faces.mcp.tool import LONGEST, brief, check_wait, filled, missing, parts_of, when
+from holdfast.faces.mcp.tool import LONGEST, brief, check_wait, filled, missing, parts_of, picked, when
 from holdfast.hints import for_tools
 from holdfast.types import Event, Grant
 from holdfast.wire import from_wire, wired
@@ -89,7 +89,7 @@ async def lock(
 
 
 def _granted(grant: Grant) -> dict[str, Any]:
-    return filled(name=grant.name, holder=grant.holder, token=grant.token, until=when(grant.expires_at))
+    return picked(grant, "name", "holder", "token") | filled(until=when(grant.expires_at))
 
 
 async def paths(
@@ -225,16 +225,8 @@ def _shown(event: Event) -> dict[str, Any]:
         for name, value in event.data.items()
         if name not in _OMITTED and value not in (None, [None, None])
     }
-    return filled(
-        revision=event.revision,
-        kind=event.kind,
-        op=event.op,
-        run=event.scope,
-        id=event.id,
-        by=event.actor,
-        at=when(event.time),
-        changed=changed or None,
-    )
+    shown = picked(event, "revision", "kind", "op") | filled(run=event.scope, id=event.id, by=event.actor)
+    return shown | filled(at=when(event.time), changed=changed or None)
 
 
 PRIMED: Final = 5  # ready tasks at the beginning

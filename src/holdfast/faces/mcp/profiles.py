@@ -13,7 +13,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 from functools import cache
-from typing import Any, Final, Literal, get_args
+from typing import Any, Final
 
 from holdfast import errors, wire
 from holdfast.faces.mcp import coordination, tasks
@@ -75,8 +75,7 @@ INSTRUCTIONS: Final = (
     " paths before you edit them. Look at mail_inbox between tasks. After FENCED or NOT_CLAIM_OWNER stop that work:"
     f" another has it. {MARKS}"
 )
-Profile = Literal["core", "all"]
-PROFILES: Final[tuple[Profile, ...]] = get_args(Profile)
+PROFILES: Final = ("core", "all")
 WATCH: Final = tool(coordination.watch, reads=True)
 CORE: Final = (
     tool(tasks.task_create),

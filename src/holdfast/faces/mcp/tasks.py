@@ -4,11 +4,9 @@ from __future__ import annotations
 
 from typing import Annotated, Any, Final, Literal
 
-import msgspec
-
 from holdfast import errors
 from holdfast.faces.mcp.client import Session, as_step
-from holdfast.faces.mcp.tool import LONG, LONGEST, cut, filled, when
+from holdfast.faces.mcp.tool import LONG, LONGEST, cut, filled, picked, when
 from holdfast.types import Page
 from holdfast.types.agents import Message, PathLock
 from holdfast.types.tasks import Resume, Task
@@ -84,9 +82,7 @@ async def task_claim(
         raise errors.Invalid("tags cannot be combined with id", hint="give either")
     else:
         task = await session.ws.tasks.claim(id, can=can, ttl=ttl)
-    if task is None:
-        return {"task": None}
-    return {"task": held(task)}
+    return {"task": None if task is None else held(task)}
 
 
 async def task_update(
@@ -169,14 +165,7 @@ def page(name: str, found: Any, rows: list[Any]) -> dict[str, Any]:
 
 def row(task: Task) -> dict[str, Any]:
     """A task in a list."""
-    return filled(
-        id=task.id,
-        title=task.title,
-        status=task.status,
-        priority=task.priority,
-        tags=task.tags,
-        holder=task.claimed_by,
-    )
+    return picked(task, "id", "title", "status", "priority", "tags") | filled(holder=task.claimed_by)
 
 
 def held(task: Task) -> dict[str, Any]:
@@ -209,30 +198,21 @@ def resumed(found: Resume) -> dict[str, Any]:
 
 def path_lock(lock: PathLock) -> dict[str, Any]:
     """A path lock."""
-    shown = filled(
-        id=lock.id,
-        patterns=lock.patterns,
-        holder=lock.holder,
-        token=lock.token,
-        task=lock.task,
-        reason=lock.reason,
-        until=when(lock.expires_at),
-    )
-    return shown | ({"shared": True} if lock.shared else {})
+    shown = picked(lock, "id", "patterns", "holder", "token", "task", "reason")
+    return shown | filled(until=when(lock.expires_at), shared=lock.shared or None)
 
 
 def message(found: Message, most: int = LONG) -> dict[str, Any]:
     """A message; a long text is cut."""
-    kept = msgspec.structs.replace(found, body=cut(found.body, most))
     shown = {
-        "id": kept.id,
-        "from": kept.sender,
-        "to": kept.to,
-        "subject": kept.subject,
-        "body": kept.body,
-        "type": kept.type,
-        "sent": when(kept.sent_at),
-        "status": kept.status,
+        "id": found.id,
+        "from": found.sender,
+        "to": found.to,
+        "subject": found.subject,
+        "body": cut(found.body, most),
+        "type": found.type,
+        "sent": when(found.sent_at),
+        "status": found.status,
     }
-    more = filled(thread=None if kept.thread == kept.id else kept.thread, task=kept.task, answers=kept.answers)
-    return shown | more | ({"ack": True} if kept.ack else {})
+    thread = None if found.thread == found.id else found.thread
+    return shown | filled(thread=thread, task=found.task, answers=found.answers, ack=found.ack or None)

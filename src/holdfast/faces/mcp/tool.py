@@ -99,6 +99,11 @@ def filled(**fields: Any) -> dict[str, Any]:
     return {name: value for name, value in fields.items() if value is not None and value != () and value != ""}
 
 
+def picked(record: Any, *names: str) -> dict[str, Any]:
+    """The fields of a record by these names that are neither None nor empty."""
+    return filled(**{name: getattr(record, name) for name in names})
+
+
 MAX_WAIT: Final = 60.0  # seconds: clients give up on a call soon after that
 _WRONG_TYPE: Final = re.compile(r"^Expected `([^`]+)`, got `([^`]+)` - at `\$\.([^`]+)`$")
 _TYPES: Final = {

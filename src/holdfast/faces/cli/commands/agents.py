@@ -17,11 +17,12 @@ from holdfast.errors import Invalid
 from holdfast.faces.cli import location
 from holdfast.faces.cli.args import Argument, Usage
 from holdfast.faces.cli.call import Session
-from holdfast.faces.cli.command import Command
-from holdfast.faces.cli.output import printable
+from holdfast.faces.cli.command import command
+from holdfast.faces.cli.output import printable, short
 from holdfast.hints import for_shell
 
 _MOST: Final = 20
+_WIDE: Final = 70  # characters of a title or subject
 _RULES: Final = """\
 # This project coordinates its agents with Holdfast
 - Take work: `holdfast next` (exit 4: nothing ready) or `holdfast claim ID`. One task at a time.
@@ -57,32 +58,27 @@ def render(facts: dict[str, Any], budget: int, introduce: bool = False) -> str:
     if budget < 200:
         raise Invalid(f"a budget of {budget} bytes is too small", hint="give at least 200")
     actor = facts["actor"]
-    name = (
-        _NAMELESS
-        if actor is None
-        else f"You are {actor}{f': pass --actor {actor} to every call' if introduce else ''}."
-    )
+    name = _NAMELESS if actor is None else f"You are {actor}."
+    if actor is not None and introduce:
+        name = f"You are {actor}: pass --actor {actor} to every call."
     sections = [("Yours now", [_task(task) for task in facts["claims"]], False), *_mail(facts)]
     sections.append(("Ready", [_task(task) for task in facts["ready"]], facts["more"]))
     for most in range(_MOST, -1, -1):
         text = _put_together(_RULES, name, sections, most)
         if len(text.encode()) <= budget:
             return text
-    return _cut(_put_together("", name, sections, 0), budget)
+    return _put_together("", name, sections, 0).encode()[:budget].decode(errors="ignore")
 
 
 def _mail(facts: dict[str, Any]) -> list[_Section]:
-    lines = [f"{each.id} from {printable(each.sender)}: {_short(each.subject)}" for each in facts["mail"]]
+    lines = [
+        f"{each.id} from {printable(each.sender)}: {short(printable(each.subject), _WIDE)}" for each in facts["mail"]
+    ]
     return [(f"Unread mail ({facts['unread']})", lines, facts["unread"] > len(lines))] if lines else []
 
 
 def _task(task: Any) -> str:
-    return f"{task.id} P{task.priority} {_short(task.title)}"
-
-
-def _short(text: str, most: int = 70) -> str:
-    text = printable(text)
-    return text if len(text) <= most else f"{text[: most - 1]}…"
+    return f"{task.id} P{task.priority} {short(printable(task.title), _WIDE)}"
 
 
 def _put_together(rules: str, name: str, sections: list[_Section], most: int) -> str:
@@ -97,19 +93,18 @@ def _put_together(rules: str, name: str, sections: list[_Section], most: int) ->
     return "\n".join(lines) + "\n"
 
 
-def _cut(text: str, budget: int) -> str:
-    return text.encode()[:budget].decode(errors="ignore")
-
-
 CLIENTS: Final = ("claude", "codex", "cursor", "gemini")
-_HOOK: Final = Argument("hook", option="--hook", choices=CLIENTS, of="CLIENT", help="called by this client's hook")
+_HOOK: Final = Argument("hook", choices=CLIENTS, of="CLIENT", help="called by this client's hook")
 
 
 # --- prime -----------------------------------------------------------------------------------------------------------
 
 
+@command(
+    "prime", Argument("budget", "int", help="maximum number of bytes (2048)"), _HOOK, more="Silent outside a workspace."
+)
 def prime(session: Session, given: dict[str, Any]) -> int:
-    """Print what an agent must know; nothing outside a workspace."""
+    """Print what an agent must know: rules, its claims, its mail, ready tasks."""
     place = session.find_place()
     hook = _Hook(given["hook"]) if "hook" in given else None
     if place is None or not place.exists:
@@ -131,8 +126,17 @@ def prime(session: Session, given: dict[str, Any]) -> int:
 # --- guard -----------------------------------------------------------------------------------------------------------
 
 
+@command(
+    "guard",
+    Argument("paths", "texts", word=True, rest=True, help="files, from the current folder"),
+    Argument("staged", "flag", help="the files of the next git commit"),
+    _HOOK,
+)
 def guard(session: Session, given: dict[str, Any]) -> int:
-    """Check whether the actor may edit paths. Raises Held if another agent has locked one."""
+    """Check whether you may edit a path: exit code 12 and the holder if not.
+
+    Raises Held if another agent has locked one.
+    """
     hook = _Hook(given["hook"]) if "hook" in given else None
     if hook is not None:
         session.given = {**session.given, "actor": hook.actor(session)}
@@ -238,8 +242,18 @@ class _Hook:
 # --- setup -----------------------------------------------------------------------------------------------------------
 
 
+@command(
+    "setup",
+    Argument("client", word=True, required=True, choices=(*CLIENTS, "git"), help="which"),
+    Argument("check", "flag", help="only check whether all is in place; exit code 1 if not"),
+    Argument("remove", "flag", help="remove it; every file is as it was before"),
+    more="Clients: claude, codex, cursor, gemini; git adds a pre-commit hook that respects path locks.",
+)
 def setup(session: Session, given: dict[str, Any]) -> int:
-    """Install, check or remove the hooks and instructions of an agent client."""
+    """Make an agent client use Holdfast in this project.
+
+    It installs, checks or removes hooks and instructions.
+    """
     from pathlib import Path
 
     from holdfast.faces.cli.setup.clients import check, install, remove
@@ -257,33 +271,4 @@ def setup(session: Session, given: dict[str, Any]) -> int:
     return 0
 
 
-COMMANDS = (
-    Command(
-        "prime",
-        "Print what an agent must know: rules, its claims, its mail, ready tasks.",
-        (Argument("budget", "int", "--budget", help="maximum number of bytes (2048)"), _HOOK),
-        prime,
-        "Silent outside a workspace.",
-    ),
-    Command(
-        "guard",
-        "Check whether you may edit a path: exit code 12 and the holder if not.",
-        (
-            Argument("paths", "texts", "--path", word=True, rest=True, help="files, from the current folder"),
-            Argument("staged", "flag", "--staged", help="the files of the next git commit"),
-            _HOOK,
-        ),
-        guard,
-    ),
-    Command(
-        "setup",
-        "Make an agent client use Holdfast in this project.",
-        (
-            Argument("client", option="--client", word=True, required=True, choices=(*CLIENTS, "git"), help="which"),
-            Argument("check", "flag", "--check", help="only check whether all is in place; exit code 1 if not"),
-            Argument("remove", "flag", "--remove", help="remove it; every file is as it was before"),
-        ),
-        setup,
-        "Clients: claude, codex, cursor, gemini; git adds a pre-commit hook that respects path locks.",
-    ),
-)
+COMMANDS = (prime, guard, setup)

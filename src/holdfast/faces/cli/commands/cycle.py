@@ -19,10 +19,10 @@ from holdfast import errors
 from holdfast.domains.cycles import Cycles
 from holdfast.faces.cli.args import Argument, Usage, convert
 from holdfast.faces.cli.call import Session, after_writing, run
-from holdfast.faces.cli.command import Command
+from holdfast.faces.cli.command import command
 from holdfast.faces.cli.commands.store import snapshot
 from holdfast.faces.cli.commands.transfer import difference_lines, problem_lines
-from holdfast.faces.cli.output import bar, printable
+from holdfast.faces.cli.output import bar, printable, short
 from holdfast.faces.cli.views import Paint, moment
 from holdfast.types.cycles import Cycle, CyclePhase
 
@@ -54,7 +54,7 @@ def timeline(cycle: Cycle, width: int, paint: Paint) -> list[str]:
     for name, phase in phases.items():
         current = name == metadata.current_phase and metadata.status in ("in_progress", "failed")
         lines.append(_line(name, phase, current, axis, max(width - _BESIDE, _LEAST), paint).rstrip())
-        lines += [paint("red", _fit(f"             ! {text}", width)) for text in _errors(phase)]
+        lines += [paint("red", short(f"             ! {text}", width)) for text in _errors(phase)]
     return lines
 
 
@@ -117,17 +117,37 @@ def _message(error: Any) -> str:
     return found if isinstance(found, str) else repr(found)
 
 
-def _fit(text: str, width: int) -> str:
-    return text if len(text) <= width else f"{text[: max(width - 1, 1)]}…"
-
-
 _BUCKET: Final = "agent-os-peer-state"
 _CHOOSE: Final = "compare both; cycle import --theirs KEY takes the one there, cycle export --mine KEY the one here"
 _WIDTH: Final = 100  # where nobody knows how wide a line may be
+_LOCATION: Final = (
+    Argument("nats", of="URL", help="a NATS server with JetStream, such as nats://127.0.0.1:4222"),
+    Argument("bucket", help=f"its bucket ({_BUCKET})"),
+    Argument("folder", option="--dir", of="FOLDER", help="instead: a folder of files KEY.json"),
+)
+_THEIRS: Final = Argument(
+    "theirs", "texts", "--theirs", of="KEY", help="take this cycle as it is there, if it differs; may be repeated"
+)
+_MINE: Final = Argument("mine", "texts", of="KEY", help="write this cycle over whatever is there now; may be repeated")
+_DRY_RUN: Final = Argument("dry_run", "flag", help="report what would happen, and change nothing")
 
 
+@command(
+    "cycle import",
+    *_LOCATION,
+    _THEIRS,
+    _DRY_RUN,
+    Argument("skip_bad", "flag", help="leave out what cannot be read"),
+    more="All or nothing, after a backup. Fields that v2 does not have are kept under context.legacy.\n"
+    "A cycle that diverged is left alone and reported, with exit code 9; --theirs takes the one there.\n"
+    "--dir is the folder of cycles here; that of the workspace comes before: holdfast --dir W cycle import",
+    op=Cycles.import_,
+)
 def import_(session: Session, given: dict[str, Any]) -> int:
-    """Import every cycle of a location, or report what would happen; nothing is imported if something is wrong."""
+    """Take in cycles from a NATS bucket or a folder, in any PEER format.
+
+    All of a location, or a report of what would happen; nothing is imported if something is wrong.
+    """
     from holdfast.interchange.peer.sync import bring
 
     dry_run, skip_bad = bool(given.get("dry_run")), bool(given.get("skip_bad"))
@@ -167,8 +187,22 @@ def _target(session: Session, dry_run: bool) -> Any:
     return session.open(writing=True)
 
 
+@command(
+    "cycle export",
+    Argument("keys", "texts", "--cycle", word=True, rest=True, of="KEY", help="which; else all"),
+    *_LOCATION,
+    Argument("create", "flag", help="make the bucket if there is none"),
+    _MINE,
+    _DRY_RUN,
+    more="If somebody else changed the same phase of a cycle there, it is left alone and the others are written:\n"
+    "exit code 9, and the error has both documents and the revision. What others did to other phases is\n"
+    "merged, also into the workspace. Keys of older formats stay, and are reported.",
+)
 def export(session: Session, given: dict[str, Any]) -> int:
-    """Write cycles to a location as v2, each over the revision that was read; never over what somebody else wrote."""
+    """Write cycles to a NATS bucket or a folder, over what was read alone.
+
+    They are written as v2, never over what somebody else wrote meanwhile.
+    """
     from holdfast.interchange.peer.sync import ExportReport, send
 
     dry_run = bool(given.get("dry_run"))
@@ -217,18 +251,31 @@ def _location(given: dict[str, Any], writing: bool) -> Iterator[Location]:
         yield bucket
 
 
+@command(
+    "cycle validate",
+    Argument("document", word=True, required=True, help="the document: JSON, a file, or - for standard input"),
+    op=Cycles.validate,
+)
 def validate(session: Session, given: dict[str, Any]) -> int:
-    """Tell what is wrong with a document: JSON, that of a file, or that of standard input."""
+    """Tell what is wrong with a document; nothing if it is sound.
+
+    The document is JSON, that of a file, or that of standard input.
+    """
     text = given["document"]
     if text != "-" and text.lstrip()[:1] not in ("{", "[") and os.path.isfile(text):
         with open(text, encoding="utf-8", errors="surrogateescape") as file:
             text = file.read()
-    document = convert(Argument("document", "json", of="DOCUMENT"), text)
+    document = convert(Argument("document", "json", word=True), text)
     return 1 if run(session, Cycles.validate, {"document": document}) else 0
 
 
+@command(
+    "cycle show",
+    Argument("cycle", word=True, required=True, of="KEY", help="its key, or PREFIX: its current one"),
+    op=Cycles.get,
+)
 def show(session: Session, given: dict[str, Any]) -> int:
-    """Draw a cycle as a timeline of its phases."""
+    """Draw the four phases of a cycle as a timeline."""
     with session.open() as workspace:
         cycle = workspace.cycles.get(given["cycle"])
     if session.out.json or session.out.quiet:
@@ -241,82 +288,4 @@ def show(session: Session, given: dict[str, Any]) -> int:
     return 0
 
 
-_LOCATION: Final = (
-    Argument("nats", option="--nats", of="URL", help="a NATS server with JetStream, such as nats://127.0.0.1:4222"),
-    Argument("bucket", option="--bucket", help=f"its bucket ({_BUCKET})"),
-    Argument("folder", option="--dir", of="FOLDER", help="instead: a folder of files KEY.json"),
-)
-_THEIRS: Final = Argument(
-    "theirs", "texts", "--theirs", of="KEY", help="take this cycle as it is there, if it differs; may be repeated"
-)
-_MINE: Final = Argument(
-    "mine", "texts", "--mine", of="KEY", help="write this cycle over whatever is there now; may be repeated"
-)
-_DRY_RUN: Final = Argument("dry_run", "flag", "--dry-run", help="report what would happen, and change nothing")
-COMMANDS = (
-    Command(
-        "cycle import",
-        "Take in cycles from a NATS bucket or a folder, in any PEER format.",
-        (
-            *_LOCATION,
-            _THEIRS,
-            _DRY_RUN,
-            Argument("skip_bad", "flag", "--skip-bad", help="leave out what cannot be read"),
-        ),
-        import_,
-        more=(
-            "All or nothing, after a backup. Fields that v2 does not have are kept under context.legacy.\n"
-            "A cycle that diverged is left alone and reported, with exit code 9; --theirs takes the one there.\n"
-            "--dir is the folder of cycles here; that of the workspace comes before: holdfast --dir W cycle import"
-        ),
-        op=Cycles.import_,
-    ),
-    Command(
-        "cycle export",
-        "Write cycles to a NATS bucket or a folder, over what was read alone.",
-        (
-            Argument("keys", "texts", "--cycle", word=True, rest=True, of="KEY", help="which; else all"),
-            *_LOCATION,
-            Argument("create", "flag", "--create", help="make the bucket if there is none"),
-            _MINE,
-            _DRY_RUN,
-        ),
-        export,
-        more=(
-            "If somebody else changed the same phase of a cycle there, it is left alone and the others are written:\n"
-            "exit code 9, and the error has both documents and the revision. What others did to other phases is\n"
-            "merged, also into the workspace. Keys of older formats stay, and are reported."
-        ),
-    ),
-    Command(
-        "cycle validate",
-        "Tell what is wrong with a document; nothing if it is sound.",
-        (
-            Argument(
-                "document",
-                option="--document",
-                word=True,
-                required=True,
-                help="the document: JSON, a file, or - for standard input",
-            ),
-        ),
-        validate,
-        op=Cycles.validate,
-    ),
-    Command(
-        "cycle show",
-        "Draw the four phases of a cycle as a timeline.",
-        (
-            Argument(
-                "cycle",
-                option="--cycle",
-                word=True,
-                required=True,
-                of="KEY",
-                help="its key, or PREFIX: its current one",
-            ),
-        ),
-        show,
-        op=Cycles.get,
-    ),
-)
+COMMANDS = (import_, export, validate, show)

@@ -9,22 +9,34 @@ from typing import Any, Final
 from holdfast.clock import SystemClock
 from holdfast.faces.cli.args import Argument
 from holdfast.faces.cli.call import Session
-from holdfast.faces.cli.command import Command
+from holdfast.faces.cli.command import command
 
 
+@command(
+    "demo",
+    Argument("agents", "int", help="number of agents, at least 3"),
+    Argument("items", "int", help="number of pieces of work"),
+    Argument("seed", "int", help="for the order and length of the work"),
+)
 def demo(session: Session, given: dict[str, Any]) -> int:
-    """Run the demo; 0 if every item was done exactly once."""
+    """Watch a fleet of agents share a workspace.
+
+    Returns 0 if every item was done exactly once.
+    """
     main = import_module("holdfast.demo.__main__").main
     chosen = given | ({"dir": session.given["dir"]} if session.given.get("dir") else {})
-    code: int = main([word for name, value in chosen.items() for word in (f"--{name}", str(value))])
-    return code
+    return int(main([word for name, value in chosen.items() for word in (f"--{name}", str(value))]))
 
 
 _THREADS: Final = 16
 
 
+@command("bench", Argument("count", "int", help="number of claims and syncs (500)"))
 def bench(session: Session, given: dict[str, Any]) -> int:
-    """Measure durable claims by one and by many threads, and the disk's rate of syncs."""
+    """Measure how fast agents can work on this machine's disk.
+
+    It measures durable claims by one and by many threads, and the disk's rate of syncs.
+    """
     import tempfile
     from concurrent.futures import ThreadPoolExecutor
 
@@ -68,21 +80,4 @@ def _timed(work: Any) -> float:
     return (clock.monotonic() - begun) / 1e6
 
 
-COMMANDS = (
-    Command(
-        "demo",
-        "Watch a fleet of agents share a workspace.",
-        (
-            Argument("agents", "int", "--agents", help="number of agents, at least 3"),
-            Argument("items", "int", "--items", help="number of pieces of work"),
-            Argument("seed", "int", "--seed", help="for the order and length of the work"),
-        ),
-        demo,
-    ),
-    Command(
-        "bench",
-        "Measure how fast agents can work on this machine's disk.",
-        (Argument("count", "int", "--count", help="number of claims and syncs (500)"),),
-        bench,
-    ),
-)
+COMMANDS = (demo, bench)

@@ -18,7 +18,7 @@ import msgspec
 from holdfast import errors
 from holdfast.faces.cli import location
 from holdfast.faces.cli.call import Session
-from holdfast.faces.cli.command import Command
+from holdfast.faces.cli.command import command
 from holdfast.faces.cli.commands.store import backups_of
 from holdfast.faces.cli.output import printable
 from holdfast.faces.http.listener import LOCK
@@ -26,6 +26,7 @@ from holdfast.types import DerivedActor
 from holdfast.workspace.context import derive_actor
 
 Level = Literal["ok", "note", "bad"]
+Found = tuple[Level, str] | tuple[Level, str, str]  # of a check: what was found, and what to do
 _SKEW: Final = 300  # seconds between the store's time and this clock
 _UNSEEN: Final = timedelta(hours=1)
 _LOOKED_AT: Final = 1000
@@ -40,8 +41,9 @@ class Finding(msgspec.Struct, frozen=True):
     todo: str = ""
 
 
+@command("doctor", more="Exit code 1 if something is bad. It changes nothing.")
 def doctor(session: Session, given: dict[str, Any]) -> int:
-    """Run all checks; 1 if a result is bad."""
+    """Check the workspace for problems, and say what to do."""
     findings = [finding for look in _ALWAYS for finding in _looked(session, look)]
     if not any(finding.level == "bad" for finding in findings):
         findings += [finding for look in _INSIDE for finding in _looked(session, look)]
@@ -53,10 +55,11 @@ def doctor(session: Session, given: dict[str, Any]) -> int:
     return 1 if any(each.level == "bad" for each in findings) else 0
 
 
-def _looked(session: Session, look: Callable[[Session], Iterator[Finding]]) -> Iterator[Finding]:
+def _looked(session: Session, look: Callable[[Session], Iterator[Found]]) -> Iterator[Finding]:
     about = look.__name__.strip("_")
     try:
-        yield from look(session)
+        for level, text, *todo in look(session):
+            yield Finding(level, about, text, *todo)
     except errors.HoldfastError as error:
         yield Finding("bad", about, error.message, error.hint)
     except apsw.Error as error:
@@ -65,35 +68,34 @@ def _looked(session: Session, look: Callable[[Session], Iterator[Finding]]) -> I
         yield Finding("bad", about, str(error), "check that this user may read and write it")
 
 
-def _workspace(session: Session) -> Iterator[Finding]:
+def _workspace(session: Session) -> Iterator[Found]:
     place = session.place
     if not place.exists:
-        yield Finding("bad", "workspace", f"there is none in {place.name} ({place.why})", "make one: holdfast init")
+        yield "bad", f"there is none in {place.name} ({place.why})", "make one: holdfast init"
         return
+    state = ""
     if place.folder is None:
         with session.open() as workspace:
             state = f", at revision {workspace.revision}"
-    else:
-        state = ""
-    yield Finding("ok", "workspace", f"{place.name} ({place.why}){state}")
+    yield "ok", f"{place.name} ({place.why}){state}"
 
 
-def _actor(session: Session) -> Iterator[Finding]:
+def _actor(session: Session) -> Iterator[Found]:
     actor = session.actor or derive_actor()
     if isinstance(actor, DerivedActor):
-        yield Finding("note", "actor", f"{actor} is only derived: it may not claim, lock or mail", "set HOLDFAST_ACTOR")
+        yield "note", f"{actor} is only derived: it may not claim, lock or mail", "set HOLDFAST_ACTOR"
     else:
-        yield Finding("ok", "actor", actor)
+        yield "ok", actor
 
 
-def _versions(session: Session) -> Iterator[Finding]:
+def _versions(session: Session) -> Iterator[Found]:
     from holdfast import __version__
 
     python = ".".join(map(str, sys.version_info[:3]))
-    yield Finding("ok", "versions", f"holdfast {__version__}, Python {python}, SQLite {apsw.sqlite_lib_version()}")
+    yield "ok", f"holdfast {__version__}, Python {python}, SQLite {apsw.sqlite_lib_version()}"
 
 
-def _permissions(session: Session) -> Iterator[Finding]:
+def _permissions(session: Session) -> Iterator[Found]:
     folder = session.place.folder
     if folder is None or not session.place.exists:
         return
@@ -101,65 +103,61 @@ def _permissions(session: Session) -> Iterator[Finding]:
     open_to_all = [path for path in private if os.path.exists(path) and os.stat(path).st_mode & stat.S_IRWXO]
     others = [path for path in private if os.path.exists(path) and os.stat(path).st_uid != os.getuid()]
     for path in others:
-        yield Finding("note", "permissions", f"{path} belongs to another user", "work as that user, or use a server")
+        yield "note", f"{path} belongs to another user", "work as that user, or use a server"
     for path in open_to_all:
-        yield Finding("note", "permissions", f"{path} is open to every user", f"chmod o= {path}")
+        yield "note", f"{path} is open to every user", f"chmod o= {path}"
     if not others and not open_to_all:
-        yield Finding("ok", "permissions", "no other user can read it")
+        yield "ok", "no other user can read it"
 
 
-def _writable(session: Session) -> Iterator[Finding]:
+def _writable(session: Session) -> Iterator[Found]:
     if session.place.folder is not None and not os.access(session.place.folder, os.W_OK | os.X_OK):
-        yield Finding(
-            "bad", "writable", f"{session.place.folder} cannot be written from here", "allow writing in the sandbox"
-        )
+        yield "bad", f"{session.place.folder} cannot be written from here", "allow writing in the sandbox"
         return
     if session.place.exists:
         with session.open() as workspace:
             workspace.tasks.release_stale_claims(timeout=_FOREVER)  # takes the write lock, and finds nothing
-        yield Finding("ok", "writable", "a transaction succeeded")
+        yield "ok", "a transaction succeeded"
 
 
 _FOREVER: Final = 315_360_000.0  # ten years
 
 
-def _integrity(session: Session) -> Iterator[Finding]:
+def _integrity(session: Session) -> Iterator[Found]:
     with session.open() as workspace:
         report = workspace.check()
     if report.ok:
-        yield Finding("ok", "integrity", f"revision {report.revision}, {report.events} events, state and log agree")
+        yield "ok", f"revision {report.revision}, {report.events} events, state and log agree"
     for problem in report.problems:
         todo = "make a backup now (holdfast backup), and compare with holdfast restore FILE --dir NEW"
         if problem.startswith("cycle "):
             todo = "holdfast cycle recover KEY keeps a copy and restores the last good version"
-        yield Finding("bad", "integrity", problem, todo)
+        yield "bad", problem, todo
 
 
-def _clock(session: Session) -> Iterator[Finding]:
+def _clock(session: Session) -> Iterator[Found]:
     with session.open() as workspace:
         ahead = workspace.clock_ahead
     if ahead > _SKEW:
         text = f"the workspace's time is {ahead:,.0f} s ahead of this machine's clock; one of them is wrong"
-        yield Finding("bad", "clock", text, "correct this machine's clock; if it is right: holdfast clock reset")
+        yield "bad", text, "correct this machine's clock; if it is right: holdfast clock reset"
     else:
-        yield Finding("ok", "clock", "agrees with the workspace")
+        yield "ok", "agrees with the workspace"
 
 
-def _schema(session: Session) -> Iterator[Finding]:
+def _schema(session: Session) -> Iterator[Found]:
     if session.place.folder is None:
         return
     from holdfast.workspace.admin import schema_of
 
     schema, newest = schema_of(session.place.folder)
     if schema < newest:
-        yield Finding(
-            "note", "schema", f"{schema}, but the newest is {newest}", "holdfast upgrade, once all use this version"
-        )
+        yield "note", f"{schema}, but the newest is {newest}", "holdfast upgrade, once all use this version"
     else:
-        yield Finding("ok", "schema", f"{schema}, the newest")
+        yield "ok", f"{schema}, the newest"
 
 
-def _stuck(session: Session) -> Iterator[Finding]:
+def _stuck(session: Session) -> Iterator[Found]:
     """Claims and locks without an expiry whose holders have not been seen for an hour."""
     now = datetime.now(UTC)
     with session.open() as workspace:
@@ -168,49 +166,36 @@ def _stuck(session: Session) -> Iterator[Finding]:
         locks = workspace.locks.list(limit=_LOOKED_AT)
         stashes = workspace.stashes.list(stash_type="lock", limit=_LOOKED_AT)
 
-    def is_gone(holder: str | None) -> bool:
-        last = seen.get(holder or "")
-        return last is None or now - last > _UNSEEN
-
-    found = False
-    for task in claims:
-        if task.deadline is None and is_gone(task.claimed_by):
-            found = True
-            text = f"{task.id} is held by {task.claimed_by}, not seen for an hour, and does not expire"
-            yield Finding("note", "stuck", text, f"ask the holder; if it is gone: holdfast release {task.id} --force")
+    held: list[tuple[str, Any, datetime | None, str]]
+    held = [(task.id, task.claimed_by, task.deadline, f"release {task.id} --force") for task in claims]
     for lock in locks:
-        if lock.expires_at is None and is_gone(lock.holder):
-            found = True
-            text = f"the lock {lock.name} is held by {lock.holder}, not seen for an hour, and does not expire"
-            yield Finding(
-                "note", "stuck", text, f"ask the holder; if it is gone: holdfast lock release {lock.name} --holder ..."
-            )
+        held.append((f"the lock {lock.name}", lock.holder, lock.expires_at, f"lock release {lock.name} --holder ..."))
     for stash in stashes:
         holder = stash.value and stash.value["holder"]
-        if holder and stash.held_until is None and is_gone(holder):
+        held.append((f"the stash {stash.name}", holder, stash.held_until, f"stash release {stash.id} --holder ..."))
+    found = False
+    for what, holder, until, release in held:
+        last = seen.get(holder)
+        if holder and until is None and (last is None or now - last > _UNSEEN):
             found = True
-            text = f"the stash {stash.name} is held by {holder}, not seen for an hour, and does not expire"
-            yield Finding(
-                "note", "stuck", text, f"ask the holder; if it is gone: holdfast stash release {stash.id} --holder ..."
-            )
+            text = f"{what} is held by {holder}, not seen for an hour, and does not expire"
+            yield "note", text, f"ask the holder; if it is gone: holdfast {release}"
     if not found:
-        yield Finding("ok", "stuck", "no claim or lock is held by an agent that is gone")
+        yield "ok", "no claim or lock is held by an agent that is gone"
 
 
-def _exposed(session: Session) -> Iterator[Finding]:
+def _exposed(session: Session) -> Iterator[Found]:
     """Whether a server of this folder can be reached from other machines."""
     if session.place.folder is None:
-        yield Finding("ok", "exposed", "checked through a server")
+        yield "ok", "checked through a server"
         return
     server = _server(os.path.join(session.place.folder, LOCK))
     if not server:
-        yield Finding("ok", "exposed", "no server is running on it")
+        yield "ok", "no server is running on it"
     elif any(word in server for word in ("127.0.0.1", "localhost", "[::1]", "unix:")):
-        yield Finding("ok", "exposed", f"served on this machine only, {server}")
+        yield "ok", f"served on this machine only, {server}"
     else:
-        yield Finding(
-            "note", "exposed", f"served to other machines, {server}", "holdfast token list shows who has access"
-        )
+        yield "note", f"served to other machines, {server}", "holdfast token list shows who has access"
 
 
 def _server(lock: str) -> str:
@@ -228,36 +213,25 @@ def _server(lock: str) -> str:
     return ""
 
 
-def _backups(session: Session) -> Iterator[Finding]:
+def _backups(session: Session) -> Iterator[Found]:
     if session.place.folder is None:
         return
     known = backups_of(session.place.folder, session.environ)
     if known:
-        yield Finding("ok", "backups", f"{len(known)}, the newest is {known[-1]}")
+        yield "ok", f"{len(known)}, the newest is {known[-1]}"
     else:
-        yield Finding("note", "backups", "there is none outside the workspace", "make one: holdfast backup")
+        yield "note", "there is none outside the workspace", "make one: holdfast backup"
 
 
-def _rules(session: Session) -> Iterator[Finding]:
+def _rules(session: Session) -> Iterator[Found]:
     with session.open() as workspace:
         problems = workspace.routes.check()
     for problem in problems:
-        yield Finding("bad" if problem.severity == "error" else "note", "rules", str(problem), "correct the file")
+        yield "bad" if problem.severity == "error" else "note", str(problem), "correct the file"
     if not problems:
-        yield Finding("ok", "rules", "configuration and routes have no problems")
+        yield "ok", "configuration and routes have no problems"
 
 
 _ALWAYS: Final = (_workspace, _actor, _versions)
-_INSIDE: Final = (
-    *(_permissions, _writable, _schema, _integrity),
-    *(_clock, _stuck, _exposed, _backups, _rules),
-)
-COMMANDS = (
-    Command(
-        "doctor",
-        "Check the workspace for problems, and say what to do.",
-        (),
-        doctor,
-        "Exit code 1 if something is bad. It changes nothing.",
-    ),
-)
+_INSIDE: Final = (_permissions, _writable, _schema, _integrity, _clock, _stuck, _exposed, _backups, _rules)
+COMMANDS = (doctor,)

@@ -7,7 +7,7 @@ from typing import Any, Final
 from holdfast.errors import HoldfastError, Invalid
 from holdfast.faces.cli.args import Argument
 from holdfast.faces.cli.call import GLOBAL, Session
-from holdfast.faces.cli.command import PURPOSES, Command, all_commands, find, unknown
+from holdfast.faces.cli.command import PURPOSES, Command, all_commands, command, find, unknown
 
 _BASH = """\
 _holdfast() {{
@@ -44,15 +44,15 @@ def script(shell: str) -> str:
 def words() -> dict[str, list[str]]:
     """Return what may follow a command: the words of a group or the options of a command; first words under ''."""
     found: dict[str, list[str]] = {"": []}
-    for command in all_commands():
-        *groups, last = command.name.split()
+    for each in all_commands():
+        *groups, last = each.name.split()
         for at, word in enumerate([*groups, last]):
             members = found.setdefault(" ".join(groups[:at]), [])
             if word not in members:
                 members.append(word)
-        known = [argument.option for argument in command.arguments if not argument.word]
-        known += [choice for argument in command.arguments if argument.word for choice in argument.choices]
-        found[command.name] = [*found.get(command.name, ()), *known]
+        known = [argument.option for argument in each.arguments if not argument.word]
+        known += [choice for argument in each.arguments if argument.word for choice in argument.choices]
+        found[each.name] = [*found.get(each.name, ()), *known]
     return found
 
 
@@ -75,16 +75,16 @@ def _fish() -> str:
     lines = ["complete -c holdfast -f"]
     lines += [f"complete -c holdfast -l {argument.option[2:]} -d '{_quoted(argument.help)}'" for argument in GLOBAL]
     seen = set()
-    for command in all_commands():
-        *groups, last = command.name.split()
+    for each in all_commands():
+        *groups, last = each.name.split()
         for at, word in enumerate([*groups, last]):
             if at and (*groups[:at], word) not in seen:
-                what = command.summary if word is last else f"more of {groups[0]}"
+                what = each.summary if word is last else f"more of {groups[0]}"
                 lines.append(f"complete -c holdfast -n '{_seen(groups[:at])}' -a {word} -d '{_quoted(what)}'")
             seen.add((*groups[:at], word))
         if not groups:
-            lines.append(f"complete -c holdfast -n '__fish_use_subcommand' -a {last} -d '{_quoted(command.summary)}'")
-        for argument in command.arguments:
+            lines.append(f"complete -c holdfast -n '__fish_use_subcommand' -a {last} -d '{_quoted(each.summary)}'")
+        for argument in each.arguments:
             if not argument.word:
                 option = f"-l {argument.option[2:]} -d '{_quoted(argument.help)}'"
                 lines.append(f"complete -c holdfast -n '{_seen([*groups[:-1], last])}' {option}")
@@ -115,27 +115,21 @@ start here
 """
 
 
+@command("help", Argument("topic", "texts", word=True, rest=True, help="a command, a group or a topic"))
 def show(session: Session, given: dict[str, Any]) -> int:
-    """Print all commands, a group of them, one, or a topic."""
+    """Print all commands, or help about a command or a topic."""
     topic = " ".join(given.get("topic", ()))
     session.out.text(*(_overview() if not topic else _about(topic)))
     return 0
 
 
 def _about(topic: str) -> list[str]:
-
     if topic in TOPICS:
         return TOPICS[topic].strip("\n").splitlines()
     purpose = PURPOSES.get(topic.partition(" ")[0])
     members = [command for command in all_commands() if command.name.startswith(f"{topic} ")] if purpose else []
     if members:
-        return [
-            f"holdfast {topic}: {purpose}",
-            "",
-            *_rows(members),
-            "",
-            f"more: holdfast help {topic} WORD",
-        ]
+        return [f"holdfast {topic}: {purpose}", "", *_rows(members), "", f"more: holdfast help {topic} WORD"]
     command, count = find(topic.split())
     if count != len(topic.split()):
         raise unknown(topic)
@@ -143,26 +137,14 @@ def _about(topic: str) -> list[str]:
 
 
 def _overview() -> list[str]:
-
     known = {command.name: command for command in all_commands()}
     alone = [name for name in known if " " not in name]
     tasks = [known[name] for name in TASKS]
     rest = [known[name] for name in alone if name not in TASKS]
     groups = [f"  {name:<10} {PURPOSES[name]}" for name in sorted(PURPOSES)]
     more = f"more: holdfast help COMMAND; topics: {', '.join(TOPICS)}"
-    return [
-        FIRST,
-        "tasks",
-        *_rows(tasks),
-        "",
-        "groups, each with subcommands",
-        *groups,
-        "",
-        "others",
-        *_rows(rest),
-        "",
-        more,
-    ]
+    lines = [FIRST, "tasks", *_rows(tasks), "", "groups, each with subcommands", *groups]
+    return [*lines, "", "others", *_rows(rest), "", more]
 
 
 def _rows(commands: list[Command]) -> list[str]:
@@ -214,13 +196,14 @@ def options() -> list[str]:
     return [row(argument) for argument in GLOBAL]
 
 
+@command("completion", Argument("shell", word=True, required=True, choices=("bash", "zsh", "fish"), help="which"))
 def complete(session: Session, given: dict[str, Any]) -> int:
-    """Print a script that completes commands and options."""
-
+    """Print a script that completes commands in your shell."""
     session.out.text(script(given["shell"]))
     return 0
 
 
+@command("schema", Argument("command", "texts", word=True, rest=True, required=True, help="the command"))
 def schema(session: Session, given: dict[str, Any]) -> int:
     """Print the JSON Schema of a command's output with --json."""
     command, _ = find(given["command"])
@@ -244,26 +227,7 @@ def schema(session: Session, given: dict[str, Any]) -> int:
     return 0
 
 
-COMMANDS = (
-    Command(
-        "help",
-        "Print all commands, or help about a command or a topic.",
-        (Argument("topic", "texts", "--topic", word=True, rest=True, help="a command, a group or a topic"),),
-        show,
-    ),
-    Command(
-        "completion",
-        "Print a script that completes commands in your shell.",
-        (Argument("shell", option="--shell", word=True, required=True, choices=("bash", "zsh", "fish"), help="which"),),
-        complete,
-    ),
-    Command(
-        "schema",
-        "Print the JSON Schema of a command's output with --json.",
-        (Argument("command", "texts", "--command", word=True, rest=True, required=True, help="the command"),),
-        schema,
-    ),
-)
+COMMANDS = (show, complete, schema)
 
 
 TOPICS: Final = {

@@ -10,11 +10,26 @@ from typing import Any
 
 from holdfast.faces.cli.args import Argument, Usage
 from holdfast.faces.cli.call import Session
-from holdfast.faces.cli.command import Command
+from holdfast.faces.cli.command import command
 
 
+@command(
+    "mcp",
+    Argument(
+        "profile", choices=("core", "all", "turn"), help="core; all: every operation; turn: turn files and no workspace"
+    ),
+    Argument(
+        "turn_dir",
+        of="FOLDER",
+        help="tools for the turn files in that folder: alone, or with --profile all beside the workspace's",
+    ),
+    more="A server offers the workspace's tools at /mcp. The profile turn finds its folder as holdfast turn does.",
+)
 def mcp(session: Session, given: dict[str, Any]) -> int:
-    """Serve one client until it disconnects."""
+    """Serve the workspace, or turn files, to an MCP client over standard input and output.
+
+    It serves one client until that disconnects.
+    """
     turn_dir = given.get("turn_dir")
     profile = given.get("profile", "core" if turn_dir is None else "turn")
     if profile == "turn":
@@ -49,25 +64,4 @@ def _actor(session: Session) -> str:
     return session.actor
 
 
-COMMANDS = (
-    Command(
-        "mcp",
-        "Serve the workspace, or turn files, to an MCP client over standard input and output.",
-        (
-            Argument(
-                "profile",
-                option="--profile",
-                choices=("core", "all", "turn"),
-                help="core; all: every operation; turn: turn files and no workspace",
-            ),
-            Argument(
-                "turn_dir",
-                option="--turn-dir",
-                of="FOLDER",
-                help="tools for the turn files in that folder: alone, or with --profile all beside the workspace's",
-            ),
-        ),
-        mcp,
-        "A server offers the workspace's tools at /mcp. The profile turn finds its folder as holdfast turn does.",
-    ),
-)
+COMMANDS = (mcp,)

@@ -11,11 +11,11 @@ from holdfast import errors
 from holdfast.domains.tasks import Tasks
 from holdfast.faces.cli.args import Argument, Usage
 from holdfast.faces.cli.call import Session, after_writing, call
-from holdfast.faces.cli.command import Command
+from holdfast.faces.cli.command import Command, command
 from holdfast.faces.cli.derive import arguments_of
 
 NOTHING: Final = 4
-_WAIT: Final = Argument("wait", "seconds", "--wait", help="wait so long for one to become ready")
+_WAIT: Final = Argument("wait", "seconds", help="wait so long for one to become ready")
 
 
 def claim_next(session: Session, given: dict[str, Any]) -> int:
@@ -50,8 +50,18 @@ _ENDING: Final = (signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT)
 GRACE: Final = 10.0  # seconds that a command has to end when its claim is lost
 
 
+@command(
+    "run",
+    Argument("task", of="ID", required=True, help="the task; it is claimed if need be"),
+    Argument("ttl", "seconds", help=f"how long the claim outlives a crash ({TTL:g})"),
+    Argument("done", "flag", help="complete it if the command succeeds, release it if not"),
+    Argument("command", "texts", word=True, rest=True, help="after --, the command"),
+    more="A command whose claim is lost is terminated; the exit code is then that of the refusal.",
+)
 def run(session: Session, given: dict[str, Any]) -> int:
-    """Claim the task if need be, run the command, renew the claim; the command's exit code.
+    """Run a command and keep the claim on a task alive while it lives.
+
+    Claim the task if need be, run the command, renew the claim; the command's exit code.
 
     With `done` the task is completed if the command succeeds, and released if it fails. A command whose claim is lost
     is terminated, then killed: the exit code is that of the refusal.
@@ -116,9 +126,8 @@ def _run(session: Session, workspace: Any, task: Any, command: list[str], ttl: f
 
 def _claim(session: Session, workspace: Any, id: str, ttl: float) -> Any:
     task = workspace.tasks.get(id)
-    if task.claimed_by == workspace.actor:
-        return call(session, workspace, Tasks.heartbeat, {"id": id, "ttl": ttl})
-    return call(session, workspace, Tasks.claim, {"id": id, "ttl": ttl})
+    op = Tasks.heartbeat if task.claimed_by == workspace.actor else Tasks.claim
+    return call(session, workspace, op, {"id": id, "ttl": ttl})
 
 
 def _start(command: list[str], session: Session, task: Any) -> subprocess.Popen[bytes]:
@@ -146,16 +155,14 @@ def _attend(session: Session, workspace: Any, task: Any, process: subprocess.Pop
 
 def _is_ours(workspace: Any, task: Any) -> bool:
     try:
-        held: bool = workspace.tasks.get(task.id).claimed_by == task.claimed_by
+        return bool(workspace.tasks.get(task.id).claimed_by == task.claimed_by)
     except errors.Unavailable:
         return True  # nobody has said otherwise
-    return held
 
 
 def _is_finished(workspace: Any, task: Any) -> bool:
     """Whether the command has done itself what it was run for."""
-    finished: bool = workspace.tasks.get(task.id).status in ("closed", "pending_merge", "blocked")
-    return finished
+    return workspace.tasks.get(task.id).status in ("closed", "pending_merge", "blocked")
 
 
 def _renew(session: Session, workspace: Any, task: Any) -> None:
@@ -178,32 +185,13 @@ def _finish(session: Session, workspace: Any, task: Any, code: int) -> None:
     if code == 0:
         call(session, workspace, Tasks.complete, {"id": task.id})
     else:
-        reason = (
-            f"the command ended with {code}"
-            if code < 128
-            else f"the command ended by {signal.Signals(code - 128).name}"
-        )
-        call(session, workspace, Tasks.release, {"id": task.id, "reason": reason})
+        how = f"with {code}" if code < 128 else f"by {signal.Signals(code - 128).name}"
+        call(session, workspace, Tasks.release, {"id": task.id, "reason": f"the command ended {how}"})
 
 
 COMMANDS = (
     Command(
-        "next",
-        Tasks.claim_next.route.help,
-        (*arguments_of(Tasks.claim_next), _WAIT),
-        claim_next,
-        op=Tasks.claim_next,
+        "next", Tasks.claim_next.route.help, (*arguments_of(Tasks.claim_next), _WAIT), claim_next, op=Tasks.claim_next
     ),
-    Command(
-        "run",
-        "Run a command and keep the claim on a task alive while it lives.",
-        (
-            Argument("task", option="--task", of="ID", required=True, help="the task; it is claimed if need be"),
-            Argument("ttl", "seconds", "--ttl", help=f"how long the claim outlives a crash ({TTL:g})"),
-            Argument("done", "flag", "--done", help="complete it if the command succeeds, release it if not"),
-            Argument("command", "texts", "--command", word=True, rest=True, help="after --, the command"),
-        ),
-        run,
-        "A command whose claim is lost is terminated; the exit code is then that of the refusal.",
-    ),
+    run,
 )

@@ -14,7 +14,7 @@ from holdfast import errors
 from holdfast.faces.cli import location
 from holdfast.faces.cli.args import Argument
 from holdfast.faces.cli.call import Session
-from holdfast.faces.cli.command import Command
+from holdfast.faces.cli.command import command
 from holdfast.faces.cli.location import Credentials, remember
 from holdfast.faces.http.auth import EVERY, FIRST_TOKEN, MAIN, Token, Tokens, check_space
 from holdfast.faces.http.listener import BACKUPS_KEPT, MAX_WATCHERS, PORT, Settings
@@ -24,8 +24,27 @@ if TYPE_CHECKING:
     from holdfast.faces.http.server import Server
 
 
+@command(
+    "serve",
+    Argument("host", help="where to listen (127.0.0.1)"),
+    Argument("port", "int", help=f"{PORT}; 0 chooses a free one"),
+    Argument("socket", of="FILE", help="a Unix socket, for you alone, instead"),
+    Argument("tls", choices=("auto",), help="auto: make a certificate, for clients to pin"),
+    Argument("tls_cert", of="FILE", help="a certificate chain, PEM"),
+    Argument("tls_key", of="FILE", help="its key, PEM"),
+    Argument("allow_hosts", "texts", of="HOST:PORT", help="another Host header to accept"),
+    Argument("max_watchers", "int", help=f"watches under one token ({MAX_WATCHERS})"),
+    Argument("access_log", of="FILE", help="a JSON line for every request; - is stderr"),
+    Argument("backup_folder", option="--backup-dir", help="for backups, at the end and --backup-every"),
+    Argument("backup_every", "seconds", help="make backups while it runs"),
+    Argument("backups_kept", "int", "--backup-keep", help=f"number of backups to keep ({BACKUPS_KEPT})"),
+    more="Other machines can reach it only with TLS. SIGTERM or Ctrl-C stops it; nothing in progress is lost.",
+)
 def serve(session: Session, given: dict[str, Any]) -> int:
-    """Run a server and print where it listens; 0 when it is stopped."""
+    """Serve a workspace, and those in its folder `workspaces`, over HTTP.
+
+    It prints where it listens, and returns 0 when it is stopped.
+    """
     logging.basicConfig(format="%(asctime)s %(levelname)s %(name)s: %(message)s", level=logging.INFO)
     logging.getLogger("uvicorn").setLevel(logging.CRITICAL)  # we log what it does for us
     try:
@@ -64,22 +83,20 @@ _PATHS = ("socket", "tls_cert", "tls_key", "access_log", "backup_folder")
 
 
 def _announce(server: Server) -> None:
+    token = server.settings.folder / FIRST_TOKEN
+    lines = [f"listening on {server.url}"]
+    if token.exists():
+        lines.append(f"the first token is in {token}; send it as Authorization: Bearer TOKEN")
+    else:
+        lines.append(
+            f"send a token as Authorization: Bearer TOKEN; make one: holdfast token create --dir {token.parent}"
+        )
+    if server.certificate is not None and server.settings.tls_auto:
+        lines.append(f"the certificate to trust is {server.certificate[0]}")
     try:
-        _say(server)
+        print("\n".join([*lines, "", "try it:", *_tries(server, token)]), flush=True)
     except BrokenPipeError:  # the reader of our output is gone
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-
-
-def _say(server: Server) -> None:
-    token = server.settings.folder / FIRST_TOKEN
-    print(f"listening on {server.url}")
-    if token.exists():
-        print(f"the first token is in {token}; send it as Authorization: Bearer TOKEN")
-    else:
-        print(f"send a token as Authorization: Bearer TOKEN; make one: holdfast token create --dir {token.parent}")
-    if server.certificate is not None and server.settings.tls_auto:
-        print(f"the certificate to trust is {server.certificate[0]}")
-    print("\n".join(["", "try it:", *_tries(server, token)]), flush=True)
 
 
 def _tries(server: Server, token: Path) -> list[str]:
@@ -98,8 +115,15 @@ def _tries(server: Server, token: Path) -> list[str]:
     ]
 
 
+@command(
+    "token create",
+    Argument("role", choices=ROLES, help="agent; read may not write, admin may do all"),
+    Argument("workspace", help='a name; "" is the main one, * all of them (*)'),
+    Argument("bound", option="--actor", help="bind it to this actor"),
+    Argument("note", help="what it is for"),
+)
 def create(session: Session, given: dict[str, Any]) -> int:
-    """Create a token; its secret is printed only once."""
+    """Create a token for a server; its secret is printed only once."""
     workspace = given.get("workspace", EVERY)
     workspace = workspace if workspace in (EVERY, MAIN) else check_space(workspace)
     tokens = _tokens(session)
@@ -108,13 +132,15 @@ def create(session: Session, given: dict[str, Any]) -> int:
     return 0
 
 
+@command("token list")
 def show(session: Session, given: dict[str, Any]) -> int:
-    """List all tokens, without their secrets."""
+    """List the tokens of a server, without their secrets."""
     found = _tokens(session).all()
     session.out.say([_public(token) for token in found], *map(_line, found))
     return 0
 
 
+@command("token revoke", Argument("id", word=True, required=True, help="as in token list"))
 def revoke(session: Session, given: dict[str, Any]) -> int:
     """Revoke a token."""
     _tokens(session).revoke(given["id"])
@@ -141,8 +167,18 @@ def _line(token: Token) -> str:
     return f"{token.id}  {token.role:<5}  {workspace:<12}  {token.actor or '-':<16}  {token.note}".rstrip()
 
 
+@command(
+    "login",
+    Argument("server", word=True, required=True, of="URL", help="its address"),
+    Argument("token_file", of="FILE", help="a file with the token; default: ask for it"),
+    Argument("cacert", of="FILE", help="the certificate of a server that made its own"),
+    more="The token is read from --token-file, HOLDFAST_TOKEN or standard input.",
+)
 def login(session: Session, given: dict[str, Any]) -> int:
-    """Try a token and store it; it is never taken from the command line."""
+    """Store the token of a server, after trying it.
+
+    The token is never taken from the command line.
+    """
     from holdfast.remote import connect
 
     url, certificate = given["server"], given.get("cacert")
@@ -178,54 +214,4 @@ def _token(session: Session, given: dict[str, Any]) -> str:
     return token
 
 
-COMMANDS = (
-    Command(
-        "serve",
-        "Serve a workspace, and those in its folder `workspaces`, over HTTP.",
-        (
-            Argument("host", option="--host", help="where to listen (127.0.0.1)"),
-            Argument("port", "int", "--port", help=f"{PORT}; 0 chooses a free one"),
-            Argument("socket", option="--socket", of="FILE", help="a Unix socket, for you alone, instead"),
-            Argument("tls", option="--tls", choices=("auto",), help="auto: make a certificate, for clients to pin"),
-            Argument("tls_cert", option="--tls-cert", of="FILE", help="a certificate chain, PEM"),
-            Argument("tls_key", option="--tls-key", of="FILE", help="its key, PEM"),
-            Argument("allow_hosts", "texts", "--allow-host", of="HOST:PORT", help="another Host header to accept"),
-            Argument("max_watchers", "int", "--max-watchers", help=f"watches under one token ({MAX_WATCHERS})"),
-            Argument("access_log", option="--access-log", of="FILE", help="a JSON line for every request; - is stderr"),
-            Argument("backup_folder", option="--backup-dir", help="for backups, at the end and --backup-every"),
-            Argument("backup_every", "seconds", "--backup-every", help="make backups while it runs"),
-            Argument("backups_kept", "int", "--backup-keep", help=f"number of backups to keep ({BACKUPS_KEPT})"),
-        ),
-        serve,
-        "Other machines can reach it only with TLS. SIGTERM or Ctrl-C stops it; nothing in progress is lost.",
-    ),
-    Command(
-        "token create",
-        "Create a token for a server; its secret is printed only once.",
-        (
-            Argument("role", option="--role", choices=ROLES, help="agent; read may not write, admin may do all"),
-            Argument("workspace", option="--workspace", help='a name; "" is the main one, * all of them (*)'),
-            Argument("bound", option="--actor", help="bind it to this actor"),
-            Argument("note", option="--note", help="what it is for"),
-        ),
-        create,
-    ),
-    Command("token list", "List the tokens of a server, without their secrets.", (), show),
-    Command(
-        "token revoke",
-        "Revoke a token.",
-        (Argument("id", option="--id", word=True, required=True, help="as in token list"),),
-        revoke,
-    ),
-    Command(
-        "login",
-        "Store the token of a server, after trying it.",
-        (
-            Argument("server", option="--server", word=True, required=True, of="URL", help="its address"),
-            Argument("token_file", option="--token-file", of="FILE", help="a file with the token; default: ask for it"),
-            Argument("cacert", option="--cacert", of="FILE", help="the certificate of a server that made its own"),
-        ),
-        login,
-        "The token is read from --token-file, HOLDFAST_TOKEN or standard input.",
-    ),
-)
+COMMANDS = (serve, create, show, revoke, login)

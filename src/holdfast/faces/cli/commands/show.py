@@ -12,7 +12,7 @@ from holdfast.domains.events import Events
 from holdfast.domains.tasks import Tasks
 from holdfast.faces.cli.args import Argument, Usage
 from holdfast.faces.cli.call import Session
-from holdfast.faces.cli.command import Command
+from holdfast.faces.cli.command import Command, command
 from holdfast.faces.cli.derive import arguments_of
 from holdfast.faces.cli.output import printable
 from holdfast.faces.cli.views import view
@@ -49,9 +49,8 @@ def _links(workspace: Any, task: Any) -> list[tuple[str, str]]:
     found: dict[str, list[str]] = {}
     for link in workspace.tasks.dependencies(task.id):
         from_here, to_here = _NAMES.get(link.kind, ("found in", "led to"))
-        found.setdefault(from_here if link.id == task.id else to_here, []).append(
-            link.on if link.id == task.id else link.id
-        )
+        name, other = (from_here, link.on) if link.id == task.id else (to_here, link.id)
+        found.setdefault(name, []).append(other)
     return [(name, " ".join(ids)) for name, ids in found.items()]
 
 
@@ -63,8 +62,14 @@ _ROOTS: Final = 100
 _MOST: Final = 10_000
 
 
+@command(
+    "tree",
+    Argument("id", word=True, help="the task at its root"),
+    Argument("limit", "int", help="at most so many"),
+    op=Tasks.subtree,
+)
 def tree(session: Session, given: dict[str, Any]) -> int:
-    """Print a tree, or those of the tasks that are part of no other and not closed."""
+    """Show a task and all below it; without an id, every tree that is not closed."""
     limit = given.get("limit", _MOST)
     _check_limit(limit)
     with session.open() as workspace:
@@ -87,8 +92,16 @@ def _check_limit(limit: int) -> None:
         raise errors.InvalidFilter(f"--limit must be 1 to {_MOST}")
 
 
+@command(
+    "log",
+    Argument("since", "past", help="since this moment, or for such as 12h"),
+    Argument("by", option="--actor", help="by this actor alone"),
+    Argument("kinds", "texts", choices=EVENT_KINDS, help="of this kind alone; may be repeated"),
+    Argument("limit", "int", help=f"the newest so many ({_LAST})"),
+    Argument("summary", "flag", help="count by actor, with what was refused: held, fenced, ..."),
+)
 def log(session: Session, given: dict[str, Any]) -> int:
-    """Print the newest events that fit, or count them by actor."""
+    """Tell what happened: the newest events, or their sum with --summary."""
     limit = given.get("limit", _LAST)
     _check_limit(limit)
     since = given.get("since")
@@ -128,8 +141,20 @@ def _summarize(session: Session, events: Iterator[Any], refused: list[Any]) -> N
     session.out.say(told, *(lines or ["nothing happened"]))
 
 
+@command(
+    "watch",
+    Argument("thing", option="--for", of="KIND.NAME", help="one thing: task.hf-7k2q, lock.deploy, cell.RUN/NAME"),
+    Argument("kinds", "texts", choices=EVENT_KINDS, help="of this kind alone; may be repeated"),
+    Argument("after", of="REVISION", help="also what came after this revision or cursor"),
+    Argument("once", "flag", help="end with the first event"),
+    Argument("timeout", "seconds", help="end after so long; exit code 3 if nothing came"),
+    op=operation("watch"),
+)
 def watch(session: Session, given: dict[str, Any]) -> int:
-    """Print events as they come; with `once`, the first. Timeout if the time was over before it came."""
+    """Wait until something happens, and print it.
+
+    With `once`, only the first event. Raises Timeout if the time was over before one came.
+    """
     wanted = _wanted(given)
     seen = 0
     with (
@@ -158,43 +183,4 @@ def _wanted(given: dict[str, Any]) -> dict[str, Any]:
     return {"kinds": [kind], "id": (run, cell) if kind == "cell" and slash else name}
 
 
-COMMANDS = (
-    Command("show", Tasks.get.route.help, arguments_of(Tasks.get), show, op=Tasks.get),
-    Command(
-        "tree",
-        "Show a task and all below it; without an id, every tree that is not closed.",
-        (
-            Argument("id", option="--id", word=True, help="the task at its root"),
-            Argument("limit", "int", "--limit", help="at most so many"),
-        ),
-        tree,
-        op=Tasks.subtree,
-    ),
-    Command(
-        "log",
-        "Tell what happened: the newest events, or their sum with --summary.",
-        (
-            Argument("since", "past", "--since", help="since this moment, or for such as 12h"),
-            Argument("by", option="--actor", help="by this actor alone"),
-            Argument("kinds", "texts", "--kind", choices=EVENT_KINDS, help="of this kind alone; may be repeated"),
-            Argument("limit", "int", "--limit", help=f"the newest so many ({_LAST})"),
-            Argument("summary", "flag", "--summary", help="count by actor, with what was refused: held, fenced, ..."),
-        ),
-        log,
-    ),
-    Command(
-        "watch",
-        "Wait until something happens, and print it.",
-        (
-            Argument(
-                "thing", option="--for", of="KIND.NAME", help="one thing: task.hf-7k2q, lock.deploy, cell.RUN/NAME"
-            ),
-            Argument("kinds", "texts", "--kind", choices=EVENT_KINDS, help="of this kind alone; may be repeated"),
-            Argument("after", option="--after", of="REVISION", help="also what came after this revision or cursor"),
-            Argument("once", "flag", "--once", help="end with the first event"),
-            Argument("timeout", "seconds", "--timeout", help="end after so long; exit code 3 if nothing came"),
-        ),
-        watch,
-        op=operation("watch"),
-    ),
-)
+COMMANDS = (Command("show", Tasks.get.route.help, arguments_of(Tasks.get), show, op=Tasks.get), tree, log, watch)

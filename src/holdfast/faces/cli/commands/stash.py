@@ -18,10 +18,10 @@ import msgspec
 from holdfast import errors
 from holdfast.domains.stashes import Stashes
 from holdfast.faces.cli.args import Argument
-from holdfast.faces.cli.call import Session, after_writing
-from holdfast.faces.cli.command import Command
+from holdfast.faces.cli.call import Session
+from holdfast.faces.cli.command import command
 from holdfast.faces.cli.commands.store import snapshot
-from holdfast.faces.cli.commands.transfer import all_lines, report_lines, write_lines
+from holdfast.faces.cli.commands.transfer import all_lines, report_import, write_lines
 from holdfast.faces.cli.output import bar
 from holdfast.types import ImportProblem
 from holdfast.types.stashes import TransferTable
@@ -40,7 +40,8 @@ def parts(tables: Tables, most: int = MOST) -> list[Tables]:
     blank = 3 * len(sizes)
     if sum(sizes.values()) + blank <= most:
         return [tables]
-    found: list[tuple[int, list[tuple[str, int]]]] = []
+    shares: list[list[tuple[str, int]]] = []
+    left = 0  # bytes that the last share has room for
     for group in _groups(tables):
         size = sum(sizes[where] for where in group)
         if size + blank > most:
@@ -50,13 +51,13 @@ def parts(tables: Tables, most: int = MOST) -> list[Tables]:
                 hint="import them on the machine of the workspace, with --dir",
                 limit=most,
             )
-        if found and found[-1][0] + size + blank <= most:
-            found[-1][1].extend(group)
-            found[-1] = found[-1][0] + size, found[-1][1]
-        else:
-            found.append((size, group))
+        if size > left:
+            shares.append([])
+            left = most - blank
+        shares[-1] += group
+        left -= size
     made = []
-    for _, group in found:
+    for group in shares:
         part = {table: [""] * len(lines) for table, lines in tables.items()}
         for table, at in group:
             part[table][at] = tables[table][at]
@@ -104,7 +105,6 @@ def _named(text: str) -> Iterator[str]:
 
 
 _END: Final = ".jsonl"
-_ATTRIBUTES: Final = ".gitattributes"
 _KEYS: Final = {  # the fields that name the last line of a page
     "crumbs": ("id",),
     "trails": ("trail_id",),
@@ -114,8 +114,13 @@ _KEYS: Final = {  # the fields that name the last line of a page
 }
 
 
+@command(
+    "stash export",
+    Argument("folder", word=True, required=True, help="the folder; it is made if need be"),
+    Argument("replace", "flag", help="write over the files of an export before"),
+)
 def export(session: Session, given: dict[str, Any]) -> int:
-    """Write every table into a file of its own."""
+    """Write stashes, trails, links and tasks into a folder, a file for each table."""
     folder, replace = given["folder"], bool(given.get("replace"))
     files = {table: os.path.join(folder, f"{table}{_END}") for table in get_args(TransferTable)}
     there = [file for file in files.values() if os.path.exists(file)]
@@ -129,20 +134,26 @@ def export(session: Session, given: dict[str, Any]) -> int:
         pages = {table: partial(workspace.stashes.export, table) for table in files}
         lines = {table: all_lines(pages[table], keys) for table, keys in _KEYS.items()}
         counts = {table: write_lines(file, lines[table], replace) for table, file in files.items()}
-    _write_attributes(os.path.join(folder, _ATTRIBUTES))
+    attributes = os.path.join(folder, ".gitattributes")
+    if not os.path.lexists(attributes):  # git then keeps the lines of both sides of a merge
+        write_lines(attributes, iter([f"*{_END} merge=union"]))
     summary = ", ".join(f"{count} {table.replace('_', ' ')}" for table, count in counts.items())
     session.out.say({"folder": folder, **counts}, f"{summary} in {folder}")
     return 0
 
 
-def _write_attributes(file: str) -> None:
-    """Have git keep the lines of both sides of a merge; an existing file is left alone."""
-    if not os.path.lexists(file):
-        write_lines(file, iter([f"*{_END} merge=union"]))
-
-
+@command(
+    "stash import",
+    Argument("folder", word=True, required=True, help="the folder"),
+    Argument("dry_run", "flag", help="report what would happen, and change nothing"),
+    Argument("skip_bad", "flag", help="leave out bad lines and unknown tables"),
+    op=Stashes.import_,
+)
 def import_(session: Session, given: dict[str, Any]) -> int:
-    """Import a folder, or report what would happen; nothing is imported if a line is wrong."""
+    """Import such a folder, after a backup; all of it or nothing.
+
+    A dry run reports what would happen. Nothing is imported if a line is wrong.
+    """
     tables, bad = _read(given.pop("folder"))
     shares = parts(tables) if session.place.folder is None else [tables]
     if len(shares) > 1 and session.given.get("key"):
@@ -154,12 +165,7 @@ def import_(session: Session, given: dict[str, Any]) -> int:
             _check_all(workspace, shares, bad)
         report = _import(workspace, shares, given)
     report.skipped[:0] = bad
-    if session.out.json or session.out.quiet:
-        session.out.result(Stashes.import_, report)
-    else:
-        session.out.text(*report_lines(report))
-    if not report.dry_run:
-        after_writing(session)
+    report_import(session, Stashes.import_, report)
     return 0
 
 
@@ -238,25 +244,4 @@ def _read_file(path: str) -> list[bytes]:
     return [line.removesuffix(b"\r") for line in data.removesuffix(b"\n").split(b"\n")] if data else []
 
 
-COMMANDS = (
-    Command(
-        "stash export",
-        "Write stashes, trails, links and tasks into a folder, a file for each table.",
-        (
-            Argument("folder", option="--folder", word=True, required=True, help="the folder; it is made if need be"),
-            Argument("replace", "flag", "--replace", help="write over the files of an export before"),
-        ),
-        export,
-    ),
-    Command(
-        "stash import",
-        "Import such a folder, after a backup; all of it or nothing.",
-        (
-            Argument("folder", option="--folder", word=True, required=True, help="the folder"),
-            Argument("dry_run", "flag", "--dry-run", help="report what would happen, and change nothing"),
-            Argument("skip_bad", "flag", "--skip-bad", help="leave out bad lines and unknown tables"),
-        ),
-        import_,
-        op=Stashes.import_,
-    ),
-)
+COMMANDS = (export, import_)

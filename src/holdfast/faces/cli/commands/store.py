@@ -19,9 +19,10 @@ from holdfast.clock import SystemClock
 from holdfast.faces.cli import location
 from holdfast.faces.cli.args import Argument
 from holdfast.faces.cli.call import Session
-from holdfast.faces.cli.command import Command
+from holdfast.faces.cli.command import command
 from holdfast.faces.cli.location import git_root, label, state_folder
 from holdfast.faces.cli.output import bar, printable
+from holdfast.filesystem import make_folder, write_private
 from holdfast.types import DerivedActor, as_time
 from holdfast.workspace.context import derive_actor
 
@@ -62,19 +63,10 @@ def after_write(store: str, environ: Mapping[str, str]) -> None:
 
 
 def _is_running(folder: str) -> bool:
-    import fcntl
-
-    try:
-        descriptor = os.open(os.path.join(folder, _LOCK), os.O_RDWR)
-    except FileNotFoundError:
+    if not os.path.exists(os.path.join(folder, _LOCK)):
         return False
-    try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return True
-    finally:
-        os.close(descriptor)
-    return False
+    with _alone(folder) as alone:
+        return not alone
 
 
 def _start(store: str, environ: Mapping[str, str]) -> None:
@@ -97,7 +89,6 @@ def roll(store: str, environ: Mapping[str, str]) -> str | None:
 
     A write while this runs starts no other process, so the revision is compared once more after the lock is released.
     """
-    from holdfast.filesystem import make_folder
     from holdfast.workspace import open_workspace
 
     folder = folder_of(store, environ)
@@ -144,8 +135,9 @@ def _copy_when_quiet(workspace: Workspace, store: str, environ: Mapping[str, str
     revision = workspace.revision  # at least this is in the copy
     target = new_name(store, environ)
     workspace.backup(target)
-    _note(folder, "cost", f"{_clock.wall() / 1e6} {(_clock.monotonic() - begun) / 1e6}")
-    _note(folder, "revision", str(revision))
+    cost = f"{_clock.wall() / 1e6} {(_clock.monotonic() - begun) / 1e6}"
+    write_private(os.path.join(folder, "cost"), cost.encode())
+    write_private(os.path.join(folder, "revision"), str(revision).encode())
     return target
 
 
@@ -162,8 +154,6 @@ def _until_due(folder: str) -> float:
 
 def new_name(store: str, environ: Mapping[str, str]) -> str:
     """Return a file name for a new copy; names sort by time."""
-    from holdfast.filesystem import make_folder
-
     folder = folder_of(store, environ)
     make_folder(folder)
     return os.path.join(folder, f"{as_time(_clock.wall()):%Y%m%dT%H%M%S.%f}.backup")
@@ -187,15 +177,17 @@ def _last_revision(folder: str) -> int | None:
         return None
 
 
-def _note(folder: str, name: str, text: str) -> None:
-    partial = os.path.join(folder, f"{name}.{os.getpid()}")
-    with open(partial, "w", encoding="ascii") as file:
-        file.write(text)
-    os.replace(partial, os.path.join(folder, name))
-
-
+@command(
+    "backup",
+    Argument("file", word=True, help="the target; default: beside the rolling backups"),
+    Argument("list", "flag", help="list the backups"),
+    Argument("rolling", "flag", help="called after writes: copy when writing pauses"),
+)
 def backup(session: Session, given: dict[str, Any]) -> int:
-    """Write a consistent, checked copy while writes continue; without a file, beside the rolling ones."""
+    """Write a consistent, checked copy of the workspace while writes continue.
+
+    Without a file, it is written beside the rolling copies.
+    """
     folder = local_folder(session, "a backup is made where the store is")
     if given.get("rolling"):
         roll(folder, session.environ)
@@ -218,6 +210,7 @@ def snapshot(session: Session) -> None:
         keep(place.folder, session.environ)
 
 
+@command("restore", Argument("backup", word=True, help="a file, or latest"))
 def restore(session: Session, given: dict[str, Any]) -> int:
     """Make a workspace from a backup; without one, list the backups."""
     from holdfast.workspace.admin import restore as make
@@ -242,8 +235,9 @@ def restore(session: Session, given: dict[str, Any]) -> int:
     return 0
 
 
+@command("upgrade")
 def upgrade(session: Session, given: dict[str, Any]) -> int:
-    """Migrate a store to the newest schema, after a backup beside it."""
+    """Migrate the store to the newest schema, after a backup."""
     from holdfast.workspace.admin import upgrade as bring
 
     folder = local_folder(session, "a store is upgraded where it is")
@@ -284,8 +278,12 @@ def _show(session: Session, folder: str) -> int:
     return 0
 
 
+@command("init")
 def init(session: Session, given: dict[str, Any]) -> int:
-    """Make a workspace, unless there is one."""
+    """Make a workspace in this project.
+
+    If there is one, it is left as it is.
+    """
     from holdfast.workspace import open_workspace
 
     if session.given.get("url") or (not session.given.get("dir") and session.environ.get("HOLDFAST_URL")):
@@ -307,8 +305,12 @@ def init(session: Session, given: dict[str, Any]) -> int:
     return 0
 
 
+@command("where")
 def where(session: Session, given: dict[str, Any]) -> int:
-    """Print which workspace and actor are used, and why."""
+    """Print which workspace is used, and why.
+
+    The same for the actor.
+    """
     place = session.place
     actor = session.actor or derive_actor()
     reason = _why_actor(session)
@@ -335,24 +337,4 @@ def _why_actor(session: Session) -> str:
     return "derived from user and host; it may read, create and change, but not claim, lock or mail: see --actor"
 
 
-COMMANDS = (
-    Command(
-        "backup",
-        "Write a consistent, checked copy of the workspace while writes continue.",
-        (
-            Argument("file", option="--file", word=True, help="the target; default: beside the rolling backups"),
-            Argument("list", "flag", "--list", help="list the backups"),
-            Argument("rolling", "flag", "--rolling", help="called after writes: copy when writing pauses"),
-        ),
-        backup,
-    ),
-    Command(
-        "restore",
-        "Make a workspace from a backup; without one, list the backups.",
-        (Argument("backup", option="--backup", word=True, help="a file, or latest"),),
-        restore,
-    ),
-    Command("upgrade", "Migrate the store to the newest schema, after a backup.", (), upgrade),
-    Command("init", "Make a workspace in this project.", (), init),
-    Command("where", "Print which workspace is used, and why.", (), where),
-)
+COMMANDS = (backup, restore, upgrade, init, where)

@@ -6,22 +6,35 @@ import os
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from holdfast import errors
 from holdfast.domains.tasks import Tasks
 from holdfast.faces.cli.args import Argument
 from holdfast.faces.cli.call import Session, after_writing
-from holdfast.faces.cli.command import Command
+from holdfast.faces.cli.command import command
 from holdfast.faces.cli.commands.store import snapshot
 from holdfast.faces.cli.output import bar, printable
+
+if TYPE_CHECKING:
+    from holdfast.operation import Operation
+
 
 _PAGE: Final = 1000
 _DIFFERENCES: Final = 20  # of a conflict
 
 
+@command(
+    "export",
+    Argument("file", word=True, help="a new file; else standard output"),
+    Argument("include_deleted", "flag", help="also what was deleted"),
+    op=Tasks.export,
+)
 def export(session: Session, given: dict[str, Any]) -> int:
-    """Write every task as a line of JSON; the same tasks make the same bytes."""
+    """Write every task as a line of JSON.
+
+    The same tasks make the same bytes.
+    """
     with session.open() as workspace:
         lines = all_lines(partial(workspace.tasks.export, include_deleted=bool(given.get("include_deleted"))), ("id",))
         if "file" not in given:
@@ -70,20 +83,37 @@ def write_lines(path: str, lines: Iterator[str], replace: bool = False) -> int:
     return count
 
 
+@command(
+    "import",
+    Argument("file", word=True, required=True, help="the file; - is standard input"),
+    Argument("format", choices=("holdfast", "beads"), help="holdfast or beads"),
+    Argument("prefer", choices=("ours", "theirs"), help="who wins if both have changed"),
+    Argument("dry_run", "flag", help="report what would happen, and change nothing"),
+    Argument("skip_bad", "flag", help="leave out what is wrong"),
+    op=Tasks.import_,
+)
 def import_(session: Session, given: dict[str, Any]) -> int:
-    """Import tasks from a file, or report what would happen; nothing is imported if a line is wrong."""
+    """Import tasks from JSON lines, after a backup; all of them or none.
+
+    A dry run reports what would happen. Nothing is imported if a line is wrong.
+    """
     lines = read_lines(given.pop("file"))
     if not given.get("dry_run"):
         snapshot(session)
     with session.open(writing=True) as workspace, bar("import", workspace):
         report = workspace.tasks.import_(lines, **given)
+    report_import(session, Tasks.import_, report)
+    return 0
+
+
+def report_import(session: Session, op: Operation[..., Any], report: Any) -> None:
+    """Print the report of an import, which has changed the workspace unless it was a dry run."""
     if session.out.json or session.out.quiet:
-        session.out.result(Tasks.import_, report)
+        session.out.result(op, report)
     else:
         session.out.text(*report_lines(report))
     if not report.dry_run:
         after_writing(session)
-    return 0
 
 
 def read_lines(path: str) -> list[str]:
@@ -128,28 +158,4 @@ def difference_lines(differences: dict[str, str]) -> Iterator[str]:
         yield f"  and {len(differences) - _DIFFERENCES} more; --json has all"
 
 
-COMMANDS = (
-    Command(
-        "export",
-        "Write every task as a line of JSON.",
-        (
-            Argument("file", option="--file", word=True, help="a new file; else standard output"),
-            Argument("include_deleted", "flag", "--include-deleted", help="also what was deleted"),
-        ),
-        export,
-        op=Tasks.export,
-    ),
-    Command(
-        "import",
-        "Import tasks from JSON lines, after a backup; all of them or none.",
-        (
-            Argument("file", option="--file", word=True, required=True, help="the file; - is standard input"),
-            Argument("format", option="--format", choices=("holdfast", "beads"), help="holdfast or beads"),
-            Argument("prefer", option="--prefer", choices=("ours", "theirs"), help="who wins if both have changed"),
-            Argument("dry_run", "flag", "--dry-run", help="report what would happen, and change nothing"),
-            Argument("skip_bad", "flag", "--skip-bad", help="leave out what is wrong"),
-        ),
-        import_,
-        op=Tasks.import_,
-    ),
-)
+COMMANDS = (export, import_)
