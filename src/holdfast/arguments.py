@@ -1,8 +1,8 @@
 """The vocabulary of arguments: one name has one meaning and one kind in every operation.
 
-The table that a command line, its help and its completion read. An operation whose argument means something else says
-so on its own line (`arguments=`). A kind that the annotation of a parameter tells plainly (a flag, a number, a list) is
-not repeated here.
+The table that a command line, its help and its completion read. An operation whose argument means something else, or
+whose argument no other operation has, says so on its own line (`arguments=`). A kind that the annotation of a parameter
+tells plainly (a flag, a number, a list) is not repeated here.
 """
 
 from __future__ import annotations
@@ -139,6 +139,10 @@ def kind_of(annotation: str, meaning: Meaning) -> Kind:
     """The kind of an argument: as declared, or as its annotation tells plainly."""
     if meaning.kind is not None:
         return meaning.kind
+    if annotation.startswith(("Any", "dict[", "list[", "Mapping[")):
+        return "json"
+    if annotation.startswith("datetime"):
+        return "past"
     if "Sequence[int]" in annotation:
         return "ints"
     if "Sequence[" in annotation:

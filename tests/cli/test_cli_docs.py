@@ -217,6 +217,11 @@ def test_i7_every_operation_that_is_a_command_is_told_for_people() -> None:
     assert [name for name, command in derived.items() if command.op is None or not command.op.route.help] == []
 
 
+def test_i7_every_argument_has_a_help_text() -> None:
+    silent = [(command.name, each.name) for command in all_commands() for each in command.arguments if not each.help]
+    assert silent == [], "add it to arguments.py, or to `arguments=` on the line of its operation"
+
+
 # --- completion ------------------------------------------------------------------------------------------------------
 
 

@@ -11,6 +11,10 @@ import pytest
 
 from holdfast.errors import HoldfastError
 from holdfast.faces.cli.args import Argument, Usage, convert, nearest, parse, seconds
+from holdfast.faces.cli.derive import arguments_of
+from holdfast.kernel.tx import Tx
+from holdfast.operation import Call
+from holdfast.route import Route
 
 TASK = (
     Argument("title", option="--title", word=True, required=True),
@@ -213,3 +217,26 @@ def test_none_means_nothing_only_where_nothing_is_a_value() -> None:
     expected = (Argument("expected", "int", "--expected", nothing=True),)
     assert read("--expected none", expected) == {"expected": None}
     refused("x --priority none")
+
+
+# --- an argument whose name no other operation has -------------------------------------------------------------------
+
+
+def escalate(tx: Tx, id: str, by: int, why: str | None = None, how: Any = None, at: datetime | None = None) -> None:
+    """Escalate it."""
+
+
+def test_an_argument_of_a_new_name_is_derived_from_its_name_and_annotation() -> None:
+    derived = arguments_of(Call("write", escalate, Route(cli="escalate")))
+    assert [(each.option, each.kind, each.required, each.help) for each in derived] == [
+        ("--id", "text", True, "its id"),
+        ("--by", "int", True, ""),
+        ("--why", "text", False, ""),
+        ("--how", "json", False, ""),
+        ("--at", "past", False, ""),
+    ]
+
+
+def test_the_line_of_an_operation_describes_an_argument_of_a_new_name() -> None:
+    derived = arguments_of(Call("write", escalate, Route(cli="escalate", arguments={"by": "how many steps"})))
+    assert (derived[1].kind, derived[1].help) == ("int", "how many steps")

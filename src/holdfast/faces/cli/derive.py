@@ -92,7 +92,7 @@ def _argument(
 
 
 def _meaning(op: Operation[..., Any], name: str) -> Meaning:
-    own = op.route.arguments.get(name) or VOCABULARY.get(str(op.function.__annotations__[name]))
-    if own is None:
-        return VOCABULARY[name]
-    return own if isinstance(own, Meaning) else Meaning(own, VOCABULARY[name].kind, VOCABULARY[name].option)
+    """As its own line says, as its type or its name means everywhere, or as its name and annotation tell."""
+    usual = VOCABULARY.get(name, Meaning(""))
+    own = op.route.arguments.get(name) or VOCABULARY.get(str(op.function.__annotations__[name])) or usual
+    return own if isinstance(own, Meaning) else Meaning(own, usual.kind, usual.option)
