@@ -11,7 +11,7 @@ from collections.abc import Iterator
 import pytest
 
 from holdfast.operation import REGISTRY
-from tests.architecture.house import Module, layer_of, modules, only_children, product, repeated_names
+from tests.architecture.house import ROOT, Module, layer_of, modules, only_children, product, repeated_names
 
 BELOW = {
     "ground": set[str](),
@@ -72,9 +72,9 @@ def violations() -> Iterator[str]:
             if not allowed(module.name, name):
                 yield f"import {module.name} -> {name}"
         if not _is_package(module.name) and module.lines < LEAST and module.name not in SMALL_ENOUGH:
-            yield f"small {module.name}"
+            yield f"{_shown(module)} has {module.lines} lines, at least {LEAST}: merge it"
         if module.lines > MOST and module.name not in LARGE_ENOUGH:
-            yield f"large {module.name}"
+            yield f"{_shown(module)} has {module.lines} lines, at most {MOST}: split it"
         if module.path.stem.endswith("ing"):
             yield f"gerund {module.name}"
     yield from (f"lonely {name}" for name in lonely() if name not in ALONE_ENOUGH)
@@ -96,6 +96,10 @@ def allowed(who: str, whom: str) -> bool:
     if above == "domains":
         return DOMAINS.index(whom.split(".")[2]) <= DOMAINS.index(who.split(".")[2])
     return True
+
+
+def _shown(module: Module) -> str:
+    return str(module.path.relative_to(ROOT))
 
 
 def _within(name: str, package: str) -> bool:

@@ -16,39 +16,48 @@ FOLDER = Path(sys.argv[1])
 STORE = str(FOLDER / "store")
 
 
+def laws() -> Any:
+    """What the laws of the house say about the copy."""
+    from tests.architecture.test_rooms import violations
+
+    return sorted(violations())
+
+
 def python() -> Any:
     """In this process: as a call of its own, inside a transaction, and awaited."""
     with holdfast.open(STORE, actor="ann") as workspace:
-        alone = workspace.cells.append("run", "python", "a")  # type: ignore[attr-defined]  # only in the copy
-        inside = workspace.transact(lambda tx: tx.cells.append("run", "python", "b"))  # type: ignore[attr-defined]
+        id = workspace.leases.create(60).id
+        alone = workspace.leases.extend(id, 10)  # type: ignore[attr-defined]  # only in the copy
+        inside = workspace.transact(lambda tx: tx.leases.extend(id, 10))  # type: ignore[attr-defined]
 
         async def awaited() -> Any:
-            return await workspace.aio.cells.append("run", "python", "c")  # type: ignore[attr-defined]
+            return await workspace.aio.leases.extend(id, by=10)  # type: ignore[attr-defined]
 
-        assert (alone, inside, asyncio.run(awaited())) == (1, 2, 3)
-        return workspace.cells.get("run", "python").value
+        return [alone, inside, asyncio.run(awaited())]
 
 
 def command_line() -> Any:
     """As a command, with its help."""
-    assert "Add to the list in a cell" in _holdfast("help", "cell", "append")
-    assert _holdfast("cell", "append", "run", "cli", '"a"', "--dir", STORE).strip() == "1"
-    return json.loads(_holdfast("cell", "append", "run", "cli", '"b"', "--dir", STORE, "--json"))["data"]
+    assert "how many seconds to add" in _holdfast("help", "lease", "extend")
+    id = _lease()
+    assert _holdfast("lease", "extend", id, "10", "--dir", STORE).strip() == "70.0"
+    return json.loads(_holdfast("lease", "extend", id, "10", "--dir", STORE, "--json"))["data"]
 
 
 def http() -> Any:
     """As a request, as a call of a remote workspace, and in the OpenAPI document."""
     command = [sys.executable, "-m", "holdfast", "serve", "--dir", STORE, "--port", "0"]
+    id = _lease()
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as server:
         try:
             assert server.stdout is not None
             url = server.stdout.readline().split()[2]
             token = Path(STORE, "token").read_text().strip()
             known = json.loads(_request(f"{url}/openapi.json", token))
-            assert "post" in known["paths"]["/api/cells/{run}/{cell}/append"]
-            assert _request(f"{url}/api/cells/run/http/append", token, {"value": "a"}) == b"1"
+            assert "post" in known["paths"]["/api/leases/{id}/extend"]
+            assert json.loads(_request(f"{url}/api/leases/{id}/extend", token, {"by": 10})) == 70
             with holdfast.connect(url, token=token, actor="ann") as remote:
-                return remote.cells.append("run", "http", "b")  # type: ignore[attr-defined]
+                return remote.leases.extend(id, 10)  # type: ignore[attr-defined]
         finally:
             server.terminate()
 
@@ -56,7 +65,7 @@ def http() -> Any:
 def mcp() -> Any:
     """As a tool of the profile `all`."""
     client = {"protocolVersion": "2025-06-18", "capabilities": {}, "clientInfo": {"name": "toy", "version": "1"}}
-    call = {"name": "cells_append", "arguments": {"run": "run", "cell": "mcp", "value": "a"}}
+    call = {"name": "leases_extend", "arguments": {"id": _lease(), "by": 10}}
     requests = [
         {"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": client},
         {"jsonrpc": "2.0", "method": "notifications/initialized"},
@@ -76,6 +85,10 @@ def mcp() -> Any:
     return json.loads(content)["result"]
 
 
+def _lease() -> str:
+    return _holdfast("lease", "create", "60", "-q", "--dir", STORE).strip()
+
+
 def _holdfast(*words: str) -> str:
     done = subprocess.run([sys.executable, "-m", "holdfast", *words], capture_output=True, text=True, check=True)
     return done.stdout
@@ -91,4 +104,4 @@ def _request(url: str, token: str, body: Any = None) -> bytes:
 
 if __name__ == "__main__":
     assert Path(holdfast.__file__).is_relative_to(FOLDER), holdfast.__file__
-    print(json.dumps({each.__name__: each() for each in (python, command_line, http, mcp)}))
+    print(json.dumps({each.__name__: each() for each in (laws, python, command_line, http, mcp)}))
