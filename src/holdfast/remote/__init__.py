@@ -15,8 +15,6 @@ from collections.abc import Callable, Generator
 from typing import TYPE_CHECKING, Any, Final, Generic, NoReturn, TypeVar
 from weakref import WeakKeyDictionary
 
-import httpx
-
 from holdfast import errors
 from holdfast.kernel.validate import check_ttl
 from holdfast.operation import Handlers, Sync, drive
@@ -26,8 +24,10 @@ from holdfast.workspace.context import Context, check_context, derive_actor
 from holdfast.workspace.transaction import InContext
 from holdfast.workspace.watch import Closing
 
-if TYPE_CHECKING:
+if TYPE_CHECKING:  # of httpx too, which the extra `remote` installs: who does not connect does without
     from asyncio import AbstractEventLoop
+
+    import httpx
 
     from holdfast.remote.aio import AsyncRemoteWorkspace, AsyncWire
 
@@ -55,10 +55,12 @@ class Address:
 
     def options(self, transport: type[httpx.HTTPTransport] | type[httpx.AsyncHTTPTransport]) -> dict[str, Any]:
         """The arguments of a client of httpx."""
+        from httpx import Limits
+
         path = self.url.removeprefix(_UNIX)
         by_socket = self.url.startswith(_UNIX)
         # Each watch has a connection of its own. A server keeps an idle one for longer than we do.
-        limits = httpx.Limits(max_connections=None, max_keepalive_connections=32, keepalive_expiry=30)
+        limits = Limits(max_connections=None, max_keepalive_connections=32, keepalive_expiry=30)
         return {
             "base_url": "http://localhost" if by_socket else self.url.rstrip("/"),
             "transport": transport(verify=self._verify, limits=limits, uds=path if by_socket else None),
@@ -68,6 +70,8 @@ class Address:
 
     def request(self, step: Send) -> dict[str, Any]:
         """The arguments of a request. It waits for a response as long as the call itself may wait, and some more."""
+        from httpx import Timeout
+
         request, wait = step.request, step.request.wait
         return {
             "method": request.method,
@@ -75,7 +79,7 @@ class Address:
             "params": tuple(request.query),
             "content": request.body,
             "headers": step.headers,
-            "timeout": httpx.Timeout(self.timeout, read=None if wait is None else self.timeout + wait),
+            "timeout": Timeout(self.timeout, read=None if wait is None else self.timeout + wait),
         }
 
 
@@ -85,8 +89,10 @@ class Wire:
     awaits: Final = False
 
     def __init__(self, address: Address) -> None:
+        from httpx import Client, HTTPTransport
+
         self.address = address
-        self._client = httpx.Client(**address.options(httpx.HTTPTransport))
+        self._client = Client(**address.options(HTTPTransport))
         self._handlers: Handlers = {Send: self._send, Pause: self._pause}
 
     def close(self) -> None:
@@ -114,10 +120,12 @@ class Wire:
 
     def stream(self, resuming: Resuming) -> Generator[Any, None, None]:
         """Events as they come, after a first None once it is connected; resumes by itself."""
+        from httpx import TransportError
+
         begun = False
         while True:
             self._check_open()
-            broken: httpx.TransportError | None = None
+            broken: TransportError | None = None
             try:
                 with self._client.stream(**self.address.request(resuming.step())) as answer:
                     if not answer.is_success:
@@ -131,7 +139,7 @@ class Wire:
                         yield from events
                         if resuming.over:
                             return
-            except httpx.TransportError as error:
+            except TransportError as error:
                 broken = error
             time.sleep(resuming.broke(broken))
 
@@ -270,7 +278,13 @@ def connect(
     """The workspace behind a server: `http://host:port`, `.../NAME` for a named one, `unix:///path` for a socket.
 
     The token is given, or in HOLDFAST_TOKEN, or in the file that HOLDFAST_TOKEN_FILE names. `verify` is the server's
-    certificate if it made its own.
+    certificate if it made its own. Raises Unsupported if the extra `remote` is not installed.
     """
+    try:
+        import httpx  # noqa: F401
+    except ImportError as error:
+        raise errors.Unsupported(
+            f"a remote workspace needs a package that is not installed: {error}", hint="pip install 'holdfast[remote]'"
+        ) from error
     context = check_context(Context(derive_actor() if actor is None else actor))
     return RemoteWorkspace(Wire(Address(url, token, timeout, verify)), context)

@@ -10,9 +10,7 @@ import asyncio
 import weakref
 from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import suppress
-from typing import Any, Final, Generic, NoReturn, TypeVar
-
-import httpx
+from typing import TYPE_CHECKING, Any, Final, Generic, NoReturn, TypeVar
 
 from holdfast import errors
 from holdfast.operation import Async, Handlers, drive_async
@@ -21,6 +19,9 @@ from holdfast.remote.protocol import Pause, RemoteRunner, Resuming, Send, Steps,
 from holdfast.types import Report
 from holdfast.workspace.context import Context
 from holdfast.workspace.transaction import InContext
+
+if TYPE_CHECKING:
+    import httpx
 
 AT_ONCE: Final = 64  # calls that are sent at the same time; the others wait for their turn
 BUFFER: Final = 1024  # events that a watch fetches ahead: then it stops reading
@@ -34,9 +35,11 @@ class AsyncWire:
     awaits: Final = True
 
     def __init__(self, address: Address, loop: asyncio.AbstractEventLoop, forget: Callable[[], object]) -> None:
+        from httpx import AsyncClient, AsyncHTTPTransport
+
         self.address = address
         self._loop = weakref.ref(loop)  # which is not kept: it knows us, and ends when its owner drops it
-        self._client = httpx.AsyncClient(**address.options(httpx.AsyncHTTPTransport))
+        self._client = AsyncClient(**address.options(AsyncHTTPTransport))
         self._handlers: Handlers = {Send: self._send, Pause: self._pause}
         self._forget = forget
         self._keeper: AsyncGenerator[None, None] | None = None
@@ -101,9 +104,11 @@ class AsyncWire:
 
     async def _fetch(self, resuming: Resuming, events: asyncio.Queue[Any], connected: asyncio.Future[None]) -> None:
         """Put events into the queue as they come, until the watch ends; resumes by itself."""
+        from httpx import TransportError
+
         await self.keep()
         while True:
-            broken: httpx.TransportError | None = None
+            broken: TransportError | None = None
             try:
                 async with self._client.stream(**self.address.request(resuming.step())) as answer:
                     if not answer.is_success:
@@ -118,7 +123,7 @@ class AsyncWire:
                             await events.put(event)
                         if resuming.over:
                             return
-            except httpx.TransportError as error:
+            except TransportError as error:
                 broken = error
             await asyncio.sleep(resuming.broke(broken))
 

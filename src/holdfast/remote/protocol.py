@@ -12,10 +12,9 @@ import math
 import re
 from collections.abc import Callable, Generator
 from datetime import datetime
-from typing import Any, Final, TypeVar
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 from urllib.parse import quote
 
-import httpx
 import msgspec
 
 from holdfast import errors
@@ -28,6 +27,9 @@ from holdfast.types import DerivedActor, ImportProblem, Op, Page
 from holdfast.types.tasks import Task
 from holdfast.wire import PYTHON_HINTS, from_wire, parsed, plan_of, to_wire, wired
 from holdfast.workspace.context import Context, typed_txn
+
+if TYPE_CHECKING:
+    import httpx
 
 _QUERIED: Final = ("GET", "DELETE")
 _MISTAKABLE: Final = re.compile(r"\.+|[a-z-]+")
@@ -217,7 +219,6 @@ ATTEMPTS: Final = 5
 PAUSE: Final = 0.05  # seconds before the second attempt; three times as long before each one after it
 RESUMES: Final = 30  # in a row, without a response between them: about a minute
 
-_NEVER_SENT: Final = (httpx.ConnectError, httpx.ConnectTimeout, httpx.PoolTimeout)
 _HINT: Final = "see that holdfast serve runs there, and try again"
 R = TypeVar("R")
 
@@ -285,13 +286,15 @@ def _asking(what: str, context: Context) -> Steps[dict[str, Any]]:
 
 def sending(request: Request, context: Context) -> Steps[httpx.Response]:
     """Send a request, and retry it if that is safe."""
+    from httpx import TransportError
+
     attempts = ATTEMPTS if request.safe or context.key is not None else 1
-    sent: httpx.TransportError | None = None  # the trouble after which it may have happened
+    sent: TransportError | None = None  # the trouble after which it may have happened
     for attempt in range(attempts):
         try:
             response: httpx.Response = yield Send(request, headers_of(request, context))
-        except httpx.TransportError as error:
-            if not isinstance(error, _NEVER_SENT):
+        except TransportError as error:
+            if not _never_sent(error):
                 sent = error
             if attempt == attempts - 1 or _is_distrust(error):
                 raise _lost(request, sent or error) from error
@@ -306,6 +309,12 @@ def sending(request: Request, context: Context) -> Steps[httpx.Response]:
     raise AssertionError("not reached")
 
 
+def _never_sent(error: httpx.TransportError) -> bool:
+    from httpx import ConnectError, ConnectTimeout, PoolTimeout
+
+    return isinstance(error, ConnectError | ConnectTimeout | PoolTimeout)
+
+
 def _is_distrust(error: httpx.TransportError) -> bool:
     """Whether the server has shown a certificate that is not trusted: that will not change."""
     return "CERTIFICATE_VERIFY_FAILED" in str(error)
@@ -314,7 +323,7 @@ def _is_distrust(error: httpx.TransportError) -> bool:
 def _lost(request: Request, error: httpx.TransportError) -> errors.HoldfastError:
     """The error for a call without a response: a write that was sent may have happened."""
     reason = str(error) or type(error).__name__
-    if request.safe or isinstance(error, _NEVER_SENT):
+    if request.safe or _never_sent(error):
         hint = "pass verify=, the server's own certificate" if _is_distrust(error) else _HINT
         return errors.Unreachable(f"the server cannot be reached: {reason}", hint=hint)
     return errors.OutcomeUnknown(
