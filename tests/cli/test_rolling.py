@@ -226,6 +226,25 @@ def test_an_import_that_is_only_tried_takes_none(made: Cli, project: Path) -> No
     assert rolling.backups_of(str(project / ".holdfast"), os.environ) == []
 
 
+def test_what_changes_nothing_leaves_no_backup(made: Cli, project: Path) -> None:
+    made("create", "x")
+    assert made("import", "-", stdin="junk\n").code == 1
+    assert made("import", "-").code == 0
+    assert made("purge", "hf-0000").code == 10
+    assert rolling.backups_of(str(project / ".holdfast"), os.environ) == []
+
+
+def test_rotation_leaves_a_backup_that_a_user_made(made: Cli, project: Path) -> None:
+    made("create", "x")
+    asked_for = made("backup").out.strip()
+    for number in range(rolling.KEPT + 1):
+        made("delete", task := made("create", f"task {number}", "-q").id)
+        assert made("purge", task).code == 0
+    found = rolling.backups_of(str(project / ".holdfast"), os.environ)
+    assert found[0] == asked_for, "by the time that it was made, beside the others"
+    assert len(found) == rolling.KEPT + 1
+
+
 # --- restore and backup ------------------------------------------------------------------------------------------
 
 

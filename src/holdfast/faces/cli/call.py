@@ -12,6 +12,7 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Mapping
+from contextlib import AbstractContextManager, nullcontext
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Final
 
@@ -160,11 +161,7 @@ def perform(session: Session, op: Operation[..., Any], given: dict[str, Any]) ->
 def run(session: Session, op: Operation[..., Any], given: dict[str, Any]) -> Any:
     """Run an operation, print its result and return it."""
     arguments = _arguments(session, op, given)
-    if op.route.irreversible:
-        from holdfast.faces.cli.commands.store import snapshot
-
-        snapshot(session)
-    with session.open(op.writes) as workspace:
+    with _backed_up(session, op), session.open(op.writes) as workspace:
         result = call(session, workspace, op, arguments)
         if op.kind == "stream":
             with result:
@@ -177,6 +174,15 @@ def run(session: Session, op: Operation[..., Any], given: dict[str, Any]) -> Any
     if op.writes:
         after_writing(session)
     return result
+
+
+def _backed_up(session: Session, op: Operation[..., Any]) -> AbstractContextManager[None]:
+    """A copy of the store from before an operation that nobody can undo."""
+    if not op.route.irreversible:
+        return nullcontext()
+    from holdfast.faces.cli.commands.store import snapshot
+
+    return snapshot(session)
 
 
 def _arguments(session: Session, op: Operation[..., Any], given: dict[str, Any]) -> dict[str, Any]:

@@ -9,7 +9,7 @@ import os
 import shutil
 import sys
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any, Final
 
@@ -152,9 +152,8 @@ def import_(session: Session, given: dict[str, Any]) -> int:
 
     dry_run, skip_bad = bool(given.get("dry_run")), bool(given.get("skip_bad"))
     with _location(given, writing=False) as location:
-        if not dry_run:
-            snapshot(session)
-        with _target(session, dry_run) as workspace, bar("import", workspace):
+        before = nullcontext() if dry_run else snapshot(session)
+        with before, _target(session, dry_run) as workspace, bar("import", workspace):
             report = bring(workspace, location, skip_bad, dry_run, theirs=given.get("theirs", ()))
     _print(session, report)
     if report.conflicts and not session.out.json:

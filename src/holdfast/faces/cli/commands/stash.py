@@ -10,6 +10,7 @@ from __future__ import annotations
 import os
 import stat
 from collections.abc import Iterator, Mapping
+from contextlib import nullcontext
 from functools import partial
 from typing import Any, Final, get_args
 
@@ -158,9 +159,8 @@ def import_(session: Session, given: dict[str, Any]) -> int:
     shares = parts(tables) if session.place.folder is None else [tables]
     if len(shares) > 1 and session.given.get("key"):
         raise errors.Invalid(f"--key is for one call, and this folder needs {len(shares)}", hint="leave it out")
-    if not given.get("dry_run"):
-        snapshot(session)
-    with session.open(writing=True) as workspace, bar("import", workspace):
+    before = nullcontext() if given.get("dry_run") else snapshot(session)
+    with before, session.open(writing=True) as workspace, bar("import", workspace):
         if (bad or len(shares) > 1) and not given.get("skip_bad"):
             _check_all(workspace, shares, bad)
         report = _import(workspace, shares, given)

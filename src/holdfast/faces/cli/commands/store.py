@@ -38,6 +38,7 @@ SHARE: Final = 100  # after a copy of n seconds, the next one comes n * SHARE se
 RAREST: Final = 600.0  # but this many seconds at the latest
 LIFE: Final = 3600.0  # seconds; then another process continues
 _LOCK: Final = "copying"
+_ASKED_FOR: Final = ".manual.backup"  # ends the name of a backup that a user made: no rotation removes it
 _clock = SystemClock()
 
 
@@ -152,16 +153,16 @@ def _until_due(folder: str) -> float:
     return min(max(left, 0), RAREST)  # whatever the clock says
 
 
-def new_name(store: str, environ: Mapping[str, str]) -> str:
+def new_name(store: str, environ: Mapping[str, str], ending: str = ".backup") -> str:
     """Return a file name for a new copy; names sort by time."""
     folder = folder_of(store, environ)
     make_folder(folder)
-    return os.path.join(folder, f"{as_time(_clock.wall()):%Y%m%dT%H%M%S.%f}.backup")
+    return os.path.join(folder, f"{as_time(_clock.wall()):%Y%m%dT%H%M%S.%f}{ending}")
 
 
 def keep(store: str, environ: Mapping[str, str]) -> None:
-    """Remove old copies, except the newest and the last of each day for a week."""
-    known = backups_of(store, environ)
+    """Remove old copies, except the newest, the last of each day for a week, and what a user asked for."""
+    known = [path for path in backups_of(store, environ) if not path.endswith(_ASKED_FOR)]
     days: dict[str, str] = {os.path.basename(path)[:8]: path for path in known}  # the last of each day wins
     kept = {*known[-KEPT:], *(days[day] for day in sorted(days)[-DAYS:])}
     for path in known:
@@ -194,20 +195,43 @@ def backup(session: Session, given: dict[str, Any]) -> int:
         return 0
     if given.get("list"):
         return _show(session, folder)
-    target = os.path.abspath(given["file"]) if "file" in given else new_name(folder, session.environ)
+    target = os.path.abspath(given["file"]) if "file" in given else new_name(folder, session.environ, _ASKED_FOR)
     with session.open() as workspace, bar("backup", workspace):
         workspace.backup(target)
     session.out.say({"file": target, "bytes": os.path.getsize(target)}, target)
     return 0
 
 
-def snapshot(session: Session) -> None:
-    """Before something that cannot be undone: make a copy beside the rolling ones, if the store is local."""
+@contextmanager
+def snapshot(session: Session) -> Iterator[None]:
+    """Around what cannot be undone: a copy from before it, beside the rolling ones, if the store is local.
+
+    A call that changes nothing leaves no copy: many refused imports must not push out copies that are needed.
+    """
     place = session.place
-    if place.folder is not None and place.exists:
-        with session.open() as workspace, bar("backup", workspace):
-            workspace.backup(new_name(place.folder, session.environ))
-        keep(place.folder, session.environ)
+    if place.folder is None or not place.exists:
+        yield
+        return
+    copy = new_name(place.folder, session.environ)
+    with session.open() as workspace, bar("backup", workspace):
+        before = workspace.revision
+        workspace.backup(copy)
+    try:
+        yield
+    finally:
+        if _revision(session) == before:
+            os.unlink(copy)
+        else:
+            keep(place.folder, session.environ)
+
+
+def _revision(session: Session) -> int | None:
+    """The revision of the store; None if it cannot be read."""
+    try:
+        with session.open() as workspace:
+            return workspace.revision
+    except errors.HoldfastError:
+        return None
 
 
 @command("restore", Argument("backup", word=True, help="a file, or latest"))

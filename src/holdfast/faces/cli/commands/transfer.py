@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import nullcontext
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
@@ -98,9 +99,8 @@ def import_(session: Session, given: dict[str, Any]) -> int:
     A dry run reports what would happen. Nothing is imported if a line is wrong.
     """
     lines = read_lines(given.pop("file"))
-    if not given.get("dry_run"):
-        snapshot(session)
-    with session.open(writing=True) as workspace, bar("import", workspace):
+    before = nullcontext() if given.get("dry_run") else snapshot(session)
+    with before, session.open(writing=True) as workspace, bar("import", workspace):
         report = workspace.tasks.import_(lines, **given)
     report_import(session, Tasks.import_, report)
     return 0
