@@ -1,4 +1,4 @@
-"""For all tests: where temporary files lie, which signals count, and figures that reach the terminal from workers."""
+"""For all tests: where temporary files, state and settings lie, which signals count, and figures from workers."""
 
 from __future__ import annotations
 
@@ -56,6 +56,15 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Start with the tests that take long: if one of them came last, the other cores would wait for it."""
     items.sort(key=lambda item: item.get_closest_marker("early") is None)
+
+
+@pytest.fixture(scope="session", autouse=True)
+def own_folders(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """Folders for state and configuration: no test writes into those of the person who runs it."""
+    with pytest.MonkeyPatch.context() as patch:
+        for name in ("XDG_STATE_HOME", "XDG_CONFIG_HOME"):
+            patch.setenv(name, str(tmp_path_factory.mktemp(name.lower())))
+        yield
 
 
 @pytest.fixture

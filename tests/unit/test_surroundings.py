@@ -1,12 +1,15 @@
-"""The tests hold wherever they are started: in the background of a shell too, where SIGINT is ignored."""
+"""The tests hold wherever they are started, also in the background of a shell, and leave nothing behind at home."""
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
+
+from holdfast.faces.cli.location import state_folder
 
 ROOT = Path(__file__).parents[2]
 INTERRUPTED = "tests/cli/test_output.py::test_ctrl_c_ends_it_quietly"
@@ -20,3 +23,8 @@ def test_what_is_interrupted_ends_although_the_shell_ignores_ctrl_c(workers: str
         [*ignoring, *command, INTERRUPTED], cwd=ROOT, capture_output=True, text=True, timeout=100, check=False
     )
     assert "1 passed" in done.stdout, done.stdout + done.stderr
+
+
+def test_no_test_writes_into_the_folders_of_the_person_who_runs_it(tmp_path_factory: pytest.TempPathFactory) -> None:
+    assert Path(state_folder(os.environ)).is_relative_to(tmp_path_factory.getbasetemp())
+    assert Path(os.environ["XDG_CONFIG_HOME"]).is_relative_to(tmp_path_factory.getbasetemp())
