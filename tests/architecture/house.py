@@ -8,7 +8,9 @@ from __future__ import annotations
 
 import ast
 import io
+import os
 import statistics
+import sys
 import tokenize
 from collections import Counter, defaultdict
 from functools import cache
@@ -183,4 +185,8 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    try:
+        main()
+        sys.stdout.flush()
+    except BrokenPipeError:  # of `make house | head`, which has seen enough
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

@@ -6,6 +6,8 @@ Exceptions are named, each with its reason.
 from __future__ import annotations
 
 import ast
+import subprocess
+import sys
 from collections.abc import Iterator
 
 import pytest
@@ -166,3 +168,12 @@ def test_the_laws_can_be_broken() -> None:
     assert not allowed("holdfast.remote", "holdfast.faces.http.calls")
     assert not allowed("holdfast.turnfile.session", "holdfast.types")
     assert allowed("holdfast.faces.cli.commands.server", "holdfast.faces.http.server")
+
+
+def test_a_reader_of_the_figures_may_leave_before_their_end() -> None:
+    command = [sys.executable, "-m", "tests.architecture.house"]
+    with subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        process.stdout.close()  # as `head` does
+        assert process.stderr is not None
+        assert (process.stderr.read(), process.wait()) == ("", 0)
