@@ -13,6 +13,11 @@ def test_it_breaks_the_store(workspace):
     workspace.tasks.create("bake")
     workspace.transact(lambda tx: tx._tx.run("UPDATE tasks SET waits = 7"))
 """
+CLOSES = """
+def test_it_closes_the_workspace(workspace):
+    with workspace:
+        workspace.tasks.create("bake")
+"""
 
 
 def run(project: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
@@ -36,6 +41,13 @@ def test_a_test_that_leaves_an_inconsistent_store_fails(tmp_path: Path) -> None:
     done = run(tmp_path)
     assert done.returncode == 1
     assert "the store is inconsistent after the test" in done.stdout
+
+
+def test_code_under_test_may_close_the_workspace(tmp_path: Path) -> None:
+    (tmp_path / "test_mine.py").write_text(CLOSES)
+    done = run(tmp_path)
+    assert "1 passed" in done.stdout, done.stdout
+    assert "error" not in done.stdout
 
 
 def test_the_fixtures_are_listed_with_what_they_are(tmp_path: Path) -> None:
