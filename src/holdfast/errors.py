@@ -333,7 +333,7 @@ class Behind(Unavailable, code="BEHIND"):
 class Closed(Unavailable, code="CLOSED", retryable=False):
     """The workspace is closed, or was opened before a fork."""
 
-    default_hint = "open the workspace again; a forked child cannot use what its parent has open"
+    default_hint = "open the workspace again"
 
 
 class ClockSkew(Unavailable, code="CLOCK_SKEW"):

@@ -130,6 +130,20 @@ def test_a_child_cannot_open_what_its_parent_had_open_and_the_parent_goes_on(tmp
     assert run(tmp_path, script) == ["Unsupported", "Unsupported", "2 2 True"]
 
 
+def test_what_a_child_is_advised_to_do_is_possible(tmp_path: Path) -> None:
+    script = """
+        def hint(call):
+            try:
+                call()
+            except errors.HoldfastError as error:
+                return error.hint
+
+        print(child(lambda: hint(lambda: ws.cells.list("run"))))
+        print(child(lambda: hint(lambda: holdfast.open(folder, actor="child"))))
+    """
+    assert run(tmp_path, script) == ["'fork before opening the workspace, or start children with spawn or exec'"] * 2
+
+
 def test_a_child_may_open_the_workspace_that_nobody_had_open_at_the_fork(tmp_path: Path) -> None:
     script = """
         ws.cells.set("run", "cell", 1)

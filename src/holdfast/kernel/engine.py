@@ -163,7 +163,7 @@ class Engine:
     def check_usable(self) -> None:
         """Raise Closed after close or fork, Reentrant inside a body, or the error that stopped the store."""
         if self.store.closed:
-            raise errors.Closed(self.store.closed)
+            raise self.store.refusal()
         self.store.check_sound()
         self.group.check_not_inside()
 

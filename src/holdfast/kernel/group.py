@@ -114,7 +114,7 @@ class Group:
 
     def _check_open(self) -> None:
         if self.writer.store.closed:
-            raise errors.Closed(self.writer.store.closed)
+            raise self.writer.store.refusal()
 
     def check_not_inside(self) -> None:
         """Raise Reentrant in a thread that is running a body of this workspace."""
@@ -153,7 +153,7 @@ class Group:
     def shut(self) -> None:
         """For the leader that has closed the store: fail all queued calls and drop the lead."""
         while calls := self.take([]):
-            fail(calls, errors.Closed(self.writer.store.closed))
+            fail(calls, self.writer.store.refusal())
             for call in calls:
                 call.answer()
         self._led = False

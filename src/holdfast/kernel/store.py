@@ -21,6 +21,8 @@ FILE = "holdfast.db"
 APPLICATION_ID = 0x484F4C44  # "HOLD"
 _STATEMENT_CACHE = 256
 _PAGE_CACHE_KIB = 65_536
+_FORKED = "this workspace was opened before a fork"
+_FORK_HINT = "fork before opening the workspace, or start children with spawn or exec"
 
 
 def check_sqlite(version: str | None = None) -> None:
@@ -78,7 +80,7 @@ class Store:
         Only `create` makes the file or changes its journal mode: one process at a time may do that.
         """
         if self.closed:
-            raise errors.Closed(self.closed)
+            raise self.refusal()
         _refuse_inherited(self.path)
         try:
             connection = apsw.Connection(
@@ -142,7 +144,7 @@ class Store:
         if not self.closed and self.is_lost:
             self.closed = "the store's file was removed or replaced while the workspace was open"
         if self.closed:
-            raise errors.Closed(self.closed)
+            raise self.refusal()
 
     def stop(self, error: errors.HoldfastError) -> None:
         """Stop: the store cannot be trusted any more. Every call, also a waiting one, raises this error."""
@@ -165,6 +167,10 @@ class Store:
         if writer is not None:
             _give_up(writer)
 
+    def refusal(self) -> errors.Closed:
+        """The error of a call once the store is closed. A forked child cannot open it again either."""
+        return errors.Closed(self.closed, hint=_FORK_HINT if self.closed == _FORKED else None)
+
     def close(self) -> None:
         """Refuse new connections and close the writer; each reader is closed by its user."""
         self.closed = self.closed or "this workspace is closed"
@@ -174,7 +180,7 @@ class Store:
         """In a forked child: neither use nor free the connections that belong to the parent."""
         from ctypes import py_object, pythonapi
 
-        self.closed = "this workspace was opened before a fork"
+        self.closed = _FORKED
         _inherited.add(_identity(self.path))
         for connection in self._connections:
             pythonapi.Py_IncRef(py_object(connection))
@@ -206,7 +212,7 @@ def _refuse_inherited(path: str) -> None:
     if _inherited and (identity := _identity(path)) is not None and identity in _inherited:
         raise errors.Unsupported(
             "the parent of this process had the workspace open when it forked, so file locks do not work here",
-            hint="fork before opening the workspace, or start children with spawn or exec",
+            hint=_FORK_HINT,
         )
 
 

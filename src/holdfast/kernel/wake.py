@@ -179,7 +179,7 @@ class Hub:
     def check_open(self) -> None:
         """Raise Closed if the workspace is closed, or the error that stopped its store."""
         if self._store.closed:
-            raise errors.Closed(self._store.closed)
+            raise self._store.refusal()
         self._store.check_sound()
 
     @contextmanager
