@@ -243,7 +243,7 @@ class DuplicateName(Conflict, code="DUPLICATE_NAME"):
 
 
 class Held(Conflict, code="HELD", exit_code=12, retryable=True):
-    """Another holder has the lock; carries `holder` and `until`."""
+    """Another holder has the lock, or is first in the queue for it; carries `holder` and `until`."""
 
     default_hint = "wait for it with wait=seconds, or watch the lock and retry"
 

@@ -151,6 +151,7 @@ def test_c14_only_the_oldest_live_waiter_may_take_a_free_lock_others_get_held(wo
     with pytest.raises(errors.Held) as refused:
         ws.txn([], push_in)
     assert refused.value.holder == "b"
+    assert refused.value.message.startswith("door is free, but b is first in the queue until ")
     assert refused.value.until == since + timedelta(seconds=10)
     assert ws.locks.get("door").holder == "a", "the refused transaction released nothing"
     ws.locks.release("door")
@@ -407,6 +408,7 @@ def test_c14_a_killed_waiter_blocks_nobody_once_its_lease_is_over(world: World) 
     with pytest.raises(errors.Held) as refused:
         other.locks.acquire("door")
     assert refused.value.holder == "dead"
+    assert refused.value.message.startswith("door is free, but dead is first in the queue until ")
     world.clock.advance(10)
     assert other.locks.acquire("door").holder == "b"
     assert ws.check().records["waiters"] == 0

@@ -163,7 +163,10 @@ def _check_first(tx: Tx, target: Target, ticket: str | None) -> None:
         target.key,
     )
     if first is not None and first[0] != ticket:
-        raise held(target, first[1], first[2])
+        _, waiter, deadline = first
+        until = as_time(deadline)
+        message = f"{target} is free, but {waiter} is first in the queue until {until.isoformat()}"
+        raise errors.Held(message, name=target.name, holder=waiter, until=until)
 
 
 def leave_queue(tx: Tx, target: Target, ticket: str) -> None:
