@@ -11,16 +11,13 @@ from typing import Final, Literal
 
 import msgspec
 
+from holdfast.types import EVENT_KINDS
+
 _Read = Literal["content", "json", "conditions", "operations"]  # - is standard input
 _Moment = Literal["past", "future"]  # a duration counts back from now, or forward
 _Text = Literal["text", "texts", "names", "pairs", "path", "paths", "stash"]
 _Number = Literal["int", "ints", "number", "seconds"]
 Kind = Literal["flag"] | _Text | _Number | _Read | _Moment
-EVENT_KINDS: Final = (
-    *("task", "cell", "run", "lock", "cell-lock", "lease", "path", "message", "agent"),
-    *("template", "route", "config", "clock", "log", "stash", "stash-lock", "trail", "link"),
-    *("cycle", "cycle-conflict"),
-)
 
 
 class Meaning(msgspec.Struct, frozen=True):

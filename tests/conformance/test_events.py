@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from holdfast import Op, Workspace, errors
+from holdfast.types import EVENT_KINDS
 from tests.worlds.kinds import World
 
 
@@ -65,6 +66,16 @@ def test_renewals_and_reads_leave_no_event(world: World) -> None:
     assert ws.revision == before
 
 
+def test_a_kind_that_no_event_has_is_refused_with_those_that_there_are(world: World) -> None:
+    ws = world.open("me")
+    for call in (ws.events.list, ws.watch):
+        with pytest.raises(errors.InvalidFilter) as refused:
+            call(kinds=["cell", "tsk"])
+        assert "'tsk' is not a kind of event" in refused.value.message
+        assert "task, cell, run, lock" in refused.value.hint
+        assert set(refused.value.kinds) == set(EVENT_KINDS)
+
+
 def test_events_are_listed_by_kind_id_scope_actor_and_time(world: World) -> None:
     ws = world.open("me")
     several(ws)
@@ -78,7 +89,7 @@ def test_events_are_listed_by_kind_id_scope_actor_and_time(world: World) -> None
     assert ws.events.list(kinds=["cell"], id=("run", "a")) == ws.events.list(id=("run", "a"))
     assert ws.events.list(actor="other") == [e for e in everything if e.actor == "other"] != []
     assert ws.events.list(kinds=["cell"], actor="other", id="b") == [e for e in everything if e.op == "delete"]
-    assert ws.events.list(kinds=[]) == ws.events.list(kinds=["cupboard"]) == []
+    assert ws.events.list(kinds=[]) == ws.events.list(kinds=["cycle"]) == []
     world.clock.advance(5)
     ws.cells.set("run", "late", 1)
     since = everything[-1].time + timedelta(microseconds=1)

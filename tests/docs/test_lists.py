@@ -9,9 +9,9 @@ from collections.abc import Iterable
 import pytest
 
 import holdfast
-from holdfast.arguments import EVENT_KINDS
 from holdfast.interchange.task_export import FORMAT, TaskLine
 from holdfast.operation import REGISTRY
+from holdfast.types import EVENT_KINDS
 from holdfast.workspace.registry import PROBES
 from tests.architecture.test_rooms import DOMAINS
 from tests.docs.test_reference import text_of

@@ -366,7 +366,7 @@ def test_a_stop_under_load_loses_no_acknowledged_write_and_waits_for_nobody(tmp_
     with process(tmp_path) as server, holdfast.connect(server.url, token=server.token, actor="ann") as ann:
 
         def poll() -> None:
-            answers.append(server.call("GET", "/api/events?wait=60&kinds=mail").status_code)
+            answers.append(server.call("GET", "/api/events?wait=60&kinds=message").status_code)
 
         def wait() -> None:
             try:

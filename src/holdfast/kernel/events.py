@@ -16,7 +16,7 @@ import msgspec
 from holdfast import errors
 from holdfast.kernel.tx import Row, Snapshot, Tx
 from holdfast.kernel.validate import check_limit
-from holdfast.types import END_OF_REVISION, Event, Position, as_microseconds, as_time, parse_cursor
+from holdfast.types import END_OF_REVISION, EVENT_KINDS, Event, Position, as_microseconds, as_time, parse_cursor
 
 MAX_PAGE = 1000
 
@@ -209,6 +209,11 @@ def make_filter(
     for text in (*(text for text in (scope, id, actor) if text is not None), *(kinds or ())):
         if not isinstance(text, str) or not _can_be_stored(text):
             raise errors.InvalidFilter(f"kinds, ids and actors must be names, or an id (scope, id), not {text!r}")
+    for kind in kinds or ():
+        if kind not in EVENT_KINDS:
+            raise errors.InvalidFilter(
+                f"{kind!r} is not a kind of event", hint=f"kinds: {', '.join(EVENT_KINDS)}", kinds=list(EVENT_KINDS)
+            )
     return Filter(None if kinds is None else tuple(kinds), scope, id, 0, actor, since)
 
 

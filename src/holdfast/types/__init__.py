@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from datetime import UTC, datetime, timedelta
-from typing import Any, Literal, TypeVar
+from typing import Any, Final, Literal, TypeVar
 
 import msgspec
 
@@ -56,6 +56,14 @@ class Grant(msgspec.Struct, frozen=True):
     acquired_at: datetime
     expires_at: datetime | None
     scope: str = ""
+
+
+# What an event can be about: a filter that names anything else is a mistake.
+EVENT_KINDS: Final = (
+    *("task", "cell", "run", "lock", "cell-lock", "lease", "path", "message", "agent"),
+    *("template", "route", "config", "clock", "log", "stash", "stash-lock", "trail", "link"),
+    *("cycle", "cycle-conflict"),
+)
 
 
 class Event(msgspec.Struct, frozen=True):

@@ -7,7 +7,6 @@ from collections.abc import Iterator
 from typing import Any, Final
 
 from holdfast import errors
-from holdfast.arguments import EVENT_KINDS
 from holdfast.domains.events import Events
 from holdfast.domains.tasks import Tasks
 from holdfast.faces.cli.args import Argument, Usage
@@ -17,6 +16,7 @@ from holdfast.faces.cli.derive import arguments_of
 from holdfast.faces.cli.output import printable
 from holdfast.faces.cli.views import view
 from holdfast.operation import operation
+from holdfast.types import EVENT_KINDS
 
 _NAMES: Final = {"depends_on": ("waits for", "needed by"), "related": ("related", "related")}
 
