@@ -116,6 +116,22 @@ def test_a_value_comes_back_as_it_was_set(made: Cli) -> None:
         assert made("cell", "get", "r", "c", "--json").data["value"] == json.loads(value)
 
 
+def test_an_import_counts_what_it_leaves_out(made: Cli, project: Path) -> None:
+    made("create", "x")
+    assert made("export", "one.jsonl").out == "1 task in one.jsonl\n"
+    assert made("import", "-", stdin="junk\n").err.startswith("holdfast: 1 line cannot be imported\nline 1: error: ")
+    skipped = made("import", "-", "--skip-bad", stdin="junk\n[]\n")
+    assert (skipped.code, skipped.out.splitlines()[0]) == (0, "2 lines skipped")
+    assert made("import", "-", "--skip-bad", "--dry-run", stdin="junk\n").out.startswith("1 line would be skipped\n")
+    again = made("import", "one.jsonl", "--dir", "copy")
+    assert again.out == "created: 1 task\n"
+    made("update", made("list", "-q").id, "--title", "y")
+    made("update", made("list", "-q").id, "--title", "z", "--dir", "copy")
+    made("export", "two.jsonl")
+    assert made("import", "two.jsonl", "--dir", "copy").out.splitlines()[0] == "1 conflict"
+    assert made("import", "-", stdin="\n").out == "nothing to import\n"
+
+
 def test_an_export_comes_back_through_import_whatever_is_in_its_texts(made: Cli, project: Path) -> None:
     for separator in ("\u2028", "\u2029", "\x85", "\r\n", "\x0c", "\x1e", "\x00", '"\\'):
         made("create", f"title {separator!a}", f"first{separator}second")

@@ -163,8 +163,8 @@ def test_p9_what_cannot_be_read_is_told_by_its_key(made: Cli, project: Path) -> 
     assert made("cycle", "list", "--json").data == []
     skipped = made("cycle", "import", "--dir", "peer", "--skip-bad")
     assert skipped.code == 0
-    first, second, *_ = skipped.out.splitlines()
-    assert first == "created: peer:spec:search:cycle:1"
+    first, count, second, *_ = skipped.out.splitlines()
+    assert (first, count) == ("created: peer:spec:search:cycle:1", "1 entry skipped")
     assert second.startswith("peer.spec.login.cycle.1: error: it is not JSON")
 
 
@@ -235,7 +235,7 @@ def test_p9_a_dry_run_says_that_an_import_would_be_refused_and_makes_no_workspac
     (project / "peer" / "peer.spec.login.cycle.1.json").write_text("{")
     (project / "peer" / "peer.spec.search.cycle.1.plan.json").write_text("a plan")
     told = made("--dir", "copy", "cycle", "import", "--dir", "peer", "--dry-run")
-    assert (told.code, told.err.startswith("holdfast: 1 entries cannot be imported")) == (1, True)
+    assert (told.code, told.err.startswith("holdfast: 1 entry cannot be imported")) == (1, True)
     assert "peer.spec.login.cycle.1: error: it is not JSON" in told.err
     told = made("--dir", "copy", "cycle", "import", "--dir", "peer", "--dry-run", "--skip-bad")
     assert (told.code, told.out.splitlines()[0]) == (0, "would be created: peer:spec:search:cycle:1")
@@ -249,7 +249,7 @@ def test_p9_what_is_skipped_is_not_called_no_cycles(made: Cli, project: Path) ->
     told = made("cycle", "export", "--dir", "peer")
     assert (
         told.code,
-        told.out.startswith(f"{KEY}: warning: nothing was done here since"),
+        told.out.startswith(f"1 entry skipped\n{KEY}: warning: nothing was done here since"),
         "no cycles" in told.out,
     ) == (
         0,

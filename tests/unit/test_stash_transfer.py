@@ -613,17 +613,11 @@ def test_s13_a_folder_comes_back_through_the_commands(project: Path, capsys: pyt
     assert sorted(first) == sorted([".gitattributes", *(f"{table}.jsonl" for table in TABLES)])
     assert first["stash_history.jsonl"].count(b"\n") == 1201
     assert cli.main(["stash", "import", "one", "--dry-run", "--dir", "copy"]) == 0
-    assert "would be created: 1 trails, 1 links, 1 stashes, 1201 stash history" in ordered(capsys.readouterr().out)
+    counts = capsys.readouterr().out.strip().removeprefix("would be created: ").split(", ")
+    assert {*counts} == {"1 trail", "1 link", "1 stash", "1201 stash history entries"}
     assert cli.main(["stash", "import", "one", "--dir", "copy"]) == 0
     assert cli.main(["stash", "export", "two", "--dir", "copy"]) == 0
     assert contents(project / "two") == first
-
-
-def ordered(text: str) -> str:
-    """The counts of a report, in the order of the tables."""
-    head, _, rest = text.strip().partition(": ")
-    place = {table.replace("_", " "): number for number, table in enumerate(TABLES)}
-    return f"{head}: {', '.join(sorted(rest.split(', '), key=lambda each: place[each.partition(' ')[2]]))}"
 
 
 def test_s13_an_export_takes_the_place_of_no_file_unless_told(

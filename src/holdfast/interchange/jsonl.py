@@ -17,7 +17,7 @@ import msgspec
 
 from holdfast import errors
 from holdfast.kernel.tx import Tx
-from holdfast.types import ImportProblem, ImportReport, as_microseconds
+from holdfast.types import ImportProblem, ImportReport, as_microseconds, counted
 
 T = TypeVar("T")
 Time = Annotated[datetime, msgspec.Meta(tz=True)]
@@ -154,7 +154,7 @@ def run(tx: Tx, dry_run: bool, work: Callable[[], ImportReport]) -> ImportReport
 def refusal(problems: list[ImportProblem], unit: str = "lines") -> errors.Invalid:
     """The error of an import that is refused."""
     return errors.Invalid(
-        f"{len(problems)} {unit} cannot be imported; {problems[0]}",
+        f"{counted(len(problems), unit)} cannot be imported; {problems[0]}",
         hint="correct them, or pass skip_bad=True to leave them out",
         problems=problems,
     )

@@ -138,6 +138,14 @@ class Report(msgspec.Struct, frozen=True):
         return not self.problems
 
 
+def counted(count: int, plural: str) -> str:
+    """A number of things: "1 entry", "2 entries"."""
+    if count != 1:
+        return f"{count} {plural}"
+    ending, singular = next(each for each in (("ies", "y"), ("shes", "sh"), ("s", "")) if plural.endswith(each[0]))
+    return f"1 {plural.removesuffix(ending)}{singular}"
+
+
 class ImportProblem(msgspec.Struct, frozen=True):
     """What an import has to say about one record. An error keeps the record out; a warning does not.
 

@@ -21,7 +21,7 @@ from holdfast.faces.cli.args import Argument, Usage, convert
 from holdfast.faces.cli.call import Session, after_writing, run
 from holdfast.faces.cli.command import command
 from holdfast.faces.cli.commands.store import snapshot
-from holdfast.faces.cli.commands.transfer import difference_lines, problem_lines
+from holdfast.faces.cli.commands.transfer import difference_lines, left_out, problem_lines
 from holdfast.faces.cli.output import bar, printable, short
 from holdfast.faces.cli.views import Paint, moment
 from holdfast.types.cycles import Cycle, CyclePhase
@@ -173,6 +173,7 @@ def _print(session: Session, report: Any, more: Sequence[str] = ()) -> None:
         would = "would be " if report.dry_run else ""
         keys = {name: getattr(report, name)["cycles"] for name in ("created", "updated", "unchanged")}
         lines = [f"{would}{name}: {', '.join(found)}" for name, found in keys.items() if found]
+        lines += left_out(report, "entries")
         session.out.text(*([*lines, *problem_lines(report), *more] or ["no cycles"]))
 
 

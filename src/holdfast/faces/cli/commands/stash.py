@@ -22,9 +22,9 @@ from holdfast.faces.cli.args import Argument
 from holdfast.faces.cli.call import Session
 from holdfast.faces.cli.command import command
 from holdfast.faces.cli.commands.store import snapshot
-from holdfast.faces.cli.commands.transfer import all_lines, report_import, write_lines
+from holdfast.faces.cli.commands.transfer import all_lines, records, report_import, write_lines
 from holdfast.faces.cli.output import bar
-from holdfast.types import ImportProblem
+from holdfast.types import ImportProblem, counted
 from holdfast.types.stashes import TransferTable
 
 MOST: Final = 3_500_000  # bytes of a part: a server takes 4 MiB, and a call has more than its lines
@@ -138,7 +138,7 @@ def export(session: Session, given: dict[str, Any]) -> int:
     attributes = os.path.join(folder, ".gitattributes")
     if not os.path.lexists(attributes):  # git then keeps the lines of both sides of a merge
         write_lines(attributes, iter([f"*{_END} merge=union"]))
-    summary = ", ".join(f"{count} {table.replace('_', ' ')}" for table, count in counts.items())
+    summary = ", ".join(records(count, table) for table, count in counts.items())
     session.out.say({"folder": folder, **counts}, f"{summary} in {folder}")
     return 0
 
@@ -181,7 +181,7 @@ def _check_all(workspace: Any, shares: list[Tables], bad: list[ImportProblem]) -
                 raise
     if problems:
         raise errors.Invalid(
-            f"{len(problems)} lines cannot be imported; {problems[0]}",
+            f"{counted(len(problems), 'lines')} cannot be imported; {problems[0]}",
             hint="correct them, or pass skip_bad=True to leave them out",
             problems=problems,
         )

@@ -322,7 +322,7 @@ def init(session: Session, given: dict[str, Any]) -> int:
     open_workspace(folder, actor=session.actor).close()
     lines = [f"{'there is a workspace in' if found else 'made a workspace in'} {folder}"]
     if known:
-        lines.append(f"there are {len(known)} backups of a workspace that was here; holdfast restore lists them")
+        lines.append(f"backups of a workspace that was here: {len(known)}; holdfast restore lists them")
     if not found:
         lines.append("next: holdfast create 'a first task'; holdfast help")
     session.out.say({"folder": folder, "made": not found, "backups": len(known)}, *lines)

@@ -16,6 +16,7 @@ from holdfast.faces.cli.call import Session, after_writing
 from holdfast.faces.cli.command import command
 from holdfast.faces.cli.commands.store import snapshot
 from holdfast.faces.cli.output import bar, printable
+from holdfast.types import counted
 
 if TYPE_CHECKING:
     from holdfast.operation import Operation
@@ -43,7 +44,7 @@ def export(session: Session, given: dict[str, Any]) -> int:
                 print(line)
             return 0
         count = write_lines(given["file"], lines)
-    session.out.say({"file": given["file"], "tasks": count}, f"{count} tasks in {given['file']}")
+    session.out.say({"file": given["file"], "tasks": count}, f"{records(count, 'tasks')} in {given['file']}")
     return 0
 
 
@@ -135,13 +136,28 @@ def _split(text: str) -> list[str]:
 
 
 def report_lines(report: Any) -> list[str]:
-    """The report of an import as text: counts by table, then every problem with where the two sides differ."""
+    """The report of an import as text: counts by table, of what was left out, then every problem."""
     would = "would be " if report.dry_run else ""
     lines = []
     for name in ("created", "updated", "unchanged"):
-        counts = [f"{len(ids)} {table.replace('_', ' ')}" for table, ids in getattr(report, name).items() if ids]
+        counts = [records(len(ids), table) for table, ids in getattr(report, name).items() if ids]
         lines += [f"{would}{name}: {', '.join(counts)}"] if counts else []
+    lines += left_out(report)
     return [*(lines or ["nothing to import"]), *problem_lines(report)]
+
+
+def records(count: int, table: str) -> str:
+    """A number of records of a table."""
+    return counted(count, "stash history entries" if table == "stash_history" else table)
+
+
+def left_out(report: Any, unit: str = "lines") -> list[str]:
+    """How much was skipped or is in conflict, in a line; none if nothing is."""
+    would = "would be " if report.dry_run else ""
+    skipped, conflicts = len(report.skipped), len(report.conflicts)
+    counts = [f"{counted(skipped, unit)} {would}skipped"] if skipped else []
+    counts += [counted(conflicts, "conflicts")] if conflicts else []
+    return [", ".join(counts)] if counts else []
 
 
 def problem_lines(report: Any) -> Iterator[str]:
