@@ -14,7 +14,7 @@ of steps, written once and driven by threads and event loops alike.
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Generator, Iterator, Mapping
+from collections.abc import Callable, Coroutine, Generator, Iterator, Mapping
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, ClassVar, Concatenate, Generic, Literal, ParamSpec, TypeVar, Unpack, overload
 
@@ -221,7 +221,7 @@ def _returned(op: Operation[..., Any], hint: Any, awaited: bool) -> Any:
             hint = hint.__args__[0] | None
         case "procedure":
             hint = hint.__args__[2]
-    return Awaitable[hint] if awaited else hint
+    return Coroutine[Any, Any, hint] if awaited else hint
 
 
 class Call(Operation[P, R]):
@@ -230,7 +230,7 @@ class Call(Operation[P, R]):
     @overload
     def __get__(self, domain: None, owner: type) -> Call[P, R]: ...
     @overload
-    def __get__(self, domain: Domain[Async], owner: type) -> Callable[P, Awaitable[R]]: ...
+    def __get__(self, domain: Domain[Async], owner: type) -> Callable[P, Coroutine[Any, Any, R]]: ...
     @overload
     def __get__(self, domain: Domain[Sync], owner: type) -> Callable[P, R]: ...
     def __get__(self, domain: Domain[Any] | None, owner: type) -> Any:

@@ -7,7 +7,7 @@ import inspect
 import pydoc
 import subprocess
 import sys
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Callable, Coroutine, Iterator
 from typing import Any, Never, assert_type
 
 import pytest
@@ -15,6 +15,7 @@ import pytest
 import holdfast
 from holdfast import RemoteWorkspace, Transaction, Workspace, errors
 from holdfast.operation import REGISTRY, find_operation
+from holdfast.schema import parameters
 from holdfast.types import Event
 from holdfast.types.tasks import Task
 from holdfast.workspace.watch import AsyncWatch, Watch
@@ -66,8 +67,20 @@ def test_a_signature_has_real_types_and_nothing_internal(ws: Workspace) -> None:
 
 def test_awaitable_operations_say_so(ws: Workspace, remote: RemoteWorkspace) -> None:
     for each in (ws, remote):
-        assert aio(each, lambda at: inspect.signature(at.tasks.create).return_annotation) == Awaitable[Task]
+        assert aio(each, lambda at: inspect.signature(at.tasks.create).return_annotation) == Coroutine[Any, Any, Task]
         assert aio(each, lambda at: inspect.signature(at.watch).return_annotation) == AsyncWatch[Event]
+
+
+@pytest.mark.parametrize("name", ["cells.get", "tasks.ready", "cells.set", "locks.acquire", "cells.watch"])
+def test_an_awaitable_operation_is_a_coroutine(ws: Workspace, remote: RemoteWorkspace, name: str) -> None:
+    def is_coroutine(at: Any) -> bool:
+        work = REGISTRY[name].on(at)(*(["name"] * required))
+        work.close()
+        return inspect.iscoroutine(work)
+
+    required = sum(each.default is each.empty for each in parameters(REGISTRY[name]))
+    assert aio(ws, is_coroutine)
+    assert aio(remote, is_coroutine)
 
 
 @pytest.mark.parametrize("name", sorted(REGISTRY))
@@ -137,6 +150,8 @@ def typed(ws: Workspace, remote: RemoteWorkspace) -> None:
 async def typed_awaitables(ws: Workspace, remote: RemoteWorkspace) -> None:
     """The same for `ws.aio`."""
     assert_type(await ws.aio.tasks.claim_next(), Task | None)
+    assert_type(asyncio.create_task(ws.aio.cells.increment("run", "cell")), asyncio.Task[int | float])
+    assert_type(asyncio.create_task(remote.aio.cells.increment("run", "cell")), asyncio.Task[int | float])
     assert_type(await ws.aio.transact(lambda tx: tx.revision), int)
     assert_type(await remote.aio.tasks.claim_next(), Task | None)
     await remote.aio.transact(len)
