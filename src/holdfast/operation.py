@@ -130,21 +130,64 @@ class Operation(Generic[P, R]):
         self.writes = kind in ("write", "procedure") and not looking  # a procedure may also only look
         self.name = ""
         self.held: Held | None = None
+        self.__doc__ = function.__doc__
+        self._annotations: dict[bool, dict[str, Any]] = {}
 
     def __set_name__(self, owner: type[Domain[Any]], name: str) -> None:
-        self.method = name
+        self.method = self.__name__ = name
+        self.__qualname__ = f"{owner.__name__}.{name}"
+        self.__module__ = owner.__module__
         self.name = f"{owner.prefix}.{name}" if owner.prefix else name
         self.held = owner.held
         REGISTRY.add(self)
 
     def bind(self, domain: Domain[Any]) -> Any:
         """The callable for one domain object, kept there so that the next look-up is a plain attribute."""
-        bound = domain._runner.bind(self)
-        bound.__name__ = bound.__qualname__ = self.name
-        bound.__doc__ = self.function.__doc__
-        bound.__wrapped__ = Shown(self, domain._runner)
+        runner = domain._runner
+        awaited: bool = getattr(runner, "awaits", False)
+        bound = runner.bind(self)
+        bound.__name__ = self.method
+        bound.__qualname__ = self.__qualname__
+        bound.__module__ = self.__module__
+        bound.__doc__ = self.__doc__
+        bound.__annotations__ = self._annotations.get(awaited) or self.annotations(awaited)
+        bound.__wrapped__ = Shown(self, awaited)
         domain.__dict__[self.method] = bound
         return bound
+
+    def __call__(self, domain: Domain[Any], /, *args: Any, **kwargs: Any) -> Any:
+        """The same as on the domain: `Tasks.create(ws.tasks, "title")`. With it, `help` shows a method."""
+        return getattr(domain, self.method)(*args, **kwargs)
+
+    def annotations(self, awaited: bool) -> dict[str, Any]:
+        """The annotations of a call, as they are written: resolving them costs more than most calls."""
+        names = self.function.__code__.co_varnames[: self.implicit_args]
+        found = {name: each for name, each in self.function.__annotations__.items() if name not in names}
+        found["return"] = _returned(self.kind, found["return"], awaited)
+        self._annotations[awaited] = found
+        return found
+
+    def signature(self, awaited: bool = False) -> Signature:
+        """The signature of a call, with real types."""
+        from inspect import signature
+        from types import SimpleNamespace
+        from typing import get_type_hints
+
+        hints = get_type_hints(SimpleNamespace(__annotations__=self.annotations(awaited), __wrapped__=self.function))
+        whole = signature(self.function)
+        parameters = list(whole.parameters.values())[self.implicit_args :]
+        return whole.replace(
+            parameters=[each.replace(annotation=hints[each.name]) for each in parameters],
+            return_annotation=hints["return"],
+        )
+
+    @property
+    def __signature__(self) -> Signature:
+        from inspect import Parameter
+
+        called = self.signature()
+        own = Parameter("self", Parameter.POSITIONAL_OR_KEYWORD)
+        return called.replace(parameters=[own, *called.parameters.values()])
 
     def on(self, workspace: Any) -> Callable[..., Any]:
         """The operation as a call of a workspace or transaction."""
@@ -186,42 +229,40 @@ class Operation(Generic[P, R]):
 class Shown:
     """What `help` and `inspect` see of a bound operation: computed when somebody looks, because binding is hot."""
 
-    __slots__ = ("_op", "_runner")
+    __slots__ = ("_awaited", "op")
 
-    def __init__(self, op: Operation[..., Any], runner: Any) -> None:
-        self._op = op
-        self._runner = runner
+    def __init__(self, op: Operation[..., Any], awaited: bool) -> None:
+        self.op = op
+        self._awaited = awaited
 
     @property
     def __wrapped__(self) -> Callable[..., Any]:
-        return self._op.function
+        return self.op.function
 
     @property
     def __signature__(self) -> Signature:
-        from inspect import signature
-        from typing import get_type_hints
-
-        op = self._op
-        hints = get_type_hints(op.function)
-        parameters = list(signature(op.function).parameters.values())[op.implicit_args :]
-        return signature(op.function).replace(
-            parameters=[each.replace(annotation=hints[each.name]) for each in parameters],
-            return_annotation=_returned(op, hints["return"], getattr(self._runner, "awaits", False)),
-        )
+        return self.op.signature(self._awaited)
 
 
-def _returned(op: Operation[..., Any], hint: Any, awaited: bool) -> Any:
-    """What a call returns, given what its function is annotated with."""
+def operation_of(call: Any) -> Operation[..., Any]:
+    """The operation that a call such as `ws.tasks.create` runs."""
+    op: Operation[..., Any] = call.__wrapped__.op
+    return op
+
+
+def _returned(kind: Kind, annotation: str, awaited: bool) -> Any:
+    """The annotation of what a call returns, given that of its function, which is text."""
     from holdfast.workspace.watch import AsyncWatch, Watch
 
-    match op.kind:
+    inner = annotation.partition("[")[2][:-1]
+    match kind:
         case "stream":
-            return (AsyncWatch if awaited else Watch)[hint.__args__[0]]
+            return (AsyncWatch if awaited else Watch)[inner]
         case "first":
-            hint = hint.__args__[0] | None
+            annotation = f"{inner} | None"
         case "procedure":
-            hint = hint.__args__[2]
-    return Coroutine[Any, Any, hint] if awaited else hint
+            annotation = inner
+    return Coroutine[Any, Any, annotation] if awaited else annotation  # type: ignore[valid-type]
 
 
 class Call(Operation[P, R]):

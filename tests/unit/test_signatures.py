@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 import asyncio
+import importlib
 import inspect
+import operator
 import pydoc
 import subprocess
 import sys
 from collections.abc import Callable, Coroutine, Iterator
-from typing import Any, Never, assert_type
+from typing import Any, Never, assert_type, get_type_hints
 
 import pytest
 
 import holdfast
 from holdfast import RemoteWorkspace, Transaction, Workspace, errors
+from holdfast.domains.tasks import Tasks
 from holdfast.operation import REGISTRY, find_operation
 from holdfast.schema import parameters
 from holdfast.types import Event
@@ -96,9 +99,37 @@ def test_every_operation_shows_the_arguments_that_a_caller_gives(name: str) -> N
 
 def test_help_shows_the_call_and_its_documentation(ws: Workspace) -> None:
     text = pydoc.plain(pydoc.render_doc(ws.tasks.create))
-    assert "tasks.create(title: str, body: str = ''" in text
+    assert "create(title: str, body: str = ''" in text
     assert "-> holdfast.types.tasks.Task" in text
     assert (inspect.getdoc(ws.tasks.create) or "-") in "\n".join(line.strip() for line in text.splitlines())
+
+
+def test_help_of_a_domain_shows_its_calls_with_their_arguments(ws: Workspace) -> None:
+    text = pydoc.plain(pydoc.render_doc(ws.tasks))
+    assert "create(self, title: str, body: str = ''" in text
+    assert "claim_next(self, agent: str | None = None, tags: collections.abc.Sequence[str] | None = None" in text
+    assert "-> holdfast.types.tasks.Task" in text
+    assert "Add tags to a task; those it has stay." in text
+    assert "Call object" not in text
+    assert Tasks.create(ws.tasks, "title") == ws.tasks.list()[0], "as it says: a method like any other"
+
+
+@pytest.mark.parametrize("name", sorted(REGISTRY))
+def test_what_a_framework_reads_of_a_call_is_true(ws: Workspace, remote: RemoteWorkspace, name: str) -> None:
+    op = REGISTRY[name]
+
+    def facts(at: Any) -> None:
+        call = op.on(at)
+        assert (call.__name__, call.__module__) == (op.method, op.__module__)
+        home = importlib.import_module(call.__module__)
+        assert operator.attrgetter(call.__qualname__)(home) is op
+        hints = get_type_hints(call)
+        assert hints.pop("return") == inspect.signature(call).return_annotation
+        assert hints == {each.name: each.annotation for each in inspect.signature(call).parameters.values()}
+
+    for each in (ws, remote):
+        facts(each)
+        aio(each, facts)
 
 
 def test_dir_lists_what_can_be_called_and_nothing_else(ws: Workspace, remote: RemoteWorkspace) -> None:

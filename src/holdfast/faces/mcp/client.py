@@ -14,7 +14,7 @@ from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
 
 from holdfast.faces.mcp.tool import Caller
-from holdfast.operation import Async, Operation
+from holdfast.operation import Async, Operation, operation_of
 from holdfast.schema import named_arguments
 from holdfast.types import Event, Op
 from holdfast.workspace.aio import while_serving
@@ -126,5 +126,4 @@ class Session(Caller):
 
 def as_step(call: Callable[P, Awaitable[Any]], /, *args: P.args, **kwargs: P.kwargs) -> Op:
     """A call with keyword arguments as data, for `txn`: `as_step(ws.tasks.note, id=id, text=text)`."""
-    name: str = call.__name__
-    return Op(name, kwargs)
+    return Op(operation_of(call).name, kwargs)
