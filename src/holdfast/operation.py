@@ -14,7 +14,8 @@ of steps, written once and driven by threads and event loops alike.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Coroutine, Generator, Iterator, Mapping
+from collections.abc import Callable, Coroutine, Generator, Iterator, Mapping, Sequence
+from functools import cached_property
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, ClassVar, Concatenate, Generic, Literal, ParamSpec, TypeVar, Unpack, overload
 
@@ -166,6 +167,21 @@ class Operation(Generic[P, R]):
         found["return"] = _returned(self.kind, found["return"], awaited)
         self._annotations[awaited] = found
         return found
+
+    @cached_property
+    def _takes(self) -> Signature:
+        """What a caller may pass, without types."""
+        from inspect import Signature, signature
+
+        found = list(signature(self.function).parameters.values())[self.implicit_args :]
+        return Signature([each.replace(annotation=each.empty) for each in found])
+
+    def check_arguments(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> None:
+        """Raise TypeError, about the call and not about its function, unless the call takes these arguments."""
+        try:
+            self._takes.bind(*args, **kwargs)
+        except TypeError as error:
+            raise TypeError(f"{self.name}(): {error}; it takes {self._takes}") from None
 
     def signature(self, awaited: bool = False) -> Signature:
         """The signature of a call, with real types."""

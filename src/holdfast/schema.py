@@ -64,10 +64,7 @@ def named_arguments(op: Operation[..., Any], args: Sequence[Any], kwargs: dict[s
     """The arguments of a call by their names."""
     if not args:
         return kwargs
-    names = _names(op.name)
-    if len(args) > len(names):
-        raise TypeError(f"{op.name} takes {len(names)} arguments, not {len(args)}")
-    return dict(zip(names, args, strict=False)) | kwargs
+    return dict(zip(_names(op.name), args, strict=False)) | kwargs
 
 
 @cache

@@ -428,3 +428,35 @@ def test_a_context_that_cannot_work_is_refused(
     world: World, error: type[errors.HoldfastError], context: dict[str, Any]
 ) -> None:
     refuse(furnished(world), error, lambda ws: ws.using(**context).cells.set("run", "cell", 2))
+
+
+# --- arguments that a call does not take -----------------------------------------------------------------------------
+
+WRONG_CALLS: dict[str, Callable[[Any], Any]] = {
+    "cells.set(): missing a required argument: 'value'; it takes (run, cell, value, ttl=None, lease=None)": (
+        lambda ws: ws.cells.set("a", 1)
+    ),
+    "cells.get(): too many positional arguments; it takes (run, cell)": lambda ws: ws.cells.get("a", "b", "c"),
+    "tasks.create(): got an unexpected keyword argument 'prio'; it takes (title, ": (
+        lambda ws: ws.tasks.create("x", prio=1)
+    ),
+    "tasks.get(): missing a required argument: 'id'; it takes (id, ": lambda ws: ws.tasks.get(),
+    "locks.acquire(): missing a required argument: 'name'; it takes (name, ": lambda ws: ws.locks.acquire(),
+    "cells.watch(): missing a required argument: 'run'; it takes (run, ": lambda ws: ws.cells.watch(),
+    "watch(): got an unexpected keyword argument 'kind'; it takes (kinds=None, ": lambda ws: ws.watch(kind="task"),
+}
+
+
+@pytest.mark.parametrize("message", WRONG_CALLS)
+def test_arguments_that_a_call_does_not_take_are_a_type_error_about_the_call(world: World, message: str) -> None:
+    ws, before = world.open("me"), world.open("me").revision
+    calls = [ws, ws.using(key="key"), ws.using(at_least="latest")]
+    for each in calls:
+        with pytest.raises(TypeError) as refused:
+            WRONG_CALLS[message](each)
+        assert str(refused.value).startswith(message)
+    if "watch" not in message and "interactive" in world.capabilities:
+        with pytest.raises(TypeError) as refused, ws.transaction() as tx:
+            WRONG_CALLS[message](tx)
+        assert str(refused.value).startswith(message)
+    assert ws.revision == before

@@ -177,7 +177,9 @@ class Engine:
         finally:
             self.give_back(snapshot)
 
-    def plain_reader(self, function: Callable[..., Any]) -> Callable[..., Any]:
+    def plain_reader(
+        self, function: Callable[..., Any], check_arguments: Callable[[Any, Any], None]
+    ) -> Callable[..., Any]:
         """Wrap a read of one statement with as little overhead as possible: this is the hottest path."""
         pool, store, group, time = self._pool, self.store, self.group, self.time
 
@@ -192,6 +194,9 @@ class Engine:
                 return function(snapshot, *args, **kwargs)
             except apsw.Error as error:
                 raise translate(error) from error
+            except TypeError:
+                check_arguments(args, kwargs)
+                raise
             finally:
                 pool.append(snapshot)
                 if store.closed:

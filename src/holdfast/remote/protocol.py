@@ -269,6 +269,7 @@ def refusing(error: errors.HoldfastError) -> Steps[Any]:
 
 def calling(op: Operation[..., Any], args: Args, kwargs: Kwargs, context: Context) -> Steps[Any]:
     """Call an operation and return its result."""
+    op.check_arguments(args, kwargs)
     given = named_arguments(op, args, kwargs)
     try:
         response = yield from sending(request_of(op, given), context)
@@ -335,6 +336,7 @@ class Resuming:
     """One watch over as many connections as it takes."""
 
     def __init__(self, op: Operation[..., Any], args: Args, kwargs: Kwargs, context: Context) -> None:
+        op.check_arguments(args, kwargs)
         self._op = op
         self.request = request_of(op, named_arguments(op, args, kwargs))
         self._headers = headers_of(self.request, context) | {"accept": "text/event-stream"}

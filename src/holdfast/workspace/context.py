@@ -167,6 +167,7 @@ def digest_of(operation: Operation[..., Any], args: Sequence[Any], kwargs: dict[
     """The digest of a call's arguments; functions among them do not count."""
     import inspect
 
+    operation.check_arguments(args, kwargs)
     bound = inspect.signature(operation.function).bind(*[None] * operation.implicit_args, *args, **kwargs)
     bound.apply_defaults()
     given = {name: value for name, value in bound.arguments.items() if not callable(value)}

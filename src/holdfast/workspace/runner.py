@@ -142,12 +142,16 @@ class Runner:
         """The read itself: all its statements see one snapshot."""
         engine, function, at_least = self.engine, op.asked_by(self.context.actor), self.context.at_least
         if op.plain and at_least is None:
-            return engine.plain_reader(function)
+            return engine.plain_reader(function, op.check_arguments)
 
         def read(*args: Any, **kwargs: Any) -> Any:
             def within(snapshot: Snapshot) -> Any:
                 check_reached(snapshot, at_least)
-                return function(snapshot, *args, **kwargs)
+                try:
+                    return function(snapshot, *args, **kwargs)
+                except TypeError:
+                    op.check_arguments(args, kwargs)
+                    raise
 
             return engine.read_snapshot(within)
 
@@ -160,7 +164,11 @@ class Runner:
 
         def call(*args: Any, **kwargs: Any) -> Any:
             def body(tx: Tx) -> Any:
-                return function(tx, *args, **kwargs)
+                try:
+                    return function(tx, *args, **kwargs)
+                except TypeError:
+                    op.check_arguments(args, kwargs)
+                    raise
 
             if reload is not None:
                 reload()
@@ -169,16 +177,17 @@ class Runner:
         return call
 
     def _procedure(self, op: Operation[..., Any]) -> Bound:
-        function, drive, handlers = op.function, self.drive, self._handlers()
+        drive, handlers = self.drive, self._handlers()
         reload = self.reload_rules if op.reloads_rules else None
         guarded = not self.context.plain
 
         def call(*args: Any, **kwargs: Any) -> Any:
             if reload is not None:
                 reload()
+            steps = _steps(op, args, kwargs)
             if guarded:
-                return drive(function(*args, **kwargs), {**handlers, Do: partial(self._do_guarded, op, args, kwargs)})
-            return drive(function(*args, **kwargs), handlers)
+                return drive(steps, {**handlers, Do: partial(self._do_guarded, op, args, kwargs)})
+            return drive(steps, handlers)
 
         return call
 
@@ -187,7 +196,11 @@ class Runner:
 
         def find(snapshot: Snapshot) -> Following[Any]:
             check_reached(snapshot, self.context.at_least)
-            found: Following[Any] = op.function(snapshot, *args, **kwargs)
+            try:
+                found: Following[Any] = op.function(snapshot, *args, **kwargs)
+            except TypeError:
+                op.check_arguments(args, kwargs)
+                raise
             return found
 
         self.catch_up()
@@ -301,21 +314,26 @@ class TransactionRunner:
         """The operation as a call."""
         tx, function = self.tx, op.asked_by(self.tx.actor)
         match op.kind:
-            case "read":
-                return lambda *args, **kwargs: function(tx, *args, **kwargs)
-            case "write":
+            case "read" | "write":
+                writes = op.kind == "write"
 
-                def write(*args: Any, **kwargs: Any) -> Any:
-                    with tx.savepoint():
-                        return function(tx, *args, **kwargs)
+                def call(*args: Any, **kwargs: Any) -> Any:
+                    try:
+                        if not writes:
+                            return function(tx, *args, **kwargs)
+                        with tx.savepoint():
+                            return function(tx, *args, **kwargs)
+                    except TypeError:
+                        op.check_arguments(args, kwargs)
+                        raise
 
-                return write
+                return call
             case "procedure":
                 handlers = self._handlers()
 
                 def procedure(*args: Any, **kwargs: Any) -> Any:
                     with tx.savepoint():
-                        return drive(function(*args, **kwargs), handlers)
+                        return drive(_steps(op, args, kwargs), handlers)
 
                 return procedure
         raise errors.Invalid(f"{op.name} cannot be used inside a transaction", hint="watch outside, before or after it")
@@ -328,6 +346,15 @@ class TransactionRunner:
             ReadFile: _cannot_read,
             **dict.fromkeys((Deadline, Listen, Next), _cannot_wait),
         }
+
+
+def _steps(op: Operation[..., Any], args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
+    """The steps of a procedure."""
+    try:
+        return op.function(*args, **kwargs)
+    except TypeError:
+        op.check_arguments(args, kwargs)
+        raise
 
 
 def _cannot_read(step: ReadFile) -> NoReturn:

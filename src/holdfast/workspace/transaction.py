@@ -109,12 +109,10 @@ def _lookup(op: Op) -> Operation[..., Any]:
 
 
 def _check_arguments(operation: Operation[..., Any], args: dict[str, Any]) -> None:
-    import inspect
-
     try:
-        inspect.signature(operation.function).bind(*[None] * operation.implicit_args, **args)
+        operation.check_arguments((), args)
     except TypeError as error:
-        raise errors.Invalid(f"{operation.name} cannot take these arguments: {error}") from error
+        raise errors.Invalid(str(error)) from error
 
 
 # --- what a workspace offers -----------------------------------------------------------------------------------------
