@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from holdfast.errors import HoldfastError
     from holdfast.filegate import FileGate
     from holdfast.remote import RemoteWorkspace, connect
+    from holdfast.remote.aio import AsyncRemoteWorkspace
     from holdfast.replication.log import CommitLog, MemoryLog
     from holdfast.types import (
         Cell,
@@ -38,11 +39,14 @@ if TYPE_CHECKING:
     from holdfast.workspace import Workspace
     from holdfast.workspace import open_workspace as open
     from holdfast.workspace.admin import rebuild, restore, salvage, upgrade
+    from holdfast.workspace.aio import AsyncWorkspace
     from holdfast.workspace.transaction import Transaction
 
 __version__ = "0.1.0"
 
 __all__ = [
+    "AsyncRemoteWorkspace",
+    "AsyncWorkspace",
     "Cell",
     "CellChange",
     "CellInfo",
@@ -82,6 +86,8 @@ _HOMES = {
     **dict.fromkeys(("Cell", "CellChange", "CellInfo", "CellVersion"), "types"),
     **dict.fromkeys(("Exists", "NotExists", "Op", "TxnResult", "ValueEquals", "VersionEquals"), "types"),
     "Task": "types.tasks",
+    "AsyncRemoteWorkspace": "remote.aio",
+    "AsyncWorkspace": "workspace.aio",
     "CommitLog": "replication.log",
     "Cupboard": "cupboard",
     "FileGate": "filegate",

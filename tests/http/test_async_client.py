@@ -294,7 +294,7 @@ def test_a_watch_that_is_closed_or_refused_says_so_each_time(ws: holdfast.Remote
 def test_what_does_not_travel_is_unsupported_with_a_hint(ws: holdfast.RemoteWorkspace, tmp_path: Path) -> None:
     async def scene() -> None:
         with pytest.raises(errors.Unsupported, match="txn"):
-            await ws.aio.transact(lambda tx: tx.cells.set("run", "cell", 1))
+            await ws.aio.transact(lambda tx: tx.cells.set("run", "cell", 1))  # type: ignore[attr-defined]
         with pytest.raises(errors.Unsupported, match="txn"):
             await ws.aio.cells.transition("run", "cell", lambda value: value)
 
@@ -310,7 +310,7 @@ def test_a_backup_is_unsupported_on_both_sides(ws: holdfast.RemoteWorkspace, tmp
             await aio.backup(str(tmp_path / "backup"))
 
     with pytest.raises(errors.Unsupported):
-        ws.backup(str(tmp_path / "backup"))
+        ws.backup(str(tmp_path / "backup"))  # type: ignore[attr-defined]
     asyncio.run(scene())
 
 

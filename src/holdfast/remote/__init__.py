@@ -18,7 +18,17 @@ from weakref import WeakKeyDictionary
 from holdfast import errors
 from holdfast.kernel.validate import check_ttl
 from holdfast.operation import Handlers, Sync, drive
-from holdfast.remote.protocol import Pause, RemoteRunner, Resuming, Send, Steps, failure, no_backup, no_function
+from holdfast.remote.protocol import (
+    Pause,
+    RemoteRunner,
+    Resuming,
+    Send,
+    Steps,
+    failure,
+    no_backup,
+    no_block,
+    no_function,
+)
 from holdfast.types import Report
 from holdfast.workspace.context import Context, check_context, derive_actor
 from holdfast.workspace.transaction import InContext
@@ -233,17 +243,19 @@ class RemoteWorkspace(InContext[Sync], Closing):
         """Have the server compare the state with the log; needs the role admin."""
         return Report(**self._runner.ask("check"))
 
-    def transact(self, body: Callable[..., object]) -> NoReturn:
-        """Raises Unsupported: a function does not travel. `ws.txn(conditions, then)` does."""
-        raise no_function("transact")
+    if not TYPE_CHECKING:  # a type checker reports their use
 
-    def transaction(self) -> NoReturn:
-        """Raises Unsupported: a block does not travel. `ws.txn(conditions, then)` does."""
-        raise no_function("transaction")
+        def transact(self, body: Callable[..., object]) -> NoReturn:
+            """Raises Unsupported: a function does not travel. `ws.txn(conditions, then)` does."""
+            raise no_function("transact")
 
-    def backup(self, path: str) -> NoReturn:
-        """Raises Unsupported: a backup is made where the store is."""
-        raise no_backup()
+        def transaction(self) -> NoReturn:
+            """Raises Unsupported: a block does not travel. `ws.txn(conditions, then)` does."""
+            raise no_block()
+
+        def backup(self, path: str) -> NoReturn:
+            """Raises Unsupported: a backup is made where the store is."""
+            raise no_backup()
 
     def close(self) -> None:
         """Close the connections; the server goes on."""

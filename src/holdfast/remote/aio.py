@@ -15,7 +15,17 @@ from typing import TYPE_CHECKING, Any, Final, Generic, NoReturn, TypeVar
 from holdfast import errors
 from holdfast.operation import Async, Handlers, drive_async
 from holdfast.remote import Address, allow_silence
-from holdfast.remote.protocol import Pause, RemoteRunner, Resuming, Send, Steps, failure, no_backup, no_function
+from holdfast.remote.protocol import (
+    Pause,
+    RemoteRunner,
+    Resuming,
+    Send,
+    Steps,
+    failure,
+    no_backup,
+    no_block,
+    no_function,
+)
 from holdfast.types import Report
 from holdfast.workspace.context import Context
 from holdfast.workspace.transaction import InContext
@@ -174,13 +184,19 @@ class AsyncRemoteWorkspace(InContext[Async]):
         """Have the server compare the state with the log; needs the role admin."""
         return Report(**await self._runner.ask("check"))
 
-    async def transact(self, body: Callable[..., object]) -> NoReturn:
-        """Raises Unsupported: a function does not travel. `ws.txn(conditions, then)` does."""
-        raise no_function("transact")
+    if not TYPE_CHECKING:  # a type checker reports their use
 
-    async def backup(self, path: str) -> NoReturn:
-        """Raises Unsupported: a backup is made where the store is."""
-        raise no_backup()
+        async def transact(self, body: Callable[..., object]) -> NoReturn:
+            """Raises Unsupported: a function does not travel. `ws.txn(conditions, then)` does."""
+            raise no_function("transact")
+
+        def transaction(self) -> NoReturn:
+            """Raises Unsupported: a block does not travel. `ws.txn(conditions, then)` does."""
+            raise no_block()
+
+        async def backup(self, path: str) -> NoReturn:
+            """Raises Unsupported: a backup is made where the store is."""
+            raise no_backup()
 
     async def close(self) -> None:
         """Close the connections of this loop; the server goes on."""

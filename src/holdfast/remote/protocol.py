@@ -45,6 +45,13 @@ def no_function(name: str) -> errors.Unsupported:
     return errors.Unsupported(f"{name} takes a function, which does not travel", hint="use ws.txn(conditions, then)")
 
 
+def no_block() -> errors.Unsupported:
+    """The error for a transaction around a block."""
+    return errors.Unsupported(
+        "a transaction around a block does not stay open over HTTP", hint="use ws.txn(conditions, then)"
+    )
+
+
 def no_backup() -> errors.Unsupported:
     """The error for a backup through a client."""
     return errors.Unsupported(

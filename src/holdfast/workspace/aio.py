@@ -11,7 +11,7 @@ import asyncio
 import contextlib
 from collections.abc import Awaitable, Callable
 from pathlib import Path
-from typing import Any, ClassVar, Final, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, Final, NoReturn, TypeVar
 
 from holdfast import errors
 from holdfast.clock import Wakeable
@@ -110,6 +110,15 @@ class AsyncWorkspace(InContext[Async]):
         runner.reload_rules()
         result: R = await runner.submit(runner.guard_users(user_body(body)), runner.context.actor)
         return result
+
+    if not TYPE_CHECKING:  # a type checker reports its use
+
+        def transaction(self) -> NoReturn:
+            """Raises Unsupported: a block that awaits would keep every other writer waiting."""
+            raise errors.Unsupported(
+                "a transaction around a block would hold up every other writer while the block awaits",
+                hint="pass a plain function to transact, and await that",
+            )
 
     async def check(self) -> Report:
         """`Workspace.check`, in a thread."""

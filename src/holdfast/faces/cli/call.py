@@ -86,8 +86,12 @@ class Session:
     def open(self, writing: bool = False) -> Workspace | RemoteWorkspace:
         """The workspace, in the context of this call. A folder that was named is made by the first write."""
         place = self.place
-        if place.folder is None:
-            return self._connect(place.name)
+        return self._connect(place.name) if place.folder is None else self.open_local(writing)
+
+    def open_local(self, writing: bool = False) -> Workspace:
+        """The workspace in a folder."""
+        place = self.place
+        assert place.folder is not None
         if not place.exists and not (writing and place.chosen):
             raise errors.NotFound(
                 f"there is no workspace in {place.folder} ({place.why})", hint="holdfast init makes one"

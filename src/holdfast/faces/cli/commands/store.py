@@ -196,7 +196,7 @@ def backup(session: Session, given: dict[str, Any]) -> int:
     if given.get("list"):
         return _show(session, folder)
     target = os.path.abspath(given["file"]) if "file" in given else new_name(folder, session.environ, _ASKED_FOR)
-    with session.open() as workspace, bar("backup", workspace):
+    with session.open_local() as workspace, bar("backup", workspace):
         workspace.backup(target)
     session.out.say({"file": target, "bytes": os.path.getsize(target)}, target)
     return 0
@@ -213,7 +213,7 @@ def snapshot(session: Session) -> Iterator[None]:
         yield
         return
     copy = new_name(place.folder, session.environ)
-    with session.open() as workspace, bar("backup", workspace):
+    with session.open_local() as workspace, bar("backup", workspace):
         before = workspace.revision
         workspace.backup(copy)
     try:
