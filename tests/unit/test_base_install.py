@@ -1,10 +1,15 @@
-"""The package without its extras: everything can be looked at, and a call says what to install."""
+"""The package as it is built, and without its extras: everything can be looked at, a call says what to install."""
 
 from __future__ import annotations
 
+import shutil
 import subprocess
 import sys
+from pathlib import Path
 
+import pytest
+
+ROOT = Path(__file__).parents[2]
 BLOCKED = "import sys; sys.modules['httpx'] = None; import holdfast\n"  # as if it were not installed
 
 
@@ -30,3 +35,14 @@ def test_a_call_that_needs_httpx_says_what_to_install() -> None:
     message, hint = printed(code).split(" | ")
     assert "needs a package that is not installed" in message
     assert hint == "pip install 'holdfast[remote]'"
+
+
+def test_a_build_has_no_module_that_is_gone_from_the_source(tmp_path: Path) -> None:
+    pytest.importorskip("setuptools")
+    shutil.copy(ROOT / "setup.py", tmp_path)
+    for file in ("src/holdfast/errors.py", "src/holdfast/__init__.py", "build/lib/holdfast/errors/__init__.py"):
+        (tmp_path / file).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / file).touch()
+    subprocess.run([sys.executable, "setup.py", "-q", "build_py"], cwd=tmp_path, check=True, capture_output=True)
+    built = {path.relative_to(tmp_path).as_posix() for path in (tmp_path / "build").rglob("*.py")}
+    assert built == {"build/lib/holdfast/__init__.py", "build/lib/holdfast/errors.py"}
