@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from tests.teeth.bug import Bug
 
-STEPS = ("tests/conformance/test_cycle_steps.py", "-k", "memory")
-CONFLICTS = ("tests/conformance/test_cycle_conflicts.py", "-k", "memory")
-WRITES = ("tests/conformance/test_cycle_writes.py", "-k", "memory")
-ENDS = ("tests/conformance/test_cycle_ends.py", "-k", "memory")
+STEPS = ("tests/conformance/test_cycle_steps.py", "--kinds", "memory")
+CONFLICTS = ("tests/conformance/test_cycle_conflicts.py", "--kinds", "memory")
+WRITES = ("tests/conformance/test_cycle_writes.py", "--kinds", "memory")
+ENDS = ("tests/conformance/test_cycle_ends.py", "--kinds", "memory")
 RULES = ("tests/unit/test_cycle_rules.py",)
 CORRUPTION = ("tests/e2e/test_cycle_corruption.py",)
 

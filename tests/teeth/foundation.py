@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from tests.teeth.bug import Bug
 
-BETWEEN_PROCESSES = ("tests/conformance", "-k", "processes")
+BETWEEN_PROCESSES = ("tests/conformance", "--kinds", "processes")
 CRASHES = ("tests/e2e/test_kill.py",)
 FAULTS = ("tests/e2e/test_io_errors.py", "tests/e2e/test_disk_full.py")
 ROUTES = ("tests/unit/test_route_files.py",)

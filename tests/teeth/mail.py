@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from tests.teeth.bug import Bug
 
-MAIL = ("tests/conformance/test_mail.py", "-k", "memory")
-AGENTS = ("tests/conformance/test_agents.py", "-k", "memory")
+MAIL = ("tests/conformance/test_mail.py", "--kinds", "memory")
+AGENTS = ("tests/conformance/test_agents.py", "--kinds", "memory")
 BOTH = ("tests/conformance/test_mail.py", *AGENTS)
 TOGETHER = ("tests/conformance/test_one_commit.py", *MAIL)
-RESUME = ("tests/conformance/test_resume.py", "-k", "memory")
+RESUME = ("tests/conformance/test_resume.py", "--kinds", "memory")
 
 BUGS = [
     Bug(

@@ -6,7 +6,7 @@ from tests.teeth.bug import Bug
 
 SIMULATION = ("tests/simulation/test_simulation.py", "-k", "seeds_hold")
 LOGS = ("tests/logs",)
-NODES = ("tests/conformance", "-k", "replicated")
+NODES = ("tests/conformance", "--kinds", "replicated-2,replicated-3")
 
 BUGS = [
     Bug(

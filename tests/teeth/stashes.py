@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from tests.teeth.bug import Bug
 
-STASHES = ("tests/conformance/test_stashes.py", "-k", "memory")
-LOCKS = ("tests/conformance/test_stash_locks.py", "-k", "memory")
-FENCES = ("tests/conformance/test_stash_fences.py", "-k", "memory")
+STASHES = ("tests/conformance/test_stashes.py", "--kinds", "memory")
+LOCKS = ("tests/conformance/test_stash_locks.py", "--kinds", "memory")
+FENCES = ("tests/conformance/test_stash_fences.py", "--kinds", "memory")
 SYNC = ("tests/unit/test_stash_sync.py",)
-ENDS = ("tests/conformance/test_stash_ends.py", "-k", "memory")
-TRAILS = ("tests/conformance/test_trails.py", "-k", "memory")
+ENDS = ("tests/conformance/test_stash_ends.py", "--kinds", "memory")
+TRAILS = ("tests/conformance/test_trails.py", "--kinds", "memory")
 SIMULATION = ("tests/simulation/test_simulation.py", "-k", "seeds_hold")
 
 BUGS = [

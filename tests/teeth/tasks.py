@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from tests.teeth.bug import Bug
 
-CLAIMS = ("tests/conformance/test_claims.py", "tests/conformance/test_claim_races.py", "-k", "memory")
-STATUS = ("tests/conformance/test_task_status.py", "-k", "memory")
-RECORDS = ("tests/conformance/test_tasks.py", "tests/conformance/test_task_tree.py", "-k", "memory")
-LISTS = ("tests/conformance/test_task_lists.py", "-k", "memory")
+CLAIMS = ("tests/conformance/test_claims.py", "tests/conformance/test_claim_races.py", "--kinds", "memory")
+STATUS = ("tests/conformance/test_task_status.py", "--kinds", "memory")
+RECORDS = ("tests/conformance/test_tasks.py", "tests/conformance/test_task_tree.py", "--kinds", "memory")
+LISTS = ("tests/conformance/test_task_lists.py", "--kinds", "memory")
 MACHINE = ("tests/conformance/test_task_machine.py",)
-NODES = ("tests/conformance/test_tasks.py", "-k", "replicated")
+NODES = ("tests/conformance/test_tasks.py", "--kinds", "replicated-2,replicated-3")
 
 BUGS = [
     Bug(
