@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import os
 import re
 import subprocess
 import sys
@@ -11,6 +12,7 @@ from pathlib import Path
 import apsw
 import pytest
 
+import holdfast
 from holdfast.kernel.migrations import SCHEMA_FOLDER, load
 from holdfast.replication.follower import is_shared
 from tests.architecture.frames import depths
@@ -119,21 +121,24 @@ def test_only_the_clock_module_reads_the_time_and_only_ids_draws_randomness() ->
         assert not found, f"{module}: {found}"
 
 
+HEAVY = {"asyncio", "hashlib", "httpx", "logging", "multiprocessing", "rich", "ruamel", "tempfile", "wcmatch"}
+
+
 def test_importing_holdfast_brings_no_asyncio_and_no_heavy_module() -> None:
     code = "import holdfast, sys; holdfast.open; print(*sorted(sys.modules))"
     loaded = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.split()
-    heavy = {
-        "asyncio",
-        "logging",
-        "tempfile",
-        "multiprocessing",
-        "ruamel",
-        "wcmatch",
-        "rich",
-        "httpx",
-        "hashlib",
-    }
-    assert heavy.isdisjoint(loaded), heavy & set(loaded)
+    assert HEAVY.isdisjoint(loaded), HEAVY & set(loaded)
+
+
+def test_an_agent_that_claims_at_the_command_line_waits_for_no_heavy_module(tmp_path: Path) -> None:
+    code = "import sys; from holdfast.faces.cli import main; main(['next', '-q']); print(*sorted(sys.modules))"
+    environment = {**os.environ, "HOLDFAST_DIR": str(tmp_path / "store"), "HOLDFAST_ACTOR": "me"}
+    with holdfast.open(tmp_path / "store", actor="me") as ws:
+        ws.tasks.create("task")
+    command = [sys.executable, "-c", code]
+    done = subprocess.run(command, capture_output=True, text=True, check=True, env=environment, cwd=tmp_path)
+    unwanted = {*HEAVY, "json", "subprocess", "urllib", "holdfast.hints"} - {"hashlib"}
+    assert unwanted.isdisjoint(done.stdout.split()), unwanted & set(done.stdout.split())
 
 
 def test_no_tracked_file_names_a_machine_path_or_a_package_index() -> None:
@@ -149,8 +154,6 @@ def test_no_tracked_file_names_a_machine_path_or_a_package_index() -> None:
 
 
 def test_every_public_name_is_there_and_nothing_else_is() -> None:
-    import holdfast
-
     for name in holdfast.__all__:
         assert getattr(holdfast, name) is not None
     assert set(holdfast.__all__) <= set(dir(holdfast))

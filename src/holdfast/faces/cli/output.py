@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING, Any, Final
 import msgspec
 
 from holdfast.errors import HoldfastError
-from holdfast.hints import for_shell
 
 if TYPE_CHECKING:
     from holdfast.operation import Operation
@@ -109,7 +108,7 @@ def error_json(error: HoldfastError) -> str:
         "schema_version": SCHEMA_VERSION,
         "error": error.message,
         "code": error.code,
-        "hint": for_shell(error.hint),
+        "hint": _hint(error),
         "details": {name: wired(value) for name, value in error.details.items()},
     }
     return msgspec.json.encode(report).decode()
@@ -117,13 +116,19 @@ def error_json(error: HoldfastError) -> str:
 
 def error_text(error: HoldfastError) -> str:
     """Return an error for people."""
-    hint = f"\n  {printable(for_shell(error.hint))}" if error.hint else ""
+    hint = f"\n  {printable(_hint(error))}" if error.hint else ""
     problems = [str(each) for each in error.details.get("problems") or ()]
     message = error.message.removesuffix(f"; {problems[0]}") if problems else error.message
     lines = [f"\n{printable(each)}" for each in problems[:MOST_PROBLEMS]]
     if len(problems) > MOST_PROBLEMS:
         lines.append(f"\nand {len(problems) - MOST_PROBLEMS} more; --json has all")
     return f"holdfast: {printable(message)}{''.join(lines)}{hint}"
+
+
+def _hint(error: HoldfastError) -> str:
+    from holdfast.hints import for_shell  # most calls succeed
+
+    return for_shell(error.hint)
 
 
 def printable(text: str) -> str:

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import signal
-import subprocess
 import sys
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from holdfast import errors
 from holdfast.domains.tasks import Tasks
@@ -13,6 +12,9 @@ from holdfast.faces.cli.args import Argument, Usage
 from holdfast.faces.cli.call import Session, after_writing, call
 from holdfast.faces.cli.command import Command, command
 from holdfast.faces.cli.derive import arguments_of
+
+if TYPE_CHECKING:
+    import subprocess
 
 NOTHING: Final = 4
 _WAIT: Final = Argument("wait", "seconds", help="wait so long for one to become ready")
@@ -131,6 +133,8 @@ def _claim(session: Session, workspace: Any, id: str, ttl: float) -> Any:
 
 
 def _start(command: list[str], session: Session, task: Any) -> subprocess.Popen[bytes]:
+    import subprocess  # here, because `holdfast next` does not need it
+
     more = {"HOLDFAST_TASK": task.id, "HOLDFAST_ACTOR": task.claimed_by}
     if session.place.folder is not None:
         more["HOLDFAST_DIR"] = session.place.folder
@@ -142,6 +146,8 @@ def _start(command: list[str], session: Session, task: Any) -> subprocess.Popen[
 
 def _attend(session: Session, workspace: Any, task: Any, process: subprocess.Popen[bytes], ttl: float) -> int:
     """Renew the claim three times in its life, until the command has ended."""
+    import subprocess
+
     while True:
         try:
             code = process.wait(ttl / 3)
@@ -173,6 +179,8 @@ def _renew(session: Session, workspace: Any, task: Any) -> None:
 
 
 def _end(process: subprocess.Popen[bytes]) -> None:
+    import subprocess
+
     process.terminate()
     try:
         process.wait(GRACE)
