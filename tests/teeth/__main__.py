@@ -88,7 +88,19 @@ def apply(bug: Bug, source: Path) -> None:
 
 def judge(tests: tuple[str, ...], source: Path) -> tuple[str, str]:
     """The first test that fails, as a verdict; a run that breaks off otherwise has caught nothing."""
-    command = [sys.executable, "-m", "pytest", "-x", "-q", "-p", "no:cacheprovider", "--timeout", "60"]
+    command = [
+        sys.executable,
+        "-m",
+        "pytest",
+        "-x",
+        "-q",
+        "-p",
+        "no:randomly",
+        "-p",
+        "no:cacheprovider",
+        "--timeout",
+        "60",
+    ]
     environment = {**SEEDS, "PYTHONPATH": f"{source}{os.pathsep}{ROOT}"}
     try:
         done = run([*command, *CHOICE, *tests], environment, SECONDS, shown=False)
