@@ -135,7 +135,7 @@ def check_sequence(sequence: Any) -> None:
 MAX_ENTRIES: Final = 10_000
 
 
-def import_(tx: Tx, entries: dict[str, Any], skip_bad: bool = False, dry_run: bool = False) -> ImportReport:
+def import_(tx: Tx, entries: dict[str, Any], dry_run: bool = False, skip_bad: bool = False) -> ImportReport:
     """Import cycles of any format by their keys.
 
     What continues a cycle here is updated; what changed on both sides is left alone. An entry that cannot be read

@@ -283,8 +283,8 @@ def export(snapshot: Snapshot, table: TransferTable, after: str | None = None, l
 def import_(
     tx: Tx,
     tables: Mapping[str, Sequence[str]],
-    skip_bad: bool = False,
     dry_run: bool = False,
+    skip_bad: bool = False,
     holder: str | None = None,
 ) -> ImportReport:
     """Import tables as JSON lines, by name, with their ids, times, versions and history.

@@ -44,7 +44,7 @@ Document = dict[str, Any]
 
 
 def bring(
-    workspace: Any, location: Location, skip_bad: bool = False, dry_run: bool = False, theirs: Sequence[str] = ()
+    workspace: Any, location: Location, dry_run: bool = False, skip_bad: bool = False, theirs: Sequence[str] = ()
 ) -> ImportReport:
     """Import the cycles of a location, all or nothing unless `skip_bad` is set; the location is only read.
 

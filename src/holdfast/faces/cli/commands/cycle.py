@@ -154,7 +154,7 @@ def import_(session: Session, given: dict[str, Any]) -> int:
     with _location(given, writing=False) as location:
         before = nullcontext() if dry_run else snapshot(session)
         with before, _target(session, dry_run) as workspace, bar("import", workspace):
-            report = bring(workspace, location, skip_bad, dry_run, theirs=given.get("theirs", ()))
+            report = bring(workspace, location, dry_run, skip_bad, theirs=given.get("theirs", ()))
     _print(session, report)
     if report.conflicts and not session.out.json:
         print(f"holdfast: {len(report.conflicts)} in conflict; {_CHOOSE}", file=sys.stderr)

@@ -89,7 +89,7 @@ def write_lines(path: str, lines: Iterator[str], replace: bool = False) -> int:
     "import",
     Argument("file", word=True, required=True, help="the file; - is standard input"),
     Argument("format", choices=("holdfast", "beads"), help="holdfast or beads"),
-    Argument("prefer", choices=("ours", "theirs"), help="who wins if both have changed"),
+    Argument("prefer", choices=("ours", "theirs"), help="who wins if both have changed: ours or theirs"),
     Argument("dry_run", "flag", help="report what would happen, and change nothing"),
     Argument("skip_bad", "flag", help="leave out what is wrong"),
     op=Tasks.import_,
