@@ -198,7 +198,7 @@ def _from_object(plan: Plan, content: bytes) -> dict[str, Any]:
     except (ValueError, RecursionError) as error:
         raise errors.Invalid(f"the arguments are not JSON: {error}") from error
     if not isinstance(raw, dict):
-        raise errors.Invalid("the arguments must be a JSON object", hint='such as {"title": "..."}')
+        raise errors.Invalid("the arguments must be a JSON object", hint=f"an object with {', '.join(plan.hints)}")
     _rename(plan, raw)
     if plan.extra is not None and isinstance(raw.get(plan.extra), dict):
         raw |= raw.pop(plan.extra)

@@ -117,5 +117,7 @@ def check_limit(limit: object, maximum: int) -> int:
     if type(limit) is not int:
         raise InvalidFilter(f"limit must be an int, not {type(limit).__qualname__}")
     if not 1 <= limit <= maximum:
-        raise InvalidFilter(f"limit must be 1 to {maximum}", hint="read further pages for more", maximum=maximum)
+        raise InvalidFilter(
+            f"limit must be 1 to {maximum}", hint="cursor=CURSOR continues with the next page", maximum=maximum
+        )
     return limit

@@ -79,7 +79,7 @@ def check_context(context: Context) -> Context:
             case _:
                 raise errors.Invalid(
                     f"a fence is (lock, token), not {context.fence!r}",
-                    hint="the lock is a name, (run, cell), the id of a lock stash or (trail, name)",
+                    hint='such as ("deploy", grant.token)',
                 )
     at_least = context.at_least
     if at_least is not None and at_least != LATEST and (type(at_least) is not int or at_least < 0):
@@ -122,8 +122,8 @@ def _check_fence(tx: Tx, fence: Fence) -> None:
     if not known:
         shown = name if isinstance(name, str) else f"{name[0] or ''}/{name[1]}"
         raise errors.Fenced(
-            f"nothing that {shown} names is or was a lock",
-            hint="a fence names a lock, RUN/CELL, the id of a lock stash, TRAIL/NAME, or /NAME if it is global",
+            f"there is no lock {shown!r}",
+            hint="acquire it first; a fence names a lock, RUN/CELL, the id of a lock stash, TRAIL/NAME, or /NAME",
             current=None,
         )
     check_fence(tx, known[0], token)

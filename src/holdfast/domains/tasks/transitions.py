@@ -64,9 +64,11 @@ def illegal(task: Stored, op: str, target: TaskStatus) -> errors.InvalidTransiti
     ways = [step.op for step in STEPS if step.source == task.status and step.op != "expire"]
     if task.status in ("open", "blocked"):
         ways.append("cancel")
-    wrong = f"already {target}" if task.status == target else f"{task.status}: it cannot be {_DONE.get(op, target)}"
+    done, allowed = _DONE.get(op, target), " or ".join(targets(task.status)) or "open again, by reopen"
+    makes = "" if done == target else f", which would make it {target}"
+    wrong = f"already {target}" if task.status == target else f"{task.status}: it cannot be {done}{makes}"
     return errors.InvalidTransition(
-        f"task {task.id} is {wrong}",
+        f"task {task.id} is {wrong}; next it can be {allowed}",
         hint="possible now: " + ", ".join(f'tasks.{way}("{task.id}")' for way in dict.fromkeys(ways)),
         id=task.id,
         current_status=task.status,

@@ -76,7 +76,8 @@ def parse(arguments: Sequence[Argument], argv: Sequence[str], command: str) -> d
     missing = [a for a in arguments if a.required and a.name not in given]
     if missing:
         labels = " and ".join(_usage(argument) for argument in missing)
-        raise Usage(f"holdfast {command} needs {labels}", hint=f"holdfast help {command}")
+        usage = " ".join(["holdfast", command, *(_usage(argument) for argument in arguments if argument.required)])
+        raise Usage(f"holdfast {command} needs {labels}", hint=f"{usage}; holdfast help {command}")
     return given
 
 

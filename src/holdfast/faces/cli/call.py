@@ -94,7 +94,8 @@ class Session:
         assert place.folder is not None
         if not place.exists and not (writing and place.chosen):
             raise errors.NotFound(
-                f"there is no workspace in {place.folder} ({place.why})", hint="holdfast init makes one"
+                f"there is no workspace in {place.folder} ({place.why})",
+                hint=f"holdfast init --dir {place.folder} makes one",
             )
         from holdfast.workspace import open_workspace
 

@@ -87,7 +87,10 @@ class Tokens:
         wanted = digest(secret)
         token = self._by_digest.get(wanted)
         if token is None or not hmac.compare_digest(token.digest, wanted):
-            raise errors.Unauthorized("unknown token", hint="it was revoked, or belongs to another server")
+            raise errors.Unauthorized(
+                "unknown token",
+                hint="check it: it may be revoked, or of another server; holdfast token create makes one",
+            )
         return token
 
     def check(self, token: Token) -> None:
@@ -221,7 +224,8 @@ def bearer(headers: Headers) -> str:
     given = headers.get(b"authorization", b"")
     if given[:7].lower() != _BEARER or not given[7:].strip():
         raise errors.Unauthorized(
-            "missing token", hint="send Authorization: Bearer TOKEN; the first one is in the file DIR/token"
+            "missing token",
+            hint="send Authorization: Bearer TOKEN; the first one is in the file `token` of the served folder",
         )
     return given[7:].strip().decode("latin-1")
 
