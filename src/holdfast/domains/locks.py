@@ -62,7 +62,7 @@ def name_of(actor: str, given: str | None, what: str) -> str:
     if given is None:
         if isinstance(actor, DerivedActor):
             raise errors.InvalidHolder(
-                f"this needs the name of the {what}: {actor!r} is only derived, and two agents could share it",
+                f"this needs the name of the {what}: {actor!r} is only derived, and two agents could share it"
             )
         return actor
     check_name(given, what)

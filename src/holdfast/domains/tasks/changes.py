@@ -319,8 +319,7 @@ def _action(action: Action, tags: Sequence[str], priority: int | None, reason: s
         case "delete":
             return lambda tx, id: _deleted(tx, id, reason)
     raise errors.Invalid(
-        f"{action!r} is not a bulk action",
-        hint="create, add_tags, remove_tags, set_priority, close, cancel or delete",
+        f"{action!r} is not a bulk action", hint="create, add_tags, remove_tags, set_priority, close, cancel or delete"
     )
 
 

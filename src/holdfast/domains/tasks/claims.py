@@ -197,13 +197,7 @@ def _fenced(task: Stored, message: str) -> errors.Fenced:
         hint = "stop: the task is open again. Claim it again, and start from its current state"
     else:
         hint = f'stop: the task is {task.status}; tasks.history("{task.id}") shows the reason'
-    return errors.Fenced(
-        message,
-        hint=hint,
-        id=task.id,
-        current=task.token,
-        holder=task.holder,
-    )
+    return errors.Fenced(message, hint=hint, id=task.id, current=task.token, holder=task.holder)
 
 
 def _lost(tx: Tx, task: Stored, agent: str) -> bool:
@@ -273,13 +267,7 @@ def _time_left(tx: Tx, until: datetime) -> int:
 
 
 def _end(
-    tx: Tx,
-    task: Stored,
-    op: str,
-    target: TaskStatus,
-    *,
-    more: dict[str, Any] | None = None,
-    note: str | None = None,
+    tx: Tx, task: Stored, op: str, target: TaskStatus, *, more: dict[str, Any] | None = None, note: str | None = None
 ) -> Stored:
     """End the claim: the task takes its step and has no holder."""
     leases.drop(tx, lease_of(task.id), TASK)
@@ -287,12 +275,7 @@ def _end(
 
 
 def release(
-    tx: Tx,
-    id: str,
-    agent: str | None = None,
-    token: int | None = None,
-    reason: str | None = None,
-    force: bool = False,
+    tx: Tx, id: str, agent: str | None = None, token: int | None = None, reason: str | None = None, force: bool = False
 ) -> Task:
     """Release a task. `force` takes it from its holder, which is logged. Raises Fenced, or NotClaimOwner."""
     check_flag(force=force)
@@ -383,12 +366,7 @@ def _finish(tx: Tx) -> None:
 
 
 def set_status(
-    tx: Tx,
-    id: str,
-    status: TaskStatus,
-    agent: str | None = None,
-    reason: str | None = None,
-    token: int | None = None,
+    tx: Tx, id: str, status: TaskStatus, agent: str | None = None, reason: str | None = None, token: int | None = None
 ) -> Task:
     """Move a task to a status by the transition that leads there, under its rules. Raises InvalidTransition."""
     task = require(tx, id)
