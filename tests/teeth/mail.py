@@ -137,9 +137,9 @@ BUGS = [
         "a derived actor may claim, lock and mail",
         "domains/locks.py",
         """        if isinstance(actor, DerivedActor):
-            raise errors.InvalidHolder(""",
+            message""",
         """        if not actor:
-            raise errors.InvalidHolder(""",
+            message""",
         BOTH,
     ),
     Bug(
@@ -154,10 +154,10 @@ BUGS = [
     Bug(
         "registering again forgets what is not said",
         "domains/agents.py",
-        """    values = {field: getattr(old, field) if value is None else value for field, value in given.items()}
+        """    agent = msgspec.structs.replace(old, **{field: value for field, (_, value) in changes.items()})
 """,
         """    blank = Agent(name, "", "", "agent", (), None, None, 0, 0)
-    values = {field: getattr(blank, field) if value is None else value for field, value in given.items()}
+    agent = msgspec.structs.replace(blank, **{field: value for field, (_, value) in changes.items()})
 """,
         AGENTS,
     ),

@@ -39,7 +39,7 @@ BUGS = [
     Bug(
         "overlap looks at literal prefixes only",
         "domains/paths/patterns.py",
-        """        return any(_segments_meet(a, b, work) for a in one for b in there)
+        """        return any(_meet(a, b, _segments_meet, work) for a in one for b in there)
 """,
         """        return any(a[:1] == b[:1] for a in one for b in there)
 """,
@@ -48,22 +48,26 @@ BUGS = [
     Bug(
         "two stars are one segment",
         "domains/paths/patterns.py",
-        """        if segment is _GLOBSTAR:
+        """        if _is_run(item):
             row = set(range(min(row), len(other) + 1))
 """,
-        """        if segment is _GLOBSTAR:
+        """        if item is _GLOBSTAR:
             row = {place + 1 for place in row if place < len(other)}
+        elif isinstance(item, globs.Star):
+            row = set(range(min(row), len(other) + 1))
 """,
         PATTERNS,
     ),
     Bug(
         "a star in a segment is one character",
         "domains/paths/patterns.py",
-        """        if isinstance(token, globs.Star):
+        """        if _is_run(item):
             row = set(range(min(row), len(other) + 1))
 """,
-        """        if isinstance(token, globs.Star):
+        """        if isinstance(item, globs.Star):
             row = {place + 1 for place in row if place < len(other)}
+        elif item is _GLOBSTAR:
+            row = set(range(min(row), len(other) + 1))
 """,
         PATTERNS,
     ),
@@ -90,7 +94,7 @@ BUGS = [
     Bug(
         "a pattern is never a path that is spelled like it",
         "domains/paths/patterns.py",
-        """    return [*found, literal(pattern, below=True)]
+        """    return [*found, (*pattern.split("/"), _GLOBSTAR)]
 """,
         """    return found
 """,
@@ -128,18 +132,20 @@ BUGS = [
         "who waits for a directory is overtaken",
         "domains/paths/__init__.py",
         """        if met is not None:
-            raise held(_expected(name, place, first, deadline), *met, waits=True)
+            raise held(expected, *met, waits=True)
 """,
         """        if met is not None and first.patterns == wanted.patterns:
-            raise held(_expected(name, place, first, deadline), *met, waits=True)
+            raise held(expected, *met, waits=True)
 """,
         PATHS,
     ),
     Bug(
         "readers wait behind readers in line",
         "domains/paths/__init__.py",
-        """None if name == holder or (first.shared and wanted.shared) else""",
-        """None if name == holder else""",
+        """        met = clash(expected, wanted, holder)
+""",
+        """        met = None if name == holder else patterns.meeting(first.patterns, wanted.patterns)
+""",
         PATHS,
     ),
     Bug(
@@ -199,9 +205,9 @@ BUGS = [
     Bug(
         "a release by force is not told",
         "domains/paths/__init__.py",
-        """    free(tx, target, row, "release", forced=True)
+        """    locks.free(tx, target, locks.require(tx, target), "release", forced=forced)
 """,
-        """    free(tx, target, row, "release")
+        """    locks.free(tx, target, locks.require(tx, target), "release")
 """,
         PATHS,
     ),

@@ -54,8 +54,8 @@ BUGS = [
         "a claim's lease outlives it",
         "domains/tasks/claims.py",
         """    leases.drop(tx, lease_of(task.id), TASK)
-    return change""",
-        """    return change""",
+    return to_task""",
+        """    return to_task""",
         CLAIMS,
     ),
     Bug(
@@ -134,7 +134,7 @@ BUGS = [
     Bug(
         "purging leaves what was said in the log",
         "domains/tasks/changes.py",
-        """    redact(tx, TASK, "", task.id)
+        """    redact(tx, rows.TASK, "", task.id)
 """,
         "",
         RECORDS,

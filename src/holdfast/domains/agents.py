@@ -34,17 +34,8 @@ _names = msgspec.json.Decoder(tuple[str, ...]).decode
 
 def _agent(row: Row) -> Agent:
     name, program, model, role, can, registered, seen, version, revision = row
-    return Agent(
-        name,
-        program,
-        model,
-        role,
-        _names(can),
-        None if registered is None else as_time(registered),
-        None if seen is None else as_time(seen),
-        version,
-        revision,
-    )
+    registered_at, seen_at = (None if time is None else as_time(time) for time in (registered, seen))
+    return Agent(name, program, model, role, _names(can), registered_at, seen_at, version, revision)
 
 
 def register(
@@ -74,26 +65,22 @@ def register(
         raise errors.Exists(f"the agent {name!r} already exists", hint="choose another name", name=name)
     if old is None:
         old = Agent(name, "", "", "agent", (), None, None, 0, 0)
-    values = {field: getattr(old, field) if value is None else value for field, value in given.items()}
-    changes = {field: [getattr(old, field), value] for field, value in values.items() if getattr(old, field) != value}
+    changes = {
+        field: [getattr(old, field), value]
+        for field, value in given.items()
+        if value is not None and value != getattr(old, field)
+    }
+    agent = msgspec.structs.replace(old, **{field: value for field, (_, value) in changes.items()})
     if old.registered_at is not None and not changes:
         return old
     version = (old.version or newest_version(tx, AGENT, "", name)) + 1
+    can_do = msgspec.json.encode(agent.can).decode()
     tx.run(
         "INSERT INTO agents (name, program, model, role, can, registered, version, revision)"
         " VALUES (?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT (name) DO UPDATE SET program = excluded.program,"
         " model = excluded.model, role = excluded.role, can = excluded.can, version = excluded.version,"
         " revision = excluded.revision",
-        (
-            name,
-            values["program"],
-            values["model"],
-            values["role"],
-            msgspec.json.encode(values["can"]).decode(),
-            tx.now,
-            version,
-            tx.revision,
-        ),
+        (name, agent.program, agent.model, agent.role, can_do, tx.now, version, tx.revision),
     )
     tx.emit(AGENT, name, "register", version=version, data=msgspec.msgpack.encode(changes))
     return msgspec.structs.replace(get(tx, name), seen_at=as_time(tx.now))
@@ -196,14 +183,20 @@ def _check_role(role: Any) -> Role:
     return found
 
 
-def _check_can(can: Any) -> tuple[str, ...]:
+def check_abilities(can: Any) -> frozenset[str]:
+    """Return an agent's abilities. Raises Invalid."""
     if isinstance(can, str) or not isinstance(can, Sequence | set | frozenset):
         raise errors.Invalid(f"can must be a list of names, not {can!r}", hint='such as can=["python", "review"]')
     for name in can:
         check_name(name, "ability")
-    if len(set(can)) > MAX_ABILITIES:
+    return frozenset(can)
+
+
+def _check_can(can: Any) -> tuple[str, ...]:
+    able = check_abilities(can)
+    if len(able) > MAX_ABILITIES:
         raise errors.TooLarge(f"an agent has at most {MAX_ABILITIES} abilities", limit=MAX_ABILITIES)
-    return tuple(sorted(set(can)))
+    return tuple(sorted(able))
 
 
 # What examples need.

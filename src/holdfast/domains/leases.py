@@ -21,9 +21,8 @@ def _lease(row: Row) -> Lease:
 
 
 def _missing(id: str) -> errors.NotFound:
-    return errors.NotFound(
-        f"there is no lease {id!r}", hint="it may have expired: create a new one and bind to that", id=id
-    )
+    hint = "it may have expired: create a new one and bind to that"
+    return errors.NotFound(f"there is no lease {id!r}", hint=hint, id=id)
 
 
 def create_lease(tx: Tx, ttl: float, holder: str | None = None) -> Lease:

@@ -29,6 +29,9 @@ WAITER = "lock-waiter"
 NOBODY = (SYSTEM, "*")  # the workspace itself, and all agents
 COLUMNS = "k.name, k.holder, k.token, k.acquired, k.lease, l.deadline, k.scope"
 SOURCE = "locks k LEFT JOIN leases l ON l.id = k.lease"
+_ONE = f"FROM {SOURCE} WHERE k.kind = ? AND k.scope = ? AND k.name = ?"
+_LOAD = f"SELECT {COLUMNS} {_ONE}"
+_FIND = f"SELECT {COLUMNS}, (SELECT stamp FROM meta) {_ONE}"
 
 
 class Target(msgspec.Struct, frozen=True):
@@ -61,9 +64,8 @@ def name_of(actor: str, given: str | None, what: str) -> str:
     """Return a name: as given, or the actor. Raises InvalidHolder for a derived actor: two agents may share it."""
     if given is None:
         if isinstance(actor, DerivedActor):
-            raise errors.InvalidHolder(
-                f"this needs the name of the {what}: {actor!r} is only derived, and two agents could share it"
-            )
+            message = f"this needs the name of the {what}: {actor!r} is only derived, and two agents could share it"
+            raise errors.InvalidHolder(message)
         return actor
     check_name(given, what)
     if given in NOBODY:
@@ -79,13 +81,24 @@ def grant_of(row: Row) -> Grant:
 
 def load(tx: Snapshot, target: Target) -> Row | None:
     """Return the row of a held lock, or None."""
-    return tx.one(f"SELECT {COLUMNS} FROM {SOURCE} WHERE k.kind = ? AND k.scope = ? AND k.name = ?", target.key)
+    return tx.one(_LOAD, target.key)
+
+
+def find(snapshot: Snapshot, target: Target) -> Row | None:
+    """Return the row of a lock that is held now: it has not expired."""
+    row = snapshot.one(_FIND, target.key)
+    return None if row is None or (row[5] is not None and snapshot.is_past(row[5], row[7])) else row[:7]
+
+
+def require(tx: Tx, target: Target) -> Row:
+    """Return the row of a lock that must be held."""
+    row = load(tx, target)
+    assert row is not None
+    return row
 
 
 def _reload(tx: Tx, target: Target) -> Grant:
-    row = load(tx, target)
-    assert row is not None
-    return grant_of(row)
+    return grant_of(require(tx, target))
 
 
 # --- taking ----------------------------------------------------------------------------------------------------------
@@ -240,16 +253,16 @@ def end(tx: Tx, target: Target, row: Row, op: str, forced: bool = False) -> None
 
 def check_fence(snapshot: Snapshot, target: Target, token: int) -> None:
     """Raise Fenced unless the lock is held now, unexpired, with exactly this token."""
-    row = snapshot.one(
-        f"SELECT k.token, l.deadline, (SELECT stamp FROM meta) FROM {SOURCE}"
-        " WHERE k.kind = ? AND k.scope = ? AND k.name = ?",
-        target.key,
-    )
-    current = None if row is None or (row[1] is not None and snapshot.is_past(row[1], row[2])) else row[0]
+    row = find(snapshot, target)
+    refuse_other(target, None if row is None else row[2], token)
+
+
+def refuse_other(what: object, current: int | None, token: int) -> None:
+    """Raise Fenced unless the token is that of the current grant, None if there is none."""
     if current is None:
-        raise errors.Fenced(f"{target} is no longer held", current=None)
+        raise errors.Fenced(f"{what} is no longer held", current=None)
     if type(token) is not int or current != token:
-        raise errors.Fenced(f"{target} is held with token {current}, not {token}", current=current)
+        raise errors.Fenced(f"{what} is held with token {current}, not {token}", current=current)
 
 
 def end_lease(tx: Tx, lease: str, op: str) -> None:
@@ -267,9 +280,7 @@ def end_claim(tx: Tx, task: str, op: str) -> None:
 def _free_all(tx: Tx, column: str, value: str, op: str) -> None:
     for kind, scope, name in tx.all(f"SELECT kind, scope, name FROM locks WHERE {column} = ? ORDER BY token", (value,)):
         target = Target(kind, scope, name)
-        row = load(tx, target)
-        assert row is not None
-        free(tx, target, row, op)
+        free(tx, target, require(tx, target), op)
 
 
 def emit_lock(tx: Tx, target: Target, op: str, **changes: list[object]) -> None:

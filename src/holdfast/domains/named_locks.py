@@ -5,17 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 from holdfast import errors
-from holdfast.domains.locks import (
-    COLUMNS,
-    LOCK,
-    SOURCE,
-    acquire_target,
-    check_fence,
-    grant_of,
-    named,
-    release_target,
-    renew_target,
-)
+from holdfast.domains import locks
 from holdfast.kernel.tx import Snapshot, Tx
 from holdfast.kernel.validate import check_limit, page_bounds
 from holdfast.operation import Domain, M, Steps, procedure, read, write
@@ -27,33 +17,28 @@ def acquire(
     name: str, holder: str | None = None, ttl: float | None = None, wait: float | None = None, lease: str | None = None
 ) -> Steps[Grant]:
     """Acquire the lock `name`, waiting in the queue for up to `wait` seconds. Raises Held if another holds it."""
-    return acquire_target(named(name), holder, ttl, wait, lease)
+    return locks.acquire_target(locks.named(name), holder, ttl, wait, lease)
 
 
 def release(tx: Tx, name: str, holder: str | None = None, token: int | None = None) -> bool:
     """Release the lock; False if it was not held. Raises NotHolder, or Fenced for a wrong or lost token."""
-    return release_target(tx, named(name), holder, token)
+    return locks.release_target(tx, locks.named(name), holder, token)
 
 
 def refresh(tx: Tx, name: str, holder: str | None = None, ttl: float | None = None, token: int | None = None) -> Grant:
     """Renew the lock, by default for as long as it was granted. Raises Fenced if it was lost, or NotHolder."""
-    return renew_target(tx, named(name), holder, ttl, token)
+    return locks.renew_target(tx, locks.named(name), holder, ttl, token)
 
 
 def check_lock(snapshot: Snapshot, name: str, token: int) -> None:
     """Raise Fenced unless the lock is held with exactly this token."""
-    check_fence(snapshot, named(name), token)
+    locks.check_fence(snapshot, locks.named(name), token)
 
 
 def find_lock(snapshot: Snapshot, name: str) -> Grant | None:
     """Return the current grant of the lock, or None if nobody holds it."""
-    row = snapshot.one(
-        f"SELECT {COLUMNS}, (SELECT stamp FROM meta) FROM {SOURCE} WHERE k.kind = ? AND k.scope = ? AND k.name = ?",
-        named(name).key,
-    )
-    if row is None or (row[5] is not None and snapshot.is_past(row[5], row[7])):
-        return None
-    return grant_of(row[:7])
+    row = locks.find(snapshot, locks.named(name))
+    return None if row is None else locks.grant_of(row)
 
 
 def get_lock(snapshot: Snapshot, name: str) -> Grant:
@@ -69,10 +54,10 @@ def list_locks(snapshot: Snapshot, prefix: str = "", limit: int = 1000, after: s
     check_limit(limit, 1000)
     bounds, params = page_bounds("k.name", prefix, after)
     rows = snapshot.all(
-        f"SELECT {COLUMNS} FROM {SOURCE} WHERE k.kind = ? AND k.scope = ''{bounds} ORDER BY k.name LIMIT ?",
-        (LOCK, *params, limit),
+        f"SELECT {locks.COLUMNS} FROM {locks.SOURCE} WHERE k.kind = ? AND k.scope = ''{bounds} ORDER BY k.name LIMIT ?",
+        (locks.LOCK, *params, limit),
     )
-    return [grant_of(row) for row in rows]
+    return [locks.grant_of(row) for row in rows]
 
 
 # What examples need.

@@ -18,10 +18,10 @@ import msgspec
 
 from holdfast import errors
 from holdfast.arguments import Meaning
-from holdfast.domains.routing import CONFIG, FILES, globs
+from holdfast.domains.routing import CONFIG, FILES, globs, yaml_lines
 from holdfast.domains.routing.config import Config, read_config, remember, remembered, settings_of, store
 from holdfast.domains.routing.rules import BUILT_IN_DEFAULT, PRIORITIES, Matcher, Rules, Subject, report
-from holdfast.domains.routing.yaml_lines import Findings, Node, Unreadable, close_to, parse, quote, read_name, show
+from holdfast.domains.routing.yaml_lines import Findings, Node, close_to, quote, read_flag, read_name, show
 from holdfast.domains.tasks.claims import subject_of
 from holdfast.domains.tasks.creation import check_body, check_hint, check_priority, check_tags, check_type
 from holdfast.domains.tasks.rows import find
@@ -41,8 +41,8 @@ def read_rules(text: str, file: str) -> tuple[Rules | None, list[Problem]]:
 
 def _rules(text: str, found: Findings) -> Rules | None:
     try:
-        root, line = parse(text)
-    except Unreadable as error:
+        root, line = yaml_lines.parse(text)
+    except yaml_lines.Unreadable as error:
         found.error(error.line, error.message)
         return None
     if not isinstance(root, dict):
@@ -71,9 +71,8 @@ def _look_over(matchers: tuple[Matcher, ...], found: Findings) -> None:
     catch_all: Matcher | None = None
     for matcher in matchers:
         if matcher.name in names:
-            found.warn(
-                matcher.line, f"the name {matcher.name!r} is also that of the matcher in line {names[matcher.name]}"
-            )
+            other = f"the matcher in line {names[matcher.name]}"
+            found.warn(matcher.line, f"the name {matcher.name!r} is also that of {other}")
         names.setdefault(matcher.name, matcher.line)
         if catch_all is not None:
             before = f"{catch_all.name!r} in line {catch_all.line} matches every task"
@@ -209,13 +208,6 @@ def _names(found: Findings, what: str, node: Node) -> tuple[str, ...]:
     return tuple(dict.fromkeys(name for name in names if name is not None))
 
 
-def _flag(found: Findings, what: str, node: Node) -> bool | None:
-    if isinstance(node.value, bool):
-        return node.value
-    found.error(node.line, f"{what} must be true or false, not {show(node.value)}")
-    return None
-
-
 def _priorities(found: Findings, what: str, node: Node) -> tuple[int, ...]:
     priorities = set()
     for value, line in _items(found, what, node):
@@ -258,13 +250,13 @@ _CONDITIONS: Final[dict[str, Callable[[Findings, str, Node], Any]]] = {
     "priority_range": _priority_range,
     "type": _types,
     "body_contains": _texts,
-    "has_parent": _flag,
+    "has_parent": read_flag,
 }
 _RULE_FIELDS: Final[dict[str, Callable[[Findings, str, Node], Any]]] = {
     "name": read_name,
     "grimoire": read_name,
-    "inherit": _flag,
-    "require_review": _flag,
+    "inherit": read_flag,
+    "require_review": read_flag,
     "needs": _names,
     **_CONDITIONS,
 }
@@ -310,14 +302,10 @@ def check() -> Steps[list[Problem]]:
         try:
             found = yield ReadFile(file)
         except (errors.Invalid, errors.TooLarge) as error:
-            problems.append(_unreadable(file, error))
+            problems.append(Problem(file, 0, "error", str(error)))
         else:
             problems += [] if found is None else _parse(name, found[1])[1]
     return problems
-
-
-def _unreadable(file: str, error: errors.HoldfastError) -> Problem:
-    return Problem(file, 0, "error", str(error))
 
 
 def reload() -> Steps[list[Loaded]]:
@@ -333,7 +321,8 @@ def load(names: Sequence[str]) -> Steps[list[Loaded]]:
         try:
             found = yield ReadFile(FILES[name])
         except (errors.Invalid, errors.TooLarge) as error:
-            unreadable.append(Loaded(FILES[name], False, 0, (_unreadable(FILES[name], error),)))
+            problem = Problem(FILES[name], 0, "error", str(error))
+            unreadable.append(Loaded(FILES[name], False, 0, (problem,)))
             continue
         if found is not None:
             path, text = found

@@ -154,11 +154,8 @@ def _everybody(tx: Tx, sender: str) -> tuple[str, ...]:
     if not names:
         raise errors.NotFound("no other agent is known", hint="agents are known once they register or write")
     if len(names) > MAX_KNOWN:
-        raise errors.TooLarge(
-            f"{len(names)} agents are known; a message reaches at most {MAX_KNOWN}",
-            hint="remove those that are gone: agents.forget(name)",
-            limit=MAX_KNOWN,
-        )
+        message = f"{len(names)} agents are known; a message reaches at most {MAX_KNOWN}"
+        raise errors.TooLarge(message, hint="remove those that are gone: agents.forget(name)", limit=MAX_KNOWN)
     return names
 
 
@@ -199,12 +196,9 @@ def close(tx: Tx, id: str, agent: str | None = None, note: str | None = None) ->
     if stored.closed is not None:
         raise _illegal(stored, "close", "closed", "closed")
     if agent != stored.sender and agents.role_of(tx, agent) != "maintainer":
-        raise errors.NotSender(
-            f"message {id} was sent by {stored.sender}; {agent} may not close it",
-            hint="recipients acknowledge or action a message; its sender or a maintainer closes it",
-            id=id,
-            sender=stored.sender,
-        )
+        message = f"message {id} was sent by {stored.sender}; {agent} may not close it"
+        hint = "recipients acknowledge or action a message; its sender or a maintainer closes it"
+        raise errors.NotSender(message, hint=hint, id=id, sender=stored.sender)
     tx.run("UPDATE deliveries SET status = 'closed', updated = ? WHERE message = ?", (tx.now, stored.seq))
     return change(tx, stored, "close", _said(agent, note), closed=tx.now)
 

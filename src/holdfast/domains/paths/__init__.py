@@ -8,40 +8,14 @@ expiry; one taken for a task ends with the claim on it. `patterns` says what a p
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import Any, Final
+from typing import Final
 
 import msgspec
 
 from holdfast import errors
-from holdfast.domains.locks import (
-    acquire_by,
-    emit_lock,
-    enqueue,
-    forget_ticket,
-    free,
-    holder_of,
-    leave_queue,
-    load,
-    probe_target,
-    release_target,
-    renew_target,
-)
-from holdfast.domains.paths.patterns import (
-    PATH,
-    Detail,
-    check_path,
-    check_patterns,
-    clash,
-    covering,
-    covers,
-    decode_detail,
-    encode_detail,
-    find,
-    held,
-    meeting,
-    select,
-    target_of,
-)
+from holdfast.domains import locks
+from holdfast.domains.paths import patterns
+from holdfast.domains.paths.patterns import PATH, Detail, check_patterns, clash, find, held, select, target_of
 from holdfast.domains.tasks.claims import authorise
 from holdfast.domains.tasks.creation import check_line
 from holdfast.domains.tasks.rows import Stored, lease_of
@@ -73,12 +47,9 @@ def lock(
     latest; otherwise after `ttl` seconds, or when it is released.
     """
     check_flag(shared=shared)
-    wanted = Detail(check_patterns(patterns), shared, task, None if reason is None else _check_reason(reason))
-    return acquire_by(_PathAttempt(wanted, holder, ttl), wait, Filter((PATH,), ""))
-
-
-def _check_reason(reason: Any) -> str:
-    return check_line(reason, "reason", MAX_REASON)
+    why = None if reason is None else check_line(reason, "reason", MAX_REASON)
+    wanted = Detail(check_patterns(patterns), shared, task, why)
+    return locks.acquire_by(_PathAttempt(wanted, holder, ttl), wait, Filter((PATH,), ""))
 
 
 class _PathAttempt:
@@ -93,15 +64,15 @@ class _PathAttempt:
         self._fresh: PathLock | None = None
 
     def __call__(self, tx: Tx) -> PathLock:
-        holder = holder_of(tx, self._holder)
+        holder = locks.holder_of(tx, self._holder)
         micros = None if self._ttl is None else check_ttl(self._ttl)
         task = None if self._wanted.task is None else _claimed(tx, self._wanted.task, holder)
         again = self._again(tx, holder, task)
         if again is not None:
-            forget_ticket(tx, self._ticket)
+            locks.forget_ticket(tx, self._ticket)
             return _run_on(tx, again, micros)
         _check_free(tx, self._wanted, holder, self._ticket)
-        forget_ticket(tx, self._ticket)
+        locks.forget_ticket(tx, self._ticket)
         self._fresh = _take(tx, self._wanted, holder, micros, task, self._id)
         return self._fresh
 
@@ -114,19 +85,16 @@ class _PathAttempt:
     def stay_in_queue(self, tx: Tx) -> None:
         if self._ticket is None or not leases.renew(tx, self._ticket):
             self._id = self._id or tx.new_id()
-            self._ticket = enqueue(tx, target_of(self._id), self._holder, encode_detail(self._wanted))
+            self._ticket = locks.enqueue(tx, target_of(self._id), self._holder, patterns.encode_detail(self._wanted))
 
     def failed(self) -> None:
         self._fresh = None
 
     def withdraw(self, tx: Tx) -> None:
         if self._fresh is not None and find(tx, self._fresh.id) == self._fresh:
-            target = target_of(self._fresh.id)
-            row = load(tx, target)
-            assert row is not None
-            free(tx, target, row, "release")
+            _free(tx, self._fresh)
         if self._ticket is not None and self._id is not None:
-            leave_queue(tx, target_of(self._id), self._ticket)
+            locks.leave_queue(tx, target_of(self._id), self._ticket)
 
 
 def _claimed(tx: Tx, id: str, holder: str) -> Stored:
@@ -138,18 +106,14 @@ def _claimed(tx: Tx, id: str, holder: str) -> Stored:
 
 def _run_on(tx: Tx, lock: PathLock, micros: int | None) -> PathLock:
     """Locking again keeps the token; the later end wins, and without a ttl it does not expire."""
-    row = load(tx, target_of(lock.id))
-    assert row is not None
-    bound = row[4]
+    bound = locks.require(tx, target_of(lock.id))[4]
     if bound is not None and bound != _claim_lease(lock.task):
         if micros is not None:
             leases.renew(tx, bound, micros, shorten=False)
         else:
             leases.drop(tx, bound, PATH)
             tx.run("UPDATE locks SET lease = ? WHERE kind = ? AND name = ?", (_claim_lease(lock.task), PATH, lock.id))
-    found = find(tx, lock.id)
-    assert found is not None
-    return found
+    return get(tx, lock.id)
 
 
 def _claim_lease(task: str | None) -> str | None:
@@ -158,12 +122,12 @@ def _claim_lease(task: str | None) -> str | None:
 
 def _check_free(tx: Tx, wanted: Detail, holder: str, ticket: str | None) -> None:
     """Raise Held if a lock overlaps, or an earlier waiter waits for one that would."""
-    locks = select(tx, tail=" ORDER BY k.token")
-    for lock in locks:
+    taken = select(tx, tail=" ORDER BY k.token")
+    for lock in taken:
         met = clash(lock, wanted, holder)
         if met is not None:
             raise held(lock, *met)
-    mine = [lock for lock in locks if lock.holder == holder]
+    mine = [lock for lock in taken if lock.holder == holder]
     for other, name, place, detail, deadline in tx.all(
         "SELECT w.ticket, w.holder, w.place, w.detail, l.deadline FROM waiters w JOIN leases l ON l.id = w.ticket"
         " WHERE w.kind = ? AND w.scope = '' ORDER BY w.place",
@@ -171,12 +135,13 @@ def _check_free(tx: Tx, wanted: Detail, holder: str, ticket: str | None) -> None
     ):
         if other == ticket:
             return
-        first = decode_detail(detail)
+        first = patterns.decode_detail(detail)
         if any(clash(lock, first, name) for lock in mine):
             continue  # a waiter for the caller's own lock must not block the caller
-        met = None if name == holder or (first.shared and wanted.shared) else meeting(first.patterns, wanted.patterns)
+        expected = _expected(name, place, first, deadline)
+        met = clash(expected, wanted, holder)
         if met is not None:
-            raise held(_expected(name, place, first, deadline), *met, waits=True)
+            raise held(expected, *met, waits=True)
 
 
 def _expected(holder: str, place: int, wanted: Detail, deadline: int) -> PathLock:
@@ -194,22 +159,11 @@ def _take(tx: Tx, wanted: Detail, holder: str, micros: int | None, task: Stored 
     tx.run(
         "INSERT INTO locks (kind, scope, name, holder, token, acquired, lease, task, detail)"
         " VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)",
-        (*target_of(id).key, holder, token, tx.now, lease, name, encode_detail(detail)),
+        (*target_of(id).key, holder, token, tx.now, lease, name, patterns.encode_detail(detail)),
     )
-    emit_lock(
-        tx,
-        target_of(id),
-        "acquire",
-        holder=[None, holder],
-        token=[None, token],
-        patterns=[None, wanted.patterns],
-        shared=[None, wanted.shared],
-        task=[None, name],
-        reason=[None, wanted.reason],
-    )
-    found = find(tx, id)
-    assert found is not None
-    return found
+    given = {"holder": holder, "token": token, **msgspec.structs.asdict(detail)}
+    locks.emit_lock(tx, target_of(id), "acquire", **{field: [None, value] for field, value in given.items()})
+    return get(tx, id)
 
 
 def release(
@@ -233,8 +187,11 @@ def release(
         raise errors.Invalid("give id or task, not both")
     check_name(id, "id")
     if force and token is None:
-        return _take_away(tx, find(tx, id))
-    return int(release_target(tx, target_of(id), holder, token))
+        found = find(tx, id)
+        if found is not None:
+            _free(tx, found, forced=True)
+        return int(found is not None)
+    return int(locks.release_target(tx, target_of(id), holder, token))
 
 
 def _release_all(tx: Tx, task: str | None, holder: str | None, token: int | None, force: bool) -> int:
@@ -245,36 +202,30 @@ def _release_all(tx: Tx, task: str | None, holder: str | None, token: int | None
         where, params = " AND k.task = ?", [require_task(tx, task, deleted=True).id]
     if not force or holder is not None or task is None:
         where += " AND k.holder = ?"
-        params.append(holder_of(tx, holder))
-    locks = select(tx, where, params)
-    for found in locks:
+        params.append(locks.holder_of(tx, holder))
+    taken = select(tx, where, params)
+    for found in taken:
         if force:
-            _take_away(tx, found)
+            _free(tx, found, forced=True)
         else:
-            release_target(tx, target_of(found.id), found.holder, None)
-    return len(locks)
+            locks.release_target(tx, target_of(found.id), found.holder, None)
+    return len(taken)
 
 
-def _take_away(tx: Tx, found: PathLock | None) -> int:
-    if found is None:
-        return 0
+def _free(tx: Tx, found: PathLock, forced: bool = False) -> None:
     target = target_of(found.id)
-    row = load(tx, target)
-    assert row is not None
-    free(tx, target, row, "release", forced=True)
-    return 1
+    locks.free(tx, target, locks.require(tx, target), "release", forced=forced)
 
 
 def refresh(tx: Tx, id: str, holder: str | None = None, ttl: float | None = None, token: int | None = None) -> PathLock:
     """Renew a lock, by default for as long as it was granted. Raises Fenced if it was lost, or NotHolder."""
     check_name(id, "id")
     found = find(tx, id)
-    row = load(tx, target_of(id))
+    row = locks.load(tx, target_of(id))
     if found is not None and found.task is not None and row is not None and row[4] == lease_of(found.task):
-        raise errors.Invalid(
-            f"the lock lives as long as the claim on task {found.task}", hint="renew the claim: tasks.heartbeat(id)"
-        )
-    renew_target(tx, target_of(id), holder, ttl, token)
+        hint = "renew the claim: tasks.heartbeat(id)"
+        raise errors.Invalid(f"the lock lives as long as the claim on task {found.task}", hint=hint)
+    locks.renew_target(tx, target_of(id), holder, ttl, token)
     return get(tx, id)
 
 
@@ -307,9 +258,9 @@ def list_paths(
             params.append(value)
     if path is None:
         return select(snapshot, where, [*params, limit], " ORDER BY k.name LIMIT ?")
-    wanted = check_path(path)
+    wanted = patterns.check_path(path)
     found = select(snapshot, where, params, " ORDER BY k.name")
-    return [lock for lock in found if any(covers(pattern, wanted) for pattern in lock.patterns)][:limit]
+    return [lock for lock in found if any(patterns.covers(pattern, wanted) for pattern in lock.patterns)][:limit]
 
 
 def check_path_for(snapshot: Snapshot, me: str, path: str, actor: str | None = None) -> PathLock | None:
@@ -317,10 +268,10 @@ def check_path_for(snapshot: Snapshot, me: str, path: str, actor: str | None = N
     if actor is not None:
         check_name(actor, "actor")
     who = me if actor is None else actor
-    wanted = check_path(path)
+    wanted = patterns.check_path(path)
     mine: PathLock | None = None
     theirs: errors.Held | None = None
-    for found, pattern in covering(snapshot, wanted):
+    for found, pattern in patterns.covering(snapshot, wanted):
         if found.holder == who and not (actor is None and isinstance(me, DerivedActor)):
             mine = mine or found
         else:
@@ -334,10 +285,7 @@ def check_token(snapshot: Snapshot, id: str, token: int) -> None:
     """Raise Fenced unless the lock is held with exactly this token."""
     check_name(id, "id")
     found = find(snapshot, id)
-    if found is None:
-        raise errors.Fenced(f"the path lock {id} is no longer held", current=None)
-    if type(token) is not int or found.token != token:
-        raise errors.Fenced(f"the path lock {id} is held with token {found.token}, not {token}", current=found.token)
+    locks.refuse_other(f"the path lock {id}", None if found is None else found.token, token)
 
 
 # --- for other domains, and the whole workspace ----------------------------------------------------------------------
@@ -362,14 +310,14 @@ def freed(snapshot: Snapshot, task: str, revision: int) -> list[str]:
 def probe(tx: Tx, id: str) -> Found | None:
     """What a condition of `txn` sees of a path lock: its token as version, its holder as value."""
     check_name(id, "id")
-    return probe_target(tx, target_of(id))
+    return locks.probe_target(tx, target_of(id))
 
 
 def check(snapshot: Snapshot) -> Iterator[str]:
     """Report locks that overlap, or outlive the claim they were taken for."""
-    locks = select(snapshot, tail=" ORDER BY k.token")
-    for number, one in enumerate(locks):
-        for other in locks[number + 1 :]:
+    taken = select(snapshot, tail=" ORDER BY k.token")
+    for number, one in enumerate(taken):
+        for other in taken[number + 1 :]:
             met = clash(one, Detail(other.patterns, other.shared), other.holder)
             if met is not None:
                 yield f"path locks {one.id} of {one.holder} and {other.id} of {other.holder} overlap"

@@ -11,7 +11,7 @@ that is spelled like it, and `[id]` in it a folder of that name: `app/[id]/page.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import lru_cache
 from typing import Any, Final, TypeAlias
 
@@ -49,18 +49,12 @@ class _Work:
             raise _TooMuch
 
 
-@lru_cache(maxsize=16_384)
-def _tokens_overlap(one: str, other: str) -> bool:
-    """Whether some text may match both patterns. Raises ValueError for a bad pattern."""
-    return globs_overlap(alternatives(one), alternatives(other))
-
-
 def globs_overlap(one: Iterable[Segments], other: Iterable[Segments]) -> bool:
     """Whether some text may match an alternative of each."""
     work = _Work()
     there = tuple(other)
     try:
-        return any(_segments_meet(a, b, work) for a in one for b in there)
+        return any(_meet(a, b, _segments_meet, work) for a in one for b in there)
     except _TooMuch:
         return True
 
@@ -75,11 +69,6 @@ def alternatives(pattern: str) -> tuple[Segments, ...]:
         if segments[-2:] == (_GLOBSTAR, ""):  # `a/**/` also matches `a`
             found.append(segments[:-1])
     return tuple(found)
-
-
-def literal(text: str, below: bool = False) -> Segments:
-    """The pattern that matches one text, or with `below` also everything below it."""
-    return (*text.split("/"), _GLOBSTAR) if below else tuple(text.split("/"))
 
 
 def _collapsed(segments: Iterable[_Segment | None]) -> Segments:
@@ -97,76 +86,56 @@ def _segment(tokens: globs.Plain) -> _Segment | None:
     return "".join(tokens) if globs.is_text(tokens) else tokens
 
 
-def _segments_meet(one: Segments, other: Segments, work: _Work) -> bool:
+_Comparison: TypeAlias = Callable[[Any, Any, _Work], bool]
+
+
+def _is_run(item: _Segment | None) -> bool:
+    """Whether it matches any number of items: `**` any segments, `*` any characters."""
+    return item is _GLOBSTAR or isinstance(item, globs.Star)
+
+
+def _meet(one: Sequence[Any], other: Sequence[Any], items_meet: _Comparison, work: _Work) -> bool:
     """Walk through both at once: `row` has the places of `other` from which the rest of `one` can match."""
     row = {0}
-    for segment in one:
-        row = _skip_globstars(row, other)
-        work.spend(len(row))
-        if segment is _GLOBSTAR:
+    for item in one:
+        row = _skip_runs(row, other)
+        work.spend(1 + len(row))
+        if _is_run(item):
             row = set(range(min(row), len(other) + 1))
         else:
-            row = {place for start in row for place in _after(segment, start, other, work)}
+            row = {place for start in row for place in _after(item, start, other, items_meet, work)}
         if not row:
             return False
-    return len(other) in _skip_globstars(row, other)
+    return len(other) in _skip_runs(row, other)
 
 
-def _skip_globstars(row: set[int], other: Segments) -> set[int]:
-    """Let each `**` match nothing."""
+def _skip_runs(row: set[int], other: Sequence[Any]) -> set[int]:
+    """Let each run match nothing."""
     found = set(row)
     for place in sorted(row):
-        while place < len(other) and other[place] is _GLOBSTAR:
+        while place < len(other) and _is_run(other[place]):
             place += 1
             found.add(place)
     return found
 
 
-def _after(segment: _Segment, start: int, other: Segments, work: _Work) -> set[int]:
-    """The places of `other` after matching a segment of `one` from `start`."""
+def _after(item: Any, start: int, other: Sequence[Any], items_meet: _Comparison, work: _Work) -> set[int]:
+    """The places of `other` after matching an item of `one` from `start`."""
     if start == len(other):
         return set()
     there = other[start]
-    if there is _GLOBSTAR:
-        return {start}  # `**` takes one more segment
-    return {start + 1} if _segment_meets(segment, there, work) else set()
+    if _is_run(there):
+        return {start}  # it takes one more item
+    return {start + 1} if items_meet(item, there, work) else set()
 
 
-def _segment_meets(one: _Segment, other: _Segment, work: _Work) -> bool:
+def _segments_meet(one: _Segment, other: _Segment, work: _Work) -> bool:
     if isinstance(one, str) and isinstance(other, str):
         return one == other
-    row = {0}
-    for token in one:
-        row = _skip_stars(row, other)
-        work.spend(1 + len(row))
-        if isinstance(token, globs.Star):
-            row = set(range(min(row), len(other) + 1))
-        else:
-            row = {place for start in row for place in _after_token(token, start, other)}
-        if not row:
-            return False
-    return len(other) in _skip_stars(row, other)
+    return _meet(one, other, _characters_meet, work)
 
 
-def _skip_stars(row: set[int], other: _Segment) -> set[int]:
-    found = set(row)
-    for place in sorted(row):
-        while place < len(other) and isinstance(other[place], globs.Star):
-            place += 1
-            found.add(place)
-    return found
-
-
-def _after_token(token: str, start: int, other: _Segment) -> set[int]:
-    if start == len(other):
-        return set()
-    there = other[start]
-    if isinstance(there, globs.Star):
-        return {start}
-    return {start + 1} if _share_character(token, there) else set()
-
-
-def _share_character(one: str, other: str) -> bool:
+def _characters_meet(one: str, other: str, _: _Work) -> bool:
     if isinstance(one, globs.Wild):
         return isinstance(other, globs.Wild) or re.fullmatch(one, other, re.DOTALL) is not None
     return re.fullmatch(other, one, re.DOTALL) is not None if isinstance(other, globs.Wild) else one == other
@@ -195,10 +164,8 @@ def check_pattern(pattern: Any) -> str:
     """Return a pattern in normal form: without `.` and empty parts. Raises Invalid."""
     check_name(pattern, "pattern")
     if re.search(r"\\[A-Za-z0-9_.]", pattern):
-        raise errors.Invalid(
-            f"the pattern {pattern!r} has a backslash before an ordinary character",
-            hint="separate the parts of a path by /; a backslash only escapes * ? [ ] { }",
-        )
+        hint = "separate the parts of a path by /; a backslash only escapes * ? [ ] { }"
+        raise errors.Invalid(f"the pattern {pattern!r} has a backslash before an ordinary character", hint=hint)
     normal = _normal(pattern, "pattern") or EVERYTHING
     problem = globs.check(normal) or globs.check(normal + _BELOW) or _strange(normal)
     if problem:
@@ -226,9 +193,8 @@ def check_path(path: Any) -> str:
 
 def _normal(path: str, what: str) -> str:
     if path.startswith(("/", "~")) or re.match(r"[A-Za-z]:[\\/]", path):
-        raise errors.Invalid(
-            f"the {what} {path!r} is absolute", hint="paths are relative to the root of the repository"
-        )
+        hint = "paths are relative to the root of the repository"
+        raise errors.Invalid(f"the {what} {path!r} is absolute", hint=hint)
     parts = [part for part in path.split("/") if part not in ("", ".")]
     if ".." in parts:
         raise errors.Invalid(f"the {what} {path!r} contains ..", hint="write it without ..")
@@ -249,7 +215,7 @@ def overlap(one: str, other: str) -> bool:
 def _readings(pattern: str) -> list[Segments]:
     """All readings of a pattern: as a glob and as a literal path, each with everything below."""
     found = [each for glob in _globs(pattern) for each in alternatives(glob)]
-    return [*found, literal(pattern, below=True)]
+    return [*found, (*pattern.split("/"), _GLOBSTAR)]
 
 
 @lru_cache(maxsize=4096)
@@ -304,14 +270,14 @@ def select(snapshot: Snapshot, where: str = "", params: Sequence[object] = (), t
     return [to_lock(row) for row in _live(snapshot, where, params, tail)]
 
 
-def _live(snapshot: Snapshot, where: str = "", params: Sequence[object] = (), tail: str = "") -> list[Row]:
+def _live(snapshot: Snapshot, where: str, params: Sequence[object], tail: str) -> list[Row]:
     rows = snapshot.all(f"SELECT {_COLUMNS} FROM {_SOURCE}{where}{tail}", params)
     return [row for row in rows if row[6] is None or not snapshot.is_past(row[6], row[7])]
 
 
 def covering(snapshot: Snapshot, path: str) -> Iterator[tuple[PathLock, str]]:
     """Yield the path locks that cover a path, oldest first, with the covering pattern."""
-    for row in _live(snapshot, tail=" ORDER BY k.token"):
+    for row in _live(snapshot, "", (), " ORDER BY k.token"):
         for pattern in decode_detail(row[5]).patterns:
             if covers(pattern, path):
                 yield to_lock(row), pattern

@@ -17,7 +17,7 @@ import msgspec
 
 from holdfast.domains.routing import CONFIG, ROUTES
 from holdfast.domains.routing.rules import Rules
-from holdfast.domains.routing.yaml_lines import Findings, Node, Unreadable, close_to, parse, read_name, show
+from holdfast.domains.routing.yaml_lines import Findings, Node, Unreadable, close_to, parse, read_flag, read_name, show
 from holdfast.kernel.tx import Snapshot, Tx, newest_version
 from holdfast.kernel.validate import MAX_SECONDS
 from holdfast.types.tasks import Problem
@@ -131,20 +131,13 @@ def _limit(found: Findings, what: str, node: Node) -> int:
     return 0
 
 
-def _flag(found: Findings, what: str, node: Node) -> bool:
-    if node.value is True or node.value is False:
-        return node.value
-    found.error(node.line, f"{what} must be true or false, not {show(node.value)}")
-    return False
-
-
 _KEYS: Final[dict[str, Callable[[Findings, str, Node], Any]]] = {
     "prefix": _prefix,
     "claim_timeout": _duration,
     "default_grimoire": read_name,
     "task_store.retention_days": _days,
     "task_store.soft_delete_days": _days,
-    "task_store.close_threads_first": _flag,
+    "task_store.close_threads_first": read_flag,
     "limits.max_title": _limit,
     "limits.max_body": _limit,
     "limits.max_tags": _limit,

@@ -195,6 +195,7 @@ def report(rules: Rules, subject: Subject) -> RouteReport:
         decision = _route(rules.matchers[winner], verdicts[winner].reason, rules, case)
     else:
         decision = _fallback(rules)
+    read = {name: getattr(subject, name) for name in ("priority", "type", "has_parent")}
     return RouteReport(
         selected_grimoire=decision.grimoire,
         matched_by=decision.matched_by,
@@ -202,12 +203,7 @@ def report(rules: Rules, subject: Subject) -> RouteReport:
         require_review=decision.require_review,
         needs=decision.needs,
         evaluation=tuple(verdicts),
-        task_properties={
-            "tags": list(subject.tags),
-            "priority": subject.priority,
-            "type": subject.type,
-            "has_parent": subject.has_parent,
-        },
+        task_properties={"tags": list(subject.tags), **read},
     )
 
 
@@ -242,13 +238,9 @@ def _with_terms(decision: Decision, rules: Rules, case: _Case) -> Decision:
     if not named:
         return decision
     terms = next((test for test in named if test.holds(case)), named[0]).matcher
-    return Decision(
-        decision.grimoire,
-        decision.matched_by,
-        decision.reason,
-        decision.require_review or terms.require_review,
-        decision.needs + tuple(need for need in terms.needs if need not in decision.needs),
-    )
+    needs = decision.needs + tuple(need for need in terms.needs if need not in decision.needs)
+    review = decision.require_review or terms.require_review
+    return msgspec.structs.replace(decision, require_review=review, needs=needs)
 
 
 # --- reasons ---------------------------------------------------------------------------------------------------------
@@ -268,10 +260,7 @@ def _conditions(matcher: Matcher, subject: Subject, folded: str) -> Iterator[tup
     """Yield each condition of a matcher, whether it holds, and a text for that; the veto comes last."""
     if matcher.any_tags:
         found = _first_match(matcher.any_tags, subject.tags)
-        yield (
-            found != "",
-            f"any_tags matched {found}" if found else f"any_tags {_list(matcher.any_tags)} matched no tag",
-        )
+        yield found != "", _tags_matched("any_tags", matcher.any_tags, found)
     if matcher.all_tags:
         missing = [pattern for pattern in matcher.all_tags if not _first_match((pattern,), subject.tags)]
         found = ", ".join(_first_match((pattern,), subject.tags) for pattern in matcher.all_tags)
@@ -295,10 +284,11 @@ def _conditions(matcher: Matcher, subject: Subject, folded: str) -> Iterator[tup
         yield parent is not None, nothing if parent is None else f"inherits {parent!r} from the parent"
     if matcher.not_tags:
         found = _first_match(matcher.not_tags, subject.tags)
-        yield (
-            found == "",
-            f"not_tags matched {found}" if found else f"not_tags {_list(matcher.not_tags)} matched no tag",
-        )
+        yield found == "", _tags_matched("not_tags", matcher.not_tags, found)
+
+
+def _tags_matched(what: str, patterns: tuple[str, ...], found: str) -> str:
+    return f"{what} matched {found}" if found else f"{what} {_list(patterns)} matched no tag"
 
 
 def _first_match(patterns: tuple[str, ...], tags: tuple[str, ...]) -> str:

@@ -131,6 +131,14 @@ def read_name(found: Findings, what: str, node: Node) -> str | None:
     return node.value
 
 
+def read_flag(found: Findings, what: str, node: Node) -> bool | None:
+    """Return a bool; for anything else note an error and return None."""
+    if isinstance(node.value, bool):
+        return node.value
+    found.error(node.line, f"{what} must be true or false, not {show(node.value)}")
+    return None
+
+
 def quote(value: object) -> str:
     """Return the advice for a value that YAML does not read as text."""
     return "; put it in quotes" if isinstance(value, bool | int | float) else ""

@@ -13,36 +13,8 @@ from typing import Any, Final, Literal
 from holdfast import errors
 from holdfast.domains import link_types
 from holdfast.domains.routing.config import Config, settings_of
-from holdfast.domains.tasks import transitions
+from holdfast.domains.tasks import creation, rows, transitions
 from holdfast.domains.tasks.claims import check_token, renew
-from holdfast.domains.tasks.creation import (
-    Placed,
-    check_body,
-    check_draft,
-    check_hint,
-    check_note,
-    check_priority,
-    check_tags,
-    check_title,
-    check_type,
-    insert_all,
-    require_parent,
-    stored_tags,
-)
-from holdfast.domains.tasks.rows import (
-    ACTIVE,
-    DAY,
-    RETENTION,
-    TASK,
-    Stored,
-    by_seq,
-    change,
-    index_tags,
-    plan_retention,
-    require,
-    to_task,
-    write_texts,
-)
 from holdfast.domains.tasks.tree import below
 from holdfast.kernel import idempotency
 from holdfast.kernel.events import redact
@@ -52,9 +24,9 @@ from holdfast.operation import Do, Steps
 from holdfast.types.tasks import BulkItem, BulkResult, Retired, Task, TaskType
 
 
-def _to_edit(tx: Tx, id: str, token: int | None) -> Stored:
+def _to_edit(tx: Tx, id: str, token: int | None) -> rows.Stored:
     """Return the task for a change by anybody; with a token, only for the holder of the current claim."""
-    task = require(tx, id)
+    task = rows.require(tx, id)
     if token is not None:
         check_token(task, token)
     renew(tx, task, token)
@@ -78,71 +50,68 @@ def update(
     """
     config = settings_of(tx).config
     columns: dict[str, Any] = {}
-    before = require(tx, id)
+    before = rows.require(tx, id)
     if title is not None:
-        columns["title"] = title if title == before.title else check_title(title, config)
+        columns["title"] = title if title == before.title else creation.check_title(title, config)
     if body is not None and body != before.body:
-        check_body(body, config)
+        creation.check_body(body, config)
     if priority is not None:
-        columns["priority"] = check_priority(priority)
+        columns["priority"] = creation.check_priority(priority)
     if type is not None:
-        columns["type"] = check_type(type)
+        columns["type"] = creation.check_type(type)
     if grimoire_hint is not None:
-        columns["hint"] = None if grimoire_hint == "" else check_hint(grimoire_hint)
+        columns["hint"] = None if grimoire_hint == "" else creation.check_hint(grimoire_hint)
     task = _to_edit(tx, id, token)
     _expect(task, expected)
     columns = {name: value for name, value in columns.items() if getattr(task, name) != value}
     more = None if body is None or body == task.body else {"body": (task.body, body)}
     if not columns and more is None:
-        return to_task(require(tx, id))
+        return rows.to_task(rows.require(tx, id))
     texts = {name: columns[name] for name in ("title",) if name in columns}
     if more is not None and body is not None:
         texts["body"] = body
     if texts:
-        write_texts(tx, task.seq, **texts)
-    change(tx, task, "update", columns, more=more)
-    return to_task(require(tx, id))
+        rows.write_texts(tx, task.seq, **texts)
+    rows.change(tx, task, "update", columns, more=more)
+    return rows.to_task(rows.require(tx, id))
 
 
-def _expect(task: Stored, expected: int | None) -> None:
+def _expect(task: rows.Stored, expected: int | None) -> None:
     if expected is None:
         return
     if type(expected) is not int or expected < 1:
         raise errors.Invalid(f"expected must be a version (1 or more), not {expected!r}")
     if task.version != expected:
+        message = f"task {task.id} is at version {task.version}, expected {expected}"
         raise errors.VersionMismatch(
-            f"task {task.id} is at version {task.version}, expected {expected}",
-            id=task.id,
-            expected=expected,
-            version=task.version,
-            value=to_task(task),
+            message, id=task.id, expected=expected, version=task.version, value=rows.to_task(task)
         )
 
 
 def note(tx: Tx, id: str, text: str, token: int | None = None) -> Task:
     """Append a note to the task's history; searches find it. Raises Fenced if `token` is not the current one."""
-    check_note(text, "text")
+    creation.check_note(text, "text")
     if not isinstance(text, str) or not text.strip():
         raise errors.InvalidValue("the note is empty", hint="write what the next agent should know")
     task = _to_edit(tx, id, token)
     row = tx.one("SELECT notes FROM task_texts WHERE seq = ?", (task.seq,))
     assert row is not None
-    write_texts(tx, task.seq, notes=f"{row[0]}\n{text}" if row[0] else text)
-    change(tx, task, "note", {}, note=text)
-    return to_task(require(tx, id))
+    rows.write_texts(tx, task.seq, notes=f"{row[0]}\n{text}" if row[0] else text)
+    rows.change(tx, task, "note", {}, note=text)
+    return rows.to_task(rows.require(tx, id))
 
 
-def _retag(tx: Tx, task: Stored, tags: set[str], op: str) -> Task:
+def _retag(tx: Tx, task: rows.Stored, tags: set[str], op: str) -> Task:
     most = max(settings_of(tx).config.max_tags, len(task.tag_list))  # one with too many may still get fewer
-    new = check_tags(sorted(tags), most)
+    new = creation.check_tags(sorted(tags), most)
     if new != task.tag_list:
-        change(tx, task, op, {"tags": stored_tags(new)}, more={"tags": (task.tag_list, new)})
-    return to_task(require(tx, task.id))
+        rows.change(tx, task, op, {"tags": creation.stored_tags(new)}, more={"tags": (task.tag_list, new)})
+    return rows.to_task(rows.require(tx, task.id))
 
 
 def _given(tx: Tx, tags: Sequence[str]) -> tuple[str, ...]:
     """At least one tag."""
-    checked = check_tags(tags, 10_000)
+    checked = creation.check_tags(tags, 10_000)
     if not checked:
         raise errors.InvalidTag("no tag was given", hint='such as tags=["backend"]')
     return checked
@@ -164,97 +133,86 @@ def remove_tags(tx: Tx, id: str, tags: Sequence[str], token: int | None = None) 
 
 def set_tags(tx: Tx, id: str, tags: Sequence[str], token: int | None = None) -> Task:
     """Replace all tags of a task; an empty list removes them. Raises InvalidTag."""
-    given = check_tags(tags, 10_000)
+    given = creation.check_tags(tags, 10_000)
     task = _to_edit(tx, id, token)
     return _retag(tx, task, {*given}, "set_tags")
 
 
-def _refuse_active(task: Stored, family: list[Stored]) -> None:
+def _refuse_active(task: rows.Stored, family: list[rows.Stored]) -> None:
     """Raise TaskActive or HasActiveChildren if any of these is being worked on."""
     if task.active:
         first, second = ("release", "complete") if task.status == "in_progress" else ("approve", "reject")
-        raise errors.TaskActive(
-            f"task {task.id} is {task.status}",
-            hint=f'first tasks.{first}("{task.id}") or tasks.{second}("{task.id}")',
-            id=task.id,
-            status=task.status,
-        )
-    active = [other.id for other in family if other.status in ACTIVE]
+        hint = f'first tasks.{first}("{task.id}") or tasks.{second}("{task.id}")'
+        raise errors.TaskActive(f"task {task.id} is {task.status}", hint=hint, id=task.id, status=task.status)
+    active = [other.id for other in family if other.status in rows.ACTIVE]
     if active:
-        raise errors.HasActiveChildren(
-            f"tasks below task {task.id} are being worked on: {', '.join(active)}",
-            hint="finish or release these first",
-            id=task.id,
-            active_children=active,
-        )
+        message = f"tasks below task {task.id} are being worked on: {', '.join(active)}"
+        hint = "finish or release these first"
+        raise errors.HasActiveChildren(message, hint=hint, id=task.id, active_children=active)
 
 
 def delete(tx: Tx, id: str, reason: str | None = None) -> int:
     """Soft-delete a task and all below it; `restore` can restore them. Returns how many. Raises TaskActive."""
-    check_note(reason, "reason")
-    task = require(tx, id)
-    family = [by_seq(tx, seq) for seq, _ in below(tx, task.seq)]
+    creation.check_note(reason, "reason")
+    task = rows.require(tx, id)
+    family = [rows.by_seq(tx, seq) for seq, _ in below(tx, task.seq)]
     _refuse_active(task, family)
     for other in family:  # read again: it may have waited for the one before
-        remove(tx, by_seq(tx, other.seq), task.seq, reason if other.seq == task.seq else None)
+        remove(tx, rows.by_seq(tx, other.seq), task.seq, reason if other.seq == task.seq else None)
     return len(family)
 
 
-def remove(tx: Tx, task: Stored, deletion: int, reason: str | None = None) -> None:
+def remove(tx: Tx, task: rows.Stored, deletion: int, reason: str | None = None) -> None:
     """Mark one task as deleted, as part of the deletion of the task `deletion`."""
     columns = {"deleted": tx.now, "deletion": deletion}
-    change(tx, task, "delete", columns, more={"deleted": (False, True)}, note=reason)
+    rows.change(tx, task, "delete", columns, more={"deleted": (False, True)}, note=reason)
 
 
 def restore(tx: Tx, id: str) -> Task:
     """Restore a deleted task with those deleted together with it. Raises ParentNotFound if its parent is deleted."""
-    task = require(tx, id, deleted=True)
+    task = rows.require(tx, id, deleted=True)
     if task.deleted is None:
-        return to_task(task)
-    if task.parent is not None and by_seq(tx, task.parent).deleted is not None:
-        raise errors.ParentNotFound(
-            f"the parent of {id} is deleted",
-            hint=f"restore {_root(tx, task).id} first",
-            id=id,
-            parent_id=task.parent_id,
-        )
+        return rows.to_task(task)
+    if task.parent is not None and rows.by_seq(tx, task.parent).deleted is not None:
+        hint = f"restore {_root(tx, task).id} first"
+        raise errors.ParentNotFound(f"the parent of {id} is deleted", hint=hint, id=id, parent_id=task.parent_id)
     for seq, _ in below(tx, task.seq, deleted=True):
-        other = by_seq(tx, seq)
+        other = rows.by_seq(tx, seq)
         if other.deleted is not None and other.deletion == task.deletion:
-            change(tx, other, "restore", {"deleted": None, "deletion": None}, more={"deleted": (True, False)})
-    return to_task(require(tx, id))
+            rows.change(tx, other, "restore", {"deleted": None, "deletion": None}, more={"deleted": (True, False)})
+    return rows.to_task(rows.require(tx, id))
 
 
-def _root(tx: Tx, task: Stored) -> Stored:
+def _root(tx: Tx, task: rows.Stored) -> rows.Stored:
     """The highest deleted task above one."""
-    while task.parent is not None and (above := by_seq(tx, task.parent)).deleted is not None:
+    while task.parent is not None and (above := rows.by_seq(tx, task.parent)).deleted is not None:
         task = above
     return task
 
 
 def purge(tx: Tx, id: str) -> int:
     """Remove a task and all below it for good, and blank their events; returns how many. Cannot be undone."""
-    task = require(tx, id, deleted=True)
-    family = [by_seq(tx, seq) for seq, _ in below(tx, task.seq, deleted=True)]
+    task = rows.require(tx, id, deleted=True)
+    family = [rows.by_seq(tx, seq) for seq, _ in below(tx, task.seq, deleted=True)]
     _refuse_active(task, family)
     for other in reversed(family):  # children first
-        erase(tx, by_seq(tx, other.seq))
+        erase(tx, rows.by_seq(tx, other.seq))
     idempotency.redact(tx, [other.id for other in family])
     return len(family)
 
 
-def erase(tx: Tx, task: Stored) -> None:
+def erase(tx: Tx, task: rows.Stored) -> None:
     """Remove one task without children: its row, texts, tags and links. The log keeps only that it existed."""
     if not task.finished:  # its dependents no longer wait
         remove(tx, task, task.seq)
-        task = by_seq(tx, task.seq)
+        task = rows.by_seq(tx, task.seq)
     unindex_text(tx.run, "task_texts", task.seq)
-    index_tags(tx, task, None)
+    rows.index_tags(tx, task, None)
     for table in ("task_texts", "task_imports", "tasks"):
         tx.run(f"DELETE FROM {table} WHERE seq = ?", (task.seq,))
     link_types.forget(tx, task.id, link_types.TYPES)
-    redact(tx, TASK, "", task.id)
-    tx.emit(TASK, task.id, "purge", version=task.version + 1)
+    redact(tx, rows.TASK, "", task.id)
+    tx.emit(rows.TASK, task.id, "purge", version=task.version + 1)
 
 
 Action = Literal["create", "add_tags", "remove_tags", "set_priority", "close", "cancel", "delete"]
@@ -318,9 +276,8 @@ def _action(action: Action, tags: Sequence[str], priority: int | None, reason: s
             return lambda tx, id: transitions.cancel(tx, id, reason).id
         case "delete":
             return lambda tx, id: _deleted(tx, id, reason)
-    raise errors.Invalid(
-        f"{action!r} is not a bulk action", hint="create, add_tags, remove_tags, set_priority, close, cancel or delete"
-    )
+    hint = "create, add_tags, remove_tags, set_priority, close, cancel or delete"
+    raise errors.Invalid(f"{action!r} is not a bulk action", hint=hint)
 
 
 def _deleted(tx: Tx, id: str, reason: str | None) -> str:
@@ -332,7 +289,7 @@ def _create(tx: Tx, specs: Sequence[Any], atomic: bool) -> BulkResult:
     """Check all, then create those that passed: nothing is written that would have to be undone."""
     config = settings_of(tx).config
     results: list[BulkItem | None] = []
-    drafts: list[Placed] = []
+    drafts: list[creation.Placed] = []
     for spec in specs:
         try:
             drafts.append(_draft(tx, spec, config))
@@ -341,11 +298,11 @@ def _create(tx: Tx, specs: Sequence[Any], atomic: bool) -> BulkResult:
             if atomic:
                 raise
             results.append(BulkItem("", False, error.message, error.code))
-    made = iter(insert_all(tx, drafts, config) if drafts else ())
+    made = iter(creation.insert_all(tx, drafts, config) if drafts else ())
     return BulkResult([BulkItem(next(made).id, True) if result is None else result for result in results])
 
 
-def _draft(tx: Tx, spec: Any, config: Config) -> Placed:
+def _draft(tx: Tx, spec: Any, config: Config) -> creation.Placed:
     if not isinstance(spec, dict):
         raise errors.Invalid(f"a task to create must be a dict of its fields, not {type(spec).__name__}")
     unknown = [str(name) for name in spec.keys() - _FIELDS]
@@ -353,8 +310,8 @@ def _draft(tx: Tx, spec: Any, config: Config) -> Placed:
         problem = f"unknown fields: {', '.join(sorted(unknown))}" if unknown else "title is missing"
         raise errors.Invalid(f"the task cannot be created: {problem}", hint=f"fields: {', '.join(sorted(_FIELDS))}")
     given = {name: value for name, value in spec.items() if name not in ("parent_id", "grimoire_hint")}
-    draft = check_draft(config, **given, hint=spec.get("grimoire_hint"))
-    return Placed(draft, require_parent(tx, spec.get("parent_id")))
+    draft = creation.check_draft(config, **given, hint=spec.get("grimoire_hint"))
+    return creation.Placed(draft, creation.require_parent(tx, spec.get("parent_id")))
 
 
 SLICE: Final = 200  # tasks in one transaction, so that nobody waits long
@@ -399,11 +356,11 @@ def retire(tx: Tx, limit: int) -> Retired:
     ):
         if days is None:
             continue
-        cutoff = tx.now - round(days * DAY)
+        cutoff = tx.now - round(days * rows.DAY)
         # Leaves first; their parents have become leaves when the query runs again.
         while (left := limit - sum(done.values())) and (due := tx.all(query, (cutoff, left if limit > 0 else -1))):
             for (seq,) in due:
-                task = by_seq(tx, seq)
+                task = rows.by_seq(tx, seq)
                 if what == "purged":
                     erase(tx, task)
                 else:
@@ -415,12 +372,12 @@ def retire(tx: Tx, limit: int) -> Retired:
 
 def end_lease(tx: Tx, lease: str, op: str) -> None:
     """Retire a part of what is due when the timer fires, and set it again while tasks remain."""
-    if lease != RETENTION:
+    if lease != rows.RETENTION:
         return
     part = retire(tx, SLICE)
     if part.deleted + part.purged >= SLICE:
-        plan_retention(tx, _SOON)
+        rows.plan_retention(tx, _SOON)
     elif tx.one("SELECT 1 FROM tasks WHERE status = 'closed' AND deleted IS NULL LIMIT 1") or tx.one(
         "SELECT 1 FROM tasks WHERE deleted IS NOT NULL LIMIT 1"
     ):
-        plan_retention(tx)
+        rows.plan_retention(tx)

@@ -11,8 +11,10 @@ from holdfast.kernel.tx import Row, Snapshot
 
 PAGE = 1000
 _decode = msgspec.msgpack.Decoder(dict[str, Any]).decode
+_FIELDS = ("status", "priority", "type", "parent_id", "deleted", "claimed_by", "token", "tags", "title")
 _PLAIN = (
-    "SELECT seq, id, status, priority, type, parent, version, revision, deleted, holder, token, tags, title FROM tasks"
+    "SELECT seq, id, version, revision, status, priority, type, (SELECT id FROM tasks WHERE seq = t.parent),"
+    " deleted IS NOT NULL, holder, token, tags, title FROM tasks t"
 )
 
 # Problem -> a query for the ids of tasks that have it.
@@ -109,18 +111,9 @@ def _log(snapshot: Snapshot) -> Iterator[str]:
 
 
 def _replayed(snapshot: Snapshot, row: Row) -> Iterator[str]:
-    _, id, status, priority, type, parent, version, revision, deleted, holder, token, tags, title = row
-    found = {
-        "status": status,
-        "priority": priority,
-        "type": type,
-        "parent_id": _id_of(snapshot, parent),
-        "deleted": deleted is not None,
-        "claimed_by": holder,
-        "token": token,
-        "tags": list(msgspec.json.decode(tags)),
-        "title": title,
-    }
+    _, id, version, revision, *values = row
+    found = dict(zip(_FIELDS, values, strict=True))
+    found["tags"] = msgspec.json.decode(found["tags"])
     logged: dict[str, Any] = {}
     newest = (0, 0)
     for newest_version, newest_revision, data in snapshot.all(
@@ -135,8 +128,3 @@ def _replayed(snapshot: Snapshot, row: Row) -> Iterator[str]:
     for field, value in logged.items():
         if found[field] != value:
             yield f"task {id} has {field} {found[field]!r}, but {value!r} in the log"
-
-
-def _id_of(snapshot: Snapshot, seq: int | None) -> str | None:
-    row = None if seq is None else snapshot.one("SELECT id FROM tasks WHERE seq = ?", (seq,))
-    return None if row is None else row[0]

@@ -22,7 +22,7 @@ from holdfast.domains.tasks.transitions import check_closable, check_step, illeg
 from holdfast.kernel import leases
 from holdfast.kernel.events import history, to_event
 from holdfast.kernel.tx import Snapshot, Tx
-from holdfast.kernel.validate import check_flag, check_name, check_seconds, check_ttl
+from holdfast.kernel.validate import check_flag, check_seconds, check_ttl
 from holdfast.kernel.values import encode
 from holdfast.operation import Do, Steps
 from holdfast.types import DerivedActor, as_microseconds, as_time
@@ -36,6 +36,7 @@ def route(snapshot: Snapshot, task: Stored, settings: Settings) -> Decision:
 
 def subject_of(snapshot: Snapshot, task: Stored) -> Subject:
     """Return the properties that matchers read."""
+    row = None if task.parent is None else snapshot.one("SELECT grimoire FROM tasks WHERE seq = ?", (task.parent,))
     return Subject(
         task.tag_list,
         task.priority,
@@ -43,13 +44,8 @@ def subject_of(snapshot: Snapshot, task: Stored) -> Subject:
         task.body,
         task.parent is not None,
         task.hint,
-        None if task.parent is None else _assigned(snapshot, task.parent),
+        None if row is None else row[0],
     )
-
-
-def _assigned(snapshot: Snapshot, parent: int) -> str | None:
-    row = snapshot.one("SELECT grimoire FROM tasks WHERE seq = ?", (parent,))
-    return None if row is None else row[0]
 
 
 _PAGE = 100
@@ -67,14 +63,13 @@ def claim(
     """
     agent = holder_of(tx, agent, "agent")
     micros = None if ttl is None else check_ttl(ttl)
-    abilities = check_abilities(can)
+    abilities = None if can is None else agents.check_abilities(can)
     task = require(tx, id)
     if task.holder is not None:
         raise already_claimed(task, agent)
     if task.status != "open":
-        raise errors.InvalidStatus(
-            f"task {id} is {task.status}, not open", hint="tasks.explain(id) says why", id=id, status=task.status
-        )
+        hint = "tasks.explain(id) says why"
+        raise errors.InvalidStatus(f"task {id} is {task.status}, not open", hint=hint, id=id, status=task.status)
     settings = settings_of(tx)
     if abilities is None and settings.rules.has_needs:
         abilities = agents.abilities(tx, agent)
@@ -86,13 +81,9 @@ def take(tx: Tx, task: Stored, agent: str, ttl: int | None, can: frozenset[str] 
     decision = route(tx, task, settings)
     if can is not None and not can.issuperset(decision.needs):
         lacking = sorted(set(decision.needs) - can)
-        raise errors.NotCapable(
-            f"task {task.id} is routed to {decision.grimoire}, which needs {', '.join(decision.needs)};"
-            f" {agent} lacks {', '.join(lacking)}",
-            id=task.id,
-            needs=list(decision.needs),
-            lacking=lacking,
-        )
+        needs = f"task {task.id} is routed to {decision.grimoire}, which needs {', '.join(decision.needs)}"
+        message = f"{needs}; {agent} lacks {', '.join(lacking)}"
+        raise errors.NotCapable(message, id=task.id, needs=list(decision.needs), lacking=lacking)
     length = settings.config.claim_timeout if ttl is None else ttl
     leases.start(tx, TASK, agent, length, lease_of(task.id))
     columns = {
@@ -122,17 +113,6 @@ def already_claimed(task: Stored, agent: str = "") -> errors.AlreadyClaimed:
     )
 
 
-def check_abilities(can: Sequence[str] | None) -> frozenset[str] | None:
-    """Return an agent's abilities, None if unspecified. Raises Invalid."""
-    if can is None:
-        return None
-    if isinstance(can, str) or not isinstance(can, Sequence):
-        raise errors.Invalid(f"can must be a list of names, not {can!r}", hint='such as can=["python", "review"]')
-    for name in can:
-        check_name(name, "ability")
-    return frozenset(can)
-
-
 def reclaim(tx: Tx, id: str, agent: str | None = None) -> Task:
     """Return the task if `agent` still holds it; changes nothing.
 
@@ -141,11 +121,8 @@ def reclaim(tx: Tx, id: str, agent: str | None = None) -> Task:
     agent = holder_of(tx, agent, "agent")
     task = require(tx, id)
     if task.status != "in_progress" or task.holder is None:
-        raise errors.TaskNotFound(
-            f"{agent} does not hold task {id}: it is {task.status}",
-            hint=f'tasks.claim("{id}") claims it' if task.status == "open" else f'tasks.history("{id}") says why',
-            id=id,
-        )
+        hint = f'tasks.claim("{id}") claims it' if task.status == "open" else f'tasks.history("{id}") says why'
+        raise errors.TaskNotFound(f"{agent} does not hold task {id}: it is {task.status}", hint=hint, id=id)
     if task.holder != agent:
         raise already_claimed(task)
     return to_task(task)
@@ -174,12 +151,9 @@ def authorise(
         raise _fenced(task, f"the claim of {agent} on task {task.id} was lost")
     if task.holder is None and target is not None:
         raise illegal(task, op, target)
-    raise errors.NotClaimOwner(
-        f"task {task.id} is held by {task.holder}, not by {agent}" if task.holder else f"nobody holds task {task.id}",
-        id=task.id,
-        holder=task.holder,
-        claimed_by=task.holder,
-    )
+    held = f"task {task.id} is held by {task.holder}, not by {agent}"
+    message = held if task.holder else f"nobody holds task {task.id}"
+    raise errors.NotClaimOwner(message, id=task.id, holder=task.holder, claimed_by=task.holder)
 
 
 def check_token(task: Stored, token: int) -> None:
@@ -266,12 +240,10 @@ def _time_left(tx: Tx, until: datetime) -> int:
 # --- giving back -----------------------------------------------------------------------------------------------------
 
 
-def _end(
-    tx: Tx, task: Stored, op: str, target: TaskStatus, *, more: dict[str, Any] | None = None, note: str | None = None
-) -> Stored:
+def _end(tx: Tx, task: Stored, op: str, target: TaskStatus, more: dict[str, Any] | None, note: str | None) -> Task:
     """End the claim: the task takes its step and has no holder."""
     leases.drop(tx, lease_of(task.id), TASK)
-    return change(tx, task, op, {"status": target, **NO_CLAIM}, more=more, note=note)
+    return to_task(change(tx, task, op, {"status": target, **NO_CLAIM}, more=more, note=note))
 
 
 def release(
@@ -281,11 +253,12 @@ def release(
     check_flag(force=force)
     task = require(tx, id)
     check_note(reason, "reason")
-    if force and token is None:
+    by_force = force and token is None
+    if by_force:
         check_step(task, "release", "open")
-        return to_task(_end(tx, task, "release", "open", more={"forced": (False, True)}, note=reason))
-    authorise(tx, task, agent, token, "release", "open")
-    return to_task(_end(tx, task, "release", "open", note=reason))
+    else:
+        authorise(tx, task, agent, token, "release", "open")
+    return _end(tx, task, "release", "open", {"forced": (False, True)} if by_force else None, reason)
 
 
 def complete(
@@ -300,19 +273,16 @@ def complete(
     """Complete one's task: closed, or pending merge if it needs a review (None: as its route says). Raises Fenced."""
     if review is not None and type(review) is not bool:
         raise errors.Invalid(f"review must be True, False or None (as the route says), not {review!r}")
-    more = None if result is None else {"result": (None, _plain(tx, result))}
+    if result is not None:
+        encode(result, tx.max_value_bytes)  # raises for a result that cannot be stored
+    more = None if result is None else {"result": (None, result)}
     task = require(tx, id)
     check_note(summary, "summary")
     target: TaskStatus = "pending_merge" if (task.review if review is None else review) else "closed"
     authorise(tx, task, agent, token, "complete", target)
     if target == "closed":
         check_closable(tx, task.id)
-    return to_task(_end(tx, task, "complete", target, more=more, note=summary))
-
-
-def _plain(tx: Tx, result: Any) -> Any:
-    encode(result, tx.max_value_bytes)  # raises for a result that cannot be stored
-    return result
+    return _end(tx, task, "complete", target, more, summary)
 
 
 def block(tx: Tx, id: str, agent: str | None = None, reason: str | None = None, token: int | None = None) -> Task:
@@ -320,7 +290,7 @@ def block(tx: Tx, id: str, agent: str | None = None, reason: str | None = None, 
     task = require(tx, id)
     check_note(reason, "reason")
     authorise(tx, task, agent, token, "block", "blocked")
-    return to_task(_end(tx, task, "block", "blocked", note=reason))
+    return _end(tx, task, "block", "blocked", None, reason)
 
 
 def end_lease(tx: Tx, lease: str, op: str) -> None:

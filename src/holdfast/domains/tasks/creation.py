@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from operator import attrgetter
 from typing import Any, Final, get_args
 
 import msgspec
@@ -42,9 +43,8 @@ def check_line(text: str, what: str, most: int) -> str:
         raise errors.InvalidValue(f"{what} is empty", hint="write one line")
     at = next((at for at, char in enumerate(text) if char < " " or "\x7f" <= char < "\xa0"), None)
     if at is not None:
-        raise errors.InvalidValue(
-            f"{what} has the control character U+{ord(text[at]):04X} at position {at}", hint="write one line of text"
-        )
+        hint = "write one line of text"
+        raise errors.InvalidValue(f"{what} has the control character U+{ord(text[at]):04X} at position {at}", hint=hint)
     return text
 
 
@@ -54,7 +54,6 @@ def check_note(note: str | None, what: str = "note") -> str | None:
 
 
 MAX_TAG = 128  # bytes
-_encode_json = msgspec.json.Encoder().encode
 
 
 def check_tag(tag: str) -> str:
@@ -66,9 +65,8 @@ def check_tag(tag: str) -> str:
     if len(tag.encode()) > MAX_TAG:
         raise errors.InvalidTag(f"the tag {tag[:40]!r}... has more than {MAX_TAG} bytes", tag=tag)
     if tag != tag.strip() or not all(part.strip() for part in tag.split("/")):
-        raise errors.InvalidTag(
-            f"{tag!r} is not a tag", hint="no spaces at the ends, and text on both sides of each /", tag=tag
-        )
+        hint = "no spaces at the ends, and text on both sides of each /"
+        raise errors.InvalidTag(f"{tag!r} is not a tag", hint=hint, tag=tag)
     return tag
 
 
@@ -86,7 +84,7 @@ def check_tags(tags: Sequence[str], most: int) -> tuple[str, ...]:
 
 def stored_tags(tags: tuple[str, ...]) -> str:
     """Return tags as the row of a task stores them."""
-    return _encode_json(tags).decode() if tags else "[]"
+    return msgspec.json.encode(tags).decode() if tags else "[]"
 
 
 TYPES: tuple[TaskType, ...] = get_args(TaskType)
@@ -164,6 +162,11 @@ def insert(
     return insert_all(tx, [Placed(draft, parent, id, created, updated)], config)[0]
 
 
+_columns_of = attrgetter(
+    *("seq", "id", "priority", "type", "parent", "depth", "revision", "created", "updated", "hint", "tags", "title")
+)
+
+
 def insert_all(tx: Tx, drafts: Sequence[Placed], config: Config) -> list[Stored]:
     """Store many drafts, each as an open task, table by table."""
     row = tx.one("SELECT max(seq) FROM tasks")
@@ -174,23 +177,7 @@ def insert_all(tx: Tx, drafts: Sequence[Placed], config: Config) -> list[Stored]
         "INSERT INTO tasks (seq, id, status, priority, waits, busy, type, parent, depth, version, revision, created,"
         " updated, parked, hint, review, tags, title)"
         " VALUES (?, ?, 'open', ?, 0, 0, ?, ?, ?, 1, ?, ?, ?, 0, ?, 0, ?, ?)",
-        [
-            (
-                t.seq,
-                t.id,
-                t.priority,
-                t.type,
-                t.parent,
-                t.depth,
-                t.revision,
-                t.created,
-                t.updated,
-                t.hint,
-                t.tags,
-                t.title,
-            )
-            for t in tasks
-        ],
+        [_columns_of(task) for task in tasks],
     )
     texts = [(task.seq, task.title, task.body, "") for task in tasks]
     tx.many("INSERT INTO task_texts (seq, title, body, notes) VALUES (?, ?, ?, ?)", texts)
@@ -265,9 +252,8 @@ def require_parent(tx: Tx, parent_id: str | None) -> Stored | None:
     try:
         return require(tx, parent_id)
     except errors.TaskNotFound as error:
-        raise errors.ParentNotFound(
-            f"there is no task {parent_id!r} to be the parent", hint=error.hint, parent_id=parent_id
-        ) from error
+        message = f"there is no task {parent_id!r} to be the parent"
+        raise errors.ParentNotFound(message, hint=error.hint, parent_id=parent_id) from error
 
 
 def check_title(title: str, config: Config) -> str:
@@ -283,9 +269,8 @@ def check_body(body: str, config: Config) -> str:
 def check_type(type_: TaskType) -> TaskType:
     """Return a type of task. Raises InvalidType."""
     if type_ not in TYPES:
-        raise errors.InvalidType(
-            f"{type_!r} is not a type of task", hint=f"types: {', '.join(TYPES)}", types=list(TYPES)
-        )
+        hint = f"types: {', '.join(TYPES)}"
+        raise errors.InvalidType(f"{type_!r} is not a type of task", hint=hint, types=list(TYPES))
     return type_
 
 

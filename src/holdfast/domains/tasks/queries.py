@@ -9,7 +9,7 @@ fit. Guarantee: the result as JSON is not longer than the budget.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from datetime import datetime
 from typing import Any, Final, TypeVar
 
@@ -94,9 +94,17 @@ class Walk(msgspec.Struct):
         self.where.append(condition)
         self.params += params
 
-    def among(self, column: str, values: Sequence[Any]) -> None:
-        """Add the condition that a column has one of several values."""
-        self.add(f"{column} IN ({', '.join('?' * len(values))})", *values)
+    def equal(self, column: str, value: Any) -> None:
+        """Add the condition that a column has a value, or none."""
+        self.add(f"{column} IS NULL") if value is None else self.add(f"{column} = ?", value)
+
+    def among(self, column: str, given: Any, check: Callable[[Any], Any]) -> None:
+        """Add the condition that a column has the value of a filter, or one of several; None is no filter."""
+        values = [check(value) for value in several(given)]
+        if len(values) == 1:
+            self.equal(column, values[0])
+        elif values:
+            self.add(f"{column} IN ({', '.join('?' * len(values))})", *values)
 
     @property
     def text(self) -> str:
@@ -128,8 +136,29 @@ def list_tasks(
     check_limit(limit, 1000)
     check_flag(include_deleted=include_deleted, total=total)
     name, backwards = _check_sort(sort)
-    walk = _filtered(snapshot, status, priority, type, tag, tag_pattern, parent_id, claimed_by, text, include_deleted)
-    _along(walk, name, several(status), claimed_by, parent_id, tag, text)
+    walk = Walk()
+    walk.among("t.status", status, _check_status)
+    walk.among("t.priority", priority, check_priority)
+    walk.among("t.type", type, check_type)
+    if tag is not None:
+        walk.source = "task_tags g JOIN tasks t ON t.seq = g.seq"
+        walk.add("g.tag = ?", check_tag(tag))
+    if tag_pattern is not None:
+        walk.add(
+            "t.seq IN (SELECT seq FROM task_tags WHERE tag IN (SELECT value FROM json_each(?)))",
+            msgspec.json.encode(_tags_like(snapshot, check_pattern(tag_pattern) or "")).decode(),
+        )
+    if parent_id is not None:
+        walk.equal("t.parent", None if parent_id == NONE else find(snapshot, parent_id, deleted=True).seq)
+    if claimed_by is not None:
+        check_name(claimed_by, "claimed_by")
+        walk.equal("t.holder", None if claimed_by == NONE else claimed_by)
+    if text is not None:
+        walk.add("t.seq IN (SELECT rowid FROM tasks_fts WHERE tasks_fts MATCH ?)", match_of(text))
+    if not include_deleted:
+        walk.add("t.deleted IS NULL")
+    if tag is None and text is None:
+        walk.source += f" {_index(name, several(status), claimed_by, parent_id)}"
     page: Page[Task] = Page()
     if total:
         row = snapshot.one(f"SELECT count(*) FROM (SELECT 1 {walk.text} LIMIT {MAX_TOTAL + 1})", walk.params)
@@ -148,75 +177,15 @@ def list_tasks(
     return page
 
 
-def _filtered(
-    snapshot: Snapshot,
-    status: Any,
-    priority: Any,
-    type: Any,
-    tag: str | None,
-    tag_pattern: str | None,
-    parent_id: str | None,
-    claimed_by: str | None,
-    text: str | None,
-    include_deleted: bool,
-) -> Walk:
-    walk = Walk()
-    for column, given, check in (
-        ("t.status", status, _check_status),
-        ("t.priority", priority, check_priority),
-        ("t.type", type, check_type),
-    ):
-        values = [check(value) for value in several(given)]
-        if values:
-            walk.among(column, values) if len(values) > 1 else walk.add(f"{column} = ?", values[0])
-    if tag is not None:
-        walk.source = "task_tags g JOIN tasks t ON t.seq = g.seq"
-        walk.add("g.tag = ?", check_tag(tag))
-    if tag_pattern is not None:
-        matching = _tags_like(snapshot, check_pattern(tag_pattern) or "")
-        walk.add(
-            "t.seq IN (SELECT seq FROM task_tags WHERE tag IN (SELECT value FROM json_each(?)))",
-            msgspec.json.encode(matching).decode(),
-        )
-    for column, given in (("t.parent", parent_id), ("t.holder", claimed_by)):
-        if given == NONE:
-            walk.add(f"{column} IS NULL")
-        elif given is not None:
-            walk.add(f"{column} = ?", _meant(snapshot, column, given))
-    if text is not None:
-        walk.add("t.seq IN (SELECT rowid FROM tasks_fts WHERE tasks_fts MATCH ?)", match_of(text))
-    if not include_deleted:
-        walk.add("t.deleted IS NULL")
-    return walk
-
-
-def _meant(snapshot: Snapshot, column: str, given: str) -> int | str:
-    if column == "t.parent":
-        return find(snapshot, given, deleted=True).seq
-    check_name(given, "claimed_by")
-    return given
-
-
-def _along(
-    walk: Walk,
-    sort: str,
-    statuses: tuple[Any, ...],
-    claimed_by: str | None,
-    parent_id: str | None,
-    tag: str | None,
-    text: str | None,
-) -> None:
+def _index(sort: str, statuses: tuple[Any, ...], claimed_by: str | None, parent_id: str | None) -> str:
     """Choose the index of the walk: the one that narrows most and, if possible, has the order already."""
-    if tag is not None or text is not None:
-        return
     if claimed_by is not None and claimed_by != NONE:
-        walk.source += " INDEXED BY tasks_holder"
-    elif parent_id is not None and parent_id != NONE:
-        walk.source += " INDEXED BY tasks_parent"
-    elif statuses and ((len(statuses) == 1 and sort == "priority") or RARE.issuperset(statuses)):
-        walk.source += " INDEXED BY tasks_status"
-    else:
-        walk.source += " NOT INDEXED" if sort == "created" else f" INDEXED BY tasks_{sort}"
+        return "INDEXED BY tasks_holder"
+    if parent_id is not None and parent_id != NONE:
+        return "INDEXED BY tasks_parent"
+    if statuses and ((len(statuses) == 1 and sort == "priority") or RARE.issuperset(statuses)):
+        return "INDEXED BY tasks_status"
+    return "NOT INDEXED" if sort == "created" else f"INDEXED BY tasks_{sort}"
 
 
 def _check_status(status: TaskStatus) -> TaskStatus:
@@ -244,9 +213,8 @@ def _place(sort: str, cursor: str) -> Place:
     """The last task of the previous page."""
     found = re.fullmatch(rf"{sort}\.([0-9]{{1,18}})\.([0-9]{{1,18}})", cursor) if isinstance(cursor, str) else None
     if found is None:
-        raise errors.InvalidFilter(
-            f"{cursor!r} is not a cursor of a list sorted by {sort}", hint="pass the page's cursor, and the same sort"
-        )
+        hint = "pass the page's cursor, and the same sort"
+        raise errors.InvalidFilter(f"{cursor!r} is not a cursor of a list sorted by {sort}", hint=hint)
     return int(found[1]), int(found[2])
 
 
@@ -402,9 +370,8 @@ def _fit(snapshot: Snapshot, stored: Stored, happened: list[Event], end: Event |
     )
     room = _Room(budget - len(_size(bare)))
     if room.left < 0:
-        raise errors.Invalid(
-            f"the task alone takes {budget - room.left} bytes", hint=f"give a budget of at least {budget - room.left}"
-        )
+        hint = f"give a budget of at least {budget - room.left}"
+        raise errors.Invalid(f"the task alone takes {budget - room.left} bytes", hint=hint)
     hooks = task_hooks.ask()
     left = [] if end is None else hooks.freed(snapshot, stored.id, end.revision)
     messages, total = hooks.messages(snapshot, stored.id, _MESSAGES)

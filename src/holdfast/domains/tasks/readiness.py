@@ -23,7 +23,7 @@ from holdfast.domains import agents
 from holdfast.domains.locks import holder_of, name_of
 from holdfast.domains.routing import globs
 from holdfast.domains.routing.config import Settings, settings_of
-from holdfast.domains.tasks.claims import check_abilities, route, take
+from holdfast.domains.tasks.claims import route, take
 from holdfast.domains.tasks.creation import check_priority, check_tags, check_type
 from holdfast.domains.tasks.rows import COLUMNS, READY, Stored, find, to_task
 from holdfast.kernel.leases import next_deadline
@@ -139,7 +139,7 @@ def _wanted(
         tuple(check_type(each) for each in several(type)),
         tuple(check_priority(each) for each in several(priority)),
         parent_id,
-        check_abilities(can),
+        None if can is None else agents.check_abilities(can),
     )
 
 

@@ -7,6 +7,7 @@ each transaction the counters are what `check` would count.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any, Final
 
 import msgspec
@@ -36,14 +37,8 @@ _BY_ID_AND_STAMP: Final = f"SELECT {COLUMNS}, (SELECT stamp FROM meta) FROM task
 
 # The columns whose changes are recorded in history, with their names there.
 _HISTORY: Final = {
-    "status": "status",
-    "priority": "priority",
-    "type": "type",
-    "holder": "claimed_by",
-    "token": "token",
-    "hint": "grimoire_hint",
-    "grimoire": "grimoire",
-    "title": "title",
+    **{name: name for name in ("status", "priority", "type", "token", "grimoire", "title")},
+    **{"holder": "claimed_by", "hint": "grimoire_hint"},
 }
 _encode = msgspec.msgpack.Encoder().encode
 _tags = msgspec.json.Decoder(tuple[str, ...]).decode
@@ -184,15 +179,20 @@ def as_seen(snapshot: Snapshot, row: Row) -> Stored:
     return msgspec.structs.replace(task, status="open", **NO_CLAIM, deadline=None)
 
 
+def seen(snapshot: Snapshot, source: str, params: Sequence[Any]) -> list[Stored]:
+    """Return the tasks `t` of a FROM clause as a reader sees them."""
+    rows = snapshot.all(f"SELECT {COLUMNS}, (SELECT stamp FROM meta) FROM {source}", params)
+    return [as_seen(snapshot, row) for row in rows]
+
+
 NO_CLAIM: Final[dict[str, Any]] = {"holder": None, "claimed": None, "token": None, "ttl": None, "parked": 0}
 
 
 def _unabbreviated(snapshot: Snapshot, id: str, deleted: bool) -> str:
     found = _candidates(snapshot, id, deleted)
     if len(found) > 1:
-        raise errors.InvalidID(
-            f"{id!r} matches several tasks", hint=f"write more of it: {', '.join(found)}", candidates=found
-        )
+        hint = f"write more of it: {', '.join(found)}"
+        raise errors.InvalidID(f"{id!r} matches several tasks", hint=hint, candidates=found)
     if not found:
         raise missing(id)
     return found[0]

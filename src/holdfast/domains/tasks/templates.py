@@ -134,9 +134,8 @@ def _check_parameters(parameters: dict[str, str | None]) -> dict[str, str | None
         raise errors.Invalid(f"parameters must be a dict of names and defaults, not {type(parameters).__name__}")
     for name, default in parameters.items():
         if not isinstance(name, str) or not name.isidentifier() or name in ("name", "parent_id"):
-            raise errors.InvalidName(
-                f"{name!r} cannot be a parameter", hint="use an identifier other than name and parent_id"
-            )
+            hint = "use an identifier other than name and parent_id"
+            raise errors.InvalidName(f"{name!r} cannot be a parameter", hint=hint)
         if default is not None:
             check_text(default, f"the default of {name}", MAX_NOTE)
     return dict(parameters)
@@ -183,18 +182,15 @@ def _fill(template: TaskTemplate, values: dict[str, str]) -> dict[str, str]:
     """Return a value for every parameter. Raises Invalid."""
     unknown = sorted(values.keys() - template.parameters.keys())
     if unknown:
-        raise errors.Invalid(
-            f"the template {template.name!r} has no parameter {unknown[0]!r}",
-            hint=f"parameters: {', '.join(template.parameters) or 'none'}",
-        )
+        hint = f"parameters: {', '.join(template.parameters) or 'none'}"
+        raise errors.Invalid(f"the template {template.name!r} has no parameter {unknown[0]!r}", hint=hint)
     for name, value in values.items():
         check_text(value, name, MAX_NOTE)
     given = {**template.parameters, **values}
     lacking = sorted(name for name, value in given.items() if value is None)
     if lacking:
-        raise errors.Invalid(
-            f"the template {template.name!r} needs a value for {', '.join(lacking)}", parameters=lacking
-        )
+        message = f"the template {template.name!r} needs a value for {', '.join(lacking)}"
+        raise errors.Invalid(message, parameters=lacking)
     return {name: value for name, value in given.items() if value is not None}
 
 
@@ -207,9 +203,8 @@ def _render(text: str, values: dict[str, str]) -> str:
         if match[1] is None:
             raise errors.Invalid(f"a lone brace in {text[:60]!r}", hint="write {{ or }} for a brace")
         if match[1] not in values:
-            raise errors.Invalid(
-                f"{text[:60]!r} uses {match[1]!r}, which is not a parameter", hint="declare it in parameters"
-            )
+            hint = "declare it in parameters"
+            raise errors.Invalid(f"{text[:60]!r} uses {match[1]!r}, which is not a parameter", hint=hint)
         return values[match[1]]
 
     return _HOLE.sub(fill, text)
