@@ -297,15 +297,8 @@ def decide(snapshot: Snapshot, task: dict[str, Any]) -> RouteReport:
 
 def check() -> Steps[list[Problem]]:
     """Return the problems in this node's files, by file and line, without loading them."""
-    problems: list[Problem] = []
-    for name, file in FILES.items():
-        try:
-            found = yield ReadFile(file)
-        except (errors.Invalid, errors.TooLarge) as error:
-            problems.append(Problem(file, 0, "error", str(error)))
-        else:
-            problems += [] if found is None else _parse(name, found[1])[1]
-    return problems
+    drafts = yield from _read(tuple(FILES))
+    return [problem for draft in drafts for problem in draft.problems]
 
 
 def reload() -> Steps[list[Loaded]]:
@@ -315,38 +308,38 @@ def reload() -> Steps[list[Loaded]]:
 
 def load(names: Sequence[str]) -> Steps[list[Loaded]]:
     """Load documents from their files, if they exist, in one transaction."""
-    drafts: list[Draft] = []
-    unreadable: list[Loaded] = []
-    for name in names:
-        try:
-            found = yield ReadFile(FILES[name])
-        except (errors.Invalid, errors.TooLarge) as error:
-            problem = Problem(FILES[name], 0, "error", str(error))
-            unreadable.append(Loaded(FILES[name], False, 0, (problem,)))
-            continue
-        if found is not None:
-            path, text = found
-            content, problems = _parse(name, text)
-            drafts.append(Draft(name, path, text, content, problems))
+    drafts = yield from _read(names)
     stored: list[bool] = yield Do(lambda tx: [_store(tx, draft) for draft in drafts], keyed=True)
-    return unreadable + [
+    return [
         Loaded(FILES[draft.name], taken, _matchers(draft) if taken else 0, tuple(draft.problems))
         for draft, taken in zip(drafts, stored, strict=True)
     ]
 
 
 class Draft(msgspec.Struct, frozen=True):
-    """A file that was read: its path, text, content and problems."""
+    """A file: its content and problems, and its path and text if it could be read."""
 
     name: str
-    path: str
-    text: str
     content: Config | Rules | None
     problems: list[Problem]
+    path: str | None = None
+    text: str = ""
 
 
-def _parse(name: str, text: str) -> tuple[Config | Rules | None, list[Problem]]:
-    return (read_config if name == CONFIG else read_rules)(text, FILES[name])
+def _read(names: Sequence[str]) -> Steps[list[Draft]]:
+    """Read and check the files of documents, if they exist."""
+    drafts: list[Draft] = []
+    for name in names:
+        try:
+            found = yield ReadFile(FILES[name])
+        except (errors.Invalid, errors.TooLarge) as error:
+            drafts.append(Draft(name, None, [Problem(FILES[name], 0, "error", str(error))]))
+            continue
+        if found is not None:
+            path, text = found
+            content, problems = (read_config if name == CONFIG else read_rules)(text, FILES[name])
+            drafts.append(Draft(name, content, problems, path, text))
+    return drafts
 
 
 def _matchers(draft: Draft) -> int:
@@ -355,7 +348,8 @@ def _matchers(draft: Draft) -> int:
 
 def _store(tx: Tx, draft: Draft) -> bool:
     """Put it into force, unless it has errors and another is in force; True if it is in force now."""
-    remember(tx, draft.path, digest_of(draft.text))
+    if draft.path is not None:
+        remember(tx, draft.path, digest_of(draft.text))
     mistakes = any(problem.severity == "error" for problem in draft.problems)
     if draft.content is None or (mistakes and tx.one("SELECT 1 FROM documents WHERE name = ?", (draft.name,))):
         return False

@@ -17,7 +17,7 @@ import msgspec
 from holdfast import errors
 from holdfast.domains import link_types
 from holdfast.domains.routing.config import Config, settings_of
-from holdfast.domains.tasks.creation import insert
+from holdfast.domains.tasks.creation import Placed, insert
 from holdfast.domains.tasks.rows import TASK, Stored, by_seq
 from holdfast.domains.tasks.tree import move
 from holdfast.interchange import jsonl
@@ -203,7 +203,7 @@ class TaskImport:
                 tx.report_progress("import", done, steps)
             record, task = records[id], self._plan.task(id)
             if task is None:
-                task = insert(tx, record.draft, None, self._config, id, record.created, record.updated)
+                task = insert(tx, Placed(record.draft, None, id, record.created, record.updated), self._config)
             seqs[id] = task.seq
         for id in self._plan.downwards():
             task, parent_id = by_seq(tx, seqs[id]), records[id].parent_id

@@ -317,14 +317,7 @@ def held(lock: PathLock, mine: str, theirs: str, waits: bool = False) -> errors.
     why = f" for {lock.reason}" if lock.reason else ""
     relation = "is covered by" if covers(theirs, mine) else "overlaps"
     what = f"{mine} is" if mine == theirs else f"{mine} {relation} {theirs},"
-    return errors.Held(
-        f"{what} {how} {lock.holder} {when}{why}",
-        hint=f'work on something else, ask the holder by mail, or wait: paths.lock(["{mine}"], wait=60)',
-        name=theirs,
-        holder=lock.holder,
-        until=lock.expires_at,
-        lock=lock.id,
-        pattern=mine,
-        shared=lock.shared,
-        task=lock.task,
-    )
+    message = f"{what} {how} {lock.holder} {when}{why}"
+    hint = f'work on something else, ask the holder by mail, or wait: paths.lock(["{mine}"], wait=60)'
+    about = {"lock": lock.id, "pattern": mine, "shared": lock.shared, "task": lock.task}
+    return errors.Held(message, hint=hint, name=theirs, holder=lock.holder, until=lock.expires_at, **about)

@@ -109,7 +109,7 @@ def _retag(tx: Tx, task: rows.Stored, tags: set[str], op: str) -> Task:
     return rows.to_task(rows.require(tx, task.id))
 
 
-def _given(tx: Tx, tags: Sequence[str]) -> tuple[str, ...]:
+def _given(tags: Sequence[str]) -> tuple[str, ...]:
     """At least one tag."""
     checked = creation.check_tags(tags, 10_000)
     if not checked:
@@ -119,14 +119,14 @@ def _given(tx: Tx, tags: Sequence[str]) -> tuple[str, ...]:
 
 def add_tags(tx: Tx, id: str, tags: Sequence[str], token: int | None = None) -> Task:
     """Add tags to a task; those it has stay. Raises InvalidTag."""
-    given = _given(tx, tags)
+    given = _given(tags)
     task = _to_edit(tx, id, token)
     return _retag(tx, task, {*task.tag_list, *given}, "add_tags")
 
 
 def remove_tags(tx: Tx, id: str, tags: Sequence[str], token: int | None = None) -> Task:
     """Remove tags from a task; tags it does not have are ignored. Raises InvalidTag."""
-    given = _given(tx, tags)
+    given = _given(tags)
     task = _to_edit(tx, id, token)
     return _retag(tx, task, {*task.tag_list} - {*given}, "remove_tags")
 

@@ -102,15 +102,10 @@ def already_claimed(task: Stored, agent: str = "") -> errors.AlreadyClaimed:
     """The error with the holder and the time of the claim."""
     since = as_time(task.claimed or 0)
     own = f'it is yours: continue with it; tasks.heartbeat("{task.id}") renews the claim'
-    return errors.AlreadyClaimed(
-        f"task {task.id} has been claimed by {task.holder} since {since.isoformat()}",
-        hint=own if task.holder == agent else "claim another one: tasks.claim_next()",
-        id=task.id,
-        holder=task.holder,
-        since=since,
-        claimed_by=task.holder,
-        claimed_at=since,
-    )
+    hint = own if task.holder == agent else "claim another one: tasks.claim_next()"
+    message = f"task {task.id} has been claimed by {task.holder} since {since.isoformat()}"
+    claim = {"holder": task.holder, "since": since, "claimed_by": task.holder, "claimed_at": since}
+    return errors.AlreadyClaimed(message, hint=hint, id=task.id, **claim)
 
 
 def reclaim(tx: Tx, id: str, agent: str | None = None) -> Task:
@@ -341,14 +336,8 @@ def set_status(
     """Move a task to a status by the transition that leads there, under its rules. Raises InvalidTransition."""
     task = require(tx, id)
     if status not in transitions.STATUSES:
-        raise errors.InvalidTransition(
-            f"{status!r} is not a status",
-            hint=f"statuses: {', '.join(transitions.STATUSES)}",
-            id=id,
-            current_status=task.status,
-            requested_status=status,
-            valid_transitions=transitions.targets(task.status),
-        )
+        hint = f"statuses: {', '.join(transitions.STATUSES)}"
+        raise transitions.refused(task, status, f"{status!r} is not a status", hint)
     match task.status, status:
         case "open", "in_progress":
             return claim(tx, id, agent)

@@ -105,7 +105,7 @@ def create(
     """Create an open task, under a parent if given; its id is short. Raises ParentNotFound, or Invalid."""
     config = settings_of(tx).config
     draft = check_draft(config, title, body, type, priority, tags, grimoire_hint)
-    return to_task(insert(tx, draft, require_parent(tx, parent_id), config))
+    return to_task(insert(tx, Placed(draft, require_parent(tx, parent_id)), config))
 
 
 class Draft(msgspec.Struct, frozen=True):
@@ -149,17 +149,9 @@ class Placed(msgspec.Struct, frozen=True):
     updated: int | None = None
 
 
-def insert(
-    tx: Tx,
-    draft: Draft,
-    parent: Stored | None,
-    config: Config,
-    id: str | None = None,
-    created: int | None = None,
-    updated: int | None = None,
-) -> Stored:
-    """Store a draft as an open task; a child inherits its parent's hint. An import passes id and times."""
-    return insert_all(tx, [Placed(draft, parent, id, created, updated)], config)[0]
+def insert(tx: Tx, placed: Placed, config: Config) -> Stored:
+    """Store a draft as an open task; a child inherits its parent's hint."""
+    return insert_all(tx, [placed], config)[0]
 
 
 _columns_of = attrgetter(

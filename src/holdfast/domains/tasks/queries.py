@@ -282,18 +282,7 @@ def _entries(event: Event) -> list[HistoryEntry]:
     if not data:
         data = {"note": (None, note)} if note is not None else {event.op: (None, None)}
     return [
-        HistoryEntry(
-            task_id=event.id,
-            field=field,
-            old_value=old,
-            new_value=new,
-            changed_at=event.time,
-            changed_by=event.actor,
-            note=note,
-            op=event.op,
-            version=event.version,
-            revision=event.revision,
-        )
+        HistoryEntry(event.id, field, old, new, event.time, event.actor, note, event.op, event.version, event.revision)
         for field, (old, new) in data.items()
     ]
 
@@ -333,6 +322,7 @@ MIN_BUDGET: Final = 1024
 MAX_BUDGET: Final = 1_048_576
 _MESSAGES: Final = 500  # read at most; the others are only counted
 _LONG: Final = 200  # bytes; longer values are omitted from events
+_PARTS: Final = ("locks", "left", "notes", "messages", "events")
 _CUT: Final = "… (cut)"
 _size = msgspec.json.Encoder().encode
 T = TypeVar("T")
@@ -361,12 +351,8 @@ def _fit(snapshot: Snapshot, stored: Stored, happened: list[Event], end: Event |
         last_holder=None if end is None else _ended(end),
         ended=None if end is None else end.op,
         ended_at=None if end is None else end.time,
-        locks=(),
-        left=(),
-        notes=(),
-        messages=(),
-        events=(),
-        omitted=dict.fromkeys(("body", "locks", "left", "notes", "messages", "events"), 999_999_999),
+        **dict.fromkeys(_PARTS, ()),
+        omitted=dict.fromkeys(("body", *_PARTS), 999_999_999),
     )
     room = _Room(budget - len(_size(bare)))
     if room.left < 0:

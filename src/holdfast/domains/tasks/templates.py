@@ -14,8 +14,8 @@ import msgspec
 
 from holdfast import errors
 from holdfast.domains.routing.config import Config, settings_of
-from holdfast.domains.tasks.creation import MAX_NOTE, Draft, check_draft, check_text, insert, require_parent
-from holdfast.domains.tasks.rows import Stored, require, to_task
+from holdfast.domains.tasks.creation import MAX_NOTE, Draft, Placed, check_draft, check_text, insert, require_parent
+from holdfast.domains.tasks.rows import require, to_task
 from holdfast.domains.tasks.tree import depend
 from holdfast.kernel.tx import Snapshot, Tx, newest_version
 from holdfast.kernel.validate import check_limit, check_name, page_bounds
@@ -83,28 +83,17 @@ def from_template(tx: Tx, /, name: str, parent_id: str | None = None, **values: 
     given = _fill(template, values)
     config = settings_of(tx).config
     made: list[tuple[TemplateNode, str]] = []
-    root = _grow(tx, template.tree, require_parent(tx, parent_id), given, config, made)
+    left = [(template.tree, require_parent(tx, parent_id))]
+    while left:
+        node, parent = left.pop()
+        task = insert(tx, Placed(_draft(node, given, config), parent), config)
+        made.append((node, task.id))
+        left += [(child, task) for child in reversed(node.children)]
     keys = {node.key: id for node, id in made}
     for node, id in made:
         for key in node.depends_on:
             depend(tx, id, keys[key])
-    return to_task(require(tx, root.id))
-
-
-def _grow(
-    tx: Tx,
-    node: TemplateNode,
-    parent: Stored | None,
-    values: dict[str, str],
-    config: Config,
-    made: list[tuple[TemplateNode, str]],
-) -> Stored:
-    """Create a node and those below it, and add them to `made`."""
-    task = insert(tx, _draft(node, values, config), parent, config)
-    made.append((node, task.id))
-    for child in node.children:
-        _grow(tx, child, task, values, config, made)
-    return task
+    return to_task(require(tx, made[0][1]))
 
 
 def _draft(node: TemplateNode, values: dict[str, str], config: Config) -> Draft:

@@ -67,14 +67,14 @@ def illegal(task: Stored, op: str, target: TaskStatus) -> errors.InvalidTransiti
     done, allowed = _DONE.get(op, target), " or ".join(targets(task.status)) or "open again, by reopen"
     makes = "" if done == target else f", which would make it {target}"
     wrong = f"already {target}" if task.status == target else f"{task.status}: it cannot be {done}{makes}"
-    return errors.InvalidTransition(
-        f"task {task.id} is {wrong}; next it can be {allowed}",
-        hint="possible now: " + ", ".join(f'tasks.{way}("{task.id}")' for way in dict.fromkeys(ways)),
-        id=task.id,
-        current_status=task.status,
-        requested_status=target,
-        valid_transitions=targets(task.status),
-    )
+    hint = "possible now: " + ", ".join(f'tasks.{way}("{task.id}")' for way in dict.fromkeys(ways))
+    return refused(task, target, f"task {task.id} is {wrong}; next it can be {allowed}", hint)
+
+
+def refused(task: Stored, target: TaskStatus, message: str, hint: str) -> errors.InvalidTransition:
+    """The error with the task's status, the requested one, and those that can follow."""
+    statuses = {"current_status": task.status, "requested_status": target, "valid_transitions": targets(task.status)}
+    return errors.InvalidTransition(message, hint=hint, id=task.id, **statuses)
 
 
 def check_closable(tx: Tx, id: str) -> None:
