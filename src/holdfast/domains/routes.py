@@ -82,16 +82,11 @@ def _look_over(matchers: tuple[Matcher, ...], found: Findings) -> None:
 
 
 def _takes_everything(matcher: Matcher) -> bool:
-    return not (
-        matcher.inherit
-        or matcher.any_tags
-        or matcher.all_tags
-        or matcher.not_tags
-        or matcher.body_contains
-        or matcher.has_parent is not None
-        or (matcher.priority is not None and set(matcher.priority) < set(PRIORITIES))
-        or (matcher.types is not None and set(matcher.types) < set(TYPES))
-    )
+    text = matcher.any_tags or matcher.all_tags or matcher.not_tags or matcher.body_contains
+    parent = matcher.inherit or matcher.has_parent is not None
+    priority = matcher.priority is not None and set(matcher.priority) < set(PRIORITIES)
+    types = matcher.types is not None and set(matcher.types) < set(TYPES)
+    return not (text or parent or priority or types)
 
 
 # --- one matcher -----------------------------------------------------------------------------------------------------
@@ -281,18 +276,16 @@ def decide(snapshot: Snapshot, task: dict[str, Any]) -> RouteReport:
     parent_id = task.get("parent_id")
     parent = None if parent_id is None else find(snapshot, parent_id)
     hint = check_hint(task.get("grimoire_hint"))
-    return report(
-        settings.rules,
-        Subject(
-            check_tags(task.get("tags", ()), settings.config.max_tags),
-            check_priority(task.get("priority", 2)),
-            check_type(task.get("type", "task")),
-            check_body(task.get("body", ""), settings.config),
-            parent is not None,
-            parent.hint if hint is None and parent is not None else hint,
-            None if parent is None else parent.grimoire,
-        ),
+    subject = Subject(
+        check_tags(task.get("tags", ()), settings.config.max_tags),
+        check_priority(task.get("priority", 2)),
+        check_type(task.get("type", "task")),
+        check_body(task.get("body", ""), settings.config),
+        parent is not None,
+        parent.hint if hint is None and parent is not None else hint,
+        None if parent is None else parent.grimoire,
     )
+    return report(settings.rules, subject)
 
 
 def check() -> Steps[list[Problem]]:

@@ -78,7 +78,7 @@ def reply(
     sender = holder_of(tx, sender, "sender")
     original = require(tx, id)
     if to is None:
-        to = original.sender if original.sender != sender else _receivers(tx, original)
+        to = original.sender if original.sender != sender else tuple(to_message(tx, original).status)
     if subject is None:
         subject = original.subject if original.subject.startswith("Re: ") else f"Re: {original.subject}"[:MAX_SUBJECT]
     subject = check_line(subject, "subject", MAX_SUBJECT)
@@ -159,10 +159,6 @@ def _everybody(tx: Tx, sender: str) -> tuple[str, ...]:
     return names
 
 
-def _receivers(tx: Tx, stored: Stored) -> tuple[str, ...]:
-    return tuple(to_message(tx, stored).status)
-
-
 # The recipient's operations: from which statuses each leads to which.
 STEPS: Final[dict[str, tuple[tuple[MailStatus, ...], MailStatus]]] = {
     "ack": (("unread", "blocked"), "acknowledged"),
@@ -224,15 +220,12 @@ def _said(agent: str, note: str | None) -> dict[str, Any]:
 
 
 def _illegal(stored: Stored, op: str, status: MailStatus, target: MailStatus) -> errors.InvalidTransition:
-    ways = [f"{goal} by {name}" for name, (sources, goal) in STEPS.items() if status in sources]
-    return errors.InvalidTransition(
-        f"{op} cannot change message {stored.id} from {status} to {target}",
-        hint=f"from {status}: {', '.join(ways)}" if ways else f"{status} is final",
-        id=stored.id,
-        current_status=status,
-        requested_status=target,
-        valid_transitions=[STEPS[name][1] for name in STEPS if status in STEPS[name][0]],
-    )
+    ways = {name: goal for name, (sources, goal) in STEPS.items() if status in sources}
+    known = ", ".join(f"{goal} by {name}" for name, goal in ways.items())
+    hint = f"from {status}: {known}" if ways else f"{status} is final"
+    message = f"{op} cannot change message {stored.id} from {status} to {target}"
+    statuses = {"current_status": status, "requested_status": target, "valid_transitions": [*ways.values()]}
+    return errors.InvalidTransition(message, hint=hint, id=stored.id, **statuses)
 
 
 _ONE = "/api/mail/{id}"
@@ -251,6 +244,7 @@ def probe(tx: Tx, id: str) -> Found | None:
 _MAIL: Final = "holdfast mail send agent-1 'Which port?' '8080 is taken.' --task hf-7k2q --actor agent-2"
 _READ: Final = (_MAIL, "holdfast mail ack $(holdfast mail inbox -q --limit 1)")
 _SENT: Final = "holdfast mail send agent-2 'The API is frozen'"
+_THEIRS: Final = "holdfast claim hf-7k2q --actor agent-2"
 _NOTES: Final = "echo 'Comments begin with a hash.' > notes.md"
 
 
@@ -266,11 +260,7 @@ class Mail(Domain[M]):
         examples=(
             "holdfast mail send agent-2 'Which port?' '8080 is taken.' --type request --ack",
             "holdfast mail send agent-2,agent-3 'The API is frozen' --task hf-7k2q",
-            example(
-                "holdfast mail send '*' 'Release at noon' - < notes.md",
-                _NOTES,
-                "holdfast claim hf-7k2q --actor agent-2",
-            ),
+            example("holdfast mail send '*' 'Release at noon' - < notes.md", _NOTES, _THEIRS),
         ),
         arguments={"type": "notify, request, decision-required, objection or handoff-ready"},
         creates=True,

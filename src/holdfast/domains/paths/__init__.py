@@ -112,7 +112,7 @@ def _run_on(tx: Tx, lock: PathLock, micros: int | None) -> PathLock:
             leases.renew(tx, bound, micros, shorten=False)
         else:
             leases.drop(tx, bound, PATH)
-            tx.run("UPDATE locks SET lease = ? WHERE kind = ? AND name = ?", (_claim_lease(lock.task), PATH, lock.id))
+            locks.bind(tx, target_of(lock.id), _claim_lease(lock.task))
     return get(tx, lock.id)
 
 

@@ -37,15 +37,8 @@ def route(snapshot: Snapshot, task: Stored, settings: Settings) -> Decision:
 def subject_of(snapshot: Snapshot, task: Stored) -> Subject:
     """Return the properties that matchers read."""
     row = None if task.parent is None else snapshot.one("SELECT grimoire FROM tasks WHERE seq = ?", (task.parent,))
-    return Subject(
-        task.tag_list,
-        task.priority,
-        task.type,
-        task.body,
-        task.parent is not None,
-        task.hint,
-        None if row is None else row[0],
-    )
+    assigned = None if row is None else row[0]
+    return Subject(task.tag_list, task.priority, task.type, task.body, task.parent is not None, task.hint, assigned)
 
 
 _PAGE = 100

@@ -8,7 +8,6 @@ fit. Guarantee: the result as JSON is not longer than the budget.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Iterable, Sequence
 from datetime import datetime
 from typing import Any, Final, TypeVar
@@ -20,7 +19,7 @@ from holdfast.domains import task_hooks
 from holdfast.domains.routing import globs
 from holdfast.domains.tasks import readiness
 from holdfast.domains.tasks.creation import check_priority, check_tag, check_type
-from holdfast.domains.tasks.readiness import Place, check_pattern, several
+from holdfast.domains.tasks.readiness import check_pattern, several
 from holdfast.domains.tasks.rows import COLUMNS, TASK, Stored, as_seen, find, missing, to_task
 from holdfast.domains.tasks.transitions import STATUSES
 from holdfast.domains.tasks.tree import unfinished
@@ -165,7 +164,8 @@ def list_tasks(
         count = 0 if row is None else row[0]
         page.total, page.more = min(count, MAX_TOTAL), count > MAX_TOTAL
     key, seq = _keys(name, walk)
-    place = None if cursor is None else _place(sort, cursor)
+    cursors, hint = rf"{sort}\.([0-9]{{1,18}})\.([0-9]{{1,18}})", "pass the page's cursor, and the same sort"
+    place = readiness.place_of(cursor, cursors, f"a list sorted by {sort}", hint)
     select = f"SELECT {COLUMNS}, (SELECT stamp FROM meta) {walk.text}"
     rows = list(readiness.read(snapshot, select, walk.params, key, seq, limit + 1, place, backwards))
     found = [as_seen(snapshot, row) for row in rows[:limit]]
@@ -207,15 +207,6 @@ def _keys(name: str, walk: Walk) -> tuple[str | None, str]:
     if name == "priority" and walk.source.startswith("task_tags"):
         return "g.priority", "g.seq"
     return SORTS[name], "t.seq"
-
-
-def _place(sort: str, cursor: str) -> Place:
-    """The last task of the previous page."""
-    found = re.fullmatch(rf"{sort}\.([0-9]{{1,18}})\.([0-9]{{1,18}})", cursor) if isinstance(cursor, str) else None
-    if found is None:
-        hint = "pass the page's cursor, and the same sort"
-        raise errors.InvalidFilter(f"{cursor!r} is not a cursor of a list sorted by {sort}", hint=hint)
-    return int(found[1]), int(found[2])
 
 
 def _tags_like(snapshot: Snapshot, pattern: str) -> list[str]:

@@ -36,6 +36,16 @@ from holdfast.types.tasks import Task, TaskType
 Place = tuple[int, int]  # a key, and the seq of the last task with it on the page
 
 
+def place_of(cursor: str | None, pattern: str, what: str, hint: str) -> Place | None:
+    """The last task of the previous page, None on the first. Raises InvalidFilter."""
+    if cursor is None:
+        return None
+    found = re.fullmatch(pattern, cursor) if isinstance(cursor, str) else None
+    if found is None:
+        raise errors.InvalidFilter(f"{cursor!r} is not a cursor of {what}", hint=hint)
+    return int(found[1]), int(found[2])
+
+
 def parts(key: str | None, seq: str, place: Place | None, backwards: bool) -> list[tuple[str, list[int]]]:
     """The conditions that, one after the other, select everything after a place in order."""
     way = "<" if backwards else ">"
@@ -133,14 +143,10 @@ def _wanted(
     checked = check_tags(() if tags is None else tags, 10_000)
     if pattern is not None and check_pattern(pattern) and globs.is_literal(pattern):
         checked, pattern = tuple(sorted({*checked, globs.literal_prefix(pattern)})), None  # an index knows it
-    return Wanted(
-        checked,
-        pattern,
-        tuple(check_type(each) for each in several(type)),
-        tuple(check_priority(each) for each in several(priority)),
-        parent_id,
-        None if can is None else agents.check_abilities(can),
-    )
+    types = tuple(check_type(each) for each in several(type))
+    priorities = tuple(check_priority(each) for each in several(priority))
+    able = None if can is None else agents.check_abilities(can)
+    return Wanted(checked, pattern, types, priorities, parent_id, able)
 
 
 # --- looking ---------------------------------------------------------------------------------------------------------
@@ -220,20 +226,12 @@ def ready(
     """List the tasks that `claim_next` would claim, best first, with the same filters."""
     check_limit(limit, 1000)
     wanted = _wanted(tags, tag_pattern, type, priority, parent_id, can)
-    found = list(islice(candidates(snapshot, wanted, settings_of(snapshot), _place(cursor)), limit + 1))
+    after = place_of(cursor, r"([0-4])\.([0-9]{1,18})", "ready", "pass the page's cursor unchanged")
+    found = list(islice(candidates(snapshot, wanted, settings_of(snapshot), after), limit + 1))
     page = Page(to_task(task) for task in found[:limit])
     if len(found) > limit:
         page.cursor = f"{found[limit - 1].priority}.{found[limit - 1].seq}"
     return page
-
-
-def _place(cursor: str | None) -> Place | None:
-    if cursor is None:
-        return None
-    found = re.fullmatch(r"([0-4])\.([0-9]{1,18})", cursor) if isinstance(cursor, str) else None
-    if found is None:
-        raise errors.InvalidFilter(f"{cursor!r} is not a cursor of ready", hint="pass the page's cursor unchanged")
-    return int(found[1]), int(found[2])
 
 
 # --- taking ----------------------------------------------------------------------------------------------------------

@@ -97,15 +97,10 @@ def from_template(tx: Tx, /, name: str, parent_id: str | None = None, **values: 
 
 
 def _draft(node: TemplateNode, values: dict[str, str], config: Config) -> Draft:
-    return check_draft(
-        config,
-        _render(node.title, values),
-        _render(node.body, values),
-        node.type,
-        node.priority,
-        [_render(tag, values) for tag in node.tags],
-        None if node.grimoire_hint is None else _render(node.grimoire_hint, values),
-    )
+    title, body = _render(node.title, values), _render(node.body, values)
+    tags = [_render(tag, values) for tag in node.tags]
+    hint = None if node.grimoire_hint is None else _render(node.grimoire_hint, values)
+    return check_draft(config, title, body, node.type, node.priority, tags, hint)
 
 
 # --- checks ----------------------------------------------------------------------------------------------------------
