@@ -176,11 +176,10 @@ def _label(text: Any, what: str) -> str:
     return str(text)
 
 
-def _check_role(role: Any) -> Role:
+def _check_role(role: Role) -> Role:
     if role not in ROLES:
         raise errors.Invalid(f"role must be one of {', '.join(ROLES)}, not {role!r}")
-    found: Role = role
-    return found
+    return role
 
 
 def check_abilities(can: Any) -> frozenset[str]:

@@ -100,7 +100,7 @@ def _matcher(node: Node, number: int, found: Findings) -> Matcher | None:
         return None
     fields = _fields(node, found)
     values = {key: _RULE_FIELDS[key](found, key, value) for key, value in fields.items()}
-    grimoire, inherit = values.get("grimoire"), values.get("inherit", False)
+    inherit = values.get("inherit", False)
     if "grimoire" not in fields and inherit is False:
         found.error(node.line, "a matcher needs 'grimoire', or 'inherit: true'")
     elif "grimoire" in fields and inherit:
@@ -112,20 +112,15 @@ def _matcher(node: Node, number: int, found: Findings) -> Matcher | None:
         return None
     if inherit and values.get("has_parent") is not True:
         found.warn(node.line, "a matcher with 'inherit' skips tasks without a parent; state it with 'has_parent: true'")
+    as_written = ("grimoire", "inherit", "all_tags", "not_tags", "has_parent", "require_review", "needs")
     return Matcher(
         name=values.get("name") or f"matcher {number}",
-        grimoire=grimoire,
-        inherit=inherit,
         any_tags=values.get("any_tags", ()) + values.get("labels", ()),
-        all_tags=values.get("all_tags", ()),
-        not_tags=values.get("not_tags", ()),
         priority=priority,
         types=values.get("type"),
         body_contains=tuple(text.casefold() for text in values.get("body_contains", ())),
-        has_parent=values.get("has_parent"),
-        require_review=values.get("require_review", False),
-        needs=values.get("needs", ()),
         line=node.line,
+        **{key: values[key] for key in as_written if key in values},
     )
 
 

@@ -50,17 +50,10 @@ def send(
     It starts a thread of its own unless `thread` names one, and may be about a `task`. `ack` asks for an answer.
     """
     sender = holder_of(tx, sender, "sender")
-    named = None if thread is None else _thread(tx, thread)
+    named = None if thread is None else messages.thread_of(tx, thread, "thread")
     subject = check_line(subject, "subject", MAX_SUBJECT)
     about = None if task is None else require_task(tx, task).id
     return _send(tx, sender, _check_to(to), subject, body, named, about, priority, type, ack, None)
-
-
-def _thread(tx: Tx, name: str) -> str:
-    """Return the thread of that name, or the thread of the message with this id."""
-    check_name(name, "thread")
-    row = tx.one("SELECT thread FROM messages WHERE id = ?", (name,))
-    return name if row is None else row[0]
 
 
 def reply(

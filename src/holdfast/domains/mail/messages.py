@@ -159,15 +159,20 @@ def get(snapshot: Snapshot, id: str) -> Message:
 
 def thread(snapshot: Snapshot, id: str, limit: int = MAX_PAGE, cursor: str | None = None) -> Page[Message]:
     """List the messages of a thread, oldest first, by its name or the id of any of them. Raises MessageNotFound."""
-    check_name(id, "id")
     check_limit(limit, MAX_PAGE)
-    row = snapshot.one("SELECT thread FROM messages WHERE id = ?", (id,))
-    name = id if row is None else row[0]
+    name = thread_of(snapshot, id, "id")
     where = "m.thread = ? AND m.seq > ? ORDER BY m.seq LIMIT ?"
     found = select(snapshot, where, (name, _place(cursor, 0), limit + 1))
     if not found and cursor is None:
         raise errors.MessageNotFound(f"there is no thread or message {id!r}", id=id)
     return _page(snapshot, found, limit)
+
+
+def thread_of(snapshot: Snapshot, name: str, what: str) -> str:
+    """Return the thread of that name, or the thread of the message with this id."""
+    check_name(name, what)
+    row = snapshot.one("SELECT thread FROM messages WHERE id = ?", (name,))
+    return name if row is None else row[0]
 
 
 def about(snapshot: Snapshot, task: str, limit: int = MAX_PAGE, cursor: str | None = None) -> Page[Message]:

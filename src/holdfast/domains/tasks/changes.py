@@ -64,15 +64,14 @@ def update(
     task = _to_edit(tx, id, token)
     _expect(task, expected)
     columns = {name: value for name, value in columns.items() if getattr(task, name) != value}
-    more = None if body is None or body == task.body else {"body": (task.body, body)}
-    if not columns and more is None:
-        return rows.to_task(rows.require(tx, id))
-    texts = {name: columns[name] for name in ("title",) if name in columns}
-    if more is not None and body is not None:
-        texts["body"] = body
+    texts = {"title": columns["title"]} if "title" in columns else {}
+    more = None
+    if body is not None and body != task.body:
+        texts["body"], more = body, {"body": (task.body, body)}
     if texts:
         rows.write_texts(tx, task.seq, **texts)
-    rows.change(tx, task, "update", columns, more=more)
+    if columns or more is not None:
+        rows.change(tx, task, "update", columns, more=more)
     return rows.to_task(rows.require(tx, id))
 
 

@@ -10,7 +10,7 @@ import msgspec
 
 from holdfast import errors
 from holdfast.domains.routing.config import Config, settings_of
-from holdfast.domains.tasks.rows import TASK, Stored, new_id, require, to_task
+from holdfast.domains.tasks.rows import NO_CLAIM, TASK, Stored, new_id, require, to_task
 from holdfast.kernel.tx import Tx, index_new_text
 from holdfast.kernel.validate import check_name
 from holdfast.types.tasks import Task, TaskType
@@ -182,39 +182,33 @@ def insert_all(tx: Tx, drafts: Sequence[Placed], config: Config) -> list[Stored]
     return tasks
 
 
+# The columns that are the same in all new tasks: open, waiting for nothing, live, unclaimed and not routed yet.
+_NEW: Final[dict[str, Any]] = {
+    **{"status": "open", "waits": 0, "busy": 0, "version": 1, "deleted": None, "deletion": None},
+    **{**NO_CLAIM, "deadline": None, "grimoire": None, "review": 0},
+}
+
+
 def _open(tx: Tx, placed: Placed, seq: int, config: Config, taken: set[str]) -> Stored:
     draft, parent = placed.draft, placed.parent
     id = placed.id or new_id(tx, config.prefix, seq, taken)
     taken.add(id)
     return Stored(
+        **_NEW,
         seq=seq,
         id=id,
-        status="open",
         priority=draft.priority,
-        waits=0,
-        busy=0,
         type=draft.type,
         parent=None if parent is None else parent.seq,
         depth=0 if parent is None else parent.depth + 1,
-        version=1,
         revision=tx.revision,
         created=tx.now if placed.created is None else placed.created,
         updated=tx.now if placed.updated is None else placed.updated,
-        deleted=None,
-        deletion=None,
-        holder=None,
-        claimed=None,
-        token=None,
-        ttl=None,
-        parked=0,
         hint=parent.hint if draft.hint is None and parent is not None else draft.hint,
-        grimoire=None,
-        review=0,
         tags=stored_tags(draft.tags),
         title=draft.title,
         body=draft.body,
         parent_id=None if parent is None else parent.id,
-        deadline=None,
     )
 
 
