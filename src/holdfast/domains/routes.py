@@ -257,8 +257,7 @@ _FIELDS = {"title", "body", "type", "priority", "tags", "parent_id", "grimoire_h
 
 def explain(snapshot: Snapshot, id: str) -> RouteReport:
     """Return a task's route by the current rules, with the verdict of every matcher in order. Raises TaskNotFound."""
-    task = find(snapshot, id)
-    return report(settings_of(snapshot).rules, subject_of(snapshot, task))
+    return report(settings_of(snapshot).rules, subject_of(snapshot, find(snapshot, id)))
 
 
 def decide(snapshot: Snapshot, task: dict[str, Any]) -> RouteReport:

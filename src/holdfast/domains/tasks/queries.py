@@ -95,7 +95,10 @@ class Walk(msgspec.Struct):
 
     def equal(self, column: str, value: Any) -> None:
         """Add the condition that a column has a value, or none."""
-        self.add(f"{column} IS NULL") if value is None else self.add(f"{column} = ?", value)
+        if value is None:
+            self.add(f"{column} IS NULL")
+        else:
+            self.add(f"{column} = ?", value)
 
     def among(self, column: str, given: Any, check: Callable[[Any], Any]) -> None:
         """Add the condition that a column has the value of a filter, or one of several; None is no filter."""
