@@ -82,9 +82,8 @@ def _expect(task: rows.Stored, expected: int | None) -> None:
         raise errors.Invalid(f"expected must be a version (1 or more), not {expected!r}")
     if task.version != expected:
         message = f"task {task.id} is at version {task.version}, expected {expected}"
-        raise errors.VersionMismatch(
-            message, id=task.id, expected=expected, version=task.version, value=rows.to_task(task)
-        )
+        found = rows.to_task(task)
+        raise errors.VersionMismatch(message, id=task.id, expected=expected, version=task.version, value=found)
 
 
 def note(tx: Tx, id: str, text: str, token: int | None = None) -> Task:

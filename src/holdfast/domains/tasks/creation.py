@@ -214,16 +214,9 @@ def _open(tx: Tx, placed: Placed, seq: int, config: Config, taken: set[str]) -> 
 
 def _made(task: Stored) -> dict[str, Any]:
     """The data of a creation's event: every field that was given."""
-    given = {
-        "status": task.status,
-        "title": task.title,
-        "body": task.body or None,
-        "type": task.type,
-        "priority": task.priority,
-        "parent_id": task.parent_id,
-        "tags": task.tag_list or None,
-        "grimoire_hint": task.hint,
-    }
+    given: dict[str, Any] = {"status": task.status, "title": task.title, "body": task.body or None, "type": task.type}
+    given |= {"priority": task.priority, "parent_id": task.parent_id}
+    given |= {"tags": task.tag_list or None, "grimoire_hint": task.hint}
     return {field: (None, value) for field, value in given.items() if value is not None}
 
 

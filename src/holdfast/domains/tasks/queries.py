@@ -364,13 +364,9 @@ def _fit(snapshot: Snapshot, stored: Stored, happened: list[Event], end: Event |
         "messages": room.newest("messages", [_brief(message, whole // 8) for message in reversed(messages)], total),
         "events": room.newest("events", [_event(event) for event in happened]),
     }
-    body = room.more(body, task.body)
-    return msgspec.structs.replace(
-        bare,
-        task=msgspec.structs.replace(task, body=body),
-        omitted=room.omitted,
-        **{name: tuple(items) for name, items in parts.items()},
-    )
+    task = msgspec.structs.replace(task, body=room.more(body, task.body))
+    found = {name: tuple(items) for name, items in parts.items()}
+    return msgspec.structs.replace(bare, task=task, omitted=room.omitted, **found)
 
 
 class _Room:
