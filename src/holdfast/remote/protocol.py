@@ -226,7 +226,7 @@ ATTEMPTS: Final = 5
 PAUSE: Final = 0.05  # seconds before the second attempt; three times as long before each one after it
 RESUMES: Final = 30  # in a row, without a response between them: about a minute
 
-_HINT: Final = "see that holdfast serve runs there, and try again"
+_HINT: Final = "start holdfast serve there, or correct the address"
 R = TypeVar("R")
 
 

@@ -154,7 +154,7 @@ def check_token(task: Stored, token: int) -> None:
 
 def _fenced(task: Stored, message: str) -> errors.Fenced:
     if task.holder is not None:
-        hint = f"stop: {task.holder} holds the task now, with another token; if that is you, use your latest claim's"
+        hint = f"stop: {task.holder} holds the task now; if that is you, send the token of your latest claim"
     elif task.status == "open":
         hint = "stop: the task is open again. Claim it again, and start from its current state"
     else:

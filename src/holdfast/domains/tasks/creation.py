@@ -256,7 +256,7 @@ def check_type(type_: TaskType) -> TaskType:
 def check_priority(priority: int) -> int:
     """Return a priority of 0 (critical) to 4 (backlog). Raises InvalidPriority."""
     if type(priority) is not int or priority not in PRIORITIES:
-        raise errors.InvalidPriority(f"priority must be 0 (critical) to 4 (backlog), not {priority!r}")
+        raise errors.InvalidPriority(f"priority must be a number from 0 (critical) to 4 (backlog), not {priority!r}")
     return priority
 
 
