@@ -195,10 +195,7 @@ def list_events(
 
 
 def make_filter(
-    kinds: Sequence[str] | None,
-    id: str | tuple[str, str] | None,
-    actor: str | None = None,
-    since: int | None = None,
+    kinds: Sequence[str] | None, id: str | tuple[str, str] | None, actor: str | None = None, since: int | None = None
 ) -> Filter:
     """Return a checked filter; `id` is a record's id, or (scope, id) such as (run, cell)."""
     if kinds is not None and not isinstance(kinds, list | tuple | set | frozenset):

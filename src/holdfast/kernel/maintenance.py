@@ -259,10 +259,7 @@ def schema_of(folder: Path) -> tuple[int, int]:
 
 
 def upgrade(
-    folder: Path,
-    clock: Clock,
-    steps: Sequence[migrations.Migration] | None = None,
-    journal: Journal | None = None,
+    folder: Path, clock: Clock, steps: Sequence[migrations.Migration] | None = None, journal: Journal | None = None
 ) -> int:
     """Migrate a store to the newest schema of this program and return it. Writes nothing if it is up to date."""
     steps = migrations.load() if steps is None else steps

@@ -44,13 +44,7 @@ class Store:
     """The connections of one process to one workspace file."""
 
     def __init__(
-        self,
-        folder: str,
-        *,
-        durable: bool,
-        busy_timeout: float,
-        vfs: str | None = None,
-        replica: bool = False,
+        self, folder: str, *, durable: bool, busy_timeout: float, vfs: str | None = None, replica: bool = False
     ) -> None:
         check_sqlite()
         self.folder = folder

@@ -28,15 +28,7 @@ from holdfast.kernel.maintenance import backup
 from holdfast.kernel.process_lock import Turns
 from holdfast.kernel.store import FILE, Store
 from holdfast.replication.follower import Applied, applied_after, read_applied, serialize, write_applied
-from holdfast.replication.log import (
-    START,
-    CommitLog,
-    Snapshotted,
-    Trimmed,
-    from_bytes,
-    send,
-    to_bytes,
-)
+from holdfast.replication.log import START, CommitLog, Snapshotted, Trimmed, from_bytes, send, to_bytes
 
 
 class Announcement(NamedTuple):
