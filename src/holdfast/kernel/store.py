@@ -11,7 +11,8 @@ import errno
 import os
 import re
 import weakref
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 
 import apsw
 
@@ -237,6 +238,15 @@ def translate(error: apsw.Error) -> Exception:
         if isinstance(error, kind):
             return ours(f"{(ours.__doc__ or '').strip().rstrip('.')}: {error}")
     return error
+
+
+@contextmanager
+def translated() -> Iterator[None]:
+    """Translate engine errors that the block raises. Not for the hottest paths, which do it themselves."""
+    try:
+        yield
+    except apsw.Error as error:
+        raise translate(error) from error
 
 
 def _lacks_table(message: str) -> bool:

@@ -168,10 +168,8 @@ def from_bytes(raw: bytes, position: int) -> AnyEntry:
     try:
         entry: AnyEntry = _decode(body)
     except msgspec.DecodeError as error:
-        raise errors.Behind(
-            f"the entry at {position} of the log is of a kind unknown to this program",
-            hint="upgrade holdfast on this node and restart it",
-        ) from error
+        message = f"the entry at {position} of the log is of a kind unknown to this program"
+        raise errors.Behind(message, hint="upgrade holdfast on this node and restart it") from error
     return entry
 
 

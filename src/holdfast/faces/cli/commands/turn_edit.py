@@ -75,12 +75,8 @@ def apply_patch(text: str, hunks: Sequence[Hunk], path: str) -> str:
     for hunk in hunks:
         place = _place(lines, hunk, hunk.start + shift, floor)
         if place is None:
-            raise Invalid(
-                f"the patch does not fit {path}: its old lines at line {hunk.start + 1} are not there",
-                hint="make a new patch from the current file",
-                path=path,
-                line=hunk.start + 1,
-            )
+            message = f"the patch does not fit {path}: its old lines at line {hunk.start + 1} are not there"
+            raise Invalid(message, hint="make a new patch from the current file", path=path, line=hunk.start + 1)
         lines[place : place + len(hunk.old)] = hunk.new
         shift = place - hunk.start + len(hunk.new) - len(hunk.old)
         floor = place + len(hunk.new)
@@ -284,11 +280,9 @@ def _check_named(transaction: turnfile.Transaction, folder: Folder) -> None:
         for name in (*files, *(each for each in folders if os.path.islink(os.path.join(here, each))))
     )
     if others := [name for name in others if name not in named]:
-        raise Invalid(
-            f"the program also wrote {', '.join(others)}, which the transaction does not name",
-            hint=f"nothing was written; name all files: {' '.join(map(shlex.quote, (*named, *others)))}",
-            files=others,
-        )
+        message = f"the program also wrote {', '.join(others)}, which the transaction does not name"
+        hint = f"nothing was written; name all files: {' '.join(map(shlex.quote, (*named, *others)))}"
+        raise Invalid(message, hint=hint, files=others)
 
 
 def _adopt(transaction: turnfile.Transaction, folder: Folder) -> None:

@@ -81,10 +81,8 @@ def _wanted(given: dict[str, Any], files: turnfile.Session, holder: str) -> list
     if not mine:
         at_work = ", ".join(each.id for each in held)
         hint = f"a process of that name is working under {at_work}; if it was killed, name the id"
-        raise NotFound(
-            f"{holder} holds no lock that was taken with `holdfast turn lock`",
-            hint=hint if held else "`holdfast turn status` lists the locks",
-        )
+        message = f"{holder} holds no lock that was taken with `holdfast turn lock`"
+        raise NotFound(message, hint=hint if held else "`holdfast turn status` lists the locks")
     return mine
 
 
