@@ -171,10 +171,8 @@ def _make(names: list[str]) -> tuple[bytes, bytes]:
         .add_extension(x509.SubjectKeyIdentifier.from_public_key(key.public_key()), critical=False)
         .sign(key, hashes.SHA256())
     )
-    secret = key.private_bytes(
-        serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
-    )
-    return cert.public_bytes(serialization.Encoding.PEM), secret
+    pem, pkcs8 = serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8
+    return cert.public_bytes(pem), key.private_bytes(pem, pkcs8, serialization.NoEncryption())
 
 
 def _general(name: str) -> x509.GeneralName:

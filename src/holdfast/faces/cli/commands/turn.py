@@ -27,11 +27,11 @@ from holdfast.turnfile.report import LockStatus
 DIR: Final = Argument("dir", of="FOLDER", help=f"the session (default: {FOLDER_VARIABLE}, ./{FOLDER})")
 HOLDER: Final = Argument("holder", help="who edits (default: --actor, HOLDFAST_ACTOR)")
 REASON: Final = Argument("reason", required=True, help="what you edit, in one line")
-LEASE: Final = Argument("lease_revs", "int", "--lease-revs", of="N", help="revisions that the lock stays valid (2)")
+LEASE: Final = Argument("lease_revs", "int", of="N", help="revisions that the lock stays valid (2)")
 # The last arguments of a command that may wait for a lock.
 WAITING: Final = (
-    Argument("wait", "seconds", "--wait", of="SECONDS", help="between two checks of a lock held by somebody else (30)"),
-    Argument("no_wait", "flag", "--no-wait", help="fail at once if a file is locked"),
+    Argument("wait", "seconds", of="SECONDS", help="between two checks of a lock held by somebody else (30)"),
+    Argument("no_wait", "flag", help="fail at once if a file is locked"),
     DIR,
 )
 _TASK: Final = Argument("task", word=True, required=True, help="its id")

@@ -141,9 +141,7 @@ def _hunk(lines: list[str], at: int, match: re.Match[str]) -> tuple[Hunk, int]:
 
 Edit = Callable[[turnfile.Transaction], None]
 _FILES: Final = Argument("files", "texts", "--files", word=True, rest=True, help="the files, such as WORKLOG.md")
-_PROGRAM: Final = Argument(
-    "command", "texts", "--command", word=True, after=True, of="PROGRAM", help="it edits the copies"
-)
+_PROGRAM: Final = Argument("command", "texts", word=True, after=True, of="PROGRAM", help="it edits the copies")
 _HOW: Final = (Argument("under", of="LOCK", help="a lock that you already hold, and keep"), turn.LEASE, *turn.WAITING)
 
 
