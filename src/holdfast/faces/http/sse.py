@@ -26,6 +26,7 @@ from holdfast import errors, wire
 from holdfast.clock import SystemClock
 from holdfast.errors import TooManyWatchers
 from holdfast.faces.http.auth import Headers, Token, Tokens
+from holdfast.faces.http.calls import SECURITY_HEADERS
 from holdfast.operation import Operation, operation
 from holdfast.types import Event, Position, parse_cursor, to_cursor
 from holdfast.workspace.watch import AsyncWatch
@@ -35,8 +36,7 @@ START: Final = {
     "status": 200,
     "headers": [
         (b"content-type", b"text/event-stream; charset=utf-8"),
-        (b"cache-control", b"no-store"),
-        (b"x-content-type-options", b"nosniff"),
+        *SECURITY_HEADERS,
         (b"x-accel-buffering", b"no"),
     ],
 }
