@@ -234,8 +234,8 @@ def translate(error: apsw.Error) -> Exception:
             f"this store is older than this program: {error}",
             hint="run holdfast upgrade, or call holdfast.upgrade(path); older programs can then no longer write to it",
         )
-    for kind, ours in _TRANSLATIONS:
-        if isinstance(error, kind):
+    for kinds, ours in _TRANSLATIONS.items():
+        if isinstance(error, kinds):
             return ours(f"{(ours.__doc__ or '').strip().rstrip('.')}: {error}")
     return error
 
@@ -267,16 +267,13 @@ def system_error(error: OSError, what: str) -> errors.HoldfastError:
     return kind(f"{what}: {error.strerror or error}")
 
 
-_TRANSLATIONS: tuple[tuple[type[apsw.Error], type[errors.HoldfastError]], ...] = (
-    (apsw.BusyError, errors.Busy),
-    (apsw.LockedError, errors.Busy),
-    (apsw.FullError, errors.DiskFull),
-    (apsw.ReadOnlyError, errors.ReadOnly),
-    (apsw.PermissionsError, errors.ReadOnly),
-    (apsw.CorruptError, errors.Corrupt),
-    (apsw.NotADBError, errors.Corrupt),
-    (apsw.IOError, errors.IOFailed),
-    (apsw.CantOpenError, NotReady),
-    (apsw.InterruptError, errors.Timeout),
-    (apsw.TooBigError, errors.TooLarge),
-)
+_TRANSLATIONS: dict[tuple[type[apsw.Error], ...], type[errors.HoldfastError]] = {
+    (apsw.BusyError, apsw.LockedError): errors.Busy,
+    (apsw.FullError,): errors.DiskFull,
+    (apsw.ReadOnlyError, apsw.PermissionsError): errors.ReadOnly,
+    (apsw.CorruptError, apsw.NotADBError): errors.Corrupt,
+    (apsw.IOError,): errors.IOFailed,
+    (apsw.CantOpenError,): NotReady,
+    (apsw.InterruptError,): errors.Timeout,
+    (apsw.TooBigError,): errors.TooLarge,
+}

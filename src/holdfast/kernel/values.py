@@ -154,13 +154,9 @@ _HINTS: Final[tuple[tuple[type | tuple[type, ...], str], ...]] = (
 # By name, so that their modules are not imported for this.
 _HINTS_BY_NAME: Final = {
     "datetime": "store .isoformat() or an int of microseconds",
-    "date": "store .isoformat()",
-    "time": "store .isoformat()",
     "timedelta": "store an int of microseconds",
-    "Decimal": "store str(...)",
-    "Fraction": "store str(...)",
-    "UUID": "store str(...)",
-    "PosixPath": "store str(...)",
+    **dict.fromkeys(("date", "time"), "store .isoformat()"),
+    **dict.fromkeys(("Decimal", "Fraction", "UUID", "PosixPath"), "store str(...)"),
 }
 
 
