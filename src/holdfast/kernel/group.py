@@ -331,7 +331,7 @@ class Group:
                     call.answer()
             again = [call for call in calls if call.pending and call is not own]
             if isinstance(own, Exclusive):
-                with self._mutex:
+                with self._mutex:  # they go back where they were
                     self._queue.extendleft(reversed(again))
             else:
                 own.leads = False
