@@ -19,7 +19,9 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from importlib.util import find_spec
 from pathlib import Path
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
+
+import msgspec
 
 import holdfast
 from holdfast import Event, errors
@@ -35,23 +37,21 @@ if TYPE_CHECKING:
 OPEN, WORKING, DONE = "open", "working", "done"
 
 
-class Item:
-    """A piece of work, according to the last event."""
+class Item(msgspec.Struct):
+    """A piece of work, according to the last event: the value of its cell."""
 
-    def __init__(self) -> None:
-        self.state = OPEN
-        self.by = ""
-        self.tries = 0
-        self.step = 0
+    state: str = OPEN
+    by: str = ""
+    tries: int = 0
+    step: int = 0
 
 
-class Person:
+class Person(msgspec.Struct):
     """An agent, according to the last event; `fate` is what the story did to it."""
 
-    def __init__(self) -> None:
-        self.item = ""
-        self.done = 0
-        self.fate = ""
+    item: str = ""
+    done: int = 0
+    fate: str = ""
 
 
 class Board:
@@ -102,10 +102,8 @@ class Board:
         return f"ends the lock of {item}: {holder} no longer refreshes it" if event.op == "expire" else None
 
     def _item(self, event: Event) -> str | None:
-        value = event.data["value"]
-        item = self.items[event.id]
-        before = item.by
-        item.state, item.by, item.tries, item.step = value["state"], value["by"], value["tries"], value["step"]
+        before = self.items[event.id].by
+        item = self.items[event.id] = Item(**event.data["value"])
         if item.state == OPEN:
             return None
         worker = self.agents[item.by]
@@ -152,7 +150,7 @@ class Story:
         self._seed = seed
         self._start = ws.revision
         self._processes: dict[str, subprocess.Popen[bytes]] = {}
-        new = {"state": "open", "by": "", "tries": 0, "step": 0}
+        new = msgspec.to_builtins(Item())
         ws.transact(lambda tx: [tx.cells.init(agent.items_of(self.run), name, new) for name in names])
 
     def play(self, show: Callable[[Board], None]) -> None:
@@ -267,23 +265,17 @@ FRAME = 0.05  # minimum seconds between two frames
 COLOURS = {"killed": "bold red", "paused": "bold yellow", "fenced": "bold magenta"}
 
 
-class View(Protocol):
-    """Shows a board whenever it has changed."""
-
-    def show(self, board: Board) -> None: ...
-
-
 @contextmanager
-def open_view() -> Iterator[View]:
-    """Open the best view for this output."""
+def open_view() -> Iterator[Callable[[Board], None]]:
+    """Open the best view for this output: a function that shows a board whenever it has changed."""
     # The demo needs nothing that the library does not need.
     if sys.stdout.isatty() and find_spec("rich") is not None:
         from rich.live import Live
 
         with Live(auto_refresh=False) as live:
-            yield Picture(live)
+            yield Picture(live).show
     else:
-        yield Lines()
+        yield Lines().show
 
 
 class Lines:
@@ -377,8 +369,8 @@ def _play(folder: Path, options: argparse.Namespace) -> int:
         story = Story(ws, folder, options.agents, options.items, options.seed)
         print(f"{options.agents} agents, {options.items} items, seed {options.seed}, workspace {folder}", flush=True)
         try:
-            with open_view() as view:
-                story.play(view.show)
+            with open_view() as show:
+                story.play(show)
         finally:
             story.stop()
         sound = _summarize(ws, story)

@@ -55,7 +55,8 @@ class Agent:
             if not left:
                 return
             if not any(self._try_item(item) for item in left):
-                self._wait(seen)
+                # An expired lock is an event too, so this ends when a dead agent's item becomes free.
+                next(iter(self._ws.watch(after=seen, timeout=1.0)), None)
 
     def _unfinished(self) -> list[str]:
         items = self._ws.cells.list(items_of(self._run))
@@ -65,10 +66,6 @@ class Agent:
 
     def _item(self, item: str) -> holdfast.Cell:
         return self._ws.cells.get(items_of(self._run), item)
-
-    def _wait(self, seen: int) -> None:
-        # An expired lock is an event too, so this ends when a dead agent's item becomes free.
-        next(iter(self._ws.watch(after=seen, timeout=1.0)), None)
 
     def _try_item(self, item: str) -> bool:
         """Take the lock and claim the item, work, and finish; False if another agent has it."""

@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 import weakref
 from collections.abc import Callable
+from contextlib import closing, suppress
 from threading import get_ident
 from typing import Any
 
@@ -27,7 +28,7 @@ from holdfast.kernel.journal import Journal
 from holdfast.kernel.leases import next_deadline
 from holdfast.kernel.process_lock import Turns
 from holdfast.kernel.signals import SHIELD
-from holdfast.kernel.store import NotReady, Store, system_error, translate
+from holdfast.kernel.store import NotReady, Store, system_error, translate, translated
 from holdfast.kernel.tx import SYSTEM, Snapshot
 from holdfast.kernel.validate import check_seconds, check_ttl
 from holdfast.kernel.values import MAX_VALUE_BYTES
@@ -248,16 +249,9 @@ class Engine:
     def checkpoint(self) -> None:
         """Checkpoint the write-ahead log as far as no reader needs it, without waiting."""
         self.check_usable()
-        connection = self.store.connect()
-        try:
+        with translated(), suppress(apsw.BusyError), closing(self.store.connect()) as connection:
             connection.set_busy_timeout(0)
-            connection.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_PASSIVE)
-        except apsw.BusyError:
-            return  # another process is doing it
-        except apsw.Error as error:
-            raise translate(error) from error
-        finally:
-            connection.close()
+            connection.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_PASSIVE)  # busy: another process is doing it
 
     # --- the end -----------------------------------------------------------------------------------------------------
 
@@ -332,17 +326,16 @@ def _join(store: Store, turns: Turns, busy_timeout: float, journal: Journal, ids
     if not turns.take(busy_timeout):
         raise errors.Busy("other processes kept the write lock while the replica had to catch up")
     try:
-        _refuse_foreign(store.path)
-        journal.open(store, ids)
-    except apsw.Error as error:
-        raise translate(error) from error
+        with translated():
+            _refuse_foreign(store.path)
+            journal.open(store, ids)
     finally:
         turns.give()
 
 
 def _bring_up_to_date(store: Store, turns: Turns, busy_timeout: float, workspace: str) -> None:
     """Make the store, or run missing migrations, one process at a time; an up-to-date store needs no turn."""
-    try:
+    with translated():
         if _is_current(store):
             return
         if not turns.take(busy_timeout):
@@ -352,8 +345,6 @@ def _bring_up_to_date(store: Store, turns: Turns, busy_timeout: float, workspace
             migrations.migrate(store.create(), migrations.load(), workspace)
         finally:
             turns.give()
-    except apsw.Error as error:
-        raise translate(error) from error
 
 
 def _refuse_foreign(path: str) -> None:
@@ -366,11 +357,8 @@ def _refuse_foreign(path: str) -> None:
 
 
 def _look(path: str, flags: int) -> None:
-    connection = apsw.Connection(path, flags=flags)
-    try:
+    with closing(apsw.Connection(path, flags=flags)) as connection:
         migrations.schema_of(connection)
-    finally:
-        connection.close()
 
 
 def _is_current(store: Store) -> bool:

@@ -16,6 +16,7 @@ import msgspec
 from holdfast import errors
 from holdfast.kernel.tx import Row, Snapshot, Tx
 from holdfast.kernel.validate import check_limit
+from holdfast.kernel.values import is_text
 from holdfast.types import END_OF_REVISION, EVENT_KINDS, Event, Position, as_microseconds, as_time, parse_cursor
 
 MAX_PAGE = 1000
@@ -195,10 +196,7 @@ def list_events(
 
 
 def make_filter(
-    kinds: Sequence[str] | None,
-    id: str | tuple[str, str] | None,
-    actor: str | None = None,
-    since: int | None = None,
+    kinds: Sequence[str] | None, id: str | tuple[str, str] | None, actor: str | None = None, since: int | None = None
 ) -> Filter:
     """Return a checked filter; `id` is a record's id, or (scope, id) such as (run, cell)."""
     if kinds is not None and not isinstance(kinds, list | tuple | set | frozenset):
@@ -207,7 +205,7 @@ def make_filter(
     if isinstance(id, tuple | list) and len(id) == 2:
         scope, id = id
     for text in (*(text for text in (scope, id, actor) if text is not None), *(kinds or ())):
-        if not isinstance(text, str) or not _can_be_stored(text):
+        if not isinstance(text, str) or not is_text(text):
             raise errors.InvalidFilter(f"kinds, ids and actors must be names, or an id (scope, id), not {text!r}")
     for kind in kinds or ():
         if kind not in EVENT_KINDS:
@@ -215,14 +213,6 @@ def make_filter(
                 f"{kind!r} is not a kind of event", hint=f"kinds: {', '.join(EVENT_KINDS)}", kinds=list(EVENT_KINDS)
             )
     return Filter(None if kinds is None else tuple(kinds), scope, id, 0, actor, since)
-
-
-def _can_be_stored(text: str) -> bool:
-    try:
-        text.encode()
-    except UnicodeEncodeError:
-        return False
-    return True
 
 
 def compact(tx: Tx, before: int) -> int:

@@ -221,7 +221,7 @@ class Group:
             batch = self.run(calls)
             if batch is None or self.commit(batch, calls):
                 return batch
-        fail(calls, outrun())
+        fail(calls, errors.Busy(f"other nodes were first {MAX_OUTRUN} times in a row; nothing was changed"))
         return None
 
     def commit(self, batch: Batch, calls: list[Call]) -> bool:
@@ -331,17 +331,13 @@ class Group:
                     call.answer()
             again = [call for call in calls if call.pending and call is not own]
             if isinstance(own, Exclusive):
-                self._requeue(again)
+                with self._mutex:  # they go back where they were
+                    self._queue.extendleft(reversed(again))
             else:
                 own.leads = False
                 self.pass_on(again)
         if batch is not None:
             self.committed(batch.emitted, batch.deadline)
-
-    def _requeue(self, calls: list[Call]) -> None:
-        """Put calls that must run again where they were."""
-        with self._mutex:
-            self._queue.extendleft(reversed(calls))
 
     def _gather(self) -> None:
         """Let the callers of the last group join again, as long as they keep coming."""
@@ -349,11 +345,6 @@ class Group:
             if len(self._queue) >= self._crowd:
                 return
             time.sleep(0)
-
-
-def outrun() -> errors.Busy:
-    """The error of a group that was never first."""
-    return errors.Busy(f"other nodes were first {MAX_OUTRUN} times in a row; nothing was changed")
 
 
 @contextmanager

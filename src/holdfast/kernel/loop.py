@@ -17,6 +17,7 @@ from typing import Any
 from holdfast import errors
 from holdfast.kernel.batch import Batch, Call, fail
 from holdfast.kernel.engine import Engine
+from holdfast.kernel.process_lock import start_helper
 from holdfast.kernel.signals import SHIELD
 from holdfast.kernel.tx import Tx
 from holdfast.kernel.wake import Watcher
@@ -213,19 +214,12 @@ class LoopLeader:
 
     def _worker(self) -> queue.SimpleQueue[Callable[[], None] | None]:
         if self._commits is None:
-            self._commits = queue.SimpleQueue()
-            threading.Thread(target=_work, args=(self._commits,), name="holdfast-commit", daemon=True).start()
+            self._commits = start_helper("holdfast-commit")
         return self._commits
 
     def __del__(self) -> None:
         if self._commits is not None:
             self._commits.put(None)
-
-
-def _work(commits: queue.SimpleQueue[Callable[[], None] | None]) -> None:
-    while (commit := commits.get()) is not None:
-        commit()
-        del commit  # it holds the leader, whose deletion ends this thread
 
 
 def leader_of(engine: Engine, loop: asyncio.AbstractEventLoop) -> LoopLeader:

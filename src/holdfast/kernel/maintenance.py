@@ -14,7 +14,7 @@ from __future__ import annotations
 import os
 import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from pathlib import Path
 
 import apsw
@@ -28,7 +28,7 @@ from holdfast.kernel.activity import report
 from holdfast.kernel.failpoints import reach
 from holdfast.kernel.journal import Journal
 from holdfast.kernel.process_lock import Turns
-from holdfast.kernel.store import FILE, Store, check_sqlite, translate
+from holdfast.kernel.store import FILE, Store, check_sqlite, translate, translated
 from holdfast.kernel.tx import Snapshot
 from holdfast.types import Report
 
@@ -76,11 +76,8 @@ def _private_file(path: Path) -> Iterator[apsw.Connection]:
     """A new SQLite file that only its owner can read."""
     path.unlink(missing_ok=True)
     os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600))
-    connection = apsw.Connection(str(path))
-    try:
+    with closing(apsw.Connection(str(path))) as connection:
         yield connection
-    finally:
-        connection.close()
 
 
 def _copy(source: apsw.Connection, copy: apsw.Connection) -> None:
@@ -248,29 +245,19 @@ BUSY_TIMEOUT = 10.0
 
 def schema_of(folder: Path) -> tuple[int, int]:
     """The schema of a store, and the newest that this program knows."""
-    try:
-        store = apsw.Connection(str(folder / FILE), flags=apsw.SQLITE_OPEN_READONLY)
-        try:
-            return migrations.schema_of(store), migrations.known()
-        finally:
-            store.close()
-    except apsw.Error as error:
-        raise translate(error) from error
+    with translated(), closing(apsw.Connection(str(folder / FILE), flags=apsw.SQLITE_OPEN_READONLY)) as store:
+        return migrations.schema_of(store), migrations.known()
 
 
 def upgrade(
-    folder: Path,
-    clock: Clock,
-    steps: Sequence[migrations.Migration] | None = None,
-    journal: Journal | None = None,
+    folder: Path, clock: Clock, steps: Sequence[migrations.Migration] | None = None, journal: Journal | None = None
 ) -> int:
     """Migrate a store to the newest schema of this program and return it. Writes nothing if it is up to date."""
     steps = migrations.load() if steps is None else steps
     if not (folder / FILE).is_file():
         raise errors.NotFound(f"there is no workspace in {folder}")
     store = Store(str(folder), durable=True, busy_timeout=BUSY_TIMEOUT, replica=journal is not None)
-    turns = Turns(str(folder))
-    try:
+    with translated(), closing(Turns(str(folder))) as turns, closing(store):
         if not turns.take(BUSY_TIMEOUT):
             raise errors.Busy("other processes kept the write lock")
         if journal is None:
@@ -284,8 +271,3 @@ def upgrade(
                 return migrations.migrate(store.writer, steps, "", lock_out=True)
             return journal.migrate(lock_out=True)
         return schema
-    except apsw.Error as error:
-        raise translate(error) from error
-    finally:
-        store.close()
-        turns.close()

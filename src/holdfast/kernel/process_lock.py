@@ -30,7 +30,7 @@ class Turns:
 
     def __init__(self, folder: str) -> None:
         self._folder = folder
-        self._jobs: SimpleQueue[Callable[[], None]] | None = None
+        self._jobs: SimpleQueue[Callable[[], None] | None] | None = None
         self._open()
 
     def _open(self) -> None:
@@ -93,7 +93,9 @@ class Turns:
             self._open()  # the helper keeps, and closes, the descriptors it is blocked on
             return True
 
-        self._helper().put(wait)
+        if self._jobs is None:
+            self._jobs = start_helper("holdfast-turns")
+        self._jobs.put(wait)
         return abandon
 
     def give(self) -> None:
@@ -103,7 +105,7 @@ class Turns:
     def close(self) -> None:
         """Leave the queue."""
         if self._jobs is not None:
-            self._jobs.put(_stop)
+            self._jobs.put(None)
             self._jobs = None
         self.abandon()
 
@@ -113,24 +115,17 @@ class Turns:
             with contextlib.suppress(OSError):  # a fork may find them closed
                 os.close(descriptor)
 
-    def _helper(self) -> SimpleQueue[Callable[[], None]]:
-        import queue
 
-        if self._jobs is None:
-            self._jobs = queue.SimpleQueue()
-            threading.Thread(target=_work, args=(self._jobs,), name="holdfast-turns", daemon=True).start()
-        return self._jobs
+def start_helper(name: str) -> SimpleQueue[Callable[[], None] | None]:
+    """Start a thread that runs what is put into its queue, until that is None."""
+    import queue
 
-
-class _Stopped(Exception):
-    """Ends the helper thread."""
+    jobs: SimpleQueue[Callable[[], None] | None] = queue.SimpleQueue()
+    threading.Thread(target=_work, args=(jobs,), name=name, daemon=True).start()
+    return jobs
 
 
-def _stop() -> None:
-    raise _Stopped
-
-
-def _work(jobs: SimpleQueue[Callable[[], None]]) -> None:
-    with contextlib.suppress(_Stopped):
-        while True:
-            jobs.get()()
+def _work(jobs: SimpleQueue[Callable[[], None] | None]) -> None:
+    while (job := jobs.get()) is not None:
+        job()
+        del job  # it may hold the owner of the queue, whose deletion ends this thread

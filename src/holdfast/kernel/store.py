@@ -11,7 +11,8 @@ import errno
 import os
 import re
 import weakref
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 
 import apsw
 
@@ -44,13 +45,7 @@ class Store:
     """The connections of one process to one workspace file."""
 
     def __init__(
-        self,
-        folder: str,
-        *,
-        durable: bool,
-        busy_timeout: float,
-        vfs: str | None = None,
-        replica: bool = False,
+        self, folder: str, *, durable: bool, busy_timeout: float, vfs: str | None = None, replica: bool = False
     ) -> None:
         check_sqlite()
         self.folder = folder
@@ -239,10 +234,19 @@ def translate(error: apsw.Error) -> Exception:
             f"this store is older than this program: {error}",
             hint="run holdfast upgrade, or call holdfast.upgrade(path); older programs can then no longer write to it",
         )
-    for kind, ours in _TRANSLATIONS:
-        if isinstance(error, kind):
+    for kinds, ours in _TRANSLATIONS.items():
+        if isinstance(error, kinds):
             return ours(f"{(ours.__doc__ or '').strip().rstrip('.')}: {error}")
     return error
+
+
+@contextmanager
+def translated() -> Iterator[None]:
+    """Translate engine errors that the block raises. Not for the hottest paths, which do it themselves."""
+    try:
+        yield
+    except apsw.Error as error:
+        raise translate(error) from error
 
 
 def _lacks_table(message: str) -> bool:
@@ -263,16 +267,13 @@ def system_error(error: OSError, what: str) -> errors.HoldfastError:
     return kind(f"{what}: {error.strerror or error}")
 
 
-_TRANSLATIONS: tuple[tuple[type[apsw.Error], type[errors.HoldfastError]], ...] = (
-    (apsw.BusyError, errors.Busy),
-    (apsw.LockedError, errors.Busy),
-    (apsw.FullError, errors.DiskFull),
-    (apsw.ReadOnlyError, errors.ReadOnly),
-    (apsw.PermissionsError, errors.ReadOnly),
-    (apsw.CorruptError, errors.Corrupt),
-    (apsw.NotADBError, errors.Corrupt),
-    (apsw.IOError, errors.IOFailed),
-    (apsw.CantOpenError, NotReady),
-    (apsw.InterruptError, errors.Timeout),
-    (apsw.TooBigError, errors.TooLarge),
-)
+_TRANSLATIONS: dict[tuple[type[apsw.Error], ...], type[errors.HoldfastError]] = {
+    (apsw.BusyError, apsw.LockedError): errors.Busy,
+    (apsw.FullError,): errors.DiskFull,
+    (apsw.ReadOnlyError, apsw.PermissionsError): errors.ReadOnly,
+    (apsw.CorruptError, apsw.NotADBError): errors.Corrupt,
+    (apsw.IOError,): errors.IOFailed,
+    (apsw.CantOpenError,): NotReady,
+    (apsw.InterruptError,): errors.Timeout,
+    (apsw.TooBigError,): errors.TooLarge,
+}

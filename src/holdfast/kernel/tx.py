@@ -190,10 +190,7 @@ class Tx(Snapshot):
         """
         if not version:
             version = newest_version(self, kind, scope, id) + 1
-        self.run(
-            _INSERT_EVENT,
-            (self.revision, self.events, self.now, self.actor, kind, scope, id, op, version, data),
-        )
+        self.run(_INSERT_EVENT, (self.revision, self.events, self.now, self.actor, kind, scope, id, op, version, data))
         self.events += 1
         return version
 

@@ -66,7 +66,7 @@ def check(value: Any, limit: int = sys.maxsize, *, text: bool = False) -> None:
     elif kind is str or kind is bytes:
         if len(value) > limit:
             raise _too_large(len(value), limit, "at least ")
-        if text and kind is str and not _is_text(value):
+        if text and kind is str and not is_text(value):
             raise _bad_text(None, value)
     elif kind is list or kind is dict:
         _check_tree(value, limit, text)
@@ -101,7 +101,7 @@ def _check_keys(node: Node, text: bool) -> int:
     for key in node[0]:
         if type(key) is not str:
             raise _bad_key(node, key)
-        if text and not _is_text(key):
+        if text and not is_text(key):
             raise _bad_text(node[2], node[0])
         size += len(key) + 1
     return size
@@ -114,7 +114,7 @@ def _check_items(node: Node, stack: list[Node], text: bool) -> int:
         kind = type(item)
         if kind is str:
             size += len(item)
-            if text and not _is_text(item):
+            if text and not is_text(item):
                 raise _bad_text(node, item)
         elif kind is int:
             if not INT_MIN <= item <= INT_MAX:
@@ -131,7 +131,8 @@ def _check_items(node: Node, stack: list[Node], text: bool) -> int:
     return size
 
 
-def _is_text(text: str) -> bool:
+def is_text(text: str) -> bool:
+    """Whether a str can be stored: it has no lone surrogate."""
     if text.isascii():
         return True
     try:
@@ -153,13 +154,9 @@ _HINTS: Final[tuple[tuple[type | tuple[type, ...], str], ...]] = (
 # By name, so that their modules are not imported for this.
 _HINTS_BY_NAME: Final = {
     "datetime": "store .isoformat() or an int of microseconds",
-    "date": "store .isoformat()",
-    "time": "store .isoformat()",
     "timedelta": "store an int of microseconds",
-    "Decimal": "store str(...)",
-    "Fraction": "store str(...)",
-    "UUID": "store str(...)",
-    "PosixPath": "store str(...)",
+    **dict.fromkeys(("date", "time"), "store .isoformat()"),
+    **dict.fromkeys(("Decimal", "Fraction", "UUID", "PosixPath"), "store str(...)"),
 }
 
 

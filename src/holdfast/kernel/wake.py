@@ -11,8 +11,7 @@ from __future__ import annotations
 import threading
 import weakref
 from collections import deque
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from typing import Any
 
 import apsw
@@ -22,7 +21,7 @@ from holdfast.clock import Now, Signal, Wakeable
 from holdfast.kernel.events import Filter, locate, marks, read_after, to_event
 from holdfast.kernel.journal import Journal
 from holdfast.kernel.leases import next_deadline
-from holdfast.kernel.store import Store, translate
+from holdfast.kernel.store import Store, translate, translated
 from holdfast.kernel.tx import Row, Snapshot
 from holdfast.types import END_OF_REVISION, Event, Position, to_cursor
 
@@ -89,7 +88,7 @@ class Hub:
     def watch(self, wanted: Filter, after: int | str | None, signal: Wakeable) -> Watcher:
         """Return a new watcher that starts now, or after a cursor."""
         self.check_open()
-        with self._lock, self._typed_errors():
+        with self._lock, translated():
             snapshot = self._reader()
             cursor = locate(snapshot, after)
             if not self._watchers:
@@ -123,7 +122,7 @@ class Hub:
     def refill(self, watcher: Watcher) -> None:
         """Read the log for a watcher that is behind; when nothing is left to read it goes live."""
         self.check_open()
-        with self._lock, self._typed_errors():
+        with self._lock, translated():
             start = max(watcher.cursor, watcher.seen)
             rows = read_after(self._reader(), start, watcher.wanted, PAGE)
             watcher.buffer.extend(rows)
@@ -181,13 +180,6 @@ class Hub:
         if self._store.closed:
             raise self._store.refusal()
         self._store.check_sound()
-
-    @contextmanager
-    def _typed_errors(self) -> Iterator[None]:
-        try:
-            yield
-        except apsw.Error as error:
-            raise translate(error) from error
 
     def _reader(self) -> Snapshot:
         if self._snapshot is None:

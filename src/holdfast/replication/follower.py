@@ -14,7 +14,7 @@ from __future__ import annotations
 import hashlib
 import zlib
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from typing import NamedTuple
 
 import apsw
@@ -142,16 +142,11 @@ def _apply_changes(connection: apsw.Connection, changeset: bytes) -> None:
 
 def _apply_migration(connection: apsw.Connection, entry: Migrated, steps: Sequence[migrations.Migration]) -> None:
     if entry.number > len(steps):
-        raise errors.Behind(
-            f"the workspace is at schema {entry.number}; this program knows {len(steps)}",
-            hint="upgrade holdfast on this node and restart it; the other nodes are not affected",
-        )
+        raise _too_old(entry.number, len(steps))
     step = steps[entry.number - 1]
     if digest(step) != entry.digest:
-        raise errors.Corrupt(
-            f"migration {entry.number} differs from the one on the node that ran it",
-            hint="install the same release of holdfast on every node",
-        )
+        hint = "install the same release of holdfast on every node"
+        raise errors.Corrupt(f"migration {entry.number} differs from the one on the node that ran it", hint=hint)
     migrations.apply(connection, step, entry.workspace)
 
 
@@ -160,15 +155,12 @@ def check_shapes(connection: apsw.Connection, steps: Sequence[migrations.Migrati
 
     SQLite silently skips changes of a table that is missing, or has other columns or keys.
     """
-    wanted = apsw.Connection(":memory:")
-    try:
+    with closing(apsw.Connection(":memory:")) as wanted:
         for step in steps[: migrations.schema_of(connection)]:
             migrations.apply(wanted, step, "")
         for table in _tables(wanted):
             if is_shared(table) and _shape(connection, table) != _shape(wanted, table):
                 raise diverged(f"the table {table} is not as its migration made it")
-    finally:
-        wanted.close()
 
 
 def _tables(connection: apsw.Connection) -> list[str]:
@@ -187,6 +179,11 @@ def digest(step: migrations.Migration) -> bytes:
 def diverged(what: str) -> errors.Corrupt:
     """The error of a replica that differs from its log."""
     return errors.Corrupt(f"this replica differs from its log: {what}", hint=_REBUILD)
+
+
+def _too_old(schema: int, known: int) -> errors.Behind:
+    hint = "upgrade holdfast on this node and restart it; the other nodes are not affected"
+    return errors.Behind(f"the workspace is at schema {schema}; this program knows {known}", hint=hint)
 
 
 _REASONS = {
@@ -249,33 +246,30 @@ def _newest(log: CommitLog, oldest: int) -> Snapshotted | None:
 
 def serialize(connection: apsw.Connection) -> bytes:
     """Return what the connection sees as one blob."""
-    copy = apsw.Connection(":memory:")
-    try:
-        with copy.backup("main", connection, "main") as progress:
-            while not progress.done:
-                progress.step(-1)
+    with closing(apsw.Connection(":memory:")) as copy:
+        _copy(connection, copy)
         image = bytearray(copy.serialize("main"))
-    finally:
-        copy.close()
     image[_WRITE_VERSIONS] = _ROLLBACK_JOURNAL
     return seal(zlib.compress(bytes(image), _LEVEL))
 
 
 def install(connection: apsw.Connection, blob: bytes, position: int) -> None:
     """Replace the whole store by a snapshot. Raises Corrupt unless it is one of this position."""
-    image = apsw.Connection(":memory:")
     try:
-        image.deserialize("main", zlib.decompress(unseal(blob, "a snapshot")))
-        found = read_applied(image)
-        if found is None or found.position != position:
-            raise errors.Corrupt(f"the snapshot of position {position} is of position {found and found.position}")
-        with connection.backup("main", image, "main") as progress:
-            while not progress.done:
-                progress.step(-1)
+        with closing(apsw.Connection(":memory:")) as image:
+            image.deserialize("main", zlib.decompress(unseal(blob, "a snapshot")))
+            found = read_applied(image)
+            if found is None or found.position != position:
+                raise errors.Corrupt(f"the snapshot of position {position} is of position {found and found.position}")
+            _copy(image, connection)
     except (zlib.error, apsw.NotADBError, apsw.CorruptError) as error:
         raise errors.Corrupt(f"the snapshot in the log is damaged: {error}") from error
-    finally:
-        image.close()
+
+
+def _copy(source: apsw.Connection, target: apsw.Connection) -> None:
+    with target.backup("main", source, "main") as progress:
+        while not progress.done:
+            progress.step(-1)
 
 
 class Follower:
@@ -295,10 +289,8 @@ class Follower:
         """Use an existing store. Raises Invalid if it is not a replica."""
         self.store = store
         if migrations.schema_of(store.writer) and read_applied(store.writer) is None:
-            raise errors.Invalid(
-                "this folder holds a workspace that is not a replica of a log",
-                hint="make a replicated workspace from a backup: holdfast.restore(backup, folder, log=log)",
-            )
+            hint = "make a replicated workspace from a backup: holdfast.restore(backup, folder, log=log)"
+            raise errors.Invalid("this folder holds a workspace that is not a replica of a log", hint=hint)
         self.read_place()
 
     def read_place(self) -> None:
@@ -364,12 +356,7 @@ class Follower:
         """Raise Behind if the replica's schema is newer than this program knows."""
         schema = migrations.schema_of(self.store.writer)
         if schema > len(self._steps):
-            raise self._stop(
-                errors.Behind(
-                    f"the workspace is at schema {schema}; this program knows {len(self._steps)}",
-                    hint="upgrade holdfast on this node and restart it; the other nodes are not affected",
-                )
-            )
+            raise self._stop(_too_old(schema, len(self._steps)))
 
     def _apply(self, page: Sequence[tuple[int, bytes]]) -> None:
         """Apply a page in one transaction."""

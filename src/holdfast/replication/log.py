@@ -19,7 +19,7 @@ import threading
 import weakref
 import zlib
 from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple, TypeVar
 
 import msgspec
 
@@ -168,13 +168,12 @@ def from_bytes(raw: bytes, position: int) -> AnyEntry:
     try:
         entry: AnyEntry = _decode(body)
     except msgspec.DecodeError as error:
-        raise errors.Behind(
-            f"the entry at {position} of the log is of a kind unknown to this program",
-            hint="upgrade holdfast on this node and restart it",
-        ) from error
+        message = f"the entry at {position} of the log is of a kind unknown to this program"
+        raise errors.Behind(message, hint="upgrade holdfast on this node and restart it") from error
     return entry
 
 
+R = TypeVar("R")
 _KNOWN = (errors.HoldfastError, LogMoved, LostAnswer, Trimmed)
 
 
@@ -187,29 +186,19 @@ class ErrorMappingLog(CommitLog):
         self._log = log
 
     def head(self) -> Head:
-        return _reached(self._log.head)  # type: ignore[no-any-return]
+        return _reached(self._log.head)
 
     def append(self, entry: bytes, expected: int) -> int:
-        try:
-            return self._log.append(entry, expected)
-        except _KNOWN:
-            raise
-        except Exception as error:
-            raise LostAnswer(f"the log failed: {error!r}") from error
+        return _reached(self._log.append, entry, expected, unknown=LostAnswer)
 
     def tail(self, after: int) -> Sequence[tuple[int, bytes]]:
-        return _reached(self._log.tail, after)  # type: ignore[no-any-return]
+        return _reached(self._log.tail, after)
 
     def put(self, blob: bytes) -> str:
-        return _reached(self._log.put, blob)  # type: ignore[no-any-return]
+        return _reached(self._log.put, blob)
 
     def get(self, ref: str) -> bytes:
-        try:
-            return _reached(self._log.get, ref)  # type: ignore[no-any-return]
-        except errors.Unreachable as error:
-            if isinstance(error.__cause__, KeyError):  # the blob is gone
-                raise error.__cause__ from None
-            raise
+        return _reached(self._log.get, ref, known=(*_KNOWN, KeyError))  # a KeyError: the blob is gone
 
     def trim(self, before: int) -> None:
         _reached(self._log.trim, before)
@@ -224,13 +213,19 @@ class ErrorMappingLog(CommitLog):
         self._log.close()
 
 
-def _reached(call: Callable[..., Any], *args: Any) -> Any:
+def _reached(
+    call: Callable[..., R],
+    *args: object,
+    known: tuple[type[Exception], ...] = _KNOWN,
+    unknown: type[Exception] = errors.Unreachable,
+) -> R:
+    """Call an adapter; an exception that is not `known` becomes an `unknown`."""
     try:
         return call(*args)
-    except _KNOWN:
+    except known:
         raise
     except Exception as error:
-        raise errors.Unreachable(f"the log failed: {error!r}") from error
+        raise unknown(f"the log failed: {error!r}") from error
 
 
 MAX_ENTRY = 64 * 1024

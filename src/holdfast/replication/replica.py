@@ -16,6 +16,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Sequence
+from contextlib import closing
 from typing import Any, TypeVar
 
 import apsw
@@ -43,7 +44,7 @@ from holdfast.replication.log import (
     send,
     to_bytes,
 )
-from holdfast.replication.snapshots import Snapshots
+from holdfast.replication.snapshots import Snapshots, check_log
 
 _REMEMBERED = 8  # entries whose writers are remembered
 _MIN_WAIT = 0.0005
@@ -116,9 +117,8 @@ class Skew:
         ahead, behind = wall - time, time - self._clock.wall()
         if max(ahead, behind) > ALLOWED:
             seconds, side = max(ahead, behind) / 1e6, "ahead of" if ahead > behind else "behind"
-            raise errors.ClockSkew(
-                f"this machine's clock is {seconds:.1f} s {side} the log's; it may not write", skew=ahead / 1e6
-            )
+            message = f"this machine's clock is {seconds:.1f} s {side} the log's; it may not write"
+            raise errors.ClockSkew(message, skew=ahead / 1e6)
         self._asked = (monotonic, wall - monotonic)
 
 
@@ -140,10 +140,7 @@ class Replica:
         fair: bool = True,
         steps: Sequence[migrations.Migration] | None = None,
     ) -> None:
-        if not isinstance(log, CommitLog):
-            raise errors.Invalid(
-                f"log must be a CommitLog, not {type(log).__name__}", hint="such as holdfast.MemoryLog()"
-            )
+        check_log(log)
         self._log = log = ErrorMappingLog(log)
         self._clock = clock or SystemClock()
         self._skew = Skew(log, self._clock)
@@ -172,7 +169,10 @@ class Replica:
         except errors.Unreachable as error:
             if not self._follower.workspace:
                 raise
-            _warn("the log cannot be reached; this node answers reads from its replica: %s", error)
+            import logging
+
+            warning = "the log cannot be reached; this node answers reads from its replica: %s"
+            logging.getLogger("holdfast").warning(warning, error)
 
     def _settle(self) -> None:
         """Once, as soon as the log can be reached: check that it is ours, catch up and migrate."""
@@ -317,11 +317,8 @@ class Replica:
 
     def maintain(self) -> None:
         if self._snapshots.due:
-            connection = self._store.connect_reader()
-            try:
+            with closing(self._store.connect_reader()) as connection:
                 self._snapshots.make(connection)
-            finally:
-                connection.close()
 
     def _announce(self) -> None:
         """Announce a snapshot in the log, and trim what no node needs. If another node is first, retry next time."""
@@ -350,9 +347,3 @@ class Replica:
     def dismiss(self, waiter: Wakeable) -> None:
         self._log.dismiss(waiter)
         self._log.dismiss(self._signal)
-
-
-def _warn(message: str, error: Exception) -> None:
-    import logging
-
-    logging.getLogger("holdfast").warning(message, error)

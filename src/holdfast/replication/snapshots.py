@@ -13,6 +13,7 @@ from __future__ import annotations
 import os
 import shutil
 from collections.abc import Callable
+from contextlib import closing
 from pathlib import Path
 from typing import NamedTuple
 
@@ -28,15 +29,7 @@ from holdfast.kernel.maintenance import backup
 from holdfast.kernel.process_lock import Turns
 from holdfast.kernel.store import FILE, Store
 from holdfast.replication.follower import Applied, applied_after, read_applied, serialize, write_applied
-from holdfast.replication.log import (
-    START,
-    CommitLog,
-    Snapshotted,
-    Trimmed,
-    from_bytes,
-    send,
-    to_bytes,
-)
+from holdfast.replication.log import START, CommitLog, Snapshotted, Trimmed, from_bytes, send, to_bytes
 
 
 class Announcement(NamedTuple):
@@ -135,16 +128,11 @@ def check_belongs(folder: Path, log: CommitLog) -> None:
 def _workspace_of(source: Path) -> str | None:
     """The workspace of a file, None if it is too damaged to read."""
     try:
-        connection = apsw.Connection(str(source), flags=apsw.SQLITE_OPEN_READWRITE)
+        with closing(apsw.Connection(str(source), flags=apsw.SQLITE_OPEN_READWRITE)) as connection:
+            row = connection.execute("SELECT workspace FROM meta").fetchone()
+            return None if row is None else str(row[0])
     except apsw.Error:
         return None
-    try:
-        row = connection.execute("SELECT workspace FROM meta").fetchone()
-        return None if row is None else str(row[0])
-    except apsw.Error:
-        return None
-    finally:
-        connection.close()
 
 
 def beside(folder: Path) -> Path:
@@ -162,8 +150,7 @@ def remove(fresh: Path) -> None:
 def replace(folder: Path, fresh: Path, clock: Clock) -> Path:
     """Set a replica's files aside and put a new one in their place; returns where the old one is."""
     aside = folder / f"{FILE}.diverged-{clock.wall()}"
-    turns = Turns(str(folder))
-    try:
+    with closing(Turns(str(folder))) as turns:
         if not turns.take(_BUSY_TIMEOUT):
             raise errors.Busy("another process is writing to this replica", hint="close it everywhere first")
         while aside.exists():
@@ -172,8 +159,6 @@ def replace(folder: Path, fresh: Path, clock: Clock) -> Path:
         _move(folder / FILE, aside)
         _move(fresh / FILE, folder / FILE)
         sync(folder)
-    finally:
-        turns.close()
     return aside
 
 
@@ -187,9 +172,6 @@ def salvage(folder: Path, target: Path, clock: Clock) -> Path:
     """Write a backup of the store in a folder without opening it as a workspace; returns the backup's path."""
     if not (folder / FILE).is_file():
         raise errors.NotFound(f"there is no replica in {folder}")
-    store = Store(str(folder), durable=True, busy_timeout=_BUSY_TIMEOUT, replica=True)
-    try:
+    with closing(Store(str(folder), durable=True, busy_timeout=_BUSY_TIMEOUT, replica=True)) as store:
         backup(store.writer, target, clock.wall())
-    finally:
-        store.close()
     return target

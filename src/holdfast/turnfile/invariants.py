@@ -95,10 +95,8 @@ def _card(card: Card) -> Iterator[Breach]:
         message = f"{card.id} has status {card.status!r}; use {', '.join((*OPEN, 'closed'))}"
         yield line, "error", "status-unknown", message
     if card.status in TERMINAL and not any(_RATIONALE.match(one.text) for one in card.lines if not one.hidden):
-        message = (
-            f"{card.id} is {card.status}: move it to the closed summary, or add a line `Retained:` with the reason"
-        )
-        yield line, "error", "terminal-active", message
+        repair = "move it to the closed summary, or add a line `Retained:` with the reason"
+        yield line, "error", "terminal-active", f"{card.id} is {card.status}: {repair}"
     for key in ("status", "priority", "type", "subject", "date"):
         values = {field.value.casefold(): field for field in card.fields if field.key == key and field.value}
         if len(values) > 1:

@@ -181,12 +181,9 @@ def clear_stale(session: Session, actor: str, lock_ids: Sequence[str] = ()) -> l
         for lock in named:
             if not rules.is_stale(lock, ledger.revision):
                 left = rules.revisions_left(lock, ledger.revision)
-                raise Held(
-                    f"{lock.id}, held by {lock.holder}, is valid for {left} more revisions",
-                    hint="ask its holder or the maintainer; `holdfast turn override` needs a P0 reason",
-                    holder=lock.holder,
-                    lock_id=lock.id,
-                )
+                message = f"{lock.id}, held by {lock.holder}, is valid for {left} more revisions"
+                hint = "ask its holder or the maintainer; `holdfast turn override` needs a P0 reason"
+                raise Held(message, hint=hint, holder=lock.holder, lock_id=lock.id)
         stale = [lock for lock in named or ledger.turnfile.locks if rules.is_stale(lock, ledger.revision)]
         cleared[:] = stale
         return ledger.without_locks(*(lock.id for lock in stale))
@@ -342,12 +339,9 @@ def _lost_lock_error(session: Session, ledger: Ledger, lock: Lock) -> NotHolder 
             return None
         why = f"lost to {other.id} of {other.holder}, which precedes it"
     files = ", ".join(lock.files)
-    return NotHolder(
-        f"{lock.id} {why}: it is removed, and the edit is not noted as complete",
-        hint=f"others may have edited {files} too: lock it again, read it, and run `holdfast turn check`",
-        lock_id=lock.id,
-        revision=ledger.revision + 1,
-    )
+    message = f"{lock.id} {why}: it is removed, and the edit is not noted as complete"
+    hint = f"others may have edited {files} too: lock it again, read it, and run `holdfast turn check`"
+    return NotHolder(message, hint=hint, lock_id=lock.id, revision=ledger.revision + 1)
 
 
 class OverrideResult(msgspec.Struct, frozen=True):

@@ -113,11 +113,8 @@ def _problems(session: Session, texts: dict[str, str | None], unreadable: list[P
         words = "restore it from version control, or create an empty one: holdfast turn init --missing"
         missing.append(Problem(MAILBOX, 1, "error", "missing", f"there is no {MAILBOX}, only {PROJECTION}; {words}"))
     if MAILBOX in there and texts.get(PROJECTION, "") is None:
-        missing.append(
-            Problem(
-                PROJECTION, 1, "warning", "missing", f"there is no {PROJECTION}; holdfast turn mail export writes it"
-            )
-        )
+        words = f"there is no {PROJECTION}; holdfast turn mail export writes it"
+        missing.append(Problem(PROJECTION, 1, "warning", "missing", words))
     # A stale lock is an error of the invariants and a warning of lint: report the error alone.
     found = [problem for problem in lint(there.get(TURNFILE, "")) if problem.rule not in ("lock-stale", "unreadable")]
     return sorted([*missing, *invariants.check(there), *(found if TURNFILE in there else [])])

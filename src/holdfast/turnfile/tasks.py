@@ -75,12 +75,10 @@ def claim(session: Session, task_id: str, agent: str) -> Task:
             raise InvalidStatus(f"{task_id} is already done", task_id=task_id)
         undone = [name for name in task.depends_on if (found := ledger.turnfile.task(name)) and found.status != "done"]
         if undone:
-            raise InvalidStatus(
-                f"{task_id} depends on {', '.join(undone)}, not yet done", task_id=task_id, waits_for=undone
-            )
-        after = ledger.with_agent(agent).with_task_fields(
-            task_id, owner=agent, status="claimed", claim_rev=ledger.revision + 1
-        )
+            words = f"{task_id} depends on {', '.join(undone)}, not yet done"
+            raise InvalidStatus(words, task_id=task_id, waits_for=undone)
+        after = ledger.with_agent(agent)
+        after = after.with_task_fields(task_id, owner=agent, status="claimed", claim_rev=ledger.revision + 1)
         return _with_current_task(after, agent, task_id)
 
     return _task(session.write(change, check_name("agent", agent)), task_id)

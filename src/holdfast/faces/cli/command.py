@@ -149,8 +149,7 @@ def unknown(name: str) -> Usage:
 def hand_made(name: str) -> Command:
     """A command of the folder `commands`."""
     module = import_module(f"holdfast.faces.cli.commands.{HAND_MADE[name]}")
-    found: Command = next(command for command in module.COMMANDS if command.name == name)
-    return found
+    return next(each for each in vars(module).values() if isinstance(each, Command) and each.name == name)
 
 
 def all_commands() -> list[Command]:

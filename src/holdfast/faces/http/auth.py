@@ -54,10 +54,8 @@ def is_space(name: str) -> bool:
 def check_space(name: str) -> str:
     """Return the name of a workspace. Raises InvalidName if it cannot be one."""
     if not is_space(name):
-        raise errors.InvalidName(
-            f"{name[:80]!r} is not the name of a workspace",
-            hint="1 to 64 of a-z 0-9 . _ -, beginning with a letter or digit",
-        )
+        hint = "1 to 64 of a-z 0-9 . _ -, beginning with a letter or digit"
+        raise errors.InvalidName(f"{name[:80]!r} is not the name of a workspace", hint=hint)
     return name
 
 
@@ -157,9 +155,8 @@ class Tokens:
             return []
         except (msgspec.ValidationError, msgspec.DecodeError) as error:
             _log.error("%s is damaged: %s", self._path, error)
-            raise errors.Corrupt(
-                f"{FILE} is damaged", hint="all requests are refused until it is repaired or moved away"
-            ) from error
+            hint = "all requests are refused until it is repaired or moved away"
+            raise errors.Corrupt(f"{FILE} is damaged", hint=hint) from error
 
     @contextmanager
     def _changing(self) -> Iterator[list[Token]]:
@@ -199,10 +196,8 @@ class Gate:
         """Raise Misdirected unless the Host is on the list."""
         host = headers.get(b"host", b"").lower()
         if host not in self._hosts:
-            raise Misdirected(
-                f"the Host {host.decode('latin-1')[:100]!r} is not one of this server's",
-                hint="use the address that the server printed, or start it with --allow-host",
-            )
+            hint = "use the address that the server printed, or start it with --allow-host"
+            raise Misdirected(f"the Host {host.decode('latin-1')[:100]!r} is not one of this server's", hint=hint)
 
     def check_origin(self, headers: Headers) -> None:
         """Raise Forbidden for a request from a page of another site."""
@@ -223,10 +218,8 @@ def bearer(headers: Headers) -> str:
     """The secret in a request. Raises Unauthorized if there is none."""
     given = headers.get(b"authorization", b"")
     if given[:7].lower() != _BEARER or not given[7:].strip():
-        raise errors.Unauthorized(
-            "missing token",
-            hint="send Authorization: Bearer TOKEN; the first one is in the file `token` of the served folder",
-        )
+        hint = "send Authorization: Bearer TOKEN; the first one is in the file `token` of the served folder"
+        raise errors.Unauthorized("missing token", hint=hint)
     return given[7:].strip().decode("latin-1")
 
 
@@ -280,8 +273,7 @@ class Tickets:
         """The token of a ticket, which works once. Raises Unauthorized if it is not valid for the workspace."""
         token, wanted, until = self._given.pop(digest(ticket), (None, "", 0))
         if token is None or wanted != workspace or until < _now():
-            raise errors.Unauthorized(
-                "the ticket was used, has expired, or is for another workspace", hint="POST /api/ticket gives a new one"
-            )
+            hint = "POST /api/ticket gives a new one"
+            raise errors.Unauthorized("the ticket was used, has expired, or is for another workspace", hint=hint)
         self._tokens.check(token)
         return token

@@ -199,10 +199,8 @@ def _fence(headers: Headers) -> Fence | None:
     _check_once(b"x-fence", given)
     found = re.fullmatch(rb"(\d{1,19}) (?=[^ ])([^ /]*)(?:/([^ /]+))?", given)
     if found is None:
-        raise errors.Invalid(
-            "X-Fence must be a token and its lock: a lock's name, run/cell, the id of a lock stash, or trail/name",
-            hint="42 deploy, 42 run/cell, 42 /name for a global lock stash",
-        )
+        message = "X-Fence must be a token and its lock: a lock's name, run/cell, the id of a lock stash, or trail/name"
+        raise errors.Invalid(message, hint="42 deploy, 42 run/cell, 42 /name for a global lock stash")
     token, name, cell = int(found[1]), unquote(found[2].decode("latin-1")), found[3]
     return (name if cell is None else (name, unquote(cell.decode("latin-1")))), token
 
@@ -240,9 +238,8 @@ def _expected(op: Operation[..., Any], headers: Headers) -> dict[str, str]:
         return {}
     names = [name for name in _EXPECTED if name in wire.plan_of(op.name).hints and op.writes]
     if not names:
-        raise errors.Invalid(
-            f"{op.name} does not take If-Match", hint="operations with the argument `expected` do, such as cells.cas"
-        )
+        hint = "operations with the argument `expected` do, such as cells.cas"
+        raise errors.Invalid(f"{op.name} does not take If-Match", hint=hint)
     found = re.fullmatch(rb'"(\d{1,18})"', match)
     if found is None:
         raise errors.Invalid('If-Match must be one version in quotes, such as "3"')

@@ -63,10 +63,9 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     def check(self) -> None:
         """Raise Invalid for settings that are unsafe or contradict each other."""
         if self.socket is None and not self.secure and not is_loopback(self.host):
-            raise errors.Invalid(
-                f"{self.host} can be reached from other machines, and without TLS tokens would travel in the open",
-                hint="give --tls auto, or --tls-cert and --tls-key, or listen on 127.0.0.1 or a --socket",
-            )
+            message = f"{self.host} can be reached from other machines, and without TLS tokens would travel in the open"
+            hint = "give --tls auto, or --tls-cert and --tls-key, or listen on 127.0.0.1 or a --socket"
+            raise errors.Invalid(message, hint=hint)
         if (self.tls_cert is None) != (self.tls_key is None):
             raise errors.Invalid("a certificate needs its key", hint="give both --tls-cert and --tls-key")
         if self.tls_auto and self.tls_cert is not None:
@@ -127,10 +126,8 @@ def check(cert: Path, key: Path) -> None:
     try:
         context.load_cert_chain(cert, key, password=lambda: "")
     except (OSError, ValueError) as error:  # of which ssl.SSLError is one
-        raise errors.Invalid(
-            f"{cert} and {key} cannot be used as certificate and key: {error}",
-            hint="they must be PEM files of one certificate; the key must have no passphrase",
-        ) from error
+        hint = "they must be PEM files of one certificate; the key must have no passphrase"
+        raise errors.Invalid(f"{cert} and {key} cannot be used as certificate and key: {error}", hint=hint) from error
 
 
 def _is_good(cert: Path, key: Path, names: list[str]) -> bool:
@@ -174,10 +171,8 @@ def _make(names: list[str]) -> tuple[bytes, bytes]:
         .add_extension(x509.SubjectKeyIdentifier.from_public_key(key.public_key()), critical=False)
         .sign(key, hashes.SHA256())
     )
-    secret = key.private_bytes(
-        serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
-    )
-    return cert.public_bytes(serialization.Encoding.PEM), secret
+    pem, pkcs8 = serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8
+    return cert.public_bytes(pem), key.private_bytes(pem, pkcs8, serialization.NoEncryption())
 
 
 def _general(name: str) -> x509.GeneralName:
@@ -205,9 +200,8 @@ class ServerLock:
         except BlockingIOError as error:
             holder = os.pread(self._descriptor, 1000, 0).decode(errors="replace").strip()
             os.close(self._descriptor)
-            raise errors.Unavailable(
-                f"{self._path.parent} is served by {holder or 'another process'}", hint="use that server, or stop it"
-            ) from error
+            message = f"{self._path.parent} is served by {holder or 'another process'}"
+            raise errors.Unavailable(message, hint="use that server, or stop it") from error
         os.ftruncate(self._descriptor, 0)
         return self
 
@@ -226,9 +220,8 @@ def bind(settings: Settings) -> socket.socket:
         return _bind_path(settings.socket) if settings.socket is not None else _bind_port(settings)
     except OSError as error:
         where = settings.socket or f"{settings.host}:{settings.port}"
-        raise errors.Unavailable(
-            f"cannot listen on {where}: {error.strerror or error}", hint="choose --port, --host or --socket"
-        ) from error
+        hint = "choose --port, --host or --socket"
+        raise errors.Unavailable(f"cannot listen on {where}: {error.strerror or error}", hint=hint) from error
 
 
 def _bind_port(settings: Settings) -> socket.socket:

@@ -296,16 +296,12 @@ def _statuses(routes: list[Route]) -> set[int]:
     for route in routes:
         names = plan_of(route.op.name).hints.keys()
         found |= {409} if route.op.writes or "token" in names else set()
-        found |= {410} if names & {"before", "version", "after_version"} or _returns_events(route.op) else set()
+        events = result_type(route.op.name) in (Event, list[Event])  # of which the log may have forgotten the oldest
+        found |= {410} if names & {"before", "version", "after_version"} or events else set()
         found |= {415} if route.method not in _QUERIED and _others(route) else set()
         found |= {429} if route.op.kind == "stream" else set()
         found |= {410, 501} if route.op.route.nests else set()  # those of what it runs; a file is not read inside
     return found
-
-
-def _returns_events(op: Operation[..., Any]) -> bool:
-    """Whether its result is events, of which the log may have forgotten the oldest."""
-    return result_type(op.name) in (Event, list[Event])
 
 
 def _answer_headers(route: Route) -> dict[str, Any]:

@@ -11,7 +11,6 @@ resume, and closes its workspaces.
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import gc
 import signal
 import socket
@@ -159,7 +158,7 @@ class Server:
     def stop(self) -> None:
         """Stop it, from any thread; repeated calls do nothing."""
         if self._loop is not None and self._stop is not None:
-            with contextlib.suppress(RuntimeError):  # its loop is closed: it has stopped
+            with suppress(RuntimeError):  # its loop is closed: it has stopped
                 self._loop.call_soon_threadsafe(self._stop.set)
 
     def run(self, started: Callable[[], None] = lambda: None) -> None:

@@ -18,7 +18,7 @@ from collections import Counter, deque
 from collections.abc import Awaitable, Callable, Iterator, MutableMapping
 from contextlib import contextmanager
 from itertools import takewhile
-from typing import Any, Final
+from typing import Any, Final, Literal
 
 import msgspec
 
@@ -26,6 +26,7 @@ from holdfast import errors, wire
 from holdfast.clock import SystemClock
 from holdfast.errors import TooManyWatchers
 from holdfast.faces.http.auth import Headers, Token, Tokens
+from holdfast.faces.http.calls import SECURITY_HEADERS
 from holdfast.operation import Operation, operation
 from holdfast.types import Event, Position, parse_cursor, to_cursor
 from holdfast.workspace.watch import AsyncWatch
@@ -35,8 +36,7 @@ START: Final = {
     "status": 200,
     "headers": [
         (b"content-type", b"text/event-stream; charset=utf-8"),
-        (b"cache-control", b"no-store"),
-        (b"x-content-type-options", b"nosniff"),
+        *SECURITY_HEADERS,
         (b"x-accel-buffering", b"no"),
     ],
 }
@@ -48,19 +48,11 @@ def event_frame(op: Operation[..., Any], item: Any) -> bytes:
     return f"id: {last}\ndata: ".encode() + wire.answer(op, item) + b"\n\n"
 
 
-def bookmark_frame(cursor: str | None) -> bytes:
-    """No more events up to this cursor."""
-    return b"event: bookmark\n" + _id(cursor) + b"data: {}\n\n"
-
-
-def stop_frame(cursor: str | None) -> bytes:
-    """The server stops; reconnect in a second, from this cursor."""
-    return b"event: stop\n" + _id(cursor) + b"retry: 1000\ndata: {}\n\n"
-
-
-def end_frame(cursor: str | None) -> bytes:
-    """The timeout of the watch is over."""
-    return b"event: end\n" + _id(cursor) + b"data: {}\n\n"
+def server_frame(event: Literal["bookmark", "end", "stop"], cursor: str | None) -> bytes:
+    """A message of the server: no more events up to this cursor; and the watch is over, or the server stops."""
+    id = "" if cursor is None else f"id: {cursor}\n"
+    retry = "retry: 1000\n" if event == "stop" else ""  # reconnect in a second
+    return f"event: {event}\n{id}{retry}data: {{}}\n\n".encode()
 
 
 def error_frame(failure: errors.HoldfastError) -> bytes:
@@ -71,10 +63,6 @@ def error_frame(failure: errors.HoldfastError) -> bytes:
 def progress_frame(content: Any) -> bytes:
     """Progress of long-running work; without an id, because it is not part of the log."""
     return b"event: progress\ndata: " + msgspec.json.encode(content) + b"\n\n"
-
-
-def _id(cursor: str | None) -> bytes:
-    return b"" if cursor is None else f"id: {cursor}\n".encode()
 
 
 HEARTBEAT: Final = 10_000_000  # microseconds
@@ -193,7 +181,7 @@ class Client:
     async def start(self, cursor: str | None) -> None:
         """Start the response with a bookmark: no event after it is missed."""
         await self._send(START)
-        await self.write(bookmark_frame(cursor))
+        await self.write(server_frame("bookmark", cursor))
 
     async def write(self, chunk: bytes, more: bool = True) -> None:
         """Send, as soon as there is room in the buffer."""
@@ -206,7 +194,7 @@ class Client:
         if self._gone:
             return True
         if self._stopping.is_set():
-            await self.write(stop_frame(cursor), more=False)
+            await self.write(server_frame("stop", cursor), more=False)
             return True
         if _now() - self._checked > TOKEN_CHECK_EVERY:
             self._checked = _now()
@@ -252,7 +240,7 @@ class DirectStream:
                     if not await self._send(self._coming):
                         return
                 elif client.beat:
-                    await client.write(bookmark_frame(self._cursor()))
+                    await client.write(server_frame("bookmark", self._cursor()))
                 else:
                     await client.sleep()
         finally:
@@ -265,7 +253,7 @@ class DirectStream:
         try:
             items = [came.result(), *self._watch.ready(BATCH)]
         except StopAsyncIteration:
-            await self._client.write(end_frame(self._cursor()), more=False)
+            await self._client.write(server_frame("end", self._cursor()), more=False)
             return False
         except errors.HoldfastError as error:
             await self._client.write(error_frame(error), more=False)
@@ -402,7 +390,7 @@ class Channels:
                 elif client.beat:
                     cursor = channel.bookmark
                     position = max(position, parse_cursor(cursor))
-                    await client.write(bookmark_frame(cursor))
+                    await client.write(server_frame("bookmark", cursor))
                 else:
                     await client.sleep()
             return None

@@ -82,11 +82,8 @@ class WorkspaceRegistry:
         if space is None:
             folder = self.folder if name == MAIN else self.folder / FOLDER / check_space(name)
             if name != MAIN and not self._is_served(folder):
-                raise errors.NotFound(
-                    f"there is no workspace {name!r} here",
-                    hint=f"make the folder {FOLDER}/{name} in the server's folder",
-                    name=name,
-                )
+                hint = f"make the folder {FOLDER}/{name} in the server's folder"
+                raise errors.NotFound(f"there is no workspace {name!r} here", hint=hint, name=name)
             space = self._open[name] = ServedWorkspace(name, self._open_one(folder))
         return space
 

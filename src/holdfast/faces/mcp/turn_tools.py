@@ -27,18 +27,10 @@ from holdfast.faces.mcp.tool import (
     filled,
     missing,
     parts_of,
+    picked,
     tool,
 )
-from holdfast.faces.mcp.turn_session import (
-    MOST,
-    Wait,
-    completion_data,
-    files_of,
-    first,
-    run,
-    run_waiting,
-    warnings_data,
-)
+from holdfast.faces.mcp.turn_session import Wait, completion_data, files_of, first, run, run_waiting, warnings_data
 from holdfast.turnfile import mail as mailing
 from holdfast.turnfile import tasks
 from holdfast.turnfile.ledger import unknown_names
@@ -53,14 +45,9 @@ async def turn_status(session: Caller) -> Any:
     """Locks and the revisions they have left, unread mail, open tasks, signals, problems."""
     found = await asyncio.to_thread(lambda: turnfile.status(files_of(session)))
     locks = [
-        {
-            "id": each.lock.id,
-            "holder": each.lock.holder,
-            "files": list(each.lock.files),
-            "revisions_left": each.revisions_left,
-            "stale": each.stale,
-            **filled(reason=cut(each.lock.reason, LONG)),
-        }
+        picked(each.lock, "id", "holder", "files")
+        | picked(each, "revisions_left", "stale")
+        | filled(reason=cut(each.lock.reason, LONG))
         for each in found.locks
     ]
     return {
@@ -193,7 +180,7 @@ async def turn_mail_list(
         return {**found, **filled(body=cut(found.get("body") or "", LONGEST))}
     who = None if all else session.actor
     messages = await asyncio.to_thread(lambda: mailing.messages(files_of(session), who))
-    shown = [{**each, "body": cut(each["body"], LONG)} for each in messages[:MOST]]
+    shown = [{**each, "body": cut(each["body"], LONG)} for each in messages[: turn_session.MOST]]
     return {"messages": shown, **filled(more=len(messages) - len(shown) or None)}
 
 
@@ -371,11 +358,8 @@ def _appended(before: str, new: str) -> str:
 def _unseen(path: str, named: list[str], *, locked: bool) -> errors.NotHolder:
     """The error for replacing a whole file that may have somebody else's edit."""
     if locked:
-        return errors.NotHolder(
-            f"{path} is not as this session last read it, or the session has not read it",
-            hint="turn_read it, then write it; or use `old` or `append`",
-            path=path,
-        )
+        message = f"{path} is not as this session last read it, or the session has not read it"
+        return errors.NotHolder(message, hint="turn_read it, then write it; or use `old` or `append`", path=path)
     hint = "turn_lock it, turn_read it, then write it; or use `old` or `append`"
     if named:
         hint = (

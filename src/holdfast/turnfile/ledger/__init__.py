@@ -186,9 +186,8 @@ class Ledger(msgspec.Struct, frozen=True, eq=False):
         if old.files != lock.files:
             return [Remove(path), Put(path, fields)]
         before = msgspec.to_builtins(old)
-        return [
-            Put((*path, key), value) for key, value in fields.items() if key != "files" and before.get(key) != value
-        ]
+        del fields["files"]
+        return [Put((*path, key), value) for key, value in fields.items() if before.get(key) != value]
 
 
 def read(text: str, *, part: bool = False) -> Ledger:

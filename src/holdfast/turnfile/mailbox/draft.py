@@ -142,10 +142,8 @@ def _checked(box: Mailbox, draft: Draft, maintainers: Sequence[str]) -> Draft:
     if _CONTROL.search(body.replace("\n", "").replace("\t", "")):
         raise errors.InvalidValue("the body has control characters", hint="use text and line breaks only")
     if opened := unclosed(lines_of(body)):
-        raise errors.InvalidValue(
-            f"line {opened[0].number} of the body opens a code fence or comment and never closes it",
-            hint="close it in the body, or it would hide the rest of the mailbox",
-        )
+        message = f"line {opened[0].number} of the body opens a code fence or comment and never closes it"
+        raise errors.InvalidValue(message, hint="close it in the body, or it would hide the rest of the mailbox")
     return msgspec.structs.replace(
         draft,
         sender=spelled(box, agent_name(draft.sender, "sender")),

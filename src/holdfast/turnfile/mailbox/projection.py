@@ -129,9 +129,7 @@ def _queue(box: Mailbox) -> list[Edit]:
 
 def _change(table: Table, row: Row, wanted: dict[str, str]) -> list[Edit]:
     """The edits that set a row's cells; a row that lacks a cell is rewritten."""
-    wanted = {
-        name: value for name, value in wanted.items() if name in table.columns and table.value(row, name) != value
-    }
+    wanted = {name: new for name, new in wanted.items() if name in table.columns and table.value(row, name) != new}
     cells = {name: table.cell(row, name) for name in wanted}
     if any(cell is None for cell in cells.values()):
         values = [wanted.get(name) or table.value(row, name) or "none" for name in table.columns]

@@ -66,9 +66,8 @@ def step(text: str, id: str, operation: Operation, actor: Actor, note: str = "")
     card = box.card(id)
     sources, target = STEPS[operation]
     if not actor.among(card.receivers) and not _is_to_all(card, actor):
-        raise errors.NotRecipient(
-            f"{id} was sent to {card.receiver or 'nobody'}, not to {actor.name}", id=id, receiver=card.receiver
-        )
+        message = f"{id} was sent to {card.receiver or 'nobody'}, not to {actor.name}"
+        raise errors.NotRecipient(message, id=id, receiver=card.receiver)
     if card.status not in sources:
         raise _illegal(card, operation, " or ".join(sources))
     if operation == "block" and not note.strip():
@@ -106,9 +105,8 @@ def reply(text: str, id: str, actor: Actor, draft: Draft, *others: str) -> tuple
     card = box.card(id)
     mine = actor.among([card.sender])
     if not mine and not actor.among(card.receivers) and not _is_to_all(card, actor) and not actor.maintains:
-        raise errors.NotRecipient(
-            f"{id} is from {card.sender} to {card.receiver}, not to {actor.name}", id=id, receiver=card.receiver
-        )
+        message = f"{id} is from {card.sender} to {card.receiver}, not to {actor.name}"
+        raise errors.NotRecipient(message, id=id, receiver=card.receiver)
     receiver = draft.receiver or (card.receiver if mine else card.sender)
     subject = card.get("subject") or id
     subject = draft.subject or (subject if subject.lower().startswith("re:") else f"Re: {subject}")

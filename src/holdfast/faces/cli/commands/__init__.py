@@ -1,1 +1,1 @@
-"""Commands made by hand: what is more than one operation. A module has `COMMANDS`; `command.HAND_MADE` names all."""
+"""Commands made by hand: what is more than one operation. `command.HAND_MADE` names all and their modules."""

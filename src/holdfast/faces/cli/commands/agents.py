@@ -269,6 +269,3 @@ def setup(session: Session, given: dict[str, Any]) -> int:
     lines = [f"{change.what:<9} {change.path}" for change in changes]
     session.out.say([{"path": str(change.path), "what": change.what} for change in changes], *lines)
     return 0
-
-
-COMMANDS = (prime, guard, setup)

@@ -286,6 +286,3 @@ def show(session: Session, given: dict[str, Any]) -> int:
     width = shutil.get_terminal_size((_WIDTH, 24)).columns if sys.stdout.isatty() else _WIDTH
     session.out.text(*timeline(cycle, width, painter(session.out.colour)))
     return 0
-
-
-COMMANDS = (import_, export, validate, show)

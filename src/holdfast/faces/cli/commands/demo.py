@@ -78,6 +78,3 @@ def _timed(work: Any) -> float:
     begun = clock.monotonic()
     work()
     return (clock.monotonic() - begun) / 1e6
-
-
-COMMANDS = (demo, bench)

@@ -234,4 +234,3 @@ def _rules(session: Session) -> Iterator[Found]:
 
 _ALWAYS: Final = (_workspace, _actor, _versions)
 _INSIDE: Final = (_permissions, _writable, _schema, _integrity, _clock, _stuck, _exposed, _backups, _rules)
-COMMANDS = (doctor,)

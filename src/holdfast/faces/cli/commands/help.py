@@ -227,9 +227,6 @@ def schema(session: Session, given: dict[str, Any]) -> int:
     return 0
 
 
-COMMANDS = (show, complete, schema)
-
-
 TOPICS: Final = {
     "options": "options of every command, before or after it\n" + "\n".join(options()),
     "workspace": """

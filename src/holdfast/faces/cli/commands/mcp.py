@@ -62,6 +62,3 @@ def _actor(session: Session) -> str:
     if session.actor is None:  # two sessions would share a derived name, and so a lock
         raise Usage("turn files need an actor", hint="use --actor NAME, or set HOLDFAST_ACTOR")
     return session.actor
-
-
-COMMANDS = (mcp,)

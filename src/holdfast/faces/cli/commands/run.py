@@ -197,9 +197,6 @@ def _finish(session: Session, workspace: Any, task: Any, code: int) -> None:
         call(session, workspace, Tasks.release, {"id": task.id, "reason": f"the command ended {how}"})
 
 
-COMMANDS = (
-    Command(
-        "next", Tasks.claim_next.route.help, (*arguments_of(Tasks.claim_next), _WAIT), claim_next, op=Tasks.claim_next
-    ),
-    run,
+next_task: Final = Command(
+    "next", Tasks.claim_next.route.help, (*arguments_of(Tasks.claim_next), _WAIT), claim_next, op=Tasks.claim_next
 )

@@ -212,6 +212,3 @@ def _token(session: Session, given: dict[str, Any]) -> str:
             "there is no token on standard input", hint="holdfast login URL < FILE, or --token-file FILE"
         )
     return token
-
-
-COMMANDS = (serve, create, show, revoke, login)

@@ -183,4 +183,4 @@ def _wanted(given: dict[str, Any]) -> dict[str, Any]:
     return {"kinds": [kind], "id": (run, cell) if kind == "cell" and slash else name}
 
 
-COMMANDS = (Command("show", Tasks.get.route.help, arguments_of(Tasks.get), show, op=Tasks.get), tree, log, watch)
+show_task: Final = Command("show", Tasks.get.route.help, arguments_of(Tasks.get), show, op=Tasks.get)

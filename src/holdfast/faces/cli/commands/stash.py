@@ -242,6 +242,3 @@ def _read_file(path: str) -> list[bytes]:
     except OSError as error:
         raise errors.NotFound(f"{path} cannot be read: {error.strerror}") from error
     return [line.removesuffix(b"\r") for line in data.removesuffix(b"\n").split(b"\n")] if data else []
-
-
-COMMANDS = (export, import_)

@@ -359,6 +359,3 @@ def _why_actor(session: Session) -> str:
     if session.actor:
         return "HOLDFAST_ACTOR"
     return "derived from user and host; it may read, create and change, but not claim, lock or mail: see --actor"
-
-
-COMMANDS = (backup, restore, upgrade, init, where)

@@ -172,6 +172,3 @@ def difference_lines(differences: dict[str, str]) -> Iterator[str]:
     yield from (printable(f"  {path}: {message}") for path, message in [*differences.items()][:_DIFFERENCES])
     if len(differences) > _DIFFERENCES:
         yield f"  and {len(differences) - _DIFFERENCES} more; --json has all"
-
-
-COMMANDS = (export, import_)

@@ -9,7 +9,6 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Iterable, Iterator, Sequence
-from functools import partial
 from typing import Any, Final, get_args
 
 import msgspec
@@ -18,23 +17,24 @@ from holdfast import turnfile
 from holdfast.errors import Invalid, NotFound
 from holdfast.faces.cli.args import Argument, Usage
 from holdfast.faces.cli.call import Session
-from holdfast.faces.cli.command import Command
+from holdfast.faces.cli.command import command
 from holdfast.faces.cli.output import printable
 from holdfast.turnfile import tasks
 from holdfast.turnfile.ledger import unknown_names
 from holdfast.turnfile.model import FOLDER, FOLDER_VARIABLE, MAILBOX, PROJECTION, TURNFILE, SignalWord
 from holdfast.turnfile.report import LockStatus
 
-DIR: Final = Argument("dir", option="--dir", of="FOLDER", help=f"the session (default: {FOLDER_VARIABLE}, ./{FOLDER})")
-HOLDER: Final = Argument("holder", option="--holder", help="who edits (default: --actor, HOLDFAST_ACTOR)")
-REASON: Final = Argument("reason", option="--reason", required=True, help="what you edit, in one line")
-LEASE: Final = Argument("lease_revs", "int", "--lease-revs", of="N", help="revisions that the lock stays valid (2)")
+DIR: Final = Argument("dir", of="FOLDER", help=f"the session (default: {FOLDER_VARIABLE}, ./{FOLDER})")
+HOLDER: Final = Argument("holder", help="who edits (default: --actor, HOLDFAST_ACTOR)")
+REASON: Final = Argument("reason", required=True, help="what you edit, in one line")
+LEASE: Final = Argument("lease_revs", "int", of="N", help="revisions that the lock stays valid (2)")
 # The last arguments of a command that may wait for a lock.
 WAITING: Final = (
-    Argument("wait", "seconds", "--wait", of="SECONDS", help="between two checks of a lock held by somebody else (30)"),
-    Argument("no_wait", "flag", "--no-wait", help="fail at once if a file is locked"),
+    Argument("wait", "seconds", of="SECONDS", help="between two checks of a lock held by somebody else (30)"),
+    Argument("no_wait", "flag", help="fail at once if a file is locked"),
     DIR,
 )
+_TASK: Final = Argument("task", word=True, required=True, help="its id")
 _OF_WORKSPACES: Final = ("url", "key", "fence", "at_least")
 
 
@@ -107,8 +107,17 @@ _PROBLEMS: Final = 8
 _WIDTH: Final = 110  # columns where there is no terminal; problems are never shortened
 
 
+@command(
+    "turn init",
+    DIR,
+    Argument("project", help="its name (default: that of the parent folder)"),
+    Argument("agents", "texts", help="who works here; repeatable"),
+    Argument("maintainer", help="who decides escalations (maintainer)"),
+    Argument("missing", "flag", help="only create the missing files, empty"),
+    more="Existing files are never overwritten.",
+)
 def init(session: Session, given: dict[str, Any]) -> int:
-    """Create the files of a new session, or the missing ones."""
+    """Create a working session: ledger, mailbox, worklog, questions."""
     files = session_of(session, given)
     if given.pop("missing", False):
         return _restore(session, given, files)
@@ -131,8 +140,9 @@ def _restore(session: Session, given: dict[str, Any], files: turnfile.Session) -
     return 0
 
 
+@command("turn status", DIR)
 def status(session: Session, given: dict[str, Any]) -> int:
-    """Show locks, unread mail, tasks, signals and problems."""
+    """Show locks and their leases, unread mail, tasks, signals and problems."""
     found = turnfile.status(session_of(session, given))
     session.out.say(msgspec.to_builtins(found), *map(printable, _status_lines(found)))
     return 0
@@ -188,8 +198,11 @@ def _signal_line(signal: turnfile.Signal) -> str:
     return f"{signal.id}  {signal.sender} -> {signal.receiver}  {what}"
 
 
+@command(
+    "turn check", DIR, more="The exit code is 0 if there are no errors, 1 if there are, 2 if the ledger cannot be read."
+)
 def check(session: Session, given: dict[str, Any]) -> int:
-    """Print all problems in the files of a session."""
+    """Check all files of a session against each other."""
     try:
         problems = turnfile.check(session_of(session, given))
     except (NotFound, Invalid) as error:
@@ -199,8 +212,14 @@ def check(session: Session, given: dict[str, Any]) -> int:
     return _report(session, problems, fatal)
 
 
+@command(
+    "turn lint",
+    DIR,
+    Argument("file", word=True, help="a file other than that of the folder"),
+    more="The exit code is 0 if there are no errors, 1 if there are, 2 if it cannot be read.",
+)
 def lint(session: Session, given: dict[str, Any]) -> int:
-    """Print all problems in a ledger."""
+    """Check the ledger TURNFILE.yaml alone."""
     try:
         path = given.get("file")
         if path is None:
@@ -228,24 +247,57 @@ def _report(session: Session, problems: Sequence[turnfile.Problem], fatal: bool)
     return FATAL if fatal else ERRORS if wrong else 0
 
 
+@command("turn tasks list", Argument("all", "flag", help="include those that are done"), DIR)
 def list_tasks(session: Session, given: dict[str, Any]) -> int:
-    """List the tasks of the ledger."""
+    """List the tasks of the ledger that are not done."""
     found = session_of(session, given).read().turnfile.tasks
     found = tuple(task for task in found if given.get("all") or task.status != "done")
     session.out.say(msgspec.to_builtins(found), *(printable(task_line(task)) for task in found))
     return 0
 
 
-def change_task(session: Session, given: dict[str, Any], step: tasks.Step) -> int:
-    """Add, claim or finish a task."""
+@command(
+    "turn tasks add",
+    Argument("task", word=True, required=True, help="its id, not used yet"),
+    Argument("description", word=True, required=True, help="what to do, in one line"),
+    Argument("priority", of="P", help="P0, P1 or P2 (P1)"),
+    Argument("depends_on", "texts", of="TASK", help="a task to be done first; repeatable"),
+    DIR,
+)
+def add_task(session: Session, given: dict[str, Any]) -> int:
+    """Add a task without an owner."""
+    return _change_task(session, given, "add")
+
+
+@command("turn tasks claim", _TASK, DIR)
+def claim_task(session: Session, given: dict[str, Any]) -> int:
+    """Claim a task whose dependencies are done."""
+    return _change_task(session, given, "claim")
+
+
+@command("turn tasks done", _TASK, DIR)
+def finish_task(session: Session, given: dict[str, Any]) -> int:
+    """Finish your task."""
+    return _change_task(session, given, "done")
+
+
+def _change_task(session: Session, given: dict[str, Any], step: tasks.Step) -> int:
     files, actor = session_and_actor(session, given, "actor")
     task, warnings = tasks.change(files, step, given.pop("task"), actor, **given)
     session.out.say({**msgspec.to_builtins(task), "warnings": print_warnings(warnings)}, printable(task_line(task)))
     return 0
 
 
+@command(
+    "turn signal",
+    Argument("word", word=True, required=True, choices=get_args(SignalWord), help="signal"),
+    Argument("detail", word=True, help="a line of text"),
+    Argument("to", help="the receiver (all)"),
+    Argument("from", help="the sender (default: --actor, HOLDFAST_ACTOR)"),
+    DIR,
+)
 def signal(session: Session, given: dict[str, Any]) -> int:
-    """Send a signal."""
+    """Send a short signal in the ledger, to an agent or to all."""
     files, sender = session_and_actor(session, given, "from")
     receiver = given.get("to", "all")
     unknown = unknown_names(files.read(), sender, receiver)
@@ -253,75 +305,3 @@ def signal(session: Session, given: dict[str, Any]) -> int:
     line = f"{sent.id}  {sent.sender} -> {sent.receiver}  {sent.signal}"
     session.out.say({**msgspec.to_builtins(sent), "warnings": print_warnings(unknown)}, printable(line))
     return 0
-
-
-_TASK = Argument("task", option="--task", word=True, required=True, help="its id")
-
-
-COMMANDS = (
-    Command(
-        "turn init",
-        "Create a working session: ledger, mailbox, worklog, questions.",
-        (
-            DIR,
-            Argument("project", option="--project", help="its name (default: that of the parent folder)"),
-            Argument("agents", "texts", "--agent", help="who works here; repeatable"),
-            Argument("maintainer", option="--maintainer", help="who decides escalations (maintainer)"),
-            Argument("missing", "flag", "--missing", help="only create the missing files, empty"),
-        ),
-        init,
-        "Existing files are never overwritten.",
-    ),
-    Command("turn status", "Show locks and their leases, unread mail, tasks, signals and problems.", (DIR,), status),
-    Command(
-        "turn check",
-        "Check all files of a session against each other.",
-        (DIR,),
-        check,
-        "The exit code is 0 if there are no errors, 1 if there are, 2 if the ledger cannot be read.",
-    ),
-    Command(
-        "turn lint",
-        "Check the ledger TURNFILE.yaml alone.",
-        (DIR, Argument("file", option="--file", word=True, help="a file other than that of the folder")),
-        lint,
-        "The exit code is 0 if there are no errors, 1 if there are, 2 if it cannot be read.",
-    ),
-    Command(
-        "turn tasks list",
-        "List the tasks of the ledger that are not done.",
-        (Argument("all", "flag", "--all", help="include those that are done"), DIR),
-        list_tasks,
-    ),
-    Command(
-        "turn tasks add",
-        "Add a task without an owner.",
-        (
-            Argument("task", option="--task", word=True, required=True, help="its id, not used yet"),
-            Argument("description", option="--description", word=True, required=True, help="what to do, in one line"),
-            Argument("priority", option="--priority", of="P", help="P0, P1 or P2 (P1)"),
-            Argument("depends_on", "texts", "--depends-on", of="TASK", help="a task to be done first; repeatable"),
-            DIR,
-        ),
-        partial(change_task, step="add"),
-    ),
-    Command(
-        "turn tasks claim",
-        "Claim a task whose dependencies are done.",
-        (_TASK, DIR),
-        partial(change_task, step="claim"),
-    ),
-    Command("turn tasks done", "Finish your task.", (_TASK, DIR), partial(change_task, step="done")),
-    Command(
-        "turn signal",
-        "Send a short signal in the ledger, to an agent or to all.",
-        (
-            Argument("word", option="--word", word=True, required=True, choices=get_args(SignalWord), help="signal"),
-            Argument("detail", option="--detail", word=True, help="a line of text"),
-            Argument("to", option="--to", help="the receiver (all)"),
-            Argument("from", option="--from", help="the sender (default: --actor, HOLDFAST_ACTOR)"),
-            DIR,
-        ),
-        signal,
-    ),
-)

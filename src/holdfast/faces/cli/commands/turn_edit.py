@@ -28,7 +28,7 @@ from holdfast import turnfile
 from holdfast.errors import Invalid, NotFound
 from holdfast.faces.cli.args import Argument, Usage
 from holdfast.faces.cli.call import Session
-from holdfast.faces.cli.command import Command
+from holdfast.faces.cli.command import command
 from holdfast.faces.cli.commands import turn
 from holdfast.faces.cli.output import printable
 from holdfast.turnfile.files import Folder
@@ -75,12 +75,8 @@ def apply_patch(text: str, hunks: Sequence[Hunk], path: str) -> str:
     for hunk in hunks:
         place = _place(lines, hunk, hunk.start + shift, floor)
         if place is None:
-            raise Invalid(
-                f"the patch does not fit {path}: its old lines at line {hunk.start + 1} are not there",
-                hint="make a new patch from the current file",
-                path=path,
-                line=hunk.start + 1,
-            )
+            message = f"the patch does not fit {path}: its old lines at line {hunk.start + 1} are not there"
+            raise Invalid(message, hint="make a new patch from the current file", path=path, line=hunk.start + 1)
         lines[place : place + len(hunk.old)] = hunk.new
         shift = place - hunk.start + len(hunk.new) - len(hunk.old)
         floor = place + len(hunk.new)
@@ -144,10 +140,25 @@ def _hunk(lines: list[str], at: int, match: re.Match[str]) -> tuple[Hunk, int]:
 
 
 Edit = Callable[[turnfile.Transaction], None]
+_FILES: Final = Argument("files", "texts", "--files", word=True, rest=True, help="the files, such as WORKLOG.md")
+_PROGRAM: Final = Argument("command", "texts", word=True, after=True, of="PROGRAM", help="it edits the copies")
+_HOW: Final = (Argument("under", of="LOCK", help="a lock that you already hold, and keep"), turn.LEASE, *turn.WAITING)
 
 
+@command(
+    "turn edit",
+    _FILES,
+    turn.HOLDER,
+    turn.REASON,
+    Argument("editor", of="COMMAND", help="the editor (default: VISUAL, EDITOR)"),
+    Argument("patch", of="FILE", help="apply a unified diff instead; - reads standard input"),
+    _PROGRAM,
+    *_HOW,
+    more="The edit happens on copies. A program runs in their folder; if it fails, or writes a file that is not named,"
+    " nothing is written.",
+)
 def edit(session: Session, given: dict[str, Any]) -> int:
-    """Edit files with an editor, a patch or a program."""
+    """Edit shared files in one transaction: with an editor, a patch or a program."""
     command, patch, editor = given.pop("command", None), given.pop("patch", None), given.pop("editor", None)
     if sum(each is not None for each in (command, patch, editor)) > 1:
         raise Usage("use one of --editor, --patch and a program after --")
@@ -186,12 +197,18 @@ def _read(session: Session, patch: str) -> str:
         raise Invalid(f"{patch} is not UTF-8 at byte {error.start}") from error
 
 
+@command(
+    "turn transact",
+    *(_FILES, _PROGRAM, turn.HOLDER, turn.REASON, *_HOW),
+    more="It runs in a folder with copies of the files; if it fails, breaks an invariant, or writes a file that is not"
+    " named, nothing is written.",
+)
 def transact(session: Session, given: dict[str, Any]) -> int:
-    """Edit files with a program."""
+    """Edit shared files with a program in one transaction."""
     if not given.get("command"):
         hint = "holdfast turn transact WORKLOG.md --reason 'sort it' -- ./sort.py WORKLOG.md"
         raise Usage("holdfast turn transact needs a program after --", hint=hint)
-    return edit(session, given)
+    return edit.run(session, given)
 
 
 def _transact(
@@ -261,11 +278,9 @@ def _check_named(transaction: turnfile.Transaction, folder: Folder) -> None:
         for name in (*files, *(each for each in folders if os.path.islink(os.path.join(here, each))))
     )
     if others := [name for name in others if name not in named]:
-        raise Invalid(
-            f"the program also wrote {', '.join(others)}, which the transaction does not name",
-            hint=f"nothing was written; name all files: {' '.join(map(shlex.quote, (*named, *others)))}",
-            files=others,
-        )
+        message = f"the program also wrote {', '.join(others)}, which the transaction does not name"
+        hint = f"nothing was written; name all files: {' '.join(map(shlex.quote, (*named, *others)))}"
+        raise Invalid(message, hint=hint, files=others)
 
 
 def _adopt(transaction: turnfile.Transaction, folder: Folder) -> None:
@@ -329,37 +344,3 @@ class _Editor:
         """Remove the copies."""
         if self._folder is not None:
             shutil.rmtree(self._folder.path)
-
-
-_FILES = Argument("files", "texts", "--files", word=True, rest=True, help="the files, such as WORKLOG.md")
-_PROGRAM = Argument("command", "texts", "--command", word=True, after=True, of="PROGRAM", help="it edits the copies")
-_UNDER = Argument("under", option="--under", of="LOCK", help="a lock that you already hold, and keep")
-
-COMMANDS = (
-    Command(
-        "turn edit",
-        "Edit shared files in one transaction: with an editor, a patch or a program.",
-        (
-            _FILES,
-            turn.HOLDER,
-            turn.REASON,
-            Argument("editor", option="--editor", of="COMMAND", help="the editor (default: VISUAL, EDITOR)"),
-            Argument("patch", option="--patch", of="FILE", help="apply a unified diff instead; - reads standard input"),
-            _PROGRAM,
-            _UNDER,
-            turn.LEASE,
-            *turn.WAITING,
-        ),
-        edit,
-        "The edit happens on copies. A program runs in their folder; if it fails, or writes a file that is not named,"
-        " nothing is written.",
-    ),
-    Command(
-        "turn transact",
-        "Edit shared files with a program in one transaction.",
-        (_FILES, _PROGRAM, turn.HOLDER, turn.REASON, _UNDER, turn.LEASE, *turn.WAITING),
-        transact,
-        "It runs in a folder with copies of the files; if it fails, breaks an invariant, or writes a file that is not"
-        " named, nothing is written.",
-    ),
-)

@@ -6,7 +6,7 @@ note; `turn edit` does all of that in one command.
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Final
 
 import msgspec
 
@@ -14,14 +14,23 @@ from holdfast import turnfile
 from holdfast.errors import NotFound
 from holdfast.faces.cli.args import Argument
 from holdfast.faces.cli.call import Session
-from holdfast.faces.cli.command import Command
+from holdfast.faces.cli.command import command
 from holdfast.faces.cli.commands import turn
 from holdfast.faces.cli.output import printable
 from holdfast.turnfile.model import DEFAULT_LEASE_REVS
 
+_LOCKS: Final = Argument("locks", "texts", word=True, rest=True, help="their ids (default: all of yours)")
 
+
+@command(
+    "turn lock",
+    Argument("files", "texts", "--files", word=True, rest=True, required=True, help="such as MAILBOX.md"),
+    *(turn.HOLDER, turn.REASON, turn.LEASE, *turn.WAITING),
+    more="While somebody else holds a file, checks again every --wait seconds. If the revision is the same in two"
+    " checks, asks the maintainer to decide and stops waiting.",
+)
 def lock(session: Session, given: dict[str, Any]) -> int:
-    """Lock files."""
+    """Lock shared files before you edit them; exit code 12 if one is locked."""
     waiting = turn.wait_policy(given)
     files, holder = turn.session_and_actor(session, given)
     lease_revs = given.get("lease_revs", DEFAULT_LEASE_REVS)
@@ -40,8 +49,14 @@ def _validity(lock: turnfile.Lock) -> str:
     return f"valid through revision {lock.acquired_rev + lock.lease_revs}"
 
 
+@command(
+    "turn unlock",
+    *(_LOCKS, turn.HOLDER, turn.DIR),
+    more="The exit code is 1 if your edit left errors in a file, and 13 if the lock went stale before: it is then"
+    " removed, but the edit is not noted as complete, because others may have edited the file too.",
+)
 def unlock(session: Session, given: dict[str, Any]) -> int:
-    """Release locks, with a completion note for each."""
+    """Release your locks, with a completion note and a fresh MAILBOX.json."""
     files, holder = turn.session_and_actor(session, given)
     done, lost = turnfile.unlock_all(files, _wanted(given, files, holder), holder)
     for each in done:
@@ -66,10 +81,8 @@ def _wanted(given: dict[str, Any], files: turnfile.Session, holder: str) -> list
     if not mine:
         at_work = ", ".join(each.id for each in held)
         hint = f"a process of that name is working under {at_work}; if it was killed, name the id"
-        raise NotFound(
-            f"{holder} holds no lock that was taken with `holdfast turn lock`",
-            hint=hint if held else "`holdfast turn status` lists the locks",
-        )
+        message = f"{holder} holds no lock that was taken with `holdfast turn lock`"
+        raise NotFound(message, hint=hint if held else "`holdfast turn status` lists the locks")
     return mine
 
 
@@ -78,8 +91,9 @@ def _release_line(done: turnfile.Completion) -> str:
     return f"released {done.lock_id}{files}, revision {done.revision}"
 
 
+@command("turn renew", _LOCKS, turn.HOLDER, turn.DIR)
 def renew(session: Session, given: dict[str, Any]) -> int:
-    """Restart the leases of locks taken by hand."""
+    """Restart the leases of your locks."""
     files, holder = turn.session_and_actor(session, given)
     done = turnfile.renew_all(files, _wanted(given, files, holder), holder)
     lines = [printable(f"{each.id}: {_validity(each)}") for each in done]
@@ -87,8 +101,13 @@ def renew(session: Session, given: dict[str, Any]) -> int:
     return 0
 
 
+@command(
+    "turn clear",
+    Argument("locks", "texts", word=True, rest=True, help="their ids (default: all stale locks)"),
+    turn.DIR,
+)
 def clear(session: Session, given: dict[str, Any]) -> int:
-    """Remove stale locks."""
+    """Remove stale locks of any holder."""
     files, actor = turn.session_and_actor(session, given, "actor")
     gone = turnfile.clear_stale(files, actor, given.get("locks", ()))
     lines = [printable(f"cleared {each.id}, held by {each.holder}") for each in gone] or ["no lock is stale"]
@@ -96,50 +115,19 @@ def clear(session: Session, given: dict[str, Any]) -> int:
     return 0
 
 
+@command(
+    "turn override",
+    Argument("lock", word=True, required=True, help="its id"),
+    turn.REASON,
+    Argument("take", "flag", help="take a lock on the same files"),
+    turn.DIR,
+    more="The reason must start with P0 and say what is at stake.",
+)
 def override(session: Session, given: dict[str, Any]) -> int:
-    """Remove another's lock for a P0 reason."""
+    """Remove another's lock in an emergency; it is logged in the worklog."""
     files, actor = turn.session_and_actor(session, given, "actor")
     done = turnfile.override(files, given["lock"], given["reason"], actor, take=bool(given.get("take")))
     instead = f"; {done.replaced_by.id} locks its files" if done.replaced_by else ""
     line = f"removed {done.lock.id}, held by {done.lock.holder}, revision {done.revision}{instead}"
     session.out.say(msgspec.to_builtins(done), printable(line), *(printable(str(each)) for each in done.problems))
     return 0
-
-
-_LOCK = Argument("lock", option="--lock", word=True, required=True, help="its id")
-_STALE = Argument("locks", "texts", "--lock", word=True, rest=True, help="their ids (default: all stale locks)")
-_LOCKS = Argument("locks", "texts", "--lock", word=True, rest=True, help="their ids (default: all of yours)")
-
-COMMANDS = (
-    Command(
-        "turn lock",
-        "Lock shared files before you edit them; exit code 12 if one is locked.",
-        (
-            Argument("files", "texts", "--files", word=True, rest=True, required=True, help="such as MAILBOX.md"),
-            turn.HOLDER,
-            turn.REASON,
-            turn.LEASE,
-            *turn.WAITING,
-        ),
-        lock,
-        "While somebody else holds a file, checks again every --wait seconds. If the revision is the same in two"
-        " checks, asks the maintainer to decide and stops waiting.",
-    ),
-    Command(
-        "turn unlock",
-        "Release your locks, with a completion note and a fresh MAILBOX.json.",
-        (_LOCKS, turn.HOLDER, turn.DIR),
-        unlock,
-        "The exit code is 1 if your edit left errors in a file, and 13 if the lock went stale before: it is then"
-        " removed, but the edit is not noted as complete, because others may have edited the file too.",
-    ),
-    Command("turn renew", "Restart the leases of your locks.", (_LOCKS, turn.HOLDER, turn.DIR), renew),
-    Command("turn clear", "Remove stale locks of any holder.", (_STALE, turn.DIR), clear),
-    Command(
-        "turn override",
-        "Remove another's lock in an emergency; it is logged in the worklog.",
-        (_LOCK, turn.REASON, Argument("take", "flag", "--take", help="take a lock on the same files"), turn.DIR),
-        override,
-        "The reason must start with P0 and say what is at stake.",
-    ),
-)
