@@ -99,7 +99,7 @@ def test_s10_c15_a_fence_names_a_lock_stash_as_every_other_command_does(made: Cl
         lost = made("cell", "set", "run", "x", "2", "--fence", f"{scope}/gate:{token}")
         assert (lost.code, "no longer held" in lost.err) == (15, True)
     never = made("cell", "set", "run", "x", "2", "--fence", f"{trail}/gat:{token}")
-    assert (never.code, "is or was a lock" in never.err, "lost" in never.err) == (15, True, False)
+    assert (never.code, "there is no lock" in never.err, "lost" in never.err) == (15, True, False)
 
 
 # --- lines for people ------------------------------------------------------------------------------------------------

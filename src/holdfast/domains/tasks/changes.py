@@ -141,7 +141,8 @@ def _refuse_active(task: rows.Stored, family: list[rows.Stored]) -> None:
     if task.active:
         first, second = ("release", "complete") if task.status == "in_progress" else ("approve", "reject")
         hint = f'first tasks.{first}("{task.id}") or tasks.{second}("{task.id}")'
-        raise errors.TaskActive(f"task {task.id} is {task.status}", hint=hint, id=task.id, status=task.status)
+        message = f"task {task.id} cannot be deleted: it is {task.status}"
+        raise errors.TaskActive(message, hint=hint, id=task.id, status=task.status)
     active = [other.id for other in family if other.status in rows.ACTIVE]
     if active:
         message = f"tasks below task {task.id} are being worked on: {', '.join(active)}"

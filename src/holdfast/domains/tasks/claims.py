@@ -139,9 +139,11 @@ def authorise(
         raise _fenced(task, f"the claim of {agent} on task {task.id} was lost")
     if task.holder is None and target is not None:
         raise illegal(task, op, target)
-    held = f"task {task.id} is held by {task.holder}, not by {agent}"
-    message = held if task.holder else f"nobody holds task {task.id}"
-    raise errors.NotClaimOwner(message, id=task.id, holder=task.holder, claimed_by=task.holder)
+    message, hint = f"nobody holds task {task.id}", f'claim it first: tasks.claim("{task.id}")'
+    if task.holder:
+        message = f"task {task.id} is held by {task.holder}, not by {agent}"
+        hint = f"claim another one: tasks.claim_next(); or ask {task.holder} by mail"
+    raise errors.NotClaimOwner(message, hint=hint, id=task.id, holder=task.holder, claimed_by=task.holder)
 
 
 def check_token(task: Stored, token: int) -> None:

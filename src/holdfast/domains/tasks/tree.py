@@ -97,8 +97,10 @@ def _refuse_cycle(tx: Tx, task: Stored, parent: Stored) -> None:
     above: Stored | None = parent
     while above is not None:
         if above.seq == task.seq:
-            message = f"{parent.id} is {task.id} itself or below it: {' -> '.join(reversed(path))}"
-            hint = "move the descendant out first"
+            message, hint = f"task {task.id} cannot be moved below itself", "choose another parent"
+            if parent.seq != task.seq:
+                message = f"task {task.id} cannot be moved below {parent.id}, which is below it"
+                hint = f"first move {parent.id} elsewhere: {' -> '.join(reversed(path))}"
             raise errors.WouldCreateCycle(message, hint=hint, id=task.id, path=list(reversed(path)))
         above = None if above.parent is None else rows.by_seq(tx, above.parent)
         if above is not None:
