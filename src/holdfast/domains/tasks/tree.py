@@ -99,8 +99,9 @@ def _refuse_cycle(tx: Tx, task: Stored, parent: Stored) -> None:
         if above.seq == task.seq:
             message, hint = f"task {task.id} cannot be moved below itself", "choose another parent"
             if parent.seq != task.seq:
-                message = f"task {task.id} cannot be moved below {parent.id}, which is below it"
-                hint = f"first move {parent.id} elsewhere: {' -> '.join(reversed(path))}"
+                below = " -> ".join(reversed(path))
+                message = f"task {task.id} cannot be moved below {parent.id}, which is below it: {below}"
+                hint = f"first move {parent.id} elsewhere"
             raise errors.WouldCreateCycle(message, hint=hint, id=task.id, path=list(reversed(path)))
         above = None if above.parent is None else rows.by_seq(tx, above.parent)
         if above is not None:
