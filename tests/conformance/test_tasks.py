@@ -210,7 +210,8 @@ def test_t2_reads_accept_a_unique_abbreviation_with_and_without_the_prefix(world
 def test_t2_an_abbreviation_of_several_is_refused_and_names_the_candidates(world: World) -> None:
     ws = furnished(world)
     live = sorted(task.id for task in ws.tasks.list())
-    for short in ("hf-", "hf"):
+    alone = any(id.startswith("hf-hf") for id in live)  # drawn by chance: then "hf" abbreviates that one
+    for short in ("hf-",) if alone else ("hf-", "hf"):
         for error in refuse(ws, errors.InvalidID, *READS.values(), given=(short,)):
             assert {*error.candidates} >= {*live}, "and those that are deleted, where they can be read"
             assert all(id in error.hint for id in live)
