@@ -16,7 +16,7 @@ from holdfast.errors import NAME_YOURSELF, SEND_TOKEN
 if TYPE_CHECKING:
     from holdfast.operation import Operation
 
-# What is no operation, as each face does it: the command line, HTTP, MCP.
+# Phrases for what is not an operation, in the words of the command line, HTTP and MCP.
 OTHERWISE: Final = {
     NAME_YOURSELF: (
         "export HOLDFAST_ACTOR=agent-1, or add --actor agent-1",
@@ -45,7 +45,6 @@ _SHELL_ONLY: Final = ("init", "mail export")
 
 def for_shell(hint: str) -> str:
     """Commands in place of calls, and options in place of arguments."""
-
     from shlex import quote
 
     def command(call: re.Match[str]) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from tests.teeth.bug import Bug
 
-PATHS = ("tests/conformance/test_paths.py", "--kinds", "memory")
+PATHS = ("tests/conformance/test_paths.py", "tests/conformance/test_path_lines.py", "--kinds", "memory")
 CLAIMED = ("tests/conformance/test_one_commit.py", *PATHS)
 PATTERNS = ("tests/unit/routing/test_glob_overlap.py", "tests/unit/test_path_patterns.py")
 

@@ -117,7 +117,7 @@ class Turns:
 
 
 def start_helper(name: str) -> SimpleQueue[Callable[[], None] | None]:
-    """Start a thread that runs what is put into its queue, until that is None."""
+    """Start a thread that runs the jobs of a queue one after another; None ends it. Returns the queue."""
     import queue
 
     jobs: SimpleQueue[Callable[[], None] | None] = queue.SimpleQueue()
