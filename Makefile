@@ -6,8 +6,9 @@ WORKERS     ?= $(shell expr $$(getconf _NPROCESSORS_ONLN) + 1)
 PYTEST_ARGS ?= -n $(WORKERS)
 ARGS        ?=
 
-BIN   := .venv/bin
-READY := .venv/.ready
+BIN      := .venv/bin
+READY    := .venv/.ready
+COMPILED := .venv/.compiled
 
 .DEFAULT_GOAL := help
 .PHONY: help setup run demo test check fix bench teeth sim long house clean
@@ -23,7 +24,8 @@ run: $(READY) ## Start the server on the workspace in .holdfast (ARGS go to `hol
 demo: $(READY) ## Watch a fleet of agents share a workspace
 	@$(BIN)/holdfast demo $(ARGS)
 
-test: check ## Check, then run the tests on all cores (ARGS="-k name" picks some)
+test: $(READY) ## Check, then run the tests on all cores (ARGS="-k name" picks some)
+	@$(MAKE) --no-print-directory -j 2 check $(COMPILED)
 	$(BIN)/python -m pytest $(PYTEST_ARGS) $(ARGS)
 
 check: $(READY) ## Lint, formatting and types; changes no file
@@ -53,6 +55,11 @@ house: $(READY) ## Print the figures of the source: modules, lines, importers, l
 clean: ## Remove caches and build output; keeps .venv
 	rm -rf build dist src/*.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis .teeth .long
 	find src tests -name __pycache__ -prune -exec rm -rf {} +
+
+# pytest compiles each test file in its own way. Every worker would do that for itself; once, beside the checks, is enough.
+$(COMPILED): $(READY)
+	@out=$$(env -u PYTHONDONTWRITEBYTECODE $(BIN)/python -m pytest --collect-only -qq 2>&1) || { echo "$$out"; exit 1; }
+	@touch $@
 
 # pip reads the build backend's version from the first variable up to 25.2 and from the second since; the path is
 # relative because pip splits these variables at spaces.
