@@ -1,8 +1,8 @@
 # Every target makes .venv itself on first use, and again when pyproject.toml or constraints.txt change.
 
 PYTHON      ?= python3
-# One worker more than there are cores: tests also wait for disks, processes and each other.
-WORKERS     ?= $(shell expr $$(getconf _NPROCESSORS_ONLN) + 1)
+# Two workers more than there are cores: tests also wait for disks, processes and each other.
+WORKERS     ?= $(shell expr $$(getconf _NPROCESSORS_ONLN) + 2)
 PYTEST_ARGS ?= -n $(WORKERS)
 ARGS        ?=
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from pathlib import Path
 
 import httpx
@@ -10,7 +11,7 @@ import pytest
 
 import holdfast
 from holdfast.ids import is_uuid7
-from tests.bench import claims, increments, load, stashes
+from tests.bench import claims, compare, increments, load, stashes
 from tests.bench.__main__ import SUBJECTS, main
 from tests.bench.baseline import Loop
 from tests.bench.load_generator import Generator
@@ -196,3 +197,20 @@ def test_the_command_runs_what_is_named_and_leaves_nothing_behind(
     assert "cells.get / raw select" in printed
     assert "fdatasyncs a second" in printed
     assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("name", compare.SUBJECTS)
+def test_every_subject_of_the_comparison_takes_processor_time(name: str) -> None:
+    assert compare.measure(name, 0.002) > 0
+
+
+def test_a_tree_is_compared_with_itself_in_processes_of_its_own(capsys: pytest.CaptureFixture[str]) -> None:
+    root = str(Path(__file__).resolve().parents[2])
+    assert compare.main([root, "cells.set", "--rounds", "1", "--scale", "0.002"]) == 0
+    assert re.fullmatch(r"subject .*\ncells\.set +\d+\.\d{3} s +\d+\.\d{3} s +\d+\.\d{3}\n", capsys.readouterr().out)
+
+
+def test_a_tree_without_its_environment_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        compare.main([str(tmp_path)])
+    assert "run `make setup` there" in capsys.readouterr().err

@@ -1,10 +1,10 @@
 """I/O errors injected below SQLite, inside groups: the answers are honest and the workspace recovers by itself.
 
-Each test plays one scenario over and over, failing the first call of a kind, then the second, and so on, until the
-scenario makes no more calls than that. After each play the store is judged through a clean reopening:
-whatever was acknowledged is there, whatever was refused is not (OutcomeUnknown may be either), each transaction is
-whole, the revisions have no gap. While the fault lasts only typed errors come out and reads go on; once it is gone the
-next write of the same process works.
+Each test plays one scenario over and over, failing the first call of a kind, then a later one, and so on, until the
+scenario makes no more calls than that; the long run fails every call. After each play the store is judged through a
+clean reopening: whatever was acknowledged is there, whatever was refused is not (OutcomeUnknown may be either), each
+transaction is whole, the revisions have no gap. While the fault lasts only typed errors come out and reads go on; once
+it is gone the next write of the same process works.
 """
 
 from __future__ import annotations
@@ -25,6 +25,7 @@ import pytest
 
 import holdfast
 from holdfast.errors import HoldfastError, OutcomeUnknown
+from tests.amounts import amount
 from tests.e2e.faulty_vfs import NAME, Call, Disk, Fault, faulty_disk
 
 RUN = "run"
@@ -263,7 +264,7 @@ def test_a_failing_disk_gets_honest_answers_and_is_survived(
 ) -> None:
     told: Counter[str] = Counter()
     struck = 0
-    for number in range(1, MOST_CALLS + 1, 4 if fault.lasting else 1):
+    for number in range(1, MOST_CALLS + 1, 4 if fault.lasting else amount(2, 1)):
         folder = tmp_path / f"store-{number}"
         shutil.copytree(filled, folder)
         if not play(disk, folder, scenario, fault._replace(number=number), told):

@@ -53,12 +53,7 @@ async def count_to(ws: holdfast.RemoteWorkspace, number: int) -> None:
     assert (await ws.aio.cells.get("run", "count")).value == number
 
 
-def test_a_thousand_calls_at_once_are_each_answered_once(server: Running) -> None:
-    with holdfast.connect(server.url, token=server.token, actor="ann") as ws:
-        asyncio.run(count_to(ws, 1000))
-
-
-def test_a_thousand_calls_at_once_need_no_thousand_files(server: Running) -> None:
+def test_a_thousand_calls_at_once_are_each_answered_once_and_need_no_thousand_files(server: Running) -> None:
     """Many systems allow a process 256 open files, or 1024."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     with holdfast.connect(server.url, token=server.token, actor="ann") as ws:

@@ -30,7 +30,7 @@ from tests.amounts import amount
 from tests.http.running import Running
 from tests.http.schema_run import ACTOR, World, guide_of, run
 
-CALLS: Final = amount(600, 2000)
+CALLS: Final = amount(450, 2000)
 NOW: Final = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)
 TASK: Final = Task(
     "hf-1", "title", "", "task", "open", 2, None, 0, ("tag",), None, None, None, None, NOW, NOW, None, 1, 1

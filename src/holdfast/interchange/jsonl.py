@@ -10,8 +10,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Sequence
 from datetime import datetime
-from functools import partial
-from typing import Annotated, Any, Final, Literal, NamedTuple, TypeVar, get_args
+from typing import Annotated, Any, Final, Literal, NamedTuple, ParamSpec, TypeVar, get_args
 
 import msgspec
 
@@ -20,6 +19,7 @@ from holdfast.kernel.tx import Tx
 from holdfast.types import ImportProblem, ImportReport, as_microseconds, counted
 
 T = TypeVar("T")
+P = ParamSpec("P")
 Time = Annotated[datetime, msgspec.Meta(tz=True)]
 Outcome = Literal["created", "updated", "unchanged"]
 CREATED: Final = "created"
@@ -61,20 +61,16 @@ class Import:
     ) -> None:
         """Parse each line independently and pass it to `take`; skip blank lines, refuse what cannot be read."""
         for number, line in enumerate(lines, 1):
-            try:
-                raw = parse(line)
-            except errors.Invalid as error:
-                self.refuse(Place(table, number, None), error.message)
-                continue
+            raw = self.attempt(Place(table, number, None), parse, line)
             if raw is not None:
-                ids = (raw[field] for field in id_fields if isinstance(raw.get(field), str))
-                place = Place(table, number, next(ids, None))
-                self.attempt(place, partial(take, place, raw))
+                ids = [raw[field] for field in id_fields if isinstance(raw.get(field), str)]
+                place = Place(table, number, ids[0] if ids else None)
+                self.attempt(place, take, place, raw)
 
-    def attempt(self, place: Place, step: Callable[[], T]) -> T | None:
+    def attempt(self, place: Place, step: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T | None:
         """Do a step for a record, and refuse the record if that raises; then the result is None."""
         try:
-            return step()
+            return step(*args, **kwargs)
         except REFUSALS as error:
             self.refuse(place, str(getattr(error, "message", error)))
             return None
@@ -99,9 +95,9 @@ class Import:
         """Count a record among those with this outcome."""
         getattr(self.report, outcome)[place.table].append(place.id)
 
-    def put(self, place: Place, write: Callable[[], str]) -> str | None:
+    def put(self, place: Place, write: Callable[P, str], *args: P.args, **kwargs: P.kwargs) -> str | None:
         """Count a record by the outcome that `write` returns, or report why it is in conflict; None if refused."""
-        outcome = self.attempt(place, write)
+        outcome = self.attempt(place, write, *args, **kwargs)
         if outcome in get_args(Outcome):
             self.count(str(outcome), place)
         elif outcome is not None:

@@ -94,7 +94,7 @@ class _Import:
         self._choose_trails(trails, members)
         changed = self._put_crumbs(tasks, members, {line.trail_id: line for _, line in trails})
         for place, trail in trails:
-            self._found.put(place, partial(crumbs.put_trail, self._tx, trail, trail.trail_id in self._updated))
+            self._found.put(place, crumbs.put_trail, self._tx, trail, trail.trail_id in self._updated)
         others = self._take_scopes(links)
         for place, entry in entries:
             self._history.setdefault(entry.stash_id, []).append((place, entry))
@@ -103,7 +103,7 @@ class _Import:
         self._compare_scopes()
         self._put_links(others, changed)
         for place, entry in (each for history in self._history.values() for each in history):
-            self._found.put(place, partial(compare_entry, self._tx, entry))
+            self._found.put(place, compare_entry, self._tx, entry)
         for id, line in self._updated.items():
             if members.ending(members.of(id, line)) or not self._is_whole(id):
                 self._diverged.add(id)
@@ -205,7 +205,7 @@ class _Import:
             if place.id in waits:
                 self._found.conflict(place, _LEFT.format(waits[place.id]))
             else:
-                self._found.attempt(place, partial(work.read, place, raw))
+                self._found.attempt(place, work.read, place, raw)
         work.decide()
         work.write()
         report = self._found.report
@@ -216,8 +216,8 @@ class _Import:
     def _put_links(self, links: list[Read[LinkLine]], changed: set[str]) -> None:
         created: set[str] = set()
         for place, link in links:
-            put = partial(crumbs.put_link, self._tx, link, changed, created, self._left)
-            if self._found.put(place, put) == CREATED:
+            outcome = self._found.put(place, crumbs.put_link, self._tx, link, changed, created, self._left)
+            if outcome == CREATED:
                 created.add(link.link_id)
 
     # --- stashes with their scopes and their history -----------------------------------------------------------------
@@ -237,7 +237,7 @@ class _Import:
     def _compare_scopes(self) -> None:
         """Compare the scopes that are left: of stashes that are not in the import, or were here before."""
         for place, link in self._scopes.values():
-            outcome = self._found.put(place, partial(compare_scope, self._tx, link))
+            outcome = self._found.put(place, compare_scope, self._tx, link)
             if outcome != UNCHANGED and link.to_id in self._updated:
                 self._diverged.add(link.to_id)
 
@@ -250,8 +250,8 @@ class _Import:
             for each in (place, *self._take_parts(line.stash_id)):
                 self._found.conflict(each, _LEFT.format(link.to_id))
             return
-        put = partial(put_stash, self._tx, line, link, [entry for _, entry in history], self._holder)
-        outcome = self._found.put(place, put)
+        entries = [entry for _, entry in history]
+        outcome = self._found.put(place, put_stash, self._tx, line, link, entries, self._holder)
         if outcome is None:
             for each in self._take_parts(line.stash_id):
                 self._found.refuse(each, f"its stash {line.stash_id} cannot be imported")
@@ -290,7 +290,7 @@ class _Import:
                 raise errors.Invalid(f"line {first[0].line} is version {entry.version} of the same stash")
 
         for place, entry in sorted(self._history.get(line.stash_id, ()), key=lambda each: (each[1].version, each[0])):
-            self._found.attempt(place, partial(take, place, entry))
+            self._found.attempt(place, take, place, entry)
         self._history[line.stash_id] = list(kept.values())
         return list(kept.values())
 

@@ -11,6 +11,7 @@ tasks do not have is never dropped: it becomes a note, with a warning that names
 from __future__ import annotations
 
 from datetime import datetime
+from operator import attrgetter
 from typing import Any, Final
 
 import msgspec
@@ -70,6 +71,7 @@ class TaskLine(msgspec.Struct, frozen=True):
 
 
 _OF_TASK: Final = tuple(name for name in TaskLine.__struct_fields__ if name in Task.__struct_fields__)
+_values_of: Final = attrgetter(*_OF_TASK)
 
 
 def export(snapshot: Snapshot, after: str | None, limit: int, include_deleted: bool) -> list[str]:
@@ -113,12 +115,12 @@ def line_of(snapshot: Snapshot, stored: Stored, live: str = "") -> str:
         (task.id,),
     ):
         linked[kind].append(target)
-    row = snapshot.one("SELECT id FROM tasks WHERE seq = ?", (stored.deletion,))
+    deletion = stored.deletion and snapshot.one("SELECT id FROM tasks WHERE seq = ?", (stored.deletion,))
     line = TaskLine(
         format=FORMAT,
-        deleted_with=None if row is None else row[0],
+        deleted_with=deletion[0] if deletion else None,
         notes=tuple(notes_of(snapshot, task.id)),
-        **{name: getattr(task, name) for name in _OF_TASK},
+        **dict(zip(_OF_TASK, _values_of(task), strict=True)),
         **{kind: tuple(targets) for kind, targets in linked.items()},  # type: ignore[arg-type]
     )
     return _encode(line).decode()

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Sequence, Set
-from functools import partial
 from typing import Any, Final
 
 import msgspec
@@ -111,7 +110,7 @@ class TaskImport:
     def decide(self) -> None:
         """Decide for every record whether it creates a task, changes one, or neither; refuse what does not fit."""
         for record in self._file.values():
-            self._found.attempt(record.place, partial(self._decide, record))
+            self._found.attempt(record.place, self._decide, record)
         self._plan.fit()
 
     def _decide(self, record: Record) -> None:

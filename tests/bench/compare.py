@@ -1,0 +1,272 @@
+"""Compares the processor time of two trees: `python -m tests.bench.compare ../before` with this one.
+
+Every subject is a fixed amount of work through the public interface. Each run is a fresh process of the tree's own
+`.venv`, with its store in memory where the machine has such a place; the trees take turns, and the last column is the
+ratio of their medians. Processor time counts threads and children, and does not wait for a disk or for other processes.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import json
+import os
+import resource
+import statistics
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Callable, Coroutine, Sequence
+from contextlib import ExitStack
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import holdfast
+
+ROUNDS = 9
+MEMORY = Path("/dev/shm")
+MEASURE = "measure"
+Work = Callable[[], object]
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Print a row for each subject. Ends with a message if a tree cannot do one."""
+    argv = sys.argv[1:] if argv is None else argv
+    if argv[:1] == [MEASURE]:
+        print(measure(argv[1], float(argv[2])))
+        return 0
+    parser = argparse.ArgumentParser(prog="python -m tests.bench.compare", description=__doc__)
+    parser.add_argument("before", type=Path, help="another tree, with its .venv made by `make setup`")
+    parser.add_argument("names", nargs="*", metavar="name", help=f"which: {', '.join(SUBJECTS)} (default: all)")
+    parser.add_argument("--rounds", type=int, default=ROUNDS)
+    parser.add_argument("--scale", type=float, default=1.0, help="do so much of everything")
+    options = parser.parse_args(argv)
+    if unknown := set(options.names) - set(SUBJECTS):
+        parser.error(f"no such subject: {', '.join(sorted(unknown))}")
+    before = options.before.resolve() / ".venv" / "bin" / "python"
+    if not before.exists():
+        parser.error(f"{before} does not exist: run `make setup` there")
+    print(f"{'subject':18} {'before':>9} {'now':>9} {'ratio':>6}")
+    for name in options.names or SUBJECTS:
+        times: tuple[list[float], list[float]] = ([], [])
+        for _ in range(options.rounds):
+            for python, found in zip((before, Path(sys.executable)), times, strict=True):
+                found.append(_measured_in(python, name, options.scale))
+        old, new = map(statistics.median, times)
+        print(f"{name:18} {old:7.3f} s {new:7.3f} s {new / old:6.3f}", flush=True)
+    return 0
+
+
+def _measured_in(python: Path, name: str, scale: float) -> float:
+    """Seconds of processor time that a fresh process of a tree takes for a subject."""
+    # The other tree runs this file too, with its own library: -P keeps the folder of this file out of the path.
+    command = [str(python), "-P", __file__, MEASURE, name, str(scale)]
+    done = subprocess.run(command, capture_output=True, text=True)
+    if done.returncode:
+        raise SystemExit(f"{name} fails with {python}:\n{done.stderr[-2000:]}")
+    return float(done.stdout)
+
+
+def measure(name: str, scale: float) -> float:
+    """Seconds of processor time for a subject, without the making of its store."""
+    with tempfile.TemporaryDirectory(dir=MEMORY if MEMORY.is_dir() else None) as folder, ExitStack() as closing:
+        work = SUBJECTS[name](Scene(Path(folder), scale, closing))
+        began = _processor_time()
+        work()
+        return _processor_time() - began
+
+
+def _processor_time() -> float:
+    children = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return time.process_time() + children.ru_utime + children.ru_stime
+
+
+class Scene:
+    """Where a subject works, and how much it does."""
+
+    def __init__(self, folder: Path, scale: float, closing: ExitStack) -> None:
+        self.folder = folder
+        self._scale = scale
+        self._closing = closing
+
+    def open(self, name: str = "store") -> holdfast.Workspace:
+        """A workspace that is closed after the work."""
+        return self._closing.enter_context(holdfast.open(self.folder / name, actor="bench"))
+
+    def count(self, full: int) -> int:
+        """How many times, at this scale."""
+        return max(1, round(full * self._scale))
+
+
+def _fill(ws: holdfast.Workspace, count: int) -> None:
+    def create(numbers: range, tx: holdfast.Transaction) -> None:
+        for number in numbers:
+            tx.tasks.create(f"t{number}")
+
+    for first in range(0, count, 500):
+        ws.transact(partial(create, range(first, min(count, first + 500))))
+
+
+def _in_threads(work: Callable[[int], None], count: int = 32) -> Work:
+    def run() -> None:
+        threads = [threading.Thread(target=work, args=(number,)) for number in range(count)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+
+    return run
+
+
+def _in_loop(work: Callable[[int], Coroutine[Any, Any, None]], count: int = 64) -> Work:
+    async def run() -> None:
+        await asyncio.gather(*[work(number) for number in range(count)])
+
+    return lambda: asyncio.run(run())
+
+
+# --- subjects: each makes its store and returns the work -----------------------------------------------------------
+
+
+def get(scene: Scene) -> Work:
+    ws = scene.open()
+    ws.cells.set("s", "k", 1)
+    return lambda: [ws.cells.get("s", "k") for _ in range(scene.count(200_000))]
+
+
+def set_(scene: Scene) -> Work:
+    ws = scene.open()
+    return lambda: [ws.cells.set("s", f"k{n % 50}", n) for n in range(scene.count(6000))]
+
+
+def increment_threads(scene: Scene) -> Work:
+    ws = scene.open()
+
+    def one(number: int) -> None:
+        for _ in range(scene.count(600)):
+            ws.cells.increment("s", "c")
+
+    return _in_threads(one)
+
+
+def increment_loop(scene: Scene) -> Work:
+    ws = scene.open()
+
+    async def one(number: int) -> None:
+        for _ in range(scene.count(800)):
+            await ws.aio.cells.increment("s", "c")
+
+    return _in_loop(one)
+
+
+def create(scene: Scene) -> Work:
+    ws = scene.open()
+    return lambda: _fill(ws, scene.count(10_000))
+
+
+def claim(scene: Scene) -> Work:
+    ws = scene.open()
+    _fill(ws, scene.count(6000))
+    return lambda: [ws.tasks.claim_next("a") for _ in range(scene.count(5000))]
+
+
+def claim_threads(scene: Scene) -> Work:
+    ws = scene.open()
+    _fill(ws, scene.count(9000))
+
+    def one(number: int) -> None:
+        for _ in range(scene.count(250)):
+            ws.tasks.claim_next(f"a{number}")
+
+    return _in_threads(one)
+
+
+def claim_loop(scene: Scene) -> Work:
+    ws = scene.open()
+    _fill(ws, scene.count(12_000))
+
+    async def one(number: int) -> None:
+        for _ in range(scene.count(160)):
+            await ws.aio.tasks.claim_next(f"a{number}")
+
+    return _in_loop(one)
+
+
+def mail(scene: Scene) -> Work:
+    ws = scene.open()
+    ws.agents.register("b")
+
+    def run() -> None:
+        for _ in range(scene.count(3000)):
+            ws.mail.send("b", "subject", "body")
+        for _ in range(scene.count(50)):
+            ws.mail.inbox("b")
+
+    return run
+
+
+def stash(scene: Scene) -> Work:
+    ws = scene.open()
+    id = ws.stashes.create("c", "counter").id
+    return lambda: [ws.stashes.increment(id) for _ in range(scene.count(5000))]
+
+
+def watch(scene: Scene) -> Work:
+    ws = scene.open()
+
+    def run() -> None:
+        with ws.watch() as events:
+            for number in range(scene.count(2500)):
+                ws.cells.set("s", "k", number)
+                next(events)
+
+    return run
+
+
+def move_tasks(scene: Scene) -> Work:
+    source, target = scene.open("source"), scene.open("target")
+    _fill(source, scene.count(3000))
+    target.tasks.import_(source.tasks.export(limit=1))  # loads what only these calls need
+
+    def run() -> None:
+        after = None
+        while lines := source.tasks.export(after=after, limit=500):
+            target.tasks.import_(lines)
+            after = json.loads(lines[-1])["id"]
+
+    return run
+
+
+def next_command(scene: Scene) -> Work:
+    _fill(scene.open(), 100)
+    command = [str(Path(sys.executable).with_name("holdfast")), "next"]
+    environment = {**os.environ, "HOLDFAST_ACTOR": "a", "HOLDFAST_DIR": str(scene.folder / "store")}
+
+    def run() -> None:
+        for _ in range(scene.count(12)):
+            subprocess.run(command, check=True, stdout=subprocess.DEVNULL, env=environment)
+
+    return run
+
+
+SUBJECTS: dict[str, Callable[[Scene], Work]] = {
+    "cells.get": get,
+    "cells.set": set_,
+    "increment, threads": increment_threads,
+    "increment, loop": increment_loop,
+    "create": create,
+    "claim": claim,
+    "claim, threads": claim_threads,
+    "claim, loop": claim_loop,
+    "mail": mail,
+    "stash": stash,
+    "watch": watch,
+    "export and import": move_tasks,
+    "holdfast next": next_command,
+}
+
+if __name__ == "__main__":
+    sys.exit(main())
