@@ -70,8 +70,8 @@ class TaskLine(msgspec.Struct, frozen=True):
     notes: tuple[NoteLine, ...] = ()
 
 
-_OF_TASK: Final = tuple(name for name in TaskLine.__struct_fields__ if name in Task.__struct_fields__)
-_values_of: Final = attrgetter(*_OF_TASK)
+# A line says all that a task does, in one run of fields.
+_values_of: Final = attrgetter(*(name for name in TaskLine.__struct_fields__ if name in Task.__struct_fields__))
 
 
 def export(snapshot: Snapshot, after: str | None, limit: int, include_deleted: bool) -> list[str]:
@@ -116,14 +116,9 @@ def line_of(snapshot: Snapshot, stored: Stored, live: str = "") -> str:
     ):
         linked[kind].append(target)
     deletion = stored.deletion and snapshot.one("SELECT id FROM tasks WHERE seq = ?", (stored.deletion,))
-    line = TaskLine(
-        format=FORMAT,
-        deleted_with=deletion[0] if deletion else None,
-        notes=tuple(notes_of(snapshot, task.id)),
-        **dict(zip(_OF_TASK, _values_of(task), strict=True)),
-        **{kind: tuple(targets) for kind, targets in linked.items()},  # type: ignore[arg-type]
-    )
-    return _encode(line).decode()
+    links, notes = map(tuple, linked.values()), tuple(notes_of(snapshot, task.id))
+    fields: tuple[Any, ...] = (FORMAT, *_values_of(task), deletion[0] if deletion else None, *links, notes)
+    return _encode(TaskLine(*fields)).decode()
 
 
 def notes_of(snapshot: Snapshot, id: str) -> list[NoteLine]:
