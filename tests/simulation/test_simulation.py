@@ -1,6 +1,6 @@
 """The simulation in CI: seeds hold, every kind of fault was met, and a seed repeats itself exactly.
 
-CI plays 150 seeds, beginning at a number that the commit draws, so that each commit tries new ones; `SIM_FIRST` names
+CI plays 102 seeds, beginning at a number that the commit draws, so that each commit tries new ones; `SIM_FIRST` names
 another. The long run plays the first 1,000.
 """
 
@@ -20,8 +20,8 @@ from tests.simulation.campaign import KINDS, Tally, first_seed
 from tests.simulation.run import FAULTS, OPERATIONS, play
 from tests.simulation.workload import OPERATIONS as WORKLOAD
 
-PART = 50  # seeds of one test
-SEEDS = amount(100, 1000)
+PART = amount(34, 50)  # seeds of one test
+SEEDS = amount(102, 1000)
 MOST = 500  # seeds of one test, if the rarest operations do not come sooner
 ROOT = Path(__file__).parents[2]
 # Reached only where there is no log, so by other tests.
