@@ -254,3 +254,14 @@ def test_a_command_asked_for_help_does_nothing_else(made: Cli) -> None:
     assert made("run", "--task", "hf-0000", "--actor", "a", "--", "true", "--help").code == 10, (
         "behind -- it is no option"
     )
+
+
+def test_help_fits_a_terminal_of_80_columns(made: Cli) -> None:
+    """All but the examples, which are lines to copy."""
+    from holdfast.faces.cli.command import PURPOSES, all_commands
+    from holdfast.faces.cli.commands.help import TOPICS
+
+    for topic in ("", *TOPICS, *PURPOSES, *(each.name for each in all_commands())):
+        lines = made("help", *topic.split()).out.partition("\nexamples\n")[0].splitlines()
+        assert lines
+        assert [line for line in lines if len(line) > 80] == [], topic

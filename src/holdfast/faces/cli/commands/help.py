@@ -99,7 +99,8 @@ def _quoted(text: str) -> str:
     return text.replace("\\", "\\\\").replace("'", "\\'")
 
 
-TASKS = (
+WIDTH: Final = 80
+TASKS: Final = (
     *("create", "list", "ready", "show", "claim", "next", "release", "done", "block", "unblock", "approve", "reject"),
     *("close", "reopen", "cancel", "park", "update", "note", "tree", "search", "history", "resume", "explain"),
 )
@@ -129,7 +130,8 @@ def _about(topic: str) -> list[str]:
     purpose = PURPOSES.get(topic.partition(" ")[0])
     members = [command for command in all_commands() if command.name.startswith(f"{topic} ")] if purpose else []
     if members:
-        return [f"holdfast {topic}: {purpose}", "", *_rows(members), "", f"more: holdfast help {topic} WORD"]
+        head = fold(f"holdfast {topic}: ", str(purpose))
+        return [head, "", *_rows(members), "", f"more: holdfast help {topic} WORD"]
     command, count = find(topic.split())
     if count != len(topic.split()):
         raise unknown(topic)
@@ -141,23 +143,30 @@ def _overview() -> list[str]:
     alone = [name for name in known if " " not in name]
     tasks = [known[name] for name in TASKS]
     rest = [known[name] for name in alone if name not in TASKS]
-    groups = [f"  {name:<10} {PURPOSES[name]}" for name in sorted(PURPOSES)]
-    more = f"more: holdfast help COMMAND; topics: {', '.join(TOPICS)}"
+    groups = [fold(f"  {name:<10} ", PURPOSES[name]) for name in sorted(PURPOSES)]
+    more = fold("more: ", f"holdfast help COMMAND, or a topic: {', '.join(TOPICS)}")
     lines = [FIRST, "tasks", *_rows(tasks), "", "groups, each with subcommands", *groups]
     return [*lines, "", "others", *_rows(rest), "", more]
 
 
 def _rows(commands: list[Command]) -> list[str]:
     width = max(len(command.name) for command in commands)
-    return [f"  {command.name:<{width}}  {command.summary}" for command in commands]
+    return [fold(f"  {command.name:<{width}}  ", command.summary) for command in commands]
+
+
+def fold(first: str, text: str) -> str:
+    """Return a text in at most 80 columns, beside its first words."""
+    from textwrap import fill
+
+    return fill(text, WIDTH, initial_indent=first, subsequent_indent=" " * len(first), break_on_hyphens=False)
 
 
 def describe(command: Command) -> list[str]:
     """Return the arguments of a command, with examples."""
     from holdfast.faces.cli.examples import examples_of
 
-    lines = [f"usage: {usage(command)}", "", command.summary]
-    lines += ["", command.more] if command.more else []
+    lines = [fold("usage: ", usage(command)), "", fold("", command.summary)]
+    lines += ["", fold("", command.more)] if command.more else []
     lines += ["", *(row(argument) for argument in command.arguments)] if command.arguments else []
     lines += ["", "examples", *(f"  {example.line}" for example in examples_of(command))]
     return [*lines, "", "options of every command: holdfast help options"]
@@ -188,7 +197,7 @@ def row(argument: Argument) -> str:
         name = f"{argument.option} {argument.label}"
     if argument.short:
         name = f"{name}, {argument.short}"
-    return f"  {name:<28} {argument.help}"
+    return fold(f"  {name:<28} ", argument.help)
 
 
 def options() -> list[str]:
@@ -233,23 +242,27 @@ TOPICS: Final = {
 Which workspace a command works on, in this order:
   --dir FOLDER, --url URL      as given
   HOLDFAST_DIR, HOLDFAST_URL   from the environment
-  .holdfast                    found upwards from the current folder; all worktrees of a git
-                               repository share the one of the main worktree
-holdfast where prints which it is and why. Servers need a token: HOLDFAST_TOKEN, HOLDFAST_TOKEN_FILE,
-or holdfast login URL once.
+  .holdfast                    found upwards from the current folder; all
+                               worktrees of a git repository share the one of
+                               the main worktree
+holdfast where prints which it is and why. Servers need a token: HOLDFAST_TOKEN,
+HOLDFAST_TOKEN_FILE, or holdfast login URL once.
 """,
     "actors": """
-Every call has an actor: --actor NAME, else HOLDFAST_ACTOR, else user@host, which may read,
-create and change but not claim, lock or mail: two sessions would share that name. Choose a
-name for each agent session; holdfast setup does that for the clients it supports.
-The tokens of claims and locks are remembered for each actor and sent automatically, so an agent that
-lost its claim without noticing is refused (exit code 15) instead of overwriting others' work.
+Every call has an actor: --actor NAME, else HOLDFAST_ACTOR, else user@host,
+which may read, create and change but not claim, lock or mail: two sessions
+would share that name. Choose a name for each agent session; holdfast setup does
+that for the clients it supports.
+The tokens of claims and locks are remembered for each actor and sent
+automatically, so an agent that lost its claim without noticing is refused
+(exit code 15) instead of overwriting others' work.
 """,
     "json": """
---json, or HOLDFAST_JSON=1, prints {"schema_version": 1, "data": ...}; if there is another page, also
-"cursor", for --cursor. watch, event and cell streams print such a line for each event. Bytes are
-{"$bytes": base64}, times RFC 3339. holdfast schema COMMAND prints the JSON Schema of the output.
-Errors go to standard error: {"schema_version": 1, "error", "code", "hint", "details"}.
+--json, or HOLDFAST_JSON=1, prints {"schema_version": 1, "data": ...}; if there
+is another page, also "cursor", for --cursor. watch, event and cell streams
+print such a line for each event. Bytes are {"$bytes": base64}, times RFC 3339.
+holdfast schema COMMAND prints the JSON Schema of the output. Errors go to
+standard error: {"schema_version": 1, "error", "code", "hint", "details"}.
 """,
     "exit-codes": """
    0  done                          12  held by another, or already claimed
@@ -262,7 +275,8 @@ Errors go to standard error: {"schema_version": 1, "error", "code", "hint", "det
   11  bad transition               130  interrupted; 141 broken pipe
 """,
     "times": """
-Durations are seconds, or like 90s, 15m, 2h, 1d, 1w. Times are RFC 3339 (2026-03-01T12:00:00Z), or
-durations: --since 2h is two hours ago, --until 2h in two hours.
+Durations are seconds, or like 90s, 15m, 2h, 1d, 1w. Times are RFC 3339
+(2026-03-01T12:00:00Z), or durations: --since 2h is two hours ago, --until 2h in
+two hours.
 """,
 }
