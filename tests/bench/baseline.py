@@ -39,13 +39,19 @@ EVENT = (
 FOOTER = "UPDATE meta SET revision = ?, stamp = ? WHERE id = 1"
 
 
+def apply(connection: apsw.Connection) -> None:
+    """Give a connection our settings."""
+    for pragma, value in SETTINGS.items():
+        connection.pragma(pragma, value)
+    connection.config(apsw.SQLITE_DBCONFIG_ENABLE_QPSG, 1)
+
+
 class Loop:
     """Increments existing cells of one run on a connection of its own."""
 
     def __init__(self, path: str, run: str) -> None:
         self.connection = apsw.Connection(path, statementcachesize=256)
-        for pragma, value in SETTINGS.items():
-            self.connection.pragma(pragma, value)
+        apply(self.connection)
         self._execute = self.connection.execute
         self._run = run
 

@@ -15,7 +15,7 @@ from typing import Any
 import apsw
 import msgspec
 
-from tests.bench.baseline import EVENT, FOOTER, HEADER, SETTINGS
+from tests.bench.baseline import EVENT, FOOTER, HEADER, apply
 
 TTL = 1_800_000_000
 GRIMOIRE = "implement-bead"
@@ -34,7 +34,17 @@ CLAIM = (
     "UPDATE tasks SET status = ?, holder = ?, claimed = ?, token = ?, ttl = ?, grimoire = ?, review = ?,"
     " version = ?, revision = ?, updated = ? WHERE seq = ?"
 )
-UNTAG = "DELETE FROM ready_tags WHERE tag = ? AND priority = ? AND seq = ?"
+TIDIED = "SELECT tag, priority, seq FROM ready_tags_tidied"
+SLICE = (
+    "SELECT tag, priority, seq FROM ready_tags WHERE (tag, priority, seq) > (?, ?, ?)"
+    " ORDER BY tag, priority, seq LIMIT 1 OFFSET ?"
+)
+TIDY = (
+    "DELETE FROM ready_tags WHERE (tag, priority, seq) > (?, ?, ?) AND {}NOT EXISTS (SELECT 1 FROM tasks t WHERE"
+    " t.seq = ready_tags.seq AND t.status = 'open' AND t.waits = 0 AND t.busy = 0 AND t.deleted IS NULL)"
+)
+TIDY_SLICE, TIDY_REST = TIDY.format("(tag, priority, seq) <= (?, ?, ?) AND "), TIDY.format("")
+GO_ON = "UPDATE ready_tags_tidied SET tag = ?, priority = ?, seq = ? WHERE id = 1"
 LEAN = (
     "UPDATE tasks SET status = 'in_progress', holder = ?, claimed = ?, version = version + 1, revision = ?, updated = ?"
     " WHERE seq = (SELECT seq FROM tasks WHERE status = 'open' AND waits = 0 AND busy = 0 AND deleted IS NULL"
@@ -49,8 +59,7 @@ class Claimer:
 
     def __init__(self, path: str) -> None:
         self.connection = apsw.Connection(path, statementcachesize=256)
-        for pragma, value in SETTINGS.items():
-            self.connection.pragma(pragma, value)
+        apply(self.connection)
         self._execute = self.connection.execute
 
     def one_by_one(self, agents: Sequence[str]) -> None:
@@ -60,7 +69,7 @@ class Claimer:
             execute("BEGIN IMMEDIATE")
             revision, now = self._begun()
             execute(DOCUMENTS).fetchall()
-            self._claim(agent, revision + 1, now)
+            self._tidy(self._claim(agent, revision + 1, now))
             execute(FOOTER, (revision + 1, now))
             execute("COMMIT")
 
@@ -72,9 +81,11 @@ class Claimer:
             revision, now = self._begun()
             execute("SAVEPOINT bodies")
             execute(DOCUMENTS).fetchall()
+            litter = 0
             for agent in agents[start : start + size]:
                 revision += 1
-                self._claim(agent, revision, now)
+                litter += self._claim(agent, revision, now)
+            self._tidy(litter)
             execute(FOOTER, (revision, now))
             execute("COMMIT")
 
@@ -96,14 +107,23 @@ class Claimer:
         header: Any = self._execute(HEADER).fetchone()
         return header[1], time.time_ns() // 1000
 
-    def _claim(self, agent: str, revision: int, now: int) -> None:
+    def _tidy(self, litter: int) -> None:
+        execute = self._execute
+        start: Any = execute(TIDIED).fetchone()
+        end: Any = execute(SLICE, (*start, 2 * litter - 1)).fetchone()
+        if end is None:
+            execute(TIDY_REST, start)
+        else:
+            execute(TIDY_SLICE, (*start, *end))
+        execute(GO_ON, end or ("", 0, 0))
+
+    def _claim(self, agent: str, revision: int, now: int) -> int:
+        """Claim the best task; returns how many rows of `ready_tags` are left behind."""
         execute = self._execute
         row: Any = execute(BEST).fetchone()
-        seq, id, priority, version, token = row[0], row[1], row[3], row[9] + 1, revision * 4096
+        seq, id, version, token = row[0], row[1], row[9] + 1, revision * 4096
         execute(LEASE, (f"task:{id}", "task", agent, TTL, now + TTL, now))
         execute(CLAIM, ("in_progress", agent, now, token, TTL, GRIMOIRE, 0, version, revision, now, seq))
-        for tag in _tags(row[23]):
-            execute(UNTAG, (tag, priority, seq))
         data = _encode(
             {
                 "status": ("open", "in_progress"),
@@ -113,6 +133,7 @@ class Claimer:
             }
         )
         execute(EVENT, (revision, 0, now, "bench", "task", "", id, "claim", version, data))
+        return len(_tags(row[23]))
 
     def close(self) -> None:
         """Close the connection."""

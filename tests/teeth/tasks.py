@@ -9,6 +9,7 @@ STATUS = ("tests/conformance/test_task_status.py", "--kinds", "memory")
 RECORDS = ("tests/conformance/test_tasks.py", "tests/conformance/test_task_tree.py", "--kinds", "memory")
 LISTS = ("tests/conformance/test_task_lists.py", "--kinds", "memory")
 MACHINE = ("tests/conformance/test_task_machine.py",)
+TAGS = ("tests/unit/test_ready_tags.py",)
 NODES = ("tests/conformance/test_tasks.py", "--kinds", "replicated-2,replicated-3")
 
 BUGS = [
@@ -86,13 +87,31 @@ BUGS = [
         MACHINE,
     ),
     Bug(
-        "a claimed task stays among the ready tags",
-        "domains/tasks/rows.py",
-        """    if old.ready != new.ready or old.priority != new.priority or old.tags != new.tags:
+        "a claim by tag takes a task that is not ready",
+        "domains/tasks/readiness.py",
+        """ON t.seq = g.seq WHERE g.tag = ? AND {READY}\"
 """,
-        """    if old.priority != new.priority or old.tags != new.tags:
+        """ON t.seq = g.seq WHERE g.tag = ?\"
 """,
         CLAIMS,
+    ),
+    Bug(
+        "tidying up takes the tags of ready tasks",
+        "domains/tasks/rows.py",
+        """AND {} NOT EXISTS\"
+""",
+        """AND {} EXISTS\"
+""",
+        TAGS,
+    ),
+    Bug(
+        "what claims leave among the ready tags stays there",
+        "domains/tasks/rows.py",
+        """        tx.leave(len(before & after), tidy_tags)
+""",
+        """        pass
+""",
+        TAGS,
     ),
     Bug(
         "a circle of dependencies is not noticed",

@@ -11,6 +11,7 @@ import pytest
 import holdfast
 from holdfast import errors
 from holdfast.kernel import store as stores
+from holdfast.kernel.migrations import LAYOUT
 from holdfast.kernel.store import APPLICATION_ID, FILE, Store, check_sqlite, translate
 
 DURABLE = {
@@ -25,6 +26,7 @@ DURABLE = {
 
 
 def settings(connection: apsw.Connection) -> dict[str, object]:
+    assert connection.config(apsw.SQLITE_DBCONFIG_ENABLE_QPSG, -1) == 1
     return {pragma: connection.pragma(pragma) for pragma in DURABLE}
 
 
@@ -115,6 +117,20 @@ def test_a_database_of_somebody_else_is_refused_and_not_touched(tmp_path: Path, 
     before = file.read_bytes()
     with pytest.raises(errors.Invalid, match="not a Holdfast workspace"):
         holdfast.open(tmp_path, actor="me")
+    assert file.read_bytes() == before
+
+
+def test_a_store_of_another_layout_is_refused_and_not_touched(tmp_path: Path) -> None:
+    holdfast.open(tmp_path, actor="me").close()
+    file = tmp_path / FILE
+    connection = apsw.Connection(str(file))
+    connection.pragma("user_version", LAYOUT - 1)
+    connection.pragma("wal_checkpoint")
+    connection.close()
+    before = file.read_bytes()
+    with pytest.raises(errors.Unsupported, match=f"its layout is {LAYOUT - 1}, not {LAYOUT}") as refused:
+        holdfast.open(tmp_path, actor="me")
+    assert "import them into a new workspace" in refused.value.hint
     assert file.read_bytes() == before
 
 

@@ -24,7 +24,7 @@ from holdfast.kernel.journal import Journal, LogMoved
 from holdfast.kernel.leases import sweep
 from holdfast.kernel.migrations import check_writer
 from holdfast.kernel.store import Store, translate
-from holdfast.kernel.tx import SYSTEM, GuardedTx, Tx
+from holdfast.kernel.tx import SYSTEM, GuardedTx, Tidy, Tx
 from holdfast.types import DerivedActor
 
 _HEADER = "SELECT oldest_writer, revision, stamp, (SELECT min(deadline) FROM leases) FROM meta WHERE id = 1"
@@ -100,6 +100,7 @@ class Batch:
         self._writes = writes  # otherwise it only follows the log
         self._memo: dict[str, Any] = {}
         self._writers: set[str] = set()  # names to record as active
+        self._litter: dict[Tidy, int] = {}
         self.committed = False
         self.in_doubt = False  # the log may have it: nothing of it may run again
 
@@ -177,6 +178,8 @@ class Batch:
             raise rolled_back()
         if tx.dirty:
             self.dirty = True
+            for tidy, count in tx.litter.items() if tx.litter else ():
+                self._litter[tidy] = self._litter.get(tidy, 0) + count
             self._writers.update(tx.seen)
             if tx.actor != SYSTEM and not isinstance(tx.actor, DerivedActor):
                 self._writers.add(tx.actor)
@@ -265,6 +268,7 @@ class Batch:
         if not self.dirty:
             self._commit_nothing()
             return
+        self._tidy()
         try:
             news = self._writer.actors.record(self._writers, self.now, self._connection.execute)
             stamp = self._stamp // RESET * RESET + self.now
@@ -291,6 +295,15 @@ class Batch:
             raise errors.OutcomeUnknown(f"the commit failed midway: {error}") from error
         if self._journal is not None:
             self._journal.appended()
+
+    def _tidy(self) -> None:
+        """Let the domains tidy up what the bodies left behind."""
+        try:
+            for tidy, count in self._litter.items():
+                tidy(self.transaction(SYSTEM), count)
+        except BaseException:
+            self.rollback()
+            raise
 
     def _append(self, journal: Journal) -> bool:
         self.in_doubt = True

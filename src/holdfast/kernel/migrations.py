@@ -20,6 +20,8 @@ from holdfast import errors
 from holdfast.kernel.failpoints import reach
 from holdfast.kernel.store import APPLICATION_ID
 
+# Until the first release the schema files are rewritten in place, and this number says which ones made a store.
+LAYOUT = 1
 SCHEMA_FOLDER = os.path.join(os.path.dirname(__file__), "schema")
 
 
@@ -85,6 +87,12 @@ def schema_of(connection: apsw.Connection) -> int:
         raise errors.Invalid(
             "the file is a SQLite database, but not a Holdfast workspace", hint="choose another folder"
         )
+    layout = connection.pragma("user_version")
+    if layout != LAYOUT:
+        raise errors.Unsupported(
+            f"another development version made this store: its layout is {layout}, not {LAYOUT}",
+            hint="export its tasks and stashes with that version, and import them into a new workspace",
+        )
     schema, reader = connection.execute("SELECT schema, oldest_reader FROM meta").fetchone()  # type: ignore[misc]
     if known() < reader:
         raise errors.Behind(
@@ -132,6 +140,7 @@ def apply(connection: apsw.Connection, migration: Migration, workspace: str) -> 
     connection.execute(migration.sql)
     if migration.number == 1:
         connection.pragma("application_id", APPLICATION_ID)
+        connection.pragma("user_version", LAYOUT)
         connection.execute("INSERT INTO meta VALUES (1, ?, 1, 1, 1, 0, 0, 0)", (workspace,))
     connection.execute(
         "UPDATE meta SET schema = ?, oldest_writer = max(oldest_writer, ?), oldest_reader = max(oldest_reader, ?)",

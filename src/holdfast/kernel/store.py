@@ -93,6 +93,7 @@ class Store:
             connection.set_busy_timeout(self._busy_ms)
             for pragma, wanted in self._settings().items():
                 _set(connection, pragma, wanted, fixed=pragma == "journal_mode" and not create)
+            _keep_plans(connection)
             return connection
         except BaseException as error:
             _give_up(connection)
@@ -222,6 +223,12 @@ def _set(connection: apsw.Connection, pragma: str, wanted: object, *, fixed: boo
     # mmap_size returns nothing where a VFS has no memory mapping.
     if found != wanted and not (found is None and pragma == "mmap_size"):
         raise errors.Unsupported(f"SQLite did not accept PRAGMA {pragma}={wanted}; it is {found!r}")
+
+
+def _keep_plans(connection: apsw.Connection) -> None:
+    """Let no bound value change a plan: otherwise SQLite prepares a statement with a bound LIMIT anew for each call."""
+    if connection.config(apsw.SQLITE_DBCONFIG_ENABLE_QPSG, 1) != 1:
+        raise errors.Unsupported("SQLite did not accept SQLITE_DBCONFIG_ENABLE_QPSG")
 
 
 def translate(error: apsw.Error) -> Exception:

@@ -103,6 +103,7 @@ class Tx(Snapshot):
         "deadline",
         "dirty",
         "events",
+        "litter",
         "max_value_bytes",
         "memo",
         "now",
@@ -135,6 +136,7 @@ class Tx(Snapshot):
         self.dirty = False
         self.events = 0  # emitted so far
         self.deadline: int | None = None  # the earliest one this transaction set, for the pulse
+        self.litter: dict[Tidy, int] | None = None
         self._grants = 0
         self.seen: tuple[str, ...] = ()  # agents that acted under a name other than the actor's
 
@@ -215,6 +217,11 @@ class Tx(Snapshot):
         if name != self.actor:
             self.seen = (*self.seen, name)
 
+    def leave(self, count: int, tidy: Tidy) -> None:
+        """Leave rows behind. Before the commit `tidy` is called once, with the number that all bodies have left."""
+        self.litter = self.litter or {}
+        self.litter[tidy] = self.litter.get(tidy, 0) + count
+
     def new_token(self) -> int:
         """Return a fencing token greater than any granted before, over all locks."""
         if self._grants == GRANTS_PER_REVISION:
@@ -268,6 +275,9 @@ class Tx(Snapshot):
     def ended(self) -> bool:
         """Whether the body has ended."""
         return self._execute is _ended
+
+
+Tidy = Callable[[Tx, int], None]
 
 
 class Trial:

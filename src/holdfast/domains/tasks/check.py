@@ -7,6 +7,7 @@ from typing import Any
 
 import msgspec
 
+from holdfast.domains.tasks.rows import READY
 from holdfast.kernel.tx import Row, Snapshot
 
 PAGE = 1000
@@ -67,11 +68,10 @@ def check(snapshot: Snapshot) -> Iterator[str]:
 
 def _tags(snapshot: Snapshot) -> Iterator[str]:
     """Compare the two tables of tags with the tags in the rows of tasks."""
-    ready = "t.status = 'open' AND t.waits = 0 AND t.busy = 0 AND t.deleted IS NULL"
-    for table, which in (("task_tags", "true"), ("ready_tags", ready)):
-        truth = f"SELECT j.value, t.priority, t.seq FROM tasks t, json_each(t.tags) j WHERE {which}"
+    truth = "SELECT j.value, t.priority, t.seq FROM tasks t, json_each(t.tags) j"
+    for table, least in (("task_tags", truth), ("ready_tags", f"{truth} WHERE {READY}")):
         kept = f"SELECT tag, priority, seq FROM {table}"
-        for query in (f"{truth} EXCEPT {kept}", f"{kept} EXCEPT {truth}"):
+        for query in (f"{least} EXCEPT {kept}", f"{kept} EXCEPT {truth}"):
             for tag, _, seq in snapshot.all(query):
                 yield f"{table} is wrong about the tag {tag!r} of task number {seq}"
 

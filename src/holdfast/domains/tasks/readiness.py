@@ -81,9 +81,10 @@ PAGE = 200
 ROUNDS = 100  # attempts to claim a candidate before others do; after that the search runs in the transaction
 _BEST = f"SELECT {COLUMNS} FROM tasks t INDEXED BY tasks_ready WHERE {READY} ORDER BY t.priority, t.seq LIMIT 1"
 _BEST_TAGGED = (
-    f"SELECT {COLUMNS} FROM tasks t WHERE t.seq ="
-    " (SELECT seq FROM ready_tags WHERE tag = ? ORDER BY priority, seq LIMIT 1)"
+    f"SELECT {COLUMNS} FROM ready_tags g CROSS JOIN tasks t ON t.seq = g.seq WHERE g.tag = ? AND {READY}"
+    " ORDER BY g.priority, g.seq LIMIT 1"
 )
+_STEPPED_OVER = "DELETE FROM ready_tags WHERE tag = ? AND (priority, seq) < (?, ?)"
 
 
 class Wanted(msgspec.Struct, frozen=True):
@@ -175,7 +176,7 @@ def _query(snapshot: Snapshot, wanted: Wanted) -> tuple[str, list[Any], str]:
     tags = sorted(wanted.tags, key=lambda tag: (_how_many(snapshot, tag), tag))
     if tags:
         source, at = "ready_tags g JOIN tasks t ON t.seq = g.seq", "g"
-        where.append("g.tag = ?")
+        where += ["g.tag = ?", READY]
         params.append(tags[0])
         for tag in tags[1:]:
             where.append("EXISTS (SELECT 1 FROM ready_tags WHERE tag = ? AND priority = g.priority AND seq = g.seq)")
@@ -314,6 +315,8 @@ def _take_best(tx: Tx, agent: str | None, ttl: int | None, wanted: Wanted) -> Ta
     if wanted.indexed:
         row = tx.one(_BEST_TAGGED, wanted.tags) if wanted.tags else tx.one(_BEST)
         best = None if row is None else Stored(*row)
+        if wanted.tags and best is not None:
+            tx.run(_STEPPED_OVER, (*wanted.tags, best.priority, best.seq))
     else:
         best = next(candidates(tx, wanted, settings), None)
     return None if best is None else take(tx, best, agent, ttl, None, settings)

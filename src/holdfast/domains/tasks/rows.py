@@ -294,33 +294,57 @@ def adjust(tx: Tx, seq: int, *, waits: int = 0, busy: int = 0) -> None:
         index_tags(tx, old, new)
 
 
-_READY: Final = "INSERT INTO ready_tags (tag, priority, seq) VALUES (?, ?, ?)"
-_NOT_READY: Final = "DELETE FROM ready_tags WHERE tag = ? AND priority = ? AND seq = ?"
-
-
 def index_tags(tx: Tx, old: Stored | None, new: Stored | None) -> None:
-    """Update the two tables of tags from an old to a new state of a task; None is a task that does not exist."""
-    if old is not None and new is not None and old.tags == new.tags and old.priority == new.priority:
-        change = _READY if new.ready else _NOT_READY
-        for tag in new.tag_list:
-            tx.run(change, (tag, new.priority, new.seq))
-        return
-    for table, before, after in (
-        ("task_tags", _entries(old), _entries(new)),
-        ("ready_tags", _entries(old, ready=True), _entries(new, ready=True)),
-    ):
-        if before == after:
-            continue
-        for entry in sorted(before - after):
+    """Update the two tables of tags from an old to a new state of a task; None is a task that does not exist.
+
+    A task that is ready no more leaves its rows in `ready_tags` for `tidy_tags`.
+    """
+    before, after = _entries(old), _entries(new)
+    for entry in sorted(before - after):
+        for table in ("task_tags", "ready_tags"):
             tx.run(f"DELETE FROM {table} WHERE tag = ? AND priority = ? AND seq = ?", entry)
-        for entry in sorted(after - before):
-            tx.run(f"INSERT INTO {table} (tag, priority, seq) VALUES (?, ?, ?)", entry)
+    for entry in sorted(after - before):
+        tx.run("INSERT INTO task_tags (tag, priority, seq) VALUES (?, ?, ?)", entry)
+    if new is not None and new.ready:
+        for entry in sorted(after):
+            tx.run("INSERT OR IGNORE INTO ready_tags (tag, priority, seq) VALUES (?, ?, ?)", entry)
+    elif old is not None and old.ready:
+        tx.leave(len(before & after), tidy_tags)
 
 
-def _entries(task: Stored | None, ready: bool = False) -> set[tuple[str, int, int]]:
-    if task is None or task.tags == "[]" or (ready and not task.ready):
+def _entries(task: Stored | None) -> set[tuple[str, int, int]]:
+    if task is None or task.tags == "[]":
         return set()
     return {(tag, task.priority, task.seq) for tag in task.tag_list}
+
+
+_TIDIED: Final = "SELECT tag, priority, seq FROM ready_tags_tidied"
+_SLICE_END: Final = (
+    "SELECT tag, priority, seq FROM ready_tags WHERE (tag, priority, seq) > (?, ?, ?)"
+    " ORDER BY tag, priority, seq LIMIT 1 OFFSET ?"
+)
+_TIDY: Final = (
+    "DELETE FROM ready_tags WHERE (tag, priority, seq) > (?, ?, ?) AND {} NOT EXISTS"
+    f" (SELECT 1 FROM tasks t WHERE t.seq = ready_tags.seq AND {READY})"
+)
+_TIDY_SLICE: Final = _TIDY.format("(tag, priority, seq) <= (?, ?, ?) AND")
+_TIDY_REST: Final = _TIDY.format("")
+
+
+def tidy_tags(tx: Tx, litter: int) -> None:
+    """Delete the rows of tasks that are not ready from a slice of `ready_tags`, twice as long as what was left there.
+
+    The slices go round the table in the order of its keys. While they go round once, rows are left for at most half of
+    what they pass: so no more than that are of tasks that are not ready, and a slice changes few pages.
+    """
+    start = tx.one(_TIDIED)
+    assert start is not None
+    end = tx.one(_SLICE_END, (*start, 2 * litter - 1))
+    if end is None:
+        tx.run(_TIDY_REST, start)
+    else:
+        tx.run(_TIDY_SLICE, (*start, *end))
+    tx.run("UPDATE ready_tags_tidied SET tag = ?, priority = ?, seq = ? WHERE id = 1", end or ("", 0, 0))
 
 
 def write_texts(tx: Tx, seq: int, **texts: str) -> None:

@@ -58,12 +58,22 @@ CREATE TABLE task_tags (
     PRIMARY KEY (tag, priority, seq)
 ) WITHOUT ROWID;
 
-CREATE TABLE ready_tags (                       -- the same for ready tasks alone: what a claim by tag looks at
+-- What a claim by tag looks at: the rows of all ready tasks, and of some that are ready no more. A claim would rewrite
+-- a page for each tag if it deleted them; they go later, many at once in the order of their keys.
+CREATE TABLE ready_tags (
     tag      TEXT    NOT NULL,
     priority INTEGER NOT NULL,
     seq      INTEGER NOT NULL,
     PRIMARY KEY (tag, priority, seq)
 ) WITHOUT ROWID;
+
+CREATE TABLE ready_tags_tidied (                -- how far: the key that was looked at last
+    id       INTEGER NOT NULL PRIMARY KEY CHECK (id = 1),
+    tag      TEXT    NOT NULL,
+    priority INTEGER NOT NULL,
+    seq      INTEGER NOT NULL
+);
+INSERT INTO ready_tags_tidied (id, tag, priority, seq) VALUES (1, '', 0, 0);
 
 CREATE TABLE links (
     kind    TEXT    NOT NULL,
