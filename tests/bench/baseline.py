@@ -32,10 +32,8 @@ LOAD = "SELECT value, version, lease FROM cells WHERE run = ? AND cell = ?"
 UPDATE = (
     "UPDATE cells SET version = ?, revision = ?, updated = ?, size = ?, lease = ?, value = ? WHERE run = ? AND cell = ?"
 )
-EVENT = (
-    "INSERT INTO events (revision, position, time, actor, kind, scope, id, op, version, data)"
-    " VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
-)
+KEY = "SELECT key FROM records WHERE kind = ? AND scope = ? AND id = ?"
+EVENT = "INSERT INTO log (revision, position, time, actor, record, op, version, data) VALUES (?, ?, ?, ?, ?, ?, ?, ?)"
 FOOTER = "UPDATE meta SET revision = ?, stamp = ? WHERE id = 1"
 
 
@@ -89,8 +87,8 @@ class Loop:
         data = msgspec.msgpack.encode(msgspec.msgpack.decode(value) + 1)
         version += 1
         execute(UPDATE, (version, revision, now, len(data), lease, data, run, cell))
-        event = (revision, 0, now, "bench", "cell", run, cell, "increment", version, b"\x81\xa5value" + data)
-        execute(EVENT, event)
+        key: Any = execute(KEY, ("cell", run, cell)).fetchone()
+        execute(EVENT, (revision, 0, now, "bench", key[0], "increment", version, b"\x81\xa5value" + data))
 
     def close(self) -> None:
         """Close the connection."""

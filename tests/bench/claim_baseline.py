@@ -21,9 +21,9 @@ TTL = 1_800_000_000
 GRIMOIRE = "implement-bead"
 DOCUMENTS = "SELECT name, digest FROM documents ORDER BY name"
 BEST = (
-    "SELECT t.seq, t.id, t.status, t.priority, t.waits, t.busy, t.type, t.parent, t.depth, t.version, t.revision,"
-    " t.created, t.updated, t.deleted, t.deletion, t.holder, t.claimed, t.token, t.ttl, t.parked, t.hint, t.grimoire,"
-    " t.review, t.tags, t.title, (SELECT body FROM task_texts WHERE seq = t.seq),"
+    "SELECT t.seq, t.record, t.id, t.status, t.priority, t.waits, t.busy, t.type, t.parent, t.depth, t.version,"
+    " t.revision, t.created, t.updated, t.deleted, t.deletion, t.holder, t.claimed, t.token, t.ttl, t.parked, t.hint,"
+    " t.grimoire, t.review, t.tags, t.title, (SELECT body FROM task_texts WHERE seq = t.seq),"
     " (SELECT id FROM tasks WHERE seq = t.parent),"
     " (SELECT deadline FROM leases WHERE id = 'task:' || t.id AND t.holder IS NOT NULL)"
     " FROM tasks t INDEXED BY tasks_ready WHERE t.status = 'open' AND t.waits = 0 AND t.busy = 0"
@@ -48,7 +48,7 @@ GO_ON = "UPDATE ready_tags_tidied SET tag = ?, priority = ?, seq = ? WHERE id = 
 LEAN = (
     "UPDATE tasks SET status = 'in_progress', holder = ?, claimed = ?, version = version + 1, revision = ?, updated = ?"
     " WHERE seq = (SELECT seq FROM tasks WHERE status = 'open' AND waits = 0 AND busy = 0 AND deleted IS NULL"
-    " ORDER BY priority, seq LIMIT 1) RETURNING id, version"
+    " ORDER BY priority, seq LIMIT 1) RETURNING record, version"
 )
 _encode = msgspec.msgpack.Encoder().encode
 _tags = msgspec.json.Decoder(tuple[str, ...]).decode
@@ -99,7 +99,7 @@ class Claimer:
                 revision += 1
                 row: Any = execute(LEAN, (agent, now, revision, now)).fetchone()
                 data = _encode({"status": ("open", "in_progress"), "claimed_by": (None, agent)})
-                execute(EVENT, (revision, 0, now, "bench", "task", "", row[0], "claim", row[1], data))
+                execute(EVENT, (revision, 0, now, "bench", row[0], "claim", row[1], data))
             execute(FOOTER, (revision, now))
             execute("COMMIT")
 
@@ -121,7 +121,7 @@ class Claimer:
         """Claim the best task; returns how many rows of `ready_tags` are left behind."""
         execute = self._execute
         row: Any = execute(BEST).fetchone()
-        seq, id, version, token = row[0], row[1], row[9] + 1, revision * 4096
+        seq, record, id, version, token = row[0], row[1], row[2], row[10] + 1, revision * 4096
         execute(LEASE, (f"task:{id}", "task", agent, TTL, now + TTL, now))
         execute(CLAIM, ("in_progress", agent, now, token, TTL, GRIMOIRE, 0, version, revision, now, seq))
         data = _encode(
@@ -132,8 +132,8 @@ class Claimer:
                 "grimoire": (None, GRIMOIRE),
             }
         )
-        execute(EVENT, (revision, 0, now, "bench", "task", "", id, "claim", version, data))
-        return len(_tags(row[23]))
+        execute(EVENT, (revision, 0, now, "bench", record, "claim", version, data))
+        return len(_tags(row[24]))
 
     def close(self) -> None:
         """Close the connection."""

@@ -150,8 +150,12 @@ def fill(path: str, names: list[str]) -> None:
             _cells(names),
         )
         connection.executemany(
-            "INSERT INTO events (revision, position, time, actor, kind, scope, id, op, version, data)"
-            " VALUES (?, 0, ?, 'bench', 'cell', ?, ?, 'set', 1, ?)",
+            "INSERT INTO records (key, kind, scope, id) VALUES (?, 'cell', ?, ?)",
+            ((key, RUN, name) for key, name in enumerate(names, 1)),
+        )
+        connection.executemany(
+            "INSERT INTO log (revision, position, time, actor, record, op, version, data)"
+            " VALUES (?, 0, ?, 'bench', ?, 'set', 1, ?)",
             _events(names),
         )
         connection.execute("UPDATE meta SET revision = ?, stamp = ?", (len(names), FIRST + len(names)))
@@ -170,6 +174,6 @@ def _cells(names: list[str]) -> Iterator[tuple[Any, ...]]:
 
 
 def _events(names: list[str]) -> Iterator[tuple[Any, ...]]:
-    for revision, name in enumerate(names, 1):
+    for revision, _ in enumerate(names, 1):
         data = msgspec.msgpack.encode({"value": _value(revision)}, order="sorted")
-        yield revision, FIRST + revision, RUN, name, data
+        yield revision, FIRST + revision, revision, data

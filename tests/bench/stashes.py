@@ -12,7 +12,7 @@ import msgspec
 
 import holdfast
 from holdfast import Workspace
-from tests.bench.baseline import EVENT, SETTINGS, Loop
+from tests.bench.baseline import EVENT, KEY, SETTINGS, Loop
 from tests.bench.increments import GROUP, TASKS, spread, traced
 from tests.bench.measure import Bench, Row, alternate, rate, ratio
 
@@ -45,7 +45,8 @@ class StashLoop(Loop):
         execute(UPDATE, (version, revision, now, data, cell))
         entry = {"value": msgspec.Raw(data), "changed_by": None, "id": new_id(now)}
         encoded = msgspec.msgpack.encode(entry)
-        execute(EVENT, (revision, 0, now, "bench", "stash", "", cell, "increment", version, encoded))
+        key: Any = execute(KEY, ("stash", "", cell)).fetchone()
+        execute(EVENT, (revision, 0, now, "bench", key[0], "increment", version, encoded))
 
 
 def new_id(now: int) -> str:

@@ -31,16 +31,16 @@ _VOCABULARY = [
 ]
 _CHUNK = 10_000
 TASK = (
-    "INSERT INTO tasks (seq, id, status, priority, waits, busy, type, parent, depth, version, revision, created,"
-    " updated, parked, hint, review, tags, title)"
-    " VALUES (?, ?, ?, ?, ?, 0, 'task', NULL, 0, ?, ?, ?, ?, 0, NULL, 0, ?, ?)"
+    "INSERT INTO tasks (seq, record, id, status, priority, waits, busy, type, parent, depth, version, revision,"
+    " created, updated, parked, hint, review, tags, title)"
+    " VALUES (?, ?, ?, ?, ?, ?, 0, 'task', NULL, 0, ?, ?, ?, ?, 0, NULL, 0, ?, ?)"
 )
 TEXT = "INSERT INTO task_texts (seq, title, body, notes) VALUES (?, ?, ?, '')"
 TAG = "INSERT INTO task_tags (tag, priority, seq) VALUES (?, ?, ?)"
 READY_TAG = "INSERT INTO ready_tags (tag, priority, seq) VALUES (?, ?, ?)"
+RECORD = "INSERT INTO records (key, kind, scope, id) VALUES (?, 'task', '', ?)"
 EVENT = (
-    "INSERT INTO events (revision, position, time, actor, kind, scope, id, op, version, data)"
-    " VALUES (?, ?, ?, 'bench', 'task', '', ?, ?, ?, ?)"
+    "INSERT INTO log (revision, position, time, actor, record, op, version, data) VALUES (?, ?, ?, 'bench', ?, ?, ?, ?)"
 )
 _encode = msgspec.msgpack.Encoder().encode
 
@@ -140,6 +140,7 @@ def statements(plan: Plan, numbers: range) -> Iterator[tuple[str, Iterable[tuple
         if task.waits_for is not None
     )
     yield "INSERT INTO links (kind, source, target, id, created) VALUES ('depends_on', ?, ?, ?, ?)", links
+    yield RECORD, ((task.seq, task.id) for task in tasks)
     yield EVENT, (event for task in tasks for event in _events(task))
 
 
@@ -147,15 +148,15 @@ def _task_row(task: Made) -> tuple[Any, ...]:
     seq, time = task.seq, FIRST + task.seq
     waits, version = int(task.waits_for is not None), 1 + (task.status == "closed")
     tags = msgspec.json.encode(task.tags).decode()
-    return seq, task.id, task.status, task.priority, waits, version, seq, time, time, tags, task.title
+    return seq, seq, task.id, task.status, task.priority, waits, version, seq, time, time, tags, task.title
 
 
 def _events(task: Made) -> Iterator[tuple[Any, ...]]:
     """Each task is a revision of its own; one that is closed was so at once."""
     seq, time = task.seq, FIRST + task.seq
-    yield seq, 0, time, task.id, "create", 1, created(task)
+    yield seq, 0, time, seq, "create", 1, created(task)
     if task.status == "closed":
-        yield seq, 1, time, task.id, "close", 2, _encode({"status": ("open", "closed")})
+        yield seq, 1, time, seq, "close", 2, _encode({"status": ("open", "closed")})
 
 
 def created(task: Made) -> bytes:

@@ -383,7 +383,9 @@ def test_p6_an_event_that_nobody_can_read_is_noticed_and_the_version_before_come
         before = ws.cycles.export(key, sound["sequence"] - 1)
         db = apsw.Connection(str(tmp_path / "store" / FILE))
         db.execute(
-            "UPDATE events SET data = x'c1' WHERE kind = 'cycle' AND id = ? AND version = ?", (key, sound["sequence"])
+            "UPDATE log SET data = x'c1' WHERE version = ?"
+            " AND record = (SELECT key FROM records WHERE kind = 'cycle' AND id = ?)",
+            (sound["sequence"], key),
         )
         db.close()
         problems = broken(ws, key)
@@ -445,7 +447,7 @@ def test_an_event_that_cannot_be_read_is_corrupt_and_no_crash(tmp_path: Path) ->
     with holdfast.open(tmp_path / "store", actor="judge") as ws:
         ws.cells.set("run", "cell", 1)
     raw = apsw.Connection(str(tmp_path / "store" / FILE))
-    raw.execute("UPDATE events SET data = x'c1'")
+    raw.execute("UPDATE log SET data = x'c1'")
     raw.close()
     with holdfast.open(tmp_path / "store", actor="judge") as ws, pytest.raises(errors.Corrupt):
         ws.events.list()

@@ -42,7 +42,7 @@ def test_the_index_and_its_shadow_tables_stay_out_of_the_log(nodes: Nodes) -> No
     for number in range(10):
         note((a, b)[number % 2], number, f"word{number} common")
     tables = changed_tables(nodes.log)
-    assert {"cells", "events", "meta"} <= tables
+    assert {"cells", "log", "meta", "records"} <= tables
     assert [table for table in tables if "fts" in table or table.startswith(("local_", "sqlite_"))] == []
     assert_equal(a, b)
     assert value(a, "note 9") == "word9 common"
@@ -90,7 +90,7 @@ def test_a_node_that_joins_anew_has_a_sound_index(nodes: Nodes) -> None:
 def test_what_replicas_are_compared_by_is_what_they_share(nodes: Nodes) -> None:
     a = with_index(nodes, "a")
     note(a, 1, "one")
-    shared = {"cells", "events", "idempotency", "leases", "locks", "meta", "waiters", "tasks", "task_texts", "links"}
+    shared = {"cells", "log", "records", "idempotency", "leases", "locks", "meta", "waiters", "tasks", "links"}
     assert contents(a).keys() >= shared
     assert not any("_fts" in table or table.startswith("local_") for table in contents(a))
     assert [

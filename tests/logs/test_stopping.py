@@ -24,7 +24,7 @@ DIVERGENCES: dict[str, tuple[str, Callable[[holdfast.Workspace], object]]] = {
         lambda ws: ws.locks.acquire("lock"),
     ),
     "another revision": ("UPDATE meta SET revision = revision + 1", lambda ws: ws.cells.set(RUN, "new", 1)),
-    "another event": ("UPDATE events SET actor = 'me'", lambda ws: ws.events.compact(before=ws.revision)),
+    "another event": ("UPDATE log SET actor = 'me'", lambda ws: ws.events.compact(before=ws.revision)),
     "no table": ("DROP TABLE waiters", lambda ws: _wait_in_line(ws)),
     "a table of another shape": (
         "DROP TABLE waiters; CREATE TABLE waiters (kind TEXT NOT NULL PRIMARY KEY, scope TEXT)",

@@ -18,11 +18,11 @@ def test_a_store_that_sqlite_finds_broken_is_reported_and_not_read_further(tmp_p
         ws.cells.set("run", "cell", 1)
         ws.locks.acquire("lock")
     connection = apsw.Connection(str(tmp_path / FILE))
-    root = dict(connection.execute("SELECT name, rootpage FROM sqlite_schema WHERE name IN ('events', 'locks')"))
+    root = dict(connection.execute("SELECT name, rootpage FROM sqlite_schema WHERE name IN ('log', 'locks')"))
     size = connection.pragma("page_size")
     connection.close()
     with open(tmp_path / FILE, "r+b") as file:  # a misdirected write: the page of one table lands on another
-        file.seek((root["events"] - 1) * size)
+        file.seek((root["log"] - 1) * size)
         page = file.read(size)
         file.seek((root["locks"] - 1) * size)
         file.write(page)
@@ -61,20 +61,24 @@ DAMAGES = {
     "DELETE FROM cells WHERE cell = 'cell'": "is in the log, but not in the store",
     "UPDATE cells SET lease = 'none' WHERE cell = 'timed'": "bound to a lease that does not exist",
     "UPDATE cells SET lease = NULL WHERE cell = 'timed'": "a cell that does not exist",
-    "DELETE FROM events WHERE revision = 1": "revisions above 0",
-    "DELETE FROM events WHERE revision = 4 AND position = 0": "has a gap",
-    "UPDATE events SET actor = 'you' WHERE revision = 4 AND position = 1": "more than one time or actor",
-    "UPDATE events SET time = time + 1 WHERE revision = 4 AND position = 1": "more than one time or actor",
-    "UPDATE events SET version = 2 WHERE revision = 1": "has version 2 twice",
-    "UPDATE events SET version = 3 WHERE revision = 1": "do not follow the order of revisions",
+    "DELETE FROM log WHERE revision = 1": "revisions above 0",
+    "DELETE FROM log WHERE revision = 4 AND position = 0": "has a gap",
+    "UPDATE log SET actor = 'you' WHERE revision = 4 AND position = 1": "more than one time or actor",
+    "UPDATE log SET time = time + 1 WHERE revision = 4 AND position = 1": "more than one time or actor",
+    "UPDATE log SET version = 2 WHERE revision = 1": "has version 2 twice",
+    "UPDATE log SET version = 3 WHERE revision = 1": "do not follow the order of revisions",
     "UPDATE meta SET revision = revision + 1": "but the newest event has",
-    "UPDATE events SET op = 'release' WHERE kind = 'lock' AND id = 'lock'": "is held, but its last event is release",
+    "UPDATE log SET op = 'release' WHERE record = (SELECT key FROM records WHERE kind = 'lock' AND id = 'lock')": (
+        "is held, but its last event is release"
+    ),
     "UPDATE locks SET lease = 'none' WHERE name = 'bound'": "bound to a lease that does not exist",
     "UPDATE locks SET token = 4096 * 1000 WHERE name = 'lock'": "a token from a revision that does not exist",
     "DELETE FROM locks WHERE name = 'lock'": "belongs to a lock that does not exist",
     "INSERT INTO waiters VALUES ('lock', '', 'lock', 1, 'none', 'you', NULL)": "has no lease",
     "UPDATE leases SET deadline = created - 1 WHERE kind = 'lease'": "ends before it starts",
-    "DELETE FROM events WHERE kind = 'lease'": "is not in the log",
+    "DELETE FROM log WHERE record IN (SELECT key FROM records WHERE kind = 'lease')": "is not in the log",
+    "DELETE FROM records WHERE kind = 'cell' AND id = 'cell'": "has an event of no record",
+    "UPDATE log SET seq = seq + 100 WHERE revision = 2": "do not follow those before it",
 }
 
 

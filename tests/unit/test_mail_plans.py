@@ -16,7 +16,7 @@ from tests.unit.tracing import Tracing, table_of
 
 HOT = {
     *("messages", "deliveries", "message_texts", "agents", "actors"),
-    *("locks", "leases", "waiters", "tasks", "events"),
+    *("locks", "leases", "waiters", "tasks", "log", "records"),
 }
 
 
@@ -34,7 +34,8 @@ class Step(NamedTuple):
     @property
     def walks(self) -> list[str]:
         """The lines that go through a whole table, or through all events of a kind."""
-        found = [line for line in self.plan if re.fullmatch(r"SEARCH events USING .*\(kind=\?\)", line)]
+        whole = re.compile(r"SEARCH \w+ USING .*INDEX records_name \(kind=\?(?: AND scope=\?)?\)")
+        found = [line for line in self.plan if whole.fullmatch(line)]
         for line in self.plan:
             match = re.fullmatch(r"SCAN (\w+)(?: USING .*)?", line)
             if match and table_of(self.sql, match[1]) in HOT:
@@ -148,6 +149,8 @@ def test_a_walk_is_told_from_a_search() -> None:
 
     assert walks("SELECT 1 FROM messages", "SCAN messages")
     assert walks("SELECT 1 FROM deliveries d", "SCAN d USING INDEX deliveries_all")
-    assert walks("SELECT 1 FROM events e", "SEARCH events USING INDEX events_record (kind=?)")
+    assert walks("SELECT 1 FROM events e", "SEARCH records USING INDEX records_name (kind=?)")
+    assert walks("SELECT 1 FROM events e", "SEARCH records USING COVERING INDEX records_name (kind=? AND scope=?)")
+    assert not walks("SELECT 1 FROM events e", "SEARCH records USING INDEX records_name (kind=? AND scope=? AND id=?)")
     assert not walks("SELECT 1 FROM messages m", "SEARCH m USING INTEGER PRIMARY KEY (rowid=?)")
     assert not walks("SELECT stamp FROM meta", "SCAN meta")

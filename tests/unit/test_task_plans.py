@@ -16,9 +16,9 @@ import pytest
 from tests.unit.tracing import Tracing, table_of
 
 DAY = 86_400.0
-HOT = {"tasks", "task_texts", "task_tags", "ready_tags", "links", "leases", "events"}
+HOT = {"tasks", "task_texts", "task_tags", "ready_tags", "links", "leases", "log", "records"}
 # An index whose first column is the same in nearly all rows: found by that alone, they are all walked.
-UNSELECTIVE = re.compile(r"SEARCH (links|events) USING .*\(kind=\?\)$")
+UNSELECTIVE = re.compile(r"SEARCH (links USING .*|\w+ USING .*INDEX records_name )\(kind=\?(?: AND scope=\?)?\)$")
 
 
 class Step(NamedTuple):

@@ -136,9 +136,9 @@ def read_after(snapshot: Snapshot, after: Position, wanted: Filter, limit: int) 
     """Return the next selected events in order, at most `limit`. Raises Compacted if some before them are gone."""
     where, params = wanted.where()
     # One record is read by its own index: its versions follow the order of its revisions.
-    source, order = (
-        ("events INDEXED BY events_record", "version") if wanted.record else ("events", "revision, position")
-    )
+    source, order = ("records CROSS JOIN log INDEXED BY log_record ON record = key", "version")
+    if not wanted.record:
+        source, order = ("log INDEXED BY log_revision CROSS JOIN records ON key = record", "revision, position")
     where.append("(revision, position) > (?, ?)")
     rows = snapshot.all(
         f"SELECT {_COLUMNS} FROM {source} WHERE {' AND '.join(where)} ORDER BY {order} LIMIT ?",
@@ -223,9 +223,8 @@ def compact(tx: Tx, before: int) -> int:
     if before - 1 <= compacted:
         return 0
     gone_now = tx.run(
-        "DELETE FROM events WHERE revision < ? AND EXISTS (SELECT 1 FROM events AS newer"
-        " WHERE newer.kind = events.kind AND newer.scope = events.scope AND newer.id = events.id"
-        " AND newer.version > events.version AND newer.revision < ?)",
+        "DELETE FROM log WHERE revision < ? AND EXISTS (SELECT 1 FROM log AS newer"
+        " WHERE newer.record = log.record AND newer.version > log.version AND newer.revision < ?)",
         (before, before),
     )
     tx.run("UPDATE meta SET compacted = ? WHERE id = 1", (before - 1,))
@@ -236,6 +235,7 @@ def compact(tx: Tx, before: int) -> int:
 def redact(tx: Tx, kind: str, scope: str, id: str) -> None:
     """Blank the events of a purged record: the events stay, their data goes."""
     tx.run(
-        "UPDATE events SET data = NULL, redacted = 1 WHERE kind = ? AND scope = ? AND id = ? AND redacted = 0",
+        "UPDATE log SET data = NULL, redacted = 1 WHERE redacted = 0"
+        " AND record = (SELECT key FROM records WHERE kind = ? AND scope = ? AND id = ?)",
         (kind, scope, id),
     )

@@ -180,7 +180,7 @@ def check(snapshot: Snapshot, checkers: Iterable[Checker]) -> Report:
         problem for checker in (_log, _leases, *checkers) for problem in checker(snapshot)
     ]
     revision = snapshot.one("SELECT revision FROM meta")
-    events = snapshot.one("SELECT count(*) FROM events")
+    events = snapshot.one("SELECT count(*) FROM log")
     assert revision is not None
     assert events is not None
     records = {
@@ -218,6 +218,13 @@ def _log(snapshot: Snapshot) -> Iterator[str]:
         (compacted,),
     ):
         yield f"revision {at} has a gap, or more than one time or actor"
+    for (at,) in snapshot.all("SELECT DISTINCT revision FROM log WHERE record NOT IN (SELECT key FROM records)"):
+        yield f"revision {at} has an event of no record"
+    for (at,) in snapshot.all(
+        "SELECT revision FROM (SELECT revision, position, lag(revision) OVER (ORDER BY seq) AS before,"
+        " lag(position) OVER (ORDER BY seq) AS after FROM log) WHERE (before, after) > (revision, position)"
+    ):
+        yield f"the events of revision {at} do not follow those before it"
     for kind, scope, id, version in snapshot.all(
         "SELECT kind, scope, id, version FROM events GROUP BY kind, scope, id, version HAVING count(*) > 1"
     ):

@@ -27,10 +27,11 @@ GRANTS_PER_REVISION = 4096
 SYSTEM = "system"
 
 _INSERT_EVENT = (
-    "INSERT INTO events (revision, position, time, actor, kind, scope, id, op, version, data)"
-    " VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
+    "INSERT INTO log (revision, position, time, actor, record, op, version, data) VALUES (?, ?, ?, ?, ?, ?, ?, ?)"
 )
-_NEWEST_VERSION = "SELECT max(version) FROM events WHERE kind = ? AND scope = ? AND id = ?"
+_KEY = "SELECT key FROM records WHERE kind = ? AND scope = ? AND id = ?"
+_INSERT_RECORD = "INSERT INTO records (key, kind, scope, id) VALUES (?, ?, ?, ?)"
+_NEWEST_VERSION = "SELECT max(version) FROM log WHERE record = ?"
 
 
 class Snapshot:
@@ -190,23 +191,36 @@ class Tx(Snapshot):
 
         A domain that keeps versions in its rows passes the new one; otherwise it follows the last one in the log.
         """
+        row = self.one(_KEY, (kind, scope, id))
+        key: int = row[0] if row is not None else self.new_records(kind, [id], scope)
         if not version:
-            version = newest_version(self, kind, scope, id) + 1
-        self.run(_INSERT_EVENT, (self.revision, self.events, self.now, self.actor, kind, scope, id, op, version, data))
-        self.events += 1
+            version = _newest(self, key) + 1
+        self.emit_of(key, op, version, data)
         return version
 
-    def emit_all(self, kind: str, op: str, entries: Sequence[tuple[str, int, bytes]]) -> None:
-        """Append an event for each (id, version, data)."""
+    def emit_of(self, key: int, op: str, version: int, data: bytes | None) -> None:
+        """Append an event of a record whose key is known."""
+        self.run(_INSERT_EVENT, (self.revision, self.events, self.now, self.actor, key, op, version, data))
+        self.events += 1
+
+    def emit_all(self, op: str, entries: Sequence[tuple[int, int, bytes]]) -> None:
+        """Append an event for each (key, version, data)."""
         first = self.events
         self.many(
             _INSERT_EVENT,
             [
-                (self.revision, first + number, self.now, self.actor, kind, "", id, op, version, data)
-                for number, (id, version, data) in enumerate(entries)
+                (self.revision, first + number, self.now, self.actor, key, op, version, data)
+                for number, (key, version, data) in enumerate(entries)
             ],
         )
         self.events += len(entries)
+
+    def new_records(self, kind: str, ids: Sequence[str], scope: str = "") -> int:
+        """Give records that were never in the log their keys, one after the other, and return the first."""
+        row = self.one("SELECT max(key) FROM records")
+        first: int = ((row and row[0]) or 0) + 1
+        self.many(_INSERT_RECORD, [(first + number, kind, scope, id) for number, id in enumerate(ids)])
+        return first
 
     def new_id(self) -> str:
         """A fresh UUID v7."""
@@ -324,7 +338,12 @@ class GuardedTx(Tx):
 
 def newest_version(snapshot: Snapshot, kind: str, scope: str, id: str) -> int:
     """The record's last version in the log, 0 if it never existed; compaction keeps each record's newest event."""
-    row = snapshot.one(_NEWEST_VERSION, (kind, scope, id))
+    row = snapshot.one(_KEY, (kind, scope, id))
+    return 0 if row is None else _newest(snapshot, row[0])
+
+
+def _newest(snapshot: Snapshot, key: int) -> int:
+    row = snapshot.one(_NEWEST_VERSION, (key,))
     return (row and row[0]) or 0
 
 

@@ -299,8 +299,8 @@ def of_task(snapshot: Snapshot, task: str) -> list[PathLock]:
 def freed(snapshot: Snapshot, task: str, revision: int) -> list[str]:
     """Return the patterns of a task's locks that ended at a revision."""
     rows = snapshot.all(
-        "SELECT a.data FROM events e JOIN events a ON a.kind = e.kind AND a.scope = e.scope AND a.id = e.id"
-        " AND a.op = 'acquire' WHERE e.revision = ? AND e.kind = ? AND e.op IN ('expire', 'release')",
+        "SELECT a.data FROM log e JOIN records r ON r.key = e.record JOIN log a ON a.record = e.record"
+        " AND a.op = 'acquire' WHERE e.revision = ? AND r.kind = ? AND e.op IN ('expire', 'release')",
         (revision, PATH),
     )
     said = [msgspec.msgpack.decode(data) for (data,) in rows]

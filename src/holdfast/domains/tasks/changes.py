@@ -211,7 +211,7 @@ def erase(tx: Tx, task: rows.Stored) -> None:
         tx.run(f"DELETE FROM {table} WHERE seq = ?", (task.seq,))
     link_types.forget(tx, task.id, link_types.TYPES)
     redact(tx, rows.TASK, "", task.id)
-    tx.emit(rows.TASK, task.id, "purge", version=task.version + 1)
+    tx.emit_of(task.record, "purge", task.version + 1, None)
 
 
 Action = Literal["create", "add_tags", "remove_tags", "set_priority", "close", "cancel", "delete"]

@@ -155,7 +155,8 @@ def insert(tx: Tx, placed: Placed, config: Config) -> Stored:
 
 
 _columns_of = attrgetter(
-    *("seq", "id", "priority", "type", "parent", "depth", "revision", "created", "updated", "hint", "tags", "title")
+    *("seq", "record", "id", "priority", "type", "parent", "depth", "revision", "created", "updated"),
+    *("hint", "tags", "title"),
 )
 
 
@@ -163,12 +164,16 @@ def insert_all(tx: Tx, drafts: Sequence[Placed], config: Config) -> list[Stored]
     """Store many drafts, each as an open task, table by table."""
     row = tx.one("SELECT max(seq) FROM tasks")
     first = ((row and row[0]) or 0) + 1
-    taken: set[str] = set()
-    tasks = [_open(tx, draft, first + number, config, taken) for number, draft in enumerate(drafts)]
+    ids: dict[str, None] = {}
+    for number, draft in enumerate(drafts, first):
+        ids[draft.id or new_id(tx, config.prefix, number, ids)] = None
+    key = tx.new_records(TASK, [*ids])
+    drawn = zip(drafts, ids, strict=True)
+    tasks = [_open(tx, draft, id, first + number, key + number) for number, (draft, id) in enumerate(drawn)]
     tx.many(
-        "INSERT INTO tasks (seq, id, status, priority, waits, busy, type, parent, depth, version, revision, created,"
-        " updated, parked, hint, review, tags, title)"
-        " VALUES (?, ?, 'open', ?, 0, 0, ?, ?, ?, 1, ?, ?, ?, 0, ?, 0, ?, ?)",
+        "INSERT INTO tasks (seq, record, id, status, priority, waits, busy, type, parent, depth, version, revision,"
+        " created, updated, parked, hint, review, tags, title)"
+        " VALUES (?, ?, ?, 'open', ?, 0, 0, ?, ?, ?, 1, ?, ?, ?, 0, ?, 0, ?, ?)",
         [_columns_of(task) for task in tasks],
     )
     texts = [(task.seq, task.title, task.body, "") for task in tasks]
@@ -178,7 +183,7 @@ def insert_all(tx: Tx, drafts: Sequence[Placed], config: Config) -> list[Stored]
     for table in ("task_tags", "ready_tags"):  # a new task is ready
         if tags:
             tx.many(f"INSERT INTO {table} (tag, priority, seq) VALUES (?, ?, ?)", tags)
-    tx.emit_all(TASK, "create", [(task.id, 1, _encode(_made(task))) for task in tasks])
+    tx.emit_all("create", [(task.record, 1, _encode(_made(task))) for task in tasks])
     return tasks
 
 
@@ -189,13 +194,12 @@ _NEW: Final[dict[str, Any]] = {
 }
 
 
-def _open(tx: Tx, placed: Placed, seq: int, config: Config, taken: set[str]) -> Stored:
+def _open(tx: Tx, placed: Placed, id: str, seq: int, record: int) -> Stored:
     draft, parent = placed.draft, placed.parent
-    id = placed.id or new_id(tx, config.prefix, seq, taken)
-    taken.add(id)
     return Stored(
         **_NEW,
         seq=seq,
+        record=record,
         id=id,
         priority=draft.priority,
         type=draft.type,

@@ -7,7 +7,7 @@ each transaction the counters are what `check` would count.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import Any, Final
 
 import msgspec
@@ -27,9 +27,10 @@ ACTIVE: Final = ("in_progress", "pending_merge")
 READY: Final = "t.status = 'open' AND t.waits = 0 AND t.busy = 0 AND t.deleted IS NULL"
 
 COLUMNS: Final = (
-    "t.seq, t.id, t.status, t.priority, t.waits, t.busy, t.type, t.parent, t.depth, t.version, t.revision, t.created,"
-    " t.updated, t.deleted, t.deletion, t.holder, t.claimed, t.token, t.ttl, t.parked, t.hint, t.grimoire, t.review,"
-    " t.tags, t.title, (SELECT body FROM task_texts WHERE seq = t.seq), (SELECT id FROM tasks WHERE seq = t.parent),"
+    "t.seq, t.record, t.id, t.status, t.priority, t.waits, t.busy, t.type, t.parent, t.depth, t.version, t.revision,"
+    " t.created, t.updated, t.deleted, t.deletion, t.holder, t.claimed, t.token, t.ttl, t.parked, t.hint, t.grimoire,"
+    " t.review, t.tags, t.title, (SELECT body FROM task_texts WHERE seq = t.seq),"
+    " (SELECT id FROM tasks WHERE seq = t.parent),"
     " (SELECT deadline FROM leases WHERE id = 'task:' || t.id AND t.holder IS NOT NULL)"
 )
 _BY_ID: Final = f"SELECT {COLUMNS} FROM tasks t WHERE t.id = ?"
@@ -49,6 +50,7 @@ class Stored(msgspec.Struct, frozen=True):
     """A task as stored."""
 
     seq: int
+    record: int
     id: str
     status: TaskStatus
     priority: int
@@ -250,7 +252,7 @@ def change(
         task, **columns, version=version, revision=tx.revision, updated=time, deadline=deadline
     )
     follow(tx, task, new)
-    tx.emit(TASK, task.id, op, version=version, data=_encode(data) if data else None)
+    tx.emit_of(task.record, op, version, _encode(data) if data else None)
     if task.holder is not None and new.holder != task.holder:
         locks.end_claim(tx, task.id, "expire" if op == "expire" else "release")
     return new
@@ -358,7 +360,7 @@ def write_texts(tx: Tx, seq: int, **texts: str) -> None:
 _SHORT = "0123456789abcdefghjkmnpqrstvwxyz"  # Crockford's 32: no two look alike
 
 
-def new_id(tx: Tx, prefix: str, count: int, taken: set[str]) -> str:
+def new_id(tx: Tx, prefix: str, count: int, taken: Collection[str]) -> str:
     """Return an id that no task of this workspace has or had, as short as `count` tasks allow."""
     length = 4
     while 32**length < 64 * count:
@@ -368,6 +370,6 @@ def new_id(tx: Tx, prefix: str, count: int, taken: set[str]) -> str:
         size = length + attempt // 16
         id = f"{prefix}-{''.join(_SHORT[bits >> 5 * place & 31] for place in range(size))}"
         # The log knows every id that was ever used.
-        if id not in taken and not tx.one("SELECT 1 FROM events WHERE kind = 'task' AND scope = '' AND id = ?", (id,)):
+        if id not in taken and not tx.one("SELECT 1 FROM records WHERE kind = 'task' AND scope = '' AND id = ?", (id,)):
             return id
     raise errors.Unavailable("no unused task id was found")

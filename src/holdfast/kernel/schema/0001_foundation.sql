@@ -24,21 +24,34 @@ CREATE TABLE local_replica (                    -- one row in the replica of a l
     snapshot INTEGER NOT NULL                   -- the position of that
 );
 
-CREATE TABLE events (
+-- Names of records come in random order, and an index of them costs a page for each write. So the log knows a record by
+-- a number. No row is ever deleted, whatever becomes of the record, so no number is used again.
+CREATE TABLE records (
+    key   INTEGER NOT NULL PRIMARY KEY,
+    kind  TEXT    NOT NULL,
+    scope TEXT    NOT NULL,                     -- the run of a cell; '' where a kind has no scope
+    id    TEXT    NOT NULL
+);
+CREATE UNIQUE INDEX records_name ON records (kind, scope, id);
+
+CREATE TABLE log (
+    seq      INTEGER NOT NULL PRIMARY KEY,      -- in the order of revision and position; compaction leaves gaps
     revision INTEGER NOT NULL,
     position INTEGER NOT NULL,                  -- within the revision, from 0
     time     INTEGER NOT NULL,
     actor    TEXT    NOT NULL,
-    kind     TEXT    NOT NULL,
-    scope    TEXT    NOT NULL,                  -- the run of a cell; '' where a kind has no scope
-    id       TEXT    NOT NULL,
+    record   INTEGER NOT NULL,                  -- its key
     op       TEXT    NOT NULL,
     version  INTEGER NOT NULL,                  -- the record's version after this event
     redacted INTEGER NOT NULL DEFAULT 0,        -- 1: the record was purged, data is gone
-    data     BLOB,                              -- msgpack map
-    PRIMARY KEY (revision, position)
+    data     BLOB                               -- msgpack map
 );
-CREATE INDEX events_record ON events (kind, scope, id, version, revision, position);
+CREATE UNIQUE INDEX log_revision ON log (revision, position);
+CREATE INDEX log_record ON log (record, version);
+
+CREATE VIEW events AS
+    SELECT revision, position, time, actor, kind, scope, id, op, version, redacted, data
+    FROM log JOIN records ON key = record;
 
 CREATE TABLE leases (
     id       TEXT    NOT NULL PRIMARY KEY,

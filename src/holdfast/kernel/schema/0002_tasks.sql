@@ -6,6 +6,7 @@
 
 CREATE TABLE tasks (
     seq      INTEGER NOT NULL PRIMARY KEY,      -- in the order of creation
+    record   INTEGER NOT NULL,                  -- its key in the log
     id       TEXT    NOT NULL UNIQUE,
     status   TEXT    NOT NULL,
     priority INTEGER NOT NULL,
