@@ -25,7 +25,7 @@ BEST = (
     " t.revision, t.created, t.updated, t.deleted, t.deletion, t.holder, t.claimed, t.token, t.ttl, t.parked, t.hint,"
     " t.grimoire, t.review, t.tags, t.title, (SELECT body FROM task_texts WHERE seq = t.seq),"
     " (SELECT id FROM tasks WHERE seq = t.parent),"
-    " (SELECT deadline FROM leases WHERE id = 'task:' || t.id AND t.holder IS NOT NULL)"
+    " (SELECT deadline FROM leases WHERE id = t.record AND t.holder IS NOT NULL)"
     " FROM tasks t INDEXED BY tasks_ready WHERE t.status = 'open' AND t.waits = 0 AND t.busy = 0"
     " AND t.deleted IS NULL ORDER BY t.priority, t.seq LIMIT 1"
 )
@@ -121,8 +121,8 @@ class Claimer:
         """Claim the best task; returns how many rows of `ready_tags` are left behind."""
         execute = self._execute
         row: Any = execute(BEST).fetchone()
-        seq, record, id, version, token = row[0], row[1], row[2], row[10] + 1, revision * 4096
-        execute(LEASE, (f"task:{id}", "task", agent, TTL, now + TTL, now))
+        seq, record, version, token = row[0], row[1], row[10] + 1, revision * 4096
+        execute(LEASE, (record, "task", agent, TTL, now + TTL, now))
         execute(CLAIM, ("in_progress", agent, now, token, TTL, GRIMOIRE, 0, version, revision, now, seq))
         data = _encode(
             {

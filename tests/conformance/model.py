@@ -69,13 +69,18 @@ class Model(Ledger):
         """End what is due, in the order of the deadlines."""
         due = [lease for lease in self.state.leases if lease.deadline <= self.time()]
         if due:
-            due.sort(key=lambda lease: (lease.deadline, lease.task))  # stable: then in the order of creation
+            due.sort(key=lambda lease: (lease.deadline, self.place_of(lease)))  # stable: then in the order of creation
 
             def body() -> None:
                 for lease in due:
                     self._finish(lease, "expire")
 
             self.transact("system", body)
+
+    def place_of(self, lease: LeaseRow) -> int:
+        """Of leases that end at the same moment, claims come first, in the order in which their tasks were made."""
+        made = list(self.state.tasks)
+        return made.index(lease.task) if lease.task else len(made)
 
     # --- cells -------------------------------------------------------------------------------------------------------
 

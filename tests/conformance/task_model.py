@@ -176,7 +176,7 @@ class TaskModel(TaskReading):
         due = [lease for lease in self.state.leases if lease.task and not self.state.tasks[lease.task].parked]
         due = [lease for lease in due if lease.deadline - lease.ttl <= self.now - round(timeout * 1e6)]
         self.actor = "system"
-        for lease in sorted(due, key=lambda lease: lease.task):
+        for lease in sorted(due, key=self.place_of):
             self._finish(lease, "expire")
         return len(due)
 

@@ -21,7 +21,7 @@ BREAKS = {
     "DELETE FROM leases WHERE kind = 'task'": "claimed without a lease",
     "UPDATE task_texts SET title = 'other' WHERE title = 'free'": "has no text",
     "DELETE FROM tasks_fts_docsize WHERE id = 1": "is not in the search index",
-    "INSERT INTO leases VALUES ('task:gone', 'task', 'me', 1, 9e15, 0)": "a lease belongs to a task without a holder",
+    "INSERT INTO leases VALUES (99, 'task', 'me', 1, 9e15, 0)": "a lease belongs to a task without a holder",
     "INSERT INTO task_texts VALUES (77, 'stray', '', '')": "a text belongs to no task",
     "INSERT INTO links VALUES ('related', 'x', 'y', 'z', 0)": "a link has a missing end",
     "DELETE FROM task_tags": "task_tags is wrong",

@@ -222,7 +222,7 @@ def delete_run(tx: Tx, run: str) -> int:
     return len(rows)
 
 
-def end_lease(tx: Tx, lease: str, op: str) -> None:
+def end_lease(tx: Tx, lease: leases.Id, op: str) -> None:
     """Remove the cells bound to an ended lease."""
     for run, cell, version in tx.all(
         "SELECT run, cell, version FROM cells WHERE lease = ? ORDER BY run, cell", (lease,)

@@ -159,7 +159,7 @@ def _extend(tx: Tx, target: Target, row: Row, micros: int | None, lease: str | N
         leases.renew(tx, bound, micros, shorten=False)
 
 
-def bind(tx: Tx, target: Target, lease: str | None) -> None:
+def bind(tx: Tx, target: Target, lease: leases.Id | None) -> None:
     """Bind a held lock to another lease, or to none."""
     tx.run("UPDATE locks SET lease = ? WHERE kind = ? AND scope = ? AND name = ?", (lease, *target.key))
 
@@ -265,11 +265,11 @@ def refuse_other(what: object, current: int | None, token: int) -> None:
         raise errors.Fenced(f"{what} is held with token {current}, not {token}", current=current)
 
 
-def end_lease(tx: Tx, lease: str, op: str) -> None:
+def end_lease(tx: Tx, lease: leases.Id, op: str) -> None:
     """Free the locks bound to an ended lease; a waiter with it leaves the queue."""
     _free_all(tx, "lease", lease, op)
     for kind, scope, name in tx.all("SELECT kind, scope, name FROM waiters WHERE ticket = ?", (lease,)):
-        leave_queue(tx, Target(kind, scope, name), lease)
+        leave_queue(tx, Target(kind, scope, name), str(lease))
 
 
 def end_claim(tx: Tx, task: str, op: str) -> None:
@@ -277,7 +277,7 @@ def end_claim(tx: Tx, task: str, op: str) -> None:
     _free_all(tx, "task", task, op)
 
 
-def _free_all(tx: Tx, column: str, value: str, op: str) -> None:
+def _free_all(tx: Tx, column: str, value: leases.Id, op: str) -> None:
     for kind, scope, name in tx.all(f"SELECT kind, scope, name FROM locks WHERE {column} = ? ORDER BY token", (value,)):
         target = Target(kind, scope, name)
         free(tx, target, require(tx, target), op)
@@ -428,7 +428,9 @@ def check(snapshot: Snapshot) -> Iterator[str]:
         "SELECT k.kind, k.scope, k.name,"
         " (SELECT op FROM events e WHERE e.kind = k.kind AND e.scope = k.scope AND e.id = k.name"
         "  AND op NOT IN ('wait', 'leave') ORDER BY version DESC LIMIT 1),"
-        " k.token, k.lease IS NULL OR k.lease = 'task:' || k.task OR EXISTS (SELECT 1 FROM leases WHERE id = k.lease),"
+        " k.token, k.lease IS NULL"
+        "  OR k.lease = (SELECT key FROM records WHERE kind = 'task' AND scope = '' AND id = k.task)"
+        "  OR EXISTS (SELECT 1 FROM leases WHERE id = k.lease),"
         " (SELECT revision FROM meta) FROM locks k"
     ):
         what = f"{kind} {Target(kind, scope, name)}"

@@ -16,7 +16,8 @@ LEASE = "lease"  # a lease made by a user; any other kind is private to one reco
 SWEEP_SIZE = 256
 
 # What a domain does when a lease ends: remove the records bound to it and emit `op` for each.
-Ender = Callable[[Tx, str, str], None]
+Id = int | str
+Ender = Callable[[Tx, Id, str], None]
 _enders: list[Ender] = []
 
 
@@ -28,15 +29,20 @@ def wire(*enders: Ender) -> None:
 def start(tx: Tx, kind: str, holder: str, ttl: int, id: str | None = None) -> str:
     """Create a lease that ends `ttl` microseconds from now and return its id."""
     id = id or tx.new_id()
+    start_as(tx, id, kind, holder, ttl)
+    return id
+
+
+def start_as(tx: Tx, id: Id, kind: str, holder: str, ttl: int) -> None:
+    """Create a lease with an id that its record has."""
     tx.run(
         "INSERT INTO leases (id, kind, holder, ttl, deadline, created) VALUES (?, ?, ?, ?, ?, ?)",
         (id, kind, holder, ttl, tx.now + ttl, tx.now),
     )
     _expect(tx, tx.now + ttl)
-    return id
 
 
-def renew(tx: Tx, id: str, ttl: int | None = None, *, shorten: bool = True) -> bool:
+def renew(tx: Tx, id: Id, ttl: int | None = None, *, shorten: bool = True) -> bool:
     """Extend the lease to `ttl` (default: as granted) from now. False if it has ended. Emits nothing."""
     row = tx.one("SELECT ttl, deadline FROM leases WHERE id = ?", (id,))
     if row is None:
@@ -50,19 +56,19 @@ def renew(tx: Tx, id: str, ttl: int | None = None, *, shorten: bool = True) -> b
     return True
 
 
-def drop(tx: Tx, id: str | None, kind: str) -> None:
+def drop(tx: Tx, id: Id | None, kind: str) -> None:
     """Remove the private lease of a record that no longer needs it; a user's own lease stays."""
     if id is not None:
         tx.run("DELETE FROM leases WHERE id = ? AND kind = ?", (id, kind))
 
 
-def finish(tx: Tx, id: str, kind: str, op: str) -> None:
+def finish(tx: Tx, id: Id, kind: str, op: str) -> None:
     """End a lease and everything bound to it, each with its event."""
     tx.run("DELETE FROM leases WHERE id = ?", (id,))
     for end in _enders:
         end(tx, id, op)
     if kind == LEASE:
-        tx.emit(LEASE, id, op)
+        tx.emit(LEASE, str(id), op)
 
 
 def sweep(tx: Tx) -> bool:

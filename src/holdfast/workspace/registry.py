@@ -59,12 +59,14 @@ def domain_class(name: str) -> type[Domain[Any]]:
 # --- what ends with a lease ------------------------------------------------------------------------------------------
 
 
-# By how their ids begin: where the leases end that a domain keeps which is loaded when first used.
-_LATE: Final = {"task": "tasks.claims", "retention": "tasks.changes", "stash": "stashes", "trail": "trails"}
+# Where the leases end that a domain keeps which is loaded when first used: a claim's, whose id is a number, and others
+# by how their ids begin.
+_CLAIMS: Final = "tasks.claims"
+_LATE: Final = {"retention": "tasks.changes", "stash": "stashes", "trail": "trails"}
 
 
-def _end_late_lease(tx: Tx, lease: str, op: str) -> None:
-    home = _LATE.get(lease.partition(":")[0])
+def _end_late_lease(tx: Tx, lease: kernel_leases.Id, op: str) -> None:
+    home = _CLAIMS if isinstance(lease, int) else _LATE.get(lease.partition(":")[0])
     if home is not None:
         import_module(f"holdfast.domains.{home}").end_lease(tx, lease, op)
 

@@ -18,7 +18,7 @@ from holdfast.domains.paths import patterns
 from holdfast.domains.paths.patterns import PATH, Detail, check_patterns, clash, find, held, select, target_of
 from holdfast.domains.tasks.claims import authorise
 from holdfast.domains.tasks.creation import check_line
-from holdfast.domains.tasks.rows import Stored, lease_of
+from holdfast.domains.tasks.rows import Stored
 from holdfast.domains.tasks.rows import require as require_task
 from holdfast.kernel import leases
 from holdfast.kernel.events import Filter
@@ -107,17 +107,18 @@ def _claimed(tx: Tx, id: str, holder: str) -> Stored:
 def _run_on(tx: Tx, lock: PathLock, micros: int | None) -> PathLock:
     """Locking again keeps the token; the later end wins, and without a ttl it does not expire."""
     bound = locks.require(tx, target_of(lock.id))[4]
-    if bound is not None and bound != _claim_lease(lock.task):
+    claim = _claim_lease(tx, lock.task)
+    if bound is not None and bound != claim:
         if micros is not None:
             leases.renew(tx, bound, micros, shorten=False)
         else:
             leases.drop(tx, bound, PATH)
-            locks.bind(tx, target_of(lock.id), _claim_lease(lock.task))
+            locks.bind(tx, target_of(lock.id), claim)
     return get(tx, lock.id)
 
 
-def _claim_lease(task: str | None) -> str | None:
-    return None if task is None else lease_of(task)
+def _claim_lease(tx: Tx, task: str | None) -> int | None:
+    return None if task is None else require_task(tx, task).record
 
 
 def _check_free(tx: Tx, wanted: Detail, holder: str, ticket: str | None) -> None:
@@ -153,7 +154,8 @@ def _expected(holder: str, place: int, wanted: Detail, deadline: int) -> PathLoc
 def _take(tx: Tx, wanted: Detail, holder: str, micros: int | None, task: Stored | None, id: str | None) -> PathLock:
     id = id or tx.new_id()
     name = None if task is None else task.id
-    lease = _claim_lease(name) if micros is None else leases.start(tx, PATH, holder, micros)
+    claim = None if task is None else task.record
+    lease = claim if micros is None else leases.start(tx, PATH, holder, micros)
     token = tx.new_token()
     detail = Detail(wanted.patterns, wanted.shared, name, wanted.reason)
     tx.run(
@@ -222,7 +224,7 @@ def refresh(tx: Tx, id: str, holder: str | None = None, ttl: float | None = None
     check_name(id, "id")
     found = find(tx, id)
     row = locks.load(tx, target_of(id))
-    if found is not None and found.task is not None and row is not None and row[4] == lease_of(found.task):
+    if found is not None and found.task is not None and row is not None and row[4] == _claim_lease(tx, found.task):
         hint = "renew the claim: tasks.heartbeat(id)"
         raise errors.Invalid(f"the lock lives as long as the claim on task {found.task}", hint=hint)
     locks.renew_target(tx, target_of(id), holder, ttl, token)

@@ -242,7 +242,8 @@ _COLUMNS = (
     " coalesce(min(l.deadline, c.deadline), l.deadline, c.deadline), (SELECT stamp FROM meta)"
 )
 _SOURCE = (
-    "locks k LEFT JOIN leases l ON l.id = k.lease LEFT JOIN leases c ON c.id = 'task:' || k.task"
+    "locks k LEFT JOIN leases l ON l.id = k.lease LEFT JOIN tasks t ON t.id = k.task"
+    " LEFT JOIN leases c ON c.id = t.record"
     f" WHERE k.kind = '{PATH}' AND k.scope = ''"
 )
 

@@ -36,14 +36,14 @@ _SOUND = {
     "is claimed in part": "SELECT id FROM tasks WHERE (status = 'in_progress') <> (holder IS NOT NULL)"
     " OR (holder IS NULL) <> (token IS NULL) OR (holder IS NULL) <> (claimed IS NULL)",
     "is claimed without a lease": "SELECT id FROM tasks t WHERE holder IS NOT NULL AND NOT parked"
-    " AND NOT EXISTS (SELECT 1 FROM leases l WHERE l.id = 'task:' || t.id AND l.kind = 'task' AND l.holder = t.holder)",
+    " AND NOT EXISTS (SELECT 1 FROM leases l WHERE l.id = t.record AND l.kind = 'task' AND l.holder = t.holder)",
     "has no text": "SELECT id FROM tasks t LEFT JOIN task_texts x USING (seq) WHERE x.title IS NOT t.title",
     "is not in the search index": "SELECT t.id FROM tasks t LEFT JOIN tasks_fts_docsize d ON d.id = t.seq"
     " WHERE d.id IS NULL",
 }
 _STRAY = {
     "a lease belongs to a task without a holder": "SELECT id FROM leases l WHERE kind = 'task'"
-    " AND NOT EXISTS (SELECT 1 FROM tasks t WHERE l.id = 'task:' || t.id AND t.holder = l.holder)",
+    " AND NOT EXISTS (SELECT 1 FROM tasks t WHERE l.id = t.record AND t.holder = l.holder)",
     "a text belongs to no task": "SELECT seq FROM task_texts WHERE seq NOT IN (SELECT seq FROM tasks)",
     "the search index has a row of no task": "SELECT id FROM tasks_fts_docsize WHERE id NOT IN (SELECT seq FROM tasks)",
     "a link has a missing end": "SELECT id FROM links WHERE kind IN ('depends_on', 'discovered_from', 'related')"

@@ -1,7 +1,7 @@
 """Claims: exactly one agent works on a task, for as long as it renews its claim.
 
-A claim is a lease of the kernel whose id is the task's, with a token that always grows. Every write of its holder
-renews it; when it expires the task is open again, and later writes of the former holder are fenced.
+A claim is a lease of the kernel whose id is the key of the task's record, with a token that always grows. Every write
+of its holder renews it; when it expires the task is open again, and later writes of the former holder are fenced.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from holdfast.domains.routing.config import Settings, settings_of
 from holdfast.domains.routing.rules import Decision, Subject, decide
 from holdfast.domains.tasks import transitions
 from holdfast.domains.tasks.creation import check_note
-from holdfast.domains.tasks.rows import NO_CLAIM, TASK, Stored, change, lease_of, require, to_task
+from holdfast.domains.tasks.rows import NO_CLAIM, TASK, Stored, by_record, change, require, to_task
 from holdfast.domains.tasks.transitions import check_closable, check_step, illegal
 from holdfast.kernel import leases
 from holdfast.kernel.events import history, to_event
@@ -78,7 +78,7 @@ def take(tx: Tx, task: Stored, agent: str, ttl: int | None, can: frozenset[str] 
         message = f"{needs}; {agent} lacks {', '.join(lacking)}"
         raise errors.NotCapable(message, id=task.id, needs=list(decision.needs), lacking=lacking)
     length = settings.config.claim_timeout if ttl is None else ttl
-    leases.start(tx, TASK, agent, length, lease_of(task.id))
+    leases.start_as(tx, task.record, TASK, agent, length)
     columns = {
         "status": "in_progress",
         "holder": agent,
@@ -184,7 +184,7 @@ def renew(tx: Tx, task: Stored, token: int | None = None) -> None:
     """Renew the claim, as any write by its holder does; a parked claim stays parked."""
     own = task.holder == tx.actor and not isinstance(tx.actor, DerivedActor)
     if task.holder is not None and (token is not None or own):
-        leases.renew(tx, lease_of(task.id), task.ttl, shorten=False)
+        leases.renew(tx, task.record, task.ttl, shorten=False)
 
 
 def heartbeat(tx: Tx, id: str, agent: str | None = None, token: int | None = None, ttl: float | None = None) -> Task:
@@ -194,8 +194,8 @@ def heartbeat(tx: Tx, id: str, agent: str | None = None, token: int | None = Non
     authorise(tx, task, agent, token, "heartbeat")
     length = micros or task.ttl or settings_of(tx).config.claim_timeout
     assert task.holder is not None
-    if not leases.renew(tx, lease_of(id), length):
-        leases.start(tx, TASK, task.holder, length, lease_of(id))
+    if not leases.renew(tx, task.record, length):
+        leases.start_as(tx, task.record, TASK, task.holder, length)
     if task.parked or task.ttl != length:
         tx.run("UPDATE tasks SET parked = 0, ttl = ? WHERE seq = ?", (length, task.seq))
     return to_task(require(tx, id))
@@ -210,9 +210,9 @@ def park(tx: Tx, id: str, until: datetime | None = None, agent: str | None = Non
     authorise(tx, task, agent, token, "park")
     assert task.holder is not None
     left = None if until is None else _time_left(tx, until)
-    leases.drop(tx, lease_of(id), TASK)
+    leases.drop(tx, task.record, TASK)
     if left is not None:
-        leases.start(tx, TASK, task.holder, left, lease_of(id))
+        leases.start_as(tx, task.record, TASK, task.holder, left)
     more = {"parked_until": (None, None if until is None else as_time(as_microseconds(until)).isoformat())}
     change(tx, task, "park", {"parked": 1}, more=more)
     return to_task(require(tx, id))
@@ -232,7 +232,7 @@ def _time_left(tx: Tx, until: datetime) -> int:
 
 def _end(tx: Tx, task: Stored, op: str, target: TaskStatus, more: dict[str, Any] | None, note: str | None) -> Task:
     """End the claim: the task takes its step and has no holder."""
-    leases.drop(tx, lease_of(task.id), TASK)
+    leases.drop(tx, task.record, TASK)
     return to_task(change(tx, task, op, {"status": target, **NO_CLAIM}, more=more, note=note))
 
 
@@ -283,16 +283,14 @@ def block(tx: Tx, id: str, agent: str | None = None, reason: str | None = None, 
     return _end(tx, task, "block", "blocked", None, reason)
 
 
-def end_lease(tx: Tx, lease: str, op: str) -> None:
+def end_lease(tx: Tx, lease: int, op: str) -> None:
     """The claim has expired: open the task again."""
-    kind, _, id = lease.partition(":")
-    if kind == TASK:
-        change(tx, require(tx, id), op, {"status": "open", **NO_CLAIM})
+    change(tx, by_record(tx, lease), op, {"status": "open", **NO_CLAIM})
 
 
 # Claims whose last renewal, which is a ttl before the deadline, is too old.
 _AGED = (
-    "SELECT l.id FROM tasks t JOIN leases l ON l.id = 'task:' || t.id WHERE t.holder IS NOT NULL AND NOT t.parked"
+    "SELECT l.id FROM tasks t JOIN leases l ON l.id = t.record WHERE t.holder IS NOT NULL AND NOT t.parked"
     " AND l.deadline - l.ttl <= ? AND l.deadline > ? ORDER BY l.id"
 )
 _SWEPT = "SELECT count(*) FROM events WHERE +kind = ? AND op = 'expire' AND revision > ?"
@@ -321,7 +319,7 @@ def _mark(tx: Tx, age: int | None) -> int:
 
 def _finish(tx: Tx) -> None:
     """End what is due. The sweep has done that already, except inside a transaction, where there is none."""
-    for (id,) in tx.all("SELECT id FROM leases WHERE kind = ? AND deadline <= ? ORDER BY id", (TASK, tx.now)):
+    for (id,) in tx.all("SELECT id FROM leases WHERE kind = ? AND deadline <= ? ORDER BY deadline, id", (TASK, tx.now)):
         leases.finish(tx, id, TASK, "expire")
 
 

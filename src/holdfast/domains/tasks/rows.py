@@ -31,7 +31,7 @@ COLUMNS: Final = (
     " t.created, t.updated, t.deleted, t.deletion, t.holder, t.claimed, t.token, t.ttl, t.parked, t.hint, t.grimoire,"
     " t.review, t.tags, t.title, (SELECT body FROM task_texts WHERE seq = t.seq),"
     " (SELECT id FROM tasks WHERE seq = t.parent),"
-    " (SELECT deadline FROM leases WHERE id = 'task:' || t.id AND t.holder IS NOT NULL)"
+    " (SELECT deadline FROM leases WHERE id = t.record AND t.holder IS NOT NULL)"
 )
 _BY_ID: Final = f"SELECT {COLUMNS} FROM tasks t WHERE t.id = ?"
 _BY_ID_AND_STAMP: Final = f"SELECT {COLUMNS}, (SELECT stamp FROM meta) FROM tasks t WHERE t.id = ?"
@@ -126,11 +126,6 @@ def to_task(task: Stored) -> Task:
     )
 
 
-def lease_of(id: str) -> str:
-    """Return the id of the lease of the claim on a task."""
-    return f"task:{id}"
-
-
 # --- finding one -----------------------------------------------------------------------------------------------------
 
 
@@ -155,6 +150,13 @@ def require(tx: Tx, id: str, *, deleted: bool = False) -> Stored:
 def by_seq(tx: Tx, seq: int) -> Stored:
     """Return the task with this number, which must exist."""
     row = tx.one(f"SELECT {COLUMNS} FROM tasks t WHERE t.seq = ?", (seq,))
+    assert row is not None
+    return Stored(*row)
+
+
+def by_record(tx: Tx, record: int) -> Stored:
+    """Return the task of a claim, by the key of its record."""
+    row = tx.one(f"SELECT {COLUMNS} FROM records r JOIN tasks t ON t.id = r.id WHERE r.key = ?", (record,))
     assert row is not None
     return Stored(*row)
 

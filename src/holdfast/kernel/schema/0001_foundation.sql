@@ -54,13 +54,13 @@ CREATE VIEW events AS
     FROM log JOIN records ON key = record;
 
 CREATE TABLE leases (
-    id       TEXT    NOT NULL PRIMARY KEY,
+    id       ANY     NOT NULL PRIMARY KEY,      -- of a claim the key of the task's record; of others a UUID v7 or a name
     kind     TEXT    NOT NULL,                  -- 'lease': made by a user; otherwise the kind of the one thing on it
     holder   TEXT    NOT NULL,
     ttl      INTEGER NOT NULL,
     deadline INTEGER NOT NULL,
     created  INTEGER NOT NULL
-);
+) WITHOUT ROWID;
 CREATE INDEX leases_due ON leases (deadline);
 CREATE INDEX leases_made ON leases (id) WHERE kind = 'lease';
 
@@ -87,7 +87,7 @@ CREATE TABLE locks (
     holder   TEXT    NOT NULL,
     token    INTEGER NOT NULL,
     acquired INTEGER NOT NULL,
-    lease    TEXT,                              -- null: held until released
+    lease    ANY,                               -- its id; null: held until released
     task     TEXT,                              -- it ends when the claim on this task does
     detail   BLOB,                              -- msgpack, what a kind of lock needs besides
     PRIMARY KEY (kind, scope, name)

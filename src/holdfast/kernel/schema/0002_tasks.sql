@@ -1,7 +1,7 @@
 -- Tasks with their texts, tags and links; documents (configuration, routing rules); templates; what was imported.
 --
 -- What readiness depends on is kept on the task and changed in the same transaction: `waits` counts its unfinished
--- dependencies, `busy` its children in progress or pending merge. A claim is a lease whose id is the task's.
+-- dependencies, `busy` its children in progress or pending merge. A claim is a lease whose id is `record`.
 -- oldest writer: 2
 
 CREATE TABLE tasks (
