@@ -66,7 +66,7 @@ class Output:
         else:
             from holdfast.faces.cli.views import view
 
-            self.text(*view(op, result, self.colour))
+            self.text(*view(op, result, self.colour, _terminal_width()))
 
     def line(self, op: Operation[..., Any], item: Any) -> None:
         """Print one item of a stream, at once."""
@@ -98,6 +98,15 @@ class Output:
     def error(self, error: HoldfastError) -> None:
         """Print an error, on standard error."""
         print(error_json(error) if self.json else error_text(error), file=sys.stderr)
+
+
+def _terminal_width() -> int | None:
+    """The columns of the terminal that shows standard output; None if there is none."""
+    if not sys.stdout.isatty():
+        return None
+    from shutil import get_terminal_size  # most output goes to programs
+
+    return get_terminal_size().columns
 
 
 def error_json(error: HoldfastError) -> str:
