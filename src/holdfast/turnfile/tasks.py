@@ -8,7 +8,7 @@ faces.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Any, Literal, get_args
+from typing import Any, Final, Literal, get_args
 
 import msgspec
 
@@ -19,6 +19,7 @@ from holdfast.turnfile.model import UNASSIGNED, Priority, Problem, Signal, Signa
 from holdfast.turnfile.session import Session
 
 Step = Literal["add", "claim", "done"]
+TASKS: Final = "session.read().turnfile.tasks"  # a phrase of `holdfast.hints`
 
 
 def change(session: Session, step: Step, task_id: str, agent: str, **fields: Any) -> tuple[Task, list[Problem]]:
@@ -49,7 +50,7 @@ def add(
 
     def change(ledger: Ledger) -> Ledger:
         if ledger.turnfile.task(task_id) is not None:
-            hint = "`holdfast turn tasks list --all` shows it"
+            hint = f"{TASKS} lists it"
             raise Exists(f"task {task_id!r} already exists", hint=hint, task_id=task_id)
         for name in needed:
             _task(ledger, name)
@@ -90,6 +91,9 @@ def done(session: Session, task_id: str, agent: str) -> Task:
     def change(ledger: Ledger) -> Ledger:
         task = _task(ledger, task_id)
         if agent not in (task.owner, ledger.turnfile.maintainer.id, "maintainer"):
+            if task.owner == UNASSIGNED and task.status != "done":
+                hint = f'claim it first: turnfile.tasks.claim(session, "{task_id}", agent)'
+                raise NotHolder(f"nobody has claimed {task_id}", hint=hint, task_id=task_id)
             raise NotHolder(f"{task_id} is owned by {task.owner}, not by {agent}", holder=task.owner)
         if task.status == "done":
             return ledger
@@ -120,7 +124,7 @@ def signal(session: Session, sender: str, receiver: str, word: str, detail: str 
 def _task(ledger: Ledger, task_id: str) -> Task:
     task = ledger.turnfile.task(task_id)
     if task is None:
-        hint = "`holdfast turn tasks list` lists the tasks"
+        hint = f"{TASKS} lists the tasks"
         raise TaskNotFound(f"there is no task {task_id!r}", hint=hint, task_id=task_id)
     return task
 
