@@ -87,6 +87,34 @@ def test_f11_a_receiver_whom_nobody_knows_is_told(turn: Cli) -> None:
     assert turn("signal", "ready", "--from", "ada").data["warnings"] == []
 
 
+@pytest.mark.parametrize("name", ["a|b", "a,b", "a*", "<a>", "`a`", "a -> b", "a → b", "a" * 81])
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("lock", "WORKLOG.md", "--reason", "x", "--no-wait", "--holder"),
+        ("transact", "WORKLOG.md", "--reason", "x", "--holder"),
+        ("override", "LOCK-ada-001", "--reason", "P0: it is urgent", "--take", "--actor"),
+        ("clear", "--actor"),
+        ("tasks", "add", "glaze", "Mix it", "--actor"),
+        ("tasks", "claim", "fire", "--actor"),
+        ("signal", "ready", "--from"),
+        ("signal", "ready", "--from", "ada", "--to"),
+        ("mail", "send", "--to", "bob", "--subject", "x", "--from"),
+    ],
+    ids=lambda words: " ".join(words[:2]),
+)
+def test_f3_a_name_that_no_card_can_hold_does_not_enter_the_ledger(
+    turn: Cli, project: Path, words: tuple[str, ...], name: str
+) -> None:
+    assert turn("tasks", "add", "fire", "Fire it", "--actor", "ada").code == 0
+    assert turn("lock", "OPEN_QUESTIONS.md", "--reason", "x", "--holder", "ada").code == 0
+    before = (project / "working-session" / "TURNFILE.yaml").read_text()
+    answer = turn(*words, name, *(APPEND if words[0] == "transact" else ()))
+    assert (answer.code, answer.error["code"]) == (1, "INVALID_NAME")
+    assert "none of | , * < > ` and no arrow" in answer.error["hint"]
+    assert (project / "working-session" / "TURNFILE.yaml").read_text() == before
+
+
 # --- files -----------------------------------------------------------------------------------------------------------
 
 

@@ -26,6 +26,7 @@ from holdfast.turnfile.files import reach
 from holdfast.turnfile.invariants import check, render_projection
 from holdfast.turnfile.ledger import Ledger, check_name, new_names, rules, suggestion, unknown_names
 from holdfast.turnfile.mailbox import draft, projection
+from holdfast.turnfile.mailbox.draft import agent_name
 from holdfast.turnfile.model import (
     DEFAULT_LEASE_REVS,
     MAILBOX,
@@ -90,7 +91,7 @@ def lock_request(
         raise Invalid("a lock needs a reason of one line")
     if not 1 <= lease_revs <= 1000:
         raise Invalid(f"lease_revs is {lease_revs}", hint="use a number of revisions from 1 to 1000; the default is 2")
-    check_name("holder", holder)
+    agent_name(check_name("holder", holder), "holder")
     ledger = session.read()
     missing = [path for path in paths if not session.folder.has(path)]
     for path in missing:
@@ -174,6 +175,7 @@ def renewed(session: Session, ledger: Ledger, lock: Lock) -> Ledger:
 
 def clear_stale(session: Session, actor: str, lock_ids: Sequence[str] = ()) -> list[Lock]:
     """Remove stale locks of any holder, all or those named. Raises Held for a named one that is still valid."""
+    agent_name(check_name("actor", actor), "actor")
     cleared: list[Lock] = []
 
     def change(ledger: Ledger) -> Ledger:
@@ -364,7 +366,7 @@ def override(session: Session, lock_id: str, reason: str, actor: str, *, take: b
         hint = "start it with P0 and say what is at stake, such as 'P0: the release waits for it'"
         raise Invalid("an override needs a P0 reason", hint=hint)
     reason = draft.one_line(reason, "reason")
-    check_name("actor", actor)
+    agent_name(check_name("actor", actor), "actor")
     with session.write_lock():
         ledger = session.fresh()
         lock = get_lock(ledger, lock_id)

@@ -15,6 +15,7 @@ import msgspec
 from holdfast.errors import AlreadyClaimed, Exists, Invalid, InvalidPriority, InvalidStatus, NotHolder, TaskNotFound
 from holdfast.turnfile.ledger import Ledger, check_name, new_names
 from holdfast.turnfile.ledger.yaml_edit import Put
+from holdfast.turnfile.mailbox.draft import agent_name
 from holdfast.turnfile.model import UNASSIGNED, Priority, Problem, Signal, SignalWord, Task
 from holdfast.turnfile.session import Session
 
@@ -60,7 +61,7 @@ def add(
         del fields["id"], fields["notes"]
         return ledger.with_agent(agent).changed([Put(("coordination", "tasks", task_id), fields)])
 
-    return _task(session.write(change, check_name("agent", agent)), task_id)
+    return _task(session.write(change, agent_name(check_name("agent", agent), "agent")), task_id)
 
 
 def claim(session: Session, task_id: str, agent: str) -> Task:
@@ -82,7 +83,7 @@ def claim(session: Session, task_id: str, agent: str) -> Task:
         after = after.with_task_fields(task_id, owner=agent, status="claimed", claim_rev=ledger.revision + 1)
         return _with_current_task(after, agent, task_id)
 
-    return _task(session.write(change, check_name("agent", agent)), task_id)
+    return _task(session.write(change, agent_name(check_name("agent", agent), "agent")), task_id)
 
 
 def done(session: Session, task_id: str, agent: str) -> Task:
@@ -107,7 +108,7 @@ def signal(session: Session, sender: str, receiver: str, word: str, detail: str 
     """Send a signal, such as ready or handoff, to an agent or to all."""
     if word not in get_args(SignalWord):
         raise Invalid(f"{word!r} is not a signal", hint=f"signals are {', '.join(get_args(SignalWord))}")
-    check_name("receiver", receiver)
+    agent_name(check_name("receiver", receiver), "receiver")
     if detail and not detail.isprintable():
         raise Invalid("the detail of a signal must be one line")
     sent: list[Signal] = []
@@ -117,7 +118,7 @@ def signal(session: Session, sender: str, receiver: str, word: str, detail: str 
         sent[:] = [new]
         return after
 
-    session.write(change, check_name("sender", sender))
+    session.write(change, agent_name(check_name("sender", sender), "sender"))
     return sent[0]
 
 
