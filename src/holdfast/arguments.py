@@ -96,7 +96,7 @@ VOCABULARY: Final[dict[str, Meaning]] = {
     "sequence": Meaning("the one that you read: others may have written since"),
     "shared": Meaning("others may lock it too, if they share it"),
     "since": Meaning("since this moment, or for such as 2h", "past"),
-    "sort": Meaning("priority, updated or created; -updated turns it round"),
+    "sort": Meaning("priority, updated or created; -updated reverses it"),
     "spec": Meaning("the name of the spec"),
     "StashId": Meaning("its id, TRAIL/NAME, or the NAME of a global one", "stash"),  # a type, whatever its argument is
     "stash_type": Meaning("resource, artifact, context, counter or lock", option="--type"),

@@ -1,13 +1,14 @@
 """Hints in the words of the face they appear in: Python, the command line, HTTP or MCP.
 
-An error says what to do once, as a Python program would do it: `tasks.claim("hf-7k2m")`, `wait=60`, or a phrase of
-`OTHERWISE`. Each face shows the hint through its function here; a call that a face does not have stays as it is.
+An error says what to do once, as a Python program would do it: `tasks.claim("hf-7k2m")`, `turnfile.status(session)`,
+`wait=60`, or a phrase of `OTHERWISE`. Each face shows the hint through its function here; a call that a face does not
+have stays as it is.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from typing import TYPE_CHECKING, Final
 
 from holdfast.arguments import VOCABULARY
@@ -16,7 +17,7 @@ from holdfast.errors import NAME_YOURSELF, SEND_TOKEN
 if TYPE_CHECKING:
     from holdfast.operation import Operation
 
-# Phrases for what is not an operation, in the words of the command line, HTTP and MCP.
+# Phrases for what is not an operation, in the words of the command line, HTTP and MCP; {at} is `--dir FOLDER` if given.
 OTHERWISE: Final = {
     NAME_YOURSELF: (
         "export HOLDFAST_ACTOR=agent-1, or add --actor agent-1",
@@ -24,13 +25,21 @@ OTHERWISE: Final = {
         "start this server with `holdfast mcp --actor agent-1`",
     ),
     SEND_TOKEN: ("holdfast login URL", "send the header Authorization: Bearer TOKEN", ""),
-    "holdfast.upgrade(path)": ("holdfast upgrade", "", ""),
-    "ws.backup(path)": ("holdfast backup", "", ""),
+    "holdfast.upgrade(path)": ("holdfast upgrade{at}", "", ""),
+    "ws.backup(path)": ("holdfast backup{at}", "", ""),
+    "session.read().turnfile.tasks": ("`holdfast turn tasks list --all{at}`", "", "turn_status"),
 }
 SHELL, HTTP, TOOLS = range(3)
 
 _CALL: Final = re.compile(r"\b(?:ws\.)?([a-z]+\.[a-z_]+)\(([^()]*)\)")
 _NAMED: Final = re.compile(r"\b([a-z][a-z_]*)=([A-Za-z0-9]+|\[\.\.\.\])")
+# The turn command for each call of `holdfast.turnfile`.
+TURN_COMMANDS: Final = {
+    **{"init": "init", "restore": "init --missing", "status": "status", "check": "check"},
+    **{"acquire": "lock", "unlock": "unlock", "renew_all": "renew", "clear_stale": "clear", "override": "override"},
+    **{"tasks.claim": "tasks claim", "mail.messages": "mail list", "mail.export": "mail export"},
+}
+_TURN_CALL: Final = re.compile(r"\bturnfile\.([A-Za-z_.]+)\(([^()]*)\)")
 _TURN: Final = re.compile(r"`holdfast turn ((?:mail |tasks )?[a-z]+)([^`]*)`")
 _OPTION: Final = re.compile(r" --[a-z-]+")
 # Which tool does what a turn command of another name does, and what only a person at a shell can do.
@@ -43,17 +52,26 @@ _TURN_TOOLS: Final = {
 _SHELL_ONLY: Final = ("init", "mail export")
 
 
-def for_shell(hint: str) -> str:
-    """Commands in place of calls, and options in place of arguments."""
+def for_shell(hint: str, at: Sequence[str] = ()) -> str:
+    """Commands in place of calls, and options in place of arguments; `at` are the options that name the workspace."""
     from shlex import quote
+
+    place = options_of(at)
 
     def command(call: re.Match[str]) -> str:
         op = _operation(call[1])
         if op is None or op.command is None:
             return call[0]
-        return " ".join(["holdfast", op.command, *map(quote, _values(call[2])), *_named(call[2])])
+        return " ".join(["holdfast", op.command, *map(quote, _values(call[2])), *_named(call[2])]) + place
 
-    return _NAMED.sub(_option, _CALL.sub(command, _otherwise(hint, SHELL)))
+    hint = turn_for_shell(_otherwise(hint, SHELL).replace("{at}", place), at)
+    return _NAMED.sub(_option, _CALL.sub(command, hint))
+
+
+def turn_for_shell(text: str, at: Sequence[str] = ()) -> str:
+    """Commands in place of calls on turn files alone: a problem of a file may quote what looks like something else."""
+    place = options_of(at)
+    return _TURN_CALL.sub(lambda call: _turn_command(call, "--dir", place), text)
 
 
 def for_http(hint: str) -> str:
@@ -70,7 +88,7 @@ def for_http(hint: str) -> str:
 
 
 def for_tools(hint: str, offered: Collection[str] = ()) -> str:
-    """Tools in place of calls, and of commands for turn files; `offered` are those that the caller has."""
+    """Tools in place of calls; `offered` are those that the caller has."""
 
     def tool(call: re.Match[str]) -> str:
         op = _operation(call[1])
@@ -80,8 +98,19 @@ def for_tools(hint: str, offered: Collection[str] = ()) -> str:
         name = derived if derived in offered else op.route.mcp
         return " ".join([name, *_values(call[2]), *_named(call[2])]) if name else call[0]
 
-    hint = _TURN.sub(_turn_tool, _CALL.sub(tool, _otherwise(hint, TOOLS)))
-    return hint.replace("--reason '", "reason '")
+    return _CALL.sub(tool, turn_for_tools(_otherwise(hint, TOOLS)))
+
+
+def turn_for_tools(text: str) -> str:
+    """Tools in place of calls on turn files alone."""
+    return _TURN.sub(_turn_tool, _TURN_CALL.sub(lambda call: _turn_command(call, "--turn-dir"), text))
+
+
+def options_of(at: Sequence[str]) -> str:
+    """Options as they follow a command, or nothing."""
+    from shlex import quote
+
+    return "".join(f" {quote(word)}" for word in at)
 
 
 def _otherwise(hint: str, face: int) -> str:
@@ -118,6 +147,17 @@ def _option(argument: re.Match[str]) -> str:
     meaning, value = VOCABULARY.get(argument[1]), argument[2].strip("[].")
     option = (meaning.option if meaning is not None else "") or f"--{argument[1].replace('_', '-')}"
     return option if value == "True" else f"{option} {value or option[2:].upper()}"
+
+
+def _turn_command(call: re.Match[str], folder: str, place: str = "") -> str:
+    """The command for a call on turn files, with the ids and paths that the call names."""
+    from shlex import quote
+
+    if call[1] == "Session":
+        return " ".join([folder, *map(quote, _values(call[2]))])
+    if call[1] not in TURN_COMMANDS:
+        return call[0]
+    return f"`{' '.join(['holdfast turn', TURN_COMMANDS[call[1]], *map(quote, _values(call[2]))])}{place}`"
 
 
 def _turn_tool(command: re.Match[str]) -> str:

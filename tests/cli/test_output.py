@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import fcntl
 import json
 import os
 import pty
 import re
 import signal
+import struct
 import subprocess
+import termios
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -69,6 +72,71 @@ def test_there_is_colour_on_a_terminal_unless_it_is_not_wanted(shell: Shell) -> 
         assert ended(process).code == 0
         assert (b"\x1b[" in os.read(terminal, 4096)) is wanted
         os.close(terminal)
+
+
+def on_terminal(shell: Shell, *words: str, columns: int = 80) -> list[str]:
+    """The lines that a terminal of this width gets."""
+    terminal, end = pty.openpty()
+    fcntl.ioctl(end, termios.TIOCSWINSZ, struct.pack("HHHH", 24, columns, 0, 0))
+    environ = {name: value for name, value in shell.environ.items() if name not in ("COLUMNS", "LINES")}
+    process = Shell(shell.folder, environ | {"TERM": "xterm"}).start(*words, stdout=end)
+    os.close(end)
+    read = b""
+    try:
+        while more := os.read(terminal, 4096):
+            read += more
+    except OSError:  # as Linux reports that the other end is closed
+        pass
+    os.close(terminal)
+    assert ended(process).code == 0
+    return read.decode().splitlines()
+
+
+COLOUR = re.compile(r"\x1b\[\d*m")
+
+
+def test_the_rows_of_mail_are_coloured_and_not_escaped(shell: Shell) -> None:
+    shell("init")
+    shell("agent", "register", "bob")
+    sent = shell("mail", "send", "bob", "hi\u202e", "body", "--actor", "ada", "-q").id
+    for words in (("inbox", "--actor", "bob"), ("sent", "--actor", "ada"), ("thread", sent), ("search", "body")):
+        [row] = on_terminal(shell, "mail", *words, columns=200)
+        assert row.startswith(f"\x1b[1m{sent}\x1b[0m  "), row
+        assert "hi\\u202e" in row
+        assert "unread by bob" in row
+
+
+def test_the_rows_of_a_list_fit_the_terminal_and_a_pipe_gets_them_whole(shell: Shell) -> None:
+    shell("init")
+    title = "The title of this task is so long that no line of an ordinary terminal could hold all of it"
+    task = shell("create", title, "--tag", "one", "--tag", "two", "--body", "short words", "-q").id
+    for words in (("list",), ("ready",), ("tree",), ("search", "ordinary")):
+        [row] = (COLOUR.sub("", line) for line in on_terminal(shell, *words))
+        assert len(row) <= 80
+        assert row.startswith(f"{task}  P2  open         The title")
+        assert "…  #one  #two" in row
+        assert title in shell(*words).out
+        assert title in on_terminal(shell, *words, columns=200)[0]
+    assert title in on_terminal(shell, "show", task)[0]  # a record is shown whole
+
+
+def test_a_row_counts_the_columns_of_wide_letters(shell: Shell) -> None:
+    shell("init")
+    task = shell("create", "\u7a93" * 60, "-q").id
+    [row] = (COLOUR.sub("", line) for line in on_terminal(shell, "list"))
+    assert row == f"{task}  P2  open         {chr(0x7A93) * ((79 - len(task) - 19) // 2)}…"
+
+
+def test_the_rows_of_the_log_fit_the_terminal(shell: Shell) -> None:
+    shell("init")
+    shell("create", "x" * 300, "--tag", "one", "--actor", "ada")
+    for words in (("event", "list"), ("log",), ("watch", "--after", "0", "--once")):
+        [narrow] = (COLOUR.sub("", line) for line in on_terminal(shell, *words))
+        assert len(narrow) <= 80
+        assert narrow.endswith("…")
+        [wide] = (COLOUR.sub("", line) for line in on_terminal(shell, *words, columns=900))
+        assert "x" * 300 in wide
+        assert wide.endswith("}")
 
 
 def plain(text: str) -> str:

@@ -310,3 +310,14 @@ def test_a_workspace_that_a_write_makes_is_told(cli: Cli, project: Path) -> None
     assert answer.code == 0
     assert "made" in answer.err
     assert cli("create", "y", "--dir", "new").err == ""
+
+
+def test_the_command_that_is_proposed_next_names_the_folder_too(cli: Cli, project: Path) -> None:
+    assert "next: holdfast create 'a first task' --dir 'a b'; holdfast help" in cli("init", "--dir", "a b").out
+    assert "next: holdfast create 'a first task'; holdfast help" in cli("init").out
+    task = cli("create", "x", "--dir", "a b", "-q").id
+    refused = cli("done", task, "--dir", "a b", "--actor", "ada")
+    assert f"holdfast claim {task} --dir 'a b'" in refused.err
+    assert (
+        f"holdfast claim {task} --dir 'a b'" in cli("--dir=a b", "--json", "done", task, "--actor", "ada").error["hint"]
+    )

@@ -189,7 +189,7 @@ def test_f13_status_shows_on_one_screen_who_holds_what_and_what_is_unread(cli: C
         assert part in screen
     turn("signal", "yield", "--from", "bob")
     screen = cli("turn", "status").out
-    assert "holdfast turn clear removes it" in screen
+    assert "`holdfast turn clear` removes it" in screen
     assert "TURNFILE.yaml:" in screen
     data = turn("status").data
     assert data["locks"][0]["stale"] is True

@@ -11,6 +11,7 @@ import pytest
 
 from holdfast import turnfile
 from holdfast.faces.cli.command import HAND_MADE
+from holdfast.hints import TURN_COMMANDS
 from tests.cli.calling import Answer
 
 Cli = Callable[..., Answer]
@@ -84,6 +85,34 @@ def test_f11_a_receiver_whom_nobody_knows_is_told(turn: Cli) -> None:
     answer = turn("signal", "ready", "--from", "ada", "--to", "carl")
     assert "carl is not in the ledger" in answer.data["warnings"][0]
     assert turn("signal", "ready", "--from", "ada").data["warnings"] == []
+
+
+@pytest.mark.parametrize("name", ["a|b", "a,b", "a*", "<a>", "`a`", "a -> b", "a → b", "a" * 81])
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("lock", "WORKLOG.md", "--reason", "x", "--no-wait", "--holder"),
+        ("transact", "WORKLOG.md", "--reason", "x", "--holder"),
+        ("override", "LOCK-ada-001", "--reason", "P0: it is urgent", "--take", "--actor"),
+        ("clear", "--actor"),
+        ("tasks", "add", "glaze", "Mix it", "--actor"),
+        ("tasks", "claim", "fire", "--actor"),
+        ("signal", "ready", "--from"),
+        ("signal", "ready", "--from", "ada", "--to"),
+        ("mail", "send", "--to", "bob", "--subject", "x", "--from"),
+    ],
+    ids=lambda words: " ".join(words[:2]),
+)
+def test_f3_a_name_that_no_card_can_hold_does_not_enter_the_ledger(
+    turn: Cli, project: Path, words: tuple[str, ...], name: str
+) -> None:
+    assert turn("tasks", "add", "fire", "Fire it", "--actor", "ada").code == 0
+    assert turn("lock", "OPEN_QUESTIONS.md", "--reason", "x", "--holder", "ada").code == 0
+    before = (project / "working-session" / "TURNFILE.yaml").read_text()
+    answer = turn(*words, name, *(APPEND if words[0] == "transact" else ()))
+    assert (answer.code, answer.error["code"]) == (1, "INVALID_NAME")
+    assert "none of | , * < > ` and no arrow" in answer.error["hint"]
+    assert (project / "working-session" / "TURNFILE.yaml").read_text() == before
 
 
 # --- files -----------------------------------------------------------------------------------------------------------
@@ -192,7 +221,8 @@ def test_f13_the_hints_name_commands_that_exist() -> None:
         for path in sorted(SOURCE.rglob("*.py"))
         for words in re.findall(r"(?:holdfast |`)(turn [a-z ]+|mail [a-z]+)", path.read_text())
     ]
-    assert len(told) > 10
+    told += [(call, f"turn {words}") for call, words in TURN_COMMANDS.items()]
+    assert len(told) > 15
     groups = {name.rpartition(" ")[0] for name in HAND_MADE}
     assert [
         (file, words)
@@ -201,7 +231,69 @@ def test_f13_the_hints_name_commands_that_exist() -> None:
     ] == []
 
 
+def test_f13_a_lost_ledger_is_restored_and_no_command_sends_in_a_circle(turn: Cli, project: Path) -> None:
+    (project / "working-session" / "TURNFILE.yaml").unlink()
+    for words in (("status",), ("init",), ("init", "--missing"), ("lint",), ("lock", "x.md", *EDIT)):
+        answer = turn(*words)
+        assert answer.code in (1, 2, 10)
+        hint = "the ledger is lost: restore TURNFILE.yaml from version control, or move the folder away and begin a new"
+        assert answer.error["hint"] == f"{hint} session with `holdfast turn init`"
+    answer = turn("check")
+    assert (answer.code, "restore TURNFILE.yaml" in answer.data["problems"][0]["message"]) == (2, True)
+    (project / "working-session").rename(project / "away")
+    assert turn("status").error["hint"] == "`holdfast turn init` creates it"
+    (project / "working-session").mkdir()
+    assert turn("status").error["hint"] == "`holdfast turn init` creates it"
+    assert turn("init").code == 0
+    assert "--missing" in turn("init").error["hint"]
+
+
+def test_f13_a_command_that_is_proposed_names_the_folder_too(turn: Cli, cli: Cli) -> None:
+    assert "`holdfast turn init --dir 'no ne'` creates it" in cli("turn", "status", "--dir", "no ne").err
+    assert "`holdfast turn init --dir none` creates it" in cli("--dir=none", "turn", "status").err
+    assert "next: holdfast turn status --dir here" in cli("turn", "init", "--dir", "here", "--agent", "ada").out
+    cli("turn", "lock", "WORKLOG.md", *EDIT, "--dir", "here")
+    assert (
+        "`holdfast turn unlock LOCK-ada-001 --dir here`" in cli("turn", "lock", "WORKLOG.md", *EDIT, "--dir=here").err
+    )
+    for _ in range(3):
+        cli("turn", "signal", "ready", "--from", "ada", "--dir", "here")
+    for words in (("check",), ("lint",), ("status",)):
+        assert "`holdfast turn clear --dir here`" in cli("turn", *words, "--dir", "here").out
+    [problem] = cli("turn", "check", "--dir", "here", "--json").data["problems"]
+    assert "`holdfast turn clear --dir here` removes it" in problem["message"]
+    assert (
+        "`holdfast turn tasks list --all --dir here`"
+        in cli("turn", "tasks", "claim", "x", "--actor", "ada", "--dir", "here").err
+    )
+
+
+def test_f13_a_text_of_a_file_is_not_taken_for_a_hint(turn: Cli, project: Path) -> None:
+    file = project / "working-session" / "MAILBOX.md"
+    file.write_text(file.read_text().replace("| bob | 0 |", '| bob | wait=60 tasks.claim("x") |'))
+    found = [problem["message"] for problem in turn("check").data["problems"]]
+    assert any('wait=60 tasks.claim("x")' in message for message in found), found
+
+
+def test_f6_a_patch_that_is_not_there_is_named_as_a_file(turn: Cli) -> None:
+    answer = turn("edit", "--patch", "nope", *EDIT)
+    assert (answer.code, answer.error["error"]) == (10, "there is no file nope")
+
+
+def test_f8_help_says_what_the_reason_of_an_override_is(cli: Cli) -> None:
+    assert "starts with P0 and says what is at stake" in cli("help", "turn", "override").out
+
+
 # --- tasks and leases ------------------------------------------------------------------------------------------------
+
+
+def test_f13_a_task_that_nobody_has_claimed_is_claimed_first(turn: Cli) -> None:
+    assert turn("tasks", "add", "glaze", "Mix the glaze", "--actor", "ada").code == 0
+    refused = turn("tasks", "done", "glaze", "--actor", "ada")
+    assert (refused.error["code"], refused.error["error"]) == ("NOT_HOLDER", "nobody has claimed glaze")
+    assert refused.error["hint"] == "claim it first: `holdfast turn tasks claim glaze`"
+    assert turn("tasks", "done", "glaze", "--actor", "mia").code == 0  # a maintainer need not
+    assert "owned by unassigned" in turn("tasks", "done", "glaze", "--actor", "ada").error["error"]
 
 
 def test_f13_a_task_is_added_by_anybody(turn: Cli, project: Path) -> None:

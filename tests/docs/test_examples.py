@@ -6,6 +6,7 @@ The ```python blocks of one file run in order, in one namespace and an empty fol
 
 from __future__ import annotations
 
+import codeop
 import contextlib
 import io
 import re
@@ -79,6 +80,31 @@ def run(document: Path, namespace: dict[str, Any]) -> None:
             exec(code, namespace)
         if block.prints is not None:
             assert printed.getvalue() == block.prints, f"the example in line {block.line} of {name_of(document)}"
+
+
+def refused_lines(code: str) -> list[str]:
+    """The lines that the interactive prompt refuses when an example is pasted, with an empty line at its end."""
+    compiler, pending, refused = codeop.CommandCompiler(), "", []
+    for line in code.split("\n"):
+        try:
+            complete = compiler(pending + line) is not None
+        except SyntaxError:
+            complete = True
+            refused.append(line)
+        pending = "" if complete else f"{pending}{line}\n"
+    return refused
+
+
+@pytest.mark.parametrize("document", WITH_EXAMPLES, ids=name_of)
+def test_the_examples_can_be_pasted_into_the_interactive_prompt(document: Path) -> None:
+    refused = {block.line: refused_lines(block.code) for block in blocks_of(document)}
+    assert {line: found for line, found in refused.items() if found} == {}
+
+
+def test_a_block_without_an_empty_line_after_it_is_noticed() -> None:
+    assert refused_lines("with a:\n    pass\nprint(1)\n") == ["print(1)"]
+    assert refused_lines("with a:\n    pass\n\nprint(1)\n") == []
+    assert refused_lines("with a:\n    b\n\n    c\n") == ["    c"]
 
 
 def slugs_of(document: Path) -> set[str]:

@@ -116,15 +116,18 @@ def test_a_hint_names_tools_and_not_calls_of_python() -> None:
     ("hint", "told"),
     [
         (
-            "`holdfast turn unlock LOCK-a-1` gives it back, `holdfast turn renew LOCK-a-1` too",
-            "turn_unlock LOCK-a-1 gives it back, turn_renew LOCK-a-1 too",
+            'turnfile.unlock(session, "LOCK-a-1", holder) or turnfile.renew_all(session, ["LOCK-a-1"], holder)',
+            "turn_unlock LOCK-a-1 or turn_renew LOCK-a-1",
         ),
+        ("session.read().turnfile.tasks lists it", "turn_status lists it"),
+        ('turnfile.tasks.claim(session, "T1", agent)', "turn_task T1"),
+        ("turnfile.restore(session) makes it", "`holdfast turn init --missing` makes it"),
+        ('name it: turnfile.Session("/a b")', "name it: --turn-dir '/a b'"),
         ("`holdfast turn tasks list --all` shows it", "turn_status shows it"),
         (
             "`holdfast turn mail list` shows them, `holdfast turn mail show MSG-1` one",
             "turn_mail_list shows them, turn_mail_list MSG-1 one",
         ),
-        ("say what is at stake: --reason 'P0: ...'", "say what is at stake: reason 'P0: ...'"),
         ("`holdfast turn init --missing` makes it", "`holdfast turn init --missing` makes it"),
         ("make it with: holdfast turn init", "make it with: holdfast turn init"),
         ("it is your turn", "it is your turn"),
@@ -154,11 +157,13 @@ def words_of(node: ast.expr) -> Iterator[str]:
                 yield from words_of(child)
 
 
-def test_every_hint_of_turn_files_that_names_a_command_names_a_tool_instead() -> None:
-    commands = [hint for hint in hints_of_turn_files() if re.search(r"\bturn [a-z]|--[a-z]", hint)]
-    assert len(commands) > 10
-    for hint in commands:
+def test_every_hint_of_turn_files_names_calls_and_a_client_gets_tools_instead() -> None:
+    hints = list(hints_of_turn_files())
+    assert not [hint for hint in hints if re.search(r"\bturn [a-z]|--[a-z]", hint)]
+    calls = [hint for hint in hints if "turnfile." in hint]
+    assert len(calls) > 10
+    for hint in calls:
         told = for_tools(hint)
         assert set(re.findall(r"\bturn_[a-z_]+", told)) <= {tool.name for tool in TOOLS}, told
-        rest = re.sub(r"holdfast turn init( --missing)?|: --dir X$", "", told)  # what only a person can do
-        assert not re.search(r"\bturn [a-z]|--[a-z]", rest), told
+        rest = re.sub(r"holdfast turn init( --missing)?|: --turn-dir X$", "", told)  # what only a person can do
+        assert not re.search(r"\bturn [a-z]|--[a-z]|turnfile\.(?!transact)", rest), told

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable
 from pathlib import Path
 
@@ -410,11 +411,11 @@ def test_f7_the_transaction_of_a_killed_process_of_ones_own_name_can_be_given_ba
     wait = WaitPolicy(interval=1.0, pause=pauses.append)
     with pytest.raises(Escalated) as caught:
         turnfile.transact([WORKLOG], "ada", "x", append(WORKLOG, "- x"), folder=session, wait=wait)
-    assert f"turn unlock {left.id}" in caught.value.hint
+    assert f'turnfile.unlock(session, "{left.id}", holder)' in caught.value.hint
     assert pauses == [1.0]  # it was waited for, as it might have been alive
     with pytest.raises(Held, match="since revision 2") as refused:
         turnfile.transact([WORKLOG], "ada", "x", append(WORKLOG, "- x"), folder=session, wait=None)
-    assert f"turn unlock {left.id}" in refused.value.hint
+    assert f'turnfile.unlock(session, "{left.id}", holder)' in refused.value.hint
     done = turnfile.unlock(session, left.id, "ada")
     assert (done.files, done.signal_id) == ((), None)
     assert not any("completed" in each.detail and left.id in each.detail for each in session.read().turnfile.signals)
@@ -651,3 +652,26 @@ def test_f4_the_lock_check_is_about_one_acquisition(session: Session) -> None:
     assert again.id == taken.id  # nobody noted the first
     with pytest.raises(NotHolder):
         verify(session, session.read(), taken)
+
+
+def test_f6_a_text_must_be_a_str(session: Session) -> None:
+    with (
+        pytest.raises(Invalid, match=r"^text must be a str, not int$"),
+        turnfile.transaction([WORKLOG], "ada", "x", folder=session) as edit,
+    ):
+        edit.write(WORKLOG, 5)  # type: ignore[arg-type]
+    assert session.read().turnfile.locks == ()
+
+
+@pytest.mark.parametrize("rehearse", [True, False])
+def test_f6_what_a_refused_edit_and_one_without_changes_cost(session: Session, rehearse: bool) -> None:
+    def refused(edit: turnfile.Transaction) -> None:
+        raise Invalid("no")
+
+    costs = []
+    for body in (refused, lambda edit: None):
+        before = session.read().revision
+        with contextlib.suppress(Invalid):
+            turnfile.transact([WORKLOG], "ada", "x", body, folder=session, rehearse=rehearse)
+        costs.append(session.read().revision - before)
+    assert costs == ([0, 0] if rehearse else [2, 2])

@@ -5,19 +5,21 @@ from __future__ import annotations
 import ast
 import re
 from collections.abc import Iterator
+from operator import attrgetter
 from pathlib import Path
 
 import pytest
 
 import holdfast
-from holdfast import errors
-from holdfast.hints import OTHERWISE, for_http, for_shell, for_tools
+from holdfast import errors, turnfile
+from holdfast.hints import OTHERWISE, TURN_COMMANDS, for_http, for_shell, for_tools
 from holdfast.operation import find_operation
 from tests.worlds.served import shared_server
 
 SOURCE = Path(holdfast.__file__).parent
 CALL = re.compile(r"\b(?:ws\.|tx\.)?([a-z]+)\.([a-z_]+)\(")
 OTHER_CALLS = {"holdfast", "ws", "text"}  # the package, a workspace itself, a str
+TURN_CALL = re.compile(r"\bturnfile\.([A-Za-z_.]+)\(")
 
 
 @pytest.mark.parametrize(
@@ -90,10 +92,31 @@ def hints() -> Iterator[tuple[str, str]]:
 
 
 def test_every_call_that_a_hint_names_is_an_operation() -> None:
-    named = [(file, call[1], call[2]) for file, hint in hints() for call in CALL.finditer(hint)]
+    named = [(file, call[1], call[2]) for file, hint in hints() for call in CALL.finditer(TURN_CALL.sub("", hint))]
     named = [each for each in named if each[1] not in OTHER_CALLS]
     assert len(named) > 20
     assert [each for each in named if find_operation(f"{each[1]}.{each[2]}") is None] == []
+
+
+def test_every_call_on_turn_files_exists_and_has_a_command() -> None:
+    trees = [ast.parse(path.read_text(encoding="utf-8")) for path in sorted((SOURCE / "turnfile").rglob("*.py"))]
+    texts = [str(node.value) for tree in trees for node in ast.walk(tree) if isinstance(node, ast.Constant)]
+    named = {call for text in texts for call in TURN_CALL.findall(text)} - {"transaction"}  # an example of the package
+    assert {"init", "restore", "tasks.claim", "mail.messages"} <= named
+    assert named - {"Session"} <= set(TURN_COMMANDS)
+    for name in (*named, *TURN_COMMANDS):
+        assert callable(attrgetter(name)(turnfile)), name
+
+
+def test_a_command_names_the_workspace_that_was_named() -> None:
+    at = ("--dir", "a b")
+    assert for_shell('tasks.claim("hf-1"), or ws.backup(path)', at) == (
+        "holdfast claim hf-1 --dir 'a b', or holdfast backup --dir 'a b'"
+    )
+    assert (
+        for_shell("turnfile.restore(session) creates it", at) == "`holdfast turn init --missing --dir 'a b'` creates it"
+    )
+    assert for_shell('name it: turnfile.Session("c")', at) == "name it: --dir c"
 
 
 def test_no_hint_names_a_face_that_its_reader_may_not_use() -> None:

@@ -56,7 +56,7 @@ class Events(Domain[M]):
         http="GET /api/events",
         listing=True,
         cli="event list",
-        help="List events, oldest first.",
+        help="List events, oldest first; a change of a field is [old, new].",
         examples=("holdfast event list --kind task --id hf-7k2q",),
         mcp="watch",
     )

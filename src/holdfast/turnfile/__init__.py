@@ -15,6 +15,8 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from holdfast.turnfile import mail as mail
+    from holdfast.turnfile import tasks as tasks
     from holdfast.turnfile.ledger import Ledger
     from holdfast.turnfile.ledger.rules import lint
     from holdfast.turnfile.locks import (
@@ -42,6 +44,7 @@ __all__ += ["LockRequest", "Mail", "MailResult", "OverrideResult", "Transaction"
 __all__ += ["acquire", "clear_stale", "lock_request", "override", "release", "renew_all", "unlock", "unlock_all"]
 __all__ += ["check", "init", "lint", "restore", "status", "transact", "transaction"]
 
+_MODULES = ("mail", "tasks")
 # The module that each name is loaded from.
 _HOMES = {
     **dict.fromkeys(("Agent", "Completion", "Lock", "Problem", "Signal", "Task", "Turnfile"), "model"),
@@ -58,6 +61,8 @@ _HOMES = {
 if not TYPE_CHECKING:  # a type checker sees the imports above, and rejects any other name
 
     def __getattr__(name: str) -> object:
+        if name in _MODULES:
+            return import_module(f"holdfast.turnfile.{name}")
         if name not in _HOMES:
             raise AttributeError(f"module 'holdfast.turnfile' has no attribute {name!r}")
         return getattr(import_module(f"holdfast.turnfile.{_HOMES[name]}"), name)

@@ -128,11 +128,11 @@ def escalate_lock(session: Session, lock: Lock, revision: int, sender: str) -> H
     _, signal = write_signal(ledger)
     by_mail = signal not in ledger.turnfile.signals and MAILBOX not in rules.files_of(lock, session.workspace(ledger))
     asked = _ask(session, sender, lock_question(lock, revision, sender) if by_mail else None, write_signal)
-    hint = f"do other work until `holdfast turn status` no longer lists {lock.id}, or the maintainer answers {asked}"
+    hint = f"do other work until turnfile.status(session) no longer lists {lock.id}, or the maintainer answers {asked}"
     if lock.holder == sender:
         hint = (
             "the lock is in your own name: if the process that took it was killed,"
-            f" `holdfast turn unlock {lock.id}` releases it"
+            f' turnfile.unlock(session, "{lock.id}", holder) releases it'
         )
     waited = f", and the revision stayed at {revision} while you waited; {asked} asks the maintainer to decide"
     return held_error(lock, revision, hint, waited, Escalated, notice=asked)

@@ -200,7 +200,7 @@ def check(texts: Mapping[str, str], before: Mapping[str, str] | None = None) -> 
                 found += _problems(path, _illegal_changes(parse(before[path]), parse(text)))
             beside = path.removesuffix("md") + "json"
             if beside in texts and projection.is_stale(text, texts[beside]):
-                message = f"it does not match {path}; holdfast turn mail export rewrites it"
+                message = f"it does not match {path}; turnfile.mail.export(mailbox, projection) rewrites it"
                 found.append(Problem(beside, 1, "error", "projection-stale", message))
     return sorted(found)
 
@@ -285,7 +285,7 @@ def _turnfile(text: str) -> Iterator[Breach]:
         if is_stale(lock, ledger.revision):
             message = (
                 f"{lock.id}, held by {lock.holder}, is stale: acquired at {lock.acquired_rev} for {lock.lease_revs}"
-                f" revisions, now {ledger.revision}; holdfast turn clear removes it"
+                f" revisions, now {ledger.revision}; turnfile.clear_stale(session, actor) removes it"
             )
             yield ledger.line("locks", lock.id), "error", "lock-stale", message
 

@@ -26,6 +26,7 @@ from holdfast.turnfile.files import reach
 from holdfast.turnfile.invariants import check, render_projection
 from holdfast.turnfile.ledger import Ledger, check_name, new_names, rules, suggestion, unknown_names
 from holdfast.turnfile.mailbox import draft, projection
+from holdfast.turnfile.mailbox.draft import agent_name
 from holdfast.turnfile.model import (
     DEFAULT_LEASE_REVS,
     MAILBOX,
@@ -90,7 +91,7 @@ def lock_request(
         raise Invalid("a lock needs a reason of one line")
     if not 1 <= lease_revs <= 1000:
         raise Invalid(f"lease_revs is {lease_revs}", hint="use a number of revisions from 1 to 1000; the default is 2")
-    check_name("holder", holder)
+    agent_name(check_name("holder", holder), "holder")
     ledger = session.read()
     missing = [path for path in paths if not session.folder.has(path)]
     for path in missing:
@@ -105,7 +106,7 @@ def _file_warnings(paths: Iterable[str], missing: Iterable[str], guarded: frozen
     for path in paths:
         like = suggestion(path, sorted(guarded))
         if path in missing and path in guarded:
-            make = "; `holdfast turn init --missing` creates an empty one" if path in rules.REGISTRY else ""
+            make = "; turnfile.restore(session) creates an empty one" if path in rules.REGISTRY else ""
             yield Problem(path, 1, "warning", "missing", f"{path} does not exist{make}")
         elif path in missing:
             yield Problem(path, 1, "warning", "missing", f"{path} does not exist, and needs no lock{like}")
@@ -174,6 +175,7 @@ def renewed(session: Session, ledger: Ledger, lock: Lock) -> Ledger:
 
 def clear_stale(session: Session, actor: str, lock_ids: Sequence[str] = ()) -> list[Lock]:
     """Remove stale locks of any holder, all or those named. Raises Held for a named one that is still valid."""
+    agent_name(check_name("actor", actor), "actor")
     cleared: list[Lock] = []
 
     def change(ledger: Ledger) -> Ledger:
@@ -182,7 +184,7 @@ def clear_stale(session: Session, actor: str, lock_ids: Sequence[str] = ()) -> l
             if not rules.is_stale(lock, ledger.revision):
                 left = rules.revisions_left(lock, ledger.revision)
                 message = f"{lock.id}, held by {lock.holder}, is valid for {left} more revisions"
-                hint = "ask its holder or the maintainer; `holdfast turn override` needs a P0 reason"
+                hint = "ask its holder or the maintainer; turnfile.override(...) needs a P0 reason"
                 raise Held(message, hint=hint, holder=lock.holder, lock_id=lock.id)
         stale = [lock for lock in named or ledger.turnfile.locks if rules.is_stale(lock, ledger.revision)]
         cleared[:] = stale
@@ -198,7 +200,7 @@ def verify(session: Session, ledger: Ledger, lock: Lock) -> Lock | None:
     mine = there is not None and (there.holder, there.acquired_rev) == (lock.holder, lock.acquired_rev)
     if not mine or rules.is_stale(lock, ledger.revision):
         words = "it went stale" if mine else "somebody removed or replaced it"
-        hint = "`holdfast turn lock` the files again, and edit their current text"
+        hint = "lock the files again with turnfile.acquire(session, request), and edit their current text"
         raise NotHolder(f"{lock.id} is no longer held: {words}", hint=hint, lock_id=lock.id, revision=ledger.revision)
     return rules.beaten_by(lock, ledger.turnfile.locks, ledger.revision, session.workspace(ledger))
 
@@ -254,12 +256,15 @@ def _check_free(session: Session, ledger: Ledger, request: LockRequest) -> None:
 
 
 def _held_error(lock: Lock, revision: int, wanted_by: str) -> Held:
-    hint = "wait until it is released or stale; `holdfast turn status` shows the revisions left"
+    hint = "wait until it is released or stale; turnfile.status(session) shows the revisions left"
     if lock.holder == wanted_by:
-        hint = f"this lock is your own: `holdfast turn unlock {lock.id}` releases it, so that you can lock all files at"
-        hint += f" once; `holdfast turn renew {lock.id}` restarts its lease"
+        hint = (
+            f'this lock is your own: turnfile.unlock(session, "{lock.id}", holder) releases it, so that you can lock'
+            f' all files at once; turnfile.renew_all(session, ["{lock.id}"], holder) restarts its lease'
+        )
     if lock.holder == wanted_by and lock.transaction:
-        hint = f"another process of that name holds it; if it was killed, `holdfast turn unlock {lock.id}` releases it"
+        hint = f'another process of that name holds it; if it was killed, turnfile.unlock(session, "{lock.id}", holder)'
+        hint += " releases it"
     return held_error(lock, revision, hint)
 
 
@@ -267,7 +272,8 @@ def get_lock(ledger: Ledger, lock_id: str) -> Lock:
     """A lock by its id. Raises NotFound."""
     lock = ledger.turnfile.lock(lock_id)
     if lock is None:
-        raise NotFound(f"there is no lock {lock_id!r}", hint="`holdfast turn status` lists the locks", lock_id=lock_id)
+        hint = "turnfile.status(session) lists the locks"
+        raise NotFound(f"there is no lock {lock_id!r}", hint=hint, lock_id=lock_id)
     return lock
 
 
@@ -340,7 +346,7 @@ def _lost_lock_error(session: Session, ledger: Ledger, lock: Lock) -> NotHolder 
         why = f"lost to {other.id} of {other.holder}, which precedes it"
     files = ", ".join(lock.files)
     message = f"{lock.id} {why}: it is removed, and the edit is not noted as complete"
-    hint = f"others may have edited {files} too: lock it again, read it, and run `holdfast turn check`"
+    hint = f"others may have edited {files} too: lock it again, read it, and run turnfile.check(session)"
     return NotHolder(message, hint=hint, lock_id=lock.id, revision=ledger.revision + 1)
 
 
@@ -357,10 +363,10 @@ class OverrideResult(msgspec.Struct, frozen=True):
 def override(session: Session, lock_id: str, reason: str, actor: str, *, take: bool = False) -> OverrideResult:
     """Remove another's lock; with `take`, the actor gets one on the same files. Raises Invalid without a P0 reason."""
     if not re.match(r"\s*P0\b\W*\w", reason):  # at the start, where no earlier word can negate it
-        hint = "start it with P0 and say what is at stake: --reason 'P0: ...'"
+        hint = "start it with P0 and say what is at stake, such as 'P0: the release waits for it'"
         raise Invalid("an override needs a P0 reason", hint=hint)
     reason = draft.one_line(reason, "reason")
-    check_name("actor", actor)
+    agent_name(check_name("actor", actor), "actor")
     with session.write_lock():
         ledger = session.fresh()
         lock = get_lock(ledger, lock_id)

@@ -173,7 +173,7 @@ def message(folder: SessionLike, id: str) -> dict[str, Any]:
         return projection.message(card)
     closed = [row for row in projection.project(box)["closed_summary"] if row["id"] == id]
     if not closed:
-        hint = "`holdfast turn mail list` lists the open messages"
+        hint = "turnfile.mail.messages(session) lists the open messages"
         raise MessageNotFound(f"{id} is not in the mailbox", hint=hint, id=id)
     return {"id": id, "status": "closed", "fields": closed[0]}
 
@@ -185,7 +185,7 @@ def export(source: str | os.PathLike[str], target: str | os.PathLike[str]) -> bo
         raise Invalid(f"{os.path.basename(target)} is not a .json file", hint="name the JSON file to write")
     text = Folder(os.path.dirname(source)).read(os.path.basename(source))
     if text is None:
-        raise NotFound(f"there is no {source}")
+        raise NotFound(f"there is no file {source}")
     folder, name = Folder(os.path.dirname(target)), os.path.basename(target)
     source_file = f"{os.path.basename(os.path.dirname(source))}/{os.path.basename(source)}"
     with folder.write_lock():
@@ -223,5 +223,5 @@ def _mailbox(folder: SessionLike) -> tuple[Session, Mailbox]:
 
 def _existing(text: str | None) -> str:
     if text is None:
-        raise NotFound(f"there is no {MAILBOX}", hint="`holdfast turn init --missing` creates an empty one")
+        raise NotFound(f"there is no {MAILBOX}", hint="turnfile.restore(session) creates an empty one")
     return text

@@ -108,12 +108,13 @@ def _problems(session: Session, texts: dict[str, str | None], unreadable: list[P
     there = {path: text for path, text in texts.items() if text is not None}
     missing = [*unreadable, *_missing_registry_files(session, there.get(TURNFILE))]
     if texts.get(TURNFILE, "") is None:
-        missing.append(Problem(TURNFILE, 1, "error", "missing", f"there is no {TURNFILE}"))
+        error = session.no_ledger_error()
+        missing.append(Problem(TURNFILE, 1, "error", "missing", f"{error.message}; {error.hint}"))
     if PROJECTION in there and texts.get(MAILBOX, "") is None:
-        words = "restore it from version control, or create an empty one: holdfast turn init --missing"
+        words = "restore it from version control, or create an empty one: turnfile.restore(session)"
         missing.append(Problem(MAILBOX, 1, "error", "missing", f"there is no {MAILBOX}, only {PROJECTION}; {words}"))
     if MAILBOX in there and texts.get(PROJECTION, "") is None:
-        words = f"there is no {PROJECTION}; holdfast turn mail export writes it"
+        words = f"there is no {PROJECTION}; turnfile.restore(session) creates it"
         missing.append(Problem(PROJECTION, 1, "warning", "missing", words))
     # A stale lock is an error of the invariants and a warning of lint: report the error alone.
     found = [problem for problem in lint(there.get(TURNFILE, "")) if problem.rule not in ("lock-stale", "unreadable")]

@@ -25,7 +25,16 @@ from holdfast.turnfile import files
 from holdfast.turnfile.files import Folder, is_internal
 from holdfast.turnfile.ledger import Ledger, check_name, read, rules
 from holdfast.turnfile.ledger.sections import REGISTRY_KEY
-from holdfast.turnfile.model import FOLDER, FOLDER_VARIABLE, MAILBOX, TURNFILE, Lock
+from holdfast.turnfile.model import (
+    FOLDER,
+    FOLDER_VARIABLE,
+    MAILBOX,
+    PROJECTION,
+    QUESTIONS,
+    TURNFILE,
+    WORKLOG,
+    Lock,
+)
 
 
 def main_folder(folder: str) -> str | None:
@@ -63,6 +72,13 @@ def _main_root(link: Path) -> str | None:
 
 
 WORKTREE_VARIABLE: Final = "HOLDFAST_TURN_WORKTREE"
+
+# What hints propose, as Python calls (`holdfast.hints` translates them).
+NEW_SESSION: Final = "turnfile.init(session, project, agents)"
+RESTORE_LEDGER: Final = (
+    f"the ledger is lost: restore {TURNFILE} from version control, or move the folder away and begin a new session with"
+    f" {NEW_SESSION}"
+)
 
 _TRIES: Final = 5
 _LOOK: Final = 0.02  # seconds between two checks of the ledger
@@ -118,7 +134,7 @@ class Session:
             else:
                 self.warnings.extend(_worktree_warnings(path, main))
         if (target := symlink_escape(path)) is not None:
-            hint = f"if you mean that folder, name it: --dir {target}"
+            hint = f'if you mean that folder, name it: turnfile.Session("{target}")'
             raise Invalid(f"{path} is a symlink that leads out of the project", hint=hint, path=path)
         self.folder = Folder(path)
         self._registry = None if registry is None else frozenset(rules.normalize(file) for file in registry)
@@ -254,12 +270,18 @@ class Session:
 
     def _need_folder(self) -> None:
         if not os.path.isdir(self.folder.path):
-            raise NotFound(f"there is no folder {self.folder.path}", hint="`holdfast turn init` creates it")
+            raise NotFound(f"there is no folder {self.folder.path}", hint=f"{NEW_SESSION} creates it")
+
+    def no_ledger_error(self) -> NotFound:
+        """The error for a folder without a ledger: the session has lost it, or there was none."""
+        lost = any(self.folder.signature(path) is not None for path in (MAILBOX, PROJECTION, WORKLOG, QUESTIONS))
+        hint = RESTORE_LEDGER if lost else f"{NEW_SESSION} creates it"
+        return NotFound(f"there is no {TURNFILE} in {self.folder.path}", hint=hint)
 
     def ledger(self, text: str | None) -> Ledger:
         """Parse the text of a ledger. Raises NotFound for None, or Invalid with `line`."""
         if text is None:
-            raise NotFound(f"there is no {TURNFILE} in {self.folder.path}", hint="`holdfast turn init` creates it")
+            raise self.no_ledger_error()
         known = self._known
         if known is not None and known.text == text:
             return known

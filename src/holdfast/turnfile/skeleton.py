@@ -1,8 +1,8 @@
 """The files of a new working session: ledger, mailbox, projection, worklog, questions, and their templates.
 
 `init` never overwrites: if any of the files exists, it refuses and writes nothing. `restore` creates the files that a
-session has lost (the projection from the mailbox, the others empty) and touches nothing that exists. Called by the
-command line.
+session has lost, except the ledger (the projection from the mailbox, the others empty), and touches nothing that
+exists. Called by the command line.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from holdfast.turnfile.ledger import Ledger, check_name
 from holdfast.turnfile.ledger.yaml_edit import Change, Put
 from holdfast.turnfile.mailbox.draft import agent_name
 from holdfast.turnfile.model import FOLDER, MAILBOX, PROJECTION, QUESTIONS, TURNFILE, WORKLOG
-from holdfast.turnfile.session import Session
+from holdfast.turnfile.session import RESTORE_LEDGER, Session
 
 README: Final = "docs/README.md"
 IGNORE: Final = ".gitignore"
@@ -172,7 +172,9 @@ def init(session: Session, project: str, agents: Sequence[str], maintainer: str 
         for path in texts:
             session.folder.make(path)
             if session.folder.signature(path) is not None and path != IGNORE:
-                hint = "`holdfast turn init --missing` creates only the missing files"
+                hint = RESTORE_LEDGER
+                if path == TURNFILE:  # the first of them: without it the others cannot be restored
+                    hint = "turnfile.restore(session) creates only the missing files"
                 raise Exists(f"{path} already exists; nothing was written", hint=hint, path=path)
         if session.folder.signature(IGNORE) is not None:
             del texts[IGNORE]

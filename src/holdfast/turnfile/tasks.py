@@ -8,17 +8,19 @@ faces.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Any, Literal, get_args
+from typing import Any, Final, Literal, get_args
 
 import msgspec
 
 from holdfast.errors import AlreadyClaimed, Exists, Invalid, InvalidPriority, InvalidStatus, NotHolder, TaskNotFound
 from holdfast.turnfile.ledger import Ledger, check_name, new_names
 from holdfast.turnfile.ledger.yaml_edit import Put
+from holdfast.turnfile.mailbox.draft import agent_name
 from holdfast.turnfile.model import UNASSIGNED, Priority, Problem, Signal, SignalWord, Task
 from holdfast.turnfile.session import Session
 
 Step = Literal["add", "claim", "done"]
+TASKS: Final = "session.read().turnfile.tasks"  # a phrase of `holdfast.hints`
 
 
 def change(session: Session, step: Step, task_id: str, agent: str, **fields: Any) -> tuple[Task, list[Problem]]:
@@ -49,7 +51,7 @@ def add(
 
     def change(ledger: Ledger) -> Ledger:
         if ledger.turnfile.task(task_id) is not None:
-            hint = "`holdfast turn tasks list --all` shows it"
+            hint = f"{TASKS} lists it"
             raise Exists(f"task {task_id!r} already exists", hint=hint, task_id=task_id)
         for name in needed:
             _task(ledger, name)
@@ -59,7 +61,7 @@ def add(
         del fields["id"], fields["notes"]
         return ledger.with_agent(agent).changed([Put(("coordination", "tasks", task_id), fields)])
 
-    return _task(session.write(change, check_name("agent", agent)), task_id)
+    return _task(session.write(change, agent_name(check_name("agent", agent), "agent")), task_id)
 
 
 def claim(session: Session, task_id: str, agent: str) -> Task:
@@ -81,7 +83,7 @@ def claim(session: Session, task_id: str, agent: str) -> Task:
         after = after.with_task_fields(task_id, owner=agent, status="claimed", claim_rev=ledger.revision + 1)
         return _with_current_task(after, agent, task_id)
 
-    return _task(session.write(change, check_name("agent", agent)), task_id)
+    return _task(session.write(change, agent_name(check_name("agent", agent), "agent")), task_id)
 
 
 def done(session: Session, task_id: str, agent: str) -> Task:
@@ -90,6 +92,9 @@ def done(session: Session, task_id: str, agent: str) -> Task:
     def change(ledger: Ledger) -> Ledger:
         task = _task(ledger, task_id)
         if agent not in (task.owner, ledger.turnfile.maintainer.id, "maintainer"):
+            if task.owner == UNASSIGNED and task.status != "done":
+                hint = f'claim it first: turnfile.tasks.claim(session, "{task_id}", agent)'
+                raise NotHolder(f"nobody has claimed {task_id}", hint=hint, task_id=task_id)
             raise NotHolder(f"{task_id} is owned by {task.owner}, not by {agent}", holder=task.owner)
         if task.status == "done":
             return ledger
@@ -103,7 +108,7 @@ def signal(session: Session, sender: str, receiver: str, word: str, detail: str 
     """Send a signal, such as ready or handoff, to an agent or to all."""
     if word not in get_args(SignalWord):
         raise Invalid(f"{word!r} is not a signal", hint=f"signals are {', '.join(get_args(SignalWord))}")
-    check_name("receiver", receiver)
+    agent_name(check_name("receiver", receiver), "receiver")
     if detail and not detail.isprintable():
         raise Invalid("the detail of a signal must be one line")
     sent: list[Signal] = []
@@ -113,14 +118,14 @@ def signal(session: Session, sender: str, receiver: str, word: str, detail: str 
         sent[:] = [new]
         return after
 
-    session.write(change, check_name("sender", sender))
+    session.write(change, agent_name(check_name("sender", sender), "sender"))
     return sent[0]
 
 
 def _task(ledger: Ledger, task_id: str) -> Task:
     task = ledger.turnfile.task(task_id)
     if task is None:
-        hint = "`holdfast turn tasks list` lists the tasks"
+        hint = f"{TASKS} lists the tasks"
         raise TaskNotFound(f"there is no task {task_id!r}", hint=hint, task_id=task_id)
     return task
 

@@ -58,6 +58,8 @@ class Transaction:
     def write(self, path: str, text: str) -> None:
         """Give a file a new text. Nothing is on disk before the transaction commits."""
         path = self._named(path)
+        if not isinstance(text, str):
+            raise Invalid(f"text must be a str, not {type(text).__name__}", path=path)
         try:
             text.encode()
         except UnicodeEncodeError as error:

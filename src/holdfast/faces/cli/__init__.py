@@ -117,7 +117,19 @@ def _own(words: Sequence[str]) -> Sequence[str]:
 
 def _tell(error: HoldfastError, arguments: Sequence[str]) -> None:
     from holdfast.faces.cli.call import is_json
-    from holdfast.faces.cli.output import error_json, error_text
+    from holdfast.faces.cli.output import error_json, error_text, place_options
 
-    asked = {"json": True} if "--json" in _own(arguments) else {}
-    print(error_json(error) if is_json(asked, os.environ) else error_text(error), file=sys.stderr)
+    own = _own(arguments)
+    asked = {"json": True} if "--json" in own else {}
+    at = place_options({name: _value(own, f"--{name}") for name in ("dir", "url")})
+    print(error_json(error, at) if is_json(asked, os.environ) else error_text(error, at), file=sys.stderr)
+
+
+def _value(words: Sequence[str], option: str) -> str:
+    """The value of an option; empty if it is not there. The error may be about the other words, so none is parsed."""
+    for word, following in zip(words, (*words[1:], ""), strict=True):
+        if word == option:
+            return following
+        if word.startswith(f"{option}="):
+            return word.removeprefix(f"{option}=")
+    return ""

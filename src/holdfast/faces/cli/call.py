@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, Final
 from holdfast import errors
 from holdfast.faces.cli import location
 from holdfast.faces.cli.args import Argument, Usage
-from holdfast.faces.cli.output import Output
+from holdfast.faces.cli.output import Output, place_options
 
 if TYPE_CHECKING:
     from holdfast.operation import Operation
@@ -55,6 +55,7 @@ class Session:
         self.given = given
         self.environ = environ
         self.out = Output(is_json(given, environ), bool(given.get("quiet")), environ)
+        self.out.at = place_options(given)
 
     @cached_property
     def folder(self) -> str:

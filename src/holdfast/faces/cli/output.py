@@ -7,7 +7,7 @@ for each item. Text never passes control characters from others to the terminal.
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
 from typing import TYPE_CHECKING, Any, Final
 
@@ -55,7 +55,15 @@ class Output:
     def __init__(self, json: bool, quiet: bool, environ: Mapping[str, str]) -> None:
         self.json = json
         self.quiet = quiet
+        self.at: tuple[str, ...] = ()  # the options that name the workspace or the folder, for commands that we propose
         self.colour = sys.stdout.isatty() and not environ.get("NO_COLOR") and environ.get("TERM") != "dumb"
+
+    @property
+    def place(self) -> str:
+        """The options that name the workspace or the folder, to be added to a command; or nothing."""
+        from holdfast.hints import options_of
+
+        return options_of(self.at)
 
     def result(self, op: Operation[..., Any], result: Any) -> None:
         """Print the result of an operation."""
@@ -66,7 +74,7 @@ class Output:
         else:
             from holdfast.faces.cli.views import view
 
-            self.text(*view(op, result, self.colour))
+            self.text(*view(op, result, self.colour, _terminal_width()))
 
     def line(self, op: Operation[..., Any], item: Any) -> None:
         """Print one item of a stream, at once."""
@@ -97,26 +105,35 @@ class Output:
 
     def error(self, error: HoldfastError) -> None:
         """Print an error, on standard error."""
-        print(error_json(error) if self.json else error_text(error), file=sys.stderr)
+        print(error_json(error, self.at) if self.json else error_text(error, self.at), file=sys.stderr)
 
 
-def error_json(error: HoldfastError) -> str:
-    """Return an error for programs."""
+def _terminal_width() -> int | None:
+    """The columns of the terminal that shows standard output; None if there is none."""
+    if not sys.stdout.isatty():
+        return None
+    from shutil import get_terminal_size  # most output goes to programs
+
+    return get_terminal_size().columns
+
+
+def error_json(error: HoldfastError, at: Sequence[str] = ()) -> str:
+    """Return an error for programs; `at` are the options that name the workspace."""
     from holdfast.wire import wired
 
     report = {
         "schema_version": SCHEMA_VERSION,
         "error": error.message,
         "code": error.code,
-        "hint": _hint(error),
+        "hint": _hint(error, at),
         "details": {name: wired(value) for name, value in error.details.items()},
     }
     return msgspec.json.encode(report).decode()
 
 
-def error_text(error: HoldfastError) -> str:
-    """Return an error for people."""
-    hint = f"\n  {printable(_hint(error))}" if error.hint else ""
+def error_text(error: HoldfastError, at: Sequence[str] = ()) -> str:
+    """Return an error for people; `at` are the options that name the workspace."""
+    hint = f"\n  {printable(_hint(error, at))}" if error.hint else ""
     problems = [str(each) for each in error.details.get("problems") or ()]
     message = error.message.removesuffix(f"; {problems[0]}") if problems else error.message
     lines = [f"\n{printable(each)}" for each in problems[:MOST_PROBLEMS]]
@@ -125,10 +142,15 @@ def error_text(error: HoldfastError) -> str:
     return f"holdfast: {printable(message)}{''.join(lines)}{hint}"
 
 
-def _hint(error: HoldfastError) -> str:
+def _hint(error: HoldfastError, at: Sequence[str]) -> str:
     from holdfast.hints import for_shell  # most calls succeed
 
-    return for_shell(error.hint)
+    return for_shell(error.hint, at)
+
+
+def place_options(given: Mapping[str, Any]) -> tuple[str, ...]:
+    """The options that name the workspace or folder, if they were given: a command that we propose repeats them."""
+    return next(((f"--{name}", given[name]) for name in ("dir", "url") if given.get(name)), ())
 
 
 def printable(text: str) -> str:

@@ -1,10 +1,12 @@
 """Results as short text for people: a line for each record of a list, a few lines for a single record.
 
-A type without a view of its own is shown field by field, so every result has one.
+A type without a view of its own is shown field by field, so every result has one. In a terminal a row of a list fits
+into a line: its title or value is shortened.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, Final
@@ -24,13 +26,23 @@ if TYPE_CHECKING:
 
 _COLOURS: Final = {"dim": "2", "bold": "1", "red": "31", "green": "32", "yellow": "33", "cyan": "36"}
 _STATUS: Final = {"open": "green", "in_progress": "cyan", "pending_merge": "yellow", "blocked": "red", "closed": "dim"}
-_WIDE: Final = 160  # characters of a value in a line
+_WIDE: Final = 160  # characters of a value in a line that no terminal shows
+_LEAST: Final = 12  # columns that a title or value keeps
+_PART: Final = re.compile("([\x00\x01])([^\x00-\x02]*)\x02")  # what may be shortened: a title, a value
+_COLOUR: Final = re.compile(r"\x1b\[\d*m")
 Paint = Callable[[str, str], str]
 
 
-def view(op: Operation[..., Any], result: Any, colour: bool = False) -> list[str]:
-    """The lines that show a result: of a read that returns one record every field, else a line for each record."""
-    paint = painter(colour)
+def view(op: Operation[..., Any], result: Any, colour: bool = False, width: int | None = None) -> list[str]:
+    """The lines that show a result: of a read that returns one record every field, else a line for each record.
+
+    `width` is that of the terminal; the rows of a list and of a stream are shortened to it.
+    """
+    row = isinstance(result, list | tuple | Event)
+    return [_fitted(line, width if row else None) for line in _view(op, result, painter(colour))]
+
+
+def _view(op: Operation[..., Any], result: Any, paint: Paint) -> list[str]:
     if isinstance(result, list | tuple):
         return _list(result, paint)
     if isinstance(result, Cell):
@@ -97,7 +109,7 @@ def _fields(item: msgspec.Struct) -> list[str]:
 def _task_line(task: Task, paint: Paint) -> str:
     indent = "  " * task.relative_depth if isinstance(task, TaskInTree) else ""
     status = paint(_STATUS[task.status], f"{task.status:<11}")
-    parts = [f"{indent}{paint('bold', task.id)}", f"P{task.priority}", status, printable(task.title)]
+    parts = [f"{indent}{paint('bold', task.id)}", f"P{task.priority}", status, _title(task.title)]
     if task.type != "task":
         parts.append(paint("dim", f"({task.type})"))
     parts += [paint("dim", f"#{printable(tag)}") for tag in task.tags]
@@ -131,7 +143,7 @@ def task_lines(task: Task, paint: Paint) -> list[str]:
 
 def _history(entry: HistoryEntry, paint: Paint) -> str:
     change = "" if entry.field == "note" else f"  {entry.field}: {_value(entry.old_value)} -> {_value(entry.new_value)}"
-    note = f"  {printable(entry.note)}" if entry.note else ""
+    note = f"  {_title(entry.note)}" if entry.note else ""
     who = f"{moment(entry.changed_at)}  {printable(entry.changed_by)}"
     return f"{who}  {paint('bold', entry.op)}{change}{note}"
 
@@ -140,12 +152,12 @@ def _history(entry: HistoryEntry, paint: Paint) -> str:
 
 
 def _message_line(message: Message, paint: Paint) -> str:
-    to = ",".join(message.to)
+    people = printable(f"{message.sender} -> {','.join(message.to)}")
     open_with = [name for name, status in message.status.items() if status == "unread"]
-    unread = paint("yellow", f"unread by {','.join(open_with)}") if open_with else ""
+    unread = paint("yellow", printable(f"unread by {','.join(open_with)}")) if open_with else ""
     about = f"[{message.task}]" if message.task else ""
-    parts = [paint("bold", message.id), moment(message.sent_at), f"{message.sender} -> {to}", message.subject]
-    return "  ".join(part for part in (*map(printable, parts), about, unread) if part)
+    parts = [paint("bold", message.id), moment(message.sent_at), people, _title(message.subject), about, unread]
+    return "  ".join(part for part in parts if part)
 
 
 def _message(message: Message, _: Paint) -> list[str]:
@@ -162,7 +174,7 @@ def _grant(grant: Grant, paint: Paint) -> str:
 def _path_lock(lock: PathLock, paint: Paint) -> str:
     shared = "  shared" if lock.shared else ""
     about = f"  [{lock.task}]" if lock.task else ""
-    why = f"  {printable(lock.reason)}" if lock.reason else ""
+    why = f"  {_title(lock.reason)}" if lock.reason else ""
     what = printable(" ".join(lock.patterns))
     return f"{paint('bold', lock.id)}  {what}  @{printable(lock.holder)}{shared}{_until(lock.expires_at)}{about}{why}"
 
@@ -171,12 +183,12 @@ def _event(event: Event, paint: Paint) -> str:
     name = f"{event.scope}/{event.id}" if event.scope else event.id
     what = f"{paint('bold', event.op)} {event.kind} {printable(name)}"
     changed = {name: value for name, value in event.data.items() if (event.kind, name) != ("cycle", "document")}
-    data = "" if not changed else "  " + printable(short(_json(changed), _WIDE))
+    data = f"  {_shortened(changed)}" if changed else ""
     return f"{event.cursor}  {moment(event.time)}  {printable(event.actor)}  {what}{paint('dim', data)}"
 
 
 def _cell_entry(entry: CellChange | CellVersion, paint: Paint) -> str:
-    value = "deleted" if entry.deleted else _json(entry.value if isinstance(entry, CellVersion) else entry.new)
+    value = "deleted" if entry.deleted else _whole(entry.value if isinstance(entry, CellVersion) else entry.new)
     return f"{entry.version}  {moment(entry.time)}  {printable(entry.actor)}  {entry.op}  {value}"
 
 
@@ -192,20 +204,20 @@ def _lease(lease: Lease, paint: Paint) -> str:
 
 
 def _step(step: MailStep, paint: Paint) -> str:
-    note = f"  {printable(step.note)}" if step.note else ""
+    note = f"  {_title(step.note)}" if step.note else ""
     return f"{moment(step.at)}  {printable(step.actor)}  {paint('bold', step.op)}  {step.status or ''}{note}"
 
 
 def _stash(stash: Stash, paint: Paint) -> str:
     trail = f"  [{stash.trail}]" if stash.trail else ""
     what = f"{paint('bold', stash.id)}  {stash.stash_type}  {printable(stash.name)}  version {stash.version}{trail}"
-    return f"{what}  {short(_json(stash.value), _WIDE)}{_until(stash.held_until)}"
+    return f"{what}  {_shortened(stash.value)}{_until(stash.held_until)}"
 
 
 def _stash_entry(entry: StashEntry, paint: Paint) -> str:
     by = f"  [{printable(entry.changed_by)}]" if entry.changed_by else ""
     what = f"{entry.version}  {moment(entry.created_at)}  {paint('bold', entry.operation)}"
-    return f"{what}{by}  {short(_json(entry.value), _WIDE)}"
+    return f"{what}{by}  {_shortened(entry.value)}"
 
 
 def _cycle(cycle: Cycle, paint: Paint) -> str:
@@ -236,11 +248,11 @@ _LINES: Final[dict[type, Callable[[Any, Paint], str]]] = {
     CycleProblem: lambda problem, paint: printable(f"{problem.path} {problem.message}"),
     Event: _event,
     Grant: _grant,
-    Hit: lambda hit, paint: f"{_task_line(hit.task, paint)}  {paint('dim', printable(hit.snippet))}",
+    Hit: lambda hit, paint: f"{_task_line(hit.task, paint)}  {paint('dim', _title(hit.snippet))}",
     HistoryEntry: _history,
     Lease: _lease,
     Link: lambda link, paint: f"{paint('bold', link.id)}  {link.from_id} {link.link_type} {link.to_id}",
-    MailHit: lambda hit, paint: f"{_message_line(hit.message, paint)}  {paint('dim', printable(hit.snippet))}",
+    MailHit: lambda hit, paint: f"{_message_line(hit.message, paint)}  {paint('dim', _title(hit.snippet))}",
     MailStep: _step,
     Message: _message_line,
     PathLock: _path_lock,
@@ -260,6 +272,59 @@ _RECORDS: Final[dict[type, Callable[[Any, Paint], list[str]]]] = {
 
 
 # --- parts -----------------------------------------------------------------------------------------------------------
+
+
+def _title(text: str) -> str:
+    """A text for people, which a terminal may get shortened."""
+    return f"\x00{printable(text)}\x02" if text else ""
+
+
+def _whole(value: Any) -> str:
+    """A value, which a terminal may get shortened."""
+    return f"\x00{_json(value)}\x02"
+
+
+def _shortened(value: Any) -> str:
+    """A value, shortened for everybody: --json has all of it."""
+    return f"\x01{_json(value)}\x02"
+
+
+def _fitted(line: str, width: int | None) -> str:
+    """A line without its marks, the marked parts shortened to the width, the last ones first."""
+    if "\x02" not in line:
+        return line
+    parts = _PART.split(line)  # text, mark, part, text, mark, part, ..., text
+    texts = parts[2::3]
+    if width is None:
+        texts = [text if mark == "\x00" else short(text, _WIDE) for mark, text in zip(parts[1::3], texts, strict=True)]
+    else:
+        excess = sum(_columns(_COLOUR.sub("", text)) for text in (*parts[::3], *texts)) - width
+        for at in range(len(texts) - 1, -1, -1):
+            wide = _columns(texts[at])
+            texts[at] = _cut(texts[at], max(wide - max(excess, 0), min(wide, _LEAST)))
+            excess -= wide - _columns(texts[at])
+    parts[2::3] = texts
+    parts[1::3] = [""] * len(texts)
+    return "".join(parts)
+
+
+def _cut(text: str, most: int) -> str:
+    """A text in so many columns."""
+    if _columns(text) <= most:
+        return text
+    text = text[:most]
+    while _columns(text) >= most:
+        text = text[:-1]
+    return f"{text.rstrip()}…"
+
+
+def _columns(text: str) -> int:
+    """How many columns of a terminal a text takes."""
+    if text.isascii():
+        return len(text)
+    from unicodedata import combining, east_asian_width
+
+    return sum(0 if combining(each) else 2 if east_asian_width(each) in "WF" else 1 for each in text)
 
 
 def moment(time: datetime) -> str:

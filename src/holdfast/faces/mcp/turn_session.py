@@ -18,6 +18,7 @@ import msgspec
 
 from holdfast import errors, turnfile
 from holdfast.faces.mcp.tool import Caller, check_wait, filled
+from holdfast.hints import turn_for_tools
 from holdfast.turnfile.files import digest
 from holdfast.turnfile.ledger import rules
 
@@ -164,7 +165,14 @@ def warnings_data(warnings: Any) -> dict[str, Any]:
     return filled(problems=first(warnings) or None)
 
 
+def _with_tools(item: Any) -> Any:
+    """A problem with tools in place of calls; any other item as it is."""
+    if not isinstance(item, turnfile.Problem):
+        return item
+    return msgspec.structs.replace(item, message=turn_for_tools(item.message))
+
+
 def first(items: Any) -> list[Any]:
     """The first items as data, and how many more there are."""
-    shown = [msgspec.to_builtins(each) for each in items[:MOST]]
+    shown = [msgspec.to_builtins(_with_tools(each)) for each in items[:MOST]]
     return [*shown, f"and {len(items) - MOST} more"] if len(items) > MOST else shown

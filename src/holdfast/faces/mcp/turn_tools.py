@@ -234,7 +234,7 @@ async def text_of(session: Caller, file: str, *, seen: bool = True) -> tuple[str
     def read_text() -> tuple[str, str]:
         ((path, text),) = files_of(session).texts([file]).items()
         if text is None:
-            raise errors.NotFound(f"there is no {path}")
+            raise errors.NotFound(f"there is no file {path}")
         return path, text
 
     path, text = await asyncio.to_thread(read_text)
@@ -336,7 +336,7 @@ async def turn_signal(
 
 def _replaced(path: str, before: str | None, old: str, new: str) -> str:
     if before is None:
-        raise errors.NotFound(f"there is no {path}", hint="omit `old` to create it; `new` is then the whole file")
+        raise errors.NotFound(f"there is no file {path}", hint="omit `old` to create it; `new` is then the whole file")
     old, new = _with_newlines_of(old, before), _with_newlines_of(new, before)
     at = before.find(old)
     if not old or at < 0:

@@ -268,8 +268,8 @@ def _locks(ledger: Ledger) -> Iterator[_Found]:
             words = f"acquired_rev {lock.acquired_rev} of {lock.id} is after the current revision {ledger.revision}"
             yield at, "error", "future-revision", words
         if is_stale(lock, ledger.revision):
-            words = f"{lock.id}, held by {lock.holder}, is stale: renew it, or clear it with holdfast turn clear"
-            yield line, "warning", "lock-stale", words
+            words = "is stale: renew it, or clear it with turnfile.clear_stale(session, actor)"
+            yield line, "warning", "lock-stale", f"{lock.id}, held by {lock.holder}, {words}"
         elif (first := beaten_by(lock, ledger.turnfile.locks, ledger.revision, workspace)) is not None:
             words = f"{lock.id}, held by {lock.holder}, overlaps {first.id} of {first.holder}, which precedes it"
             yield line, "warning", "overlapping-locks", words

@@ -82,7 +82,7 @@ class Mailbox(msgspec.Struct, frozen=True):
             closed = self.closed
             gone = closed and any(closed.value(row, "id") == id for row in closed.rows)
             where = "is closed" if gone else "is not in the mailbox"
-            hint = "`holdfast turn mail list` lists the open messages"
+            hint = "turnfile.mail.messages(session) lists the open messages"
             raise errors.MessageNotFound(f"{id} {where}", hint=hint, id=id)
         return cards[0]
 

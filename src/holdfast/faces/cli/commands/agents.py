@@ -153,7 +153,7 @@ def guard(session: Session, given: dict[str, Any]) -> int:
         return 0 if hook is None else hook.answer("edit", "")
     refused = _refused(session, paths)
     if hook is not None:
-        reasons = [f"{error.message} ({for_shell(error.hint)})" for error in refused]
+        reasons = [f"{error.message} ({for_shell(error.hint, session.out.at)})" for error in refused]
         return hook.answer("edit", "\n".join(reasons), blocked=bool(reasons))
     for error in refused[:-1]:
         session.out.error(error)

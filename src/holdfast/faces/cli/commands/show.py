@@ -99,6 +99,7 @@ def _check_limit(limit: int) -> None:
     Argument("kinds", "texts", choices=EVENT_KINDS, help="of this kind alone; may be repeated"),
     Argument("limit", "int", help=f"the newest so many ({_LAST})"),
     Argument("summary", "flag", help="count by actor, with what was refused: held, fenced, ..."),
+    more="A change of a field is [old, new]. In a terminal, rows are shortened to its width; --json has all of it.",
 )
 def log(session: Session, given: dict[str, Any]) -> int:
     """Tell what happened: the newest events, or their sum with --summary."""
@@ -149,6 +150,7 @@ def _summarize(session: Session, events: Iterator[Any], refused: list[Any]) -> N
     Argument("once", "flag", help="end with the first event"),
     Argument("timeout", "seconds", help="end after so long; exit code 3 if nothing came"),
     op=operation("watch"),
+    more="A change of a field is [old, new].",
 )
 def watch(session: Session, given: dict[str, Any]) -> int:
     """Wait until something happens, and print it.

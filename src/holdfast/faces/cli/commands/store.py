@@ -297,7 +297,8 @@ def _show(session: Session, folder: str) -> int:
     known = backups_of(folder, session.environ)
     listed = [{"file": path, "bytes": os.path.getsize(path)} for path in known]
     lines = [f"{each['file']}  {each['bytes']:,} bytes" for each in listed]
-    lines.append("restore one: holdfast restore latest, or a file" if known else f"no backups of {folder}")
+    again = f"restore one: holdfast restore latest{session.out.place}, or a file"
+    lines.append(again if known else f"no backups of {folder}")
     session.out.say(listed, *lines)
     return 0
 
@@ -321,10 +322,11 @@ def init(session: Session, given: dict[str, Any]) -> int:
     known = [] if found else backups_of(folder, session.environ)
     open_workspace(folder, actor=session.actor).close()
     lines = [f"{'there is a workspace in' if found else 'made a workspace in'} {folder}"]
+    at = session.out.place
     if known:
-        lines.append(f"backups of a workspace that was here: {len(known)}; holdfast restore lists them")
+        lines.append(f"backups of a workspace that was here: {len(known)}; holdfast restore{at} lists them")
     if not found:
-        lines.append("next: holdfast create 'a first task'; holdfast help")
+        lines.append(f"next: holdfast create 'a first task'{at}; holdfast help")
     session.out.say({"folder": folder, "made": not found, "backups": len(known)}, *lines)
     return 0
 

@@ -18,7 +18,7 @@ from holdfast.errors import Invalid, NotFound
 from holdfast.faces.cli.args import Argument, Usage
 from holdfast.faces.cli.call import Session
 from holdfast.faces.cli.command import command
-from holdfast.faces.cli.output import printable
+from holdfast.faces.cli.output import place_options, printable
 from holdfast.turnfile import tasks
 from holdfast.turnfile.ledger import unknown_names
 from holdfast.turnfile.model import FOLDER, FOLDER_VARIABLE, MAILBOX, PROJECTION, TURNFILE, SignalWord
@@ -47,9 +47,10 @@ def session_of(session: Session, given: dict[str, Any]) -> turnfile.Session:
     chosen = given.pop("dir", None), session.given.get("dir")
     if "" in chosen:
         raise Usage("--dir must not be empty")
+    session.out.at = place_options({"dir": chosen[0] or chosen[1]})
     folder = chosen[0] or chosen[1] or session.environ.get(FOLDER_VARIABLE) or FOLDER
     found = turnfile.Session(os.path.join(session.folder, folder))
-    print_warnings(found.warnings)
+    print_warnings(session, found.warnings)
     return found
 
 
@@ -73,14 +74,14 @@ def wait_policy(given: dict[str, Any]) -> turnfile.WaitPolicy | None:
     return None if none else turnfile.WaitPolicy() if wait is None else turnfile.WaitPolicy(interval=wait)
 
 
-def completion_data(done: turnfile.Completion) -> dict[str, Any]:
-    """The result of a transaction as data."""
+def completion_data(session: Session, done: turnfile.Completion) -> dict[str, Any]:
+    """The result of a transaction as data; prints its warnings."""
     return {
         "lock_id": done.lock_id,
         "files": list(done.files),
         "revision": done.revision,
         "signal": done.signal_id,
-        "warnings": [str(problem) for problem in done.warnings],
+        "warnings": print_warnings(session, done.warnings),
     }
 
 
@@ -91,9 +92,21 @@ def completion_line(done: turnfile.Completion) -> str:
     return printable(f"wrote {files}{under}, revision {done.revision}")
 
 
-def print_warnings(warnings: Iterable[turnfile.Problem | str]) -> list[str]:
+def with_commands(session: Session, text: str) -> str:
+    """A text of `turnfile` with commands in place of its calls."""
+    from holdfast.hints import turn_for_shell  # most sessions have no problems
+
+    return turn_for_shell(text, session.out.at)
+
+
+def problems_data(session: Session, problems: Iterable[turnfile.Problem]) -> list[turnfile.Problem]:
+    """Problems with commands in place of calls."""
+    return [msgspec.structs.replace(each, message=with_commands(session, each.message)) for each in problems]
+
+
+def print_warnings(session: Session, warnings: Iterable[turnfile.Problem | str]) -> list[str]:
     """Print warnings on standard error; returns them as data."""
-    words = [str(warning) for warning in warnings]
+    words = [with_commands(session, str(warning)) for warning in warnings]
     for each in words:
         print(f"holdfast: {printable(each)}", file=sys.stderr)
     return words
@@ -125,7 +138,7 @@ def init(session: Session, given: dict[str, Any]) -> int:
     agents = [name for each in given.get("agents", ()) for name in each.split(",")]
     ledger = turnfile.init(files, project, agents, given.get("maintainer", "maintainer"))
     data = {"folder": files.folder.path, "project": project, "agents": agents, "revision": ledger.revision}
-    session.out.say(data, f"created {printable(files.folder.path)}", "next: holdfast turn status")
+    session.out.say(data, f"created {printable(files.folder.path)}", f"next: holdfast turn status{session.out.place}")
     return 0
 
 
@@ -134,7 +147,8 @@ def _restore(session: Session, given: dict[str, Any], files: turnfile.Session) -
         raise Usage("--missing takes the names from the ledger", hint="use no other option but --dir")
     made = turnfile.restore(files)
     if MAILBOX in made and PROJECTION not in made:
-        print_warnings([f"{PROJECTION} still has the old {MAILBOX}; `holdfast turn mail export` rewrites it"])
+        export = "turnfile.mail.export(mailbox, projection)"
+        print_warnings(session, [f"{PROJECTION} still has the old {MAILBOX}; {export} rewrites it"])
     data = {"folder": files.folder.path, "files": made, "revision": files.read().revision}
     session.out.say(data, *(printable(f"created {path}") for path in made), *([] if made else ["no file is missing"]))
     return 0
@@ -144,6 +158,7 @@ def _restore(session: Session, given: dict[str, Any], files: turnfile.Session) -
 def status(session: Session, given: dict[str, Any]) -> int:
     """Show locks and their leases, unread mail, tasks, signals and problems."""
     found = turnfile.status(session_of(session, given))
+    found = msgspec.structs.replace(found, problems=tuple(problems_data(session, found.problems)))
     session.out.say(msgspec.to_builtins(found), *map(printable, _status_lines(found)))
     return 0
 
@@ -228,9 +243,10 @@ def lint(session: Session, given: dict[str, Any]) -> int:
         else:
             name = os.path.basename(path)
             where = os.path.join(session.folder, os.path.dirname(path))
-            text = turnfile.Session(where, worktree="own").folder.read(name)
+            files = turnfile.Session(where, worktree="own")
+            text = files.folder.read(name)
         if text is None:
-            raise NotFound(f"there is no {path or TURNFILE}", hint="`holdfast turn init` creates one")
+            raise files.no_ledger_error() if path is None else NotFound(f"there is no file {path}")
     except (NotFound, Invalid) as error:
         session.out.error(error)
         return FATAL
@@ -239,6 +255,7 @@ def lint(session: Session, given: dict[str, Any]) -> int:
 
 
 def _report(session: Session, problems: Sequence[turnfile.Problem], fatal: bool) -> int:
+    problems = problems_data(session, problems)
     wrong = sum(problem.level == "error" for problem in problems)
     if session.out.json:
         session.out.data({"problems": problems, "errors": wrong, "warnings": len(problems) - wrong})
@@ -284,7 +301,9 @@ def finish_task(session: Session, given: dict[str, Any]) -> int:
 def _change_task(session: Session, given: dict[str, Any], step: tasks.Step) -> int:
     files, actor = session_and_actor(session, given, "actor")
     task, warnings = tasks.change(files, step, given.pop("task"), actor, **given)
-    session.out.say({**msgspec.to_builtins(task), "warnings": print_warnings(warnings)}, printable(task_line(task)))
+    session.out.say(
+        {**msgspec.to_builtins(task), "warnings": print_warnings(session, warnings)}, printable(task_line(task))
+    )
     return 0
 
 
@@ -303,5 +322,5 @@ def signal(session: Session, given: dict[str, Any]) -> int:
     unknown = unknown_names(files.read(), sender, receiver)
     sent = tasks.signal(files, sender, receiver, given["word"], given.get("detail", ""))
     line = f"{sent.id}  {sent.sender} -> {sent.receiver}  {sent.signal}"
-    session.out.say({**msgspec.to_builtins(sent), "warnings": print_warnings(unknown)}, printable(line))
+    session.out.say({**msgspec.to_builtins(sent), "warnings": print_warnings(session, unknown)}, printable(line))
     return 0

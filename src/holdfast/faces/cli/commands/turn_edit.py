@@ -192,7 +192,7 @@ def _read(session: Session, patch: str) -> str:
         with open(os.path.join(session.folder, patch), "rb") as file:
             return file.read().decode()
     except FileNotFoundError as error:
-        raise NotFound(f"there is no {patch}") from error
+        raise NotFound(f"there is no file {patch}") from error
     except UnicodeDecodeError as error:
         raise Invalid(f"{patch} is not UTF-8 at byte {error.start}") from error
 
@@ -222,8 +222,7 @@ def _transact(
     how = {name: given[name] for name in ("lease_revs", "under") if name in given}
     body, reason = means(files), given["reason"]
     done = turnfile.transact(given["files"], holder, reason, body, folder=files, wait=waiting, rehearse=rehearse, **how)
-    turn.print_warnings(done.warnings)
-    session.out.say(turn.completion_data(done), turn.completion_line(done))
+    session.out.say(turn.completion_data(session, done), turn.completion_line(done))
     return 0
 
 

@@ -36,7 +36,7 @@ def lock(session: Session, given: dict[str, Any]) -> int:
     lease_revs = given.get("lease_revs", DEFAULT_LEASE_REVS)
     claim = turnfile.lock_request(files, given["files"], holder, given["reason"], lease_revs)
     taken = turnfile.acquire(files, claim, waiting)
-    data = {**_lock_data(taken), "warnings": turn.print_warnings(claim.warnings)}
+    data = {**_lock_data(taken), "warnings": turn.print_warnings(session, claim.warnings)}
     session.out.say(data, printable(f"{taken.id}: {', '.join(taken.files)}, {_validity(taken)}"))
     return 0
 
@@ -59,11 +59,9 @@ def unlock(session: Session, given: dict[str, Any]) -> int:
     """Release your locks, with a completion note and a fresh MAILBOX.json."""
     files, holder = turn.session_and_actor(session, given)
     done, lost = turnfile.unlock_all(files, _wanted(given, files, holder), holder)
-    for each in done:
-        turn.print_warnings(each.warnings)
     if done or not lost:
         lines = [printable(_release_line(each)) for each in done]
-        session.out.say([turn.completion_data(each) for each in done], *lines)
+        session.out.say([turn.completion_data(session, each) for each in done], *lines)
     for error in lost.values():
         raise error
     return int(any(problem.level == "error" for each in done for problem in each.warnings))
@@ -82,7 +80,7 @@ def _wanted(given: dict[str, Any], files: turnfile.Session, holder: str) -> list
         at_work = ", ".join(each.id for each in held)
         hint = f"a process of that name is working under {at_work}; if it was killed, name the id"
         message = f"{holder} holds no lock that was taken with `holdfast turn lock`"
-        raise NotFound(message, hint=hint if held else "`holdfast turn status` lists the locks")
+        raise NotFound(message, hint=hint if held else "turnfile.status(session) lists the locks")
     return mine
 
 
@@ -118,15 +116,15 @@ def clear(session: Session, given: dict[str, Any]) -> int:
 @command(
     "turn override",
     Argument("lock", word=True, required=True, help="its id"),
-    turn.REASON,
+    Argument("reason", required=True, help="starts with P0 and says what is at stake"),
     Argument("take", "flag", help="take a lock on the same files"),
     turn.DIR,
-    more="The reason must start with P0 and say what is at stake.",
 )
 def override(session: Session, given: dict[str, Any]) -> int:
     """Remove another's lock in an emergency; it is logged in the worklog."""
     files, actor = turn.session_and_actor(session, given, "actor")
     done = turnfile.override(files, given["lock"], given["reason"], actor, take=bool(given.get("take")))
+    done = msgspec.structs.replace(done, problems=tuple(turn.problems_data(session, done.problems)))
     instead = f"; {done.replaced_by.id} locks its files" if done.replaced_by else ""
     line = f"removed {done.lock.id}, held by {done.lock.holder}, revision {done.revision}{instead}"
     session.out.say(msgspec.to_builtins(done), printable(line), *(printable(str(each)) for each in done.problems))

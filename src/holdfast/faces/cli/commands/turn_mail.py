@@ -29,8 +29,7 @@ def _mail(session: Session, given: dict[str, Any], name: str = "actor") -> Mail:
 
 
 def _report(session: Session, mailed: MailResult, verb: str | None = None) -> int:
-    turn.print_warnings(mailed.completion.warnings)
-    data = {"id": mailed.id, "status": mailed.status, **turn.completion_data(mailed.completion)}
+    data = {"id": mailed.id, "status": mailed.status, **turn.completion_data(session, mailed.completion)}
     session.out.say(data, f"{mailed.id} {verb or mailed.status}, revision {mailed.completion.revision}")
     return 0
 
