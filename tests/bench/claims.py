@@ -12,6 +12,8 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+import apsw
+
 import holdfast
 from holdfast import Workspace
 from tests.bench.claim_baseline import Claimer
@@ -35,7 +37,7 @@ def run(bench: Bench) -> list[Row]:
     copies = Copies(original, bench.folder / "copy")
     for line in compare(copies) or ["the statements are those of the baseline"]:
         bench.say(f"  {line}")
-    return report(bench, measure(bench, copies), syncs)
+    return [*report(bench, measure(bench, copies), syncs), pages(bench, copies)]
 
 
 class Copies:
@@ -127,6 +129,18 @@ def report(bench: Bench, figures: dict[str, list[float]], syncs: float) -> list[
         Row("claims", "64 tasks / lean, 64 a commit", ratio(tasks, lean)),
         Row("claims", "bare, 64 a commit / lean", ratio(groups, lean)),
     ]
+
+
+def pages(bench: Bench, copies: Copies) -> Row:
+    """How many pages a commit of 64 claims writes: what the layout of the tables costs, whatever the machine."""
+    groups = bench.count(20, 2)
+    with copies.ours() as workspace:
+        written = workspace._engine.store.writer.status
+        before = written(apsw.SQLITE_DBSTATUS_CACHE_WRITE)[0]
+        for _ in range(groups):
+            workspace.transact(lambda tx: [tx.tasks.claim_next(agent) for agent in agents(GROUP)])
+        found = (written(apsw.SQLITE_DBSTATUS_CACHE_WRITE)[0] - before) / groups
+    return Row("claims", "pages written by a commit of 64 claims", found, "", at_most=60)
 
 
 def by_threads(workspace: Workspace, names: list[str]) -> None:

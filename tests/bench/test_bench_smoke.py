@@ -29,7 +29,7 @@ EXPECTED = {
     "growth": 8,
     "replicas": 14,
     "joining": 2,
-    "claims": 4,
+    "claims": 5,
     "task_growth": 15,
     "routing": 2,
     "mail": 10,
