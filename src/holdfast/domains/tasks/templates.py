@@ -62,7 +62,7 @@ def get_template(snapshot: Snapshot, name: str) -> TaskTemplate:
 
 def list_templates(snapshot: Snapshot, limit: int = 1000, after: str = "") -> list[str]:
     """List the names of templates in order; `after` is the last name of the previous page."""
-    check_limit(limit, 1000)
+    check_limit(limit, 1000, "after")
     bounds, params = page_bounds("name", "", after)
     rows = snapshot.all(f"SELECT name FROM templates WHERE true{bounds} ORDER BY name LIMIT ?", (*params, limit))
     return [name for (name,) in rows]
