@@ -106,7 +106,7 @@ def error_json(error: HoldfastError) -> str:
 
     report = {
         "schema_version": SCHEMA_VERSION,
-        "error": error.message,
+        "error": _message(error),
         "code": error.code,
         "hint": _hint(error),
         "details": {name: wired(value) for name, value in error.details.items()},
@@ -118,11 +118,17 @@ def error_text(error: HoldfastError) -> str:
     """Return an error for people."""
     hint = f"\n  {printable(_hint(error))}" if error.hint else ""
     problems = [str(each) for each in error.details.get("problems") or ()]
-    message = error.message.removesuffix(f"; {problems[0]}") if problems else error.message
+    message = error.message.removesuffix(f"; {problems[0]}") if problems else _message(error)
     lines = [f"\n{printable(each)}" for each in problems[:MOST_PROBLEMS]]
     if len(problems) > MOST_PROBLEMS:
         lines.append(f"\nand {len(problems) - MOST_PROBLEMS} more; --json has all")
     return f"holdfast: {printable(message)}{''.join(lines)}{hint}"
+
+
+def _message(error: HoldfastError) -> str:
+    from holdfast.hints import SHELL, in_json  # most calls succeed
+
+    return in_json(error.message, SHELL)
 
 
 def _hint(error: HoldfastError) -> str:
