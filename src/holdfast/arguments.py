@@ -54,7 +54,7 @@ VOCABULARY: Final[dict[str, Meaning]] = {
     "details": Meaning("more fields of the error, a JSON object", "json"),
     "document": Meaning("the document, JSON; - reads it from standard input", "json"),
     "error": Meaning("what went wrong; - reads it from standard input", "content"),
-    "expected": Meaning("the version that it must have; for cas, none: that there is no value"),
+    "expected": Meaning("the version that it must have"),
     "field": Meaning("of this field alone"),
     "force": Meaning("although somebody else holds it"),
     "from_id": Meaning("where it leads from: the id of a task, trail or stash", option="--from"),

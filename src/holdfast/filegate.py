@@ -57,6 +57,9 @@ class FileGate:
             if new:
                 sync(os.path.dirname(os.path.abspath(self._path)))
             return descriptor
+        except FileNotFoundError as error:
+            folder = os.path.dirname(self._path)
+            raise errors.NotFound(f"there is no folder {folder} for the gate", hint="create it first") from error
         except OSError as error:
             raise system_error(error, f"the gate {self._path} cannot be used") from error
 

@@ -1,8 +1,9 @@
-"""Hints in the words of the face they appear in: Python, the command line, HTTP or MCP.
+"""Errors in the words of the face they appear in: Python, the command line, HTTP or MCP.
 
 An error says what to do once, as a Python program would do it: `tasks.claim("hf-7k2m")`, `turnfile.status(session)`,
 `wait=60`, or a phrase of `OTHERWISE`. Each face shows the hint through its function here; a call that a face does not
 have stays as it is.
+A message that names types of Python, or quotes what msgspec says, is shown in the words of JSON through `in_json`.
 """
 
 from __future__ import annotations
@@ -12,11 +13,18 @@ from collections.abc import Collection, Sequence
 from typing import TYPE_CHECKING, Final
 
 from holdfast.arguments import VOCABULARY
-from holdfast.errors import NAME_YOURSELF, SEND_TOKEN
+from holdfast.errors import NAME_YOURSELF, SEND_TOKEN, InvalidValue
+from holdfast.types import CONDITION_HINT, OPERATION_HINT
 
 if TYPE_CHECKING:
     from holdfast.operation import Operation
 
+_CONDITIONS: Final = (
+    'a condition is {"if": "exists", "kind": "cell", "key": ["run-1", "owner"]}, the same with "not_exists",'
+    ' "version_equals" with "version", or "value_equals" with "value"'
+)
+_OPERATIONS: Final = 'an operation is {"op": "cells.get", "args": {"run": "run-1", "cell": "owner"}}'
+_VALUES: Final = "values are JSON at most 128 deep, whole numbers of 64 bits"
 # Phrases for what is not an operation, in the words of the command line, HTTP and MCP; {at} is `--dir FOLDER` if given.
 OTHERWISE: Final = {
     NAME_YOURSELF: (
@@ -28,11 +36,18 @@ OTHERWISE: Final = {
     "holdfast.upgrade(path)": ("holdfast upgrade{at}", "", ""),
     "ws.backup(path)": ("holdfast backup{at}", "", ""),
     "session.read().turnfile.tasks": ("`holdfast turn tasks list --all{at}`", "", "turn_status"),
+    CONDITION_HINT: (_CONDITIONS,) * 3,
+    OPERATION_HINT: (_OPERATIONS,) * 3,
+    InvalidValue.default_hint: (_VALUES,) * 3,
+    "None for 'absent'": ("none for 'absent'", *["null for 'absent'"] * 2),
+    "None for no end": ("none for no end", *["null for no end"] * 2),
+    "True, False or None": ("true, false or null",) * 3,
 }
 SHELL, HTTP, TOOLS = range(3)
 
 _CALL: Final = re.compile(r"\b(?:ws\.)?([a-z]+\.[a-z_]+)\(([^()]*)\)")
-_NAMED: Final = re.compile(r"\b([a-z][a-z_]*)=([A-Za-z0-9]+|\[\.\.\.\])")
+_NAMED: Final = re.compile(r"\b([a-z][a-z_]*)=([A-Za-z0-9]+|\[\.\.\.\]|\[\"[^\]]*\"\])")
+_LIST: Final = re.compile(r"\b([a-z][a-z_]*)=(\[[\"{][^\]]*\]|\{\"[^}]*\})")
 # The turn command for each call of `holdfast.turnfile`.
 TURN_COMMANDS: Final = {
     **{"init": "init", "restore": "init --missing", "status": "status", "check": "check"},
@@ -64,8 +79,11 @@ def for_shell(hint: str, at: Sequence[str] = ()) -> str:
             return call[0]
         return " ".join(["holdfast", op.command, *map(quote, _values(call[2])), *_named(call[2])]) + place
 
+    def json(argument: re.Match[str]) -> str:
+        return argument[0] if argument[2].startswith('["') else f"{_name(argument[1])} {quote(_json(argument[2]))}"
+
     hint = turn_for_shell(_otherwise(hint, SHELL).replace("{at}", place), at)
-    return _NAMED.sub(_option, _CALL.sub(command, hint))
+    return _NAMED.sub(_option, _LIST.sub(json, _CALL.sub(command, hint)))
 
 
 def turn_for_shell(text: str, at: Sequence[str] = ()) -> str:
@@ -84,7 +102,7 @@ def for_http(hint: str) -> str:
         where = re.sub(r"{[a-z_]+}", lambda part: next(values, part[0]), op.route.http)
         return " with ".join([where, *_named(call[2])])
 
-    return _CALL.sub(address, _otherwise(hint, HTTP))
+    return _LIST.sub(_field, _CALL.sub(address, _otherwise(hint, HTTP)))
 
 
 def for_tools(hint: str, offered: Collection[str] = ()) -> str:
@@ -98,7 +116,8 @@ def for_tools(hint: str, offered: Collection[str] = ()) -> str:
         name = derived if derived in offered else op.route.mcp
         return " ".join([name, *_values(call[2]), *_named(call[2])]) if name else call[0]
 
-    return _CALL.sub(tool, turn_for_tools(_otherwise(hint, TOOLS)))
+    hint = _LIST.sub(_field, _CALL.sub(tool, turn_for_tools(_otherwise(hint, TOOLS))))
+    return hint.replace("--reason '", "reason '")
 
 
 def turn_for_tools(text: str) -> str:
@@ -143,10 +162,28 @@ def _named(arguments: str) -> list[str]:
     return [each[0] for each in _NAMED.finditer(arguments)]
 
 
+def _field(argument: re.Match[str]) -> str:
+    return f'"{argument[1]}": {_json(argument[2])}'
+
+
+def _json(literal: str) -> str:
+    return literal.replace(": None", ": null")
+
+
+def _name(argument: str) -> str:
+    """The option of an argument."""
+    meaning = VOCABULARY.get(argument)
+    return (meaning.option if meaning is not None else "") or f"--{argument.replace('_', '-')}"
+
+
 def _option(argument: re.Match[str]) -> str:
-    meaning, value = VOCABULARY.get(argument[1]), argument[2].strip("[].")
-    option = (meaning.option if meaning is not None else "") or f"--{argument[1].replace('_', '-')}"
-    return option if value == "True" else f"{option} {value or option[2:].upper()}"
+    option, value = _name(argument[1]), argument[2]
+    if not value.startswith("["):
+        return option if value == "True" else f"{option} {value}"
+    if option == f"--{argument[1]}":  # given once for each
+        option = option.removesuffix("s")
+    each = value[1:-1].replace('"', "").split(", ")
+    return " ".join(f"{option} {option[2:].upper() if one == '...' else one}" for one in each)
 
 
 def _turn_command(call: re.Match[str], folder: str, place: str = "") -> str:
@@ -165,3 +202,43 @@ def _turn_tool(command: re.Match[str]) -> str:
     if name in _SHELL_ONLY:
         return f"`holdfast turn {name}{rest}`"
     return _TURN_TOOLS.get(name, f"turn_{name.replace(' ', '_')}") + _OPTION.sub("", rest)
+
+
+# --- messages --------------------------------------------------------------------------------------------------------
+
+JSON_TYPES: Final = {
+    **{"array": "a list", "list": "a list", "tuple": "a list", "object": "an object", "dict": "an object"},
+    **{"str": "a string", "int": "a whole number", "float": "a number", "bytes": "bytes"},
+    **{"bool": "true or false", "null": "null", "NoneType": "null"},
+    **{"None": "null", "True": "true", "False": "false", "True or False": "true or false"},
+}
+_TYPE: Final = re.compile(
+    r"\b(be|holds|is|are|not) (?:an? )?"
+    r"(str|int|float|bool|dict|list|tuple|bytes|NoneType|None|True or False|True|False)"
+    r"(?=$|[,;:.]| (?:at|of|or|by|with|outside)\b)"
+)
+_TIME: Final = re.compile(r"\bbe a datetime(?:, not str\b)?")
+_TUPLE: Final = re.compile(r"\(((?:\w+|'[^']*')(?:, (?:\w+|'[^']*'))*),?\)")  # in what is said of a key
+# What msgspec says of a part that does not fit, whose place is such as $[0].version.
+_AT: Final = r"(?: - at `(?:\$\.)?([^`]+)`)?"
+_WRONG_TYPE: Final = re.compile(rf"Expected `([^`]+)`, got `([^`]+)`{_AT}")
+_WRONG_VALUE: Final = re.compile(rf"Invalid (?:enum )?value ('.*?'|[0-9]+){_AT}")
+_LACKING: Final = re.compile(rf"Object missing required field `([^`]+)`{_AT}")
+_UNKNOWN: Final = re.compile(rf"Object contains unknown field `([^`]+)`{_AT}")
+
+
+def in_json(message: str, face: int) -> str:
+    """A message with the types of JSON in place of those of Python."""
+    message = _WRONG_TYPE.sub(_wrong_type, _otherwise(message, face))
+    message = _WRONG_VALUE.sub(lambda found: f"{found[2] or 'it'} cannot be {found[1]}", message)
+    message = _LACKING.sub(lambda found: f'{found[2] or "it"} lacks "{found[1]}"', message)
+    message = _UNKNOWN.sub(lambda found: f'{found[2] or "it"} has the unknown field "{found[1]}"', message)
+    if message.startswith("the key of "):
+        message = _TUPLE.sub(r"[\1]", message)
+    message = _TIME.sub("be a time such as 2026-03-01T12:00:00Z", message)
+    return _TYPE.sub(lambda found: f"{found[1]} {JSON_TYPES[found[2]]}", message)
+
+
+def _wrong_type(found: re.Match[str]) -> str:
+    wanted = [JSON_TYPES.get(each, each) for each in found[1].split(" | ") if each != "null"]
+    return f"{found[3] or 'it'} must be {' or '.join(wanted)}, not {JSON_TYPES.get(found[2], found[2])}"

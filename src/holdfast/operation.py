@@ -169,7 +169,7 @@ class Operation(Generic[P, R]):
         return found
 
     @cached_property
-    def _takes(self) -> Signature:
+    def accepted(self) -> Signature:
         """What a caller may pass, without types."""
         from inspect import Signature, signature
 
@@ -179,9 +179,9 @@ class Operation(Generic[P, R]):
     def check_arguments(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> None:
         """Raise TypeError, about the call and not about its function, unless the call takes these arguments."""
         try:
-            self._takes.bind(*args, **kwargs)
+            self.accepted.bind(*args, **kwargs)
         except TypeError as error:
-            raise TypeError(f"{self.name}(): {error}; it takes {self._takes}") from None
+            raise TypeError(f"{self.name}(): {error}; it takes {self.accepted}") from None
 
     def signature(self, awaited: bool = False) -> Signature:
         """The signature of a call, with real types."""

@@ -315,13 +315,13 @@ def answer(op: Operation[..., Any], result: Any) -> bytes:
     return _encode(wired(result)) if plan_of(op.name).free else _encode(result)
 
 
-def failure(error: errors.HoldfastError, hint: str) -> bytes:
-    """An error as JSON, with its hint in the words of its reader.
+def failure(error: errors.HoldfastError, message: str, hint: str) -> bytes:
+    """An error as JSON, with its message and hint in the words of its reader.
 
     Its details stand at the top level too, where they never replace what every error has.
     """
     details = {name: wired(value) for name, value in error.details.items()}
-    own = {"error": error.message, "code": error.code, "hint": hint, "retryable": error.retryable}
+    own = {"error": message, "code": error.code, "hint": hint, "retryable": error.retryable}
     content = {**details, **own, "details": details}
     try:
         return _encode(content)

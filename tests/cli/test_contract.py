@@ -265,3 +265,36 @@ def test_help_fits_a_terminal_of_80_columns(made: Cli) -> None:
         lines = made("help", *topic.split()).out.partition("\nexamples\n")[0].splitlines()
         assert lines
         assert [line for line in lines if len(line) > 80] == [], topic
+
+
+# --- what a mistake is told ------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("line", "told"),
+    [
+        (("task", "--help"), "holdfast create, list, show, claim"),
+        (("tasks", "list"), "holdfast create, list, show, claim"),
+        (("txn", '[{"if": "nope"}]', "[]"), '"not_exists", "version_equals" with "version"'),
+        (("txn", '[{"if": "exists", "kind": "cell", "key": "x"}]', "[]"), "the key of a cell is [run, cell], not 'x'"),
+        (("txn", "[]", '[{"op": "cells.set", "args": {"run": "r"}}]'), "its args are run, cell, value, ttl, lease"),
+        (("event", "list", "--limit", "5000"), "--after CURSOR"),
+        (("bulk", "create"), """--tasks '[{"title": "One"}]'"""),
+        (("template", "set", "t", '{"titel": "x"}'), "title, body, type, priority, tags, grimoire_hint, key,"),
+        (("template", "set", "t", '{"title": "{v}"}'), """--parameters '{"v": null}'"""),
+        (("list", "--dir", "http://localhost:1"), "--url http://localhost:1"),
+        (("init", "--dir", "http://localhost:1"), "--url http://localhost:1"),
+    ],
+)
+def test_a_mistake_is_told_what_can_be_typed_instead(
+    made: Cli, project: Path, line: tuple[str, ...], told: str
+) -> None:
+    answer = made(*line)
+    assert answer.code != 0
+    assert told in answer.err, answer.err
+    assert not (project / "http:").exists()
+
+
+def test_the_help_of_txn_has_every_condition(made: Cli) -> None:
+    text = made("help", "txn").out
+    assert [each for each in ("exists", "not_exists", "version_equals", "value_equals") if each not in text] == []

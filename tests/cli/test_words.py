@@ -240,3 +240,16 @@ def test_an_argument_of_a_new_name_is_derived_from_its_name_and_annotation() -> 
 def test_the_line_of_an_operation_describes_an_argument_of_a_new_name() -> None:
     derived = arguments_of(Call("write", escalate, Route(cli="escalate", arguments={"by": "how many steps"})))
     assert (derived[1].kind, derived[1].help) == ("int", "how many steps")
+
+
+def test_a_mistake_is_told_of_the_option_that_was_typed_or_of_the_place() -> None:
+    until = (Argument("id", word=True, required=True), Argument("until", "future", word=True))
+    assert refused("x --until soon", until).message.startswith("--until must be a moment")
+    assert refused("x soon", until).message.startswith("UNTIL must be a moment")
+
+
+def test_who_may_say_none_is_told_so() -> None:
+    expected = (Argument("expected", "int", word=True, required=True, nothing=True, help="the version"),)
+    wrong = refused("x", expected)
+    assert (wrong.message, wrong.hint) == ("EXPECTED must be a whole number, or none, not 'x'", "the version")
+    assert read("none", expected) == {"expected": None}

@@ -177,6 +177,7 @@ def test_c14_release_and_refresh_with_a_token_that_is_not_the_live_one_are_fence
         with pytest.raises(errors.Fenced) as refused:
             call("door", token=grant.token + off)
         assert refused.value.current == grant.token
+        assert "if that is you, send the token of your latest grant" in refused.value.hint
     assert ws.locks.get("door") == grant
 
 

@@ -235,3 +235,9 @@ def test_c15_a_symbolic_link_is_refused_and_its_target_left_alone(path: Path, tm
 def test_c15_the_gates_file_is_private(path: Path) -> None:
     assert admit(FileGate(path), 5)
     assert stat.S_IMODE(path.stat().st_mode) == 0o600
+
+
+def test_a_gate_in_a_folder_that_is_not_there_says_so(tmp_path: Path) -> None:
+    with pytest.raises(errors.NotFound, match=r"there is no folder .*nowhere") as refused:
+        admit(FileGate(tmp_path / "nowhere" / "gate"), 1)
+    assert refused.value.hint == "create it first"

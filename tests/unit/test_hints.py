@@ -12,8 +12,8 @@ import pytest
 
 import holdfast
 from holdfast import errors, turnfile
-from holdfast.hints import OTHERWISE, TURN_COMMANDS, for_http, for_shell, for_tools
-from holdfast.operation import find_operation
+from holdfast.hints import HTTP, OTHERWISE, SHELL, TOOLS, TURN_COMMANDS, for_http, for_shell, for_tools, in_json
+from holdfast.operation import REGISTRY, find_operation
 from tests.worlds.served import shared_server
 
 SOURCE = Path(holdfast.__file__).parent
@@ -44,12 +44,82 @@ TURN_CALL = re.compile(r"\bturnfile\.([A-Za-z_.]+)\(")
             "wait: paths a b.py c.py wait=60",
         ),
         ("pass skip_bad=True", "pass --skip-bad", "pass skip_bad=True", "pass skip_bad=True"),
+        (
+            'such as tags=["backend"]',
+            "such as --tag backend",
+            'such as "tags": ["backend"]',
+            'such as "tags": ["backend"]',
+        ),
+        (
+            'use kinds=["cell", "lock"]',
+            "use --kind cell --kind lock",
+            'use "kinds": ["cell", "lock"]',
+            'use "kinds": ["cell", "lock"]',
+        ),
+        (
+            'give them: tasks=[{"title": "One"}]',
+            """give them: --tasks '[{"title": "One"}]'""",
+            'give them: "tasks": [{"title": "One"}]',
+            'give them: "tasks": [{"title": "One"}]',
+        ),
+        (
+            'declare it: parameters={"v": None}',
+            """declare it: --parameters '{"v": null}'""",
+            'declare it: "parameters": {"v": null}',
+            'declare it: "parameters": {"v": null}',
+        ),
         ("holdfast.open(path) opens it", *["holdfast.open(path) opens it"] * 3),
         ("nothing to translate", *["nothing to translate"] * 3),
     ],
 )
 def test_calls_become_commands_addresses_and_tools(hint: str, shell: str, http: str, tools: str) -> None:
     assert (for_shell(hint), for_http(hint), for_tools(hint)) == (shell, http, tools)
+
+
+@pytest.mark.parametrize(
+    ("python", "json"),
+    [
+        ("title must be a str, not int", "title must be a string, not a whole number"),
+        ("limit must be an int, not str", "limit must be a whole number, not a string"),
+        ("ttl must be a number of seconds, not NoneType", "ttl must be a number of seconds, not null"),
+        ("offset must be an int of 0 or more, not 'x'", "offset must be a whole number of 0 or more, not 'x'"),
+        ("tree must be a dict of fields, not list", "tree must be an object of fields, not a list"),
+        ("total must be True or False, not 'no'", "total must be true or false, not 'no'"),
+        ("since must be a datetime, not str", "since must be a time such as 2026-03-01T12:00:00Z"),
+        ("cell 's' holds a str; increment needs a number", "cell 's' holds a string; increment needs a number"),
+        ("the key of a cell is (run, cell), not ('x',)", "the key of a cell is [run, cell], not ['x']"),
+        ("Expected `int`, got `str` - at `$[0].version`", "$[0].version must be a whole number, not a string"),
+        ("Expected `array | null`, got `str` - at `$.tags`", "tags must be a list, not a string"),
+        ("Object missing required field `if` - at `$[1]`", '$[1] lacks "if"'),
+        ("there is no run 'a str' or 'None'", "there is no run 'a str' or 'None'"),
+    ],
+)
+def test_a_message_names_the_types_of_json_where_json_is_what_was_sent(python: str, json: str) -> None:
+    assert {in_json(python, face) for face in (SHELL, HTTP, TOOLS)} == {json}
+
+
+def test_nothing_is_the_word_none_at_a_shell_and_null_in_json() -> None:
+    message = "expected must be a version (1 or more) or None for 'absent', not 0"
+    assert "or none for" in in_json(message, SHELL)
+    assert "or null for" in in_json(message, HTTP)
+
+
+LIMITED = sorted(name for name, op in REGISTRY.items() if op.takes("limit"))
+SAMPLES = {"run": "r", "cell": "c", "text": "x", "table": "crumbs"}
+
+
+@pytest.mark.parametrize("name", LIMITED)
+def test_who_asks_for_too_many_hears_of_an_argument_that_the_operation_has(name: str) -> None:
+    op = find_operation(name)
+    assert op is not None
+    with holdfast.open(":memory:", actor="ada") as ws:
+        task = ws.tasks.create("task")
+        needed = [each.name for each in op.accepted.parameters.values() if each.default is each.empty]
+        given = {each: SAMPLES.get(each, task.id) for each in needed}
+        with pytest.raises(errors.InvalidFilter, match="limit must be 1 to") as refused:
+            op.on(ws)(**given, limit=10**12)
+    pages = {"after", "before", "cursor", "offset"} & op.accepted.parameters.keys()
+    assert {each[1] for each in re.finditer(r"\b([a-z]+)=", refused.value.hint)} == pages
 
 
 def test_a_client_with_a_tool_for_each_operation_is_told_of_those() -> None:
@@ -78,6 +148,31 @@ def test_http_speaks_of_addresses_and_our_own_client_of_calls() -> None:
     headers = {"authorization": f"Bearer {server.token}", "x-agent-id": "ada"}
     answer = httpx.post(f"{server.url}/api/tasks/{task.id}/complete", json={}, headers=headers)
     assert f"POST /api/tasks/{task.id}/claim" in answer.json()["hint"]
+
+
+def test_http_speaks_of_json_and_our_own_client_of_python() -> None:
+    import httpx
+
+    server = shared_server()
+    headers = {"authorization": f"Bearer {server.token}", "x-agent-id": "ada"}
+
+    def told(address: str, content: object) -> str:
+        answer = httpx.post(f"{server.url}/api/{address}", json=content, headers=headers).json()
+        return f"{answer['error']} {answer['hint']}"
+
+    assert "title must be a string, not a whole number" in told("tasks", {"title": 5})
+    assert '"tags": ["backend"]' in told("tasks", {"title": "x", "tags": "backend"})
+    wrong = told("txn", {"conditions": [{"if": "nope"}], "then": []})
+    assert "$[0].if cannot be 'nope'" in wrong
+    assert all(f'"{each}"' in wrong for each in ("exists", "not_exists", "version_equals", "value_equals", "key"))
+    assert "Exists(" not in wrong
+    assert '{"op": ' in told("txn", {"conditions": [], "then": [{"op": 5}]})
+    with holdfast.connect(server.url, token=server.token, actor="ada") as ws:
+        with pytest.raises(errors.Invalid, match="title must be a str, not int"):
+            ws.tasks.create(5)  # type: ignore[arg-type]
+        with pytest.raises(errors.InvalidFilter, match="Exists") as refused:
+            ws.txn([5], [])  # type: ignore[list-item]
+    assert "VersionEquals" in refused.value.hint
 
 
 def hints() -> Iterator[tuple[str, str]]:

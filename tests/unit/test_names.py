@@ -151,11 +151,11 @@ def test_a_number_of_seconds_may_be_zero_and_none_only_if_allowed() -> None:
 
 
 def test_a_limit_is_one_to_its_maximum() -> None:
-    assert check_limit(1, 100) == 1
-    assert check_limit(100, 100) == 100
+    assert check_limit(1, 100, "cursor") == 1
+    assert check_limit(100, 100, "cursor") == 100
 
 
 @pytest.mark.parametrize("bad", [0, -1, 101, True, 1.0, None, "5"])
 def test_any_other_limit_is_an_invalid_filter(bad: object) -> None:
     with pytest.raises(InvalidFilter, match="limit must be"):
-        check_limit(bad, 100)
+        check_limit(bad, 100, "cursor")

@@ -10,6 +10,7 @@ import pydoc
 import subprocess
 import sys
 from collections.abc import Callable, Coroutine, Iterator
+from pathlib import Path
 from typing import Any, assert_type, get_type_hints
 
 import pytest
@@ -235,3 +236,24 @@ def test_a_name_that_is_no_operation_is_not_found() -> None:
             assert name not in REGISTRY
     with pytest.raises(KeyError):
         REGISTRY["none.get"]
+
+
+def test_a_call_with_wrong_arguments_is_named_as_it_was_typed(ws: Workspace, remote: RemoteWorkspace) -> None:
+    with pytest.raises(TypeError, match=r"^holdfast\.open\(\) got an unexpected"):
+        holdfast.open(":memory:", actr="me")  # type: ignore[call-arg]
+    for workspace in (ws, remote):
+        with pytest.raises(TypeError, match=r"^using\(\) got an unexpected"):
+            workspace.using(foo=1)  # type: ignore[call-arg]
+    with pytest.raises(errors.Invalid, match=r"^transact takes a function of one argument \(tx\), not int"):
+        ws.transact(5)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("path", ["http://127.0.0.1:9", Path("https://host/name"), "unix:///run/holdfast.sock"])
+def test_an_address_is_not_taken_for_a_folder(
+    path: str | Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(errors.Invalid, match="is an address") as refused:
+        holdfast.open(path)
+    assert "holdfast.connect" in refused.value.hint
+    assert list(tmp_path.iterdir()) == []

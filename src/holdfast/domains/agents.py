@@ -117,7 +117,7 @@ def get(snapshot: Snapshot, name: str) -> Agent:
 
 def list_agents(snapshot: Snapshot, prefix: str = "", limit: int = 1000, after: str = "") -> list[Agent]:
     """List the agents that registered or wrote, by name; `after` is the last name of the previous page."""
-    check_limit(limit, 1000)
+    check_limit(limit, 1000, "after")
     bounds, params = page_bounds("name", prefix, after)
     rows = snapshot.all(
         f"SELECT {_COLUMNS} FROM (SELECT name FROM agents WHERE true{bounds} UNION SELECT name FROM actors WHERE true"

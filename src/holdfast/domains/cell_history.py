@@ -111,7 +111,7 @@ def ttl(snapshot: Snapshot, run: str, cell: str) -> float | None:
 def list_cells(snapshot: Snapshot, run: str, prefix: str = "", limit: int = 1000, after: str = "") -> list[str]:
     """List the names of the cells of a run in order; `after` is the last name of the previous page."""
     check_name(run, "run")
-    check_limit(limit, MAX_PAGE)
+    check_limit(limit, MAX_PAGE, "after")
     bounds, params = page_bounds("cell", prefix, after)
     rows = snapshot.all(f"SELECT cell FROM cells WHERE run = ?{bounds} ORDER BY cell LIMIT ?", (run, *params, limit))
     return [name for (name,) in rows]
@@ -119,7 +119,7 @@ def list_cells(snapshot: Snapshot, run: str, prefix: str = "", limit: int = 1000
 
 def list_runs(snapshot: Snapshot, prefix: str = "", limit: int = 1000, after: str = "") -> list[str]:
     """List the names of the runs that have cells; `after` is the last name of the previous page."""
-    check_limit(limit, MAX_PAGE)
+    check_limit(limit, MAX_PAGE, "after")
     bounds, params = page_bounds("run", prefix, after)
     # From one run to the next by the index, however many cells each has.
     rows = snapshot.all(
@@ -168,7 +168,7 @@ def cell_history(
     """Return versions newest first, below version `before`. Raises NotFound, or Compacted if they are gone."""
     check_cell(run, cell)
     if limit is not None:
-        check_limit(limit, 2**31)
+        check_limit(limit, 2**31, "before")
     if before is not None and (type(before) is not int or before < 1):
         raise errors.InvalidFilter(f"before must be a version (1 or more), not {before!r}")
     rows = history(snapshot, CELL, run, cell, None if before is None else min(before, END_OF_REVISION), limit)

@@ -180,9 +180,8 @@ def increment(tx: Tx, run: str, cell: str, delta: int | float = 1) -> int | floa
     value = 0 if old is None else old.value
     for number, what in ((value, f"cell {cell!r} holds"), (delta, "delta is")):
         if type(number) is not int and type(number) is not float:
-            raise errors.InvalidValue(
-                f"{what} {type(number).__name__}, not a number", hint="increment takes int and float"
-            )
+            kind = number if number in (None, True, False) else f"a {type(number).__name__}"
+            raise errors.InvalidValue(f"{what} {kind}; increment needs a number", hint="")
     try:
         value += delta
     except OverflowError as error:
@@ -331,6 +330,7 @@ class Cells(Domain[M]):
             """holdfast cell cas run-1 status none '"first"'""",
         ),
         mcp="cell_set",
+        arguments={"expected": "the version that the cell must have, or none if it must not exist"},
     )
     init = write(
         init_cell,

@@ -60,7 +60,7 @@ def get_lease(snapshot: Snapshot, id: str) -> Lease:
 
 def list_leases(snapshot: Snapshot, limit: int = 1000, after: str = "") -> list[Lease]:
     """List live leases, oldest first; `after` is the last id of the previous page."""
-    check_limit(limit, 1000)
+    check_limit(limit, 1000, "after")
     if after != "":
         check_name(after, "after")
     rows = snapshot.all(

@@ -105,7 +105,7 @@ def list_links(
     after: str = "",
 ) -> list[Link]:
     """List the links that match every filter, in the order of creation; `after` is the last id of the previous page."""
-    check_limit(limit, 1000)
+    check_limit(limit, 1000, "after")
     if link_type is not None:
         _check_type(link_type)
     wanted = {"kind": link_type, "source": from_id, "target": to_id}

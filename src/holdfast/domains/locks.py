@@ -230,7 +230,7 @@ def _own(target: Target, row: Row | None, holder: str, token: int | None) -> Row
     if row is None:
         raise errors.Fenced(f"{target} is not held: it expired or was released", current=None)
     if token is not None and row[2] != token:
-        raise errors.Fenced(f"{target} is held with token {row[2]}, not {token}", current=row[2])
+        raise _other_token(target, row[2], token)
     if row[1] != holder:
         raise errors.NotHolder(f"{target} is held by {row[1]}, not by {holder}", holder=row[1])
     return row
@@ -262,7 +262,12 @@ def refuse_other(what: object, current: int | None, token: int) -> None:
     if current is None:
         raise errors.Fenced(f"{what} is no longer held", current=None)
     if type(token) is not int or current != token:
-        raise errors.Fenced(f"{what} is held with token {current}, not {token}", current=current)
+        raise _other_token(what, current, token)
+
+
+def _other_token(what: object, current: int, token: object) -> errors.Fenced:
+    hint = "stop: somebody holds it with another token now; if that is you, send the token of your latest grant"
+    return errors.Fenced(f"{what} is held with token {current}, not {token}", hint=hint, current=current)
 
 
 def end_lease(tx: Tx, lease: leases.Id, op: str) -> None:

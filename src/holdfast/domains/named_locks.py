@@ -51,7 +51,7 @@ def get_lock(snapshot: Snapshot, name: str) -> Grant:
 
 def list_locks(snapshot: Snapshot, prefix: str = "", limit: int = 1000, after: str = "") -> list[Grant]:
     """List the held locks by name; `after` is the last name of the previous page."""
-    check_limit(limit, 1000)
+    check_limit(limit, 1000, "after")
     bounds, params = page_bounds("k.name", prefix, after)
     rows = snapshot.all(
         f"SELECT {locks.COLUMNS} FROM {locks.SOURCE} WHERE k.kind = ? AND k.scope = ''{bounds} ORDER BY k.name LIMIT ?",

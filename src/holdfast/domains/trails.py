@@ -66,7 +66,7 @@ def get(snapshot: Snapshot, id: str) -> Trail:
 
 def list_trails(snapshot: Snapshot, state: TrailState | None = None, limit: int = 1000, after: str = "") -> list[Trail]:
     """List trails in the order of creation; `after` is the last id of the previous page."""
-    check_limit(limit, 1000)
+    check_limit(limit, 1000, "after")
     if state is not None and state not in (*rows.STEPS, *rows.ENDED):
         raise errors.InvalidFilter(f"{state!r} is not a state", hint=f"states: {', '.join((*rows.STEPS, *rows.ENDED))}")
     if not isinstance(after, str):

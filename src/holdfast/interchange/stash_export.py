@@ -86,7 +86,7 @@ class EntryLine(msgspec.Struct, frozen=True, kw_only=True):
 
 def export(snapshot: Snapshot, table: TransferTable, after: str | None, limit: int) -> list[str]:
     """`stashes.export`."""
-    check_limit(limit, MAX_EXPORT)
+    check_limit(limit, MAX_EXPORT, "after")
     if table not in TABLES:
         raise errors.TableNotFound(f"{table!r} is not a table", hint=f"tables: {', '.join(TABLES)}")
     if after is not None:

@@ -76,7 +76,7 @@ _values_of: Final = attrgetter(*(name for name in TaskLine.__struct_fields__ if 
 
 def export(snapshot: Snapshot, after: str | None, limit: int, include_deleted: bool) -> list[str]:
     """`tasks.export`."""
-    check_limit(limit, MAX_EXPORT)
+    check_limit(limit, MAX_EXPORT, "after")
     check_flag(include_deleted=include_deleted)
     live = "" if include_deleted else " AND t.deleted IS NULL"
     return _page(snapshot, f"t.seq > ?{live} ORDER BY t.seq", _seq_of(snapshot, after), limit, live)

@@ -187,7 +187,7 @@ def list_events(
     limit: int = 100,
 ) -> list[Event]:
     """Return events in order, from `after` (a cursor) or `since` (a time); by default from the oldest kept."""
-    check_limit(limit, MAX_PAGE)
+    check_limit(limit, MAX_PAGE, "after an event")
     start = (marks(snapshot)[1], END_OF_REVISION) if after is None else locate(snapshot, after)
     if since is not None and not isinstance(since, datetime):
         raise errors.InvalidFilter(f"since must be a datetime, not {type(since).__name__}")
@@ -201,6 +201,8 @@ def make_filter(
     """Return a checked filter; `id` is a record's id, or (scope, id) such as (run, cell)."""
     if kinds is not None and not isinstance(kinds, list | tuple | set | frozenset):
         raise errors.InvalidFilter(f"kinds must be a list, not {kinds!r}", hint='use kinds=["cell", "lock"]')
+    if kinds is not None and not kinds:
+        raise errors.InvalidFilter("an empty list of kinds matches nothing", hint="omit kinds to match every event")
     scope: str | None = None
     if isinstance(id, tuple | list) and len(id) == 2:
         scope, id = id

@@ -112,12 +112,26 @@ def check_flag(**flags: object) -> None:
             raise Invalid(f"{name} must be True or False, not {value!r}")
 
 
-def check_limit(limit: object, maximum: int) -> int:
-    """Return `limit` if it is an int of 1 to `maximum`. Raises InvalidFilter."""
+# How a caller gets what is beyond a limit, by the argument that its operation has for it.
+_NEXT_PAGE: Final = {
+    "": "",
+    "after": "after=LAST continues after the last one of a page",
+    "before": "before=VERSION continues with what is older",
+    "after an event": "after=CURSOR continues after the event that has this cursor",
+    "cursor": "cursor=CURSOR continues with the next page",
+    "offset": "offset=COUNT skips those of the pages before",
+}
+
+
+def check_limit(
+    limit: object, maximum: int, by: Literal["after", "after an event", "before", "cursor", "offset", ""]
+) -> int:
+    """Return `limit` if it is an int of 1 to `maximum`. Raises InvalidFilter.
+
+    `by` is the argument with which the operation continues after a page, or "" if it has no pages.
+    """
     if type(limit) is not int:
         raise InvalidFilter(f"limit must be an int, not {type(limit).__qualname__}")
     if not 1 <= limit <= maximum:
-        raise InvalidFilter(
-            f"limit must be 1 to {maximum}", hint="cursor=CURSOR continues with the next page", maximum=maximum
-        )
+        raise InvalidFilter(f"limit must be 1 to {maximum}, not {limit}", hint=_NEXT_PAGE[by], maximum=maximum)
     return limit

@@ -171,7 +171,7 @@ def bad_scalar(parent: Node | None, item: object) -> InvalidValue:
     """The error for an item of an unknown type."""
     where = path_of(parent, item)
     if type(item) is int:
-        return InvalidValue(f"{where} is an int outside of int64", hint="store larger numbers as str", path=where)
+        return InvalidValue(f"{where} is an int outside of int64", hint="store a larger number as a string", path=where)
     if type(item) is float:
         return InvalidValue(f"{where} is {item}, not a finite float", hint="store null or a str instead", path=where)
     kind = type(item)

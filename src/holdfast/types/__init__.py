@@ -224,6 +224,12 @@ class ValueEquals(Condition, frozen=True, tag="value_equals"):
 
 
 AnyCondition = Exists | NotExists | VersionEquals | ValueEquals
+# Phrases of hints, as of `holdfast.errors`.
+CONDITION_HINT: Final = (
+    "a condition is Exists(kind, key), NotExists(kind, key), VersionEquals(kind, key, version) or"
+    ' ValueEquals(kind, key, value); such as Exists("cell", (run, cell))'
+)
+OPERATION_HINT: Final = 'use Op("cells.set", {"run": ..., "cell": ..., "value": ...})'
 
 
 class Op(msgspec.Struct, frozen=True):

@@ -176,6 +176,8 @@ def open_workspace(
 
     With a `log` the folder is this node's replica of a workspace that other nodes share through the same log.
     """
+    if str(path).startswith(("http:/", "https:/", "unix:/")):  # a Path has one slash
+        raise errors.Invalid(f"{path} is an address, not a folder", hint="use holdfast.connect(url)")
     context = check_context(Context(derive_actor() if actor is None else actor))
     engine = Engine(
         path,
@@ -189,6 +191,9 @@ def open_workspace(
     workspace = Workspace(engine, context)
     workspace._runner.reload_rules()
     return workspace
+
+
+open_workspace.__qualname__ = "holdfast.open"  # as Python names it in the error of a call with wrong arguments
 
 
 def replica_of(log: CommitLog, clock: Clock | None) -> Replica:

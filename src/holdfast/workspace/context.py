@@ -123,7 +123,8 @@ def _check_fence(tx: Tx, fence: Fence) -> None:
         shown = name if isinstance(name, str) else f"{name[0] or ''}/{name[1]}"
         raise errors.Fenced(
             f"there is no lock {shown!r}",
-            hint="acquire it first; a fence names a lock, RUN/CELL, the id of a lock stash, TRAIL/NAME, or /NAME",
+            hint="acquire it first, and check the name: a cell's lock is RUN/CELL, that of a stash TRAIL/NAME, /NAME"
+            " if the stash is global, or its id",
             current=None,
         )
     check_fence(tx, known[0], token)

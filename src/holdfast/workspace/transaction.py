@@ -10,13 +10,28 @@ from collections.abc import Callable, Sequence
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, Final, Literal, Self, TypeVar
 
+import msgspec
+
 from holdfast import errors
+from holdfast.arguments import Meaning
 from holdfast.domains.events import follow
 from holdfast.kernel.signals import SHIELD
 from holdfast.kernel.tx import Tx
 from holdfast.kernel.values import encode
 from holdfast.operation import REGISTRY, Domain, M, Operation, Sync, find_operation, stream, write
-from holdfast.types import Condition, Exists, NotExists, Op, TxnResult, ValueEquals, VersionEquals, as_time
+from holdfast.types import (
+    CONDITION_HINT,
+    OPERATION_HINT,
+    AnyCondition,
+    Condition,
+    Exists,
+    NotExists,
+    Op,
+    TxnResult,
+    ValueEquals,
+    VersionEquals,
+    as_time,
+)
 from holdfast.workspace.context import Body, Context, Fence
 from holdfast.workspace.registry import DOMAINS, PROBES, domain_class
 from holdfast.workspace.runner import TransactionRunner
@@ -49,6 +64,7 @@ def txn(tx: Tx, conditions: Sequence[Condition], then: Sequence[Op], otherwise: 
             raise errors.Invalid(f"conditions and operations come in lists, not {type(given).__name__}")
     if len(conditions) + len(then) + len(otherwise) > MAX_OPERATIONS:
         raise errors.TooLarge(f"at most {MAX_OPERATIONS} conditions and operations in one txn", limit=MAX_OPERATIONS)
+    _check_forms(conditions, then, otherwise)
     planned = {id(op): _lookup(op) for op in (*then, *otherwise)}  # a mistake in either branch is a mistake
     succeeded = all(holds(tx, condition) for condition in conditions)
     runner = TransactionRunner(tx)
@@ -56,23 +72,41 @@ def txn(tx: Tx, conditions: Sequence[Condition], then: Sequence[Op], otherwise: 
     return TxnResult(succeeded, results)
 
 
+def _check_forms(conditions: Sequence[Any], then: Sequence[Any], otherwise: Sequence[Any]) -> None:
+    """Raise Invalid for what is neither a condition nor an operation, saying where it is not one.
+
+    What came as JSON and did not fit is still a dict here.
+    """
+    for each in conditions:
+        if not isinstance(each, Condition):
+            problem = _misfit(conditions, list[AnyCondition]) or f"{each!r:.80} is not a condition"
+            raise errors.InvalidFilter(f"the conditions cannot be read: {problem}", hint=CONDITION_HINT)
+    for operations in (then, otherwise):
+        for one in operations:
+            if not isinstance(one, Op):
+                problem = _misfit(operations, list[Op]) or f"{one!r:.80} is not an operation"
+                raise errors.Invalid(f"the operations cannot be read: {problem}", hint=OPERATION_HINT)
+
+
+def _misfit(given: Sequence[Any], wanted: Any) -> str:
+    try:
+        msgspec.convert(given, wanted)
+    except msgspec.ValidationError as error:
+        return str(error)
+    return ""
+
+
 def holds(tx: Tx, condition: Condition) -> bool:
     """Whether a condition is true."""
-    if not isinstance(condition, Condition):
-        raise errors.InvalidFilter(
-            f"{condition!r} is not a condition",
-            hint='use Exists("cell", (run, cell)), NotExists, VersionEquals, ValueEquals',
-        )
     probe = PROBES.get(condition.kind)
     if probe is None:
         raise errors.InvalidFilter(f"no conditions on {condition.kind!r}", hint=f"kinds: {', '.join(sorted(PROBES))}")
     key = (condition.key,) if isinstance(condition.key, str) else condition.key
-    if not isinstance(key, tuple | list):
-        raise errors.InvalidFilter(f"{key!r} is not the key of a {condition.kind}")
-    try:
-        found = probe(tx, *key)
-    except TypeError as error:
-        raise errors.InvalidFilter(f"{key!r} is not the key of a {condition.kind}") from error
+    parts = probe.__code__.co_varnames[1 : probe.__code__.co_argcount]
+    if not isinstance(key, tuple | list) or len(key) != len(parts):
+        form = f"({', '.join(parts)})" if len(parts) > 1 else "a str"
+        raise errors.InvalidFilter(f"the key of a {condition.kind} is {form}, not {condition.key!r}")
+    found = probe(tx, *key)
     match condition:
         case Exists():
             return found is not None
@@ -80,7 +114,7 @@ def holds(tx: Tx, condition: Condition) -> bool:
             return found is None
         case VersionEquals(version=version):
             if type(version) is not int:
-                raise errors.InvalidFilter(f"a version is an int, not {version!r}")
+                raise errors.InvalidFilter(f"version must be an int, not {version!r}")
             return found is not None and found.version == version
         case ValueEquals(value=value):
             return found is not None and encode(found.value) == encode(value)
@@ -88,13 +122,9 @@ def holds(tx: Tx, condition: Condition) -> bool:
 
 
 def _lookup(op: Op) -> Operation[..., Any]:
-    if not isinstance(op, Op):
-        raise errors.Invalid(
-            f"{op!r} is not an Op", hint='use Op("cells.set", {"run": ..., "cell": ..., "value": ...})'
-        )
     found = find_operation(op.op)
     if not isinstance(op.args, dict):
-        raise errors.Invalid(f"the arguments of {op.op!r} are a dict by name, not {type(op.args).__name__}")
+        raise errors.Invalid(f"the args of {op.op!r} must be a dict by name, not {type(op.args).__name__}")
     if found is None:
         from difflib import get_close_matches
 
@@ -112,8 +142,14 @@ def _check_arguments(operation: Operation[..., Any], args: dict[str, Any]) -> No
     try:
         operation.check_arguments((), args)
     except TypeError as error:
-        raise errors.Invalid(str(error)) from error
+        names = operation.accepted.parameters
+        lacking = [each.name for each in names.values() if each.default is each.empty and each.name not in args]
+        unknown = [str(name) for name in args if name not in names]
+        problem = f"needs {' and '.join(lacking)}" if lacking else f"does not take {' and '.join(unknown)}"
+        raise errors.Invalid(f"{operation.name} {problem}; its args are {', '.join(names)}") from error
 
+
+_BY_ONE_NAME: Final = tuple(kind for kind in sorted(PROBES) if not kind.startswith("cell"))
 
 # --- what a workspace offers -----------------------------------------------------------------------------------------
 
@@ -133,6 +169,19 @@ class Root(Domain[M]):
             """ '[{"op": "cells.set", "args": {"run": "run-1", "cell": "owner", "value": "agent-1"}}]'""",
         ),
         nests=True,
+        arguments={
+            "conditions": Meaning(
+                'what must hold, a JSON list of {"if": IF, "kind": KIND, "key": KEY}. IF is exists, not_exists,'
+                ' version_equals (with "version"), or value_equals (with "value"). KIND is cell or cell-lock, with the'
+                " key [RUN, CELL], or a kind whose key is an id or a name: " + ", ".join(_BY_ONE_NAME),
+                "conditions",
+            ),
+            "then": Meaning(
+                'what is done then, a JSON list of {"op": "cells.set", "args": {...}}, with the names and arguments'
+                " of Python's calls",
+                "operations",
+            ),
+        },
     )
     watch = stream(follow, http="GET /api/events", cli="watch", mcp="watch")
 
@@ -192,6 +241,8 @@ class InContext(Root[M]):
         """
         return self._within(self._context.with_(actor=actor, fence=fence, key=key, at_least=at_least))
 
+    using.__qualname__ = "using"  # as Python names it in the error of a call with wrong arguments
+
 
 # --- inside a transaction --------------------------------------------------------------------------------------------
 
@@ -222,7 +273,7 @@ class Transaction(Root[Sync]):
 def user_body(body: Callable[[Transaction], R]) -> Body:
     """A user's function as a body; a coroutine is refused, because nothing inside could await it."""
     if not callable(body):
-        raise errors.Invalid(f"a body is a function of one argument, not {type(body).__name__}")
+        raise errors.Invalid(f"transact takes a function of one argument (tx), not {type(body).__name__}")
 
     def run(tx: Tx) -> Any:
         with SHIELD.window():

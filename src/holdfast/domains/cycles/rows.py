@@ -297,7 +297,7 @@ def list_cycles(
     after: str = "",
 ) -> list[CycleInfo]:
     """List cycles by prefix and number, optionally of a spec or instruction; `after` is the last key of a page."""
-    check_limit(limit, 1000)
+    check_limit(limit, 1000, "after")
     if status is not None and status not in get_args(ListedStatus):
         raise errors.InvalidFilter(f"{status!r} is not a status", hint=f"one of {', '.join(get_args(ListedStatus))}")
     start = Key("", 0) if after == "" else rules.parse(after)

@@ -118,7 +118,7 @@ def inbox(
 ) -> Page[Message]:
     """List an agent's messages, newest first: the open ones, only the unread ones, or all with `closed`."""
     agent = name_of(me, agent, "agent")
-    check_limit(limit, MAX_PAGE)
+    check_limit(limit, MAX_PAGE, "cursor")
     for value, what in ((unread, "unread"), (closed, "closed")):
         if type(value) is not bool:
             raise errors.InvalidFilter(f"{what} must be True or False, not {value!r}")
@@ -147,7 +147,7 @@ def sent(
 ) -> Page[Message]:
     """List the messages that an agent has sent, newest first."""
     agent = name_of(me, agent, "agent")
-    check_limit(limit, MAX_PAGE)
+    check_limit(limit, MAX_PAGE, "cursor")
     where = "m.sender = ? AND m.seq < ? ORDER BY m.seq DESC LIMIT ?"
     return _page(snapshot, select(snapshot, where, (agent, _place(cursor, 2**62), limit + 1)), limit)
 
@@ -159,7 +159,7 @@ def get(snapshot: Snapshot, id: str) -> Message:
 
 def thread(snapshot: Snapshot, id: str, limit: int = MAX_PAGE, cursor: str | None = None) -> Page[Message]:
     """List the messages of a thread, oldest first, by its name or the id of any of them. Raises MessageNotFound."""
-    check_limit(limit, MAX_PAGE)
+    check_limit(limit, MAX_PAGE, "cursor")
     name = thread_of(snapshot, id, "id")
     where = "m.thread = ? AND m.seq > ? ORDER BY m.seq LIMIT ?"
     found = select(snapshot, where, (name, _place(cursor, 0), limit + 1))
@@ -177,7 +177,7 @@ def thread_of(snapshot: Snapshot, name: str, what: str) -> str:
 
 def about(snapshot: Snapshot, task: str, limit: int = MAX_PAGE, cursor: str | None = None) -> Page[Message]:
     """List the messages about a task, oldest first. Raises TaskNotFound."""
-    check_limit(limit, MAX_PAGE)
+    check_limit(limit, MAX_PAGE, "cursor")
     found = find_task(snapshot, task, deleted=True).id
     where = "m.task = ? AND m.seq > ? ORDER BY m.seq LIMIT ?"
     return _page(snapshot, select(snapshot, where, (found, _place(cursor, 0), limit + 1)), limit)
@@ -200,7 +200,7 @@ def _place(cursor: str | None, start: int) -> int:
 
 def search(snapshot: Snapshot, text: str, agent: str | None = None, limit: int = 20) -> list[MailHit]:
     """Search messages that contain all words, best first; with `agent` only those it received or sent."""
-    check_limit(limit, 100)
+    check_limit(limit, 100, "")
     where, params = "", [match_of(text)]
     if agent is not None:
         check_name(agent, "agent")

@@ -249,7 +249,7 @@ def list_paths(
     after: str = "",
 ) -> list[PathLock]:
     """List the held locks by id, which is by age; only those that cover a path, of a holder, for a task."""
-    check_limit(limit, 1000)
+    check_limit(limit, 1000, "after")
     where, params = " AND k.name > ?", [after]
     if after != "":
         check_name(after, "after")

@@ -203,7 +203,7 @@ def list_stashes(
     offset: int = 0,
 ) -> list[Stash]:
     """List the stashes that match every filter, oldest first; `trail` is the id of a trail, "" for global stashes."""
-    check_limit(limit, 1000)
+    check_limit(limit, 1000, "offset")
     if type(offset) is not int or not 0 <= offset < 2**63:
         raise errors.InvalidFilter(f"offset must be an int of 0 or more, not {offset!r}")
     if stash_type is not None:

@@ -238,12 +238,14 @@ def bulk(
     check_flag(atomic=atomic)
     items: Sequence[Any] = tasks if action == "create" else task_ids
     if isinstance(items, str) or not isinstance(items, Sequence):
-        raise errors.Invalid(f"task_ids and tasks must be lists, not {type(items).__name__}")
+        name = "tasks" if action == "create" else "task_ids"
+        raise errors.Invalid(f"{name} must be a list, not {type(items).__name__}")
     if len(items) > MAX_BULK:
         raise errors.TooLarge(f"{len(items)} tasks in one call; the maximum is {MAX_BULK}", limit=MAX_BULK)
     run = None if action == "create" else _action(action, tags, priority, reason)
     if not items:
-        raise errors.Invalid(f"{action} needs tasks", hint="give their " + ("fields" if run is None else "ids"))
+        hint = 'give them: tasks=[{"title": "One"}]' if run is None else 'give their ids: task_ids=["hf-7k2q"]'
+        raise errors.Invalid(f"{action} needs tasks", hint=hint)
     if run is None:
         return _create(tx, items, atomic)
     return BulkResult([_one(tx, run, item, atomic) for item in items])

@@ -37,7 +37,7 @@ _WEIGHTS = "10.0, 2.0, 1.0"  # a word in the title counts most, then the body, t
 
 def search(snapshot: Snapshot, text: str, limit: int = 20, include_deleted: bool = False) -> list[Hit]:
     """Search tasks that contain all words; `word*` matches prefixes, "in quotes" a phrase."""
-    check_limit(limit, 100)
+    check_limit(limit, 100, "")
     check_flag(include_deleted=include_deleted)
     live = "" if include_deleted else " AND t.deleted IS NULL"
     rows = snapshot.all(
@@ -135,7 +135,7 @@ def list_tasks(
     Sorted by `priority` (then oldest), `created` or `updated`, with a minus in reverse. `cursor` is that of the
     previous page; `total=True` counts, up to 10,000.
     """
-    check_limit(limit, 1000)
+    check_limit(limit, 1000, "cursor")
     check_flag(include_deleted=include_deleted, total=total)
     name, backwards = _check_sort(sort)
     walk = Walk()
@@ -245,7 +245,7 @@ def history(
         check_name(field, "field")
     if since is not None and not isinstance(since, datetime):
         raise errors.InvalidFilter(f"since must be a datetime, not {type(since).__name__}")
-    check_limit(limit, MAX_HISTORY)
+    check_limit(limit, MAX_HISTORY, "before")
     found: list[HistoryEntry] = []
     oldest = None if since is None else as_microseconds(since)
     if before is not None and (type(before) is not int or not 1 <= before <= END_OF_REVISION):

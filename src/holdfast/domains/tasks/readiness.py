@@ -225,7 +225,7 @@ def ready(
     cursor: str | None = None,
 ) -> Page[Task]:
     """List the tasks that `claim_next` would claim, best first, with the same filters."""
-    check_limit(limit, 1000)
+    check_limit(limit, 1000, "cursor")
     wanted = _wanted(tags, tag_pattern, type, priority, parent_id, can)
     after = place_of(cursor, r"([0-4])\.([0-9]{1,18})", "ready", "pass the page's cursor unchanged")
     found = list(islice(candidates(snapshot, wanted, settings_of(snapshot), after), limit + 1))

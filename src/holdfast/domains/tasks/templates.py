@@ -62,7 +62,7 @@ def get_template(snapshot: Snapshot, name: str) -> TaskTemplate:
 
 def list_templates(snapshot: Snapshot, limit: int = 1000, after: str = "") -> list[str]:
     """List the names of templates in order; `after` is the last name of the previous page."""
-    check_limit(limit, 1000)
+    check_limit(limit, 1000, "after")
     bounds, params = page_bounds("name", "", after)
     rows = snapshot.all(f"SELECT name FROM templates WHERE true{bounds} ORDER BY name LIMIT ?", (*params, limit))
     return [name for (name,) in rows]
@@ -110,7 +110,8 @@ def _as_tree(tree: Any) -> TemplateNode:
     try:
         return msgspec.convert(msgspec.to_builtins(tree), TemplateNode)
     except (msgspec.ValidationError, TypeError, ValueError, RecursionError) as error:
-        raise errors.Invalid(f"the tree of a template cannot be read: {error}", hint="see docs/tasks.md") from error
+        hint = f"each task of the tree is an object with {', '.join(TemplateNode.__struct_fields__)}"
+        raise errors.Invalid(f"the tree of a template cannot be read: {error}", hint=hint) from error
 
 
 def _check_parameters(parameters: dict[str, str | None]) -> dict[str, str | None]:
@@ -187,7 +188,7 @@ def _render(text: str, values: dict[str, str]) -> str:
         if match[1] is None:
             raise errors.Invalid(f"a lone brace in {text[:60]!r}", hint="write {{ or }} for a brace")
         if match[1] not in values:
-            hint = "declare it in parameters"
+            hint = f'declare it: parameters={{"{match[1]}": None}}'
             raise errors.Invalid(f"{text[:60]!r} uses {match[1]!r}, which is not a parameter", hint=hint)
         return values[match[1]]
 

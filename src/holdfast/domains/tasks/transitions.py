@@ -43,9 +43,10 @@ STEPS: Final = (
 )
 # What a task is after an operation, where that is not the status.
 _DONE: Final = {
-    **{"complete": "completed", "release": "released", "block": "blocked", "approve": "approved"},
+    **{"claim": "claimed", "complete": "completed", "release": "released", "block": "blocked", "approve": "approved"},
     **{"reject": "rejected", "unblock": "unblocked", "reopen": "reopened", "cancel": "cancelled", "park": "parked"},
 }
+_UNFINISHED: Final = {"in_progress": "somebody works on it", "pending_merge": "it waits for approval"}
 
 
 def targets(status: TaskStatus) -> list[TaskStatus]:
@@ -64,11 +65,25 @@ def illegal(task: Stored, op: str, target: TaskStatus) -> errors.InvalidTransiti
     ways = [step.op for step in STEPS if step.source == task.status and step.op != "expire"]
     if task.status in ("open", "blocked"):
         ways.append("cancel")
-    done, allowed = _DONE.get(op, target), " or ".join(targets(task.status)) or "open again, by reopen"
+    done = _DONE.get(op, target)
     makes = "" if done == target else f", which would make it {target}"
     wrong = f"already {target}" if task.status == target else f"{task.status}: it cannot be {done}{makes}"
+    if op in ("cancel", "close") and task.status in _UNFINISHED:
+        closed = ", and so closed," if op == "cancel" else ""
+        wrong = f"{task.status}: it cannot be {done}{closed} while {_UNFINISHED[task.status]}"
+    elif task.status == "closed" and target == "open":
+        wrong = "closed"
     hint = "possible now: " + ", ".join(f'tasks.{way}("{task.id}")' for way in dict.fromkeys(ways))
-    return refused(task, target, f"task {task.id} is {wrong}; next it can be {allowed}", hint)
+    return refused(task, target, f"task {task.id} is {wrong}; {_next(task.status)}", hint)
+
+
+def _next(status: TaskStatus) -> str:
+    """What a task can be next, and by which step where the status does not say it."""
+    steps = {step.target: _DONE.get(step.op, "") for step in reversed(STEPS) if step.source == status}
+    if status == "closed":
+        return "only reopen makes it open again"
+    *others, last = (to if steps[to] in (to, "") else f"{to} ({steps[to]})" for to in targets(status))
+    return f"next it can be {', '.join(others)}{' or ' if others else ''}{last}"
 
 
 def refused(task: Stored, target: TaskStatus, message: str, hint: str) -> errors.InvalidTransition:

@@ -37,7 +37,7 @@ def below(snapshot: Snapshot, seq: int, *, deleted: bool = False) -> list[tuple[
 
 def subtree(snapshot: Snapshot, id: str, limit: int = MAX_TREE) -> list[TaskInTree]:
     """Return the task and all its descendants with their depth below it; by level, then oldest first."""
-    check_limit(limit, MAX_TREE)
+    check_limit(limit, MAX_TREE, "")
     found = snapshot.all(
         _BELOW.format(live=_LIVE, limit=limit)
         + f" SELECT below.level, {rows.COLUMNS}, (SELECT stamp FROM meta) FROM below JOIN tasks t ON t.seq = below.seq"

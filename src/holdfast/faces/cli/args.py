@@ -110,7 +110,7 @@ def _take_option(
         if following is None:
             raise Usage(f"{name} needs a value", hint=f"{name} {argument.label}")
         value = following
-    _put(given, argument, convert(argument, value))
+    _put(given, argument, convert(argument, value, name))
 
 
 def _take_words(arguments: Sequence[Argument], words: list[str], given: dict[str, Any], command: str) -> None:
@@ -158,18 +158,19 @@ def nearest(name: str, known: Iterable[str]) -> str | None:
 # --- values ----------------------------------------------------------------------------------------------------------
 
 
-def convert(argument: Argument, text: str) -> Any:
-    """A value from its text; Usage if it is none of this kind."""
+def convert(argument: Argument, text: str, name: str = "") -> Any:
+    """A value from its text; Usage if it is none of this kind. `name` is the option that was typed, if one was."""
     if argument.nothing and text == "none":
         return None
-    name = argument.label if argument.word else argument.option
+    name = name or (argument.label if argument.word else argument.option)
     if argument.choices and text not in argument.choices:
         raise Usage(f"{name} must be one of {', '.join(argument.choices)}, not {text!r}")
     read, meaning = _KINDS[argument.kind]
     try:
         return read(text)
     except (ValueError, OverflowError) as error:
-        raise Usage(f"{name} must be {meaning}, not {text[:80]!r}") from error
+        also, hint = (", or none", argument.help) if argument.nothing else ("", "")
+        raise Usage(f"{name} must be {meaning}{also}, not {text[:80]!r}", hint=hint) from error
 
 
 def _number(text: str) -> int | float:
@@ -213,23 +214,23 @@ def _json(text: str) -> Any:
         ) from error
 
 
-def _typed(text: str, wanted: Any, label: str) -> Any:
+def _typed(text: str, wanted: Any, label: str, hint: str) -> Any:
     try:
         return msgspec.convert(_json(text), wanted)
     except msgspec.ValidationError as error:
-        raise Usage(f"{label} cannot be read: {error}", hint="holdfast help txn") from error
+        raise Usage(f"{label} cannot be read: {error}", hint=hint) from error
 
 
 def _conditions(text: str) -> Any:
-    from holdfast.types import AnyCondition
+    from holdfast.types import CONDITION_HINT, AnyCondition
 
-    return _typed(text, list[AnyCondition], "a list of conditions")
+    return _typed(text, list[AnyCondition], "the conditions", CONDITION_HINT)
 
 
 def _operations(text: str) -> Any:
-    from holdfast.types import Op
+    from holdfast.types import OPERATION_HINT, Op
 
-    return _typed(text, list[Op], "a list of operations")
+    return _typed(text, list[Op], "the operations", OPERATION_HINT)
 
 
 def _stash(text: str) -> str:

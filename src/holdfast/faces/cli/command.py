@@ -141,6 +141,11 @@ def members_of(group: str, names: Iterable[str]) -> list[str]:
 
 def unknown(name: str) -> Usage:
     """The refusal of a word that is no command."""
+    if name in ("task", "tasks"):
+        return Usage(
+            f"there is no command {name!r}",
+            hint="commands on tasks have no group: holdfast create, list, show, claim, ...; holdfast help lists all",
+        )
     near = nearest(name, {command.name.partition(" ")[0] for command in all_commands()})
     also = f"did you mean {near}? " if near else ""
     return Usage(f"there is no command {name!r}", hint=f"{also}holdfast help lists all")

@@ -48,14 +48,22 @@ def find(given: Mapping[str, Any], environ: Mapping[str, str], start: Callable[[
     if folder and url:
         raise Usage("--dir and --url exclude each other", hint="give one of them")
     if folder:
-        return Place("--dir", folder=_inside(folder))
+        return Place("--dir", folder=_inside(check_folder(folder, "--dir")))
     if url:
         return Place("--url", url=url)
     if environ.get("HOLDFAST_DIR"):
-        return Place("HOLDFAST_DIR", folder=_inside(environ["HOLDFAST_DIR"]))
+        return Place("HOLDFAST_DIR", folder=_inside(check_folder(environ["HOLDFAST_DIR"], "HOLDFAST_DIR")))
     if environ.get("HOLDFAST_URL"):
         return Place("HOLDFAST_URL", url=environ["HOLDFAST_URL"])
     return _upwards(start())
+
+
+def check_folder(folder: str, source: str) -> str:
+    """Return a folder that --dir or HOLDFAST_DIR names. Raises Usage if it is the address of a server."""
+    if folder.startswith(("http:/", "https:/", "unix:/")):
+        instead = f"--url {folder}" if source == "--dir" else f"export HOLDFAST_URL={folder}"
+        raise Usage(f"{source} must be a folder, but {folder} is an address", hint=f"name a server with {instead}")
+    return folder
 
 
 def home(start: str) -> str:

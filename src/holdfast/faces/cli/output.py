@@ -123,7 +123,7 @@ def error_json(error: HoldfastError, at: Sequence[str] = ()) -> str:
 
     report = {
         "schema_version": SCHEMA_VERSION,
-        "error": error.message,
+        "error": _message(error),
         "code": error.code,
         "hint": _hint(error, at),
         "details": {name: wired(value) for name, value in error.details.items()},
@@ -135,11 +135,17 @@ def error_text(error: HoldfastError, at: Sequence[str] = ()) -> str:
     """Return an error for people; `at` are the options that name the workspace."""
     hint = f"\n  {printable(_hint(error, at))}" if error.hint else ""
     problems = [str(each) for each in error.details.get("problems") or ()]
-    message = error.message.removesuffix(f"; {problems[0]}") if problems else error.message
+    message = error.message.removesuffix(f"; {problems[0]}") if problems else _message(error)
     lines = [f"\n{printable(each)}" for each in problems[:MOST_PROBLEMS]]
     if len(problems) > MOST_PROBLEMS:
         lines.append(f"\nand {len(problems) - MOST_PROBLEMS} more; --json has all")
     return f"holdfast: {printable(message)}{''.join(lines)}{hint}"
+
+
+def _message(error: HoldfastError) -> str:
+    from holdfast.hints import SHELL, in_json  # most calls succeed
+
+    return in_json(error.message, SHELL)
 
 
 def _hint(error: HoldfastError, at: Sequence[str]) -> str:

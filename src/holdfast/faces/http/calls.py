@@ -23,7 +23,7 @@ import msgspec
 from holdfast import errors, wire
 from holdfast.errors import MethodNotAllowed, NoRoute
 from holdfast.faces.http.auth import DUPLICATE, Headers, Token
-from holdfast.hints import for_http
+from holdfast.hints import HTTP, for_http, in_json
 from holdfast.operation import REGISTRY, Operation
 from holdfast.schema import result_type
 from holdfast.types import DerivedActor, Event, Page
@@ -50,7 +50,7 @@ def json_response(content: Any, status: int = 200) -> Response:
 
 
 def error_response(error: errors.HoldfastError, prefer: bytes = b"") -> Response:
-    """A response with an error; its hint speaks of addresses, unless the client prefers calls of Python."""
+    """A response with an error, in the words of JSON and addresses, unless the client prefers those of Python."""
     headers = [JSON]
     if isinstance(error, errors.Unauthorized):
         headers.append((b"www-authenticate", b'Bearer realm="holdfast"'))
@@ -58,8 +58,9 @@ def error_response(error: errors.HoldfastError, prefer: bytes = b"") -> Response
         headers.append((b"allow", str(error.details.get("allowed", "")).encode()))
     if error.retryable:
         headers.append((b"retry-after", b"1"))
-    hint = error.hint if wire.PYTHON_HINTS.encode() in prefer else for_http(error.hint)
-    return Response(error.status, wire.failure(error, hint), tuple(headers))
+    python = wire.PYTHON_HINTS.encode() in prefer
+    message, hint = (error.message, error.hint) if python else (in_json(error.message, HTTP), for_http(error.hint))
+    return Response(error.status, wire.failure(error, message, hint), tuple(headers))
 
 
 PREFIX: Final = "api"

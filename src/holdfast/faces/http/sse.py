@@ -57,7 +57,7 @@ def server_frame(event: Literal["bookmark", "end", "stop"], cursor: str | None) 
 
 def error_frame(failure: errors.HoldfastError) -> bytes:
     """The watch has failed."""
-    return b"event: error\ndata: " + wire.failure(failure, failure.hint) + b"\n\n"
+    return b"event: error\ndata: " + wire.failure(failure, failure.message, failure.hint) + b"\n\n"
 
 
 def progress_frame(content: Any) -> bytes:

@@ -26,7 +26,7 @@ from urllib.parse import unquote
 import msgspec
 
 from holdfast import errors
-from holdfast.hints import for_tools
+from holdfast.hints import TOOLS, for_tools, in_json
 
 if TYPE_CHECKING:
     from holdfast.faces.mcp.turn_session import SessionLock
@@ -61,7 +61,7 @@ def error_content(error: errors.HoldfastError, offered: Collection[str] = ()) ->
 
     return {
         "code": error.code,
-        "message": cut(error.message, LONG),
+        "message": cut(in_json(error.message, TOOLS), LONG),
         "hint": cut(for_tools(error.hint, offered), LONG),
         "retryable": error.retryable,
         "details": {name: brief(wired(value), LONG) for name, value in error.details.items()},
@@ -105,11 +105,6 @@ def picked(record: Any, *names: str) -> dict[str, Any]:
 
 
 MAX_WAIT: Final = 60.0  # seconds: clients give up on a call soon after that
-_WRONG_TYPE: Final = re.compile(r"^Expected `([^`]+)`, got `([^`]+)` - at `\$\.([^`]+)`$")
-_TYPES: Final = {
-    **{"array": "a list", "object": "an object", "str": "a string", "bool": "true or false", "null": "null"},
-    **{"int": "a whole number", "float": "a number"},
-}
 _PLACE: Final = re.compile(r"`\$\.(\w+)[^`]*`$")  # which argument an error of msgspec is about
 _NAMES: Final = {str: "string", int: "integer", float: "number", bool: "boolean"}
 
@@ -178,16 +173,7 @@ def read_arguments(kind: type[msgspec.Struct], given: dict[str, Any], properties
         return msgspec.convert(given, kind, strict=False)
     except msgspec.ValidationError as error:
         hint = _legal(str(error), properties) or _known(kind.__struct_fields__)
-        raise errors.Invalid(_in_words(str(error)), hint=hint) from error
-
-
-def _in_words(error: str) -> str:
-    """What msgspec says of a wrong type, in the words of JSON."""
-    wrong = _WRONG_TYPE.search(error)
-    if wrong is None:
-        return f"invalid arguments: {error}"
-    wanted = [_TYPES.get(each, each) for each in wrong[1].split(" | ") if each != "null"]
-    return f"{wrong[3]} must be {' or '.join(wanted)}, not {_TYPES.get(wrong[2], wrong[2])}"
+        raise errors.Invalid(in_json(str(error), TOOLS), hint=hint) from error
 
 
 def _legal(error: str, properties: dict[str, Any]) -> str:

@@ -317,6 +317,8 @@ def init(session: Session, given: dict[str, Any]) -> int:
             hint="unset HOLDFAST_URL, or name a folder with --dir; holdfast serve makes its own",
         )
     named = session.given.get("dir") or session.environ.get("HOLDFAST_DIR")
+    if named:
+        location.check_folder(named, "--dir" if session.given.get("dir") else "HOLDFAST_DIR")
     folder = os.path.abspath(os.path.expanduser(named)) if named else location.home(session.folder)
     found = location.has_store(folder)
     known = [] if found else backups_of(folder, session.environ)
