@@ -172,7 +172,7 @@ class ReplicaJudge(Judge):
         head = node.log.head()
         with holdfast.open(folder, actor="judge", clock=node.clock, log=node.log) as ws:
             found, report = contents(ws), ws.check()
-        self.lost += len(node.whole["events"]) - len(found["events"])
+        self.lost += len(node.whole["log"]) - len(found["log"])
         if found != node.whole or report.problems:
             raise Unsound(f"opened with the log it is not what was acknowledged: {report}")
         if node.log.head() != head:

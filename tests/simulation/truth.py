@@ -6,6 +6,7 @@ Nothing here comes from a replica, and trimming or compacting takes nothing away
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import apsw
 
@@ -26,6 +27,7 @@ class Truth:
         self.revisions: dict[int, list[Event]] = {}
         self.compacted: dict[int, int] = {}  # revision -> the mark it set
         self._ends: dict[str, int] = {}  # of stashes
+        self._names: dict[Any, tuple[Any, ...]] = {}  # by key: kind, scope and id of a record
         self.problems: list[str] = []  # not raised where they are found: that is inside the code under test
         append, put = log.append, log.put
 
@@ -45,9 +47,12 @@ class Truth:
         entry = from_bytes(raw, position)
         if isinstance(entry, Changes):
             changeset = unseal(self._blobs[entry.blob], "a blob") if entry.blob else entry.changeset
-            for change in apsw.Changeset.iter(changeset):
-                if change.name == "events" and change.op == "INSERT":
-                    self._keep(to_event(tuple(change.new or ())))
+            rows = [
+                (change.name, *(change.new or ())) for change in apsw.Changeset.iter(changeset) if change.op == "INSERT"
+            ]
+            self._names |= {row[1]: row[2:] for row in rows if row[0] == "records"}
+            for _, _, revision, place, time, actor, record, *rest in (row for row in rows if row[0] == "log"):
+                self._keep(to_event((revision, place, time, actor, *self._names[record], *rest)))
         self._check_newest(position)
 
     def _keep(self, event: Event) -> None:

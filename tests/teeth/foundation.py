@@ -143,8 +143,8 @@ BUGS = [
     Bug(
         "compaction forgets the newest event of a record",
         "kernel/events.py",
-        '        " AND newer.version > events.version AND newer.revision < ?)",',
-        '        " AND newer.version >= events.version AND newer.revision < ?)",',
+        " AND newer.version > log.version AND newer.revision < ?)",
+        " AND newer.version >= log.version AND newer.revision < ?)",
     ),
     Bug(
         "time runs backwards with the wall clock",

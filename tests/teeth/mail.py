@@ -183,9 +183,9 @@ BUGS = [
     Bug(
         "a resume does not know what the last holder had locked",
         "domains/paths/__init__.py",
-        """        " AND a.op = 'acquire' WHERE e.revision = ? AND e.kind = ? AND e.op IN ('expire', 'release')",
+        """        " AND a.op = 'acquire' WHERE e.revision = ? AND r.kind = ? AND e.op IN ('expire', 'release')",
 """,
-        """        " AND a.op = 'acquire' WHERE e.revision = ? AND e.kind = ? AND e.op = 'release'",
+        """        " AND a.op = 'acquire' WHERE e.revision = ? AND r.kind = ? AND e.op = 'release'",
 """,
         RESUME,
     ),

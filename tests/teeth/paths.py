@@ -214,10 +214,8 @@ BUGS = [
     Bug(
         "a lock of a claim is refreshed by itself",
         "domains/paths/__init__.py",
-        """    if found is not None and found.task is not None and row is not None and row[4] == lease_of(found.task):
-""",
-        """    if False:
-""",
+        " and row[4] == _claim_lease(tx, found.task):\n",
+        " and False:\n",
         PATHS,
     ),
 ]

@@ -54,7 +54,7 @@ BUGS = [
     Bug(
         "a claim's lease outlives it",
         "domains/tasks/claims.py",
-        """    leases.drop(tx, lease_of(task.id), TASK)
+        """    leases.drop(tx, task.record, TASK)
     return to_task""",
         """    return to_task""",
         CLAIMS,
@@ -62,9 +62,9 @@ BUGS = [
     Bug(
         "expiry keeps the holder",
         "domains/tasks/claims.py",
-        """        change(tx, require(tx, id), op, {"status": "open", **NO_CLAIM})
+        """    change(tx, by_record(tx, lease), op, {"status": "open", **NO_CLAIM})
 """,
-        """        change(tx, require(tx, id), op, {"status": "open"})
+        """    change(tx, by_record(tx, lease), op, {"status": "open"})
 """,
         CLAIMS,
     ),
