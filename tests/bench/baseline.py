@@ -28,7 +28,7 @@ SETTINGS: dict[str, object] = {
     "wal_autocheckpoint": 1000,
 }
 HEADER = "SELECT oldest_writer, revision, stamp, (SELECT min(deadline) FROM leases) FROM meta WHERE id = 1"
-LOAD = "SELECT value, version, lease FROM cells WHERE run = ? AND cell = ?"
+LOAD = "SELECT value, record, version, lease FROM cells WHERE run = ? AND cell = ?"
 UPDATE = (
     "UPDATE cells SET version = ?, revision = ?, updated = ?, size = ?, lease = ?, value = ? WHERE run = ? AND cell = ?"
 )
@@ -83,12 +83,11 @@ class Loop:
     def _increment(self, cell: str, revision: int, now: int) -> None:
         execute, run = self._execute, self._run
         row: Any = execute(LOAD, (run, cell)).fetchone()
-        value, version, lease = row
+        value, record, version, lease = row
         data = msgspec.msgpack.encode(msgspec.msgpack.decode(value) + 1)
         version += 1
         execute(UPDATE, (version, revision, now, len(data), lease, data, run, cell))
-        key: Any = execute(KEY, ("cell", run, cell)).fetchone()
-        execute(EVENT, (revision, 0, now, "bench", key[0], "increment", version, b"\x81\xa5value" + data))
+        execute(EVENT, (revision, 0, now, "bench", record, "increment", version, b"\x81\xa5value" + data))
 
     def close(self) -> None:
         """Close the connection."""

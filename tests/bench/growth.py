@@ -146,7 +146,8 @@ def fill(path: str, names: list[str]) -> None:
         connection.pragma(pragma, value)
     with connection:
         connection.executemany(
-            "INSERT INTO cells (run, cell, version, revision, updated, size, value) VALUES (?, ?, 1, ?, ?, ?, ?)",
+            "INSERT INTO cells (run, cell, record, version, revision, updated, size, value)"
+            " VALUES (?, ?, ?, 1, ?, ?, ?, ?)",
             _cells(names),
         )
         connection.executemany(
@@ -170,7 +171,7 @@ def _value(number: int) -> dict[str, object]:
 def _cells(names: list[str]) -> Iterator[tuple[Any, ...]]:
     for revision, name in enumerate(names, 1):
         data = msgspec.msgpack.encode(_value(revision), order="sorted")
-        yield RUN, name, revision, FIRST + revision, len(data), data
+        yield RUN, name, revision, revision, FIRST + revision, len(data), data
 
 
 def _events(names: list[str]) -> Iterator[tuple[Any, ...]]:

@@ -49,6 +49,7 @@ class Stored(msgspec.Struct, frozen=True):
     """A cell as a transaction reads it; expired cells were swept before."""
 
     data: bytes
+    record: int
     version: int
     lease: str | None
 
@@ -60,7 +61,7 @@ class Stored(msgspec.Struct, frozen=True):
 def load_cell(tx: Tx, run: str, cell: str) -> Stored | None:
     """The cell, in a transaction; None if it is absent. Raises InvalidName."""
     check_cell(run, cell)
-    row = tx.one("SELECT value, version, lease FROM cells WHERE run = ? AND cell = ?", (run, cell))
+    row = tx.one("SELECT value, record, version, lease FROM cells WHERE run = ? AND cell = ?", (run, cell))
     return None if row is None else Stored(*row)
 
 

@@ -34,20 +34,22 @@ CELL_LOCK = "cell-lock"
 def _put(tx: Tx, run: str, cell: str, data: bytes, old: Stored | None, op: str, lease: str | None) -> int:
     """Write the next version of a cell and its event."""
     if old is None:
+        record = tx.key_of(CELL, cell, run)
         version = max(newest_version(tx, CELL, run, cell), newest_version(tx, RUN, "", run)) + 1
         tx.run(
-            "INSERT INTO cells (version, revision, updated, size, lease, value, run, cell)"
-            " VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
-            (version, tx.revision, tx.now, len(data), lease, data, run, cell),
+            "INSERT INTO cells (record, version, revision, updated, size, lease, value, run, cell)"
+            " VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)",
+            (record, version, tx.revision, tx.now, len(data), lease, data, run, cell),
         )
     else:
-        version = old.version + 1
+        record, version = old.record, old.version + 1
         tx.run(
             "UPDATE cells SET version = ?, revision = ?, updated = ?, size = ?, lease = ?, value = ?"
             " WHERE run = ? AND cell = ?",
             (version, tx.revision, tx.now, len(data), lease, data, run, cell),
         )
-    return tx.emit(CELL, cell, op, scope=run, version=version, data=VALUE_MAP + data)
+    tx.emit_of(record, op, version, VALUE_MAP + data)
+    return version
 
 
 def _keep(tx: Tx, run: str, cell: str, value: Any, old: Stored | None, op: str) -> int:

@@ -191,8 +191,7 @@ class Tx(Snapshot):
 
         A domain that keeps versions in its rows passes the new one; otherwise it follows the last one in the log.
         """
-        row = self.one(_KEY, (kind, scope, id))
-        key: int = row[0] if row is not None else self.new_records(kind, [id], scope)
+        key = self.key_of(kind, id, scope)
         if not version:
             version = _newest(self, key) + 1
         self.emit_of(key, op, version, data)
@@ -215,11 +214,20 @@ class Tx(Snapshot):
         )
         self.events += len(entries)
 
-    def new_records(self, kind: str, ids: Sequence[str], scope: str = "") -> int:
+    def key_of(self, kind: str, id: str, scope: str = "") -> int:
+        """Return the key of a record, which gets one if it was never in the log."""
+        row = self.one(_KEY, (kind, scope, id))
+        if row is not None:
+            return int(row[0])
+        self.run(_INSERT_RECORD, (None, kind, scope, id))
+        return self._connection.last_insert_rowid()
+
+    def new_records(self, kind: str, ids: Sequence[str]) -> int:
         """Give records that were never in the log their keys, one after the other, and return the first."""
-        row = self.one("SELECT max(key) FROM records")
-        first: int = ((row and row[0]) or 0) + 1
-        self.many(_INSERT_RECORD, [(first + number, kind, scope, id) for number, id in enumerate(ids)])
+        self.run(_INSERT_RECORD, (None, kind, "", ids[0]))
+        first = self._connection.last_insert_rowid()
+        if len(ids) > 1:
+            self.many(_INSERT_RECORD, [(first + number, kind, "", id) for number, id in enumerate(ids) if number])
         return first
 
     def new_id(self) -> str:

@@ -312,7 +312,7 @@ def index_tags(tx: Tx, old: Stored | None, new: Stored | None) -> None:
     if new is not None and new.ready:
         for entry in sorted(after):
             tx.run("INSERT OR IGNORE INTO ready_tags (tag, priority, seq) VALUES (?, ?, ?)", entry)
-    elif old is not None and old.ready:
+    elif old is not None and old.ready and after:
         tx.leave(len(before & after), tidy_tags)
 
 

@@ -110,6 +110,7 @@ CREATE UNIQUE INDEX waiters_ticket ON waiters (ticket);
 CREATE TABLE cells (
     run      TEXT    NOT NULL,
     cell     TEXT    NOT NULL,
+    record   INTEGER NOT NULL,                  -- its key in the log
     version  INTEGER NOT NULL,
     revision INTEGER NOT NULL,
     updated  INTEGER NOT NULL,
