@@ -14,7 +14,7 @@ of steps, written once and driven by threads and event loops alike.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Coroutine, Generator, Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Generator, Iterator, Mapping, Sequence
 from functools import cached_property
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, ClassVar, Concatenate, Generic, Literal, ParamSpec, TypeVar, Unpack, overload
@@ -379,8 +379,6 @@ async def drive_async(steps: Generator[Any, Any, R], handlers: Handlers) -> R:
 
     Once it is cancelled, what the steps still do to clean up runs to its end, also if it is cancelled again.
     """
-    from asyncio import CancelledError, ensure_future, shield
-
     ending = False
     try:
         step = next(steps)
@@ -388,15 +386,27 @@ async def drive_async(steps: Generator[Any, Any, R], handlers: Handlers) -> R:
             try:
                 answer = handlers[type(step)](step)
                 if hasattr(answer, "__await__"):
-                    answer = await (shield(ensure_future(answer)) if ending else answer)
+                    answer = await (_shielded(answer) if ending else answer)
             except BaseException as error:
-                ending = ending or isinstance(error, CancelledError)
+                ending = ending or _is_cancellation(error)
                 step = steps.throw(error)
             else:
                 step = steps.send(answer)
     except StopIteration as stop:
         result: R = stop.value
         return result
+
+
+def _shielded(answer: Awaitable[Any]) -> Awaitable[Any]:
+    from asyncio import ensure_future, shield
+
+    return shield(ensure_future(answer))
+
+
+def _is_cancellation(error: BaseException) -> bool:
+    from asyncio import CancelledError
+
+    return isinstance(error, CancelledError)
 
 
 class Following(msgspec.Struct, Generic[E], frozen=True):

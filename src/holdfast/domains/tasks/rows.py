@@ -303,7 +303,9 @@ def index_tags(tx: Tx, old: Stored | None, new: Stored | None) -> None:
 
     A task that is ready no more leaves its rows in `ready_tags` for `tidy_tags`.
     """
-    before, after = _entries(old), _entries(new)
+    after = _entries(new)
+    same = old is not None and new is not None and old.tags == new.tags and old.priority == new.priority
+    before = after if same else _entries(old)
     for entry in sorted(before - after):
         for table in ("task_tags", "ready_tags"):
             tx.run(f"DELETE FROM {table} WHERE tag = ? AND priority = ? AND seq = ?", entry)
