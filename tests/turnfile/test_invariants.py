@@ -179,6 +179,7 @@ def test_f10_a_stale_lock_that_nobody_cleared_fails_the_check_from_revision_ten_
     assert (problem.rule, problem.level, problem.line) == ("lock-stale", "error", 6)
     (problem,) = check("a: 1\na: 2\n", "TURNFILE.yaml")
     assert (problem.rule, problem.level, problem.line) == ("unreadable", "error", 2)
+    assert "line 2" not in problem.message  # the problem names it already
 
 
 def test_f10_a_coherent_worklog_and_its_questions_have_no_problem() -> None:

@@ -279,7 +279,8 @@ def _turnfile(text: str) -> Iterator[Breach]:
     try:
         ledger = read(text)
     except Invalid as error:
-        yield error.details.get("line") or 1, "error", "unreadable", error.message
+        line = error.details.get("line") or 1
+        yield line, "error", "unreadable", error.message.removeprefix(f"line {line}: ")
         return
     for lock in ledger.turnfile.locks:
         if is_stale(lock, ledger.revision):

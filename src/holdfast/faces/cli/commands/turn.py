@@ -115,6 +115,7 @@ def print_warnings(session: Session, warnings: Iterable[turnfile.Problem | str])
 ERRORS: Final = 1
 FATAL: Final = 2
 _SIGNALS: Final = 5  # the newest of them are shown
+_WORDS: Final = get_args(SignalWord)
 _TASKS: Final = 8
 _PROBLEMS: Final = 8
 _WIDTH: Final = 110  # columns where there is no terminal; problems are never shortened
@@ -309,7 +310,7 @@ def _change_task(session: Session, given: dict[str, Any], step: tasks.Step) -> i
 
 @command(
     "turn signal",
-    Argument("word", word=True, required=True, choices=get_args(SignalWord), help="signal"),
+    Argument("word", word=True, required=True, choices=_WORDS, help=f"one of {', '.join(_WORDS)}"),
     Argument("detail", word=True, help="a line of text"),
     Argument("to", help="the receiver (all)"),
     Argument("from", help="the sender (default: --actor, HOLDFAST_ACTOR)"),
