@@ -23,6 +23,7 @@ from holdfast.faces.cli.command import command
 from holdfast.faces.cli.location import git_root, label, state_folder
 from holdfast.faces.cli.output import bar, printable
 from holdfast.filesystem import make_folder, write_private
+from holdfast.hints import options_of
 from holdfast.types import DerivedActor, as_time
 from holdfast.workspace.context import derive_actor
 
@@ -325,6 +326,10 @@ def init(session: Session, given: dict[str, Any]) -> int:
     open_workspace(folder, actor=session.actor).close()
     lines = [f"{'there is a workspace in' if found else 'made a workspace in'} {folder}"]
     at = session.out.place
+    root = None if named else location.git_root(session.folder)
+    if root is not None and not location.has_store(shared := location.home(root)):
+        another = f"holdfast init{options_of(('--dir', shared))}"
+        lines.append(f"commands here use it; make another one for the whole repository: {another}")
     if known:
         lines.append(f"backups of a workspace that was here: {len(known)}; holdfast restore{at} lists them")
     if not found:
