@@ -23,7 +23,6 @@ from holdfast.faces.cli.command import command
 from holdfast.faces.cli.location import git_root, label, state_folder
 from holdfast.faces.cli.output import bar, printable
 from holdfast.filesystem import make_folder, write_private
-from holdfast.hints import options_of
 from holdfast.types import DerivedActor, as_time
 from holdfast.workspace.context import derive_actor
 
@@ -310,6 +309,7 @@ def init(session: Session, given: dict[str, Any]) -> int:
 
     If there is one, it is left as it is.
     """
+    from holdfast.hints import options_of
     from holdfast.workspace import open_workspace
 
     if session.given.get("url") or (not session.given.get("dir") and session.environ.get("HOLDFAST_URL")):
