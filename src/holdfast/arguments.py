@@ -30,6 +30,8 @@ class Meaning(msgspec.Struct, frozen=True):
     choices: tuple[str, ...] = ()
 
 
+# By operation: what it is often given although another operation takes it, and how.
+ELSEWHERE: Final = {"tasks.update": {"status": "tasks.set_status(id, status) changes the status"}}
 VOCABULARY: Final[dict[str, Meaning]] = {
     "ack": Meaning("ask the recipients to acknowledge it"),
     "action": Meaning("create, add_tags, remove_tags, set_priority, close, cancel or delete"),

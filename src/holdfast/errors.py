@@ -26,6 +26,7 @@ from typing import Any, ClassVar, Final, TypedDict, Unpack
 
 # Phrases of hints that each face puts into its own words (`holdfast.hints`).
 NAME_YOURSELF: Final = 'holdfast.open(..., actor="agent-1")'
+NAME_YOURSELF_REMOTELY: Final = 'holdfast.connect(..., actor="agent-1")'
 SEND_TOKEN: Final = 'holdfast.connect(url, token="...")'
 
 
@@ -245,7 +246,7 @@ class DuplicateName(Conflict, code="DUPLICATE_NAME"):
 class Held(Conflict, code="HELD", exit_code=12, retryable=True):
     """Another holder has the lock, or is first in the queue for it; carries `holder` and `until`."""
 
-    default_hint = "wait for it with wait=seconds, or watch the lock and retry"
+    default_hint = "wait for it with wait=SECONDS, or watch the lock and retry"
 
 
 class Escalated(Held, code="ESCALATED"):

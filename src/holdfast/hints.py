@@ -13,7 +13,7 @@ from collections.abc import Collection, Sequence
 from typing import TYPE_CHECKING, Final
 
 from holdfast.arguments import VOCABULARY
-from holdfast.errors import NAME_YOURSELF, SEND_TOKEN, InvalidValue
+from holdfast.errors import NAME_YOURSELF, NAME_YOURSELF_REMOTELY, SEND_TOKEN, InvalidValue
 from holdfast.types import CONDITION_HINT, OPERATION_HINT
 
 if TYPE_CHECKING:
@@ -25,13 +25,14 @@ _CONDITIONS: Final = (
 )
 _OPERATIONS: Final = 'an operation is {"op": "cells.get", "args": {"run": "run-1", "cell": "owner"}}'
 _VALUES: Final = "values are JSON at most 128 deep, whole numbers of 64 bits"
+_NAME_YOURSELF: Final = (
+    "export HOLDFAST_ACTOR=agent-1, or add --actor agent-1",
+    "send the header X-Agent-ID: agent-1",
+    "start this server with `holdfast mcp --actor agent-1`",
+)
 # Phrases for what is not an operation, in the words of the command line, HTTP and MCP; {at} is `--dir FOLDER` if given.
 OTHERWISE: Final = {
-    NAME_YOURSELF: (
-        "export HOLDFAST_ACTOR=agent-1, or add --actor agent-1",
-        "send the header X-Agent-ID: agent-1",
-        "start this server with `holdfast mcp --actor agent-1`",
-    ),
+    **dict.fromkeys((NAME_YOURSELF, NAME_YOURSELF_REMOTELY), _NAME_YOURSELF),
     SEND_TOKEN: ("holdfast login URL", "send the header Authorization: Bearer TOKEN", ""),
     "holdfast.upgrade(path)": ("holdfast upgrade{at}", "", ""),
     "ws.backup(path)": ("holdfast backup{at}", "", ""),

@@ -181,7 +181,10 @@ class Operation(Generic[P, R]):
         try:
             self.accepted.bind(*args, **kwargs)
         except TypeError as error:
-            raise TypeError(f"{self.name}(): {error}; it takes {self.accepted}") from None
+            from holdfast.arguments import ELSEWHERE  # errors are rare
+
+            more = "".join(f"; {how}" for name, how in ELSEWHERE.get(self.name, {}).items() if name in kwargs)
+            raise TypeError(f"{self.name}(): {error}; it takes {self.accepted}{more}") from None
 
     def signature(self, awaited: bool = False) -> Signature:
         """The signature of a call, with real types."""

@@ -20,6 +20,7 @@ import msgspec
 from msgspec import UNSET, UnsetType
 
 from holdfast import errors
+from holdfast.arguments import ELSEWHERE
 from holdfast.kernel import values
 from holdfast.kernel.values import Node, Value, bad_scalar, path_of, short, too_deep
 from holdfast.operation import Operation, operation
@@ -124,6 +125,7 @@ class Plan(msgspec.Struct, frozen=True):
     extra: str | None  # the argument that collects all other names (`**fields`)
     aliases: tuple[Alias, ...]
     free: bool  # the result has parts of any shape
+    elsewhere: dict[str, str]  # what other operations take, and how
 
 
 @cache
@@ -146,6 +148,7 @@ def plan_of(name: str) -> Plan:
         extra=extra,
         aliases=op.route.aliases,
         free=is_free(schema.answer_type(op.function)),
+        elsewhere=ELSEWHERE.get(op.name, {}),
     )
 
 
@@ -192,13 +195,14 @@ def _from_body(plan: Plan, body: bytes) -> dict[str, Any]:
     return _from_object(plan, body)
 
 
-def _from_object(plan: Plan, content: bytes) -> dict[str, Any]:
+def _from_object(plan: Plan, content: bytes, what: str = "the body") -> dict[str, Any]:
     try:
         raw = parsed(content)
     except (ValueError, RecursionError) as error:
-        raise errors.Invalid(f"the arguments are not JSON: {error}") from error
+        why = str(error).removeprefix("JSON is malformed: ")
+        raise errors.Invalid(f"{what} is not JSON: {why}") from error
     if not isinstance(raw, dict):
-        raise errors.Invalid("the arguments must be a JSON object", hint=f"an object with {', '.join(plan.hints)}")
+        raise errors.Invalid(f"{what} must be a JSON object", hint=f"an object with {', '.join(plan.hints)}")
     _rename(plan, raw)
     if plan.extra is not None and isinstance(raw.get(plan.extra), dict):
         raw |= raw.pop(plan.extra)
@@ -250,7 +254,7 @@ def _from_query(plan: Plan, query: bytes) -> dict[str, Any]:
     exact = found.pop(EXACT, None)
     given = {name: _fitted(plan, name, value, False) for name, value in found.items()}
     if exact is not None:
-        _merge(given, _from_object(plan, exact.encode()))
+        _merge(given, _from_object(plan, exact.encode(), EXACT))
     return given
 
 
@@ -272,7 +276,8 @@ def _fitted(plan: Plan, name: str, value: Any, strict: bool) -> Any:
     """An argument as its type, if it fits; unless `strict`, text may also be read as a number or a bool."""
     hint = plan.hints.get(name)
     if hint is None and plan.extra is None:
-        raise errors.Invalid(f"unknown argument {name[:80]!r}", hint=f"the arguments are {', '.join(plan.hints)}")
+        hint = plan.elsewhere.get(name) or f"the arguments are {', '.join(plan.hints)}"
+        raise errors.Invalid(f"unknown argument {name[:80]!r}", hint=hint)
     if strict and (hint is None or name in plan.values):
         value = from_wire(value)
     if hint is None:

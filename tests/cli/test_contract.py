@@ -298,3 +298,34 @@ def test_a_mistake_is_told_what_can_be_typed_instead(
 def test_the_help_of_txn_has_every_condition(made: Cli) -> None:
     text = made("help", "txn").out
     assert [each for each in ("exists", "not_exists", "version_equals", "value_equals") if each not in text] == []
+
+
+@pytest.mark.parametrize(
+    ("line", "told"),
+    [
+        ("path unlock src", "did you mean path release?"),
+        ("cell release r x", "did you mean cell unlock?"),
+        ("mail send bob hi --from ann", "the sender is --actor"),
+        ("mail --actor ann inbox", "needs a subcommand before --actor"),
+        ("update hf-1 --status open", "the status changes with holdfast done"),
+        ("cell cas r x 9 5", "it does not exist: to make it, expect none for 'absent'"),
+        ("cell set r x hello", "'hello' is not JSON: invalid character"),
+    ],
+)
+def test_a_mistake_is_answered_with_what_was_meant(made: Cli, line: str, told: str) -> None:
+    answer = made(*line.split())
+    assert answer.code != 0
+    assert told in answer.err
+
+
+def test_releasing_what_nobody_holds_is_no_failure_but_is_told(made: Cli) -> None:
+    answer = made("lock", "release", "nope", "--actor", "ann")
+    assert answer == (0, "false\n", "holdfast: nobody holds nope, so nothing was released\n")
+    assert made("lock", "release", "nope", "--actor", "ann", "--json").err == ""
+
+
+def test_after_a_wait_in_vain_nobody_is_told_to_wait_as_if_they_had_not(made: Cli) -> None:
+    assert made("lock", "acquire", "m", "--actor", "ann").code == 0
+    assert "wait for it with --wait SECONDS" in made("lock", "acquire", "m", "--actor", "bob").err
+    waited = made("lock", "acquire", "m", "--actor", "bob", "--wait", "0.1").err
+    assert "still held after 0.1 s: wait longer with --wait SECONDS" in waited

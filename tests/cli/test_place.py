@@ -231,6 +231,24 @@ def test_a_nested_project_in_a_worktree_has_its_own(
     assert workspace(cli, repository / "src", monkeypatch)[0] == str(repository / ".holdfast")
 
 
+def test_init_in_a_nested_project_leaves_it_and_names_how_to_make_one_for_the_repository(
+    cli: Cli, repository: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    nested, shared = repository / "src" / "nested", repository / ".holdfast"
+    (nested / "deep").mkdir(parents=True)
+    assert cli("init", "--dir", str(nested / ".holdfast")).code == 0
+    for folder in (nested, nested / "deep"):
+        monkeypatch.chdir(folder)
+        assert cli("init", "--json").data == {"folder": str(nested / ".holdfast"), "made": False, "backups": 0}
+        assert workspace(cli, folder, monkeypatch)[0] == str(nested / ".holdfast")
+    assert not shared.exists()
+    assert f"holdfast init --dir {shared}\n" in cli("init").out
+    assert cli("init", "--dir", str(shared)).code == 0
+    assert cli("init").out == f"there is a workspace in {nested / '.holdfast'}\n"
+    monkeypatch.chdir(repository / "src")
+    assert cli("init", "--json").data["folder"] == str(shared)
+
+
 def test_files_that_only_look_like_git_do_not_mislead(
     made: Cli, project: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

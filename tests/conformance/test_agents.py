@@ -15,6 +15,7 @@ import pytest
 
 from holdfast import Exists, NotExists, Op, Transaction, ValueEquals, VersionEquals, errors
 from holdfast.kernel.tx import SYSTEM
+from holdfast.remote import RemoteWorkspace
 from holdfast.types.agents import Agent
 from holdfast.types.tasks import Task
 from holdfast.workspace.context import derive_actor
@@ -375,11 +376,12 @@ def staged(ws: Any) -> dict[str, str]:
 def test_a1_an_actor_that_was_only_derived_is_refused_wherever_a_name_is_needed(world: World, name: str) -> None:
     argument, call = NEEDS_A_NAME[name]
     ws = world.open("eve")
-    nobody = world.open(None)
+    nobody: Any = world.open(None)
     it = staged(ws)
     error = refused(ws, errors.InvalidHolder, call, nobody, it)
     assert (error.code, error.status) == ("INVALID_HOLDER", 400)
-    assert error.hint == f"name yourself: {errors.NAME_YOURSELF}", "each face puts that into its own words"
+    own = errors.NAME_YOURSELF_REMOTELY if isinstance(nobody, RemoteWorkspace) else errors.NAME_YOURSELF
+    assert error.hint == f"name yourself: {own}", "each face puts that into its own words"
     assert argument in error.message
     assert str(nobody.actor) in error.message
     call(nobody, it, **{argument: "ann"})

@@ -15,7 +15,7 @@ import pytest
 
 from holdfast import Op, Transaction, ValueEquals, VersionEquals, errors
 from holdfast.testing.crowd import finish
-from holdfast.types.tasks import Task
+from holdfast.types.tasks import Task, TaskStatus
 from holdfast.workspace import Workspace
 from holdfast.workspace.context import derive_actor
 from tests.conformance.test_task_status import brought, everything, refused
@@ -108,6 +108,22 @@ BAD_FILTERS: dict[str, tuple[type[errors.HoldfastError], dict[str, Any]]] = {
     "a priority that is a truth": (errors.InvalidPriority, {"priority": True}),
     "a parent that is not there": (errors.TaskNotFound, {"parent_id": "hf-none"}),
 }
+
+
+@pytest.mark.parametrize(
+    ("status", "ways"),
+    [("open", ["claim"]), ("closed", ["reopen"]), ("blocked", ["unblock"]), ("pending_merge", ["approve", "reject"])],
+)
+def test_t4_who_does_not_hold_a_task_that_nobody_holds_is_told_the_step_that_is_possible(
+    world: World, status: TaskStatus, ways: list[str]
+) -> None:
+    ws = world.open("a")
+    task = brought(ws, status)
+    expected = {"heartbeat": errors.NotClaimOwner, "park": errors.NotClaimOwner, "reclaim": errors.TaskNotFound}
+    for name, error in (expected if status == "open" else {**expected, "claim": errors.InvalidStatus}).items():
+        refusal = refused(ws, error, getattr(ws.tasks, name), task.id)
+        assert status in refusal.message
+        assert all(f'tasks.{way}("{task.id}")' in refusal.hint for way in ways), refusal
 
 
 def test_t4_a_claim_with_bad_arguments_is_refused(world: World) -> None:

@@ -67,6 +67,14 @@ def test_a_token_file_that_is_not_there_is_told(monkeypatch: pytest.MonkeyPatch)
         holdfast.connect("http://127.0.0.1:1", actor="ann")
 
 
+def test_a_client_without_a_token_says_so_and_nothing_about_the_server(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("HOLDFAST_TOKEN", "HOLDFAST_TOKEN_FILE"):
+        monkeypatch.delenv(name, raising=False)
+    with pytest.raises(errors.Unauthorized, match="no token was given") as refused:
+        holdfast.connect("http://127.0.0.1:9", actor="ann")
+    assert refused.value.hint == 'holdfast.connect(url, token="..."), or set HOLDFAST_TOKEN'
+
+
 def test_arguments_that_are_too_long_for_an_address_travel_too(tmp_path: Path) -> None:
     tags = [f"{'x' * 60}{number}" for number in range(40)]
     with serving(tmp_path) as server, connected(server) as ws:

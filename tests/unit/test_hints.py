@@ -175,6 +175,51 @@ def test_http_speaks_of_json_and_our_own_client_of_python() -> None:
     assert "VersionEquals" in refused.value.hint
 
 
+def test_http_says_which_part_of_a_request_is_wrong_and_what_was_sent() -> None:
+    import httpx
+
+    server = shared_server()
+    headers = {"authorization": f"Bearer {server.token}"}
+    with httpx.Client(base_url=f"{server.url}/api", headers=headers) as client:
+        assert client.get("/tasks?limit=abc").json()["error"] == "limit must be a whole number, not 'abc'"
+        broken = client.post("/tasks", content=b"{nope", headers={"content-type": "application/json"}).json()
+        assert broken["error"].startswith("the body is not JSON: ")
+        assert "malformed" not in broken["error"]
+        id = client.post("/tasks", json={"title": "hints"}).json()["id"]
+        moved = client.patch(f"/tasks/{id}", json={"status": "closed"}).json()
+        assert "PATCH /api/tasks/{id}/status" in moved["hint"]
+        fenced = client.post(f"/tasks/{id}/complete", json={"token": "5"}).json()
+        assert fenced["error"] == "token must be the number of the claim, not '5'"
+        unnamed = client.post("/tasks/claim-next").json()
+        assert "is only the name of the token" in unnamed["error"]
+        assert "X-Agent-ID" in unnamed["hint"]
+
+
+def test_a_python_program_hears_of_calls_that_it_can_make(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("HOLDFAST_ACTOR", raising=False)
+    server = shared_server()
+    with holdfast.connect(server.url, token=server.token) as ws:
+        with pytest.raises(errors.InvalidHolder, match="is derived from user and host") as refused:
+            ws.tasks.claim_next()
+        assert refused.value.hint == f"name yourself: {errors.NAME_YOURSELF_REMOTELY}"
+        assert for_shell(refused.value.hint) == for_shell(errors.InvalidHolder().hint)
+        task = ws.tasks.create("hints")
+        with pytest.raises(errors.Invalid, match="id must be a str, not Task") as wrong:
+            ws.tasks.get(task)  # type: ignore[arg-type]
+        assert wrong.value.hint == "pass its id: task.id"
+        with pytest.raises(errors.Invalid) as number:
+            ws.tasks.get(5)  # type: ignore[arg-type]
+        assert number.value.hint == ""
+        with pytest.raises(TypeError, match="set_status"):
+            ws.tasks.update(task.id, status="closed")  # type: ignore[call-arg]
+        ws.tasks.delete(task.id)
+        with pytest.raises(errors.TaskNotFound) as deleted:
+            ws.tasks.get(task.id)
+        assert f'tasks.restore("{task.id}")' in deleted.value.hint
+        with pytest.raises(errors.InvalidFilter, match="'locks' is not a kind that a condition can name"):
+            ws.txn([holdfast.NotExists("locks", "m")], [])
+
+
 def hints() -> Iterator[tuple[str, str]]:
     """Every hint of the sources, with `X` for what is filled in."""
     for path in sorted(SOURCE.rglob("*.py")):

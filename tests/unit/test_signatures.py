@@ -156,7 +156,7 @@ def test_dir_of_a_domain_lists_its_operations(ws: Workspace) -> None:
 
 def test_what_takes_a_function_is_refused_by_a_client(remote: RemoteWorkspace) -> None:
     # A type checker reports each of these: an ignore that is not needed is an error too.
-    with pytest.raises(errors.Unsupported, match="transact takes a function, which does not travel"):
+    with pytest.raises(errors.Unsupported, match="transact takes a function, which cannot be sent to a server"):
         remote.transact(lambda tx: tx)  # type: ignore[attr-defined]
     with pytest.raises(errors.Unsupported, match="a transaction around a block does not stay open over HTTP"):
         remote.transaction()  # type: ignore[attr-defined]

@@ -106,6 +106,7 @@ def _expect(tx: Tx, run: str, cell: str, expected: int | None) -> Stored | None:
         found = "absent" if version is None else f"at version {version}"
         raise errors.VersionMismatch(
             f"cell {cell!r} in run {run!r} is {found}, expected {'absent' if expected is None else expected}",
+            hint="it does not exist: to make it, expect None for 'absent'" if version is None else None,
             expected=expected,
             version=version,
             value=None if old is None else old.value,

@@ -64,7 +64,8 @@ def name_of(actor: str, given: str | None, what: str) -> str:
     """Return a name: as given, or the actor. Raises InvalidHolder for a derived actor: two agents may share it."""
     if given is None:
         if isinstance(actor, DerivedActor):
-            message = f"this needs the name of the {what}: {actor!r} is only derived, and two agents could share it"
+            source = "is derived from user and host" if "@" in actor else "is only the name of the token"
+            message = f"this needs the name of the {what}: {actor!r} {source}, and two agents could share it"
             raise errors.InvalidHolder(message)
         return actor
     check_name(given, what)
@@ -166,7 +167,8 @@ def bind(tx: Tx, target: Target, lease: leases.Id | None) -> None:
 
 def _not_shared(tx: Tx, target: Target, bound: str) -> None:
     if tx.one("SELECT 1 FROM leases WHERE id = ? AND kind = ?", (bound, leases.LEASE)):
-        raise errors.Invalid(f"{target} is bound to the lease {bound}", hint="refresh the lease: ws.leases.refresh(id)")
+        hint = f'refresh the lease: leases.refresh("{bound}")'
+        raise errors.Invalid(f"{target} is bound to the lease {bound}", hint=hint)
 
 
 def _check_first(tx: Tx, target: Target, ticket: str | None) -> None:
@@ -348,6 +350,8 @@ def acquire_by(attempt: Attempt[G], wait: float | None, news: Filter) -> Steps[G
                 yield Do(attempt.stay_in_queue)
                 if (yield from _woken(watcher, deadline)):
                     continue
+                if wait:
+                    refusal.hint = f"still held after {wait:g} s: wait longer with wait=SECONDS, or watch it and retry"
                 raise refusal from None
     except BaseException as error:
         if isinstance(error, Exception):

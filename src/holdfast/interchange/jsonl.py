@@ -149,9 +149,10 @@ def run(tx: Tx, dry_run: bool, work: Callable[[], ImportReport]) -> ImportReport
 
 def refusal(problems: list[ImportProblem], unit: str = "lines") -> errors.Invalid:
     """The error of an import that is refused."""
+    those = "it" if len(problems) == 1 else "them"
     return errors.Invalid(
         f"{counted(len(problems), unit)} cannot be imported; {problems[0]}",
-        hint="correct them, or pass skip_bad=True to leave them out",
+        hint=f"correct {those}, or pass skip_bad=True to leave {those} out",
         problems=problems,
     )
 

@@ -26,14 +26,22 @@ def check_name(name: object, what: str = "name") -> None:
         return
     problem = _problem(name)
     if problem:
-        raise InvalidName(f"{what} {problem}", what=what)
+        raise InvalidName(f"{what} {problem}", hint=_advice(name), what=what)
 
 
 def check_id(id: object, what: str = "id") -> None:
     """Raise InvalidID unless `id` can be the id of a record; `what` is the argument in the message."""
     problem = _problem(id)
     if problem:
-        raise InvalidID(f"{what} {problem}", what=what)
+        raise InvalidID(f"{what} {problem}", hint=_advice(id), what=what)
+
+
+def _advice(name: object) -> str | None:
+    """The hint for what is no name: its form helps only who gave a text."""
+    if isinstance(name, str):
+        return None
+    kind = type(name).__name__
+    return f"pass its id: {kind.lower()}.id" if isinstance(getattr(name, "id", None), str) else ""
 
 
 def _problem(name: object) -> str:
@@ -131,7 +139,8 @@ def check_limit(
     `by` is the argument with which the operation continues after a page, or "" if it has no pages.
     """
     if type(limit) is not int:
-        raise InvalidFilter(f"limit must be an int, not {type(limit).__qualname__}")
+        wrong = repr(limit[:80]) if isinstance(limit, str) else type(limit).__qualname__
+        raise InvalidFilter(f"limit must be an int, not {wrong}")
     if not 1 <= limit <= maximum:
         raise InvalidFilter(f"limit must be 1 to {maximum}, not {limit}", hint=_NEXT_PAGE[by], maximum=maximum)
     return limit

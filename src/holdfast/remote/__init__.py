@@ -195,7 +195,7 @@ def _token() -> str:
                 return opened.read()
         except (OSError, UnicodeDecodeError) as error:
             raise errors.Unauthorized(f"HOLDFAST_TOKEN_FILE {file} cannot be read: {error}") from error
-    raise errors.Unauthorized("this server needs a token", hint=f"{errors.SEND_TOKEN}, or set HOLDFAST_TOKEN")
+    raise errors.Unauthorized("no token was given", hint=f"{errors.SEND_TOKEN}, or set HOLDFAST_TOKEN")
 
 
 class RemoteWorkspace(InContext[Sync], Closing):

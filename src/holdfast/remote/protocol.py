@@ -42,7 +42,8 @@ Kwargs = dict[str, Any]
 
 def no_function(name: str) -> errors.Unsupported:
     """The error for what takes a function."""
-    return errors.Unsupported(f"{name} takes a function, which does not travel", hint="use ws.txn(conditions, then)")
+    message = f"{name} takes a function, which cannot be sent to a server"
+    return errors.Unsupported(message, hint="use ws.txn(conditions, then)")
 
 
 def no_block() -> errors.Unsupported:
@@ -203,7 +204,8 @@ def failure(content: bytes, status: int) -> errors.HoldfastError:
         return errors.Unavailable(f"the server answered {status}, and not as Holdfast does")
     cls = _CLASSES.get(sent.get("code", ""), errors.HoldfastError)
     details = {name: _detail(name, value) for name, value in sent.get("details", {}).items()}
-    return cls(sent.get("error", ""), hint=sent.get("hint", ""), **details)
+    hint = sent.get("hint", "").replace(errors.NAME_YOURSELF, errors.NAME_YOURSELF_REMOTELY)
+    return cls(sent.get("error", ""), hint=hint, **details)
 
 
 def type_details(op: Operation[..., Any], error: errors.HoldfastError) -> None:

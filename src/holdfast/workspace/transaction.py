@@ -100,7 +100,8 @@ def holds(tx: Tx, condition: Condition) -> bool:
     """Whether a condition is true."""
     probe = PROBES.get(condition.kind)
     if probe is None:
-        raise errors.InvalidFilter(f"no conditions on {condition.kind!r}", hint=f"kinds: {', '.join(sorted(PROBES))}")
+        message = f"{condition.kind!r} is not a kind that a condition can name"
+        raise errors.InvalidFilter(message, hint=f"kinds: {', '.join(sorted(PROBES))}")
     key = (condition.key,) if isinstance(condition.key, str) else condition.key
     parts = probe.__code__.co_varnames[1 : probe.__code__.co_argcount]
     if not isinstance(key, tuple | list) or len(key) != len(parts):

@@ -225,7 +225,7 @@ def refresh(tx: Tx, id: str, holder: str | None = None, ttl: float | None = None
     found = find(tx, id)
     row = locks.load(tx, target_of(id))
     if found is not None and found.task is not None and row is not None and row[4] == _claim_lease(tx, found.task):
-        hint = "renew the claim: tasks.heartbeat(id)"
+        hint = f'renew the claim: tasks.heartbeat("{found.task}")'
         raise errors.Invalid(f"the lock lives as long as the claim on task {found.task}", hint=hint)
     locks.renew_target(tx, target_of(id), holder, ttl, token)
     return get(tx, id)

@@ -18,7 +18,7 @@ from holdfast.domains.routing.rules import Decision, Subject, decide
 from holdfast.domains.tasks import transitions
 from holdfast.domains.tasks.creation import check_note
 from holdfast.domains.tasks.rows import NO_CLAIM, TASK, Stored, by_record, change, require, to_task
-from holdfast.domains.tasks.transitions import check_closable, check_step, illegal
+from holdfast.domains.tasks.transitions import check_closable, check_step, illegal, opened
 from holdfast.kernel import leases
 from holdfast.kernel.events import history, to_event
 from holdfast.kernel.tx import Snapshot, Tx
@@ -61,8 +61,8 @@ def claim(
     if task.holder is not None:
         raise already_claimed(task, agent)
     if task.status != "open":
-        hint = "tasks.explain(id) says why"
-        raise errors.InvalidStatus(f"task {id} is {task.status}, not open", hint=hint, id=id, status=task.status)
+        message = f"task {id} is {task.status}, not open"
+        raise errors.InvalidStatus(message, hint=opened(task), id=id, status=task.status)
     settings = settings_of(tx)
     if abilities is None and settings.rules.has_needs:
         abilities = agents.abilities(tx, agent)
@@ -109,7 +109,7 @@ def reclaim(tx: Tx, id: str, agent: str | None = None) -> Task:
     agent = holder_of(tx, agent, "agent")
     task = require(tx, id)
     if task.status != "in_progress" or task.holder is None:
-        hint = f'tasks.claim("{id}") claims it' if task.status == "open" else f'tasks.history("{id}") says why'
+        hint = f'tasks.claim("{id}") claims it' if task.status == "open" else opened(task)
         raise errors.TaskNotFound(f"{agent} does not hold task {id}: it is {task.status}", hint=hint, id=id)
     if task.holder != agent:
         raise already_claimed(task)
@@ -139,7 +139,7 @@ def authorise(
         raise _fenced(task, f"the claim of {agent} on task {task.id} was lost")
     if task.holder is None and target is not None:
         raise illegal(task, op, target)
-    message, hint = f"nobody holds task {task.id}", f'claim it first: tasks.claim("{task.id}")'
+    message, hint = f"task {task.id} is {task.status}: nobody holds it", opened(task)
     if task.holder:
         message = f"task {task.id} is held by {task.holder}, not by {agent}"
         hint = f"claim another one: tasks.claim_next(); or ask {task.holder} by mail"
@@ -149,7 +149,7 @@ def authorise(
 def check_token(task: Stored, token: int) -> None:
     """Raise Fenced unless the token is that of the current claim."""
     if type(token) is not int:
-        raise errors.Invalid(f"token must be the int of the claim, not {token!r}")
+        raise errors.Invalid(f"token must be the number of the claim, not {token!r}")
     if task.token != token:
         raise _fenced(task, f"the token {token} is not that of the current claim on task {task.id}")
 

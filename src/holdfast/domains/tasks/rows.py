@@ -143,7 +143,7 @@ def require(tx: Tx, id: str, *, deleted: bool = False) -> Stored:
         raise missing(id, f"writes need the exact id: {', '.join(found)}" if found else None)
     task = Stored(*row)
     if task.deleted is not None and not deleted:
-        raise missing(id, "it is deleted; restore it with tasks.restore(id)")
+        raise missing(id, f'it is deleted; restore it with tasks.restore("{id}")')
     return task
 
 
@@ -171,7 +171,8 @@ def find(snapshot: Snapshot, id: str, *, deleted: bool = False) -> Stored:
             raise missing(id)
     task = as_seen(snapshot, row)
     if task.deleted is not None and not deleted:
-        raise missing(id, "it is deleted; tasks.get(id, include_deleted=True) shows it, tasks.restore(id) restores it")
+        shows = f'tasks.get("{task.id}", include_deleted=True) shows it'
+        raise missing(id, f'it is deleted; {shows}, tasks.restore("{task.id}") restores it')
     return task
 
 

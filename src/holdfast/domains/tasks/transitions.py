@@ -46,6 +46,11 @@ _DONE: Final = {
     **{"claim": "claimed", "complete": "completed", "release": "released", "block": "blocked", "approve": "approved"},
     **{"reject": "rejected", "unblock": "unblocked", "reopen": "reopened", "cancel": "cancelled", "park": "parked"},
 }
+_OPENED: Final = {
+    "closed": 'tasks.reopen("{id}") opens it again',
+    "blocked": 'tasks.unblock("{id}") opens it again',
+    "pending_merge": 'it waits for approval: tasks.approve("{id}") closes it, tasks.reject("{id}") blocks it',
+}
 _UNFINISHED: Final = {"in_progress": "somebody works on it", "pending_merge": "it waits for approval"}
 
 
@@ -86,6 +91,11 @@ def _next(status: TaskStatus) -> str:
     return f"next it can be {', '.join(others)}{' or ' if others else ''}{last}"
 
 
+def opened(task: Stored) -> str:
+    """How a task that nobody holds can be claimed, or what it waits for."""
+    return _OPENED.get(task.status, 'claim it first: tasks.claim("{id}")').replace("{id}", task.id)
+
+
 def refused(task: Stored, target: TaskStatus, message: str, hint: str) -> errors.InvalidTransition:
     """The error with the task's status, the requested one, and those that can follow."""
     statuses = {"current_status": task.status, "requested_status": target, "valid_transitions": targets(task.status)}
@@ -98,7 +108,9 @@ def check_closable(tx: Tx, id: str) -> None:
         return
     messages = task_hooks.ask().open_messages(tx, id)
     if messages:
-        raise errors.OpenThreads(f"task {id} has open messages: {', '.join(messages[:3])}", id=id, messages=messages)
+        message = f"task {id} has open messages: {', '.join(messages[:3])}"
+        hint = "close them first: " + ", ".join(f'mail.close("{each}")' for each in messages[:3])
+        raise errors.OpenThreads(message, hint=hint, id=id, messages=messages)
 
 
 def _step(tx: Tx, id: str, op: str, target: TaskStatus, note: str | None) -> Task:

@@ -140,9 +140,16 @@ def _put(given: dict[str, Any], argument: Argument, value: Any) -> None:
         given[argument.name] = value  # of several options the last counts, so that an alias can be overridden
 
 
+# Options that a command does not have, and what does what they would.
+_MEANT: Final = {
+    **dict.fromkeys((("mail send", "--from"), ("mail reply", "--from")), "the sender is --actor"),
+    ("update", "--status"): "the status changes with holdfast done, block, unblock, cancel, close or reopen",
+}
+
+
 def _unknown(name: str, options: Iterable[str], command: str) -> Usage:
-    near = nearest(name, options)
-    also = f"did you mean {near}? " if near else ""
+    near, meant = nearest(name, options), _MEANT.get((command, name))
+    also = f"{meant}; " if meant else f"did you mean {near}? " if near else ""
     whole = f"holdfast {command}".rstrip()
     return Usage(f"{whole} has no option {name}", hint=f"{also}holdfast help {command or 'options'} lists all")
 
@@ -209,7 +216,7 @@ def _json(text: str) -> Any:
         return from_wire(msgspec.json.decode(content))
     except msgspec.DecodeError as error:
         raise Usage(
-            f"{content[:80]!r} is not JSON: {error}",
+            f"{content[:80]!r} is not JSON: {str(error).removeprefix('JSON is malformed: ')}",
             hint="quote it for the shell; a text is '\"text\"', - reads JSON from standard input",
         ) from error
 

@@ -177,6 +177,9 @@ def run(session: Session, op: Operation[..., Any], given: dict[str, Any]) -> Any
             if op.kind == "first" and result is None:
                 raise errors.Timeout("nothing happened in that time", hint="wait longer with --timeout")
             session.out.result(op, result)
+            if op.route.frees and result is False and not session.out.json:
+                what = " ".join(str(arguments[each]) for each in ("run", "cell", "name") if each in arguments)
+                print(f"holdfast: nobody holds {what}, so nothing was released", file=sys.stderr)
     if op.writes:
         after_writing(session)
     return result

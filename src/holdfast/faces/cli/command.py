@@ -92,6 +92,7 @@ _GROUPS: Final = {
     "turn": ("take turns editing a repository's shared files; needs no workspace", None),
 }
 PURPOSES: Final = {name: purpose for name, (purpose, _) in _GROUPS.items()}
+_SAME: Final = {"unlock": ("release",), "lock": ("acquire",), "acquire": ("lock",), "release": ("unlock",)}
 _LONGEST: Final = 3  # words of a command
 
 
@@ -110,8 +111,8 @@ def find(words: Sequence[str]) -> tuple[Command, int]:
     return derive(op), 1
 
 
-def _find_in_group(group: str, words: Sequence[str]) -> tuple[Command, int]:
-    words = list(takewhile(lambda word: not word.startswith("-"), words[:_LONGEST]))
+def _find_in_group(group: str, given: Sequence[str]) -> tuple[Command, int]:
+    words = list(takewhile(lambda word: not word.startswith("-"), given[:_LONGEST]))
     for count in range(len(words), 1, -1):
         if (name := " ".join(words[:count])) in HAND_MADE:
             return hand_made(name), count
@@ -127,10 +128,17 @@ def _find_in_group(group: str, words: Sequence[str]) -> tuple[Command, int]:
     group = inner if any(name.startswith(f"{inner} ") for name in names) else group
     more = words[len(group.split()) :]
     members = members_of(group, names)
-    near = nearest(more[0], members) if more else None
+    near = _same(more[0], members) or nearest(more[0], members) if more else None
     also = f"did you mean {group} {near}? " if near else ""
     wrong = f"there is no command {f'{group} {more[0]}'!r}" if more else f"holdfast {group} needs a subcommand"
+    if not more and len(given) > len(words):
+        wrong, also = f"holdfast {group} needs a subcommand before {given[len(words)]}", "options come after it; "
     raise Usage(wrong, hint=f"{also}{group} has {', '.join(members)}")
+
+
+def _same(word: str, members: Sequence[str]) -> str | None:
+    """The member that does what a word of another group says."""
+    return next((each for each in _SAME.get(word, ()) if each in members), None)
 
 
 def members_of(group: str, names: Iterable[str]) -> list[str]:

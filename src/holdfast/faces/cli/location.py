@@ -67,11 +67,17 @@ def check_folder(folder: str, source: str) -> str:
 
 
 def home(start: str) -> str:
-    """Return where a new workspace goes: the main worktree of the git repository, or the folder itself."""
+    """Return where a new workspace goes: the main worktree of the git repository, or the folder itself.
+
+    A workspace in a folder inside the repository comes first, because commands there use it.
+    """
+    nearer = None
     for folder in _folders(start):
         common = git_common(folder)
         if common is not None:
-            return os.path.join(_main_worktree(common), FOLDER)
+            return nearer or os.path.join(_main_worktree(common), FOLDER)
+        if nearer is None and has_store(os.path.join(folder, FOLDER)):
+            nearer = os.path.join(folder, FOLDER)
     return os.path.join(os.path.abspath(start), FOLDER)
 
 

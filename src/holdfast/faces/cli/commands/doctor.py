@@ -83,7 +83,7 @@ def _workspace(session: Session) -> Iterator[Found]:
 def _actor(session: Session) -> Iterator[Found]:
     actor = session.actor or derive_actor()
     if isinstance(actor, DerivedActor):
-        yield "note", f"{actor} is only derived: it may not claim, lock or mail", "set HOLDFAST_ACTOR"
+        yield "note", f"{actor} is derived from user and host: it may not claim, lock or mail", "set HOLDFAST_ACTOR"
     else:
         yield "ok", actor
 

@@ -111,7 +111,7 @@ def _tries(server: Server, token: Path) -> list[str]:
         f"{curl} -H 'Content-Type: application/json' -d '{{\"title\": \"a first task\"}}' {where}/api/tasks",
         f"{curl} -X POST {where}/api/tasks/claim-next",
         f"{curl} -N -H 'Accept: text/event-stream' '{where}/api/events?after=0'",
-        "every operation: GET / and GET /openapi.json",
+        "every operation, with the token: GET /openapi.json",
     ]
 
 

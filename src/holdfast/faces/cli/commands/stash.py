@@ -180,9 +180,10 @@ def _check_all(workspace: Any, shares: list[Tables], bad: list[ImportProblem]) -
             if not refusal.details.get("problems"):
                 raise
     if problems:
+        those = "it" if len(problems) == 1 else "them"
         raise errors.Invalid(
             f"{counted(len(problems), 'lines')} cannot be imported; {problems[0]}",
-            hint="correct them, or pass skip_bad=True to leave them out",
+            hint=f"correct {those}, or pass skip_bad=True to leave {those} out",
             problems=problems,
         )
 

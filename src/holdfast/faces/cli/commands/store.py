@@ -309,6 +309,7 @@ def init(session: Session, given: dict[str, Any]) -> int:
 
     If there is one, it is left as it is.
     """
+    from holdfast.hints import options_of
     from holdfast.workspace import open_workspace
 
     if session.given.get("url") or (not session.given.get("dir") and session.environ.get("HOLDFAST_URL")):
@@ -325,6 +326,10 @@ def init(session: Session, given: dict[str, Any]) -> int:
     open_workspace(folder, actor=session.actor).close()
     lines = [f"{'there is a workspace in' if found else 'made a workspace in'} {folder}"]
     at = session.out.place
+    root = None if named else location.git_root(session.folder)
+    if root is not None and not location.has_store(shared := location.home(root)):
+        another = f"holdfast init{options_of(('--dir', shared))}"
+        lines.append(f"commands here use it; make another one for the whole repository: {another}")
     if known:
         lines.append(f"backups of a workspace that was here: {len(known)}; holdfast restore{at} lists them")
     if not found:
