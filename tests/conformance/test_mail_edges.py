@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from holdfast import Exists, NotExists, Op, Transaction, ValueEquals, VersionEquals, errors
+from holdfast.remote import RemoteWorkspace
 from holdfast.workspace.context import derive_actor
 from tests.conformance.test_mail import (
     STATUSES,
@@ -154,7 +155,7 @@ def test_a1_an_actor_that_was_only_derived_must_say_whose_mail_it_is(
 ) -> None:
     monkeypatch.delenv("HOLDFAST_ACTOR", raising=False)
     ws = world.open("bob")
-    nobody = ws.using(actor=derive_actor())
+    nobody: Any = ws.using(actor=derive_actor())
     sent = ws.mail.send("ann", "subject")
     calls: dict[str, Call] = {
         "send": lambda **given: nobody.mail.send("cy", "subject", **given),
@@ -170,7 +171,8 @@ def test_a1_an_actor_that_was_only_derived_must_say_whose_mail_it_is(
         argument = "sender" if name in ("send", "reply") else "agent"
         error = refused(ws, errors.InvalidHolder, call)
         assert argument in error.message
-        assert errors.NAME_YOURSELF in error.hint
+        own = errors.NAME_YOURSELF_REMOTELY if isinstance(nobody, RemoteWorkspace) else errors.NAME_YOURSELF
+        assert own in error.hint
         call(**{argument: "ann"})
     error = refused(ws, errors.InvalidHolder, nobody.mail.close, sent.id)
     assert set(nobody.mail.close(sent.id, "bob").status.values()) == {"closed"}

@@ -127,9 +127,9 @@ BUGS = [
         "threads need not be closed first",
         "domains/tasks/transitions.py",
         """    if messages:
-        raise errors.OpenThreads(""",
+        message""",
         """    if len(messages) > 1:
-        raise errors.OpenThreads(""",
+        message""",
         TOGETHER,
     ),
     # --- agents
@@ -137,9 +137,9 @@ BUGS = [
         "a derived actor may claim, lock and mail",
         "domains/locks.py",
         """        if isinstance(actor, DerivedActor):
-            message""",
+            source""",
         """        if not actor:
-            message""",
+            source""",
         BOTH,
     ),
     Bug(
