@@ -53,7 +53,7 @@ house: $(READY) ## Print the figures of the source: modules, lines, importers, l
 	@$(BIN)/python -m tests.architecture.house
 
 clean: ## Remove caches and build output; keeps .venv
-	rm -rf build dist src/*.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis .teeth .long
+	rm -rf build dist src/*.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis .teeth .long $(COMPILED)
 	find src tests -name __pycache__ -prune -exec rm -rf {} +
 
 # pytest compiles each test file in its own way. Every worker would do that for itself; once, beside the checks, is enough.

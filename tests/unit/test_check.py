@@ -59,6 +59,7 @@ DAMAGES = {
     "UPDATE cells SET version = 7 WHERE cell = 'cell'": "differs from its newest event",
     "UPDATE cells SET size = size + 1 WHERE cell = 'cell'": "differs from its newest event",
     "DELETE FROM cells WHERE cell = 'cell'": "is in the log, but not in the store",
+    "UPDATE cells SET record = record + 1 WHERE cell = 'cell'": "does not know its key in the log",
     "UPDATE cells SET lease = 'none' WHERE cell = 'timed'": "bound to a lease that does not exist",
     "UPDATE cells SET lease = NULL WHERE cell = 'timed'": "a cell that does not exist",
     "DELETE FROM log WHERE revision = 1": "revisions above 0",

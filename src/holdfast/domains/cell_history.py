@@ -150,6 +150,11 @@ def check(snapshot: Snapshot) -> Iterator[str]:
     ):
         yield f"cell {run}/{cell} is in the log, but not in the store"
     for run, cell in snapshot.all(
+        "SELECT run, cell FROM cells LEFT JOIN records ON key = record"
+        " WHERE (kind, scope, id) IS NOT ('cell', run, cell)"
+    ):
+        yield f"cell {run}/{cell} does not know its key in the log"
+    for run, cell in snapshot.all(
         "SELECT run, cell FROM cells WHERE lease IS NOT NULL AND NOT EXISTS (SELECT 1 FROM leases WHERE id = lease)"
     ):
         yield f"cell {run}/{cell} is bound to a lease that does not exist"

@@ -37,6 +37,8 @@ _SOUND = {
     " OR (holder IS NULL) <> (token IS NULL) OR (holder IS NULL) <> (claimed IS NULL)",
     "is claimed without a lease": "SELECT id FROM tasks t WHERE holder IS NOT NULL AND NOT parked"
     " AND NOT EXISTS (SELECT 1 FROM leases l WHERE l.id = t.record AND l.kind = 'task' AND l.holder = t.holder)",
+    "does not know its key in the log": "SELECT t.id FROM tasks t LEFT JOIN records r ON r.key = t.record"
+    " WHERE (r.kind, r.scope, r.id) IS NOT ('task', '', t.id)",
     "has no text": "SELECT id FROM tasks t LEFT JOIN task_texts x USING (seq) WHERE x.title IS NOT t.title",
     "is not in the search index": "SELECT t.id FROM tasks t LEFT JOIN tasks_fts_docsize d ON d.id = t.seq"
     " WHERE d.id IS NULL",
