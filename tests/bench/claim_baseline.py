@@ -27,7 +27,7 @@ BEST = (
     " (SELECT id FROM tasks WHERE seq = t.parent),"
     " (SELECT deadline FROM leases WHERE id = t.record AND t.holder IS NOT NULL)"
     " FROM tasks t INDEXED BY tasks_ready WHERE t.status = 'open' AND t.waits = 0 AND t.busy = 0"
-    " AND t.deleted IS NULL ORDER BY t.priority, t.seq LIMIT 1"
+    " AND t.deleted IS NULL ORDER BY t.priority, t.seq LIMIT ?"
 )
 LEASE = "INSERT INTO leases (id, kind, holder, ttl, deadline, created) VALUES (?, ?, ?, ?, ?, ?)"
 CLAIM = (
@@ -40,8 +40,9 @@ SLICE = (
     " ORDER BY tag, priority, seq LIMIT 1 OFFSET ?"
 )
 TIDY = (
-    "DELETE FROM ready_tags WHERE (tag, priority, seq) > (?, ?, ?) AND {}NOT EXISTS (SELECT 1 FROM tasks t WHERE"
-    " t.seq = ready_tags.seq AND t.status = 'open' AND t.waits = 0 AND t.busy = 0 AND t.deleted IS NULL)"
+    "DELETE FROM ready_tags WHERE (tag, priority, seq) > (?, ?, ?) AND {}NOT EXISTS (SELECT 1 FROM tasks t"
+    " INDEXED BY tasks_ready WHERE t.priority = ready_tags.priority AND t.seq = ready_tags.seq"
+    " AND t.status = 'open' AND t.waits = 0 AND t.busy = 0 AND t.deleted IS NULL)"
 )
 TIDY_SLICE, TIDY_REST = TIDY.format("(tag, priority, seq) <= (?, ?, ?) AND "), TIDY.format("")
 GO_ON = "UPDATE ready_tags_tidied SET tag = ?, priority = ?, seq = ? WHERE id = 1"
@@ -69,7 +70,7 @@ class Claimer:
             execute("BEGIN IMMEDIATE")
             revision, now = self._begun()
             execute(DOCUMENTS).fetchall()
-            self._tidy(self._claim(agent, revision + 1, now))
+            self._tidy(self._claim(self._best(1)[0], agent, revision + 1, now))
             execute(FOOTER, (revision + 1, now))
             execute("COMMIT")
 
@@ -81,10 +82,14 @@ class Claimer:
             revision, now = self._begun()
             execute("SAVEPOINT bodies")
             execute(DOCUMENTS).fetchall()
-            litter = 0
+            litter = ahead = 0
+            rows: list[Any] = []
             for agent in agents[start : start + size]:
                 revision += 1
-                litter += self._claim(agent, revision, now)
+                if not rows:
+                    ahead = min(64, 2 * ahead or 1)
+                    rows = self._best(ahead)
+                litter += self._claim(rows.pop(), agent, revision, now)
             self._tidy(litter)
             execute(FOOTER, (revision, now))
             execute("COMMIT")
@@ -117,10 +122,13 @@ class Claimer:
             execute(TIDY_SLICE, (*start, *end))
         execute(GO_ON, end or ("", 0, 0))
 
-    def _claim(self, agent: str, revision: int, now: int) -> int:
-        """Claim the best task; returns how many rows of `ready_tags` are left behind."""
+    def _best(self, count: int) -> list[Any]:
+        """The best tasks, the very best last."""
+        return self._execute(BEST, (count,)).fetchall()[::-1]
+
+    def _claim(self, row: Any, agent: str, revision: int, now: int) -> int:
+        """Claim a task; returns how many rows of `ready_tags` are left behind."""
         execute = self._execute
-        row: Any = execute(BEST).fetchone()
         seq, record, version, token = row[0], row[1], row[10] + 1, revision * 4096
         execute(LEASE, (record, "task", agent, TTL, now + TTL, now))
         execute(CLAIM, ("in_progress", agent, now, token, TTL, GRIMOIRE, 0, version, revision, now, seq))

@@ -3,7 +3,8 @@
 Every subject is a fixed amount of work through the public interface. Each run is a fresh process of the tree's own
 `.venv`, with its store in memory where the machine has such a place; the trees take turns. Printed are their medians,
 the ratio of these, and the ratio of the least times, which other load on the machine disturbs less. Processor time
-counts threads and children, and does not wait for a disk or for other processes.
+counts threads and children, and does not wait for a disk or for other processes. With `--disk` the store is on the disk
+of this folder, and what is printed is the time that passes: how long users wait, on a quiet machine.
 """
 
 from __future__ import annotations
@@ -30,6 +31,7 @@ import holdfast
 ROUNDS = 9
 MEMORY = Path("/dev/shm")
 MEASURE = "measure"
+DISK = "--disk"
 Work = Callable[[], object]
 
 
@@ -37,12 +39,13 @@ def main(argv: Sequence[str] | None = None) -> int:
     """Print a row for each subject. Ends with a message if a tree cannot do one."""
     argv = sys.argv[1:] if argv is None else argv
     if argv[:1] == [MEASURE]:
-        print(measure(argv[1], float(argv[2])))
+        print(measure(argv[1], float(argv[2]), disk=argv[3:] == [DISK]))
         return 0
     parser = argparse.ArgumentParser(prog="python -m tests.bench.compare", description=__doc__)
     parser.add_argument("before", type=Path, help="another tree, with its .venv made by `make setup`")
     parser.add_argument("names", nargs="*", metavar="name", help=f"which: {', '.join(SUBJECTS)} (default: all)")
     parser.add_argument("--rounds", type=int, default=ROUNDS)
+    parser.add_argument(DISK, action="store_true", help="time that passes, with the stores in the current folder")
     parser.add_argument("--scale", type=float, default=1.0, help="do so much of everything")
     options = parser.parse_args(argv)
     if unknown := set(options.names) - set(SUBJECTS):
@@ -56,30 +59,32 @@ def main(argv: Sequence[str] | None = None) -> int:
         for number in range(options.rounds):
             turns = list(zip((before, Path(sys.executable)), times, strict=True))
             for python, found in turns if number % 2 else reversed(turns):
-                found.append(_measured_in(python, name, options.scale))
+                found.append(_measured_in(python, name, options.scale, options.disk))
         old, new = map(statistics.median, times)
         least = min(times[1]) / min(times[0])
         print(f"{name:18} {old:7.3f} s {new:7.3f} s {new / old:6.3f} {least:8.3f}", flush=True)
     return 0
 
 
-def _measured_in(python: Path, name: str, scale: float) -> float:
-    """Seconds of processor time that a fresh process of a tree takes for a subject."""
+def _measured_in(python: Path, name: str, scale: float, disk: bool) -> float:
+    """Seconds that a fresh process of a tree takes for a subject."""
     # The other tree runs this file too, with its own library: -P keeps the folder of this file out of the path.
-    command = [str(python), "-P", __file__, MEASURE, name, str(scale)]
+    command = [str(python), "-P", __file__, MEASURE, name, str(scale), *([DISK] if disk else [])]
     done = subprocess.run(command, capture_output=True, text=True)
     if done.returncode:
         raise SystemExit(f"{name} fails with {python}:\n{done.stderr[-2000:]}")
     return float(done.stdout)
 
 
-def measure(name: str, scale: float) -> float:
-    """Seconds of processor time for a subject, without the making of its store."""
-    with tempfile.TemporaryDirectory(dir=MEMORY if MEMORY.is_dir() else None) as folder, ExitStack() as closing:
+def measure(name: str, scale: float, disk: bool = False) -> float:
+    """Seconds for a subject, without the making of its store: of the processor, or as they pass if it is on disk."""
+    place = Path.cwd() if disk else MEMORY if MEMORY.is_dir() else None
+    clock = time.perf_counter if disk else _processor_time
+    with tempfile.TemporaryDirectory(dir=place) as folder, ExitStack() as closing:
         work = SUBJECTS[name](Scene(Path(folder), scale, closing))
-        began = _processor_time()
+        began = clock()
         work()
-        return _processor_time() - began
+        return clock() - began
 
 
 def _processor_time() -> float:
@@ -104,10 +109,10 @@ class Scene:
         return max(1, round(full * self._scale))
 
 
-def _fill(ws: holdfast.Workspace, count: int) -> None:
+def _fill(ws: holdfast.Workspace, count: int, **fields: Any) -> None:
     def create(numbers: range, tx: holdfast.Transaction) -> None:
         for number in numbers:
-            tx.tasks.create(f"t{number}")
+            tx.tasks.create(f"t{number}", **fields)
 
     for first in range(0, count, 500):
         ws.transact(partial(create, range(first, min(count, first + 500))))
@@ -187,15 +192,45 @@ def claim_threads(scene: Scene) -> Work:
     return _in_threads(one)
 
 
-def claim_loop(scene: Scene) -> Work:
+def claim_loop(scene: Scene, **wanted: Any) -> Work:
     ws = scene.open()
-    _fill(ws, scene.count(12_000))
+    _fill(ws, scene.count(12_000), **({"tags": ["area/api", "kind/x"]} if wanted else {}))
 
     async def one(number: int) -> None:
         for _ in range(scene.count(160)):
-            await ws.aio.tasks.claim_next(f"a{number}")
+            await ws.aio.tasks.claim_next(f"a{number}", **wanted)
 
     return _in_loop(one)
+
+
+def claim_routed(scene: Scene) -> Work:
+    """By the last of 21 routes, which needs an ability that the agents have."""
+    lines = [f"  - {{grimoire: g{n}, any_tags: [area/{n}/**, kind/{n}], needs: [python]}}" for n in range(20)]
+    lines.append("  - {grimoire: api, any_tags: [area/api], needs: [python]}")
+    (scene.folder / "store").mkdir()
+    (scene.folder / "store" / "grimoire-matchers.yaml").write_text("\n".join(["matchers:", *lines, ""]))
+    return claim_loop(scene, can=["python"])
+
+
+def _claimed(scene: Scene, work: Callable[[holdfast.Workspace, str, str], Coroutine[Any, Any, Any]]) -> Work:
+    """Work on tasks that 64 agents have claimed, each its own."""
+    ws = scene.open()
+    _fill(ws, scene.count(6400))
+    tasks: list[list[str]] = []
+    for number in range(64):
+        claim = partial(_claim_all, f"a{number}", scene.count(100))
+        tasks.append(ws.transact(claim))
+
+    async def one(number: int) -> None:
+        for id in tasks[number]:
+            await work(ws, id, f"a{number}")
+
+    return _in_loop(one)
+
+
+def _claim_all(agent: str, count: int, tx: holdfast.Transaction) -> list[str]:
+    claimed = [tx.tasks.claim_next(agent) for _ in range(count)]
+    return [task.id for task in claimed if task is not None]
 
 
 def mail(scene: Scene) -> Work:
@@ -264,6 +299,12 @@ SUBJECTS: dict[str, Callable[[Scene], Work]] = {
     "claim": claim,
     "claim, threads": claim_threads,
     "claim, loop": claim_loop,
+    "claim by tag": partial(claim_loop, tags=["area/api"]),
+    "claim by glob": partial(claim_loop, tag_pattern="area/*"),
+    "claim by routes": claim_routed,
+    "complete": partial(_claimed, work=lambda ws, id, agent: ws.aio.tasks.complete(id, agent)),
+    "note": partial(_claimed, work=lambda ws, id, agent: ws.aio.tasks.note(id, "seen")),
+    "heartbeat": partial(_claimed, work=lambda ws, id, agent: ws.aio.tasks.heartbeat(id, agent)),
     "mail": mail,
     "stash": stash,
     "watch": watch,

@@ -6,14 +6,17 @@ Every answer and refusal is compared, and after each step every task, what is re
 
 from __future__ import annotations
 
+import asyncio
 from collections import Counter
 from collections.abc import Callable
+from functools import partial
 from typing import Any, ClassVar
 
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant
 
 from holdfast import errors
 from holdfast.errors import HoldfastError
+from holdfast.kernel.batch import Batch, Call
 from holdfast.types.tasks import HistoryEntry, Readiness
 from holdfast.workspace import Workspace
 from tests.conformance.machine import Stop, assert_same, invoke
@@ -24,6 +27,7 @@ from tests.worlds.kinds import World
 DONE: Counter[str] = Counter()  # how often each operation was not refused
 REFUSALS = {name for name in dir(errors) if isinstance(getattr(errors, name), type)}
 CHECK_EVERY = 20  # steps
+TAKEN_BACK = "taken back"  # a transaction that fails after it has claimed a task
 # What an error must say of its cause, as far as it has it.
 FACTS = (
     *("id", "parent_id", "holder", "since", "current", "expected", "version", "value", "status", "current_status"),
@@ -52,6 +56,19 @@ def plain(answer: Any) -> Any:
     if isinstance(answer, list) and answer and isinstance(answer[0], HistoryEntry):
         answer = sorted(answer, key=lambda entry: (-entry.version, entry.field))
     return exact(answer)
+
+
+def _again(answer: Any) -> Any:
+    """What a call returned or raised."""
+    if isinstance(answer, Exception):
+        raise answer
+    return answer
+
+
+def _take_back(perform: Callable[[str], Any]) -> None:
+    """A body that has taken a task when it fails."""
+    perform("tasks.claim_next")
+    raise Stop
 
 
 class TaskBench(RuleBasedStateMachine):
@@ -97,6 +114,46 @@ class TaskBench(RuleBasedStateMachine):
         expected = told(lambda: self.model.call(actor, op, args, None, None))
         assert heard == expected, f"{op} {args} by {actor}"
         DONE[op] += heard[0] not in REFUSALS
+
+    def together(self, asked: list[tuple[str, str, dict[str, Any]]]) -> None:
+        """Operations of several actors in one group, and one after the other on the model."""
+        groups = self.ws._engine.group
+
+        async def ask(actor: str, op: str, args: dict[str, Any]) -> Any:
+            acting = self.ws.aio.using(actor=actor)
+            if op == TAKEN_BACK:
+                return await acting.transact(lambda tx: _take_back(lambda op: invoke(tx, op, args)))
+            return await invoke(acting, op, args)
+
+        async def ask_all() -> list[Any]:
+            return await asyncio.gather(*[ask(*each) for each in asked], return_exceptions=True)
+
+        sizes: list[int] = []
+        run = groups.run
+
+        def counted(calls: list[Call]) -> Batch | None:
+            sizes.append(len(calls))
+            return run(calls)
+
+        groups.run = counted  # type: ignore[method-assign]
+        try:
+            answers = asyncio.run(ask_all())
+        finally:
+            del groups.run
+        assert max(sizes) == len(asked), "they did not share a group"
+        for (actor, op, args), answer in zip(asked, answers, strict=True):
+            heard = told(partial(_again, answer))
+            if op == "tasks.create" and not isinstance(answer, Exception):
+                self.made(answer.id)
+            said = told(partial(self._said, actor, op, args))
+            assert heard == said, f"{op} {args} by {actor}, one of {len(asked)}"
+            DONE[op] += heard[0] not in REFUSALS
+
+    def _said(self, actor: str, op: str, args: dict[str, Any]) -> Any:
+        """What the model says to one of a crowd."""
+        if op != TAKEN_BACK:
+            return self.model.call(actor, op, args, None, None)
+        return self.model.transact(actor, lambda: _take_back(lambda op: self.model.perform(op, args)))
 
     def made(self, id: str) -> None:
         """The store has chosen an id."""

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from holdfast.types import as_time
 from tests.conformance.counting import Rules
 from tests.conformance.machine import Stop, invoke
-from tests.conformance.task_bench import TaskBench, told
+from tests.conformance.task_bench import TAKEN_BACK, TaskBench, told
 from tests.conformance.task_ledger import ACTIVE
 
 _rules = Rules()
@@ -35,6 +35,13 @@ ttl = st.sampled_from((None, 5, 20.5, 60))
 token = st.sampled_from(("none", "none", "none", "right", "right", "wrong"))
 note = st.sampled_from((None, "a note"))
 link = st.sampled_from(("depends_on", "depends_on", "depends_on", "related", "discovered_from"))
+# Of what is asked in a crowd, most are claims; one of them is taken back after it has written.
+crowd_op = st.sampled_from(
+    (
+        *("tasks.claim_next",) * 7,
+        *("tasks.claim", "tasks.complete", "tasks.release", "tasks.create", "tasks.update", "tasks.delete", TAKEN_BACK),
+    )
+)
 
 
 class TaskMachine(TaskBench):
@@ -226,6 +233,27 @@ class TaskMachine(TaskBench):
         assert heard == said
         self.model.next_tasks.clear()
         self.ids += [] if fails else made[:1]
+
+    @step(asked=st.lists(st.tuples(crowd_op, which, agent), min_size=12, max_size=60))
+    def crowd(self, asked: list[tuple[str, int, str]]) -> None:
+        """Many at once, in one group: each sees everything before it, and what one rolls back stays undone."""
+        for number in range(10 - len(self.model.tasks_ready())):
+            where = {"parent_id": self.some(number) if number % 3 else None, "priority": number % 3}
+            self.call("tasks.create", {"title": "one more", "tags": [TAGS[number % 2]], **where})
+        self.together([(agent, *self.asked_in_a_crowd(what, which, agent)) for what, which, agent in asked])
+
+    def asked_in_a_crowd(self, what: str, which: int, agent: str) -> tuple[str, dict[str, Any]]:
+        match what:
+            case "tasks.create":
+                where = {"parent_id": self.parent(which), "tags": [TAGS[which % 3]], "priority": which % 5}
+                return what, {"title": f"task {which}", **where}
+            case "tasks.claim" | "tasks.delete" | "tasks.update":
+                id = self.some(which, lambda row: row.status == "open" and row.deleted is None)
+                more = {"agent": agent} if what == "tasks.claim" else {"priority": which % 5}
+                return what, {"id": id, **({} if what == "tasks.delete" else more)}
+            case "tasks.complete" | "tasks.release":
+                return what, {"id": self.some(which, lambda row: row.claimed_by == agent), "agent": agent}
+        return what, {"agent": agent, **({} if which % 4 else {"tags": [TAGS[which // 4 % 3]]})}
 
     @step(seconds=st.sampled_from((1, 4, 0.000001, 1, 4, 20.5, 60, 3600)))
     def advance(self, seconds: float) -> None:

@@ -62,6 +62,7 @@ class Tally:
     reads: int = 0
     heard: int = 0
     revisions: int = 0
+    largest_group: int = 0
     fewest_operations: int = 2**31
     fewest_faults: int = 2**31
     done: Counter[str] = field(default_factory=Counter)
@@ -76,6 +77,7 @@ class Tally:
         self.reads += outcome.reads
         self.heard += outcome.heard
         self.revisions += outcome.revisions
+        self.largest_group = max(self.largest_group, outcome.largest_group)
         self.fewest_operations = min(self.fewest_operations, outcome.operations)
         self.fewest_faults = min(self.fewest_faults, outcome.faults.total())
         self.done += outcome.done
@@ -85,7 +87,8 @@ class Tally:
     def __str__(self) -> str:
         lines = [
             f"{self.seeds} seeds: {self.operations} operations (at least {self.fewest_operations} a seed), "
-            f"{self.reads} of them reads; {self.revisions} revisions; {self.heard} events heard by watchers; "
+            f"{self.reads} of them reads; {self.revisions} revisions; groups of up to {self.largest_group}; "
+            f"{self.heard} events heard by watchers; "
             f"{self.faults.total()} faults (at least {self.fewest_faults} a seed)",
             "  answered: " + ", ".join(f"{op} {count}" for op, count in sorted(self.done.items())),
             "  faults: " + ", ".join(f"{kind} {self.faults[kind]}" for kind in KINDS),

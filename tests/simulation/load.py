@@ -25,7 +25,7 @@ from tests.simulation.truth import Truth
 from tests.simulation.watching import Listener
 from tests.simulation.workload import READS, Workload
 
-CLIENTS = 6
+CLIENTS, CROWD = 6, 80  # of most runs, and of every fourth
 # What nothing refuses, if it names none of those that may be gone, nor all that are known.
 KEYED = ("cells.set", "cells.increment", "tasks.create", "mail.send", "trails.create")
 MAY_BE_GONE = {"lease", "parent_id", "task"}
@@ -57,7 +57,9 @@ class Load:
         self.chance = cluster.random
         self.history = History()
         self.workload = Workload(self.chance)
-        self.idle = CLIENTS  # clients that wait for nothing
+        self.crowded = self.chance.random() < 0.25
+        self.idle = CROWD if self.crowded else CLIENTS  # clients that wait for nothing
+        self.largest_group = 0
         self.again: list[Asked] = []  # keyed operations of unknown outcome, to be repeated
         self.waiting: dict[str, list[Asked]] = {node.name: [] for node in cluster.nodes}
         self.listeners = [
@@ -79,8 +81,13 @@ class Load:
     # --- what clients do ---------------------------------------------------------------------------------------------
 
     def ask(self) -> None:
-        """A client asks a node for something."""
+        """A client asks a node for something; in a crowd many ask the same node."""
         node = self.chance.choice(self.cluster.nodes)
+        for _ in range(self.chance.choice((1, 24, 64)) if self.crowded else 1):
+            self._ask(node)
+        self.begin(node)
+
+    def _ask(self, node: Node) -> None:
         if self.again and self.chance.random() < 0.5:
             asked = self.again.pop(0)
             asked.node, asked.ending, asked.error = node.name, "", None
@@ -97,7 +104,6 @@ class Load:
         else:
             return
         self.waiting[node.name].append(asked)
-        self.begin(node)
 
     def look(self) -> None:
         """A read through a node: local, or of what was acknowledged; only where no fibre of the node is in the way."""
@@ -158,7 +164,7 @@ class Load:
         if not node.up:
             node.begin(lambda: self.start_node(node))
         elif self.waiting[node.name]:
-            most = self.chance.choice((1, 1, 2, 4))
+            most = self.chance.choice((1, 64) if self.crowded else (1, 1, 2, 4))
             group, self.waiting[node.name] = self.waiting[node.name][:most], self.waiting[node.name][most:]
             node.begin(lambda: self._perform(node, group))
 
@@ -174,6 +180,7 @@ class Load:
         """Run operations as one group, and hear how each ended."""
         workspace = node.workspace
         assert workspace is not None
+        self.largest_group = max(self.largest_group, len(group))
         node.on_death.append(lambda: self._lost(group))
         calls = [QueuedCall(self._body(workspace, asked), asked.actor) for asked in group]
         for asked in group:

@@ -42,6 +42,7 @@ class Outcome:
     reads: int
     heard: int
     revisions: int
+    largest_group: int
     done: Counter[str]  # how often each operation was answered, not refused
     faults: Counter[str]
     reached: Counter[str]
@@ -247,6 +248,7 @@ class Run:
             reads=len(self.load.history.looked),
             heard=sum(len(heard.events) for listener in self.load.listeners for heard in listener.heard),
             revisions=self.truth.newest,
+            largest_group=self.load.largest_group,
             done=Counter(asked.op for asked in self.load.history.asked if asked.ending == "answered"),
             faults=self.cluster.faults,
             reached=self.cluster.reached,

@@ -55,6 +55,7 @@ def test_seeds_hold(part: int, caplog: pytest.LogCaptureFixture, capsys: pytest.
     assert tally.seeds >= PART
     assert tally.fewest_operations >= OPERATIONS >= 200
     assert tally.fewest_faults >= FAULTS >= 10
+    assert tally.largest_group >= 40
     assert missing(tally) == set()
     assert set(tally.faults) == set(KINDS)
     assert set(tally.done) == set(WORKLOAD)

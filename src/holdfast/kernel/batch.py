@@ -99,6 +99,7 @@ class Batch:
         self._asked = asked  # an outcome depends on the state that the bodies saw
         self._writes = writes  # otherwise it only follows the log
         self._memo: dict[str, Any] = {}
+        self._ahead: dict[str, tuple[int, Any]] = {}
         self._writers: set[str] = set()  # names to record as active
         self._litter: dict[Tidy, int] = {}
         self.committed = False
@@ -159,6 +160,7 @@ class Batch:
             writer.max_value_bytes,
             self._began,
             self._memo,
+            self._ahead,
         )
         return tx
 
@@ -218,6 +220,7 @@ class Batch:
         writer.caution = max(0, writer.caution - 1)
         if lost is None:  # as if none of them had run
             self._connection.execute("ROLLBACK TO bodies")
+            self._ahead.clear()
             self.revision, self._stamp, self.now, self.deadline, self.emitted, self.dirty = before
             writer.caution = CAUTION
             lost = self._run_all(calls, apart=True)
@@ -248,6 +251,7 @@ class Batch:
                 if self.finished:
                     return self._lost(calls, number)
                 if apart:
+                    self._ahead.clear()
                     execute("ROLLBACK TO body")
                     execute("RELEASE body")
                 elif tx.dirty:

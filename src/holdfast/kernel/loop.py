@@ -11,7 +11,7 @@ import contextlib
 import queue
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from holdfast import errors
@@ -31,22 +31,22 @@ HAND_OVER = 0.00005
 class AsyncCall(Call):
     """A call whose task waits on a future; its event loop leads for it."""
 
-    __slots__ = ("_leader", "future")
+    __slots__ = ("future", "leader")
 
     def __init__(self, body: Callable[[Tx], Any], actor: str, leader: LoopLeader) -> None:
         super().__init__(body, actor)
-        self._leader = leader
+        self.leader = leader
         self.future: asyncio.Future[Any] = leader.loop.create_future()
 
     @property
     def ready(self) -> bool:
-        return self._leader.loop.is_running()
+        return self.leader.loop.is_running()
 
     def lead(self) -> None:
-        self._leader.soon(self._leader.lead)
+        self.leader.soon(self.leader.lead_soon)
 
     def answer(self) -> None:
-        self._leader.answer(self)
+        self.leader.answer([self])
 
     def resolve(self) -> None:
         """On the loop: wake the task."""
@@ -77,9 +77,7 @@ class LoopLeader:
         """Run a body in a transaction and return its result once it is durable."""
         call = AsyncCall(body, actor, self)
         self._group.join(call)
-        if not self._coming:
-            self._coming = True
-            self.loop.call_soon(self.lead)  # not at once: tasks that are ready now join the same group
+        self.lead_soon()
         try:
             return await call.future
         except asyncio.CancelledError:
@@ -107,6 +105,12 @@ class LoopLeader:
         except RuntimeError:  # closed
             return False
         return True
+
+    def lead_soon(self) -> None:
+        """On the loop: lead after the tasks that are ready now, so that they join the same group."""
+        if not self._coming:
+            self._coming = True
+            self.loop.call_soon(self.lead)
 
     def lead(self) -> None:
         """On the loop: if nobody leads, run the queued calls."""
@@ -140,8 +144,7 @@ class LoopLeader:
             if abandon():  # otherwise the turn has just come, and `run` is on its way
                 group.take_overs.pop(thread, None)
                 fail(calls, group.turn_missed())
-                group.pass_on()
-                self._answer_all(calls)
+                self._end(calls)
 
         def take_over() -> list[Call]:
             timer.cancel()
@@ -188,22 +191,29 @@ class LoopLeader:
 
     def _finish(self, batch: Batch | None, calls: list[Call]) -> None:
         self._group.turns.give()
-        self._group.pass_on()
-        self._answer_all(calls)
+        self._end(calls)
         if batch is not None:
             self._group.committed(batch.emitted, batch.deadline)
 
-    @staticmethod
-    def _answer_all(calls: list[Call]) -> None:
-        for call in calls:
-            call.answer()
+    def _end(self, calls: list[Call]) -> None:
+        """Answer every call and pass on the lead.
 
-    def answer(self, call: AsyncCall) -> None:
-        """From any thread: wake a task. Calls answered together wake the loop once."""
+        The tasks of this loop are answered first, in one piece: what they call next joins the next group. Otherwise
+        that would run without them, and the loop would go on with two half groups.
+        """
+        own = [call for call in calls if isinstance(call, AsyncCall) and call.leader is self]
+        self.answer(own)
+        self._group.pass_on()
+        for call in calls if len(own) < len(calls) else ():
+            if call not in own:
+                call.answer()
+
+    def answer(self, calls: Sequence[AsyncCall]) -> None:
+        """From any thread: wake tasks of this loop. Calls answered together wake the loop once."""
         with self._answering:
-            self._answered.append(call)
-            first = len(self._answered) == 1
-        if first:
+            first = not self._answered
+            self._answered += calls
+        if first and calls:
             self.soon(self._resolve)
 
     def _resolve(self) -> None:

@@ -97,6 +97,7 @@ class Tx(Snapshot):
     """
 
     __slots__ = (
+        "_ahead",
         "_grants",
         "_ids",
         "actor",
@@ -123,6 +124,7 @@ class Tx(Snapshot):
         max_value_bytes: int,
         began: int,
         memo: dict[str, Any],
+        ahead: dict[str, tuple[int, Any]],
     ) -> None:
         self._connection = connection
         self._execute = connection.execute
@@ -134,6 +136,7 @@ class Tx(Snapshot):
         self.max_value_bytes = max_value_bytes
         self.began = began
         self.memo: dict[str, Any] = memo
+        self._ahead = ahead
         self.dirty = False
         self.events = 0  # emitted so far
         self.deadline: int | None = None  # the earliest one this transaction set, for the pulse
@@ -244,6 +247,15 @@ class Tx(Snapshot):
         self.litter = self.litter or {}
         self.litter[tidy] = self.litter.get(tidy, 0) + count
 
+    def read_ahead(self, key: str) -> Any:
+        """What an earlier transaction of the group kept, or None if anything was changed or rolled back since."""
+        changes, kept = self._ahead.get(key, (-1, None))
+        return kept if changes == self._connection.total_changes() else None
+
+    def keep_ahead(self, key: str, value: Any) -> None:
+        """Keep rows that were read ahead for later transactions of the group, until the next change by anybody."""
+        self._ahead[key] = self._connection.total_changes(), value
+
     def new_token(self) -> int:
         """Return a fencing token greater than any granted before, over all locks."""
         if self._grants == GRANTS_PER_REVISION:
@@ -285,6 +297,7 @@ class Tx(Snapshot):
         # Disk full and interrupts roll back the whole transaction from inside: then there is no savepoint left, and
         # the batch finds that out by itself.
         if not self.ended and self._connection.in_transaction:
+            self._ahead.clear()
             self.one("ROLLBACK TO part")
             self.one("RELEASE part")
             self.events, self.now, self.dirty, self.seen = before

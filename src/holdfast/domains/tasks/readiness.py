@@ -1,8 +1,8 @@
 """Which task comes next: the best ready one that matches, by priority, then oldest.
 
 Without filters, or with one tag, it is the first entry of an index. Other filters (globs, several tags, abilities) look
-for a candidate in a snapshot, page by page, so that no writer waits for the search; the transaction that claims it
-checks it again. The result is None only if no ready task matches.
+for a candidate in a snapshot, page by page, so that no writer waits for the search; the transaction claims it, or one
+that follows it if others were first. The result is None only if no ready task matches.
 
 SQLite seeks `(key, seq) > (?, ?)` by the key alone, because `seq` is the rowid, and scans over all rows before it. So a
 page is read in two parts: the rest of its key, then the keys beyond.
@@ -13,7 +13,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
-from itertools import islice
+from itertools import chain, islice, repeat
 from typing import Any
 
 import msgspec
@@ -78,12 +78,14 @@ def read(
 
 
 PAGE = 200
+_FIRST_PAGES = (4, 32)  # most searches end here
 ROUNDS = 100  # attempts to claim a candidate before others do; after that the search runs in the transaction
-_BEST = f"SELECT {COLUMNS} FROM tasks t INDEXED BY tasks_ready WHERE {READY} ORDER BY t.priority, t.seq LIMIT 1"
+_BEST = f"SELECT {COLUMNS} FROM tasks t INDEXED BY tasks_ready WHERE {READY} ORDER BY t.priority, t.seq LIMIT ?"
 _BEST_TAGGED = (
     f"SELECT {COLUMNS} FROM ready_tags g CROSS JOIN tasks t ON t.seq = g.seq WHERE g.tag = ? AND {READY}"
-    " ORDER BY g.priority, g.seq LIMIT 1"
+    " ORDER BY g.priority, g.seq LIMIT ?"
 )
+_AHEAD = 64  # tasks that are read at once for the claims of a group
 _STEPPED_OVER = "DELETE FROM ready_tags WHERE tag = ? AND (priority, seq) < (?, ?)"
 
 
@@ -153,20 +155,21 @@ def _wanted(
 # --- looking ---------------------------------------------------------------------------------------------------------
 
 
-def candidates(snapshot: Snapshot, wanted: Wanted, settings: Settings, after: Place | None = None) -> Iterator[Stored]:
-    """Yield the matching ready tasks, best first, after a place; read page by page."""
+def candidates(
+    snapshot: Snapshot, wanted: Wanted, settings: Settings, after: Place | None = None, pages: Sequence[int] = ()
+) -> Iterator[Stored]:
+    """Yield the matching ready tasks, best first, after a place; read page by page, all or only so many rows each."""
     select, params, at = _query(snapshot, wanted)
     fits = _fits(snapshot, wanted, settings)
-    more = True
-    while more:
-        rows = list(read(snapshot, select, params, f"{at}.priority", f"{at}.seq", PAGE, after))
+    for size in pages or chain(_FIRST_PAGES, repeat(PAGE)):
+        rows = list(read(snapshot, select, params, f"{at}.priority", f"{at}.seq", size, after))
         for row in rows:
             task = Stored(*row)
             if fits(task):
                 yield task
-        more = len(rows) == PAGE
-        if more:
-            after = (task.priority, task.seq)
+        if len(rows) < size:
+            return
+        after = (task.priority, task.seq)
 
 
 def _query(snapshot: Snapshot, wanted: Wanted) -> tuple[str, list[Any], str]:
@@ -256,12 +259,12 @@ def claim_next(
     micros = None if ttl is None else check_ttl(ttl)
     if not wanted.indexed:
         for _ in range(ROUNDS):
-            found = yield Look(lambda snapshot, actor: _look(snapshot, actor, agent, wanted), whole=True)
-            if found is None:
+            place = yield Look(lambda snapshot, actor: _look(snapshot, actor, agent, wanted), whole=True)
+            if place is None:
                 break
-            if not found:
+            if not place:
                 return None
-            taken = yield Do(lambda tx, id=found: _take_if(tx, id, agent, micros, wanted), keyed=True)  # type: ignore[misc]
+            taken = yield Do(partial(_take_from, place=place, agent=agent, ttl=micros, wanted=wanted), keyed=True)
             if taken is not None:
                 task: Task = taken
                 return task
@@ -269,35 +272,25 @@ def claim_next(
     return best
 
 
-def _look(snapshot: Snapshot, actor: str, agent: str | None, wanted: Wanted) -> str | None:
-    """The best candidate's id, "" if there is none; None if claims have expired, which only a transaction can sweep."""
+def _look(snapshot: Snapshot, actor: str, agent: str | None, wanted: Wanted) -> Place | tuple[()] | None:
+    """The best candidate's place, () if there is none; None if claims have expired: only a transaction can sweep."""
     agent = name_of(actor, agent, "agent")
     due, stamp = next_deadline(snapshot)
     if due is not None and snapshot.is_past(due, stamp):
         return None
     settings = settings_of(snapshot)
     best = next(candidates(snapshot, _as_registered(snapshot, wanted, agent, settings), settings), None)
-    return "" if best is None else best.id
+    return () if best is None else (best.priority, best.seq)
 
 
-def _take_if(tx: Tx, id: str, agent: str | None, ttl: int | None, wanted: Wanted) -> Task | None:
-    """Claim a candidate if it still matches."""
+def _take_from(tx: Tx, place: Place, agent: str | None, ttl: int | None, wanted: Wanted) -> Task | None:
+    """Claim the candidate at a place or, if others were first, one of those that follow; None if none is near."""
     agent = holder_of(tx, agent, "agent")
-    row = tx.one(f"SELECT {COLUMNS} FROM tasks t WHERE t.id = ? AND {READY}", (id,))
-    if row is None:
-        return None
-    task = Stored(*row)
     settings = settings_of(tx)
     wanted = _as_registered(tx, wanted, agent, settings)
-    within = wanted.parent_id is None or task.parent == find(tx, wanted.parent_id).seq
-    plain = (
-        {*wanted.tags} <= {*task.tag_list}
-        and (not wanted.types or task.type in wanted.types)
-        and (not wanted.priorities or task.priority in wanted.priorities)
-    )
-    if not (within and plain and _fits(tx, wanted, settings)(task)):
-        return None
-    return take(tx, task, agent, ttl, None, settings)
+    priority, seq = place
+    best = next(candidates(tx, wanted, settings, (priority, seq - 1), _FIRST_PAGES), None)
+    return None if best is None else take(tx, best, agent, ttl, None, settings)
 
 
 def _as_registered(snapshot: Snapshot, wanted: Wanted, agent: str, settings: Settings) -> Wanted:
@@ -309,14 +302,30 @@ def _as_registered(snapshot: Snapshot, wanted: Wanted, agent: str, settings: Set
 
 
 def _take_best(tx: Tx, agent: str | None, ttl: int | None, wanted: Wanted) -> Task | None:
+    """Claim the best match. The entries of an index that follow it are kept for the next claims of the group.
+
+    Each time they are used up, twice as many are read: a lone claim reads one, and a group at most twice what it needs.
+    """
     agent = holder_of(tx, agent, "agent")
     settings = settings_of(tx)
     wanted = _as_registered(tx, wanted, agent, settings)
-    if wanted.indexed:
-        row = tx.one(_BEST_TAGGED, wanted.tags) if wanted.tags else tx.one(_BEST)
-        best = None if row is None else Stored(*row)
-        if wanted.tags and best is not None:
-            tx.run(_STEPPED_OVER, (*wanted.tags, best.priority, best.seq))
-    else:
+    if not wanted.indexed:
         best = next(candidates(tx, wanted, settings), None)
-    return None if best is None else take(tx, best, agent, ttl, None, settings)
+        return None if best is None else take(tx, best, agent, ttl, None, settings)
+    tags = wanted.tags
+    key = f"ready {tags[0]}" if tags else "ready"
+    size, rows = tx.read_ahead(key) or (0, [])
+    fresh = not rows
+    if fresh:
+        size = min(_AHEAD, 2 * size or 1)
+        rows = tx.all(_BEST_TAGGED if tags else _BEST, (*tags, size))
+        if not rows:
+            return None
+        rows.reverse()
+    best = Stored(*rows[-1])
+    if tags and fresh:
+        tx.run(_STEPPED_OVER, (*tags, best.priority, best.seq))
+    task = take(tx, best, agent, ttl, None, settings)
+    if best.parent is None:  # otherwise the parent, which must wait from now on, may be one of them
+        tx.keep_ahead(key, (size, rows[:-1]))
+    return task

@@ -102,6 +102,8 @@ class Stored(msgspec.Struct, frozen=True):
 
 def to_task(task: Stored) -> Task:
     """Return the public form."""
+    updated = as_time(task.updated)
+    claimed = task.claimed
     return Task(
         task.id,
         task.title,
@@ -113,11 +115,11 @@ def to_task(task: Stored) -> Task:
         task.depth,
         task.tag_list,
         task.holder,
-        None if task.claimed is None else as_time(task.claimed),
+        None if claimed is None else updated if claimed == task.updated else as_time(claimed),
         task.hint,
         task.grimoire,
         as_time(task.created),
-        as_time(task.updated),
+        updated,
         None if task.deleted is None else as_time(task.deleted),
         task.version,
         task.revision,
@@ -304,8 +306,12 @@ def index_tags(tx: Tx, old: Stored | None, new: Stored | None) -> None:
 
     A task that is ready no more leaves its rows in `ready_tags` for `tidy_tags`.
     """
-    after = _entries(new)
     same = old is not None and new is not None and old.tags == new.tags and old.priority == new.priority
+    if same and new is not None and not new.ready:  # as every claim does
+        if new.tags != "[]":
+            tx.leave(len(new.tag_list), tidy_tags)
+        return
+    after = _entries(new)
     before = after if same else _entries(old)
     for entry in sorted(before - after):
         for table in ("task_tags", "ready_tags"):
@@ -332,7 +338,8 @@ _SLICE_END: Final = (
 )
 _TIDY: Final = (
     "DELETE FROM ready_tags WHERE (tag, priority, seq) > (?, ?, ?) AND {} NOT EXISTS"
-    f" (SELECT 1 FROM tasks t WHERE t.seq = ready_tags.seq AND {READY})"
+    " (SELECT 1 FROM tasks t INDEXED BY tasks_ready"
+    f" WHERE t.priority = ready_tags.priority AND t.seq = ready_tags.seq AND {READY})"
 )
 _TIDY_SLICE: Final = _TIDY.format("(tag, priority, seq) <= (?, ?, ?) AND")
 _TIDY_REST: Final = _TIDY.format("")
