@@ -203,6 +203,24 @@ def claim_loop(scene: Scene, **wanted: Any) -> Work:
     return _in_loop(one)
 
 
+def claim_of_many(scene: Scene) -> Work:
+    """Of 100,000 tasks with priorities and a hundred tags, as `make bench` has them."""
+    ws = scene.open()
+
+    def create(first: int, tx: holdfast.Transaction) -> None:
+        for number in range(first, first + 500):
+            tx.tasks.create(f"t{number}", tags=[f"area/{number * 7 % 100:03}"], priority=number * 3 % 4 + 1)
+
+    for first in range(0, scene.count(100_000), 500):
+        ws.transact(partial(create, first))
+
+    async def one(number: int) -> None:
+        for _ in range(scene.count(200)):
+            await ws.aio.tasks.claim_next(f"a{number}")
+
+    return _in_loop(one)
+
+
 def claim_routed(scene: Scene) -> Work:
     """By the last of 21 routes, which needs an ability that the agents have."""
     lines = [f"  - {{grimoire: g{n}, any_tags: [area/{n}/**, kind/{n}], needs: [python]}}" for n in range(20)]
@@ -299,6 +317,7 @@ SUBJECTS: dict[str, Callable[[Scene], Work]] = {
     "claim": claim,
     "claim, threads": claim_threads,
     "claim, loop": claim_loop,
+    "claim of 100,000": claim_of_many,
     "claim by tag": partial(claim_loop, tags=["area/api"]),
     "claim by glob": partial(claim_loop, tag_pattern="area/*"),
     "claim by routes": claim_routed,
