@@ -193,6 +193,8 @@ class NotFound(HoldfastError, code="NOT_FOUND", status=404, exit_code=10):
 class TaskNotFound(NotFound, code="TASK_NOT_FOUND"):
     """The task does not exist."""
 
+    default_hint = "tasks.list() lists the tasks"
+
 
 class MessageNotFound(NotFound, code="MESSAGE_NOT_FOUND"):
     """The message does not exist."""

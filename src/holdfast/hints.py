@@ -101,7 +101,7 @@ def for_http(hint: str) -> str:
         if op is None or op.route.http is None:
             return call[0]
         where = re.sub(r"{[a-z_]+}", lambda part: next(values, part[0]), op.route.http)
-        return " with ".join([where, *_named(call[2])])
+        return " with ".join([where, *(each.replace("=True", "=true") for each in _named(call[2]))])
 
     return _LIST.sub(_field, _CALL.sub(address, _otherwise(hint, HTTP)))
 
@@ -113,9 +113,15 @@ def for_tools(hint: str, offered: Collection[str] = ()) -> str:
         op = _operation(call[1])
         if op is None:
             return call[0]
-        derived = op.name.replace(".", "_")
+        derived, named = op.name.replace(".", "_"), _named(call[2])
         name = derived if derived in offered else op.route.mcp
-        return " ".join([name, *_values(call[2]), *_named(call[2])]) if name else call[0]
+        if name != derived and "force=True" in named:  # no tool of its own takes something from another agent
+            return f"`{for_shell(call[0])}`"
+        return (
+            " ".join([name, *_values(call[2]), *(each.replace("=True", "=true") for each in named)])
+            if name
+            else call[0]
+        )
 
     hint = _LIST.sub(_field, _CALL.sub(tool, turn_for_tools(_otherwise(hint, TOOLS))))
     return hint.replace("--reason '", "reason '")
@@ -211,6 +217,7 @@ JSON_TYPES: Final = {
     **{"array": "a list", "list": "a list", "tuple": "a list", "object": "an object", "dict": "an object"},
     **{"str": "a string", "int": "a whole number", "float": "a number", "bytes": "bytes"},
     **{"bool": "true or false", "null": "null", "NoneType": "null"},
+    "datetime": "a time such as 2026-03-01T12:00:00Z",
     **{"None": "null", "True": "true", "False": "false", "True or False": "true or false"},
 }
 _TYPE: Final = re.compile(
@@ -219,11 +226,15 @@ _TYPE: Final = re.compile(
     r"(?=$|[,;:.]| (?:at|of|or|by|with|outside)\b)"
 )
 _TIME: Final = re.compile(r"\bbe a datetime(?:, not str\b)?")
+_MOMENT: Final = "a time such as 2026-03-01T12:00:00Z"
 _TUPLE: Final = re.compile(r"\(((?:\w+|'[^']*')(?:, (?:\w+|'[^']*'))*),?\)")  # in what is said of a key
 # What msgspec says of a part that does not fit, whose place is such as $[0].version.
 _AT: Final = r"(?: - at `(?:\$\.)?([^`]+)`)?"
 _WRONG_TYPE: Final = re.compile(rf"Expected `([^`]+)`, got `([^`]+)`{_AT}")
 _WRONG_VALUE: Final = re.compile(rf"Invalid (?:enum )?value ('.*?'|[0-9]+){_AT}")
+_WRONG_TIME: Final = re.compile(
+    rf"(?:Invalid RFC3339 encoded datetime|Expected `datetime` with a timezone component){_AT}"
+)
 _LACKING: Final = re.compile(rf"Object missing required field `([^`]+)`{_AT}")
 _UNKNOWN: Final = re.compile(rf"Object contains unknown field `([^`]+)`{_AT}")
 
@@ -236,7 +247,8 @@ def in_json(message: str, face: int) -> str:
     message = _UNKNOWN.sub(lambda found: f'{found[2] or "it"} has the unknown field "{found[1]}"', message)
     if message.startswith("the key of "):
         message = _TUPLE.sub(r"[\1]", message)
-    message = _TIME.sub("be a time such as 2026-03-01T12:00:00Z", message)
+    message = _WRONG_TIME.sub(lambda found: f"{found[1] or 'it'} must be {_MOMENT}", message)
+    message = _TIME.sub(f"be {_MOMENT}", message)
     return _TYPE.sub(lambda found: f"{found[1]} {JSON_TYPES[found[2]]}", message)
 
 

@@ -67,6 +67,7 @@ class Declared(TypedDict, total=False):
     confined_by: str
     grants: bool
     frees: bool
+    addressed: bool
     irreversible: bool
     nests: bool
     shapes: Mapping[str, Any]
@@ -94,7 +95,8 @@ class Route(msgspec.Struct, frozen=True):
 
     Command line: `cli` is the command and its positional arguments, as in "tag add ID TAGS..." (`...` takes all that
     are left, brackets enclose what may be omitted; without any, the required arguments are positional), `help` its
-    purpose in a sentence, `examples` lines that run. `arguments` describes those that mean something else than
+    purpose in a sentence, `examples` lines that run. `addressed`: the result is a message, and a recipient that has not
+    been seen is reported. `arguments` describes those that mean something else than
     `holdfast.arguments` says; `shapes` has what is known of a dict beyond its type: a type, or the name of
     the operation whose arguments it holds. `mcp` is the tool of the core profile that does it, with the argument that
     says so.
@@ -112,6 +114,7 @@ class Route(msgspec.Struct, frozen=True):
     confined_by: str = ""
     grants: bool = False
     frees: bool = False
+    addressed: bool = False
     irreversible: bool = False
     nests: bool = False
     local: bool = False

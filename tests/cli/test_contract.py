@@ -309,13 +309,63 @@ def test_the_help_of_txn_has_every_condition(made: Cli) -> None:
         ("mail --actor ann inbox", "needs a subcommand before --actor"),
         ("update hf-1 --status open", "the status changes with holdfast done"),
         ("cell cas r x 9 5", "it does not exist: to make it, expect none for 'absent'"),
-        ("cell set r x hello", "'hello' is not JSON: invalid character"),
+        ("cell set r x hello", "'hello' is not JSON: text needs double quotes"),
+        ("cell set r x txt", "'txt' is not JSON: text needs double quotes"),
+        ("cell set r x True", "'True' is not JSON: JSON has true, false and null"),
+        ("cell set r x [1,", "'[1,' is not JSON: Input data was truncated"),
+        ("update hf-1", "give --title, --body, --priority, --type or --hint"),
+        ("update hf-1 --expected 3", "holdfast update needs something to change"),
+        ("show hf-1", "holdfast list lists the tasks"),
     ],
 )
 def test_a_mistake_is_answered_with_what_was_meant(made: Cli, line: str, told: str) -> None:
     answer = made(*line.split())
     assert answer.code != 0
     assert told in answer.err
+
+
+def test_mail_to_a_name_that_nobody_has_is_sent_with_a_warning(made: Cli) -> None:
+    for name in ("ada", "ben"):
+        assert made("agent", "register", name).code == 0
+    told = "holdfast: bne has not been seen here; known: ada, ben (did you mean ben?)\n"
+    sent = made("mail", "send", "bne", "x", "y", "--actor", "ada", "-q")
+    assert (sent.code, sent.err) == (0, told)
+    assert made("mail", "send", "ben,bne", "x", "y", "--actor", "ada", "--json").err == told
+    assert made("mail", "reply", sent.id, "y", "--actor", "ada").err == told, "it goes to the same"
+    for names in ("ben", "*", "ada"):
+        assert made("mail", "send", names, "x", "y", "--actor", "ada").err == ""
+
+
+def test_bringing_back_what_is_not_deleted_is_no_failure_but_is_told(made: Cli) -> None:
+    task = made("create", "x", "-q").id
+    answer = made("undelete", task)
+    assert (answer.code, answer.err) == (0, f"holdfast: task {task} is not deleted, so nothing was restored\n")
+    made("delete", task)
+    assert made("undelete", task).err == ""
+    assert made("undelete", "hf-none").code == 10
+
+
+def test_who_cannot_do_something_is_told_what_works(made: Cli) -> None:
+    task, other = made("create", "x", "-q").id, made("create", "y", "-q").id
+    assert made("claim", task, "--actor", "ben").code == 0
+    for words in (("cancel", task), ("delete", task), ("release", task)):
+        assert f"ben holds it: ask ben by mail; holdfast release {task} --force" in made(*words, "--actor", "ada").err
+    made("lock", "acquire", "d", "--actor", "ben")
+    assert "ask ben by mail, or wait" in made("lock", "release", "d", "--actor", "ada").err
+    assert "name another task" in made("dep", "add", task, task).err
+    assert made("dep", "add", other, task).code == 0
+    assert f"holdfast dep remove {other} {task}" in made("dep", "add", task, other).err
+
+
+def test_show_says_what_a_task_waits_for_only_while_it_does(made: Cli) -> None:
+    task, first, second = (made("create", title, "-q").id for title in ("task", "first", "second"))
+    for each in (first, second):
+        made("dep", "add", task, each)
+    made("claim", first, "--actor", "a")
+    made("done", first, "--actor", "a")
+    told = made("show", task).out
+    assert f"  waits for  {second}\n" in told
+    assert f"  waited for {first}\n" in told
 
 
 def test_releasing_what_nobody_holds_is_no_failure_but_is_told(made: Cli) -> None:

@@ -7,6 +7,7 @@ import shlex
 import signal
 import subprocess
 from collections.abc import Callable
+from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -114,6 +115,31 @@ def test_run_does_not_start_what_somebody_else_holds(shell: Shell, task: str, pr
 def test_run_goes_on_with_ones_own_claim(shell: Shell, task: str) -> None:
     shell("next", "--actor", "a", "--ttl", "600")
     assert shell("run", "--task", task, "--done", "--actor", "a", "--", "true").code == 0
+
+
+@pytest.mark.parametrize("done", [(), ("--done",)])
+def test_run_keeps_a_claim_from_before_when_its_command_cannot_start(
+    shell: Shell, task: str, done: tuple[str, ...]
+) -> None:
+    shell("claim", task, "--actor", "a", "--ttl", "1h")
+    until = datetime.fromisoformat(show(shell, task)["deadline"])
+    answer = shell("run", "--task", task, *done, "--actor", "a", "--", "nosuchprogram")
+    assert answer.code == 1
+    assert "nosuchprogram could not be started" in answer.err
+    assert f"a still holds task {task}" in answer.err
+    after = show(shell, task)
+    assert after["claimed_by"] == "a"
+    assert abs(datetime.fromisoformat(after["deadline"]) - until) < timedelta(minutes=1), "nor is it shortened"
+    shell("park", task, "--actor", "a")
+    assert shell("run", "--task", task, *done, "--actor", "a", "--", "nosuchprogram").code == 1
+    assert (show(shell, task)["claimed_by"], show(shell, task)["deadline"]) == ("a", None), "it is parked again"
+
+
+def test_run_says_that_a_task_is_open_again_when_its_command_cannot_start(shell: Shell, task: str) -> None:
+    answer = shell("run", "--task", task, "--actor", "a", "--", "nosuchprogram")
+    assert answer.code == 1
+    assert f"task {task} is open again" in answer.err
+    assert (show(shell, task)["status"], show(shell, task)["claimed_by"]) == ("open", None)
 
 
 # --- watch -------------------------------------------------------------------------------------------------------

@@ -87,6 +87,17 @@ def test_f11_a_receiver_whom_nobody_knows_is_told(turn: Cli) -> None:
     assert turn("signal", "ready", "--from", "ada").data["warnings"] == []
 
 
+def test_f3_who_holds_a_file_already_is_told_to_edit_it(turn: Cli) -> None:
+    lock = turn("lock", "WORKLOG.md", "--holder", "ada", "--reason", "x").data["id"]
+    again = turn("lock", "WORKLOG.md", "--holder", "ada", "--reason", "x").error["hint"]
+    assert "this lock is your own: edit the file" in again
+    assert f"`holdfast turn renew {lock}`" in again
+    assert "all files at once" not in again
+    more = turn("lock", "WORKLOG.md", "docs/README.md", "--holder", "ada", "--reason", "x").error["hint"]
+    assert "all files at once" in more
+    assert "ask ada" in turn("unlock", lock, "--holder", "bob").error["hint"]
+
+
 @pytest.mark.parametrize("name", ["a|b", "a,b", "a*", "<a>", "`a`", "a -> b", "a → b", "a" * 81])
 @pytest.mark.parametrize(
     "words",

@@ -223,8 +223,27 @@ def test_t3_cancel_takes_no_task_from_whoever_works_on_it(world: World) -> None:
     for held in (task, parked):
         error = refused(ws, errors.InvalidTransition, other.tasks.cancel, held.id, "not wanted")
         assert names_the_three(error, "in_progress", "closed")
-        assert "while somebody works on it" in error.message
+        assert "while a works on it" in error.message
     assert ws.tasks.complete(task.id, token=task.token).status == "closed"
+
+
+@pytest.mark.parametrize("name", ["approve", "reject", "unblock", "close", "cancel", "reopen"])
+def test_t3_who_does_not_hold_the_task_hears_who_does_and_what_works(world: World, name: str) -> None:
+    ws, other = world.open("a"), world.open("b")
+    task = brought(ws, "in_progress")
+    call, target, _ = TABLE[name]
+    error = refused(ws, errors.InvalidTransition, call, other, task.id)
+    assert names_the_three(error, "in_progress", target)
+    force = f'tasks.release("{task.id}", force=True)'
+    assert error.hint == f"a holds it: ask a by mail; {force} takes it away, which is logged"
+    own = refused(ws, errors.InvalidTransition, call, ws, task.id)
+    assert own.hint.startswith(f'possible now: tasks.release("{task.id}")'), "its holder can do these"
+    gone = refused(ws, errors.TaskActive, other.tasks.delete, task.id)
+    assert force in gone.hint
+    assert "tasks.complete" in refused(ws, errors.TaskActive, ws.tasks.delete, task.id).hint
+    assert force in refused(ws, errors.NotClaimOwner, other.tasks.release, task.id).hint
+    other.tasks.release(task.id, force=True)
+    assert other.tasks.cancel(task.id).status == "closed"
 
 
 def test_t3_reopen_is_a_history_entry_of_its_own_and_makes_the_task_what_it_was_before(world: World) -> None:

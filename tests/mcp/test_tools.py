@@ -270,6 +270,17 @@ async def test_mail_is_sent_read_answered_and_acknowledged(ws: holdfast.Workspac
 
 
 @played
+async def test_mail_to_a_name_that_nobody_has_is_sent_with_a_warning(ws: holdfast.Workspace) -> None:
+    ws.agents.register("bob")
+    async with inside(ws) as agent:
+        sent = await agent.call("mail_send", to=["bbo"], subject="Hello", body="x")
+        assert sent["to"] == ["bbo"]
+        assert sent["warnings"] == ["bbo has not been seen here; known: ann, bob (did you mean bob?)"]
+        assert "warnings" not in await agent.call("mail_send", to=["bob"], subject="Hello", body="x")
+        assert "warnings" not in await agent.call("mail_send", to=["*"], subject="Hello", body="x")
+
+
+@played
 async def test_the_inbox_is_paged_and_its_long_texts_are_cut(ws: holdfast.Workspace) -> None:
     for number in range(30):
         ws.mail.send("ann", f"message {number}", "long " * 1000, sender="bob")

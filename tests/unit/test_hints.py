@@ -19,6 +19,7 @@ from tests.worlds.served import shared_server
 SOURCE = Path(holdfast.__file__).parent
 CALL = re.compile(r"\b(?:ws\.|tx\.)?([a-z]+)\.([a-z_]+)\(")
 OTHER_CALLS = {"holdfast", "ws", "text"}  # the package, a workspace itself, a str
+TIME = "a time such as 2026-03-01T12:00:00Z"
 TURN_CALL = re.compile(r"\bturnfile\.([A-Za-z_.]+)\(")
 
 
@@ -42,6 +43,12 @@ TURN_CALL = re.compile(r"\bturnfile\.([A-Za-z_.]+)\(")
             "wait: holdfast path lock 'a b.py' c.py --wait 60",
             "wait: POST /api/paths/lock with wait=60",
             "wait: paths a b.py c.py wait=60",
+        ),
+        (
+            'tasks.release("hf-1", force=True) takes it away',
+            "holdfast release hf-1 --force takes it away",
+            "POST /api/tasks/hf-1/release with force=true takes it away",
+            "`holdfast release hf-1 --force` takes it away",
         ),
         ("pass skip_bad=True", "pass --skip-bad", "pass skip_bad=True", "pass skip_bad=True"),
         (
@@ -90,6 +97,8 @@ def test_calls_become_commands_addresses_and_tools(hint: str, shell: str, http: 
         ("the key of a cell is (run, cell), not ('x',)", "the key of a cell is [run, cell], not ['x']"),
         ("Expected `int`, got `str` - at `$[0].version`", "$[0].version must be a whole number, not a string"),
         ("Expected `array | null`, got `str` - at `$.tags`", "tags must be a list, not a string"),
+        ("Expected `datetime`, got `int` - at `$.at`", f"at must be {TIME}, not a whole number"),
+        ("Invalid RFC3339 encoded datetime - at `$.at`", f"at must be {TIME}"),
         ("Object missing required field `if` - at `$[1]`", '$[1] lacks "if"'),
         ("there is no run 'a str' or 'None'", "there is no run 'a str' or 'None'"),
     ],
@@ -125,6 +134,7 @@ def test_who_asks_for_too_many_hears_of_an_argument_that_the_operation_has(name:
 def test_a_client_with_a_tool_for_each_operation_is_told_of_those() -> None:
     hint = 'tasks.cancel("hf-1") closes it'
     assert for_tools(hint, {"tasks_cancel"}) == "tasks_cancel hf-1 closes it"
+    assert for_tools('tasks.release("hf-1", force=True)', {"tasks_release"}) == "tasks_release hf-1 force=true"
 
 
 def test_a_name_is_given_as_each_face_gives_one() -> None:

@@ -341,7 +341,7 @@ BAD: Final[dict[str, tuple[Tables, list[tuple[str, int]], str]]] = {
     "a crumb's bad id": (files(crumbs=[crumb("hf-1")]), [("crumbs", 1)], "UUID v7"),
     "a crumb's state": (files(crumbs=[crumb(state="asleep")]), [("crumbs", 1)], "asleep"),
     "a crumb without a name": (files(crumbs=[crumb(name=None)]), [("crumbs", 1)], "title"),
-    "a field is missing": (files(stashes=[{"stash_id": STASH}]), [("stashes", 1)], "missing"),
+    "a field is missing": (files(stashes=[{"stash_id": STASH}]), [("stashes", 1)], 'lacks "name"'),
     "the same id twice": (files(stashes=[stash(), stash(name="x")]), [("stashes", 2)], "line 1"),
     "the same name twice": (files(stashes=[stash(), stash(OTHER)]), [("stashes", 2)], "hits"),
     "no such type": (files(stashes=[stash(stash_type="queue")]), [("stashes", 1)], "queue"),

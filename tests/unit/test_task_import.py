@@ -732,6 +732,29 @@ def test_t18_a_circle_that_comes_of_leaving_out_another_is_found_too(ws: Workspa
     assert (report.created["tasks"], lines_of(report.skipped)) == (["x"], [(2, "b"), (3, "a")])
 
 
+@pytest.mark.parametrize(
+    ("fields", "told"),
+    [
+        ({"priority": "high"}, "priority must be a number from 0 (critical) to 4 (backlog), not 'high'"),
+        ({"type": "x"}, "'x' is not a type of task"),
+        ({"status": "x"}, "'x' is not a status: statuses are open, in_progress, pending_merge, blocked, closed"),
+        ({"title": 5}, "title must be a string, not a whole number"),
+        ({"title": None}, 'the field "title" is missing'),
+        ({"tags": "x"}, "tags must be a list, not 'x'"),
+        ({"parent_id": 5}, "parent_id must be a string, not a whole number"),
+        ({"created_at": "x"}, "created_at must be a time such as 2026-03-01T12:00:00Z"),
+        ({"notes": [{"by": "a", "text": "x"}]}, 'notes[0] lacks "at"'),
+    ],
+)
+def test_t18_a_bad_field_is_refused_with_the_words_of_create(ws: Workspace, fields: dict[str, Any], told: str) -> None:
+    assert [problem.message for problem in refused(ws, [own("a", **fields)])] == [told]
+
+
+def test_t18_a_bad_field_of_beads_is_refused_with_the_words_of_create(ws: Workspace) -> None:
+    (problem,) = refused(ws, [issue("a", priority="high")], format="beads")
+    assert problem.message == "priority must be a number from 0 (critical) to 4 (backlog), not 'high'"
+
+
 def test_t18_a_long_chain_that_hangs_on_a_bad_line_goes_with_it(ws: Workspace) -> None:
     chain = [own(f"t{n}", depends_on=[f"t{n + 1}"]) for n in range(2000)]
     report = ws.tasks.import_([*chain, own("t2000", priority=7), own("free")], skip_bad=True)

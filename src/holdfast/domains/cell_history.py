@@ -42,7 +42,8 @@ def check_cell(run: str, cell: str) -> None:
 
 def missing(run: str, cell: str) -> errors.NotFound:
     """The error for an absent cell."""
-    return errors.NotFound(f"there is no cell {cell!r} in run {run!r}", run=run, cell=cell)
+    hint = f'cells.list("{run}") lists its cells'
+    return errors.NotFound(f"there is no cell {cell!r} in run {run!r}", hint=hint, run=run, cell=cell)
 
 
 class Stored(msgspec.Struct, frozen=True):

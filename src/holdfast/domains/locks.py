@@ -234,7 +234,8 @@ def _own(target: Target, row: Row | None, holder: str, token: int | None) -> Row
     if token is not None and row[2] != token:
         raise _other_token(target, row[2], token)
     if row[1] != holder:
-        raise errors.NotHolder(f"{target} is held by {row[1]}, not by {holder}", holder=row[1])
+        hint = f"ask {row[1]} by mail, or wait until it is released or expires"
+        raise errors.NotHolder(f"{target} is held by {row[1]}, not by {holder}", hint=hint, holder=row[1])
     return row
 
 

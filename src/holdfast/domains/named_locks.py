@@ -45,7 +45,9 @@ def get_lock(snapshot: Snapshot, name: str) -> Grant:
     """Return the current grant of the lock. Raises NotFound if nobody holds it."""
     grant = find_lock(snapshot, name)
     if grant is None:
-        raise errors.NotFound(f"nobody holds the lock {name!r}", name=name)
+        raise errors.NotFound(
+            f"nobody holds the lock {name!r}", hint="locks.list() lists those that are held", name=name
+        )
     return grant
 
 

@@ -12,7 +12,7 @@ import msgspec
 
 from holdfast import errors
 from holdfast.domains.routing.config import Config
-from holdfast.domains.tasks.creation import TYPES, check_draft, check_note, check_tag
+from holdfast.domains.tasks.creation import TYPES, check_draft, check_note, check_priority, check_tag, check_title
 from holdfast.interchange.jsonl import Time, moment
 from holdfast.interchange.task_export import NO_FIELD, Note, Record
 from holdfast.kernel.validate import check_name
@@ -79,6 +79,11 @@ _USED: Final = {*Issue.__struct_fields__} - {"closed_at", "assignee"}
 
 def read_issue(raw: dict[str, Any], config: Config) -> Record:
     """The record of an issue. Raises Gone for one that was deleted in beads."""
+    if "title" not in raw:
+        raise errors.Invalid('the field "title" is missing')
+    if raw.get("status") != "tombstone":
+        check_title(raw["title"], config)
+        check_priority(raw.get("priority", 2))
     issue = msgspec.convert(raw, Issue)
     if issue.status == "tombstone":
         raise Gone

@@ -72,7 +72,9 @@ class Import:
         try:
             return step(*args, **kwargs)
         except REFUSALS as error:
-            self.refuse(place, str(getattr(error, "message", error)))
+            from holdfast.hints import HTTP, in_json  # most records are good
+
+            self.refuse(place, in_json(str(getattr(error, "message", error)), HTTP))
             return None
 
     def refuse(self, place: Place, message: str) -> None:

@@ -21,6 +21,7 @@ from holdfast.domains.routing.config import Config
 from holdfast.domains.tasks import MAX_EXPORT
 from holdfast.domains.tasks.creation import Draft, check_draft, check_note
 from holdfast.domains.tasks.rows import COLUMNS, TASK, Stored, as_seen, missing, to_task
+from holdfast.domains.tasks.transitions import STATUSES
 from holdfast.domains.tasks.tree import KINDS
 from holdfast.interchange.jsonl import Place, Time, moment
 from holdfast.kernel import events
@@ -184,17 +185,28 @@ class Record(msgspec.Struct):
             self.warnings.append(f"{why}, kept in a note: {names}")
 
 
+def check_fields(raw: dict[str, Any], config: Config) -> Draft:
+    """What a line says of a new task, refused with the words of `tasks.create`; and its status."""
+    if "title" not in raw:
+        raise errors.Invalid('the field "title" is missing')
+    if raw.get("status", "open") not in STATUSES:
+        raise errors.Invalid(f"{raw['status']!r} is not a status: statuses are {', '.join(STATUSES)}")
+    given = {name: raw[name] for name in ("title", "body", "type", "priority", "tags") if name in raw}
+    return check_draft(config, **given, hint=raw.get("grimoire_hint"))
+
+
 def read_own(raw: dict[str, Any], config: Config) -> Record:
     """The record of a line of our own format."""
     if raw.get("format") != FORMAT:
         found = f'"format" is {raw["format"]!r}' if "format" in raw else 'the field "format" is missing'
         raise errors.Invalid(f'{found}: a line of an export has "format": "{FORMAT}"')
+    draft = check_fields(raw, config)
     line = msgspec.convert(raw, TaskLine)
     if line.grimoire is not None:
         check_name(line.grimoire, "grimoire")
     record = Record(
         line.id,
-        check_draft(config, line.title, line.body, line.type, line.priority, line.tags, line.grimoire_hint),
+        draft,
         "open" if line.status == "in_progress" else line.status,
         line.parent_id,
         {kind: tuple(sorted({*getattr(line, kind)})) for kind in KINDS},

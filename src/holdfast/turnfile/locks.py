@@ -250,18 +250,21 @@ def _check_free(session: Session, ledger: Ledger, request: LockRequest) -> None:
     others = rules.blocking(ledger.turnfile.locks, request.files, ledger.revision, session.workspace(ledger))
     for lock in others:
         if lock.holder == request.holder and not lock.transaction:
-            raise _held_error(lock, ledger.revision, request.holder)
+            covered = rules.files_of(lock, session.workspace(ledger)).issuperset(request.files)
+            raise _held_error(lock, ledger.revision, request.holder, covered)
     if others:
         raise _Blocked(others[0], ledger.revision)
 
 
-def _held_error(lock: Lock, revision: int, wanted_by: str) -> Held:
+def _held_error(lock: Lock, revision: int, wanted_by: str, covered: bool = False) -> Held:
+    """The error for files that a lock covers; `covered`: all that were asked for."""
     hint = "wait until it is released or stale; turnfile.status(session) shows the revisions left"
     if lock.holder == wanted_by:
-        hint = (
-            f'this lock is your own: turnfile.unlock(session, "{lock.id}", holder) releases it, so that you can lock'
-            f' all files at once; turnfile.renew_all(session, ["{lock.id}"], holder) restarts its lease'
-        )
+        renew = f'turnfile.renew_all(session, ["{lock.id}"], holder) restarts its lease'
+        release = f'turnfile.unlock(session, "{lock.id}", holder) releases it'
+        hint = f"this lock is your own: {release}, so that you can lock all files at once; {renew}"
+        if covered:
+            hint = f"this lock is your own: edit the file; {renew}, {release}"
     if lock.holder == wanted_by and lock.transaction:
         hint = f'another process of that name holds it; if it was killed, turnfile.unlock(session, "{lock.id}", holder)'
         hint += " releases it"
@@ -281,7 +284,9 @@ def get_own_lock(ledger: Ledger, lock_id: str, holder: str) -> Lock:
     """A lock by its id. Raises NotFound, or NotHolder if it is not the holder's own."""
     lock = get_lock(ledger, lock_id)
     if lock.holder != holder:
-        raise NotHolder(f"{lock_id} is held by {lock.holder}, not by {holder}", holder=lock.holder, lock_id=lock_id)
+        hint = f"ask {lock.holder}, or wait until it is stale; turnfile.status(session) shows the revisions left"
+        message = f"{lock_id} is held by {lock.holder}, not by {holder}"
+        raise NotHolder(message, hint=hint, holder=lock.holder, lock_id=lock_id)
     return lock
 
 

@@ -72,7 +72,9 @@ def claim(session: Session, task_id: str, agent: str) -> Task:
         if task.status in ("claimed", "in_progress") and task.owner != UNASSIGNED:
             if task.owner == agent:
                 return ledger
-            raise AlreadyClaimed(f"{task_id} is claimed by {task.owner}", holder=task.owner, since=task.claim_rev)
+            hint = f"claim another one, or ask {task.owner}; {TASKS} lists all"
+            claim = {"holder": task.owner, "since": task.claim_rev}
+            raise AlreadyClaimed(f"{task_id} is claimed by {task.owner}", hint=hint, **claim)
         if task.status == "done":
             raise InvalidStatus(f"{task_id} is already done", task_id=task_id)
         undone = [name for name in task.depends_on if (found := ledger.turnfile.task(name)) and found.status != "done"]
@@ -95,7 +97,8 @@ def done(session: Session, task_id: str, agent: str) -> Task:
             if task.owner == UNASSIGNED and task.status != "done":
                 hint = f'claim it first: turnfile.tasks.claim(session, "{task_id}", agent)'
                 raise NotHolder(f"nobody has claimed {task_id}", hint=hint, task_id=task_id)
-            raise NotHolder(f"{task_id} is owned by {task.owner}, not by {agent}", holder=task.owner)
+            hint = f"ask {task.owner}, or the maintainer, who can finish any task"
+            raise NotHolder(f"{task_id} is owned by {task.owner}, not by {agent}", hint=hint, holder=task.owner)
         if task.status == "done":
             return ledger
         after = ledger.with_task_fields(task_id, status="done", completed_rev=ledger.revision + 1)

@@ -257,6 +257,7 @@ class Mail(Domain[M]):
         ),
         arguments={"type": "notify, request, decision-required, objection or handoff-ready"},
         creates=True,
+        addressed=True,
         mcp="mail_send",
     )
     reply = write(
@@ -267,6 +268,7 @@ class Mail(Domain[M]):
         examples=(example("holdfast mail reply $(holdfast mail inbox -q --limit 1) 'Take 9090.'", _MAIL),),
         arguments={"type": "notify, request, decision-required, objection or handoff-ready"},
         creates=True,
+        addressed=True,
         mcp="mail_send",
     )
     ack = write(

@@ -164,7 +164,8 @@ def thread(snapshot: Snapshot, id: str, limit: int = MAX_PAGE, cursor: str | Non
     where = "m.thread = ? AND m.seq > ? ORDER BY m.seq LIMIT ?"
     found = select(snapshot, where, (name, _place(cursor, 0), limit + 1))
     if not found and cursor is None:
-        raise errors.MessageNotFound(f"there is no thread or message {id!r}", id=id)
+        hint = "mail.inbox() lists your messages, with their threads"
+        raise errors.MessageNotFound(f"there is no thread or message {id!r}", hint=hint, id=id)
     return _page(snapshot, found, limit)
 
 

@@ -136,17 +136,21 @@ def set_tags(tx: Tx, id: str, tags: Sequence[str], token: int | None = None) -> 
     return _retag(tx, task, {*given}, "set_tags")
 
 
-def _refuse_active(task: rows.Stored, family: list[rows.Stored]) -> None:
+def _refuse_active(tx: Tx, task: rows.Stored, family: list[rows.Stored]) -> None:
     """Raise TaskActive or HasActiveChildren if any of these is being worked on."""
     if task.active:
         first, second = ("release", "complete") if task.status == "in_progress" else ("approve", "reject")
         hint = f'first tasks.{first}("{task.id}") or tasks.{second}("{task.id}")'
+        if task.holder not in (None, tx.actor):
+            hint = transitions.ask_holder(task)
         message = f"task {task.id} cannot be deleted: it is {task.status}"
         raise errors.TaskActive(message, hint=hint, id=task.id, status=task.status)
-    active = [other.id for other in family if other.status in rows.ACTIVE]
-    if active:
-        message = f"tasks below task {task.id} are being worked on: {', '.join(active)}"
-        hint = "finish or release these first"
+    working = [other for other in family if other.status in rows.ACTIVE]
+    if working:
+        active = [other.id for other in working]
+        named = [f"{other.id} ({other.holder or other.status})" for other in working]
+        message = f"tasks below task {task.id} are being worked on: {', '.join(named)}"
+        hint = "finish or release these first, or ask those who hold them by mail"
         raise errors.HasActiveChildren(message, hint=hint, id=task.id, active_children=active)
 
 
@@ -155,7 +159,7 @@ def delete(tx: Tx, id: str, reason: str | None = None) -> int:
     creation.check_note(reason, "reason")
     task = rows.require(tx, id)
     family = [rows.by_seq(tx, seq) for seq, _ in below(tx, task.seq)]
-    _refuse_active(task, family)
+    _refuse_active(tx, task, family)
     for other in family:  # read again: it may have waited for the one before
         remove(tx, rows.by_seq(tx, other.seq), task.seq, reason if other.seq == task.seq else None)
     return len(family)
@@ -193,7 +197,7 @@ def purge(tx: Tx, id: str) -> int:
     """Remove a task and all below it for good, and blank their events; returns how many. Cannot be undone."""
     task = rows.require(tx, id, deleted=True)
     family = [rows.by_seq(tx, seq) for seq, _ in below(tx, task.seq, deleted=True)]
-    _refuse_active(task, family)
+    _refuse_active(tx, task, family)
     for other in reversed(family):  # children first
         erase(tx, rows.by_seq(tx, other.seq))
     idempotency.redact(tx, [other.id for other in family])

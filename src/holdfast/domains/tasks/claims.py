@@ -18,7 +18,7 @@ from holdfast.domains.routing.rules import Decision, Subject, decide
 from holdfast.domains.tasks import transitions
 from holdfast.domains.tasks.creation import check_note
 from holdfast.domains.tasks.rows import NO_CLAIM, TASK, Stored, by_record, change, require, to_task
-from holdfast.domains.tasks.transitions import check_closable, check_step, illegal, opened
+from holdfast.domains.tasks.transitions import ask_holder, check_closable, check_step, illegal, opened
 from holdfast.kernel import leases
 from holdfast.kernel.events import history, to_event
 from holdfast.kernel.tx import Snapshot, Tx
@@ -131,18 +131,20 @@ def authorise(
         check_token(task, token)
         return
     if agent is None and isinstance(tx.actor, DerivedActor) and task.holder is None and target is not None:
-        raise illegal(task, op, target)
+        raise illegal(task, op, target, tx.actor)
     agent = holder_of(tx, agent, "agent")
     if task.holder == agent:
         return
     if _lost(tx, task, agent):
         raise _fenced(task, f"the claim of {agent} on task {task.id} was lost")
     if task.holder is None and target is not None:
-        raise illegal(task, op, target)
+        raise illegal(task, op, target, agent)
     message, hint = f"task {task.id} is {task.status}: nobody holds it", opened(task)
     if task.holder:
         message = f"task {task.id} is held by {task.holder}, not by {agent}"
         hint = f"claim another one: tasks.claim_next(); or ask {task.holder} by mail"
+        if op == "release":
+            hint = ask_holder(task)
     raise errors.NotClaimOwner(message, hint=hint, id=task.id, holder=task.holder, claimed_by=task.holder)
 
 
@@ -245,7 +247,7 @@ def release(
     check_note(reason, "reason")
     by_force = force and token is None
     if by_force:
-        check_step(task, "release", "open")
+        check_step(task, "release", "open", tx.actor)
     else:
         authorise(tx, task, agent, token, "release", "open")
     return _end(tx, task, "release", "open", {"forced": (False, True)} if by_force else None, reason)
@@ -352,4 +354,4 @@ def set_status(
             return transitions.close(tx, id, reason)
     if task.status == status:
         return to_task(task)
-    raise transitions.illegal(task, "set_status", status)
+    raise transitions.illegal(task, "set_status", status, tx.actor if agent is None else agent)

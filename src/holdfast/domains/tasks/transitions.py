@@ -51,7 +51,7 @@ _OPENED: Final = {
     "blocked": 'tasks.unblock("{id}") opens it again',
     "pending_merge": 'it waits for approval: tasks.approve("{id}") closes it, tasks.reject("{id}") blocks it',
 }
-_UNFINISHED: Final = {"in_progress": "somebody works on it", "pending_merge": "it waits for approval"}
+_UNFINISHED: Final = {"in_progress": "{holder} works on it", "pending_merge": "it waits for approval"}
 
 
 def targets(status: TaskStatus) -> list[TaskStatus]:
@@ -59,14 +59,14 @@ def targets(status: TaskStatus) -> list[TaskStatus]:
     return list(dict.fromkeys(step.target for step in STEPS if step.source == status and step.op != "reopen"))
 
 
-def check_step(task: Stored, op: str, target: TaskStatus) -> None:
+def check_step(task: Stored, op: str, target: TaskStatus, agent: str) -> None:
     """Raise InvalidTransition unless the table has this step."""
     if Step(task.status, op, target) not in STEPS:
-        raise illegal(task, op, target)
+        raise illegal(task, op, target, agent)
 
 
-def illegal(task: Stored, op: str, target: TaskStatus) -> errors.InvalidTransition:
-    """The error: the task's status, the requested one, and which operations are possible."""
+def illegal(task: Stored, op: str, target: TaskStatus, agent: str) -> errors.InvalidTransition:
+    """The error: the task's status, the requested one, and which operations are possible for the agent."""
     ways = [step.op for step in STEPS if step.source == task.status and step.op != "expire"]
     if task.status in ("open", "blocked"):
         ways.append("cancel")
@@ -75,10 +75,13 @@ def illegal(task: Stored, op: str, target: TaskStatus) -> errors.InvalidTransiti
     wrong = f"already {target}" if task.status == target else f"{task.status}: it cannot be {done}{makes}"
     if op in ("cancel", "close") and task.status in _UNFINISHED:
         closed = ", and so closed," if op == "cancel" else ""
-        wrong = f"{task.status}: it cannot be {done}{closed} while {_UNFINISHED[task.status]}"
+        why = _UNFINISHED[task.status].replace("{holder}", task.holder or "somebody")
+        wrong = f"{task.status}: it cannot be {done}{closed} while {why}"
     elif task.status == "closed" and target == "open":
         wrong = "closed"
     hint = "possible now: " + ", ".join(f'tasks.{way}("{task.id}")' for way in dict.fromkeys(ways))
+    if task.holder not in (None, agent):
+        hint = ask_holder(task)
     return refused(task, target, f"task {task.id} is {wrong}; {_next(task.status)}", hint)
 
 
@@ -94,6 +97,12 @@ def _next(status: TaskStatus) -> str:
 def opened(task: Stored) -> str:
     """How a task that nobody holds can be claimed, or what it waits for."""
     return _OPENED.get(task.status, 'claim it first: tasks.claim("{id}")').replace("{id}", task.id)
+
+
+def ask_holder(task: Stored) -> str:
+    """What an agent can do about a task that another one holds."""
+    force = f'tasks.release("{task.id}", force=True)'
+    return f"{task.holder} holds it: ask {task.holder} by mail; {force} takes it away, which is logged"
 
 
 def refused(task: Stored, target: TaskStatus, message: str, hint: str) -> errors.InvalidTransition:
@@ -115,7 +124,7 @@ def check_closable(tx: Tx, id: str) -> None:
 
 def _step(tx: Tx, id: str, op: str, target: TaskStatus, note: str | None) -> Task:
     task = require(tx, id)
-    check_step(task, op, target)
+    check_step(task, op, target, tx.actor)
     if target == "closed":
         check_closable(tx, task.id)
     return to_task(change(tx, task, op, {"status": target}, note=check_note(note)))
@@ -153,5 +162,5 @@ def cancel(tx: Tx, id: str, reason: str | None = None) -> Task:
     if task.status == "open":
         task = change(tx, task, "cancel", {"status": "in_progress"})
     elif task.status != "blocked":
-        raise illegal(task, "cancel", "closed")
+        raise illegal(task, "cancel", "closed", tx.actor)
     return to_task(change(tx, task, "cancel", {"status": "closed"}, note=reason))

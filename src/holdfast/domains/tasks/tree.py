@@ -123,13 +123,16 @@ def depend(tx: Tx, id: str, on: str, kind: LinkKind = "depends_on") -> Task:
     task, other = rows.require(tx, id), rows.require(tx, on)
     renew(tx, task)
     if task.seq == other.seq:
-        raise errors.WouldCreateCycle(f"task {id} cannot depend on itself", id=id, path=[id, id])
+        hint = "name another task"
+        raise errors.WouldCreateCycle(f"task {id} cannot depend on itself", hint=hint, id=id, path=[id, id])
     if kind == rows.DEPENDS_ON:
         path = link_types.path(tx, kind, on, id)
         if path is not None:
             around = [id, *path]
             cycle = " -> ".join(around)
-            raise errors.WouldCreateCycle(f"the dependency would close a cycle: {cycle}", id=id, path=around)
+            hint = f'first remove one of these dependencies, such as tasks.undepend("{around[1]}", "{around[2]}")'
+            message = f"the dependency would close a cycle: {cycle}"
+            raise errors.WouldCreateCycle(message, hint=hint, id=id, path=around)
     if link_types.add(tx, kind, id, on):
         _change(tx, task, other, "depend", kind, (None, on), waits=1)
     return rows.to_task(rows.require(tx, id))

@@ -78,6 +78,10 @@ def parse(arguments: Sequence[Argument], argv: Sequence[str], command: str) -> d
         labels = " and ".join(_usage(argument) for argument in missing)
         usage = " ".join(["holdfast", command, *(_usage(argument) for argument in arguments if argument.required)])
         raise Usage(f"holdfast {command} needs {labels}", hint=f"{usage}; holdfast help {command}")
+    fields = [each.option for each in arguments if each.name in _CHANGED.get(command, ())]
+    if fields and not any(each.name in given for each in arguments if each.option in fields):
+        hint = f"give {', '.join(fields[:-1])} or {fields[-1]}; holdfast help {command}"
+        raise Usage(f"holdfast {command} needs something to change", hint=hint)
     return given
 
 
@@ -140,6 +144,8 @@ def _put(given: dict[str, Any], argument: Argument, value: Any) -> None:
         given[argument.name] = value  # of several options the last counts, so that an alias can be overridden
 
 
+# The options of which a command needs one.
+_CHANGED: Final = {"update": ("title", "body", "priority", "type", "grimoire_hint")}
 # Options that a command does not have, and what does what they would.
 _MEANT: Final = {
     **dict.fromkeys((("mail send", "--from"), ("mail reply", "--from")), "the sender is --actor"),
@@ -215,8 +221,15 @@ def _json(text: str) -> Any:
     try:
         return from_wire(msgspec.json.decode(content))
     except msgspec.DecodeError as error:
+        why = str(error).removeprefix("JSON is malformed: ")
+        if not content.strip():
+            why = "it is empty"
+        elif content.strip() in ("True", "False", "None"):
+            why = "JSON has true, false and null"
+        elif content.strip()[0] not in '{["' and not content.strip()[-1].isdigit():
+            why = "text needs double quotes"
         raise Usage(
-            f"{content[:80]!r} is not JSON: {str(error).removeprefix('JSON is malformed: ')}",
+            f"{content[:80]!r} is not JSON: {why}",
             hint="quote it for the shell; a text is '\"text\"', - reads JSON from standard input",
         ) from error
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Final
@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, Final
 from holdfast import errors
 from holdfast.faces.cli import location
 from holdfast.faces.cli.args import Argument, Usage
-from holdfast.faces.cli.output import Output, place_options
+from holdfast.faces.cli.output import Output, place_options, printable
 
 if TYPE_CHECKING:
     from holdfast.operation import Operation
@@ -180,9 +180,22 @@ def run(session: Session, op: Operation[..., Any], given: dict[str, Any]) -> Any
             if op.route.frees and result is False and not session.out.json:
                 what = " ".join(str(arguments[each]) for each in ("run", "cell", "name") if each in arguments)
                 print(f"holdfast: nobody holds {what}, so nothing was released", file=sys.stderr)
+            if op.route.addressed:
+                for warning in _unseen(workspace, result.to):
+                    print(f"holdfast: {printable(warning)}", file=sys.stderr)
     if op.writes:
         after_writing(session)
     return result
+
+
+def _unseen(workspace: Any, names: Sequence[str]) -> Iterator[str]:
+    """Warn about recipients that have neither registered nor written: they may be mistyped."""
+    for name in names:
+        if name != "*" and name not in [agent.name for agent in workspace.agents.list(name, limit=1)]:
+            from holdfast.turnfile.ledger import describe_unknown  # most names are known
+
+            known = [agent.name for agent in workspace.agents.list()]
+            yield describe_unknown(name, "has not been seen here", known)
 
 
 def _backed_up(session: Session, op: Operation[..., Any]) -> AbstractContextManager[None]:

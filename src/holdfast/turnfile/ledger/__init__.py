@@ -263,10 +263,14 @@ def suggestion(name: str, known: Sequence[str]) -> str:
     return f" (did you mean {spelled[found[0]]}?)" if found else ""
 
 
-def _name_warning(ledger: Ledger, name: str, rule: str, words: str) -> Problem:
-    known = ledger.turnfile.people
+def describe_unknown(name: str, words: str, known: Sequence[str]) -> str:
+    """What is wrong with a name, the names that are known, and the closest of them."""
     shown = ", ".join(known[:_SHOWN]) + (", …" if len(known) > _SHOWN else "")
-    message = f"{name} {words}; known: {shown or 'nobody'}{suggestion(name, known)}"
+    return f"{name} {words}; known: {shown or 'nobody'}{suggestion(name, known)}"
+
+
+def _name_warning(ledger: Ledger, name: str, rule: str, words: str) -> Problem:
+    message = describe_unknown(name, words, ledger.turnfile.people)
     return Problem(TURNFILE, ledger.line("agents"), "warning", rule, message)
 
 

@@ -56,9 +56,10 @@ GRACE: Final = 10.0  # seconds that a command has to end when its claim is lost
     "run",
     Argument("task", of="ID", required=True, help="the task; it is claimed if need be"),
     Argument("ttl", "seconds", help=f"how long the claim outlives a crash ({TTL:g})"),
-    Argument("done", "flag", help="complete it if the command succeeds, release it if not"),
+    Argument("done", "flag", help="complete it if the command succeeds, release it if it fails"),
     Argument("command", "texts", word=True, rest=True, help="after --, the command"),
-    more="A command whose claim is lost is terminated; the exit code is then that of the refusal.",
+    more="A command whose claim is lost is terminated; the exit code is then that of the refusal. If the command cannot"
+    " be started, the task is as it was before.",
 )
 def run(session: Session, given: dict[str, Any]) -> int:
     """Run a command and keep the claim on a task alive while it lives.
@@ -66,16 +67,18 @@ def run(session: Session, given: dict[str, Any]) -> int:
     Claim the task if need be, run the command, renew the claim; the command's exit code.
 
     With `done` the task is completed if the command succeeds, and released if it fails. A command whose claim is lost
-    is terminated, then killed: the exit code is that of the refusal.
+    is terminated, then killed: the exit code is that of the refusal. One that cannot be started changes nothing: a
+    claim from before is kept, and one that this call took is released.
     """
     command = given.get("command") or []
     if not command:
         raise Usage("holdfast run needs a command after --", hint="holdfast run --task hf-7k2q -- make test")
     ttl = given.get("ttl", TTL)
     with session.open(writing=True) as workspace:
-        task = _claim(session, workspace, given["task"], ttl)
+        before = workspace.tasks.get(given["task"])
+        task = _claim(session, workspace, before, given["task"], ttl)
         with _Ending() as ending:
-            code = _run(session, workspace, task, command, ttl, ending)
+            code = _run(session, workspace, before, task, command, ttl, ending)
         if given.get("done") and _is_ours(workspace, task):
             _finish(session, workspace, task, code)
     after_writing(session)
@@ -110,12 +113,14 @@ class _Ending:
             signal.signal(each, handler)
 
 
-def _run(session: Session, workspace: Any, task: Any, command: list[str], ttl: float, ending: _Ending) -> int:
+def _run(
+    session: Session, workspace: Any, before: Any, task: Any, command: list[str], ttl: float, ending: _Ending
+) -> int:
     """Start the command and attend to it; its exit code."""
     try:
         process = _start(command, session, task)
-    except errors.Invalid:
-        call(session, workspace, Tasks.release, {"id": task.id, "reason": "it could not be started"})
+    except errors.Invalid as error:
+        error.hint = f"{_undo(session, workspace, before, task, ttl)}; check the command after --"
         raise
     ending.attend(process)
     try:
@@ -126,10 +131,22 @@ def _run(session: Session, workspace: Any, task: Any, command: list[str], ttl: f
         raise
 
 
-def _claim(session: Session, workspace: Any, id: str, ttl: float) -> Any:
-    task = workspace.tasks.get(id)
-    op = Tasks.heartbeat if task.claimed_by == workspace.actor else Tasks.claim
+def _claim(session: Session, workspace: Any, before: Any, id: str, ttl: float) -> Any:
+    op = Tasks.heartbeat if before.claimed_by == workspace.actor else Tasks.claim
     return call(session, workspace, op, {"id": id, "ttl": ttl})
+
+
+def _undo(session: Session, workspace: Any, before: Any, task: Any, ttl: float) -> str:
+    """Bring the claim to what it was before this call; says what that is."""
+    if before.claimed_by != task.claimed_by:
+        call(session, workspace, Tasks.release, {"id": task.id, "reason": "the command could not be started"})
+        return f"task {task.id} is open again"
+    if before.deadline is None:
+        call(session, workspace, Tasks.park, {"id": task.id})
+    elif before.deadline > task.deadline:  # ours is shorter
+        left = ttl + (before.deadline - task.deadline).total_seconds()
+        call(session, workspace, Tasks.heartbeat, {"id": task.id, "ttl": left})
+    return f"{task.claimed_by} still holds task {task.id}"
 
 
 def _start(command: list[str], session: Session, task: Any) -> subprocess.Popen[bytes]:

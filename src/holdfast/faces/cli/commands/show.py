@@ -1,7 +1,8 @@
-"""`holdfast show`, `tree`, `log` and `watch`: looking at tasks and at what happens."""
+"""`holdfast show`, `tree`, `log` and `watch`: looking at tasks and at what happens. `undelete` looks before it acts."""
 
 from __future__ import annotations
 
+import sys
 from collections import Counter, deque
 from collections.abc import Iterator
 from typing import Any, Final
@@ -10,7 +11,7 @@ from holdfast import errors
 from holdfast.domains.events import Events
 from holdfast.domains.tasks import Tasks
 from holdfast.faces.cli.args import Argument, Usage
-from holdfast.faces.cli.call import Session
+from holdfast.faces.cli.call import Session, perform
 from holdfast.faces.cli.command import Command, command
 from holdfast.faces.cli.derive import arguments_of
 from holdfast.faces.cli.output import printable
@@ -47,15 +48,32 @@ def _reasons(workspace: Any, task: Any) -> list[tuple[str, str]]:
 
 def _links(workspace: Any, task: Any) -> list[tuple[str, str]]:
     found: dict[str, list[str]] = {}
-    for link in workspace.tasks.dependencies(task.id):
+    links = workspace.tasks.dependencies(task.id)
+    waits = links and {id for reason in workspace.tasks.explain(task.id).reasons for id in reason.ids}
+    for link in links:
         from_here, to_here = _NAMES.get(link.kind, ("found in", "led to"))
         name, other = (from_here, link.on) if link.id == task.id else (to_here, link.id)
+        if name == "waits for" and other not in waits:
+            name = "waited for"
         found.setdefault(name, []).append(other)
     return [(name, " ".join(ids)) for name, ids in found.items()]
 
 
 def _locks(workspace: Any, task: Any) -> list[tuple[str, str]]:
     return [("locked", " ".join(lock.patterns)) for lock in workspace.paths.list(task=task.id)]
+
+
+def undelete(session: Session, given: dict[str, Any]) -> int:
+    """Restore a task; say so if it is not deleted."""
+    with session.open() as workspace:
+        try:
+            task = workspace.tasks.get(given["id"], include_deleted=True)
+        except (errors.NotFound, errors.Invalid):  # which the call itself reports
+            task = None
+    code = perform(session, Tasks.restore, given)
+    if task is not None and task.deleted_at is None and not session.out.json:
+        print(f"holdfast: task {task.id} is not deleted, so nothing was restored", file=sys.stderr)
+    return code
 
 
 _ROOTS: Final = 100
@@ -186,3 +204,6 @@ def _wanted(given: dict[str, Any]) -> dict[str, Any]:
 
 
 show_task: Final = Command("show", Tasks.get.route.help, arguments_of(Tasks.get), show, op=Tasks.get)
+undelete_task: Final = Command(
+    "undelete", Tasks.restore.route.help, arguments_of(Tasks.restore), undelete, op=Tasks.restore
+)

@@ -251,7 +251,7 @@ def _run(command: list[str], **how: Any) -> None:
         sys.stdout.flush()
         code = subprocess.run(command, check=False, **how).returncode
     except OSError as error:
-        raise Invalid(f"{command[0]} could not be started: {error.strerror}") from error
+        raise Invalid(f"{command[0]} could not be started: {error.strerror}", hint="nothing was written") from error
     if code:
         raise Invalid(f"{os.path.basename(command[0])} exited with code {code}", hint="nothing was written")
 
