@@ -45,12 +45,13 @@ class Call:
         self.body = body
         self.actor = actor
         self.leads = False  # its caller leads the group
-        self.reset()
+        self.result: Any = _PENDING
+        self.error: BaseException | None = None
 
     def reset(self) -> None:
         """Discard the outcome, so that the body can run again."""
-        self.result: Any = _PENDING
-        self.error: BaseException | None = None
+        self.result = _PENDING
+        self.error = None
 
     @property
     def pending(self) -> bool:

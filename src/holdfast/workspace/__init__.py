@@ -75,10 +75,10 @@ class Workspace(InContext[Sync], Closing):
     @property
     def aio(self) -> AsyncWorkspace:
         """The awaitable twin, for the running event loop."""
-        from holdfast.workspace import aio as aio
+        if self._aio is None or not self._aio.is_of_running_loop():
+            from holdfast.workspace.aio import AsyncWorkspace
 
-        if self._aio is None or self._aio.loop is not aio.running_loop():
-            self._aio = aio.AsyncWorkspace(self)
+            self._aio = AsyncWorkspace(self)
         return self._aio
 
     @property

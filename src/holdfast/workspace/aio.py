@@ -95,11 +95,11 @@ class AsyncWorkspace(InContext[Async]):
         super().__init__(LoopRunner(workspace._runner, leader_of(workspace._engine, running_loop())))
         self._workspace = workspace
         self._context = workspace._context
+        self._loop = self._runner.leader.loop
 
-    @property
-    def loop(self) -> asyncio.AbstractEventLoop:
-        """The event loop it belongs to."""
-        return self._runner.leader.loop
+    def is_of_running_loop(self) -> bool:
+        """Whether the caller's event loop is the one it belongs to."""
+        return running_loop() is self._loop
 
     def _within(self, context: Context) -> AsyncWorkspace:
         return AsyncWorkspace(with_context(self._workspace, context))

@@ -28,7 +28,7 @@ BUILT_IN_DEFAULT: Final = "implement-bead"
 PRIORITIES: Final = (0, 1, 2, 3, 4)
 TAG_PREFIX: Final = "grimoire:"
 
-_TAGS_REMEMBERED: Final = 10_000
+_REMEMBERED: Final = 10_000  # tags, and decisions
 
 
 class Matcher(msgspec.Struct, frozen=True):
@@ -124,7 +124,7 @@ class _Sight:
             bits = self._known.get(tag)
             if bits is None:
                 bits = sum(1 << at for at, matches in enumerate(self._globs) if matches(tag))
-                if len(self._known) >= _TAGS_REMEMBERED:
+                if len(self._known) >= _REMEMBERED:
                     self._known.clear()
                 self._known[tag] = bits
             seen |= bits
@@ -159,6 +159,11 @@ class Rules(msgspec.Struct, frozen=True, dict=True):
             tests.append(_Test(matcher, wanted, sight.bit(matcher.not_tags)))
         return tuple(tests), sight
 
+    @cached_property
+    def decided(self) -> dict[Subject, Decision]:
+        """What `decide` has decided so far."""
+        return {}
+
     @property
     def tests(self) -> tuple[_Test, ...]:
         """The prepared matchers, in order."""
@@ -171,7 +176,19 @@ class Rules(msgspec.Struct, frozen=True, dict=True):
 
 
 def decide(rules: Rules, subject: Subject) -> Decision:
-    """Return the route of a task."""
+    """Return the route of a task. It is remembered: tasks that are alike come again and again, but for their bodies."""
+    if rules.reads_bodies:
+        return _decide(rules, subject)
+    known = rules.decided
+    found = known.get(subject)
+    if found is None:
+        if len(known) >= _REMEMBERED:
+            known.clear()
+        found = known[subject] = _decide(rules, subject)
+    return found
+
+
+def _decide(rules: Rules, subject: Subject) -> Decision:
     case = rules.case(subject)
     chosen = _own_choice(subject)
     if chosen is not None:

@@ -31,14 +31,15 @@ from holdfast.types.tasks import Task, TaskStatus
 
 def route(snapshot: Snapshot, task: Stored, settings: Settings) -> Decision:
     """Return the task's route by the current rules."""
-    return decide(settings.rules, subject_of(snapshot, task))
+    return decide(settings.rules, subject_of(snapshot, task, bodies=settings.rules.reads_bodies))
 
 
-def subject_of(snapshot: Snapshot, task: Stored) -> Subject:
-    """Return the properties that matchers read."""
+def subject_of(snapshot: Snapshot, task: Stored, bodies: bool = True) -> Subject:
+    """Return the properties that matchers read; without the body, all tasks that are alike are one subject."""
     row = None if task.parent is None else snapshot.one("SELECT grimoire FROM tasks WHERE seq = ?", (task.parent,))
     assigned = None if row is None else row[0]
-    return Subject(task.tag_list, task.priority, task.type, task.body, task.parent is not None, task.hint, assigned)
+    body = task.body if bodies else ""
+    return Subject(task.tag_list, task.priority, task.type, body, task.parent is not None, task.hint, assigned)
 
 
 _PAGE = 100

@@ -25,7 +25,7 @@ from holdfast.domains.routing import globs
 from holdfast.domains.routing.config import Settings, settings_of
 from holdfast.domains.tasks.claims import route, take
 from holdfast.domains.tasks.creation import check_priority, check_tags, check_type
-from holdfast.domains.tasks.rows import COLUMNS, READY, Stored, find, to_task
+from holdfast.domains.tasks.rows import COLUMNS, READY, READY_COLUMNS, Stored, find, to_task
 from holdfast.kernel.leases import next_deadline
 from holdfast.kernel.tx import Row, Snapshot, Tx
 from holdfast.kernel.validate import check_limit, check_name, check_ttl
@@ -80,9 +80,9 @@ def read(
 PAGE = 200
 _FIRST_PAGES = (4, 32)  # most searches end here
 ROUNDS = 100  # attempts to claim a candidate before others do; after that the search runs in the transaction
-_BEST = f"SELECT {COLUMNS} FROM tasks t INDEXED BY tasks_ready WHERE {READY} ORDER BY t.priority, t.seq LIMIT ?"
+_BEST = f"SELECT {READY_COLUMNS} FROM tasks t INDEXED BY tasks_ready WHERE {READY} ORDER BY t.priority, t.seq LIMIT ?"
 _BEST_TAGGED = (
-    f"SELECT {COLUMNS} FROM ready_tags g CROSS JOIN tasks t ON t.seq = g.seq WHERE g.tag = ? AND {READY}"
+    f"SELECT {READY_COLUMNS} FROM ready_tags g CROSS JOIN tasks t ON t.seq = g.seq WHERE g.tag = ? AND {READY}"
     " ORDER BY g.priority, g.seq LIMIT ?"
 )
 _AHEAD = 64  # tasks that are read at once for the claims of a group

@@ -33,6 +33,12 @@ COLUMNS: Final = (
     " (SELECT id FROM tasks WHERE seq = t.parent),"
     " (SELECT deadline FROM leases WHERE id = t.record AND t.holder IS NOT NULL)"
 )
+# The same of ready tasks: what is alike in all of them is not read.
+READY_COLUMNS: Final = (
+    "t.seq, t.record, t.id, 'open', t.priority, 0, 0, t.type, t.parent, t.depth, t.version, t.revision, t.created,"
+    " t.updated, NULL, NULL, NULL, NULL, NULL, NULL, 0, t.hint, t.grimoire, t.review, t.tags, t.title,"
+    " (SELECT body FROM task_texts WHERE seq = t.seq), (SELECT id FROM tasks WHERE seq = t.parent), NULL"
+)
 _BY_ID: Final = f"SELECT {COLUMNS} FROM tasks t WHERE t.id = ?"
 _BY_ID_AND_STAMP: Final = f"SELECT {COLUMNS}, (SELECT stamp FROM meta) FROM tasks t WHERE t.id = ?"
 
