@@ -76,6 +76,8 @@ FILTERS: dict[str, list[tuple[Any, Fits]]] = {
     "status": [
         ("open", lambda task: task.status == "open"),
         ("closed", lambda task: task.status == "closed"),
+        ("in_progress", lambda task: task.status == "in_progress"),
+        (["blocked", "pending_merge"], lambda task: task.status in ("blocked", "pending_merge")),
         (["blocked", "in_progress"], lambda task: task.status in ("blocked", "in_progress")),
         (("pending_merge",), lambda task: task.status == "pending_merge"),
     ],

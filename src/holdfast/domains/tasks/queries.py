@@ -160,7 +160,7 @@ def list_tasks(
     if not include_deleted:
         walk.add("t.deleted IS NULL")
     if tag is None and text is None:
-        walk.source += f" {_index(name, several(status), claimed_by, parent_id)}"
+        _choose_index(walk, name, {*several(status)}, claimed_by, parent_id)
     page: Page[Task] = Page()
     if total:
         row = snapshot.one(f"SELECT count(*) FROM (SELECT 1 {walk.text} LIMIT {MAX_TOTAL + 1})", walk.params)
@@ -180,15 +180,30 @@ def list_tasks(
     return page
 
 
-def _index(sort: str, statuses: tuple[Any, ...], claimed_by: str | None, parent_id: str | None) -> str:
-    """Choose the index of the walk: the one that narrows most and, if possible, has the order already."""
+_HELD: Final = "t.seq IN (SELECT seq FROM tasks INDEXED BY tasks_held WHERE holder IS NOT NULL UNION ALL"
+_REST: Final = "SELECT seq FROM tasks INDEXED BY tasks_status WHERE holder IS NULL AND status IN ({}))"
+
+
+def _choose_index(walk: Walk, sort: str, statuses: set[Any], claimed_by: str | None, parent_id: str | None) -> None:
+    """Choose the index of the walk: the one that narrows most and, if possible, has the order already.
+
+    A task is in progress if somebody holds it: those have an index of their own.
+    """
     if claimed_by is not None and claimed_by != NONE:
-        return "INDEXED BY tasks_holder"
-    if parent_id is not None and parent_id != NONE:
-        return "INDEXED BY tasks_parent"
-    if statuses and ((len(statuses) == 1 and sort == "priority") or RARE.issuperset(statuses)):
-        return "INDEXED BY tasks_status"
-    return "NOT INDEXED" if sort == "created" else f"INDEXED BY tasks_{sort}"
+        walk.source += " INDEXED BY tasks_held"
+    elif parent_id is not None and parent_id != NONE:
+        walk.source += " INDEXED BY tasks_parent"
+    elif statuses == {"in_progress"}:
+        walk.source += " INDEXED BY tasks_held"
+        walk.add("t.holder IS NOT NULL")
+    elif statuses and ((len(statuses) == 1 and sort == "priority") or statuses <= RARE - {"in_progress"}):
+        walk.source += " INDEXED BY tasks_status"
+        walk.add("t.holder IS NULL")
+    elif statuses and statuses <= RARE:
+        rest = sorted(statuses - {"in_progress"})
+        walk.add(f"{_HELD} {_REST.format(', '.join('?' * len(rest)))}", *rest)
+    else:
+        walk.source += " NOT INDEXED" if sort == "created" else f" INDEXED BY tasks_{sort}"
 
 
 def _check_status(status: TaskStatus) -> TaskStatus:

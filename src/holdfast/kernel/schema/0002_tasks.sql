@@ -34,12 +34,14 @@ CREATE TABLE tasks (
 );
 CREATE INDEX tasks_ready ON tasks (priority, seq) WHERE status = 'open' AND waits = 0 AND busy = 0 AND deleted IS NULL;
 CREATE INDEX tasks_priority ON tasks (priority, seq);
-CREATE INDEX tasks_status ON tasks (status, priority, seq);
+CREATE INDEX tasks_status ON tasks (status, priority, seq) WHERE holder IS NULL;
 CREATE INDEX tasks_updated ON tasks (updated, seq);
 CREATE INDEX tasks_closed ON tasks (updated, seq) WHERE status = 'closed' AND deleted IS NULL;
 CREATE INDEX tasks_deleted ON tasks (deleted, seq) WHERE deleted IS NOT NULL;
 CREATE INDEX tasks_parent ON tasks (parent, priority, seq) WHERE parent IS NOT NULL;
-CREATE INDEX tasks_holder ON tasks (holder, priority, seq) WHERE holder IS NOT NULL;
+-- By holder last: tasks are claimed in this order, so the claims of a group share its pages. Whoever asks for those of
+-- one holder scans it, which is short: one entry for each task in progress.
+CREATE INDEX tasks_held ON tasks (priority, seq, holder) WHERE holder IS NOT NULL;
 
 CREATE TABLE task_texts (                       -- what a search looks through; apart, so that a claim rewrites no text
     seq   INTEGER NOT NULL PRIMARY KEY,
