@@ -1,8 +1,6 @@
 """`python -m holdfast`: the command line."""
 
-import sys
-
-from holdfast.faces.cli import main
+from holdfast.faces.cli import start
 
 if __name__ == "__main__":
-    sys.exit(main())
+    start()

@@ -14,7 +14,7 @@ import holdfast
 from tests.bench.imports import Starter
 from tests.bench.measure import Bench, Row, alternate
 
-CALL = "import sys; from holdfast.faces.cli import main; sys.exit(main({words!r}))"
+CALL = "import sys; sys.argv[1:] = {words!r}; from holdfast.faces.cli import start; start()"
 # What each call loads, and nothing else.
 IMPORTS = "import sys; from holdfast.faces.cli import _import_msgspec; _import_msgspec(); import {modules}"
 COMMON = "holdfast.faces.cli.call, holdfast.faces.cli.derive, holdfast.faces.cli.call, holdfast.workspace"

@@ -75,7 +75,7 @@ class Workspace(InContext[Sync], Closing):
     @property
     def aio(self) -> AsyncWorkspace:
         """The awaitable twin, for the running event loop."""
-        if self._aio is None or not self._aio.is_of_running_loop():
+        if self._aio is None or not self._aio._is_here():
             from holdfast.workspace.aio import AsyncWorkspace
 
             self._aio = AsyncWorkspace(self)

@@ -97,7 +97,12 @@ class AsyncWorkspace(InContext[Async]):
         self._context = workspace._context
         self._loop = self._runner.leader.loop
 
-    def is_of_running_loop(self) -> bool:
+    @property
+    def loop(self) -> asyncio.AbstractEventLoop:
+        """The event loop it belongs to."""
+        return self._loop
+
+    def _is_here(self) -> bool:
         """Whether the caller's event loop is the one it belongs to."""
         return running_loop() is self._loop
 

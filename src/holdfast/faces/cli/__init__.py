@@ -6,18 +6,30 @@ command line itself, and 4 says that nothing is ready.
 
 from __future__ import annotations
 
+import gc
 import os
 import sys
 from collections.abc import Sequence
 from io import TextIOWrapper
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, NoReturn
 
 if TYPE_CHECKING:
     from holdfast.errors import HoldfastError
 
+_GARBAGE: Final = 200_000  # objects, before the collector looks for the first time
 _HELP: Final = {"--help", "-h"}
 INTERRUPTED: Final = 130
 PIPE_CLOSED: Final = 141  # as a shell reports a program that a closed pipe has ended
+
+
+def start() -> NoReturn:
+    """Run a command in a process of its own, which does nothing else.
+
+    Most commands end before there is any garbage, so the collector starts late. All that a command opened is closed and
+    its output is written, so the process ends without tearing down what the system frees at once.
+    """
+    gc.set_threshold(_GARBAGE)
+    os._exit(main())
 
 
 def main(argv: Sequence[str] | None = None) -> int:
