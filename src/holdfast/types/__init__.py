@@ -16,7 +16,7 @@ from holdfast.errors import InvalidFilter
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _MICROSECOND = timedelta(microseconds=1)
-_CURSOR = re.compile(r"([0-9]{1,18})(?:-([0-9]{1,18}))?")
+_CURSOR = r"([0-9]{1,18})(?:-([0-9]{1,18}))?"
 Position = tuple[int, int]  # in the event log: revision, and place in it
 END_OF_REVISION = 2**62
 
@@ -94,7 +94,7 @@ def parse_cursor(cursor: int | str) -> Position:
     """Return the position of a cursor; a bare revision means its end."""
     if isinstance(cursor, int) and not isinstance(cursor, bool) and 0 <= cursor <= END_OF_REVISION:
         return cursor, END_OF_REVISION
-    if isinstance(cursor, str) and (match := _CURSOR.fullmatch(cursor)):
+    if isinstance(cursor, str) and (match := re.fullmatch(_CURSOR, cursor)):
         return int(match[1]), END_OF_REVISION if match[2] is None else int(match[2])
     raise InvalidFilter(
         f"{cursor!r} is not a cursor", hint="a cursor is a revision such as 42, or an event's cursor such as '42-0'"

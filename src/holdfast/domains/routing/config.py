@@ -25,7 +25,7 @@ from holdfast.types.tasks import Problem
 _SECOND: Final = 1_000_000
 _MAX_DAYS: Final = 36_525
 _MAX_LIMIT: Final = 1_000_000_000
-_DURATION: Final = re.compile(r"(?:(\d{1,9})d)?(?:(\d{1,9})h)?(?:(\d{1,9})m)?(?:(\d{1,9})s)?")
+_DURATION: Final = r"(?:(\d{1,9})d)?(?:(\d{1,9})h)?(?:(\d{1,9})m)?(?:(\d{1,9})s)?"
 
 
 class Config(msgspec.Struct, frozen=True):
@@ -105,7 +105,7 @@ def _duration(found: Findings, what: str, node: Node) -> int:
     seconds: float = 0
     if isinstance(node.value, int | float) and not isinstance(node.value, bool):
         seconds = node.value
-    elif isinstance(node.value, str) and (parts := _DURATION.fullmatch(node.value.replace(" ", ""))):
+    elif isinstance(node.value, str) and (parts := re.fullmatch(_DURATION, node.value.replace(" ", ""))):
         days, hours, minutes, rest = (int(part or 0) for part in parts.groups())
         seconds = ((days * 24 + hours) * 60 + minutes) * 60 + rest
     if 0 < seconds <= MAX_SECONDS:

@@ -25,8 +25,8 @@ _WORDS: Final = {
     **dict.fromkeys(("true", "True", "TRUE"), True),
     **dict.fromkeys(("false", "False", "FALSE"), False),
 }
-_INT: Final = re.compile(r"[-+]?[0-9]{1,18}")
-_FLOAT: Final = re.compile(r"[-+]?(\.[0-9]+|[0-9]+(\.[0-9]*)?)([eE][-+]?[0-9]+)?")
+_INT: Final = r"[-+]?[0-9]{1,18}"
+_FLOAT: Final = r"[-+]?(\.[0-9]+|[0-9]+(\.[0-9]*)?)([eE][-+]?[0-9]+)?"
 
 
 class Node(NamedTuple):
@@ -204,9 +204,9 @@ def _scalar(event: Any, line: int) -> str | int | float | bool | None:
         return value
     if value in _WORDS:
         return _WORDS[value]
-    if _INT.fullmatch(value):
+    if re.fullmatch(_INT, value):
         return int(value)
-    return float(value) if _FLOAT.fullmatch(value) else value
+    return float(value) if re.fullmatch(_FLOAT, value) else value
 
 
 def _line(event: Any) -> int:

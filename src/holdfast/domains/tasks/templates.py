@@ -24,7 +24,7 @@ from holdfast.types.tasks import Task, TaskTemplate, TemplateNode
 TEMPLATE: Final = "template"
 MAX_NODES: Final = 1000
 MAX_DEPTH: Final = 100
-_HOLE = re.compile(r"\{\{|\}\}|\{([A-Za-z_][A-Za-z0-9_]*)\}|[{}]")
+_HOLE = r"\{\{|\}\}|\{([A-Za-z_][A-Za-z0-9_]*)\}|[{}]"
 _encode = msgspec.msgpack.Encoder().encode
 
 
@@ -192,4 +192,4 @@ def _render(text: str, values: dict[str, str]) -> str:
             raise errors.Invalid(f"{text[:60]!r} uses {match[1]!r}, which is not a parameter", hint=hint)
         return values[match[1]]
 
-    return _HOLE.sub(fill, text)
+    return re.sub(_HOLE, fill, text)

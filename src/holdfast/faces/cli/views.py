@@ -28,8 +28,8 @@ _COLOURS: Final = {"dim": "2", "bold": "1", "red": "31", "green": "32", "yellow"
 _STATUS: Final = {"open": "green", "in_progress": "cyan", "pending_merge": "yellow", "blocked": "red", "closed": "dim"}
 _WIDE: Final = 160  # characters of a value in a line that no terminal shows
 _LEAST: Final = 12  # columns that a title or value keeps
-_PART: Final = re.compile("([\x00\x01])([^\x00-\x02]*)\x02")  # what may be shortened: a title, a value
-_COLOUR: Final = re.compile(r"\x1b\[\d*m")
+_PART: Final = "([\x00\x01])([^\x00-\x02]*)\x02"  # what may be shortened: a title, a value
+_COLOUR: Final = r"\x1b\[\d*m"
 Paint = Callable[[str, str], str]
 
 
@@ -293,12 +293,12 @@ def _fitted(line: str, width: int | None) -> str:
     """A line without its marks, the marked parts shortened to the width, the last ones first."""
     if "\x02" not in line:
         return line
-    parts = _PART.split(line)  # text, mark, part, text, mark, part, ..., text
+    parts = re.split(_PART, line)  # text, mark, part, text, mark, part, ..., text
     texts = parts[2::3]
     if width is None:
         texts = [text if mark == "\x00" else short(text, _WIDE) for mark, text in zip(parts[1::3], texts, strict=True)]
     else:
-        excess = sum(_columns(_COLOUR.sub("", text)) for text in (*parts[::3], *texts)) - width
+        excess = sum(_columns(re.sub(_COLOUR, "", text)) for text in (*parts[::3], *texts)) - width
         for at in range(len(texts) - 1, -1, -1):
             wide = _columns(texts[at])
             texts[at] = _cut(texts[at], max(wide - max(excess, 0), min(wide, _LEAST)))
