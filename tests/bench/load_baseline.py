@@ -45,7 +45,7 @@ class Hollow(App):
         send: Send,
     ) -> Response | None:
         check_role(route.op, token.role)
-        body = await _read_body(headers, receive)
+        body = await _read_body(scope, headers, receive)
         path = calls.path_arguments(route, values, headers)
         given = wire.arguments(route.op, path, scope["query_string"], body)
         calls.access_of(token, headers).check_actor(route.op, given)

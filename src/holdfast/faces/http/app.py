@@ -9,13 +9,13 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, MutableMapping
+from collections.abc import Awaitable, Callable, MutableMapping, Sequence
 from typing import Any, Final
 
 from holdfast import errors, wire
 from holdfast.faces.http import auth, calls, pages
 from holdfast.faces.http.auth import EVERY, MAIN, TICKET, Gate, Headers, Tickets, Token, Tokens
-from holdfast.faces.http.calls import PREFIX, SECURITY_HEADERS, Response, Route, Routes
+from holdfast.faces.http.calls import PREFIX, SECURITY_HEADERS, Header, Response, Route, Routes
 from holdfast.faces.http.listener import Settings
 from holdfast.faces.http.operations import AccessLog, Metrics, Upkeep
 from holdfast.faces.http.sse import Client, DirectStream, Receive, Send, Watchers, resume_from
@@ -27,6 +27,7 @@ from holdfast.workspace.context import check_role
 Scope = MutableMapping[str, Any]
 
 LIVENESS: Final = "healthz"
+EXCHANGE: Final = "holdfast.exchange"  # in a scope: what can take a request's body and send its response at once
 _log = logging.getLogger("holdfast.http")
 
 
@@ -77,7 +78,7 @@ class App:
                 status = scope.get("status", 200)
                 return
             status = response.status
-            await _send(send, response, scope["method"], headers)
+            await _send(scope, send, response, headers)
         finally:
             seconds = self.metrics.ended(scope["method"], status, started)
             if self.access is not None:
@@ -123,7 +124,7 @@ class App:
         if rest == [mcp.PATH]:
             access = calls.access_of(token, headers)
             scope["actor"] = access.actor
-            body = await _read_body(headers, receive)
+            body = await _read_body(scope, headers, receive)
             await self.mcp.respond(space, access, scope, body, receive, _with_headers(scope, send))
             return None
         extra = pages.find(rest, scope["method"], token)
@@ -146,7 +147,7 @@ class App:
         """Call the operation of a route."""
         op = route.op
         check_role(op, token.role)
-        body = await _read_body(headers, receive)
+        body = await _read_body(scope, headers, receive)
         path = calls.path_arguments(route, values, headers)
         query, wait = scope["query_string"], None
         if route.polled and query:
@@ -202,8 +203,20 @@ def _workspace_in(segments: list[str]) -> str | None:
     return segments[0] if len(segments) > 1 and (segments[1] == PREFIX or segments[1:] == [mcp.PATH]) else None
 
 
-async def _read_body(headers: Headers, receive: Receive) -> bytes:
+async def _read_body(scope: Scope, headers: Headers, receive: Receive) -> bytes:
     auth.check_length(headers)
+    exchange = scope.get(EXCHANGE)
+    body: bytes | None = None if exchange is None else exchange.received()
+    if body is None:
+        body = await _await_body(receive)
+    elif len(body) > auth.MAX_BODY:
+        raise auth.too_large()
+    if body:
+        auth.check_json(headers)
+    return body
+
+
+async def _await_body(receive: Receive) -> bytes:
     parts: list[bytes] = []
     size = 0
     while True:
@@ -216,23 +229,31 @@ async def _read_body(headers: Headers, receive: Receive) -> bytes:
             raise auth.too_large()
         parts.append(part)
         if not message.get("more_body"):
-            break
-    body = b"".join(parts)
-    if body:
-        auth.check_json(headers)
-    return body
+            return b"".join(parts)
 
 
-async def _send(send: Send, response: Response, method: str, headers: Headers) -> None:
+async def _send(scope: Scope, send: Send, response: Response, headers: Headers) -> None:
     body, more = response.body, response.headers
     if len(body) > 1024 and b"gzip" in headers.get(b"accept-encoding", b""):
         import gzip
 
         body = gzip.compress(body, 1, mtime=0)
         more = (*more, (b"content-encoding", b"gzip"), (b"vary", b"accept-encoding"))
-    every = [*SECURITY_HEADERS, *more, (b"content-length", str(len(body)).encode())]
-    await send({"type": "http.response.start", "status": response.status, "headers": every})
-    await send({"type": "http.response.body", "body": b"" if method == "HEAD" else body})
+    every = (*SECURITY_HEADERS, *more, (b"content-length", str(len(body)).encode()))
+    if scope["method"] == "HEAD":
+        body = b""
+    exchange = scope.get(EXCHANGE)
+    if exchange is None or not exchange.reply(response.status, _lines(every), body):
+        await send({"type": "http.response.start", "status": response.status, "headers": every})
+        await send({"type": "http.response.body", "body": body})
+
+
+def _lines(headers: Sequence[Header]) -> bytes:
+    """Headers as they travel."""
+    lines = b"".join([b"%b: %b\r\n" % header for header in headers])
+    if lines.count(b"\r") + lines.count(b"\n") != 2 * len(headers):
+        raise ValueError("a header contains a line break")
+    return lines
 
 
 def _with_headers(scope: Scope, send: Send) -> Send:

@@ -38,6 +38,7 @@ from holdfast.workspace.context import ROLES, Context, check_context
 EVERY: Final = "*"  # workspace of a token for all of them
 MAIN: Final = ""  # the one in the server's own folder
 _log = logging.getLogger("holdfast.http")
+_now = SystemClock().monotonic
 FILE: Final = "tokens.json"
 FIRST_TOKEN: Final = "token"  # the file with the token that a server makes on its first start
 
@@ -78,10 +79,13 @@ class Tokens:
         self._path = folder / FILE
         self._seen: Signature | None = None
         self._by_digest: dict[str, Token] = {}
+        self._by_secret: dict[str, Token] = {}  # those that have been used
 
     def find(self, secret: str) -> Token:
         """The token of a secret. Raises Unauthorized if there is none."""
         self._look()
+        if (known := self._by_secret.get(secret)) is not None:
+            return known
         wanted = digest(secret)
         token = self._by_digest.get(wanted)
         if token is None or not hmac.compare_digest(token.digest, wanted):
@@ -89,6 +93,7 @@ class Tokens:
                 "unknown token",
                 hint="check it: it may be revoked, or of another server; holdfast token create makes one",
             )
+        self._by_secret[secret] = token
         return token
 
     def check(self, token: Token) -> None:
@@ -146,6 +151,7 @@ class Tokens:
         seen = signature_of(self._path)
         if seen != self._seen:
             self._by_digest = {token.digest: token for token in self._read()}
+            self._by_secret = {}
             self._seen = seen
 
     def _read(self) -> list[Token]:
@@ -250,8 +256,6 @@ def check_json(headers: Headers) -> None:
 TICKET_SECONDS: Final = 30  # seconds
 MAX_TICKETS: Final = 10_000  # at a time: the oldest go first
 TICKET: Final = "ticket"
-
-_now = SystemClock().monotonic
 
 
 class Tickets:

@@ -19,14 +19,16 @@ from collections.abc import Callable, Iterable
 from contextlib import AbstractContextManager, nullcontext, suppress
 from pathlib import Path
 from typing import Any, Final
+from urllib.parse import unquote
 
+import httptools
 import msgspec
 import uvicorn
 import uvloop
-from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
+from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol, RequestResponseCycle
 
 from holdfast import errors
-from holdfast.faces.http.app import App
+from holdfast.faces.http.app import EXCHANGE, App
 from holdfast.faces.http.auth import MAIN, Gate, Tokens
 from holdfast.faces.http.listener import LOCK, ServerLock, Settings, bind, certificate, check, host_in
 from holdfast.faces.http.workspaces import WorkspaceRegistry
@@ -39,6 +41,34 @@ TOO_LARGE: Final = f"a request may have {MAX_HEADER_COUNT} headers, and {MAX_HEA
 HEADER_TIMEOUT: Final = 30.0  # seconds
 
 
+class Exchange(RequestResponseCycle):
+    """One request and its response."""
+
+    def reply(self, status: int, headers: bytes, body: bytes) -> bool:
+        """Send a whole response with one write. False if the client must be waited for, or has gone: then `send` does.
+
+        `headers` are complete lines, of the application's own making, so nothing in them is checked again.
+        """
+        if self.flow.write_paused or self.disconnected or self.response_started:
+            return False
+        last = b"\r\n" if self.keep_alive else b"connection: close\r\n\r\n"
+        self.response_started = self.response_complete = True
+        self.transport.write(b"".join((STATUS_LINE[status], headers, last, body)))
+        self.message_event.set()
+        if not self.keep_alive:
+            self.transport.close()
+        self.on_response()
+        return True
+
+    def received(self) -> bytes | None:
+        """The body, if all of it is there; None if `receive` must be awaited."""
+        if self.more_body or self.waiting_for_100_continue or self.disconnected:
+            return None
+        self.message_event.clear()
+        body, self.body = bytes(self.body), bytearray()
+        return body
+
+
 class Protocol(HttpToolsProtocol):
     """One connection."""
 
@@ -47,6 +77,7 @@ class Protocol(HttpToolsProtocol):
         self._before_body = True
         self._size = 0
         self._timer: asyncio.TimerHandle | None = None
+        self._unused_since: float | None = None
 
     def data_received(self, data: bytes) -> None:
         """Bytes received; those before a body are counted."""
@@ -74,11 +105,65 @@ class Protocol(HttpToolsProtocol):
         self._before_body = True
 
     def on_headers_complete(self) -> None:
-        """Headers complete. Trailers are discarded."""
-        super().on_headers_complete()
+        """Headers complete: the application starts, or waits for the response before. Trailers are discarded."""
+        parser, scope, previous = self.parser, self.scope, self.cycle
+        url, version = httptools.parse_url(self.url), parser.get_http_version()
+        path = url.path.decode("ascii")
+        scope["method"] = parser.get_method().decode("ascii")
+        scope["http_version"] = version
+        scope["path"] = unquote(path) if "%" in path else path
+        scope["raw_path"], scope["query_string"] = url.path, url.query or b""
+        self.cycle = exchange = Exchange(
+            scope=scope,
+            transport=self.transport,
+            flow=self.flow,
+            logger=self.logger,
+            access_logger=self.access_logger,
+            access_log=False,
+            default_headers=self.server_state.default_headers,
+            message_event=asyncio.Event(),
+            expect_100_continue=self.expect_100_continue,
+            keep_alive=version != "1.0" and parser.should_keep_alive(),
+            on_response=self.on_response_complete,
+        )
+        scope[EXCHANGE] = exchange  # type: ignore[typeddict-unknown-key]
+        if previous is None or previous.response_complete:
+            self._start_asgi_task(exchange, self.app)
+        else:
+            self.flow.pause_reading()
+            self.pipeline.appendleft((exchange, self.app))
         self._before_body, self._size = False, 0
         self.headers = []
         self._in_time()
+
+    def on_response_complete(self) -> None:
+        """Response sent: the next request of the connection starts, or its time unused begins."""
+        if self.transport.is_closing():
+            return
+        self.flow.resume_reading()
+        if self.pipeline:
+            self._start_asgi_task(*self.pipeline.pop())
+            return
+        self._unused_since = self.loop.time()
+        if self.timeout_keep_alive_task is None:
+            self._close_unused_in(self.timeout_keep_alive)
+
+    def _unset_keepalive_if_required(self) -> None:
+        """Bytes received. The timer runs on, because setting one for each request costs more than looking again."""
+        self._unused_since = None
+
+    def timeout_keep_alive_handler(self) -> None:
+        """Close the connection if it was unused all the time; if it is in use, the end of its request sets a timer."""
+        self.timeout_keep_alive_task = None
+        if self._unused_since is not None and not self.transport.is_closing():
+            left = self._unused_since + self.timeout_keep_alive - self.loop.time()
+            if left > 0:
+                self._close_unused_in(left)
+            else:
+                self.transport.close()
+
+    def _close_unused_in(self, seconds: float) -> None:
+        self.timeout_keep_alive_task = self.loop.call_later(seconds, self.timeout_keep_alive_handler)
 
     def on_message_complete(self) -> None:
         """Request complete; the next one may follow."""
@@ -88,6 +173,8 @@ class Protocol(HttpToolsProtocol):
     def connection_lost(self, exc: Exception | None) -> None:
         """Connection closed."""
         self._in_time()
+        if self.timeout_keep_alive_task is not None:
+            self.timeout_keep_alive_task.cancel()
         super().connection_lost(exc)
 
     def _in_time(self) -> None:
