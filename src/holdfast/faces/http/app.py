@@ -46,6 +46,7 @@ class App:
         self.stopping = asyncio.Event()
         self.mcp = mcp.Mounted(self.stopping)
         self._hosts = hosts
+        self._looked = False  # at the file of tokens
 
     async def start(self) -> None:
         """Start the background work."""
@@ -111,7 +112,14 @@ class App:
             ticket, scope["query_string"] = wire.take_from_query(scope["query_string"], TICKET)
             if ticket is not None:
                 return self.tickets.take(ticket, name)
-        return self.tokens.find(auth.bearer(headers))
+        token = self.tokens.find(auth.bearer(headers), look=not self._looked)
+        if not self._looked:  # for all requests that are served in this turn of the loop
+            self._looked = True
+            asyncio.get_running_loop().call_soon(self._look_again)
+        return token
+
+    def _look_again(self) -> None:
+        self._looked = False
 
     async def _within(
         self, name: str, rest: list[str], token: Token, scope: Scope, headers: Headers, receive: Receive, send: Send
