@@ -52,7 +52,7 @@ def register(
     `can` lists the abilities that its claims have by default; an empty list means unspecified. With `new`, raises
     Exists if the name is known already.
     """
-    name = holder_of(tx, name, "name")
+    name = holder_of(tx, name, "agent")
     given = {
         "program": None if program is None else _label(program, "program"),
         "model": None if model is None else _label(model, "model"),
