@@ -244,13 +244,17 @@ def call(session: Session, workspace: Any, op: Operation[..., Any], arguments: d
     """Call an operation, sending and remembering tokens."""
     if not op.writes or op.held is None:
         return op.on(workspace)(**arguments)
-    from holdfast.workspace.tokens import holder_of, learn, lookup_of, with_token
+    from holdfast.workspace.tokens import holder_of, learn, lookup_of, with_token, without_numbers
 
     holder = holder_of(arguments, workspace.actor)
     tokens = session.tokens(holder)
     if (lookup := lookup_of(op, arguments)) is not None:
         (name,) = op.held.arguments
         arguments = {**arguments, name: lookup.on(workspace)(arguments[name]).id}
-    result = op.on(workspace)(**with_token(tokens, op, arguments))
+    sent = with_token(tokens, op, arguments)
+    try:
+        result = op.on(workspace)(**sent)
+    except errors.Fenced as error:
+        raise without_numbers(error, arguments, holder, sent) from error
     learn(tokens, op, arguments, result, holder)
     return result
