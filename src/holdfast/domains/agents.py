@@ -220,6 +220,7 @@ class Agents(Domain[M]):
         http="DELETE /api/agents/{name}",
         cli="agent forget",
         help="Forget an agent that is gone; what it holds and its mail stay.",
+        nothing=("there is no agent {name}, so nothing was forgotten",),
         examples=(example("holdfast agent forget agent-2", "holdfast claim hf-7k2q --actor agent-2"),),
         role="admin",
     )

@@ -322,6 +322,7 @@ class Cells(Domain[M]):
         http="DELETE /api/cells/{run}/{cell}",
         cli="cell delete",
         help="Delete a cell; its history stays.",
+        nothing=("there is no cell {run} {cell}, so nothing was deleted",),
         examples=(example("holdfast cell delete run-1 status", _CELL),),
     )
     cas = write(
@@ -417,6 +418,7 @@ class Cells(Domain[M]):
         http="DELETE /api/cells/{run}",
         cli="cell delete-run",
         help="Delete every cell of a run, and print how many.",
+        nothing=("the run {run} has no cells, so nothing was deleted",),
         examples=(example("holdfast cell delete-run run-1", _CELL),),
     )
     refresh_ttl = write(
@@ -424,6 +426,7 @@ class Cells(Domain[M]):
         http="POST /api/cells/{run}/{cell}/refresh-ttl",
         cli="cell refresh-ttl",
         help="Set how long a cell lasts from now on.",
+        nothing=("there is no cell {run} {cell}, so nothing was changed",),
         examples=(example("holdfast cell refresh-ttl run-1 status 2h", _CELL),),
     )
     ttl = read(
@@ -464,6 +467,7 @@ class Cells(Domain[M]):
         http="POST /api/cells/{run}/{cell}/lock/release",
         cli="cell unlock",
         help="Free your lock of a cell.",
+        nothing=("nobody holds {run} {cell}, so nothing was released",),
         examples=(example("holdfast cell unlock run-1 status", "holdfast cell lock run-1 status"),),
         frees=True,
     )

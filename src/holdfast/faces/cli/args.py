@@ -292,5 +292,6 @@ _KINDS: Final[dict[str, tuple[Callable[[str], Any], str]]] = {
     "operations": (_operations, "JSON"),
     "path": (str, "a path"),
     "paths": (str, "a path"),
+    "lock": (str, "an id or a path"),
     "stash": (_stash, "a stash"),
 }
