@@ -15,7 +15,7 @@ from holdfast.types import EVENT_KINDS
 
 _Read = Literal["content", "json", "conditions", "operations"]  # - is standard input
 _Moment = Literal["past", "future"]  # a duration counts back from now, or forward
-_Text = Literal["text", "texts", "names", "pairs", "path", "paths", "stash"]
+_Text = Literal["text", "texts", "names", "pairs", "path", "paths", "lock", "stash"]
 _Number = Literal["int", "ints", "number", "seconds"]
 Kind = Literal["flag"] | _Text | _Number | _Read | _Moment
 

@@ -40,6 +40,13 @@ OTHERWISE: Final = {
     CONDITION_HINT: (_CONDITIONS,) * 3,
     OPERATION_HINT: (_OPERATIONS,) * 3,
     InvalidValue.default_hint: (_VALUES,) * 3,
+    # A tool that writes a cell has one argument for both: 0 is no version.
+    "give None as the version": (
+        "give none as the version",
+        'send "expected": null',
+        "give expected 0 to cell_set, or null to cells_cas",
+    ),
+    ", None, value)": (", 'none', 'VALUE')", ")", ")"),
     "None for 'absent'": ("none for 'absent'", *["null for 'absent'"] * 2),
     "None for no end": ("none for no end", *["null for no end"] * 2),
     "True, False or None": ("true, false or null",) * 3,

@@ -69,6 +69,7 @@ class Declared(TypedDict, total=False):
     frees: bool
     addressed: bool
     irreversible: bool
+    nothing: tuple[str, ...]
     nests: bool
     shapes: Mapping[str, Any]
     arguments: Mapping[str, Meaning | str]
@@ -95,8 +96,9 @@ class Route(msgspec.Struct, frozen=True):
 
     Command line: `cli` is the command and its positional arguments, as in "tag add ID TAGS..." (`...` takes all that
     are left, brackets enclose what may be omitted; without any, the required arguments are positional), `help` its
-    purpose in a sentence, `examples` lines that run. `addressed`: the result is a message, and a recipient that has not
-    been seen is reported. `arguments` describes those that mean something else than
+    purpose in a sentence, `examples` lines that run. `nothing`: what to say if the result is False or 0, with arguments
+    in braces; the first counts whose arguments were given. `addressed`: the result is a message, and a recipient that
+    has not been seen is reported. `arguments` describes those that mean something else than
     `holdfast.arguments` says; `shapes` has what is known of a dict beyond its type: a type, or the name of
     the operation whose arguments it holds. `mcp` is the tool of the core profile that does it, with the argument that
     says so.
@@ -116,6 +118,7 @@ class Route(msgspec.Struct, frozen=True):
     frees: bool = False
     addressed: bool = False
     irreversible: bool = False
+    nothing: tuple[str, ...] = ()
     nests: bool = False
     local: bool = False
     shapes: Mapping[str, Any] = {}

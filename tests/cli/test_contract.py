@@ -308,7 +308,11 @@ def test_the_help_of_txn_has_every_condition(made: Cli) -> None:
         ("mail send bob hi --from ann", "the sender is --actor"),
         ("mail --actor ann inbox", "needs a subcommand before --actor"),
         ("update hf-1 --status open", "the status changes with holdfast done"),
-        ("cell cas r x 9 5", "it does not exist: to make it, expect none for 'absent'"),
+        ("cell cas r x 9 5", "to create it, give none as the version: holdfast cell cas r x none VALUE"),
+        ("cell compare-and-delete r x 9", "there is nothing to delete"),
+        ("export --out x.jsonl", "the file is a plain word: holdfast export FILE"),
+        ("agent register", "this needs the name of the agent"),
+        ("restore nope --dir new", "`holdfast restore` without a file lists the backups"),
         ("cell set r x hello", "'hello' is not JSON: text needs double quotes"),
         ("cell set r x txt", "'txt' is not JSON: text needs double quotes"),
         ("cell set r x True", "'True' is not JSON: JSON has true, false and null"),
@@ -379,3 +383,77 @@ def test_after_a_wait_in_vain_nobody_is_told_to_wait_as_if_they_had_not(made: Cl
     assert "wait for it with --wait SECONDS" in made("lock", "acquire", "m", "--actor", "bob").err
     waited = made("lock", "acquire", "m", "--actor", "bob", "--wait", "0.1").err
     assert "still held after 0.1 s: wait longer with --wait SECONDS" in waited
+
+
+@pytest.mark.parametrize(
+    ("line", "told"),
+    [
+        ("path release lib/**", "there is no path lock with the id or pattern lib/**, so nothing was released"),
+        ("path release 123", "there is no path lock with the id or pattern 123, so nothing was released"),
+        ("path release", "ann holds no path locks, so nothing was released"),
+        ("agent forget ghost", "there is no agent ghost, so nothing was forgotten"),
+        ("cell delete run-1 nope", "there is no cell run-1 nope, so nothing was deleted"),
+        ("cell delete-run run-1", "the run run-1 has no cells, so nothing was deleted"),
+        ("cell refresh-ttl run-1 nope 60", "there is no cell run-1 nope, so nothing was changed"),
+        ("cell unlock run-1 nope", "nobody holds run-1 nope, so nothing was released"),
+        ("template delete nope", "there is no template nope, so nothing was deleted"),
+    ],
+)
+def test_what_changes_nothing_is_no_failure_but_is_told(made: Cli, line: str, told: str) -> None:
+    answer = made(*line.split(), "--actor", "ann")
+    assert (answer.code, answer.err) == (0, f"holdfast: {told}\n")
+    assert made(*line.split(), "--actor", "ann", "--json").err == ""
+
+
+def test_removing_a_link_or_tag_that_is_not_there_is_told(made: Cli) -> None:
+    one, two = (made("create", title, "-q").id for title in ("one", "two"))
+    wrong = f"holdfast: {two} does not depend on {one}, so nothing was removed"
+    assert made("dep", "remove", two, one).err == f"{wrong}\n"
+    made("dep", "add", one, two)
+    reverse = f"; {one} depends on {two}: holdfast dep remove {one} {two} removes that\n"
+    answer = made("dep", "remove", two, one)
+    assert (answer.code, answer.err) == (0, wrong + reverse)
+    other = made("dep", "remove", one, two, "--kind", "related")
+    assert other.err == f"holdfast: {one} has no link related to {two}, so nothing was removed\n"
+    assert made("dep", "remove", one, two).err == ""
+    made("tag", "add", one, "here")
+    assert made("tag", "remove", one, "x").err == f"holdfast: {one} has no tag x, so nothing was removed\n"
+    assert (
+        made("tag", "remove", one, "here", "x").err
+        == f"holdfast: {one} has no tag x, so only the others were removed\n"
+    )
+    trail = made("trail", "create", "t", "-q").id
+    assert made("trail", "remove", trail, one).err == (
+        f"holdfast: task {one} does not belong to the trail {trail}, so nothing was removed\n"
+    )
+
+
+def test_a_path_lock_is_named_by_its_pattern_from_the_current_folder(
+    made: Cli, project: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ann = ("--actor", "ann")
+    lock = made("path", "lock", "sub/lib/**", "--ttl", "60", *ann, "-q").id
+    (project / "sub").mkdir()
+    monkeypatch.chdir(project / "sub")
+    assert made("path", "get", "lib/**", "-q").id == made("path", "get", lock, "-q").id == lock
+    assert made("path", "refresh", "lib/**", *ann, "-q").id == lock
+    assert made("path", "release", "lib/**", *ann) == (0, "1\n", "")
+    lost = made("path", "refresh", "lib/**", *ann)
+    assert (lost.code, lost.err.splitlines()[0]) == (
+        15,
+        "holdfast: ann holds no path lock with the id or pattern 'sub/lib/**'",
+    )
+    assert "holdfast path list lists the locks that are held; if ann had it, it was lost" in lost.err
+
+
+def test_an_option_that_resembles_none_gets_no_suggestion(made: Cli) -> None:
+    assert "did you mean" not in made("export", "--opt", "x").err
+    assert "did you mean --priority?" in made("list", "--prio", "3").err
+
+
+def test_an_export_is_no_backup_and_needs_its_folder(made: Cli, project: Path) -> None:
+    answer = made("export", "sub/x.jsonl")
+    assert (answer.code, answer.err) == (10, f"holdfast: there is no folder {project}/sub\n  make it first\n")
+    assert made("export", "x.jsonl").code == 0
+    told = "`holdfast restore` without a file lists the backups; holdfast import reads an export\n"
+    assert made("restore", "x.jsonl", "--dir", "new").err.endswith(told)

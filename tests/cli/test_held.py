@@ -236,3 +236,29 @@ def test_what_was_granted_after_a_backup_is_void_after_its_restore(made: Cli, pr
     assert made("claim", late, "--actor", "b").code == 0
     assert made("done", late, "--actor", "a").code == 15, "it was granted in the time that is lost"
     assert made("done", early, "--actor", "a").code == 0, "the backup has this one"
+
+
+def test_who_lost_a_claim_is_not_told_of_a_token_that_nobody_typed(made: Cli) -> None:
+    task = made("create", "x", "-q").id
+    made("claim", task, "--actor", "ada")
+    made("release", task, "--force", "--actor", "ben")
+    lost = made("heartbeat", task, "--actor", "ada")
+    assert lost.code == 15
+    assert lost.err.startswith(
+        f"holdfast: your claim on task {task} has ended: it expired, was released or was taken\n"
+    )
+    made("claim", task, "--actor", "ben")
+    taken = made("done", task, "--actor", "ada")
+    assert (taken.code, "token" in taken.err) == (15, False)
+    assert (
+        f"your claim on task {task} has ended: it expired, was released or was taken; ben holds the task now"
+        in taken.err
+    )
+    typed = made("done", task, "--actor", "ada", "--token", "1")
+    assert "the token 1 is not that of the current claim" in typed.err
+
+
+def test_who_lost_a_lock_is_not_told_of_a_token_that_nobody_typed(holding: Holding) -> None:
+    holding.lost_by("a", to="b")
+    answer = holding.call(holding.thing.renew, "a")
+    assert (answer.code, "token" in answer.error["error"]) == (15, False), answer.err

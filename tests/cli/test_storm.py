@@ -111,7 +111,7 @@ def test_every_task_is_taken_once_and_the_one_of_a_killed_loop_again(
 
     zombie = stocked("done", lost, "--actor", "victim", "--json")
     assert (zombie.code, zombie.error["code"]) == (15, "FENCED")
-    assert "token" in zombie.error["error"], "by the token that was remembered for it, not by its name alone"
+    assert "your claim" in zombie.error["error"], "by the token that was remembered for it, not by its name alone"
     assert stocked("doctor", "--actor", "judge").code == 0
     share = Counter(line.split()[0] for line in holders(project).values())
     with capsys.disabled():

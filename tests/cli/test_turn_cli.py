@@ -458,6 +458,43 @@ def test_f6_a_patch_is_applied_as_one(turn: Cli, project: Path) -> None:
     assert worklog(project) == after
 
 
+@pytest.mark.parametrize("new", ["new.md", "working-session/WORKLOG.new", "../new.md"])
+@pytest.mark.parametrize("here", [".", "working-session", "sub"])
+def test_f6_what_diff_u_writes_changes_the_file_of_the_session(
+    turn: Cli, project: Path, monkeypatch: pytest.MonkeyPatch, new: str, here: str
+) -> None:
+    after = worklog(project) + "- done\n"
+    (project / new).write_text(after)
+    (project / "sub").mkdir()
+    monkeypatch.chdir(project / here)
+    names = [os.path.relpath(project / name) for name in ("working-session/WORKLOG.md", new)]
+    made = subprocess.run(["diff", "-u", *names], capture_output=True, text=True).stdout
+    done = turn("edit", "--dir", str(project / "working-session"), "--patch", "-", *EDIT, stdin=made)
+    assert done.data["files"] == ["WORKLOG.md"], done.err
+    assert worklog(project) == after
+
+
+def test_f6_the_file_that_a_patch_is_for_can_be_named(turn: Cli, project: Path) -> None:
+    after = worklog(project).replace("Maintainer Focus: none", "Maintainer Focus: firing")
+    for name, text in (("old.md", worklog(project)), ("new.md", after)):
+        (project / name).write_text(text)
+    made = subprocess.run(["diff", "-u", "old.md", "new.md"], capture_output=True, text=True).stdout
+    (project / "p.diff").write_text(made)
+    refused = turn("edit", "--patch", "p.diff", *EDIT).error
+    assert refused["error"] == "p.diff, line 1: neither old.md nor new.md is a file of the session"
+    assert "diff -u --label WORKLOG.md --label WORKLOG.md OLD NEW" in refused["hint"]
+    assert turn("edit", "WORKLOG.md", "--patch", "p.diff", *EDIT).data["files"] == ["WORKLOG.md"]
+    assert worklog(project) == after
+    again = turn("edit", "WORKLOG.md", "--patch", "p.diff", *EDIT).error
+    assert ", from line 3 of the patch, are not there" in again["error"]
+
+
+def test_f6_a_patch_does_not_rename(turn: Cli) -> None:
+    patch = "rename from working-session/WORKLOG.md\nrename to x\n--- a/WORKLOG.md\n+++ b/x\n@@ -1 +1 @@\n-a\n+b\n"
+    refused = turn("edit", "--patch", "-", *EDIT, stdin=patch).error
+    assert refused["error"] == "the patch, line 1: a patch must not rename a file"
+
+
 def test_f6_a_patch_cannot_leave_the_folder(turn: Cli, project: Path) -> None:
     patch = "--- a/x\n+++ b/../../victim\n@@ -0,0 +1 @@\n+x\n"
     assert turn("edit", "--patch", "-", *EDIT, stdin=patch).code == 1

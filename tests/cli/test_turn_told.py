@@ -286,6 +286,19 @@ def test_f13_a_text_of_a_file_is_not_taken_for_a_hint(turn: Cli, project: Path) 
     assert any('wait=60 tasks.claim("x")' in message for message in found), found
 
 
+def test_a_broken_ledger_gets_a_hint(turn: Cli, project: Path) -> None:
+    with open(project / "working-session" / "TURNFILE.yaml", "a") as file:
+        file.write("  : [\n")
+    refused = turn("status").error
+    assert "repair that line in an editor, or restore TURNFILE.yaml from version control" in refused["hint"]
+
+
+def test_f11_an_empty_body_is_told(turn: Cli) -> None:
+    message = ("mail", "send", "--to", "bob", "--subject", "x", "--actor", "ada")
+    assert turn(*message, "--body", "-").err == "holdfast: the body of this message is empty\n"
+    assert turn(*message).err == "", "a subject may be all there is to say"
+
+
 def test_f6_a_patch_that_is_not_there_is_named_as_a_file(turn: Cli) -> None:
     answer = turn("edit", "--patch", "nope", *EDIT)
     assert (answer.code, answer.error["error"]) == (10, "there is no file nope")

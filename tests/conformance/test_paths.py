@@ -305,6 +305,73 @@ def test_a5_release_by_id_by_task_and_by_holder_answers_how_many(world: World) -
     assert ws.check().records["locks"] == 1
 
 
+def test_a5_a_lock_is_released_refreshed_and_read_by_its_pattern(world: World) -> None:
+    ws = world.open("a")
+    lock = ws.paths.lock("lib/**", ttl=10)
+    assert ws.paths.get("lib/**") == ws.paths.get("./lib//**") == lock
+    ws.paths.check_token("lib/**", lock.token)
+    world.clock.advance(5)
+    assert ws.paths.refresh("lib/**").expires_at == lock.acquired_at + timedelta(seconds=15)
+    for token in (lock.token + 1, lock.token - 1):
+        for call in (ws.paths.release, ws.paths.refresh, ws.paths.check_token):
+            with pytest.raises(errors.Fenced):
+                call("lib/**", token=token)
+    assert ws.paths.release("lib/x") == 0, "a path below it is not its pattern"
+    assert (ws.paths.release("lib/**", token=lock.token), ws.paths.release("lib/**")) == (1, 0)
+    assert ws.paths.list() == []
+    ws.paths.lock("lib/**")
+    assert (ws.paths.release("lib/**"), ws.paths.list()) == (1, [])
+
+
+def test_a5_by_a_pattern_one_means_ones_own_lock(world: World) -> None:
+    a, b = world.open("a"), world.open("b")
+    a.paths.lock("x", shared=True, ttl=30)
+    for call in (b.paths.release, b.paths.refresh):
+        with pytest.raises(errors.NotHolder, match="x is locked by a, not by b") as refused:
+            call("x")
+        assert refused.value.holder == "a"
+    mine = b.paths.lock("x", shared=True, ttl=30)
+    assert b.paths.refresh("x", ttl=60).id == mine.id
+    assert b.paths.release("x", holder="a") == 1
+    assert b.paths.list() == [b.paths.get(mine.id)]
+    a.paths.lock("x", shared=True)
+    assert b.paths.release("x", holder="c", force=True) == 0
+    assert (b.paths.release("x", holder="a", force=True), a.paths.release("x", force=True)) == (1, 1)
+
+
+def test_a5_a_pattern_that_could_mean_another_lock_names_the_ids(world: World) -> None:
+    a, b = world.open("a"), world.open("b")
+    both = a.paths.lock(["x", "y"], ttl=30)
+    assert a.paths.get("x") == both == a.paths.refresh("y")
+    with pytest.raises(errors.Invalid, match="other patterns too: x, y") as wide:
+        a.paths.release("x")
+    assert (wide.value.ids, both.id in wide.value.hint) == ([both.id], True)
+    a.paths.release(both.id)
+    one, two = a.paths.lock("x", shared=True), b.paths.lock("x", shared=True)
+    for call in (a.paths.get, partial(b.paths.release, force=True)):
+        with pytest.raises(errors.Invalid, match="2 path locks have the pattern 'x'") as several:
+            call("x")
+        assert several.value.ids == [one.id, two.id]
+        assert all(f"{lock.id} of {lock.holder}" in several.value.hint for lock in (one, two))
+    assert len(a.paths.list()) == 2
+
+
+def test_a5_what_was_never_locked_is_not_called_lost(world: World) -> None:
+    ws = world.open("a")
+    gone = ws.paths.lock("gone")
+    assert ws.paths.release("gone") == 1
+    for name in ("lib/**", "123", "/", "{"):
+        assert ws.paths.release(name) == 0
+        with pytest.raises(errors.Fenced, match="a holds no path lock with the id or pattern") as refused:
+            ws.paths.refresh(name)
+        assert refused.value.hint.startswith("paths.list() lists the locks that are held; if a had it, it was lost")
+        with pytest.raises(errors.NotFound, match="there is no path lock with the pattern") as missing:
+            ws.paths.get(name)
+        assert missing.value.hint == "paths.list() lists the locks that are held"
+    with pytest.raises(errors.NotFound, match="it expired or was released; paths"):
+        ws.paths.get(gone.id)
+
+
 def test_a5_another_cannot_release_or_refresh_a_lock_and_learns_whose_it_is(world: World) -> None:
     a, b = world.open("a"), world.open("b")
     lock = a.paths.lock("src", ttl=30)

@@ -239,7 +239,9 @@ async def test_paths_are_locked_checked_and_given_back(ws: holdfast.Workspace) -
         assert (await other.refusal("paths", action="lock", paths=["src/app.py"])).code == "HELD"
         assert (await agent.call("paths", action="check", paths=["src/app.py"]))["mine"][0]["id"] == taken["id"]
         await agent.call("paths", action="lock", paths=["docs/a.md"], shared=True)
-        assert await agent.call("paths", action="release", paths=["docs/a.md"]) == {"released": 1}
+        none = await agent.call("paths", action="release", paths=["docs/b.md"])
+        assert (none["released"], len(none["mine"])) == (0, 2), "it says what it could have meant"
+        assert await agent.call("paths", action="release", paths=["./docs/a.md"]) == {"released": 1}
         assert await agent.call("paths", action="release") == {"released": 1}
         assert await agent.call("paths", action="release") == {"released": 0}
         assert (await agent.refusal("paths", action="lock")).code == "INVALID"

@@ -52,7 +52,7 @@ def register(
     `can` lists the abilities that its claims have by default; an empty list means unspecified. With `new`, raises
     Exists if the name is known already.
     """
-    name = holder_of(tx, name, "name")
+    name = holder_of(tx, name, "agent")
     given = {
         "program": None if program is None else _label(program, "program"),
         "model": None if model is None else _label(model, "model"),
@@ -220,6 +220,7 @@ class Agents(Domain[M]):
         http="DELETE /api/agents/{name}",
         cli="agent forget",
         help="Forget an agent that is gone; what it holds and its mail stay.",
+        nothing=("there is no agent {name}, so nothing was forgotten",),
         examples=(example("holdfast agent forget agent-2", "holdfast claim hf-7k2q --actor agent-2"),),
         role="admin",
     )

@@ -96,8 +96,8 @@ def delete_cell(tx: Tx, run: str, cell: str) -> bool:
     return True
 
 
-def _expect(tx: Tx, run: str, cell: str, expected: int | None) -> Stored | None:
-    """Return the cell if it is at the expected version; None expects it to be absent."""
+def _expect(tx: Tx, run: str, cell: str, expected: int | None, absent: str) -> Stored | None:
+    """Return the cell if it is at the expected version; None expects it to be absent. `absent` is the hint if it is."""
     old = load_cell(tx, run, cell)
     if expected is not None and (type(expected) is not int or expected < 1):
         raise errors.Invalid(f"expected must be a version (1 or more) or None for 'absent', not {expected!r}")
@@ -106,7 +106,7 @@ def _expect(tx: Tx, run: str, cell: str, expected: int | None) -> Stored | None:
         found = "absent" if version is None else f"at version {version}"
         raise errors.VersionMismatch(
             f"cell {cell!r} in run {run!r} is {found}, expected {'absent' if expected is None else expected}",
-            hint="it does not exist: to make it, expect None for 'absent'" if version is None else None,
+            hint=absent if version is None else None,
             expected=expected,
             version=version,
             value=None if old is None else old.value,
@@ -116,7 +116,8 @@ def _expect(tx: Tx, run: str, cell: str, expected: int | None) -> Stored | None:
 
 def cas_cell(tx: Tx, run: str, cell: str, expected: int | None, value: Any) -> int:
     """Write only if the cell is at version `expected`, or absent if None. Raises VersionMismatch."""
-    old = _expect(tx, run, cell, expected)
+    absent = f"to create it, give None as the version: cells.cas({run!r}, {cell!r}, None, value)"
+    old = _expect(tx, run, cell, expected, absent)
     return _keep(tx, run, cell, value, old, "cas")
 
 
@@ -124,7 +125,7 @@ def compare_and_delete(tx: Tx, run: str, cell: str, expected: int) -> int:
     """Delete only if the cell is at version `expected`; returns the version of the delete. Raises VersionMismatch."""
     if expected is None:
         raise errors.Invalid("expected must be the version to delete")
-    old = _expect(tx, run, cell, expected)
+    old = _expect(tx, run, cell, expected, "there is nothing to delete")
     assert old is not None
     return _remove(tx, run, cell, old.version, old.lease, "delete")
 
@@ -321,6 +322,7 @@ class Cells(Domain[M]):
         http="DELETE /api/cells/{run}/{cell}",
         cli="cell delete",
         help="Delete a cell; its history stays.",
+        nothing=("there is no cell {run} {cell}, so nothing was deleted",),
         examples=(example("holdfast cell delete run-1 status", _CELL),),
     )
     cas = write(
@@ -416,6 +418,7 @@ class Cells(Domain[M]):
         http="DELETE /api/cells/{run}",
         cli="cell delete-run",
         help="Delete every cell of a run, and print how many.",
+        nothing=("the run {run} has no cells, so nothing was deleted",),
         examples=(example("holdfast cell delete-run run-1", _CELL),),
     )
     refresh_ttl = write(
@@ -423,6 +426,7 @@ class Cells(Domain[M]):
         http="POST /api/cells/{run}/{cell}/refresh-ttl",
         cli="cell refresh-ttl",
         help="Set how long a cell lasts from now on.",
+        nothing=("there is no cell {run} {cell}, so nothing was changed",),
         examples=(example("holdfast cell refresh-ttl run-1 status 2h", _CELL),),
     )
     ttl = read(
@@ -463,6 +467,7 @@ class Cells(Domain[M]):
         http="POST /api/cells/{run}/{cell}/lock/release",
         cli="cell unlock",
         help="Free your lock of a cell.",
+        nothing=("nobody holds {run} {cell}, so nothing was released",),
         examples=(example("holdfast cell unlock run-1 status", "holdfast cell lock run-1 status"),),
         frees=True,
     )

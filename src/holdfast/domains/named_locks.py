@@ -88,6 +88,7 @@ class Locks(Domain[M]):
         help="Free your lock.",
         examples=(example("holdfast lock release deploy", _LOCK),),
         frees=True,
+        nothing=("nobody holds {name}, so nothing was released",),
         mcp="lock",
     )
     refresh = write(

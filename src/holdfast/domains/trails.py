@@ -328,6 +328,7 @@ class Trails(Domain[M]):
         http="POST /api/trails/{trail}/tasks/remove",
         cli="trail remove",
         help="Let a task belong to a trail no more.",
+        nothing=("task {task} does not belong to the trail {trail}, so nothing was removed",),
         examples=(example("holdfast trail remove $(holdfast trail list -q) hf-7k2q", *ON_TRAIL),),
         arguments={"task": "the task's id"},
     )

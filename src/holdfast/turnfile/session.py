@@ -80,6 +80,8 @@ RESTORE_LEDGER: Final = (
     f" {NEW_SESSION}"
 )
 
+REPAIR_LEDGER: Final = f"nothing was changed: repair that line in an editor, or restore {TURNFILE} from version control"
+
 _TRIES: Final = 5
 _LOOK: Final = 0.02  # seconds between two checks of the ledger
 
@@ -290,7 +292,7 @@ class Session:
             return known
         except Invalid as error:
             details = {**error.details, "file": TURNFILE}
-            raise Invalid(f"{TURNFILE}, {error.message}", hint=error.hint, **details) from error
+            raise Invalid(f"{TURNFILE}, {error.message}", hint=error.hint or REPAIR_LEDGER, **details) from error
 
 
 SessionLike = Session | str | os.PathLike[str] | None

@@ -12,6 +12,7 @@ from collections import OrderedDict
 from collections.abc import Mapping
 from typing import Any, Final
 
+from holdfast import errors
 from holdfast.operation import REGISTRY, Operation
 
 Thing = tuple[str, ...]  # the kind of what is held, and its names
@@ -44,6 +45,29 @@ def with_token(tokens: Tokens, op: Operation[..., Any], arguments: dict[str, Any
         return arguments
     token = tokens.token(*thing)
     return arguments if token is None else {**arguments, "token": token}
+
+
+def without_numbers(
+    error: errors.Fenced, arguments: Mapping[str, Any], holder: str, sent: Mapping[str, Any]
+) -> errors.Fenced:
+    """The refusal of a remembered token in words without tokens, which the caller has not seen; else as it is."""
+    if sent.get("token") == arguments.get("token") or (
+        error.details.get("current") is None and "id" not in error.details
+    ):
+        return error
+    if "id" in error.details:  # a claim
+        task, now = error.id, error.details.get("holder")
+        message, hint = f"your claim on task {task} has ended: it expired, was released or was taken", error.hint
+        if now is not None:
+            message = f"{message}; {now} holds the task now"
+            hint = f"stop, and claim another one: tasks.claim_next(); or ask {now} by mail"
+        if now == holder:
+            hint = f"stop: another process that acts as {now} works on it"
+    else:
+        what = error.message.partition(" is held with token ")[0]
+        message = f"your lock on {what} was lost, and somebody has taken it since"
+        hint = errors.Fenced.default_hint.removeprefix("the lock was lost: ")
+    return errors.Fenced(message, hint=hint, **error.details)
 
 
 def learn(tokens: Tokens, op: Operation[..., Any], arguments: Mapping[str, Any], result: Any, holder: str) -> None:

@@ -13,6 +13,7 @@ from typing import Final
 import msgspec
 
 from holdfast import errors
+from holdfast.arguments import Meaning
 from holdfast.domains import locks
 from holdfast.domains.paths import patterns
 from holdfast.domains.paths.patterns import PATH, Detail, check_patterns, clash, find, held, select, target_of
@@ -20,6 +21,7 @@ from holdfast.domains.tasks.claims import authorise
 from holdfast.domains.tasks.creation import check_line
 from holdfast.domains.tasks.rows import Stored
 from holdfast.domains.tasks.rows import require as require_task
+from holdfast.ids import is_uuid7
 from holdfast.kernel import leases
 from holdfast.kernel.events import Filter
 from holdfast.kernel.tx import Snapshot, Tx
@@ -30,6 +32,7 @@ from holdfast.types import DerivedActor, as_time
 from holdfast.types.agents import PathLock
 
 MAX_REASON = 500
+_LIST: Final = "paths.list() lists the locks that are held"
 
 
 def lock(
@@ -176,9 +179,10 @@ def release(
     token: int | None = None,
     force: bool = False,
 ) -> int:
-    """Release one lock by its id, or all of the holder's, or those taken for a task; returns how many.
+    """Release one lock by its id or pattern, or all of the holder's, or those taken for a task; returns how many.
 
-    Raises NotHolder for another's lock, unless `force`, which is logged, and Fenced for a wrong or lost token.
+    A lock with several patterns is released by its id. Raises NotHolder for another's lock, unless `force`, which is
+    logged, and Fenced for a wrong or lost token.
     """
     check_flag(force=force)
     if id is None:
@@ -187,13 +191,49 @@ def release(
         return _release_all(tx, task, holder, token, force)
     if task is not None:
         raise errors.Invalid("give id or task, not both")
-    check_name(id, "id")
     if force and token is None:
-        found = find(tx, id)
+        named = [lock for lock in _named(tx, id) if is_uuid7(id) or holder in (None, lock.holder)]
+        found = _pick(named, None, id, entire=True)
         if found is not None:
             _free(tx, found, forced=True)
         return int(found is not None)
-    return int(locks.release_target(tx, target_of(id), holder, token))
+    found = _pick(_named(tx, id), locks.holder_of(tx, holder), id, entire=True)
+    return int(locks.release_target(tx, target_of(id if found is None else found.id), holder, token))
+
+
+def _named(snapshot: Snapshot, name: str) -> list[PathLock]:
+    """Return the lock of an id, or those with a pattern, oldest first."""
+    check_name(name, "id")
+    if is_uuid7(name):
+        found = find(snapshot, name)
+        return [] if found is None else [found]
+    try:
+        pattern = patterns.check_pattern(name)
+    except errors.Invalid:
+        return []
+    return [lock for lock in select(snapshot, tail=" ORDER BY k.token") if pattern in lock.patterns]
+
+
+def _pick(named: list[PathLock], holder: str | None, name: str, entire: bool = False) -> PathLock | None:
+    """Return the lock that an id or pattern means, of the holder unless None. Raises NotHolder, or Invalid for several.
+
+    A lock with nothing but the pattern precedes others; with `entire` no other is meant.
+    """
+    if is_uuid7(name) or not named:
+        return named[0] if named else None
+    mine = [lock for lock in named if holder in (None, lock.holder)]
+    if not mine:
+        theirs, hint = named[0].holder, f"ask {named[0].holder} by mail, or wait until it is released or expires"
+        raise errors.NotHolder(f"{name} is locked by {theirs}, not by {holder}", hint=hint, holder=theirs)
+    alone = [lock for lock in mine if len(lock.patterns) == 1]
+    if len(alone) == 1 or (len(mine) == 1 and not entire):
+        return (alone or mine)[0]
+    ids = [lock.id for lock in mine]
+    if len(mine) == 1:
+        message = f"the path lock on {name!r} has other patterns too: {', '.join(mine[0].patterns)}"
+        raise errors.Invalid(message, hint=f"to release all of them, give its id: {ids[0]}", ids=ids)
+    whose = ", ".join(f"{lock.id} of {lock.holder}" for lock in mine)
+    raise errors.Invalid(f"{len(ids)} path locks have the pattern {name!r}", hint=f"give one id: {whose}", ids=ids)
 
 
 def _release_all(tx: Tx, task: str | None, holder: str | None, token: int | None, force: bool) -> int:
@@ -220,9 +260,15 @@ def _free(tx: Tx, found: PathLock, forced: bool = False) -> None:
 
 
 def refresh(tx: Tx, id: str, holder: str | None = None, ttl: float | None = None, token: int | None = None) -> PathLock:
-    """Renew a lock, by default for as long as it was granted. Raises Fenced if it was lost, or NotHolder."""
-    check_name(id, "id")
-    found = find(tx, id)
+    """Renew a lock by id or pattern, by default for as long as before. Raises Fenced if it was lost, or NotHolder."""
+    who = locks.holder_of(tx, holder)
+    found = _pick(_named(tx, id), who, id)
+    if found is None and not is_uuid7(id):
+        hint = (
+            f"{_LIST}; if {who} had it, it was lost: stop the work done under it, lock it again and read the files anew"
+        )
+        raise errors.Fenced(f"{who} holds no path lock with the id or pattern {id!r}", hint=hint, current=None)
+    id = id if found is None else found.id
     row = locks.load(tx, target_of(id))
     if found is not None and found.task is not None and row is not None and row[4] == _claim_lease(tx, found.task):
         hint = f'renew the claim: tasks.heartbeat("{found.task}")'
@@ -232,11 +278,11 @@ def refresh(tx: Tx, id: str, holder: str | None = None, ttl: float | None = None
 
 
 def get(snapshot: Snapshot, id: str) -> PathLock:
-    """Return a lock by its id. Raises NotFound if it is no longer held."""
-    check_name(id, "id")
-    found = find(snapshot, id)
+    """Return a lock by its id or pattern. Raises NotFound if there is none, or it is no longer held."""
+    found = _pick(_named(snapshot, id), None, id)
     if found is None:
-        raise errors.NotFound(f"there is no path lock {id!r}", hint="it expired or was released", id=id)
+        what, ended = (repr(id), "it expired or was released; ") if is_uuid7(id) else (f"with the pattern {id!r}", "")
+        raise errors.NotFound(f"there is no path lock {what}", hint=f"{ended}{_LIST}", id=id)
     return found
 
 
@@ -284,10 +330,9 @@ def check_path_for(snapshot: Snapshot, me: str, path: str, actor: str | None = N
 
 
 def check_token(snapshot: Snapshot, id: str, token: int) -> None:
-    """Raise Fenced unless the lock is held with exactly this token."""
-    check_name(id, "id")
-    found = find(snapshot, id)
-    locks.refuse_other(f"the path lock {id}", None if found is None else found.token, token)
+    """Raise Fenced unless the lock, by its id or pattern, is held with exactly this token."""
+    tokens = [found.token for found in _named(snapshot, id)]
+    locks.refuse_other(f"the path lock {id}", token if token in tokens else next(iter(tokens), None), token)
 
 
 # --- for other domains, and the whole workspace ----------------------------------------------------------------------
@@ -335,6 +380,7 @@ def check(snapshot: Snapshot) -> Iterator[str]:
 _CLAIM: Final = "holdfast claim hf-7k2q"
 _PATH: Final = "holdfast path lock 'src/parser/**' --ttl 1h"
 _THEIRS: Final = f"{_PATH} --actor agent-2"
+_EITHER: Final = {"id": Meaning("its id, or its pattern from the current folder", "lock")}
 
 
 class Paths(Domain[M]):
@@ -361,10 +407,17 @@ class Paths(Domain[M]):
         cli="path release [ID]",
         help="Free a path lock, or all of yours, or those taken for a task.",
         examples=(
-            example("holdfast path release", _PATH),
+            example("holdfast path release 'src/parser/**'", _PATH),
+            example("holdfast path release  # all of mine", _PATH),
             example("holdfast path release --task hf-7k2q", _CLAIM, "holdfast path lock docs --task hf-7k2q"),
         ),
         frees=True,
+        nothing=(
+            "there is no path lock with the id or pattern {id}, so nothing was released",
+            "{holder} holds no path locks for {task}, so nothing was released",
+            "{holder} holds no path locks, so nothing was released",
+        ),
+        arguments=_EITHER,
         mcp="paths",
     )
     refresh = write(
@@ -372,8 +425,9 @@ class Paths(Domain[M]):
         http="POST /api/paths/{id}/refresh",
         cli="path refresh",
         help="Renew a path lock; exit code 15 if it was lost meanwhile.",
-        examples=(example("holdfast path refresh $(holdfast path list -q --holder agent-1)", _PATH),),
+        examples=(example("holdfast path refresh 'src/parser/**'", _PATH),),
         grants=True,
+        arguments=_EITHER,
     )
     check = read_as(
         check_path_for,
@@ -390,7 +444,8 @@ class Paths(Domain[M]):
         plain=True,
         cli="path get",
         help="Show a path lock.",
-        examples=(example("holdfast path get $(holdfast path list -q --limit 1)", _PATH),),
+        examples=(example("holdfast path get 'src/parser/**'", _PATH),),
+        arguments=_EITHER,
     )
     list = read(
         list_paths,

@@ -149,12 +149,18 @@ _CHANGED: Final = {"update": ("title", "body", "priority", "type", "grimoire_hin
 # Options that a command does not have, and what does what they would.
 _MEANT: Final = {
     **dict.fromkeys((("mail send", "--from"), ("mail reply", "--from")), "the sender is --actor"),
+    **{
+        (command, option): f"the file is a plain word: holdfast {command} FILE"
+        for command in ("export", "backup")
+        for option in ("--out", "--output", "-o", "--to")
+    },
     ("update", "--status"): "the status changes with holdfast done, block, unblock, cancel, close or reopen",
 }
 
 
 def _unknown(name: str, options: Iterable[str], command: str) -> Usage:
-    near, meant = nearest(name, options), _MEANT.get((command, name))
+    bare = {option.lstrip("-"): option for option in options}  # all begin alike, which is no likeness
+    near, meant = bare.get(nearest(name.lstrip("-"), bare) or ""), _MEANT.get((command, name))
     also = f"{meant}; " if meant else f"did you mean {near}? " if near else ""
     whole = f"holdfast {command}".rstrip()
     return Usage(f"{whole} has no option {name}", hint=f"{also}holdfast help {command or 'options'} lists all")
@@ -286,5 +292,6 @@ _KINDS: Final[dict[str, tuple[Callable[[str], Any], str]]] = {
     "operations": (_operations, "JSON"),
     "path": (str, "a path"),
     "paths": (str, "a path"),
+    "lock": (str, "an id or a path"),
     "stash": (_stash, "a stash"),
 }

@@ -177,15 +177,31 @@ def run(session: Session, op: Operation[..., Any], given: dict[str, Any]) -> Any
             if op.kind == "first" and result is None:
                 raise errors.Timeout("nothing happened in that time", hint="wait longer with --timeout")
             session.out.result(op, result)
-            if op.route.frees and result is False and not session.out.json:
-                what = " ".join(str(arguments[each]) for each in ("run", "cell", "name") if each in arguments)
-                print(f"holdfast: nobody holds {what}, so nothing was released", file=sys.stderr)
+            if result is not None and result == 0:
+                tell(session, _nothing(session, op, arguments))
             if op.route.addressed:
                 for warning in _unseen(workspace, result.to):
                     print(f"holdfast: {printable(warning)}", file=sys.stderr)
     if op.writes:
         after_writing(session)
     return result
+
+
+def _nothing(session: Session, op: Operation[..., Any], arguments: dict[str, Any]) -> str:
+    """What its line says of an operation that found nothing to change: the first whose arguments were given."""
+    known = {"holder": session.actor, **arguments}
+    for words in op.route.nothing:
+        try:
+            return words.format_map(known)
+        except KeyError:
+            continue
+    return ""
+
+
+def tell(session: Session, words: str) -> None:
+    """Say on standard error what a person should know of an answer; a program sees it from the data."""
+    if words and not session.out.json:
+        print(f"holdfast: {printable(words)}", file=sys.stderr)
 
 
 def _unseen(workspace: Any, names: Sequence[str]) -> Iterator[str]:
@@ -210,6 +226,7 @@ def _backed_up(session: Session, op: Operation[..., Any]) -> AbstractContextMana
 def _arguments(session: Session, op: Operation[..., Any], given: dict[str, Any]) -> dict[str, Any]:
     """The arguments of an operation from what was given: paths as the project names them, pairs by their names."""
     from holdfast.faces.cli.derive import argument_kind
+    from holdfast.ids import is_uuid7
 
     arguments: dict[str, Any] = {}
     for name, value in given.items():
@@ -218,6 +235,8 @@ def _arguments(session: Session, op: Operation[..., Any], given: dict[str, Any])
                 arguments[name] = _in_project(session, value)
             case "paths":
                 arguments[name] = [_in_project(session, each) for each in value]
+            case "lock" if not is_uuid7(value):
+                arguments[name] = _in_project(session, value)
             case "pairs":
                 arguments |= dict(value)
             case _:
@@ -244,13 +263,17 @@ def call(session: Session, workspace: Any, op: Operation[..., Any], arguments: d
     """Call an operation, sending and remembering tokens."""
     if not op.writes or op.held is None:
         return op.on(workspace)(**arguments)
-    from holdfast.workspace.tokens import holder_of, learn, lookup_of, with_token
+    from holdfast.workspace.tokens import holder_of, learn, lookup_of, with_token, without_numbers
 
     holder = holder_of(arguments, workspace.actor)
     tokens = session.tokens(holder)
     if (lookup := lookup_of(op, arguments)) is not None:
         (name,) = op.held.arguments
         arguments = {**arguments, name: lookup.on(workspace)(arguments[name]).id}
-    result = op.on(workspace)(**with_token(tokens, op, arguments))
+    sent = with_token(tokens, op, arguments)
+    try:
+        result = op.on(workspace)(**sent)
+    except errors.Fenced as error:
+        raise without_numbers(error, arguments, holder, sent) from error
     learn(tokens, op, arguments, result, holder)
     return result

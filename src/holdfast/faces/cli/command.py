@@ -54,7 +54,7 @@ _MODULES: Final = {
     "mcp": ("mcp",),
     "run": ("next", "run"),
     "server": ("login", "serve", "token create", "token list", "token revoke"),
-    "show": ("log", "show", "tree", "undelete", "watch"),
+    "show": ("dep remove", "log", "show", "tag remove", "template delete", "tree", "undelete", "watch"),
     "stash": ("stash export", "stash import"),
     "store": ("init", "where", "backup", "restore", "upgrade"),
     "transfer": ("export", "import"),

@@ -13,12 +13,13 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
 
+from holdfast import errors
 from holdfast.faces.mcp.tool import Caller
 from holdfast.operation import Async, Operation, operation_of
 from holdfast.schema import named_arguments
 from holdfast.types import Event, Op
 from holdfast.workspace.aio import while_serving
-from holdfast.workspace.tokens import MemoryTokens, holder_of, learn, lookup_of, with_token
+from holdfast.workspace.tokens import MemoryTokens, holder_of, learn, lookup_of, with_token, without_numbers
 from holdfast.workspace.transaction import Root
 
 if TYPE_CHECKING:
@@ -63,8 +64,12 @@ class CheckedWorkspace(Root[Async]):
             given = named_arguments(op, args, kwargs)
             if (lookup := lookup_of(op, given)) is not None:
                 given["id"] = (await lookup.on(self)(given["id"])).id
-            result = await checked(**with_token(session.tokens, op, given))
-            learn(session.tokens, op, given, result, holder_of(given, session.actor))
+            sent, holder = with_token(session.tokens, op, given), holder_of(given, session.actor)
+            try:
+                result = await checked(**sent)
+            except errors.Fenced as error:
+                raise without_numbers(error, given, holder, sent) from error
+            learn(session.tokens, op, given, result, holder)
             return result
 
         return call

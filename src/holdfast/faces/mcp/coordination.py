@@ -8,6 +8,7 @@ A lock without a ttl expires after ten minutes: an agent that stops without rele
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Sequence
+from posixpath import normpath
 from typing import Annotated, Any, Final, Literal
 
 from holdfast import errors
@@ -116,7 +117,7 @@ async def paths(
             )
             return path_lock(taken)
         case "release":
-            return {"released": await _release(session, paths, task)}
+            return await _release(session, paths, task)
     mine = [await session.ws.paths.check(path) for path in _needed(paths)]
     return {"allowed": True, **filled(mine=tuple({found.id: path_lock(found) for found in mine if found}.values()))}
 
@@ -127,19 +128,20 @@ def _needed(paths: list[str] | None) -> list[str]:
     return paths
 
 
-async def _release(session: Session, paths: list[str] | None, task: str | None) -> int:
-    """Release my locks: those whose patterns are all among the paths, those for a task, or all."""
+async def _release(session: Session, paths: list[str] | None, task: str | None) -> dict[str, Any]:
+    """Release my locks: those whose patterns are all among the paths, those for a task, or all; or show what I hold."""
+    wanted = None if paths is None else set(map(normpath, paths))
     found = await session.ws.paths.list(holder=session.actor, task=task or None)
-    chosen = [each for each in found if paths is None or set(each.patterns) <= set(paths)]
+    chosen = [each for each in found if wanted is None or wanted.issuperset(each.patterns)]
     if not chosen:
-        return 0
+        return {"released": 0, **filled(mine=tuple(map(path_lock, found)) or None)}
     release, tokens = session.ws.paths.release, session.tokens
     done = await session.ws.txn(
         [], [as_step(release, id=each.id, token=tokens.token("path", each.id)) for each in chosen]
     )
     for each in chosen:
         session.tokens.forget("path", each.id)
-    return sum(done.results)
+    return {"released": sum(done.results)}
 
 
 async def mail_send(

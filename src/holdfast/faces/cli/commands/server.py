@@ -106,7 +106,7 @@ def _tries(server: Server, token: Path) -> list[str]:
         where, more = "http://localhost", f" --unix-socket {server.settings.socket}"
     elif server.certificate is not None:
         more = f" --cacert {server.certificate[0]}"
-    curl = f'  curl -s{more} -H "Authorization: Bearer $(cat {token})" -H "X-Agent-ID: me"'
+    curl = f'  curl -s{more} -H "Authorization: Bearer $(cat {token})" -H "X-Agent-ID: agent-1"'
     return [
         f"{curl} -H 'Content-Type: application/json' -d '{{\"title\": \"a first task\"}}' {where}/api/tasks",
         f"{curl} -X POST {where}/api/tasks/claim-next",

@@ -1,22 +1,25 @@
-"""`holdfast show`, `tree`, `log` and `watch`: looking at tasks and at what happens. `undelete` looks before it acts."""
+"""`holdfast show`, `tree`, `log` and `watch`: looking at tasks and at what happens. `undelete`, `dep
+remove` and `tag remove` look before they act, to say so if they change nothing; `template delete` says so too.
+"""
 
 from __future__ import annotations
 
-import sys
 from collections import Counter, deque
 from collections.abc import Iterator
 from typing import Any, Final
+
+import msgspec
 
 from holdfast import errors
 from holdfast.domains.events import Events
 from holdfast.domains.tasks import Tasks
 from holdfast.faces.cli.args import Argument, Usage
-from holdfast.faces.cli.call import Session, perform
-from holdfast.faces.cli.command import Command, command
-from holdfast.faces.cli.derive import arguments_of
+from holdfast.faces.cli.call import Session, perform, run, tell
+from holdfast.faces.cli.command import Command, Run, command
+from holdfast.faces.cli.derive import arguments_of, derive
 from holdfast.faces.cli.output import printable
 from holdfast.faces.cli.views import view
-from holdfast.operation import operation
+from holdfast.operation import Operation, operation
 from holdfast.types import EVENT_KINDS
 
 _NAMES: Final = {"depends_on": ("waits for", "needed by"), "related": ("related", "related")}
@@ -71,9 +74,55 @@ def undelete(session: Session, given: dict[str, Any]) -> int:
         except (errors.NotFound, errors.Invalid):  # which the call itself reports
             task = None
     code = perform(session, Tasks.restore, given)
-    if task is not None and task.deleted_at is None and not session.out.json:
-        print(f"holdfast: task {task.id} is not deleted, so nothing was restored", file=sys.stderr)
+    if task is not None and task.deleted_at is None:
+        tell(session, f"task {task.id} is not deleted, so nothing was restored")
     return code
+
+
+def remove_dependency(session: Session, given: dict[str, Any]) -> int:
+    """Remove a link; say so if there is none, and if there is the reverse one."""
+    links = _found(session, Tasks.dependencies, given["id"])
+    code = perform(session, Tasks.undepend, given)
+    id, on, kind = given["id"], given["on"], given.get("kind", "depends_on")
+    there = {(link.kind, link.id, link.on) for link in links or ()}
+    if links is None or (kind, id, on) in there:
+        return code
+    has, lacks, option = "depends on", "does not depend on", ""
+    if kind != "depends_on":
+        has, lacks, option = f"has a link {kind} to", f"has no link {kind} to", f" --kind {kind}"
+    command = f"holdfast dep remove {on} {id}{option}{session.out.place}"
+    reverse = f"; {on} {has} {id}: {command} removes that" if (kind, on, id) in there else ""
+    tell(session, f"{id} {lacks} {on}, so nothing was removed{reverse}")
+    return code
+
+
+def remove_tags(session: Session, given: dict[str, Any]) -> int:
+    """Remove tags; say which of them the task does not have."""
+    task = _found(session, Tasks.get, given["id"])
+    code = perform(session, Tasks.remove_tags, given)
+    missing = [] if task is None else [tag for tag in given["tags"] if tag not in task.tags]
+    if missing:
+        what = "nothing was removed" if len(missing) == len(given["tags"]) else "only the others were removed"
+        tell(session, f"{task.id} has no tag {' or '.join(missing)}, so {what}")
+    return code
+
+
+def delete_template(session: Session, given: dict[str, Any]) -> int:
+    """Delete a template; say so if there is none."""
+    if not run(session, Tasks.delete_template, given):
+        tell(session, f"there is no template {given['name']}, so nothing was deleted")
+    return 0
+
+
+def _found(session: Session, op: Operation[..., Any], id: str) -> Any:
+    """What a read finds; None if it fails, as the call itself will, or if the call may repeat an old answer."""
+    if session.given.get("key") is not None:
+        return None
+    try:
+        with session.open() as workspace:
+            return op.on(workspace)(id)
+    except errors.HoldfastError:
+        return None
 
 
 _ROOTS: Final = 100
@@ -204,6 +253,14 @@ def _wanted(given: dict[str, Any]) -> dict[str, Any]:
 
 
 show_task: Final = Command("show", Tasks.get.route.help, arguments_of(Tasks.get), show, op=Tasks.get)
-undelete_task: Final = Command(
-    "undelete", Tasks.restore.route.help, arguments_of(Tasks.restore), undelete, op=Tasks.restore
-)
+
+
+def _as(op: Operation[..., Any], run: Run) -> Command:
+    """The command of an operation, run by a function of ours."""
+    return msgspec.structs.replace(derive(op), run=run)
+
+
+undelete_task: Final = _as(Tasks.restore, undelete)
+undepend: Final = _as(Tasks.undepend, remove_dependency)
+untag: Final = _as(Tasks.remove_tags, remove_tags)
+forget_template: Final = _as(Tasks.delete_template, delete_template)

@@ -38,6 +38,7 @@ SHARE: Final = 100  # after a copy of n seconds, the next one comes n * SHARE se
 RAREST: Final = 600.0  # but this many seconds at the latest
 LIFE: Final = 3600.0  # seconds; then another process continues
 _LOCK: Final = "copying"
+_LISTED: Final = "`holdfast restore` without a file lists the backups"
 _ASKED_FOR: Final = ".manual.backup"  # ends the name of a backup that a user made: no rotation removes it
 _clock = SystemClock()
 
@@ -253,7 +254,15 @@ def restore(session: Session, given: dict[str, Any]) -> int:
             f"{folder} already holds a workspace; it was not changed",
             hint="restore into another folder with --dir, and look at both",
         )
-    revision = make(source, folder)
+    if not os.path.isfile(source):
+        raise errors.NotFound(f"there is no backup {source}", hint=_LISTED)
+    try:
+        revision = make(source, folder)
+    except errors.Invalid as error:
+        if not error.message.endswith("is not a backup of a workspace"):
+            raise
+        also = "; holdfast import reads an export" if source.endswith(".jsonl") else ""
+        raise errors.Invalid(error.message, hint=_LISTED + also) from error
     text = f"restored {folder} from {source}, at revision {revision}; grants made after that backup are void"
     session.out.say({"folder": folder, "backup": os.path.abspath(source), "revision": revision}, text)
     return 0

@@ -65,6 +65,8 @@ def write_lines(path: str, lines: Iterator[str], replace: bool = False) -> int:
     """Write a file whole or not at all; an existing one is an error unless `replace` is set."""
     if not replace and os.path.exists(path):
         raise errors.Exists(f"{path} exists", hint="choose a new file name")
+    if not os.path.isdir(folder := os.path.dirname(os.path.abspath(path))):
+        raise errors.NotFound(f"there is no folder {folder}", hint="make it first")
     partial, count = f"{path}.{os.getpid()}.partial", 0
     try:
         with open(partial, "x", encoding="utf-8", newline="\n") as file:

@@ -6,7 +6,8 @@ patch or a person's changes are applied to the current text. What a person typed
 written, the copies stay and the error names their folder.
 
 A hunk of a patch fits where all its old lines are, at the line that it names or nearest to it, never approximately; a
-patch applies as a whole or not at all.
+patch applies as a whole or not at all. If it names two files, as `diff -u WORKLOG.md new.md` does, it changes the first
+if that is a file of the session, else the second.
 """
 
 from __future__ import annotations
@@ -34,6 +35,7 @@ from holdfast.faces.cli.output import printable
 from holdfast.turnfile.files import Folder
 from holdfast.turnfile.model import FOLDER_VARIABLE
 
+_NO_FILE: Final = "/dev/null"
 _HUNK: Final = re.compile(r"@@ -(\d{1,9})(?:,(\d{1,9}))? \+(\d{1,9})(?:,(\d{1,9}))? @@")
 
 
@@ -43,9 +45,13 @@ class Hunk(msgspec.Struct, frozen=True):
     start: int
     old: tuple[str, ...]
     new: tuple[str, ...]
+    line: int = 0  # of the patch
 
 
-def parse(patch: str) -> dict[str, list[Hunk]]:
+Choice = Callable[[str, str, int], str]  # of the file that is meant, from the old name, the new one and a line
+
+
+def parse(patch: str, choose: Choice = lambda old, new, line: new) -> dict[str, list[Hunk]]:
     """The hunks of a patch, by file. Raises Invalid with `line`."""
     lines = _lines(patch)
     found: dict[str, list[Hunk]] = {}
@@ -53,9 +59,14 @@ def parse(patch: str) -> dict[str, list[Hunk]]:
     while at < len(lines):
         line = lines[at]
         if line.startswith("--- ") and at + 1 < len(lines) and lines[at + 1].startswith("+++ "):
-            path = _path(lines[at + 1], at + 2)
+            new = _path(lines[at + 1])
+            if new == _NO_FILE:
+                raise Invalid(f"line {at + 2}: a patch must not remove a file", line=at + 2)
+            path = choose(_path(line), new, at + 1)
             found.setdefault(path, [])
             at += 2
+        elif line.startswith("rename from "):
+            raise Invalid(f"line {at + 1}: a patch must not rename a file", line=at + 1)
         elif (match := _HUNK.match(line)) is not None:
             if not path:
                 raise Invalid(f"line {at + 1}: this hunk names no file", line=at + 1)
@@ -75,7 +86,8 @@ def apply_patch(text: str, hunks: Sequence[Hunk], path: str) -> str:
     for hunk in hunks:
         place = _place(lines, hunk, hunk.start + shift, floor)
         if place is None:
-            message = f"the patch does not fit {path}: its old lines at line {hunk.start + 1} are not there"
+            which = f"{hunk.start + 1}, from line {hunk.line} of the patch," if hunk.line else f"{hunk.start + 1}"
+            message = f"the patch does not fit {path}: its old lines at line {which} are not there"
             raise Invalid(message, hint="make a new patch from the current file", path=path, line=hunk.start + 1)
         lines[place : place + len(hunk.old)] = hunk.new
         shift = place - hunk.start + len(hunk.new) - len(hunk.old)
@@ -106,10 +118,8 @@ def _lines(text: str) -> list[str]:
     return re.findall(r"[^\n]*\n|[^\n]+", text)
 
 
-def _path(line: str, number: int) -> str:
+def _path(line: str) -> str:
     name = line[4:].split("\t")[0].rstrip("\r\n").strip()
-    if name == "/dev/null":
-        raise Invalid(f"line {number}: a patch must not remove a file", line=number)
     return name[2:] if name.startswith(("a/", "b/")) else name
 
 
@@ -136,7 +146,7 @@ def _hunk(lines: list[str], at: int, match: re.Match[str]) -> tuple[Hunk, int]:
             new.append(content)
     if (len(old), len(new)) != (old_size, new_size):
         raise Invalid(f"line {begin}: the hunk's line counts are wrong", line=begin)
-    return Hunk(max(start, 0), tuple(old), tuple(new)), at
+    return Hunk(max(start, 0), tuple(old), tuple(new), begin), at
 
 
 Edit = Callable[[turnfile.Transaction], None]
@@ -151,7 +161,11 @@ _HOW: Final = (Argument("under", of="LOCK", help="a lock that you already hold, 
     turn.HOLDER,
     turn.REASON,
     Argument("editor", of="COMMAND", help="the editor (default: VISUAL, EDITOR)"),
-    Argument("patch", of="FILE", help="apply a unified diff instead; - reads standard input"),
+    Argument(
+        "patch",
+        of="FILE",
+        help="apply a unified diff instead, to FILES or to the file after ---; - reads standard input",
+    ),
     _PROGRAM,
     *_HOW,
     more="The edit happens on copies. A program runs in their folder; if it fails, or writes a file that is not named,"
@@ -162,12 +176,13 @@ def edit(session: Session, given: dict[str, Any]) -> int:
     command, patch, editor = given.pop("command", None), given.pop("patch", None), given.pop("editor", None)
     if sum(each is not None for each in (command, patch, editor)) > 1:
         raise Usage("use one of --editor, --patch and a program after --")
+    if patch is not None:
+        text = _read(session, patch)
+        return _transact(session, given, lambda files: _by_patch(session, files, given, patch, text))
+    if not given.get("files"):
+        raise Usage("no file given", hint="such as: holdfast turn edit WORKLOG.md --reason 'log it'")
     if command is not None:
         return _transact(session, given, lambda files: _by_program(session, files, command))
-    if patch is not None:
-        hunks = parse(_read(session, patch))
-        given.setdefault("files", list(hunks))
-        return _transact(session, given, lambda files: _by_patch(files, hunks))
     chosen = editor or session.environ.get("VISUAL") or session.environ.get("EDITOR")
     if not chosen and not sys.stdin.isatty():
         hint = "use --editor COMMAND, --patch FILE, or -- PROGRAM"
@@ -215,8 +230,6 @@ def _transact(
     session: Session, given: dict[str, Any], means: Callable[[turnfile.Session], Edit], *, rehearse: bool = True
 ) -> int:
     """Run an edit. A person edits under the lock; a program or a patch is rehearsed before the lock is taken."""
-    if not given.get("files"):
-        raise Usage("no file given", hint="such as: holdfast turn edit WORKLOG.md --reason 'log it'")
     waiting = turn.wait_policy(given)
     files, holder = turn.session_and_actor(session, given)
     how = {name: given[name] for name in ("lease_revs", "under") if name in given}
@@ -295,14 +308,53 @@ def _adopt(transaction: turnfile.Transaction, folder: Folder) -> None:
 # --- by a patch ------------------------------------------------------------------------------------------------------
 
 
-def _by_patch(files: turnfile.Session, hunks: dict[str, list[Hunk]]) -> Edit:
-    wanted = {files.normalize(path): found for path, found in hunks.items()}
+def _by_patch(session: Session, files: turnfile.Session, given: dict[str, Any], patch: str, text: str) -> Edit:
+    """Apply a patch to the files that were named, or else to those that it names."""
+    source = "the patch" if patch == "-" else patch
+    named = [files.normalize(path) for path in given.get("files", ())]
+    try:
+        hunks = parse(text, lambda *names: _meant(session, files, named, *names))
+    except Invalid as error:
+        if "line" in error.details:
+            error = Invalid(f"{source}, {error.message}", hint=error.hint, **error.details)
+        raise error from None
+    if len(named) == 1 and len(hunks) == 1:
+        hunks = dict(zip(named, hunks.values(), strict=True))
+    given.setdefault("files", list(hunks))
 
     def apply(transaction: turnfile.Transaction) -> None:
-        for path, found in wanted.items():
+        for path, found in hunks.items():
             transaction.write(path, apply_patch(transaction.read(path) or "", found, path))
 
     return apply
+
+
+def _meant(session: Session, files: turnfile.Session, named: Sequence[str], old: str, new: str, line: int) -> str:
+    """The file that a patch is for: the old name counts if the names differ and it is a file of the session."""
+    if old in (new, _NO_FILE):
+        return files.normalize(new)
+    found = [path for path in (_in_session(session, files, old), _in_session(session, files, new)) if path]
+    found = [path for path in found if path in named] or found
+    if found or len(named) == 1:
+        return found[0] if found else named[0]
+    raise Invalid(
+        f"line {line}: neither {old} nor {new} is a file of the session",
+        hint="name the file before --patch, or make the patch with git diff, or with"
+        " diff -u --label WORKLOG.md --label WORKLOG.md OLD NEW",
+        line=line,
+    )
+
+
+def _in_session(session: Session, files: turnfile.Session, name: str) -> str | None:
+    """The path of an existing file of the session, named from its folder, its project or the current folder."""
+    for path in (name, os.path.join(os.path.realpath(session.folder), name)):
+        try:
+            found = files.normalize(path)
+            if files.folder.read(found) is not None:
+                return found
+        except Invalid:
+            continue
+    return None
 
 
 # --- by a person -----------------------------------------------------------------------------------------------------

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sys
 from typing import Any, Final, get_args
 
 from holdfast.faces.cli.args import Argument, Usage
@@ -28,6 +29,12 @@ def _mail(session: Session, given: dict[str, Any], name: str = "actor") -> Mail:
     return Mail(*turn.session_and_actor(session, given, name), wait=waiting)
 
 
+def _warn_of_empty_body(given: dict[str, Any]) -> None:
+    """A message without a text may be meant; one whose text is empty lost it on the way here."""
+    if not given.get("body", "some").strip():
+        print("holdfast: the body of this message is empty", file=sys.stderr)
+
+
 def _report(session: Session, mailed: MailResult, verb: str | None = None) -> int:
     data = {"id": mailed.id, "status": mailed.status, **turn.completion_data(session, mailed.completion)}
     session.out.say(data, f"{mailed.id} {verb or mailed.status}, revision {mailed.completion.revision}")
@@ -48,6 +55,7 @@ def _report(session: Session, mailed: MailResult, verb: str | None = None) -> in
 def send(session: Session, given: dict[str, Any]) -> int:
     """Send a message to an agent, to several, or to the maintainer."""
     mail = _mail(session, given, "from")
+    _warn_of_empty_body(given)
     return _report(session, mail.send(given.pop("to"), given.pop("subject"), **given), "sent")
 
 
@@ -64,6 +72,7 @@ def send(session: Session, given: dict[str, Any]) -> int:
 def reply(session: Session, given: dict[str, Any]) -> int:
     """Reply to a message; an unread one becomes acknowledged."""
     mail = _mail(session, given)
+    _warn_of_empty_body(given)
     return _report(session, mail.reply(given.pop("id"), **given), "sent")
 
 
