@@ -449,6 +449,7 @@ def test_a_path_lock_is_named_by_its_pattern_from_the_current_folder(
 def test_an_option_that_resembles_none_gets_no_suggestion(made: Cli) -> None:
     assert "did you mean" not in made("export", "--opt", "x").err
     assert "did you mean --priority?" in made("list", "--prio", "3").err
+    assert "did you mean --actor?" in made("turn", "tasks", "add", "T1", "first", "--holder", "ada").err
 
 
 def test_an_export_is_no_backup_and_needs_its_folder(made: Cli, project: Path) -> None:

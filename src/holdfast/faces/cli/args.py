@@ -158,9 +158,14 @@ _MEANT: Final = {
 }
 
 
+_WHO: Final = {"--holder", "--from", "--agent", "--as"}  # what some commands and other programs call the actor
+
+
 def _unknown(name: str, options: Iterable[str], command: str) -> Usage:
     bare = {option.lstrip("-"): option for option in options}  # all begin alike, which is no likeness
     near, meant = bare.get(nearest(name.lstrip("-"), bare) or ""), _MEANT.get((command, name))
+    if name in _WHO and "actor" in bare:
+        near = "--actor"
     also = f"{meant}; " if meant else f"did you mean {near}? " if near else ""
     whole = f"holdfast {command}".rstrip()
     return Usage(f"{whole} has no option {name}", hint=f"{also}holdfast help {command or 'options'} lists all")
