@@ -130,9 +130,9 @@ BUGS = [
     Bug(
         "what claims leave among the ready tags stays there",
         "domains/tasks/rows.py",
-        """        tx.leave(len(before & after), tidy_tags)
+        """            tx.leave(len(new.tag_list), tidy_tags)
 """,
-        """        pass
+        """            pass
 """,
         TAGS,
     ),
