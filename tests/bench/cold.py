@@ -16,7 +16,7 @@ from tests.bench.measure import Bench, Row, alternate
 
 CALL = "import sys; sys.argv[1:] = {words!r}; from holdfast.faces.cli import start; start()"
 # What each call loads, and nothing else.
-IMPORTS = "import sys; from holdfast.faces.cli import _import_msgspec; _import_msgspec(); import {modules}"
+IMPORTS = "import os; from holdfast.faces.cli import _import_msgspec; _import_msgspec(); import {modules}; os._exit(0)"
 COMMON = "holdfast.faces.cli.call, holdfast.faces.cli.derive, holdfast.faces.cli.call, holdfast.workspace"
 TASKS = f"{COMMON}, holdfast.domains.tasks"
 BAR = 7
