@@ -31,6 +31,7 @@ _INSERT_EVENT = (
 )
 _KEY = "SELECT key FROM records WHERE kind = ? AND scope = ? AND id = ?"
 _INSERT_RECORD = "INSERT INTO records (key, kind, scope, id) VALUES (?, ?, ?, ?)"
+_INSERT_NEW_RECORD = "INSERT OR IGNORE INTO records (kind, scope, id) VALUES (?, '', ?)"
 _NEWEST_VERSION = "SELECT max(version) FROM log WHERE record = ?"
 
 
@@ -225,13 +226,9 @@ class Tx(Snapshot):
         self.run(_INSERT_RECORD, (None, kind, scope, id))
         return self._connection.last_insert_rowid()
 
-    def new_records(self, kind: str, ids: Sequence[str]) -> int:
-        """Give records that were never in the log their keys, one after the other, and return the first."""
-        self.run(_INSERT_RECORD, (None, kind, "", ids[0]))
-        first = self._connection.last_insert_rowid()
-        if len(ids) > 1:
-            self.many(_INSERT_RECORD, [(first + number, kind, "", id) for number, id in enumerate(ids) if number])
-        return first
+    def new_record(self, kind: str, id: str) -> int | None:
+        """Give a record its key; None if one with this id is or was in the log."""
+        return self._connection.last_insert_rowid() if self.run(_INSERT_NEW_RECORD, (kind, id)) else None
 
     def new_id(self) -> str:
         """A fresh UUID v7."""

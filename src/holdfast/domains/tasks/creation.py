@@ -10,7 +10,7 @@ import msgspec
 
 from holdfast import errors
 from holdfast.domains.routing.config import Config, settings_of
-from holdfast.domains.tasks.rows import NO_CLAIM, TASK, Stored, new_id, require, to_task
+from holdfast.domains.tasks.rows import NO_CLAIM, TASK, Stored, new_record, require, to_task
 from holdfast.kernel.tx import Tx, index_new_text
 from holdfast.kernel.validate import check_name
 from holdfast.types.tasks import Task, TaskType
@@ -164,12 +164,10 @@ def insert_all(tx: Tx, drafts: Sequence[Placed], config: Config) -> list[Stored]
     """Store many drafts, each as an open task, table by table."""
     row = tx.one("SELECT max(seq) FROM tasks")
     first = ((row and row[0]) or 0) + 1
-    ids: dict[str, None] = {}
+    tasks = []
     for number, draft in enumerate(drafts, first):
-        ids[draft.id or new_id(tx, config.prefix, number, ids)] = None
-    key = tx.new_records(TASK, [*ids])
-    drawn = zip(drafts, ids, strict=True)
-    tasks = [_open(tx, draft, id, first + number, key + number) for number, (draft, id) in enumerate(drawn)]
+        id, record = _as_given(tx, draft.id) if draft.id else new_record(tx, config.prefix, number)
+        tasks.append(_open(tx, draft, id, number, record))
     tx.many(
         "INSERT INTO tasks (seq, record, id, status, priority, waits, busy, type, parent, depth, version, revision,"
         " created, updated, parked, hint, review, tags, title)"
@@ -185,6 +183,13 @@ def insert_all(tx: Tx, drafts: Sequence[Placed], config: Config) -> list[Stored]
             tx.many(f"INSERT INTO {table} (tag, priority, seq) VALUES (?, ?, ?)", tags)
     tx.emit_all("create", [(task.record, 1, _encode(_made(task))) for task in tasks])
     return tasks
+
+
+def _as_given(tx: Tx, id: str) -> tuple[str, int]:
+    """The id of a task that is brought from elsewhere, and its key."""
+    key = tx.new_record(TASK, id)
+    assert key is not None, "whoever brings a task has looked for its id"
+    return id, key
 
 
 # The columns that are the same in all new tasks: open, waiting for nothing, live, unclaimed and not routed yet.

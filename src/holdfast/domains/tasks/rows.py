@@ -7,7 +7,7 @@ each transaction the counters are what `check` would count.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
 from typing import Any, Final
 
 import msgspec
@@ -378,8 +378,8 @@ def write_texts(tx: Tx, seq: int, **texts: str) -> None:
 _SHORT = "0123456789abcdefghjkmnpqrstvwxyz"  # Crockford's 32: no two look alike
 
 
-def new_id(tx: Tx, prefix: str, count: int, taken: Collection[str]) -> str:
-    """Return an id that no task of this workspace has or had, as short as `count` tasks allow."""
+def new_record(tx: Tx, prefix: str, count: int) -> tuple[str, int]:
+    """Return an id that no task here has or had, as short as `count` tasks allow, and its key in the log."""
     length = 4
     while 32**length < 64 * count:
         length += 1
@@ -387,7 +387,7 @@ def new_id(tx: Tx, prefix: str, count: int, taken: Collection[str]) -> str:
         bits = int(tx.new_id().replace("-", "")[-15:], 16)
         size = length + attempt // 16
         id = f"{prefix}-{''.join(_SHORT[bits >> 5 * place & 31] for place in range(size))}"
-        # The log knows every id that was ever used.
-        if id not in taken and not tx.one("SELECT 1 FROM records WHERE kind = 'task' AND scope = '' AND id = ?", (id,)):
-            return id
+        key = tx.new_record(TASK, id)
+        if key is not None:
+            return id, key
     raise errors.Unavailable("no unused task id was found")
