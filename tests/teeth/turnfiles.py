@@ -121,6 +121,13 @@ BUGS = [
         ASKING,
     ),
     Bug(
+        "a mention of a message in prose uses up its id",
+        "turnfile/mailbox/draft.py",
+        "*parse(text).ids, *archived]",
+        "*re.findall(r'MSG-[0-9]{8}-[0-9]{3,9}', text), *archived]",
+        CONTRACT,
+    ),
+    Bug(
         "the lock file of turn files can be edited",
         "turnfile/session.py",
         "        if is_internal(found):\n",

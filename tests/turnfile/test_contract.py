@@ -266,13 +266,18 @@ def test_r4_an_edit_that_breaks_an_invariant_is_refused_with_its_line(
     assert session.read().turnfile.locks == ()
 
 
-def test_r4_the_next_id_is_the_highest_of_the_day_and_one(session: Session) -> None:
-    put(
-        session, MAILBOX, text_of(session, MAILBOX).replace("## Quick Reply", "See MSG-20260612-041.\n\n## Quick Reply")
-    )
-    assert (
-        turnfile.transact([MAILBOX], "ada", "x", send("hello"), folder=session, wait=None).result == "MSG-20260612-042"
-    )
+@pytest.mark.parametrize("digits", [3, 9, 10])
+def test_r4_the_next_id_is_the_highest_of_the_day_and_one_whatever_is_mentioned(session: Session, digits: int) -> None:
+    def sent(subject: str) -> str:
+        found: str = turnfile.transact([MAILBOX], "ada", "x", send(subject), folder=session, wait=None).result
+        return found
+
+    mention = f"See MSG-20260612-{'9' * digits}"
+    put(session, MAILBOX, text_of(session, MAILBOX).replace("## Quick Reply", f"{mention}.\n\n## Quick Reply"))
+    first = sent("hello")
+    number = int(first.rpartition("-")[2])
+    assert [sent(mention), sent("again")] == [f"MSG-20260612-{number + more:03d}" for more in (1, 2)]
+    assert number < 10
 
 
 def test_r4_an_id_that_was_taken_meanwhile_is_computed_anew(session: Session) -> None:

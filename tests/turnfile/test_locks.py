@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 import string
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 import pytest
 from hypothesis import given, settings
@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 
 from holdfast.errors import Invalid
 from holdfast.turnfile import ledger as codec
-from holdfast.turnfile.ledger import rules
-from holdfast.turnfile.model import Lock
+from holdfast.turnfile.ledger import next_signal_id, rules
+from holdfast.turnfile.model import Lock, Signal, Turnfile
 from tests.turnfile.ledgers import LAYOUTS
 
 SPELLINGS = [
@@ -118,9 +118,36 @@ def test_f5_the_winner_is_the_same_after_a_round_trip(found: list[Lock], layout:
     assert winners == {winner(found, "MAILBOX.md", 9)}
 
 
-def test_f3_lock_ids_count_on_also_from_notes_of_the_past() -> None:
-    assert rules.next_lock_id("ada", "") == "LOCK-ada-001"
-    text = 'LOCK-ada-009: x\ndetail: "completed LOCK-ada-041: MAILBOX.md"\nLOCK-bob-100 LOCK-ada-2x-7'
-    assert rules.next_lock_id("ada", text) == "LOCK-ada-042"
-    assert rules.next_lock_id("a.b", "LOCK-aab-007") == "LOCK-a.b-001"
-    assert rules.next_lock_id("ada", "LOCK-ada-999") == "LOCK-ada-1000"
+def test_f3_lock_ids_count_on_from_locks_and_from_notes_about_them_not_from_mentions() -> None:
+    def next_id(holder: str, *ids: str, details: Sequence[str] = (), reason: str = "") -> str:
+        locks = tuple(Lock(id, ("MAILBOX.md",), holder, 1, 2, reason) for id in ids)
+        signals = tuple(Signal(f"SIG-{n:03d}", "ada", "all", "notify", n, each) for n, each in enumerate(details, 1))
+        return rules.next_lock_id(holder, Turnfile(1, locks=locks, signals=signals))
+
+    assert next_id("ada") == "LOCK-ada-001"
+    assert next_id("ada", "LOCK-ada-009", "LOCK-ada-2x-7", "descriptive", "LOCK-bob-100") == "LOCK-ada-010"
+    assert next_id("a.b", "LOCK-aab-007") == "LOCK-a.b-001"
+    assert next_id("ada", "LOCK-ada-999") == "LOCK-ada-1000"
+    for note in (
+        "completed LOCK-ada-041: MAILBOX.md, revision 7",
+        "out of order after LOCK-ada-041: MAILBOX.md, revision 7",
+        "blocked by LOCK-ada-041: holder ada, acquired_rev 3, last seen revision 7",
+        "override of LOCK-ada-041 at revision 7: P0",
+    ):
+        assert next_id("ada", "LOCK-ada-009", details=[note]) == "LOCK-ada-042"
+    mention = "after LOCK-ada-999999"
+    assert next_id("ada", "LOCK-ada-001", details=[mention], reason=mention) == "LOCK-ada-002"
+    assert next_id("ada", "LOCK-ada-999999") == "LOCK-ada-1000000"
+    assert next_id("ada", "LOCK-ada-999999", "LOCK-ada-1000000") == "LOCK-ada-1000001"
+    assert next_id("ada", "LOCK-ada-999999999") == "LOCK-ada-001"
+
+
+def test_f4_a_signal_with_an_absurd_number_is_no_reason_to_give_an_id_twice() -> None:
+    signals: list[Signal] = [Signal("SIG-999999999", "ada", "all", "notify", 1)]
+    for _ in range(3):
+        signals.append(Signal(next_signal_id(signals), "ada", "all", "notify", 1))
+    assert [signal.id for signal in signals[1:]] == ["SIG-001", "SIG-002", "SIG-003"]
+    signals = [Signal("SIG-999999", "ada", "all", "notify", 1)]
+    for _ in range(3):
+        signals.append(Signal(next_signal_id(signals), "ada", "all", "notify", 1))
+    assert [signal.id for signal in signals[1:]] == ["SIG-1000000", "SIG-1000001", "SIG-1000002"]

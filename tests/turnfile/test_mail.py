@@ -340,18 +340,39 @@ def test_f9_prose_may_begin_like_a_field() -> None:
         assert (parse(text).card(id).body, parse(text).card(id).status) == (draft.body, "unread")
 
 
-def test_f10_the_next_id_is_one_above_the_highest_of_its_day_whoever_mentions_it() -> None:
-    assert next_id("2026-03-02", BOLD) == "MSG-20260302-010"  # a fence mentions 009
-    assert next_id("2026-03-01", BOLD) == "MSG-20260301-002"
+def test_f10_the_next_id_is_one_above_the_highest_in_use_on_its_day_whatever_texts_mention() -> None:
+    assert next_id("2026-03-02", BOLD) == "MSG-20260302-003"  # a fence mentions 009
+    assert next_id("2026-03-01", BOLD) == "MSG-20260301-002"  # a closed row
     assert next_id("2026-03-09", BOLD) == "MSG-20260309-001"
-    assert next_id("2026-03-02", "MSG-20260302-003 and MSG-20260302-001") == "MSG-20260302-004"  # no gap is filled
-    assert next_id("2026-03-02", "MSG-20260302-999") == "MSG-20260302-1000"
-    assert next_id("2026-03-02", "", "in the archive: MSG-20260302-041") == "MSG-20260302-042"
-    assert next_id("2026-03-02", "MSG-20260302-" + "9" * 5000) == "MSG-20260302-001"  # too long to be an id
+    assert next_id("2026-03-02", BOLD.replace("MSG-20260302-002", "MSG-20260302-006")) == "MSG-20260302-007"
+    assert next_id("2026-03-02", "", "in the archive: MSG-20260302-041") == "MSG-20260302-001"
+    archive = "# Mailbox Archive\n\n## Closed Summary\n\n---\n\n### MSG-20260302-041\n\n**From:** Ada -> Bob\n"
+    assert next_id("2026-03-02", BOLD, archive) == "MSG-20260302-042"
+    assert next_id("2026-03-02", BOLD, archive.replace("041", "999")) == "MSG-20260302-1000"
+    assert next_id("2026-03-02", BOLD, archive.replace("041", "9" * 9)) == "MSG-20260302-003"  # absurdly high
+    top = archive + archive.replace("041", "999999").replace("# Mailbox Archive", "")
+    assert next_id("2026-03-02", BOLD, top) == "MSG-20260302-1000000"
+    assert next_id("2026-03-02", BOLD, top + top.replace("999999", "1000000")) == "MSG-20260302-1000001"
     with pytest.raises(errors.Invalid):
         next_id("yesterday", "")
-    with pytest.raises(errors.Invalid, match="no id is left"):
-        compose(EMPTY + "\nMSG-20260304-999999999\n", DRAFT)
+
+
+@pytest.mark.parametrize("digits", [3, 6, 7, 9, 10, 5000])
+def test_f10_a_mention_of_a_high_id_stops_no_later_message(digits: int) -> None:
+    day = DRAFT.date.replace("-", "")
+    mention = f"see MSG-{day}-{'9' * digits}"
+    drafts = [
+        msgspec.structs.replace(DRAFT, subject=mention[:400]),
+        msgspec.structs.replace(DRAFT, body=mention),
+        DRAFT,
+    ]
+    text, ids = EMPTY, []
+    for draft in drafts:
+        before = text
+        text, id = compose(before, draft, f"# Mailbox Archive\n\n{mention}\n")
+        assert check({"MAILBOX.md": text}, {"MAILBOX.md": before}) == []
+        ids.append(id)
+    assert ids == [f"MSG-{day}-{number:03d}" for number in (1, 2, 3)]
 
 
 def test_f10_a_card_of_an_earlier_day_goes_below_the_later_ones() -> None:

@@ -212,7 +212,7 @@ def _ask_by_mail(session: Session, sender: str, question: Question, released: Lo
                 return None
             texts, _ = validate_edits({MAILBOX: text}, now, workspace, session.timestamp())
             if texts:
-                lock_id = rules.next_lock_id(sender, ledger.text)
+                lock_id = rules.next_lock_id(sender, ledger.turnfile)
                 after, _ = after.with_agent(sender).with_completion_note(lock_id, sender, [MAILBOX])
             if after.text != ledger.text:
                 texts[TURNFILE] = after.stamped(ledger.revision + 1, sender).text

@@ -17,10 +17,10 @@ from typing import Final
 
 from holdfast.errors import Invalid
 from holdfast.turnfile.mailbox import Mailbox, parse, projection
-from holdfast.turnfile.mailbox.cards import ID, OPEN, TERMINAL, Card
+from holdfast.turnfile.mailbox.cards import ID, OPEN, TERMINAL, Card, numbers_of
 from holdfast.turnfile.mailbox.markdown import Table, unclosed
 from holdfast.turnfile.mailbox.projection import NOTHING, Inbox, fold, inboxes, is_open, same_value
-from holdfast.turnfile.model import MAILBOX, PROJECTION, Level, Problem
+from holdfast.turnfile.model import MAILBOX, PROJECTION, Level, Problem, next_number
 from holdfast.turnfile.worklog import STATES, Entry, StatusLine, Worklog, parse_questions, parse_worklog
 
 Breach = tuple[int, Level, str, str]
@@ -49,12 +49,10 @@ def _illegal_changes(before: Mailbox, after: Mailbox) -> Iterator[Breach]:
     """Problems of a change: a new message whose id is not the highest of its day, or an open message that is lost."""
     old = {card.id for card in before.cards} | _closed_ids(before)
     now = {card.id for card in after.cards} | _closed_ids(after)
-    highest: dict[str, int] = {}
-    for match in ID.finditer(before.text):
-        highest[match[1]] = max(highest.get(match[1], 0), int(match[2]))
+    used = numbers_of(before.ids)
     for card in after.cards:
         date, sequence = card.order
-        if card.id not in old and sequence <= highest.get(date, 0):
+        if card.id not in old and sequence < next_number(used.get(date, ())):
             yield card.line, "error", "id-reused", f"{card.id} is new, but its id is not above the highest of its day"
     for card in before.cards:
         if is_open(card) and card.id not in now:

@@ -216,7 +216,7 @@ def _take(session: Session, request: LockRequest, ready: Callable[[], None] | No
         _check_free(session, ledger, request)
         stale = rules.overlapping(ledger.turnfile.locks, request.files, workspace)
         lock = Lock(
-            rules.next_lock_id(request.holder, ledger.text),
+            rules.next_lock_id(request.holder, ledger.turnfile),
             tuple(rules.ledger_path(path, workspace) for path in request.files),
             request.holder,
             ledger.revision + 1,
@@ -385,7 +385,9 @@ def override(session: Session, lock_id: str, reason: str, actor: str, *, take: b
         after = ledger.without_locks(lock_id)
         mine = None
         if take:
-            mine = Lock(rules.next_lock_id(actor, ledger.text), lock.files, actor, revision, DEFAULT_LEASE_REVS, reason)
+            mine = Lock(
+                rules.next_lock_id(actor, ledger.turnfile), lock.files, actor, revision, DEFAULT_LEASE_REVS, reason
+            )
             after = after.with_agent(actor).with_lock(mine)
         detail = f"override of {lock_id} at revision {revision}: {reason}"
         after, _ = after.with_new_signal(actor, lock.holder, "notify", detail)

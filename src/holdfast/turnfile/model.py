@@ -35,6 +35,17 @@ DEFAULT_LEASE_REVS: Final = 2
 UNASSIGNED: Final = "unassigned"
 
 
+_MAX_COUNTED: Final = 999_999
+
+
+def next_number(taken: Collection[int]) -> int:
+    """The number after the highest in use. One that is absurdly high does not count, so that it spoils no later id."""
+    number = max((each for each in taken if each <= _MAX_COUNTED), default=0) + 1
+    while number in taken:
+        number += 1
+    return number
+
+
 class Problem(msgspec.Struct, frozen=True, order=True):
     """A problem in a file: its line, level, rule and message."""
 

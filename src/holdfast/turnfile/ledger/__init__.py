@@ -23,7 +23,7 @@ from holdfast.turnfile.ledger import yaml_edit
 from holdfast.turnfile.ledger.sections import TRANSACTION_KEY, read_sections
 from holdfast.turnfile.ledger.yaml_edit import Change, Insert, Put, Remove
 from holdfast.turnfile.ledger.yaml_tree import BOM, Node, parse
-from holdfast.turnfile.model import TURNFILE, Lock, Problem, Signal, Turnfile
+from holdfast.turnfile.model import TURNFILE, Lock, Problem, Signal, Turnfile, next_number
 
 _REVISION: Final = re.compile(r"(#[ ]*Last modified revision:)[ ]*([0-9]{0,18})[ ]*$", re.IGNORECASE)
 _ACTOR: Final = re.compile(r"(#[ ]*Modified by:)[ ]*(.*?)[ ]*$", re.IGNORECASE)
@@ -208,8 +208,8 @@ def check_name(what: str, name: str) -> str:
 
 def next_signal_id(signals: Sequence[Signal]) -> str:
     """The next signal id, SIG-NNN: the highest plus one."""
-    numbers = [int(found[1]) for signal in signals if (found := re.fullmatch(r"SIG-([0-9]{1,9})", signal.id))]
-    return f"SIG-{max(numbers, default=0) + 1:03d}"
+    taken = {int(found[1]) for signal in signals if (found := re.fullmatch(r"SIG-([0-9]{1,9})", signal.id))}
+    return f"SIG-{next_number(taken):03d}"
 
 
 def _rises(signals: Sequence[Signal]) -> bool:

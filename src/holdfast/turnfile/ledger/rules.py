@@ -18,7 +18,7 @@ from holdfast.errors import Invalid
 from holdfast.turnfile import model
 from holdfast.turnfile.ledger import Ledger, read
 from holdfast.turnfile.ledger.sections import REGISTRY_KEY
-from holdfast.turnfile.model import FOLDER, TURNFILE, UNASSIGNED, Level, Lock, Problem, Task
+from holdfast.turnfile.model import FOLDER, TURNFILE, UNASSIGNED, Level, Lock, Problem, Task, Turnfile, next_number
 
 REGISTRY: Final = ("MAILBOX.md", "WORKLOG.md", "OPEN_QUESTIONS.md", "docs/README.md")
 """The shared files that need a lock by default, as seen from the session's folder."""
@@ -96,10 +96,16 @@ def beaten_by(lock: Lock, locks: Iterable[Lock], revision: int, workspace: str =
     return first if first is not None and precedence(first) < precedence(lock) else None
 
 
-def next_lock_id(holder: str, text: str) -> str:
-    """The next `LOCK-<agent>-<seq>`: the highest in the ledger's text, old notes included, plus one."""
-    numbers = re.findall(rf"LOCK-{re.escape(holder)}-([0-9]{{1,9}})(?![0-9])", text)
-    return f"LOCK-{holder}-{max(map(int, numbers), default=0) + 1:03d}"
+_NOTES: Final = "completed|out of order after|blocked by|override of"  # how a signal of a write names its lock
+
+
+def next_lock_id(holder: str, turnfile: Turnfile) -> str:
+    """The next `LOCK-<agent>-<seq>`: the highest of a lock, or of a signal that a write left about one, plus one."""
+    id = rf"LOCK-{re.escape(holder)}-([0-9]{{1,9}})"
+    found = [re.fullmatch(id, lock.id) for lock in turnfile.locks]
+    found += [re.match(rf"(?:{_NOTES}) {id}(?![0-9])", signal.detail) for signal in turnfile.signals]
+    taken = {int(match[1]) for match in found if match}
+    return f"LOCK-{holder}-{next_number(taken):03d}"
 
 
 MAX_DEPTH: Final = 6

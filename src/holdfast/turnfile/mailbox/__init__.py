@@ -67,6 +67,12 @@ class Mailbox(msgspec.Struct, frozen=True):
             return self.cards[0].order < self.cards[-1].order
         return "active" not in self.sections
 
+    @property
+    def ids(self) -> set[str]:
+        """The ids in use: of cards, of the queue and of the closed summary. Prose only mentions ids."""
+        tables = (table for table in (self.queue, self.closed) if table is not None)
+        return {card.id for card in self.cards} | {table.value(row, "id") for table in tables for row in table.rows}
+
     def find(self, id: str) -> Card | None:
         """The card with that id, or None."""
         return next((card for card in self.cards if card.id == id), None)

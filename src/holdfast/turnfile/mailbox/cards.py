@@ -12,7 +12,7 @@ text whatever it looks like (headings, tables, fences, bold words), except for i
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Final, Literal
 
 import msgspec
@@ -225,6 +225,15 @@ def order_of(id: str) -> tuple[str, int]:
     """The date and sequence of an id; anything else sorts first."""
     match = ID.fullmatch(id)
     return (match[1], int(match[2])) if match else ("", 0)
+
+
+def numbers_of(ids: Iterable[str]) -> dict[str, set[int]]:
+    """The sequence numbers of ids, by date; anything else is left out."""
+    found: dict[str, set[int]] = {}
+    for id in ids:
+        if match := ID.fullmatch(id):
+            found.setdefault(match[1], set()).add(int(match[2]))
+    return found
 
 
 def cards_in(lines: Sequence[Line]) -> list[Card]:

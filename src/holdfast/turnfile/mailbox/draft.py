@@ -1,8 +1,9 @@
 """New cards: their ids, their text in the dialect of the file, and the checks of their contents.
 
 Pure. Guarantee: a composed card is parsed back exactly as it was meant, and every other card is parsed as before; a
-subject, name or body that would break this is refused. The next id of a date is the highest in any of the texts plus
-one, so gaps are not filled and no id is used twice. Called by `steps`, `mail` and `escalation`.
+subject, name or body that would break this is refused. The next id of a date is the highest in use plus one, so gaps
+are not filled and no id is used twice; an id that a text only mentions is not in use. Called by `steps`, `mail` and
+`escalation`.
 """
 
 from __future__ import annotations
@@ -16,14 +17,13 @@ import msgspec
 
 from holdfast import errors
 from holdfast.turnfile.mailbox import Mailbox, insert_card, parse
-from holdfast.turnfile.mailbox.cards import ID, Card, Dialect, field_text
+from holdfast.turnfile.mailbox.cards import Card, Dialect, cards_in, field_text, numbers_of
 from holdfast.turnfile.mailbox.markdown import key_of, lines_of, unclosed
 from holdfast.turnfile.mailbox.projection import fold, refresh
-from holdfast.turnfile.model import Priority
+from holdfast.turnfile.model import Priority, next_number
 
 MAINTAINER: Final = "Maintainer"
 MAX_LINE: Final = 500
-_MENTIONED: Final = re.compile(ID.pattern + "(?![0-9])")
 # Line breaks of any kind, lone surrogates, and characters that change the direction of the text.
 _CONTROL: Final = re.compile(r"[\x00-\x1f\x7f\x85\u2028\u2029\u202a-\u202e\u2066-\u2069\ud800-\udfff]")
 TYPES: Final = ("notify", "request", "decision-required", "objection", "handoff-ready")
@@ -45,24 +45,23 @@ class Draft(msgspec.Struct, frozen=True):
     disposition: str = ""
 
 
-def next_id(date: str, *texts: str) -> str:
-    """The next id of a date (`2026-06-12`): the highest in any of the texts plus one."""
+def next_id(date: str, text: str, *others: str) -> str:
+    """The next id of a date (`2026-06-12`): the highest in use in the mailbox or a card of the others, plus one."""
     day = check_date(date).replace("-", "")
-    taken = (int(match[2]) for text in texts for match in _MENTIONED.finditer(text) if match[1] == day)
-    return f"MSG-{day}-{max(taken, default=0) + 1:03d}"
+    archived = (card.id for other in others for card in cards_in(lines_of(other)))
+    taken = numbers_of([*parse(text).ids, *archived]).get(day, ())
+    return f"MSG-{day}-{next_number(taken):03d}"
 
 
 def compose(text: str, draft: Draft, *others: str, maintainers: Sequence[str] = ()) -> tuple[str, str]:
     """Add a new unread card, and refresh snapshot and queue; returns the mailbox and the card's id.
 
-    `others` are further texts whose ids are in use, such as the archive; `maintainers` are the maintainers' names
-    besides `Maintainer`. Raises Invalid for contents that would not be parsed back the same.
+    `others` are further texts with cards, such as the archive; `maintainers` are the maintainers' names besides
+    `Maintainer`. Raises Invalid for contents that would not be parsed back the same.
     """
     box = parse(text)
     draft = _checked(box, draft, maintainers)
     id = next_id(draft.date, text, *others)
-    if len(id) > 22:
-        raise errors.Invalid(f"no id is left for {draft.date}: the mailbox mentions too high a number", id=id)
     dialect = _dialect(box)
     fields = _fields(draft, id, dialect)
     after = box.edited([insert_card(box, id, _card_text(box, id, dialect, fields, draft.body))])
