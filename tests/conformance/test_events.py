@@ -238,6 +238,113 @@ def test_compaction_is_an_event_itself_and_may_be_repeated(world: World) -> None
     assert ws.cells.get("run", "cell").value == 3
 
 
+def told(ws: Workspace, id: str) -> dict[int, tuple[Any, ...]]:
+    """The notes, reasons, summaries and results of a task by version, as its history has them."""
+    notes = {e.version: (e.op, e.changed_by, e.note) for e in ws.tasks.history(id) if e.note is not None}
+    results = {-e.version: (e.op, e.changed_by, e.new_value) for e in ws.tasks.history(id, field="result")}
+    return notes | results
+
+
+def worked(ws: Workspace) -> str:
+    """A task with a note or reason at every kind of step, and changes without any between them."""
+    id = ws.tasks.create("worked").id
+    for number in range(3):
+        ws.tasks.note(id, f"note {number}")
+    ws.tasks.claim(id)
+    ws.tasks.release(id, reason="lunch")
+    ws.tasks.claim(id)
+    ws.tasks.block(id, reason="no key")
+    ws.tasks.unblock(id)
+    ws.tasks.claim(id)
+    ws.tasks.complete(id, result={"pages": 3}, summary="done", review=True)
+    ws.tasks.reject(id, reason="too short")
+    ws.tasks.unblock(id)
+    ws.tasks.claim(id)
+    ws.tasks.complete(id, result={"pages": 9})
+    ws.tasks.reopen(id, "one more")
+    ws.tasks.delete(id, reason="a duplicate")
+    ws.tasks.restore(id)
+    ws.tasks.update(id, title="worked on")
+    return id
+
+
+def test_compaction_keeps_what_was_said_of_tasks_that_are_not_purged(world: World) -> None:
+    ws = world.open("ann")
+    id, gone = worked(ws), worked(ws)
+    bare = ws.tasks.create("bare").id
+    for priority in (1, 3, 0):
+        ws.tasks.update(bare, priority=priority)
+    before = told(ws, id), ws.tasks.resume(id).notes, ws.tasks.export(), ws.tasks.resume(id).ended
+    assert len(before[0]) == 11
+    ws.tasks.purge(gone)
+    exported = [line for line in before[2] if gone not in line]
+    assert ws.events.compact(ws.revision + 1) > 20
+    assert (told(ws, id), ws.tasks.resume(id).notes, ws.tasks.export(), ws.tasks.resume(id).ended) == (
+        *before[:2],
+        exported,
+        before[3],
+    )
+    assert [entry.op for entry in ws.tasks.history(gone)] == ["purge"]
+    assert [entry.new_value for entry in ws.tasks.history(bare)] == [0]
+    assert ws.check().ok
+
+
+def test_compaction_keeps_how_the_last_claim_of_a_task_ended(world: World) -> None:
+    ws, other = world.open("ann"), world.open("bob")
+    id = ws.tasks.create("claimed").id
+    ws.tasks.claim(id)
+    ws.tasks.release(id, reason="lunch")
+    other.tasks.claim(id)
+    other.tasks.release(id)
+    ws.tasks.update(id, priority=1)
+    before = ws.tasks.resume(id)
+    ws.events.compact(ws.revision + 1)
+    after = ws.tasks.resume(id)
+    assert (after.last_holder, after.ended, after.ended_at) == ("bob", "release", before.ended_at)
+    with pytest.raises(errors.NotClaimOwner):
+        ws.tasks.heartbeat(id)
+
+
+def test_history_of_a_field_whose_past_is_compacted_says_so(world: World) -> None:
+    ws = world.open()
+    id = ws.tasks.create("task", priority=4).id
+    ws.tasks.update(id, priority=3)
+    ws.tasks.note(id, "a note")
+    ws.tasks.update(id, priority=2)
+    ws.tasks.update(id, body="text")
+    world.clock.advance(60)
+    ws.tasks.update(id, title="new")
+    ws.events.compact(ws.revision + 1)
+    assert [entry.field for entry in ws.tasks.history(id)] == ["title", "note"]
+    assert [entry.field for entry in ws.tasks.history(id, field="note")] == ["note"]
+    for before in (None, 6, 5, 3):
+        with pytest.raises(errors.Compacted):
+            ws.tasks.history(id, field="priority", before=before)
+    with pytest.raises(errors.Compacted):
+        ws.tasks.history(id, before=3)
+    fresh = ws.tasks.create("fresh").id
+    assert ws.tasks.history(fresh, field="body", before=9) == []
+    late = ws.tasks.history(id)[0].changed_at
+    assert ws.tasks.history(id, field="priority", since=late + timedelta(seconds=1)) == []
+    ws.tasks.update(id, priority=0)
+    assert [entry.new_value for entry in ws.tasks.history(id, field="priority")] == [0]
+    assert ws.tasks.history(id, field="body", since=late + timedelta(seconds=1)) == []
+
+
+def test_a_compacted_version_of_a_stash_cannot_be_restored_and_says_why(world: World) -> None:
+    ws = world.open()
+    stash = ws.stashes.create("notes", "context", value={"n": 1}).id
+    for number in (2, 3, 4):
+        ws.stashes.set_value(stash, {"n": number})
+    ws.events.compact(4)
+    for version in (1, 2):
+        with pytest.raises(errors.Compacted):
+            ws.stashes.restore(stash, version)
+    with pytest.raises(errors.NotFound):
+        ws.stashes.restore(stash, 9)
+    assert ws.stashes.restore(stash, 3).value == {"n": 3}
+
+
 @pytest.mark.parametrize("before", [0, -1, 3, True, 1.5, "1", None])
 def test_compaction_before_what_is_no_revision_is_invalid_and_nothing_changes(world: World, before: Any) -> None:
     ws = world.open()

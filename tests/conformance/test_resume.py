@@ -323,7 +323,7 @@ def test_a7_an_id_that_is_none_is_invalid(world: World, id: Any) -> None:
     refused(ws, errors.InvalidName, ws.tasks.resume, id)
 
 
-def test_a7_what_was_compacted_is_not_told_and_the_rest_is(world: World) -> None:
+def test_a7_what_was_compacted_is_not_told_but_notes_and_the_rest_are(world: World) -> None:
     ws, other = world.open("ann"), world.open("bob")
     task = worked_on(ws)
     world.clock.advance(60)
@@ -332,14 +332,14 @@ def test_a7_what_was_compacted_is_not_told_and_the_rest_is(world: World) -> None
     ws.events.compact(before=ws.revision)
     answer = other.tasks.resume(task.id)
     assert (answer.last_holder, answer.ended, answer.ended_at) == ("ann", "expire", task.deadline)
-    assert ([event.op for event in answer.events], answer.notes) == (["expire"], ())
+    assert ([event.op for event in answer.events], answer.notes) == (["note", "expire"], ("half of it is done",))
     assert ([mail.subject for mail in answer.messages], set(answer.left) <= set(LEFT)) == (["a question"], True)
     other.tasks.claim(task.id)
     other.paths.lock("src/**", task=task.id)
     other.tasks.release(task.id)
     answer = ws.tasks.resume(task.id)
     assert (answer.last_holder, answer.left) == ("bob", ("src/**",))
-    assert [event.op for event in answer.events] == ["expire", "claim", "release"]
+    assert [event.op for event in answer.events] == ["note", "expire", "claim", "release"]
 
 
 # --- in so many bytes ------------------------------------------------------------------------------------------------

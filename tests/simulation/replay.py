@@ -54,12 +54,17 @@ class ReplayModel(CycleModel):
         return None
 
     def remembers(self, event: Event) -> bool:
-        """Compaction keeps the newest event of each record below its mark."""
-        return event.revision > self.compacted or not any(
-            later.version > event.version and later.revision <= self.compacted
-            for later in self.events
-            if (later.kind, later.scope, later.id) == (event.kind, event.scope, event.id)
-        )
+        """Compaction keeps the newest event of each record below its mark, and what was said of tasks."""
+        if event.revision > self.compacted or (event.kind == "task" and {*event.data} & {"note", "result"}):
+            return True
+        later = [
+            other
+            for other in self.events
+            if (other.kind, other.scope, other.id) == (event.kind, event.scope, event.id)
+            and other.version > event.version
+            and other.revision <= self.compacted
+        ]
+        return not later or (event.kind == "task" and _ends_claim(event) and not any(map(_ends_claim, later)))
 
     def _broadcast(self, sender: str, received: tuple[str, ...]) -> tuple[str, ...]:
         """Who acted without leaving a revision may be among those who received it; the others must be."""
@@ -227,6 +232,10 @@ def _same(asked: Asked, expected: Any) -> bool:
     if asked.error is not None:
         return False
     return asked.op == "events.compact" or bool(exact(_plain(asked.answer)) == exact(_plain(expected)))
+
+
+def _ends_claim(event: Event) -> bool:
+    return event.data.get("claimed_by", [None])[0] is not None
 
 
 def _facts(error: errors.HoldfastError) -> Any:

@@ -11,6 +11,7 @@ WATCHES = ("tests/conformance/test_watch.py", "--kinds", "memory")
 ROUTES = ("tests/unit/test_route_files.py",)
 GROUP = ("tests/unit/test_group.py", "tests/conformance/test_transactions.py")
 POWER = ("tests/power/test_power_loss.py", "-k", "one and caller")
+LOG = ("tests/conformance/test_events.py", "--kinds", "memory")
 
 BUGS = [
     Bug(
@@ -143,8 +144,29 @@ BUGS = [
     Bug(
         "compaction forgets the newest event of a record",
         "kernel/events.py",
-        " AND newer.version > log.version AND newer.revision < ?)",
-        " AND newer.version >= log.version AND newer.revision < ?)",
+        "newer.record = log.record AND newer.version > log.version",
+        "newer.record = log.record AND newer.version >= log.version",
+    ),
+    Bug(
+        "compaction forgets the notes of live tasks",
+        "kernel/events.py",
+        "{_has('log', 'note')} OR {_has('log', 'result')}",
+        "{_has('log', 'result')}",
+        LOG,
+    ),
+    Bug(
+        "compaction forgets how the last claim of a task ended",
+        "kernel/events.py",
+        " OR {_ends_claim('log')}\"\n",
+        ' OR false"\n',
+        LOG,
+    ),
+    Bug(
+        "the history of a field is silent about what was compacted",
+        "domains/tasks/queries.py",
+        "    if gap and not found:\n",
+        "    if gap and found is None:\n",
+        LOG,
     ),
     Bug(
         "time runs backwards with the wall clock",

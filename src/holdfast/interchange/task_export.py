@@ -2,7 +2,7 @@
 
 A line has everything that a task is, its links and notes included; what is true in this workspace only (version,
 revision, the claim's token and deadline) is left out. Guarantee: the same task makes the same bytes, and what is
-imported elsewhere exports the same again. Notes come from the log, so compacted ones are missing.
+imported elsewhere exports the same again. Notes come from the log, where compaction leaves them.
 
 A `Record` passed every check that needs no other record; `task_merge` checks whether what it names exists. A field that
 tasks do not have is never dropped: it becomes a note, with a warning that names it.

@@ -1,8 +1,8 @@
 """The event log: one ordered list of everything that happened, and the cursors into it.
 
 A record's history, a watch and an audit all read it. A cursor is a revision, or `revision-position` inside a
-transaction. Compaction is explicit, keeps each record's newest event below its mark, and never leaves a silent gap: a
-cursor below the mark raises Compacted.
+transaction. Compaction is explicit, keeps each record's newest event below its mark and what was said of tasks (see
+`compact`), and never leaves a silent gap: a cursor below the mark raises Compacted.
 """
 
 from __future__ import annotations
@@ -217,18 +217,37 @@ def make_filter(
     return Filter(None if kinds is None else tuple(kinds), scope, id, 0, actor, since)
 
 
+def _has(table: str, key: str, start: str = "") -> str:
+    """A condition: an event's data, msgpack, has this key. A short text that equals the key passes too."""
+    return f"instr({table}.data, X'{bytes([0xA0 + len(key)]).hex()}{key.encode().hex()}{start}')"
+
+
+def _ends_claim(table: str) -> str:
+    """A condition: the event ended a claim, so `claimed_by` does not change from nothing."""
+    return f"({_has(table, 'claimed_by')} AND NOT {_has(table, 'claimed_by', '92c0')})"
+
+
+_NEWER = "SELECT 1 FROM log AS newer WHERE newer.record = log.record AND newer.version > log.version"
+_COMPACT = (
+    f"DELETE FROM log WHERE revision < ?1 AND EXISTS ({_NEWER} AND newer.revision < ?1)"
+    " AND NOT (data IS NOT NULL AND (SELECT kind FROM records WHERE key = record) = 'task'"
+    f" AND ({_has('log', 'note')} OR {_has('log', 'result')} OR {_ends_claim('log')}"
+    f" AND NOT EXISTS ({_NEWER} AND newer.revision < ?1 AND {_ends_claim('newer')})))"
+)
+
+
 def compact(tx: Tx, before: int) -> int:
-    """Delete events below revision `before` except each record's newest of them; returns how many."""
+    """Delete events below revision `before`; returns how many.
+
+    Each record keeps its newest event below the mark. A task also keeps, until it is purged, the events with a note,
+    summary, result or reason, and the one that ended its last claim: these are all that the log alone has of it.
+    """
     revision, compacted = marks(tx)
     if isinstance(before, bool) or not isinstance(before, int) or not 0 < before <= revision + 1:
         raise errors.InvalidFilter(f"before must be a revision from 1 to {revision + 1}, not {before!r}")
     if before - 1 <= compacted:
         return 0
-    gone_now = tx.run(
-        "DELETE FROM log WHERE revision < ? AND EXISTS (SELECT 1 FROM log AS newer"
-        " WHERE newer.record = log.record AND newer.version > log.version AND newer.revision < ?)",
-        (before, before),
-    )
+    gone_now = tx.run(_COMPACT, (before,))
     tx.run("UPDATE meta SET compacted = ? WHERE id = 1", (before - 1,))
     tx.emit("log", "log", "compact", data=msgspec.msgpack.encode({"compacted": [compacted, before - 1]}))
     return gone_now

@@ -170,7 +170,7 @@ def increment(tx: Tx, id: StashId, delta: int = 1, changed_by: str | None = None
 
 
 def restore(tx: Tx, id: StashId, version: int, changed_by: str | None = None) -> Stash:
-    """Write the value that a stash had at a version as its newest; not for locks. Raises NotFound."""
+    """Write the value that a stash had at a version as its newest; not for locks. Raises NotFound, or Compacted."""
     stored = rows.require(tx, id)
     return set_value(tx, stored.id, rows.value_at(tx, stored.id, version), changed_by=changed_by)
 

@@ -18,7 +18,7 @@ from holdfast.domains.locks import LockAttempt, Target, acquire_by
 from holdfast.domains.routing.config import settings_of
 from holdfast.domains.tasks.rows import DAY
 from holdfast.kernel import leases
-from holdfast.kernel.events import Filter
+from holdfast.kernel.events import Filter, gone, marks
 from holdfast.kernel.tx import Row, Snapshot, Tx
 from holdfast.kernel.validate import check_id, check_name
 from holdfast.kernel.values import decode, encode
@@ -346,12 +346,15 @@ def to_entry(row: Row) -> StashEntry:
 
 
 def value_at(snapshot: Snapshot, id: str, version: int) -> Any:
-    """Return the value that a stash had at a version. Raises NotFound if its history does not have that version."""
+    """Return the value that a stash had at a version. Raises NotFound if it never had that version, or Compacted."""
     hint = "stashes.history(id) lists them"
     if type(version) is not int or version < 1:
         raise errors.Invalid(f"version must be an int of 1 or more, not {version!r}", hint=hint)
     for entry in entries(snapshot, id, min(version, END_OF_REVISION)):
         return entry.value
+    oldest = next(iter(entries(snapshot, id)), None)
+    if oldest is not None and version < oldest.version:
+        raise gone(marks(snapshot)[1])
     raise errors.NotFound(f"the history of {id} has no version {version}", hint=hint)
 
 

@@ -97,7 +97,7 @@ def _circles(snapshot: Snapshot) -> Iterator[str]:
 
 
 def _log(snapshot: Snapshot) -> Iterator[str]:
-    """Replay each task's events and compare; of compacted history only what is left."""
+    """Replay each task's events and compare; of compacted history only what comes after its last gap."""
     after = 0
     while rows := snapshot.all(f"{_PLAIN} WHERE seq > ? ORDER BY seq LIMIT ?", (after, PAGE)):
         for row in rows:
@@ -122,6 +122,8 @@ def _replayed(snapshot: Snapshot, row: Row) -> Iterator[str]:
         "SELECT version, revision, data FROM events WHERE kind = 'task' AND scope = '' AND id = ? ORDER BY version",
         (id,),
     ):
+        if newest_version != newest[0] + 1:
+            logged = {}
         newest = (newest_version, newest_revision)
         if data is not None:
             logged |= {field: change[1] for field, change in _decode(data).items() if field in found}

@@ -254,7 +254,7 @@ def history(
 ) -> list[HistoryEntry]:
     """Return the changes of a task, newest first, below version `before`; `field` and `since` filter them.
 
-    Works for deleted tasks too. Raises TaskNotFound, or Compacted if only compacted versions are left.
+    Works for deleted tasks too. Raises TaskNotFound, or Compacted if nothing is left of what is asked for.
     """
     if field is not None:
         check_name(field, "field")
@@ -265,13 +265,21 @@ def history(
     oldest = None if since is None else as_microseconds(since)
     if before is not None and (type(before) is not int or not 1 <= before <= END_OF_REVISION):
         raise errors.InvalidFilter(f"before must be a version (1 or more), not {before!r}")
-    for row in events.history(snapshot, TASK, "", _exact(snapshot, id), before, None):
+    id = _exact(snapshot, id)
+    above = 1 + newest_version(snapshot, TASK, "", id)
+    above, gap = above if before is None else min(before, above), False
+    for row in events.history(snapshot, TASK, "", id, before, None):
+        gap, above = gap or row[8] < above - 1, row[8]
         if oldest is not None and row[2] < oldest:
             break
         found += [entry for entry in _entries(events.to_event(row)) if field is None or entry.field == field]
         if len(found) >= limit:
-            break
-    return found[:limit]
+            return found[:limit]
+    else:
+        gap = gap or above > 1
+    if gap and not found:
+        raise events.gone(events.marks(snapshot)[1])
+    return found
 
 
 def _exact(snapshot: Snapshot, id: str) -> str:
