@@ -190,14 +190,20 @@ def arguments(op: Operation[..., Any], path: dict[str, str], query: bytes, body:
 def _from_body(plan: Plan, body: bytes) -> dict[str, Any]:
     check_depth(body)
     if not plan.values and plan.extra is None:
-        with suppress(msgspec.DecodeError):  # then each argument is read by itself
-            return _set_fields(plan.decode(body))
+        with suppress(msgspec.DecodeError, UnicodeDecodeError):  # then each argument is read by itself
+            given = _set_fields(plan.decode(body))
+            if body.count(b":") != len(given):
+                check_keys(body)
+            return given
     return _from_object(plan, body)
 
 
 def _from_object(plan: Plan, content: bytes, what: str = "the body") -> dict[str, Any]:
     try:
         raw = parsed(content)
+    except UnicodeDecodeError as error:
+        hint = 'encode text as UTF-8; bytes in a value travel as {"$bytes": BASE64}'
+        raise errors.Invalid(f"{what} is not UTF-8", hint=hint) from error
     except (ValueError, RecursionError) as error:
         why = str(error).removeprefix("JSON is malformed: ")
         raise errors.Invalid(f"{what} is not JSON: {why}") from error
@@ -205,7 +211,7 @@ def _from_object(plan: Plan, content: bytes, what: str = "the body") -> dict[str
         raise errors.Invalid(f"{what} must be a JSON object", hint=f"an object with {', '.join(plan.hints)}")
     _rename(plan, raw)
     if plan.extra is not None and isinstance(raw.get(plan.extra), dict):
-        raw |= raw.pop(plan.extra)
+        _merge(raw, raw.pop(plan.extra))
     return {name: _fitted(plan, name, value, True) for name, value in raw.items()}
 
 
@@ -227,12 +233,43 @@ def _rename(plan: Plan, given: dict[str, Any]) -> None:
 
 
 def parsed(content: bytes) -> Any:
-    """Parse JSON. Lone surrogates, which msgspec does not read, are kept: the operation refuses them by name."""
-    if b"\\ud" not in content and b"\\uD" not in content:
-        return msgspec.json.decode(content)
-    import json  # here, as the other parsers: the command line loads this module for each call
+    """Parse JSON. Raises Invalid for a duplicate key, and ValueError for what is not JSON.
 
-    return json.loads(content)
+    Lone surrogates, which msgspec does not read, are kept: the operation refuses them by name.
+    """
+    if b"\\ud" in content or b"\\uD" in content:
+        import json  # here, as the other parsers: the command line loads this module for each call
+
+        return json.loads(content.decode(), object_pairs_hook=_unique)
+    found = msgspec.json.decode(content)
+    # Every key has a colon. If there are no more colons than keys, none was lost; most documents are so shallow.
+    colons = content.count(b":")
+    if colons and (type(found) is not dict or colons != _shallow_keys(found)):
+        check_keys(content)
+    return found
+
+
+def _shallow_keys(found: dict[str, Any]) -> int:
+    return len(found) + sum(len(value) for value in found.values() if type(value) is dict)
+
+
+def check_keys(content: bytes | str) -> None:
+    """Raise Invalid if an object of this JSON has a key twice: parsers keep the last value and lose the others."""
+    if (":" if isinstance(content, str) else b":") not in content:  # type: ignore[operator]
+        return
+    import json
+
+    text = content if isinstance(content, str) else content.decode()
+    json.loads(text, object_pairs_hook=_unique, parse_int=str, parse_float=str)
+
+
+def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    found = dict(pairs)
+    if len(found) != len(pairs):
+        names = [name for name, _ in pairs]
+        twice = next(name for name in names if names.count(name) > 1)
+        raise errors.Invalid(f"duplicate key {twice[:80]!r}", hint="give each key of an object once")
+    return found
 
 
 def _from_query(plan: Plan, query: bytes) -> dict[str, Any]:
@@ -268,7 +305,10 @@ def take_from_query(query: bytes, name: str) -> tuple[str | None, bytes]:
         return None, query
     if len(mine) > 1:
         raise errors.Invalid(f"duplicate parameter {name}")
-    value = unquote_plus(mine[0].partition(b"=")[2].decode("latin-1"))
+    try:
+        value = unquote_plus(mine[0].partition(b"=")[2].decode("ascii"), errors="strict")
+    except UnicodeDecodeError as error:
+        raise errors.Invalid(f"{name} is not UTF-8", hint="percent-encode the bytes of its UTF-8 form") from error
     return value, b"&".join(part for part in parts if part not in mine)
 
 

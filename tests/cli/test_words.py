@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import io
 import sys
+import time
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
 
 from holdfast.errors import HoldfastError
+from holdfast.faces.cli import views
 from holdfast.faces.cli.args import Argument, Usage, convert, nearest, parse, seconds
 from holdfast.faces.cli.derive import arguments_of
 from holdfast.kernel.tx import Tx
@@ -183,11 +185,28 @@ def test_a_moment_beyond_all_calendars_is_refused_not_a_crash(text: str, future:
         moment(text, future)
 
 
+@pytest.mark.parametrize("zone", ["JST-9", "EST+5"])
+def test_the_ends_of_the_calendar_can_be_shown_in_every_zone(monkeypatch: pytest.MonkeyPatch, zone: str) -> None:
+    try:
+        with monkeypatch.context() as patched:
+            patched.setenv("TZ", zone)
+            time.tzset()
+            shown = {views.moment(end.replace(tzinfo=UTC)) for end in (datetime.min, datetime.max)}
+    finally:
+        time.tzset()
+    assert len(shown & {"9999-12-31 23:59:59Z", "0001-01-01 00:00:00Z"}) == 1, shown
+
+
 def test_json_is_read_from_the_line_or_from_standard_input(monkeypatch: pytest.MonkeyPatch) -> None:
     assert read('x --value {"a":[1,null]}')["value"] == {"a": [1, None]}
     assert read('x --value {"$bytes":"aGk="}')["value"] == b"hi"
     monkeypatch.setattr(sys, "stdin", io.StringIO('{"from": "a pipe"}\n'))
     assert read("x --value -")["value"] == {"from": "a pipe"}
+
+
+def test_json_with_a_key_that_stands_twice_is_refused() -> None:
+    assert "duplicate key 'a'" in refused('x --value {"a":1,"a":2}').message
+    assert read('x --value {"a":"a:1","b":{"a":2}}')["value"] == {"a": "a:1", "b": {"a": 2}}
 
 
 def test_what_is_no_json_is_refused_with_how_to_quote_it(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from datetime import timedelta
+from datetime import datetime, timedelta
 from typing import Any
 
 import pytest
@@ -125,6 +125,8 @@ BAD: dict[str, dict[str, Any]] = {
     "id is too long": {"id": ("a", "b", "c")},
     "actor is a number": {"actor": 7},
     "since is text": {"since": "yesterday"},
+    "since after the calendar": {"since": datetime.fromisoformat("9999-12-31T23:59:59-23:59")},
+    "since before the calendar": {"since": datetime.fromisoformat("0001-01-01T00:00:00+23:59")},
     "limit 0": {"limit": 0},
     "limit too high": {"limit": 1001},
     "limit True": {"limit": True},

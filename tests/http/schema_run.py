@@ -1,14 +1,17 @@
 """Hold a server to its OpenAPI document: thousands of calls made by schemathesis, each answer compared with it.
 
-Every route of the operation table is called in three ways: with arguments that fit the document, with some that do not,
-and guided, where names, ids, tokens and states are put in that exist, so that it can succeed. A fault is an answer of
-5xx, one that the document does not have (status, content type, body, headers), an operation that the document lacks, or
-one that does not succeed. `python -m tests.http.schema_run --calls 20000` is the full run; test_schema.py has a slice.
+Every route of the operation table is called in four ways: with arguments that fit the document, with some that do not,
+guided, where names, ids, tokens and states are put in that exist, so that it can succeed, and raw, where a guided call
+is spoiled on its way: bytes that are not UTF-8 in its body or headers, a key that stands twice, a time at the end of
+the calendar. A fault is a spoiled call that succeeds, an answer of 5xx, one that the document does not have (status,
+content type, body, headers), an operation that the document lacks, or one that does not succeed.
+`python -m tests.http.schema_run --calls 20000` is the full run; test_schema.py has a slice.
 """
 
 from __future__ import annotations
 
 import argparse
+import re
 import sys
 import tempfile
 import threading
@@ -20,6 +23,7 @@ from itertools import count
 from pathlib import Path
 from random import Random
 from typing import Any, Final
+from urllib.parse import quote
 
 import hypothesis
 import requests
@@ -43,7 +47,10 @@ ACTOR, OTHER = "ann", "bob"
 SOON: Final = 0.02  # seconds: whatever waits or watches ends after this time
 ROUNDS: Final = 4  # over all operations, so that each meets what the others leave behind
 JSON, EVENTS = "application/json", "text/event-stream"
-FITTING, WRONG, GUIDED = WAYS = ("fitting", "wrong", "guided")
+FITTING, WRONG, GUIDED, RAW = WAYS = ("fitting", "wrong", "guided", "raw")
+NOT_UTF_8: Final = (b"\xff", b"\x80", b"\xc3(", b"\xed\xa0\x80", b"\xf8\x88\x80\x80\x80", b"\xfe")
+HEADERS: Final = {"x-agent-id": "%fe", "idempotency-key": "%ff", "x-fence": "1 %fd", "x-at-least": "%c3"}
+ENDS: Final = ("9999-12-31T23:59:59-23:59", "0001-01-01T00:00:00+23:59", "9999-12-31T23:59:59.999999Z")
 CONFIG: Final = {"generation": {"with-security-parameters": False}, "output": {"sanitization": {"enabled": False}}}
 CHECKS: Final = [
     not_a_server_error,
@@ -258,6 +265,54 @@ class Target:
         return sum(times for status, times in self.answers.items() if status // 100 == hundreds)
 
 
+class Spoiling:
+    """Spoils a request on its way, in one way that it can be spoiled. `must_fail` says why it cannot succeed, if so."""
+
+    def __init__(self, random: Random, target: Target) -> None:
+        self._random, self._target = random, target
+        self.must_fail = ""
+        self.sent: Any = None
+
+    def __call__(self, request: requests.PreparedRequest) -> requests.PreparedRequest:
+        """Spoil it: called by the session when everything else is prepared."""
+        body = request.body if isinstance(request.body, bytes) else str(request.body or "").encode()
+        ways: list[Callable[[requests.PreparedRequest, bytes], None]] = [self._header]
+        if b'"' in body:
+            ways += [self._bytes, self._twice]
+        if "date-time" in str(self._target.described.definition.raw):
+            ways += [self._time] * 2
+        self._random.choice(ways)(request, body)
+        self.sent = request.url, dict(request.headers), request.body
+        return request
+
+    def _header(self, request: requests.PreparedRequest, _: bytes) -> None:
+        name = self._random.choice(list(HEADERS))
+        request.headers[name] = HEADERS[name]
+        self.must_fail = f"{name} is not UTF-8" if name == "x-agent-id" else ""  # reads do not look at the others
+
+    def _bytes(self, request: requests.PreparedRequest, body: bytes) -> None:
+        at = self._random.choice([found.end() for found in re.finditer(b'"', body)])
+        request.body = body[:at] + self._random.choice(NOT_UTF_8) + body[at:]
+        self.must_fail = "its body is not UTF-8"
+
+    def _twice(self, request: requests.PreparedRequest, body: bytes) -> None:
+        found = re.search(rb'\{\s*("[^"\\]*")\s*:', body)
+        if found is not None:
+            request.body = body[: found.start()] + b"{" + found[1] + b":null," + body[found.start() + 1 :]
+            self.must_fail = "a key stands twice"
+
+    def _time(self, request: requests.PreparedRequest, body: bytes) -> None:
+        end = self._random.choice(ENDS)
+        times = [name for name, each in self._target.arguments.items() if "datetime" in str(each.annotation)]
+        if request.method in ("GET", "DELETE"):
+            url = request.url or ""
+            kept = re.sub(rf"(?<=[?&])({'|'.join(times)})=[^&]*&?", "", url).rstrip("?&") if times else url
+            added = "&".join(f"{name}={quote(end)}" for name in times)
+            request.url = f"{kept}{'&' if '?' in kept else '?'}{added}"
+        else:
+            request.body = re.sub(rb'"\d{4}-\d\d-\d\dT[^"]*"', f'"{end}"'.encode(), body)
+
+
 class SchemaRun:
     """Calls of everything that one server can do, and the faults that they showed.
 
@@ -301,8 +356,10 @@ class SchemaRun:
             plain = share // 4 if target.route else share  # what takes no argument can be called in one way
             self._generate(target, FITTING, plain, at)
             if target.route:
+                raw = max(plain, share // 3)
                 self._generate(target, WRONG, plain, at)
-                self._generate(target, GUIDED, share - 2 * plain, at)
+                self._generate(target, RAW, raw, at)
+                self._generate(target, GUIDED, share - 2 * plain - raw, at)
 
     def _generate(self, target: Target, way: str, calls: int, at: int) -> None:
         """Calls of one kind. Hypothesis makes fewer where there is not more to try: then it begins anew."""
@@ -326,8 +383,10 @@ class SchemaRun:
     def _call(self, target: Target, way: str, case: Case[Any]) -> None:
         if target.kind in ("first", "stream"):
             case.query.setdefault("timeout", SOON)
-        if way == GUIDED and target.route is not None:
+        if way in (GUIDED, RAW) and target.route is not None:
             self._guide(target, target.route, case)
+        spoiling = Spoiling(self._random, target) if way == RAW else None
+        self._session.auth = spoiling
         self._restrain(case, "timeout" if target.kind in ("first", "stream") else "wait")
         self._session.headers["accept"] = wanted = EVENTS if target.kind == "stream" else JSON
         patience = PATIENCE / 6 if wanted == EVENTS else PATIENCE  # a stream that has not ended is hung up on
@@ -335,6 +394,8 @@ class SchemaRun:
         target.ways[way] += 1
         target.answers[answer.status_code] += 1
         problems = _problems(case, answer, wanted)
+        if spoiling is not None and spoiling.must_fail and answer.status_code < 400:
+            problems.append(f"{answer.status_code} although {spoiling.must_fail}: {spoiling.sent!r}"[:1500])
         self.faults.update(f"{target.name}: {problem}" for problem in problems)
         if way == WRONG and not problems:
             lenient = _failures(case, answer, [checks.negative_data_rejection])

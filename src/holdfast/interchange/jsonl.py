@@ -195,7 +195,7 @@ def micros(time: datetime, what: str) -> int:
     """Convert a time to microseconds. Raises InvalidValue if the store could not sort by it."""
     try:
         found = as_microseconds(time)
-    except OverflowError as error:
+    except errors.Invalid as error:
         raise errors.InvalidValue(f"{what} is out of range: {time.isoformat()}", hint="") from error
     if found < 0:
         raise errors.InvalidValue(f"{what} is before 1970: {time.isoformat()}", hint="")

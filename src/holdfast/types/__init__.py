@@ -12,7 +12,7 @@ from typing import Any, Final, Literal, TypeVar
 
 import msgspec
 
-from holdfast.errors import InvalidFilter
+from holdfast.errors import Invalid, InvalidFilter
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _MICROSECOND = timedelta(microseconds=1)
@@ -27,8 +27,12 @@ def as_time(microseconds: int) -> datetime:
 
 
 def as_microseconds(time: datetime) -> int:
-    """The inverse of `as_time`; a time without a zone is read as local time."""
-    return (time.astimezone(UTC) - _EPOCH) // _MICROSECOND
+    """The inverse of `as_time`; a time without a zone is read as local time. Raises Invalid beyond the calendar."""
+    try:
+        return (time.astimezone(UTC) - _EPOCH) // _MICROSECOND
+    except (OverflowError, ValueError) as error:  # its zone moves it out of the years that a datetime has
+        hint = "a time must lie between the years 1 and 9999 in UTC"
+        raise Invalid(f"{time.isoformat()} is out of range", hint=hint) from error
 
 
 class DerivedActor(str):

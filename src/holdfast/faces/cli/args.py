@@ -13,7 +13,7 @@ from typing import Any, Final
 import msgspec
 
 from holdfast.arguments import Kind
-from holdfast.errors import HoldfastError
+from holdfast.errors import HoldfastError, Invalid
 
 REPEATED: Final = ("texts", "ints", "pairs", "paths")
 _UNITS: Final = {"s": 1, "m": 60, "h": 3600, "d": 86400, "w": 604800}
@@ -226,11 +226,11 @@ def _moment(text: str, plain: int) -> Any:
 
 
 def _json(text: str) -> Any:
-    from holdfast.wire import from_wire
+    from holdfast.wire import check_keys, from_wire
 
     content = sys.stdin.read() if text == "-" else text
     try:
-        return from_wire(msgspec.json.decode(content))
+        found = msgspec.json.decode(content)
     except msgspec.DecodeError as error:
         why = str(error).removeprefix("JSON is malformed: ")
         if not content.strip():
@@ -243,6 +243,11 @@ def _json(text: str) -> Any:
             f"{content[:80]!r} is not JSON: {why}",
             hint="quote it for the shell; a text is '\"text\"', - reads JSON from standard input",
         ) from error
+    try:
+        check_keys(content)
+    except Invalid as error:
+        raise Usage(error.message, hint=error.hint) from error
+    return from_wire(found)
 
 
 def _typed(text: str, wanted: Any, label: str, hint: str) -> Any:

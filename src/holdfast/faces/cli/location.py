@@ -233,7 +233,7 @@ def _all(environ: Mapping[str, str]) -> dict[str, Credentials]:
             return msgspec.json.decode(file.read(), type=dict[str, Credentials])
     except FileNotFoundError:
         return {}
-    except msgspec.DecodeError as error:
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
         raise errors.Invalid(f"{path} cannot be read: {error}", hint="write it anew: holdfast login URL") from error
 
 

@@ -328,8 +328,11 @@ def _columns(text: str) -> int:
 
 
 def moment(time: datetime) -> str:
-    """A moment as people read it, in their own zone."""
-    return time.astimezone().strftime("%Y-%m-%d %H:%M:%S")
+    """A moment as people read it, in their own zone; in UTC at the ends of the calendar, which other zones leave."""
+    try:
+        return time.astimezone().strftime("%Y-%m-%d %H:%M:%S")
+    except (OverflowError, ValueError):
+        return f"{time.replace(tzinfo=None).isoformat(' ', 'seconds')}Z"
 
 
 def _until(time: datetime | None) -> str:

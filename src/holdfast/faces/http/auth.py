@@ -160,7 +160,7 @@ class Tokens:
             return msgspec.json.decode(self._path.read_bytes(), type=list[Token])
         except FileNotFoundError:
             return []
-        except (msgspec.ValidationError, msgspec.DecodeError) as error:
+        except (msgspec.DecodeError, UnicodeDecodeError) as error:
             _log.error("%s is damaged: %s", self._path, error)
             hint = "all requests are refused until it is repaired or moved away"
             raise errors.Corrupt(f"{FILE} is damaged", hint=hint) from error

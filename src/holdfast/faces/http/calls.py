@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import re
 from typing import Any, Final
-from urllib.parse import unquote, unquote_to_bytes
+from urllib.parse import unquote_to_bytes
 
 import msgspec
 
@@ -202,8 +202,8 @@ def _fence(headers: Headers) -> Fence | None:
     if found is None:
         message = "X-Fence must be a token and its lock: a lock's name, run/cell, the id of a lock stash, or trail/name"
         raise errors.Invalid(message, hint="42 deploy, 42 run/cell, 42 /name for a global lock stash")
-    token, name, cell = int(found[1]), unquote(found[2].decode("latin-1")), found[3]
-    return (name if cell is None else (name, unquote(cell.decode("latin-1")))), token
+    token, name, cell = int(found[1]), _decoded(b"x-fence", found[2]), found[3]
+    return (name if cell is None else (name, _decoded(b"x-fence", cell))), token
 
 
 def _check_once(name: bytes, given: bytes, error: type[errors.HoldfastError] = errors.Invalid) -> None:
@@ -216,9 +216,18 @@ def _text(headers: Headers, name: bytes, error: type[errors.HoldfastError] = err
     if given is None:
         return None
     _check_once(name, given, error)
+    return _decoded(name, given)
+
+
+def _decoded(name: bytes, given: bytes) -> str:
+    """The text of a percent-encoded header, or of a part of one; Invalid if it is not UTF-8."""
+    hint = "percent-encode the bytes of its UTF-8 form"
     if not given.isascii():
-        raise errors.Invalid(f"the header {name.decode()} is not ASCII", hint="percent-encode it as UTF-8")
-    return unquote(given.decode())
+        raise errors.Invalid(f"the header {name.decode()} is not ASCII", hint=hint)
+    try:
+        return (unquote_to_bytes(given) if b"%" in given else given).decode()
+    except UnicodeDecodeError as error:
+        raise errors.Invalid(f"the header {name.decode()} is not UTF-8", hint=hint) from error
 
 
 def _at_least(headers: Headers) -> Any:

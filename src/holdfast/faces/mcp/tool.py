@@ -225,8 +225,15 @@ class ServerDefinition(msgspec.Struct, frozen=True):
 
 
 def parts_of(uri: str) -> list[str]:
-    """The parts of the URI of a resource; empty if it has another scheme."""
-    return [unquote(part) for part in uri.removeprefix(SCHEME).split("/")] if uri.startswith(SCHEME) else []
+    """The parts of the URI of a resource; empty if it has another scheme. Raises Invalid if it is not UTF-8."""
+    if not uri.startswith(SCHEME):
+        return []
+    try:
+        return [unquote(part, errors="strict") for part in uri.removeprefix(SCHEME).split("/")]
+    except UnicodeDecodeError as error:
+        raise errors.Invalid(
+            f"{uri[:200]!r} is not UTF-8", hint="percent-encode the bytes of its UTF-8 form"
+        ) from error
 
 
 def missing(uri: str, names: Iterable[str]) -> errors.NotFound:

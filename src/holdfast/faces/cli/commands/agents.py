@@ -207,7 +207,7 @@ class _Hook:
         self._hooks = hooks
         try:
             self._payload = msgspec.json.decode(sys.stdin.buffer.read() or b"{}")
-        except msgspec.DecodeError as error:
+        except (msgspec.DecodeError, UnicodeDecodeError) as error:
             raise errors.Invalid(f"--hook needs the client's JSON on standard input: {error}") from error
         self._client = hooks.client_of(client, self._payload)
 
