@@ -44,7 +44,7 @@ OTHERWISE: Final = {
     "give None as the version": (
         "give none as the version",
         'send "expected": null',
-        "give expected 0 to cell_set, or null to cells_cas",
+        "send expected 0 (cells_cas: null)",
     ),
     ", None, value)": (", 'none', 'VALUE')", ")", ")"),
     "None for 'absent'": ("none for 'absent'", *["null for 'absent'"] * 2),

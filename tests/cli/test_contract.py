@@ -458,3 +458,36 @@ def test_an_export_is_no_backup_and_needs_its_folder(made: Cli, project: Path) -
     assert made("export", "x.jsonl").code == 0
     told = "`holdfast restore` without a file lists the backups; holdfast import reads an export\n"
     assert made("restore", "x.jsonl", "--dir", "new").err.endswith(told)
+
+
+# --- refusals that newcomers meet ------------------------------------------------------------------------------------
+
+
+def test_words_that_a_command_has_no_place_for_are_named_with_what_it_takes(made: Cli) -> None:
+    assert "holdfast list takes only options, not also 'open'" in made("list", "open").err
+    assert "holdfast claim takes only ID, not also 'hf-b'" in made("claim", "hf-a", "hf-b").err
+    assert "put quotes around a text of several words" in made("create", "fix", "the", "login").err
+
+
+def test_next_says_whether_other_tasks_are_ready(made: Cli) -> None:
+    assert made("next", "--tag", "web", "--actor", "ada").err == "holdfast: nothing is ready\n"
+    made("create", "x", "--tag", "api")
+    answer = made("next", "--tag", "web", "--actor", "ada")
+    assert (answer.code, answer.out) == (4, "")
+    assert answer.err.splitlines() == [
+        "holdfast: no ready task fits the filters",
+        "  holdfast ready lists every ready task",
+    ]
+
+
+def test_a_reason_reads_as_a_sentence(made: Cli) -> None:
+    task = made("create", "x", "-q").id
+    made("claim", task, "--actor", "ada")
+    assert re.search(r"^  claimed: it has been claimed by \S+ since ", made("explain", task).out, re.M)
+
+
+def test_a_file_is_not_a_folder_to_make_a_workspace_in(made: Cli, tmp_path: Path) -> None:
+    (tmp_path / "tasks.jsonl").write_text("")
+    answer = made("list", "--dir", str(tmp_path / "tasks.jsonl"))
+    assert "is a file (--dir)" in answer.err
+    assert "init" not in answer.err

@@ -252,16 +252,38 @@ def test_f13_a_lost_ledger_is_restored_and_no_command_sends_in_a_circle(turn: Cl
     answer = turn("check")
     assert (answer.code, "restore TURNFILE.yaml" in answer.data["problems"][0]["message"]) == (2, True)
     (project / "working-session").rename(project / "away")
-    assert turn("status").error["hint"] == "`holdfast turn init` creates it"
+    new = "`holdfast turn init` begins a session here; name another folder with --dir"
+    assert turn("status").error["hint"] == new
     (project / "working-session").mkdir()
     assert turn("status").error["hint"] == "`holdfast turn init` creates it"
     assert turn("init").code == 0
     assert "--missing" in turn("init").error["hint"]
 
 
+def test_f13_a_lost_mailbox_is_not_overwritten_in_its_last_copy_without_a_warning(turn: Cli, project: Path) -> None:
+    turn("mail", "send", "--from", "ada", "--to", "bob", "--subject", "the only copy", "--body", "text")
+    (project / "working-session" / "MAILBOX.md").unlink()
+    made = turn("init", "--missing")
+    [warning] = made.data["warnings"]
+    assert "MAILBOX.json still lists the old messages: copy it before" in warning
+    [problem] = [each for each in turn("check").data["problems"] if each["rule"] == "projection-stale"]
+    assert problem["message"].endswith("without what only MAILBOX.json has (messages: 1): copy it first")
+
+
+def test_f13_a_caller_who_is_too_deep_learns_where_the_session_is(
+    turn: Cli, project: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    session = project / "working-session"
+    for deep in (project / "src" / "parser", session):
+        deep.mkdir(parents=True, exist_ok=True)
+        monkeypatch.chdir(deep)
+        hint = f"there is a session in {session}: --dir {session}; `holdfast turn init` begins another here"
+        assert turn("status").error["hint"] == hint
+
+
 def test_f13_a_command_that_is_proposed_names_the_folder_too(turn: Cli, cli: Cli) -> None:
-    assert "`holdfast turn init --dir 'no ne'` creates it" in cli("turn", "status", "--dir", "no ne").err
-    assert "`holdfast turn init --dir none` creates it" in cli("--dir=none", "turn", "status").err
+    assert "`holdfast turn init --dir 'no ne'` begins another here" in cli("turn", "status", "--dir", "no ne").err
+    assert "`holdfast turn init --dir none` begins another here" in cli("--dir=none", "turn", "status").err
     assert "next: holdfast turn status --dir here" in cli("turn", "init", "--dir", "here", "--agent", "ada").out
     cli("turn", "lock", "WORKLOG.md", *EDIT, "--dir", "here")
     assert (

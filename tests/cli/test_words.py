@@ -31,8 +31,8 @@ TASK = (
 )
 
 
-def read(line: str, arguments: tuple[Argument, ...] = TASK) -> dict[str, Any]:
-    return parse(arguments, line.split(), "create")
+def read(line: str | list[str], arguments: tuple[Argument, ...] = TASK) -> dict[str, Any]:
+    return parse(arguments, line.split() if isinstance(line, str) else line, "create")
 
 
 def refused(line: str, arguments: tuple[Argument, ...] = TASK) -> Usage:
@@ -51,8 +51,16 @@ def test_an_option_takes_its_value_after_an_equals_sign_also_an_empty_one_or_one
     assert read("x --priority=1 --tag=a=b --body=") == {"title": "x", "priority": 1, "tags": ["a=b"], "body": ""}
 
 
-def test_an_option_takes_the_next_word_whatever_it_looks_like() -> None:
-    assert read("x --tag --atomic") == {"title": "x", "tags": ["--atomic"]}
+@pytest.mark.parametrize("line", ["x --tag --atomic", "x --tag --unknown", "x --tag --priority 1", "x --tag -p 1"])
+def test_an_option_is_not_taken_for_the_value_of_the_one_before(line: str) -> None:
+    with pytest.raises(Usage, match="--tag needs a value before -"):
+        read(line)
+
+
+def test_a_value_may_begin_with_dashes() -> None:
+    assert read("x --tag=--atomic") == {"title": "x", "tags": ["--atomic"]}
+    assert read(["x", "--tag", "- a point"]) == {"title": "x", "tags": ["- a point"]}
+    assert read(["x", "--tag", "--- a/file"]) == {"title": "x", "tags": ["--- a/file"]}
 
 
 def test_after_two_dashes_nothing_is_an_option() -> None:

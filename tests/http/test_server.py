@@ -230,6 +230,9 @@ def test_an_address_that_is_not_there_and_a_method_that_is_not_possible_say_so(s
     assert code_of(server.call("GET", "/..%2f..%2fetc/api/tasks")) == (400, "INVALID_NAME")
     answer = server.call("PUT", "/api/tasks")
     assert (code_of(answer), answer.headers["allow"]) == ((405, "METHOD_NOT_ALLOWED"), "GET, POST")
+    answer = server.call("POST", "/api/tasks/claim_next")
+    hint = "'claim_next' was read as an id; did you mean POST /api/tasks/claim-next?"
+    assert (answer.status_code, answer.json()["hint"]) == (405, hint)
 
 
 def test_versions_keys_cursors_and_compression_travel_in_headers(server: Running) -> None:

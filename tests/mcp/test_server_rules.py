@@ -75,7 +75,9 @@ def test_bodies_that_are_too_large_too_deep_or_no_json_are_refused(server: Serve
     assert code_of(send(b" " * (4 * 1024 * 1024 + 1))) == (413, "TOO_LARGE")
     assert code_of(send(b'{"a":' * 200 + b"1" + b"}" * 200)) == (400, "INVALID")
     for nonsense in (b"", b"nonsense", b"[]", b"1", b'{"jsonrpc":"2.0"}', b"\xff\xfe"):
-        assert send(nonsense).status_code == 400
+        answer = send(nonsense)
+        assert code_of(answer) == (400, "INVALID")
+        assert answer.json()["error"] == "the body is not a JSON-RPC message"
     assert post(server).status_code == 200
 
 

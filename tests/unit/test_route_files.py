@@ -120,7 +120,7 @@ def test_m5_a_file_with_mistakes_keeps_the_rules_in_force_and_says_where_it_is_w
 ) -> None:
     write(folder, RULES.format(name="old"))
     with holdfast.open(folder, actor="me") as ws, caplog.at_level(logging.WARNING, "holdfast"):
-        for text, line in ((BROKEN, 4), ("matchers:\n  - grimoire: [\n", 3), ("- nothing\n", 1)):
+        for text, line in ((BROKEN, 4), ("matchers:\n  - grimoire: [\n", 2), ("- nothing\n", 1)):
             write(folder, text)
             caplog.clear()
             assert routed(ws) == "old"

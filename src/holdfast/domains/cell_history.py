@@ -42,7 +42,7 @@ def check_cell(run: str, cell: str) -> None:
 
 def missing(run: str, cell: str) -> errors.NotFound:
     """The error for an absent cell."""
-    hint = f'cells.list("{run}") lists its cells'
+    hint = f'cells.list("{run}") lists the cells of run {run!r}'
     return errors.NotFound(f"there is no cell {cell!r} in run {run!r}", hint=hint, run=run, cell=cell)
 
 

@@ -198,7 +198,10 @@ def check(texts: Mapping[str, str], before: Mapping[str, str] | None = None) -> 
                 found += _problems(path, _illegal_changes(parse(before[path]), parse(text)))
             beside = path.removesuffix("md") + "json"
             if beside in texts and projection.is_stale(text, texts[beside]):
-                message = f"it does not match {path}; turnfile.mail.export(mailbox, projection) rewrites it"
+                export = "turnfile.mail.export(mailbox, projection)"
+                message = f"it does not match {path}; {export} makes it again from {path}"
+                if more := projection.only_there(text, texts[beside]):
+                    message += f", without what only {beside} has (messages: {more}): copy it first"
                 found.append(Problem(beside, 1, "error", "projection-stale", message))
     return sorted(found)
 

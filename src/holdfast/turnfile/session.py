@@ -71,6 +71,15 @@ def _main_root(link: Path) -> str | None:
     return str(common.parent) if words.startswith("gitdir:") and common.name == ".git" else None
 
 
+def _session_above(start: str) -> str | None:
+    """The nearest session in a folder or in one above it, for a caller who is too deep; None if there is none."""
+    for folder in (Path(start), *Path(start).parents):
+        for place in (folder, folder / FOLDER):
+            if (place / TURNFILE).is_file():
+                return str(place)
+    return None
+
+
 WORKTREE_VARIABLE: Final = "HOLDFAST_TURN_WORKTREE"
 
 # What hints propose, as Python calls (`holdfast.hints` translates them).
@@ -272,7 +281,11 @@ class Session:
 
     def _need_folder(self) -> None:
         if not os.path.isdir(self.folder.path):
-            raise NotFound(f"there is no folder {self.folder.path}", hint=f"{NEW_SESSION} creates it")
+            above = _session_above(os.path.dirname(self.folder.path))
+            hint = f"{NEW_SESSION} begins a session here; name another folder with turnfile.Session(folder)"
+            if above:
+                hint = f'there is a session in {above}: turnfile.Session("{above}"); {NEW_SESSION} begins another here'
+            raise NotFound(f"there is no folder {self.folder.path}", hint=hint)
 
     def no_ledger_error(self) -> NotFound:
         """The error for a folder without a ledger: the session has lost it, or there was none."""

@@ -24,6 +24,10 @@ from holdfast.turnfile.locks import LockRequest, WaitPolicy, acquire, get_own_lo
 from holdfast.turnfile.model import DEFAULT_LEASE_REVS, MAILBOX, PROJECTION, TURNFILE, Completion, Lock, with_projection
 from holdfast.turnfile.session import Session, SessionLike, as_session, file_changed
 
+_BY_HAND: Final = (
+    "change it with an editor while nobody else writes, leave `revision` as it is, and check it: turnfile.check(session)"
+)
+
 
 class NothingToWrite(Exception):
     """A rehearsal changed nothing, so no lock is needed."""
@@ -232,7 +236,8 @@ def _edit_request(session: Session, files: Iterable[str], holder: str, reason: s
     for path in request.files:
         if path in (TURNFILE, PROJECTION):
             words = "every transaction writes it" if path == TURNFILE else f"it is derived from {MAILBOX}"
-            raise Invalid(f"{path} cannot be edited in a transaction: {words}", path=path)
+            hint = _BY_HAND if path == TURNFILE else f"edit {MAILBOX}"
+            raise Invalid(f"{path} cannot be edited in a transaction: {words}", hint=hint, path=path)
     # An edit may create a file, or need no lock: only warnings about the name matter here.
     warnings = tuple(each for each in request.warnings if each.rule == "new-agent")
     return msgspec.structs.replace(request, warnings=warnings)

@@ -85,6 +85,9 @@ class Reason(msgspec.Struct, frozen=True):
     text: str
     ids: tuple[str, ...] = ()
 
+    def __str__(self) -> str:
+        return f"{self.code}: {self.text}"
+
 
 class Readiness(msgspec.Struct, frozen=True):
     """Whether `claim_next` can claim a task, and all reasons if not."""

@@ -113,7 +113,7 @@ def test_t16_zero_days_are_not_never() -> None:
         ("limits:\n  max_tags: 9999999999\n", 2, "from 1 to 1000000000"),
         ("- a\n", 1, "must be a mapping of settings, not a list"),
         ("prefix: a\nprefix: b\n", 2, "duplicate key 'prefix'"),
-        ("prefix: [\n", 2, "expected"),
+        ("prefix: [\n", 1, "not closed before the end"),
     ],
 )
 def test_a_bad_value_is_an_error_with_its_line_and_there_is_no_config(text: str, line: int, words: str) -> None:

@@ -258,7 +258,7 @@ def test_the_default_is_the_built_in_one_unless_the_file_names_another() -> None
         ("matcher: []", 1, "neither 'matchers' nor 'default'"),
         ("default: x\nmatchers:\n", 2, "matchers must be a list, not nothing"),
         ("matchers: {a: b}", 1, "matchers must be a list, not a mapping"),
-        ("matchers: [\n", 2, "expected"),
+        ("matchers: [\n", 1, "not closed before the end"),
         ("matchers:\n  - a: b: c\n", 2, "mapping values are not allowed here"),
         ("matchers:\n\t- a\n", 2, "cannot start any token"),
         ("matchers: []\nmatchers: []\n", 2, "duplicate key 'matchers'; the first is in line 1"),

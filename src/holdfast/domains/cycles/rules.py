@@ -25,7 +25,10 @@ GLOBAL: Final = "peer:global"
 _NAME: Final = r"[A-Za-z0-9][A-Za-z0-9_=-]{0,199}"
 _PREFIX: Final = re.compile(rf"peer:(?:(spec|instruction):({_NAME})|global)")
 _KEY: Final = re.compile(rf"({_PREFIX.pattern}):cycle:([1-9][0-9]{{0,17}})")
-_HINT: Final = "such as peer:spec:NAME:cycle:1, peer:instruction:NAME:cycle:1 or peer:global:cycle:1; dots also work"
+_HINT: Final = (
+    "such as peer:spec:NAME:cycle:1, peer:instruction:NAME:cycle:1 or peer:global:cycle:1;"
+    " dots instead of colons also work"
+)
 
 
 class Key(msgspec.Struct, frozen=True, order=True):

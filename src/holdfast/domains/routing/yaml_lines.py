@@ -87,7 +87,10 @@ def parse(text: str) -> Node:
     except MarkedYAMLError as error:
         mark = error.problem_mark or error.context_mark
         words = ", ".join(part for part in (error.context, error.problem) if part)
-        raise Unreadable(mark.line + 1 if mark else 1, words or "this is not YAML") from error
+        if "flow" in words and "stream end" in words:
+            words = "a [ or { is not closed before the end of the file"
+        last = len(text.splitlines())
+        raise Unreadable(min(mark.line + 1, last) if mark else 1, words or "this is not YAML") from error
     except ReaderError as error:
         line = text.count("\n", 0, error.position) + 1
         raise Unreadable(line, "a character that YAML does not allow; write it as an escape in quotes") from error

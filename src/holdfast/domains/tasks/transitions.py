@@ -70,28 +70,20 @@ def illegal(task: Stored, op: str, target: TaskStatus, agent: str) -> errors.Inv
     ways = [step.op for step in STEPS if step.source == task.status and step.op != "expire"]
     if task.status in ("open", "blocked"):
         ways.append("cancel")
-    done = _DONE.get(op, target)
-    makes = "" if done == target else f", which would make it {target}"
-    wrong = f"already {target}" if task.status == target else f"{task.status}: it cannot be {done}{makes}"
-    if op in ("cancel", "close") and task.status in _UNFINISHED:
-        closed = ", and so closed," if op == "cancel" else ""
-        why = _UNFINISHED[task.status].replace("{holder}", task.holder or "somebody")
-        wrong = f"{task.status}: it cannot be {done}{closed} while {why}"
-    elif task.status == "closed" and target == "open":
-        wrong = "closed"
+    sources = ("open", "blocked") if op == "cancel" else tuple(step.source for step in STEPS if step.op == op)
+    done, needed = _DONE.get(op, target), " or ".join(dict.fromkeys(sources))
+    made = "" if done == target else f" (made {target})"
+    why = _UNFINISHED.get(task.status, "").replace("{holder}", task.holder or "somebody")
+    state = f"{task.status} ({why})" if why and op in ("cancel", "close") else task.status
+    wrong = f"{state}, but only a task that is {needed} can be {done}{made}"
+    if task.status == target:
+        wrong = f"already {target}"
+    *others, last = list[str](targets(task.status)) or ["open again by reopen"]
+    allowed = f"one that is {task.status} can become {', '.join(others)}{' or ' if others else ''}{last}"
     hint = "possible now: " + ", ".join(f'tasks.{way}("{task.id}")' for way in dict.fromkeys(ways))
     if task.holder not in (None, agent):
         hint = ask_holder(task)
-    return refused(task, target, f"task {task.id} is {wrong}; {_next(task.status)}", hint)
-
-
-def _next(status: TaskStatus) -> str:
-    """What a task can be next, and by which step where the status does not say it."""
-    steps = {step.target: _DONE.get(step.op, "") for step in reversed(STEPS) if step.source == status}
-    if status == "closed":
-        return "only reopen makes it open again"
-    *others, last = (to if steps[to] in (to, "") else f"{to} ({steps[to]})" for to in targets(status))
-    return f"next it can be {', '.join(others)}{' or ' if others else ''}{last}"
+    return refused(task, target, f"task {task.id} is {wrong}; {allowed}", hint)
 
 
 def opened(task: Stored) -> str:

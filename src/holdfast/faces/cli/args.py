@@ -16,6 +16,7 @@ from holdfast.arguments import Kind
 from holdfast.errors import HoldfastError, Invalid
 
 REPEATED: Final = ("texts", "ints", "pairs", "paths")
+_TEXTS: Final = ("BODY", "DESCRIPTION", "DETAIL", "ERROR", "NOTE", "REASON", "SUBJECT", "SUMMARY", "TITLE")
 _UNITS: Final = {"s": 1, "m": 60, "h": 3600, "d": 86400, "w": 604800}
 
 
@@ -95,6 +96,11 @@ def _is_option(token: str) -> bool:
     return len(token) > 1 and token[0] == "-" and not (token[1].isdigit() or token[1] == ".")
 
 
+def _names_option(token: str) -> bool:
+    """Whether a word can only be an option: a text may begin with a dash, too."""
+    return token.startswith("--") and token[2:].partition("=")[0].replace("-", "").isalnum()
+
+
 def _take_option(
     options: dict[str, Argument], token: str, tokens: Iterable[str], given: dict[str, Any], command: str
 ) -> None:
@@ -113,6 +119,9 @@ def _take_option(
         following = next(iter(tokens), None)
         if following is None:
             raise Usage(f"{name} needs a value", hint=f"{name} {argument.label}")
+        if following in options or _names_option(following):
+            hint = f"{name} {argument.label}; a value that begins with dashes is given as {name}={following}"
+            raise Usage(f"{name} needs a value before {following}", hint=hint)
         value = following
     _put(given, argument, convert(argument, value, name))
 
@@ -132,9 +141,21 @@ def _take_words(arguments: Sequence[Argument], words: list[str], given: dict[str
             _put(given, rest, convert(rest, " ".join(words)))
         words = []
     if words:
-        what = " ".join(words)
-        hint = f"quote what belongs together; holdfast help {command}"
-        raise Usage(f"holdfast {command} has no place for {what!r}", hint=hint)
+        raise _too_many(arguments, words, command)
+
+
+def _too_many(arguments: Sequence[Argument], words: list[str], command: str) -> Usage:
+    """The refusal of words that a command has no place for."""
+    places = [argument for argument in arguments if argument.word and not argument.after]
+    what = " ".join(words)
+    if any(argument.label in _TEXTS for argument in places):
+        hint = f"put quotes around a text of several words; holdfast help {command}"
+        return Usage(f"holdfast {command} has no place for {what!r}", hint=hint)
+    meant = next((a for a in arguments if not a.word and words[0] in a.choices), None)
+    hint = f"did you mean {meant.option} {words[0]}? " if meant is not None else ""
+    taken = " and ".join(argument.label for argument in places)
+    wrong = f"takes only {taken}" if places else "takes only options"
+    return Usage(f"holdfast {command} {wrong}, not also {what!r}", hint=f"{hint}holdfast help {command}")
 
 
 def _put(given: dict[str, Any], argument: Argument, value: Any) -> None:

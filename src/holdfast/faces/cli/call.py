@@ -93,6 +93,8 @@ class Session:
         """The workspace in a folder."""
         place = self.place
         assert place.folder is not None
+        if os.path.isfile(place.folder):
+            raise errors.Invalid(f"{place.folder} is a file ({place.why})", hint="name the folder of a workspace")
         if not place.exists and not (writing and place.chosen):
             raise errors.NotFound(
                 f"there is no workspace in {place.folder} ({place.why})",
@@ -119,7 +121,10 @@ class Session:
         if given.get("fence"):
             name, _, token = given["fence"].rpartition(":")
             if not name or not token.isdigit():
-                raise Usage("--fence is LOCK:TOKEN, such as deploy:40960, run/cell:40960 or /name:40960")
+                raise Usage(
+                    "--fence is LOCK:TOKEN, such as deploy:40960",
+                    hint="RUN/CELL:TOKEN is for the lock of a cell, /NAME:TOKEN for a global stash that is a lock",
+                )
             context["fence"] = (name, int(token))
         at_least = given.get("at_least")
         if at_least is not None:

@@ -128,8 +128,22 @@ class Routes:
         route = route or node.routes.get("GET" if method == "HEAD" else method)
         if route is None:
             allowed = ", ".join(sorted(node.routes))
-            raise MethodNotAllowed(f"{method} is not allowed here, use {allowed}", allowed=allowed)
+            raise MethodNotAllowed(
+                f"{method} is not allowed here, use {allowed}", hint=self._meant(method, segments), allowed=allowed
+            )
         return route, values
+
+    def _meant(self, method: str, segments: list[str]) -> str:
+        """The address that was meant by one whose last part was read as an id; empty if none is near."""
+        from difflib import get_close_matches  # only who made a mistake needs it
+
+        node: _Node | None = self._root
+        for segment in segments[:-1]:
+            node = node and (node.fixed.get(segment) or node.named)
+        known = [name for name, below in node.fixed.items() if method in below.routes] if node else []
+        near = get_close_matches(segments[-1], known, n=1)
+        where = "/".join([*segments[:-1], *near])
+        return f"{segments[-1]!r} was read as an id; did you mean {method} /{where}?" if near else ""
 
     def is_stream(self, method: str, segments: list[str]) -> bool:
         """Whether there is a stream at this address."""

@@ -106,6 +106,7 @@ class Mounted:
         if scope["method"] != "POST":
             raise MethodNotAllowed(f"{scope['method']} is not allowed here, use POST", allowed="POST, DELETE")
         wire.check_depth(body)
+        _check_message(body)
         profile = parse_qs(scope["query_string"].decode("latin-1")).get("profile", ["core"])[-1]
         tools_of(profile)  # raises Invalid if there is none of this name
         manager = await self._manager()
@@ -187,6 +188,17 @@ class Mounted:
 def _key(served: Served, access: Access, name: str) -> Key:
     """What a session is remembered by; an actor that was derived is not the one somebody chose."""
     return served.name, type(access.actor), str(access.actor), name
+
+
+def _check_message(body: bytes) -> None:
+    """Raise Invalid unless the body is a message: the SDK would list every type of message that it does not fit."""
+    try:
+        message = wire.parsed(body)
+    except ValueError:
+        message = None
+    if not isinstance(message, dict) or message.get("jsonrpc") != "2.0" or not message.keys() & {"method", "id"}:
+        hint = 'send such as {"jsonrpc": "2.0", "id": 1, "method": "tools/list"}, with Content-Type: application/json'
+        raise errors.Invalid("the body is not a JSON-RPC message", hint=hint)
 
 
 def _session_name(scope: Scope) -> str:

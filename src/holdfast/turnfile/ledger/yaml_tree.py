@@ -108,7 +108,10 @@ def parse(text: str) -> Node:
     except MarkedYAMLError as error:
         mark = error.problem_mark or error.context_mark
         words = ", ".join(part for part in (error.context, error.problem) if part)
-        raise _invalid(mark.line + 1 if mark else 1, words or "this is not YAML") from error
+        if "flow" in words and "stream end" in words:
+            words = "a [ or { is not closed before the end of the file"
+        last = len(text.splitlines())
+        raise _invalid(min(mark.line + 1, last) if mark else 1, words or "this is not YAML") from error
     except YAMLError as error:  # a character that YAML does not allow
         line = text.count("\n", 0, getattr(error, "position", 0)) + 1
         raise _invalid(line, "YAML does not allow this character; write it as an escape in double quotes") from error

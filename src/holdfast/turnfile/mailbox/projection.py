@@ -175,6 +175,13 @@ def is_stale(mailbox_text: str, projection_text: str) -> bool:
     return old is None or _essence(old) != project(parse(mailbox_text))
 
 
+def only_there(mailbox_text: str, projection_text: str) -> int:
+    """How many messages a projection has that its mailbox lacks."""
+    messages = (_decode(projection_text) or {}).get("active_messages")
+    listed = {each.get("id") for each in messages if isinstance(each, dict)} if isinstance(messages, list) else set()
+    return len(listed - {card.id for card in parse(mailbox_text).cards})
+
+
 def message(card: Card) -> dict[str, Any]:
     """A message as data."""
     fields = {field.key: field.value for field in card.fields if field.dialect != "bold" and field.key != "message_id"}

@@ -187,7 +187,7 @@ def _stuck(session: Session) -> Iterator[Found]:
 def _exposed(session: Session) -> Iterator[Found]:
     """Whether a server of this folder can be reached from other machines."""
     if session.place.folder is None:
-        yield "ok", "checked through a server"
+        yield "ok", "not checked: the workspace is reached through a server"
         return
     server = _server(os.path.join(session.place.folder, LOCK))
     if not server:

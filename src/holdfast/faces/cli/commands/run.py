@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     import subprocess
 
 NOTHING: Final = 4
+_OF_THE_CLAIM: Final = {"agent", "ttl"}  # the other arguments choose among the tasks
 _WAIT: Final = Argument("wait", "seconds", help="wait so long for one to become ready")
 
 
@@ -27,11 +28,13 @@ def claim_next(session: Session, given: dict[str, Any]) -> int:
         task = call(session, workspace, Tasks.claim_next, given)
         if task is None and wait is not None:
             task = _wait(session, workspace, given, wait)
+        others = task is None and given.keys() - _OF_THE_CLAIM and bool(workspace.tasks.ready(limit=1))
     if task is None:
         if session.out.json:
             session.out.data(None)
         elif not session.out.quiet:
-            print("holdfast: nothing is ready", file=sys.stderr)
+            hint = "no ready task fits the filters\n  holdfast ready lists every ready task"
+            print(f"holdfast: {hint if others else 'nothing is ready'}", file=sys.stderr)
         return NOTHING
     session.out.result(Tasks.claim_next, task)
     after_writing(session)

@@ -146,11 +146,13 @@ def init(session: Session, given: dict[str, Any]) -> int:
 def _restore(session: Session, given: dict[str, Any], files: turnfile.Session) -> int:
     if given:
         raise Usage("--missing takes the names from the ledger", hint="use no other option but --dir")
-    made = turnfile.restore(files)
+    made, warnings = turnfile.restore(files), list[str]()
     if MAILBOX in made and PROJECTION not in made:
         export = "turnfile.mail.export(mailbox, projection)"
-        print_warnings(session, [f"{PROJECTION} still has the old {MAILBOX}; {export} rewrites it"])
+        lost = f"{MAILBOX} is new and empty; {PROJECTION} still lists the old messages"
+        warnings = [f"{lost}: copy it before {export} or the next message replaces it"]
     data = {"folder": files.folder.path, "files": made, "revision": files.read().revision}
+    data["warnings"] = print_warnings(session, warnings)
     session.out.say(data, *(printable(f"created {path}") for path in made), *([] if made else ["no file is missing"]))
     return 0
 
