@@ -25,7 +25,7 @@ from holdfast.turnfile.model import DEFAULT_LEASE_REVS, MAILBOX, PROJECTION, TUR
 from holdfast.turnfile.session import Session, SessionLike, as_session, file_changed
 
 _BY_HAND: Final = (
-    "change it with an editor while nobody else writes, leave `revision` as it is, and check it: turnfile.check(session)"
+    "change it with an editor while nobody else writes, leave `revision` as it is, and run turnfile.check(session)"
 )
 
 
