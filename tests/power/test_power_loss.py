@@ -18,6 +18,7 @@ import apsw
 import pytest
 
 from holdfast.kernel import activity
+from holdfast.kernel.process_lock import OPEN
 from holdfast.kernel.store import Store
 from tests.amounts import amount
 from tests.power.disk import NAME, Entry, Mark, Operation, Sync, SyncFolder, Tape, Truncate, Write, contents
@@ -121,8 +122,8 @@ def test_the_folder_of_a_new_workspace_is_as_durable_as_what_is_in_it(scene: Sce
 
 
 def kept(files: Mapping[str, bytes]) -> dict[str, bytes]:
-    """All files but that of refusals, of which nobody promises that it survives."""
-    return {name: content for name, content in files.items() if not name.endswith(activity.FILE)}
+    """All files but those of which nobody promises that they survive: refusals, and who has the store open."""
+    return {name: content for name, content in files.items() if not name.endswith((activity.FILE, OPEN))}
 
 
 @pytest.mark.parametrize("scene", SCENES, ids=lambda scene: scene.name)

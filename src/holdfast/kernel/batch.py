@@ -285,6 +285,7 @@ class Batch:
             self._committing = True
             self._connection.execute("COMMIT")
             self.committed = True
+            self._writer.store.check_committed()
             self._writer.time.read(stamp)
             self._writer.actors.remember(news)
             reach("batch.committed")

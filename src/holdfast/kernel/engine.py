@@ -102,7 +102,7 @@ class Engine:
         self.submit = self.group.submit
         self.hub = Hub(self.store, self.time)
         self.store.on_stop = self.hub.wake
-        self.pulse = Pulse(self.store, self.time, self.hub, self.sweep, self.follow, journal)
+        self.pulse = Pulse(self.store, self.time, self.hub, self.sweep, self.follow, self.rescue, journal)
         # Used by kernel.loop, by the id of the event loop, which its leader keeps alive.
         self.loop_leaders: weakref.WeakValueDictionary[int, Any] = weakref.WeakValueDictionary()
         if pulse:
@@ -122,6 +122,19 @@ class Engine:
     def follow(self) -> None:
         """On a replica: apply the entries of other nodes."""
         self.group.submit(follow, SYSTEM)
+
+    def rescue(self) -> None:
+        """After a loss of the write-ahead log: save what only its open file still has. Never raises."""
+        with SHIELD, suppress(errors.Closed):  # closing saves it too
+            self.group.lead_alone(Exclusive(nothing, SYSTEM))
+            try:
+                self.store.rescue()
+            except apsw.Error as error:
+                import logging
+
+                logging.getLogger("holdfast").warning("%s, and could not be saved: %s", self.store.closed, error)
+            finally:
+                self.group.pass_on()
 
     def sweep_if_due(self) -> None:
         """Before a list: sweep if anything has expired. If the store cannot be written, the last sweep counts."""
@@ -257,18 +270,19 @@ class Engine:
 
     def close(self) -> None:
         """Finish the queued calls, then close. Calling it again, or in a forked child, does nothing."""
-        if self.store.closed:
+        if self.store.closed and not self.store.lost:
             return
         with SHIELD:
             try:
                 self.group.lead_alone(Exclusive(nothing, SYSTEM))
             except errors.Closed:
                 return  # another thread closed it meanwhile
-            self.store.close()
+            self.store.shut()
             self.group.shut()
             self.hub.close()
             self.pulse.stop()
             self._drain()
+            self.store.close()
             self.turns.close()
             _open_engines.discard(self)
             self._cleanup()
@@ -327,6 +341,7 @@ def _join(store: Store, turns: Turns, busy_timeout: float, journal: Journal, ids
         raise errors.Busy("other processes kept the write lock while the replica had to catch up")
     try:
         with translated():
+            store.check_whole()
             _refuse_foreign(store.path)
             journal.open(store, ids)
     finally:
@@ -341,6 +356,7 @@ def _bring_up_to_date(store: Store, turns: Turns, busy_timeout: float, workspace
         if not turns.take(busy_timeout):
             raise errors.Busy("other processes kept the write lock while the workspace had to be made or migrated")
         try:
+            store.check_whole()
             _refuse_foreign(store.path)
             migrations.migrate(store.create(), migrations.load(), workspace)
         finally:
@@ -363,7 +379,7 @@ def _look(path: str, flags: int) -> None:
 
 def _is_current(store: Store) -> bool:
     try:
-        current = migrations.schema_of(store.writer) >= migrations.known()
+        current = migrations.schema_of(store.open_writer()) >= migrations.known()
     except NotReady:
         return False
     if current:

@@ -93,9 +93,9 @@ class Group:
     def join(self, call: Call) -> None:
         """Queue a call; a thread leads at once if nobody does."""
         self.check_not_inside()
-        self._check_open()  # before the mutex too: after a fork no thread may be left to release it
+        self._check_open(call)  # before the mutex too: after a fork no thread may be left to release it
         with self._mutex:
-            self._check_open()
+            self._check_open(call)
             if isinstance(call, SyncCall):
                 take_over = self.take_overs.pop(get_ident(), None)
                 if take_over is not None:  # this thread's event loop leads and waits; we would block it for ever
@@ -112,9 +112,10 @@ class Group:
             self._led = True
             return True
 
-    def _check_open(self) -> None:
-        if self.writer.store.closed:
-            raise self.writer.store.refusal()
+    def _check_open(self, call: Call) -> None:
+        store = self.writer.store
+        if store.closed and not (store.lost and isinstance(call, Exclusive)):  # close() needs the lead of a lost store
+            raise store.refusal()
 
     def check_not_inside(self) -> None:
         """Raise Reentrant in a thread that is running a body of this workspace."""

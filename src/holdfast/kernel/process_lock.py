@@ -1,10 +1,14 @@
-"""The write lock between processes: fair, and without polling.
+"""The locks between processes: the turn of the writer, and the presence of everybody who has the store open.
 
 SQLite's busy handler lets a busy process starve a lone one. So processes queue at a gate file and then at a turn file
 (`flock`: gate, turn, release the gate): the process that waits at the gate is next, whatever the current holder does.
 A process that dies releases its locks. Correctness never rests on this: SQLite's own lock stays underneath. `flock`
 has no timeout, so a contended lock is waited for in a helper thread, with a deadline. Used by the group and by
 maintenance.
+
+`Presence` is a shared lock that a process holds while it has connections, on a file that says which files they are
+on. Somebody who removes the write-ahead log or its index under a connection splits the store: the next process would
+make new ones, and neither would see the other's commits. With the lock it finds out, and is refused. Used by the store.
 """
 
 from __future__ import annotations
@@ -23,6 +27,7 @@ if TYPE_CHECKING:
 
 GATE = "gate.lock"
 TURN = "turn.lock"
+OPEN = "open.lock"
 
 
 class Turns:
@@ -34,8 +39,8 @@ class Turns:
         self._open()
 
     def _open(self) -> None:
-        self._gate = os.open(os.path.join(self._folder, GATE), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-        self._turn = os.open(os.path.join(self._folder, TURN), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        self._gate = _lock_file(self._folder, GATE)
+        self._turn = _lock_file(self._folder, TURN)
 
     def try_take(self) -> bool:
         """Take the turn if it is free and nobody waits for it."""
@@ -114,6 +119,81 @@ class Turns:
         for descriptor in (self._gate, self._turn):
             with contextlib.suppress(OSError):  # a fork may find them closed
                 os.close(descriptor)
+
+
+def _lock_file(folder: str, name: str) -> int:
+    return os.open(os.path.join(folder, name), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+
+
+class Presence:
+    """That this process has the store open, for others to see. A process that dies is gone."""
+
+    def __init__(self, folder: str) -> None:
+        self._folder = folder
+        self._descriptor: int | None = None
+
+    def join(self, files: str) -> bool:
+        """Be present, if these are the files recorded last. False: whether they may be opened needs the turn."""
+        descriptor = _lock_file(self._folder, OPEN)
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
+            joined = _recorded(descriptor) == files
+        except BlockingIOError:  # somebody is recording
+            joined = False
+        if joined:
+            self._keep(descriptor)
+        else:
+            os.close(descriptor)
+        return joined
+
+    def join_in_turn(self, files: str) -> bool:
+        """Be present, and record the files if nobody else is. False: others have other files. The caller has the turn.
+
+        Between the two locks nobody else can record: that takes the turn.
+        """
+        descriptor = _lock_file(self._folder, OPEN)
+        alone = _try_alone(descriptor)
+        if alone:
+            os.pwrite(descriptor, files.encode().ljust(_RECORD), 0)
+        fcntl.flock(descriptor, fcntl.LOCK_SH)
+        if alone or _recorded(descriptor) == files:
+            self._keep(descriptor)
+            return True
+        os.close(descriptor)
+        return False
+
+    def recorded(self) -> str | None:
+        """The files that others have open; None if nobody has any. The caller has the turn."""
+        descriptor = _lock_file(self._folder, OPEN)
+        try:
+            return None if _try_alone(descriptor) else _recorded(descriptor)
+        finally:
+            os.close(descriptor)
+
+    def _keep(self, descriptor: int) -> None:
+        self.leave()
+        self._descriptor = descriptor
+
+    def leave(self) -> None:
+        """Be gone. Also in a forked child, which leaves the parent present."""
+        descriptor, self._descriptor = self._descriptor, None
+        if descriptor is not None:
+            os.close(descriptor)
+
+
+_RECORD = 256  # bytes
+
+
+def _try_alone(descriptor: int) -> bool:
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True
+
+
+def _recorded(descriptor: int) -> str:
+    return os.pread(descriptor, _RECORD, 0).decode("ascii", "replace").rstrip()
 
 
 def start_helper(name: str) -> SimpleQueue[Callable[[], None] | None]:

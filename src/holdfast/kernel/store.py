@@ -3,6 +3,12 @@
 One writer connection, used by the leader of the group, and a pool of reader connections. Every connection is verified
 to have the settings that the guarantees rest on. After a fork a store refuses every use in the child: SQLite
 connections do not survive it. Called by the engine; nothing else opens a connection to the file.
+
+The write-ahead log and its index are parts of the store that SQLite makes and removes by itself, with the first and the
+last connection of all processes. If somebody else removes or replaces one, or the file itself, connections continue on
+what has no name any more, and what comes later does not see their commits. So the identity of all three is recorded
+with the first connection of this process, and compared before and after each commit and by the pulse. They are only
+looked at by name: opening and closing a file outside SQLite would release the locks that SQLite has on it.
 """
 
 from __future__ import annotations
@@ -10,20 +16,35 @@ from __future__ import annotations
 import errno
 import os
 import re
+import threading
 import weakref
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 
 import apsw
 
 from holdfast import errors
+from holdfast.kernel.process_lock import Presence, Turns
 
 FILE = "holdfast.db"
+PARTS = (FILE, f"{FILE}-wal", f"{FILE}-shm")
 APPLICATION_ID = 0x484F4C44  # "HOLD"
 _STATEMENT_CACHE = 256
 _PAGE_CACHE_KIB = 65_536
 _FORKED = "this workspace was opened before a fork"
 _FORK_HINT = "fork before opening the workspace, or start children with spawn or exec"
+_LOST_HINT = (
+    "close it in every process that has it open, then open it again; restore a backup if the data is gone. Never remove"
+    " or replace single files of a workspace"
+)
+_SPLIT_HINT = (
+    "end the processes that have it open in the ordinary way, so that they save what they acknowledged; then open it"
+    " again. Never remove or replace single files of a workspace"
+)
+
+_TICK = 5_000_000_000  # nanoseconds: no file system's times are coarser
+
+Identity = tuple[int, int] | None
 
 
 def check_sqlite(version: str | None = None) -> None:
@@ -54,7 +75,13 @@ class Store:
         self.closed = ""  # why no call is possible any more, if so
         self.broken: errors.HoldfastError | None = None  # why even reads would be wrong, if so; it can only be closed
         self.on_stop: Callable[[], None] = lambda: None
-        self._identity: tuple[int, int] | None = None  # of the file, once it is there
+        self.lost = False  # its files were removed or replaced, and it is not closed yet
+        self._identity: Identity = None  # of the file, once it is there
+        self._parts = tuple(os.path.join(folder, part) for part in PARTS)
+        self._kept: tuple[Identity, ...] | None = None  # of all parts, while there are connections
+        self._calm: tuple[int, int, int] | None = None  # the folder, when its files were compared last
+        self._presence = Presence(folder)
+        self._counting = threading.RLock()  # while connections come and go
         self._durable = durable
         self.replica = replica
         self._busy_ms = int(busy_timeout * 1000)
@@ -66,17 +93,96 @@ class Store:
     def writer(self) -> apsw.Connection:
         """The writer connection; only the leader of the group touches it."""
         if self._writer is None:
+            self._writer = self.connect(in_turn=True)
+        return self._writer
+
+    def open_writer(self) -> apsw.Connection:
+        """The writer connection, for a caller without the turn."""
+        if self._writer is None:
             self._writer = self.connect()
         return self._writer
 
-    def connect(self, *, create: bool = False) -> apsw.Connection:
+    def connect(self, *, in_turn: bool = False, create: bool = False) -> apsw.Connection:
         """Open a new connection; every setting is made and read back.
 
-        Only `create` makes the file or changes its journal mode: one process at a time may do that.
+        The first one may need the turn, and takes it if the caller does not have it. Only `create` makes the file or
+        changes its journal mode: it has the turn.
         """
         if self.closed:
             raise self.refusal()
         _refuse_inherited(self.path)
+        with self._counting:
+            if self._is_connected():
+                self.check_kept()
+                return self._verified(self._open(create), self.check_kept)
+            if in_turn or create:
+                return self._join_in_turn(create)
+            connection = self._join()
+        if connection is not None:
+            return connection
+        with closing(Turns(self.folder)) as turns:
+            if not turns.take(self._busy_ms / 1000):
+                raise errors.Busy("other processes kept the write lock while the workspace had to be opened")
+            try:
+                return self.connect(in_turn=True)
+            finally:
+                turns.give()
+
+    def _join(self) -> apsw.Connection | None:
+        """Open the first connection without the turn: on the files that are there, if they are the recorded ones."""
+        found = self._identify()
+        if None in found:
+            return None
+        connection = self._open()
+        # Present only once connected: SQLite may have removed the files meanwhile, with the last connection of others,
+        # and a process that finds them missing must not take us for somebody who has them open.
+        if self._presence.join(_text(found)):
+            if self._identify() == found:
+                self._keep(found)
+                return self._verified(connection, self.check_kept)
+            self._presence.leave()
+        _give_up(connection)
+        return None
+
+    def _join_in_turn(self, create: bool) -> apsw.Connection:
+        self.check_whole()
+        if create:
+            # Private to its owner, whatever the folder's mode; SQLite gives its other files the same mode.
+            os.close(os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600))
+        connection = self._open(create)
+        found = self._identify()
+        if None in found or not self._presence.join_in_turn(_text(found)):
+            _give_up(connection)
+            raise self._split(found)
+        self._keep(found)
+        return self._verified(connection, self.check_kept)
+
+    def _keep(self, found: tuple[Identity, ...]) -> None:
+        self._identity = self._identity or found[0]
+        self._kept = (self._identity, *found[1:])
+        self._calm = None
+
+    def check_whole(self) -> None:
+        """Before the first connection, in the turn: raise if a part of the store was removed or replaced."""
+        found = self._identify()
+        others = self._presence.recorded()
+        if others is not None and others != _text(found):
+            raise self._split(found)
+        if found[0] is None and any(found):
+            left = ", ".join(part for part, there in zip(PARTS, found, strict=True) if there)
+            raise errors.Corrupt(f"{self.path} is missing, but {left} is there: the store was removed in part")
+
+    def _split(self, found: tuple[Identity, ...]) -> errors.Unavailable:
+        missing = [part for part, there in zip(PARTS, found, strict=True) if there is None]
+        what = f"{' and '.join(missing)} in {self.folder} removed" if missing else f"files in {self.folder} replaced"
+        return errors.Unavailable(
+            f"other processes have the workspace open, but somebody has {what}", hint=_SPLIT_HINT, missing=missing
+        )
+
+    def _is_connected(self, besides: apsw.Connection | None = None) -> bool:
+        return any(_is_open(connection) for connection in self._connections if connection is not besides)
+
+    def _open(self, create: bool = False) -> apsw.Connection:
         try:
             connection = apsw.Connection(
                 self.path,
@@ -86,14 +192,22 @@ class Store:
             )
         except apsw.Error as error:
             raise translate(error) from error
-        try:
+
+        def settle() -> None:
             self._connections.add(connection)
-            self._identity = self._identity or _identity(self.path)
-            self.check_kept()
             connection.set_busy_timeout(self._busy_ms)
             for pragma, wanted in self._settings().items():
                 _set(connection, pragma, wanted, fixed=pragma == "journal_mode" and not create)
             _keep_plans(connection)
+            connection.execute("SELECT 1 FROM sqlite_schema").fetchone()  # the first read makes the other parts
+
+        return self._verified(connection, settle)
+
+    @staticmethod
+    def _verified(connection: apsw.Connection, check: Callable[[], None]) -> apsw.Connection:
+        """Return the connection, or close it if the check raises."""
+        try:
+            check()
             return connection
         except BaseException as error:
             _give_up(connection)
@@ -104,8 +218,6 @@ class Store:
     def create(self) -> apsw.Connection:
         """Return the writer connection of a store that may not exist yet; the caller has the turn."""
         self.reopen_writer()
-        # Private to its owner, whatever the folder's mode; SQLite gives its other files the same mode.
-        os.close(os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600))
         self._writer = self.connect(create=True)
         return self._writer
 
@@ -132,15 +244,55 @@ class Store:
 
     @property
     def is_lost(self) -> bool:
-        """Whether the file was removed or replaced."""
-        return _identity(self.path) != self._identity
+        """Whether a file of the store was removed or replaced."""
+        kept = self._kept
+        if kept is None:
+            return self._identity is not None and _identity(self.path) != self._identity
+        try:
+            folder = os.stat(self.folder)
+            seen = folder.st_dev, folder.st_ino, folder.st_ctime_ns
+            if seen == self._calm:  # no name in the folder has changed since all were compared
+                return False
+            log = os.stat(self._parts[1])
+        except (FileNotFoundError, NotADirectoryError):
+            return True
+        if self._identify() != kept:
+            return True
+        # What happens later in the same tick of the file system's clock would not show, so remember only a folder that
+        # changed some time ago. By that clock it is at least as late as the last commit.
+        self._calm = seen if log.st_mtime_ns - seen[2] > _TICK else None
+        return False
 
     def check_kept(self) -> None:
-        """Close for good if the file was removed or replaced: writes to it would be lost."""
+        """Close for good if a file was removed or replaced: writes to it would be lost."""
         if not self.closed and self.is_lost:
-            self.closed = "the store's file was removed or replaced while the workspace was open"
+            found = self._identify()
+            lost = [part for part, was, now in zip(PARTS, self._kept or (), found, strict=False) if was != now]
+            names = " and ".join(lost) if PARTS[0] not in lost else "the store's file"
+            self.lost = True
+            self.closed = f"{names} was removed or replaced while the workspace was open"
         if self.closed:
             raise self.refusal()
+
+    def check_committed(self) -> None:
+        """After a COMMIT: raise OutcomeUnknown if it may have gone to a file that nobody else will read."""
+        try:
+            self.check_kept()
+        except errors.Closed as error:
+            raise errors.OutcomeUnknown(f"{error.message}; the commit may be lost", hint=error.hint) from error
+
+    def rescue(self) -> None:
+        """After a loss: bring what only a removed write-ahead log has into the file, which outlives this process.
+
+        Not if somebody made a new one: another program may be using the file with that.
+        """
+        found, kept = self._identify(), self._kept
+        made = kept is None or any(now not in (was, None) for was, now in zip(kept, found, strict=True))
+        if not made and found[0] is not None and self._writer is not None:
+            self._writer.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_PASSIVE)
+
+    def _identify(self) -> tuple[Identity, ...]:
+        return tuple(map(_identity, self._parts))
 
     def stop(self, error: errors.HoldfastError) -> None:
         """Stop: the store cannot be trusted any more. Every call, also a waiting one, raises this error."""
@@ -161,22 +313,35 @@ class Store:
         """Drop the writer: after a failed COMMIT its view of the file cannot be trusted."""
         writer, self._writer = self._writer, None
         if writer is not None:
-            _give_up(writer)
+            with self._counting:
+                if not self._is_connected(besides=writer):
+                    # Before the connection: SQLite removes files with the last one, and we must not seem to have them.
+                    self._presence.leave()
+                    self._kept = None
+                _give_up(writer)
 
     def refusal(self) -> errors.Closed:
         """The error of a call once the store is closed. A forked child cannot open it again either."""
-        return errors.Closed(self.closed, hint=_FORK_HINT if self.closed == _FORKED else None)
+        hint = _FORK_HINT if self.closed == _FORKED else _LOST_HINT if "removed or replaced" in self.closed else None
+        return errors.Closed(self.closed, hint=hint)
+
+    def shut(self) -> None:
+        """Refuse new connections."""
+        self.closed = self.closed or "this workspace is closed"
 
     def close(self) -> None:
         """Refuse new connections and close the writer; each reader is closed by its user."""
-        self.closed = self.closed or "this workspace is closed"
+        self.shut()
         self.reopen_writer()
+        self._presence.leave()
+        self.lost = False
 
     def abandon(self) -> None:
         """In a forked child: neither use nor free the connections that belong to the parent."""
         from ctypes import py_object, pythonapi
 
         self.closed = _FORKED
+        self._presence.leave()
         _inherited.add(_identity(self.path))
         for connection in self._connections:
             pythonapi.Py_IncRef(py_object(connection))
@@ -196,12 +361,26 @@ def _give_up(connection: apsw.Connection) -> None:
         connection.close(True)
 
 
-def _identity(path: str) -> tuple[int, int] | None:
+def _is_open(connection: apsw.Connection) -> bool:
+    try:
+        connection.in_transaction  # noqa: B018
+    except apsw.ConnectionClosedError:
+        return False
+    except apsw.ThreadingViolationError:  # another thread is using it
+        return True
+    return True
+
+
+def _identity(path: str) -> Identity:
     try:
         found = os.stat(path)
-    except FileNotFoundError:
+    except (FileNotFoundError, NotADirectoryError):
         return None
     return found.st_dev, found.st_ino
+
+
+def _text(found: tuple[Identity, ...]) -> str:
+    return " ".join("-" if each is None else f"{each[0]}:{each[1]}" for each in found)
 
 
 def _refuse_inherited(path: str) -> None:

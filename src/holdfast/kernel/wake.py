@@ -211,6 +211,7 @@ class Pulse:
         hub: Hub,
         sweep: Callable[[], None],
         follow: Callable[[], None],
+        rescue: Callable[[], None],
         journal: Journal | None,
     ) -> None:
         self._store = store
@@ -219,6 +220,7 @@ class Pulse:
         self._hub = hub
         self._sweep = sweep
         self._follow = follow
+        self._rescue = rescue
         self._signal = Signal()
         self._stopped = False
         self._beating = threading.Lock()
@@ -270,6 +272,8 @@ class Pulse:
         try:
             while not self._stopped:
                 self._signal.wait(self._patience())
+                if self._store.lost:
+                    self._rescue()
                 if self._stopped or self._store.closed:
                     return
                 with self._beating:

@@ -26,7 +26,7 @@ from holdfast.ids import Ids
 from holdfast.kernel.failpoints import reach
 from holdfast.kernel.journal import LogMoved
 from holdfast.kernel.maintenance import backup
-from holdfast.kernel.process_lock import Turns
+from holdfast.kernel.process_lock import OPEN, Turns
 from holdfast.kernel.store import FILE, Store
 from holdfast.replication.follower import Applied, applied_after, read_applied, serialize, write_applied
 from holdfast.replication.log import START, CommitLog, Snapshotted, Trimmed, from_bytes, send, to_bytes
@@ -157,6 +157,7 @@ def replace(folder: Path, fresh: Path, clock: Clock) -> Path:
             aside = aside.with_name(f"{aside.name}-again")
         # The write-ahead log first: a file without it is an older replica, which catches up.
         _move(folder / FILE, aside)
+        (folder / OPEN).unlink(missing_ok=True)  # whoever has the old one open is present there, not here
         _move(fresh / FILE, folder / FILE)
         sync(folder)
     return aside
@@ -173,5 +174,5 @@ def salvage(folder: Path, target: Path, clock: Clock) -> Path:
     if not (folder / FILE).is_file():
         raise errors.NotFound(f"there is no replica in {folder}")
     with closing(Store(str(folder), durable=True, busy_timeout=_BUSY_TIMEOUT, replica=True)) as store:
-        backup(store.writer, target, clock.wall())
+        backup(store.open_writer(), target, clock.wall())
     return target
