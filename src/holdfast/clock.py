@@ -14,6 +14,8 @@ from typing import Protocol
 
 # A last commit this far ahead of the wall clock means that one of the two clocks is or was wrong.
 FAR_AHEAD = 5 * 60 * 1_000_000
+# A leap of more than this is not believed by what destroys; nor is the time for as long after it.
+LEAP = 24 * 3600 * 1_000_000
 # What a reset of the clock adds to a stamp: more than any time before the year 2255.
 RESET = 2**53
 
@@ -100,22 +102,30 @@ class Now:
 
     def __init__(self, clock: Clock) -> None:
         self.clock = clock
-        self._anchor = (-1, -(2**62))  # the newest stamp seen, and what to add to the monotonic clock
+        # The newest stamp seen, what to add to the monotonic clock, and what that said when the stamp was first seen.
+        self._anchor = (-1, -(2**62), 0)
 
     def read(self, stamp: int) -> int:
         """Return the current time, given the stamp in the current snapshot."""
-        newest, offset = self._anchor
+        newest, offset, _ = self._anchor
         monotonic = self.clock.monotonic()
         if stamp > newest:
             # A process that sees a commit for the first time counts monotonic time from then.
             seen = stamp % RESET - monotonic
             offset = max(offset, seen) if stamp // RESET == newest // RESET else seen
-            self._anchor = (stamp, offset)
+            self._anchor = (stamp, offset, monotonic)
         return max(self.clock.wall(), monotonic + offset)
 
     def ahead(self, stamp: int) -> int:
         """How far the workspace's time runs ahead of the wall clock."""
         return max(0, self.read(stamp) - self.clock.wall())
+
+    def has_leaped(self, stamp: int, now: int) -> bool:
+        """Whether more time than a day lies between the last commit and now that this process has not witnessed.
+
+        An idle week looks like that to a process that has just started, and a wrong clock to any.
+        """
+        return stamp > 0 and now - stamp % RESET - (self.clock.monotonic() - self._anchor[2]) > LEAP
 
     def warn_if_far_ahead(self, now: int) -> None:
         """Log a warning if this machine's clock, or the one that made the last commit, must be wrong."""

@@ -47,7 +47,7 @@ class Model(Ledger):
         def body() -> Any:
             place = (actor, op, key or "")
             kept = self.state.keys.get(place) if key else None
-            if kept is not None and kept.expires > self.now:
+            if kept is not None and max(kept.expires, self.calm + DAY) > self.now:
                 if kept.arguments != exact(args):
                     raise errors.Invalid()
                 return kept.answer
@@ -55,7 +55,8 @@ class Model(Ledger):
                 self.locks_check(*fence)
             answer = self.perform(op, args)
             if key:  # what is over is forgotten, also if the clock is put back later
-                self.state.keys = {each: kept for each, kept in self.state.keys.items() if kept.expires > self.now}
+                if self.calm <= self.now - DAY:
+                    self.state.keys = {each: kept for each, kept in self.state.keys.items() if kept.expires > self.now}
                 self.state.keys[place] = Kept(exact(args), answer, self.now + DAY)
             return answer
 
@@ -358,6 +359,6 @@ class Model(Ledger):
         for lease in self.state.leases:
             lease.deadline += after - before
             lease.created += after - before
-        self.now = after
+        self.now = self.calm = after
         self.emit("clock", "", "clock", "reset", {"time": [before, after]})
         return as_time(after)

@@ -15,6 +15,8 @@ from holdfast.types.agents import Agent, Message
 from holdfast.types.stashes import Link, StashType, Trail
 from holdfast.types.tasks import TaskStatus, TaskType
 
+LEAP = 24 * 3600 * 1_000_000  # microseconds that nobody has seen passing
+
 Key = tuple[str, str]
 K = TypeVar("K")
 V = TypeVar("V")
@@ -178,7 +180,8 @@ class Ledger:
         self.state = State({}, {}, [], {}, Table())
         self.events: list[Event] = []
         self.revision = 0
-        self._anchor = (0, clock.monotonic())
+        self._anchor = self._stamp = (0, clock.monotonic())
+        self.calm = 0  # when time leaped last
         self._first = 0  # index of the first event of the transaction in progress
 
     def time(self) -> int:
@@ -189,7 +192,12 @@ class Ledger:
     def transact(self, actor: str, body: Callable[[], Any]) -> Any:
         """All or nothing; one revision if anything was emitted."""
         self.actor, self.now, self._first, self._grants = actor, self.time(), len(self.events), 0
+        committed, since = self._stamp
+        if committed and self.now - committed - (self.clock.monotonic() - since) > LEAP:
+            self.calm = self.now
         result = self.part(body)
+        if len(self.events) > self._first:
+            self._stamp = (self.now, self.clock.monotonic())
         self.revision += len(self.events) > self._first
         self._anchor = (self.now, self.clock.monotonic())
         return result

@@ -233,11 +233,15 @@ class TaskLedger(Model):
 
     def _lost(self, id: str, agent: str) -> bool:
         """Whether the agent's last claim on the task ended against its will, as far as the log still knows."""
+        above, passed = 0, False
         for event in reversed(self.events):
             if (event.kind, event.id) == ("task", id) and self.remembers(event):
+                if passed and event.version != above - 1:
+                    return False
                 was, _ = event.data.get("claimed_by", (None, None))
                 if was == agent:
                     return event.op == "expire" or "forced" in event.data
+                above, passed = event.version, passed or was is not None
         return False
 
     def remembers(self, event: Event) -> bool:

@@ -35,6 +35,7 @@ KINDS = (
     "clock a year",
     "clock backwards",
     "an idle night",
+    "all clocks leap",
     "disk full",
 )
 

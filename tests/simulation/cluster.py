@@ -41,10 +41,16 @@ BAD_LINE: dict[
 
 
 class Timeline:
-    """The true time, which the log's clock shows."""
+    """The time that passes, and how far all clocks have leaped ahead of it, the log's too."""
 
     def __init__(self) -> None:
         self.now = START
+        self.leaped = 0
+
+    @property
+    def shown(self) -> int:
+        """What a clock that is not wrong alone shows."""
+        return self.now + self.leaped
 
 
 class NodeClock(Clock):
@@ -56,7 +62,7 @@ class NodeClock(Clock):
         self.offset = 0
 
     def wall(self) -> int:
-        return self._timeline.now + self.offset
+        return self._timeline.shown + self.offset
 
     def monotonic(self) -> int:
         return self._timeline.now - self._boot + 1
@@ -66,7 +72,7 @@ class NodeClock(Clock):
 
 
 class LogClock(NodeClock):
-    """The clock of the log, which is right."""
+    """The clock of the log, by which the others are judged."""
 
 
 class Line(FaultyLog):

@@ -30,6 +30,7 @@ FAULTS = 10
 NODES = 3
 MOST_STEPS = 20_000
 ROOM = 2**30  # pages of a disk that is not full
+DAY = 86_400_000_000
 LEAP = {"an hour": 3600, "a year": 365 * 86400, "backwards": -7200}
 
 
@@ -152,13 +153,26 @@ class Run:
                 node.clock.offset = LEAP[how] * 1_000_000
                 self.cluster.count(f"clock {how}")
             case 6:
-                self.cluster.timeline.now += self.chance.choice((2, 61, 3601, 10_000)) * 1_000_000
-                self.cluster.count("an idle night")
+                self._pass()
             case 7:
                 self._fill_disk(node)
             case 8:
                 for other in self.cluster.nodes:
                     other.line.deliver()
+
+    def _pass(self) -> None:
+        """An idle night; or all clocks leap at once, which may end leases, but neither tasks nor keys.
+
+        After such a leap a day never passes without another, so that nothing may be retired.
+        """
+        timeline = self.cluster.timeline
+        if self.chance.randrange(3) == 0:
+            timeline.leaped += self.chance.choice((40, 400)) * DAY
+            self.cluster.count("all clocks leap")
+            return
+        timeline.now += self.chance.choice((2, 61, 3601, 10_000)) * 1_000_000
+        timeline.leaped += 2 * DAY if timeline.leaped else 0
+        self.cluster.count("an idle night")
 
     def _fill_disk(self, node: Node) -> None:
         """No page more until the connection is opened anew, which every such failure leads to."""

@@ -56,7 +56,7 @@ class Truth:
         self._check_newest(position)
 
     def _keep(self, event: Event) -> None:
-        early = as_microseconds(event.time) - self._timeline.now
+        early = as_microseconds(event.time) - self._timeline.shown
         if early > ALLOWED:
             self.problems.append(f"{event} is {early / 1e6} s ahead of its time: a wrong clock has written")
         self.revisions.setdefault(event.revision, []).append(event)

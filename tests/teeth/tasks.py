@@ -13,6 +13,8 @@ TAGS = ("tests/unit/test_ready_tags.py",)
 AHEAD = ("tests/unit/test_read_ahead.py",)
 NODES = ("tests/conformance/test_tasks.py", "--kinds", "replicated-2,replicated-3")
 
+LEAPS = ("tests/conformance/test_leaps.py", "--kinds", "memory")
+
 BUGS = [
     Bug(
         "tasks that were read ahead are claimed as they were then",
@@ -205,6 +207,55 @@ BUGS = [
         "c.parent = t.seq AND c.deleted IS NULL)",
         "c.parent = t.seq AND false)",
         LISTS,
+    ),
+    Bug(
+        "a leap of the clock deletes closed tasks",
+        "kernel/batch.py",
+        "            if leaped and self._writes:\n",
+        "            if leaped and not self._writes:\n",
+        LEAPS,
+    ),
+    Bug(
+        "time that no process has witnessed counts as passed",
+        "clock.py",
+        " - (self.clock.monotonic() - self._anchor[2]) > LEAP",
+        " - (self.clock.monotonic() - self._anchor[2]) > 999 * LEAP",
+        LEAPS,
+    ),
+    Bug(
+        "retention runs although the workspace is ahead of the clock",
+        "kernel/leases.py",
+        "LEAP if now - wall > FAR_AHEAD else 0",
+        "0",
+        LEAPS,
+    ),
+    Bug(
+        "a leap forgets keys",
+        "kernel/idempotency.py",
+        "max(expires, (SELECT calm FROM meta) + ?)",
+        "max(expires, 0 * ?)",
+        LEAPS,
+    ),
+    Bug(
+        "retention purges without a backup",
+        "domains/tasks/changes.py",
+        "retire(tx, SLICE, tx.memo.get(leases.BACKED_UP, 0))",
+        "retire(tx, SLICE)",
+        LEAPS,
+    ),
+    Bug(
+        "a backup older than the deletion is enough for a purge",
+        "kernel/batch.py",
+        "        if self._memo[BACKED_UP] <= newest:\n",
+        "        if not self._memo[BACKED_UP]:\n",
+        LEAPS,
+    ),
+    Bug(
+        "retention tears families apart",
+        "domains/tasks/changes.py",
+        "remove(tx, rows.by_seq(tx, task.seq), top.seq)",
+        "remove(tx, rows.by_seq(tx, task.seq), task.seq)",
+        LEAPS,
     ),
     Bug(
         "a replica does not index what it applies",

@@ -58,6 +58,9 @@ class Tracing:
             self._doing = None
 
     def _trace(self, connection: apsw.Connection) -> None:
+        if not connection.filename.endswith(".db"):  # the copy of a backup
+            return
+
         def note(_: apsw.Cursor, sql: str, bindings: Any) -> bool:
             if self._doing is not None and not sql.upper().startswith(CONTROL):
                 self._doing.setdefault(sql, bindings)

@@ -90,6 +90,7 @@ def reset_clock(tx: Tx) -> datetime:
     if tx.events:
         raise errors.Invalid("a reset must come first in its transaction", hint="call ws.clock.reset() alone")
     leases.shift(tx, after - before)
+    tx.run("UPDATE meta SET calm = ?", (after,))
     tx.now = after
     activity.settle(tx)
     tx.emit("clock", "clock", "reset", data=msgspec.msgpack.encode({"time": [before, after]}))

@@ -16,7 +16,9 @@ from holdfast.domains import link_types, locks
 from holdfast.domains.stashes import A_TRAIL, erase, open_trail, rows
 from holdfast.domains.tasks import changes
 from holdfast.domains.tasks.creation import check_note
+from holdfast.domains.tasks.rows import DAY
 from holdfast.domains.tasks.rows import require as require_task
+from holdfast.kernel import leases
 from holdfast.kernel.tx import Row, Snapshot, Tx, newest_version
 from holdfast.kernel.validate import check_id, check_limit, check_name
 from holdfast.operation import Domain, Found, M, read, write
@@ -191,7 +193,7 @@ def abandon(tx: Tx, id: str, reason: str | None = None) -> Trail:
         each for (each,) in tx.all("SELECT id FROM stashes WHERE trail = ? AND deleted IS NULL ORDER BY id", (id,))
     ]
     tx.run("UPDATE stashes SET deleted = ? WHERE trail = ? AND deleted IS NULL", (tx.now, id))
-    rows.plan_purge(tx, id, tx.now)
+    rows.plan_purge(tx, id)
     columns = {"state": "abandoned", "before": row[2], "ended": tx.now}
     more = {} if reason is None else {"note": reason}
     return _change(tx, row, "abandon", columns, tasks=[going, []], stashes=[stashes, []], **more)
@@ -215,10 +217,25 @@ def restore(tx: Tx, id: str) -> Trail:
 def end_lease(tx: Tx, lease: str, op: str) -> None:
     """Purge the stashes of an abandoned trail when it can no longer be restored."""
     trail = lease.removeprefix(rows.purge_of(""))
+    wait = leases.patience(tx, tx.now, tx.wall_clock())
+    ended = tx.one("SELECT ended FROM trails WHERE id = ?", (trail,))
+    if wait or (ended is not None and ended[0] >= tx.memo.get(leases.BACKED_UP, 0)):
+        leases.start(tx, rows.TRAIL, tx.actor, wait or DAY, lease)
+        return
     for stash, version, bound in tx.all(
         "SELECT id, version, lease FROM stashes WHERE trail = ? AND deleted IS NOT NULL ORDER BY id", (trail,)
     ):
         erase(tx, stash, version, bound, "purge")
+
+
+def doomed(snapshot: Snapshot, now: int, wall: int) -> int | None:
+    """When the newest of the trails was abandoned whose stashes are purged now; see `leases.doomed`."""
+    row = snapshot.one(
+        "SELECT max(t.ended) FROM leases l JOIN trails t ON t.id = substr(l.id, ?)"
+        " WHERE l.deadline <= ? AND l.kind = ?",
+        (len(rows.purge_of("")) + 1, now, rows.TRAIL),
+    )
+    return None if row is None or leases.patience(snapshot, now, wall) else row[0]
 
 
 def delete(tx: Tx, id: str) -> None:

@@ -89,7 +89,7 @@ def put_trail(tx: Tx, line: TrailLine, follow: bool) -> str:
         (*wanted, tx.revision),
     )
     if line.state == ABANDONED:
-        plan_purge(tx, line.trail_id, wanted[6])
+        plan_purge(tx, line.trail_id)
     data: dict[str, Any] = {"name": [None, wanted[1]]} if row is None else {}
     data["state"] = [None if row is None else row[2], line.state]
     if line.state == ABANDONED:

@@ -21,13 +21,14 @@ from holdfast.ids import Ids
 from holdfast.kernel.activity import Actors
 from holdfast.kernel.failpoints import reach
 from holdfast.kernel.journal import Journal, LogMoved
-from holdfast.kernel.leases import sweep
+from holdfast.kernel.leases import BACKED_UP, doomed, sweep
 from holdfast.kernel.migrations import check_writer
 from holdfast.kernel.store import Store, translate
-from holdfast.kernel.tx import SYSTEM, GuardedTx, Tidy, Tx
+from holdfast.kernel.tx import SYSTEM, GuardedTx, Snapshot, Tidy, Tx
 from holdfast.types import DerivedActor
 
 _HEADER = "SELECT oldest_writer, revision, stamp, (SELECT min(deadline) FROM leases) FROM meta WHERE id = 1"
+_CALM = "UPDATE meta SET calm = ? WHERE id = 1"
 _FOOTER = "UPDATE meta SET revision = ?, stamp = ? WHERE id = 1"
 
 
@@ -114,21 +115,23 @@ class Batch:
         self._connection = self._writer.store.writer
         self.deadline: int | None = None
         self.dirty = self.swept = self._committing = False
-        try:
-            self._connection.execute("BEGIN IMMEDIATE")
-        except apsw.Error as error:
-            if not isinstance(error, apsw.BusyError):
-                self._writer.store.reopen_writer()
-            raise translate(error) from error
+        self._execute_begin()
         try:
             oldest_writer, self.revision, self._stamp, due = self._connection.execute(_HEADER).fetchone()  # type: ignore[misc]
             check_writer(oldest_writer)
             self._began = self.revision
-            self.now = self._writer.time.read(self._stamp)
-            self._writer.time.warn_if_far_ahead(self.now)
+            time = self._writer.time
+            self.now = time.read(self._stamp)
+            time.warn_if_far_ahead(self.now)
+            leaped = time.has_leaped(self._stamp, self.now)
             if self._journal is not None and self._writes:
                 self._journal.check_clock()
+            if due is not None and due <= self.now and self._writes and not leaped:
+                self._secure()
+            if self._journal is not None and self._writes:
                 self._journal.record(self._connection)
+            if leaped and self._writes:
+                self._connection.execute(_CALM, (self.now,))  # stored if anything else is
             if caught_up:
                 self.deadline = due
             if due is not None and due <= self.now and self._writes:
@@ -139,6 +142,28 @@ class Batch:
             if isinstance(error, apsw.Error):
                 raise translate(error) from error
             raise
+
+    def _execute_begin(self) -> None:
+        try:
+            self._connection.execute("BEGIN IMMEDIATE")
+        except apsw.Error as error:
+            if not isinstance(error, apsw.BusyError):
+                self._writer.store.reopen_writer()
+            raise translate(error) from error
+
+    def _secure(self) -> None:
+        """Make sure that a backup has what the sweep would remove for good; the sweep passes over what none has."""
+        wall = self._writer.time.clock.wall()
+        newest = doomed(Snapshot(self._connection, self._writer.time), self.now, wall)
+        if newest is None:
+            return
+        from holdfast.kernel import maintenance
+
+        self._memo[BACKED_UP] = maintenance.newest_before_purge(self._writer.store.folder)
+        if self._memo[BACKED_UP] <= newest:
+            self._connection.execute("ROLLBACK")  # a backup reads in a transaction of its own; the turn is still ours
+            self._memo[BACKED_UP] = maintenance.back_up_before_purge(self._connection, self._writer.store, self.now)
+            self._execute_begin()
 
     def _sweep(self) -> None:
         more = True

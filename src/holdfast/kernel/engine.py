@@ -25,10 +25,10 @@ from holdfast.kernel.batch import Writer, follow, nothing
 from holdfast.kernel.events import Filter, marks
 from holdfast.kernel.group import Exclusive, Group
 from holdfast.kernel.journal import Journal
-from holdfast.kernel.leases import next_deadline
+from holdfast.kernel.leases import next_deadline, patience
 from holdfast.kernel.process_lock import Turns
 from holdfast.kernel.signals import SHIELD
-from holdfast.kernel.store import NotReady, Store, system_error, translate, translated
+from holdfast.kernel.store import BEFORE_PURGE, NotReady, Store, system_error, translate, translated
 from holdfast.kernel.tx import SYSTEM, Snapshot
 from holdfast.kernel.validate import check_seconds, check_ttl
 from holdfast.kernel.values import MAX_VALUE_BYTES
@@ -102,7 +102,8 @@ class Engine:
         self.submit = self.group.submit
         self.hub = Hub(self.store, self.time)
         self.store.on_stop = self.hub.wake
-        self.pulse = Pulse(self.store, self.time, self.hub, self.sweep, self.follow, self.rescue, journal)
+        chores = (self.sweep, self.follow, self.rescue, self.age_out)
+        self.pulse = Pulse(self.store, self.time, self.hub, *chores, journal)
         # Used by kernel.loop, by the id of the event loop, which its leader keeps alive.
         self.loop_leaders: weakref.WeakValueDictionary[int, Any] = weakref.WeakValueDictionary()
         if pulse:
@@ -148,6 +149,22 @@ class Engine:
         """Whether something has expired and is not swept yet."""
         deadline, stamp = self.read(next_deadline)
         return deadline is not None and deadline <= self.time.read(stamp)
+
+    def age_out(self) -> None:
+        """Delete old backups that were made before a purge, unless the time cannot be trusted."""
+
+        def look(snapshot: Snapshot) -> tuple[int, bool]:
+            stamp = next_deadline(snapshot)[1]
+            now = self.time.read(stamp)
+            return now, not self.time.has_leaped(stamp, now) and not patience(snapshot, now, self.clock.wall())
+
+        if not any(name.startswith(BEFORE_PURGE) for name in os.listdir(self.folder)):
+            return
+        now, trusted = self.read(look)
+        if trusted:
+            from holdfast.kernel.maintenance import age_out
+
+            age_out(self.folder, now)
 
     def _committed(self, emitted: bool, deadline: int | None) -> None:
         if deadline is not None:

@@ -1,8 +1,8 @@
 """Idempotency keys: a call repeated with the same key happens once and returns the first result.
 
-A key belongs to (actor, operation) and is kept for 24 hours. The digest of the arguments and the result are stored in
-the body's own savepoint: they commit, replicate and roll back with it. Errors store nothing. Called by the workspace
-around a keyed write.
+A key belongs to (actor, operation) and is kept for 24 hours; if time leaps, for 24 hours more. The digest of the
+arguments and the result are stored in the body's own savepoint: they commit, replicate and roll back with it. Errors
+store nothing. Called by the workspace around a keyed write.
 """
 
 from __future__ import annotations
@@ -13,10 +13,11 @@ from typing import Any
 import msgspec
 
 from holdfast import errors
+from holdfast.clock import LEAP
 from holdfast.kernel.tx import Tx
 from holdfast.kernel.validate import check_name
 
-LIFETIME = 24 * 3600 * 1_000_000
+LIFETIME = LEAP
 _PURGED = b""  # stands for a purged result
 _CLEAN_UP = 64  # expired keys removed by each keyed call: enough to keep pace, and only users of keys pay
 
@@ -32,8 +33,9 @@ def find(tx: Tx, operation: str, key: str, wanted: bytes) -> bytes | None:
     """Return the stored result, None if the key is new. Raises Invalid if it was used with other arguments."""
     check_name(key, "key")
     row = tx.one(
-        "SELECT digest, answer, expires FROM idempotency WHERE actor = ? AND operation = ? AND key = ?",
-        (tx.actor, operation, key),
+        "SELECT digest, answer, max(expires, (SELECT calm FROM meta) + ?) FROM idempotency"
+        " WHERE actor = ? AND operation = ? AND key = ?",
+        (LIFETIME, tx.actor, operation, key),
     )
     if row is None or row[2] <= tx.now:
         return None
@@ -63,8 +65,9 @@ def keep(tx: Tx, operation: str, key: str, wanted: bytes, answer: bytes) -> None
     """Store the result, and remove some that are over 24 hours old."""
     tx.run(
         "DELETE FROM idempotency WHERE (actor, operation, key) IN"
-        " (SELECT actor, operation, key FROM idempotency WHERE expires <= ? LIMIT ?)",
-        (tx.now, _CLEAN_UP),
+        " (SELECT actor, operation, key FROM idempotency WHERE expires <= ?"
+        " AND (SELECT calm FROM meta) <= ? LIMIT ?)",
+        (tx.now, tx.now - LIFETIME, _CLEAN_UP),
     )
     tx.run(
         "INSERT OR REPLACE INTO idempotency (actor, operation, key, digest, expires, answer) VALUES (?, ?, ?, ?, ?, ?)",

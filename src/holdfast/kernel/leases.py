@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from holdfast.clock import FAR_AHEAD, LEAP
 from holdfast.kernel.tx import Snapshot, Tx
 
 LEASE = "lease"  # a lease made by a user; any other kind is private to one record of that kind
@@ -24,6 +25,37 @@ _enders: list[Ender] = []
 def wire(*enders: Ender) -> None:
     """Register the functions to call when a lease ends; called once by the workspace, which knows all domains."""
     _enders[:] = enders
+
+
+# The newest of the deletions whose records a sweep at this time would remove for good; None if there is none.
+Doomed = Callable[[Snapshot, int, int], int | None]
+BACKED_UP = "backed up"  # in the memo of a sweep: what was deleted before this time is in a backup
+PURGES = ("retention", "trail")  # the kinds of leases that time such a removal
+_doomed: list[Doomed] = []
+
+
+def wire_purge(*doomed: Doomed) -> None:
+    """Register the functions that know what a sweep would remove for good; called once, like `wire`."""
+    _doomed[:] = doomed
+
+
+def doomed(snapshot: Snapshot, now: int, wall: int) -> int | None:
+    """Return the newest deletion whose records a sweep removes for good now: a backup must be newer than that."""
+    due = f"SELECT 1 FROM leases WHERE deadline <= ? AND kind IN ({', '.join('?' * len(PURGES))})"
+    if not snapshot.one(due, (now, *PURGES)):
+        return None
+    return max((at for ask in _doomed if (at := ask(snapshot, now, wall)) is not None), default=None)
+
+
+def patience(snapshot: Snapshot, now: int, wall: int) -> int:
+    """Return how long what destroys by itself must wait, in microseconds; 0 if it may act.
+
+    It waits for a day after time has leaped, and as long as the workspace's time is ahead of the wall clock.
+    """
+    row = snapshot.one("SELECT calm FROM meta")
+    assert row is not None
+    left = row[0] + LEAP - now if row[0] else 0
+    return max(left, LEAP if now - wall > FAR_AHEAD else 0, 0)
 
 
 def start(tx: Tx, kind: str, holder: str, ttl: int, id: str | None = None) -> str:

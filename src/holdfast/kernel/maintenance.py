@@ -28,7 +28,7 @@ from holdfast.kernel.activity import report
 from holdfast.kernel.failpoints import reach
 from holdfast.kernel.journal import Journal
 from holdfast.kernel.process_lock import Turns
-from holdfast.kernel.store import FILE, Store, check_sqlite, translate, translated
+from holdfast.kernel.store import BEFORE_PURGE, FILE, Store, check_sqlite, translate, translated
 from holdfast.kernel.tx import Snapshot
 from holdfast.types import Report
 
@@ -101,6 +101,43 @@ def _publish(partial: Path, target: Path) -> None:
     os.link(partial, target)  # fails if the target has appeared meanwhile, where a rename would replace it
     sync(target.parent)
     reach("backup.published")
+
+
+KEPT = 30 * 86_400_000_000  # how long a backup before a purge stays
+
+
+def _before_purge(folder: str | Path) -> dict[int, Path]:
+    """The backups that were made before a purge, by their time."""
+    found = (path for path in Path(folder).glob(f"{BEFORE_PURGE}*.backup"))
+    return {int(at): path for path in found if (at := path.name[len(BEFORE_PURGE) : -len(".backup")]).isdecimal()}
+
+
+def newest_before_purge(folder: str) -> int:
+    """The time of the newest backup that was made before a purge, 0 if there is none."""
+    return max(_before_purge(folder), default=0)
+
+
+def back_up_before_purge(source: apsw.Connection, store: Store, now: int) -> int:
+    """Back up the store in its own folder; returns the time of the newest such backup, so that a failure shows.
+
+    A failure is only logged: whoever writes at this moment is not the one to hear of it, and nothing is purged.
+    """
+    try:
+        backup(source, Path(store.folder) / f"{BEFORE_PURGE}{now}.backup", now)
+    except errors.HoldfastError as error:
+        import logging
+
+        logging.getLogger("holdfast").warning("nothing is purged, because the backup before it failed: %s", error)
+    return newest_before_purge(store.folder)
+
+
+def age_out(folder: str, now: int) -> int:
+    """Delete the backups before a purge that are older than 30 days; returns how many."""
+    old = [path for at, path in _before_purge(folder).items() if at <= now - KEPT]
+    for path in old:
+        for each in path.parent.glob(f"{path.name}*"):  # with what lies beside it
+            each.unlink(missing_ok=True)
+    return len(old)
 
 
 def restore(source: Path, folder: Path, clock: Clock, seed: Callable[[apsw.Connection], None] | None = None) -> int:

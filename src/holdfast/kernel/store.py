@@ -28,6 +28,7 @@ from holdfast.kernel.process_lock import Presence, Turns
 
 FILE = "holdfast.db"
 PARTS = (FILE, f"{FILE}-wal", f"{FILE}-shm")
+BEFORE_PURGE = "before-purge-"  # what the names of backups begin with that are made before a purge
 APPLICATION_ID = 0x484F4C44  # "HOLD"
 _STATEMENT_CACHE = 256
 _PAGE_CACHE_KIB = 65_536

@@ -29,6 +29,7 @@ PAGE = 256
 BUFFER = 1024
 WATCHED_POLL = 0.005
 IDLE_POLL = 0.25
+AGE_EVERY = 6 * 3600 * 1_000_000
 RETRY_SWEEP = 1_000_000
 
 
@@ -212,6 +213,7 @@ class Pulse:
         sweep: Callable[[], None],
         follow: Callable[[], None],
         rescue: Callable[[], None],
+        age_out: Callable[[], None],
         journal: Journal | None,
     ) -> None:
         self._store = store
@@ -221,6 +223,8 @@ class Pulse:
         self._sweep = sweep
         self._follow = follow
         self._rescue = rescue
+        self._age_out = age_out
+        self._aged: int | None = None  # when it was called last
         self._signal = Signal()
         self._stopped = False
         self._beating = threading.Lock()
@@ -306,6 +310,10 @@ class Pulse:
             self._deadline, self._stamp = next_deadline(snapshot)
         if self._journal is not None and self._journal.has_news():
             self._follow()
+        now = self._time.read(self._stamp)
+        if self._aged is None or now - self._aged >= AGE_EVERY:
+            self._aged = now
+            self._age_out()
 
     def _start_upkeep(self) -> None:
         if self._journal is not None and self._upkeep is None and self._journal.needs_upkeep():

@@ -304,11 +304,11 @@ def taken(snapshot: Snapshot, id: str, version: int) -> list[str]:
     return found
 
 
-def plan_purge(tx: Tx, id: str, since: int) -> None:
+def plan_purge(tx: Tx, id: str) -> None:
     """Keep the stashes of an abandoned trail as long as deleted tasks are kept: the timer is a lease."""
     days = settings_of(tx).config.soft_delete_days
     if days is not None:
-        leases.start(tx, TRAIL, tx.actor, max(1, since + round(days * DAY) - tx.now), purge_of(id))
+        leases.start(tx, TRAIL, tx.actor, max(1, round(days * DAY)), purge_of(id))
 
 
 def stop_purge(tx: Tx, id: str) -> None:

@@ -1,8 +1,9 @@
 """Changing tasks: fields, notes and tags; deleting, restoring and purging; many in one call; retention.
 
 Retention soft-deletes closed tasks after a while, and purges them some time after that. It runs by itself, at most once
-a day, with the first commit after it is due: its timer is a lease, and its changes are a transaction of `system`. A
-closed task stays as long as a task below it does.
+a day, with the first commit after it is due: its timer is a lease, and its changes are a transaction of `system`. By
+itself it acts only on time that has passed (`leases.patience`), and purges only what a backup has. A closed task stays
+as long as a task below it does; a family that is retired together can be restored together.
 """
 
 from __future__ import annotations
@@ -16,9 +17,9 @@ from holdfast.domains.routing.config import Config, settings_of
 from holdfast.domains.tasks import creation, rows, transitions
 from holdfast.domains.tasks.claims import check_token, renew
 from holdfast.domains.tasks.tree import below
-from holdfast.kernel import idempotency
+from holdfast.kernel import idempotency, leases
 from holdfast.kernel.events import redact
-from holdfast.kernel.tx import Tx, unindex_text
+from holdfast.kernel.tx import Snapshot, Tx, unindex_text
 from holdfast.kernel.validate import check_flag
 from holdfast.operation import Do, Steps
 from holdfast.types.tasks import BulkItem, BulkResult, Retired, Task, TaskType
@@ -351,38 +352,82 @@ def _try(tx: Tx) -> Retired:
         return retire(tx, -1)
 
 
-def retire(tx: Tx, limit: int) -> Retired:
-    """Delete and purge what is due, at most `limit` tasks (-1: all)."""
+def retire(tx: Tx, limit: int, backed_up: int | None = None) -> Retired:
+    """Delete and purge what is due, at most `limit` tasks (-1: all), though whole families; returns how many.
+
+    With `backed_up`, purges only what was deleted before that time.
+    """
     config = settings_of(tx).config
-    done = {"deleted": 0, "purged": 0}
-    for what, days, query in (
-        ("purged", config.soft_delete_days, _DELETED),
-        ("deleted", config.retention_days, _CLOSED),
-    ):
-        if days is None:
-            continue
-        cutoff = tx.now - round(days * rows.DAY)
+    purged = deleted = 0
+    if config.soft_delete_days is not None:
+        cutoff = tx.now - round(config.soft_delete_days * rows.DAY)
+        cutoff = cutoff if backed_up is None else min(cutoff, backed_up - 1)
         # Leaves first; their parents have become leaves when the query runs again.
-        while (left := limit - sum(done.values())) and (due := tx.all(query, (cutoff, left if limit > 0 else -1))):
+        while (left := limit - purged) and (due := tx.all(_DELETED, (cutoff, left if limit > 0 else -1))):
             for (seq,) in due:
-                task = rows.by_seq(tx, seq)
-                if what == "purged":
-                    erase(tx, task)
-                else:
-                    remove(tx, task, seq)
-            done[what] += len(due)
-            tx.report_progress("retention", sum(done.values()))
-    return Retired(**done)
+                erase(tx, rows.by_seq(tx, seq))
+            purged += len(due)
+            tx.report_progress("retention", purged)
+    if config.retention_days is not None:
+        cutoff = tx.now - round(config.retention_days * rows.DAY)
+        stays: set[int] = set()
+        while (left := limit - purged - deleted) > 0 or limit < 0:
+            due = tx.all(_CLOSED, (cutoff, left if limit > 0 else -1))
+            if not due:
+                break
+            for (seq,) in due:
+                deleted += _retire_family(tx, seq, cutoff, stays)
+            tx.report_progress("retention", purged + deleted)
+    return Retired(deleted, purged)
+
+
+_UNDUE_BELOW = (
+    "WITH RECURSIVE below(seq) AS (SELECT ?1 UNION ALL"
+    " SELECT c.seq FROM below JOIN tasks c ON c.parent = below.seq AND c.deleted IS NULL)"
+    " SELECT 1 FROM below JOIN tasks t ON t.seq = below.seq WHERE t.status <> 'closed' OR t.updated > ?2 LIMIT 1"
+)
+
+
+def _retire_family(tx: Tx, seq: int, cutoff: int, stays: set[int]) -> int:
+    """Delete a closed task with the highest one above it of which everything below is due as well; returns how many.
+
+    `stays` are tasks that are known not to be due with all below them.
+    """
+    top = rows.by_seq(tx, seq)
+    if top.deleted is not None:
+        return 0  # with its family
+    while top.parent is not None and top.parent not in stays:
+        if tx.one(_UNDUE_BELOW, (top.parent, cutoff)):
+            stays.add(top.parent)
+        else:
+            top = rows.by_seq(tx, top.parent)
+    family = [rows.by_seq(tx, each) for each, _ in below(tx, top.seq)]
+    for task in family:
+        remove(tx, rows.by_seq(tx, task.seq), top.seq)
+    return len(family)
 
 
 def end_lease(tx: Tx, lease: str, op: str) -> None:
     """Retire a part of what is due when the timer fires, and set it again while tasks remain."""
     if lease != rows.RETENTION:
         return
-    part = retire(tx, SLICE)
+    wait = leases.patience(tx, tx.now, tx.wall_clock())
+    part = Retired(0, 0) if wait else retire(tx, SLICE, tx.memo.get(leases.BACKED_UP, 0))
     if part.deleted + part.purged >= SLICE:
         rows.plan_retention(tx, _SOON)
     elif tx.one("SELECT 1 FROM tasks WHERE status = 'closed' AND deleted IS NULL LIMIT 1") or tx.one(
         "SELECT 1 FROM tasks WHERE deleted IS NOT NULL LIMIT 1"
     ):
-        rows.plan_retention(tx)
+        rows.plan_retention(tx, wait or rows.DAY)
+
+
+def doomed(snapshot: Snapshot, now: int, wall: int) -> int | None:
+    """When the newest of the tasks was deleted that retention would purge now; see `leases.doomed`."""
+    days = settings_of(snapshot).config.soft_delete_days
+    if days is None or leases.patience(snapshot, now, wall):
+        return None
+    row = snapshot.one(
+        "SELECT max(deleted) FROM tasks INDEXED BY tasks_deleted WHERE deleted IS NOT NULL AND deleted <= ?",
+        (now - round(days * rows.DAY),),
+    )
+    return None if row is None else row[0]

@@ -12,7 +12,8 @@ CREATE TABLE meta (
     oldest_reader INTEGER NOT NULL,             -- and read here
     revision      INTEGER NOT NULL,             -- of the last transaction that emitted an event
     stamp         INTEGER NOT NULL,             -- of the last commit: resets of the clock x 2^53 + its time
-    compacted     INTEGER NOT NULL              -- history at or below this revision may be gone
+    compacted     INTEGER NOT NULL,             -- history at or below this revision may be gone
+    calm          INTEGER NOT NULL              -- when time last leaped by more than a day that nobody witnessed
 );
 
 CREATE TABLE local_replica (                    -- one row in the replica of a log, none elsewhere; see holdfast.logs
