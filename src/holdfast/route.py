@@ -6,13 +6,14 @@ Every face reads it, so a fact about an operation stands in one place: on its li
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, Literal, TypedDict
+from typing import Any, Final, Literal, TypedDict
 
 import msgspec
 
 from holdfast.arguments import Meaning
 
 Role = Literal["read", "agent", "admin"]  # each may do what those before it may
+ANY: Final = "*"  # every value of an argument
 
 
 class Alias(msgspec.Struct, frozen=True):
@@ -61,7 +62,7 @@ class Declared(TypedDict, total=False):
     heavy: bool
     creates: bool
     role: Role
-    admin_only: Mapping[str, str]
+    admin_only: Mapping[str, object]
     private: bool
     names_actor: str
     confined_by: str
@@ -87,9 +88,9 @@ class Route(msgspec.Struct, frozen=True):
     server runs it in a thread. `creates`: the answer is 201.
 
     Rights: `role` is what a token needs (read, or agent for what writes, unless said); `admin_only` has values of
-    arguments that take the role admin. A token bound to an actor acts for nobody else: `names_actor` is an argument
-    that says who acts, besides those that always do; `private` marks a read that is made for one actor; `confined_by`
-    is the argument that confines an operation to what its actor holds.
+    arguments that take the role admin (ANY: any value), besides `force`, which always does. A token bound to an actor
+    acts for nobody else: `names_actor` is an argument that says who acts, besides those that always do; `private` marks
+    a read that is made for one actor; `confined_by` is the argument that confines an operation to what its actor holds.
 
     Tokens: `grants` and `frees` what its domain calls `held`. `irreversible`: nobody can undo it. `nests`: it runs
     other operations. `local`: it takes a function, so it cannot travel.
@@ -110,7 +111,7 @@ class Route(msgspec.Struct, frozen=True):
     heavy: bool = False
     creates: bool = False
     role: Role | None = None
-    admin_only: Mapping[str, str] = {}
+    admin_only: Mapping[str, object] = {}
     private: bool = False
     names_actor: str = ""
     confined_by: str = ""

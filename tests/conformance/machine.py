@@ -226,13 +226,13 @@ class Machine(RuleBasedStateMachine):
     def create_lease(self, ttl: float, actor: str) -> None:
         self.call("leases.create", {"ttl": ttl}, actor)
 
-    @step(which=which)
-    def refresh_lease(self, which: int) -> None:
-        self.call("leases.refresh", {"id": self.some_lease(which)})
+    @step(which=which, holder=st.none() | holder)
+    def refresh_lease(self, which: int, holder: str | None) -> None:
+        self.call("leases.refresh", {"id": self.some_lease(which), "holder": holder})
 
-    @step(which=which)
-    def revoke_lease(self, which: int) -> None:
-        self.call("leases.revoke", {"id": self.some_lease(which)})
+    @step(which=which, holder=st.none() | holder)
+    def revoke_lease(self, which: int, holder: str | None) -> None:
+        self.call("leases.revoke", {"id": self.some_lease(which), "holder": holder})
 
     # --- locks -------------------------------------------------------------------------------------------------------
 

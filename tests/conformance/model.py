@@ -240,13 +240,19 @@ class Model(Ledger):
         self.emit("lease", "", lease.id, "create", {}, 1)
         return self.lease_of(lease)
 
-    def leases_refresh(self, id: str) -> Lease:
+    def _own_lease(self, id: str, holder: str | None) -> LeaseRow:
         lease = self._user_lease(id)
+        if lease.holder != (holder or self.actor):
+            raise errors.NotHolder(holder=lease.holder)
+        return lease
+
+    def leases_refresh(self, id: str, holder: str | None = None) -> Lease:
+        lease = self._own_lease(id, holder)
         lease.deadline = self.now + lease.ttl
         return self.lease_of(lease)
 
-    def leases_revoke(self, id: str) -> None:
-        self._finish(self._user_lease(id), "revoke")
+    def leases_revoke(self, id: str, holder: str | None = None) -> None:
+        self._finish(self._own_lease(id, holder), "revoke")
 
     # --- locks -------------------------------------------------------------------------------------------------------
 

@@ -213,10 +213,9 @@ class TaskLedger(Model):
         return errors.AlreadyClaimed(id=row.id, holder=row.claimed_by, since=as_time(row.claimed or 0))
 
     def _own_claim(self, row: TaskRow, agent: str | None, token: int | None, target: TaskStatus | None) -> None:
-        """With a token it is the live claim's or Fenced; without one the name counts."""
+        """The name counts; a token must be the live claim's in addition, or Fenced."""
         if token is not None:
             self._check_claim(row, token)
-            return
         agent = agent or self.actor
         if row.claimed_by == agent:
             return
@@ -252,9 +251,9 @@ class TaskLedger(Model):
         """A task that anybody may change; with a token only its holder. The holder's change renews the claim."""
         row = self._task(id)
         if token is not None:
-            self._check_claim(row, token)
+            self._own_claim(row, self.actor, token, None)
         lease = self.lease_on(id)
-        if lease is not None and (token is not None or row.claimed_by == self.actor):
+        if lease is not None and row.claimed_by == self.actor:
             assert row.ttl is not None
             if self.now + row.ttl > lease.deadline:
                 lease.ttl, lease.deadline = row.ttl, self.now + row.ttl

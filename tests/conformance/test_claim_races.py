@@ -168,6 +168,7 @@ def test_t6_a_claim_against_an_expiry_comes_before_it_or_after_it(world: World) 
 @pytest.mark.parametrize("step", ["complete", "heartbeat", "note", "release", "block", "park"])
 def test_t5_a_write_of_the_holder_against_the_expiry_of_its_claim_is_in_time_or_fenced(world: World, step: str) -> None:
     a, b = handles(world, 2)
+    a = a.using(actor="a")
     for number in ROUNDS:
         task = a.tasks.claim(a.tasks.create("task").id, "a", ttl=60)
         given: dict[str, Any] = {"text": "a note"} if step == "note" else {"agent": "a"}
@@ -212,7 +213,7 @@ def test_t5_of_two_completes_one_is_done_and_the_other_finds_nothing_to_complete
     a, b = handles(world, 2)
     for number in ROUNDS:
         task = a.tasks.claim(a.tasks.create("task").id, "a")
-        given: dict[str, Any] = {"token": task.token} if by_token else {"agent": "a"}
+        given: dict[str, Any] = {"agent": "a"} | ({"token": task.token} if by_token else {})
         outcomes = race(
             b,
             number,
@@ -233,7 +234,7 @@ def test_t5_a_complete_against_a_forced_release_is_done_or_fenced(world: World) 
         done, forced = race(
             b,
             number,
-            partial(a.tasks.complete, task.id, token=task.token),
+            partial(a.tasks.complete, task.id, "a", token=task.token),
             partial(b.tasks.release, task.id, force=True),
         )
         found = a.tasks.get(task.id)

@@ -334,7 +334,7 @@ EDITS: dict[str, Write] = {
 }
 
 
-def test_t5_a_token_that_is_not_the_live_claims_is_fenced_and_one_that_is_needs_no_name(world: World) -> None:
+def test_t5_a_token_that_is_not_the_live_claims_is_fenced_and_one_that_is_proves_no_identity(world: World) -> None:
     ws, other = world.open("a"), world.open("b")
     for write in (STEPS | SIGNS | EDITS).values():
         task, free = claimed(ws), ws.tasks.create("free")
@@ -347,7 +347,19 @@ def test_t5_a_token_that_is_not_the_live_claims_is_fenced_and_one_that_is_needs_
         error = refused(ws, errors.Fenced, lambda write=write, id=free.id, t=task.token: write(ws, id, token=t))
         assert error.current is None
         refused(ws, errors.Invalid, lambda write=write, id=task.id: write(ws, id, token="1"))
-        write(other, task.id, token=task.token)
+        mine = {"token": task.token}
+        taken = refused(ws, errors.NotClaimOwner, lambda write=write, id=task.id, m=mine: write(other, id, **m))
+        assert (taken.holder, taken.code, taken.status, taken.exit_code) == ("a", "NOT_CLAIM_OWNER", 403, 13)
+        write(ws, task.id, token=task.token)
+
+
+def test_t5_the_token_of_another_holder_does_not_make_up_for_a_claim_that_was_lost(world: World) -> None:
+    ws, other = world.open("a"), world.open("b")
+    task = claimed(ws, ttl=60)
+    world.clock.advance(60)
+    theirs = other.tasks.claim(task.id).token
+    for write in (STEPS | SIGNS | EDITS).values():
+        refused(ws, errors.Fenced, lambda write=write: write(ws, task.id, token=theirs))
 
 
 def test_t5_without_a_token_another_is_not_the_claims_owner_but_may_edit_which_renews_nothing(world: World) -> None:
@@ -411,12 +423,16 @@ def test_t5_any_accepted_write_of_the_holder_renews_its_claim_and_a_refused_one_
     task = claimed(ws, ttl=60)
     by_token = {"token": task.token}
     for name, write in ({"heartbeat": SIGNS["heartbeat"]} | EDITS).items():
-        for by, given in ((ws, {}), (ws, by_token), (other, by_token)):
+        for given in ({}, by_token):
             world.clock.advance(1)
             refused(ws, errors.VersionMismatch, lambda: ws.tasks.update(task.id, title="x", expected=999))
             now = ws.tasks.create("the time").created_at
-            write(by, task.id, **given)
-            assert ws.tasks.get(task.id).deadline == now + timedelta(seconds=60), (name, by.actor, given)
+            write(ws, task.id, **given)
+            deadline = ws.tasks.get(task.id).deadline
+            assert deadline == now + timedelta(seconds=60), (name, given)
+            world.clock.advance(1)
+            refused(ws, errors.NotClaimOwner, lambda write=write: write(other, task.id, **by_token))
+            assert ws.tasks.get(task.id).deadline == deadline, name
 
 
 @pytest.mark.parametrize("name", ["depend", "undepend", "reparent"])
@@ -696,7 +712,8 @@ def test_t4_claims_awaited_on_an_event_loop_keep_the_same_laws(world: World) -> 
         assert sorted(titles([task for task in taken if task])) == sorted(titles(tasks[1:]))
         with pytest.raises(errors.Fenced):
             await ws.aio.tasks.complete(tasks[1].id, token=won[0].token)
-        assert (await ws.aio.tasks.complete(tasks[0].id, token=won[0].token)).status == "closed"
+        done = await ws.aio.tasks.complete(tasks[0].id, won[0].claimed_by, token=won[0].token)
+        assert done.status == "closed"
         assert await ws.aio.tasks.release_stale_claims(timeout=0) == 9
 
     finish(main())

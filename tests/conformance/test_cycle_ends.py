@@ -313,4 +313,5 @@ def test_p6_a_cycle_is_deleted_wherever_it_stands_if_it_must_be(world: World) ->
     ws.cycles.delete(KEY, force=True)
     assert ws.cycles.list() == []
     refused(ws, errors.NotFound, lambda: ws.cycles.delete(KEY, force=True))
-    assert [event.op for event in ws.events.list(["cycle"])] == ["start", "delete"]
+    found = [(event.op, event.data) for event in ws.events.list(["cycle"])]
+    assert found == [("start", {}), ("delete", {"forced": [False, True]})]

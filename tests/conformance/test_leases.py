@@ -80,6 +80,29 @@ def test_c13_refresh_lets_a_lease_run_for_its_ttl_again_from_now(world: World) -
     assert ws.leases.get(lease.id) == renewed
 
 
+def test_c13_only_its_holder_refreshes_or_revokes_a_lease(world: World) -> None:
+    ws, other = world.open("ann"), world.open("bob")
+    lease = ws.leases.create(30)
+    world.clock.advance(10)
+    before = ws.revision
+    for call in (other.leases.refresh, other.leases.revoke):
+        with pytest.raises(errors.NotHolder) as refusal:
+            call(lease.id)
+        assert refusal.value.holder == "ann"
+        with pytest.raises(errors.InvalidName):
+            call(lease.id, "")
+    with pytest.raises(errors.NotHolder):
+        ws.leases.refresh(lease.id, "bob")
+    assert (ws.leases.get(lease.id), ws.revision) == (lease, before)
+    assert other.leases.refresh(lease.id, "ann").expires_at == lease.expires_at + timedelta(seconds=10)
+    other.leases.revoke(lease.id, holder="ann")
+    assert ws.leases.list() == []
+    theirs = ws.leases.create(30, holder="bob")
+    with pytest.raises(errors.NotHolder):
+        ws.leases.revoke(theirs.id)
+    other.leases.revoke(theirs.id)
+
+
 def test_c13_what_is_bound_lives_on_as_long_as_the_lease_is_refreshed(world: World) -> None:
     ws = world.open()
     lease = ws.leases.create(10)
@@ -202,12 +225,12 @@ def test_c13_a_lease_never_renews_after_it_was_swept_however_many_try(world: Wor
         renewed = []
         while True:
             try:
-                renewed.append(handle.leases.refresh(lease.id))
+                renewed.append(handle.leases.refresh(lease.id, lease.holder))
             except errors.NotFound:
                 break
         for _ in range(5):
             with pytest.raises(errors.NotFound):
-                handle.leases.refresh(lease.id)
+                handle.leases.refresh(lease.id, lease.holder)
         return renewed
 
     agents = [Background(partial(keep_refreshing, handle)) for handle in handles]

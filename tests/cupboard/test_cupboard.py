@@ -259,6 +259,7 @@ def test_s2_save_takes_only_what_so_many_changes_can_lead_to(shelf: Shelf) -> No
         *((3, "acquire", "w2", errors.Held), (3, "release", "w2", errors.NotHolder)),
         *((4, "release", "w2", errors.NotHolder), (3, "acquire", "", errors.InvalidHolder)),
         *((3, "set", None, errors.InvalidStashType), (2, "release", "w1", errors.Invalid)),
+        *((4, "acquire", "w2", errors.Held), (5, "release", "w2", errors.NotHolder)),
         *((2**62, "release", "w1", errors.Invalid), (3, "acquire", None, errors.InvalidHolder)),
     ):
         with pytest.raises(error):

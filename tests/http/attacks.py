@@ -12,14 +12,14 @@ from urllib.parse import quote
 import msgspec
 
 from holdfast.faces.http.auth import MAIN, MAX_BODY
-from holdfast.operation import REGISTRY
+from holdfast.operation import REGISTRY, Operation
+from holdfast.route import ANY
 from holdfast.schema import parameters
 from holdfast.wire import MAX_DEPTH, plan_of
 from holdfast.workspace.context import ROLES
 from tests.http.bare import Request
-from tests.http.matrix import ACTOR, OTHER, Row, Site
+from tests.http.matrix import ACTOR, BOB, OTHER, STRANGER, Row, Site
 
-BOB: Final = "bob"  # for whom nobody here may act
 ACTING: Final = ("agent", "holder", "sender", "actor")  # arguments that say who acts, when something is written
 EVENTS: Final = "text/event-stream"
 EVIL: Final = "evil.example"
@@ -179,10 +179,14 @@ def actor_arguments(row: Row) -> list[str]:
     """The arguments of a write that say who acts, under all their names."""
     if row.op is None or not row.writes:
         return []
-    own = [each.name for each in parameters(row.op) if each.name in ACTING]
-    if row.op.name == "agents.register":
-        own.append("name")
+    own = [each.name for each in parameters(row.op) if each.name in (*ACTING, row.op.route.names_actor)]
     return own + [alias.name for alias in row.op.route.aliases if alias.of in own]
+
+
+def saying(request: Request, **more: Any) -> Request:
+    """The request with more arguments in its body, which a DELETE may have too."""
+    body = msgspec.json.decode(request.body or b"{}") | more
+    return request.having("Content-Type", "application/json")._replace(body=msgspec.json.encode(body))
 
 
 @kind
@@ -191,12 +195,12 @@ def an_argument_of_another_actor(site: Site) -> Cells:
     for row in site.rows:
         for name in actor_arguments(row):
             for request in (row.request.bearing(bound), row.request.bearing(bound).having("X-Agent-ID")):
-                body = msgspec.json.decode(request.body)
-                yield forbidden(request._replace(body=msgspec.json.encode(body | {name: BOB})))
-                yield forbidden(request._replace(body=msgspec.json.encode(body | {name: [BOB]})))
-                comma = b"," if body else b""
+                yield forbidden(saying(request, **{name: BOB}))
+                yield forbidden(saying(request, **{name: [BOB]}))
+                request = saying(request)
+                comma = b"," if len(request.body) > 2 else b""
                 twice = request.body[:-1] + comma + f'"{name}":"{ACTOR}","{name}":"{BOB}"}}'.encode()
-                yield forbidden(request._replace(body=twice))
+                yield Cell(request._replace(body=twice), 400, "INVALID")
                 yield forbidden(request.asking(f"{name}={BOB}"))
                 yield forbidden(request.asking("args=" + quote(msgspec.json.encode({name: BOB}))))
 
@@ -218,6 +222,44 @@ def another_actor_inside_a_txn(site: Site) -> Cells:
             for branch in ("then", "otherwise"):
                 yield forbidden(in_txn(txn, row.op.name, row.args | {name: BOB}, branch))
                 yield forbidden(in_txn(txn.having("X-Agent-ID"), row.op.name, row.args | {name: BOB}, branch))
+
+
+def holders_steps() -> Iterator[Operation[..., Any]]:
+    """Every write that takes the token of what its domain grants."""
+    return (op for op in REGISTRY.values() if op.writes and op.takes("token"))
+
+
+@kind
+def the_token_of_what_another_holds(site: Site) -> Cells:
+    """A token proves freshness, never identity: the acting agent must be the holder, whatever its role."""
+    free = [site.token(role) for role in ROLES[1:]]
+    bound = [site.token(role, actor=BOB) for role in ROLES[1:]]
+    for op in holders_steps():
+        assert op.held is not None
+        step = {"status": "blocked"} if op.takes("status") else {}  # not the one that only asks who holds it
+        request = site.call(op.name, **site.arguments[op.name] | site.holdings[op.held.kind] | step)
+        refused = [request.bearing(secret).having("X-Agent-ID") for secret in bound]
+        for secret in free:
+            refused += [request.bearing(secret).having("X-Agent-ID", who) for who in (BOB, STRANGER)]
+            for name in {"agent", "holder"} & {each.name for each in parameters(op)}:
+                refused += [saying(request.bearing(secret), **{name: who}) for who in (BOB, STRANGER)]
+        for each in refused:
+            yield Cell(each, 403, "NOT_HOLDER|NOT_CLAIM_OWNER")
+
+
+@kind
+def what_only_admins_may_say(site: Site) -> Cells:
+    """`force`, and the arguments of which the table says so, in a call and inside a txn."""
+    secrets = site.token("agent"), site.token("agent", actor=ACTOR)
+    for op in REGISTRY.values():
+        forced = {"force": True} if op.takes("force") else {}
+        for name, value in {**op.route.admin_only, **forced}.items():
+            more = {name: 0 if value is ANY else value}
+            for secret in secrets:
+                yield forbidden(saying(site.call(op.name).bearing(secret), **more))
+                for branch in ("then", "otherwise"):
+                    txn = site.call("txn").bearing(secret)
+                    yield forbidden(in_txn(txn, op.name, site.arguments[op.name] | more, branch))
 
 
 @kind

@@ -9,6 +9,7 @@ from __future__ import annotations
 import shutil
 import threading
 from collections.abc import Callable, Iterable, Iterator
+from itertools import product
 from pathlib import Path
 from typing import Any, Final, NamedTuple, cast
 from urllib.parse import quote
@@ -26,6 +27,7 @@ from holdfast.route import Role
 from holdfast.schema import parameters
 from holdfast.testing import ManualClock
 from holdfast.workspace import Workspace
+from holdfast.workspace.context import ROLES
 from tests.http.bare import Client, Request
 from tests.http.running import PATIENCE, Running
 from tests.worlds.contents import contents
@@ -33,6 +35,8 @@ from tests.worlds.kinds import World
 from tests.worlds.write_cases import CASES, Case
 
 ACTOR: Final = "ann"
+BOB: Final = "bob"  # another agent, for whom a token of ACTOR may not act
+STRANGER: Final = "zoe"  # whom the workspace has never seen
 OTHER: Final = "other"  # a named workspace that begins as a copy of the main one
 PAGES: Final[dict[str, Role]] = {
     **dict.fromkeys(("", "docs", "openapi.json", "readyz"), "read"),
@@ -40,6 +44,7 @@ PAGES: Final[dict[str, Role]] = {
 }
 HOUR: Final = 3600.0  # longer than the matrix takes
 BRIEFLY: Final = 0.01
+_BOUND: Final = [*product(ROLES, (False, True))]
 _QUERIED: Final = ("GET", "DELETE")
 
 
@@ -100,6 +105,7 @@ def arguments(ws: Workspace) -> dict[str, dict[str, Any]]:
     ops = {route.op.name: route.op for route in Routes().all}
     called = cast(Workspace, _Called(ws))
     found = {name: case.call(called, ready[case.prepare]) for name, case in cases.items() if name in ops}
+    found["tasks.release_stale_claims"] = {}  # with an age it is for admins
     found["tasks.import_"] = {"lines": ['{"format": "holdfast.task/1", "id": "hf-new", "title": "imported"}']}
     known = _known(ws, found)
     for name, op in ops.items():
@@ -109,6 +115,20 @@ def arguments(ws: Workspace) -> dict[str, dict[str, Any]]:
             if op.kind in ("first", "stream"):
                 found[name]["timeout"] = BRIEFLY
     return found
+
+
+def holdings(ws: Workspace) -> dict[str, dict[str, Any]]:
+    """Something of every kind that can be held, in the hands of ACTOR: how calls name it, and its token."""
+    task = ws.tasks.claim(ws.tasks.create("held").id, ttl=HOUR)
+    stash = ws.stashes.create("in hand", "lock").id
+    path = ws.paths.lock("in/hand/**", ttl=HOUR)
+    return {
+        "task": {"id": task.id, "token": task.token},
+        "lock": {"name": "in hand", "token": ws.locks.acquire("in hand", ttl=HOUR).token},
+        "cell": {"run": "run", "cell": "in hand", "token": ws.cells.acquire_lock("run", "in hand", ttl=HOUR).token},
+        "stash": {"id": stash, "token": ws.stashes.acquire(stash, ttl=HOUR).token},
+        "path": {"id": path.id, "token": path.token},
+    }
 
 
 def _known(ws: Workspace, found: dict[str, dict[str, Any]]) -> dict[str, Any]:
@@ -162,6 +182,8 @@ class Site:
         clock.advance((SystemClock().wall() - clock.wall()) / 1e6 + HOUR)  # ahead, so that it can be reset
         with holdfast.open(self._seed, actor=ACTOR, clock=clock) as ws:
             self.arguments = arguments(ws)
+            self.holdings = holdings(ws)
+            ws.agents.register(BOB)
         shutil.copytree(self._seed, self._folder)
         self._copies: set[str] = set()
         self.copied(OTHER)
@@ -174,6 +196,7 @@ class Site:
         self._logged: list[str] = []
         self._reader = threading.Thread(target=self._listen, daemon=True)  # so that no log holds the server up
         self._judges: list[Workspace] = []
+        self.tokens_of = {(role, bound): self.token(role, actor=ACTOR if bound else None) for role, bound in _BOUND}
         try:
             self._reader.start()
             self._judges += [holdfast.open(each, actor="judge") for each in (self._folder, self._named(OTHER))]
@@ -224,7 +247,7 @@ class Site:
 
     # --- what is asked -----------------------------------------------------------------------------------------------
 
-    def call(self, name: str, base: str = "/", **args: Any) -> Request:
+    def call(self, name: str, base: str = "/", /, **args: Any) -> Request:
         """An operation as a request with everything right."""
         route = next(route for route in Routes().all if route.op.name == name)
         return called(route, args or self.arguments[name], base, self.right)
@@ -258,7 +281,7 @@ class Site:
         """Everything that is stored: each row of each table, the revisions, and which files there are beside copies."""
         files = {str(path) for path in self._folder.parent.rglob("*") if not self._copies & {*path.parts}}
         stores = [(judge.revision, contents(judge)) for judge in self._judges]
-        return stores, {file for file in files if not file.endswith(("-wal", "-shm"))}
+        return stores, {file for file in files if not file.endswith(("-wal", "-shm", "refusals.jsonl"))}
 
     def end(self) -> str:
         """Stop the server; answers what it logged."""

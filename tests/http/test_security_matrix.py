@@ -7,6 +7,8 @@ no sense anyway.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from itertools import product
 from typing import Final
 
 import msgspec
@@ -15,9 +17,9 @@ import pytest
 from holdfast.faces.http.auth import MAIN, MAX_BODY
 from holdfast.wire import MAX_DEPTH
 from holdfast.workspace.context import ROLES
-from tests.http.attacks import BASES, KINDS, Cell, actor_arguments, in_txn, nested
+from tests.http.attacks import BASES, KINDS, Cell, actor_arguments, forbidden, in_txn, nested, saying
 from tests.http.bare import Request
-from tests.http.matrix import ACTOR, Row, Site
+from tests.http.matrix import ACTOR, BOB, STRANGER, Row, Site
 
 REFUSALS: Final = {401, 403, 413, 415, 421}  # of the matrix; 400 has other reasons too
 
@@ -52,6 +54,41 @@ def test_every_address_refuses(site: Site, name: str, capsys: pytest.CaptureFixt
     assert not wrong, f"{len(wrong)} of {cells} cells, such as\n" + "\n".join(wrong[:: max(1, len(wrong) // 5)])
     assert site.state() == before
     assert cells > 0
+
+
+# --- roles and actors -------------------------------------------------------------------------------------------------
+
+
+def asked(site: Site, row: Row) -> Iterator[tuple[Request, bool]]:
+    """The request of a row with every role, by a token that is bound to ACTOR or to nobody, as ACTOR, as another agent
+    and as one that nobody knows, said in the header and in the arguments; and whether the table lets it through."""
+    for role, bound in product(ROLES, (False, True)):
+        enough = ROLES.index(role) >= ROLES.index(row.role)
+        request = row.request.bearing(site.tokens_of[role, bound])
+        for who in (ACTOR, BOB, STRANGER):
+            itself = who == ACTOR or not bound
+            yield request.having("X-Agent-ID", who), enough and itself
+            for name in actor_arguments(row):
+                yield saying(request.having("X-Agent-ID"), **{name: who}), enough and itself
+
+
+def test_every_operation_is_for_the_roles_and_actors_that_the_table_names(
+    site: Site, capsys: pytest.CaptureFixture[str]
+) -> None:
+    copy = site.copied("roles")
+    calls = [pair for row in site.rows if row.op is not None and row.space == MAIN for pair in asked(site, row)]
+    before = site.state()
+    wrong = [each for request, passes in calls if not passes for each in failing(site, forbidden(request))]
+    assert not wrong, wrong[:5]
+    assert site.state() == before
+    for request, passes in calls:
+        if passes:  # what became of the records it names does not matter: it was let through to them
+            answer = site.client.send(request._replace(target=copy + request.target.removeprefix("/")))
+            assert (answer.status, answer.code) != (403, "FORBIDDEN"), request
+            assert answer.status not in REFUSALS - {403}, request
+            assert answer.status < 500, (request, answer)
+    with capsys.disabled():
+        print(f"\n  roles and actors: {len(calls)} calls, {sum(passes for _, passes in calls)} of them let through")
 
 
 # --- the control -----------------------------------------------------------------------------------------------------
@@ -97,7 +134,7 @@ def test_the_control_every_write_succeeds_with_everything_right(site: Site, caps
         before = revision(site, base)
         request = right(site, row, weakest[row.role], base)
         if himself(row):
-            request = request._replace(body=msgspec.json.encode(msgspec.json.decode(request.body) | himself(row)))
+            request = saying(request, **himself(row))
         answer = site.client.send(request)
         assert answer.status in (200, 201, 204), (request, answer)
         assert [*answer.flaws(site.secrets)] == [], request

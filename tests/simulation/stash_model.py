@@ -186,6 +186,7 @@ class StashModel(MailModel):
         value: Any = None,
         holder: str | None = None,
         changed_by: str | None = None,
+        released_by: str | None = None,
     ) -> Stash:
         """S2: what was done to it in memory, if it is still what it was done to."""
         row = self._stash(id)
@@ -196,7 +197,7 @@ class StashModel(MailModel):
             raise errors.Invalid()
         if row.type == "lock":
             assert holder is not None
-            self._follow(row, operation, holder, version - expected)
+            self._follow(row, operation, holder, version - expected, released_by)
             value = self._seen_value(row)
         self._check_value(row.type, None if row.type == "lock" else value)
         self._write(row, operation, value, changed_by, version - expected)
@@ -204,12 +205,12 @@ class StashModel(MailModel):
 
     # --- locks -------------------------------------------------------------------------------------------------------
 
-    def _follow(self, row: StashRow, operation: str, holder: str, changes: int) -> None:
+    def _follow(self, row: StashRow, operation: str, holder: str, changes: int, released_by: str | None) -> None:
         """Who holds a lock takes it again or gives it back; who does not, takes it first, when the other has let go."""
         before = None if row.lock is None else row.lock.holder
         let_go = before not in (None, holder)
         take = before != holder or operation == "acquire"
-        if changes < let_go + take + (operation == "release"):
+        if (let_go and released_by != before) or changes < let_go + take + (operation == "release"):
             if operation == "acquire":
                 raise errors.Held(holder=before)
             raise errors.NotHolder(holder=before)

@@ -147,7 +147,10 @@ class StashClients:
         args: Args = {"id": id, "expected": expected, "version": expected + self.chance.choice((1, 1, 2, 3))}
         if type == "lock":
             holder = self.chance.choice(AGENTS)
-            return {**args, "operation": self.chance.choice(("acquire", "release")), "holder": holder}
+            before = self.tokens.get(id, (None, 0))[0]
+            released_by = self.chance.choice((None, before, before, *AGENTS))
+            operation = self.chance.choice(("acquire", "release"))
+            return {**args, "operation": operation, "holder": holder, "released_by": released_by}
         operation = "increment" if type == "counter" and self.chance.random() < 0.5 else "set"
         return {**args, "operation": operation, "value": self.value(type), **self.changed_by()}
 

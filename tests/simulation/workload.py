@@ -35,6 +35,7 @@ class Workload:
         self.chance = chance
         self.tokens: dict[str, int] = {}
         self.leases: list[str] = []
+        self.holders: dict[str, str] = {}  # of leases
         self.versions: dict[tuple[str, str], int] = {}
         self.revision = 0
         self._values = itertools.count(1)
@@ -83,6 +84,7 @@ class Workload:
             self.tokens[args["name"]] = answer.token
         elif op == "leases.create":
             self.leases.append(answer.id)
+            self.holders[answer.id] = answer.holder
         elif op.startswith("tasks."):
             self.tasks.learn(op, args, answer)
         elif "run" in args and "cell" in args and type(answer) is int and op != "cells.increment":
@@ -125,6 +127,13 @@ def _acquire(w: Workload) -> Args:
 def _held(w: Workload) -> Args:
     lock = w.lock()
     return {**lock, "token": w.token(lock["name"])}
+
+
+def _leased(w: Workload) -> Args:
+    """A lease of late, by its holder or whoever calls."""
+    id = w.lease()
+    holder = w.holders.get(id) if w.chance.random() < 0.8 else None
+    return {"id": id} if holder is None else {"id": id, "holder": holder}
 
 
 def _txn(w: Workload) -> Args:
@@ -180,8 +189,8 @@ OPERATIONS: dict[str, tuple[int, Maker]] = {
     "locks.release": (3, _held),
     "locks.refresh": (2, _held),
     "leases.create": (1, lambda w: {"ttl": w.chance.choice(TTLS)}),
-    "leases.refresh": (1, lambda w: {"id": w.lease()}),
-    "leases.revoke": (1, lambda w: {"id": w.lease()}),
+    "leases.refresh": (1, _leased),
+    "leases.revoke": (1, _leased),
     "txn": (3, _txn),
     "events.compact": (1, lambda w: {"before": max(1, w.revision - w.chance.randrange(40))}),
     **{name: (weight, _for_tasks(maker)) for name, (weight, maker) in task_workload.OPERATIONS.items()},

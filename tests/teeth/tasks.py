@@ -59,6 +59,16 @@ BUGS = [
         CLAIMS,
     ),
     Bug(
+        "a token proves who calls",
+        "domains/tasks/claims.py",
+        """        check_token(task, token)
+    if agent is None""",
+        """        check_token(task, token)
+        return
+    if agent is None""",
+        CLAIMS,
+    ),
+    Bug(
         "a swept holder is only not the holder",
         "domains/tasks/claims.py",
         """                return event.op == "expire" or "forced" in event.data
@@ -70,10 +80,8 @@ BUGS = [
     Bug(
         "the holder's writes do not renew its claim",
         "domains/tasks/claims.py",
-        """    if task.holder is not None and (token is not None or own):
-""",
-        """    if task.holder is not None and token is not None:
-""",
+        """    if task.holder is not None and task.holder == tx.actor and""",
+        """    if task.holder is None and task.holder == tx.actor and""",
         CLAIMS,
     ),
     Bug(

@@ -83,12 +83,14 @@ class Stash(Entity[types.Stash]):
         self.token: int | None = None
         self._data = b""  # the value as it was stored
         self._last: tuple[SavedOperation, str | None] | None = None  # the last change, and by which holder
+        self._released = False  # by whoever held it when it was loaded
 
     def become(self, stored: types.Stash) -> None:
         """Be as it is stored, with nothing left to save."""
         super().become(stored)
         self.name, self.stash_type, self.version = stored.name, stored.stash_type, stored.version
         self.trail_id, self.token, self._value, self._last = stored.trail, stored.token, stored.value, None
+        self._released = False
         self._data = encode(stored.value, _ANY_SIZE)
 
     @property
@@ -140,6 +142,7 @@ class Stash(Entity[types.Stash]):
         if self._holder is None or self._holder != holder:
             raise errors.NotHolder(f"{self.name!r} is held by {self._holder or 'nobody'}", holder=self._holder)
         self._change(None, StashOpRelease, holder)
+        self._released = True
 
     @property
     def _holder(self) -> str | None:
@@ -170,7 +173,11 @@ class Stash(Entity[types.Stash]):
             return
         operation, holder = self._last
         value = None if self.stash_type == rows.LOCK else self._value
-        saved = ws.stashes.save(self.id, stored.version, self.version, operation, value, holder, self.changed_by)
+        before = stored.value["holder"] if self.stash_type == rows.LOCK and stored.value else None
+        given_up = before if self._released else None
+        saved = ws.stashes.save(
+            self.id, stored.version, self.version, operation, value, holder, self.changed_by, given_up
+        )
         self.become(saved)
 
     def _check_kept(self, stored: types.Stash) -> None:

@@ -34,17 +34,27 @@ def create_lease(tx: Tx, ttl: float, holder: str | None = None) -> Lease:
     return get_lease(tx, id)
 
 
-def refresh_lease(tx: Tx, id: str) -> Lease:
-    """Extend a lease by its ttl from now. Raises NotFound if it has expired: it cannot come back."""
-    require_lease(tx, id)
+def refresh_lease(tx: Tx, id: str, holder: str | None = None) -> Lease:
+    """Extend one's lease by its ttl from now. Raises NotFound if it has expired: it cannot come back; or NotHolder."""
+    _require_own(tx, id, holder)
     kernel.renew(tx, id)
     return get_lease(tx, id)
 
 
-def revoke_lease(tx: Tx, id: str) -> None:
-    """End a lease now with everything bound to it, in one transaction. Raises NotFound."""
-    require_lease(tx, id)
+def revoke_lease(tx: Tx, id: str, holder: str | None = None) -> None:
+    """End one's lease now with everything bound to it, in one transaction. Raises NotFound, or NotHolder."""
+    _require_own(tx, id, holder)
     kernel.finish(tx, id, kernel.LEASE, "revoke")
+
+
+def _require_own(tx: Tx, id: str, holder: str | None) -> None:
+    """Raise NotHolder unless the lease is the holder's, who is the actor unless named."""
+    holder = str(tx.actor) if holder is None else holder
+    check_name(holder, "holder")
+    owner = get_lease(tx, id).holder
+    if owner != holder:
+        hint = f"ask {owner} by mail, or wait until it expires"
+        raise errors.NotHolder(f"the lease {id} is held by {owner}, not by {holder}", hint=hint, holder=owner)
 
 
 def get_lease(snapshot: Snapshot, id: str) -> Lease:

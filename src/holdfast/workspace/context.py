@@ -25,7 +25,7 @@ from holdfast.kernel.tx import Snapshot, Tx, newest_version
 from holdfast.kernel.validate import check_name
 from holdfast.kernel.values import decode, encode
 from holdfast.operation import Operation, find_operation
-from holdfast.route import Role
+from holdfast.route import ANY, Role
 from holdfast.types import DerivedActor, Op, TxnResult
 
 # What a fence names: a lock, the id of a lock stash, (run, cell), or (trail, name) of a lock stash, ("", name) if it is
@@ -211,6 +211,8 @@ PLAIN_ANSWERS = Answers(_encode_plain, decode)
 
 ROLES: Final[tuple[Role, ...]] = get_args(Role)
 _ACTING: Final = ("agent", "holder", "sender")  # arguments that say who acts
+_FORCE: Final = {"force": True}  # takes something from its holder; embedded callers have no Access and count as admins
+_OTHERWISE: Final = {"force": "ask the holder by mail"}
 
 
 def allows(role: Role, needed: Role) -> bool:
@@ -248,9 +250,8 @@ class Access(msgspec.Struct, frozen=True):
                 inner = find_operation(step.op)  # txn itself refuses an unknown one
                 if inner is not None:
                     self.check(inner, step.args if isinstance(step.args, dict) else {})
-        for name, value in op.route.admin_only.items():
-            if given.get(name) == value and self.role != "admin":
-                raise errors.Forbidden(f"{name} {value} needs a token with the role admin")
+        if self.role != "admin":
+            _check_admin_only(op, given)
         if not self.bound or not (op.writes or op.route.private):
             return
         for name in (*_ACTING, op.route.names_actor):
@@ -258,6 +259,16 @@ class Access(msgspec.Struct, frozen=True):
                 raise errors.Forbidden(f"this token acts as {self.actor}, not as {given[name]}")
         if op.route.confined_by:
             given[op.route.confined_by] = self.actor
+
+
+def _check_admin_only(op: Operation[..., Any], given: dict[str, Any]) -> None:
+    """Raise Forbidden for an argument that only admins may give: `force`, and what the operation says."""
+    for name, wanted in {**_FORCE, **op.route.admin_only}.items():
+        value = given.get(name)
+        if value is not None and wanted in (ANY, value):
+            shown = name if wanted is ANY else f"{name}={value}"
+            hint = f"{_OTHERWISE.get(name, 'omit it')}; holdfast token create --role admin makes a token that may"
+            raise errors.Forbidden(f"{op.name} with {shown} needs a token with the role admin", hint=hint)
 
 
 def _steps(given: dict[str, Any]) -> Iterator[Op]:

@@ -10,6 +10,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any, Final, cast
 
+import msgspec
+
 from holdfast import errors
 from holdfast.domains.cycles import document as steps
 from holdfast.domains.cycles import merge, rows, rules
@@ -194,7 +196,7 @@ def _resumption(document: Document) -> Resumption:
 def delete(tx: Tx, key: str, force: bool = False) -> None:
     """Delete a cycle that has ended, and blank its history; its number is not used again. Raises InvalidTransition.
 
-    `force` deletes it in any state, also if its document is damaged.
+    `force` deletes it in any state, also if its document is damaged, and is logged.
     """
     check_flag(force=force)
     own = rows.named(tx, key)
@@ -208,7 +210,8 @@ def delete(tx: Tx, key: str, force: bool = False) -> None:
     tx.run("DELETE FROM cycles WHERE prefix = ? AND number = ?", (own.prefix, own.number))
     redact(tx, rows.CYCLE, "", str(own))
     idempotency.redact(tx, [str(own)])
-    tx.emit(rows.CYCLE, str(own), rows.DELETE)
+    data = msgspec.msgpack.encode({"forced": [False, True]}) if force else None
+    tx.emit(rows.CYCLE, str(own), rows.DELETE, data=data)
 
 
 # --- hooks for other domains -----------------------------------------------------------------------------------------

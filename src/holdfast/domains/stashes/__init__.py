@@ -39,16 +39,18 @@ def save(
     value: Any = None,
     holder: str | None = None,
     changed_by: str | None = None,
+    released_by: str | None = None,
 ) -> Stash:
     """Write the version that a stash has reached in memory since `expected`. Raises VersionMismatch.
 
-    `operation` is the last of the changes. For a lock, `value` is omitted and `holder` took or released it.
+    `operation` is the last of the changes. For a lock, `value` is omitted and `holder` took or released it; if another
+    held it, `released_by` names the one that released it in memory before that.
     """
     stored = rows.require(tx, id)
     _check_operation(stored, operation)
     check_reached(stored, expected, version)
     if stored.type == rows.LOCK:
-        _move(tx, stored, operation, holder, version - expected)
+        _move(tx, stored, operation, holder, version - expected, released_by)
         value = rows.require(tx, stored.id).value
     else:
         rows.check_value(stored.type, value)
@@ -78,12 +80,13 @@ def check_reached(stored: Stored, expected: int, version: int) -> None:
         )
 
 
-def _move(tx: Tx, stored: Stored, operation: str, holder: str | None, changes: int) -> None:
+def _move(tx: Tx, stored: Stored, operation: str, holder: str | None, changes: int, released_by: str | None) -> None:
     """Bring a lock to its state in memory, if that many changes can lead there."""
     if not holder:
         raise errors.InvalidHolder("the holder is empty", hint="name the holder")
     target, row = rows.lock_of(stored.id), locks.load(tx, rows.lock_of(stored.id))
-    if changes < _least_changes(stored.holder, operation, holder):
+    unreleased = stored.holder not in (None, holder, released_by)
+    if unreleased or changes < _least_changes(stored.holder, operation, holder):
         if operation == "acquire" and stored.holder is not None:
             raise locks.held(target, stored.holder, stored.until)
         raise errors.NotHolder(f"{stored.name!r} is held by {stored.holder or 'nobody'}", holder=stored.holder)
@@ -350,7 +353,12 @@ class Stashes(Domain[M]):
             example("""holdfast stash set limits '{"depth": 4}' --expected 1 --changed-by hf-7k2q""", _LIMITS),
         ),
     )
-    save = write(save, http="PUT /api/stashes/{id}")
+    save = write(
+        save,
+        http="PUT /api/stashes/{id}",
+        names_actor="released_by",
+        arguments={"released_by": "who held the lock when it was loaded, and released it in memory"},
+    )
     increment = write(
         increment,
         http="POST /api/stashes/{id}/increment",

@@ -15,7 +15,7 @@ from holdfast.domains.tasks.rows import find, require, to_task
 from holdfast.kernel.tx import Snapshot, Tx
 from holdfast.kernel.validate import check_flag
 from holdfast.operation import Domain, Found, M, procedure, read, write
-from holdfast.route import Alias, Held, example
+from holdfast.route import ANY, Alias, Held, example
 from holdfast.types import ImportReport
 from holdfast.types.tasks import ImportFormat, Side, Task, TemplateNode
 
@@ -266,7 +266,9 @@ class Tasks(Domain[M]):
         mcp="task_update step=reopen",
     )
     set_status = write(claims.set_status, http=f"PATCH {_ONE}/status", reloads_rules=True)
-    release_stale_claims = procedure(claims.release_stale_claims, http="POST /api/tasks/release-stale-claims")
+    release_stale_claims = procedure(
+        claims.release_stale_claims, http="POST /api/tasks/release-stale-claims", admin_only={"timeout": ANY}
+    )
 
     update = write(
         changes.update,

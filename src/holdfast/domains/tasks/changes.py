@@ -15,7 +15,7 @@ from holdfast import errors
 from holdfast.domains import link_types
 from holdfast.domains.routing.config import Config, settings_of
 from holdfast.domains.tasks import creation, rows, transitions
-from holdfast.domains.tasks.claims import check_token, renew
+from holdfast.domains.tasks.claims import authorise, renew
 from holdfast.domains.tasks.tree import below
 from holdfast.kernel import idempotency, leases
 from holdfast.kernel.events import redact
@@ -29,8 +29,8 @@ def _to_edit(tx: Tx, id: str, token: int | None) -> rows.Stored:
     """Return the task for a change by anybody; with a token, only for the holder of the current claim."""
     task = rows.require(tx, id)
     if token is not None:
-        check_token(task, token)
-    renew(tx, task, token)
+        authorise(tx, task, None, token, "edit")
+    renew(tx, task)
     return task
 
 

@@ -123,14 +123,13 @@ def reclaim(tx: Tx, id: str, agent: str | None = None) -> Task:
 def authorise(
     tx: Tx, task: Stored, agent: str | None, token: int | None, op: str, target: TaskStatus | None = None
 ) -> None:
-    """Check that the caller holds the claim: by its token, or else by its name.
+    """Check that the acting agent holds the claim; a token is checked in addition, and proves nobody's identity.
 
-    Raises Fenced for a token of another claim, or if the caller's claim expired or was taken; InvalidTransition if
+    Raises Fenced for a token of another claim, or if the agent's claim expired or was taken; InvalidTransition if
     nobody holds the task; NotClaimOwner if another agent does.
     """
     if token is not None:
         check_token(task, token)
-        return
     if agent is None and isinstance(tx.actor, DerivedActor) and task.holder is None and target is not None:
         raise illegal(task, op, target, tx.actor)
     agent = holder_of(tx, agent, "agent")
@@ -146,6 +145,8 @@ def authorise(
         hint = f"claim another one: tasks.claim_next(); or ask {task.holder} by mail"
         if op == "release":
             hint = ask_holder(task)
+        elif op == "edit":
+            hint = "omit the token: everybody may change fields, tags and notes; only the holder proves its claim by it"
     raise errors.NotClaimOwner(message, hint=hint, id=task.id, holder=task.holder, claimed_by=task.holder)
 
 
@@ -185,10 +186,9 @@ def _lost(tx: Tx, task: Stored, agent: str) -> bool:
     return False
 
 
-def renew(tx: Tx, task: Stored, token: int | None = None) -> None:
+def renew(tx: Tx, task: Stored) -> None:
     """Renew the claim, as any write by its holder does; a parked claim stays parked."""
-    own = task.holder == tx.actor and not isinstance(tx.actor, DerivedActor)
-    if task.holder is not None and (token is not None or own):
+    if task.holder is not None and task.holder == tx.actor and not isinstance(tx.actor, DerivedActor):
         leases.renew(tx, task.record, task.ttl, shorten=False)
 
 
