@@ -186,8 +186,7 @@ class Load:
         for asked in group:
             asked.attempts += 1
         engine = workspace._engine
-        for call in calls[:-1]:
-            engine.group.join(call)
+        engine.group.queue(calls[:-1])
         try:
             calls[-1].result = engine.submit(calls[-1].body, calls[-1].actor)
         except errors.HoldfastError as error:

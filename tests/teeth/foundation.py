@@ -122,7 +122,7 @@ BUGS = [
     Bug(
         "statement after the watchdog's rollback",
         "kernel/tx.py",
-        "        self._execute = _ended\n",
+        "        self._execute = self._change = _ended\n",
         "        self._time = self._time\n",
     ),
     Bug(

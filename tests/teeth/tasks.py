@@ -17,6 +17,15 @@ LEAPS = ("tests/conformance/test_leaps.py", "--kinds", "memory")
 
 BUGS = [
     Bug(
+        "a claim that is written out lets a parent go on",
+        "domains/tasks/rows.py",
+        """    if task.parent is not None:
+        adjust(tx, task.parent, busy=1)
+    tx.emit_of""",
+        """    tx.emit_of""",
+        ("tests/unit/test_start_claim.py",),
+    ),
+    Bug(
         "tasks that were read ahead are claimed as they were then",
         "kernel/tx.py",
         "kept if changes == self._connection.total_changes() else None",

@@ -65,6 +65,11 @@ class Call:
         return True
 
     @property
+    def abandoned(self) -> bool:
+        """Whether its caller has gone: then its body need not run."""
+        return False
+
+    @property
     def asks(self) -> bool:
         """Whether its outcome depends on the state: then the body must have seen everything before it."""
         return self.body is not nothing and self.body is not follow
@@ -113,6 +118,7 @@ class Batch:
         self._writer.store.check_kept()
         self.emitted = caught_up = self._journal is not None and self._journal.catch_up(self._asked)
         self._connection = self._writer.store.writer
+        self._change = self._connection.cursor().execute
         self.deadline: int | None = None
         self.dirty = self.swept = self._committing = False
         self._execute_begin()
@@ -178,6 +184,7 @@ class Batch:
         writer = self._writer
         writer.tx = tx = kind(
             self._connection,
+            self._change,
             writer.time,
             writer.ids,
             self.now,

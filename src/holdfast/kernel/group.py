@@ -90,19 +90,24 @@ class Group:
 
     # --- the queue and the lead over it ------------------------------------------------------------------------------
 
-    def join(self, call: Call) -> None:
-        """Queue a call; a thread leads at once if nobody does."""
-        self.check_not_inside()
-        self._check_open(call)  # before the mutex too: after a fork no thread may be left to release it
+    def join(self, call: SyncCall) -> None:
+        """Queue the call of a thread, which leads at once if nobody does."""
+        self.check_open(call)  # before the mutex too: after a fork no thread may be left to release it
         with self._mutex:
-            self._check_open(call)
-            if isinstance(call, SyncCall):
-                take_over = self.take_overs.pop(get_ident(), None)
-                if take_over is not None:  # this thread's event loop leads and waits; we would block it for ever
-                    self._queue.extendleft(reversed(take_over()))
-                    self._led = False
-                call.leads, self._led = not self._led, True
+            self.check_open(call)
+            take_over = self.take_overs.pop(get_ident(), None)
+            if take_over is not None:  # this thread's event loop leads and waits; we would block it for ever
+                self._queue.extendleft(reversed(take_over()))
+                self._led = False
+            call.leads, self._led = not self._led, True
             self._queue.append(call)
+
+    def queue(self, calls: Iterable[Call]) -> None:
+        """Queue calls that others lead."""
+        self.check_open()
+        with self._mutex:
+            self.check_open()
+            self._queue.extend(calls)
 
     def try_lead(self) -> bool:
         """For an event loop: take the lead if nobody has it and a call is queued."""
@@ -112,7 +117,10 @@ class Group:
             self._led = True
             return True
 
-    def _check_open(self, call: Call) -> None:
+    def check_open(self, call: Call | None = None) -> None:
+        """Raise Reentrant in a thread that is running a body of this workspace, or an error if it is closed."""
+        if _inside:
+            self.check_not_inside()
         store = self.writer.store
         if store.closed and not (store.lost and isinstance(call, Exclusive)):  # close() needs the lead of a lost store
             raise store.refusal()
@@ -128,10 +136,14 @@ class Group:
         """Move queued calls to `calls` for the leader to run, up to one that needs the lead for itself."""
         with self._mutex:
             while self._queue and len(calls) < MAX_CALLS:
-                if calls and isinstance(self._queue[0], Exclusive):
+                call = self._queue[0]
+                alone = isinstance(call, Exclusive)
+                if alone and calls:
                     break
-                calls.append(self._queue.popleft())
-                if isinstance(calls[-1], Exclusive):
+                self._queue.popleft()
+                if not call.abandoned:
+                    calls.append(call)
+                if alone:
                     break
         return calls
 

@@ -36,28 +36,21 @@ class AsyncCall(Call):
     def __init__(self, body: Callable[[Tx], Any], actor: str, leader: LoopLeader) -> None:
         super().__init__(body, actor)
         self.leader = leader
-        self.future: asyncio.Future[Any] = leader.loop.create_future()
+        self.future: asyncio.Future[Any] = asyncio.Future(loop=leader.loop)
 
     @property
     def ready(self) -> bool:
         return self.leader.loop.is_running()
+
+    @property
+    def abandoned(self) -> bool:
+        return self.future.done()  # cancelled: nobody else ends it before its answer
 
     def lead(self) -> None:
         self.leader.soon(self.leader.lead_soon)
 
     def answer(self) -> None:
         self.leader.answer([self])
-
-    def resolve(self) -> None:
-        """On the loop: wake the task."""
-        if self.future.done():
-            return  # cancelled meanwhile
-        if isinstance(self.error, StopIteration):  # which no future can carry
-            self.future.set_exception(RuntimeError(f"the body raised {self.error!r}"))
-        elif self.error is not None:
-            self.future.set_exception(self.error)
-        else:
-            self.future.set_result(self.result)
 
 
 class LoopLeader:
@@ -69,23 +62,25 @@ class LoopLeader:
         self._group = engine.group
         self._answering = threading.Lock()
         self._answered: list[AsyncCall] = []
+        self._calls: list[AsyncCall] = []  # of this turn of the loop, which join the group together
         self._coming = False  # `lead` has been scheduled
         self._asked = False  # in this turn of the loop
         self._commits: queue.SimpleQueue[Callable[[], None] | None] | None = None
 
-    async def submit(self, body: Callable[[Tx], Any], actor: str) -> Any:
-        """Run a body in a transaction and return its result once it is durable."""
+    def call(self, body: Callable[[Tx], Any], actor: str) -> asyncio.Future[Any]:
+        """Run a body in a transaction with everything else that this turn of the loop calls.
+
+        The future has its result once that is durable. A call that is cancelled before its group runs is dropped.
+        """
+        self._group.check_open()
         call = AsyncCall(body, actor, self)
-        self._group.join(call)
+        self._calls.append(call)
         self.lead_soon()
-        try:
-            return await call.future
-        except asyncio.CancelledError:
-            self._group.leave(call)
-            raise
-        except errors.HoldfastError as error:
-            self._engine.refused(error, actor)
-            raise
+        return call.future
+
+    async def submit(self, body: Callable[[Tx], Any], actor: str) -> Any:
+        """The same as a coroutine, which begins when it is awaited."""
+        return await self.call(body, actor)
 
     def is_new_turn(self) -> bool:
         """Whether this is the first call in this turn of the loop."""
@@ -117,13 +112,20 @@ class LoopLeader:
         self._coming = False
         group = self._group
         with SHIELD:
+            calls, self._calls = self._calls, []
+            try:
+                group.queue(calls)
+            except errors.HoldfastError as error:  # closed meanwhile
+                fail(calls, error)
+                self.answer(calls)
+                return
             if not group.try_lead():
                 return
-            calls = group.take([])
+            taken = group.take([])
             if group.turns.try_take():
-                self._run(calls)
+                self._run(taken)
             else:
-                self._await_turn(calls)
+                self._await_turn(taken)
 
     def _await_turn(self, calls: list[Call]) -> None:
         """Wait beside the loop for the turn that other processes have; the first of three outcomes decides."""
@@ -217,10 +219,21 @@ class LoopLeader:
             self.soon(self._resolve)
 
     def _resolve(self) -> None:
+        """On the loop: wake the tasks."""
         with self._answering:
             answered, self._answered = self._answered, []
         for call in answered:
-            call.resolve()
+            future, error = call.future, call.error
+            if future.done():
+                continue  # cancelled meanwhile
+            if error is None:
+                future.set_result(call.result)
+                continue
+            if isinstance(error, errors.HoldfastError):
+                self._engine.refused(error, call.actor)
+            elif isinstance(error, StopIteration):  # which no future can carry
+                error = RuntimeError(f"the body raised {error!r}")
+            future.set_exception(error)
 
     def _worker(self) -> queue.SimpleQueue[Callable[[], None] | None]:
         if self._commits is None:

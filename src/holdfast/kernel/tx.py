@@ -99,6 +99,7 @@ class Tx(Snapshot):
 
     __slots__ = (
         "_ahead",
+        "_change",
         "_grants",
         "_ids",
         "actor",
@@ -117,6 +118,7 @@ class Tx(Snapshot):
     def __init__(
         self,
         connection: apsw.Connection,
+        change: Callable[..., apsw.Cursor],
         time: Now,
         ids: Ids,
         now: int,
@@ -129,6 +131,7 @@ class Tx(Snapshot):
     ) -> None:
         self._connection = connection
         self._execute = connection.execute
+        self._change = change  # by one cursor, which is all that statements without rows need
         self._time = time
         self._ids = ids
         self.now = now
@@ -168,7 +171,7 @@ class Tx(Snapshot):
         """Change rows and return how many."""
         self.dirty = True
         try:
-            self._execute(sql, params)
+            self._change(sql, params)
             return self._connection.changes()
         except apsw.Error as error:
             raise self._failed(error) from error
@@ -236,7 +239,7 @@ class Tx(Snapshot):
 
     def saw(self, name: str) -> None:
         """Note an agent that acts in this transaction under a name other than the actor's."""
-        if name != self.actor:
+        if name != self.actor and name not in self.seen:
             self.seen = (*self.seen, name)
 
     def leave(self, count: int, tidy: Tidy) -> None:
@@ -301,7 +304,7 @@ class Tx(Snapshot):
 
     def end(self) -> None:
         """End the transaction's body: every later use raises Closed."""
-        self._execute = _ended
+        self._execute = self._change = _ended
 
     @property
     def ended(self) -> bool:

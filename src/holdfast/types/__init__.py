@@ -23,7 +23,7 @@ END_OF_REVISION = 2**62
 
 def as_time(microseconds: int) -> datetime:
     """An aware datetime from microseconds UTC, exactly."""
-    return _EPOCH + timedelta(0, microseconds // 1_000_000, microseconds % 1_000_000)
+    return _EPOCH + _MICROSECOND * microseconds
 
 
 def as_microseconds(time: datetime) -> int:

@@ -50,6 +50,7 @@ class LoopRunner(Runner):
     def __init__(self, threads: Runner, leader: LoopLeader) -> None:
         super().__init__(threads.engine, threads.context, threads.files)
         self.submit = leader.submit
+        self.do = leader.call
         self.leader = leader
 
     def reload_rules(self) -> None:

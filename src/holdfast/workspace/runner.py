@@ -102,6 +102,7 @@ class Runner:
         self.context = context
         self.files = files
         self.submit: Callable[[Body, str], Any] = engine.submit
+        self.do: Callable[[Body, str], Any] = engine.submit  # the same for a step of a procedure
 
     # --- operations as calls -----------------------------------------------------------------------------------------
 
@@ -264,12 +265,12 @@ class Runner:
         }
 
     def _do(self, step: Do) -> Any:
-        return self.submit(step.body, self.context.actor)
+        return self.do(step.body, self.context.actor)
 
     def _do_guarded(self, op: Operation[..., Any], args: Sequence[Any], kwargs: dict[str, Any], step: Do) -> Any:
         """Only the transaction that decides the result of a procedure is fenced and keyed."""
         body = self.guard(op, args, kwargs, step.body) if step.keyed else step.body
-        return self.submit(body, self.context.actor)
+        return self.do(body, self.context.actor)
 
     def _look(self, step: Look) -> Any:
         """Nothing on a replica, which may not know the newest."""

@@ -61,6 +61,10 @@ class Subject(msgspec.Struct, frozen=True):
     parent_grimoire: str | None = None
 
 
+# What makes two tasks one subject, as they are stored: tags, priority, type, hint, has_parent, parent_grimoire.
+Likeness = tuple[str, int, str, str | None, bool, str | None]
+
+
 class Decision(msgspec.Struct, frozen=True):
     """A task's route, the reason for it, and its terms."""
 
@@ -160,9 +164,15 @@ class Rules(msgspec.Struct, frozen=True, dict=True):
         return tuple(tests), sight
 
     @cached_property
-    def decided(self) -> dict[Subject, Decision]:
-        """What `decide` has decided so far."""
+    def decided(self) -> dict[Likeness, Decision]:
+        """What was decided so far for tasks that are alike."""
         return {}
+
+    def remember(self, likeness: Likeness, decision: Decision) -> None:
+        """Note what was decided for a task."""
+        if len(self.decided) >= _REMEMBERED:
+            self.decided.clear()
+        self.decided[likeness] = decision
 
     @property
     def tests(self) -> tuple[_Test, ...]:
@@ -176,19 +186,7 @@ class Rules(msgspec.Struct, frozen=True, dict=True):
 
 
 def decide(rules: Rules, subject: Subject) -> Decision:
-    """Return the route of a task. It is remembered: tasks that are alike come again and again, but for their bodies."""
-    if rules.reads_bodies:
-        return _decide(rules, subject)
-    known = rules.decided
-    found = known.get(subject)
-    if found is None:
-        if len(known) >= _REMEMBERED:
-            known.clear()
-        found = known[subject] = _decide(rules, subject)
-    return found
-
-
-def _decide(rules: Rules, subject: Subject) -> Decision:
+    """Return the route of a task."""
     case = rules.case(subject)
     chosen = _own_choice(subject)
     if chosen is not None:

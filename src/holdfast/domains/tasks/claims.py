@@ -17,7 +17,7 @@ from holdfast.domains.routing.config import Settings, settings_of
 from holdfast.domains.routing.rules import Decision, Subject, decide
 from holdfast.domains.tasks import transitions
 from holdfast.domains.tasks.creation import check_note
-from holdfast.domains.tasks.rows import NO_CLAIM, TASK, Stored, by_record, change, require, to_task
+from holdfast.domains.tasks.rows import NO_CLAIM, TASK, Stored, by_record, change, require, start_claim, to_task
 from holdfast.domains.tasks.transitions import ask_holder, check_closable, check_step, illegal, opened
 from holdfast.kernel import leases
 from holdfast.kernel.events import history, to_event
@@ -30,16 +30,29 @@ from holdfast.types.tasks import Task, TaskStatus
 
 
 def route(snapshot: Snapshot, task: Stored, settings: Settings) -> Decision:
-    """Return the task's route by the current rules."""
-    return decide(settings.rules, subject_of(snapshot, task, bodies=settings.rules.reads_bodies))
+    """Return the task's route by the current rules. It is remembered: tasks that are alike come again and again."""
+    rules = settings.rules
+    if rules.reads_bodies:
+        return decide(rules, subject_of(snapshot, task))
+    assigned = None if task.parent is None else _assigned(snapshot, task.parent)
+    likeness = task.tags, task.priority, task.type, task.hint, task.parent is not None, assigned
+    found = rules.decided.get(likeness)
+    if found is None:
+        found = decide(rules, subject_of(snapshot, task))
+        rules.remember(likeness, found)
+    return found
 
 
-def subject_of(snapshot: Snapshot, task: Stored, bodies: bool = True) -> Subject:
-    """Return the properties that matchers read; without the body, all tasks that are alike are one subject."""
-    row = None if task.parent is None else snapshot.one("SELECT grimoire FROM tasks WHERE seq = ?", (task.parent,))
-    assigned = None if row is None else row[0]
-    body = task.body if bodies else ""
-    return Subject(task.tag_list, task.priority, task.type, body, task.parent is not None, task.hint, assigned)
+def subject_of(snapshot: Snapshot, task: Stored) -> Subject:
+    """Return the properties that matchers read."""
+    assigned = None if task.parent is None else _assigned(snapshot, task.parent)
+    return Subject(task.tag_list, task.priority, task.type, task.body, task.parent is not None, task.hint, assigned)
+
+
+def _assigned(snapshot: Snapshot, parent: int) -> str | None:
+    """The grimoire of a parent."""
+    row = snapshot.one("SELECT grimoire FROM tasks WHERE seq = ?", (parent,))
+    return None if row is None else row[0]
 
 
 _PAGE = 100
@@ -79,17 +92,7 @@ def take(tx: Tx, task: Stored, agent: str, ttl: int | None, can: frozenset[str] 
         message = f"{needs}; {agent} lacks {', '.join(lacking)}"
         raise errors.NotCapable(message, id=task.id, needs=list(decision.needs), lacking=lacking)
     length = settings.config.claim_timeout if ttl is None else ttl
-    leases.start_as(tx, task.record, TASK, agent, length)
-    columns = {
-        "status": "in_progress",
-        "holder": agent,
-        "claimed": tx.now,
-        "token": tx.new_token(),
-        "ttl": length,
-        "grimoire": decision.grimoire,
-        "review": int(decision.require_review),
-    }
-    return to_task(change(tx, task, "claim", columns, deadline=tx.now + length))
+    return start_claim(tx, task, agent, length, decision.grimoire, decision.require_review)
 
 
 def already_claimed(task: Stored, agent: str = "") -> errors.AlreadyClaimed:

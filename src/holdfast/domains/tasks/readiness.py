@@ -326,6 +326,7 @@ def _take_best(tx: Tx, agent: str | None, ttl: int | None, wanted: Wanted) -> Ta
     if tags and fresh:
         tx.run(_STEPPED_OVER, (*tags, best.priority, best.seq))
     task = take(tx, best, agent, ttl, None, settings)
+    rows.pop()
     if best.parent is None:  # otherwise the parent, which must wait from now on, may be one of them
-        tx.keep_ahead(key, (size, rows[:-1]))
+        tx.keep_ahead(key, (size, rows))
     return task
