@@ -7,8 +7,7 @@
 Names are loaded when they are first used: a program that needs only the errors, or one part, pays for no other.
 """
 
-from importlib import import_module
-from typing import TYPE_CHECKING
+TYPE_CHECKING = False  # type checkers take it for true; importing `typing` takes as long as starting Python
 
 if TYPE_CHECKING:
     from holdfast import errors
@@ -106,6 +105,8 @@ if not TYPE_CHECKING:  # a type checker sees the imports above, and complains ab
     def __getattr__(name: str) -> object:
         if name not in __all__:
             raise AttributeError(f"module 'holdfast' has no attribute {name!r}")
+        from importlib import import_module
+
         if name == "errors":
             value = import_module("holdfast.errors")
         elif name == "open":

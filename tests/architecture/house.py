@@ -44,6 +44,7 @@ LAYERS = {
     "holdfast.clock": "ground",
     "holdfast.ids": "ground",
     "holdfast.filesystem": "ground",
+    "holdfast.private_socket": "ground",
     "holdfast": "package",
 }
 # Modules that a table names, so that one importer is all they can have: the commands and the domains.

@@ -17,6 +17,7 @@ from holdfast.kernel.migrations import SCHEMA_FOLDER, load
 from holdfast.replication.follower import is_shared
 from tests.architecture.frames import depths
 from tests.architecture.house import ROOT, SOURCE, name_of
+from tests.http.running import Running
 
 MODULES = sorted(SOURCE.rglob("*.py"))
 # What is pure in turn files: text in, text out.
@@ -112,7 +113,11 @@ def test_large_values_live_in_rowid_tables_as_the_last_column(schema: apsw.Conne
 
 
 def test_only_the_clock_module_reads_the_time_and_only_ids_draws_randomness() -> None:
-    allowed = {"holdfast.clock": "time", "holdfast.ids": "urandom"}
+    allowed = {
+        "holdfast.clock": "time",
+        "holdfast.ids": "urandom",
+        "holdfast.faces.cli.relay": "urandom",  # a key for a call: loading the ids would take longer than the call
+    }
     for path in MODULES:
         module = name_of(path)
         if module in allowed or ".testing" in module or ".demo" in module:
@@ -141,6 +146,28 @@ def test_an_agent_that_claims_at_the_command_line_waits_for_no_heavy_module(tmp_
     done = subprocess.run(command, capture_output=True, text=True, check=True, env=environment, cwd=tmp_path)
     unwanted = {*HEAVY, "json", "subprocess", "urllib", "holdfast.hints"}
     assert unwanted.isdisjoint(done.stdout.split()), unwanted & set(done.stdout.split())
+
+
+def test_a_command_through_a_server_loads_next_to_nothing(tmp_path: Path) -> None:
+    """Neither apsw nor msgspec, nor what of the standard library takes long: a server has all of it."""
+    code = "import sys; from holdfast.faces.cli import main; main(['next', '-q']); print(*sorted(sys.modules))"
+    before = subprocess.run([sys.executable, "-c", "import sys; print(*sys.modules)"], capture_output=True, text=True)
+    server = Running(tmp_path / "store")
+    try:
+        environment = {**os.environ, "HOLDFAST_DIR": str(tmp_path / "store"), "HOLDFAST_ACTOR": "me"}
+        command = [sys.executable, "-c", code]
+        done = subprocess.run(command, capture_output=True, text=True, check=True, env=environment, cwd=tmp_path)
+    finally:
+        server.end()
+    added = set(done.stdout.split()) - set(before.stdout.split())
+    ours = {
+        "holdfast",
+        "holdfast.faces",
+        "holdfast.faces.cli",
+        "holdfast.faces.cli.location",
+        "holdfast.faces.cli.relay",
+    }
+    assert added == {*ours, "holdfast.private_socket", "__future__", "_socket", "gc"}
 
 
 def test_no_tracked_file_names_a_machine_path_or_a_package_index() -> None:

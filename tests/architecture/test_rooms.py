@@ -43,7 +43,6 @@ EXCEPTIONS = {
     ("holdfast.faces.cli.commands", "holdfast.domains"): "commands made by hand name operations: `Tasks.claim_next`",
     ("holdfast.faces.cli.commands.server", "holdfast.faces"): "serve and token start other faces",
     ("holdfast.faces.cli.commands.mcp", "holdfast.faces.mcp"): "it serves MCP",
-    ("holdfast.faces.cli.commands.doctor", "holdfast.faces.http"): "it looks for a running server",
     ("holdfast.faces.http.app", "holdfast.faces.mcp"): "a server mounts MCP",
     ("holdfast.operation", "holdfast.workspace"): "types alone: what a stream returns",
     ("holdfast.__main__", "holdfast.faces.cli"): "`python -m holdfast`",

@@ -1,12 +1,16 @@
 """Cold calls of the command line, as an agent makes them: a fresh process for each, on a store of 10,000 tasks.
 
-Against `python -c pass`, in turns. What they import is timed apart, in a process that imports it and does no more.
+Directly, and through a server that runs on the folder; against `python -c pass`, in turns. What the direct ones import
+is timed apart, in a process that imports it and does no more.
 """
 
 from __future__ import annotations
 
 import statistics
-from collections.abc import Callable
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
 
@@ -19,42 +23,69 @@ CALL = "import sys; sys.argv[1:] = {words!r}; from holdfast.faces.cli import sta
 IMPORTS = "import os; from holdfast.faces.cli import _import_msgspec; _import_msgspec(); import {modules}; os._exit(0)"
 COMMON = "holdfast.faces.cli.call, holdfast.faces.cli.derive, holdfast.faces.cli.call, holdfast.workspace"
 TASKS = f"{COMMON}, holdfast.domains.tasks"
-BAR = 7
+BAR = 4
+SERVED_BAR = 2.2
+SERVED = "through a server, "
 
 
 def run(bench: Bench) -> list[Row]:
     """Milliseconds of each, in turns; ratios to a bare Python, and the share of imports."""
-    folder = bench.folder / "store"
     tasks = bench.count(10_000, 100)
     rounds = bench.count(15, 3)
-    ids = _fill(folder, tasks)
     starter = Starter(bench.folder / "bytecode")
+    direct, served = bench.folder / "store", bench.folder / "served"
+    programs: dict[str, Callable[[], float]] = {"bare Python": partial(starter.time, "pass")}
+    programs |= _calls(starter, direct, tasks, "")
+    programs |= _calls(starter, served, tasks, SERVED)
+    programs["imports, tasks"] = partial(starter.time, IMPORTS.format(modules=TASKS))
+    programs["imports, cells"] = partial(starter.time, IMPORTS.format(modules=COMMON))
+    with _serving(served):
+        for program in programs.values():
+            program()  # so that all bytecode is there
+        figures = {name: statistics.median(values) for name, values in alternate(programs, rounds).items()}
+    for name, milliseconds in figures.items():
+        bench.say(f"  {name:30} {milliseconds:6.1f} ms")
+    bare, rows = figures["bare Python"], []
+    names = [name for name in programs if name in figures and "Python" not in name and "imports" not in name]
+    for name in names:
+        bar = SERVED_BAR if name.startswith(SERVED) else BAR
+        rows.append(Row("cold", f"holdfast {name} / python -c pass", figures[name] / bare, at_most=bar))
+    for name in ("claim", "next", "ready --json", "cell get"):
+        loaded = figures["imports, cells" if name == "cell get" else "imports, tasks"] - bare
+        rows.append(Row("cold", f"share of imports in {name}", loaded / (figures[name] - bare), ""))
+    return rows
+
+
+def _calls(starter: Starter, folder: Path, tasks: int, how: str) -> dict[str, Callable[[], float]]:
+    """The calls on a new store."""
+    ids = _fill(folder, tasks)
     place = ["--dir", str(folder), "--actor", "bench"]
     calls: dict[str, Callable[[], list[str]]] = {
         "claim": lambda: ["claim", ids.pop(), *place],
         "next": lambda: ["next", *place],
         "ready --json": lambda: ["ready", "--json", *place],
         "cell get": lambda: ["cell", "get", "run", "status", *place],
+        "guard": lambda: ["guard", "README.md", *place],
     }
-    programs: dict[str, Callable[[], float]] = {"bare Python": partial(starter.time, "pass")}
-    programs |= {name: partial(_call, starter, words) for name, words in calls.items()}
-    programs["imports, tasks"] = partial(starter.time, IMPORTS.format(modules=TASKS))
-    programs["imports, cells"] = partial(starter.time, IMPORTS.format(modules=COMMON))
-    for program in programs.values():
-        program()  # so that all bytecode is there
-    figures = {name: statistics.median(values) for name, values in alternate(programs, rounds).items()}
-    for name, milliseconds in figures.items():
-        bench.say(f"  {name:14} {milliseconds:6.1f} ms")
-    bare = figures["bare Python"]
-    rows = [Row("cold", f"holdfast {name} / python -c pass", figures[name] / bare, at_most=BAR) for name in calls]
-    for name in calls:
-        loaded = figures["imports, cells" if name == "cell get" else "imports, tasks"] - bare
-        rows.append(Row("cold", f"share of imports in {name}", loaded / (figures[name] - bare), ""))
-    return rows
+    return {how + name: partial(_call, starter, words) for name, words in calls.items()}
 
 
 def _call(starter: Starter, words: Callable[[], list[str]]) -> float:
     return starter.time(CALL.format(words=words()))
+
+
+@contextmanager
+def _serving(folder: Path) -> Iterator[None]:
+    """While a server runs on a folder."""
+    command = [sys.executable, "-m", "holdfast", "serve", "--dir", str(folder), "--port", "0"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True) as server:
+        try:
+            assert server.stdout is not None
+            assert server.stdout.readline().startswith("listening on "), "the server does not start"
+            yield
+        finally:
+            server.terminate()
+            server.communicate()
 
 
 def _fill(folder: Path, tasks: int) -> list[str]:

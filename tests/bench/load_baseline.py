@@ -59,8 +59,8 @@ class HollowServer(Server):
         super().__init__(settings)
         self._results = results
 
-    def _config(self, app: App) -> uvicorn.Config:
-        return super()._config(Hollow(app, self._results))
+    def _config(self, app: Any, private: bool = False) -> uvicorn.Config:
+        return super()._config(app if private else Hollow(app, self._results), private)
 
 
 def results_of(folder: Path) -> dict[str, Any]:

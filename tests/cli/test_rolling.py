@@ -118,7 +118,7 @@ def test_a_call_does_not_wait_for_its_copy_and_leaves_no_open_pipe(rolled: Shell
 def asked(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """The stores that a copying process was started for; none is started."""
     stores: list[str] = []
-    monkeypatch.setattr(rolling, "_start", lambda store, environ: stores.append(store))
+    monkeypatch.setattr(rolling, "start_copying", lambda store, environ: stores.append(store))
     monkeypatch.setattr(rolling, "PAUSE", 0.01)
     return stores
 

@@ -15,7 +15,23 @@ MATRIX = ("tests/http/test_security_matrix.py",)
 POWER = ("tests/power/test_power_loss.py", "-k", "one and caller")
 LOG = ("tests/conformance/test_events.py", "--kinds", "memory")
 
+RELAY = ("tests/cli/test_relay.py", "-k", "lost_answer")
+
 BUGS = [
+    Bug(
+        "a write through a server has no key",
+        "faces/cli/commands/server.py",
+        "given, request.environ, key=request.key, streams",
+        "given, request.environ, key=None, streams",
+        RELAY,
+    ),
+    Bug(
+        "a server forgets a token before its answer arrives",
+        "faces/cli/commands/server.py",
+        "        self._pieces.append((private_socket.FORGET,",
+        "        super().forget(*thing)\n        self._pieces.append((private_socket.FORGET,",
+        RELAY,
+    ),
     Bug(
         "ack before commit",
         "kernel/group.py",

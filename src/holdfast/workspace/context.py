@@ -11,7 +11,7 @@ operation has the same rules at every address and tool.
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, Final, Literal, get_args
 
 import msgspec
@@ -54,13 +54,13 @@ class Context(msgspec.Struct, frozen=True):
         return self.fence is None and self.key is None and self.at_least is None
 
 
-def derive_actor() -> str:
+def derive_actor(environ: Mapping[str, str] = os.environ) -> str:
     """HOLDFAST_ACTOR if set, otherwise user@host, which cannot hold anything."""
-    chosen = os.environ.get("HOLDFAST_ACTOR")
+    chosen = environ.get("HOLDFAST_ACTOR")
     if chosen:
         check_name(chosen, "HOLDFAST_ACTOR")
         return chosen
-    user = os.environ.get("USER") or os.environ.get("LOGNAME") or "user"
+    user = environ.get("USER") or environ.get("LOGNAME") or "user"
     return DerivedActor(f"{user}@{os.uname().nodename}")
 
 

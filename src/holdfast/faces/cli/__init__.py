@@ -9,12 +9,20 @@ from __future__ import annotations
 import gc
 import os
 import sys
-from collections.abc import Sequence
 from io import TextIOWrapper
-from typing import TYPE_CHECKING, Final, NoReturn
+
+from holdfast.faces.cli.relay import through_server, value_of
+
+TYPE_CHECKING = False
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+    from typing import Any, Final, NoReturn
+
     from holdfast.errors import HoldfastError
+    from holdfast.faces.cli.call import Session
+    from holdfast.faces.cli.command import Command
+    from holdfast.faces.cli.output import Screen
 
 _GARBAGE: Final = 200_000  # objects, before the collector looks for the first time
 _HELP: Final = {"--help", "-h"}
@@ -34,8 +42,6 @@ def start() -> NoReturn:
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run a command; returns its exit code."""
-    from holdfast.errors import HoldfastError, IOFailed
-
     arguments = list(sys.argv[1:] if argv is None else argv)
     _open_streams()
     for stream in (sys.stdout, sys.stderr):
@@ -43,26 +49,34 @@ def main(argv: Sequence[str] | None = None) -> int:
             stream.reconfigure(errors="backslashreplace")
     try:
         try:
-            code = _run(arguments)
+            code, key = through_server(arguments)
+            if code is None:
+                code = _run(arguments, key)
         finally:
             sys.stdout.flush()
-    except HoldfastError as error:
-        _tell(error, arguments)
-        return error.exit_code
     except KeyboardInterrupt:
         return INTERRUPTED
     except BrokenPipeError:
         _close_output()
         return PIPE_CLOSED
-    except OSError as error:
-        _close_output()
-        failed = IOFailed(
-            f"{error.filename or 'the answer'}: {error.strerror or error}",
-            hint="nothing more was done, but the answer may be cut",
-        )
-        _tell(failed, arguments)
-        return failed.exit_code
+    except Exception as error:
+        return _failed(error, arguments)
     return code
+
+
+def _failed(error: Exception, arguments: Sequence[str]) -> int:
+    """Print an error; returns its exit code. What is not to be expected is raised again."""
+    from holdfast.errors import HoldfastError, IOFailed
+
+    if isinstance(error, OSError):
+        _close_output()
+        where = error.filename or "the answer"
+        hint = "nothing more was done, but the answer may be cut"
+        error = IOFailed(f"{where}: {error.strerror or error}", hint=hint)
+    if not isinstance(error, HoldfastError):
+        raise error
+    print_error(error, arguments, os.environ, sys.stderr)
+    return error.exit_code
 
 
 def _open_streams() -> None:
@@ -79,21 +93,57 @@ def _close_output() -> None:
 
 
 def _import_msgspec() -> None:
-    """Import msgspec without typing_extensions, from which it would take what typing has too: that halves its time."""
-    if "msgspec" in sys.modules or "typing_extensions" in sys.modules:
+    """Import msgspec without two modules that would take most of its time and give it nothing.
+
+    `typing_extensions`, of which it wants what `typing` has too, and `platform`, which compiles nine regular
+    expressions before `uuid` asks it for the name of the system.
+    """
+    if "msgspec" in sys.modules:
         return
-    sys.modules["typing_extensions"] = None  # type: ignore[assignment]  # the way to say: cannot be imported
+    platform = type(sys)("platform")
+    platform.system = lambda: os.uname().sysname  # type: ignore[attr-defined]
+    without = {"platform": platform, "typing_extensions": None}  # None: it cannot be imported
+    missing = {name: each for name, each in without.items() if name not in sys.modules}
+    sys.modules.update(missing)  # type: ignore[arg-type]
     try:
         import msgspec  # noqa: F401
     finally:
-        del sys.modules["typing_extensions"]
+        for name in missing:
+            del sys.modules[name]
 
 
-def _run(arguments: list[str]) -> int:
+def _run(arguments: list[str], key: str | None) -> int:
+    """Carry out a command here. With a key, a server may have done so already: then this returns its answer."""
     _import_msgspec()
+    from holdfast import errors
+    from holdfast.faces.cli.call import Session
+
+    command, common, given = understood(arguments)
+    session = Session(common, os.environ, key=key)
+    try:
+        return command.run(session, given)
+    except errors.HoldfastError as error:
+        if key is None or not (isinstance(error, errors.Unavailable) or error.details.get("key") == key):
+            raise
+        raise _unsettled(error, key) from error
+
+
+def _unsettled(error: HoldfastError, key: str) -> HoldfastError:
+    """The error for a call that a server may have carried out, and that cannot be settled here."""
+    from holdfast.errors import OutcomeUnknown
+
+    if error.details.get("key") == key:  # with other arguments: a duration ends later now
+        message = "the server stopped after it had carried this out, so the answer is lost"
+        return OutcomeUnknown(message, hint="look at the result; it must not be repeated")
+    message = f"the server stopped before it answered, and the store cannot be asked: {error.message}"
+    return OutcomeUnknown(message, hint=f"repeat it with --key {key}: if it was carried out, this is the answer")
+
+
+def understood(arguments: list[str]) -> tuple[Command, dict[str, Any], dict[str, Any]]:
+    """The command that words call, its common options, and its own arguments. Raises Usage for others."""
     from holdfast.faces.cli.args import parse
-    from holdfast.faces.cli.call import GLOBAL, Session
-    from holdfast.faces.cli.command import PURPOSES, find
+    from holdfast.faces.cli.call import GLOBAL
+    from holdfast.faces.cli.command import PURPOSES, Command, find
 
     options = {name: argument for argument in GLOBAL for name in (argument.option, argument.short) if name}
     at = 0
@@ -105,21 +155,25 @@ def _run(arguments: list[str]) -> int:
     if not words or outer.get("help"):
         words = ["help", *words]
     if words[0] == "--version":
-        from holdfast import __version__
-
-        print(f"holdfast {__version__}")
-        return 0
+        return Command("--version", "", (), _print_version), outer, {}
     asks = not _HELP.isdisjoint(_own(words))
     is_group = words[0] in PURPOSES and all(word.startswith("-") for word in words[1:2])  # trail --help
     command, count = find(["help"] if asks and is_group else words)
     if asks:
-        return find(["help"])[0].run(Session(outer, os.environ), {"topic": words[:count]})
+        return find(["help"])[0], outer, {"topic": words[:count]}
     own = {name for argument in command.arguments for name in (argument.option, argument.short) if name}
     common = tuple(argument for argument in GLOBAL if not own & {argument.option, argument.short})
     given = parse((*command.arguments, *common), words[count:], command.name)
     names = {argument.name for argument in common}
-    session = Session(outer | {name: value for name, value in given.items() if name in names}, os.environ)
-    return command.run(session, {name: value for name, value in given.items() if name not in names})
+    outer |= {name: value for name, value in given.items() if name in names}
+    return command, outer, {name: value for name, value in given.items() if name not in names}
+
+
+def _print_version(session: Session, _: dict[str, Any]) -> int:
+    from holdfast import __version__
+
+    session.out.text(f"holdfast {__version__}")
+    return 0
 
 
 def _own(words: Sequence[str]) -> Sequence[str]:
@@ -127,21 +181,12 @@ def _own(words: Sequence[str]) -> Sequence[str]:
     return words[: words.index("--")] if "--" in words else words
 
 
-def _tell(error: HoldfastError, arguments: Sequence[str]) -> None:
+def print_error(error: HoldfastError, arguments: Sequence[str], environ: Mapping[str, str], to: Screen) -> None:
+    """Print the error of a command. It may be about its words, so none of them is parsed."""
     from holdfast.faces.cli.call import is_json
     from holdfast.faces.cli.output import error_json, error_text, place_options
 
     own = _own(arguments)
     asked = {"json": True} if "--json" in own else {}
-    at = place_options({name: _value(own, f"--{name}") for name in ("dir", "url")})
-    print(error_json(error, at) if is_json(asked, os.environ) else error_text(error, at), file=sys.stderr)
-
-
-def _value(words: Sequence[str], option: str) -> str:
-    """The value of an option; empty if it is not there. The error may be about the other words, so none is parsed."""
-    for word, following in zip(words, (*words[1:], ""), strict=True):
-        if word == option:
-            return following
-        if word.startswith(f"{option}="):
-            return word.removeprefix(f"{option}=")
-    return ""
+    at = place_options({name: value_of(own, f"--{name}") for name in ("dir", "url")})
+    print(error_json(error, at) if is_json(asked, environ) else error_text(error, at), file=to)

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, Final
 from holdfast import errors
 from holdfast.faces.cli import location
 from holdfast.faces.cli.args import Argument, Usage
-from holdfast.faces.cli.output import Output, place_options, printable
+from holdfast.faces.cli.output import Output, Screen, place_options
 
 if TYPE_CHECKING:
     from holdfast.operation import Operation
@@ -42,19 +42,31 @@ GLOBAL: Final = (
         help="only while this lock is held with this token; of a cell RUN/CELL, of a stash TRAIL/NAME, /NAME or its id",
     ),
     Argument("at_least", of="REVISION", help="read nothing older than this, or latest"),
+    Argument("direct", "flag", help="use the store itself, also if a server runs on the folder"),
     Argument("help", "flag", short="-h", help="show what a command takes"),
 )
 
 
 class Session:
-    """A call, from its global options and the environment."""
+    """A call, from its global options and the environment.
 
-    def __init__(self, given: Mapping[str, Any], environ: Mapping[str, str]) -> None:
+    `key` is that of its writes if none was given: what may be done twice, over a server and here, is done once.
+    """
+
+    def __init__(
+        self,
+        given: Mapping[str, Any],
+        environ: Mapping[str, str],
+        *,
+        key: str | None = None,
+        streams: tuple[Screen, Screen] | None = None,
+    ) -> None:
         if given.get("actor") == "":
             raise Usage("--actor must not be empty")
         self.given = given
         self.environ = environ
-        self.out = Output(is_json(given, environ), bool(given.get("quiet")), environ)
+        self._key = key
+        self.out = Output(is_json(given, environ), bool(given.get("quiet")), environ, streams)
         self.out.at = place_options(given)
 
     @cached_property
@@ -103,12 +115,12 @@ class Session:
         from holdfast.workspace import open_workspace
 
         if not place.exists:
-            print(f"holdfast: there was no workspace in {place.folder}, so it is made", file=sys.stderr)
+            self.out.note(f"there was no workspace in {place.folder}, so it is made")
         workspace = open_workspace(place.folder, actor=self.actor)
         return workspace.using(**self._context())
 
     def _connect(self, url: str) -> RemoteWorkspace:
-        from holdfast.faces.cli.location import credentials
+        from holdfast.faces.cli.credentials import credentials
         from holdfast.remote import connect
 
         known = credentials(url, self.environ)
@@ -132,6 +144,26 @@ class Session:
                 raise Usage("--at-least is a revision, or latest")
             context["at_least"] = at_least if at_least == "latest" else int(at_least)
         return context
+
+    def keyed(self, workspace: Any) -> Any:
+        """The workspace for a write of this call."""
+        return workspace if self._key is None or self.given.get("key") is not None else workspace.using(key=self._key)
+
+    @property
+    def may_repeat(self) -> bool:
+        """Whether a write of this call may return the answer of an earlier one."""
+        return self._key is not None or self.given.get("key") is not None
+
+    def input(self) -> bytes:
+        """What is on standard input."""
+        return sys.stdin.buffer.read()
+
+    def wrote(self) -> None:
+        """Have what was written copied out of the tree, where that is needed."""
+        if self.place.folder is not None:
+            from holdfast.faces.cli.commands.store import after_write
+
+            after_write(self.place.folder, self.environ)
 
     def in_project(self, path: str) -> str | None:
         """A path as all worktrees of the project call it, from its root; None if it lies outside.
@@ -186,9 +218,9 @@ def run(session: Session, op: Operation[..., Any], given: dict[str, Any]) -> Any
                 tell(session, _nothing(session, op, arguments))
             if op.route.addressed:
                 for warning in _unseen(workspace, result.to):
-                    print(f"holdfast: {printable(warning)}", file=sys.stderr)
+                    session.out.note(warning)
     if op.writes:
-        after_writing(session)
+        session.wrote()
     return result
 
 
@@ -206,7 +238,7 @@ def _nothing(session: Session, op: Operation[..., Any], arguments: dict[str, Any
 def tell(session: Session, words: str) -> None:
     """Say on standard error what a person should know of an answer; a program sees it from the data."""
     if words and not session.out.json:
-        print(f"holdfast: {printable(words)}", file=sys.stderr)
+        session.out.note(words)
 
 
 def _unseen(workspace: Any, names: Sequence[str]) -> Iterator[str]:
@@ -256,16 +288,10 @@ def _in_project(session: Session, path: str) -> str:
     return found
 
 
-def after_writing(session: Session) -> None:
-    """Have what was written copied out of the tree, where that is needed."""
-    if session.place.folder is not None:
-        from holdfast.faces.cli.commands.store import after_write
-
-        after_write(session.place.folder, session.environ)
-
-
 def call(session: Session, workspace: Any, op: Operation[..., Any], arguments: dict[str, Any]) -> Any:
     """Call an operation, sending and remembering tokens."""
+    if op.writes:
+        workspace = session.keyed(workspace)
     if not op.writes or op.held is None:
         return op.on(workspace)(**arguments)
     from holdfast.workspace.tokens import holder_of, learn, lookup_of, with_token, without_numbers

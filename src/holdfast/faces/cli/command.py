@@ -23,7 +23,10 @@ Run = Callable[["Session", dict[str, Any]], int]
 
 
 class Command(msgspec.Struct, frozen=True):
-    """A command. `run` performs it and returns the exit code; `more` is what help says beyond the arguments."""
+    """A command. `run` performs it and returns the exit code; `more` is what help says beyond the arguments.
+
+    `relayed`: a server may carry it out for others. It prints by its session, touches no file and starts no process.
+    """
 
     name: str
     summary: str
@@ -31,15 +34,20 @@ class Command(msgspec.Struct, frozen=True):
     run: Run
     more: str = ""
     op: Operation[..., Any] | None = None  # whose result it prints
+    relayed: bool = False
 
 
 def command(
-    name: str, *arguments: Argument, more: str = "", op: Operation[..., Any] | None = None
+    name: str,
+    *arguments: Argument,
+    more: str = "",
+    op: Operation[..., Any] | None = None,
+    relayed: bool = False,
 ) -> Callable[[Run], Command]:
     """Make a command of a function, whose documentation begins with what the command is for."""
 
     def make(run: Run) -> Command:
-        return Command(name, (run.__doc__ or "").partition("\n")[0], arguments, run, more, op)
+        return Command(name, (run.__doc__ or "").partition("\n")[0], arguments, run, more, op, relayed)
 
     return make
 

@@ -36,7 +36,12 @@ def derive(op: Operation[..., Any]) -> Command:
         each.name: [] for each in arguments if each.rest and not each.required and each.name in _required(op)
     }
     return Command(
-        name, op.route.help or op.summary, arguments, lambda session, given: perform(session, op, empty | given), op=op
+        name,
+        op.route.help or op.summary,
+        arguments,
+        lambda session, given: perform(session, op, empty | given),
+        op=op,
+        relayed=op.kind in ("read", "write", "procedure") and not op.route.irreversible and not op.route.heavy,
     )
 
 

@@ -1,33 +1,38 @@
-"""Which workspace or server a command uses, why, and with which token.
+"""Which workspace or server a command uses, and why.
 
 In this order: --dir or --url, HOLDFAST_DIR, HOLDFAST_URL, and else a folder `.holdfast` found upwards from the current
 one. All worktrees of a git repository share the one of its main worktree; this reads git's files and does not start
-git. Tokens of servers are kept in a file with mode 0600, never in a command line or an address.
+git.
+
+Every command finds its workspace, also one that a server carries out, so this module loads no other to do so.
 """
 
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Mapping
-from typing import Any, Final
 
-import msgspec
+TYPE_CHECKING = False
 
-from holdfast import errors
-from holdfast.faces.cli.args import Usage
-from holdfast.filesystem import make_folder, write_private
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+    from typing import Any, Final
+
+    from holdfast.errors import HoldfastError, NotFound
 
 FOLDER: Final = ".holdfast"
 STORE: Final = "holdfast.db"
 
 
-class Place(msgspec.Struct, frozen=True):
+class Place:
     """A workspace: a folder, or the address of a server. `chosen`: it was given explicitly; a write may create it."""
 
-    why: str
-    folder: str | None = None
-    url: str | None = None
-    chosen: bool = True
+    __slots__ = ("chosen", "folder", "url", "why")
+
+    def __init__(self, why: str, folder: str | None = None, url: str | None = None, chosen: bool = True) -> None:
+        self.why = why
+        self.folder = folder
+        self.url = url
+        self.chosen = chosen
 
     @property
     def exists(self) -> bool:
@@ -44,9 +49,9 @@ def find(given: Mapping[str, Any], environ: Mapping[str, str], start: Callable[[
     """Return the workspace to use, searching upwards from the folder `start()`; None if there is none."""
     folder, url = given.get("dir"), given.get("url")
     if folder == "" or url == "":
-        raise Usage("--dir and --url must not be empty")
+        raise _usage("--dir and --url must not be empty")
     if folder and url:
-        raise Usage("--dir and --url exclude each other", hint="give one of them")
+        raise _usage("--dir and --url exclude each other", hint="give one of them")
     if folder:
         return Place("--dir", folder=_inside(check_folder(folder, "--dir")))
     if url:
@@ -58,11 +63,17 @@ def find(given: Mapping[str, Any], environ: Mapping[str, str], start: Callable[[
     return _upwards(start())
 
 
+def _usage(message: str, hint: str = "") -> HoldfastError:
+    from holdfast.faces.cli.args import Usage
+
+    return Usage(message, hint=hint)
+
+
 def check_folder(folder: str, source: str) -> str:
     """Return a folder that --dir or HOLDFAST_DIR names. Raises Usage if it is the address of a server."""
     if folder.startswith(("http:/", "https:/", "unix:/")):
         instead = f"--url {folder}" if source == "--dir" else f"export HOLDFAST_URL={folder}"
-        raise Usage(f"{source} must be a folder, but {folder} is an address", hint=f"name a server with {instead}")
+        raise _usage(f"{source} must be a folder, but {folder} is an address", hint=f"name a server with {instead}")
     return folder
 
 
@@ -81,12 +92,14 @@ def home(start: str) -> str:
     return os.path.join(os.path.abspath(start), FOLDER)
 
 
-def missing(start: str, backups: int) -> errors.NotFound:
+def missing(start: str, backups: int) -> NotFound:
     """The error for a missing workspace."""
+    from holdfast.errors import NotFound
+
     hint = "make one here: holdfast init; or name another with --dir, HOLDFAST_DIR or HOLDFAST_URL"
     if backups:
         hint = f"restore one of the {backups} backups of the workspace that was here: holdfast restore; or {hint}"
-    return errors.NotFound(f"there is no workspace at {start} or above", hint=hint)
+    return NotFound(f"there is no workspace at {start} or above", hint=hint)
 
 
 def has_store(folder: str) -> bool:
@@ -194,50 +207,13 @@ def label(name: str, is_url: bool = False) -> str:
     return f"{project}-{sha256(os.fsencode(name)).hexdigest()[:12]}"
 
 
-_FILE: Final = "credentials.json"
+_DETACHED: Final = "import os; os.setsid(); os.chdir('/'); from holdfast.faces.cli import start; start()"
 
 
-class Credentials(msgspec.Struct, frozen=True):
-    """What is known about a server. `token` None: it is in the environment, or there is none."""
+def start_copying(store: str, environ: Mapping[str, str]) -> None:
+    """Start `holdfast backup --rolling`, which outlives this process and is detached from its terminal and folder."""
+    import sys
 
-    token: str | None = None
-    certificate: str | None = None
-
-
-def credentials(url: str, environ: Mapping[str, str]) -> Credentials:
-    """Return the credentials for a server; the environment takes precedence."""
-    known = _all(environ).get(_base(url), Credentials())
-    if environ.get("HOLDFAST_TOKEN") or environ.get("HOLDFAST_TOKEN_FILE"):
-        return Credentials(None, known.certificate)
-    return known
-
-
-def remember(url: str, given: Credentials, environ: Mapping[str, str]) -> str:
-    """Store the credentials for a server; returns the file."""
-    path = _path(environ)
-    make_folder(os.path.dirname(path))
-    content = msgspec.json.format(msgspec.json.encode({**_all(environ), _base(url): given}))
-    write_private(path, content)
-    return path
-
-
-def _path(environ: Mapping[str, str]) -> str:
-    base = environ.get("XDG_CONFIG_HOME") or os.path.join(os.path.expanduser("~"), ".config")
-    return os.path.join(base, "holdfast", _FILE)
-
-
-def _all(environ: Mapping[str, str]) -> dict[str, Credentials]:
-    path = _path(environ)
-    try:
-        with open(path, "rb") as file:
-            return msgspec.json.decode(file.read(), type=dict[str, Credentials])
-    except FileNotFoundError:
-        return {}
-    except (msgspec.DecodeError, UnicodeDecodeError) as error:
-        raise errors.Invalid(f"{path} cannot be read: {error}", hint="write it anew: holdfast login URL") from error
-
-
-def _base(url: str) -> str:
-    """The address without the name of a workspace: a token belongs to the server."""
-    scheme, _, rest = url.partition("://")
-    return url.rstrip("/") if scheme == "unix" else f"{scheme}://{rest.partition('/')[0]}"
+    command = [sys.executable, "-c", _DETACHED, "backup", "--rolling", "--dir", store]
+    quiet = [(os.POSIX_SPAWN_OPEN, stream, os.devnull, os.O_RDWR, 0) for stream in range(3)]
+    os.posix_spawn(sys.executable, command, environ, file_actions=quiet)

@@ -9,11 +9,12 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, Protocol
 
 import msgspec
 
 from holdfast.errors import HoldfastError
+from holdfast.faces.cli.relay import Recorder, columns
 
 if TYPE_CHECKING:
     from holdfast.operation import Operation
@@ -49,14 +50,30 @@ SCHEMA_VERSION: Final = 1
 MOST_PROBLEMS: Final = 20  # shown to people at once
 
 
-class Output:
-    """How results are printed."""
+class Screen(Protocol):
+    """Where text is printed: a stream, or what takes its place in a server that carries out a command."""
 
-    def __init__(self, json: bool, quiet: bool, environ: Mapping[str, str]) -> None:
+    def write(self, text: str, /) -> object: ...
+    def flush(self) -> object: ...
+    def isatty(self) -> bool: ...
+
+
+class Output:
+    """How results are printed, and where."""
+
+    def __init__(
+        self,
+        json: bool,
+        quiet: bool,
+        environ: Mapping[str, str],
+        streams: tuple[Screen, Screen] | None = None,
+    ) -> None:
         self.json = json
         self.quiet = quiet
+        own: tuple[Screen, Screen] = (sys.stdout, sys.stderr)
+        self.stdout, self.stderr = streams or own
         self.at: tuple[str, ...] = ()  # the options that name the workspace or the folder, for commands that we propose
-        self.colour = sys.stdout.isatty() and not environ.get("NO_COLOR") and environ.get("TERM") != "dumb"
+        self.colour = self.stdout.isatty() and not environ.get("NO_COLOR") and environ.get("TERM") != "dumb"
 
     @property
     def place(self) -> str:
@@ -74,12 +91,18 @@ class Output:
         else:
             from holdfast.faces.cli.views import view
 
-            self.text(*view(op, result, self.colour, _terminal_width()))
+            self.text(*view(op, result, self.colour, self._width()))
+
+    def _width(self) -> int | None:
+        """The columns of the terminal that shows standard output; None if there is none."""
+        if isinstance(self.stdout, Recorder):
+            return self.stdout.columns
+        return columns(self.stdout.isatty())
 
     def line(self, op: Operation[..., Any], item: Any) -> None:
         """Print one item of a stream, at once."""
         self.result(op, item)
-        sys.stdout.flush()
+        self.stdout.flush()
 
     def data(self, data: Any) -> None:
         """Print JSON, whatever format was chosen."""
@@ -89,7 +112,7 @@ class Output:
         for name in ("cursor", "total"):
             if getattr(data, name, None) is not None and isinstance(data, list):
                 envelope[name] = getattr(data, name)
-        print(msgspec.json.encode(envelope).decode())
+        print(msgspec.json.encode(envelope).decode(), file=self.stdout)
 
     def say(self, data: Any, *lines: str) -> None:
         """Print the result of a hand-written command: its data, or its lines."""
@@ -101,20 +124,15 @@ class Output:
     def text(self, *lines: str) -> None:
         """Print lines of text."""
         for line in lines:
-            print(line)
+            print(line, file=self.stdout)
+
+    def note(self, words: str, hint: str = "") -> None:
+        """Say on standard error what a person should know beside the result, and what to do."""
+        print(f"holdfast: {printable(words)}", *filter(None, [hint]), sep="\n  ", file=self.stderr)
 
     def error(self, error: HoldfastError) -> None:
         """Print an error, on standard error."""
-        print(error_json(error, self.at) if self.json else error_text(error, self.at), file=sys.stderr)
-
-
-def _terminal_width() -> int | None:
-    """The columns of the terminal that shows standard output; None if there is none."""
-    if not sys.stdout.isatty():
-        return None
-    from shutil import get_terminal_size  # most output goes to programs
-
-    return get_terminal_size().columns
+        print(error_json(error, self.at) if self.json else error_text(error, self.at), file=self.stderr)
 
 
 def error_json(error: HoldfastError, at: Sequence[str] = ()) -> str:

@@ -3,6 +3,9 @@
 Checks run in this order: Host, Origin, token, workspace, address, role, body, arguments. The body of a request is not
 read before its sender may call. An error becomes the status of its class and a JSON body; an unexpected exception is
 logged with its traceback and becomes a bare 500. A call that waits ends when its client disconnects.
+
+Requests to the private socket need no token: only the owner of the store can send them. There alone, `/command` carries
+out a command of the command line.
 """
 
 from __future__ import annotations
@@ -10,9 +13,10 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable, MutableMapping, Sequence
+from pathlib import Path
 from typing import Any, Final
 
-from holdfast import errors, wire
+from holdfast import errors, private_socket, wire
 from holdfast.faces.http import auth, calls, pages
 from holdfast.faces.http.auth import EVERY, MAIN, TICKET, Gate, Headers, Tickets, Token, Tokens
 from holdfast.faces.http.calls import PREFIX, SECURITY_HEADERS, Header, Response, Route, Routes
@@ -21,12 +25,15 @@ from holdfast.faces.http.operations import AccessLog, Metrics, Upkeep
 from holdfast.faces.http.sse import Client, DirectStream, Receive, Send, Watchers, resume_from
 from holdfast.faces.http.workspaces import ServedWorkspace, WorkspaceRegistry
 from holdfast.faces.mcp import http as mcp
+from holdfast.workspace import Workspace
 from holdfast.workspace.aio import while_serving
 from holdfast.workspace.context import check_role
 
 Scope = MutableMapping[str, Any]
 
 LIVENESS: Final = "healthz"
+PRIVATE: Final = "holdfast.private"  # in a scope: the request came through the private socket
+CarryOut = Callable[[Workspace, Path, bytes], bytes | None]
 EXCHANGE: Final = "holdfast.exchange"  # in a scope: what can take a request's body and send its response at once
 _log = logging.getLogger("holdfast.http")
 
@@ -34,7 +41,14 @@ _log = logging.getLogger("holdfast.http")
 class App:
     """One server's application."""
 
-    def __init__(self, spaces: WorkspaceRegistry, tokens: Tokens, hosts: Gate, settings: Settings) -> None:
+    def __init__(
+        self,
+        spaces: WorkspaceRegistry,
+        tokens: Tokens,
+        hosts: Gate,
+        settings: Settings,
+        carry_out: CarryOut | None = None,
+    ) -> None:
         self.spaces = spaces
         self.tokens = tokens
         self.tickets = Tickets(tokens)
@@ -46,6 +60,8 @@ class App:
         self.stopping = asyncio.Event()
         self.mcp = mcp.Mounted(self.stopping)
         self._hosts = hosts
+        self._private_hosts = Gate(("localhost",))
+        self._carry_out = carry_out
         self._looked = False  # at the file of tokens
 
     async def start(self) -> None:
@@ -85,14 +101,22 @@ class App:
             if self.access is not None:
                 self.access.add(scope, status, seconds)
 
+    async def private(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Serve one request that came through the private socket."""
+        scope[PRIVATE] = True
+        await self(scope, receive, send)
+
     async def _respond(self, scope: Scope, headers: Headers, receive: Receive, send: Send) -> Response | None:
         """The response to a request, also if it fails; None if everything has been sent."""
         try:
-            self._hosts.check_host(headers)
+            hosts = self._private_hosts if PRIVATE in scope else self._hosts
+            hosts.check_host(headers)
             segments = _segments(scope)
             if segments == [LIVENESS]:
                 return Response(200, b'{"status":"ok"}')
-            self._hosts.check_origin(headers)
+            hosts.check_origin(headers)
+            if segments == [private_socket.PATH] and PRIVATE in scope and self._carry_out is not None:
+                return await self._command(self._carry_out, scope, headers, receive)
             name = _workspace_in(segments)
             rest = segments[1:] if name else segments
             token = scope["token"] = self._authenticate(scope, headers, name, rest)
@@ -105,8 +129,19 @@ class App:
             _log.exception("%s %s failed", scope["method"], scope["path"])
             return calls.error_response(errors.HoldfastError("internal error; see the server's log"))
 
+    async def _command(self, carry_out: CarryOut, scope: Scope, headers: Headers, receive: Receive) -> Response:
+        """Carry out a command, in a thread: 409 if its sender must do that itself, and nothing was changed."""
+        scope["token"] = auth.OWNER
+        auth.check_length(headers)
+        body = await _await_body(receive)
+        done = await asyncio.to_thread(carry_out, self.spaces.get(MAIN).workspace, self.spaces.folder, body)
+        kind = (b"content-type", b"application/octet-stream")
+        return Response(private_socket.DECLINED, b"", ()) if done is None else Response(200, done, (kind,))
+
     def _authenticate(self, scope: Scope, headers: Headers, name: str | None, rest: list[str]) -> Token:
         """The token of a request; a request for a stream may carry a ticket instead, which works once."""
+        if PRIVATE in scope and b"authorization" not in headers:
+            return auth.OWNER
         streaming = b"authorization" not in headers and auth.accepts_events(headers)
         if streaming and name is not None and self.routes.is_stream(scope["method"], rest):
             ticket, scope["query_string"] = wire.take_from_query(scope["query_string"], TICKET)

@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Final
 
 import msgspec
 
-from holdfast import errors
+from holdfast import errors, private_socket
 from holdfast.filesystem import write_private
 
 if TYPE_CHECKING:
@@ -66,6 +66,9 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
             message = f"{self.host} can be reached from other machines, and without TLS tokens would travel in the open"
             hint = "give --tls auto, or --tls-cert and --tls-key, or listen on 127.0.0.1 or a --socket"
             raise errors.Invalid(message, hint=hint)
+        if self.socket is not None and self.socket.resolve() == (self.folder / private_socket.SOCKET).resolve():
+            message = f"{self.socket} is the server's private socket, which it opens anyway"
+            raise errors.Invalid(message, hint="choose another --socket")
         if (self.tls_cert is None) != (self.tls_key is None):
             raise errors.Invalid("a certificate needs its key", hint="give both --tls-cert and --tls-key")
         if self.tls_auto and self.tls_cert is not None:
@@ -184,14 +187,11 @@ def _general(name: str) -> x509.GeneralName:
         return x509.DNSName(name)
 
 
-LOCK: Final = "server.lock"
-
-
 class ServerLock:
     """The lock that allows one server per folder."""
 
     def __init__(self, folder: Path) -> None:
-        self._path = folder / LOCK
+        self._path = folder / private_socket.SERVER_LOCK
 
     def __enter__(self) -> ServerLock:
         self._descriptor = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
@@ -236,13 +236,36 @@ def _bind_port(settings: Settings) -> socket.socket:
     return bound
 
 
+def bind_private(folder: Path) -> socket.socket | None:
+    """The bound private socket of a server; None if the system cannot have one there, which is logged.
+
+    The caller holds the lock of the folder, so a socket that lies there belongs to no other server.
+    """
+    address, opened = private_socket.address(str(folder))
+    path = folder / private_socket.SOCKET
+    try:
+        if path.is_socket():
+            path.unlink()  # left by a server that was killed
+        return _bind_address(address)
+    except OSError as error:
+        _log.warning("%s cannot be opened, so commands use the store themselves: %s", path, error.strerror or error)
+        return None
+    finally:
+        if opened is not None:
+            os.close(opened)
+
+
 def _bind_path(path: Path) -> socket.socket:
     """A socket that only its owner can open; replaces a socket that nobody listens on, and nothing else."""
     _clear(path)
+    return _bind_address(str(path))
+
+
+def _bind_address(address: str) -> socket.socket:
     bound = socket.socket(socket.AF_UNIX)
     before = os.umask(0o177)
     try:
-        bound.bind(str(path))
+        bound.bind(address)
     except BaseException:
         bound.close()
         raise

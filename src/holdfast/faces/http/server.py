@@ -28,11 +28,12 @@ import uvloop
 from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol, RequestResponseCycle
 
 from holdfast import errors
-from holdfast.faces.http.app import EXCHANGE, App
+from holdfast.faces.http.app import EXCHANGE, App, CarryOut
 from holdfast.faces.http.auth import MAIN, Gate, Tokens
-from holdfast.faces.http.listener import LOCK, ServerLock, Settings, bind, certificate, check, host_in
+from holdfast.faces.http.listener import ServerLock, Settings, bind, bind_private, certificate, check, host_in
 from holdfast.faces.http.workspaces import WorkspaceRegistry
 from holdfast.filesystem import hide_from_git
+from holdfast.private_socket import SERVER_LOCK, SOCKET
 from holdfast.workspace import Workspace, open_workspace
 
 MAX_HEADERS: Final = 64 * 1024
@@ -204,9 +205,10 @@ def _in_url(host: str) -> str:
 class Server:
     """One server; `run` returns when it has stopped."""
 
-    def __init__(self, settings: Settings) -> None:
+    def __init__(self, settings: Settings, carry_out: CarryOut | None = None) -> None:
         settings.check()
         self.settings = settings
+        self._carry_out = carry_out
         self.ready = threading.Event()
         self._stop: asyncio.Event | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
@@ -216,7 +218,7 @@ class Server:
         except OSError as error:
             raise errors.Invalid(f"{settings.folder} is not a folder: {error.strerror}", hint="choose --dir") from error
         self.tokens = Tokens(settings.folder)
-        self.tokens.make_first(first_start=not (settings.folder / LOCK).exists())
+        self.tokens.make_first(first_start=not (settings.folder / SERVER_LOCK).exists())
         self.certificate = self._certificate()
 
     @property
@@ -253,6 +255,7 @@ class Server:
         self._started = started
         with ServerLock(self.settings.folder) as lock:
             self._bound = bind(self.settings)
+            self._private = bind_private(self.settings.folder)
             try:
                 self.port = 0 if self.settings.socket is not None else self._bound.getsockname()[1]
                 lock.publish(self.url)
@@ -261,6 +264,9 @@ class Server:
                 self._bound.close()
                 if self.settings.socket is not None:
                     self.settings.socket.unlink(missing_ok=True)
+                if self._private is not None:
+                    self._private.close()
+                    (self.settings.folder / SOCKET).unlink(missing_ok=True)
 
     def _hosts(self) -> Iterable[str]:
         if self.settings.socket is not None:
@@ -274,12 +280,13 @@ class Server:
     def _open(self, folder: Path) -> Workspace:
         return open_workspace(folder, actor="server")
 
-    def _config(self, app: App) -> uvicorn.Config:
+    def _config(self, app: Any, private: bool = False) -> uvicorn.Config:
         tls: dict[str, Any] = {}
-        if self.certificate is not None:
+        if self.certificate is not None and not private:
             tls = {"ssl_certfile": str(self.certificate[0]), "ssl_keyfile": str(self.certificate[1])}
         return uvicorn.Config(
             app,
+            interface="asgi3",
             lifespan="off",
             log_config=None,
             access_log=False,
@@ -297,14 +304,17 @@ class Server:
         self.spaces = spaces = self._spaces()
         try:
             spaces.get(MAIN)
-            app = App(spaces, self.tokens, Gate(self._hosts(), tls=self.settings.secure), self.settings)
-            server = _Quiet(self._config(app))
+            hosts = Gate(self._hosts(), tls=self.settings.secure)
+            app = App(spaces, self.tokens, hosts, self.settings, self._carry_out)
+            servers = [(_Quiet(self._config(app)), self._bound)]
+            if self._private is not None:
+                servers.append((_Quiet(self._config(app.private, private=True)), self._private))
             await app.start()
             for number in (signal.SIGINT, signal.SIGTERM):
                 with suppress(ValueError, RuntimeError):  # a server in another thread is stopped by `stop`
                     self._loop.add_signal_handler(number, self._stop.set)
-            serving = asyncio.ensure_future(server.serve(sockets=[self._bound]))
-            while not server.started and not serving.done():
+            serving = asyncio.gather(*(server.serve(sockets=[bound]) for server, bound in servers))
+            while not all(server.started for server, _ in servers) and not serving.done():
                 await asyncio.sleep(0.005)
             if serving.done():  # it failed to start
                 await serving
@@ -314,7 +324,8 @@ class Server:
             await asyncio.wait((serving, stopping), return_when=asyncio.FIRST_COMPLETED)
             stopping.cancel()
             app.stop()  # first, so that no watcher keeps the server from stopping
-            server.should_exit = True
+            for server, _ in servers:
+                server.should_exit = True
             await serving
             await app.end()
         finally:

@@ -7,7 +7,6 @@ and print in its format. Outside a workspace both are silent and allow everythin
 from __future__ import annotations
 
 import os
-import sys
 from typing import Any, Final
 
 import msgspec
@@ -106,7 +105,7 @@ _HOOK: Final = Argument("hook", choices=CLIENTS, of="CLIENT", help="called by th
 def prime(session: Session, given: dict[str, Any]) -> int:
     """Print what an agent must know: rules, its claims, its mail, ready tasks."""
     place = session.find_place()
-    hook = _Hook(given["hook"]) if "hook" in given else None
+    hook = _Hook(session, given["hook"]) if "hook" in given else None
     if place is None or not place.exists:
         return 0 if hook is None else hook.answer("start", "")
     actor = session.actor
@@ -131,13 +130,14 @@ def prime(session: Session, given: dict[str, Any]) -> int:
     Argument("paths", "texts", word=True, rest=True, help="files, from the current folder"),
     Argument("staged", "flag", help="the files of the next git commit"),
     _HOOK,
+    relayed=True,
 )
 def guard(session: Session, given: dict[str, Any]) -> int:
     """Check whether you may edit a path: exit code 12 and the holder if not.
 
     Raises Held if another agent has locked one.
     """
-    hook = _Hook(given["hook"]) if "hook" in given else None
+    hook = _Hook(session, given["hook"]) if "hook" in given else None
     if hook is not None:
         session.given = {**session.given, "actor": hook.actor(session)}
         paths = hook.paths()
@@ -201,12 +201,13 @@ def _staged(session: Session) -> list[str]:
 class _Hook:
     """A call by an agent client, with the JSON on standard input."""
 
-    def __init__(self, client: str) -> None:
+    def __init__(self, session: Session, client: str) -> None:
         from holdfast.faces.cli.setup import hooks
 
         self._hooks = hooks
+        self._out = session.out
         try:
-            self._payload = msgspec.json.decode(sys.stdin.buffer.read() or b"{}")
+            self._payload = msgspec.json.decode(session.input() or b"{}")
         except (msgspec.DecodeError, UnicodeDecodeError) as error:
             raise errors.Invalid(f"--hook needs the client's JSON on standard input: {error}") from error
         self._client = hooks.client_of(client, self._payload)
@@ -234,8 +235,8 @@ class _Hook:
     def answer(self, event: Any, text: str, blocked: bool = False) -> int:
         """Print the answer in the client's format; returns its exit code."""
         printed = self._hooks.answer(self._client, self._hooks.event_of(self._payload) or event, text, blocked)
-        sys.stdout.write(printed.stdout)
-        sys.stderr.write(printed.stderr)
+        self._out.stdout.write(printed.stdout)
+        self._out.stderr.write(printed.stderr)
         return int(printed.code)
 
 

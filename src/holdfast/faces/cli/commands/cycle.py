@@ -18,7 +18,7 @@ import msgspec
 from holdfast import errors
 from holdfast.domains.cycles import Cycles
 from holdfast.faces.cli.args import Argument, Usage, convert
-from holdfast.faces.cli.call import Session, after_writing, run
+from holdfast.faces.cli.call import Session, run
 from holdfast.faces.cli.command import command
 from holdfast.faces.cli.commands.store import snapshot
 from holdfast.faces.cli.commands.transfer import difference_lines, left_out, problem_lines
@@ -159,7 +159,7 @@ def import_(session: Session, given: dict[str, Any]) -> int:
     if report.conflicts and not session.out.json:
         print(f"holdfast: {len(report.conflicts)} in conflict; {_CHOOSE}", file=sys.stderr)
     if not dry_run:
-        after_writing(session)
+        session.wrote()
     return errors.CycleConflict.exit_code if report.conflicts else 0
 
 
@@ -215,7 +215,7 @@ def export(session: Session, given: dict[str, Any]) -> int:
             if refusal.mine is not None:
                 refusal.hint = _CHOOSE
     if not dry_run:
-        after_writing(session)
+        session.wrote()
     if refusal is None or not session.out.json:
         apart = () if refusal is None else refusal.details["conflicts"]
         old = [f"{name}: replaced by v2, and may be deleted" for name in sent.old_keys]

@@ -19,9 +19,9 @@ from holdfast import errors
 from holdfast.faces.cli import location
 from holdfast.faces.cli.call import Session
 from holdfast.faces.cli.command import command
-from holdfast.faces.cli.commands.store import backups_of
+from holdfast.faces.cli.commands.store import backups_of, server_of
 from holdfast.faces.cli.output import printable
-from holdfast.faces.http.listener import LOCK
+from holdfast.faces.cli.relay import is_used
 from holdfast.types import DerivedActor
 from holdfast.workspace.context import derive_actor
 
@@ -185,32 +185,19 @@ def _stuck(session: Session) -> Iterator[Found]:
 
 
 def _exposed(session: Session) -> Iterator[Found]:
-    """Whether a server of this folder can be reached from other machines."""
+    """Whether a server runs on this folder, who can reach it, and whether commands go through it."""
     if session.place.folder is None:
         yield "ok", "not checked: the workspace is reached through a server"
         return
-    server = _server(os.path.join(session.place.folder, LOCK))
-    if not server:
+    address = server_of(session.place.folder)
+    if not address:
         yield "ok", "no server is running on it"
-    elif any(word in server for word in ("127.0.0.1", "localhost", "[::1]", "unix:")):
-        yield "ok", f"served on this machine only, {server}"
+        return
+    used = f"{'commands go' if is_used(session.place.folder) else 'commands do not go'} through it"
+    if any(word in address for word in ("127.0.0.1", "localhost", "[::1]", "unix:")):
+        yield "ok", f"served on this machine only, {address}; {used}"
     else:
-        yield "note", f"served to other machines, {server}", "holdfast token list shows who has access"
-
-
-def _server(lock: str) -> str:
-    """The server's own description from its lock file; empty if no server holds the lock."""
-    import fcntl
-
-    try:
-        with open(lock, encoding="utf-8") as file:
-            fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
-    except FileNotFoundError:
-        return ""
-    except BlockingIOError:
-        with open(lock, encoding="utf-8") as file:
-            return file.read().strip() or "somewhere"
-    return ""
+        yield "note", f"served to other machines, {address}; {used}", "holdfast token list shows who has access"
 
 
 def _backups(session: Session) -> Iterator[Found]:

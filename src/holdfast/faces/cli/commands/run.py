@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Final
 from holdfast import errors
 from holdfast.domains.tasks import Tasks
 from holdfast.faces.cli.args import Argument, Usage
-from holdfast.faces.cli.call import Session, after_writing, call
+from holdfast.faces.cli.call import Session, call
 from holdfast.faces.cli.command import Command, command
 from holdfast.faces.cli.derive import arguments_of
 
@@ -33,11 +33,13 @@ def claim_next(session: Session, given: dict[str, Any]) -> int:
         if session.out.json:
             session.out.data(None)
         elif not session.out.quiet:
-            hint = "no ready task fits the filters\n  holdfast ready lists every ready task"
-            print(f"holdfast: {hint if others else 'nothing is ready'}", file=sys.stderr)
+            if others:
+                session.out.note("no ready task fits the filters", "holdfast ready lists every ready task")
+            else:
+                session.out.note("nothing is ready")
         return NOTHING
     session.out.result(Tasks.claim_next, task)
-    after_writing(session)
+    session.wrote()
     return 0
 
 
@@ -84,7 +86,7 @@ def run(session: Session, given: dict[str, Any]) -> int:
             code = _run(session, workspace, before, task, command, ttl, ending)
         if given.get("done") and _is_ours(workspace, task):
             _finish(session, workspace, task, code)
-    after_writing(session)
+    session.wrote()
     return code
 
 
@@ -218,5 +220,10 @@ def _finish(session: Session, workspace: Any, task: Any, code: int) -> None:
 
 
 next_task: Final = Command(
-    "next", Tasks.claim_next.route.help, (*arguments_of(Tasks.claim_next), _WAIT), claim_next, op=Tasks.claim_next
+    "next",
+    Tasks.claim_next.route.help,
+    (*arguments_of(Tasks.claim_next), _WAIT),
+    claim_next,
+    op=Tasks.claim_next,
+    relayed=True,
 )

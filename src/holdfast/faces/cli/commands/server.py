@@ -1,24 +1,31 @@
-"""`holdfast serve`, `token` and `login`: serve a workspace, and manage access to it."""
+"""`holdfast serve`, `token` and `login`: serve a workspace, and manage access to it.
+
+A server also carries out commands of other processes (`relay`). It runs the same code as they would, with their words,
+folder, environment and terminal, on the workspace that it has open.
+"""
 
 from __future__ import annotations
 
 import logging
 import os
 import sys
+from contextlib import nullcontext
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
-from holdfast import errors
-from holdfast.faces.cli import location
+from holdfast import __version__, errors, private_socket
+from holdfast.faces.cli import location, print_error, relay, understood
 from holdfast.faces.cli.args import Argument
 from holdfast.faces.cli.call import Session
 from holdfast.faces.cli.command import command
-from holdfast.faces.cli.location import Credentials, remember
+from holdfast.faces.cli.credentials import Credentials, remember
 from holdfast.faces.http.auth import EVERY, FIRST_TOKEN, MAIN, Token, Tokens, check_space
 from holdfast.faces.http.listener import BACKUPS_KEPT, MAX_WATCHERS, PORT, Settings
-from holdfast.workspace.context import ROLES
+from holdfast.workspace import Workspace, with_context
+from holdfast.workspace.context import ROLES, Context, derive_actor
+from holdfast.workspace.tokens import FileTokens
 
 if TYPE_CHECKING:
     from holdfast.faces.http.server import Server
@@ -53,7 +60,7 @@ def serve(session: Session, given: dict[str, Any]) -> int:
         raise errors.Unsupported(
             f"the server needs more packages: {error}", hint="pip install 'holdfast[server]'"
         ) from error
-    server = Server(_settings(server_folder(session), given))
+    server = Server(_settings(server_folder(session), given), carry_out)
     tune()
     server.run(lambda: _announce(server))
     return 0
@@ -113,6 +120,124 @@ def _tries(server: Server, token: Path) -> list[str]:
         f"{curl} -N -H 'Accept: text/event-stream' '{where}/api/events?after=0'",
         "every operation, with the token: GET /openapi.json",
     ]
+
+
+# --- commands of other processes -------------------------------------------------------------------------------------
+
+_BLOCKING: Final = ("wait", "staged")  # arguments for which a command waits, or starts a process
+_SAME: Final = ("HOME", "TZ")  # what the system looks up in the environment of this process
+
+
+class _DeclinedError(Exception):
+    """The calling process must carry out this command itself. Nothing has been changed."""
+
+
+def carry_out(workspace: Workspace, folder: Path, body: bytes) -> bytes | None:
+    """Carry out the command of another process; None, and nothing is changed, if it must do that itself."""
+    try:
+        request = private_socket.Request.decode(body)
+    except ValueError:  # of another version, which has another form
+        return None
+    same = all(request.environ.get(name) == os.environ.get(name) for name in _SAME)
+    if request.version != __version__ or request.view != relay.view() or not same or workspace.is_lost:
+        return None
+    if not request.words:  # the caller asks whether it would be served
+        return private_socket.encode_answer(0, [])
+    try:
+        return _answer(request, workspace, folder)
+    except _DeclinedError:
+        return None
+
+
+def _answer(request: private_socket.Request, workspace: Workspace, folder: Path) -> bytes:
+    pieces: list[private_socket.Piece] = []
+    streams = relay.Recorder(private_socket.OUT, pieces, request.columns), relay.Recorder(private_socket.ERROR, pieces)
+    try:
+        called, common, given = understood(request.words)
+        if not called.relayed or any(given.get(name) for name in _BLOCKING):
+            raise _DeclinedError(called.name)
+        code = called.run(_Relayed(request, common, streams, pieces, workspace, folder), given)
+    except errors.HoldfastError as error:
+        print_error(error, request.words, request.environ, streams[1])
+        code = error.exit_code
+    return private_socket.encode_answer(code, pieces)
+
+
+class _Relayed(Session):
+    """A command of another process, on the workspace that this server has open."""
+
+    def __init__(
+        self,
+        request: private_socket.Request,
+        given: dict[str, Any],
+        streams: tuple[relay.Recorder, relay.Recorder],
+        pieces: list[private_socket.Piece],
+        workspace: Workspace,
+        folder: Path,
+    ) -> None:
+        super().__init__(given, request.environ, key=request.key, streams=streams)
+        self.folder = request.folder
+        self._request = request
+        self._pieces = pieces
+        self._workspace = workspace
+        self._served = folder
+
+    def find_place(self) -> location.Place:
+        """The workspace that is meant, if this server serves it."""
+        place = super().find_place()
+        if place is None or place.folder is None or not place.exists or not self._served.samefile(place.folder):
+            raise _DeclinedError("it is for another workspace")
+        return place
+
+    def open(self, writing: bool = False) -> Any:
+        """The served workspace, in the context of this call; it stays open."""
+        assert self.place.folder is not None
+        return nullcontext(with_context(self._workspace, Context(self._actor())).using(**self._context()))
+
+    def _actor(self) -> str:
+        return derive_actor(self.environ) if self.actor is None else self.actor
+
+    def open_local(self, writing: bool = False) -> Any:
+        """Only the process itself may have a workspace of its own."""
+        raise _DeclinedError("it opens the store itself")
+
+    @property
+    def may_repeat(self) -> bool:
+        """Only under a key that was given: the one of this call is new."""
+        return self.given.get("key") is not None
+
+    def tokens(self, holder: str) -> FileTokens:
+        """The tokens of a holder."""
+        assert self.place.folder is not None
+        return _RelayedTokens(self.place.folder, holder, self._pieces)
+
+    def input(self) -> bytes:
+        """What the caller has read on its standard input."""
+        return self._request.given
+
+    def wrote(self) -> None:
+        """Have the caller start a copy, where that is needed."""
+        from holdfast.faces.cli.commands.store import needs_copying
+
+        assert self.place.folder is not None
+        if needs_copying(self.place.folder, self.environ):
+            self._pieces.append((private_socket.COPY, b""))
+
+
+class _RelayedTokens(FileTokens):
+    """Tokens that the caller forgets, once it has the answer: until then it may repeat the call, with its token."""
+
+    def __init__(self, folder: str, holder: str, pieces: list[private_socket.Piece]) -> None:
+        super().__init__(folder, holder)
+        self._root = folder
+        self._pieces = pieces
+
+    def forget(self, *thing: str) -> None:
+        """A thing is no longer held."""
+        self._pieces.append((private_socket.FORGET, os.path.relpath(self._path(thing), self._root).encode()))
+
+
+# --- access ----------------------------------------------------------------------------------------------------------
 
 
 @command(

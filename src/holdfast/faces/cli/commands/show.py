@@ -68,11 +68,7 @@ def _locks(workspace: Any, task: Any) -> list[tuple[str, str]]:
 
 def undelete(session: Session, given: dict[str, Any]) -> int:
     """Restore a task; say so if it is not deleted."""
-    with session.open() as workspace:
-        try:
-            task = workspace.tasks.get(given["id"], include_deleted=True)
-        except (errors.NotFound, errors.Invalid):  # which the call itself reports
-            task = None
+    task = _found(session, Tasks.get, given["id"], include_deleted=True)
     code = perform(session, Tasks.restore, given)
     if task is not None and task.deleted_at is None:
         tell(session, f"task {task.id} is not deleted, so nothing was restored")
@@ -114,13 +110,13 @@ def delete_template(session: Session, given: dict[str, Any]) -> int:
     return 0
 
 
-def _found(session: Session, op: Operation[..., Any], id: str) -> Any:
+def _found(session: Session, op: Operation[..., Any], id: str, **more: Any) -> Any:
     """What a read finds; None if it fails, as the call itself will, or if the call may repeat an old answer."""
-    if session.given.get("key") is not None:
+    if session.may_repeat:
         return None
     try:
         with session.open() as workspace:
-            return op.on(workspace)(id)
+            return op.on(workspace)(id, **more)
     except errors.HoldfastError:
         return None
 
@@ -134,6 +130,7 @@ _MOST: Final = 10_000
     Argument("id", word=True, help="the task at its root"),
     Argument("limit", "int", help="at most so many"),
     op=Tasks.subtree,
+    relayed=True,
 )
 def tree(session: Session, given: dict[str, Any]) -> int:
     """Show a task and all below it; without an id, every tree that is not closed."""
@@ -167,6 +164,7 @@ def _check_limit(limit: int) -> None:
     Argument("limit", "int", help=f"the newest so many ({_LAST})"),
     Argument("summary", "flag", help="count by actor, with what was refused: held, fenced, ..."),
     more="A change of a field is [old, new]. In a terminal, rows are shortened to its width; --json has all of it.",
+    relayed=True,
 )
 def log(session: Session, given: dict[str, Any]) -> int:
     """Tell what happened: the newest events, or their sum with --summary."""
@@ -252,7 +250,7 @@ def _wanted(given: dict[str, Any]) -> dict[str, Any]:
     return {"kinds": [kind], "id": (run, cell) if kind == "cell" and slash else name}
 
 
-show_task: Final = Command("show", Tasks.get.route.help, arguments_of(Tasks.get), show, op=Tasks.get)
+show_task: Final = Command("show", Tasks.get.route.help, arguments_of(Tasks.get), show, op=Tasks.get, relayed=True)
 
 
 def _as(op: Operation[..., Any], run: Run) -> Command:

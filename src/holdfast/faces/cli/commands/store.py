@@ -20,9 +20,11 @@ from holdfast.faces.cli import location
 from holdfast.faces.cli.args import Argument
 from holdfast.faces.cli.call import Session
 from holdfast.faces.cli.command import command
-from holdfast.faces.cli.location import git_root, label, state_folder
+from holdfast.faces.cli.location import git_root, label, start_copying, state_folder
 from holdfast.faces.cli.output import bar, printable
+from holdfast.faces.cli.relay import is_used
 from holdfast.filesystem import make_folder, write_private
+from holdfast.private_socket import SERVER_LOCK
 from holdfast.types import DerivedActor, as_time
 from holdfast.workspace.context import derive_actor
 
@@ -58,10 +60,15 @@ def backups_of(store: str, environ: Mapping[str, str]) -> list[str]:
 
 def after_write(store: str, environ: Mapping[str, str]) -> None:
     """Start a copy soon, if `git clean` could remove the store and no copy is under way."""
+    if needs_copying(store, environ):
+        start_copying(store, environ)
+
+
+def needs_copying(store: str, environ: Mapping[str, str]) -> bool:
+    """Whether `git clean` could remove the store, and no process copies it."""
     if environ.get("HOLDFAST_ROLLING") == "0" or git_root(os.path.dirname(store)) is None:
-        return
-    if not _is_running(folder_of(store, environ)):
-        _start(store, environ)
+        return False
+    return not _is_running(folder_of(store, environ))
 
 
 def _is_running(folder: str) -> bool:
@@ -69,18 +76,6 @@ def _is_running(folder: str) -> bool:
         return False
     with _alone(folder) as alone:
         return not alone
-
-
-def _start(store: str, environ: Mapping[str, str]) -> None:
-    """Start the copying process, which outlives this one and is detached from its terminal."""
-    import subprocess
-    import sys
-
-    command = [sys.executable, "-m", "holdfast", "backup", "--rolling", "--dir", store]
-    quiet = subprocess.DEVNULL
-    subprocess.Popen(
-        command, stdin=quiet, stdout=quiet, stderr=quiet, start_new_session=True, cwd="/", env=dict(environ)
-    )
 
 
 # --- the copying process ---------------------------------------------------------------------------------------------
@@ -104,7 +99,7 @@ def roll(store: str, environ: Mapping[str, str]) -> str | None:
                     return copy
                 copy = _copy_when_quiet(workspace, store, environ)
         if _clock.monotonic() >= end:
-            _start(store, environ)  # the last writer may have seen this process and started none
+            start_copying(store, environ)  # the last writer may have seen this process and started none
     keep(store, environ)
     return copy
 
@@ -366,9 +361,40 @@ def where(session: Session, given: dict[str, Any]) -> int:
         known = backups_of(place.folder, session.environ)
         facts |= {"git_worktree": root, "backups": known}
         lines += [f"worktree   {root}"] if root else []
+        lines += _server_lines(place.folder, facts)
         lines += [f"backups    {len(known)} in {os.path.dirname(known[-1])}"] if known else []
     session.out.say(facts, *lines)
     return 0
+
+
+def _server_lines(folder: str, facts: dict[str, Any]) -> list[str]:
+    """The server that runs on a folder, and whether commands go through it."""
+    address = server_of(folder)
+    used = bool(address) and is_used(folder)
+    facts["server"] = {"address": address, "used": used} if address else None
+    if not address:
+        return []
+    why = (
+        "commands go through it"
+        if used
+        else "commands do not go through it: it is of another version, or in a container"
+    )
+    return [f"server     {address}", f"           {why}"]
+
+
+def server_of(folder: str) -> str:
+    """The pid and address of the server that runs on a folder, as its lock file has them; empty if there is none."""
+    import fcntl
+
+    try:
+        with open(os.path.join(folder, SERVER_LOCK), encoding="utf-8") as file:
+            fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except FileNotFoundError:
+        return ""
+    except BlockingIOError:
+        with open(os.path.join(folder, SERVER_LOCK), encoding="utf-8") as file:
+            return file.read().strip() or "somewhere"
+    return ""
 
 
 def _why_actor(session: Session) -> str:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Final
 from holdfast import errors
 from holdfast.domains.tasks import Tasks
 from holdfast.faces.cli.args import Argument
-from holdfast.faces.cli.call import Session, after_writing
+from holdfast.faces.cli.call import Session
 from holdfast.faces.cli.command import command
 from holdfast.faces.cli.commands.store import snapshot
 from holdfast.faces.cli.output import bar, printable
@@ -116,7 +116,7 @@ def report_import(session: Session, op: Operation[..., Any], report: Any) -> Non
     else:
         session.out.text(*report_lines(report))
     if not report.dry_run:
-        after_writing(session)
+        session.wrote()
 
 
 def read_lines(path: str) -> list[str]:
