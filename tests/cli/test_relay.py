@@ -41,7 +41,7 @@ from tests.cli.test_held import *  # noqa: F403  # tokens are remembered the sam
 from tests.http.running import Running
 
 Call = Callable[..., Answer]
-del test_what_was_granted_after_a_backup_is_void_after_its_restore  # noqa: F405  # no store is replaced under a server
+del test_what_was_granted_after_a_backup_is_void_after_its_restore  # noqa: F821  # no store is replaced under a server
 
 
 class Wire:
