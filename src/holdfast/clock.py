@@ -7,7 +7,6 @@ now = max(wall clock, last commit + monotonic time since).
 
 from __future__ import annotations
 
-import contextlib
 import threading
 import time
 from typing import Protocol
@@ -37,8 +36,11 @@ class Signal:
 
     def set(self) -> None:
         """Wake the waiter, now or when it next waits."""
-        with contextlib.suppress(RuntimeError):  # set already and not consumed yet: one wake-up is enough
-            self._lock.release()
+        if self._lock.locked():
+            try:
+                self._lock.release()
+            except RuntimeError:  # set meanwhile by another thread and not consumed yet: one wake-up is enough
+                return
 
     def wait(self, timeout: float | None = None) -> bool:
         """Wait for `set`, at most `timeout` real seconds; True if it was set."""

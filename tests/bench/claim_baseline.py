@@ -29,8 +29,8 @@ BEST = (
 )
 LEASE = "INSERT INTO leases (id, kind, holder, ttl, deadline, created) VALUES (?, ?, ?, ?, ?, ?)"
 CLAIM = (
-    "UPDATE tasks SET status = ?, holder = ?, claimed = ?, token = ?, ttl = ?, grimoire = ?, review = ?,"
-    " version = ?, revision = ?, updated = ? WHERE seq = ?"
+    "UPDATE tasks SET status = 'in_progress', holder = ?1, claimed = ?2, token = ?3, ttl = ?4, grimoire = ?5,"
+    " review = ?6, version = ?7, revision = ?8, updated = ?2 WHERE seq = ?9"
 )
 TIDIED = "SELECT tag, priority, seq FROM ready_tags_tidied"
 SLICE = (
@@ -82,10 +82,10 @@ class Claimer:
             execute(DOCUMENTS).fetchall()
             litter = ahead = 0
             rows: list[Any] = []
-            for agent in agents[start : start + size]:
+            for number, agent in enumerate(agents[start : start + size]):
                 revision += 1
                 if not rows:
-                    ahead = min(64, 2 * ahead or 1)
+                    ahead = min(64, 2 * ahead or 1, size - number)
                     rows = self._best(ahead)
                 litter += self._claim(rows.pop(), agent, revision, now)
             self._tidy(litter)
@@ -129,7 +129,7 @@ class Claimer:
         execute = self._execute
         seq, record, version, token = row[0], row[1], row[10] + 1, revision * 4096
         execute(LEASE, (record, "task", agent, TTL, now + TTL, now))
-        execute(CLAIM, ("in_progress", agent, now, token, TTL, GRIMOIRE, 0, version, revision, now, seq))
+        execute(CLAIM, (agent, now, token, TTL, GRIMOIRE, 0, version, revision, seq))
         data = _encode(
             {
                 "status": ("open", "in_progress"),

@@ -30,7 +30,7 @@ EXPECTED = {
     "replicas": 14,
     "joining": 2,
     "claims": 5,
-    "task_growth": 15,
+    "task_growth": 17,
     "routing": 2,
     "mail": 10,
     "stashes": 1,

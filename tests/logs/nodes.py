@@ -6,6 +6,7 @@ a bad line. `at` puts something at a failpoint. What a test needs to know of the
 
 from __future__ import annotations
 
+import random
 import threading
 from collections import deque
 from collections.abc import Callable, Iterator
@@ -170,6 +171,11 @@ def raw_entries(log: CommitLog) -> list[tuple[int, bytes]]:
             return found
         found += page
         after = found[-1][0]
+
+
+def noise(size: int) -> bytes:
+    """Bytes that no compression makes fewer."""
+    return random.Random(size).randbytes(size)
 
 
 def entries(log: CommitLog) -> list[AnyEntry]:

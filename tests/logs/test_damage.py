@@ -17,7 +17,7 @@ from holdfast.kernel.migrations import known
 from holdfast.kernel.store import FILE
 from holdfast.replication.log import Changes, CommitLog, MemoryLog, from_bytes, to_bytes
 from holdfast.testing.crowd import start
-from tests.logs.nodes import RUN, Nodes, Wire, assert_equal, raw_entries, value, write
+from tests.logs.nodes import RUN, Nodes, Wire, assert_equal, noise, raw_entries, value, write
 
 
 def flipped(raw: bytes, byte: int) -> bytes:
@@ -119,7 +119,7 @@ def test_changes_in_a_damaged_blob_stop_the_node(nodes: Nodes) -> None:
     a = nodes.open("a")
     wire = Damaged(nodes.log)
     b = nodes.stale("b", wire)
-    a.cells.set(RUN, "cell", b"x" * 100_000)
+    a.cells.set(RUN, "cell", noise(100_000))
     wire.blobs = True
     with pytest.raises(errors.Corrupt):
         b.cells.set(RUN, "other", 1)
@@ -298,10 +298,10 @@ def test_a_replica_put_back_to_an_earlier_copy_catches_up(nodes: Nodes, tmp_path
 def test_a_damaged_blob_of_an_entry_is_corrupt_and_nothing_of_it_is_applied(nodes: Nodes) -> None:
     a, wire = nodes.open("a"), Damaged(nodes.log)
     b = nodes.engine("b", wire, pulse=False)
-    a.cells.set(RUN, "large", "x" * 100_000)
+    a.cells.set(RUN, "large", noise(100_000))
     wire.blobs = True
     with pytest.raises(errors.Corrupt, match="blob of an entry"):
         b.cells.set(RUN, "cell", 1)
     with pytest.raises(errors.Corrupt):
         b.cells.find(RUN, "large")
-    assert a.cells.get(RUN, "large").value == "x" * 100_000
+    assert a.cells.get(RUN, "large").value == noise(100_000)

@@ -22,6 +22,7 @@ from tests.logs.nodes import (
     entries,
     eventually,
     journal,
+    noise,
     once,
     raw_entries,
     value,
@@ -48,7 +49,7 @@ def start_of(log: CommitLog) -> int:
 
 def test_values_too_large_for_an_entry_arrive_whole(nodes: Nodes) -> None:
     a, b = nodes.open("a"), nodes.open("b")
-    large = {f"cell {size}": bytes(number % 251 for number in range(size)) for size in (70_000, 500_000, 1_048_000)}
+    large = {f"cell {size}": noise(size) for size in (70_000, 500_000, 1_048_000)}
     for cell, content in large.items():
         a.cells.set(RUN, cell, content)
     a.transact(lambda tx: [tx.cells.set(RUN, f"{cell} again", content) for cell, content in large.items()])
@@ -61,8 +62,8 @@ def test_values_too_large_for_an_entry_arrive_whole(nodes: Nodes) -> None:
 def test_an_entry_is_put_into_a_blob_exactly_when_it_is_too_large(nodes: Nodes) -> None:
     nodes.log = MemoryLog(clock=nodes.clock, max_entry=1000)
     a, b = nodes.open("a"), nodes.stale("b")
-    for size in range(100, 400, 3):
-        a.cells.set(RUN, "cell", b"x" * size)
+    for size in range(300, 1000, 7):
+        a.cells.set(RUN, "cell", noise(size))
     in_blobs = [bool(entry.blob) for entry in entries(nodes.log) if isinstance(entry, Changes)]
     assert in_blobs == sorted(in_blobs)
     assert {True, False} == set(in_blobs)
@@ -219,7 +220,7 @@ def test_nodes_that_join_while_others_write_and_trim_end_equal(nodes: Nodes) -> 
     def busy(node: holdfast.Workspace) -> Callable[[], holdfast.Workspace]:
         def run() -> holdfast.Workspace:
             for number in range(60):
-                node.cells.set(RUN, f"cell {number}", b"x" * 2000 * (number % 40))
+                node.cells.set(RUN, f"cell {number}", noise(2000 * (number % 40)))
                 node.cells.increment(RUN, "count")
             return node
 
@@ -369,7 +370,7 @@ def test_readers_of_a_node_that_joins_anew_see_the_old_state_until_it_is_done(no
 def test_a_blob_that_is_gone_when_its_entry_is_applied_makes_the_node_join_anew(nodes: Nodes) -> None:
     a = nodes.engine("a", snapshot_every=5, pulse=False)
     b = nodes.stale("b")
-    a.cells.set(RUN, "large", b"x" * 100_000)
+    a.cells.set(RUN, "large", noise(100_000))
     overtake = once(lambda: start(lambda: write(a, 40)).result(LONG))
     with at("log.fetched", overtake, get_ident()):
         assert b.cells.increment(RUN, "cell") == 41
@@ -390,7 +391,7 @@ def test_positions_that_have_gaps_are_positions_too(nodes: Nodes) -> None:
     nodes.log = Sparse(clock=nodes.clock)
     a = nodes.engine("a", snapshot_every=5, pulse=False)
     b = nodes.stale("b")
-    a.cells.set(RUN, "large", b"x" * 100_000)
+    a.cells.set(RUN, "large", noise(100_000))
     assert b.cells.increment(RUN, "cell") == 1
     write(a, 40)
     assert b.cells.increment(RUN, "cell") == 42

@@ -53,7 +53,8 @@ class Workload:
     def value(self) -> Any:
         """One that never was before; now and then one that is large."""
         number = next(self._values)
-        return {"n": number, "fill": "x" * 3000} if self.chance.random() < 0.05 else number
+        large = self.chance.random() < 0.05  # and no compression makes it small
+        return {"n": number, "fill": f"{self.chance.getrandbits(24_000):x}"} if large else number
 
     def place(self) -> Args:
         return {"run": self.chance.choice(RUNS), "cell": self.chance.choice(CELLS)}

@@ -179,8 +179,8 @@ class Batch:
             self.absorb(tx)
         self.swept = True
 
-    def transaction(self, actor: str, kind: type[Tx] = Tx) -> Tx:
-        """Return a Tx on this batch, after those before it."""
+    def transaction(self, actor: str, kind: type[Tx] = Tx, to_come: int = 0) -> Tx:
+        """Return a Tx on this batch, after those before it and before so many others."""
         writer = self._writer
         writer.tx = tx = kind(
             self._connection,
@@ -194,6 +194,7 @@ class Batch:
             self._began,
             self._memo,
             self._ahead,
+            to_come,
         )
         return tx
 
@@ -213,11 +214,13 @@ class Batch:
             raise rolled_back()
         if tx.dirty:
             self.dirty = True
-            for tidy, count in tx.litter.items() if tx.litter else ():
-                self._litter[tidy] = self._litter.get(tidy, 0) + count
-            self._writers.update(tx.seen)
-            if tx.actor != SYSTEM and not isinstance(tx.actor, DerivedActor):
-                self._writers.add(tx.actor)
+            if tx.litter:
+                for tidy, count in tx.litter.items():
+                    self._litter[tidy] = self._litter.get(tidy, 0) + count
+            writers, actor = self._writers, tx.actor
+            writers.update(tx.seen)
+            if actor not in writers and actor != SYSTEM and not isinstance(actor, DerivedActor):
+                writers.add(actor)
         if tx.events:
             self.revision += 1
             self.emitted = True
@@ -268,7 +271,7 @@ class Batch:
         execute = self._connection.execute
         for number, call in enumerate(calls):
             call.reset()
-            tx = self.transaction(call.actor)
+            tx = self.transaction(call.actor, to_come=len(calls) - 1 - number)
             try:
                 if apart:
                     execute("SAVEPOINT body")

