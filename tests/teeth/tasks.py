@@ -13,6 +13,7 @@ TAGS = ("tests/unit/test_ready_tags.py",)
 AHEAD = ("tests/unit/test_read_ahead.py",)
 NODES = ("tests/conformance/test_tasks.py", "--kinds", "replicated-2,replicated-3")
 
+IMPORTS = ("tests/unit/test_task_import.py",)
 LEAPS = ("tests/conformance/test_leaps.py", "--kinds", "memory")
 
 BUGS = [
@@ -224,6 +225,27 @@ BUGS = [
         "c.parent = t.seq AND c.deleted IS NULL)",
         "c.parent = t.seq AND false)",
         LISTS,
+    ),
+    Bug(
+        "an export leaves out the result",
+        "interchange/task_export.py",
+        '            result = event.data["result"][1]\n',
+        "            pass\n",
+        IMPORTS,
+    ),
+    Bug(
+        "what others wrote is credited to whoever imports it",
+        "interchange/task_merge.py",
+        '{"author": (None, {"by": note.by, "at": at})} if note.foreign else None',
+        "None",
+        IMPORTS,
+    ),
+    Bug(
+        "the retention of an imported task counts from its time elsewhere",
+        "domains/tasks/changes.py",
+        '    " AND coalesce(imported, 0) <= ?1"\n    " AND NOT',
+        '    " AND NOT',
+        IMPORTS,
     ),
     Bug(
         "a leap of the clock deletes closed tasks",

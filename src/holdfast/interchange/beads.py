@@ -14,7 +14,7 @@ from holdfast import errors
 from holdfast.domains.routing.config import Config
 from holdfast.domains.tasks.creation import TYPES, check_draft, check_note, check_priority, check_tag, check_title
 from holdfast.interchange.jsonl import Time, moment
-from holdfast.interchange.task_export import NO_FIELD, Note, Record
+from holdfast.interchange.task_export import NO_FIELD, Note, Record, past_of
 from holdfast.kernel.validate import check_name
 from holdfast.types.tasks import LinkKind, TaskStatus, TaskType
 
@@ -38,7 +38,7 @@ class Gone(Exception):
 
 
 class Issue(msgspec.Struct, frozen=True):
-    """The fields that become part of a task; `closed_at` and `assignee` only help, and are kept in a note."""
+    """The fields that become part of a task; `assignee` only helps, and is kept in a note."""
 
     id: str
     title: str
@@ -53,6 +53,8 @@ class Issue(msgspec.Struct, frozen=True):
     dependencies: tuple[dict[str, Any], ...] = ()
     comments: tuple[dict[str, Any], ...] = ()
     created_at: Time | None = None
+    created_by: str = ""
+    updated_at: Time | None = None
     close_reason: str = ""
     closed_at: Time | None = None
     assignee: str = ""
@@ -74,7 +76,7 @@ class Comment(msgspec.Struct, frozen=True):
     created_at: Time | None = None
 
 
-_USED: Final = {*Issue.__struct_fields__} - {"closed_at", "assignee"}
+_USED: Final = {*Issue.__struct_fields__} - {"assignee"}
 
 
 def read_issue(raw: dict[str, Any], config: Config) -> Record:
@@ -95,7 +97,8 @@ def read_issue(raw: dict[str, Any], config: Config) -> Record:
         parent_id=None,
         links={"depends_on": (), "discovered_from": (), "related": ()},
         created=moment(issue.created_at, "created_at"),
-        updated=None,  # retention would delete old closed issues at once
+        updated=moment(issue.updated_at, "updated_at"),
+        origin=past_of(issue.created_by or None, issue.updated_at, issue.closed_at),
     )
     if issue.status in ("in_progress", "hooked"):
         record.claim = (issue.assignee, f"in progress in beads{issue.assignee and f', assigned to {issue.assignee}'}")
@@ -157,7 +160,9 @@ def _comment(record: Record, issue: Issue, left: dict[str, Any]) -> None:
     for number, raw in enumerate(issue.comments):
         one = _part(raw, Comment, f"comments[{number}]")
         record.notes.append(
-            Note(_text(one.text, f"comments[{number}]"), moment(one.created_at, "created_at"), _author(one.author))
+            Note(
+                _text(one.text, f"comments[{number}]"), moment(one.created_at, "created_at"), _author(one.author), True
+            )
         )
         rest = {name: value for name, value in raw.items() if name not in Comment.__struct_fields__}
         if rest.pop("issue_id", issue.id) != issue.id:
@@ -165,7 +170,10 @@ def _comment(record: Record, issue: Issue, left: dict[str, Any]) -> None:
         if rest:
             left.setdefault("comments", []).append(rest)
     if issue.close_reason:
-        record.notes.append(Note(_text(issue.close_reason, "close_reason"), moment(issue.closed_at, "closed_at")))
+        closed = moment(issue.closed_at, "closed_at")
+        record.notes.append(
+            Note(_text(issue.close_reason, "close_reason"), closed, foreign=True)
+        )  # by nobody knows whom
 
 
 def _part(raw: dict[str, Any], kind: Any, what: str) -> Any:

@@ -27,17 +27,26 @@ from holdfast.interchange.jsonl import Place, Time, moment
 from holdfast.kernel import events
 from holdfast.kernel.tx import Snapshot
 from holdfast.kernel.validate import check_flag, check_limit, check_name
+from holdfast.kernel.values import MAX_VALUE_BYTES, encode
 from holdfast.types.tasks import LinkKind, Task, TaskStatus, TaskType
 
 FORMAT: Final = "holdfast.task/1"
 _encode = msgspec.json.Encoder(order="sorted").encode
 
 
+class OriginLine(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
+    """The past of a task at another place. The importer matters in one workspace only, and is left out."""
+
+    created_by: str | None = None
+    updated_at: Time | None = None
+    closed_at: Time | None = None
+
+
 class NoteLine(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """A note with its time and author."""
+    """A note with its time and author; None if nobody knows."""
 
     at: Time
-    by: str
+    by: str | None
     text: str
 
 
@@ -69,10 +78,14 @@ class TaskLine(msgspec.Struct, frozen=True):
     discovered_from: tuple[str, ...] = ()
     related: tuple[str, ...] = ()
     notes: tuple[NoteLine, ...] = ()
+    result: Any = None
+    origin: OriginLine | None = None
 
 
 # A line says all that a task does, in one run of fields.
-_values_of: Final = attrgetter(*(name for name in TaskLine.__struct_fields__ if name in Task.__struct_fields__))
+_values_of: Final = attrgetter(
+    *(name for name in TaskLine.__struct_fields__ if name in Task.__struct_fields__ and name != "origin")
+)
 
 
 def export(snapshot: Snapshot, after: str | None, limit: int, include_deleted: bool) -> list[str]:
@@ -117,40 +130,47 @@ def line_of(snapshot: Snapshot, stored: Stored, live: str = "") -> str:
     ):
         linked[kind].append(target)
     deletion = stored.deletion and snapshot.one("SELECT id FROM tasks WHERE seq = ?", (stored.deletion,))
-    links, notes = map(tuple, linked.values()), tuple(notes_of(snapshot, task.id))
-    fields: tuple[Any, ...] = (FORMAT, *_values_of(task), deletion[0] if deletion else None, *links, notes)
+    links, (notes, result) = map(tuple, linked.values()), told_of(snapshot, task.id)
+    past = foreign(stored.origin)
+    origin = msgspec.convert(past, OriginLine) if past else None
+    deleted_with = deletion[0] if deletion else None
+    fields: tuple[Any, ...] = (FORMAT, *_values_of(task), deleted_with, *links, tuple(notes), result, origin)
     return _encode(TaskLine(*fields)).decode()
 
 
-def notes_of(snapshot: Snapshot, id: str) -> list[NoteLine]:
-    """The notes of a task and the reasons given for its steps, oldest first.
+def foreign(origin: str | None) -> dict[str, str]:
+    """What is stored of a task's past elsewhere, as the file said it."""
+    known = {} if origin is None else msgspec.json.decode(origin, type=dict[str, str])
+    return {name: value for name, value in known.items() if name in OriginLine.__struct_fields__}
 
-    An imported note has the author and time of its file, which a later event of the import lists by version.
+
+def told_of(snapshot: Snapshot, id: str) -> tuple[list[NoteLine], Any]:
+    """The notes of a task and the reasons given for its steps, oldest first, and its newest result.
+
+    An imported note has the author and time of its file.
     """
-    found: dict[int, NoteLine] = {}
+    notes, result = [], None
     for row in reversed(events.history(snapshot, TASK, "", id, None, None)):
         event = events.to_event(row)
-        for origin in event.data["notes"][1] if "notes" in event.data else ():
-            if origin["version"] in found:
-                found[origin["version"]] = _as_written(found[origin["version"]], origin["at"], origin["by"])
+        if "result" in event.data:
+            result = event.data["result"][1]
         if "note" in event.data:
-            found[event.version] = NoteLine(event.time, event.actor, event.data["note"])
-    return list(found.values())
-
-
-def _as_written(note: NoteLine, at: str | None, by: str | None) -> NoteLine:
-    return NoteLine(note.at if at is None else datetime.fromisoformat(at), note.by if by is None else by, note.text)
+            author = event.data.get("author", (None, {"by": event.actor}))[1]
+            at = event.time if author.get("at") is None else datetime.fromisoformat(author["at"])
+            notes.append(NoteLine(at, author.get("by"), event.data["note"]))
+    return notes, result
 
 
 NO_FIELD: Final = "tasks have no such field"
 
 
 class Note(msgspec.Struct, frozen=True):
-    """A note to add; the time and author default to those of the import."""
+    """A note to add, by the import itself or, if it is `foreign`, by somebody else at another time."""
 
     text: str
     at: int | None = None
     by: str | None = None
+    foreign: bool = False
 
 
 class Record(msgspec.Struct):
@@ -173,6 +193,8 @@ class Record(msgspec.Struct):
     notes: list[Note] = msgspec.field(default_factory=list)
     warnings: list[str] = msgspec.field(default_factory=list)
     withheld: bool = False
+    origin: dict[str, str] = msgspec.field(default_factory=dict)  # of OriginLine, as JSON
+    result: Any = None
     place: Place = Place("", 0, None)
     digest: bytes = b""
 
@@ -183,6 +205,16 @@ class Record(msgspec.Struct):
             check_note(text, f"the note that would keep {names}")
             self.notes.append(Note(text))
             self.warnings.append(f"{why}, kept in a note: {names}")
+
+
+def past_of(created_by: str | None, updated_at: datetime | None, closed_at: datetime | None) -> dict[str, str]:
+    """What a file says of a task's past, checked, as it is stored."""
+    if created_by is not None:
+        check_name(created_by, "created_by")
+    for name, at in (("updated_at", updated_at), ("closed_at", closed_at)):
+        moment(at, name)
+    known: dict[str, str] = msgspec.to_builtins(OriginLine(created_by, updated_at, closed_at))
+    return known
 
 
 def check_fields(raw: dict[str, Any], config: Config) -> Draft:
@@ -220,8 +252,14 @@ def read_own(raw: dict[str, Any], config: Config) -> Record:
         raise errors.Invalid("a task that is pending merge cannot be deleted")
     for note in line.notes:
         check_note(note.text, "a note")
-        check_name(note.by, "the author of a note")
-        record.notes.append(Note(note.text, moment(note.at, "the time of a note"), note.by))
+        if note.by is not None:
+            check_name(note.by, "the author of a note")
+        record.notes.append(Note(note.text, moment(note.at, "the time of a note"), note.by, foreign=True))
+    if line.origin is not None:
+        record.origin = past_of(line.origin.created_by, line.origin.updated_at, line.origin.closed_at)
+    if line.result is not None:
+        encode(line.result, MAX_VALUE_BYTES)  # raises for a result that cannot be stored
+        record.result = line.result
     left = {name: value for name, value in raw.items() if name not in TaskLine.__struct_fields__}
     if line.status == "in_progress":
         since = "" if line.claimed_at is None else f" since {line.claimed_at.isoformat()}"

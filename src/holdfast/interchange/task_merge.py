@@ -21,7 +21,7 @@ from holdfast.domains.tasks.rows import DEPENDS_ON, Stored, adjust, by_seq, chan
 from holdfast.domains.tasks.transitions import STEPS
 from holdfast.domains.tasks.tree import KINDS
 from holdfast.interchange.jsonl import Import
-from holdfast.interchange.task_export import Note, Record, notes_of
+from holdfast.interchange.task_export import Note, Record, foreign, told_of
 from holdfast.kernel.tx import Tx
 from holdfast.types import as_microseconds, as_time
 from holdfast.types.tasks import LinkKind, TaskStatus
@@ -73,6 +73,11 @@ def differences(tx: Tx, task: Stored, record: Record) -> Changes:
         old = tuple(link_types.targets(tx, kind, task.id))
         if old != record.links[kind]:
             more[kind] = (old, record.links[kind])
+    past = foreign(task.origin)
+    if task.imported is not None and record.origin and past != record.origin:
+        more["origin"] = (past, record.origin)
+    if record.result is not None and (result := told_of(tx, task.id)[1]) != record.result:
+        more["result"] = (result, record.result)
     return Changes(
         columns,
         more,
@@ -84,7 +89,7 @@ def differences(tx: Tx, task: Stored, record: Record) -> Changes:
 
 def _lacking(tx: Tx, task: Stored, notes: list[Note]) -> list[Note]:
     """The notes that the task does not have yet; each of its notes matches once."""
-    own = [(note.text, as_microseconds(note.at), note.by) for note in (notes_of(tx, task.id) if notes else ())]
+    own = [(note.text, as_microseconds(note.at), note.by) for note in (told_of(tx, task.id)[0] if notes else ())]
     found = []
     for note in notes:
         same = next(
@@ -115,13 +120,11 @@ def merge(tx: Tx, seq: int, record: Record) -> Stored:
     """Make a task what its record says, except for the parent, which is set before."""
     task = by_seq(tx, seq)
     changes = differences(tx, task, record)
-    columns, more = changes.columns, changes.more
+    columns, more, past = changes.columns, changes.more, foreign(task.origin)
     if "deleted" in more:
         columns["deletion"] = None if record.deleted is None else _deletion(tx, task, record)
     if changes.notes:
-        task, origins = _add_notes(tx, task, changes.notes, record.updated)
-        if origins:
-            more["notes"] = (None, origins)
+        task = _add_notes(tx, task, changes.notes, record.updated)
     for kind in KINDS:
         if kind in more:
             _relink(tx, task, kind, *more[kind])
@@ -139,7 +142,11 @@ def merge(tx: Tx, seq: int, record: Record) -> Stored:
         more["updated_at"] = tuple(as_time(time).isoformat() for time in (task.updated, record.updated or 0))
     if columns or more:
         task = change(tx, task, OP, columns, more=more, updated=record.updated)
-    return task
+    known = {"imported_by": str(tx.actor), **(record.origin or past)}
+    tx.run(
+        "UPDATE tasks SET imported = ?, origin = ? WHERE seq = ?", (tx.now, msgspec.json.encode(known).decode(), seq)
+    )
+    return by_seq(tx, seq)
 
 
 def _deletion(tx: Tx, task: Stored, record: Record) -> int:
@@ -153,18 +160,16 @@ def _deleted_with(tx: Tx, task: Stored) -> str | None:
     return None if row is None else row[0]
 
 
-def _add_notes(tx: Tx, task: Stored, notes: list[Note], updated: int | None) -> tuple[Stored, list[dict[str, Any]]]:
-    """Append notes for history and search; also returns the time and author of notes that have their own."""
+def _add_notes(tx: Tx, task: Stored, notes: list[Note], updated: int | None) -> Stored:
+    """Append notes for history and search; the event of a foreign one has its author and time as data."""
     row = tx.one("SELECT notes FROM task_texts WHERE seq = ?", (task.seq,))
     assert row is not None
     write_texts(tx, task.seq, notes="\n".join(text for text in (row[0], *(note.text for note in notes)) if text))
-    origins = []
     for note in notes:
-        task = change(tx, task, OP, {}, note=note.text, updated=updated)
-        if note.at is not None or note.by is not None:
-            at = None if note.at is None else as_time(note.at).isoformat()
-            origins.append({"version": task.version, "at": at, "by": note.by})
-    return task, origins
+        at = None if note.at is None else as_time(note.at).isoformat()
+        more = {"author": (None, {"by": note.by, "at": at})} if note.foreign else None
+        task = change(tx, task, OP, {}, more=more, note=note.text, updated=updated)
+    return task
 
 
 def _relink(tx: Tx, task: Stored, kind: LinkKind, old: tuple[str, ...], new: tuple[str, ...]) -> None:

@@ -16,8 +16,25 @@ ImportFormat = Literal["holdfast", "beads"]
 Side = Literal["ours", "theirs"]
 
 
+class Origin(msgspec.Struct, frozen=True):
+    """The importer of a task, and its past according to the file, which nobody here can vouch for."""
+
+    imported_by: str
+    imported_at: datetime
+    created_by: str | None = None
+    updated_at: datetime | None = None
+    closed_at: datetime | None = None
+
+
+class Author(msgspec.Struct, frozen=True):
+    """The author and time of an imported note, as the file has them; None where it does not."""
+
+    by: str | None = None
+    at: datetime | None = None
+
+
 class Task(msgspec.Struct, frozen=True):
-    """A task. `token` and `deadline` are those of the claim, if the claim can expire."""
+    """A task. `token` and `deadline` are those of the claim, if the claim can expire. `origin`: it was imported."""
 
     id: str
     title: str
@@ -39,6 +56,7 @@ class Task(msgspec.Struct, frozen=True):
     revision: int
     token: int | None = None
     deadline: datetime | None = None
+    origin: Origin | None = None
 
 
 class TaskInTree(Task, frozen=True, kw_only=True):
@@ -48,7 +66,10 @@ class TaskInTree(Task, frozen=True, kw_only=True):
 
 
 class HistoryEntry(msgspec.Struct, frozen=True):
-    """One changed field of a task. A note without a change has the field "note"."""
+    """One changed field of a task. A note without a change has the field "note".
+
+    `changed_by` imported the note if it has an `author`.
+    """
 
     task_id: str
     field: str
@@ -60,6 +81,7 @@ class HistoryEntry(msgspec.Struct, frozen=True):
     op: str
     version: int
     revision: int
+    author: Author | None = None
 
 
 class TaskLink(msgspec.Struct, frozen=True):
@@ -154,6 +176,7 @@ class ResumeEvent(msgspec.Struct, frozen=True):
     at: datetime
     changes: dict[str, Any]
     note: str | None
+    author: Author | None = None
 
 
 class Resume(msgspec.Struct, frozen=True):

@@ -323,12 +323,15 @@ def _draft(tx: Tx, spec: Any, config: Config) -> creation.Placed:
 SLICE: Final = 200  # tasks in one transaction, so that nobody waits long
 _SOON: Final = 1_000_000
 _CLOSED = (
-    "SELECT seq FROM tasks t INDEXED BY tasks_closed WHERE status = 'closed' AND deleted IS NULL AND updated <= ?"
-    " AND NOT EXISTS (SELECT 1 FROM tasks c WHERE c.parent = t.seq AND c.deleted IS NULL) ORDER BY updated, seq LIMIT ?"
+    "SELECT seq FROM tasks t INDEXED BY tasks_closed WHERE status = 'closed' AND deleted IS NULL AND updated <= ?1"
+    " AND coalesce(imported, 0) <= ?1"
+    " AND NOT EXISTS (SELECT 1 FROM tasks c WHERE c.parent = t.seq AND c.deleted IS NULL)"
+    " ORDER BY updated, seq LIMIT ?2"
 )
 _DELETED = (
-    "SELECT seq FROM tasks t INDEXED BY tasks_deleted WHERE deleted IS NOT NULL AND deleted <= ?"
-    " AND NOT EXISTS (SELECT 1 FROM tasks c WHERE c.parent = t.seq) ORDER BY deleted, seq LIMIT ?"
+    "SELECT seq FROM tasks t INDEXED BY tasks_deleted WHERE deleted IS NOT NULL AND deleted <= ?1"
+    " AND coalesce(imported, 0) <= ?1 AND NOT EXISTS (SELECT 1 FROM tasks c WHERE c.parent = t.seq)"
+    " ORDER BY deleted, seq LIMIT ?2"
 )
 
 
@@ -361,7 +364,7 @@ def retire(tx: Tx, limit: int, backed_up: int | None = None) -> Retired:
     purged = deleted = 0
     if config.soft_delete_days is not None:
         cutoff = tx.now - round(config.soft_delete_days * rows.DAY)
-        cutoff = cutoff if backed_up is None else min(cutoff, backed_up - 1)
+        cutoff = cutoff if backed_up is None else min(cutoff, backed_up - 1)  # and imported before that
         # Leaves first; their parents have become leaves when the query runs again.
         while (left := limit - purged) and (due := tx.all(_DELETED, (cutoff, left if limit > 0 else -1))):
             for (seq,) in due:
@@ -384,7 +387,8 @@ def retire(tx: Tx, limit: int, backed_up: int | None = None) -> Retired:
 _UNDUE_BELOW = (
     "WITH RECURSIVE below(seq) AS (SELECT ?1 UNION ALL"
     " SELECT c.seq FROM below JOIN tasks c ON c.parent = below.seq AND c.deleted IS NULL)"
-    " SELECT 1 FROM below JOIN tasks t ON t.seq = below.seq WHERE t.status <> 'closed' OR t.updated > ?2 LIMIT 1"
+    " SELECT 1 FROM below JOIN tasks t ON t.seq = below.seq WHERE t.status <> 'closed'"
+    " OR max(t.updated, coalesce(t.imported, 0)) > ?2 LIMIT 1"
 )
 
 
@@ -427,7 +431,8 @@ def doomed(snapshot: Snapshot, now: int, wall: int) -> int | None:
     if days is None or leases.patience(snapshot, now, wall):
         return None
     row = snapshot.one(
-        "SELECT max(deleted) FROM tasks INDEXED BY tasks_deleted WHERE deleted IS NOT NULL AND deleted <= ?",
+        "SELECT max(max(deleted, coalesce(imported, 0))) FROM tasks INDEXED BY tasks_deleted"
+        " WHERE deleted IS NOT NULL AND deleted <= ?1 AND coalesce(imported, 0) <= ?1",
         (now - round(days * rows.DAY),),
     )
     return None if row is None else row[0]

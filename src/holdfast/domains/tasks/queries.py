@@ -28,7 +28,18 @@ from holdfast.kernel.tx import Snapshot, newest_version
 from holdfast.kernel.validate import check_flag, check_limit, check_name
 from holdfast.types import END_OF_REVISION, Event, Page, as_microseconds, as_time
 from holdfast.types.agents import Message
-from holdfast.types.tasks import HistoryEntry, Hit, Readiness, Reason, Resume, ResumeEvent, Task, TaskStatus, TaskType
+from holdfast.types.tasks import (
+    Author,
+    HistoryEntry,
+    Hit,
+    Readiness,
+    Reason,
+    Resume,
+    ResumeEvent,
+    Task,
+    TaskStatus,
+    TaskType,
+)
 
 MAX_QUERY: Final = 1000
 MAX_WORDS: Final = 32
@@ -295,13 +306,20 @@ def _exact(snapshot: Snapshot, id: str) -> str:
 def _entries(event: Event) -> list[HistoryEntry]:
     """An event as entries: one per field, one for a bare note, one for a step without fields (a purge)."""
     data = dict(event.data)
-    note = data.pop("note", None)
+    note, author = data.pop("note", None), _author(data.pop("author", None))
     if not data:
         data = {"note": (None, note)} if note is not None else {event.op: (None, None)}
     return [
-        HistoryEntry(event.id, field, old, new, event.time, event.actor, note, event.op, event.version, event.revision)
+        HistoryEntry(
+            event.id, field, old, new, event.time, event.actor, note, event.op, event.version, event.revision, author
+        )
         for field, (old, new) in data.items()
     ]
+
+
+def _author(change: Any) -> Author | None:
+    """The author of an imported note."""
+    return None if change is None else msgspec.convert(change[1], Author)
 
 
 def explain(snapshot: Snapshot, id: str) -> Readiness:
@@ -459,6 +477,13 @@ def _noted(event: Event) -> bool:
 
 
 def _event(event: Event) -> ResumeEvent:
-    changes = {field: value for field, value in event.data.items() if field != "note" and len(_size(value)) <= _LONG}
+    changes = {
+        field: value
+        for field, value in event.data.items()
+        if field not in ("note", "author") and len(_size(value)) <= _LONG
+    }
     note = event.data.get("note")
-    return ResumeEvent(event.op, event.actor, event.time, changes, None if note is None else _short(note, _LONG))
+    author = _author(event.data.get("author"))
+    return ResumeEvent(
+        event.op, event.actor, event.time, changes, None if note is None else _short(note, _LONG), author
+    )

@@ -20,7 +20,7 @@ from holdfast.kernel import leases
 from holdfast.kernel.tx import SYSTEM, Row, Snapshot, Tx, index_text, unindex_text
 from holdfast.kernel.validate import after_prefix, check_name
 from holdfast.types import as_time
-from holdfast.types.tasks import Task, TaskStatus, TaskType
+from holdfast.types.tasks import Origin, Task, TaskStatus, TaskType
 
 TASK: Final = "task"
 DEPENDS_ON: Final = "depends_on"
@@ -32,13 +32,14 @@ COLUMNS: Final = (
     " t.created, t.updated, t.deleted, t.deletion, t.holder, t.claimed, t.token, t.ttl, t.parked, t.hint, t.grimoire,"
     " t.review, t.tags, t.title, (SELECT body FROM task_texts WHERE seq = t.seq),"
     " (SELECT id FROM tasks WHERE seq = t.parent),"
-    " (SELECT deadline FROM leases WHERE id = t.record AND t.holder IS NOT NULL)"
+    " (SELECT deadline FROM leases WHERE id = t.record AND t.holder IS NOT NULL), t.imported, t.origin"
 )
 # The same of ready tasks: what is alike in all of them is not read.
 READY_COLUMNS: Final = (
     "t.seq, t.record, t.id, 'open', t.priority, 0, 0, t.type, t.parent, t.depth, t.version, t.revision, t.created,"
     " t.updated, NULL, NULL, NULL, NULL, NULL, NULL, 0, t.hint, t.grimoire, t.review, t.tags, t.title,"
-    " (SELECT body FROM task_texts WHERE seq = t.seq), (SELECT id FROM tasks WHERE seq = t.parent), NULL"
+    " (SELECT body FROM task_texts WHERE seq = t.seq), (SELECT id FROM tasks WHERE seq = t.parent), NULL,"
+    " t.imported, t.origin"
 )
 _BY_ID: Final = f"SELECT {COLUMNS} FROM tasks t WHERE t.id = ?"
 _BY_ID_AND_STAMP: Final = f"SELECT {COLUMNS}, (SELECT stamp FROM meta) FROM tasks t WHERE t.id = ?"
@@ -89,6 +90,8 @@ class Stored(msgspec.Struct, frozen=True):
     body: str
     parent_id: str | None
     deadline: int | None
+    imported: int | None = None
+    origin: str | None = None
 
     @property
     def ready(self) -> bool:
@@ -136,7 +139,16 @@ def to_task(task: Stored) -> Task:
         task.revision,
         task.token,
         None if task.deadline is None else as_time(task.deadline),
+        None if task.imported is None else origin_of(task),
     )
+
+
+_origin = msgspec.json.Decoder(dict[str, Any]).decode
+
+
+def origin_of(task: Stored) -> Origin:
+    """Return where an imported task comes from."""
+    return msgspec.convert({**_origin(task.origin or ""), "imported_at": as_time(task.imported or 0)}, Origin)
 
 
 # --- finding one -----------------------------------------------------------------------------------------------------
@@ -313,6 +325,7 @@ def start_claim(tx: Tx, task: Stored, agent: str, ttl: int, grimoire: str, revie
         revision,
         token,
         as_time(now + ttl),
+        None if task.imported is None else origin_of(task),
     )
 
 

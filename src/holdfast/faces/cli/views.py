@@ -18,7 +18,7 @@ from holdfast.types import Cell, CellChange, CellVersion, Event, Grant, Lease
 from holdfast.types.agents import Agent, MailHit, MailStep, Message, PathLock
 from holdfast.types.cycles import Cycle, CycleInfo, CycleProblem, Resumption
 from holdfast.types.stashes import Link, Stash, StashEntry, Trail
-from holdfast.types.tasks import HistoryEntry, Hit, Task, TaskInTree, TaskLink
+from holdfast.types.tasks import HistoryEntry, Hit, Origin, Task, TaskInTree, TaskLink
 from holdfast.wire import wired
 
 if TYPE_CHECKING:
@@ -126,6 +126,18 @@ def _deed(op: Operation[..., Any], task: Task, paint: Paint) -> str:
     return f"{_task_line(task, paint)}{paint('dim', held)}"
 
 
+def _imported(author: str | None, importer: str, at: datetime | None = None) -> str:
+    """An author elsewhere, and the importer, whose act it is here."""
+    return f"{author or 'somebody'}{'' if at is None else f' ({moment(at)})'}, imported by {importer}"
+
+
+def _origin(origin: Origin) -> str:
+    closed = "" if origin.closed_at is None else f", closed {moment(origin.closed_at)}"
+    if origin.created_by is None:
+        return f"imported by {origin.imported_by} {moment(origin.imported_at)}{closed}"
+    return f"{_imported(origin.created_by, origin.imported_by)} {moment(origin.imported_at)}{closed}"
+
+
 def task_lines(task: Task, paint: Paint) -> list[str]:
     """A task field by field, and its body."""
     lines = [_task_line(task, paint)]
@@ -135,6 +147,7 @@ def task_lines(task: Task, paint: Paint) -> list[str]:
         "claimed": None if task.claimed_at is None else f"{task.claimed_by} since {moment(task.claimed_at)}",
         "until": None if task.deadline is None else f"{moment(task.deadline)} (token {task.token})",
         "created": moment(task.created_at),
+        "origin": None if task.origin is None else _origin(task.origin),
         "updated": f"{moment(task.updated_at)} (version {task.version}, revision {task.revision})",
     }
     lines += [f"  {name:<11}{printable(value)}" for name, value in fields.items() if value]
@@ -144,7 +157,8 @@ def task_lines(task: Task, paint: Paint) -> list[str]:
 def _history(entry: HistoryEntry, paint: Paint) -> str:
     change = "" if entry.field == "note" else f"  {entry.field}: {_value(entry.old_value)} -> {_value(entry.new_value)}"
     note = f"  {_title(entry.note)}" if entry.note else ""
-    who = f"{moment(entry.changed_at)}  {printable(entry.changed_by)}"
+    by = entry.changed_by if entry.author is None else _imported(entry.author.by, entry.changed_by, entry.author.at)
+    who = f"{moment(entry.changed_at)}  {printable(by)}"
     return f"{who}  {paint('bold', entry.op)}{change}{note}"
 
 

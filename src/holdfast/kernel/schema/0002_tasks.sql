@@ -30,7 +30,9 @@ CREATE TABLE tasks (
     grimoire TEXT,                              -- assigned at the last claim
     review   INTEGER NOT NULL,                  -- 1: that route wants a review before closing
     tags     TEXT    NOT NULL,                  -- JSON list, sorted
-    title    TEXT    NOT NULL
+    title    TEXT    NOT NULL,
+    imported INTEGER,                           -- when, last; retention counts from then
+    origin   TEXT                               -- JSON: who imported it, and what the file says of its past
 );
 CREATE INDEX tasks_ready ON tasks (priority, seq) WHERE status = 'open' AND waits = 0 AND busy = 0 AND deleted IS NULL;
 CREATE INDEX tasks_priority ON tasks (priority, seq);

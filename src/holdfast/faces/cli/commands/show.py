@@ -44,7 +44,10 @@ def _reasons(workspace: Any, task: Any) -> list[tuple[str, str]]:
     if task.status == "open":
         return [("not ready", reason.text) for reason in workspace.tasks.explain(task.id).reasons]
     if task.status in ("blocked", "closed"):
-        last = workspace.tasks.history(task.id, field="status", limit=1)
+        try:
+            last = workspace.tasks.history(task.id, field="status", limit=1)
+        except errors.Compacted:
+            return []
         return [("because", last[0].note)] if last and last[0].note else []
     return []
 
