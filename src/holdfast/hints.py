@@ -41,12 +41,7 @@ OTHERWISE: Final = {
     OPERATION_HINT: (_OPERATIONS,) * 3,
     InvalidValue.default_hint: (_VALUES,) * 3,
     # A tool that writes a cell has one argument for both: 0 is no version.
-    "give None as the version": (
-        "give none as the version",
-        'send "expected": null',
-        "send expected 0 (cells_cas: null)",
-    ),
-    ", None, value)": (", 'none', 'VALUE')", ")", ")"),
+    ", None, value)": (", 'none', 'VALUE')", ", expected=null)", ", expected=0)"),
     "None for 'absent'": ("none for 'absent'", *["null for 'absent'"] * 2),
     "None for no end": ("none for no end", *["null for no end"] * 2),
     "True, False or None": ("true, false or null",) * 3,

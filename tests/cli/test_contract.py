@@ -308,7 +308,7 @@ def test_the_help_of_txn_has_every_condition(made: Cli) -> None:
         ("mail send bob hi --from ann", "the sender is --actor"),
         ("mail --actor ann inbox", "needs a subcommand before --actor"),
         ("update hf-1 --status open", "the status changes with holdfast done"),
-        ("cell cas r x 9 5", "to create it, give none as the version: holdfast cell cas r x none VALUE"),
+        ("cell cas r x 9 5", "holdfast cell cas r x none VALUE creates it"),
         ("cell compare-and-delete r x 9", "there is nothing to delete"),
         ("export --out x.jsonl", "the file is a plain word: holdfast export FILE"),
         ("agent register", "this needs the name of the agent"),

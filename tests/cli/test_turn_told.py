@@ -252,7 +252,7 @@ def test_f13_a_lost_ledger_is_restored_and_no_command_sends_in_a_circle(turn: Cl
     answer = turn("check")
     assert (answer.code, "restore TURNFILE.yaml" in answer.data["problems"][0]["message"]) == (2, True)
     (project / "working-session").rename(project / "away")
-    new = "`holdfast turn init` begins a session here; name another folder with --dir"
+    new = "`holdfast turn init` begins a session here; if there is one, go to the folder that has it"
     assert turn("status").error["hint"] == new
     (project / "working-session").mkdir()
     assert turn("status").error["hint"] == "`holdfast turn init` creates it"
@@ -277,7 +277,7 @@ def test_f13_a_caller_who_is_too_deep_learns_where_the_session_is(
     for deep in (project / "src" / "parser", session):
         deep.mkdir(parents=True, exist_ok=True)
         monkeypatch.chdir(deep)
-        hint = f"there is a session in {session}: --dir {session}; `holdfast turn init` begins another here"
+        hint = f"there is a session in {session}: use that folder; `holdfast turn init` begins another here"
         assert turn("status").error["hint"] == hint
 
 

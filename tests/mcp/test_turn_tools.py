@@ -250,7 +250,8 @@ async def test_a_shared_file_is_a_resource_and_no_other_file_is(tmp_path: Path, 
 async def test_a_server_whose_folder_is_not_there_says_how_it_is_made(tmp_path: Path) -> None:
     async with alone(turnfile.Session(tmp_path / "none")) as agent:
         refused = await agent.refusal("turn_status")
-        assert (refused.code, refused.content["hint"]) == ("NOT_FOUND", "`holdfast turn init` creates it")
+        hint = "`holdfast turn init` begins a session here; if there is one, go to the folder that has it"
+    assert (refused.code, refused.content["hint"]) == ("NOT_FOUND", hint)
 
 
 @played

@@ -116,7 +116,7 @@ def _expect(tx: Tx, run: str, cell: str, expected: int | None, absent: str) -> S
 
 def cas_cell(tx: Tx, run: str, cell: str, expected: int | None, value: Any) -> int:
     """Write only if the cell is at version `expected`, or absent if None. Raises VersionMismatch."""
-    absent = f"to create it, give None as the version: cells.cas({run!r}, {cell!r}, None, value)"
+    absent = f"cells.cas({run!r}, {cell!r}, None, value) creates it"
     old = _expect(tx, run, cell, expected, absent)
     return _keep(tx, run, cell, value, old, "cas")
 

@@ -230,7 +230,8 @@ def renew_target(tx: Tx, target: Target, holder: str | None, ttl: float | None, 
 def _own(target: Target, row: Row | None, holder: str, token: int | None) -> Row:
     """Return the lock's row. Raises Fenced or NotHolder unless the caller holds it."""
     if row is None:
-        raise errors.Fenced(f"{target} is not held: it expired or was released", current=None)
+        hint = f"if {target} is the right name, {errors.Fenced.default_hint}"
+        raise errors.Fenced(f"nobody holds {target}: it expired or was released", hint=hint, current=None)
     if token is not None and row[2] != token:
         raise _other_token(target, row[2], token)
     if row[1] != holder:

@@ -128,7 +128,10 @@ def escalate_lock(session: Session, lock: Lock, revision: int, sender: str) -> H
     _, signal = write_signal(ledger)
     by_mail = signal not in ledger.turnfile.signals and MAILBOX not in rules.files_of(lock, session.workspace(ledger))
     asked = _ask(session, sender, lock_question(lock, revision, sender) if by_mail else None, write_signal)
-    hint = f"do other work until turnfile.status(session) no longer lists {lock.id}, or the maintainer answers {asked}"
+    hint = (
+        f"do other work until turnfile.status(session) shows {lock.id} as stale or not at all, then try again;"
+        f" or until the maintainer answers {asked}"
+    )
     if lock.holder == sender:
         hint = (
             "the lock is in your own name: if the process that took it was killed,"

@@ -183,7 +183,10 @@ def clear_stale(session: Session, actor: str, lock_ids: Sequence[str] = ()) -> l
         for lock in named:
             if not rules.is_stale(lock, ledger.revision):
                 left = rules.revisions_left(lock, ledger.revision)
-                message = f"{lock.id}, held by {lock.holder}, is valid for {left} more revisions"
+                message = (
+                    f"{lock.id}, held by {lock.holder}, is valid at revision {ledger.revision};"
+                    f" it is stale from revision {ledger.revision + left + 1} on"
+                )
                 hint = "ask its holder or the maintainer; turnfile.override(...) needs a P0 reason"
                 raise Held(message, hint=hint, holder=lock.holder, lock_id=lock.id)
         stale = [lock for lock in named or ledger.turnfile.locks if rules.is_stale(lock, ledger.revision)]

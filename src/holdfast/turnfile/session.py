@@ -282,9 +282,9 @@ class Session:
     def _need_folder(self) -> None:
         if not os.path.isdir(self.folder.path):
             above = _session_above(os.path.dirname(self.folder.path))
-            hint = f"{NEW_SESSION} begins a session here; name another folder with turnfile.Session(folder)"
+            hint = f"{NEW_SESSION} begins a session here; if there is one, go to the folder that has it"
             if above:
-                hint = f'there is a session in {above}: turnfile.Session("{above}"); {NEW_SESSION} begins another here'
+                hint = f"there is a session in {above}: use that folder; {NEW_SESSION} begins another here"
             raise NotFound(f"there is no folder {self.folder.path}", hint=hint)
 
     def no_ledger_error(self) -> NotFound:

@@ -174,7 +174,10 @@ def init(session: Session, project: str, agents: Sequence[str], maintainer: str 
             if session.folder.signature(path) is not None and path != IGNORE:
                 hint = RESTORE_LEDGER
                 if path == TURNFILE:  # the first of them: without it the others cannot be restored
-                    hint = "turnfile.restore(session) creates only the missing files"
+                    hint = (
+                        "turnfile.restore(session) creates only the missing files; new agents join with their first"
+                        " lock or task; to begin again with other names, move the folder away first"
+                    )
                 raise Exists(f"{path} already exists; nothing was written", hint=hint, path=path)
         if session.folder.signature(IGNORE) is not None:
             del texts[IGNORE]

@@ -250,7 +250,7 @@ class Runner:
             for problem in loaded.problems:
                 _warn("%s", problem)
             if not loaded.stored:
-                _warn("%s has mistakes: what was in force before stays", loaded.file)
+                _warn("%s has mistakes and is not used; what was loaded last stays, else the defaults", loaded.file)
 
     # --- steps -------------------------------------------------------------------------------------------------------
 

@@ -213,7 +213,8 @@ def require(snapshot: Snapshot, id: StashId) -> Stored:
     stored = find(snapshot, id)
     if stored is None:
         named = spelled(id)
-        raise errors.NotFound(f"there is no stash {named}", hint="stashes.list() lists them", id=named)
+        what = f"global stash {named[1:]!r}" if named.startswith("/") else f"stash {named}"
+        raise errors.NotFound(f"there is no {what}", hint="stashes.list() lists them", id=named)
     return stored
 
 

@@ -100,7 +100,10 @@ _GROUPS: Final = {
     "turn": ("take turns editing a repository's shared files; needs no workspace", None),
 }
 PURPOSES: Final = {name: purpose for name, (purpose, _) in _GROUPS.items()}
-_SAME: Final = {"unlock": ("release",), "lock": ("acquire",), "acquire": ("lock",), "release": ("unlock",)}
+_SAME: Final = {
+    **{"unlock": ("release",), "lock": ("acquire",), "acquire": ("lock",), "release": ("unlock",)},
+    **{"read": ("get",), "show": ("get",)},
+}
 _LONGEST: Final = 3  # words of a command
 
 

@@ -173,7 +173,10 @@ def read_arguments(kind: type[msgspec.Struct], given: dict[str, Any], properties
         return msgspec.convert(given, kind, strict=False)
     except msgspec.ValidationError as error:
         hint = _legal(str(error), properties) or _known(kind.__struct_fields__)
-        raise errors.Invalid(in_json(str(error), TOOLS), hint=hint) from error
+        message = in_json(str(error), TOOLS)
+        if message.startswith("it "):  # the arguments as a whole
+            message = f"{kind.__name__}{message[2:]}".replace(" has the unknown field ", " has no argument ")
+        raise errors.Invalid(message.replace(" lacks ", " needs "), hint=hint) from error
 
 
 def _legal(error: str, properties: dict[str, Any]) -> str:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from holdfast import errors
 from holdfast.domains.tasks import Tasks
-from holdfast.faces.cli.args import Argument, Usage
+from holdfast.faces.cli.args import Argument
 from holdfast.faces.cli.call import Session, call
 from holdfast.faces.cli.command import Command, command
 from holdfast.faces.cli.derive import arguments_of
@@ -62,7 +62,7 @@ GRACE: Final = 10.0  # seconds that a command has to end when its claim is lost
     Argument("task", of="ID", required=True, help="the task; it is claimed if need be"),
     Argument("ttl", "seconds", help=f"how long the claim outlives a crash ({TTL:g})"),
     Argument("done", "flag", help="complete it if the command succeeds, release it if it fails"),
-    Argument("command", "texts", word=True, rest=True, help="after --, the command"),
+    Argument("command", "texts", word=True, rest=True, required=True, of="-- COMMAND", help="the command to run"),
     more="A command whose claim is lost is terminated; the exit code is then that of the refusal. If the command cannot"
     " be started, the task is as it was before.",
 )
@@ -75,9 +75,7 @@ def run(session: Session, given: dict[str, Any]) -> int:
     is terminated, then killed: the exit code is that of the refusal. One that cannot be started changes nothing: a
     claim from before is kept, and one that this call took is released.
     """
-    command = given.get("command") or []
-    if not command:
-        raise Usage("holdfast run needs a command after --", hint="holdfast run --task hf-7k2q -- make test")
+    command = given["command"]
     ttl = given.get("ttl", TTL)
     with session.open(writing=True) as workspace:
         before = workspace.tasks.get(given["task"])

@@ -145,7 +145,7 @@ def init(session: Session, given: dict[str, Any]) -> int:
 
 def _restore(session: Session, given: dict[str, Any], files: turnfile.Session) -> int:
     if given:
-        raise Usage("--missing takes the names from the ledger", hint="use no other option but --dir")
+        raise Usage("--missing takes project and agents from the ledger", hint="give no other option than --dir")
     made, warnings = turnfile.restore(files), list[str]()
     if MAILBOX in made and PROJECTION not in made:
         export = "turnfile.mail.export(mailbox, projection)"
