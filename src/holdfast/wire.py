@@ -180,7 +180,9 @@ def arguments(op: Operation[..., Any], path: dict[str, str], query: bytes, body:
     if query:
         _merge(given, _from_query(plan, query))
     for name, value in path.items():
-        _merge(given, {name: _fitted(plan, name, value, False)})
+        fitted = value if plan.hints.get(name) is str else _fitted(plan, name, value, False)
+        if given.setdefault(name, fitted) != fitted:
+            raise errors.Invalid(f"{name} is given twice, with different values")
     missing = plan.required - given.keys()
     if missing:
         raise errors.Invalid(f"{op.name} needs {' and '.join(sorted(missing))}")
@@ -320,7 +322,7 @@ def _fitted(plan: Plan, name: str, value: Any, strict: bool) -> Any:
         raise errors.Invalid(f"unknown argument {name[:80]!r}", hint=hint)
     if strict and (hint is None or name in plan.values):
         value = from_wire(value)
-    if hint is None:
+    if hint is None or hint is Any:
         return value
     try:
         return msgspec.convert(value, hint, strict=strict)

@@ -11,45 +11,32 @@ import sys
 from pathlib import Path
 from typing import Any
 
-import uvicorn
-
 import holdfast
 from holdfast import wire
 from holdfast.faces.http import calls
-from holdfast.faces.http.app import App, Scope, _read_body
-from holdfast.faces.http.auth import Headers, Token
-from holdfast.faces.http.calls import Response, Route
+from holdfast.faces.http.app import App
+from holdfast.faces.http.auth import Gate
+from holdfast.faces.http.calls import Route
 from holdfast.faces.http.listener import Settings
+from holdfast.faces.http.request import Request
 from holdfast.faces.http.server import Server, tune
-from holdfast.faces.http.sse import Receive, Send
-from holdfast.faces.http.workspaces import ServedWorkspace
-from holdfast.workspace.context import check_role
+from holdfast.faces.http.workspaces import ServedWorkspace, WorkspaceRegistry
 
 
 class Hollow(App):
     """An application that answers every call of an operation with one fixed result."""
 
-    def __init__(self, app: App, results: dict[str, Any]) -> None:
-        vars(self).update(vars(app))  # it takes its place
-        self._results = results
+    results: dict[str, Any]
 
-    async def _call(
-        self,
-        route: Route,
-        values: list[str],
-        space: ServedWorkspace,
-        token: Token,
-        scope: Scope,
-        headers: Headers,
-        receive: Receive,
-        send: Send,
-    ) -> Response | None:
-        check_role(route.op, token.role)
-        body = await _read_body(scope, headers, receive)
-        path = calls.path_arguments(route, values, headers)
-        given = wire.arguments(route.op, path, scope["query_string"], body)
-        calls.access_of(token, headers).check_actor(route.op, given)
-        return calls.result_response(route, self._results[route.op.name], headers)
+    def _call(self, request: Request, route: Route, named: dict[str, str], space: ServedWorkspace) -> None:
+        path = calls.with_version(named, route, request.headers)
+        given = wire.arguments(route.op, path, request.query, request.body)
+        assert request.token is not None
+        headers = request.headers
+        self._access_of(request.token, headers.get(calls.ACTOR), headers.get(calls.DERIVED)).check_actor(
+            route.op, given
+        )
+        self.finish(request, route, self.results[route.op.name])
 
 
 class HollowServer(Server):
@@ -59,8 +46,10 @@ class HollowServer(Server):
         super().__init__(settings)
         self._results = results
 
-    def _config(self, app: Any, private: bool = False) -> uvicorn.Config:
-        return super()._config(app if private else Hollow(app, self._results), private)
+    def _application(self, spaces: WorkspaceRegistry) -> App:
+        app = Hollow(spaces, self.tokens, Gate(self._hosts(), tls=False), self.settings)
+        app.results = self._results
+        return app
 
 
 def results_of(folder: Path) -> dict[str, Any]:

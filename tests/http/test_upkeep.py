@@ -14,6 +14,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager, suppress
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import httpx
@@ -233,19 +234,19 @@ def test_a_request_of_nobody_in_particular_does_not_break_the_access_log(tmp_pat
 def test_a_line_that_comes_while_others_are_written_is_not_lost(tmp_path: Path) -> None:
     log = AccessLog(tmp_path / "log")
 
-    class Scope(dict[str, Any]):
+    class Served(SimpleNamespace):
         """A request during whose last step the thread that writes comes along, as it may at any step."""
 
-        def get(self, name: str, default: Any = None) -> Any:
-            if name == "actor":
-                writing = threading.Thread(target=log._flush)
-                writing.start()
-                writing.join()
-            return super().get(name, default)
+        @property
+        def actor(self) -> None:
+            writing = threading.Thread(target=log._flush)
+            writing.start()
+            writing.join()
 
     async def scene() -> None:
         log.open()
-        log.add(Scope(method="GET", path="/api/tasks"), 200, 0.0)
+        served: Any = Served(method="GET", path=b"/api/tasks", token=None, connection=SimpleNamespace(peer=None))
+        log.add(served, 200, 0.0)
         log.close()
 
     asyncio.run(scene())

@@ -5,6 +5,7 @@ from __future__ import annotations
 from tests.teeth.bug import Bug
 
 RAW = ("tests/http/test_raw_bytes.py",)
+CONNECTIONS = ("tests/http/test_connections.py",)
 
 BUGS: list[Bug] = [
     Bug(
@@ -27,5 +28,33 @@ BUGS: list[Bug] = [
         "suppress(msgspec.DecodeError, UnicodeDecodeError):",
         "suppress(msgspec.DecodeError):",
         RAW,
+    ),
+    Bug(
+        "a connection that sends nothing stays",
+        "faces/http/connection.py",
+        "        self.until = self._all.now + HEADER_TIMEOUT\n        self._all.enter",
+        "        self._all.enter",
+        CONNECTIONS,
+    ),
+    Bug(
+        "each byte of a body extends its deadline",
+        "faces/http/connection.py",
+        "        elif not request.add(part):\n",
+        "        self.until = self._all.now + 9\n        if not request.answered and not request.add(part):\n",
+        CONNECTIONS,
+    ),
+    Bug(
+        "silent connections keep others out",
+        "faces/http/server.py",
+        "        if len(self._open) > self._most:\n",
+        "        if len(self._open) < 0:\n",
+        CONNECTIONS,
+    ),
+    Bug(
+        "requests that come at once overtake each other",
+        "faces/http/connection.py",
+        "        self._waiting.append(request)\n        if len(self._waiting) == 1:",
+        "        self._waiting.appendleft(request)\n        if len(self._waiting) == 1:",
+        CONNECTIONS,
     ),
 ]

@@ -30,18 +30,28 @@ from holdfast.types import DerivedActor, Event, Page
 from holdfast.workspace.aio import AsyncWorkspace
 from holdfast.workspace.context import LATEST, Access, Context, Fence
 
-Header = tuple[bytes, bytes]
-JSON: Final[Header] = (b"content-type", b"application/json")
 # A response is for its client only, and is data, whatever a browser would make of it.
-SECURITY_HEADERS: Final[tuple[Header, ...]] = ((b"cache-control", b"no-store"), (b"x-content-type-options", b"nosniff"))
+SECURITY_HEADERS: Final = {b"cache-control": b"no-store", b"x-content-type-options": b"nosniff"}
+
+
+def header_lines(*headers: tuple[bytes, bytes]) -> bytes:
+    """Headers as they travel, with those of every response."""
+    lines = b"".join([b"%b: %b\r\n" % header for header in (*SECURITY_HEADERS.items(), *headers)])
+    if lines.count(b"\r") + lines.count(b"\n") != 2 * (len(SECURITY_HEADERS) + len(headers)):
+        raise ValueError("a header contains a line break")
+    return lines
+
+
+JSON: Final = (b"content-type", b"application/json")
+JSON_LINES: Final = header_lines(JSON)
 
 
 class Response(msgspec.Struct, frozen=True):
-    """A response that is sent whole."""
+    """A response that is sent whole; `lines` are its headers without its length."""
 
     status: int
     body: bytes = b""
-    headers: tuple[Header, ...] = (JSON,)
+    lines: bytes = JSON_LINES
 
 
 def json_response(content: Any, status: int = 200) -> Response:
@@ -60,7 +70,7 @@ def error_response(error: errors.HoldfastError, prefer: bytes = b"") -> Response
         headers.append((b"retry-after", b"1"))
     python = wire.PYTHON_HINTS.encode() in prefer
     message, hint = (error.message, error.hint) if python else (in_json(error.message, HTTP), for_http(error.hint))
-    return Response(error.status, wire.failure(error, message, hint), tuple(headers))
+    return Response(error.status, wire.failure(error, message, hint), header_lines(*headers))
 
 
 PREFIX: Final = "api"
@@ -74,6 +84,7 @@ class Route(msgspec.Struct, frozen=True):
     path: str
     names: tuple[str, ...]  # of the arguments in the path
     polled: bool
+    status: int  # of a success
 
 
 class _Node:
@@ -108,7 +119,7 @@ class Routes:
                 node = node.named
             else:
                 node = node.fixed.setdefault(segment, _Node())
-        route = Route(op, method, path, tuple(names), polled)
+        route = Route(op, method, path, tuple(names), polled, 201 if op.route.creates else 200)
         known = node.streams if op.kind == "stream" else node.routes
         if method in known:
             raise ValueError(f"{http} is both {known[method].op.name} and {op.name}")
@@ -169,9 +180,13 @@ def _lists(op: Operation[..., Any], stream: Operation[..., Any] | None) -> bool:
     return stream is not None and result_type(op.name) == list[result_type(stream.name)]  # type: ignore[misc]
 
 
-def path_arguments(route: Route, values: list[str], headers: Headers) -> dict[str, str]:
-    """The arguments that stand in the path, and the version in `If-Match`."""
-    found = {name: decode(value) for name, value in zip(route.names, values, strict=True)}
+def path_arguments(route: Route, values: list[str]) -> dict[str, str]:
+    """The arguments that stand in the path."""
+    return {name: decode(value) for name, value in zip(route.names, values, strict=True)}
+
+
+def with_version(found: dict[str, str], route: Route, headers: Headers) -> dict[str, str]:
+    """The arguments in the path, and the version in `If-Match`."""
     return found if headers.keys().isdisjoint(_MATCHING) else found | _expected(route.op, headers)
 
 
@@ -183,20 +198,26 @@ def decode(segment: str) -> str:
         raise errors.InvalidName(f"a part of the path is not UTF-8: {segment[:80]!r}") from error
 
 
-_CONTEXT: Final = (b"x-fence", b"idempotency-key", b"x-at-least")
+_KEY: Final = b"idempotency-key"
+_AT_LEAST: Final = b"x-at-least"
+_CONTEXT: Final = (b"x-fence", _KEY, _AT_LEAST)
 _MATCHING: Final = (b"if-match", b"if-none-match")
 _EXPECTED: Final = ("expected", "sequence")  # arguments that take a version
 
 
-def access_of(token: Token, headers: Headers) -> Access:
+ACTOR: Final = b"x-agent-id"
+DERIVED: Final = b"x-agent-derived"
+
+
+def access_of(token: Token, actor_header: bytes | None, derived: bytes | None) -> Access:
     """The rights of a request. The actor is the one of a bound token, the one a header names, or a derived one."""
     bound = token.actor
-    named = _text(headers, b"x-agent-id", errors.Invalid if bound is None else errors.Forbidden)
+    named = _text(ACTOR, actor_header, errors.Invalid if bound is None else errors.Forbidden)
     if bound is not None and named not in (None, bound):
         raise errors.Forbidden(f"this token acts as {bound}, not as {named}")
     actor = bound if bound is not None else named
     if actor is None:
-        actor = DerivedActor(_text(headers, b"x-agent-derived") or f"token-{token.id}")
+        actor = DerivedActor(_text(DERIVED, derived) or f"token-{token.id}")
     return Access(token.id, token.role, actor, bound is not None)
 
 
@@ -204,7 +225,7 @@ def context_of(actor: str, headers: Headers) -> Context:
     """The context of a call: what its headers say beside its arguments."""
     if headers.keys().isdisjoint(_CONTEXT):
         return Context(actor)
-    return Context(actor, _fence(headers), _text(headers, b"idempotency-key"), _at_least(headers))
+    return Context(actor, _fence(headers), _text(_KEY, headers.get(_KEY)), _at_least(headers))
 
 
 def _fence(headers: Headers) -> Fence | None:
@@ -225,8 +246,7 @@ def _check_once(name: bytes, given: bytes, error: type[errors.HoldfastError] = e
         raise error(f"duplicate header {name.decode()}", hint="send it once")
 
 
-def _text(headers: Headers, name: bytes, error: type[errors.HoldfastError] = errors.Invalid) -> str | None:
-    given = headers.get(name)
+def _text(name: bytes, given: bytes | None, error: type[errors.HoldfastError] = errors.Invalid) -> str | None:
     if given is None:
         return None
     _check_once(name, given, error)
@@ -245,7 +265,7 @@ def _decoded(name: bytes, given: bytes) -> str:
 
 
 def _at_least(headers: Headers) -> Any:
-    given = _text(headers, b"x-at-least")
+    given = _text(_AT_LEAST, headers.get(_AT_LEAST))
     if given is None or given == LATEST:
         return given
     if not given.isascii() or not given.isdigit() or len(given) > 18:
@@ -270,21 +290,22 @@ def _expected(op: Operation[..., Any], headers: Headers) -> dict[str, str]:
     return {names[0]: found[1].decode()}
 
 
+_NO_CONTENT: Final = Response(204, b"", header_lines())
+
+
 def result_response(route: Route, result: Any, headers: Headers) -> Response:
     """The result of an operation: 201 if it created something, 204 for a delete without `Prefer`."""
-    more = [JSON]
-    version = getattr(result, "sequence", getattr(result, "version", None))
-    if type(version) is int:
-        more.append((b"etag", f'"{version}"'.encode()))
-    if isinstance(result, Page):
-        if result.cursor is not None:
-            more.append((b"x-next-cursor", str(result.cursor).encode()))
-        if result.total is not None:
-            more.append((b"x-total-count", str(result.total).encode()))
     if route.method == "DELETE" and b"return=representation" not in headers.get(b"prefer", b""):
-        return Response(204, b"", ())
-    status = 201 if route.op.route.creates else 200
-    return Response(status, wire.answer(route.op, result), tuple(more))
+        return _NO_CONTENT
+    lines = JSON_LINES
+    if isinstance(result, Page):
+        more = ((b"x-next-cursor", result.cursor), (b"x-total-count", result.total))
+        lines = header_lines(JSON, *((name, str(value).encode()) for name, value in more if value is not None))
+    elif isinstance(result, msgspec.Struct):
+        version = getattr(result, "sequence", getattr(result, "version", None))
+        if type(version) is int:
+            lines = b'%betag: "%d"\r\n' % (JSON_LINES, version)
+    return Response(route.status, wire.answer(route.op, result), lines)
 
 
 WAIT: Final = "wait"

@@ -14,16 +14,18 @@ import logging
 import os
 from bisect import bisect_left
 from collections import Counter, deque
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, BinaryIO, Final
+from urllib.parse import unquote
 
 import msgspec
 
 from holdfast import errors
 from holdfast.clock import SystemClock
 from holdfast.faces.http.listener import Settings
+from holdfast.faces.http.request import Request
 from holdfast.faces.http.sse import Watchers
 from holdfast.faces.http.workspaces import ServedWorkspace, WorkspaceRegistry
 
@@ -49,17 +51,17 @@ class AccessLog:
             raise errors.Invalid(f"the access log {self._path} cannot be written: {error.strerror}") from error
         self._task = asyncio.ensure_future(self._write())
 
-    def add(self, scope: Mapping[str, Any], status: int, seconds: float) -> None:
+    def add(self, request: Request, status: int, seconds: float) -> None:
         """Add a request that was served."""
-        peer, token, actor = scope.get("client"), scope.get("token"), scope.get("actor")
+        token, actor = request.token, request.actor
         self._waiting.append(
             {
                 "time": datetime.now(UTC),
-                "method": scope["method"],
-                "path": scope["path"],
+                "method": request.method,
+                "path": unquote(request.path.decode()),
                 "status": status,
                 "milliseconds": round(seconds * 1000, 3),
-                "client": peer[0] if peer else None,
+                "client": request.connection.peer,
                 "token": None if token is None else token.id,
                 "actor": None if actor is None else str(actor),
             }

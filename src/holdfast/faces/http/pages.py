@@ -12,7 +12,7 @@ import msgspec
 from holdfast import errors
 from holdfast.errors import MethodNotAllowed, NoRoute
 from holdfast.faces.http.auth import EVERY, MAIN, TICKET_SECONDS, Token
-from holdfast.faces.http.calls import Response, json_response
+from holdfast.faces.http.calls import Response, header_lines, json_response
 from holdfast.faces.http.workspaces import ServedWorkspace
 from holdfast.route import Role
 from holdfast.workspace.context import allows
@@ -48,12 +48,16 @@ EXTRAS: Final[dict[str, tuple[str, Role, str, Extra]]] = {
 }
 
 
+def is_extra(segments: list[str]) -> bool:
+    """Whether there is an extra at this address."""
+    return len(segments) == 2 and segments[1] in EXTRAS
+
+
 def find(segments: list[str], method: str, token: Token) -> Extra | None:
     """The extra at this address, if there is one. Raises Forbidden unless the token allows it."""
-    found = EXTRAS.get(segments[1]) if len(segments) == 2 else None
-    if found is None:
+    if not is_extra(segments):
         return None
-    wanted, role, _, extra = found
+    wanted, role, _, extra = EXTRAS[segments[1]]
     if method != wanted and not (method == "HEAD" and wanted == "GET"):
         raise MethodNotAllowed(f"{method} is not allowed here, use {wanted}", allowed=wanted)
     if not allows(token.role, role):
@@ -95,7 +99,7 @@ def _ready(app: App) -> Response:
 def _metrics(app: App) -> Response:
     revisions = {space.name: _revision(space) for space in app.spaces.open()}
     text = "\n".join(app.metrics.lines(revisions, app.watchers, app.upkeep)) + "\n"
-    return Response(200, text.encode(), ((b"content-type", b"text/plain; version=0.0.4; charset=utf-8"),))
+    return Response(200, text.encode(), header_lines((b"content-type", b"text/plain; version=0.0.4; charset=utf-8")))
 
 
 def _revision(space: ServedWorkspace) -> int | None:
@@ -117,11 +121,11 @@ def _docs() -> Response:
         for method, operation in methods.items()
     ]
     page = _PAGE.replace("ROWS", "\n".join(rows)).replace("VERSION", html.escape(described["info"]["version"]))
-    headers = (
+    lines = header_lines(
         (b"content-type", b"text/html; charset=utf-8"),
         (b"content-security-policy", b"default-src 'none'; style-src 'unsafe-inline'"),
     )
-    return Response(200, page.encode(), headers)
+    return Response(200, page.encode(), lines)
 
 
 def _row(method: str, path: str, operation: dict[str, Any]) -> str:

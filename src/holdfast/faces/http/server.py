@@ -1,201 +1,168 @@
-"""Running a server: its HTTP protocol, its background work, and a stop that loses nothing.
-
-Trailers of a chunked body are discarded. Headers may have 64 KiB together and take half a minute to arrive; otherwise
-the response is 431 or 408, and the connection is closed.
+"""Running a server: its connections, its background work, and a stop that loses nothing.
 
 A server locks its folder by `server.lock`: a second one is refused with the pid and address of the first. Without TLS
 it listens on this machine only. To stop, it takes no new requests, finishes those in progress, tells watchers where to
 resume, and closes its workspaces.
+
+When descriptors run short, connections that have never made an authenticated request make room, those that sent nothing
+first, and then the one that was unused the longest. So silent clients cannot keep out those that send, and nothing is
+counted by address, because a fleet shares one. A connection in the middle of a TLS handshake counts as any other.
 """
 
 from __future__ import annotations
 
 import asyncio
 import gc
+import logging
+import resource
 import signal
 import socket
+import ssl
 import threading
 from collections.abc import Callable, Iterable
-from contextlib import AbstractContextManager, nullcontext, suppress
+from contextlib import suppress
 from pathlib import Path
-from typing import Any, Final
-from urllib.parse import unquote
+from typing import Final, NamedTuple
 
-import httptools
-import msgspec
-import uvicorn
 import uvloop
-from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol, RequestResponseCycle
 
 from holdfast import errors
-from holdfast.faces.http.app import EXCHANGE, App, CarryOut
+from holdfast.faces.http.app import App, CarryOut
 from holdfast.faces.http.auth import MAIN, Gate, Tokens
+from holdfast.faces.http.connection import Application, Connection
 from holdfast.faces.http.listener import ServerLock, Settings, bind, bind_private, certificate, check, host_in
 from holdfast.faces.http.workspaces import WorkspaceRegistry
 from holdfast.filesystem import hide_from_git
 from holdfast.private_socket import SERVER_LOCK, SOCKET
 from holdfast.workspace import Workspace, open_workspace
 
-MAX_HEADERS: Final = 64 * 1024
-MAX_HEADER_COUNT: Final = 128
-TOO_LARGE: Final = f"a request may have {MAX_HEADER_COUNT} headers, and {MAX_HEADERS} bytes of them"
-HEADER_TIMEOUT: Final = 30.0  # seconds
-
-
-class Exchange(RequestResponseCycle):
-    """One request and its response."""
-
-    def reply(self, status: int, headers: bytes, body: bytes) -> bool:
-        """Send a whole response with one write. False if the client must be waited for, or has gone: then `send` does.
-
-        `headers` are complete lines, of the application's own making, so nothing in them is checked again.
-        """
-        if self.flow.write_paused or self.disconnected or self.response_started:
-            return False
-        last = b"\r\n" if self.keep_alive else b"connection: close\r\n\r\n"
-        self.response_started = self.response_complete = True
-        self.transport.write(b"".join((STATUS_LINE[status], headers, last, body)))
-        self.message_event.set()
-        if not self.keep_alive:
-            self.transport.close()
-        self.on_response()
-        return True
-
-    def received(self) -> bytes | None:
-        """The body, if all of it is there; None if `receive` must be awaited."""
-        if self.more_body or self.waiting_for_100_continue or self.disconnected:
-            return None
-        self.message_event.clear()
-        body, self.body = bytes(self.body), bytearray()
-        return body
-
-
-class Protocol(HttpToolsProtocol):
-    """One connection."""
-
-    def __init__(self, *args: Any, **kwargs: Any) -> None:
-        super().__init__(*args, **kwargs)
-        self._before_body = True
-        self._size = 0
-        self._timer: asyncio.TimerHandle | None = None
-        self._unused_since: float | None = None
-
-    def data_received(self, data: bytes) -> None:
-        """Bytes received; those before a body are counted."""
-        while data and self._before_body and not self.transport.is_closing():
-            room = MAX_HEADERS - self._size
-            piece, data = data[:room], data[room:]
-            self._size += len(piece)
-            super().data_received(piece)
-            if (
-                self._before_body
-                and self._size
-                and (self._size >= MAX_HEADERS or len(self.headers or ()) > MAX_HEADER_COUNT)
-            ):
-                return self._refuse(b"431 Request Header Fields Too Large", "HEADERS_TOO_LARGE", TOO_LARGE)
-        if data and not self.transport.is_closing():
-            super().data_received(data)
-        if self._before_body and self._size and self._timer is None:
-            self._timer = self.loop.call_later(
-                HEADER_TIMEOUT, self._refuse, b"408 Request Timeout", "TIMEOUT", "the headers did not come in time"
-            )
-
-    def on_message_begin(self) -> None:
-        """Request started."""
-        super().on_message_begin()
-        self._before_body = True
-
-    def on_headers_complete(self) -> None:
-        """Headers complete: the application starts, or waits for the response before. Trailers are discarded."""
-        parser, scope, previous = self.parser, self.scope, self.cycle
-        url, version = httptools.parse_url(self.url), parser.get_http_version()
-        path = url.path.decode("ascii")
-        scope["method"] = parser.get_method().decode("ascii")
-        scope["http_version"] = version
-        scope["path"] = unquote(path) if "%" in path else path
-        scope["raw_path"], scope["query_string"] = url.path, url.query or b""
-        self.cycle = exchange = Exchange(
-            scope=scope,
-            transport=self.transport,
-            flow=self.flow,
-            logger=self.logger,
-            access_logger=self.access_logger,
-            access_log=False,
-            default_headers=self.server_state.default_headers,
-            message_event=asyncio.Event(),
-            expect_100_continue=self.expect_100_continue,
-            keep_alive=version != "1.0" and parser.should_keep_alive(),
-            on_response=self.on_response_complete,
-        )
-        scope[EXCHANGE] = exchange  # type: ignore[typeddict-unknown-key]
-        if previous is None or previous.response_complete:
-            self._start_asgi_task(exchange, self.app)
-        else:
-            self.flow.pause_reading()
-            self.pipeline.appendleft((exchange, self.app))
-        self._before_body, self._size = False, 0
-        self.headers = []
-        self._in_time()
-
-    def on_response_complete(self) -> None:
-        """Response sent: the next request of the connection starts, or its time unused begins."""
-        if self.transport.is_closing():
-            return
-        self.flow.resume_reading()
-        if self.pipeline:
-            self._start_asgi_task(*self.pipeline.pop())
-            return
-        self._unused_since = self.loop.time()
-        if self.timeout_keep_alive_task is None:
-            self._close_unused_in(self.timeout_keep_alive)
-
-    def _unset_keepalive_if_required(self) -> None:
-        """Bytes received. The timer runs on, because setting one for each request costs more than looking again."""
-        self._unused_since = None
-
-    def timeout_keep_alive_handler(self) -> None:
-        """Close the connection if it was unused all the time; if it is in use, the end of its request sets a timer."""
-        self.timeout_keep_alive_task = None
-        if self._unused_since is not None and not self.transport.is_closing():
-            left = self._unused_since + self.timeout_keep_alive - self.loop.time()
-            if left > 0:
-                self._close_unused_in(left)
-            else:
-                self.transport.close()
-
-    def _close_unused_in(self, seconds: float) -> None:
-        self.timeout_keep_alive_task = self.loop.call_later(seconds, self.timeout_keep_alive_handler)
-
-    def on_message_complete(self) -> None:
-        """Request complete; the next one may follow."""
-        super().on_message_complete()
-        self._before_body = True
-
-    def connection_lost(self, exc: Exception | None) -> None:
-        """Connection closed."""
-        self._in_time()
-        if self.timeout_keep_alive_task is not None:
-            self.timeout_keep_alive_task.cancel()
-        super().connection_lost(exc)
-
-    def _in_time(self) -> None:
-        if self._timer is not None:
-            self._timer.cancel()
-            self._timer = None
-
-    def _refuse(self, status: bytes, code: str, what: str) -> None:
-        self._in_time()
-        error = {"error": what, "code": code, "hint": "send fewer and shorter ones", "retryable": False, "details": {}}
-        body = msgspec.json.encode(error)
-        self.transport.write(
-            b"HTTP/1.1 %b\r\ncontent-type: application/json\r\nconnection: close\r\ncontent-length: %d\r\n\r\n%b"
-            % (status, len(body), body)
-        )
-        self.transport.close()
-
-
-KEEP_ALIVE_SECONDS: Final = 75  # of an unused connection: longer than clients keep it, so none is cut in use
+TICK: Final = 0.5  # seconds between looks at the deadlines
+BACKLOG: Final = 2048  # connections that may wait to be accepted
 STOP_TIMEOUT: Final = 20  # seconds for requests in progress
+POLL: Final = 0.01  # seconds
+DESCRIPTORS: Final = 65_536
+_log = logging.getLogger("holdfast.http")
+
+
+class Listener(NamedTuple):
+    """A socket on which a server accepts connections. `private`: only the owner of the store can reach it."""
+
+    bound: socket.socket
+    tls: ssl.SSLContext | None = None
+    private: bool = False
+
+
+class Connections:
+    """The open connections of a server."""
+
+    def __init__(self, app: Application) -> None:
+        self.app = app
+        self.loop = asyncio.get_running_loop()
+        self.now = self.loop.time()
+        limit = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
+        self.reserve = min(limit // 4, 2048)  # descriptors for stores, backups, and connections about to be accepted
+        self._highest = limit - self.reserve
+        self._most = limit
+        self._listeners: list[Listener] = []
+        self._open: dict[Connection, None] = {}
+        self._strangers: dict[Connection, None] = {}  # oldest first
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._timer = self.loop.call_later(TICK, self._look)
+
+    def __len__(self) -> int:
+        return len(self._open)
+
+    def listen(self, listener: Listener) -> None:
+        """Accept connections on a socket until `stop`."""
+        listener.bound.setblocking(False)
+        listener.bound.listen(BACKLOG)
+        self._listeners.append(listener)
+        self.loop.add_reader(listener.bound, self._accept, listener)
+
+    def _accept(self, listener: Listener) -> None:
+        """Accept connections, some in a turn of the loop, so that those that make room for them are closed by then."""
+        try:
+            for _ in range(self.reserve // 4):
+                self._begin(listener, listener.bound.accept()[0])
+        except (BlockingIOError, ConnectionError):
+            return
+        except OSError as error:  # no descriptor is left: what is open goes on
+            _log.error("a connection cannot be accepted: %s", error)
+            self.loop.remove_reader(listener.bound)
+            self.loop.call_later(TICK, self._accept_again, listener)
+
+    def _accept_again(self, listener: Listener) -> None:
+        if listener in self._listeners:
+            self.loop.add_reader(listener.bound, self._accept, listener)
+
+    def _begin(self, listener: Listener, raw: socket.socket) -> None:
+        raw.setblocking(False)
+        if raw.family != socket.AF_UNIX:
+            raw.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        task = self.loop.create_task(Connection(self, listener).begin(raw))
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    def enter(self, connection: Connection, descriptor: int) -> None:
+        """Add a connection, and make room if descriptors run short.
+
+        The system gives out the lowest free descriptor, so a high one says that there are as many connections as there
+        may be. That number grows slowly again, because it may have been something else that took the others.
+        """
+        self._open[connection] = self._strangers[connection] = None
+        if descriptor >= self._highest:
+            self._most = min(self._most, len(self._open) - 1)
+        if len(self._open) > self._most:
+            victim = self._find_victim(connection)
+            if victim is None:
+                connection.turn_away()
+            else:
+                self.leave(victim)
+                victim.abort()
+
+    def _find_victim(self, newcomer: Connection) -> Connection | None:
+        """Whom to disconnect: strangers, the silent ones first, then whoever has been unused the longest."""
+        oldest = None
+        for each in self._strangers:
+            if each is not newcomer:
+                if each.silent:
+                    return each
+                oldest = oldest or each
+        unused = (each for each in self._open if each is not newcomer and each.unused)
+        return oldest or min(unused, key=lambda each: each.until, default=None)
+
+    def trust(self, connection: Connection) -> None:
+        """A connection has made an authenticated request."""
+        self._strangers.pop(connection, None)
+
+    def leave(self, connection: Connection) -> None:
+        """Remove a connection."""
+        self._open.pop(connection, None)
+        self._strangers.pop(connection, None)
+
+    def _look(self) -> None:
+        self.now = now = self.loop.time()
+        self._most += 1
+        for connection in [each for each in self._open if each.until <= now]:
+            connection.late(now)
+        self._timer = self.loop.call_later(TICK, self._look)
+
+    def stop(self) -> None:
+        """Accept no more, finish requests in progress, and no others."""
+        while self._listeners:
+            bound = self._listeners.pop().bound
+            self.loop.remove_reader(bound)
+            bound.close()
+        for connection in list(self._open):
+            connection.stop()
+
+    def end(self) -> None:
+        """Cut what is left."""
+        self._timer.cancel()
+        for connection in list(self._open):
+            connection.abort()
+        for task in self._tasks:
+            task.cancel()
 
 
 def _in_url(host: str) -> str:
@@ -280,70 +247,65 @@ class Server:
     def _open(self, folder: Path) -> Workspace:
         return open_workspace(folder, actor="server")
 
-    def _config(self, app: Any, private: bool = False) -> uvicorn.Config:
-        tls: dict[str, Any] = {}
-        if self.certificate is not None and not private:
-            tls = {"ssl_certfile": str(self.certificate[0]), "ssl_keyfile": str(self.certificate[1])}
-        return uvicorn.Config(
-            app,
-            interface="asgi3",
-            lifespan="off",
-            log_config=None,
-            access_log=False,
-            server_header=False,
-            http=Protocol,
-            ws="none",
-            proxy_headers=False,  # the client is the peer of the connection, whatever a header says
-            timeout_graceful_shutdown=STOP_TIMEOUT,
-            timeout_keep_alive=KEEP_ALIVE_SECONDS,
-            **tls,
-        )
+    def _application(self, spaces: WorkspaceRegistry) -> App:
+        hosts = Gate(self._hosts(), tls=self.settings.secure)
+        return App(spaces, self.tokens, hosts, self.settings, self._carry_out)
+
+    def _tls(self) -> ssl.SSLContext | None:
+        if self.certificate is None:
+            return None
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        context.load_cert_chain(*self.certificate)
+        return context
 
     async def _serve(self) -> None:
         self._loop, self._stop = asyncio.get_running_loop(), asyncio.Event()
         self.spaces = spaces = self._spaces()
         try:
             spaces.get(MAIN)
-            hosts = Gate(self._hosts(), tls=self.settings.secure)
-            app = App(spaces, self.tokens, hosts, self.settings, self._carry_out)
-            servers = [(_Quiet(self._config(app)), self._bound)]
-            if self._private is not None:
-                servers.append((_Quiet(self._config(app.private, private=True)), self._private))
+            app = self._application(spaces)
+            self.connections = connections = Connections(app)
             await app.start()
             for number in (signal.SIGINT, signal.SIGTERM):
                 with suppress(ValueError, RuntimeError):  # a server in another thread is stopped by `stop`
                     self._loop.add_signal_handler(number, self._stop.set)
-            serving = asyncio.gather(*(server.serve(sockets=[bound]) for server, bound in servers))
-            while not all(server.started for server, _ in servers) and not serving.done():
-                await asyncio.sleep(0.005)
-            if serving.done():  # it failed to start
-                await serving
+            connections.listen(Listener(self._bound, self._tls()))
+            if self._private is not None:
+                connections.listen(Listener(self._private, private=True))
             self.ready.set()
             self._started()
-            stopping = asyncio.ensure_future(self._stop.wait())
-            await asyncio.wait((serving, stopping), return_when=asyncio.FIRST_COMPLETED)
-            stopping.cancel()
+            await self._stop.wait()
             app.stop()  # first, so that no watcher keeps the server from stopping
-            for server, _ in servers:
-                server.should_exit = True
-            await serving
+            connections.stop()
+            await _finished(app, connections)
             await app.end()
         finally:
             spaces.close()
 
 
+async def _finished(app: App, connections: Connections) -> None:
+    """Wait for requests in progress, but not for ever."""
+    try:
+        async with asyncio.timeout(STOP_TIMEOUT):
+            while app.running or connections:
+                await asyncio.sleep(POLL)
+    except TimeoutError:
+        _log.error("%d calls did not end in %d seconds: given up", len(app.running), STOP_TIMEOUT)
+        for work in list(app.running):
+            work.cancel()
+    connections.end()
+
+
 def tune() -> None:
     """Settings of a process that does nothing but serve.
 
-    Modules stay loaded and a request leaves little garbage, so the collector runs less often.
+    It may open as many files as the system lets it. Modules stay loaded and a request leaves little garbage, so the
+    collector runs less often.
     """
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    most = DESCRIPTORS if hard == resource.RLIM_INFINITY else min(hard, DESCRIPTORS)
+    if soft != resource.RLIM_INFINITY and soft < most:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (most, hard))
     gc.collect()
     gc.freeze()
     gc.set_threshold(20_000, 20, 20)
-
-
-class _Quiet(uvicorn.Server):
-    """A server without signal handlers: `Server` handles signals, because watchers must be woken before a stop."""
-
-    def capture_signals(self) -> AbstractContextManager[None]:  # type: ignore[override]
-        return nullcontext()

@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter, deque
-from collections.abc import Awaitable, Callable, Iterator, MutableMapping
+from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager
 from itertools import takewhile
 from typing import Any, Final, Literal
@@ -26,20 +26,13 @@ from holdfast import errors, wire
 from holdfast.clock import SystemClock
 from holdfast.errors import TooManyWatchers
 from holdfast.faces.http.auth import Headers, Token, Tokens
-from holdfast.faces.http.calls import SECURITY_HEADERS
+from holdfast.faces.http.calls import header_lines
+from holdfast.faces.http.request import Request
 from holdfast.operation import Operation, operation
 from holdfast.types import Event, Position, parse_cursor, to_cursor
 from holdfast.workspace.watch import AsyncWatch
 
-START: Final = {
-    "type": "http.response.start",
-    "status": 200,
-    "headers": [
-        (b"content-type", b"text/event-stream; charset=utf-8"),
-        *SECURITY_HEADERS,
-        (b"x-accel-buffering", b"no"),
-    ],
-}
+_LINES: Final = header_lines((b"content-type", b"text/event-stream; charset=utf-8"), (b"x-accel-buffering", b"no"))
 
 
 def event_frame(op: Operation[..., Any], item: Any) -> bytes:
@@ -71,8 +64,6 @@ GATHER: Final = 0.02  # seconds: events within this time are sent together
 BATCH: Final = 500
 TOKEN_CHECK_EVERY: Final = 1_000_000  # microseconds after which a token is checked again
 
-Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
-Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
 _now = SystemClock().monotonic  # real time, also in tests with a clock of their own
 
 
@@ -135,12 +126,11 @@ class Watchers:
 class Client:
     """One client that watches: sends to it, and notices that it disconnects, does not read, or lost its token."""
 
-    def __init__(self, token: Token, tokens: Tokens, stopping: asyncio.Event, receive: Receive, send: Send) -> None:
+    def __init__(self, token: Token, tokens: Tokens, stopping: asyncio.Event, request: Request) -> None:
         self._token = token
         self._tokens = tokens
         self._stopping = stopping
-        self._receive = receive
-        self._send = send
+        self._request = request
         self._task = asyncio.current_task()
         self._sending: int | None = None  # when the current write began
         self._quiet = self._checked = _now()  # when something was sent last, and the token checked
@@ -164,8 +154,7 @@ class Client:
         return True
 
     async def _notice(self) -> None:
-        while (await self._receive())["type"] != "http.disconnect":
-            pass
+        await self._request.left()
         self._gone = True
         self.wake.set()
 
@@ -180,13 +169,13 @@ class Client:
 
     async def start(self, cursor: str | None) -> None:
         """Start the response with a bookmark: no event after it is missed."""
-        await self._send(START)
+        self._request.start(200, _LINES)
         await self.write(server_frame("bookmark", cursor))
 
     async def write(self, chunk: bytes, more: bool = True) -> None:
         """Send, as soon as there is room in the buffer."""
         self._sending = _now()
-        await self._send({"type": "http.response.body", "body": chunk, "more_body": more})
+        await self._request.write(chunk, more)
         self._sending, self._quiet, self.beat = None, _now(), False
 
     async def is_over(self, cursor: str | None) -> bool:

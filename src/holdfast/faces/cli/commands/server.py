@@ -53,7 +53,6 @@ def serve(session: Session, given: dict[str, Any]) -> int:
     It prints where it listens, and returns 0 when it is stopped.
     """
     logging.basicConfig(format="%(asctime)s %(levelname)s %(name)s: %(message)s", level=logging.INFO)
-    logging.getLogger("uvicorn").setLevel(logging.CRITICAL)  # we log what it does for us
     try:
         from holdfast.faces.http.server import Server, tune
     except ImportError as error:
