@@ -121,7 +121,7 @@ def test_every_task_is_taken_once_and_the_one_of_a_killed_loop_again(
 def history(project: Path) -> Iterator[Counter[str]]:
     """How often each task was claimed, completed and lost by expiry, from the event log."""
     with holdfast.open(project / ".holdfast", actor="judge") as workspace:
-        events, after = [], None
+        events, after = list[holdfast.Event](), None
         while page := workspace.events.list(kinds=["task"], after=after, limit=1000):
             events += page
             after = page[-1].cursor

@@ -26,7 +26,6 @@ from holdfast.cupboard.entities import Crumb, Crumbs, Link, Links, Trail, Trails
 from holdfast.cupboard.tables import PAGE, Attachment, Entity, Table, also, go_name, stale
 from holdfast.domains.stashes import SavedOperation, rows
 from holdfast.kernel.values import encode
-from holdfast.types import Op
 from holdfast.types import stashes as types
 
 if TYPE_CHECKING:
@@ -53,7 +52,7 @@ StashOpAcquire: Final = "acquire"
 StashOpRelease: Final = "release"
 
 _ANY_SIZE: Final = 2**62
-_MOST_PAGES: Final = 128  # as many as one txn can read
+_TRIES: Final = 16  # to read all pages of one revision
 
 
 class Stash(Entity[types.Stash]):
@@ -250,24 +249,23 @@ class Stashes(Table[Stash]):
             return []  # there is none
         if "trail_id" in wanted:
             wanted["trail"] = wanted.pop("trail_id")
-        size = min(limit or PAGE, PAGE)
-        found = ws.stashes.list(**wanted, limit=size, offset=offset)
-        if len(found) == PAGE != limit:
-            found = _read_on(ws, wanted, offset)
-        return [Stash.of(stored) for stored in found[: limit or None]]
+        return [Stash.of(stored) for stored in _read_all(ws, wanted, limit or None, offset)]
 
 
-def _read_on(ws: AnyWorkspace, wanted: dict[str, Any], offset: int) -> list[types.Stash]:
-    """More than a page: all pages in one transaction, so that none is skipped because an earlier one was deleted."""
-    pages = 2
-    while True:
-        reads = [Op("stashes.list", {**wanted, "limit": PAGE, "offset": offset + PAGE * page}) for page in range(pages)]
-        answers = ws.txn([], reads).results
-        if len(answers[-1]) < PAGE:
-            return [stored for page in answers for stored in page]
-        if pages == _MOST_PAGES:
-            raise errors.TooLarge(f"more than {PAGE * pages} stashes", hint="fetch them in parts: limit and offset")
-        pages = min(2 * pages, _MOST_PAGES)
+def _read_all(ws: AnyWorkspace, wanted: dict[str, Any], limit: int | None, offset: int) -> list[types.Stash]:
+    """Every page. All of one revision, or read again: none is skipped because an earlier one was deleted."""
+    for _ in range(_TRIES):
+        revision, at, found = ws.revision, offset, list[types.Stash]()
+        while True:
+            left = PAGE if limit is None else limit - len(found)
+            page = ws.stashes.list(**wanted, limit=min(left, PAGE), offset=at)
+            found += page
+            if page.cursor is None or len(found) == limit:
+                break
+            at = int(page.cursor)
+        if at == offset or ws.revision == revision:
+            return found
+    raise errors.Busy("the stashes change while they are read", hint="fetch them in parts: limit and offset")
 
 
 __all__ = ["Crumb", "Cupboard", "Link", "Stash", "StashHistoryEntry", "Table", "Trail"]

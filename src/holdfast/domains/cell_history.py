@@ -12,12 +12,12 @@ from typing import Any
 import msgspec
 
 from holdfast import errors
-from holdfast.kernel.events import Filter, gone, history, marks, previous, to_event
+from holdfast.kernel.events import Filter, gone, history_page, marks, previous, to_event
 from holdfast.kernel.tx import Snapshot, Tx, newest_version
 from holdfast.kernel.validate import check_limit, check_name, page_bounds
 from holdfast.kernel.values import decode
 from holdfast.operation import Following
-from holdfast.types import END_OF_REVISION, Cell, CellChange, CellInfo, CellVersion, Event, as_time
+from holdfast.types import END_OF_REVISION, Cell, CellChange, CellInfo, CellVersion, Event, Page, as_time
 
 CELL = "cell"
 MAX_PAGE = 10_000
@@ -171,17 +171,20 @@ def _is_delete(event: Event) -> bool:
 
 def cell_history(
     snapshot: Snapshot, run: str, cell: str, limit: int | None = None, before: int | None = None
-) -> list[CellVersion]:
+) -> Page[CellVersion]:
     """Return versions newest first, below version `before`. Raises NotFound, or Compacted if they are gone."""
     check_cell(run, cell)
     if limit is not None:
         check_limit(limit, 2**31, "before")
     if before is not None and (type(before) is not int or before < 1):
         raise errors.InvalidFilter(f"before must be a version (1 or more), not {before!r}")
-    rows = history(snapshot, CELL, run, cell, None if before is None else min(before, END_OF_REVISION), limit)
+    below = None if before is None else min(before, END_OF_REVISION)
+    rows, more = history_page(snapshot, CELL, run, cell, below, 2**31 if limit is None else limit)
     if not rows and not newest_version(snapshot, CELL, run, cell):
         raise missing(run, cell)
-    return [_version(to_event(row)) for row in rows]
+    page = Page(_version(to_event(row)) for row in rows)
+    page.cursor = str(page[-1].version) if more else None
+    return page
 
 
 def _version(event: Event) -> CellVersion:

@@ -20,7 +20,7 @@ from holdfast.interchange import task_export
 from holdfast.interchange.jsonl import Time
 from holdfast.kernel.tx import Row, Snapshot
 from holdfast.kernel.validate import check_id, check_limit
-from holdfast.types import as_time
+from holdfast.types import Page, as_time
 from holdfast.types.stashes import LinkType, Stash, StashEntry, StashOperation, StashType, TrailState, TransferTable
 from holdfast.wire import to_wire
 
@@ -84,7 +84,7 @@ class EntryLine(msgspec.Struct, frozen=True, kw_only=True):
     created_at: Time
 
 
-def export(snapshot: Snapshot, table: TransferTable, after: str | None, limit: int) -> list[str]:
+def export(snapshot: Snapshot, table: TransferTable, after: str | None, limit: int) -> Page[str]:
     """`stashes.export`."""
     check_limit(limit, MAX_EXPORT, "after")
     if table not in TABLES:
@@ -94,25 +94,33 @@ def export(snapshot: Snapshot, table: TransferTable, after: str | None, limit: i
     if table == "crumbs":
         return task_export.export_by_id(snapshot, after or "", limit)
     if table == "stash_history":
-        return [_text(entry_line(to_entry(row))) for row in _entries(snapshot, after or "", limit)]
+        rows, more = _entries(snapshot, after or "", limit)
+        page = Page(_text(entry_line(to_entry(row))) for row in rows)
+        page.cursor = f"{rows[-1][0]}/{rows[-1][1]}" if more else None
+        return page
     columns, source, id, line_of = _SOURCES[table]
-    rows = snapshot.all(f"SELECT {columns} FROM {source} WHERE {id} > ? ORDER BY {id} LIMIT ?", (after or "", limit))
-    return [_text(line_of(snapshot, row)) for row in rows]
+    rows, more = snapshot.page(
+        f"SELECT {columns} FROM {source} WHERE {id} > ? ORDER BY {id} LIMIT ?", (after or "",), limit
+    )
+    page = Page(_text(line_of(snapshot, row)) for row in rows)
+    page.cursor = rows[-1][0] if more else None
+    return page
 
 
 def _text(line: msgspec.Struct) -> str:
     return _encode(line).decode()
 
 
-def _entries(snapshot: Snapshot, after: str, limit: int) -> list[Row]:
+def _entries(snapshot: Snapshot, after: str, limit: int) -> tuple[list[Row], bool]:
     stash, _, version = after.partition("/")
     if after and not (version.isdecimal() and len(version) < 19):
         raise errors.InvalidID(f"after is STASH_ID/VERSION of the last line of the previous page, not {after!r}")
-    return snapshot.all(
+    return snapshot.page(
         "SELECT e.id, e.version, e.op, e.time, e.data FROM events e JOIN stashes s ON s.id = e.id"
         " WHERE e.kind = ? AND e.scope = '' AND (e.id, e.version) > (?, ?) AND e.data IS NOT NULL"
         " ORDER BY e.id, e.version LIMIT ?",
-        (STASH, stash, int(version or 0), limit),
+        (STASH, stash, int(version or 0)),
+        limit,
     )
 
 

@@ -25,9 +25,10 @@ from holdfast.domains.tasks.transitions import STATUSES
 from holdfast.domains.tasks.tree import KINDS
 from holdfast.interchange.jsonl import Place, Time, moment
 from holdfast.kernel import events
-from holdfast.kernel.tx import Snapshot
+from holdfast.kernel.tx import PAGE_BYTES, Snapshot
 from holdfast.kernel.validate import check_flag, check_limit, check_name
 from holdfast.kernel.values import MAX_VALUE_BYTES, encode
+from holdfast.types import Page
 from holdfast.types.tasks import LinkKind, Task, TaskStatus, TaskType
 
 FORMAT: Final = "holdfast.task/1"
@@ -88,7 +89,7 @@ _values_of: Final = attrgetter(
 )
 
 
-def export(snapshot: Snapshot, after: str | None, limit: int, include_deleted: bool) -> list[str]:
+def export(snapshot: Snapshot, after: str | None, limit: int, include_deleted: bool) -> Page[str]:
     """`tasks.export`."""
     check_limit(limit, MAX_EXPORT, "after")
     check_flag(include_deleted=include_deleted)
@@ -96,16 +97,29 @@ def export(snapshot: Snapshot, after: str | None, limit: int, include_deleted: b
     return _page(snapshot, f"t.seq > ?{live} ORDER BY t.seq", _seq_of(snapshot, after), limit, live)
 
 
-def export_by_id(snapshot: Snapshot, after: str, limit: int) -> list[str]:
+def export_by_id(snapshot: Snapshot, after: str, limit: int) -> Page[str]:
     """A page of all tasks in the order of their ids, deleted ones included."""
     return _page(snapshot, "t.id > ? ORDER BY t.id", after, limit, "")
 
 
-def _page(snapshot: Snapshot, where: str, after: int | str, limit: int, live: str) -> list[str]:
-    rows = snapshot.all(
-        f"SELECT {COLUMNS}, (SELECT stamp FROM meta) FROM tasks t WHERE {where} LIMIT ?", (after, limit)
+def _page(snapshot: Snapshot, where: str, after: int | str, limit: int, live: str) -> Page[str]:
+    rows, more = snapshot.page(
+        f"SELECT {COLUMNS}, (SELECT stamp FROM meta) FROM tasks t WHERE {where} LIMIT ?", (after,), limit
     )
-    return [line_of(snapshot, as_seen(snapshot, row), live) for row in rows]
+    page: Page[str] = Page()
+    left = PAGE_BYTES
+    for row in rows:  # notes, which are not in the row, count too
+        task = as_seen(snapshot, row)
+        line = line_of(snapshot, task, live)
+        left -= len(line)
+        if page and left < 0:
+            more = True
+            break
+        page.append(line)
+        page.cursor = task.id
+    if not more:
+        page.cursor = None
+    return page
 
 
 def _seq_of(snapshot: Snapshot, after: str | None) -> int:

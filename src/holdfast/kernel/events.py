@@ -17,11 +17,15 @@ from holdfast import errors
 from holdfast.kernel.tx import Row, Snapshot, Tx
 from holdfast.kernel.validate import check_limit
 from holdfast.kernel.values import is_text
-from holdfast.types import END_OF_REVISION, EVENT_KINDS, Event, Position, as_microseconds, as_time, parse_cursor
+from holdfast.types import END_OF_REVISION, EVENT_KINDS, Event, Page, Position, as_microseconds, as_time, parse_cursor
 
 MAX_PAGE = 1000
 
 _COLUMNS = "revision, position, time, actor, kind, scope, id, op, version, redacted, data"
+_HISTORY = (
+    f"SELECT {_COLUMNS} FROM events WHERE kind = ? AND scope = ? AND id = ? AND version < ?"
+    " ORDER BY version DESC LIMIT ?"
+)
 _decode = msgspec.msgpack.Decoder(dict[str, Any]).decode
 
 
@@ -132,23 +136,24 @@ def gone(compacted: int) -> errors.Compacted:
     return errors.Compacted(f"events up to revision {compacted} have been compacted", compacted=compacted)
 
 
-def read_after(snapshot: Snapshot, after: Position, wanted: Filter, limit: int) -> list[Row]:
-    """Return the next selected events in order, at most `limit`. Raises Compacted if some before them are gone."""
+def read_after(snapshot: Snapshot, after: Position, wanted: Filter, limit: int) -> tuple[list[Row], bool]:
+    """Return a page of the next selected events, and whether there are more. Raises Compacted if some are gone."""
     where, params = wanted.where()
     # One record is read by its own index: its versions follow the order of its revisions.
     source, order = ("records CROSS JOIN log INDEXED BY log_record ON record = key", "version")
     if not wanted.record:
         source, order = ("log INDEXED BY log_revision CROSS JOIN records ON key = record", "revision, position")
     where.append("(revision, position) > (?, ?)")
-    rows = snapshot.all(
+    page = snapshot.page(
         f"SELECT {_COLUMNS} FROM {source} WHERE {' AND '.join(where)} ORDER BY {order} LIMIT ?",
-        [*params, *after, limit],
+        [*params, *after],
+        limit,
     )
     # Read after the events: if the mark is still below the cursor now, nothing was missing then.
     compacted = marks(snapshot)[1]
     if after[0] < compacted:
         raise gone(compacted)
-    return rows
+    return page
 
 
 def previous(snapshot: Snapshot, kind: str, scope: str, id: str, version: int) -> Row | None:
@@ -163,18 +168,33 @@ def previous(snapshot: Snapshot, kind: str, scope: str, id: str, version: int) -
 def history(snapshot: Snapshot, kind: str, scope: str, id: str, before: int | None, limit: int | None) -> list[Row]:
     """Return the record's events newest first, below version `before`. Raises Compacted if the next one is gone."""
     rows = snapshot.all(
-        f"SELECT {_COLUMNS} FROM events WHERE kind = ? AND scope = ? AND id = ? AND version < ?"
-        " ORDER BY version DESC LIMIT ?",
-        (kind, scope, id, END_OF_REVISION if before is None else before, -1 if limit is None else limit),
+        _HISTORY, (kind, scope, id, END_OF_REVISION if before is None else before, -1 if limit is None else limit)
     )
-    if not rows and before is not None and before > 1:
+    if not rows:
+        _check_gone(snapshot, kind, scope, id, before)
+    return rows
+
+
+def history_page(
+    snapshot: Snapshot, kind: str, scope: str, id: str, before: int | None, limit: int
+) -> tuple[list[Row], bool]:
+    """Return a page of the record's events newest first, and whether there are older ones. Raises Compacted."""
+    start = END_OF_REVISION if before is None else before
+    rows, more = snapshot.page(_HISTORY, (kind, scope, id, start), limit)
+    if not rows:
+        _check_gone(snapshot, kind, scope, id, before)
+    return rows, more
+
+
+def _check_gone(snapshot: Snapshot, kind: str, scope: str, id: str, before: int | None) -> None:
+    """Raise Compacted if the record had events below version `before`."""
+    if before is not None and before > 1:
         compacted = marks(snapshot)[1]
         oldest = snapshot.one(
             "SELECT min(revision) FROM events WHERE kind = ? AND scope = ? AND id = ?", (kind, scope, id)
         )
         if oldest is not None and oldest[0] is not None and oldest[0] <= compacted:
             raise gone(compacted)
-    return rows
 
 
 def list_events(
@@ -185,14 +205,17 @@ def list_events(
     since: datetime | None = None,
     after: int | str | None = None,
     limit: int = 100,
-) -> list[Event]:
+) -> Page[Event]:
     """Return events in order, from `after` (a cursor) or `since` (a time); by default from the oldest kept."""
     check_limit(limit, MAX_PAGE, "after an event")
     start = (marks(snapshot)[1], END_OF_REVISION) if after is None else locate(snapshot, after)
     if since is not None and not isinstance(since, datetime):
         raise errors.InvalidFilter(f"since must be a datetime, not {type(since).__name__}")
     wanted = make_filter(kinds, id, actor, None if since is None else as_microseconds(since))
-    return [to_event(row) for row in read_after(snapshot, start, wanted, limit)]
+    rows, more = read_after(snapshot, start, wanted, limit)
+    page = Page(to_event(row) for row in rows)
+    page.cursor = page[-1].cursor if more else None
+    return page
 
 
 def make_filter(

@@ -23,6 +23,7 @@ from holdfast.kernel import activity
 from holdfast.kernel.store import translate
 
 Row = tuple[Any, ...]
+PAGE_BYTES = 4 * 1024 * 1024  # of stored texts and values in one page
 GRANTS_PER_REVISION = 4096
 SYSTEM = "system"
 
@@ -33,6 +34,17 @@ _KEY = "SELECT key FROM records WHERE kind = ? AND scope = ? AND id = ?"
 _INSERT_RECORD = "INSERT INTO records (key, kind, scope, id) VALUES (?, ?, ?, ?)"
 _INSERT_NEW_RECORD = "INSERT OR IGNORE INTO records (kind, scope, id) VALUES (?, '', ?)"
 _NEWEST_VERSION = "SELECT max(version) FROM log WHERE record = ?"
+
+
+def weight(row: Row) -> int:
+    """The bytes of the texts and values in a row."""
+    size = 0
+    for each in row:
+        if type(each) is str:
+            size += len(each) if each.isascii() else len(each.encode())
+        elif type(each) is bytes:
+            size += len(each)
+    return size
 
 
 class Snapshot:
@@ -53,6 +65,22 @@ class Snapshot:
     def all(self, sql: str, params: Sequence[Any] = ()) -> list[Row]:
         """Every row."""
         return self._execute(sql, params).fetchall()
+
+    def page(self, sql: str, params: Sequence[Any], limit: int) -> tuple[list[Row], bool]:
+        """At most `limit` rows of a statement that ends in LIMIT ?, and whether there are more.
+
+        A page ends before its texts and values exceed PAGE_BYTES, but has at least one row.
+        """
+        rows: list[Row] = []
+        left = PAGE_BYTES
+        cursor = self._execute(sql, (*params, limit + 1))
+        for row in cursor:
+            left -= weight(row)
+            if len(rows) == limit or (rows and left < 0):
+                cursor.close()
+                return rows, True
+            rows.append(row)
+        return rows, False
 
     def hold(self) -> None:
         """Read the same commit with every statement until `let_go`."""
@@ -168,6 +196,12 @@ class Tx(Snapshot):
     def all(self, sql: str, params: Sequence[Any] = ()) -> list[Row]:
         try:
             return self._execute(sql, params).fetchall()
+        except apsw.Error as error:
+            raise self._failed(error) from error
+
+    def page(self, sql: str, params: Sequence[Any], limit: int) -> tuple[list[Row], bool]:
+        try:
+            return super().page(sql, params, limit)
         except apsw.Error as error:
             raise self._failed(error) from error
 

@@ -124,6 +124,7 @@ def check_flag(**flags: object) -> None:
 _NEXT_PAGE: Final = {
     "": "",
     "after": "after=LAST continues after the last one of a page",
+    "after a version": "after=VERSION continues after the entry that has this version",
     "before": "before=VERSION continues with what is older",
     "after an event": "after=CURSOR continues after the event that has this cursor",
     "cursor": "cursor=CURSOR continues with the next page",
@@ -132,7 +133,9 @@ _NEXT_PAGE: Final = {
 
 
 def check_limit(
-    limit: object, maximum: int, by: Literal["after", "after an event", "before", "cursor", "offset", ""]
+    limit: object,
+    maximum: int,
+    by: Literal["after", "after a version", "after an event", "before", "cursor", "offset", ""],
 ) -> int:
     """Return `limit` if it is an int of 1 to `maximum`. Raises InvalidFilter.
 

@@ -22,7 +22,7 @@ from holdfast.kernel.events import Filter, locate, marks, read_after, to_event
 from holdfast.kernel.journal import Journal
 from holdfast.kernel.leases import next_deadline
 from holdfast.kernel.store import Store, translate, translated
-from holdfast.kernel.tx import Row, Snapshot
+from holdfast.kernel.tx import PAGE_BYTES, Row, Snapshot, weight
 from holdfast.types import END_OF_REVISION, Event, Position, to_cursor
 
 PAGE = 256
@@ -42,6 +42,7 @@ class Watcher:
         self.signal = signal
         self.live = False  # the hub hands events over; otherwise it reads the log itself
         self.buffer: deque[Row] = deque()
+        self.room = PAGE_BYTES  # that its buffer may still take
         self.seen = cursor  # the hub has read up to here for this watcher
         self.finalizer: Any = None  # for a watcher that is dropped without close()
         self._hub = hub
@@ -125,8 +126,9 @@ class Hub:
         self.check_open()
         with self._lock, translated():
             start = max(watcher.cursor, watcher.seen)
-            rows = read_after(self._reader(), start, watcher.wanted, PAGE)
+            rows, _ = read_after(self._reader(), start, watcher.wanted, PAGE)
             watcher.buffer.extend(rows)
+            watcher.room = PAGE_BYTES
             if not rows and watcher in self._watchers:
                 watcher.live = True
                 watcher.cursor = max(start, self._head)
@@ -139,10 +141,10 @@ class Hub:
         with self._lock:
             try:
                 while self._watchers and not self._store.closed:
-                    rows = read_after(self._reader(), self._head, Filter(), PAGE)
+                    rows, more = read_after(self._reader(), self._head, Filter(), PAGE)
                     for row in rows:
                         self._hand_over(row)
-                    if len(rows) < PAGE:  # all of the newest commit has been handed over
+                    if not more:  # all of the newest commit has been handed over
                         self._head = (self._head[0], END_OF_REVISION)
                         break
             except errors.Compacted as error:
@@ -169,7 +171,8 @@ class Hub:
         self._head = position = (row[0], row[1])
         for watcher in (*self._by_record.get(row[4:7], ()), *self._others):
             if watcher.live and position > watcher.cursor and watcher.wanted.matches(row):
-                if len(watcher.buffer) == BUFFER:
+                watcher.room = (watcher.room if watcher.buffer else PAGE_BYTES) - weight(row)
+                if len(watcher.buffer) == BUFFER or (watcher.buffer and watcher.room < 0):
                     watcher.buffer.clear()
                     watcher.live = False
                 else:

@@ -190,7 +190,10 @@ T = TypeVar("T")
 
 
 class Page(list[T]):
-    """A list with the `cursor` of the next page, None on the last.
+    """A list with the `cursor` of the next page, None on the last; a page may end before its `limit`, by its bytes.
+
+    The cursor is passed as `cursor`, `after`, `before` or `offset`, whichever the operation takes; versions and
+    offsets are numbers: `before=int(page.cursor)`.
 
     `total` is counted on request, up to 10,000; `more` is True if there are more than that.
     """

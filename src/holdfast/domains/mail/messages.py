@@ -124,13 +124,14 @@ def inbox(
             raise errors.InvalidFilter(f"{what} must be True or False, not {value!r}")
     index = "deliveries_unread" if unread else "deliveries_all" if closed else "deliveries_open"
     only = " AND d.status = 'unread'" if unread else "" if closed else " AND d.status <> 'closed'"
-    rows = snapshot.all(
+    rows, more = snapshot.page(
         f"SELECT {COLUMNS} FROM deliveries d INDEXED BY {index} CROSS JOIN messages m ON m.seq = d.message"
         f" CROSS JOIN message_texts x ON x.seq = d.message WHERE d.agent = ?{only} AND d.message < ?"
         " ORDER BY d.message DESC LIMIT ?",
-        (agent, _place(cursor, 2**62), limit + 1),
+        (agent, _place(cursor, 2**62)),
+        limit,
     )
-    return _page(snapshot, [Stored(*row) for row in rows], limit)
+    return _page(snapshot, rows, more)
 
 
 def unread(snapshot: Snapshot, me: str, agent: str | None = None) -> int:
@@ -149,7 +150,7 @@ def sent(
     agent = name_of(me, agent, "agent")
     check_limit(limit, MAX_PAGE, "cursor")
     where = "m.sender = ? AND m.seq < ? ORDER BY m.seq DESC LIMIT ?"
-    return _page(snapshot, select(snapshot, where, (agent, _place(cursor, 2**62), limit + 1)), limit)
+    return _page(snapshot, *_select_page(snapshot, where, (agent, _place(cursor, 2**62)), limit))
 
 
 def get(snapshot: Snapshot, id: str) -> Message:
@@ -162,11 +163,11 @@ def thread(snapshot: Snapshot, id: str, limit: int = MAX_PAGE, cursor: str | Non
     check_limit(limit, MAX_PAGE, "cursor")
     name = thread_of(snapshot, id, "id")
     where = "m.thread = ? AND m.seq > ? ORDER BY m.seq LIMIT ?"
-    found = select(snapshot, where, (name, _place(cursor, 0), limit + 1))
+    found, more = _select_page(snapshot, where, (name, _place(cursor, 0)), limit)
     if not found and cursor is None:
         hint = "mail.inbox() lists your messages, with their threads"
         raise errors.MessageNotFound(f"there is no thread or message {id!r}", hint=hint, id=id)
-    return _page(snapshot, found, limit)
+    return _page(snapshot, found, more)
 
 
 def thread_of(snapshot: Snapshot, name: str, what: str) -> str:
@@ -181,13 +182,17 @@ def about(snapshot: Snapshot, task: str, limit: int = MAX_PAGE, cursor: str | No
     check_limit(limit, MAX_PAGE, "cursor")
     found = find_task(snapshot, task, deleted=True).id
     where = "m.task = ? AND m.seq > ? ORDER BY m.seq LIMIT ?"
-    return _page(snapshot, select(snapshot, where, (found, _place(cursor, 0), limit + 1)), limit)
+    return _page(snapshot, *_select_page(snapshot, where, (found, _place(cursor, 0)), limit))
 
 
-def _page(snapshot: Snapshot, found: list[Stored], limit: int) -> Page[Message]:
-    page = Page(to_message(snapshot, stored) for stored in found[:limit])
-    if len(found) > limit:
-        page.cursor = str(found[limit - 1].seq)
+def _select_page(snapshot: Snapshot, where: str, params: Sequence[Any], limit: int) -> tuple[list[Row], bool]:
+    return snapshot.page(f"SELECT {COLUMNS} FROM {SOURCE} WHERE {where}", params, limit)
+
+
+def _page(snapshot: Snapshot, rows: list[Row], more: bool) -> Page[Message]:
+    found = [Stored(*row) for row in rows]
+    page = Page(to_message(snapshot, stored) for stored in found)
+    page.cursor = str(found[-1].seq) if more else None
     return page
 
 

@@ -20,7 +20,7 @@ from holdfast.kernel.tx import Snapshot, Tx, newest_version
 from holdfast.kernel.validate import check_id, check_limit, check_name, check_ttl
 from holdfast.operation import Domain, Found, M, procedure, read, write
 from holdfast.route import Held, example
-from holdfast.types import ImportReport
+from holdfast.types import ImportReport, Page
 from holdfast.types.stashes import Stash, StashType, TransferTable
 
 MAX_EXPORT: Final = 1000  # lines of a page
@@ -204,7 +204,7 @@ def list_stashes(
     trail: str | None = None,
     limit: int = 1000,
     offset: int = 0,
-) -> list[Stash]:
+) -> Page[Stash]:
     """List the stashes that match every filter, oldest first; `trail` is the id of a trail, "" for global stashes."""
     check_limit(limit, 1000, "offset")
     if type(offset) is not int or not 0 <= offset < 2**63:
@@ -219,12 +219,15 @@ def list_stashes(
             check_name(value, column[2:])
     given = {column: value for column, value in wanted.items() if value is not None}
     where = "".join(f" AND {column} = ?" for column in given)
-    found = snapshot.all(
+    found, more = snapshot.page(
         f"SELECT {rows.COLUMNS} FROM {rows.SOURCE} WHERE s.deleted IS NULL{where}"
-        " ORDER BY s.created, s.id LIMIT ? OFFSET ?",
-        (*given.values(), limit, offset),
+        f" ORDER BY s.created, s.id LIMIT {offset}, ?",
+        tuple(given.values()),
+        limit,
     )
-    return [rows.to_stash(Stored(*row)) for row in found]
+    page = Page(rows.to_stash(Stored(*row)) for row in found)
+    page.cursor = str(offset + len(page)) if more else None
+    return page
 
 
 # --- hooks for other domains -----------------------------------------------------------------------------------------
@@ -272,11 +275,11 @@ def check(snapshot: Snapshot) -> Iterator[str]:
         yield f"the stash lock {id} is held, but it does not exist"
 
 
-def export(snapshot: Snapshot, table: TransferTable, after: str | None = None, limit: int = MAX_EXPORT) -> list[str]:
+def export(snapshot: Snapshot, table: TransferTable, after: str | None = None, limit: int = MAX_EXPORT) -> Page[str]:
     """Return a page of a table as JSON lines, with deleted records that can still be restored.
 
-    Tables are crumbs, trails, links, stashes and stash_history. `after` is the id of the last line of the previous
-    page; for stash_history its STASH_ID/VERSION.
+    Tables are crumbs, trails, links, stashes and stash_history. `after` is the cursor of the previous page: the id of
+    its last line; for stash_history its STASH_ID/VERSION.
     """
     from holdfast.interchange import stash_export
 

@@ -20,14 +20,15 @@ from holdfast.domains.tasks.rows import DAY
 from holdfast.kernel import leases
 from holdfast.kernel.events import Filter, gone, marks
 from holdfast.kernel.tx import Row, Snapshot, Tx
-from holdfast.kernel.validate import check_id, check_name
+from holdfast.kernel.validate import check_id, check_limit, check_name
 from holdfast.kernel.values import decode, encode
 from holdfast.operation import Do, Steps
-from holdfast.types import END_OF_REVISION, Grant, as_time
+from holdfast.types import END_OF_REVISION, Grant, Page, as_time
 from holdfast.types.stashes import Stash, StashEntry, StashType
 
 TYPES: Final[tuple[StashType, ...]] = get_args(StashType)
 COUNTER: Final = "counter"
+MAX_HISTORY: Final = 10_000  # entries of a page
 LOCK: Final = "lock"
 _NEEDED: Final = {"resource": ("uri", "kind"), "artifact": ("path", "producer", "checksum"), "context": ()}
 _LEAST, _MOST = -(2**63), 2**63 - 1
@@ -322,9 +323,23 @@ def purge_of(id: str) -> str:
     return f"{TRAIL}:{id}"
 
 
-def history(snapshot: Snapshot, id: StashId) -> list[StashEntry]:
-    """Return every saved change of a stash, oldest first; of compacted revisions only what is left. Raises NotFound."""
-    return entries(snapshot, require(snapshot, id).id)
+def history(snapshot: Snapshot, id: StashId, limit: int = MAX_HISTORY, after: int | None = None) -> Page[StashEntry]:
+    """Return the saved changes of a stash, oldest first, above version `after`; of compacted ones what is left.
+
+    Raises NotFound.
+    """
+    check_limit(limit, MAX_HISTORY, "after a version")
+    if after is not None and (type(after) is not int or not 0 <= after <= END_OF_REVISION):
+        raise errors.InvalidFilter(f"after must be a version, not {after!r}")
+    rows, more = snapshot.page(
+        "SELECT id, version, op, time, data FROM events WHERE kind = ? AND scope = '' AND id = ? AND version > ?"
+        " AND data IS NOT NULL ORDER BY version LIMIT ?",
+        (STASH, require(snapshot, id).id, after or 0),
+        limit,
+    )
+    page = Page(to_entry(row) for row in rows)
+    page.cursor = str(page[-1].version) if more else None
+    return page
 
 
 def entries(snapshot: Snapshot, id: str, version: int | None = None) -> list[StashEntry]:

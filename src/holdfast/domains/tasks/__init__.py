@@ -16,7 +16,7 @@ from holdfast.kernel.tx import Snapshot, Tx
 from holdfast.kernel.validate import check_flag
 from holdfast.operation import Domain, Found, M, procedure, read, write
 from holdfast.route import ANY, Alias, Held, example
-from holdfast.types import ImportReport
+from holdfast.types import ImportReport, Page
 from holdfast.types.tasks import ImportFormat, Side, Task, TemplateNode
 
 _ONE = "/api/tasks/{id}"
@@ -31,8 +31,8 @@ def get(snapshot: Snapshot, id: str, include_deleted: bool = False) -> Task:
 
 def export(
     snapshot: Snapshot, after: str | None = None, limit: int = MAX_EXPORT, include_deleted: bool = False
-) -> list[str]:
-    """Return a page of tasks as JSON lines in the order of creation; `after` is the last id of the previous page.
+) -> Page[str]:
+    """Return a page of tasks as JSON lines in the order of creation; `after` is the cursor of the page before: an id.
 
     Links to deleted tasks are included only if the deleted tasks are.
     """
@@ -371,7 +371,7 @@ class Tasks(Domain[M]):
         mcp="task_show",
     )
     explain = read(
-        queries.explain,
+        tree.explain,
         http=f"GET {_ONE}/explain",
         listing=True,
         cli="explain",

@@ -1,4 +1,4 @@
-"""Reading tasks: lists, searches, history, explanations, and what the next agent needs to continue one (`resume`).
+"""Reading tasks: lists, searches, history, and what the next agent needs to continue one (`resume`).
 
 A cursor names the last task of its page by its sort key, so pages neither skip nor repeat tasks that stay unchanged
 while others write. What `resume` returns is ordered by importance: the
@@ -8,7 +8,7 @@ fit. Guarantee: the result as JSON is not longer than the budget.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from datetime import datetime
 from typing import Any, Final, TypeVar
 
@@ -22,18 +22,15 @@ from holdfast.domains.tasks.creation import check_priority, check_tag, check_typ
 from holdfast.domains.tasks.readiness import check_pattern, several
 from holdfast.domains.tasks.rows import COLUMNS, TASK, Stored, as_seen, find, missing, to_task
 from holdfast.domains.tasks.transitions import STATUSES
-from holdfast.domains.tasks.tree import unfinished
 from holdfast.kernel import events
-from holdfast.kernel.tx import Snapshot, newest_version
+from holdfast.kernel.tx import PAGE_BYTES, Row, Snapshot, newest_version, weight
 from holdfast.kernel.validate import check_flag, check_limit, check_name
-from holdfast.types import END_OF_REVISION, Event, Page, as_microseconds, as_time
+from holdfast.types import END_OF_REVISION, Event, Page, as_microseconds
 from holdfast.types.agents import Message
 from holdfast.types.tasks import (
     Author,
     HistoryEntry,
     Hit,
-    Readiness,
-    Reason,
     Resume,
     ResumeEvent,
     Task,
@@ -86,6 +83,7 @@ def _word(word: str) -> tuple[str, bool]:
 
 
 MAX_TOTAL: Final = 10_000
+_CHUNK: Final = 128  # tasks read at once: a page may end by its bytes
 NONE: Final = "none"
 RARE: Final = {"in_progress", "pending_merge", "blocked"}  # few tasks at a time, so fast to sort
 # Sort name -> the first column of its key; the task's seq comes last.
@@ -181,14 +179,21 @@ def list_tasks(
     cursors, hint = rf"{sort}\.([0-9]{{1,18}})\.([0-9]{{1,18}})", "pass the page's cursor, and the same sort"
     place = readiness.place_of(cursor, cursors, f"a list sorted by {sort}", hint)
     select = f"SELECT {COLUMNS}, (SELECT stamp FROM meta) {walk.text}"
-    rows = list(readiness.read(snapshot, select, walk.params, key, seq, limit + 1, place, backwards))
-    found = [as_seen(snapshot, row) for row in rows[:limit]]
-    page.extend(to_task(task) for task in found)
-    if len(rows) > limit:
-        last = found[-1]
-        value = {"priority": last.priority, "created": 0, "updated": last.updated}[name]
-        page.cursor = f"{sort}.{value}.{last.seq}"
-    return page
+    left = PAGE_BYTES
+    while True:
+        size = min(_CHUNK, limit + 1 - len(page))
+        rows = list(readiness.read(snapshot, select, walk.params, key, seq, size, place, backwards))
+        for row in rows:
+            left -= weight(row)
+            if len(page) == limit or (page and left < 0):
+                assert place is not None
+                page.cursor = f"{sort}.{place[0]}.{place[1]}"
+                return page
+            task = as_seen(snapshot, row)
+            page.append(to_task(task))
+            place = {"priority": task.priority, "created": 0, "updated": task.updated}[name], task.seq
+        if len(rows) < size:
+            return page
 
 
 _HELD: Final = "t.seq IN (SELECT seq FROM tasks INDEXED BY tasks_held WHERE holder IS NOT NULL UNION ALL"
@@ -262,35 +267,48 @@ def history(
     since: datetime | None = None,
     limit: int = MAX_HISTORY,
     before: int | None = None,
-) -> list[HistoryEntry]:
+) -> Page[HistoryEntry]:
     """Return the changes of a task, newest first, below version `before`; `field` and `since` filter them.
 
-    Works for deleted tasks too. Raises TaskNotFound, or Compacted if nothing is left of what is asked for.
+    A page ends between versions, unless one alone has more changes than `limit`. Works for deleted tasks too. Raises
+    TaskNotFound, or Compacted if nothing is left of what is asked for.
     """
     if field is not None:
         check_name(field, "field")
     if since is not None and not isinstance(since, datetime):
         raise errors.InvalidFilter(f"since must be a datetime, not {type(since).__name__}")
     check_limit(limit, MAX_HISTORY, "before")
-    found: list[HistoryEntry] = []
-    oldest = None if since is None else as_microseconds(since)
+    found: Page[HistoryEntry] = Page()
+    oldest, left = None if since is None else as_microseconds(since), PAGE_BYTES
     if before is not None and (type(before) is not int or not 1 <= before <= END_OF_REVISION):
         raise errors.InvalidFilter(f"before must be a version (1 or more), not {before!r}")
     id = _exact(snapshot, id)
     above = 1 + newest_version(snapshot, TASK, "", id)
     above, gap = above if before is None else min(before, above), False
-    for row in events.history(snapshot, TASK, "", id, before, None):
+    for row in _happened(snapshot, id, before):
         gap, above = gap or row[8] < above - 1, row[8]
         if oldest is not None and row[2] < oldest:
             break
-        found += [entry for entry in _entries(events.to_event(row)) if field is None or entry.field == field]
-        if len(found) >= limit:
-            return found[:limit]
+        entries = [entry for entry in _entries(events.to_event(row)) if field is None or entry.field == field]
+        left -= weight(row) if entries else 0
+        if found and entries and (len(found) + len(entries) > limit or left < 0):
+            found.cursor = str(found[-1].version)
+            return found
+        found += entries[:limit]
     else:
         gap = gap or above > 1
     if gap and not found:
         raise events.gone(events.marks(snapshot)[1])
     return found
+
+
+def _happened(snapshot: Snapshot, id: str, before: int | None) -> Iterator[Row]:
+    """The events of a task, newest first, read page by page."""
+    more = True
+    while more:
+        rows, more = events.history_page(snapshot, TASK, "", id, before, MAX_HISTORY)
+        yield from rows
+        before = rows[-1][8] if rows else before
 
 
 def _exact(snapshot: Snapshot, id: str) -> str:
@@ -320,36 +338,6 @@ def _entries(event: Event) -> list[HistoryEntry]:
 def _author(change: Any) -> Author | None:
     """The author of an imported note."""
     return None if change is None else msgspec.convert(change[1], Author)
-
-
-def explain(snapshot: Snapshot, id: str) -> Readiness:
-    """Return whether `claim_next` would consider the task, and all reasons if not. Raises TaskNotFound."""
-    task = find(snapshot, id, deleted=True)
-    reasons: list[Reason] = []
-    if task.deleted is not None:
-        reasons.append(Reason("deleted", f"it was deleted at {as_time(task.deleted).isoformat()}"))
-    if task.holder is not None:
-        since = as_time(task.claimed or 0).isoformat()
-        until = " and parked" if task.deadline is None else f", until {as_time(task.deadline).isoformat()}"
-        reasons.append(Reason("claimed", f"it has been claimed by {task.holder} since {since}{until}"))
-    elif task.status != "open":
-        reasons.append(Reason("status", f"it is {task.status}, not open"))
-    waiting = unfinished(snapshot, task.id)
-    if waiting:
-        reasons.append(Reason("dependencies", f"it waits for {_several(waiting)}", tuple(waiting)))
-    rows = snapshot.all(
-        "SELECT id FROM tasks WHERE parent = ? AND deleted IS NULL AND status IN ('in_progress', 'pending_merge')"
-        " ORDER BY seq",
-        (task.seq,),
-    )
-    if rows:
-        active = tuple(id for (id,) in rows)
-        reasons.append(Reason("children", f"its children {_several(active)} are being worked on", active))
-    return Readiness(task.id, not reasons, tuple(reasons))
-
-
-def _several(ids: tuple[str, ...] | list[str]) -> str:
-    return ", ".join(ids[:5]) + (f" and {len(ids) - 5} more" if len(ids) > 5 else "")
 
 
 BUDGET: Final = 8192

@@ -13,7 +13,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
-from itertools import chain, islice, repeat
+from itertools import chain, repeat
 from typing import Any
 
 import msgspec
@@ -27,7 +27,7 @@ from holdfast.domains.tasks.claims import route, take
 from holdfast.domains.tasks.creation import check_priority, check_tags, check_type
 from holdfast.domains.tasks.rows import COLUMNS, READY, READY_COLUMNS, Stored, find, to_task
 from holdfast.kernel.leases import next_deadline
-from holdfast.kernel.tx import Row, Snapshot, Tx
+from holdfast.kernel.tx import PAGE_BYTES, Row, Snapshot, Tx
 from holdfast.kernel.validate import check_limit, check_name, check_ttl
 from holdfast.operation import Do, Look, Steps
 from holdfast.types import Page
@@ -231,10 +231,15 @@ def ready(
     check_limit(limit, 1000, "cursor")
     wanted = _wanted(tags, tag_pattern, type, priority, parent_id, can)
     after = place_of(cursor, r"([0-4])\.([0-9]{1,18})", "ready", "pass the page's cursor unchanged")
-    found = list(islice(candidates(snapshot, wanted, settings_of(snapshot), after), limit + 1))
-    page = Page(to_task(task) for task in found[:limit])
-    if len(found) > limit:
-        page.cursor = f"{found[limit - 1].priority}.{found[limit - 1].seq}"
+    page: Page[Task] = Page()
+    left, last = PAGE_BYTES, None
+    for task in candidates(snapshot, wanted, settings_of(snapshot), after):
+        left -= len(task.body.encode())
+        if last is not None and (len(page) == limit or left < 0):
+            page.cursor = f"{last.priority}.{last.seq}"
+            break
+        page.append(to_task(task))
+        last = task
     return page
 
 

@@ -1,4 +1,4 @@
-"""The tree of tasks, and the dependencies between them.
+"""The tree of tasks, the dependencies between them, and why a task is not ready.
 
 `depends_on` is a graph without cycles; a task is not ready while a task it depends on is unfinished. `discovered_from`
 and `related` are only information.
@@ -18,7 +18,8 @@ from holdfast.domains.tasks.creation import require_parent
 from holdfast.domains.tasks.rows import Stored
 from holdfast.kernel.tx import Snapshot, Tx
 from holdfast.kernel.validate import check_limit
-from holdfast.types.tasks import LinkKind, Task, TaskInTree, TaskLink
+from holdfast.types import as_time
+from holdfast.types.tasks import LinkKind, Readiness, Reason, Task, TaskInTree, TaskLink
 
 MAX_TREE = 10_000
 
@@ -176,3 +177,33 @@ def unfinished(snapshot: Snapshot, id: str) -> list[str]:
         (rows.DEPENDS_ON, id),
     )
     return [other for (other,) in found]
+
+
+def explain(snapshot: Snapshot, id: str) -> Readiness:
+    """Return whether `claim_next` would consider the task, and all reasons if not. Raises TaskNotFound."""
+    task = rows.find(snapshot, id, deleted=True)
+    reasons: list[Reason] = []
+    if task.deleted is not None:
+        reasons.append(Reason("deleted", f"it was deleted at {as_time(task.deleted).isoformat()}"))
+    if task.holder is not None:
+        since = as_time(task.claimed or 0).isoformat()
+        until = " and parked" if task.deadline is None else f", until {as_time(task.deadline).isoformat()}"
+        reasons.append(Reason("claimed", f"it has been claimed by {task.holder} since {since}{until}"))
+    elif task.status != "open":
+        reasons.append(Reason("status", f"it is {task.status}, not open"))
+    waiting = unfinished(snapshot, task.id)
+    if waiting:
+        reasons.append(Reason("dependencies", f"it waits for {_several(waiting)}", tuple(waiting)))
+    working = snapshot.all(
+        "SELECT id FROM tasks WHERE parent = ? AND deleted IS NULL AND status IN ('in_progress', 'pending_merge')"
+        " ORDER BY seq",
+        (task.seq,),
+    )
+    if working:
+        active = tuple(id for (id,) in working)
+        reasons.append(Reason("children", f"its children {_several(active)} are being worked on", active))
+    return Readiness(task.id, not reasons, tuple(reasons))
+
+
+def _several(ids: tuple[str, ...] | list[str]) -> str:
+    return ", ".join(ids[:5]) + (f" and {len(ids) - 5} more" if len(ids) > 5 else "")

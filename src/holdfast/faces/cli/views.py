@@ -44,7 +44,7 @@ def view(op: Operation[..., Any], result: Any, colour: bool = False, width: int 
 
 def _view(op: Operation[..., Any], result: Any, paint: Paint) -> list[str]:
     if isinstance(result, list | tuple):
-        return _list(result, paint)
+        return _list(op, result, paint)
     if isinstance(result, Cell):
         return [_json(result.value)]
     if op.kind == "read" and not op.personal:
@@ -56,10 +56,13 @@ def _view(op: Operation[..., Any], result: Any, paint: Paint) -> list[str]:
     return _fields(result) if isinstance(result, msgspec.Struct) else _plain_answer(result)
 
 
-def _list(items: Iterable[Any], paint: Paint) -> list[str]:
+def _list(op: Operation[..., Any], items: Iterable[Any], paint: Paint) -> list[str]:
     lines = [_line(item, paint) for item in items]
     cursor = getattr(items, "cursor", None)
-    return [*lines, paint("dim", f"more: --cursor {cursor}")] if cursor is not None else lines
+    if cursor is None:
+        return lines
+    option = next((name for name in ("cursor", "after", "before", "offset") if op.takes(name)), "cursor")
+    return [*lines, paint("dim", f"more: --{option} {cursor}")]
 
 
 def _line(item: Any, paint: Paint) -> str:

@@ -185,12 +185,11 @@ def log(session: Session, given: dict[str, Any]) -> int:
 
 
 def _events(workspace: Any, wanted: dict[str, Any]) -> Iterator[Any]:
-    after = None
-    while page := workspace.events.list(**wanted, after=after, limit=_PAGE):
+    page = workspace.events.list(**wanted, limit=_PAGE)
+    yield from page
+    while page.cursor is not None:
+        page = workspace.events.list(**wanted, after=page.cursor, limit=_PAGE)
         yield from page
-        if len(page) < _PAGE:
-            return
-        after = page[-1].cursor
 
 
 def _summarize(session: Session, events: Iterator[Any], refused: list[Any]) -> None:

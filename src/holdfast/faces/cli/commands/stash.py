@@ -106,13 +106,6 @@ def _named(text: str) -> Iterator[str]:
 
 
 _END: Final = ".jsonl"
-_KEYS: Final = {  # the fields that name the last line of a page
-    "crumbs": ("id",),
-    "trails": ("trail_id",),
-    "links": ("link_id",),
-    "stashes": ("stash_id",),
-    "stash_history": ("stash_id", "version"),
-}
 
 
 @command(
@@ -133,7 +126,7 @@ def export(session: Session, given: dict[str, Any]) -> int:
         raise errors.IOFailed(f"{folder} could not be made: {error.strerror}") from error
     with session.open() as workspace:
         pages = {table: partial(workspace.stashes.export, table) for table in files}
-        lines = {table: all_lines(pages[table], keys) for table, keys in _KEYS.items()}
+        lines = {table: all_lines(pages[table]) for table in files}
         counts = {table: write_lines(file, lines[table], replace) for table, file in files.items()}
     attributes = os.path.join(folder, ".gitattributes")
     if not os.path.lexists(attributes):  # git then keeps the lines of both sides of a merge

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import nullcontext
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
@@ -16,7 +16,7 @@ from holdfast.faces.cli.call import Session
 from holdfast.faces.cli.command import command
 from holdfast.faces.cli.commands.store import snapshot
 from holdfast.faces.cli.output import bar, printable
-from holdfast.types import counted
+from holdfast.types import Page, counted
 
 if TYPE_CHECKING:
     from holdfast.operation import Operation
@@ -38,7 +38,7 @@ def export(session: Session, given: dict[str, Any]) -> int:
     The same tasks make the same bytes.
     """
     with session.open() as workspace:
-        lines = all_lines(partial(workspace.tasks.export, include_deleted=bool(given.get("include_deleted"))), ("id",))
+        lines = all_lines(partial(workspace.tasks.export, include_deleted=bool(given.get("include_deleted"))))
         if "file" not in given:
             for line in lines:
                 print(line)
@@ -48,17 +48,13 @@ def export(session: Session, given: dict[str, Any]) -> int:
     return 0
 
 
-def all_lines(export: Callable[..., list[str]], keys: Sequence[str]) -> Iterator[str]:
-    """Every line of an export, page by page; `keys` are the fields that name the last line of a page."""
-    import msgspec
-
-    after: str | None = None
-    while page := export(after=after, limit=_PAGE):
+def all_lines(export: Callable[..., Page[str]]) -> Iterator[str]:
+    """Every line of an export, page by page."""
+    page = export(limit=_PAGE)
+    yield from page
+    while page.cursor is not None:
+        page = export(after=page.cursor, limit=_PAGE)
         yield from page
-        if len(page) < _PAGE:
-            return
-        last = msgspec.json.decode(page[-1])
-        after = "/".join(str(last[key]) for key in keys)
 
 
 def write_lines(path: str, lines: Iterator[str], replace: bool = False) -> int:
