@@ -4,6 +4,8 @@ The baseline (`load_baseline.py`) takes a request the same way and answers as mu
 processes of their own, ours as users start it, and take turns; the requests come from a program in C, which tells what
 share of a core it needs. At last five minutes of both operations at 80 % of what was measured, at a fixed rate, which
 shows whether every call is answered and whether the server grows.
+
+`python -m tests.bench.load ../before` compares the server of another tree, with its own .venv, with the one of this.
 """
 
 from __future__ import annotations
@@ -12,9 +14,10 @@ import os
 import statistics
 import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from functools import partial
 from pathlib import Path
 
@@ -193,3 +196,44 @@ def ended(process: subprocess.Popen[bytes], seconds: float) -> bool:
     except subprocess.TimeoutExpired:
         return False
     return True
+
+
+# --- two trees -------------------------------------------------------------------------------------------------------
+
+# The other tree makes its own store: -P keeps the current folder, with this tree's library, out of the path.
+MAKE = """
+import sys, holdfast
+with holdfast.open(sys.argv[1], actor="bench") as ws:
+    for start in range(0, int(sys.argv[2]), 5000):
+        numbers = range(start, start + 5000)
+        drafts = [{"title": f"task {n}", "priority": n % 5, "tags": [f"area-{n % 8}"]} for n in numbers]
+        ws.tasks.bulk("create", tasks=drafts, atomic=True)
+"""
+
+
+def compare(before: Path, folder: Path, count: int = 6_000) -> None:
+    """Print how many requests a second each tree serves, for how much processor time, in alternating rounds."""
+    generator = Generator(folder)
+    with ExitStack() as stack:
+        servers: dict[str, Served] = {}
+        for which, tree in (("before", before), ("now", Path(__file__).parents[2])):
+            store, python = folder / which, str(tree / ".venv" / "bin" / "python")
+            subprocess.run([python, "-P", "-c", MAKE, store, str(2 * ROUNDS * count + WARMING)], check=True)
+            started = [python, "-P", "-m", "holdfast", "serve", "--dir", str(store), "--port", "0"]
+            servers[which] = stack.enter_context(Served(started, store))
+        for name, calls in CALLS.items():
+            for served in servers.values():
+                check(generator.run(served, calls, FEW, WARMING))
+            for connections in (FEW, MANY):
+                taken = in_turns(generator, servers, calls, connections, count)
+                old, new = ([one.outcome.rate for one in some] for some in taken.values())
+                costs = [statistics.median(one.cost for one in some) for some in taken.values()]
+                figures = f"{ratio(new, old):.2f} x, processor time {costs[0] / costs[1]:.2f} x"
+                print(f"{name}, {connections} connections: {figures}")
+                for which, some in taken.items():
+                    print(f"  {which:7} {described(some)}", flush=True)
+
+
+if __name__ == "__main__":
+    with tempfile.TemporaryDirectory(dir=Path.cwd()) as place:
+        compare(Path(sys.argv[1]).resolve(), Path(place))
