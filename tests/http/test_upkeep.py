@@ -103,7 +103,8 @@ def test_a_stop_leaves_a_private_backup_with_all_that_was_acknowledged(tmp_path:
                     ws.cells.set("run", f"cell-{number}", path)
         stopped(running)
     assert target.stat().st_mode & 0o777 == 0o700
-    found = sorted(target.iterdir())
+    found = sorted(target.glob("*.backup"))
+    assert len([*target.glob("*.backup.sha256")]) == len(found)
     assert [path.name.split("-")[0] for path in found] == ["lab", "main"]
     for file, value in zip(found, ("/lab", ""), strict=True):
         assert file.stat().st_mode & 0o777 == 0o600
@@ -134,6 +135,7 @@ def test_only_the_newest_backups_of_a_workspace_are_kept_and_other_files_are_lef
     with serving(tmp_path / "store", backup_folder=target, backups_kept=3):
         pass
     left = {path.name for path in target.iterdir() if not path.name.startswith("main-")}
+    left -= {name for name in left if name.endswith(".sha256")}
     assert left >= {*others}
     assert sorted(left - {*others})[:2] == old[3:]
     assert len(left - {*others}) == 3
@@ -148,7 +150,7 @@ def test_a_workspace_that_is_called_main_has_backups_of_its_own(tmp_path: Path) 
     with serving(tmp_path / "store", backup_folder=target, backups_kept=1):
         pass
     found = set()
-    for file in target.iterdir():
+    for file in target.glob("*.backup"):
         holdfast.restore(file, tmp_path / file.stem)
         with holdfast.open(tmp_path / file.stem, actor="ann") as ws:
             found.add(ws.cells.get("run", "cell").value)

@@ -188,7 +188,7 @@ class _File(apsw.VFSFile):
 
 class _VFS(apsw.VFS):
     def __init__(self, tape: Tape) -> None:
-        self._base = apsw.vfs_names()[0]
+        self._base = "unix"  # what is recorded is what reaches the disk
         self._tape = tape
         super().__init__(NAME, self._base, makedefault=True)
 

@@ -10,6 +10,7 @@ FAULTS = ("tests/e2e/test_io_errors.py", "tests/e2e/test_disk_full.py")
 WATCHES = ("tests/conformance/test_watch.py", "--kinds", "memory")
 ROUTES = ("tests/unit/test_route_files.py",)
 GROUP = ("tests/unit/test_group.py", "tests/conformance/test_transactions.py")
+DAMAGED = ("tests/unit/test_damaged_stores.py", "tests/unit/test_backup.py")
 REMOVED = ("tests/e2e/test_removed_files.py",)
 MATRIX = ("tests/http/test_security_matrix.py",)
 PAGES = ("tests/conformance/test_pages.py", "--kinds", "memory")
@@ -74,6 +75,20 @@ BUGS = [
         "                    self._rescue()\n",
         "                    pass\n",
         REMOVED,
+    ),
+    Bug(
+        "pages have no checksums",
+        "kernel/store.py",
+        "                reserve_checksums(connection)\n",
+        "                pass\n",
+        DAMAGED,
+    ),
+    Bug(
+        "a damaged backup is restored",
+        "kernel/maintenance.py",
+        "            _verify(source)\n",
+        "            pass\n",
+        DAMAGED,
     ),
     Bug(
         "expiry by timer alone",

@@ -224,6 +224,34 @@ def test_a_file_that_is_no_backup_is_refused_and_makes_no_workspace(ws: Workspac
         assert list((tmp_path / "new").glob("*")) == []
 
 
+def test_a_backup_with_another_byte_than_was_written_is_not_restored(ws: Workspace, tmp_path: Path) -> None:
+    ws.tasks.create("task", body="agreed")
+    backup = ws.backup(tmp_path / "backup")
+    backup.write_bytes(backup.read_bytes().replace(b"agreed", b"argued"))
+    with pytest.raises(errors.Corrupt, match="damaged"):
+        holdfast.restore(backup, tmp_path / "new")
+    assert not (tmp_path / "new").exists()
+
+
+def test_a_backup_without_its_sum_needs_a_word(ws: Workspace, tmp_path: Path, clock: ManualClock) -> None:
+    ws.cells.set("run", "cell", 1)
+    backup = ws.backup(tmp_path / "backup")
+    (tmp_path / "backup.sha256").unlink()
+    with pytest.raises(errors.Invalid, match=r"verify=False"):
+        holdfast.restore(backup, tmp_path / "new", clock=clock)
+    assert not (tmp_path / "new").exists()
+    assert holdfast.restore(backup, tmp_path / "new", clock=clock, verify=False) >= 1 + LEAP
+
+
+def test_a_workspace_is_not_restored_beside_the_log_of_another(ws: Workspace, tmp_path: Path) -> None:
+    ws.cells.set("run", "cell", 1)
+    backup = ws.backup(tmp_path / "backup")
+    (tmp_path / "new").mkdir()
+    (tmp_path / "new" / f"{FILE}-wal").write_bytes(b"commits of another")
+    with pytest.raises(errors.Exists, match="of another workspace"):
+        holdfast.restore(backup, tmp_path / "new")
+
+
 def test_a_damaged_backup_is_corrupt_and_makes_no_workspace(ws: Workspace, tmp_path: Path) -> None:
     for number in range(50):
         ws.cells.set("run", f"cell-{number}", "x" * 1000)
@@ -245,4 +273,4 @@ def test_a_backup_is_one_file_that_is_not_changed_by_restoring_it(
     before = backup.read_bytes()
     holdfast.restore(backup, tmp_path / "new", clock=clock)
     assert backup.read_bytes() == before
-    assert sorted(path.name for path in tmp_path.iterdir()) == ["backup", "new", "store"]
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["backup", "backup.sha256", "new", "store"]

@@ -30,6 +30,8 @@ BREAKS = {
     "UPDATE tasks SET tags = '[\"other\"]' WHERE title = 'free'": "task_tags is wrong",
     "UPDATE tasks SET title = 'changed' WHERE title = 'child'": "has title 'changed', but 'child' in the log",
     "UPDATE tasks SET status = 'blocked' WHERE title = 'free'": "has status 'blocked', but 'open' in the log",
+    "UPDATE task_texts SET body = 'changed' WHERE title = 'free'": "has body 'changed', but 'as agreed' in the log",
+    "UPDATE tasks SET hint = 'other' WHERE title = 'free'": "has grimoire_hint 'other', but 'kiln' in the log",
     "UPDATE tasks SET version = 9 WHERE title = 'free'": "is at version 9",
     "DELETE FROM tasks WHERE title = 'free'": "is in the log, but not in the store",
     "INSERT INTO links SELECT 'depends_on', b.id, a.id, 'circle', 0 FROM tasks a, tasks b"
@@ -43,7 +45,7 @@ def folder(tmp_path: Path) -> Path:
     with holdfast.open(tmp_path / "store", actor="me") as ws:
         parent = ws.tasks.create("parent")
         ws.tasks.create("child", parent_id=parent.id)
-        ws.tasks.create("free", tags=["a"])
+        ws.tasks.create("free", tags=["a"], body="as agreed", grimoire_hint="kiln")
         awaited, waits = ws.tasks.create("awaited"), ws.tasks.create("waits")
         ws.tasks.depend(waits.id, awaited.id)
         ws.tasks.claim(ws.tasks.create("claimed").id)

@@ -28,7 +28,7 @@ from holdfast.kernel.journal import Journal
 from holdfast.kernel.leases import next_deadline, patience
 from holdfast.kernel.process_lock import Turns
 from holdfast.kernel.signals import SHIELD
-from holdfast.kernel.store import BEFORE_PURGE, NotReady, Store, system_error, translate, translated
+from holdfast.kernel.store import BEFORE_PURGE, NotReady, Store, connect_raw, system_error, translate, translated
 from holdfast.kernel.tx import SYSTEM, Snapshot
 from holdfast.kernel.validate import check_seconds, check_ttl
 from holdfast.kernel.values import MAX_VALUE_BYTES
@@ -390,7 +390,7 @@ def _refuse_foreign(path: str) -> None:
 
 
 def _look(path: str, flags: int) -> None:
-    with closing(apsw.Connection(path, flags=flags)) as connection:
+    with closing(connect_raw(path, flags)) as connection:
         migrations.schema_of(connection)
 
 

@@ -4,6 +4,9 @@ A backup is one SQLite file, a consistent snapshot taken while writes continue. 
 never overwrites one. It advances the revision by 10^9 plus one for every microsecond since the backup was made, and
 marks everything below as compacted: no token or cursor of the lost timeline can equal a new one.
 
+Beside a backup lies its SHA-256, in the form of `sha256sum`. SQLite finds a page that is no page, but not a byte that
+has become another, so a backup is compared with it before anything is made of it.
+
 A check reads one snapshot and changes nothing. The kernel checks the log itself; each domain checks its rows against
 it. An upgrade is never part of opening: a person starts it. It writes a backup beside the store first, and stops if
 that fails.
@@ -28,7 +31,7 @@ from holdfast.kernel.activity import report
 from holdfast.kernel.failpoints import reach
 from holdfast.kernel.journal import Journal
 from holdfast.kernel.process_lock import Turns
-from holdfast.kernel.store import BEFORE_PURGE, FILE, Store, check_sqlite, translate, translated
+from holdfast.kernel.store import BEFORE_PURGE, FILE, PARTS, Store, check_sqlite, connect_raw, translate, translated
 from holdfast.kernel.tx import Snapshot
 from holdfast.types import Report
 
@@ -51,7 +54,9 @@ def backup(source: apsw.Connection, target: Path, now: int) -> None:
             copy.execute("DELETE FROM local_replica")  # a backup belongs to no log
             copy.execute(f"CREATE TABLE {_MADE} (time INTEGER NOT NULL PRIMARY KEY)")
             copy.execute(f"INSERT INTO {_MADE} VALUES (?)", (now,))
+        digest = _digest(partial)
         _publish(partial, target)
+        _write_sum(target, digest)
     except apsw.Error as error:
         raise translate(error) from error
     except FileExistsError as error:
@@ -60,6 +65,55 @@ def backup(source: apsw.Connection, target: Path, now: int) -> None:
         raise errors.IOFailed(f"the backup could not be written: {error}") from error
     finally:
         partial.unlink(missing_ok=True)
+
+
+def sum_of(backup: Path) -> Path:
+    """The file beside a backup that has its SHA-256."""
+    return backup.with_name(f"{backup.name}.sha256")
+
+
+def remove_backup(backup: Path) -> None:
+    """Remove a backup and its sum; one that is not there is no error."""
+    backup.unlink(missing_ok=True)
+    sum_of(backup).unlink(missing_ok=True)
+
+
+def _digest(path: Path) -> str:
+    import hashlib
+
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def _write_sum(backup: Path, digest: str) -> None:
+    """Write the sum of a backup that has just appeared, in the place of any that an earlier one left."""
+    draft, place = _beside(sum_of(backup)), sum_of(backup)
+    descriptor = os.open(draft, os.O_CREAT | os.O_EXCL | os.O_WRONLY | os.O_CLOEXEC, 0o600)
+    try:
+        os.write(descriptor, f"{digest}  {backup.name}\n".encode())
+        os.fsync(descriptor)
+        place.unlink(missing_ok=True)
+        os.link(draft, place)
+        sync(backup.parent)
+    finally:
+        os.close(descriptor)
+        draft.unlink()
+
+
+def _verify(backup: Path) -> None:
+    """Raise Corrupt if a backup is not what was written, Invalid if nothing says what that was."""
+    try:
+        written = sum_of(backup).read_bytes()
+    except FileNotFoundError:
+        raise errors.Invalid(
+            f"there is no {sum_of(backup).name} beside {backup}, so nobody can say whether it is whole",
+            hint="put it there, or restore without it: verify=False",
+        ) from None
+    if written.split(maxsplit=1)[:1] != [_digest(backup).encode()]:
+        raise errors.Corrupt(
+            f"{backup} is damaged: its SHA-256 is not the one in {sum_of(backup).name}",
+            hint="restore another backup, and keep this one",
+        )
 
 
 def _beside(target: Path) -> Path:
@@ -76,7 +130,7 @@ def _private_file(path: Path) -> Iterator[apsw.Connection]:
     """A new SQLite file that only its owner can read."""
     path.unlink(missing_ok=True)
     os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600))
-    with closing(apsw.Connection(str(path))) as connection:
+    with closing(connect_raw(str(path), apsw.SQLITE_OPEN_READWRITE)) as connection:
         yield connection
 
 
@@ -140,7 +194,13 @@ def age_out(folder: str, now: int) -> int:
     return len(old)
 
 
-def restore(source: Path, folder: Path, clock: Clock, seed: Callable[[apsw.Connection], None] | None = None) -> int:
+def restore(
+    source: Path,
+    folder: Path,
+    clock: Clock,
+    seed: Callable[[apsw.Connection], None] | None = None,
+    verify: bool = True,
+) -> int:
     """Make a workspace in `folder` from a backup; returns its new revision. `seed` gets it before anyone else."""
     check_sqlite()
     check_place(folder)
@@ -148,9 +208,14 @@ def restore(source: Path, folder: Path, clock: Clock, seed: Callable[[apsw.Conne
         raise errors.NotFound(f"there is no backup {source}")
     if (folder / FILE).exists():
         raise errors.Exists(f"{folder} already holds a workspace", hint="restore into a new folder")
+    left = [part for part in PARTS if (folder / part).exists()]
+    if left:
+        raise errors.Exists(f"{folder} holds {', '.join(left)} of another workspace", hint="restore into a new folder")
     original = _open_backup(source)
     partial = _beside(folder / FILE)
     try:
+        if verify:
+            _verify(source)
         make_folder(folder)
         hide_from_git(str(folder))
         with _private_file(partial) as copy:
@@ -170,7 +235,7 @@ def restore(source: Path, folder: Path, clock: Clock, seed: Callable[[apsw.Conne
 
 
 def _open_backup(source: Path) -> apsw.Connection:
-    original = apsw.Connection(str(source), flags=apsw.SQLITE_OPEN_READONLY)
+    original = connect_raw(str(source), apsw.SQLITE_OPEN_READONLY)
     try:
         if (
             migrations.schema_of(original)
@@ -212,18 +277,34 @@ def _has(snapshot: Snapshot, table: str) -> bool:
 
 
 def check(snapshot: Snapshot, checkers: Iterable[Checker]) -> Report:
-    """Run every check; the caller holds the snapshot. If SQLite reports damage, only that is reported."""
-    problems = list(_engine(snapshot)) or [
-        problem for checker in (_log, _leases, *checkers) for problem in checker(snapshot)
+    """Run every check; the caller holds the snapshot. If SQLite reports damage, only that is reported.
+
+    Never raises: what cannot be read is a problem like any other.
+    """
+    problems = list(_safely(_engine, snapshot)) or [
+        problem for checker in (_log, _leases, *checkers) for problem in _safely(checker, snapshot)
     ]
-    revision = snapshot.one("SELECT revision FROM meta")
-    events = snapshot.one("SELECT count(*) FROM log")
-    assert revision is not None
-    assert events is not None
-    records = {
-        table: (snapshot.one(f"SELECT count(*) FROM {table}") or (0,))[0] for table in _TABLES if _has(snapshot, table)
-    }
-    return Report(problems, revision[0], events[0], records)
+    counts: dict[str, int] = {}
+
+    def count(_: Snapshot) -> Iterator[str]:
+        counts["revision"] = (snapshot.one("SELECT revision FROM meta") or (0,))[0]
+        for table in ("log", *_TABLES):
+            if _has(snapshot, table):
+                counts[table] = (snapshot.one(f"SELECT count(*) FROM {table}") or (0,))[0]
+        return iter(())
+
+    problems += _safely(count, snapshot)
+    return Report(problems, counts.pop("revision", 0), counts.pop("log", 0), counts)
+
+
+def _safely(checker: Checker, snapshot: Snapshot) -> Iterator[str]:
+    """Run a check on a store that may be damaged in any way: whatever it raises is what it found."""
+    try:
+        yield from checker(snapshot)
+    except Exception as error:  # a row that is not what its writer wrote can break any code that reads it
+        where = checker.__module__.removeprefix("holdfast.domains.").removesuffix(".check").rpartition("kernel.")[2]
+        shown = error.message if isinstance(error, errors.HoldfastError) else f"{type(error).__name__}: {error}"
+        yield f"{where}: some of it cannot be read: {shown}"
 
 
 def _engine(snapshot: Snapshot) -> Iterator[str]:
@@ -289,7 +370,7 @@ BUSY_TIMEOUT = 10.0
 
 def schema_of(folder: Path) -> tuple[int, int]:
     """The schema of a store, and the newest that this program knows."""
-    with translated(), closing(apsw.Connection(str(folder / FILE), flags=apsw.SQLITE_OPEN_READONLY)) as store:
+    with translated(), closing(connect_raw(str(folder / FILE), apsw.SQLITE_OPEN_READONLY)) as store:
         return migrations.schema_of(store), migrations.known()
 
 

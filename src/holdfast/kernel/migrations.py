@@ -93,7 +93,10 @@ def schema_of(connection: apsw.Connection) -> int:
             f"another development version made this store: its layout is {layout}, not {LAYOUT}",
             hint="export its tasks and stashes with that version, and import them into a new workspace",
         )
-    schema, reader = connection.execute("SELECT schema, oldest_reader FROM meta").fetchone()  # type: ignore[misc]
+    row = connection.execute("SELECT schema, oldest_reader FROM meta").fetchone()
+    if row is None or not all(isinstance(number, int) for number in row):
+        raise errors.Corrupt("the store is damaged: it does not say which schema it has")
+    schema, reader = row
     if known() < reader:
         raise errors.Behind(
             f"this store needs schema {reader} to read, this program knows {known()}", hint="upgrade holdfast"

@@ -9,6 +9,9 @@ last connection of all processes. If somebody else removes or replaces one, or t
 what has no name any more, and what comes later does not see their commits. So the identity of all three is recorded
 with the first connection of this process, and compared before and after each commit and by the pulse. They are only
 looked at by name: opening and closing a file outside SQLite would release the locks that SQLite has on it.
+
+Each page of the file ends in a checksum, which SQLite's checksum VFS writes with the page and compares whenever it
+reads one: a byte that changed on the disk, or a row that another program altered, is Corrupt and never an answer.
 """
 
 from __future__ import annotations
@@ -24,6 +27,7 @@ from contextlib import closing, contextmanager
 import apsw
 
 from holdfast import errors
+from holdfast.filesystem import sync
 from holdfast.kernel.process_lock import Presence, Turns
 
 FILE = "holdfast.db"
@@ -43,6 +47,10 @@ _SPLIT_HINT = (
     " again. Never remove or replace single files of a workspace"
 )
 
+# SQLite's shim that keeps checksums, a part of apsw. None: the default VFS, for tests with a disk of their own.
+CHECKSUMS: str | None = "cksmvfs"
+_RESERVED = 8  # bytes of a page for its checksum
+
 _TICK = 5_000_000_000  # nanoseconds: no file system's times are coarser
 
 Identity = tuple[int, int] | None
@@ -57,6 +65,35 @@ def check_sqlite(version: str | None = None) -> None:
             f"SQLite {version} has the WAL-reset bug, which can corrupt the store",
             hint="install apsw with SQLite 3.51.3, or 3.53.0 and later: pip install --upgrade apsw",
         )
+
+
+def connect_raw(path: str, flags: int, vfs: str | None = None, cache: int = 0) -> apsw.Connection:
+    """Open a connection through the checksums, without any setting."""
+    vfs = vfs or CHECKSUMS
+    if vfs == CHECKSUMS is not None and CHECKSUMS not in apsw.vfs_names():
+        _load_checksums()
+    return apsw.Connection(path, flags=flags, vfs=vfs, statementcachesize=cache or 100)
+
+
+def _load_checksums() -> None:
+    shim = os.path.join(os.path.dirname(apsw.__file__), "sqlite_extra_binaries", "cksumvfs")
+    with closing(apsw.Connection(":memory:")) as connection:
+        connection.enable_load_extension(True)
+        try:
+            connection.load_extension(shim)
+        except apsw.Error as error:
+            raise errors.Unsupported(
+                f"this apsw has no checksums for SQLite: {error}",
+                hint="install apsw as PyPI has it: pip install --force-reinstall apsw",
+            ) from error
+
+
+def reserve_checksums(connection: apsw.Connection) -> None:
+    """Have a file that is still empty keep checksums."""
+    from ctypes import addressof, c_int
+
+    count = c_int(_RESERVED)
+    connection.file_control("main", apsw.SQLITE_FCNTL_RESERVE_BYTES, addressof(count))
 
 
 class NotReady(errors.IOFailed):
@@ -92,15 +129,12 @@ class Store:
 
     @property
     def writer(self) -> apsw.Connection:
-        """The writer connection; only the leader of the group touches it."""
-        if self._writer is None:
-            self._writer = self.connect(in_turn=True)
-        return self._writer
+        """The writer connection; only the leader of the group, which has the turn, touches it."""
+        return self._writer or self.open_writer(in_turn=True)
 
-    def open_writer(self) -> apsw.Connection:
-        """The writer connection, for a caller without the turn."""
-        if self._writer is None:
-            self._writer = self.connect()
+    def open_writer(self, in_turn: bool = False) -> apsw.Connection:
+        """The writer connection, also for a caller without the turn."""
+        self._writer = self._writer or self.connect(in_turn=in_turn)
         return self._writer
 
     def connect(self, *, in_turn: bool = False, create: bool = False) -> apsw.Connection:
@@ -150,6 +184,7 @@ class Store:
         if create:
             # Private to its owner, whatever the folder's mode; SQLite gives its other files the same mode.
             os.close(os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600))
+            sync(self.folder)  # no power loss may keep the names of the other parts and not this one
         connection = self._open(create)
         found = self._identify()
         if None in found or not self._presence.join_in_turn(_text(found)):
@@ -185,18 +220,16 @@ class Store:
 
     def _open(self, create: bool = False) -> apsw.Connection:
         try:
-            connection = apsw.Connection(
-                self.path,
-                flags=apsw.SQLITE_OPEN_READWRITE | (apsw.SQLITE_OPEN_CREATE if create else 0),
-                vfs=self._vfs,
-                statementcachesize=_STATEMENT_CACHE,
-            )
+            flags = apsw.SQLITE_OPEN_READWRITE | (apsw.SQLITE_OPEN_CREATE if create else 0)
+            connection = connect_raw(self.path, flags, self._vfs, _STATEMENT_CACHE)
         except apsw.Error as error:
             raise translate(error) from error
 
         def settle() -> None:
             self._connections.add(connection)
             connection.set_busy_timeout(self._busy_ms)
+            if create and not self._vfs and CHECKSUMS and not os.path.getsize(self.path):
+                reserve_checksums(connection)
             for pragma, wanted in self._settings().items():
                 _set(connection, pragma, wanted, fixed=pragma == "journal_mode" and not create)
             _keep_plans(connection)
@@ -365,10 +398,8 @@ def _give_up(connection: apsw.Connection) -> None:
 def _is_open(connection: apsw.Connection) -> bool:
     try:
         connection.in_transaction  # noqa: B018
-    except apsw.ConnectionClosedError:
-        return False
-    except apsw.ThreadingViolationError:  # another thread is using it
-        return True
+    except apsw.Error as error:  # unless it is closed, another thread is using it
+        return not isinstance(error, apsw.ConnectionClosedError)
     return True
 
 
@@ -421,6 +452,8 @@ def translate(error: apsw.Error) -> Exception:
             f"this store is older than this program: {error}",
             hint="run holdfast upgrade, or call holdfast.upgrade(path); older programs can then no longer write to it",
         )
+    if getattr(error, "extendedresult", 0) == apsw.SQLITE_IOERR_DATA:
+        return errors.Corrupt("the store is damaged: a page of its file does not have the checksum it was written with")
     for kinds, ours in _TRANSLATIONS.items():
         if isinstance(error, kinds):
             return ours(f"{(ours.__doc__ or '').strip().rstrip('.')}: {error}")

@@ -27,7 +27,7 @@ from holdfast.kernel.failpoints import reach
 from holdfast.kernel.journal import LogMoved
 from holdfast.kernel.maintenance import backup
 from holdfast.kernel.process_lock import OPEN, Turns
-from holdfast.kernel.store import FILE, Store
+from holdfast.kernel.store import FILE, Store, connect_raw
 from holdfast.replication.follower import Applied, applied_after, read_applied, serialize, write_applied
 from holdfast.replication.log import START, CommitLog, Snapshotted, Trimmed, from_bytes, send, to_bytes
 
@@ -128,7 +128,7 @@ def check_belongs(folder: Path, log: CommitLog) -> None:
 def _workspace_of(source: Path) -> str | None:
     """The workspace of a file, None if it is too damaged to read."""
     try:
-        with closing(apsw.Connection(str(source), flags=apsw.SQLITE_OPEN_READWRITE)) as connection:
+        with closing(connect_raw(str(source), apsw.SQLITE_OPEN_READWRITE)) as connection:
             row = connection.execute("SELECT workspace FROM meta").fetchone()
             return None if row is None else str(row[0])
     except apsw.Error:

@@ -37,9 +37,11 @@ def restore(
     *,
     clock: Clock | None = None,
     log: CommitLog | None = None,
+    verify: bool = True,
 ) -> int:
     """Make a new workspace from a backup. Returns its revision, which is above any that was ever given before.
 
+    The backup is first compared with the SHA-256 beside it (Corrupt); one without needs `verify=False`.
     With a `log`, which must be empty, the workspace is a replicated one, and the folder its first replica.
     """
     from holdfast.kernel import maintenance
@@ -50,7 +52,14 @@ def restore(
 
         check_log(log)
         seed = seeder(log)
-    return maintenance.restore(Path(backup), Path(path), clock or SystemClock(), seed)
+    return maintenance.restore(Path(backup), Path(path), clock or SystemClock(), seed, verify)
+
+
+def remove_backup(backup: str | os.PathLike[str]) -> None:
+    """Remove a backup with the SHA-256 beside it; one that is not there is no error."""
+    from holdfast.kernel import maintenance
+
+    maintenance.remove_backup(Path(backup))
 
 
 def rebuild(path: str | os.PathLike[str], *, log: CommitLog, clock: Clock | None = None) -> Path:

@@ -12,10 +12,14 @@ from holdfast.kernel.tx import Row, Snapshot
 
 PAGE = 1000
 _decode = msgspec.msgpack.Decoder(dict[str, Any]).decode
-_FIELDS = ("status", "priority", "type", "parent_id", "deleted", "claimed_by", "token", "tags", "title")
+_FIELDS = (
+    *("status", "priority", "type", "parent_id", "deleted", "claimed_by", "token", "tags", "title"),
+    *("grimoire_hint", "grimoire", "body"),
+)
 _PLAIN = (
     "SELECT seq, id, version, revision, status, priority, type, (SELECT id FROM tasks WHERE seq = t.parent),"
-    " deleted IS NOT NULL, holder, token, tags, title FROM tasks t"
+    " deleted IS NOT NULL, holder, token, tags, title, hint, grimoire,"
+    " (SELECT body FROM task_texts x WHERE x.seq = t.seq) FROM tasks t"
 )
 
 # Problem -> a query for the ids of tasks that have it.

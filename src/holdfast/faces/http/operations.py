@@ -28,6 +28,7 @@ from holdfast.faces.http.listener import Settings
 from holdfast.faces.http.request import Request
 from holdfast.faces.http.sse import Watchers
 from holdfast.faces.http.workspaces import ServedWorkspace, WorkspaceRegistry
+from holdfast.workspace.admin import remove_backup
 
 FLUSH: Final = 0.25  # seconds
 _log = logging.getLogger("holdfast.http")
@@ -138,7 +139,7 @@ class Upkeep:
         self.backups += 1
         mine = sorted(path for path in folder.glob(f"{name}-*{SUFFIX}") if _is_backup_of(path, name))
         for old in mine[: -self._settings.backups_kept]:
-            old.unlink(missing_ok=True)
+            remove_backup(old)
 
     async def _checkpoint(self) -> None:
         for space in self._spaces.open():

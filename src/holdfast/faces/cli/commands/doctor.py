@@ -26,6 +26,7 @@ from holdfast.types import DerivedActor
 from holdfast.workspace.context import derive_actor
 
 Level = Literal["ok", "note", "bad"]
+_DAMAGED: Final = "make a backup now (holdfast backup), and compare with holdfast restore FILE --dir NEW"
 Found = tuple[Level, str] | tuple[Level, str, str]  # of a check: what was found, and what to do
 _SKEW: Final = 300  # seconds between the store's time and this clock
 _UNSEEN: Final = timedelta(hours=1)
@@ -66,6 +67,8 @@ def _looked(session: Session, look: Callable[[Session], Iterator[Found]]) -> Ite
         yield Finding("bad", about, str(error), "check the disk")
     except OSError as error:
         yield Finding("bad", about, str(error), "check that this user may read and write it")
+    except Exception as error:  # a damaged store can break any code that reads it
+        yield Finding("bad", about, f"it cannot be read: {type(error).__name__}: {error}", _DAMAGED)
 
 
 def _workspace(session: Session) -> Iterator[Found]:
@@ -129,7 +132,7 @@ def _integrity(session: Session) -> Iterator[Found]:
     if report.ok:
         yield "ok", f"revision {report.revision}, {report.events} events, state and log agree"
     for problem in report.problems:
-        todo = "make a backup now (holdfast backup), and compare with holdfast restore FILE --dir NEW"
+        todo = _DAMAGED
         if problem.startswith("cycle "):
             todo = "holdfast cycle recover KEY keeps a copy and restores the last good version"
         yield "bad", problem, todo

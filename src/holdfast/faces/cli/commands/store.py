@@ -163,7 +163,13 @@ def keep(store: str, environ: Mapping[str, str]) -> None:
     kept = {*known[-KEPT:], *(days[day] for day in sorted(days)[-DAYS:])}
     for path in known:
         if path not in kept:
-            os.unlink(path)
+            _remove(path)
+
+
+def _remove(path: str) -> None:
+    from holdfast.workspace.admin import remove_backup
+
+    remove_backup(path)
 
 
 def _last_revision(folder: str) -> int | None:
@@ -216,7 +222,7 @@ def snapshot(session: Session) -> Iterator[None]:
         yield
     finally:
         if _revision(session) == before:
-            os.unlink(copy)
+            _remove(copy)
         else:
             keep(place.folder, session.environ)
 
@@ -230,9 +236,16 @@ def _revision(session: Session) -> int | None:
         return None
 
 
-@command("restore", Argument("backup", word=True, help="a file, or latest"))
+@command(
+    "restore",
+    Argument("backup", word=True, help="a file, or latest"),
+    Argument("unverified", "flag", help="also a backup without its .sha256 file, or with a wrong one"),
+)
 def restore(session: Session, given: dict[str, Any]) -> int:
-    """Make a workspace from a backup; without one, list the backups."""
+    """Make a workspace from a backup; without one, list the backups.
+
+    A backup is compared with the SHA-256 in the file beside it first.
+    """
     from holdfast.workspace.admin import restore as make
 
     folder = _target(session)
@@ -252,8 +265,10 @@ def restore(session: Session, given: dict[str, Any]) -> int:
     if not os.path.isfile(source):
         raise errors.NotFound(f"there is no backup {source}", hint=_LISTED)
     try:
-        revision = make(source, folder)
+        revision = make(source, folder, verify=not given.get("unverified"))
     except errors.Invalid as error:
+        if "verify=False" in error.hint:
+            raise errors.Invalid(error.message, hint="put it there, or restore without it: --unverified") from error
         if not error.message.endswith("is not a backup of a workspace"):
             raise
         also = "; holdfast import reads an export" if source.endswith(".jsonl") else ""
