@@ -447,3 +447,16 @@ def test_renewals_emit_nothing_and_take_no_revision(world: World) -> None:
         ws.leases.refresh(lease.id)
     assert (ws.revision, ws.events.list()) == (before, events)
     assert ws.cells.get("run", "cell").version == 1
+
+
+def test_history_is_as_of_now_even_if_it_is_the_first_look_after_an_expiry(world: World) -> None:
+    ws = world.open()
+    id = ws.tasks.create("claimed").id
+    ws.tasks.claim(id, ttl=60)
+    ws.cells.set("run", "cell", 1, ttl=60)
+    lock = ws.stashes.create("lock", "lock").id
+    ws.stashes.acquire(lock, ttl=60)
+    world.clock.advance(61)
+    assert (ws.tasks.history(id)[0].op, ws.tasks.history(id, field="status")[0].new_value) == ("expire", "open")
+    assert ws.cells.history("run", "cell")[0].op == "expire"
+    assert ws.stashes.history(lock)[-1].operation == "expire"

@@ -175,6 +175,29 @@ def test_s2_what_was_not_loaded_overwrites_nothing(shelf: Shelf) -> None:
     assert [(each.name, each.value, each.version) for each in shelf.stashes.fetch()] == [("it", {"a": 1}, 1)]
 
 
+def test_s2_an_unknown_id_is_not_found(shelf: Shelf) -> None:
+    for table, entity in ((shelf.stashes, Stash("new", "context")), (shelf.crumbs, Crumb("new"))):
+        with pytest.raises(errors.NotFound):
+            table.set("no-such", entity)  # type: ignore[arg-type]
+
+
+def test_s2_a_version_that_is_set_by_hand_is_not_stored(shelf: Shelf) -> None:
+    stash = shelf.stash("it", "counter")
+    for version in (50, 0):
+        stash.Version = version
+        with pytest.raises(errors.Invalid, match="the version of the stash 'it' is 1, not"):
+            shelf.stashes.set(stash.id, stash)
+    stash.version = 1
+    stash.increment()
+    stash.Version = 50
+    with pytest.raises(errors.Invalid):
+        shelf.stashes.set(stash.id, stash)
+    assert shelf.ws.stashes.get(stash.id).version == 1
+    stash.Version = 2
+    shelf.stashes.set(stash.id, stash)
+    assert shelf.ws.stashes.get(stash.id).version == 2
+
+
 def test_s2_saving_what_was_not_changed_writes_nothing(shelf: Shelf) -> None:
     stash = shelf.stash()
     before = shelf.ws.revision

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import itertools
 import json
+import random
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -113,3 +116,62 @@ def test_t19_a_name_that_cannot_be_stored_is_refused_in_a_template(ws: holdfast.
     for tree in ({"title": "x", "\ud800": 1}, "\ud800"):
         with pytest.raises(errors.Invalid):
             ws.tasks.set_template("name", tree)  # type: ignore[arg-type]
+
+
+# --- what a dependency costs -----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("backwards", [False, True], ids=["at its end", "at its start"])
+def test_t9_a_dependency_at_either_end_of_a_chain_costs_the_same_however_long_it_is(backwards: bool) -> None:
+    """Counted in statements: the search for a cycle does not walk along the chain."""
+    with holdfast.open(":memory:", actor="me") as ws:
+        made = ws.tasks.bulk("create", tasks=[{"title": "link"}] * 203).results
+        ids = [item.id for item in made]
+        counts = []
+        statements: list[str] = []
+
+        def note(_: Any, sql: str, __: Any) -> bool:
+            statements.append(sql)
+            return True
+
+        ws._engine.store.writer.exec_trace = note
+        for one, other in itertools.pairwise(ids):
+            before = len(statements)
+            ws.tasks.depend(*((one, other) if backwards else (other, one)))
+            counts.append(len(statements) - before)
+        assert counts[200] <= counts[2] + 2
+        with pytest.raises(errors.WouldCreateCycle) as refused:
+            ws.tasks.depend(*((ids[-1], ids[0]) if backwards else (ids[0], ids[-1])))
+        assert len(refused.value.path) == len(ids) + 1
+        assert ws.check().ok
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_t9_a_cycle_is_found_by_a_shortest_path(seed: int) -> None:
+    chance = random.Random(seed)
+    with holdfast.open(":memory:", actor="me") as ws:
+        ids = [item.id for item in ws.tasks.bulk("create", tasks=[{"title": "node"}] * 12).results]
+        on: dict[str, set[str]] = {id: set() for id in ids}
+        for _ in range(40):
+            one, other = chance.sample(ids, 2)
+            found = _shortest(on, other, one)
+            if found is None:
+                ws.tasks.depend(one, other)
+                on[one].add(other)
+            else:
+                with pytest.raises(errors.WouldCreateCycle) as refused:
+                    ws.tasks.depend(one, other)
+                path = refused.value.path
+                assert (path[0], path[1], path[-1], len(path)) == (one, other, one, found + 2)
+                assert all(b in on[a] for a, b in itertools.pairwise(path[1:]))
+
+
+def _shortest(on: dict[str, set[str]], start: str, end: str) -> int | None:
+    """How many steps lead from one to the other."""
+    reached, steps = {start}, 0
+    while end not in reached:
+        more = reached.union(*(on[id] for id in reached))
+        if more == reached:
+            return None
+        reached, steps = more, steps + 1
+    return steps

@@ -82,6 +82,7 @@ class Stash(Entity[types.Stash]):
         self.token: int | None = None
         self._data = b""  # the value as it was stored
         self._last: tuple[SavedOperation, str | None] | None = None  # the last change, and by which holder
+        self._changes = 0  # since it was loaded
         self._released = False  # by whoever held it when it was loaded
 
     def become(self, stored: types.Stash) -> None:
@@ -89,7 +90,7 @@ class Stash(Entity[types.Stash]):
         super().become(stored)
         self.name, self.stash_type, self.version = stored.name, stored.stash_type, stored.version
         self.trail_id, self.token, self._value, self._last = stored.trail, stored.token, stored.value, None
-        self._released = False
+        self._changes, self._released = 0, False
         self._data = encode(stored.value, _ANY_SIZE)
 
     @property
@@ -156,6 +157,7 @@ class Stash(Entity[types.Stash]):
     def _change(self, value: Any, operation: SavedOperation, holder: str | None = None) -> None:
         self._value = value
         self.version += 1
+        self._changes += 1
         self._last = (operation, holder)
 
     def save(self, ws: AnyWorkspace) -> None:
@@ -184,6 +186,11 @@ class Stash(Entity[types.Stash]):
             raise errors.InvalidName(f"the stash {stored.name!r} keeps its name", hint="make another one")
         if self.stash_type != stored.stash_type:
             raise errors.InvalidStashType(f"the stash {stored.name!r} stays {rows.one(stored.stash_type)}")
+        if self.version != stored.version + self._changes:
+            raise errors.Invalid(
+                f"the version of the stash {stored.name!r} is {stored.version + self._changes}, not {self.version}",
+                hint="do not set it: each change adds 1",
+            )
         if self.trail_id != stored.trail:
             raise errors.Invalid("the trail of a stash is a link", hint="set or delete its scoped_to link")
 

@@ -139,7 +139,8 @@ class Table(Generic[E]):
     def set(self, id: str, entity: E) -> str:
         """Save an entity and answer its id; an empty id makes a new one. The entity is then as it is stored.
 
-        What was loaded must not have changed meanwhile: otherwise VersionMismatch, and nothing is written.
+        What was loaded must not have changed meanwhile: otherwise VersionMismatch, and nothing is written. Under an id
+        that does not exist: NotFound.
         """
         with self._attachment.running() as ws:
             if not isinstance(entity, self.entity):
@@ -147,6 +148,8 @@ class Table(Generic[E]):
             if id == "" and not entity.id:
                 self._create(ws, entity)
             else:
+                if id and not entity.id:
+                    getattr(ws, self.domain).get(_checked(id))  # NotFound if there is none
                 _check_own(_checked(id) if id else id, entity)
                 entity.save(ws)
             return entity.id

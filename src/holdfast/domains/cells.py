@@ -370,6 +370,7 @@ class Cells(Domain[M]):
     history = read(
         cell_history.cell_history,
         http="GET /api/cells/{run}/{cell}/history",
+        listing=True,
         cli="cell history",
         help="List the versions of a cell, newest first.",
         examples=(example("holdfast cell history run-1 status --limit 10", _CELL),),

@@ -101,22 +101,33 @@ def sources(snapshot: Snapshot, kind: str, target: str) -> list[str]:
 
 
 def path(snapshot: Snapshot, kind: str, start: str, end: str) -> list[str] | None:
-    """Return the shortest path by links of a kind from `start` to `end`, or None."""
-    came_from: dict[str, str] = {}
-    frontier = [start]
-    seen = {start}
-    while frontier and end not in seen:
+    """Return the shortest path by links of a kind from `start` to `end`, or None.
+
+    The search goes on from the end that has found less, so it costs little if few links lead to either of them: whoever
+    adds to the end of a long chain does not walk along it.
+    """
+    if start == end:
+        return [start]
+    ways: tuple[dict[str, str | None], ...] = ({start: None}, {end: None})
+    fronts = [[start], [end]]
+    while all(fronts):
+        side = 0 if len(ways[0]) <= len(ways[1]) else 1
+        here, there = ways[side], ways[1 - side]
         following = []
-        for source in frontier:
-            for target in targets(snapshot, kind, source):
-                if target not in seen:
-                    seen.add(target)
-                    came_from[target] = source
-                    following.append(target)
-        frontier = following
-    if end not in seen:
-        return None
-    steps = [end]
-    while steps[-1] != start:
-        steps.append(came_from[steps[-1]])
-    return steps[::-1]
+        for one in fronts[side]:
+            for other in (targets, sources)[side](snapshot, kind, one):
+                if other not in here:
+                    here[other] = one
+                    if other in there:
+                        return [*_steps(ways[0], other)[::-1], *_steps(ways[1], other)[1:]]
+                    following.append(other)
+        fronts[side] = following
+    return None
+
+
+def _steps(way: dict[str, str | None], id: str) -> list[str]:
+    """The steps from `id` back to where a search began."""
+    steps = [id]
+    while (before := way[steps[-1]]) is not None:
+        steps.append(before)
+    return steps

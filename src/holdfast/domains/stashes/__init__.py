@@ -437,6 +437,7 @@ class Stashes(Domain[M]):
     history = read(
         rows.history,
         http="GET /api/stashes/{id}/history",
+        listing=True,
         cli="stash history",
         help="List the saved changes of a stash, oldest first.",
         examples=(example("holdfast stash history hits", HITS, "holdfast stash increment hits"),),

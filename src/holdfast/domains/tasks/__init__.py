@@ -356,6 +356,7 @@ class Tasks(Domain[M]):
     history = read(
         queries.history,
         http=f"GET {_ONE}/history",
+        listing=True,
         cli="history",
         help="List what changed in a task, newest first.",
         examples=(example("holdfast history hf-7k2q --field status", _CLAIM), "holdfast history hf-7k2q --since 12h"),
