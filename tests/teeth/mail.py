@@ -13,10 +13,10 @@ RESUME = ("tests/conformance/test_resume.py", "--kinds", "memory")
 BUGS = [
     Bug(
         "unread counts closed mail",
-        "domains/mail/messages.py",
-        """        "SELECT count(*) FROM deliveries INDEXED BY deliveries_unread WHERE agent = ? AND status = 'unread'",
+        "domains/mail/__init__.py",
+        """        "UPDATE mailboxes SET unread = unread - 1 WHERE agent IN"
 """,
-        """        "SELECT count(*) FROM deliveries WHERE agent = ? AND status IN ('unread', 'closed')",
+        """        "UPDATE mailboxes SET unread = unread - 0 WHERE agent IN"
 """,
         MAIL,
     ),

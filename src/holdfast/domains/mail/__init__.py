@@ -116,6 +116,10 @@ def _send(
         "INSERT INTO deliveries (message, agent, status, updated) VALUES (?, ?, 'unread', ?)",
         [(seq, receiver, tx.now) for receiver in receivers],
     )
+    tx.many(
+        "INSERT INTO mailboxes (agent, unread) VALUES (?, 1) ON CONFLICT (agent) DO UPDATE SET unread = unread + 1",
+        [(receiver,) for receiver in receivers],
+    )
     tx.run("INSERT INTO message_texts (seq, subject, body) VALUES (?, ?, ?)", (seq, subject, body))
     index_text(tx.run, "message_texts", seq)
     data: dict[str, Any] = {"sender": sender, "to": receivers, "thread": thread, "task": task, "type": type}
@@ -188,6 +192,11 @@ def close(tx: Tx, id: str, agent: str | None = None, note: str | None = None) ->
         message = f"message {id} was sent by {stored.sender}; {agent} may not close it"
         hint = "recipients acknowledge or action a message; its sender or a maintainer closes it"
         raise errors.NotSender(message, hint=hint, id=id, sender=stored.sender)
+    tx.run(
+        "UPDATE mailboxes SET unread = unread - 1 WHERE agent IN"
+        " (SELECT agent FROM deliveries WHERE message = ? AND status = 'unread')",
+        (stored.seq,),
+    )
     tx.run("UPDATE deliveries SET status = 'closed', updated = ? WHERE message = ?", (tx.now, stored.seq))
     return change(tx, stored, "close", _said(agent, note), closed=tx.now)
 
@@ -205,6 +214,8 @@ def _step(tx: Tx, id: str, op: str, agent: str | None, note: str | None) -> Mess
         "UPDATE deliveries SET status = ?, updated = ? WHERE message = ? AND agent = ?",
         (target, tx.now, stored.seq, agent),
     )
+    if status == "unread":
+        tx.run("UPDATE mailboxes SET unread = unread - 1 WHERE agent = ?", (agent,))
     return change(tx, stored, op, {**_said(agent, note), "status": [status, target]})
 
 

@@ -136,10 +136,7 @@ def inbox(
 
 def unread(snapshot: Snapshot, me: str, agent: str | None = None) -> int:
     """Count the messages that an agent has neither acknowledged nor acted on."""
-    row = snapshot.one(
-        "SELECT count(*) FROM deliveries INDEXED BY deliveries_unread WHERE agent = ? AND status = 'unread'",
-        (name_of(me, agent, "agent"),),
-    )
+    row = snapshot.one("SELECT unread FROM mailboxes WHERE agent = ?", (name_of(me, agent, "agent"),))
     return 0 if row is None else row[0]
 
 
@@ -281,6 +278,9 @@ def check(snapshot: Snapshot) -> Iterator[str]:
         if version != newest:
             yield f"message {id} has version {version}, but {newest} in the log"
         yield from _check_steps(snapshot, seq, id, dict(zip(_FIELDS, fields, strict=True)))
+    counted = "SELECT agent, sum(status = 'unread') FROM deliveries GROUP BY agent"
+    for agent, _ in snapshot.all(f"{counted} EXCEPT SELECT agent, unread FROM mailboxes"):
+        yield f"the unread messages of {agent} are counted wrongly"
 
 
 def _check_steps(snapshot: Snapshot, seq: int, id: str, fields: dict[str, Any]) -> Iterator[str]:

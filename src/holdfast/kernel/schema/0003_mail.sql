@@ -43,6 +43,11 @@ CREATE INDEX deliveries_all ON deliveries (agent, message);
 CREATE INDEX deliveries_open ON deliveries (agent, message) WHERE status <> 'closed';
 CREATE INDEX deliveries_unread ON deliveries (agent, message) WHERE status = 'unread';
 
+CREATE TABLE mailboxes (                        -- of everybody who ever received a message
+    agent  TEXT    NOT NULL PRIMARY KEY,
+    unread INTEGER NOT NULL                     -- how many of its deliveries are
+);
+
 CREATE TABLE message_texts (
     seq     INTEGER NOT NULL PRIMARY KEY,
     subject TEXT    NOT NULL,
