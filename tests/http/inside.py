@@ -52,6 +52,7 @@ class Watching:
         self._file = self.socket.makefile("rb")
         self.status = int(self._file.readline().split()[1])
         self._length = 0
+        self.largest = 0  # bytes of a chunk
         while line := self._file.readline().strip():
             name, _, value = line.lower().partition(b":")
             if name == b"content-length":
@@ -71,6 +72,7 @@ class Watching:
     def _lines(self) -> Iterator[str]:
         rest = b""
         while size := int(self._file.readline() or b"0", 16):
+            self.largest = max(self.largest, size)
             rest += self._file.read(size)
             self._file.readline()
             *lines, rest = rest.split(b"\n")

@@ -76,6 +76,23 @@ def test_a_client_that_does_not_read_slows_nobody_is_let_go_and_resumes_where_it
         assert rest == list(range(len(got) + 1, 41))
 
 
+@pytest.mark.parametrize("query", ["?after=0", "?after=0&timeout=60"], ids=["shared", "direct"])
+def test_large_events_are_sent_a_few_at_a_time_and_kept_within_bounds(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, query: str
+) -> None:
+    monkeypatch.setattr(sse, "REACH_BYTES", 2_000_000)
+    big = "x" * 900_000
+    with serving(tmp_path) as server, connected(server) as ws, closing(Watching(server)) as early:
+        for number in range(12):
+            ws.cells.set("run", "cell", f"{number}{big}")
+        with closing(Watching(server, query)) as late:
+            assert [event["version"] for event in late.events(12)] == list(range(1, 13))
+        assert [event["version"] for event in early.events(12)] == list(range(1, 13))
+        assert max(early.largest, late.largest) < 3_000_000
+        kept = [channel for space in server.spaces.open() for channel in space.channels._open.values()]
+        assert max(sum(len(frame) for _, frame in channel._events) for channel in kept) < 3_000_000
+
+
 def test_a_bookmark_comes_when_nothing_does_and_moves_on_over_what_was_filtered_out(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -6,6 +6,7 @@ from tests.teeth.bug import Bug
 
 RAW = ("tests/http/test_raw_bytes.py",)
 CONNECTIONS = ("tests/http/test_connections.py",)
+STREAMS = ("tests/http/test_streams.py",)
 
 BUGS: list[Bug] = [
     Bug(
@@ -49,6 +50,13 @@ BUGS: list[Bug] = [
         "        if len(self._open) > self._most:\n",
         "        if len(self._open) < 0:\n",
         CONNECTIONS,
+    ),
+    Bug(
+        "all events that a watcher missed are sent at once",
+        "faces/http/sse.py",
+        "    while len(found) < BATCH and size < CHUNK:\n",
+        "    while len(found) < BATCH:\n",
+        STREAMS,
     ),
     Bug(
         "requests that come at once overtake each other",

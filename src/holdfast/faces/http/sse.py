@@ -41,6 +41,19 @@ def event_frame(op: Operation[..., Any], item: Any) -> bytes:
     return f"id: {last}\ndata: ".encode() + wire.answer(op, item) + b"\n\n"
 
 
+def ready_frames(op: Operation[..., Any], watch: AsyncWatch[Any]) -> tuple[list[tuple[Any, bytes]], bool]:
+    """Events that have come already, with their frames, and whether these are all: of large ones only a few."""
+    found: list[tuple[Any, bytes]] = []
+    size = 0
+    while len(found) < BATCH and size < CHUNK:
+        if not (next_one := watch.ready(1)):
+            return found, True
+        frame = event_frame(op, next_one[0])
+        size += len(frame)
+        found.append((next_one[0], frame))
+    return found, False
+
+
 def server_frame(event: Literal["bookmark", "end", "stop"], cursor: str | None) -> bytes:
     """A message of the server: no more events up to this cursor; and the watch is over, or the server stops."""
     id = "" if cursor is None else f"id: {cursor}\n"
@@ -61,7 +74,8 @@ def progress_frame(content: Any) -> bytes:
 HEARTBEAT: Final = 10_000_000  # microseconds
 READ_TIMEOUT: Final = 30_000_000  # microseconds after which a client that does not read is disconnected
 GATHER: Final = 0.02  # seconds: events within this time are sent together
-BATCH: Final = 500
+BATCH: Final = 500  # events that are sent together at most
+CHUNK: Final = 1024 * 1024  # bytes after which no more of them are
 TOKEN_CHECK_EVERY: Final = 1_000_000  # microseconds after which a token is checked again
 
 _now = SystemClock().monotonic  # real time, also in tests with a clock of their own
@@ -240,20 +254,21 @@ class DirectStream:
     async def _send(self, came: asyncio.Task[Any]) -> bool:
         """Send the events that came; False if the watch ended."""
         try:
-            items = [came.result(), *self._watch.ready(BATCH)]
+            first = event_frame(self._op, came.result())
         except StopAsyncIteration:
             await self._client.write(server_frame("end", self._cursor()), more=False)
             return False
         except errors.HoldfastError as error:
             await self._client.write(error_frame(error), more=False)
             return False
-        await self._client.write(b"".join(event_frame(self._op, item) for item in items))
+        await self._client.write(b"".join([first, *(frame for _, frame in ready_frames(self._op, self._watch)[0])]))
         self._coming = None
         await asyncio.sleep(GATHER)
         return True
 
 
-REACH: Final = 4096  # events that a channel keeps
+REACH: Final = 4096  # events that a channel keeps,
+REACH_BYTES: Final = 16 * 1024 * 1024  # if they are not larger than this together
 GATHER_LEAST: Final = 0.01  # seconds: events within this time are sent together,
 GATHER_EACH: Final = 0.00001  # plus a little for every client, because sending takes time
 GATHER_MOST: Final = 0.05
@@ -268,6 +283,7 @@ class Channel:
     def __init__(self, watch: AsyncWatch[Event]) -> None:
         self._watch = watch
         self._events: deque[tuple[Position, bytes]] = deque()
+        self._size = 0  # bytes of them
         self.floor: Position = parse_cursor(watch.bookmark)  # every event after it is kept
         self._newest: tuple[Position, bytes] = (self.floor, b"")  # before the newest events, and their bytes
         self._gathering = False  # it has read an event that it has not published
@@ -300,7 +316,7 @@ class Channel:
             async for first in self._watch:
                 self._gathering = True
                 await asyncio.sleep(min(GATHER_LEAST + GATHER_EACH * len(self.clients), GATHER_MOST))
-                self._publish([first, *self._watch.ready(BATCH)])
+                self._publish([(first, event_frame(WATCH, first)), *ready_frames(WATCH, self._watch)[0]])
                 self._gathering = False
         except errors.HoldfastError:
             return
@@ -308,12 +324,14 @@ class Channel:
             self.failed = True
             self.wake()
 
-    def _publish(self, events: list[Event]) -> None:
+    def _publish(self, events: list[tuple[Event, bytes]]) -> None:
         behind = self.position
-        framed = [(parse_cursor(event.cursor), event_frame(WATCH, event)) for event in events]
+        framed = [(parse_cursor(event.cursor), frame) for event, frame in events]
         self._events.extend(framed)
-        while len(self._events) > REACH:
-            self.floor = self._events.popleft()[0]
+        self._size += sum(len(frame) for _, frame in framed)
+        while len(self._events) > REACH or (self._size > REACH_BYTES and len(self._events) > 1):
+            self.floor, frame = self._events.popleft()
+            self._size -= len(frame)
         self._newest = behind, b"".join(frame for _, frame in framed)
         self.wake()
 
@@ -394,10 +412,10 @@ class Channels:
 async def _catch_up(watch: AsyncWatch[Event], client: Client) -> str | None:
     """Send a client what it missed, from the log; returns the cursor after that, or None if the client is done."""
     while True:
-        missed = watch.ready(BATCH)
+        missed, all_of_them = ready_frames(WATCH, watch)
         if missed:
-            await client.write(b"".join(event_frame(WATCH, event) for event in missed))
+            await client.write(b"".join([frame for _, frame in missed]))
         if await client.is_over(watch.bookmark):
             return None
-        if len(missed) < BATCH:
+        if all_of_them:
             return watch.bookmark
