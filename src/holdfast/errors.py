@@ -22,21 +22,24 @@ proposes a destructive command.
 
 from __future__ import annotations
 
-from typing import Any, ClassVar, Final, TypedDict, Unpack
+from typing import TYPE_CHECKING, Any, ClassVar, Final
+
+if TYPE_CHECKING:  # making a TypedDict takes longer than all the classes below
+    from typing import TypedDict, Unpack
+
+    class Facts(TypedDict, total=False):
+        """What the line of a class says of its errors; the rest is inherited."""
+
+        code: str
+        status: int
+        exit_code: int
+        retryable: bool
+
 
 # Phrases of hints that each face puts into its own words (`holdfast.hints`).
 NAME_YOURSELF: Final = 'holdfast.open(..., actor="agent-1")'
 NAME_YOURSELF_REMOTELY: Final = 'holdfast.connect(..., actor="agent-1")'
 SEND_TOKEN: Final = 'holdfast.connect(url, token="...")'
-
-
-class Facts(TypedDict, total=False):
-    """What the line of a class says of its errors; the rest is inherited."""
-
-    code: str
-    status: int
-    exit_code: int
-    retryable: bool
 
 
 class HoldfastError(Exception):

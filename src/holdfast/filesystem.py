@@ -9,7 +9,6 @@ be determined (an unknown platform, an unreadable mount table, an unknown type) 
 from __future__ import annotations
 
 import os
-import re
 import sys
 from typing import Final
 
@@ -135,6 +134,10 @@ def _parse(line: str) -> tuple[str, str] | None:
 
 def _unescape(field: str) -> str:
     # The kernel writes blanks, newlines and backslashes as three octal digits.
+    if "\\" not in field:
+        return field
+    import re  # few mount points have such a name
+
     return re.sub(r"\\([0-7]{3})", lambda match: chr(int(match[1], 8)), field)
 
 

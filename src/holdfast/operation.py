@@ -24,12 +24,13 @@ import msgspec
 from holdfast.kernel.events import Filter
 from holdfast.kernel.tx import Snapshot, Tx
 from holdfast.kernel.wake import Watcher
-from holdfast.route import Declared, Held, Role, Route
+from holdfast.route import Held, Role, Route
 from holdfast.types import Event
 
 if TYPE_CHECKING:
     from inspect import Signature
 
+    from holdfast.route import Declared
     from holdfast.workspace.watch import AsyncWatch, Watch
 
 

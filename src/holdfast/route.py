@@ -6,7 +6,7 @@ Every face reads it, so a fact about an operation stands in one place: on its li
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, Final, Literal, TypedDict
+from typing import TYPE_CHECKING, Any, Final, Literal
 
 import msgspec
 
@@ -53,31 +53,34 @@ class Held(msgspec.Struct, frozen=True):
     lookup: str = ""
 
 
-class Declared(TypedDict, total=False):
-    """What a line of a domain's table can say; see `Route`."""
+if TYPE_CHECKING:  # making it takes longer than all other classes here
+    from typing import TypedDict
 
-    http: str
-    also: tuple[str, ...]
-    aliases: tuple[Alias, ...]
-    heavy: bool
-    creates: bool
-    role: Role
-    admin_only: Mapping[str, object]
-    private: bool
-    names_actor: str
-    confined_by: str
-    grants: bool
-    frees: bool
-    addressed: bool
-    irreversible: bool
-    nothing: tuple[str, ...]
-    nests: bool
-    shapes: Mapping[str, Any]
-    arguments: Mapping[str, Meaning | str]
-    cli: str
-    help: str
-    examples: tuple[str | Example, ...]
-    mcp: str
+    class Declared(TypedDict, total=False):
+        """What a line of a domain's table can say; see `Route`."""
+
+        http: str
+        also: tuple[str, ...]
+        aliases: tuple[Alias, ...]
+        heavy: bool
+        creates: bool
+        role: Role
+        admin_only: Mapping[str, object]
+        private: bool
+        names_actor: str
+        confined_by: str
+        grants: bool
+        frees: bool
+        addressed: bool
+        irreversible: bool
+        nothing: tuple[str, ...]
+        nests: bool
+        shapes: Mapping[str, Any]
+        arguments: Mapping[str, Meaning | str]
+        cli: str
+        help: str
+        examples: tuple[str | Example, ...]
+        mcp: str
 
 
 class Route(msgspec.Struct, frozen=True):

@@ -17,6 +17,8 @@ from typing import Any
 
 import pytest
 
+from holdfast import types
+from holdfast.faces.cli import views
 from tests.cli.calling import HOLDFAST, PATIENCE, Answer, Shell, ended
 
 Cli = Callable[..., Answer]
@@ -283,3 +285,10 @@ def test_show_tells_what_a_task_waits_for_and_why_it_stands_still(made: Cli, pro
     assert "src/**" not in told, "the lock ended with the claim"
     assert made("show", first, "--json").data["status"] == "blocked"
     assert made("show", first, "-q").id == first
+
+
+def test_every_view_is_of_a_type_that_exists() -> None:
+    """Views are known by the names of types; one that is renamed must not lose its own."""
+    known = [types, types.agents, types.cycles, types.stashes, types.tasks]
+    names = {name for module in known for name, each in vars(module).items() if isinstance(each, type)}
+    assert {*views._LINES, *views._RECORDS} <= names

@@ -127,7 +127,7 @@ class FileTokens:
     def token(self, *thing: str) -> int | None:
         """The token by which a thing is held."""
         try:
-            with open(self._path(thing), encoding="ascii") as file:
+            with open(self._path(thing), encoding="utf-8") as file:
                 return int(file.read())
         except (FileNotFoundError, ValueError):  # never written, or cut short by a crash
             return None
@@ -137,7 +137,7 @@ class FileTokens:
         path = self._path(thing)
         os.makedirs(self._folder, mode=0o700, exist_ok=True)
         partial = f"{path}.{os.getpid()}"
-        with open(partial, "w", encoding="ascii") as file:
+        with open(partial, "w", encoding="utf-8") as file:
             file.write(str(token))
         os.replace(partial, path)
 

@@ -17,7 +17,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from functools import cached_property
-from typing import Final, NamedTuple
+from typing import Final
 
 import msgspec
 
@@ -75,15 +75,10 @@ class Decision(msgspec.Struct, frozen=True):
     needs: tuple[str, ...] = ()
 
 
-class _Case(NamedTuple):
-    """A task during a decision: its body casefolded, and the globs that its tags match, as bits."""
-
-    subject: Subject
-    folded: str
-    seen: int
+_Case = tuple[Subject, str, int]  # a task during a decision, its body casefolded, the globs that its tags match as bits
 
 
-class _Test(NamedTuple):
+class _Test(msgspec.Struct, frozen=True):
     """A matcher prepared for many tasks: the globs that must match a tag, and those that must not, as bits."""
 
     matcher: Matcher
@@ -182,7 +177,7 @@ class Rules(msgspec.Struct, frozen=True, dict=True):
     def case(self, subject: Subject) -> _Case:
         """Prepare a task for the tests."""
         folded = subject.body.casefold() if self.reads_bodies else ""
-        return _Case(subject, folded, self._ready[1].of(subject.tags))
+        return subject, folded, self._ready[1].of(subject.tags)
 
 
 def decide(rules: Rules, subject: Subject) -> Decision:
@@ -237,7 +232,7 @@ def _own_choice(subject: Subject) -> Decision | None:
 
 def _route(matcher: Matcher, reason: str, rules: Rules, case: _Case) -> Decision:
     """The decision of the matcher that matched."""
-    goal = case.subject.parent_grimoire if matcher.inherit else matcher.grimoire
+    goal = case[0].parent_grimoire if matcher.inherit else matcher.grimoire
     assert goal is not None, "a matcher without a grimoire was accepted"
     decision = Decision(goal, matcher.name, reason, matcher.require_review, matcher.needs)
     return _with_terms(decision, rules, case) if matcher.inherit else decision
@@ -264,7 +259,7 @@ def _with_terms(decision: Decision, rules: Rules, case: _Case) -> Decision:
 def _judge(matcher: Matcher, case: _Case) -> tuple[bool, str]:
     """Whether a matcher matches, and why: all conditions that held, or the first that did not."""
     held = []
-    for holds, words in _conditions(matcher, case.subject, case.folded):
+    for holds, words in _conditions(matcher, case[0], case[1]):
         if not holds:
             return False, words
         held.append(words)

@@ -16,7 +16,7 @@ from holdfast.faces.cli.relay import through_server, value_of
 TYPE_CHECKING = False
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
     from typing import Any, Final, NoReturn
 
     from holdfast.errors import HoldfastError
@@ -25,6 +25,8 @@ if TYPE_CHECKING:
     from holdfast.faces.cli.output import Screen
 
 _GARBAGE: Final = 200_000  # objects, before the collector looks for the first time
+_INSPECT: Final = "msgspec.inspect"
+_SCHEMAS: Final = "msgspec._json_schema"
 _HELP: Final = {"--help", "-h"}
 INTERRUPTED: Final = 130
 PIPE_CLOSED: Final = 141  # as a shell reports a program that a closed pipe has ended
@@ -93,23 +95,39 @@ def _close_output() -> None:
 
 
 def _import_msgspec() -> None:
-    """Import msgspec without two modules that would take most of its time and give it nothing.
+    """Import msgspec without what takes most of its time and gives a command nothing.
 
-    `typing_extensions`, of which it wants what `typing` has too, and `platform`, which compiles nine regular
-    expressions before `uuid` asks it for the name of the system.
+    `typing_extensions`, of which it wants what `typing` has too; `platform`, which compiles nine regular expressions
+    before `uuid` asks it for the name of the system; and its own `inspect` and schemas, which are loaded when used.
     """
     if "msgspec" in sys.modules:
         return
-    platform = type(sys)("platform")
+    platform, inspect, schemas = (type(sys)(name) for name in ("platform", _INSPECT, _SCHEMAS))
     platform.system = lambda: os.uname().sysname  # type: ignore[attr-defined]
-    without = {"platform": platform, "typing_extensions": None}  # None: it cannot be imported
+    for name in ("schema", "schema_components"):
+        setattr(schemas, name, _late(name))
+    without = {"platform": platform, "typing_extensions": None, _INSPECT: inspect, _SCHEMAS: schemas}  # None: absent
     missing = {name: each for name, each in without.items() if name not in sys.modules}
     sys.modules.update(missing)  # type: ignore[arg-type]
     try:
-        import msgspec  # noqa: F401
+        import msgspec
+
+        if getattr(msgspec, "inspect", None) is inspect:
+            del msgspec.inspect
     finally:
         for name in missing:
             del sys.modules[name]
+
+
+def _late(name: str) -> Callable[..., Any]:
+    """A function of msgspec's schemas, which loads them when it is called."""
+
+    def call(*args: Any, **kwargs: Any) -> Any:
+        from importlib import import_module
+
+        return getattr(import_module(_SCHEMAS), name)(*args, **kwargs)
+
+    return call
 
 
 def _run(arguments: list[str], key: str | None) -> int:

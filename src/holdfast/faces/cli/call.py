@@ -160,10 +160,11 @@ class Session:
 
     def wrote(self) -> None:
         """Have what was written copied out of the tree, where that is needed."""
-        if self.place.folder is not None:
+        folder = self.place.folder
+        if folder is not None and location.git_root(os.path.dirname(folder)) is not None:
             from holdfast.faces.cli.commands.store import after_write
 
-            after_write(self.place.folder, self.environ)
+            after_write(folder, self.environ)
 
     def in_project(self, path: str) -> str | None:
         """A path as all worktrees of the project call it, from its root; None if it lies outside.

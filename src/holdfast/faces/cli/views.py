@@ -15,14 +15,13 @@ import msgspec
 
 from holdfast.faces.cli.output import printable, printable_lines, short
 from holdfast.types import Cell, CellChange, CellVersion, Event, Grant, Lease
-from holdfast.types.agents import Agent, MailHit, MailStep, Message, PathLock
-from holdfast.types.cycles import Cycle, CycleInfo, CycleProblem, Resumption
-from holdfast.types.stashes import Link, Stash, StashEntry, Trail
-from holdfast.types.tasks import HistoryEntry, Hit, Origin, Task, TaskInTree, TaskLink
-from holdfast.wire import wired
 
 if TYPE_CHECKING:
     from holdfast.operation import Operation
+    from holdfast.types.agents import Agent, MailStep, Message, PathLock
+    from holdfast.types.cycles import Cycle, Resumption
+    from holdfast.types.stashes import Stash, StashEntry
+    from holdfast.types.tasks import HistoryEntry, Origin, Task
 
 _COLOURS: Final = {"dim": "2", "bold": "1", "red": "31", "green": "32", "yellow": "33", "cyan": "36"}
 _STATUS: Final = {"open": "green", "in_progress": "cyan", "pending_merge": "yellow", "blocked": "red", "closed": "dim"}
@@ -48,11 +47,11 @@ def _view(op: Operation[..., Any], result: Any, paint: Paint) -> list[str]:
     if isinstance(result, Cell):
         return [_json(result.value)]
     if op.kind == "read" and not op.personal:
-        whole = _RECORDS.get(type(result))
+        whole = _RECORDS.get(type(result).__name__)
         if whole is not None:
             return whole(result, paint)
-    elif type(result) in _LINES:
-        return [_deed(op, result, paint) if isinstance(result, Task) else _line(result, paint)]
+    elif type(result).__name__ in _LINES:
+        return [_deed(op, result, paint) if type(result).__name__ == "Task" else _line(result, paint)]
     return _fields(result) if isinstance(result, msgspec.Struct) else _plain_answer(result)
 
 
@@ -66,7 +65,7 @@ def _list(op: Operation[..., Any], items: Iterable[Any], paint: Paint) -> list[s
 
 
 def _line(item: Any, paint: Paint) -> str:
-    make = _LINES.get(type(item))
+    make = _LINES.get(type(item).__name__)
     if make is not None:
         return make(item, paint)
     if isinstance(item, str):
@@ -110,7 +109,7 @@ def _fields(item: msgspec.Struct) -> list[str]:
 
 
 def _task_line(task: Task, paint: Paint) -> str:
-    indent = "  " * task.relative_depth if isinstance(task, TaskInTree) else ""
+    indent = "  " * task.relative_depth if hasattr(task, "relative_depth") else ""
     status = paint(_STATUS[task.status], f"{task.status:<11}")
     parts = [f"{indent}{paint('bold', task.id)}", f"P{task.priority}", status, _title(task.title)]
     if task.type != "task":
@@ -256,35 +255,36 @@ def _resumption(found: Resumption, paint: Paint) -> list[str]:
     return [_cycle(found.cycle, paint), f"  {found.phase} {begun}{so_far}"]
 
 
-_LINES: Final[dict[type, Callable[[Any, Paint], str]]] = {
-    Agent: _agent,
-    CellChange: _cell_entry,
-    CellVersion: _cell_entry,
-    Cycle: _cycle,
-    CycleInfo: lambda info, paint: _standing(info.key, info.status, info.current_phase, info.sequence, paint),
-    CycleProblem: lambda problem, paint: printable(f"{problem.path} {problem.message}"),
-    Event: _event,
-    Grant: _grant,
-    Hit: lambda hit, paint: f"{_task_line(hit.task, paint)}  {paint('dim', _title(hit.snippet))}",
-    HistoryEntry: _history,
-    Lease: _lease,
-    Link: lambda link, paint: f"{paint('bold', link.id)}  {link.from_id} {link.link_type} {link.to_id}",
-    MailHit: lambda hit, paint: f"{_message_line(hit.message, paint)}  {paint('dim', _title(hit.snippet))}",
-    MailStep: _step,
-    Message: _message_line,
-    PathLock: _path_lock,
-    Stash: _stash,
-    StashEntry: _stash_entry,
-    Task: _task_line,
-    TaskInTree: _task_line,
-    TaskLink: lambda link, paint: f"{link.id} {link.kind} {link.on}",
-    Trail: lambda trail, paint: f"{paint('bold', trail.id)}  {trail.state}  {printable(trail.name)}",
+# By the names of their types, so that showing one loads no other.
+_LINES: Final[dict[str, Callable[[Any, Paint], str]]] = {
+    "Agent": _agent,
+    "CellChange": _cell_entry,
+    "CellVersion": _cell_entry,
+    "Cycle": _cycle,
+    "CycleInfo": lambda info, paint: _standing(info.key, info.status, info.current_phase, info.sequence, paint),
+    "CycleProblem": lambda problem, paint: printable(f"{problem.path} {problem.message}"),
+    "Event": _event,
+    "Grant": _grant,
+    "Hit": lambda hit, paint: f"{_task_line(hit.task, paint)}  {paint('dim', _title(hit.snippet))}",
+    "HistoryEntry": _history,
+    "Lease": _lease,
+    "Link": lambda link, paint: f"{paint('bold', link.id)}  {link.from_id} {link.link_type} {link.to_id}",
+    "MailHit": lambda hit, paint: f"{_message_line(hit.message, paint)}  {paint('dim', _title(hit.snippet))}",
+    "MailStep": _step,
+    "Message": _message_line,
+    "PathLock": _path_lock,
+    "Stash": _stash,
+    "StashEntry": _stash_entry,
+    "Task": _task_line,
+    "TaskInTree": _task_line,
+    "TaskLink": lambda link, paint: f"{link.id} {link.kind} {link.on}",
+    "Trail": lambda trail, paint: f"{paint('bold', trail.id)}  {trail.state}  {printable(trail.name)}",
 }
 # Single records that are not shown field by field.
-_RECORDS: Final[dict[type, Callable[[Any, Paint], list[str]]]] = {
-    Message: _message,
-    Resumption: _resumption,
-    Task: task_lines,
+_RECORDS: Final[dict[str, Callable[[Any, Paint], list[str]]]] = {
+    "Message": _message,
+    "Resumption": _resumption,
+    "Task": task_lines,
 }
 
 
@@ -368,6 +368,8 @@ def _value(value: Any) -> str:
 
 def _json(value: Any) -> str:
     """JSON that no terminal obeys: what is not printable is escaped, and means the same."""
+    from holdfast.wire import wired
+
     text = msgspec.json.encode(wired(value)).decode()
     return text if text.isprintable() else "".join(c if c.isprintable() else _escaped(c) for c in text)
 

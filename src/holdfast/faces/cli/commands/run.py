@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import signal
 import sys
 from typing import TYPE_CHECKING, Any, Final
 
@@ -53,7 +52,6 @@ def _wait(session: Session, workspace: Any, arguments: dict[str, Any], wait: flo
 
 
 TTL: Final = 60.0
-_ENDING: Final = (signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT)
 GRACE: Final = 10.0  # seconds that a command has to end when its claim is lost
 
 
@@ -97,21 +95,26 @@ class _Ending:
     def __enter__(self) -> _Ending:
         self.process: subprocess.Popen[bytes] | None = None
         self.number = 0  # of the signal that came
-        self._before = {each: signal.signal(each, self._pass_on) for each in _ENDING}
+        import signal  # here, because `holdfast next` does not need it
+
+        ending = (signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT)
+        self._before = {each: signal.signal(each, self._pass_on) for each in ending}
         return self
 
     def _pass_on(self, number: int, _: object) -> None:
         self.number = number
         if self.process is not None:
-            self.process.send_signal(signal.SIGTERM)
+            self.process.terminate()
 
     def attend(self, process: subprocess.Popen[bytes]) -> None:
         """From now on, signals go to this process."""
         self.process = process
         if self.number:
-            process.send_signal(signal.SIGTERM)
+            process.terminate()
 
     def __exit__(self, *_: object) -> None:
+        import signal
+
         for each, handler in self._before.items():
             signal.signal(each, handler)
 
@@ -213,7 +216,9 @@ def _finish(session: Session, workspace: Any, task: Any, code: int) -> None:
     if code == 0:
         call(session, workspace, Tasks.complete, {"id": task.id})
     else:
-        how = f"with {code}" if code < 128 else f"by {signal.Signals(code - 128).name}"
+        from signal import Signals
+
+        how = f"with {code}" if code < 128 else f"by {Signals(code - 128).name}"
         call(session, workspace, Tasks.release, {"id": task.id, "reason": f"the command ended {how}"})
 
 
