@@ -356,7 +356,7 @@ class SchemaRun:
             plain = share // 4 if target.route else share  # what takes no argument can be called in one way
             self._generate(target, FITTING, plain, at)
             if target.route:
-                raw = max(plain, share // 3)
+                raw = plain or share // 3
                 self._generate(target, WRONG, plain, at)
                 self._generate(target, RAW, raw, at)
                 self._generate(target, GUIDED, share - 2 * plain - raw, at)

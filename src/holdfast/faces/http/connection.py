@@ -137,6 +137,7 @@ class Connection(asyncio.Protocol):
         self.gone = self._deaf = True
         self._all.leave(self)
         self._waiting.clear()
+        self.__dict__.pop("_parser", None)  # which refers to this object
         self._wake()
 
     def pause_writing(self) -> None:
