@@ -23,7 +23,8 @@ DOCUMENTS = "SELECT name, digest FROM documents ORDER BY name"
 BEST = (
     "SELECT t.seq, t.record, t.id, 'open', t.priority, 0, 0, t.type, t.parent, t.depth, t.version, t.revision,"
     " t.created, t.updated, NULL, NULL, NULL, NULL, NULL, NULL, 0, t.hint, t.grimoire, t.review, t.tags, t.title,"
-    " (SELECT body FROM task_texts WHERE seq = t.seq), (SELECT id FROM tasks WHERE seq = t.parent), NULL"
+    " (SELECT body FROM task_texts WHERE seq = t.seq), (SELECT id FROM tasks WHERE seq = t.parent), NULL,"
+    " t.imported, t.origin"
     " FROM tasks t INDEXED BY tasks_ready WHERE t.status = 'open' AND t.waits = 0 AND t.busy = 0"
     " AND t.deleted IS NULL ORDER BY t.priority, t.seq LIMIT ?"
 )
