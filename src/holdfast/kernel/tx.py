@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import contextlib
 import threading
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import apsw
@@ -214,13 +214,16 @@ class Tx(Snapshot):
         except apsw.Error as error:
             raise self._failed(error) from error
 
-    def many(self, sql: str, rows: Iterable[Sequence[Any]]) -> None:
+    def many(self, sql: str, rows: Sequence[Sequence[Any]]) -> None:
         """Run a statement once for each row of parameters."""
         self.dirty = True
         if self.ended:
             _ended()
         try:
-            self._connection.executemany(sql, rows)
+            if len(rows) == 1:
+                self._change(sql, rows[0])
+            else:
+                self._connection.executemany(sql, rows)
         except apsw.Error as error:
             raise self._failed(error) from error
 
@@ -390,7 +393,7 @@ class GuardedTx(Tx):
         with self.guard:
             return super().run(sql, params)
 
-    def many(self, sql: str, rows: Iterable[Sequence[Any]]) -> None:
+    def many(self, sql: str, rows: Sequence[Sequence[Any]]) -> None:
         with self.guard:
             super().many(sql, rows)
 
@@ -415,6 +418,10 @@ def _ended(*_: Any) -> Any:
 
 # Indexed table (its key is `seq`) -> its index and the indexed columns.
 INDEXES = {"message_texts": ("messages_fts", "subject, body"), "task_texts": ("tasks_fts", "title, body, notes")}
+_INDEX_NEW = {
+    table: f"INSERT INTO {index} (rowid, {columns}) VALUES (?{', ?' * (columns.count(',') + 1)})"
+    for table, (index, columns) in INDEXES.items()
+}
 
 Run = Callable[[str, Sequence[Any]], Any]
 
@@ -429,12 +436,10 @@ def unindex_text(run: Run, table: str, seq: int) -> None:
 
 
 def index_new_text(
-    many: Callable[[str, Iterable[Sequence[Any]]], Any], table: str, rows: Iterable[Sequence[Any]]
+    many: Callable[[str, Sequence[Sequence[Any]]], Any], table: str, rows: Sequence[Sequence[Any]]
 ) -> None:
     """Index new rows, given as (seq, columns...): several times faster than reading them back."""
-    index, columns = INDEXES[table]
-    holes = ", ".join("?" * (columns.count(",") + 2))
-    many(f"INSERT INTO {index} (rowid, {columns}) VALUES ({holes})", rows)
+    many(_INDEX_NEW[table], rows)
 
 
 def index_text(run: Run, table: str, seq: int) -> None:
