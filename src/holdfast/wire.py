@@ -36,6 +36,23 @@ _encode = msgspec.json.Encoder().encode
 # --- values ----------------------------------------------------------------------------------------------------------
 
 
+_OBEYED: Final = (*range(0x7F, 0xA0), *range(0x2028, 0x202F), *range(0x2066, 0x206A))  # also separators and direction
+_CONTROLS: Final = {code: f"\\u{code:04x}" for code in _OBEYED}
+
+
+def json_text(value: Any) -> str:
+    """JSON on one line that no terminal obeys and no reader of lines splits: control characters are escaped.
+
+    JSON itself escapes only those below U+0020.
+    """
+    return escape_controls(msgspec.json.encode(value).decode())
+
+
+def escape_controls(text: str) -> str:
+    """Escape the control characters that JSON leaves bare, which can only stand in its strings."""
+    return text if text.isascii() and "\x7f" not in text else text.translate(_CONTROLS)
+
+
 def to_wire(value: object) -> Value:
     """A value in the form that JSON can carry; InvalidValue if it is not a value (JSON would turn NaN into null)."""
     values.check(value, text=True)

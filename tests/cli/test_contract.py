@@ -340,6 +340,19 @@ def test_mail_to_a_name_that_nobody_has_is_sent_with_a_warning(made: Cli) -> Non
         assert made("mail", "send", names, "x", "y", "--actor", "ada").err == ""
 
 
+def test_a_routing_file_with_an_error_fails_the_check_and_one_with_warnings_does_not(made: Cli, project: Path) -> None:
+    file = project / ".holdfast" / "grimoire-matchers.yaml"
+    assert made("route", "check").code == 0
+    file.write_text("matchers:\n  - {grimoire: g, match: {type: bug}, colour: red}\n")
+    assert (made("route", "check").code, made("route", "reload").code) == (0, 0)
+    file.write_text("matchers:\n  - {grimoire: g, match: {any_tag: [a]}}\n")
+    for words in (("route", "check"), ("route", "check", "--json"), ("route", "reload"), ("route", "reload", "--json")):
+        answer = made(*words)
+        assert (answer.code, "any_tags" in answer.out) == (1, True), words
+    assert made("create", "x").code == 0
+    assert made("route", "decide", '{"title": "x", "type": "bug"}', "--json").data["selected_grimoire"] == "g"
+
+
 def test_bringing_back_what_is_not_deleted_is_no_failure_but_is_told(made: Cli) -> None:
     task = made("create", "x", "-q").id
     answer = made("undelete", task)

@@ -47,6 +47,24 @@ def test_quiet_prints_ids_alone(made: Cli) -> None:
     assert made("next", "--actor", "a", "--tag", "none", "-q") == (4, "", "")
 
 
+def test_json_and_exports_have_no_character_that_a_terminal_obeys_and_mean_the_same(made: Cli, project: Path) -> None:
+    made("cell", "set", "r", "c", json.dumps(NASTY))
+    task = made("create", "x", "--body", NASTY, "-q").id
+    made("stash", "create", "s", "--type", "context", "--value", json.dumps({NASTY: NASTY}))
+    shown = made("cell", "get", "r", "c", "--json")
+    assert shown.data["value"] == NASTY
+    exported = made("export")
+    assert json.loads(exported.out)["body"] == NASTY
+    made("export", "tasks.jsonl")
+    made("stash", "export", "folder")
+    texts = [path.read_text() for path in (project / "tasks.jsonl", *(project / "folder").glob("*.jsonl"))]
+    for text in (shown.out, exported.out, made("show", task, "--json").out, *texts):
+        assert not OBEYED.search(text), text
+        assert len(text.splitlines()) == text.count("\n")
+    assert made("stash", "import", "folder").code == 0
+    assert made("stash", "get", "s", "--json").data["value"] == {NASTY: NASTY}
+
+
 def test_quiet_prints_the_ids_of_many(made: Cli) -> None:
     made_ids = made("bulk", "create", "--tasks", '[{"title": "a"}, {"title": "b"}]', "-q").out.split()
     assert made_ids == made("list", "-q").out.split()

@@ -56,7 +56,7 @@ def one_winner(outcomes: list[Outcome]) -> int:
     return won[0]
 
 
-@pytest.mark.capability("callables")
+@pytest.mark.capability("transitions")
 @pytest.mark.parametrize("shared", [True, False], ids=["one handle", "a handle each"])
 def test_c8_8_threads_with_50_transitions_each_make_400(world: World, shared: bool) -> None:
     ws = handles(world, 8, shared)
@@ -74,7 +74,7 @@ def test_c8_8_threads_with_50_transitions_each_make_400(world: World, shared: bo
     assert told == [(value + 1, value) for value in range(400, -1, -1)]
 
 
-@pytest.mark.capability("callables")
+@pytest.mark.capability("transitions")
 @pytest.mark.parametrize("shared", [True, False], ids=["one handle", "a handle each"])
 def test_c8_10_threads_that_write_first_by_transition_or_init_all_succeed(world: World, shared: bool) -> None:
     ws = handles(world, 10, shared)
@@ -196,7 +196,7 @@ def test_c18_of_many_that_compare_and_delete_exactly_one_does(world: World) -> N
         assert {error.version for error in refused} == {None}
 
 
-@pytest.mark.capability("callables")
+@pytest.mark.capability("transitions")
 @pytest.mark.parametrize("shared", [True, False], ids=["one handle", "a handle each"])
 def test_c8_who_fails_halfway_takes_nothing_of_the_others_along_and_leaves_nothing(world: World, shared: bool) -> None:
     ws = handles(world, 8, shared)

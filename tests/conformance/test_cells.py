@@ -166,7 +166,7 @@ def test_c6_a_callable_default_is_called_only_when_the_cell_is_absent_and_once_p
     assert values == ["never"]
 
 
-@pytest.mark.capability("callables")
+@pytest.mark.capability("transitions")
 def test_c6_what_a_callable_default_raises_propagates_and_nothing_is_written(world: World) -> None:
     ws = world.open()
     with pytest.raises(Refusal):
@@ -174,7 +174,7 @@ def test_c6_what_a_callable_default_raises_propagates_and_nothing_is_written(wor
     assert (ws.cells.exists("run", "cell"), ws.revision) == (False, 0)
 
 
-@pytest.mark.capability("callables")
+@pytest.mark.capability("transitions")
 def test_c8_transition_replaces_the_value_by_what_the_function_makes_of_it(world: World) -> None:
     ws = world.open()
     ws.cells.set("run", "cell", [1])
@@ -183,7 +183,7 @@ def test_c8_transition_replaces_the_value_by_what_the_function_makes_of_it(world
     assert ws.cells.get("run", "cell") == changed
 
 
-@pytest.mark.capability("callables")
+@pytest.mark.capability("transitions")
 def test_c8_transition_of_an_absent_cell_is_not_found_and_calls_nothing(world: World) -> None:
     ws = world.open()
     with pytest.raises(errors.NotFound):
@@ -191,7 +191,7 @@ def test_c8_transition_of_an_absent_cell_is_not_found_and_calls_nothing(world: W
     assert (ws.cells.exists("run", "cell"), ws.revision) == (False, 0)
 
 
-@pytest.mark.capability("callables")
+@pytest.mark.capability("transitions")
 def test_c8_what_the_function_raises_propagates_and_nothing_is_written(world: World) -> None:
     ws = world.open()
     ws.cells.set("run", "cell", ["kept"])
@@ -211,7 +211,7 @@ def test_c8_what_the_function_raises_propagates_and_nothing_is_written(world: Wo
     assert (ws.cells.exists("run", "fresh"), ws.revision) == (False, before.revision)
 
 
-@pytest.mark.capability("callables")
+@pytest.mark.capability("transitions")
 def test_c8_transition_or_init_leaves_a_fresh_cell_at_version_2_with_both_versions_in_history(world: World) -> None:
     ws = world.open()
     made = ws.cells.transition_or_init("run", "cell", 10, lambda value: value + 1)

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
 import shutil
 import subprocess
+import threading
+from collections.abc import Callable
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 import httpx
 import pytest
@@ -58,6 +62,71 @@ def test_what_is_no_address_is_refused_before_anything_is_sent(url: Any) -> None
         holdfast.connect(url, token="hft_x", actor="ann")
     with pytest.raises(errors.Invalid):
         holdfast.connect("http://127.0.0.1:1", token="hft_x", actor="ann", timeout=-1)
+
+
+@pytest.mark.parametrize("url", ["http://10.0.0.7:4653", "http://build.example", "http://[2001:db8::1]:4653/lab"])
+def test_plain_http_to_another_machine_is_refused_with_what_to_do(url: str) -> None:
+    with pytest.raises(errors.Invalid, match="in the clear") as refused:
+        holdfast.connect(url, token="hft_x", actor="ann")
+    assert "https://" in refused.value.hint
+    assert "ssh -L" in refused.value.hint
+    assert "hft_x" not in str(refused.value)
+    for here in ("http://127.0.0.1:9", "http://localhost:9", "http://[::1]:9"):
+        holdfast.connect(here, token="hft_x", actor="ann").close()
+
+
+async def awaited(ws: holdfast.RemoteWorkspace) -> Any:
+    return await ws.aio.cells.get("r", "c")
+
+
+PAGES: Final = [
+    (200, "text/html", b"<html>Sign in</html>"),
+    (200, "application/json", b'{"unknown": [1]}'),
+    (200, "application/json", b'"\xff"'),
+    (502, "text/html", b"<html>Bad gateway</html>"),
+]
+
+
+@pytest.mark.parametrize(("status", "kind", "body"), PAGES, ids=["a page", "other JSON", "no UTF-8", "a bad gateway"])
+def test_an_answer_that_is_not_ours_is_an_error_that_says_so(status: int, kind: str, body: bytes) -> None:
+    class Proxy(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            self.send_response(status)
+            self.send_header("Content-Type", kind)
+            self.send_header("Content-Length", str(len(body)))
+            self.end_headers()
+            self.wfile.write(body)
+
+        do_POST = do_PUT = do_GET
+
+        def log_message(self, *_: object) -> None:
+            pass
+
+    proxy = ThreadingHTTPServer(("127.0.0.1", 0), Proxy)
+    thread = threading.Thread(target=proxy.serve_forever)
+    thread.start()
+    try:
+        with holdfast.connect(f"http://127.0.0.1:{proxy.server_port}", token="hft_x", actor="ann") as ws:
+            reads: list[Callable[[], Any]] = [
+                lambda: ws.cells.get("r", "c"),
+                lambda: ws.tasks.list(),
+                lambda: ws.revision,
+                lambda: next(ws.watch(timeout=1)),
+                lambda: asyncio.run(awaited(ws)),
+            ]
+            for read in reads:
+                with pytest.raises(errors.Unavailable) as refused:
+                    read()
+                assert type(refused.value) is errors.Unavailable
+                assert "check the address" in refused.value.hint
+            expected = errors.OutcomeUnknown if status == 200 else errors.Unavailable
+            with pytest.raises(expected, match="Holdfast") as unknown:
+                ws.cells.set("r", "c", 1)
+            assert "check the address" in unknown.value.hint
+    finally:
+        proxy.shutdown()
+        proxy.server_close()
+        thread.join()
 
 
 def test_a_token_file_that_is_not_there_is_told(monkeypatch: pytest.MonkeyPatch) -> None:

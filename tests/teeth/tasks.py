@@ -27,6 +27,13 @@ BUGS = [
         ("tests/unit/test_start_claim.py",),
     ),
     Bug(
+        "a misspelt condition makes a matcher catch all",
+        "domains/routes.py",
+        """        if key not in _RULE_FIELDS and (value is inside.get(key)""",
+        """        if key not in _RULE_FIELDS and False and (value is inside.get(key)""",
+        ("tests/unit/routing/test_reading.py",),
+    ),
+    Bug(
         "tasks that were read ahead are claimed as they were then",
         "kernel/tx.py",
         "kept if changes == self._connection.total_changes() else None",
@@ -105,9 +112,9 @@ BUGS = [
     Bug(
         "expiry keeps the holder",
         "domains/tasks/claims.py",
-        """    change(tx, by_record(tx, lease), op, {"status": "open", **NO_CLAIM})
+        """    change(tx, task, op, {"status": "open", **NO_CLAIM})
 """,
-        """    change(tx, by_record(tx, lease), op, {"status": "open"})
+        """    change(tx, task, op, {"status": "open"})
 """,
         CLAIMS,
     ),

@@ -13,6 +13,8 @@ import pytest
 
 import holdfast
 from holdfast import errors
+from holdfast.testing import ManualClock
+from tests.http.running import Running
 
 
 @pytest.fixture
@@ -175,3 +177,33 @@ def _shortest(on: dict[str, set[str]], start: str, end: str) -> int | None:
             return None
         reached, steps = more, steps + 1
     return steps
+
+
+def test_t6_claims_that_expire_are_one_warning_in_the_log(caplog: pytest.LogCaptureFixture) -> None:
+    clock = ManualClock()
+    with holdfast.open(":memory:", actor="ann", clock=clock) as ws:
+        tasks = [ws.tasks.claim(ws.tasks.create(f"task {number}").id, ttl=60).id for number in range(7)]
+        ws.tasks.release(tasks.pop())
+        clock.advance(60)
+        ws.cells.set("run", "cell", 1)
+        assert {ws.tasks.get(id).status for id in tasks} == {"open"}
+        named = ", ".join(f"{id} of ann" for id in tasks[:5])
+        said = [(record.levelname, record.getMessage()) for record in caplog.records if record.name == "holdfast"]
+        assert said == [("WARNING", f"claims expired, and their tasks are open again: {named} and 1 more")]
+        ws.tasks.claim(tasks[0])
+        caplog.clear()
+        clock.advance(10)
+        assert ws.tasks.release_stale_claims(timeout=5) == 1
+        assert [record.getMessage().split(": ")[1] for record in caplog.records] == [f"{tasks[0]} of ann"]
+
+
+def test_t6_a_server_logs_the_claims_that_expire(tmp_path: Path) -> None:
+    with holdfast.open(tmp_path / "store", actor="ann", clock=ManualClock()) as ws:  # whose time is long past
+        task = ws.tasks.claim(ws.tasks.create("task").id, ttl=60).id
+    running = Running(tmp_path / "store")
+    try:
+        assert running.stop() == 0
+        assert running.process.stderr is not None
+        assert f"claims expired, and their tasks are open again: {task} of ann" in running.process.stderr.read()
+    finally:
+        running.end()

@@ -1,11 +1,11 @@
 """Kinds of workspaces for the conformance suite: memory, file, several processes, and replicas of a log.
 
 A `World` is one store. `world.open(actor)` gives another handle on it, as another agent would have; `world.clock` is
-its time, which stands still until advanced. `capabilities` says which forms the kind has: "callables" (bodies and
-functions as arguments), "interactive" (`with ws.transaction()`), "aio" (`ws.aio`), "local" (all calls of a handle meet
-in one engine of this process), "folder" (another process can open the store in `folder / "store"`), "store" (the store
-is at hand: it can be backed up, and a watch reads it at its own pace), "prompt" (a call that is awaited has begun when
-it first lets others run).
+its time, which stands still until advanced. `capabilities` says which forms the kind has: "callables" (bodies, and
+functions that are called once), "transitions" (functions of a cell's value), "interactive" (`with ws.transaction()`),
+"aio" (`ws.aio`), "local" (all calls of a handle meet in one engine of this process), "folder" (another process can
+open the store in `folder / "store"`), "store" (the store is at hand: it can be backed up, and a watch reads it at its
+own pace), "prompt" (a call that is awaited has begun when it first lets others run).
 """
 
 from __future__ import annotations
@@ -32,7 +32,9 @@ class World:
     """One store of one kind, and a clock."""
 
     kind: ClassVar[str]
-    capabilities: ClassVar[frozenset[str]] = frozenset({"callables", "interactive", "aio", "local", "store", "prompt"})
+    capabilities: ClassVar[frozenset[str]] = frozenset(
+        {"callables", "transitions", "interactive", "aio", "local", "store", "prompt"}
+    )
     beyond: ClassVar[type[errors.HoldfastError]] = errors.InvalidFilter  # what a cursor of the future gets
 
     def __init__(self, folder: Path) -> None:
@@ -120,7 +122,7 @@ class ReplicatedWorld(World):
 
     nodes: ClassVar[int]
     beyond = errors.Behind  # nobody knows what other nodes have done
-    capabilities = frozenset({"callables", "interactive", "aio", "store", "prompt"})
+    capabilities = frozenset({"callables", "transitions", "interactive", "aio", "store", "prompt"})
 
     def __init__(self, folder: Path) -> None:
         super().__init__(folder)
@@ -172,7 +174,7 @@ class RemoteWorld(World):
     """A named workspace of a server on this machine, which the worlds of one process share; handles are clients."""
 
     kind = "remote"
-    capabilities = frozenset({"aio"})
+    capabilities = frozenset({"aio", "transitions"})
 
     def __init__(self, folder: Path) -> None:
         from tests.worlds.served import shared_server

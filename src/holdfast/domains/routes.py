@@ -135,7 +135,10 @@ def _fields(node: Node, found: Findings) -> dict[str, Node]:
         found.error(match.line, f"match must be a mapping, not {show(match.value)}")
     fields = {}
     for key, value in [*beside.items(), *inside.items()]:
-        if key not in _RULE_FIELDS:
+        if key not in _RULE_FIELDS and (value is inside.get(key) or _like_a_condition(key, node)):
+            # Without it the matcher would match more than was meant, perhaps everything.
+            found.error(value.line, f"unknown condition {key!r}{close_to(key, list(_CONDITIONS))}")
+        elif key not in _RULE_FIELDS:
             found.warn(value.line, f"unknown field {key!r} is ignored{close_to(key, list(_RULE_FIELDS))}")
         elif value is inside.get(key) and key not in _CONDITIONS:
             found.error(value.line, f"{key!r} is not a condition: it belongs beside 'match', not under it")
@@ -146,6 +149,11 @@ def _fields(node: Node, found: Findings) -> dict[str, Node]:
     if "labels" in fields:
         found.warn(fields["labels"].line, "'labels' is deprecated; write 'any_tags'")
     return fields
+
+
+def _like_a_condition(key: str, node: Node) -> bool:
+    """Whether a field of a matcher without `match` is likely a misspelt condition."""
+    return "match" not in node.value and close_to(key, list(_CONDITIONS)) != ""
 
 
 def _both(one: tuple[int, ...] | None, other: tuple[int, ...] | None) -> tuple[int, ...] | None:
@@ -385,14 +393,14 @@ class Routes(Domain[M]):
         http="GET /api/routes/check",
         looking=True,
         cli="route check",
-        help="Say what is wrong in the routing files; nothing if all is well.",
+        help="Say what is wrong in the routing files, nothing if all is well; exit code 1 if there is an error.",
         examples=("holdfast route check",),
     )
     reload = procedure(
         reload,
         http="POST /api/routes/reload",
         cli="route reload",
-        help="Load the routing files now.",
+        help="Load the routing files now; exit code 1 if one has an error.",
         examples=("holdfast route reload",),
         role="admin",
     )

@@ -22,7 +22,7 @@ from holdfast.kernel.tx import Row, Snapshot
 from holdfast.kernel.validate import check_id, check_limit
 from holdfast.types import Page, as_time
 from holdfast.types.stashes import LinkType, Stash, StashEntry, StashOperation, StashType, TrailState, TransferTable
-from holdfast.wire import to_wire
+from holdfast.wire import escape_controls, to_wire
 
 TABLES: Final[tuple[TransferTable, ...]] = get_args(TransferTable)
 TRAIL_COLUMNS: Final = "id, name, state, version, created, updated, ended, before"
@@ -108,7 +108,7 @@ def export(snapshot: Snapshot, table: TransferTable, after: str | None, limit: i
 
 
 def _text(line: msgspec.Struct) -> str:
-    return _encode(line).decode()
+    return escape_controls(_encode(line).decode())
 
 
 def _entries(snapshot: Snapshot, after: str, limit: int) -> tuple[list[Row], bool]:

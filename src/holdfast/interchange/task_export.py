@@ -30,6 +30,7 @@ from holdfast.kernel.validate import check_flag, check_limit, check_name
 from holdfast.kernel.values import MAX_VALUE_BYTES, encode
 from holdfast.types import Page
 from holdfast.types.tasks import LinkKind, Task, TaskStatus, TaskType
+from holdfast.wire import escape_controls
 
 FORMAT: Final = "holdfast.task/1"
 _encode = msgspec.json.Encoder(order="sorted").encode
@@ -149,7 +150,7 @@ def line_of(snapshot: Snapshot, stored: Stored, live: str = "") -> str:
     origin = msgspec.convert(past, OriginLine) if past else None
     deleted_with = deletion[0] if deletion else None
     fields: tuple[Any, ...] = (FORMAT, *_values_of(task), deleted_with, *links, tuple(notes), result, origin)
-    return _encode(TaskLine(*fields)).decode()
+    return escape_controls(_encode(TaskLine(*fields)).decode())
 
 
 def foreign(origin: str | None) -> dict[str, str]:

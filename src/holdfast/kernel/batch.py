@@ -27,6 +27,7 @@ from holdfast.kernel.store import Store, translate
 from holdfast.kernel.tx import SYSTEM, GuardedTx, Snapshot, Tidy, Tx
 from holdfast.types import DerivedActor
 
+_NAMED = 5  # in one line of the log
 _HEADER = "SELECT oldest_writer, revision, stamp, (SELECT min(deadline) FROM leases) FROM meta WHERE id = 1"
 _CALM = "UPDATE meta SET calm = ? WHERE id = 1"
 _FOOTER = "UPDATE meta SET revision = ?, stamp = ? WHERE id = 1"
@@ -120,6 +121,7 @@ class Batch:
         self._connection = self._writer.store.writer
         self._change = self._connection.cursor().execute
         self.deadline: int | None = None
+        self._notices: dict[str, list[str]] = {}
         self.dirty = self.swept = self._committing = False
         self._execute_begin()
         try:
@@ -214,6 +216,9 @@ class Batch:
             raise rolled_back()
         if tx.dirty:
             self.dirty = True
+            if tx.notices:
+                for what, whom in tx.notices.items():
+                    self._notices.setdefault(what, []).extend(whom)
             if tx.litter:
                 for tidy, count in tx.litter.items():
                     self._litter[tidy] = self._litter.get(tidy, 0) + count
@@ -336,6 +341,8 @@ class Batch:
             raise errors.OutcomeUnknown(f"the commit failed midway: {error}") from error
         if self._journal is not None:
             self._journal.appended()
+        if self._notices:
+            log_notices(self._notices)
 
     def _tidy(self) -> None:
         """Let the domains tidy up what the bodies left behind."""
@@ -393,6 +400,15 @@ class Batch:
     def finished(self) -> bool:
         """Whether nothing is left to roll back: committed, rolled back, or the connection dropped."""
         return not self._writer.store.is_writer(self._connection) or not self._connection.in_transaction
+
+
+def log_notices(notices: dict[str, list[str]]) -> None:
+    """Log what was committed and somebody should know."""
+    from logging import getLogger  # hardly ever needed
+
+    for what, whom in notices.items():
+        more = f" and {len(whom) - _NAMED} more" if len(whom) > _NAMED else ""
+        getLogger("holdfast").warning("%s: %s%s", what, ", ".join(whom[:_NAMED]), more)
 
 
 def nothing(_: Tx) -> None:

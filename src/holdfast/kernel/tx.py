@@ -139,6 +139,7 @@ class Tx(Snapshot):
         "litter",
         "max_value_bytes",
         "memo",
+        "notices",
         "now",
         "revision",
         "seen",
@@ -178,10 +179,17 @@ class Tx(Snapshot):
         self.deadline: int | None = None  # the earliest one this transaction set, for the pulse
         self.litter: dict[Tidy, int] | None = None
         self._grants = 0
+        self.notices: dict[str, list[str]] | None = None
         self.seen: tuple[str, ...] = ()  # agents that acted under a name other than the actor's
 
     def left(self, deadline: int, stamp: int) -> int:
         return deadline - self.now
+
+    def notify(self, what: str, whom: str) -> None:
+        """Log a warning once this is committed; what happened to several is one line."""
+        if self.notices is None:
+            self.notices = {}
+        self.notices.setdefault(what, []).append(whom)
 
     def wall_clock(self) -> int:
         """This machine's clock, which is not the time of the transaction."""

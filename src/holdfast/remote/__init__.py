@@ -1,6 +1,7 @@
 """`holdfast.connect`: the same workspace over HTTP, with the same operations, types and errors.
 
-What takes a function (`transact`, `transaction`, `cells.transition`) cannot travel and is Unsupported; `txn` can.
+A function of a cell's value (`cells.transition`) runs here, in a loop of compare-and-swap. A body cannot travel, so
+`transact` and `transaction` are Unsupported; `txn` can.
 A call is tried again only where that is safe: reads, and writes that carry an idempotency key. A watch that loses its
 connection resumes by itself behind the last event it gave, without gap or repeat.
 """
@@ -24,6 +25,7 @@ from holdfast.remote.protocol import (
     Resuming,
     Send,
     Steps,
+    check_events,
     failure,
     no_backup,
     no_block,
@@ -56,6 +58,12 @@ class Address:
             raise errors.Invalid(
                 f"{url!r} is not the address of a server",
                 hint="http://host:port, with /NAME for a named workspace, or unix:///path",
+            )
+        if url.startswith("http:") and not _is_here(url):
+            raise errors.Invalid(
+                f"{url} would send the token over the network in the clear",
+                hint="use https:// (holdfast serve --tls auto), or a tunnel: ssh -L 4653:127.0.0.1:4653 HOST, then"
+                " http://127.0.0.1:4653",
             )
         check_ttl(timeout, "timeout")
         self.url = url
@@ -140,6 +148,7 @@ class Wire:
                 with self._client.stream(**self.address.request(resuming.step())) as answer:
                     if not answer.is_success:
                         raise failure(answer.read(), answer.status_code)
+                    check_events(answer)
                     allow_silence(answer)
                     for line in answer.iter_lines():
                         events = resuming.heard(line)
@@ -157,6 +166,18 @@ class Wire:
 def allow_silence(answer: httpx.Response) -> None:
     """Let a watch that is connected be silent for as long as a server ever is."""
     answer.request.extensions["timeout"]["read"] = _SILENCE
+
+
+def _is_here(url: str) -> bool:
+    """Whether an address leads to this machine."""
+    from ipaddress import ip_address
+    from urllib.parse import urlsplit
+
+    try:
+        host = urlsplit(url).hostname or ""
+        return host == "localhost" or ip_address(host).is_loopback
+    except ValueError:
+        return False
 
 
 def _trust(url: str, verify: str | bool) -> ssl.SSLContext | bool:

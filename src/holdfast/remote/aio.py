@@ -21,6 +21,7 @@ from holdfast.remote.protocol import (
     Resuming,
     Send,
     Steps,
+    check_events,
     failure,
     no_backup,
     no_block,
@@ -123,6 +124,7 @@ class AsyncWire:
                 async with self._client.stream(**self.address.request(resuming.step())) as answer:
                     if not answer.is_success:
                         raise failure(await answer.aread(), answer.status_code)
+                    check_events(answer)
                     allow_silence(answer)
                     async for line in answer.aiter_lines():
                         found = resuming.heard(line)

@@ -11,6 +11,7 @@ import json
 import math
 import re
 from collections.abc import Callable, Generator
+from copy import deepcopy
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 from urllib.parse import quote
@@ -21,9 +22,20 @@ from holdfast import errors
 from holdfast.domains.stashes.rows import spelled
 from holdfast.kernel.validate import check_id, check_name
 from holdfast.kernel.values import MAX_DEPTH
-from holdfast.operation import Operation, find_operation
+from holdfast.operation import Operation, find_operation, operation
 from holdfast.schema import is_page, named_arguments, result_type
-from holdfast.types import DerivedActor, ImportProblem, Op, Page
+from holdfast.types import (
+    Cell,
+    Condition,
+    DerivedActor,
+    ImportProblem,
+    NotExists,
+    Op,
+    Page,
+    Report,
+    TxnResult,
+    VersionEquals,
+)
 from holdfast.types.tasks import Task
 from holdfast.wire import PYTHON_HINTS, from_wire, parsed, plan_of, to_wire, wired
 from holdfast.workspace.context import Context, typed_txn
@@ -165,6 +177,7 @@ def headers_of(request: Request, context: Context) -> dict[str, str]:
     return headers
 
 
+_NOT_OURS: Final = "check the address: a proxy, or another program, answers there"
 _TIMES: Final = {"since", "until", "claimed_at"}  # of the data of errors
 _DEEP: Final = MAX_DEPTH + 16  # a value may be as deep as one can be, and lies inside an answer
 _CLASSES: Final = {
@@ -201,7 +214,8 @@ def failure(content: bytes, status: int) -> errors.HoldfastError:
         if not isinstance(sent, dict):
             raise ValueError("no object")
     except ValueError:
-        return errors.Unavailable(f"the server answered {status}, and not as Holdfast does")
+        message = f"the server answered {status}, and not as Holdfast does"
+        return errors.Unavailable(message, hint=_NOT_OURS)
     cls = _CLASSES.get(sent.get("code", ""), errors.HoldfastError)
     details = {name: _detail(name, value) for name, value in sent.get("details", {}).items()}
     hint = sent.get("hint", "").replace(errors.NAME_YOURSELF, errors.NAME_YOURSELF_REMOTELY)
@@ -261,6 +275,8 @@ class RemoteRunner:
         wire, context = self._wire, self._context
         if op.kind == "stream":
             return lambda *args, **kwargs: wire.watch(Resuming(op, args, kwargs, context))
+        if op.name in _MODIFYING:
+            return lambda *args, **kwargs: wire.drive(_MODIFYING[op.name](op, args, kwargs, context))
         if op.route.http is None:
             return lambda *args, **kwargs: wire.drive(refusing(no_function(op.name)))
         return lambda *args, **kwargs: wire.drive(calling(op, args, kwargs, context))
@@ -285,13 +301,95 @@ def calling(op: Operation[..., Any], args: Args, kwargs: Kwargs, context: Contex
     except errors.HoldfastError as error:
         type_details(op, error)
         raise
-    result = result_of(op, response)
-    return typed_txn(result, given) if op.name == "txn" else result
+    try:
+        result = result_of(op, response)
+        return typed_txn(result, given) if op.name == "txn" else result
+    except (msgspec.DecodeError, ValueError) as error:  # of which msgspec.ValidationError is one
+        raise _not_ours(response, changes=op.writes) from error
+
+
+def _get_or_init(op: Operation[..., Any], args: Args, kwargs: Kwargs, context: Context) -> Steps[Cell]:
+    """`cells.get_or_init`: a function as default is called here, and only if the cell is absent."""
+    op.check_arguments(args, kwargs)
+    given = named_arguments(op, args, kwargs)
+    if callable(given["default"]):
+        place = {name: given[name] for name in ("run", "cell")}
+        found: Cell | None = yield from calling(operation("cells.find"), (), place, context)
+        if found is not None:
+            return found
+        given["default"] = given["default"]()
+    made: Cell = yield from calling(op, (), given, context)
+    return made
+
+
+def _transition(op: Operation[..., Any], args: Args, kwargs: Kwargs, context: Context) -> Steps[Cell]:
+    """`cells.transition` and `transition_or_init`: a loop of compare-and-swap, at most TRIES times."""
+    op.check_arguments(args, kwargs)
+    given = named_arguments(op, args, kwargs)
+    fn, place = given["fn"], {name: given[name] for name in ("run", "cell")}
+    if not callable(fn):
+        raise errors.Invalid(f"fn must be a function of the value, not {type(fn).__name__}")
+    if context.key is not None:
+        hint = "read the cell, and use ws.using(key=...).cells.cas(...)"
+        raise errors.Unsupported(
+            f"{op.name} over HTTP takes no key: it may write another value when repeated", hint=hint
+        )
+    for attempt in range(TRIES):
+        found: Cell | None = yield from calling(operation("cells.find"), (), place, context)
+        if found is None and "initial" not in given:
+            yield from calling(operation("cells.get"), (), place, context)  # raises NotFound, unless it came just now
+            continue
+        if found is None:
+            conditions: list[Condition] = [NotExists("cell", (place["run"], place["cell"]))]
+            first = Op("cells.init", {**place, "value": given["initial"]})
+            writes = [first, Op("cells.set", {**place, "value": fn(deepcopy(given["initial"]))})]
+        else:
+            conditions = [VersionEquals("cell", (place["run"], place["cell"]), found.version)]
+            writes = [Op("cells.cas", {**place, "expected": found.version, "value": fn(found.value)})]
+        then = [*writes, Op("cells.get", place)]
+        answer: TxnResult = yield from calling(operation("txn"), (conditions, then), {}, context)
+        if answer.succeeded:
+            made: Cell = answer.results[-1]
+            return made
+        yield Pause(min(0.001 * attempt, 0.02))
+    message = f"others changed the cell {place['cell']!r} {TRIES} times while {op.name} tried"
+    raise errors.Conflict(message, hint="call it again, or let fewer agents write one cell")
+
+
+TRIES: Final = 500  # of many writers one wins each time
+_MODIFYING: Final = {
+    "cells.get_or_init": _get_or_init,
+    "cells.transition": _transition,
+    "cells.transition_or_init": _transition,
+}
+
+
+_PROPERTIES: Final = {"revision": ("revision", "clock_ahead"), "check": Report.__struct_fields__}
 
 
 def _asking(what: str, context: Context) -> Steps[dict[str, Any]]:
     response = yield from sending(Request("GET", f"/api/{what}", [], None, True, 0.0), context)
-    return msgspec.json.decode(response.content, type=dict[str, Any])
+    try:
+        found = msgspec.json.decode(response.content, type=dict[str, Any])
+        return {name: found[name] for name in _PROPERTIES[what]}
+    except (msgspec.DecodeError, ValueError, KeyError) as error:
+        raise _not_ours(response) from error
+
+
+def _not_ours(response: httpx.Response, changes: bool = False) -> errors.HoldfastError:
+    """The error for a success that no server of ours sends: a page of a proxy, or JSON of something else."""
+    kind = response.headers.get("content-type", "no content type").partition(";")[0][:80]
+    message = f"the answer ({response.status_code}, {kind}) is not one of Holdfast's"
+    if changes:
+        hint = f"the write may have happened: look before you repeat it. {_NOT_OURS}"
+        return errors.OutcomeUnknown(message, hint=hint)
+    return errors.Unavailable(message, hint=_NOT_OURS)
+
+
+def check_events(response: httpx.Response) -> None:
+    """Raise Unavailable unless a watch is answered by events."""
+    if not response.headers.get("content-type", "").startswith("text/event-stream"):
+        raise _not_ours(response)
 
 
 def sending(request: Request, context: Context) -> Steps[httpx.Response]:

@@ -209,6 +209,11 @@ class Problem(msgspec.Struct, frozen=True):
     def __str__(self) -> str:
         return f"{self.file}:{self.line}: {self.severity}: {self.message}"
 
+    @property
+    def failed(self) -> bool:
+        """Whether it is an error."""
+        return self.severity == "error"
+
 
 class Verdict(msgspec.Struct, frozen=True):
     """The result of one matcher: matched, or the first reason why not."""
@@ -237,3 +242,8 @@ class Loaded(msgspec.Struct, frozen=True):
     stored: bool
     matchers: int
     problems: tuple[Problem, ...]
+
+    @property
+    def failed(self) -> bool:
+        """Whether the file has an error."""
+        return any(problem.failed for problem in self.problems)

@@ -180,12 +180,8 @@ def test_m4_all_errors_of_a_matcher_are_reported_in_the_order_of_lines() -> None
     [
         ("matchers: []\nother: 1\n", 2, "unknown field 'other' is ignored"),
         ("matchers: []\ndefaults: x\n", 2, "did you mean 'default'?"),
-        (
-            "matchers:\n  - grimoire: g\n    any_tag: [a]\n",
-            3,
-            "unknown field 'any_tag' is ignored; did you mean 'any_tags'?",
-        ),
-        ("matchers:\n  - grimoire: g\n    match:\n      colour: red\n", 4, "unknown field 'colour'"),
+        ("matchers:\n  - grimoire: g\n    type: bug\n    colour: red\n", 4, "unknown field 'colour' is ignored"),
+        ("matchers:\n  - grimoire: g\n    match: {type: bug}\n    any_tag: [a]\n", 4, "unknown field 'any_tag'"),
         ("matchers:\n  - inherit: true\n", 2, "has_parent: true"),
         ("matchers:\n  - inherit: true\n    has_parent: false\n", 2, "has_parent: true"),
         (
@@ -201,6 +197,24 @@ def test_m4_what_is_odd_warns_and_changes_nothing(text: str, line: int, words: s
     assert (at, severity) == (line, "warning")
     assert words in message
     assert len(rules.matchers) == text.count("  - ")
+
+
+@pytest.mark.parametrize(
+    ("text", "line", "words"),
+    [
+        ("    match:\n      any_tag: [a]\n", 4, "unknown condition 'any_tag'; did you mean 'any_tags'?"),
+        ("    match:\n      colour: red\n", 4, "unknown condition 'colour'"),
+        ("    match:\n      type: bug\n      colour: red\n", 5, "unknown condition 'colour'"),
+        ("    any_tag: [a]\n", 3, "unknown condition 'any_tag'; did you mean 'any_tags'?"),
+        ("    type: bug\n    body_contain: x\n", 4, "unknown condition 'body_contain'; did you mean 'body_contains'?"),
+    ],
+)
+def test_m4_a_matcher_with_an_unknown_condition_is_refused(text: str, line: int, words: str) -> None:
+    rules, problems = read(f"matchers:\n  - grimoire: g\n{text}  - {{grimoire: other, type: task}}\n")
+    [(at, severity, message)] = problems
+    assert (at, severity) == (line, "error")
+    assert words in message
+    assert [matcher.grimoire for matcher in rules.matchers] == ["other"]
 
 
 @pytest.mark.parametrize(

@@ -293,7 +293,10 @@ def block(tx: Tx, id: str, agent: str | None = None, reason: str | None = None, 
 
 def end_lease(tx: Tx, lease: int, op: str) -> None:
     """The claim has expired: open the task again."""
-    change(tx, by_record(tx, lease), op, {"status": "open", **NO_CLAIM})
+    task = by_record(tx, lease)
+    change(tx, task, op, {"status": "open", **NO_CLAIM})
+    if op == "expire":
+        tx.notify("claims expired, and their tasks are open again", f"{task.id} of {task.holder}")
 
 
 # Claims whose last renewal, which is a ttl before the deadline, is too old.

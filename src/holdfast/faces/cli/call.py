@@ -199,7 +199,9 @@ def is_json(given: Mapping[str, Any], environ: Mapping[str, str]) -> bool:
 
 def perform(session: Session, op: Operation[..., Any], given: dict[str, Any]) -> int:
     """Run an operation and print its result; 0, or 1 if the result says that a part of it failed."""
-    return 1 if getattr(run(session, op, given), "failed", False) else 0
+    result = run(session, op, given)
+    parts = result if isinstance(result, list) else [result]
+    return int(any(getattr(part, "failed", False) for part in parts))
 
 
 def run(session: Session, op: Operation[..., Any], given: dict[str, Any]) -> Any:

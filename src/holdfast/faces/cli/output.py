@@ -11,8 +11,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
-import msgspec
-
 from holdfast.errors import HoldfastError
 from holdfast.faces.cli.relay import Recorder, columns
 
@@ -106,13 +104,13 @@ class Output:
 
     def data(self, data: Any) -> None:
         """Print JSON, whatever format was chosen."""
-        from holdfast.wire import wired
+        from holdfast.wire import json_text, wired
 
         envelope = {"schema_version": SCHEMA_VERSION, "data": wired(data)}
         for name in ("cursor", "total"):
             if getattr(data, name, None) is not None and isinstance(data, list):
                 envelope[name] = getattr(data, name)
-        print(msgspec.json.encode(envelope).decode(), file=self.stdout)
+        print(json_text(envelope), file=self.stdout)
 
     def say(self, data: Any, *lines: str) -> None:
         """Print the result of a hand-written command: its data, or its lines."""
@@ -137,7 +135,7 @@ class Output:
 
 def error_json(error: HoldfastError, at: Sequence[str] = ()) -> str:
     """Return an error for programs; `at` are the options that name the workspace."""
-    from holdfast.wire import wired
+    from holdfast.wire import json_text, wired
 
     report = {
         "schema_version": SCHEMA_VERSION,
@@ -146,7 +144,7 @@ def error_json(error: HoldfastError, at: Sequence[str] = ()) -> str:
         "hint": _hint(error, at),
         "details": {name: wired(value) for name, value in error.details.items()},
     }
-    return msgspec.json.encode(report).decode()
+    return json_text(report)
 
 
 def error_text(error: HoldfastError, at: Sequence[str] = ()) -> str:
@@ -218,6 +216,6 @@ def _ids(result: Any) -> list[str]:
             return [str(found)] if isinstance(found, str | int) else _ids(found)
     if isinstance(result, str):
         return [result]
-    from holdfast.wire import wired
+    from holdfast.wire import json_text, wired
 
-    return [msgspec.json.encode(wired(result)).decode()]
+    return [json_text(wired(result))]
