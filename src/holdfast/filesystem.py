@@ -18,7 +18,7 @@ Signature = tuple[int, int, int]
 
 
 def make_folder(path: str | os.PathLike[str]) -> None:
-    """Make a folder, mode 0700, with its parents; all are durable when this returns."""
+    """Make a folder with its parents, mode 0700 whatever the umask; all are durable when this returns."""
     path = os.path.abspath(path)
     missing = []
     while not os.path.isdir(path):
@@ -26,6 +26,8 @@ def make_folder(path: str | os.PathLike[str]) -> None:
         path = os.path.dirname(path)
     for folder in reversed(missing):
         os.makedirs(folder, mode=0o700, exist_ok=True)  # another process may be making it too
+        if os.stat(folder).st_mode & 0o777 != 0o700:
+            os.chmod(folder, 0o700)
         sync(os.path.dirname(folder))
 
 

@@ -10,6 +10,7 @@ from typing import NamedTuple
 import pytest
 
 import holdfast
+from holdfast.workspace.tokens import FileTokens
 from tests.cli.calling import Answer
 
 Cli = Callable[..., Answer]
@@ -262,3 +263,16 @@ def test_who_lost_a_lock_is_not_told_of_a_token_that_nobody_typed(holding: Holdi
     holding.lost_by("a", to="b")
     answer = holding.call(holding.thing.renew, "a")
     assert (answer.code, "token" in answer.error["error"]) == (15, False), answer.err
+
+
+@pytest.mark.parametrize("umask", [0o000, 0o022, 0o077, 0o177])
+def test_remembered_tokens_are_for_their_owner_alone_under_any_umask(tmp_path: Path, umask: int) -> None:
+    before = os.umask(umask)
+    try:
+        FileTokens(str(tmp_path / "state"), "ada").remember(7, "lock", "deploy")
+    finally:
+        os.umask(before)
+    assert FileTokens(str(tmp_path / "state"), "ada").token("lock", "deploy") == 7
+    modes = {path.stat().st_mode & 0o777 for path in (tmp_path / "state").rglob("*") if path.is_dir()}
+    assert modes == {0o700}
+    assert {path.stat().st_mode & 0o077 for path in (tmp_path / "state").rglob("*") if path.is_file()} == {0}

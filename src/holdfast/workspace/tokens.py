@@ -13,6 +13,7 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from holdfast import errors
+from holdfast.filesystem import make_folder
 from holdfast.operation import REGISTRY, Operation
 
 Thing = tuple[str, ...]  # the kind of what is held, and its names
@@ -135,9 +136,10 @@ class FileTokens:
     def remember(self, token: int, *thing: str) -> None:
         """A thing was granted; its file is written whole or not at all."""
         path = self._path(thing)
-        os.makedirs(self._folder, mode=0o700, exist_ok=True)
+        make_folder(self._folder)
         partial = f"{path}.{os.getpid()}"
-        with open(partial, "w", encoding="utf-8") as file:
+        private = os.open(partial, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
+        with open(private, "w", encoding="utf-8") as file:
             file.write(str(token))
         os.replace(partial, path)
 
