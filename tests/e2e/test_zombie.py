@@ -176,3 +176,22 @@ def test_t5_a_node_that_has_not_heard_of_its_deadline_is_fenced_off(tmp_path: Pa
         assert_fenced_off(zombie, ws, id, token, fate)
         assert_goes_on(zombie, ws, id, fate)
         assert_equal(late, ws)
+
+
+@stops
+def test_whoever_waits_for_a_process_that_is_stopped_in_a_transaction_is_told_which(tmp_path: Path) -> None:
+    ManualClock(tmp_path / "clock")
+    with holdfast.open(tmp_path / "store", actor=HEIR, clock=ManualClock(tmp_path / "clock"), busy_timeout=0.2) as ws:
+        id = ws.tasks.create("task").id
+        with Zombie(tmp_path / "store", tmp_path / "clock", ZOMBIE) as zombie:
+            zombie.tell("stop at", "batch.ran")
+            zombie.tell("claim", {"id": id, "agent": ZOMBIE})
+            zombie.wait_until_stopped()
+            with pytest.raises(errors.Busy) as refused:
+                ws.tasks.claim(id, HEIR)
+            pid = zombie._process.pid
+            assert (refused.value.details["pid"], refused.value.details["actor"]) == (pid, ZOMBIE)
+            assert refused.value.details["stopped"]
+            assert f"kill -CONT {pid}" in refused.value.hint
+            zombie.go_on()
+            assert zombie.hear().code == "ok"

@@ -18,7 +18,7 @@ import apsw
 import pytest
 
 from holdfast.kernel import activity
-from holdfast.kernel.process_lock import OPEN
+from holdfast.kernel.process_lock import OPEN, TURN
 from holdfast.kernel.store import Store
 from tests.amounts import amount
 from tests.power.disk import NAME, Entry, Mark, Operation, Sync, SyncFolder, Tape, Truncate, Write, contents
@@ -122,8 +122,8 @@ def test_the_folder_of_a_new_workspace_is_as_durable_as_what_is_in_it(scene: Sce
 
 
 def kept(files: Mapping[str, bytes]) -> dict[str, bytes]:
-    """All files but those written without SQLite: refusals, who has the store open, and the sums of backups."""
-    left_out = (activity.FILE, OPEN, ".sha256")
+    """All files but those written without SQLite: refusals, who has the store or the turn, and the sums of backups."""
+    left_out = (activity.FILE, OPEN, TURN, ".sha256")
     return {name: content for name, content in files.items() if not name.endswith(left_out)}
 
 

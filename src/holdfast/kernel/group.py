@@ -27,6 +27,7 @@ from holdfast.kernel.journal import LogMoved
 from holdfast.kernel.process_lock import Turns
 from holdfast.kernel.signals import SHIELD
 from holdfast.kernel.tx import GuardedTx, Tx
+from holdfast.types import as_time
 
 # (domain, thread) for each thread inside a transaction, over all handles of this process: a thread that waited for its
 # own transaction would wait for ever.
@@ -274,7 +275,23 @@ class Group:
 
     def turn_missed(self) -> errors.Busy:
         """The error for a turn that did not come in time."""
-        return errors.Busy(f"other processes kept the write lock for {self.busy_timeout:g} s; nothing was changed")
+        holder = self.turns.holder()
+        if holder is None:
+            return errors.Busy(f"other processes kept the write lock for {self.busy_timeout:g} s; nothing was changed")
+        pid, actor, since, stopped = holder
+        hint = f"retry; if it never ends, look at process {pid}"
+        if stopped:
+            hint = (
+                f"it is stopped, and nobody can pass it: let it continue (kill -CONT {pid}), or end it (kill -9 {pid})"
+            )
+        return errors.Busy(
+            f"process {pid} ({actor}) has had the write lock since {as_time(since):%H:%M:%S} UTC; nothing was changed",
+            hint=hint,
+            pid=pid,
+            actor=actor,
+            since=as_time(since).isoformat(),
+            stopped=stopped,
+        )
 
     # --- threads -----------------------------------------------------------------------------------------------------
 
@@ -331,6 +348,7 @@ class Group:
             self._gather()
             self.take(calls)
             self._crowd = len(calls)
+            self.turns.actor = calls[0].actor if calls else ""
             if self.turns.take(self.busy_timeout):
                 try:
                     batch = self.perform(calls)
@@ -366,6 +384,7 @@ def interactive(group: Group, actor: str, timeout: float) -> Iterator[GuardedTx]
     with SHIELD:
         group.lead_alone(Exclusive(_no_body, actor))
         try:
+            group.turns.actor = actor
             if not group.turns.take(group.busy_timeout):
                 raise group.turn_missed()
             batch = _begin(group)

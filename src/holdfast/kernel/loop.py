@@ -122,6 +122,7 @@ class LoopLeader:
             if not group.try_lead():
                 return
             taken = group.take([])
+            group.turns.actor = calls[0].actor if calls else ""
             if group.turns.try_take():
                 self._run(taken)
             else:

@@ -18,7 +18,7 @@ import fcntl
 import os
 import threading
 from collections.abc import Callable
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from holdfast.kernel.signals import SHIELD
 
@@ -28,6 +28,25 @@ if TYPE_CHECKING:
 GATE = "gate.lock"
 TURN = "turn.lock"
 OPEN = "open.lock"
+_RECORD = 256  # bytes that say who has the turn, or which files are open
+
+
+class Holder(NamedTuple):
+    """The process that has the turn: who writes, since when (microseconds UTC), and whether it is stopped."""
+
+    pid: int
+    actor: str
+    since: int
+    stopped: bool
+
+
+def _is_stopped(pid: int) -> bool:
+    """Whether a process is stopped by a signal, where the system tells."""
+    try:
+        with open(f"/proc/{pid}/stat", encoding="utf-8", errors="replace") as file:
+            return file.read().rpartition(")")[2].split()[0] in ("T", "t")
+    except (OSError, IndexError):
+        return False
 
 
 class Turns:
@@ -36,6 +55,7 @@ class Turns:
     def __init__(self, folder: str) -> None:
         self._folder = folder
         self._jobs: SimpleQueue[Callable[[], None] | None] | None = None
+        self.actor = ""  # who asks for the turn, for others who wait
         self._open()
 
     def _open(self) -> None:
@@ -54,7 +74,19 @@ class Turns:
             return False
         finally:
             fcntl.flock(self._gate, fcntl.LOCK_UN)
+        self._sign(self._turn)
         return True
+
+    def _sign(self, turn: int) -> None:
+        """Write into the turn file whose turn it is; the file's time says since when."""
+        os.pwrite(turn, f"{os.getpid()} {self.actor}".encode()[:_RECORD].ljust(_RECORD), 0)
+
+    def holder(self) -> Holder | None:
+        """The process that took the turn last, None if the file does not name one."""
+        pid, _, actor = os.pread(self._turn, _RECORD, 0).decode("utf-8", "replace").rstrip().partition(" ")
+        if not pid.isdecimal():
+            return None
+        return Holder(int(pid), actor, os.fstat(self._turn).st_mtime_ns // 1000, _is_stopped(int(pid)))
 
     def take(self, timeout: float) -> bool:
         """Wait for the turn at most `timeout` seconds. False if it did not come."""
@@ -87,6 +119,7 @@ class Turns:
             fcntl.flock(turn, fcntl.LOCK_EX)
             fcntl.flock(gate, fcntl.LOCK_UN)
             if decision.acquire(blocking=False):
+                self._sign(turn)
                 taken()
             else:
                 os.close(gate)
@@ -179,9 +212,6 @@ class Presence:
         descriptor, self._descriptor = self._descriptor, None
         if descriptor is not None:
             os.close(descriptor)
-
-
-_RECORD = 256  # bytes
 
 
 def _try_alone(descriptor: int) -> bool:
