@@ -307,3 +307,19 @@ def test_s13_a_folder_that_is_too_large_for_one_request_is_sent_in_parts(remote:
     for name in ("stashes.jsonl", "stash_history.jsonl"):
         assert (project / "back" / name).read_bytes() == (project / "folder" / name).read_bytes()
     assert "12 stashes" in remote("stash", "import", "folder").out
+
+
+def test_t18_tasks_that_are_too_large_for_one_request_are_sent_in_slices(remote: Cli, project: Path) -> None:
+    head = {"format": "holdfast.task/1", "body": "b" * 1500}
+    lines = [json.dumps({**head, "id": f"t-{at}", "title": "x", "parent_id": "t-3500"}) for at in range(3500)]
+    lines.append(json.dumps({**head, "id": "t-3500", "title": "the parent of all"}))
+    file = project / "tasks.jsonl"
+    file.write_text("\n".join([*lines, "{", ""]))
+    assert file.stat().st_size > 4 * 1024 * 1024
+    refused = remote("import", "tasks.jsonl", "--json")
+    assert (refused.code, [each["line"] for each in refused.error["details"]["problems"]]) == (1, [3502])
+    assert remote("list", "-q").out == "", "nothing was imported"
+    file.write_text("\n".join([*lines, ""]))
+    assert remote("import", "tasks.jsonl", "--atomic", "--json").error["code"] == "TOO_LARGE"
+    assert len(remote("import", "tasks.jsonl", "--json").data["created"]["tasks"]) == 3501
+    assert len(remote("import", "tasks.jsonl", "--json").data["unchanged"]["tasks"]) == 3501

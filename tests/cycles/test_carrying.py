@@ -13,6 +13,7 @@ import pytest
 
 import holdfast
 from holdfast import errors
+from holdfast.interchange.peer import sync
 from holdfast.interchange.peer.locations import Entry, Folder, Revision, moved
 from holdfast.interchange.peer.sync import ExportReport, bring, send
 from holdfast.workspace import Workspace
@@ -134,6 +135,75 @@ def test_p9_a_dry_run_tells_and_writes_nothing(ws: Workspace, shelf: Shelf) -> N
     with holdfast.open(":memory:", actor="x") as other:
         assert bring(other, shelf, dry_run=True).created["cycles"] == [KEY]
         assert other.cycles.list() == []
+
+
+def large(ws: Workspace, key: str) -> int:
+    """A cycle whose document has more bytes than a step with an output may write; returns how many."""
+    ws.cycles.start("search")
+    ws.cycles.start_phase(key, "plan")
+    room = 983_000 - len(json.dumps(ws.cycles.export(key)))
+    ws.cycles.update_phase(key, "plan", {"text": "x" * room})
+    ws.cycles.fail_phase(key, "plan", "e" * 20_000)
+    return len(json.dumps(ws.cycles.export(key), separators=(",", ":")))
+
+
+def test_p9_a_large_document_comes_back_whatever_the_step_that_wrote_it(ws: Workspace, shelf: Shelf) -> None:
+    assert 983_040 < large(ws, KEY) <= 1_048_576
+    send(ws, shelf)
+    with holdfast.open(":memory:", actor="other") as other:
+        assert bring(other, shelf, dry_run=True).created["cycles"] == [KEY]
+        assert bring(other, shelf).created["cycles"] == [KEY]
+        assert other.cycles.export(KEY) == ws.cycles.export(KEY)
+
+
+def test_p9_a_document_that_is_too_large_is_one_bad_entry(ws: Workspace, shelf: Shelf) -> None:
+    large(ws, KEY)
+    ws.cycles.start("search")
+    send(ws, shelf)
+    shelf.change(context={"text": "y" * 100_000})
+    with holdfast.open(":memory:", actor="other") as other:
+        for dry_run in (True, False):
+            with pytest.raises(errors.Invalid) as refused:
+                bring(other, shelf, dry_run=dry_run)
+            assert [problem.id for problem in refused.value.details["problems"]] == [DOTTED]
+        assert other.cycles.list() == []
+        report = bring(other, shelf, skip_bad=True)
+        assert (report.created["cycles"], [each.id for each in report.skipped]) == (
+            ["peer:spec:search:cycle:2"],
+            [DOTTED],
+        )
+        assert other.cycles.get("peer:spec:search").metadata.cycle_number == 2
+
+
+@pytest.mark.parametrize("lines", [1, 3, 500])
+def test_p9_a_location_of_any_size_is_brought_in_slices(
+    ws: Workspace, shelf: Shelf, monkeypatch: pytest.MonkeyPatch, lines: int
+) -> None:
+    monkeypatch.setattr(sync, "LINES", lines)
+    for spec in ("a", "b", "c"):
+        for _ in range(3):
+            ws.cycles.start(spec)
+    send(ws, shelf)
+    shelf.put("peer.spec.a.cycle.current", b"2")
+    shelf.put("peer.spec.d.cycle.7.plan", b'{"steps": 1}')
+    shelf.put("peer.spec.d.cycle.7.metadata", b'{"created_at": "2025-08-01T08:00:00Z"}')
+    shelf.put("peer.spec.e.meta", b'{"current_cycle": 1, "cycles": {"1": {}, "2": {}}}')
+    shelf.put("peer.spec.e.cycle.2", b'{"cycle_number": 2, "phases": {}}')
+    with holdfast.open(":memory:", actor="other") as other, holdfast.open(":memory:", actor="other") as whole:
+        entries = {key: entry.value.decode() for key, entry in shelf.entries.items()}
+        expected = whole.cycles.import_(entries)
+        assert bring(other, shelf, dry_run=True).created == expected.created
+        assert other.cycles.list() == []
+        assert bring(other, shelf).created == expected.created
+        for key in expected.created["cycles"]:
+            assert other.cycles.export(key) == whole.cycles.export(key)
+        for spec in "abcde":
+            assert other.cycles.get(f"peer:spec:{spec}").cycle_id == whole.cycles.get(f"peer:spec:{spec}").cycle_id
+        shelf.put("peer.spec.f.cycle.1", b"{")
+        shelf.put("peer.spec.g.cycle.1", b'{"cycle_number": 1, "phases": {}}')
+        with pytest.raises(errors.Invalid, match=r"peer\.spec\.f"):
+            bring(other, shelf)
+        assert len(other.cycles.list()) == len(expected.created["cycles"]), "all or nothing"
 
 
 def test_p9_only_the_cycles_that_are_named_are_sent(ws: Workspace, shelf: Shelf) -> None:

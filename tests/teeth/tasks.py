@@ -14,6 +14,7 @@ AHEAD = ("tests/unit/test_read_ahead.py",)
 NODES = ("tests/conformance/test_tasks.py", "--kinds", "replicated-2,replicated-3")
 
 IMPORTS = ("tests/unit/test_task_import.py",)
+SLICES = ("tests/unit/test_slices.py",)
 LEAPS = ("tests/conformance/test_leaps.py", "--kinds", "memory")
 
 BUGS = [
@@ -32,6 +33,20 @@ BUGS = [
         """        if key not in _RULE_FIELDS and (value is inside.get(key)""",
         """        if key not in _RULE_FIELDS and False and (value is inside.get(key)""",
         ("tests/unit/routing/test_reading.py",),
+    ),
+    Bug(
+        "a slice of an import comes before what it names",
+        "interchange/slices.py",
+        "for name in line.names if (found := leader(name)) in members)",
+        "for name in line.names if (found := leader(name)) not in members)",
+        SLICES,
+    ),
+    Bug(
+        "an import in slices writes before it has rehearsed the last",
+        "interchange/slices.py",
+        "    for each in file.slices:\n        part =",
+        "    for each in file.slices[:1]:\n        part =",
+        SLICES,
     ),
     Bug(
         "tasks that were read ahead are claimed as they were then",

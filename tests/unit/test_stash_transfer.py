@@ -15,9 +15,7 @@ import pytest
 import holdfast
 from holdfast import Workspace, errors
 from holdfast.faces import cli
-from holdfast.faces.cli.commands.stash import parts
 from holdfast.interchange.stash_export import TABLES
-from holdfast.interchange.stash_import import MAX_LINES
 from holdfast.testing import ManualClock
 from holdfast.types import ImportReport
 
@@ -507,11 +505,6 @@ def test_s13_lines_that_are_no_text_are_bad_lines_and_blank_ones_are_none(copy: 
     assert told(report) == [("stashes", 1), ("properties", 2)]
 
 
-def test_s13_too_many_lines_are_refused(copy: Workspace) -> None:
-    with pytest.raises(errors.TooLarge):
-        copy.stashes.import_({"links": [""] * (MAX_LINES + 1)})
-
-
 @pytest.mark.parametrize("table", ["properties", "", None, 1])
 def test_s13_what_is_no_table_cannot_be_exported(ws: Workspace, table: Any) -> None:
     with pytest.raises(errors.TableNotFound):
@@ -757,26 +750,6 @@ def test_s13_what_is_no_file_is_told_and_not_waited_for(project: Path, capsys: p
     os.mkfifo(project / "one" / "categories.jsonl")
     assert cli.main(["stash", "import", "one", "--dir", "copy"]) == 1
     assert "categories.jsonl is not a regular file" in capsys.readouterr().err
-
-
-# --- in parts --------------------------------------------------------------------------------------------------------
-
-
-def test_s13_a_folder_goes_in_parts_with_what_belongs_together(ws: Workspace, copy: Workspace) -> None:
-    for name in ("properties", "damaged"):
-        ws.stashes.create(name, "context", {"text": "x" * 500})
-    tables = exported(ws)
-    whole = sum(len(json.dumps(line)) for lines in tables.values() for line in lines)
-    assert parts(tables) == [tables]
-    shares = parts(tables, whole - 1000)
-    assert len(shares) > 1
-    for table, lines in tables.items():
-        assert [max(each) for each in zip(*(share[table] for share in shares), strict=True)] == lines
-    for share in shares:
-        assert copy.stashes.import_(share).skipped == []
-    assert exported(copy) == tables
-    with pytest.raises(errors.TooLarge):
-        parts(tables, 1000)
 
 
 @pytest.mark.parametrize("folder", ["none", "empty"])

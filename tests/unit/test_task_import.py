@@ -22,7 +22,7 @@ from holdfast import Transaction, Workspace, errors
 from holdfast.domains.tasks import Tasks
 from holdfast.faces.cli.views import view
 from holdfast.testing import ManualClock
-from holdfast.types import ImportProblem, ImportReport
+from holdfast.types import ImportPart, ImportProblem, ImportReport
 from holdfast.types.tasks import Author, Origin, Retired, TaskStatus
 from tests.worlds.contents import contents
 
@@ -800,9 +800,11 @@ def test_t18_arguments_that_make_no_sense_are_refused(ws: Workspace) -> None:
     for arguments in bad:
         with pytest.raises(errors.Invalid):
             ws.tasks.import_(**arguments)
-    with pytest.raises(errors.TooLarge):
-        ws.tasks.import_([""] * 10_001)
-    assert ws.tasks.import_([""] * 10_000).created["tasks"] == []
+    assert ws.tasks.import_([""] * 10_001).created["tasks"] == []
+    parts: list[Any] = [ImportPart({"tasks": [1]}), ImportPart(expect=["a"]), {"expect": []}]
+    for part in parts:
+        with pytest.raises(errors.Invalid, match="part"):
+            ws.tasks.import_([], part=part)
 
 
 # --- beads -----------------------------------------------------------------------------------------------------------

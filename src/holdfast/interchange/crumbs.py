@@ -103,12 +103,14 @@ def put_trail(tx: Tx, line: TrailLine, follow: bool) -> str:
 # --- links -----------------------------------------------------------------------------------------------------------
 
 
-def put_link(tx: Tx, line: LinkLine, changed: Set[str], created: Set[str], left: Set[str]) -> str:
+def put_link(
+    tx: Tx, line: LinkLine, changed: Set[str], created: Set[str], left: Set[str], expect: Set[str] = frozenset()
+) -> str:
     """Create a link that is no scope.
 
     `changed` are the tasks of this import, whose links have ids that nobody knows yet: the line's id replaces them.
     `created` are the links of this import: a contradiction to one of them is an error, to others a conflict. `left` are
-    the trails that are left alone.
+    the trails that are left alone. A link to one of `expect`, which is not here yet, is created with it.
     """
     row = tx.one(f"SELECT {LINK_COLUMNS} FROM links WHERE id = ?", (line.link_id,))
     if row is not None:
@@ -117,10 +119,12 @@ def put_link(tx: Tx, line: LinkLine, changed: Set[str], created: Set[str], left:
     missing = [
         f"there is no {table[:-1]} {id!r}"
         for table, id in zip(ENDS[kind], (source, target), strict=True)
-        if not tx.one(f"SELECT 1 FROM {table} WHERE id = ?", (id,))
+        if id not in expect and not tx.one(f"SELECT 1 FROM {table} WHERE id = ?", (id,))
     ]
     if missing:
         raise errors.Invalid("; ".join(missing))
+    if not expect.isdisjoint((source, target)):
+        return CREATED
     there = link_types.find(tx, kind, source, target)
     if there is not None and (there in created or kind not in tree.KINDS or source not in changed):
         return f"differs: the link exists as {there}; skipped"

@@ -8,7 +8,7 @@ out together with what needs it. Called by the imports of tasks, stashes and cyc
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import datetime
 from typing import Annotated, Any, Final, Literal, NamedTuple, ParamSpec, TypeVar, get_args
 
@@ -16,7 +16,7 @@ import msgspec
 
 from holdfast import errors
 from holdfast.kernel.tx import Tx
-from holdfast.types import ImportProblem, ImportReport, as_microseconds, counted
+from holdfast.types import ImportPart, ImportProblem, ImportReport, as_microseconds, counted
 
 T = TypeVar("T")
 P = ParamSpec("P")
@@ -49,7 +49,8 @@ class Place(NamedTuple):
 class Import:
     """An import at work: what became of each record, and every problem with its place."""
 
-    def __init__(self, *tables: str, unit: str = "lines") -> None:
+    def __init__(self, *tables: str, unit: str = "lines", part: ImportPart | None = None) -> None:
+        self._numbers = {} if part is None else part.numbers
         created, updated, unchanged = ({table: list[str]() for table in tables} for _ in get_args(Outcome))
         self.report = ImportReport(created, updated, unchanged, [], [], [])
         self.bad: list[ImportProblem] = []
@@ -60,12 +61,16 @@ class Import:
         self, table: str, lines: Sequence[str], id_fields: Sequence[str], take: Callable[[Place, dict[str, Any]], None]
     ) -> None:
         """Parse each line independently and pass it to `take`; skip blank lines, refuse what cannot be read."""
-        for number, line in enumerate(lines, 1):
+        for number, line in self.numbered(table, lines):
             raw = self.attempt(Place(table, number, None), parse, line)
             if raw is not None:
                 ids = [raw[field] for field in id_fields if isinstance(raw.get(field), str)]
                 place = Place(table, number, ids[0] if ids else None)
                 self.attempt(place, take, place, raw)
+
+    def numbered(self, table: str, lines: Sequence[str]) -> Iterator[tuple[int, str]]:
+        """Each line with its number in the file of its table."""
+        yield from zip(self._numbers.get(table) or range(1, len(lines) + 1), lines, strict=True)
 
     def attempt(self, place: Place, step: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T | None:
         """Do a step for a record, and refuse the record if that raises; then the result is None."""
@@ -164,16 +169,24 @@ def file_of(table: str) -> str:
     return f"{table}.jsonl"
 
 
+def check_part(part: ImportPart | None, tables: Mapping[str, Sequence[str]], dry_run: bool) -> frozenset[str]:
+    """The ids that other parts of an import bring. Raises Invalid for a part that is not one of these tables."""
+    if part is None:
+        return frozenset()
+    if not isinstance(part, ImportPart):
+        raise errors.Invalid(f"part is an ImportPart, not {type(part).__name__}")
+    for table, numbers in part.numbers.items():
+        if len(numbers) != len(tables.get(table, ())):
+            raise errors.Invalid(f"part has {len(numbers)} numbers for {len(tables.get(table, ()))} lines of {table}")
+    if part.expect and not dry_run:
+        raise errors.Invalid("part.expect is for a dry run: what an import names is here or in it")
+    return frozenset(part.expect)
+
+
 def check_lines(lines: Any, what: str = "lines") -> None:
     """Raise Invalid unless this is a list of lines."""
     if isinstance(lines, str) or not isinstance(lines, Sequence):
         raise errors.Invalid(f"{what} is a list of str, not {type(lines).__name__}", hint="text.splitlines() makes one")
-
-
-def check_count(count: int, most: int, hint: str, unit: str = "lines") -> None:
-    """Raise TooLarge for more than one call takes."""
-    if count > most:
-        raise errors.TooLarge(f"{count} {unit} in one call; the limit is {most}", hint=hint, limit=most)
 
 
 def parse(line: str) -> dict[str, Any] | None:

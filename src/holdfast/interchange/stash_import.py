@@ -25,11 +25,10 @@ from holdfast.interchange.stash_export import TABLES, EntryLine, LinkLine, Stash
 from holdfast.interchange.stash_lines import check_entry, compare_entry, compare_scope, put_stash, same_entry
 from holdfast.kernel.tx import Tx, newest_version
 from holdfast.kernel.validate import check_flag, check_name
-from holdfast.types import ImportReport
+from holdfast.types import ImportPart, ImportReport
 
 L = TypeVar("L")
 Read = tuple[Place, L]
-MAX_LINES: Final = 50_000  # of all tables; of crumbs as many as an import of tasks takes
 _LEFT: Final = "its trail {} is left alone; skipped"
 
 
@@ -41,19 +40,30 @@ class _Diverged(Exception):
 
 
 def import_(
-    tx: Tx, tables: Mapping[str, Sequence[str]], skip_bad: bool, dry_run: bool, holder: str | None
+    tx: Tx,
+    tables: Mapping[str, Sequence[str]],
+    skip_bad: bool,
+    dry_run: bool,
+    holder: str | None,
+    part: ImportPart | None,
 ) -> ImportReport:
     """`stashes.import_`."""
     check_flag(skip_bad=skip_bad, dry_run=dry_run)
     if holder is not None:
         check_name(holder, "holder")
     _check(tables)
+    expect = frozenset(id for id in jsonl.check_part(part, tables, dry_run) if not _is_here(tx, id))
     left: set[str] = set()
     while True:
         try:
-            return jsonl.run(tx, dry_run, partial(_Import(tx, left, holder).run, tables, skip_bad))
+            return jsonl.run(tx, dry_run, partial(_Import(tx, left, holder, part, expect).run, tables, skip_bad))
         except _Diverged as diverged:  # a trail is updated whole or left alone: once more, without these
             left |= diverged.trails
+
+
+def _is_here(tx: Tx, id: str) -> bool:
+    found = tx.one("SELECT 1 FROM tasks WHERE id = ? UNION ALL SELECT 1 FROM trails WHERE id = ?", (id, id))
+    return found is not None
 
 
 def _check(tables: Any) -> None:
@@ -61,18 +71,18 @@ def _check(tables: Any) -> None:
         raise errors.Invalid(f"tables is a dict of lists of lines by name, not {type(tables).__name__}")
     for table, lines in tables.items():
         jsonl.check_lines(lines, f"tables[{table!r}]")
-    hint = "import them in parts: crumbs and trails first, each stash with its links and history"
-    jsonl.check_count(sum(map(len, tables.values())), MAX_LINES, hint)
-    task_import.check_count(len(tables.get("crumbs", ())))
 
 
 class _Import:
-    """One attempt at an import; the trails of `left` are left alone."""
+    """One attempt at an import; the trails of `left` are left alone. `expect` are ids that other parts bring."""
 
-    def __init__(self, tx: Tx, left: set[str], holder: str | None) -> None:
+    def __init__(
+        self, tx: Tx, left: set[str], holder: str | None, part: ImportPart | None, expect: frozenset[str]
+    ) -> None:
         self._tx = tx
         self._holder = holder
-        self._found = Import(*TABLES)
+        self._expect = expect
+        self._found = Import(*TABLES, part=part)
         self._left = {*left}
         self._updated: dict[str, TrailLine] = {}
         self._diverged: set[str] = set()
@@ -87,7 +97,7 @@ class _Import:
         entries = self._read(tables, EntryLine, "stash_history", "history_id", "stash_id")
         stashes = self._read(tables, StashLine, "stashes", "stash_id")
         for table in sorted(set(tables) - set(TABLES)):
-            for number, text in enumerate(tables[table], 1):
+            for number, text in self._found.numbered(table, tables[table]):
                 if not isinstance(text, str) or text.strip():
                     self._found.refuse(Place(table, number, None), "unknown table")
         members = TrailTasks(self._tx, [raw for _, raw in tasks], [link for _, link in links])
@@ -200,7 +210,9 @@ class _Import:
         """Import tasks; returns the ids of those that were created or changed."""
         waits = {task: id for id in self._left for task in members.ending(members.of(id, lines.get(id)))}
         ending = {task: id for id, line in self._updated.items() for task in members.ending(members.of(id, line))}
-        work = task_import.TaskImport(self._tx, self._found, follow=members.only_ending(ending.keys() - waits.keys()))
+        work = task_import.TaskImport(
+            self._tx, self._found, follow=members.only_ending(ending.keys() - waits.keys()), expect=self._expect
+        )
         for place, raw in tasks:
             if place.id in waits:
                 self._found.conflict(place, _LEFT.format(waits[place.id]))
@@ -216,7 +228,9 @@ class _Import:
     def _put_links(self, links: list[Read[LinkLine]], changed: set[str]) -> None:
         created: set[str] = set()
         for place, link in links:
-            outcome = self._found.put(place, crumbs.put_link, self._tx, link, changed, created, self._left)
+            outcome = self._found.put(
+                place, crumbs.put_link, self._tx, link, changed, created, self._left, self._expect
+            )
             if outcome == CREATED:
                 created.add(link.link_id)
 
@@ -251,7 +265,7 @@ class _Import:
                 self._found.conflict(each, _LEFT.format(link.to_id))
             return
         entries = [entry for _, entry in history]
-        outcome = self._found.put(place, put_stash, self._tx, line, link, entries, self._holder)
+        outcome = self._found.put(place, put_stash, self._tx, line, link, entries, self._holder, self._expect)
         if outcome is None:
             for each in self._take_parts(line.stash_id):
                 self._found.refuse(each, f"its stash {line.stash_id} cannot be imported")

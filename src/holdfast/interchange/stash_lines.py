@@ -7,7 +7,7 @@ before it writes anything. Called by `stash_import`.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Sequence, Set
 from typing import Any, Final
 
 import msgspec
@@ -31,10 +31,18 @@ _EXPIRE: Final = "expire"
 _encode = msgspec.msgpack.Encoder().encode
 
 
-def put_stash(tx: Tx, line: StashLine, link: LinkLine | None, history: list[EntryLine], holder: str | None) -> str:
+def put_stash(
+    tx: Tx,
+    line: StashLine,
+    link: LinkLine | None,
+    history: list[EntryLine],
+    holder: str | None,
+    expect: Set[str] = frozenset(),
+) -> str:
     """Create a stash with its scope and history, or update the one that is here.
 
     An entry of its newest version is added if it has no history at all. With `holder`, only its locks change hands.
+    One whose trail is among `expect`, and not here yet, is created with it.
     """
     line = _check_stash(line)
     _check_newest(line, history)
@@ -45,6 +53,8 @@ def put_stash(tx: Tx, line: StashLine, link: LinkLine | None, history: list[Entr
         return jsonl.DELETED
     entries = history or [_newest_entry(tx, line)]
     data = [_entry_data(tx, entry) for entry in entries]
+    if link is not None and link.to_id in expect:
+        return jsonl.CREATED
     scope = rows.GLOBAL if link is None else _scope(tx, line, link)
     if line.deleted_at is None:
         rows.check_free(tx, scope, line.name)

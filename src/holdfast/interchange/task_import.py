@@ -27,28 +27,33 @@ from holdfast.interchange.task_merge import OP, Plan, differences, merge
 from holdfast.kernel.activity import EVERY
 from holdfast.kernel.tx import Tx, newest_version
 from holdfast.kernel.validate import check_flag
-from holdfast.types import ImportReport
+from holdfast.types import ImportPart, ImportReport
 from holdfast.types.tasks import ImportFormat, Side
 
-MAX_LINES: Final = 10_000
 _READERS: Final[dict[str, Callable[[dict[str, Any], Config], Record]]] = {"holdfast": read_own, "beads": read_issue}
 _ID: Final = re.compile(r"[A-Za-z0-9._-]{1,64}")
 
 
 def import_(
-    tx: Tx, lines: Sequence[str], format: ImportFormat, prefer: Side, dry_run: bool, skip_bad: bool
+    tx: Tx,
+    lines: Sequence[str],
+    format: ImportFormat,
+    prefer: Side,
+    dry_run: bool,
+    skip_bad: bool,
+    part: ImportPart | None,
 ) -> ImportReport:
     """`tasks.import_`."""
     check_flag(dry_run=dry_run, skip_bad=skip_bad)
     jsonl.check_lines(lines)
-    check_count(len(lines))
+    expect = jsonl.check_part(part, {"tasks": lines}, dry_run)
     for what, given, known in (("format", format, [*_READERS]), ("prefer", prefer, ["ours", "theirs"])):
         if given not in known:
             raise errors.Invalid(f"{what} is {' or '.join(known)}, not {given!r}")
 
     def work() -> ImportReport:
-        found = Import("tasks")
-        tasks = TaskImport(tx, found, format, prefer, skip_bad)
+        found = Import("tasks", part=part)
+        tasks = TaskImport(tx, found, format, prefer, skip_bad, expect=expect)
         found.read("tasks", lines, ("id",), tasks.read)
         tasks.decide()
         found.check(skip_bad)
@@ -58,16 +63,12 @@ def import_(
     return jsonl.run(tx, dry_run, work)
 
 
-def check_count(count: int) -> None:
-    """Raise TooLarge for more tasks than one call takes."""
-    jsonl.check_count(count, MAX_LINES, "import them in parts: first the tasks that others name")
-
-
 class TaskImport:
     """The tasks of one import: `read` each record, `decide` about all, `write` all.
 
     Among the tables of stashes, `follow` are the tasks that become what their line says although they were changed
-    here; tasks are then created in the order of their age, as such files are sorted by id.
+    here; tasks are then created in the order of their age, as such files are sorted by id. `expect` are ids that other
+    parts of the import bring: a dry run, which writes nothing then, takes them for present.
     """
 
     def __init__(
@@ -78,6 +79,7 @@ class TaskImport:
         prefer: Side = "ours",
         skip_bad: bool = True,
         follow: Set[str] | None = None,
+        expect: Set[str] = frozenset(),
     ) -> None:
         self._tx = tx
         self._found = found
@@ -87,7 +89,8 @@ class TaskImport:
         self._config = settings_of(tx).config
         self._file: dict[str, Record] = {}
         self._gone: set[str] = set()  # deleted in beads
-        self._plan = Plan(tx, found, skip_bad)
+        self._expect = expect
+        self._plan = Plan(tx, found, skip_bad, expect)
 
     def read(self, place: Place, raw: dict[str, Any]) -> None:
         """Read the record of a line. Raises Invalid if it can make no task."""
@@ -183,7 +186,7 @@ class TaskImport:
         record.keep(lost, "names tasks that are not here")
 
     def _is_gone(self, id: str) -> bool:
-        if self._plan.task(id) is not None:
+        if self._plan.task(id) is not None or id in self._expect:
             return False
         left_out = self._source == "beads" and id not in self._file  # its exports are often partial
         return left_out or id in self._gone or newest_version(self._tx, TASK, "", id) > 0
@@ -197,6 +200,10 @@ class TaskImport:
         steps = 2 * len(records)
         for id, record in records.items():
             self._found.count(CREATED if self._plan.task(id) is None else UPDATED, record.place)
+            for message in record.warnings:
+                self._found.warn(record.place, message)
+        if self._expect:
+            return
         for done, id in enumerate(self._by_age() if self._follow is not None else records):
             if done % EVERY == 0:
                 tx.report_progress("import", done, steps)
@@ -217,8 +224,6 @@ class TaskImport:
             merged = merge(tx, seqs[id], record)
             if not record.withheld:  # otherwise the same line still has something to change
                 self._remember(merged, record)
-            for message in record.warnings:
-                self._found.warn(record.place, message)
         tx.report_progress("import", steps, steps)
 
     def _by_age(self) -> list[str]:

@@ -10,7 +10,7 @@ reported.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Set
 from typing import Any, Final
 
 import msgspec
@@ -187,11 +187,12 @@ _LIVE_BELOW = "SELECT c.id FROM tasks c JOIN tasks t ON t.seq = c.parent WHERE t
 class Plan:
     """The records to merge, in the order of the file, and the tasks as they were before the import."""
 
-    def __init__(self, tx: Tx, found: Import, skip_bad: bool) -> None:
+    def __init__(self, tx: Tx, found: Import, skip_bad: bool, expect: Set[str] = frozenset()) -> None:
         self.records: dict[str, Record] = {}
         self._tx = tx
         self._found = found
         self._skip_bad = skip_bad
+        self._expect = expect
         self._excused: set[str | None] = set()  # bad records, which are no fault of those that name them
         self._tasks: dict[str, Stored | None] = {}
         self._named_by: dict[str, list[str]] = {}
@@ -256,7 +257,7 @@ class Plan:
         names = _names(record)
         if record.id in names:
             return "it names itself, as parent or in a link"
-        unknown = [name for name in names if not self._counts(name) and self.task(name) is None]
+        unknown = [name for name in names if not self._is_known(name)]
         if unknown:
             return f"there is no task {', '.join(unknown)}, neither here nor among the records that can be imported"
         if self._is_deleted(record.id):
@@ -267,6 +268,9 @@ class Plan:
         elif record.parent_id is not None and self._is_deleted(record.parent_id):
             return f"its parent {record.parent_id} is deleted"
         return None
+
+    def _is_known(self, id: str) -> bool:
+        return self._counts(id) or id in self._expect or self.task(id) is not None
 
     def _counts(self, id: str) -> bool:
         """Whether the import has a record of this id."""

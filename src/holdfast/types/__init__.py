@@ -186,6 +186,15 @@ class ImportReport(msgspec.Struct, frozen=True):
     dry_run: bool = False
 
 
+class ImportPart(msgspec.Struct, frozen=True):
+    """What a part of a larger import knows of the rest: the numbers of its lines in their files, by table, and the ids
+    that other parts bring, which a dry run takes for present.
+    """
+
+    numbers: dict[str, list[int]] = {}
+    expect: list[str] = []
+
+
 T = TypeVar("T")
 
 

@@ -132,8 +132,6 @@ def check_sequence(sequence: Any) -> None:
 
 # --- importing -------------------------------------------------------------------------------------------------------
 
-MAX_ENTRIES: Final = 10_000
-
 
 def import_(tx: Tx, entries: dict[str, Any], dry_run: bool = False, skip_bad: bool = False) -> ImportReport:
     """Import cycles of any format by their keys.
@@ -146,22 +144,23 @@ def import_(tx: Tx, entries: dict[str, Any], dry_run: bool = False, skip_bad: bo
         raise errors.Invalid("entries is a dict of documents by their keys")
     from holdfast.interchange import jsonl, peer  # only an import needs them
 
-    jsonl.check_count(len(entries), MAX_ENTRIES, "import them in parts: all keys of a cycle together", "entries")
-
     def work() -> ImportReport:
         found, reading = jsonl.Import("cycles", unit="entries"), peer.read(entries)
         for key, message in reading.problems:
             found.refuse(jsonl.Place("cycles", 0, key), message)
         for key, message in reading.notes:
             found.warn(jsonl.Place("cycles", 0, key), message)
-        found.check(skip_bad)
         for own, document in sorted(reading.documents.items()):
             place = jsonl.Place("cycles", 0, str(own))
-            outcome = _put(tx, own, document, reading.formats.get(own, "v2"), found, place)
+            bad = len(found.bad)
+            outcome = found.attempt(place, _put, tx, own, document, reading.formats.get(own, "v2"), found, place)
             if outcome is not None:
                 found.count(outcome, place)
+            elif len(found.bad) > bad:
+                del reading.documents[own]
         for prefix, number in _currents(reading):
             rows.set_current(tx, prefix, max(number, rows.current_of(tx, prefix)))
+        found.check(skip_bad)
         return found.report
 
     return jsonl.run(tx, dry_run, work)

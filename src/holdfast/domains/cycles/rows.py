@@ -27,7 +27,8 @@ CYCLE: Final = "cycle"
 CONFLICT: Final = "cycle-conflict"
 DELETE: Final = "delete"
 _COLUMNS: Final = "prefix, number, sequence, revision, created, updated, document, shared"
-_ENDING: Final = ("start_phase", "fail_phase", "finish", "recover")  # steps that a large document must allow
+# Steps that a large document must allow; one that comes from elsewhere may have taken them there.
+_ENDING: Final = ("start_phase", "fail_phase", "finish", "recover", "import", "adopt")
 _SHOWN: Final = 5  # problems in a message; `details` has all
 _json = msgspec.json.Encoder().encode
 _pack = msgspec.msgpack.Encoder().encode

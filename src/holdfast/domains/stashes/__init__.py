@@ -20,7 +20,7 @@ from holdfast.kernel.tx import Snapshot, Tx, newest_version
 from holdfast.kernel.validate import check_id, check_limit, check_name, check_ttl
 from holdfast.operation import Domain, Found, M, procedure, read, write
 from holdfast.route import Held, example
-from holdfast.types import ImportReport, Page
+from holdfast.types import ImportPart, ImportReport, Page
 from holdfast.types.stashes import Stash, StashType, TransferTable
 
 MAX_EXPORT: Final = 1000  # lines of a page
@@ -292,16 +292,18 @@ def import_(
     dry_run: bool = False,
     skip_bad: bool = False,
     holder: str | None = None,
+    part: ImportPart | None = None,
 ) -> ImportReport:
     """Import tables as JSON lines, by name, with their ids, times, versions and history.
 
     What changed in the file only is updated; what changed on both sides is left alone. A line that cannot be imported
     refuses all (Invalid, with `problems`); with `skip_bad` it is left out, and what needs it. A held lock stays held,
-    with a token of this workspace; given a `holder`, locks of others are Forbidden.
+    with a token of this workspace; given a `holder`, locks of others are Forbidden. `part` tells what lines that are
+    part of larger files need to know of the rest.
     """
     from holdfast.interchange import stash_import
 
-    return stash_import.import_(tx, tables, skip_bad, dry_run, holder)
+    return stash_import.import_(tx, tables, skip_bad, dry_run, holder, part)
 
 
 # What examples need.

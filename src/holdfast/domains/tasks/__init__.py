@@ -16,7 +16,7 @@ from holdfast.kernel.tx import Snapshot, Tx
 from holdfast.kernel.validate import check_flag
 from holdfast.operation import Domain, Found, M, procedure, read, write
 from holdfast.route import ANY, Alias, Held, example
-from holdfast.types import ImportReport, Page
+from holdfast.types import ImportPart, ImportReport, Page
 from holdfast.types.tasks import ImportFormat, Side, Task, TemplateNode
 
 _ONE = "/api/tasks/{id}"
@@ -48,16 +48,17 @@ def import_(
     prefer: Side = "ours",
     dry_run: bool = False,
     skip_bad: bool = False,
+    part: ImportPart | None = None,
 ) -> ImportReport:
-    """Import tasks from JSON lines, with their ids; the same lines again change nothing.
+    """Import tasks from JSON lines, with their ids, in one transaction; the same lines again change nothing.
 
     A task that changed here and in the file is left alone, or with prefer="theirs" becomes what the file says. A line
     that cannot be imported refuses all (Invalid, with `problems`); with `skip_bad` it is left out, and what needs it.
-    Claims are not imported.
+    Claims are not imported. `part` tells what lines that are part of a larger file need to know of the rest.
     """
     from holdfast.interchange import task_import
 
-    return task_import.import_(tx, lines, format, prefer, dry_run, skip_bad)
+    return task_import.import_(tx, lines, format, prefer, dry_run, skip_bad, part)
 
 
 def probe(tx: Tx, id: str) -> Found | None:

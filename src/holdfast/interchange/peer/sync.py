@@ -27,17 +27,19 @@ import msgspec
 from holdfast import errors
 from holdfast.domains.cycles.merge import digest
 from holdfast.domains.cycles.rules import Key, find_prefix, parse
-from holdfast.interchange.jsonl import Import, Place
+from holdfast.interchange.jsonl import Import, Place, refusal
 from holdfast.interchange.peer import Reading, read
 from holdfast.interchange.peer.locations import Bucket, Entry, Folder, Location, Revision
 from holdfast.interchange.peer.words import by_name
-from holdfast.types import ImportReport
+from holdfast.interchange.slices import BYTES, LINES, merged, problems_of
+from holdfast.types import ImportProblem, ImportReport
 from holdfast.types.cycles import CycleComparison
 
 BACK_OFF: Final = (0.1, 0.3, 0.9)  # seconds
 _PAGE: Final = 1000
 _CHOOSE: Final = "compare both: bring(..., theirs=[key]) takes the one there, send(..., mine=[key]) overwrites it"
 Document = dict[str, Any]
+Entries = dict[str, str | bytes]
 
 
 # --- from a location -------------------------------------------------------------------------------------------------
@@ -57,11 +59,57 @@ def bring(
     for key in chosen:
         if key not in documents:
             raise errors.NotFound(f"{location.name} has no cycle {key} that can be read", key=str(key))
-    report: ImportReport = workspace.cycles.import_(entries, skip_bad=skip_bad, dry_run=dry_run)
+    report = _import(workspace, entries, dry_run, skip_bad)
     for key in chosen:
         if str(key) not in (*report.created["cycles"], *report.updated["cycles"]):
             _adopt(workspace, key, documents[key], report)
     return report
+
+
+def _import(workspace: Any, entries: Entries, dry_run: bool, skip_bad: bool) -> ImportReport:
+    """Import entries in slices; with several, all are rehearsed before the first is written."""
+    parts, reports, problems = [*_slices(entries)], list[ImportReport](), list[ImportProblem]()
+    for rehearsal in (True, False) if len(parts) > 1 and not dry_run else (dry_run,):
+        reports.clear()
+        for part in parts:
+            try:
+                reports.append(workspace.cycles.import_(part, skip_bad=skip_bad, dry_run=rehearsal))
+            except errors.Invalid as refused:
+                if not rehearsal or len(parts) == 1:
+                    raise
+                problems += problems_of(refused)
+        if problems:
+            raise refusal(problems, "entries")
+    return merged(reports, lambda table, id: 0)
+
+
+def _slices(entries: Entries) -> Iterator[Entries]:
+    """Parts of the entries with all of each cycle; those of a prefix with a meta document stay together."""
+    sources = {name: by_name(name) for name in entries}
+    whole = {source.prefix for source in sources.values() if source is not None and source.kind == "meta"}
+    groups: dict[tuple[str, int], Entries] = {}
+    current: dict[str, Entries] = {}  # of each prefix: in every part that has a cycle of it
+    for name, source in sources.items():
+        value = {name: entries[name]}
+        if source is None:
+            groups.setdefault(("", 0), {}).update(value)
+        elif source.kind == "current" and source.prefix not in whole:
+            current.setdefault(source.prefix, {}).update(value)
+        else:
+            groups.setdefault((source.prefix, 0 if source.prefix in whole else source.number), {}).update(value)
+    for prefix, value in current.items():
+        if not any(key[0] == prefix for key in groups):
+            groups[prefix, 0] = value
+    part, size = Entries(), 0
+    for (prefix, _), group in groups.items():
+        group = group | current.get(prefix, {})
+        more = len(msgspec.json.encode(group))
+        if part and (len(part) + len(group) > LINES or size + more > BYTES):
+            yield part
+            part, size = {}, 0
+        part |= group
+        size += more
+    yield part
 
 
 def _adopt(workspace: Any, key: Key, document: Document, report: ImportReport) -> None:
@@ -79,7 +127,7 @@ def _adopt(workspace: Any, key: Key, document: Document, report: ImportReport) -
     report.updated["cycles"].append(str(key))
 
 
-def entries_of(found: dict[str, Entry]) -> dict[str, str | bytes]:
+def entries_of(found: dict[str, Entry]) -> Entries:
     """Decode entries to `str` where possible; raw bytes cost more on the wire."""
     return {key: _text(entry.value) for key, entry in found.items()}
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import codecs
 import os
 import sys
 from collections.abc import Callable, Iterator
@@ -16,7 +17,7 @@ from holdfast.faces.cli.call import Session
 from holdfast.faces.cli.command import command
 from holdfast.faces.cli.commands.store import snapshot
 from holdfast.faces.cli.output import bar, printable
-from holdfast.types import Page, counted
+from holdfast.types import ImportProblem, Page, counted
 
 if TYPE_CHECKING:
     from holdfast.operation import Operation
@@ -83,6 +84,9 @@ def write_lines(path: str, lines: Iterator[str], replace: bool = False) -> int:
     return count
 
 
+ATOMIC: Final = Argument("atomic", "flag", help="in one transaction, which other writers wait for")
+
+
 @command(
     "import",
     Argument("file", word=True, required=True, help="the file; - is standard input"),
@@ -90,19 +94,54 @@ def write_lines(path: str, lines: Iterator[str], replace: bool = False) -> int:
     Argument("prefer", choices=("ours", "theirs"), help="who wins if both have changed: ours or theirs"),
     Argument("dry_run", "flag", help="report what would happen, and change nothing"),
     Argument("skip_bad", "flag", help="leave out what is wrong"),
+    ATOMIC,
     op=Tasks.import_,
 )
 def import_(session: Session, given: dict[str, Any]) -> int:
-    """Import tasks from JSON lines, after a backup; all of them or none.
+    """Import tasks from JSON lines, after a backup, in slices of 500.
 
-    A dry run reports what would happen. Nothing is imported if a line is wrong.
+    A dry run reports what would happen. Nothing is imported if a line is wrong. Run it again if it was interrupted.
     """
-    lines = read_lines(given.pop("file"))
+    from holdfast.interchange.slices import import_tasks
+
+    lines, bad = read_lines(given.pop("file"))
+    import_all(session, given, bad, Tasks.import_, lines, import_tasks, lambda workspace: workspace.tasks)
+    return 0
+
+
+def import_all(
+    session: Session,
+    given: dict[str, Any],
+    bad: list[ImportProblem],
+    op: Operation[..., Any],
+    what: Any,
+    in_slices: Callable[..., Any],
+    domain: Callable[[Any], Any],
+) -> None:
+    """Import files in slices, or in one call; `bad` are lines that cannot be sent. Prints the report."""
+    atomic = given.pop("atomic", False) or "key" in session.given  # a key belongs to one call
     before = nullcontext() if given.get("dry_run") else snapshot(session)
     with before, session.open(writing=True) as workspace, bar("import", workspace):
-        report = workspace.tasks.import_(lines, **given)
-    report_import(session, Tasks.import_, report)
-    return 0
+
+        def call(**how: Any) -> Any:
+            return domain(workspace).import_(what, **how) if atomic else in_slices(workspace, what, **how)
+
+        if bad and not given.get("skip_bad"):
+            from holdfast.interchange.jsonl import refusal
+
+            raise refusal([*bad, *_refused(call, given)])
+        report = call(**given)
+    report.skipped[:0] = bad
+    report_import(session, op, report)
+
+
+def _refused(call: Callable[..., Any], given: dict[str, Any]) -> list[ImportProblem]:
+    """The problems that a dry run finds."""
+    try:
+        call(**given | {"dry_run": True})
+    except errors.Invalid as refused:
+        return list(refused.details.get("problems") or ())
+    return []
 
 
 def report_import(session: Session, op: Operation[..., Any], report: Any) -> None:
@@ -115,22 +154,31 @@ def report_import(session: Session, op: Operation[..., Any], report: Any) -> Non
         session.wrote()
 
 
-def read_lines(path: str) -> list[str]:
-    """The lines of a file; - is standard input."""
+def read_lines(path: str) -> tuple[list[str], list[ImportProblem]]:
+    """The lines of a file, and those of them that are not UTF-8; - is standard input."""
     try:
         if path == "-":
-            return _split(sys.stdin.read())
-        with open(path, encoding="utf-8", newline="") as file:
-            return _split(file.read())
+            return decode_lines(sys.stdin.buffer.read())
+        with open(path, "rb") as file:
+            return decode_lines(file.read())
     except OSError as error:
         raise errors.NotFound(f"{path} cannot be read: {error.strerror}") from error
-    except UnicodeDecodeError as error:
-        raise errors.Invalid(f"{path} is not UTF-8: {error}") from error
 
 
-def _split(text: str) -> list[str]:
-    """Lines end with a newline alone: texts hold other separators."""
-    return [line.removesuffix("\r") for line in text.removesuffix("\n").split("\n")] if text else []
+def decode_lines(data: bytes, name: str = "") -> tuple[list[str], list[ImportProblem]]:
+    """The lines of a file, and a problem for each that is not UTF-8; a blank one replaces it.
+
+    Lines end with a newline alone: texts hold other separators. A byte order mark is no part of the first.
+    """
+    lines, bad = list[str](), list[ImportProblem]()
+    data = data.removeprefix(codecs.BOM_UTF8)
+    for number, line in enumerate(data.removesuffix(b"\n").split(b"\n") if data else (), 1):
+        try:
+            lines.append(line.removesuffix(b"\r").decode())
+        except UnicodeDecodeError as error:
+            lines.append("")
+            bad.append(ImportProblem(number, None, "error", f"not UTF-8 at byte {error.start + 1}", name))
+    return lines, bad
 
 
 def report_lines(report: Any) -> list[str]:
