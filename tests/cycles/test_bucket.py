@@ -22,7 +22,9 @@ from holdfast import errors
 from holdfast.faces.cli import main
 from holdfast.interchange.peer.locations import Bucket
 from holdfast.interchange.peer.sync import bring, send
+from holdfast.interchange.peer.view import old_keys, remove_old_keys
 from holdfast.workspace import Workspace
+from tests.amounts import amount
 
 BUCKET = "agent-os-peer-state"
 SAMPLES = Path(__file__).parents[3] / "shared" / "samples" / "cycles"
@@ -250,6 +252,8 @@ def test_p9_a_concurrent_writer_makes_the_export_fail_with_its_revision(
 
         name, indent = bucket.name, bucket.indent
         read = staticmethod(bucket.read)
+        history = staticmethod(bucket.history)
+        remove = staticmethod(bucket.remove)
 
         def write(self, key: str, value: bytes, expected: Any) -> Any:
             written.extend(others.put({DOTTED: theirs}).values())
@@ -285,6 +289,150 @@ def test_p9_a_bucket_of_hundreds_of_keys_is_read_whole(bucket: Bucket, others: O
     others.put({f"peer.spec.search.cycle.{number}.plan": str(number).encode() for number in range(1, 601)})
     found = bucket.read()
     assert {int(entry.value) for entry in found.values()} == set(range(1, 601))
+
+
+def test_p9_a_bucket_is_never_read_as_empty_whenever_the_end_marker_comes(bucket: Bucket, others: Others) -> None:
+    others.put({"peer.spec.large.cycle.1.plan": b"x" * 900_000, **FORMATS["v2"]})
+    for _ in range(amount(60, 1000)):
+        assert bucket.read().keys() == {"peer.spec.large.cycle.1.plan", DOTTED}
+
+
+class Early:
+    """A watch of the server whose end marker comes first, as if all had been delivered before the client asked."""
+
+    def __init__(self, watcher: Any) -> None:
+        self._watcher = watcher
+        self.asked = 0
+        self.stop = watcher.stop
+
+    async def updates(self, timeout: float) -> Any:
+        self.asked += 1
+        return None if self.asked == 1 else await self._watcher.updates(timeout)
+
+
+def test_p9_an_end_marker_that_comes_first_ends_nothing(
+    bucket: Bucket, others: Others, ws: Workspace, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from nats.js.kv import KeyValue
+
+    watch = KeyValue.watchall
+
+    async def early(self: Any, **how: Any) -> Any:
+        return Early(await watch(self, **how))
+
+    monkeypatch.setattr(KeyValue, "watchall", early)
+    assert bucket.read() == {}
+    entries = FORMATS["fragments with dots"]
+    others.put(entries)
+    assert bucket.read().keys() == entries.keys()
+    assert bring(ws, bucket).created["cycles"] == [KEY]
+
+
+def test_p9_a_reading_that_lacks_a_key_is_an_error_and_no_answer(
+    bucket: Bucket, others: Others, monkeypatch: pytest.MonkeyPatch, server: str
+) -> None:
+    others.put({"a": b"1"})
+    with Bucket(server, BUCKET, timeout=0.2) as short:
+        listed = short._subjects
+
+        async def more() -> Any:
+            found, messages = await listed()
+            return {*found, "b"}, messages
+
+        async def unknown() -> Any:
+            return set(), 1
+
+        for wrong in (more, unknown):
+            monkeypatch.setattr(short, "_subjects", wrong)
+            with pytest.raises(errors.Unavailable, match="whenever it was read"):
+                short.read()
+
+
+def test_p9_a_corrupt_entry_is_recovered_from_the_history_of_the_bucket(
+    bucket: Bucket, others: Others, ws: Workspace
+) -> None:
+    good = others.put({DOTTED: v2()})[DOTTED]
+    for value in (b'{"version": 2,', b"\xff", v2(sequence=3, phases={})):
+        bad = others.put({DOTTED: value})[DOTTED]
+    with holdfast.open(":memory:", actor="other") as other:
+        report = bring(other, bucket)
+        assert report.created["cycles"] == [KEY]
+        assert other.cycles.export(KEY)["sequence"] == 2
+    (warning,) = report.warnings
+    assert warning.id == DOTTED
+    assert warning.message.startswith(f"revision {bad} cannot be read, so revision {good} counts")
+    bring(ws, bucket)
+    assert send(ws, bucket).updated["cycles"] == [KEY]
+    assert json.loads(bucket.read()[DOTTED].value) == ws.cycles.export(KEY)
+    assert send(ws, bucket).unchanged["cycles"] == [KEY]
+    assert [json.loads(bucket.history(DOTTED)[0].value)["sequence"]] == [3], "the bucket keeps what could not be read"
+
+
+def test_p9_an_entry_that_was_never_sound_stays_a_problem(bucket: Bucket, others: Others, ws: Workspace) -> None:
+    others.put({DOTTED: b"{"})
+    others.put({DOTTED: b"["})
+    with pytest.raises(errors.Invalid, match=re.escape(DOTTED)):
+        bring(ws, bucket)
+
+
+def test_p9_a_key_that_was_deleted_is_a_conflict_and_not_made_again(
+    bucket: Bucket, others: Others, ws: Workspace
+) -> None:
+    others.put({DOTTED: v2()})
+    bring(ws, bucket)
+    ws.cycles.start("another")
+    others.delete(DOTTED)
+    with pytest.raises(errors.CycleConflict, match="somebody deleted it there; it was not created again") as refused:
+        send(ws, bucket)
+    assert [each["key"] for each in refused.value.details["conflicts"]] == [KEY]
+    assert refused.value.mine == ws.cycles.export(KEY)
+    assert "peer.spec.another.cycle.1" in bucket.read(), "the others are written"
+    assert send(ws, bucket, mine=[KEY]).created["cycles"] == [KEY]
+    assert json.loads(bucket.read()[DOTTED].value) == ws.cycles.export(KEY)
+
+
+@pytest.mark.parametrize("format", ["fragments with dots", "fragments with colons", "meta and cycle"])
+def test_p9_old_keys_are_found_again_after_an_export_that_was_killed(
+    format: str, bucket: Bucket, others: Others, ws: Workspace
+) -> None:
+    others.put(FORMATS[format])
+    bring(ws, bucket)
+    assert old_keys(ws, bucket) == [], "nothing is v2 yet"
+    ws.cycles.complete_phase(KEY, ws.cycles.get(KEY).metadata.current_phase or "plan", {"done": True})
+    left = send(ws, bucket).old_keys
+    assert send(ws, bucket).old_keys == [], "the second export has forgotten"
+    assert [(old.name, old.kept) for old in old_keys(ws, bucket)] == [(name, "") for name in sorted(left)]
+    with holdfast.open(":memory:", actor="new") as stranger:
+        bring(stranger, bucket)
+        assert all("no version that was imported" in old.kept for old in remove_old_keys(stranger, bucket))
+    assert left
+    assert set(left) <= bucket.read().keys()
+    assert [old.name for old in remove_old_keys(ws, bucket)] == sorted(left)
+    assert not set(left) & bucket.read().keys()
+    assert old_keys(ws, bucket) == []
+    assert send(ws, bucket).unchanged["cycles"] == [KEY]
+
+
+def test_p9_an_old_key_that_somebody_changed_stays(bucket: Bucket, others: Others, ws: Workspace) -> None:
+    others.put(FORMATS["fragments with dots"])
+    bring(ws, bucket)
+    send(ws, bucket)
+    others.put({"peer.spec.search.cycle.3.plan": {"steps": 3}})
+    assert {old.kept for old in remove_old_keys(ws, bucket)} == {f"{KEY}: the workspace has imported something else"}
+    assert "peer.spec.search.cycle.3.plan" in bucket.read()
+
+
+def test_p9_a_foreign_key_and_a_mark_are_reported_and_stop_nothing(
+    bucket: Bucket, others: Others, ws: Workspace
+) -> None:
+    others.put({"config.theme": b"dark", "notes": {"a": 1}, DOTTED: b"\xef\xbb\xbf" + json.dumps(v2()).encode()})
+    report = bring(ws, bucket)
+    assert report.created["cycles"] == [KEY]
+    assert sorted(str(each.id) for each in report.warnings) == ["config.theme", "notes", DOTTED]
+    assert send(ws, bucket).unchanged["cycles"] == [KEY]
+    others.put({"peer.spec.v1.2.cycle.1": {"started_at": T1}})
+    with pytest.raises(errors.Invalid, match="neither its name"):
+        bring(ws, bucket)
 
 
 def test_p9_a_bucket_that_is_not_there_is_made_only_if_wanted(server: str, others: Others) -> None:
@@ -359,6 +507,10 @@ def test_p9_the_command_line_imports_and_exports(
     code, out, _ = call("export", *place)
     assert (code, out.splitlines()[0]) == (0, f"updated: {KEY}")
     assert "peer:spec:search:cycle:3:plan: replaced by v2" in out
+    code, out, _ = call("old-keys", *place)
+    assert (code, "peer:spec:search:cycle:3:plan: may be removed" in out) == (0, True)
+    assert "peer:spec:search:cycle:3:plan: removed" in call("old-keys", *place, "--remove")[1]
+    assert call("old-keys", *place)[1] == "no old keys\n"
     assert call("complete-phase", KEY, "execute", '{"files": 1}')[0] == 0
     theirs = {**v2(), "metadata": {**v2()["metadata"], "created_at": T2}}
     revision = others.put({DOTTED: theirs})[DOTTED]

@@ -14,7 +14,7 @@ import pytest
 import holdfast
 from holdfast import errors
 from holdfast.interchange.peer import sync
-from holdfast.interchange.peer.locations import Entry, Folder, Revision, moved
+from holdfast.interchange.peer.locations import Contents, Entry, Folder, Revision, moved
 from holdfast.interchange.peer.sync import ExportReport, bring, send
 from holdfast.workspace import Workspace
 
@@ -35,12 +35,15 @@ class Shelf:
 
     def __init__(self) -> None:
         self.entries: dict[str, Entry] = {}
+        self.older: dict[str, list[Entry]] = {}
+        self.deleted: set[str] = set()
         self.revisions = 0
         self.others: list[Callable[[], None]] = []
         self.after_read: list[Callable[[], None]] = []
 
-    def read(self) -> dict[str, Entry]:
-        found = dict(self.entries)
+    def read(self) -> Contents:
+        found = Contents(self.entries)
+        found.deleted = {*self.deleted}
         if self.after_read:
             self.after_read.pop(0)()
         return found
@@ -53,8 +56,20 @@ class Shelf:
             raise moved(self.name, key, expected, present)
         return self.put(key, value)
 
+    def history(self, key: str) -> list[Entry]:
+        return self.older.get(key, [])[::-1]
+
+    def remove(self, key: str, expected: Revision) -> None:
+        if self.entries[key].revision != expected:
+            raise moved(self.name, key, expected, self.entries[key].revision)
+        del self.entries[key]
+        self.deleted.add(key)
+
     def put(self, key: str, value: bytes) -> Revision:
         self.revisions += 1
+        self.deleted.discard(key)
+        if key in self.entries:
+            self.older.setdefault(key, []).append(self.entries[key])
         self.entries[key] = Entry(value, self.revisions)
         return self.revisions
 
@@ -161,6 +176,7 @@ def test_p9_a_document_that_is_too_large_is_one_bad_entry(ws: Workspace, shelf: 
     ws.cycles.start("search")
     send(ws, shelf)
     shelf.change(context={"text": "y" * 100_000})
+    shelf.older.clear()
     with holdfast.open(":memory:", actor="other") as other:
         for dry_run in (True, False):
             with pytest.raises(errors.Invalid) as refused:
@@ -475,15 +491,35 @@ def test_p9_a_file_is_written_only_over_the_content_that_was_read(tmp_path: Path
     assert [path.name for path in tmp_path.iterdir()] == [".lock"]
 
 
-def test_p9_links_are_not_followed(tmp_path: Path) -> None:
+def documented(ws: Workspace) -> dict[str, Any]:
+    """The document of a new cycle."""
+    ws.cycles.start("search")
+    found: dict[str, Any] = ws.cycles.export(KEY)
+    return found
+
+
+def test_p9_links_are_not_followed_and_stop_nothing(ws: Workspace, tmp_path: Path) -> None:
     inside = tmp_path / "peer"
     inside.mkdir()
     (tmp_path / "secret").write_text("{}")
     (inside / "a.json").symlink_to(tmp_path / "secret")
     folder = Folder(str(inside))
-    for attempt in (folder.read, lambda: folder.write("a", b"1", None)):
-        with pytest.raises(errors.Invalid, match="is a symlink"):
-            attempt()
+    (inside / "folder.json").mkdir()
+    (inside / f"{DOTTED}.json").write_text(json.dumps(documented(ws)))
+    found = folder.read()
+    assert ([*found], [*found.unread]) == ([DOTTED], ["a", "folder"])
+    with pytest.raises(errors.Invalid, match="is a symlink"):
+        folder.write("a", b"1", None)
+    report = bring(ws, folder)
+    assert (report.created["cycles"] or report.unchanged["cycles"]) == [KEY]
+    assert [each.id for each in report.warnings] == ["a", "folder"]
+    send(ws, folder)
+    (inside / f"{DOTTED}.json").unlink()
+    (inside / f"{DOTTED}.json").symlink_to(tmp_path / "secret")
+    ws.cycles.start("another")
+    with pytest.raises(errors.CycleConflict, match="is a symlink"):
+        send(ws, folder)
+    assert (inside / "peer.spec.another.cycle.1.json").exists(), "the others are written"
     assert (tmp_path / "secret").read_text() == "{}"
     (inside / "a.json").unlink()
     (inside / ".lock").unlink()

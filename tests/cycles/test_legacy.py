@@ -358,7 +358,8 @@ BAD = {
     "no UTF-8": ("peer.spec.search.cycle.3", b"\xff\xfe"),
     "no object": ("peer.spec.search.cycle.3", "12"),
     "deep": ("peer.spec.search.cycle.3", "[" * 100_000),
-    "no key": ("package", {"name": "x"}),
+    "twice a key": ("peer.spec.search.cycle.3", '{"cycle_number": 3, "phases": {}, "phases": {}}'),
+    "twice a key within": ("peer.spec.search.cycle.3.plan", '{"steps": [{"a": 1, "a": 2}]}'),
     "a name with a space": ("peer.spec.my feature.cycle.1", {"started_at": T1}),
     "a name with a dot": ("peer.spec.v1.2.cycle.1", {"started_at": T1}),
     "a number that is none": ("peer.spec.search.cycle.0", {"started_at": T1}),
@@ -393,6 +394,13 @@ def test_p8_what_cannot_be_read_is_told_by_its_key_and_nothing_of_it_is_answered
     assert list(reading.documents) == [Key("peer:global", 1)]
     assert [key for key, _ in reading.problems] == [source]
     assert reading.problems[0][1]
+
+
+@pytest.mark.parametrize("value", [{"name": "x"}, b"\xff", "{", "plain"])
+def test_p8_a_key_of_something_else_is_noted_and_stops_nothing(value: Any) -> None:
+    reading = read({"package": value, "peer.global.cycle.1": {"started_at": T1}})
+    assert (list(reading.documents), reading.problems) == ([Key("peer:global", 1)], [])
+    assert reading.notes[0][0] == "package"
 
 
 def test_p5_a_v2_document_that_breaks_a_rule_is_told_with_its_paths() -> None:

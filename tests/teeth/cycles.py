@@ -10,8 +10,23 @@ WRITES = ("tests/conformance/test_cycle_writes.py", "--kinds", "memory")
 ENDS = ("tests/conformance/test_cycle_ends.py", "--kinds", "memory")
 RULES = ("tests/unit/test_cycle_rules.py",)
 CORRUPTION = ("tests/e2e/test_cycle_corruption.py",)
+BUCKET = ("tests/cycles/test_bucket.py",)
 
 BUGS = [
+    Bug(
+        "the first end marker ends the reading of a bucket",
+        "interchange/peer/locations.py",
+        "                if entry is None:\n                    continue\n",
+        "                if entry is None:\n                    break\n",
+        BUCKET,
+    ),
+    Bug(
+        "a key that was deleted from a bucket is created again",
+        "interchange/peer/sync.py",
+        "key.dotted in self._view.entries.deleted",
+        "key.dotted in self._view.entries",
+        BUCKET,
+    ),
     Bug(
         "a cycle that somebody else rewrote is believed if it keeps the rules",
         "domains/cycles/rows.py",

@@ -807,6 +807,22 @@ def test_t18_arguments_that_make_no_sense_are_refused(ws: Workspace) -> None:
             ws.tasks.import_([], part=part)
 
 
+@pytest.mark.parametrize(
+    "line",
+    [
+        '{"format": "holdfast.task/1", "id": "a", "title": "one", "title": "two"}',
+        '{"format": "holdfast.task/1", "id": "a", "title": "t", "notes": [{"at": "2025-01-01T00:00:00Z", "by": "b",'
+        ' "text": "one", "text": "two"}]}',
+        '{"format": "holdfast.task/1", "id": "a", "title": "t", "more": {"x": {"y": 1, "y": 2}}}',
+    ],
+)
+def test_t18_a_line_that_has_a_key_twice_is_a_bad_line(ws: Workspace, line: str) -> None:
+    with pytest.raises(errors.Invalid, match="duplicate key"):
+        ws.tasks.import_([own("b"), line])
+    report = ws.tasks.import_([own("b"), line], skip_bad=True)
+    assert (report.created["tasks"], [each.line for each in report.skipped]) == (["b"], [2])
+
+
 # --- beads -----------------------------------------------------------------------------------------------------------
 
 

@@ -17,6 +17,7 @@ import msgspec
 from holdfast import errors
 from holdfast.kernel.tx import Tx
 from holdfast.types import ImportPart, ImportProblem, ImportReport, as_microseconds, counted
+from holdfast.wire import check_keys
 
 T = TypeVar("T")
 P = ParamSpec("P")
@@ -196,12 +197,19 @@ def parse(line: str) -> dict[str, Any] | None:
     if not line.strip():
         return None
     try:
-        raw = msgspec.json.decode(line)
-    except (msgspec.DecodeError, UnicodeEncodeError, RecursionError) as error:
+        raw = decode_json(line)
+    except (ValueError, RecursionError) as error:
         raise errors.Invalid(f"invalid JSON: {error}") from error
     if not isinstance(raw, dict):
         raise errors.Invalid("not a JSON object")
     return {name: value for name, value in raw.items() if value is not None}
+
+
+def decode_json(text: str) -> Any:
+    """Decode JSON. Raises ValueError, or Invalid for a duplicate key, of which one value would be lost."""
+    value = msgspec.json.decode(text)
+    check_keys(text)
+    return value
 
 
 def micros(time: datetime, what: str) -> int:

@@ -55,7 +55,7 @@ def command(
 # Commands made by hand, and their modules.
 _MODULES: Final = {
     "agents": ("setup", "guard", "prime"),
-    "cycle": ("cycle export", "cycle import", "cycle show", "cycle validate"),
+    "cycle": ("cycle export", "cycle import", "cycle old-keys", "cycle show", "cycle validate"),
     "demo": ("bench", "demo"),
     "doctor": ("doctor",),
     "help": ("help", "completion", "schema"),

@@ -52,6 +52,10 @@ EXAMPLES: Final[dict[str, tuple[str | Example, ...]]] = {
         example("holdfast cycle import --dir peer-state --skip-bad", *_SAVED),
         example("holdfast cycle import --dir peer-state --theirs peer:spec:login:cycle:1", *_SAVED),
     ),
+    "cycle old-keys": (
+        example("holdfast cycle old-keys --dir peer-state", *_SAVED),
+        example("holdfast cycle old-keys --dir peer-state --remove", *_SAVED),
+    ),
     "stash export": (
         example("holdfast stash export shared", _HITS),
         example("holdfast stash export shared --replace", _HITS, "holdfast stash export shared"),

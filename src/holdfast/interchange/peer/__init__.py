@@ -8,8 +8,9 @@
     {"keys": {…}}   a collection of any of them
 
 Guarantee: every value is in the document, in its field or under `context.legacy`, grouped by where it was. What cannot
-be read is a problem, and then the document of that cycle is left out. A v2 document replaces older ones of its cycle,
-with a note. Pure. Called by the import of cycles and by `sync`.
+be read is a problem, and then the document of that cycle is left out. An entry that names no cycle, neither by its key
+nor by its content, belongs to somebody else: a note. A v2 document replaces older ones of its cycle, with a note.
+Pure. Called by the import of cycles and by `view`.
 """
 
 from __future__ import annotations
@@ -21,11 +22,14 @@ import msgspec
 
 from holdfast import errors
 from holdfast.domains.cycles.rules import LAST, PHASES, Key, alike, find, find_prefix, problems
+from holdfast.interchange.jsonl import decode_json
 from holdfast.interchange.peer import words
 from holdfast.interchange.peer.drafts import NO_TIME, Draft
 from holdfast.interchange.peer.words import Document, Source, Unreadable
 from holdfast.kernel.values import check
 from holdfast.types.cycles import Cycle, CycleEntry, CycleMetadata, CyclePhase
+
+_MARK: Final = "\ufeff"
 
 
 def decoded(value: Any, plain: bool) -> Any:
@@ -36,7 +40,7 @@ def decoded(value: Any, plain: bool) -> Any:
         except UnicodeDecodeError as error:
             raise Unreadable(f"it is not UTF-8: {error.reason} at byte {error.start}") from error
     if isinstance(value, str):
-        value = _parsed(value, plain)
+        value = _parsed(value.removeprefix(_MARK), plain)
     try:
         check(value, text=True)
     except errors.HoldfastError as error:
@@ -44,14 +48,20 @@ def decoded(value: Any, plain: bool) -> Any:
     return value
 
 
+def _has_mark(value: Any) -> bool:
+    return value[:3] == _MARK.encode() if isinstance(value, bytes) else str(value)[:1] == _MARK
+
+
 def _parsed(text: str, plain: bool) -> Any:
     """Parse JSON. With `plain`, text that is not JSON, or a number such as 1.10, is kept as text."""
     try:
-        value = msgspec.json.decode(text)
+        value = decode_json(text)
     except (msgspec.DecodeError, RecursionError, ValueError) as error:
         if plain and text.lstrip()[:1] not in ("{", "[", '"'):
             return text
         raise Unreadable(f"it is not JSON: {error}") from error
+    except errors.Invalid as error:
+        raise Unreadable(f"it has a {error.message}") from error
     same = isinstance(value, dict | list | str) or msgspec.json.encode(value).decode() == text.strip()
     return value if same or not plain else text
 
@@ -167,6 +177,8 @@ def read(entries: Mapping[str, Any]) -> Reading:
         try:
             found = decoded(value, plain=source is not None and source.kind in ("fragment", "current"))
             source = source or words.by_content(found)
+            if _has_mark(value):
+                reading.notes.append((name, "it begins with a byte order mark, which is left out"))
             if source is None:
                 raise Unreadable(_NO_KEY)
             if source.kind == "current":
@@ -176,6 +188,9 @@ def read(entries: Mapping[str, Any]) -> Reading:
             else:
                 _sort(parts.setdefault(source.key, _Parts()), source, name, found, extra)
         except Unreadable as error:
+            if source is None and not words.is_peer(name):
+                reading.notes.append((name, f"of something else, by its key; skipped: {error}"))
+                continue
             reading.problems.append((name, str(error)))
             if source is not None and source.kind in ("cycle", "fragment"):
                 parts.setdefault(source.key, _Parts()).bad = True

@@ -1,5 +1,8 @@
 """Where PEER agents keep cycles: a JetStream bucket or a folder of files, keys with values, each at a revision.
 
+A bucket is read by a watch, whose end marker may come before the entries: a reading counts only if it has every key
+that the stream lists. A deleted key is known by its marker, older revisions by the stream.
+
 A bucket needs the extra `jetstream`, which is loaded when one is opened. The client speaks asyncio: it gets an event
 loop of its own, which runs during a call. Every wait has a timeout. No message shows a password.
 
@@ -15,9 +18,10 @@ import fcntl
 import os
 import re
 import time
-from collections.abc import Callable, Coroutine, Iterator
+from collections.abc import Callable, Coroutine, Iterator, Mapping
 from contextlib import contextmanager
 from hashlib import sha256
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol, TypeAlias, TypeVar
 from urllib.parse import urlsplit
 
@@ -25,6 +29,7 @@ from holdfast import errors
 
 if TYPE_CHECKING:
     from nats.aio.client import Client
+    from nats.js import JetStreamContext
     from nats.js.kv import KeyValue
 
 
@@ -36,6 +41,15 @@ class Entry(NamedTuple):
 
     value: bytes
     revision: Revision
+
+
+class Contents(dict[str, Entry]):
+    """The entries of a location by key; `deleted` are keys that it had, `unread` what is no entry, and why."""
+
+    def __init__(self, entries: Mapping[str, Entry] = MappingProxyType({})) -> None:
+        super().__init__(entries)
+        self.deleted: set[str] = set()
+        self.unread: dict[str, str] = {}
 
 
 class Location(Protocol):
@@ -51,8 +65,16 @@ class Location(Protocol):
         """The name for messages."""
         ...
 
-    def read(self) -> dict[str, Entry]:
+    def read(self) -> Contents:
         """Every key with its value."""
+        ...
+
+    def history(self, key: str) -> list[Entry]:
+        """The values that a key had before, newest first, as far as they are kept."""
+        ...
+
+    def remove(self, key: str, expected: Revision) -> None:
+        """Remove a key that is still at revision `expected`. Raises VersionMismatch."""
         ...
 
     def write(self, key: str, value: bytes, expected: Revision | None) -> Revision:
@@ -76,6 +98,8 @@ def moved(location: str, key: str, expected: Revision | None, present: Revision 
 T = TypeVar("T")
 _SCHEMES: Final = ("nats", "tls", "ws", "wss")
 _HISTORY: Final = 50  # revisions that a bucket keeps, as upstream does
+_READS: Final = 3
+_GONE: Final = ("DEL", "PURGE")
 
 
 class Bucket:
@@ -96,9 +120,17 @@ class Bucket:
             self.close()
             raise
 
-    def read(self) -> dict[str, Entry]:
-        """Every key that is not deleted."""
+    def read(self) -> Contents:
+        """Every key that is not deleted. Raises Unavailable if a reading is not whole, three times in a row."""
         return self._call(self._read())
+
+    def history(self, key: str) -> list[Entry]:
+        """The values that a key had before, newest first."""
+        return self._call(self._history(key))
+
+    def remove(self, key: str, expected: Revision) -> None:
+        """Delete a key that is still at revision `expected`; the bucket keeps its history."""
+        self._call(self._remove(key, expected), writing=True)
 
     def write(self, key: str, value: bytes, expected: Revision | None) -> Revision:
         """Replace the value at revision `expected`, or create it if that is None."""
@@ -135,7 +167,7 @@ class Bucket:
             reconnect_time_wait=0,
             error_cb=self._hear,
         )
-        stream = self._client.jetstream(timeout=self._timeout)
+        stream = self._jetstream()
         try:
             return await stream.key_value(self._bucket)
         except BucketNotFoundError as error:
@@ -150,15 +182,70 @@ class Bucket:
     async def _hear(self, error: Exception) -> None:
         self._heard = error
 
-    async def _read(self) -> dict[str, Entry]:
-        watcher: Any = await self._values.watchall(ignore_deletes=True)
-        found: dict[str, Entry] = {}
+    async def _read(self) -> Contents:
+        for _ in range(_READS):
+            wanted, messages = await self._subjects()
+            if not wanted and not messages:
+                return Contents()
+            found = await self._watch(wanted) if wanted else None
+            if found is not None:
+                return found
+        raise errors.Unavailable(f"{self.name} changed whenever it was read", hint="try again when nobody clears it")
+
+    async def _subjects(self) -> tuple[set[str], int]:
+        """Every key of the stream, deleted ones included, and its number of messages."""
+        prefix = f"$KV.{self._bucket}."
+        info = await self._jetstream().stream_info(f"KV_{self._bucket}", subjects_filter=f"{prefix}>")
+        return {subject.removeprefix(prefix) for subject in info.state.subjects or ()}, info.state.messages
+
+    async def _watch(self, wanted: set[str]) -> Contents | None:
+        """Read until every key was there, whenever the end marker comes; None if that takes too long."""
+        watcher: Any = await self._values.watchall()
+        found = Contents()
         try:
-            while (entry := await watcher.updates(timeout=self._timeout)) is not None:
-                found[entry.key] = Entry(entry.value or b"", int(entry.revision or 0))
+            while not wanted <= found.keys() | found.deleted:
+                try:
+                    entry = await watcher.updates(timeout=self._timeout)
+                except TimeoutError:
+                    return None
+                if entry is None:
+                    continue
+                found.pop(entry.key, None)
+                found.deleted.discard(entry.key)
+                if entry.operation in _GONE:
+                    found.deleted.add(entry.key)
+                else:
+                    found[entry.key] = Entry(entry.value or b"", int(entry.revision or 0))
         finally:
             await watcher.stop()
         return found
+
+    async def _history(self, key: str) -> list[Entry]:
+        from nats.js.errors import NotFoundError
+
+        stream, found, after = self._jetstream(), list[Entry](), 0
+        while True:
+            try:
+                message = await stream.get_msg(
+                    f"KV_{self._bucket}", seq=after + 1, subject=f"$KV.{self._bucket}.{key}", next=True
+                )
+            except NotFoundError:
+                return found[-2::-1] if found else []
+            after = message.seq or 0
+            found.append(Entry(message.data or b"", after))
+
+    async def _remove(self, key: str, expected: Revision) -> None:
+        from nats.js.errors import KeyWrongLastSequenceError
+
+        try:
+            await self._values.delete(key, last=int(expected), validate_keys=False)
+        except KeyWrongLastSequenceError as error:
+            raise moved(self.name, key, expected, await self._present(key)) from error
+
+    def _jetstream(self) -> JetStreamContext:
+        if self._client is None:
+            raise errors.Closed(f"{self.name} is closed")
+        return self._client.jetstream(timeout=self._timeout)
 
     async def _write(self, key: str, value: bytes, expected: Revision | None) -> Revision:
         from nats.js.errors import KeyWrongLastSequenceError
@@ -256,17 +343,37 @@ class Folder:
         if not os.path.isdir(self.path):
             raise errors.NotFound(f"there is no folder {path}", hint="check the path; an export creates it")
 
-    def read(self) -> dict[str, Entry]:
-        """Every file whose name ends in .json."""
+    def read(self) -> Contents:
+        """Every file whose name ends in .json; what is no regular file is unread."""
         try:
             names = sorted(name for name in os.listdir(self.path) if name.endswith(_END) and name[0] != ".")
         except OSError as error:
             raise errors.IOFailed(f"{self.path} cannot be read: {error.strerror}") from error
-        found = {name.removesuffix(_END): self._entry(name) for name in names}
-        return {key: entry for key, entry in found.items() if entry is not None}
+        found = Contents()
+        for name in names:
+            try:
+                entry = self._entry(name)
+            except (errors.Invalid, errors.IOFailed) as error:
+                found.unread[name.removesuffix(_END)] = error.message
+                continue
+            if entry is not None:
+                found[name.removesuffix(_END)] = entry
+        return found
+
+    def history(self, key: str) -> list[Entry]:
+        """None: a folder keeps no older values."""
+        return []
+
+    def remove(self, key: str, expected: Revision) -> None:
+        """Delete a file that is still at revision `expected`."""
+        self._change(key, expected, lambda name: os.unlink(os.path.join(self.path, name)))
 
     def write(self, key: str, value: bytes, expected: Revision | None) -> Revision:
         """Replace a file that is still at revision `expected`, or create it if that is None."""
+        self._change(key, expected, lambda name: self._replace(name, value))
+        return _revision(value)
+
+    def _change(self, key: str, expected: Revision | None, change: Callable[[str], None]) -> None:
         if not _KEY.fullmatch(key):
             raise errors.InvalidID(f"{key!r} cannot be the name of a file")
         name = f"{key}{_END}"
@@ -276,10 +383,9 @@ class Folder:
                 revision = None if present is None else present.revision
                 if revision != expected:
                     raise moved(self.name, key, expected, revision)
-                self._replace(name, value)
+                change(name)
         except OSError as error:
             raise errors.IOFailed(f"{name} in {self.path} could not be written: {error.strerror}") from error
-        return _revision(value)
 
     def _entry(self, name: str) -> Entry | None:
         path = os.path.join(self.path, name)

@@ -7,7 +7,7 @@
 `bring` reads every format that PEER agents ever used; `send` writes v2 documents over the revision that it read. A
 write that comes too late reads and decides again after 100, 300 and 900 ms; then the cycle is refused. A refused cycle
 does not stop the others: one CycleConflict at the end reports them all. Keys of older formats stay and are reported;
-`PREFIX.cycle.current` is updated.
+`PREFIX.cycle.current` is updated. A key that somebody deleted is not created again: that is a conflict.
 
 A merge is logged in the workspace, then written to the location, then adopted by the workspace. After a crash on the
 way the location has everything of ours, and by the log entry the next export or import recognizes the merged document.
@@ -28,8 +28,8 @@ from holdfast import errors
 from holdfast.domains.cycles.merge import digest
 from holdfast.domains.cycles.rules import Key, find_prefix, parse
 from holdfast.interchange.jsonl import Import, Place, refusal
-from holdfast.interchange.peer import Reading, read
 from holdfast.interchange.peer.locations import Bucket, Entry, Folder, Location, Revision
+from holdfast.interchange.peer.view import Entries, entries_of, look
 from holdfast.interchange.peer.words import by_name
 from holdfast.interchange.slices import BYTES, LINES, merged, problems_of
 from holdfast.types import ImportProblem, ImportReport
@@ -39,7 +39,6 @@ BACK_OFF: Final = (0.1, 0.3, 0.9)  # seconds
 _PAGE: Final = 1000
 _CHOOSE: Final = "compare both: bring(..., theirs=[key]) takes the one there, send(..., mine=[key]) overwrites it"
 Document = dict[str, Any]
-Entries = dict[str, str | bytes]
 
 
 # --- from a location -------------------------------------------------------------------------------------------------
@@ -53,13 +52,15 @@ def bring(
     Of cycles that diverged, those in `theirs` are replaced by the documents of the location; ours stay in the log. The
     others are left alone and reported as conflicts.
     """
-    entries = entries_of(location.read())
+    view = look(location)
+    entries = entries_of(view.entries)
     chosen = {parse(key): None for key in theirs}
-    documents = read(entries).documents if chosen else {}
+    documents = view.reading.documents
     for key in chosen:
         if key not in documents:
             raise errors.NotFound(f"{location.name} has no cycle {key} that can be read", key=str(key))
     report = _import(workspace, entries, dry_run, skip_bad)
+    report.warnings.extend(ImportProblem(0, name, "warning", message) for name, message in view.warnings)
     for key in chosen:
         if str(key) not in (*report.created["cycles"], *report.updated["cycles"]):
             _adopt(workspace, key, documents[key], report)
@@ -125,18 +126,6 @@ def _adopt(workspace: Any, key: Key, document: Document, report: ImportReport) -
     report.conflicts[:] = [problem for problem in report.conflicts if problem.id != str(key)]
     report.unchanged["cycles"][:] = [each for each in report.unchanged["cycles"] if each != str(key)]
     report.updated["cycles"].append(str(key))
-
-
-def entries_of(found: dict[str, Entry]) -> Entries:
-    """Decode entries to `str` where possible; raw bytes cost more on the wire."""
-    return {key: _text(entry.value) for key, entry in found.items()}
-
-
-def _text(value: bytes) -> str | bytes:
-    try:
-        return value.decode()
-    except UnicodeDecodeError:
-        return value  # reported by the import
 
 
 # --- to a location ---------------------------------------------------------------------------------------------------
@@ -225,29 +214,6 @@ def _named(workspace: Any, keys: Sequence[str]) -> Iterator[Key]:
             yield parse(damaged.details["key"] if find_prefix(key) else key)
 
 
-class _View(msgspec.Struct, frozen=True):
-    """A location as it was read."""
-
-    entries: dict[str, Entry]
-    reading: Reading
-
-    def home(self, key: Key) -> str:
-        """The name under which the document of a cycle is written: its present one, if it is v2 already."""
-        return self.reading.sources[key][0] if self.reading.formats.get(key) == "v2" else key.dotted
-
-    def revision(self, name: str) -> Revision | None:
-        """The revision of an entry."""
-        return self.entries[name].revision if name in self.entries else None
-
-    def problem(self, key: Key) -> tuple[str, str] | None:
-        """The name of an entry of a cycle that cannot be read, and why."""
-        for name, message in self.reading.problems:
-            source = by_name(name)
-            if source is not None and source.number and source.key == key:
-                return name, message
-        return None
-
-
 class _Decision(msgspec.Struct, frozen=True):
     """What to do with a cycle: our document when that was decided, and the document to write."""
 
@@ -270,14 +236,12 @@ class _Export:
     ) -> None:
         self._cycles, self._location, self._sleep, self._mine = workspace.cycles, location, sleep, mine
         self._dry_run = dry_run
-        self._view = self._first = self._look()
+        self._view = self._first = look(location)
         self._found = Import("cycles")
+        for name, message in self._view.warnings:
+            self._found.warn(Place("cycles", 0, name), message)
         self._refusals: list[Refusal] = []
         self._done: set[Key] = set()
-
-    def _look(self) -> _View:
-        found = self._location.read()
-        return _View(found, read(entries_of(found)))
 
     def send(self, key: Key) -> None:
         """Write a cycle if nothing is lost by that; if somebody else was faster, read and decide again."""
@@ -293,8 +257,8 @@ class _Export:
                     decision = self._retry(key, decision, late, pause)
                     if decision.how == "refuse":
                         break
-        except errors.Corrupt as damaged:
-            self._refusals.append(Refusal(str(key), damaged.message, damaged.hint))
+        except (errors.Corrupt, errors.Invalid) as refused:
+            self._refusals.append(Refusal(str(key), refused.message, refused.hint))
             return
         self._report(key, decision)
 
@@ -302,6 +266,8 @@ class _Export:
         problem, theirs = self._view.problem(key), self._view.reading.documents.get(key)
         if theirs is None:
             ours = self._cycles.export(str(key))
+            if problem is None and key.dotted in self._view.entries.deleted and key not in self._mine:
+                return self._refuse(key, ours, None, None, "somebody deleted it there", done="created again")
             if problem is None or key in self._mine:
                 return _Decision("create" if problem is None else "update", ours, ours)
             why = f"the entry there cannot be read: {problem[1]}"
@@ -315,7 +281,8 @@ class _Export:
             return self._refuse(key, ours, theirs, self._view.revision(self._view.home(key)), found.why, found)
         if found.how == "theirs":
             return _Decision("skip", ours, theirs, f"{found.why}: import it, sequence {theirs['sequence']}")
-        if found.how == "same" and not old:
+        broken = self._view.home(key) in self._view.recovered
+        if found.how == "same" and not old and not broken:
             return _Decision("unchanged", ours, ours, shared=found.shared)
         return _Decision("merge" if found.how == "merge" else "update", ours, found.document, found.why)
 
@@ -327,9 +294,11 @@ class _Export:
         revision: Revision | None,
         why: str,
         found: CycleComparison | None = None,
+        done: str = "overwritten",
     ) -> _Decision:
         at = "" if theirs is None else f", sequence {theirs['sequence']}"
-        message = f"{key} in {self._location.name} is at revision {revision}{at}: {why}; it was not overwritten"
+        state = "is gone" if revision is None else f"is at revision {revision}{at}"
+        message = f"{key} in {self._location.name} {state}: {why}; it was not {done}"
         apart = {} if found is None else {each.path: each.message for each in found.differences}
         refusal = Refusal(str(key), message, "", revision, ours, theirs, apart)
         return _Decision("refuse", ours, ours, why, refusal=refusal)
@@ -355,7 +324,7 @@ class _Export:
             return self._refuse(key, decision.ours, theirs, late.version, why)
         self._found.warn(_place(key), f"somebody else wrote it, {late.version}: read again")
         self._sleep(pause)
-        self._view = self._look()
+        self._view = look(self._location)
         return decision
 
     def _log(self, key: Key, decision: _Decision, how: str, digest: str = "") -> None:
@@ -432,7 +401,7 @@ class _Export:
                 if pause is None:
                     raise
                 self._sleep(pause)
-                view = self._look()
+                view = look(self._location)
 
     def _encoded(self, document: Document) -> bytes:
         text = msgspec.json.encode(document)

@@ -107,6 +107,14 @@ class Source(msgspec.Struct, frozen=True):
         return Key(self.prefix, self.number)
 
 
+_PEER: Final = re.compile(r"(?:^|[.:/])peer[.:]")
+
+
+def is_peer(text: str) -> bool:
+    """Whether a key is one of PEER agents, be it well-formed or not."""
+    return _PEER.search(text) is not None
+
+
 def by_name(text: str) -> Source | None:
     """The parts of a key, or None if it belongs to no cycle."""
     for match in _SOURCE.finditer(text):

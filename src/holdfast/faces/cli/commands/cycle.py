@@ -218,10 +218,35 @@ def export(session: Session, given: dict[str, Any]) -> int:
         session.wrote()
     if refusal is None or not session.out.json:
         apart = () if refusal is None else refusal.details["conflicts"]
-        old = [f"{name}: replaced by v2, and may be deleted" for name in sent.old_keys]
+        old = [f"{name}: replaced by v2; cycle old-keys lists such keys" for name in sent.old_keys]
         _print(session, sent, [*_refusals(apart), *map(printable, old)])
     if refusal is not None:
         raise refusal
+    return 0
+
+
+@command(
+    "cycle old-keys",
+    *_LOCATION,
+    Argument("remove", "flag", help="remove those whose content the workspace has imported"),
+    more="A key of an older format stays when its cycle is exported as v2. One may go if the workspace has a\n"
+    "version of the cycle with all that the older keys say; others are listed with the reason, and stay.",
+)
+def old_keys(session: Session, given: dict[str, Any]) -> int:
+    """List the keys of older formats whose cycles have v2 documents; remove them on request."""
+    from holdfast.interchange.peer import view
+
+    remove = bool(given.get("remove"))
+    with session.open() as workspace, _location(given, writing=False) as location:
+        found = (view.remove_old_keys if remove else view.old_keys)(workspace, location)
+    if session.out.json:
+        session.out.data(found)
+    elif session.out.quiet:
+        session.out.text(*(printable(old.name) for old in found if not old.kept))
+    else:
+        went = "removed" if remove else "may be removed"
+        lines = [f"{old.name}: stays: {old.kept}" if old.kept else f"{old.name}: {went}" for old in found]
+        session.out.text(*(map(printable, lines) if lines else ["no old keys"]))
     return 0
 
 
