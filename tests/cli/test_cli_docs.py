@@ -145,6 +145,11 @@ _ANSWERS: Final = {
     "upgrade": "holdfast upgrade",
     "export FILE": "holdfast export tasks.jsonl",
     "cycle export": "holdfast cycle export --dir peer-state",
+    "cycle old-keys": (
+        "mkdir peer-state; echo '{\"steps\": 1}' > peer-state/peer.spec.s.cycle.1.plan.json;"
+        " holdfast cycle import --dir peer-state >/dev/null; holdfast cycle export --dir peer-state >/dev/null;"
+        " holdfast cycle old-keys --dir peer-state"
+    ),
     "stash export": "holdfast stash export shared",
     "setup CLIENT": "holdfast setup claude",
     "token create": "holdfast token create",

@@ -12,7 +12,23 @@ ENDS = ("tests/conformance/test_stash_ends.py", "--kinds", "memory")
 TRAILS = ("tests/conformance/test_trails.py", "--kinds", "memory")
 SIMULATION = ("tests/simulation/test_simulation.py", "-k", "seeds_hold")
 
+FOLLOW = ("tests/unit/test_stash_follow.py",)
+
 BUGS = [
+    Bug(
+        "a stash that was changed here is deleted with the one there",
+        "interchange/stash_lines.py",
+        '    imported = entry is not None and "at" in entry',
+        "    imported = entry is not None",
+        FOLLOW,
+    ),
+    Bug(
+        "an import does not follow what was deleted there",
+        "interchange/stash_import.py",
+        '        self._bury(gone, "stashes")\n',
+        "",
+        FOLLOW,
+    ),
     Bug(
         "a stash is saved over what it has become",
         "domains/stashes/rows.py",

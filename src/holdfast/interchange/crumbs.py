@@ -125,6 +125,8 @@ def put_link(
         raise errors.Invalid("; ".join(missing))
     if not expect.isdisjoint((source, target)):
         return CREATED
+    if kind not in tree.KINDS and newest_version(tx, link_types.LINK, "", line.link_id):
+        return DELETED
     there = link_types.find(tx, kind, source, target)
     if there is not None and (there in created or kind not in tree.KINDS or source not in changed):
         return f"differs: the link exists as {there}; skipped"

@@ -33,6 +33,7 @@ _IDS: Final = {
     "links": ("link_id",),
     "stashes": ("stash_id",),
     "stash_history": ("history_id",),
+    "tombstones": ("id",),
 }
 _NAMES: Final = ("parent_id", "depends_on", "discovered_from", "related", "to_id")  # fields that name other records
 Tables = Mapping[str, Sequence[str]]
@@ -173,6 +174,7 @@ class _File:
             for at, text in enumerate(texts)
             if not isinstance(text, str) or text.strip()
         ]
+        lines.sort(key=lambda line: _rank(line[0], line[2]))
         abandoned = {raw["trail_id"] for _, _, raw in lines if raw.get("state") == "abandoned" and "trail_id" in raw}
         whole = together | {each for each in abandoned if isinstance(each, str)}
         scopes = {str(raw.get("from_id")): raw.get("to_id") for *_, raw in lines if raw.get("link_type") == "scoped_to"}
@@ -211,6 +213,11 @@ class _File:
             numbers[line.table].append(line.at + 1)
         named = {id for line in lines for id in line.names if id in self._known}
         return Slice(tables, numbers, named - {id for line in lines for id in line.own})
+
+
+def _rank(table: str, raw: dict[str, Any]) -> int:
+    """Tombstones come first, because they free names; those of trails last, because these have to be empty."""
+    return 1 if table != "tombstones" else 2 if raw.get("table") == "trails" else 0
 
 
 def _parsed(text: Any) -> dict[str, Any]:

@@ -9,13 +9,14 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from datetime import datetime
-from typing import Annotated, Any, Final, get_args
+from typing import Annotated, Any, Final, Literal, get_args
 
 import msgspec
 
 from holdfast import errors
+from holdfast.domains.link_types import LINK
 from holdfast.domains.stashes import MAX_EXPORT
-from holdfast.domains.stashes.rows import ABANDONED, COLUMNS, SOURCE, STASH, Stored, taken, to_entry, to_stash
+from holdfast.domains.stashes.rows import ABANDONED, COLUMNS, SOURCE, STASH, TRAIL, Stored, taken, to_entry, to_stash
 from holdfast.interchange import task_export
 from holdfast.interchange.jsonl import Time
 from holdfast.kernel.tx import Row, Snapshot
@@ -72,6 +73,14 @@ class StashLine(msgspec.Struct, frozen=True, kw_only=True):
     deleted_at: Time | None = None
 
 
+class TombstoneLine(msgspec.Struct, frozen=True, kw_only=True):
+    """A stash, trail or link that is gone; `version` is that of its deletion."""
+
+    id: str
+    table: Literal["stashes", "trails", "links"]
+    version: Version
+
+
 class EntryLine(msgspec.Struct, frozen=True, kw_only=True):
     """An entry of a stash's history."""
 
@@ -93,6 +102,8 @@ def export(snapshot: Snapshot, table: TransferTable, after: str | None, limit: i
         check_id(after, "after")
     if table == "crumbs":
         return task_export.export_by_id(snapshot, after or "", limit)
+    if table == "tombstones":
+        return [_text(line) for line in _tombstones(snapshot, after or "", limit)]
     if table == "stash_history":
         rows, more = _entries(snapshot, after or "", limit)
         page = Page(_text(entry_line(to_entry(row))) for row in rows)
@@ -122,6 +133,24 @@ def _entries(snapshot: Snapshot, after: str, limit: int) -> tuple[list[Row], boo
         (STASH, stash, int(version or 0)),
         limit,
     )
+
+
+GONE: Final[dict[Literal["stashes", "trails", "links"], str]] = {"links": LINK, "stashes": STASH, "trails": TRAIL}
+
+
+def _tombstones(snapshot: Snapshot, after: str, limit: int) -> list[TombstoneLine]:
+    """What the log has and the tables have not, by id."""
+    found = [
+        TombstoneLine(id=id, table=table, version=1 if table == "links" else version)  # a link never changes
+        for table, kind in GONE.items()
+        for id, version in snapshot.all(
+            "SELECT id, (SELECT max(version) FROM log WHERE record = r.key) FROM records r"
+            f" WHERE kind = ? AND scope = '' AND id > ? AND NOT EXISTS (SELECT 1 FROM {table} t WHERE t.id = r.id)"
+            " ORDER BY id LIMIT ?",
+            (kind, after, limit),
+        )
+    ]
+    return sorted(found, key=lambda line: line.id)[:limit]
 
 
 # --- from rows to lines ----------------------------------------------------------------------------------------------

@@ -8,7 +8,7 @@ for a task by its time, with a warning. Lines of unknown tables are bad lines. C
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping, Sequence, Set
 from datetime import datetime
 from functools import partial
 from typing import Any, Final, TypeVar
@@ -21,8 +21,8 @@ from holdfast.ids import is_uuid7
 from holdfast.interchange import crumbs, jsonl, task_import
 from holdfast.interchange.crumbs import TrailTasks
 from holdfast.interchange.jsonl import CREATED, REFUSALS, UNCHANGED, UPDATED, Import, Place, Time
-from holdfast.interchange.stash_export import TABLES, EntryLine, LinkLine, StashLine, TrailLine
-from holdfast.interchange.stash_lines import check_entry, compare_entry, compare_scope, put_stash, same_entry
+from holdfast.interchange.stash_export import TABLES, EntryLine, LinkLine, StashLine, TombstoneLine, TrailLine
+from holdfast.interchange.stash_lines import bury, check_entry, compare_entry, put_scope, put_stash, same_entry
 from holdfast.kernel.tx import Tx, newest_version
 from holdfast.kernel.validate import check_flag, check_name
 from holdfast.types import ImportPart, ImportReport
@@ -96,6 +96,7 @@ class _Import:
         links = self._read(tables, LinkLine, "links", "link_id")
         entries = self._read(tables, EntryLine, "stash_history", "history_id", "stash_id")
         stashes = self._read(tables, StashLine, "stashes", "stash_id")
+        gone = self._read(tables, TombstoneLine, "tombstones", "id")
         for table in sorted(set(tables) - set(TABLES)):
             for number, text in self._found.numbered(table, tables[table]):
                 if not isinstance(text, str) or text.strip():
@@ -106,6 +107,9 @@ class _Import:
         for place, trail in trails:
             self._found.put(place, crumbs.put_trail, self._tx, trail, trail.trail_id in self._updated)
         others = self._take_scopes(links)
+        self._bury(gone, "stashes")
+        self._move_stashes({line.id for _, line in gone})
+        self._bury(gone, "links")
         for place, entry in entries:
             self._history.setdefault(entry.stash_id, []).append((place, entry))
         for place, stash in stashes:
@@ -114,6 +118,7 @@ class _Import:
         self._put_links(others, changed)
         for place, entry in (each for history in self._history.values() for each in history):
             self._found.put(place, compare_entry, self._tx, entry)
+        self._bury(gone, "trails")
         for id, line in self._updated.items():
             if members.ending(members.of(id, line)) or not self._is_whole(id):
                 self._diverged.add(id)
@@ -248,10 +253,24 @@ class _Import:
                 self._scopes[link.from_id] = place, link
         return others
 
+    def _bury(self, gone: list[Read[TombstoneLine]], table: str) -> None:
+        """Remove what is gone from a table in the file: stashes before others take their names, trails last."""
+        for place, line in gone:
+            if line.table == table:
+                self._found.put(place, bury, self._tx, line, self._left)
+
+    def _move_stashes(self, gone: Set[str]) -> None:
+        """Put stashes that are here into their new scopes, before others take their names."""
+        for id, (place, link) in [*self._scopes.items()]:
+            old = self._tx.one("SELECT id FROM links WHERE kind = ? AND source = ?", (SCOPED_TO, id))
+            if self._tx.one("SELECT 1 FROM stashes WHERE id = ?", (id,)) and (old is None or old[0] in gone):
+                self._found.put(place, put_scope, self._tx, link, gone, self._expect)
+                del self._scopes[id]
+
     def _compare_scopes(self) -> None:
         """Compare the scopes that are left: of stashes that are not in the import, or were here before."""
         for place, link in self._scopes.values():
-            outcome = self._found.put(place, compare_scope, self._tx, link)
+            outcome = self._found.put(place, put_scope, self._tx, link, frozenset())
             if outcome != UNCHANGED and link.to_id in self._updated:
                 self._diverged.add(link.to_id)
 

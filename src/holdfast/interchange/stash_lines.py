@@ -13,16 +13,26 @@ from typing import Any, Final
 import msgspec
 
 from holdfast import errors
-from holdfast.domains import locks
-from holdfast.domains.stashes import rows
+from holdfast.domains import link_types, locks, trails
+from holdfast.domains.link_types import LINK
+from holdfast.domains.stashes import erase, rescope, rows
+from holdfast.domains.tasks import tree
 from holdfast.interchange import jsonl, stash_export
 from holdfast.interchange.crumbs import write_link
 from holdfast.interchange.jsonl import Time
-from holdfast.interchange.stash_export import EntryLine, LinkLine, StashLine, entry_line, link_line, stash_line
+from holdfast.interchange.stash_export import (
+    EntryLine,
+    LinkLine,
+    StashLine,
+    TombstoneLine,
+    entry_line,
+    link_line,
+    stash_line,
+)
 from holdfast.kernel import leases
 from holdfast.kernel.tx import Row, Tx, newest_version
 from holdfast.kernel.validate import check_id, check_name
-from holdfast.kernel.values import encode
+from holdfast.kernel.values import decode, encode
 from holdfast.types import as_microseconds, as_time
 from holdfast.wire import from_wire, to_wire
 
@@ -279,12 +289,90 @@ def compare_entry(tx: Tx, line: EntryLine) -> str:
     return _missing(tx, line.stash_id, f"differs: the history here has no version {line.version}; skipped")
 
 
-def compare_scope(tx: Tx, line: LinkLine) -> str:
-    """Compare a link with the scope of a stash that was here before."""
+def put_scope(tx: Tx, line: LinkLine, gone: Set[str], expect: Set[str] = frozenset()) -> str:
+    """Put a stash that was here before into the scope of a link, if it was global or its old link is `gone`."""
     row = tx.one(f"SELECT {stash_export.LINK_COLUMNS} FROM links WHERE id = ?", (line.link_id,))
     if row is not None:
         return jsonl.UNCHANGED if link_line(row) == line else jsonl.DIFFERS
-    return _missing(tx, line.from_id, "differs: the stash has another scope here; skipped")
+    if not tx.one("SELECT 1 FROM stashes WHERE id = ?", (line.from_id,)):
+        return _missing(tx, line.from_id, "")
+    if newest_version(tx, LINK, "", line.link_id):
+        return jsonl.DELETED
+    old = tx.one("SELECT id, target FROM links WHERE kind = ? AND source = ?", (rows.SCOPED_TO, line.from_id))
+    if old is not None and old[0] not in gone:
+        return "differs: the stash has another scope here; skipped"
+    if line.to_id in expect:
+        return jsonl.CREATED
+    states = tx.all("SELECT state FROM trails WHERE id IN (?, ?)", (line.to_id, line.to_id if old is None else old[1]))
+    if not states or any(state in rows.ENDED for (state,) in states):
+        return "differs: one of its trails has ended or is not here; skipped"
+    try:
+        rescope(tx, line.from_id, line.to_id)
+    except errors.DuplicateName as error:
+        return f"differs: {error.message}; skipped"
+    if old is not None:
+        link_types.untie(tx, rows.SCOPED_TO, line.from_id, old[1])
+    write_link(tx, line)
+    return jsonl.CREATED
+
+
+# --- what is gone ----------------------------------------------------------------------------------------------------
+
+
+def bury(tx: Tx, line: TombstoneLine, left: Set[str]) -> str:
+    """Remove what is gone in the file, if nothing done here is lost; `left` are trails that are left alone."""
+    kind = stash_export.GONE[line.table]
+    if not tx.one(f"SELECT 1 FROM {line.table} WHERE id = ?", (line.id,)):
+        if newest_version(tx, kind, "", line.id):
+            return jsonl.UNCHANGED
+        tx.emit(kind, line.id, "delete", version=line.version)  # so that an older file does not bring it
+        return jsonl.CREATED
+    return {"stashes": _bury_stash, "trails": _bury_trail, "links": _bury_link}[line.table](tx, line, left)
+
+
+def _bury_stash(tx: Tx, line: TombstoneLine, left: Set[str]) -> str:
+    version, trail, lease = tx.one("SELECT version, trail, lease FROM stashes WHERE id = ?", (line.id,)) or ()
+    if trail in left:
+        return f"its trail {trail} is left alone; skipped"
+    newest = tx.one(
+        "SELECT data FROM events WHERE kind = ? AND scope = '' AND id = ? AND data IS NOT NULL"
+        " ORDER BY version DESC LIMIT 1",
+        (rows.STASH, line.id),
+    )
+    entry: Any = None if newest is None else decode(newest[0])
+    imported = entry is not None and "at" in entry  # only an imported entry has a time of its own
+    if not imported or version >= line.version or locks.load(tx, rows.lock_of(line.id)) is not None:
+        return "deleted in the file, changed here; skipped"
+    erase(tx, line.id, line.version - 1, lease, "delete")
+    return jsonl.UPDATED
+
+
+def _bury_trail(tx: Tx, line: TombstoneLine, left: Set[str]) -> str:
+    (version,) = tx.one("SELECT version FROM trails WHERE id = ?", (line.id,)) or (0,)
+    if line.id in left or version >= line.version:
+        return "deleted in the file, changed here; skipped"
+    try:
+        tx.run("UPDATE trails SET version = ? WHERE id = ?", (line.version - 1, line.id))  # its last steps there
+        trails.delete(tx, line.id)
+    except errors.Conflict as error:
+        tx.run("UPDATE trails SET version = ? WHERE id = ?", (version, line.id))
+        return f"deleted in the file, but here {error.message}; skipped"
+    return jsonl.UPDATED
+
+
+def _bury_link(tx: Tx, line: TombstoneLine, left: Set[str]) -> str:
+    kind, source, target = tx.one("SELECT kind, source, target FROM links WHERE id = ?", (line.id,)) or ()
+    if target in left or source in left:
+        return f"its trail {target if target in left else source} is left alone; skipped"
+    if kind in tree.KINDS:  # links of tasks are merged with their tasks
+        return jsonl.DIFFERS
+    if kind == rows.SCOPED_TO:
+        try:
+            rescope(tx, source, rows.GLOBAL)
+        except (errors.DuplicateName, errors.NotFound) as error:
+            return f"differs: {error.message}; skipped"
+    link_types.untie(tx, kind, source, target)
+    return jsonl.UPDATED
 
 
 def _missing(tx: Tx, id: str, otherwise: str) -> str:

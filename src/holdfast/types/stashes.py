@@ -11,7 +11,7 @@ StashType = Literal["resource", "artifact", "context", "counter", "lock"]
 StashOperation = Literal["create", "set", "increment", "acquire", "release", "expire"]
 TrailState = Literal["draft", "pending", "active", "completed", "abandoned"]
 LinkType = Literal["belongs_to", "child_of", "branches_from", "scoped_to", "depends_on", "discovered_from", "related"]
-TransferTable = Literal["crumbs", "trails", "links", "stashes", "stash_history"]
+TransferTable = Literal["crumbs", "trails", "links", "stashes", "stash_history", "tombstones"]
 
 
 class Stash(msgspec.Struct, frozen=True):
