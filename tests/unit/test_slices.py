@@ -41,7 +41,7 @@ def small(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def lines_of(ws: Workspace) -> dict[str, str]:
     """Every task's line by its id."""
-    return {json.loads(line)["id"]: line for line in all_lines(lambda **how: ws.tasks.export(**how), ("id",))}
+    return {json.loads(line)["id"]: line for line in all_lines(lambda **how: ws.tasks.export(**how))}
 
 
 def writes(ws: Workspace) -> dict[int, int]:

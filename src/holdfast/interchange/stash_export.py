@@ -103,7 +103,10 @@ def export(snapshot: Snapshot, table: TransferTable, after: str | None, limit: i
     if table == "crumbs":
         return task_export.export_by_id(snapshot, after or "", limit)
     if table == "tombstones":
-        return [_text(line) for line in _tombstones(snapshot, after or "", limit)]
+        found = _tombstones(snapshot, after or "", limit + 1)
+        page = Page(map(_text, found[:limit]))
+        page.cursor = found[limit - 1].id if len(found) > limit else None
+        return page
     if table == "stash_history":
         rows, more = _entries(snapshot, after or "", limit)
         page = Page(_text(entry_line(to_entry(row))) for row in rows)
