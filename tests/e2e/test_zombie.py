@@ -84,10 +84,9 @@ def claim_of(task: Task) -> tuple[Any, ...]:
 def assert_goes_on(zombie: Act, ws: holdfast.Workspace, id: str, fate: Fate) -> None:
     """Whoever has the task finishes it, otherwise the zombie may start anew; its first claim has expired once."""
     if fate.startswith("taken"):
-        token = ws.tasks.get(id).token
-        assert token is not None
-        assert ws.tasks.heartbeat(id, token=token).token == token
-        assert ws.tasks.complete(id, token=token).status == "closed"
+        task = ws.tasks.get(id)
+        assert ws.tasks.heartbeat(id, task.claimed_by, token=task.token).token == task.token
+        assert ws.tasks.complete(id, task.claimed_by, token=task.token).status == "closed"
     elif fate != "completed":
         again = zombie("claim", id=id, agent=ZOMBIE)
         assert again.code == "ok"
