@@ -312,7 +312,10 @@ def test_a_broken_ledger_gets_a_hint(turn: Cli, project: Path) -> None:
     with open(project / "working-session" / "TURNFILE.yaml", "a") as file:
         file.write("  : [\n")
     refused = turn("status").error
-    assert "repair that line in an editor, or restore TURNFILE.yaml from version control" in refused["hint"]
+    assert (
+        "repair that line, or one just above it, in an editor, or restore TURNFILE.yaml from version control"
+        in refused["hint"]
+    )
 
 
 def test_f11_an_empty_body_is_told(turn: Cli) -> None:

@@ -348,7 +348,7 @@ def test_c14_a_caller_whose_commit_failed_does_not_free_the_lock_of_who_came_nex
 ) -> None:
     ws, other = world.open("a"), world.open("b")
     engine = ws._engine
-    submit = ws._runner.submit
+    do = ws._runner.do
     taken: list[Grant] = []
 
     def fail_to_commit(batch: Any, calls: Any) -> bool:
@@ -360,12 +360,12 @@ def test_c14_a_caller_whose_commit_failed_does_not_free_the_lock_of_who_came_nex
     def fail_once_and_let_the_other_in(body: Any, actor: str) -> Any:
         monkeypatch.setattr(engine.group, "commit", fail_to_commit)
         try:
-            return submit(body, actor)
+            return do(body, actor)
         finally:
             monkeypatch.undo()
             taken.append(other.locks.acquire("door"))  # gets the revision, hence the token, that was rolled back
 
-    monkeypatch.setattr(ws._runner, "submit", fail_once_and_let_the_other_in)
+    monkeypatch.setattr(ws._runner, "do", fail_once_and_let_the_other_in)
     with pytest.raises(errors.DiskFull):
         ws.locks.acquire("door", wait=5)
     (grant,) = taken

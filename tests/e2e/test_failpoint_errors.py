@@ -194,7 +194,7 @@ def test_a_backup_struck_anywhere_has_its_name_only_if_it_is_whole(
     else:
         assert not (tmp_path / "backup").exists()
         ws.backup(tmp_path / "backup")
-    assert {path.name for path in tmp_path.iterdir()} == {"store", "backup"}
+    assert {path.name for path in tmp_path.iterdir()} == {"store", "backup", "backup.sha256"}
     holdfast.restore(tmp_path / "backup", tmp_path / "new")
     with holdfast.open(tmp_path / "new", actor="me") as new:
         assert (count(new), increment(new), new.check().problems) == (1, 2, [])

@@ -159,7 +159,8 @@ def test_what_a_killed_server_acknowledged_is_there_once_and_watchers_see_all_in
         end([crowd[role] for role in WRITERS], [crowd[role] for role in WATCHERS], url, token)
         server.process.send_signal(signal.SIGTERM)
         assert server.process.wait(LONG) == 0
-    assert folder.with_suffix(".log").read_text() == ""
+    logged = folder.with_suffix(".log").read_text().splitlines()
+    assert [line for line in logged if "claims expired" not in line] == []
     figures = judge(folder, heard)
     with capsys.disabled():
         report(seed, kills.figures, figures)

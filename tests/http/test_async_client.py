@@ -290,8 +290,8 @@ def test_what_does_not_travel_is_unsupported_with_a_hint(ws: holdfast.RemoteWork
     async def scene() -> None:
         with pytest.raises(errors.Unsupported, match="txn"):
             await ws.aio.transact(lambda tx: tx.cells.set("run", "cell", 1))  # type: ignore[attr-defined]
-        with pytest.raises(errors.Unsupported, match="txn"):
-            await ws.aio.cells.transition("run", "cell", lambda value: value)
+        with pytest.raises(errors.Unsupported, match="key"):
+            await ws.aio.using(key="k").cells.transition("run", "cell", lambda value: value)
 
     asyncio.run(scene())
     with pytest.raises(errors.Invalid, match="loop"):

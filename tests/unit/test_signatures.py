@@ -170,8 +170,6 @@ def test_what_takes_a_function_is_refused_by_a_client(remote: RemoteWorkspace) -
             remote.aio.transaction()  # type: ignore[attr-defined]
         with pytest.raises(errors.Unsupported):
             await remote.aio.backup("x")  # type: ignore[attr-defined]
-        with pytest.raises(errors.Unsupported):
-            await remote.aio.cells.transition("run", "cell", lambda value: value)
 
     asyncio.run(awaited())
 

@@ -393,7 +393,7 @@ class Routes(Domain[M]):
         http="GET /api/routes/check",
         looking=True,
         cli="route check",
-        help="Say what is wrong in the routing files, nothing if all is well; exit code 1 if there is an error.",
+        help="Say what is wrong in the routing files; exit code 1 if one has an error.",
         examples=("holdfast route check",),
     )
     reload = procedure(

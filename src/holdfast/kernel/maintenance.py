@@ -54,12 +54,12 @@ def backup(source: apsw.Connection, target: Path, now: int) -> None:
             copy.execute("DELETE FROM local_replica")  # a backup belongs to no log
             copy.execute(f"CREATE TABLE {_MADE} (time INTEGER NOT NULL PRIMARY KEY)")
             copy.execute(f"INSERT INTO {_MADE} VALUES (?)", (now,))
-        digest = _digest(partial)
+        _write_sum(target, _digest(partial))  # first: a backup that has its name can be verified
         _publish(partial, target)
-        _write_sum(target, digest)
     except apsw.Error as error:
         raise translate(error) from error
     except FileExistsError as error:
+        _write_sum(target, _digest(target))  # another writer was first, and ours has replaced its sum
         raise _taken(target) from error
     except OSError as error:
         raise errors.IOFailed(f"the backup could not be written: {error}") from error
@@ -86,7 +86,7 @@ def _digest(path: Path) -> str:
 
 
 def _write_sum(backup: Path, digest: str) -> None:
-    """Write the sum of a backup that has just appeared, in the place of any that an earlier one left."""
+    """Write the sum of a backup that is about to appear, in the place of any that an earlier one left."""
     draft, place = _beside(sum_of(backup)), sum_of(backup)
     descriptor = os.open(draft, os.O_CREAT | os.O_EXCL | os.O_WRONLY | os.O_CLOEXEC, 0o600)
     try:

@@ -89,7 +89,10 @@ RESTORE_LEDGER: Final = (
     f" {NEW_SESSION}"
 )
 
-REPAIR_LEDGER: Final = f"nothing was changed: repair that line in an editor, or restore {TURNFILE} from version control"
+REPAIR_LEDGER: Final = (
+    "nothing was changed: repair that line, or one just above it, in an editor,"
+    f" or restore {TURNFILE} from version control"
+)
 
 _TRIES: Final = 5
 _LOOK: Final = 0.02  # seconds between two checks of the ledger

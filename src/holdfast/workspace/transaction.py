@@ -129,10 +129,12 @@ def _lookup(op: Op) -> Operation[..., Any]:
     if found is None:
         from difflib import get_close_matches
 
-        close = get_close_matches(str(op.op), REGISTRY, 1)
-        raise errors.Invalid(
-            f"there is no operation {op.op!r}", hint=f"did you mean {close[0]}?" if close else "such as cells.set"
-        )
+        domain, _, name = str(op.op).rpartition(".")
+        names = {each.rpartition(".")[2]: each for each in REGISTRY if each.startswith(f"{domain}.")}
+        # Within its domain: a name of another word that begins alike is no likeness.
+        close = get_close_matches(name, names, 1) or get_close_matches(str(op.op), () if names else REGISTRY, 1)
+        hint = f"did you mean {names.get(close[0], close[0])}?" if close else "docs/python.md lists all of them"
+        raise errors.Invalid(f"there is no operation {op.op!r}", hint=hint)
     if found.route.local or found.kind in ("first", "stream") or found.route.nests:
         raise errors.Invalid(f"{op.op!r} cannot run in a txn", hint="any read or write that takes plain data can")
     _check_arguments(found, op.args)

@@ -158,6 +158,8 @@ def check_token(task: Stored, token: int) -> None:
     if type(token) is not int:
         raise errors.Invalid(f"token must be the number of the claim, not {token!r}")
     if task.token != token:
+        if task.holder is None:
+            raise _fenced(task, f"the token {token} is not valid for task {task.id}: nobody holds it now")
         raise _fenced(task, f"the token {token} is not that of the current claim on task {task.id}")
 
 
@@ -165,7 +167,7 @@ def _fenced(task: Stored, message: str) -> errors.Fenced:
     if task.holder is not None:
         hint = f"stop: {task.holder} holds the task now; if that is you, send the token of your latest claim"
     elif task.status == "open":
-        hint = "stop: the task is open again. Claim it again, and start from its current state"
+        hint = "stop: the task is open. Claim it, and start from its current state"
     else:
         hint = f'stop: the task is {task.status}; tasks.history("{task.id}") shows the reason'
     return errors.Fenced(message, hint=hint, id=task.id, current=task.token, holder=task.holder)

@@ -76,6 +76,8 @@ def illegal(task: Stored, op: str, target: TaskStatus, agent: str) -> errors.Inv
     why = _UNFINISHED.get(task.status, "").replace("{holder}", task.holder or "somebody")
     state = f"{task.status} ({why})" if why and op in ("cancel", "close") else task.status
     wrong = f"{state}, but only a task that is {needed} can be {done}{made}"
+    if not needed:  # no step of this name: a status was asked for
+        wrong = f"{state}, and no step leads from there to {target}"
     if task.status == target:
         wrong = f"already {target}"
     *others, last = list[str](targets(task.status)) or ["open again by reopen"]

@@ -145,7 +145,7 @@ class Routes:
         return route, values
 
     def _meant(self, method: str, segments: list[str]) -> str:
-        """The address that was meant by one whose last part was read as an id; empty if none is near."""
+        """What to do about an address that has no such method: its last part may have been read as an id."""
         from difflib import get_close_matches  # only who made a mistake needs it
 
         node: _Node | None = self._root
@@ -154,7 +154,9 @@ class Routes:
         known = [name for name, below in node.fixed.items() if method in below.routes] if node else []
         near = get_close_matches(segments[-1], known, n=1)
         where = "/".join([*segments[:-1], *near])
-        return f"{segments[-1]!r} was read as an id; did you mean {method} /{where}?" if near else ""
+        meant = f"did you mean {method} /{where}?" if near else "GET /openapi.json lists every address"
+        is_id = node is not None and node.named is not None and segments[-1] not in node.fixed
+        return f"{segments[-1]!r} was read as an id; {meant}" if is_id else meant
 
     def is_stream(self, method: str, segments: list[str]) -> bool:
         """Whether there is a stream at this address."""
