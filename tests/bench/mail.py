@@ -1,9 +1,9 @@
 """Mail, path locks and taking up work: a page of an inbox at 100,000 messages against 1,000, and what is not compared.
 
 One message in five is for the agent whose inbox is read; it has acknowledged half of them, and a tenth is closed. Reads
-of both stores take turns. Counting what is unread may grow by 3. Printed without a bar: checking and
-taking a path lock among 10 and 1,000 of others, each of which is looked at; and how often a second agents claim a task,
-lock its paths and tell another in one commit, each with the commit that completes it.
+of both stores take turns. Counting what is unread may grow by 3, and so may checking and taking a path lock among 1,000
+of others against 10. Printed without a bar: how often a second agents claim a task, lock its paths and tell another in
+one commit, each with the commit that completes it.
 """
 
 from __future__ import annotations
@@ -134,7 +134,7 @@ def path_locks(bench: Bench) -> list[Row]:
     try:
         for number in range(-1, ROUNDS):
             for store, found in zip(stores, samples, strict=True):
-                check = partial(store.paths.check, "docs/index.md")
+                check = partial(store.paths.check, "src/part-3/index.md", "agent-3")
                 times = {
                     "paths.check": microseconds(check, bench.count(40, 5)),
                     "paths.lock + release": microseconds(partial(lock, store), bench.count(20, 3)),
@@ -148,7 +148,7 @@ def path_locks(bench: Bench) -> list[Row]:
     for name in samples[0]:
         few, many = (typical(sample[name], 50) for sample in samples)
         bench.say(f"  {name:27} p50  {few:9.1f} µs -> {many:9.1f} µs with {FEW} and {MANY:,} locks of others")
-        rows.append(Row("mail", f"{name} p50, {MANY:,} / {FEW} locks of others", many / few))
+        rows.append(Row("mail", f"{name} p50, {MANY:,} / {FEW} locks of others", many / few, at_most=3.0))
     return rows
 
 

@@ -131,11 +131,36 @@ BUGS = [
     Bug(
         "who waits for a directory is overtaken",
         "domains/paths/__init__.py",
-        """        if met is not None:
-            raise held(expected, *met, waits=True)
+        """        if met is not None and not _waits_for(tx, holder, name, first):
 """,
-        """        if met is not None and first.patterns == wanted.patterns:
-            raise held(expected, *met, waits=True)
+        """        if first.patterns == wanted.patterns and met is not None and not _waits_for(tx, holder, name, first):
+""",
+        PATHS,
+    ),
+    Bug(
+        "a lock is indexed by the text before the first wildcard of its spelling",
+        "domains/paths/patterns.py",
+        """        if not isinstance(first, str) or any(other != first for other in others):
+""",
+        """        if not isinstance(first, str):
+""",
+        PATTERNS,
+    ),
+    Bug(
+        "locks below a wanted directory are not looked at",
+        "domains/paths/patterns.py",
+        """    return f" AND k.name IN ({_AT} UNION ALL {_UNDER})", [_json(sorted(above)), _json(sorted(prefixes))]
+""",
+        """    return f" AND k.name IN ({_AT})", [_json(sorted(above))]
+""",
+        PATTERNS,
+    ),
+    Bug(
+        "the index of path locks keeps those that have ended",
+        "workspace/registry.py",
+        """    patterns.unindex(tx, target.name)
+""",
+        """    assert patterns
 """,
         PATHS,
     ),

@@ -43,6 +43,7 @@ def ws(tmp_path: Path) -> Iterator[Workspace]:
         lease = ws.leases.create(60)
         ws.locks.acquire("lock", ttl=60)
         ws.locks.acquire("bound", lease=lease.id)
+        ws.paths.lock(["src/app/*.py", "docs"])
         assert ws.check().ok
         yield ws
 
@@ -80,6 +81,9 @@ DAMAGES = {
     "DELETE FROM log WHERE record IN (SELECT key FROM records WHERE kind = 'lease')": "is not in the log",
     "DELETE FROM records WHERE kind = 'cell' AND id = 'cell'": "has an event of no record",
     "UPDATE log SET seq = seq + 100 WHERE revision = 2": "do not follow those before it",
+    "DELETE FROM path_prefixes WHERE prefix = 'src/app/'": "is not indexed under 'src/app/'",
+    "UPDATE path_prefixes SET prefix = 'docs/a/' WHERE prefix = 'docs/'": "under 'docs/a/', where it has no pattern",
+    "INSERT INTO path_prefixes VALUES ('docs/', 'gone')": "path lock gone is indexed under 'docs/'",
 }
 
 

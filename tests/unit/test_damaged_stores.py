@@ -46,6 +46,7 @@ def furnish(ws: holdfast.Workspace) -> None:
         ws.tasks.note(task.id, f"a note about {task.id}, long enough to be hit " * 3)
     ws.tasks.complete(made[2].id, "me", summary="done, as agreed", result={"files": ["a.py"]})
     ws.locks.acquire("deploy", ttl=86400)
+    ws.paths.lock(["src/app/*.py", "docs/**"], "me", ttl=86400)
     ws.leases.create(86400)
     ws.agents.register("ada", program="p", model="m", can=["review"])
     for number in range(5):

@@ -1,8 +1,8 @@
 """A3, A5: no hot operation on mail, agents and paths walks a whole table; a page of mail has its order from an index.
 
 Every statement that an operation issues is collected by tracing all connections, then explained. A store without
-statistics has the same plans at any size, so what is seen here on a few rows is what a hundred thousand get. Locks are
-the exception that is meant: who locks or checks a path looks at all path locks, by the index that has their kind.
+statistics has the same plans at any size, so what is seen here on a few rows is what a hundred thousand get. Path locks
+are found by the prefixes of their patterns: nobody who locks or checks a path looks at all of them.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from tests.unit.tracing import Tracing, table_of
 
 HOT = {
     *("messages", "deliveries", "message_texts", "agents", "actors"),
-    *("locks", "leases", "waiters", "tasks", "log", "records"),
+    *("locks", "path_prefixes", "leases", "waiters", "tasks", "log", "records"),
 }
 
 
@@ -95,7 +95,7 @@ class Traced(Tracing):
         self.during("paths.check", lambda: paths.check("docs/a"))
         lock = self.during("lock", lambda: paths.lock("docs/**", ttl=60))
         self.during("refresh", lambda: paths.refresh(lock.id))
-        self.during("paths.get", lambda: paths.get(lock.id))
+        self.during("paths.get", lambda: [paths.get(lock.id), paths.get("docs/**")])
         self.during("paths.list", lambda: [paths.list(path="docs/a"), paths.list(holder="ann"), paths.list(limit=2)])
         self.during("release", lambda: paths.release(lock.id))
         ws.tasks.claim(self.tasks[1], ttl=5)
@@ -160,3 +160,14 @@ def test_a3_what_is_unread_is_counted_without_walking_along_it(traced: Traced) -
     assert [plan for sql, plan in traced.plans["unread"] if "mailboxes" in sql] == [
         ("SEARCH mailboxes USING INDEX sqlite_autoindex_mailboxes_1 (agent=?)",)
     ]
+
+
+@pytest.mark.parametrize("what", ["paths.check", "lock", "paths.get", "lock for a task"])
+def test_a5_path_locks_are_found_by_prefix_and_then_by_id(traced: Traced, what: str) -> None:
+    steps = [step for step in traced.steps[what] if re.search(r"FROM locks k .*k\.kind = 'path'", step.sql)]
+    lines = [line for step in steps for line in step.plan if line.startswith(("SEARCH k ", "SCAN k"))]
+    assert lines
+    assert all("(kind=? AND scope=? AND name=?)" in line for line in lines), lines
+    prefixes = [line for step in steps for line in step.plan if "path_prefixes" in line or line.startswith("SEARCH p ")]
+    assert prefixes
+    assert all(re.search(r"PRIMARY KEY \(prefix[=>]", line) for line in prefixes), prefixes

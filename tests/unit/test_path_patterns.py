@@ -14,8 +14,19 @@ from typing import Any
 
 import pytest
 
+import holdfast
 from holdfast import errors
-from holdfast.domains.paths.patterns import MAX_PATTERNS, check_path, check_pattern, check_patterns, covers, overlap
+from holdfast.domains.paths import patterns as path_patterns
+from holdfast.domains.paths.patterns import (
+    MAX_PATTERNS,
+    check_path,
+    check_pattern,
+    check_patterns,
+    covers,
+    globs_overlap,
+    overlap,
+    prefix_of,
+)
 from holdfast.domains.routing import globs
 from tests.unit.routing.test_glob_overlap import Maker, ancestors, ends_below_globstar
 
@@ -60,6 +71,57 @@ def test_a5_two_patterns_that_cover_one_path_meet_in_either_order(capsys: pytest
         )
     assert counts.total() >= 10_000
     assert min(counts["common"], counts["apart"]) >= counts.total() // 10, "the pairs prove little"
+
+
+def test_a5_the_index_of_locks_misses_none_that_a_path_or_pattern_meets() -> None:
+    maker, counts = Maker(SEED + 2), Counter[str]()
+    for _ in range(5):
+        tree = maker.paths(60)
+        patterns = sorted({pattern(maker, tree) for _ in range(PATTERNS)})
+        with holdfast.open(":memory:", actor="a") as ws:
+            for each in patterns:
+                ws.paths.lock(each, shared=True)
+            for path in tree:
+                plain = {each for each in patterns if covers(each, path)}
+                assert {each for lock in ws.paths.list(path=path) for each in lock.patterns} == plain, path
+                near = found(ws, path_patterns.may_cover(path))
+                assert plain <= near, f"{path}: the index misses {plain - near}"
+                counts.update({"cover": len(plain), "few": len(near), "all": len(patterns)})
+            for each in patterns:
+                readings = path_patterns._readings(each)
+                plain = {other for other in patterns if globs_overlap(readings, path_patterns._readings(other))}
+                near = found(ws, path_patterns.may_overlap((each,)))
+                assert plain <= near, f"{each}: the index misses {plain - near}"
+                assert {other for other in patterns if overlap(each, other)} == plain, each
+                counts["overlap"] += len(plain)
+            assert ws.check().ok
+    assert counts["few"] < counts["all"] * 0.8, "it finds nearly all, and the test proves little"
+    assert min(counts["cover"], counts["overlap"]) >= 1000
+
+
+def found(ws: holdfast.Workspace, condition: tuple[str, list[str]]) -> set[str]:
+    """The patterns of the locks that meet a condition."""
+    locks = ws._engine.read(lambda snapshot: path_patterns.select(snapshot, *condition))
+    return {each for lock in locks for each in lock.patterns}
+
+
+@pytest.mark.parametrize(
+    ("pattern", "prefix"),
+    [
+        ("src/a.py", "src/a.py/"),
+        ("src/app/*.py", "src/app/"),
+        ("src/**/deep/x", "src/"),
+        ("**", ""),
+        ("*.py", ""),
+        ("a?/b", ""),
+        ("app/[id]/page", "app/"),
+        ("src/{a,b}/c", "src/"),
+        ("src/a{b,c/d}", "src/"),
+        ("é/ü*", "é/"),
+    ],
+)
+def test_a5_a_prefix_is_the_whole_segments_before_anything_wild(pattern: str, prefix: str) -> None:
+    assert prefix_of(pattern) == prefix
 
 
 def test_a5_two_literal_paths_meet_exactly_if_one_is_the_other_or_a_directory_above_it() -> None:

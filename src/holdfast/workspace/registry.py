@@ -77,6 +77,12 @@ def _stash_freed(tx: Tx, target: Target, op: str, changed_by: str | None) -> Non
     rows.freed(tx, target, op, changed_by)
 
 
+def _path_freed(tx: Tx, target: Target, op: str, changed_by: str | None) -> None:
+    from holdfast.domains.paths import patterns
+
+    patterns.unindex(tx, target.name)
+
+
 def _doomed_of(home: str) -> kernel_leases.Doomed:
     return lambda *args: import_module(f"holdfast.domains.{home}").doomed(*args)
 
@@ -84,6 +90,7 @@ def _doomed_of(home: str) -> kernel_leases.Doomed:
 kernel_leases.wire(cells.end_lease, end_lease, _end_late_lease)
 kernel_leases.wire_purge(_doomed_of("tasks.changes"), _doomed_of("trails"))
 FREED["stash-lock"] = _stash_freed
+FREED["path"] = _path_freed
 
 # --- what tasks ask mail and paths -----------------------------------------------------------------------------------
 

@@ -82,7 +82,8 @@ class _PathAttempt:
     def _again(self, tx: Tx, holder: str, task: Stored | None) -> PathLock | None:
         """The same lock, if the holder has it already."""
         wanted = (self._wanted.patterns, self._wanted.shared, None if task is None else task.id)
-        mine = select(tx, " AND k.holder = ?", (holder,))
+        where, params = patterns.may_overlap(self._wanted.patterns)
+        mine = select(tx, f"{where} AND k.holder = ?", [*params, holder])
         return next((lock for lock in mine if (lock.patterns, lock.shared, lock.task) == wanted), None)
 
     def stay_in_queue(self, tx: Tx) -> None:
@@ -126,12 +127,10 @@ def _claim_lease(tx: Tx, task: str | None) -> int | None:
 
 def _check_free(tx: Tx, wanted: Detail, holder: str, ticket: str | None) -> None:
     """Raise Held if a lock overlaps, or an earlier waiter waits for one that would."""
-    taken = select(tx, tail=" ORDER BY k.token")
-    for lock in taken:
+    for lock in select(tx, *patterns.may_overlap(wanted.patterns), " ORDER BY k.token"):
         met = clash(lock, wanted, holder)
         if met is not None:
             raise held(lock, *met)
-    mine = [lock for lock in taken if lock.holder == holder]
     for other, name, place, detail, deadline in tx.all(
         "SELECT w.ticket, w.holder, w.place, w.detail, l.deadline FROM waiters w JOIN leases l ON l.id = w.ticket"
         " WHERE w.kind = ? AND w.scope = '' ORDER BY w.place",
@@ -140,12 +139,18 @@ def _check_free(tx: Tx, wanted: Detail, holder: str, ticket: str | None) -> None
         if other == ticket:
             return
         first = patterns.decode_detail(detail)
-        if any(clash(lock, first, name) for lock in mine):
-            continue  # a waiter for the caller's own lock must not block the caller
         expected = _expected(name, place, first, deadline)
         met = clash(expected, wanted, holder)
-        if met is not None:
+        # A waiter for the caller's own lock must not block the caller.
+        if met is not None and not _waits_for(tx, holder, name, first):
             raise held(expected, *met, waits=True)
+
+
+def _waits_for(tx: Tx, holder: str, waiter: str, wanted: Detail) -> bool:
+    """Whether a lock of the holder is in the way of a waiter."""
+    where, params = patterns.may_overlap(wanted.patterns)
+    mine = select(tx, f"{where} AND k.holder = ?", [*params, holder])
+    return any(clash(lock, wanted, waiter) for lock in mine)
 
 
 def _expected(holder: str, place: int, wanted: Detail, deadline: int) -> PathLock:
@@ -166,6 +171,7 @@ def _take(tx: Tx, wanted: Detail, holder: str, micros: int | None, task: Stored 
         " VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)",
         (*target_of(id).key, holder, token, tx.now, lease, name, patterns.encode_detail(detail)),
     )
+    patterns.index(tx, id, wanted.patterns)
     given = {"holder": holder, "token": token, **msgspec.structs.asdict(detail)}
     locks.emit_lock(tx, target_of(id), "acquire", **{field: [None, value] for field, value in given.items()})
     return get(tx, id)
@@ -211,7 +217,8 @@ def _named(snapshot: Snapshot, name: str) -> list[PathLock]:
         pattern = patterns.check_pattern(name)
     except errors.Invalid:
         return []
-    return [lock for lock in select(snapshot, tail=" ORDER BY k.token") if pattern in lock.patterns]
+    near = select(snapshot, *patterns.may_overlap((pattern,)), " ORDER BY k.token")
+    return [lock for lock in near if pattern in lock.patterns]
 
 
 def _pick(named: list[PathLock], holder: str | None, name: str, entire: bool = False) -> PathLock | None:
@@ -307,7 +314,8 @@ def list_paths(
     if path is None:
         return select(snapshot, where, [*params, limit], " ORDER BY k.name LIMIT ?")
     wanted = patterns.check_path(path)
-    found = select(snapshot, where, params, " ORDER BY k.name")
+    near, prefixes = patterns.may_cover(wanted)
+    found = select(snapshot, where + near, [*params, *prefixes], " ORDER BY k.name")
     return [lock for lock in found if any(patterns.covers(pattern, wanted) for pattern in lock.patterns)][:limit]
 
 
@@ -361,7 +369,7 @@ def probe(tx: Tx, id: str) -> Found | None:
 
 
 def check(snapshot: Snapshot) -> Iterator[str]:
-    """Report locks that overlap, or outlive the claim they were taken for."""
+    """Report locks that overlap, outlive the claim they were taken for, or are not indexed by their prefixes."""
     taken = select(snapshot, tail=" ORDER BY k.token")
     for number, one in enumerate(taken):
         for other in taken[number + 1 :]:
@@ -374,6 +382,7 @@ def check(snapshot: Snapshot) -> Iterator[str]:
         (PATH,),
     ):
         yield f"path lock {id} was taken for a claim that has ended"
+    yield from patterns.check_index(snapshot)
 
 
 # What examples need.

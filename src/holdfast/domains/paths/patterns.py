@@ -13,6 +13,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import lru_cache
+from itertools import accumulate
 from typing import Any, Final, TypeAlias
 
 import msgspec
@@ -20,7 +21,7 @@ import msgspec
 from holdfast import errors
 from holdfast.domains.locks import Target
 from holdfast.domains.routing import globs
-from holdfast.kernel.tx import Row, Snapshot
+from holdfast.kernel.tx import Row, Snapshot, Tx
 from holdfast.kernel.validate import check_name
 from holdfast.types import as_time
 from holdfast.types.agents import PathLock
@@ -209,7 +210,21 @@ def covers(pattern: str, path: str) -> bool:
 @lru_cache(maxsize=16_384)
 def overlap(one: str, other: str) -> bool:
     """Whether some path may be covered by both; never False if one is."""
+    here, there = prefix_of(one), prefix_of(other)
+    if not (here.startswith(there) or there.startswith(here)):
+        return False
     return globs_overlap(_readings(one), _readings(other))
+
+
+@lru_cache(maxsize=4096)
+def prefix_of(pattern: str) -> str:
+    """The segments that begin every path a pattern covers, each with its slash: "src/app/" for `src/app/*.py`."""
+    shared = []
+    for first, *others in zip(*_readings(pattern), strict=False):
+        if not isinstance(first, str) or any(other != first for other in others):
+            break
+        shared.append(f"{first}/")
+    return "".join(shared)
 
 
 def _readings(pattern: str) -> list[Segments]:
@@ -276,9 +291,65 @@ def _live(snapshot: Snapshot, where: str, params: Sequence[object], tail: str) -
     return [row for row in rows if row[6] is None or not snapshot.is_past(row[6], row[7])]
 
 
+# --- the index of locks by the prefixes of their patterns ------------------------------------------------------------
+
+_Condition: TypeAlias = "tuple[str, list[str]]"  # on the rows of `select`, with its parameters
+_AT: Final = "SELECT lock FROM path_prefixes WHERE prefix IN (SELECT value FROM json_each(?))"
+# `0` is the character after `/`: what begins with `src/` is less than `src0`.
+_UNDER: Final = (
+    "SELECT p.lock FROM json_each(?) w CROSS JOIN path_prefixes p"
+    " WHERE p.prefix >= w.value AND p.prefix < substr(w.value, 1, length(w.value) - 1) || '0'"
+)
+
+
+def index(tx: Tx, id: str, patterns: Iterable[str]) -> None:
+    """Make a new lock known by the prefixes of its patterns."""
+    for prefix in sorted(set(map(prefix_of, patterns))):
+        tx.run("INSERT INTO path_prefixes (prefix, lock) VALUES (?, ?)", (prefix, id))
+
+
+def unindex(tx: Tx, id: str) -> None:
+    """Forget the prefixes of a lock that has ended."""
+    tx.run("DELETE FROM path_prefixes WHERE lock = ?", (id,))
+
+
+def may_cover(path: str) -> _Condition:
+    """The condition on locks that every lock which covers a path meets, and few others."""
+    return f" AND k.name IN ({_AT})", [_json(_lineage(f"{path}/"))]
+
+
+def may_overlap(wanted: Iterable[str]) -> _Condition:
+    """The condition on locks that every lock which overlaps a pattern meets: its prefix is above, equal or below."""
+    prefixes = set(map(prefix_of, wanted))
+    if "" in prefixes:
+        return "", []
+    above = {each for prefix in prefixes for each in _lineage(prefix)}
+    return f" AND k.name IN ({_AT} UNION ALL {_UNDER})", [_json(sorted(above)), _json(sorted(prefixes))]
+
+
+def _lineage(prefix: str) -> list[str]:
+    """A prefix and those above it, the empty one first."""
+    return list(accumulate((f"{part}/" for part in prefix.split("/")[:-1]), initial=""))
+
+
+def _json(texts: list[str]) -> str:
+    return msgspec.json.encode(texts).decode()
+
+
+def check_index(snapshot: Snapshot) -> Iterator[str]:
+    """Report locks that a search would miss, and prefixes of locks that do not exist."""
+    rows = snapshot.all("SELECT name, detail FROM locks WHERE kind = ? AND scope = ''", (PATH,))
+    expected = {(prefix_of(each), id) for id, detail in rows for each in decode_detail(detail).patterns}
+    stored = set(snapshot.all("SELECT prefix, lock FROM path_prefixes"))
+    for prefix, id in sorted(expected - stored):
+        yield f"path lock {id} is not indexed under {prefix!r}"
+    for prefix, id in sorted(stored - expected):
+        yield f"path lock {id} is indexed under {prefix!r}, where it has no pattern"
+
+
 def covering(snapshot: Snapshot, path: str) -> Iterator[tuple[PathLock, str]]:
     """Yield the path locks that cover a path, oldest first, with the covering pattern."""
-    for row in _live(snapshot, "", (), " ORDER BY k.token"):
+    for row in _live(snapshot, *may_cover(path), " ORDER BY k.token"):
         for pattern in decode_detail(row[5]).patterns:
             if covers(pattern, path):
                 yield to_lock(row), pattern

@@ -1,4 +1,4 @@
--- Agents that have registered, and mail. Path locks are rows of `locks`.
+-- Agents that have registered, mail, and the index of path locks, which are rows of `locks`.
 -- oldest writer: 3
 
 CREATE TABLE agents (
@@ -57,3 +57,10 @@ CREATE VIRTUAL TABLE messages_fts USING fts5 (
     subject, body, content = 'message_texts', content_rowid = 'seq', tokenize = 'unicode61 remove_diacritics 2'
 );
 INSERT INTO messages_fts (messages_fts, rank) VALUES ('secure-delete', 1);
+
+CREATE TABLE path_prefixes (                    -- by which those path locks are found that a path or pattern may meet
+    prefix TEXT NOT NULL,                       -- the leading segments of a pattern without wildcards, each with its /
+    lock   TEXT NOT NULL,                       -- the id of the lock
+    PRIMARY KEY (prefix, lock)
+) WITHOUT ROWID;
+CREATE INDEX path_prefixes_lock ON path_prefixes (lock);
