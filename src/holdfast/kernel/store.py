@@ -51,7 +51,8 @@ _SPLIT_HINT = (
 CHECKSUMS: str | None = "cksmvfs"
 _RESERVED = 8  # bytes of a page for its checksum
 
-_TICK = 5_000_000_000  # nanoseconds: no file system's times are coarser
+_SECOND = 1_000_000_000  # nanoseconds
+_TICK, _COARSE_TICK = _SECOND // 10, 5 * _SECOND  # more than one tick, with and without fractions of seconds
 
 Identity = tuple[int, int] | None
 
@@ -294,7 +295,8 @@ class Store:
             return True
         # What happens later in the same tick of the file system's clock would not show, so remember only a folder that
         # changed some time ago. By that clock it is at least as late as the last commit.
-        self._calm = seen if log.st_mtime_ns - seen[2] > _TICK else None
+        tick = _TICK if seen[2] % _SECOND else _COARSE_TICK
+        self._calm = seen if log.st_mtime_ns - seen[2] > tick else None
         return False
 
     def check_kept(self) -> None:
