@@ -45,7 +45,7 @@ VOCABULARY: Final[dict[str, Meaning]] = {
     "budget": Meaning("at most so many bytes"),
     "can": Meaning("an ability of the agent; may be repeated"),
     "cell": Meaning("the cell's name"),
-    "changed_by": Meaning("the task that changes it, for its history"),
+    "changed_by": Meaning("the id of the task that changes it, for its history"),
     "claimed_by": Meaning("held by this agent; none: by nobody"),
     "closed": Meaning("also what is closed"),
     "conditions": Meaning("what must hold, a JSON list", "conditions"),

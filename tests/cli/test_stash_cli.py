@@ -120,6 +120,15 @@ def test_i7_stashes_trails_links_and_entries_are_told_in_a_line_each(made: Cli, 
     assert made("trail", "tasks", trail).out == f"{task}\n"
 
 
+def test_s9_what_is_no_tasks_id_is_refused_by_changed_by(made: Cli) -> None:
+    made("stash", "create", "hits", "--type", "counter")
+    refused = made("stash", "increment", "hits", "--changed-by", "nobody's task")
+    assert refused.code == 10
+    assert 'changed_by "nobody\'s task" is not the id of a task' in refused.err
+    assert "leave it out" in refused.err
+    assert made("stash", "get", "hits", "--json").data["version"] == 1
+
+
 def test_i7_a_record_that_is_asked_for_is_told_field_by_field(made: Cli, trail: str) -> None:
     stash = made("stash", "create", "limits", "--type", "context", "--value", '{"depth": 3}', "-q").id
     told = made("stash", "get", "limits").out.splitlines()

@@ -236,7 +236,7 @@ def test_s8_a_key_does_not_keep_what_a_deleted_stash_said(world: World) -> None:
 def test_s9_the_log_tells_each_change_of_a_stash_once_and_a_watcher_hears_it(world: World) -> None:
     ws, other = world.open("a"), world.open("b")
     trail = ws.trails.create("trail").id
-    made = other.stashes.create("n", "counter", trail=trail, changed_by="hf-1")
+    made = other.stashes.create("n", "counter", trail=trail, changed_by=ws.tasks.create("count").id)
     link = ws.links.list(from_id=made.id)[0]
     ws.stashes.increment(made.id, 5)
     event = heard(ws, "increment", made.id, made.revision, "stash")

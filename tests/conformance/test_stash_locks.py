@@ -84,14 +84,15 @@ def test_s5_s10_entering_again_is_a_version_keeps_the_token_and_the_later_end_an
 
 def test_s9_the_history_of_a_lock_names_the_crumb_that_took_it_and_the_one_that_gave_it_back(world: World) -> None:
     ws = world.open("a")
-    door = lock(ws, changed_by="hf-1")
-    ws.stashes.acquire(door.id, changed_by="hf-2")
-    ws.stashes.release(door.id, changed_by="hf-3")
-    ws.stashes.acquire(door.id, ttl=5, changed_by="hf-4")
+    crumbs = [ws.tasks.create(f"crumb {number}").id for number in range(4)]
+    door = lock(ws, changed_by=crumbs[0])
+    ws.stashes.acquire(door.id, changed_by=crumbs[1])
+    ws.stashes.release(door.id, changed_by=crumbs[2])
+    ws.stashes.acquire(door.id, ttl=5, changed_by=crumbs[3])
     world.clock.advance(5)
-    assert [(each.operation, each.changed_by) for each in ws.stashes.history(door.id)][:4] == [
-        *(("create", "hf-1"), ("acquire", "hf-2"), ("release", "hf-3"), ("acquire", "hf-4"))
-    ]
+    assert [(each.operation, each.changed_by) for each in ws.stashes.history(door.id)][:4] == list(
+        zip(("create", "acquire", "release", "acquire"), crumbs, strict=True)
+    )
     ws.stashes.list()  # by now its end is in the log
     assert [(each.operation, each.changed_by) for each in ws.stashes.history(door.id)][4:] == [("expire", None)]
 

@@ -275,6 +275,37 @@ def test_s9_what_cannot_be_a_crumbs_id_has_changed_nothing(world: World, changed
     assert len(ws.stashes.list()) == 2
 
 
+@pytest.mark.parametrize("changed_by", ["agent-1", "hf-none", "any text at all"])
+def test_s9_what_is_no_tasks_id_is_refused_wherever_a_change_names_one(world: World, changed_by: str) -> None:
+    ws = world.open("a")
+    made = ws.stashes.create("config", "context", {"n": 1})
+    counter, lock = ws.stashes.create("n", "counter"), ws.stashes.create("door", "lock")
+    ws.stashes.acquire(lock.id)
+    held = ws.stashes.get(lock.id)
+    for call in (
+        lambda: ws.stashes.create("other", "context", changed_by=changed_by),
+        lambda: ws.stashes.set_value(made.id, {"n": 2}, changed_by=changed_by),
+        lambda: ws.stashes.restore(made.id, 1, changed_by=changed_by),
+        lambda: ws.stashes.save(made.id, 1, 2, "set", {"n": 2}, changed_by=changed_by),
+        lambda: ws.stashes.increment(counter.id, changed_by=changed_by),
+        lambda: ws.stashes.acquire(lock.id, changed_by=changed_by),
+        lambda: ws.stashes.release(lock.id, changed_by=changed_by),
+    ):
+        refused(ws, errors.TaskNotFound, call)
+        with pytest.raises(errors.TaskNotFound, match=f"changed_by '{changed_by}' is not the id of a task"):
+            call()
+    assert [ws.stashes.get(each.id) for each in (made, counter, lock)] == [made, counter, held]
+    assert len(ws.stashes.list()) == 3
+
+
+def test_s9_a_deleted_task_can_be_the_one_that_made_a_change(world: World) -> None:
+    ws = world.open("a")
+    crumb, counter = ws.tasks.create("a crumb").id, ws.stashes.create("n", "counter")
+    ws.tasks.delete(crumb)
+    ws.stashes.increment(counter.id, changed_by=crumb)
+    assert ws.stashes.history(counter.id)[-1].changed_by == crumb
+
+
 def test_s9_a_version_that_the_history_does_not_have_cannot_be_restored(world: World) -> None:
     ws = world.open()
     made = ws.stashes.create("config", "context", {"n": 1})

@@ -341,6 +341,15 @@ def test_r7_1_history_is_kept_by_the_store_and_is_no_method_of_a_stash(shelf: Sh
     assert not hasattr(stash, "history")
 
 
+def test_r7_2_changed_by_is_the_id_of_a_crumb(shelf: Shelf) -> None:
+    stash = shelf.stash("it", "context", {"a": 1})
+    stash.set_value({"a": 2})
+    stash.changed_by = "somebody"
+    with pytest.raises(errors.TaskNotFound, match="changed_by 'somebody' is not the id of a task"):
+        shelf.stashes.set(stash.id, stash)
+    assert [entry.version for entry in shelf.stashes.history(stash.id)] == [1]
+
+
 def test_r7_2_an_entry_has_its_fields(shelf: Shelf) -> None:
     crumb = shelf.ws.tasks.create("do it").id
     stash = shelf.stash("it", "context", {"a": 1}, changed_by=crumb)

@@ -149,6 +149,8 @@ class StashModel(MailModel):
 
     def _write(self, row: StashRow, op: str, value: Any, changed_by: str | None = None, changes: int = 1) -> None:
         """S5: one version for each change, one entry of the history for all that are saved at once."""
+        if changed_by:
+            self._task(changed_by, deleted=True)
         row.version, row.revision, row.updated = row.version + changes, self.revision + 1, self.now
         row.value = None if row.type == "lock" else value
         entry = self.entry_ids.get((row.id, row.version), "of a refusal")

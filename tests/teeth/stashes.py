@@ -16,6 +16,15 @@ FOLLOW = ("tests/unit/test_stash_follow.py",)
 
 BUGS = [
     Bug(
+        "a change of a stash names a task that does not exist",
+        "domains/stashes/rows.py",
+        """    if not tx.one("SELECT 1 FROM tasks WHERE id = ?", (changed_by,)):
+""",
+        """    if not changed_by:
+""",
+        STASHES,
+    ),
+    Bug(
         "a stash that was changed here is deleted with the one there",
         "interchange/stash_lines.py",
         '    imported = entry is not None and "at" in entry',

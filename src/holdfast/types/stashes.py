@@ -35,7 +35,7 @@ class Stash(msgspec.Struct, frozen=True):
 
 
 class StashEntry(msgspec.Struct, frozen=True):
-    """One recorded change of a stash: the version and value after it; `changed_by` is the id of a crumb, if given."""
+    """One recorded change of a stash: the version and value after it; `changed_by` is the id of a task, if given."""
 
     id: str
     stash_id: str

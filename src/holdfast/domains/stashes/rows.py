@@ -260,7 +260,7 @@ def check_free(tx: Tx, trail: str, name: str) -> None:
 def write(tx: Tx, id: str, op: str, version: int, value: Any, changed_by: str | None = None) -> None:
     """Write the next version of a stash and its history entry. The value of a lock is not stored."""
     if changed_by:
-        check_id(changed_by, "changed_by")
+        _check_task(tx, changed_by)
     data = encode(value, tx.max_value_bytes)
     tx.run(
         "UPDATE stashes SET version = ?, revision = ?, updated = ?,"
@@ -269,6 +269,14 @@ def write(tx: Tx, id: str, op: str, version: int, value: Any, changed_by: str | 
     )
     entry = {"value": msgspec.Raw(data), "changed_by": changed_by or None, "id": tx.new_id()}
     tx.emit(STASH, id, op, version=version, data=_encode(entry))
+
+
+def _check_task(tx: Tx, changed_by: str) -> None:
+    """Raise InvalidID or TaskNotFound unless a task has this id; it may be deleted."""
+    check_id(changed_by, "changed_by")
+    if not tx.one("SELECT 1 FROM tasks WHERE id = ?", (changed_by,)):
+        hint = "give the exact id of the task that makes the change, or leave it out; the actor is in the log anyway"
+        raise errors.TaskNotFound(f"changed_by {changed_by!r} is not the id of a task", hint=hint, id=changed_by)
 
 
 TRAIL: Final = "trail"
