@@ -128,8 +128,52 @@ def test_an_import_counts_what_it_leaves_out(made: Cli, project: Path) -> None:
     made("update", made("list", "-q").id, "--title", "y")
     made("update", made("list", "-q").id, "--title", "z", "--dir", "copy")
     made("export", "two.jsonl")
-    assert made("import", "two.jsonl", "--dir", "copy").out.splitlines()[0] == "1 conflict"
+    left = made("import", "two.jsonl", "--dir", "copy")
+    assert (left.code, left.out.splitlines()[0]) == (9, "1 conflict")
     assert made("import", "-", stdin="\n").out == "nothing to import\n"
+
+
+def test_an_import_that_leaves_a_conflict_alone_is_no_success_unless_told_which_side_wins(made: Cli) -> None:
+    made("create", "x")
+    made("export", "one.jsonl")
+    made("import", "one.jsonl", "--dir", "copy")
+    id = made("list", "-q").id
+    made("update", id, "--title", "y")
+    made("update", id, "--title", "z", "--dir", "copy")
+    made("create", "new")
+    made("export", "two.jsonl")
+    there = ("import", "two.jsonl", "--dir", "copy")
+    for more in ((), ("--atomic",)):
+        assert made(*there, "--dry-run", "--json", *more).code == 9
+    left = made(*there)
+    assert left.code == 9
+    assert left.err == (
+        "holdfast: 1 in conflict; import --prefer theirs takes those in the file, --prefer ours keeps those here\n"
+    )
+    assert "created: 1 task" in left.out, "the others are imported"
+    kept = made(*there, "--prefer", "ours", "--json")
+    assert (kept.code, [each["id"] for each in kept.data["conflicts"]]) == (0, [id])
+    taken = made(*there, "--prefer", "theirs", "--json")
+    assert (taken.code, taken.data["conflicts"], taken.data["updated"]["tasks"]) == (0, [], [id])
+    assert made(*there).code == 0
+
+
+def test_a_task_claimed_here_stays_in_conflict_until_the_claim_ends(made: Cli) -> None:
+    id = made("create", "x", "-q").id
+    made("export", "one.jsonl")
+    made("import", "one.jsonl", "--dir", "copy")
+    made("claim", id, "--actor", "a")
+    made("done", id, "--actor", "a")
+    made("export", "two.jsonl")
+    made("claim", id, "--dir", "copy", "--actor", "b")
+    there = ("import", "two.jsonl", "--dir", "copy", "--prefer", "theirs")
+    left = made(*there)
+    assert (left.code, left.err) == (
+        9,
+        "holdfast: 1 in conflict; they are claimed here: import again when the claims have ended\n",
+    )
+    made("release", id, "--dir", "copy", "--actor", "b")
+    assert made(*there).code == 0
 
 
 def test_an_export_comes_back_through_import_whatever_is_in_its_texts(made: Cli, project: Path) -> None:

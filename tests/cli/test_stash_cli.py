@@ -120,6 +120,20 @@ def test_i7_stashes_trails_links_and_entries_are_told_in_a_line_each(made: Cli, 
     assert made("trail", "tasks", trail).out == f"{task}\n"
 
 
+def test_s13_an_import_that_leaves_a_conflict_alone_ends_with_9(made: Cli) -> None:
+    made("stash", "create", "limits", "--type", "context", "--value", '{"depth": 1}')
+    made("stash", "export", "folder")
+    assert made("stash", "import", "folder", "--dir", "copy").code == 0
+    made("stash", "set", "limits", '{"depth": 2}')
+    made("stash", "set", "limits", '{"depth": 3}', "--dir", "copy")
+    made("stash", "export", "folder")
+    assert made("stash", "import", "folder", "--dir", "copy", "--dry-run", "--json").code == 9
+    left = made("stash", "import", "folder", "--dir", "copy")
+    assert left.code == 9
+    assert "in conflict; they stay as they are here" in left.err
+    assert made("stash", "get", "limits", "--dir", "copy", "--json").data["value"] == {"depth": 3}
+
+
 def test_s9_what_is_no_tasks_id_is_refused_by_changed_by(made: Cli) -> None:
     made("stash", "create", "hits", "--type", "counter")
     refused = made("stash", "increment", "hits", "--changed-by", "nobody's task")

@@ -21,7 +21,7 @@ from holdfast.faces.cli.args import Argument, Usage, convert
 from holdfast.faces.cli.call import Session, run
 from holdfast.faces.cli.command import command
 from holdfast.faces.cli.commands.store import snapshot
-from holdfast.faces.cli.commands.transfer import difference_lines, left_out, problem_lines
+from holdfast.faces.cli.commands.transfer import conflict_code, difference_lines, left_out, problem_lines
 from holdfast.faces.cli.output import bar, printable, short
 from holdfast.faces.cli.views import Paint, moment
 from holdfast.types.cycles import Cycle, CyclePhase
@@ -156,11 +156,9 @@ def import_(session: Session, given: dict[str, Any]) -> int:
         with before, _target(session, dry_run) as workspace, bar("import", workspace):
             report = bring(workspace, location, dry_run, skip_bad, theirs=given.get("theirs", ()))
     _print(session, report)
-    if report.conflicts and not session.out.json:
-        print(f"holdfast: {len(report.conflicts)} in conflict; {_CHOOSE}", file=sys.stderr)
     if not dry_run:
         session.wrote()
-    return errors.CycleConflict.exit_code if report.conflicts else 0
+    return conflict_code(session, report, _CHOOSE)
 
 
 def _print(session: Session, report: Any, more: Sequence[str] = ()) -> None:

@@ -270,7 +270,7 @@ standard error: {"schema_version": 1, "error", "code", "hint", "details"}.
    2  usage                         14  would create a cycle
    3  timeout                       15  fenced: the claim or lock was lost
    4  next: nothing is ready        16  unavailable, retry
-   9  version mismatch              17  compacted: the history is gone
+   9  version mismatch, conflict    17  compacted: the history is gone
   10  not found                     18  corrupt
   11  bad transition               130  interrupted; 141 broken pipe
 """,

@@ -15,12 +15,21 @@ from holdfast.domains.stashes import Stashes
 from holdfast.faces.cli.args import Argument
 from holdfast.faces.cli.call import Session
 from holdfast.faces.cli.command import command
-from holdfast.faces.cli.commands.transfer import ATOMIC, all_lines, decode_lines, import_all, records, write_lines
+from holdfast.faces.cli.commands.transfer import (
+    ATOMIC,
+    all_lines,
+    conflict_code,
+    decode_lines,
+    import_all,
+    records,
+    write_lines,
+)
 from holdfast.types import ImportProblem
 from holdfast.types.stashes import TransferTable
 
 Tables = dict[str, list[str]]
 _END: Final = ".jsonl"
+_COMPARE: Final = "they stay as they are here; change one side so that it follows the other, and import again"
 
 
 @command(
@@ -57,6 +66,7 @@ def export(session: Session, given: dict[str, Any]) -> int:
     Argument("dry_run", "flag", help="report what would happen, and change nothing"),
     Argument("skip_bad", "flag", help="leave out bad lines and unknown tables"),
     ATOMIC,
+    more="What changed here and in the folder is left alone, with exit code 9.",
     op=Stashes.import_,
 )
 def import_(session: Session, given: dict[str, Any]) -> int:
@@ -67,8 +77,10 @@ def import_(session: Session, given: dict[str, Any]) -> int:
     from holdfast.interchange.slices import import_stashes
 
     tables, bad = _read(given.pop("folder"))
-    import_all(session, given, bad, Stashes.import_, tables, import_stashes, lambda workspace: workspace.stashes)
-    return 0
+    report = import_all(
+        session, given, bad, Stashes.import_, tables, import_stashes, lambda workspace: workspace.stashes
+    )
+    return conflict_code(session, report, _COMPARE)
 
 
 def _read(folder: str) -> tuple[Tables, list[ImportProblem]]:

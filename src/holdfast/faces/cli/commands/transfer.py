@@ -25,6 +25,8 @@ if TYPE_CHECKING:
 
 _PAGE: Final = 1000
 _DIFFERENCES: Final = 20  # of a conflict
+_PREFER: Final = "import --prefer theirs takes those in the file, --prefer ours keeps those here"
+_CLAIMED: Final = "they are claimed here: import again when the claims have ended"
 
 
 @command(
@@ -95,6 +97,8 @@ ATOMIC: Final = Argument("atomic", "flag", help="in one transaction, which other
     Argument("dry_run", "flag", help="report what would happen, and change nothing"),
     Argument("skip_bad", "flag", help="leave out what is wrong"),
     ATOMIC,
+    more="A task that changed here and in the file is left alone, with exit code 9. --prefer theirs takes the one in\n"
+    "the file, --prefer ours keeps the one here, with exit code 0.",
     op=Tasks.import_,
 )
 def import_(session: Session, given: dict[str, Any]) -> int:
@@ -105,8 +109,9 @@ def import_(session: Session, given: dict[str, Any]) -> int:
     from holdfast.interchange.slices import import_tasks
 
     lines, bad = read_lines(given.pop("file"))
-    import_all(session, given, bad, Tasks.import_, lines, import_tasks, lambda workspace: workspace.tasks)
-    return 0
+    report = import_all(session, given, bad, Tasks.import_, lines, import_tasks, lambda workspace: workspace.tasks)
+    prefer = given.get("prefer")
+    return 0 if prefer == "ours" else conflict_code(session, report, _CLAIMED if prefer else _PREFER)
 
 
 def import_all(
@@ -117,8 +122,8 @@ def import_all(
     what: Any,
     in_slices: Callable[..., Any],
     domain: Callable[[Any], Any],
-) -> None:
-    """Import files in slices, or in one call; `bad` are lines that cannot be sent. Prints the report."""
+) -> Any:
+    """Import files in slices, or in one call; `bad` are lines that cannot be sent. Prints and returns the report."""
     atomic = given.pop("atomic", False) or "key" in session.given  # a key belongs to one call
     before = nullcontext() if given.get("dry_run") else snapshot(session)
     with before, session.open(writing=True) as workspace, bar("import", workspace):
@@ -133,6 +138,16 @@ def import_all(
         report = call(**given)
     report.skipped[:0] = bad
     report_import(session, op, report)
+    return report
+
+
+def conflict_code(session: Session, report: Any, advice: str) -> int:
+    """The exit code of an import, dry or not: 9 if something is in conflict, which is left alone; says what to do."""
+    if not report.conflicts:
+        return 0
+    if not session.out.json:
+        print(f"holdfast: {len(report.conflicts)} in conflict; {advice}", file=sys.stderr)
+    return errors.VersionMismatch.exit_code
 
 
 def _refused(call: Callable[..., Any], given: dict[str, Any]) -> list[ImportProblem]:
