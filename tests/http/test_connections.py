@@ -150,6 +150,13 @@ def _set(server: Server, number: int) -> bytes:
     return head(server, "PUT", "/api/cells/run/cell", *lines) + body
 
 
+def test_a_client_that_has_sent_all_of_it_gets_its_answers(tmp_path: Path) -> None:
+    with serving(tmp_path) as server, connect(server) as client:
+        client.sendall(b"".join(_set(server, number) for number in range(3)))
+        client.shutdown(socket.SHUT_WR)
+        assert rest(client).count(b"HTTP/1.1 200 ") == 3
+
+
 def test_what_is_not_http_is_refused_in_its_turn_and_ends_the_connection(tmp_path: Path) -> None:
     with serving(tmp_path) as server:
         sent = _set(server, 1) + head(server, "GET", "/healthz") + b"NOT HTTP\r\n\r\n" + _set(server, 2)

@@ -83,6 +83,8 @@ def illegal(task: Stored, op: str, target: TaskStatus, agent: str) -> errors.Inv
     *others, last = list[str](targets(task.status)) or ["open again by reopen"]
     allowed = f"one that is {task.status} can become {', '.join(others)}{' or ' if others else ''}{last}"
     hint = "possible now: " + ", ".join(f'tasks.{way}("{task.id}")' for way in dict.fromkeys(ways))
+    if op == "close" and task.status == "open":
+        hint = f'tasks.cancel("{task.id}") closes it undone; tasks.claim("{task.id}") begins it'
     if task.holder not in (None, agent):
         hint = ask_holder(task)
     return refused(task, target, f"task {task.id} is {wrong}; {allowed}", hint)

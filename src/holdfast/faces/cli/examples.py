@@ -111,7 +111,7 @@ EXAMPLES: Final[dict[str, tuple[str | Example, ...]]] = {
     "turn edit": (
         example("holdfast turn edit WORKLOG.md --holder ada --reason 'log it' --editor 'sed -i s/none/beta/'", _NEW),
         example(
-            "diff -u working-session/docs/README.md new.md | sed 's,new.md,docs/README.md,' > new.patch;"
+            "diff -u working-session/docs/README.md new.md > new.patch;"
             " holdfast turn edit --patch new.patch --holder ada --reason 'a new line'",
             _NEW,
             "(cat working-session/docs/README.md; echo '- plan.md: the plan') > new.md",

@@ -275,6 +275,7 @@ class App:
 
     def _spawn(self, request: Request, work: Coroutine[Any, Any, None]) -> None:
         """Answer a request by a task."""
+        request.waits = True
         task = self.loop.create_task(self._guard(request, work))
         self.running.add(task)
         task.add_done_callback(self.running.discard)

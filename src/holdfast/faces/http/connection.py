@@ -140,6 +140,17 @@ class Connection(asyncio.Protocol):
         self.__dict__.pop("_parser", None)  # which refers to this object
         self._wake()
 
+    def eof_received(self) -> bool:
+        """The client sends no more. Return whether requests that are complete can still be answered.
+
+        Who waits or watches is taken to be gone: most clients close both ways, and the difference does not show.
+        """
+        request = self._current
+        if request is None or request.waits or not request.complete or not self.transport.can_write_eof():
+            return False
+        self._deaf = True  # closed after the last answer
+        return True
+
     def pause_writing(self) -> None:
         """The client does not read as fast as we write."""
         self.paused = True

@@ -38,6 +38,7 @@ class Request:
         "refusal",
         "started",
         "token",
+        "waits",
     )
 
     def __init__(self, connection: Connection, method: str, headers: dict[bytes, bytes], keep_alive: bool) -> None:
@@ -48,6 +49,7 @@ class Request:
         self.path = self.query = self.body = b""
         self.complete = False  # its body has arrived
         self.started = self.answered = False
+        self.waits = False  # for others, in a task of its own
         self.refusal: Refusal | None = None
         self._parts: list[bytes] | None = None
         self._size = 0
