@@ -84,10 +84,8 @@ BUGS = [
     Bug(
         "any token will do",
         "domains/tasks/claims.py",
-        """    if task.token != token:
-        raise _fenced""",
-        """    if task.token is None:
-        raise _fenced""",
+        "    if task.token != token:\n",
+        "    if task.token is None:\n",
         CLAIMS,
     ),
     Bug(

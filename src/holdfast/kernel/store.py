@@ -50,7 +50,6 @@ _SPLIT_HINT = (
 # SQLite's shim that keeps checksums, a part of apsw. None: the default VFS, for tests with a disk of their own.
 CHECKSUMS: str | None = "cksmvfs"
 _RESERVED = 8  # bytes of a page for its checksum
-
 _SECOND = 1_000_000_000  # nanoseconds
 _TICK, _COARSE_TICK = _SECOND // 10, 5 * _SECOND  # more than one tick, with and without fractions of seconds
 

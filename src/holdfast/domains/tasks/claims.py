@@ -158,9 +158,8 @@ def check_token(task: Stored, token: int) -> None:
     if type(token) is not int:
         raise errors.Invalid(f"token must be the number of the claim, not {token!r}")
     if task.token != token:
-        if task.holder is None:
-            raise _fenced(task, f"the token {token} is not valid for task {task.id}: nobody holds it now")
-        raise _fenced(task, f"the token {token} is not that of the current claim on task {task.id}")
+        wrong = "that of the current claim on" if task.holder else "valid: nobody holds"
+        raise _fenced(task, f"the token {token} is not {wrong} task {task.id}")
 
 
 def _fenced(task: Stored, message: str) -> errors.Fenced:
