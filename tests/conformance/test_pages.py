@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import closing
 from typing import Any, Final
 
 import msgspec
@@ -139,7 +140,7 @@ def test_t13_a_history_ends_between_versions_and_goes_on_below(world: World) -> 
 
 def test_c9_a_watcher_that_reads_late_gets_every_large_event(world: World) -> None:
     ws = world.open("ann")
-    with ws.watch(["cell"], after=ws.revision, timeout=20) as watch:
+    with closing(ws.watch(["cell"], after=ws.revision, timeout=20)) as watch:
         _cells(ws)
         found = [next(watch) for _ in range(VALUES)]
     assert [event.version for event in found] == [*range(1, VALUES + 1)]

@@ -50,7 +50,7 @@ def test_t5_a_fenced_holder_is_told_what_became_of_the_task(ws: holdfast.Workspa
             ws.tasks.complete(task.id, token=task.token)
         hints.append(refused.value.hint)
     assert "is closed" in hints[0]
-    assert "is open again" in hints[1]
+    assert "the task is open" in hints[1]
     assert "bob holds the task now" in hints[2]
 
 
