@@ -341,7 +341,7 @@ def test_r7_1_history_is_kept_by_the_store_and_is_no_method_of_a_stash(shelf: Sh
     assert not hasattr(stash, "history")
 
 
-def test_r7_2_changed_by_is_the_id_of_a_crumb(shelf: Shelf) -> None:
+def test_changed_by_is_the_id_of_a_crumb(shelf: Shelf) -> None:
     stash = shelf.stash("it", "context", {"a": 1})
     stash.set_value({"a": 2})
     stash.changed_by = "somebody"

@@ -706,7 +706,8 @@ def test_s13_two_exports_are_merged_by_git_and_imported(project: Path, capsys: p
     run("checkout", "one")
     run("merge", "two")
     for place in (*places.values(), "third"):
-        assert cli.main(["stash", "import", "shared", "--dir", place]) == 0, capsys.readouterr().err
+        code = 9 if place == ".holdfast" else 0  # where the task was created, the other's note on it is a conflict
+        assert cli.main(["stash", "import", "shared", "--dir", place]) == code, capsys.readouterr().err
         with holdfast.open(project / place, actor="ann") as ws:
             assert sorted(each.name for each in ws.trails.list()) == ["one", "other", "t", "two"]
             assert ws.trails.list()[1].state == "active"

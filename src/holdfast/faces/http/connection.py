@@ -143,7 +143,7 @@ class Connection(asyncio.Protocol):
     def eof_received(self) -> bool:
         """The client sends no more. Return whether requests that are complete can still be answered.
 
-        Who waits or watches is taken to be gone: most clients close both ways, and the difference does not show.
+        A client that waits or watches counts as gone: most close both ways, and the difference does not show.
         """
         request = self._current
         if request is None or request.waits or not request.complete or not self.transport.can_write_eof():
