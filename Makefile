@@ -46,7 +46,7 @@ teeth: $(READY) ## Break the source on purpose and see that the tests notice (go
 sim: $(READY) ## Attack a simulated cluster (SEED=7 shows one run, SEEDS=20000 tries many)
 	@SEED=$(SEED) SEEDS=$(SEEDS) FIRST=$(FIRST) $(BIN)/python -m tests.simulation
 
-long: $(READY) ## What is too long for `test`: every kind, 1,000 seeds, 20,000 power losses, long runs (goes on where it stopped)
+long: $(READY) ## What is too long for `test`: every kind, and the figures of a release in slices (goes on where it stopped)
 	$(BIN)/python -m tests.long $(ARGS)
 
 house: $(READY) ## Print the figures of the source: modules, lines, importers, layers, what one claim walks through

@@ -92,7 +92,7 @@ VOCABULARY: Final[dict[str, Meaning]] = {
     "reason": Meaning("why; - reads it from standard input", "content"),
     "result": Meaning("what came of it, JSON", "json"),
     "review": Meaning("let it wait for approve; --no-review closes it; else its route decides"),
-    "role": Meaning("agent, maintainer or observer"),
+    "role": Meaning("agent, person, maintainer or observer"),
     "run": Meaning("the run: whatever groups the cells"),
     "sender": Meaning("who sends it, if not the actor"),
     "sequence": Meaning("the one that you read: others may have written since"),

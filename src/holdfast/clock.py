@@ -127,7 +127,9 @@ class Now:
 
         An idle week looks like that to a process that has just started, and a wrong clock to any.
         """
-        return stamp > 0 and now - stamp % RESET - (self.clock.monotonic() - self._anchor[2]) > LEAP
+        if stamp <= 0 or now - stamp % RESET <= LEAP:
+            return False
+        return now - stamp % RESET - (self.clock.monotonic() - self._anchor[2]) > LEAP
 
     def warn_if_far_ahead(self, now: int) -> None:
         """Log a warning if this machine's clock, or the one that made the last commit, must be wrong."""

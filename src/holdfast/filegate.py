@@ -15,7 +15,7 @@ from contextlib import contextmanager
 
 from holdfast import errors
 from holdfast.filesystem import sync
-from holdfast.kernel.store import system_error
+from holdfast.kernel.translation import system_error
 
 _inside = threading.local()  # the gates that the current thread is inside
 

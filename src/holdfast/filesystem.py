@@ -12,9 +12,26 @@ import os
 import sys
 from typing import Final
 
-from holdfast.errors import Unsupported
+from holdfast.errors import Corrupt, Unsupported
 
 Signature = tuple[int, int, int]
+
+
+LOG_URL = "log.url"  # in a folder that is a replica: the address of its log, without secrets
+
+
+def recorded_log(folder: str | os.PathLike[str]) -> str | None:
+    """Return the address of the log that a folder is a replica of; None if it records none."""
+    try:
+        with open(os.path.join(folder, LOG_URL), encoding="utf-8") as file:
+            return file.read().strip()
+    except (FileNotFoundError, NotADirectoryError):
+        return None
+    except UnicodeDecodeError as error:  # not to be taken for a folder that is no replica
+        hint = "write the address of the log into it, or restore it from a copy"
+        raise Corrupt(f"{LOG_URL} in {os.fspath(folder)} cannot be read: {error}", hint=hint) from error
+    except ValueError:  # no path at all, which opening it says
+        return None
 
 
 def make_folder(path: str | os.PathLike[str]) -> None:

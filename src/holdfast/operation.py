@@ -24,7 +24,7 @@ import msgspec
 from holdfast.kernel.events import Filter
 from holdfast.kernel.tx import Snapshot, Tx
 from holdfast.kernel.wake import Watcher
-from holdfast.route import Held, Role, Route
+from holdfast.route import Held, Late, Role, Route
 from holdfast.types import Event
 
 if TYPE_CHECKING:
@@ -123,7 +123,7 @@ class Operation(Generic[P, R]):
         looking: bool = False,
     ) -> None:
         self.kind = kind
-        self.function = function
+        self._given = function
         self.route = route
         self.listing = listing  # sweeps first if something is due
         self.plain = plain  # reads with one statement, which is a snapshot by itself
@@ -132,7 +132,6 @@ class Operation(Generic[P, R]):
         self.writes = kind in ("write", "procedure") and not looking  # a procedure may also only look
         self.name = ""
         self.held: Held | None = None
-        self.__doc__ = function.__doc__
         self._annotations: dict[bool, dict[str, Any]] = {}
 
     def __set_name__(self, owner: type[Domain[Any]], name: str) -> None:
@@ -142,6 +141,13 @@ class Operation(Generic[P, R]):
         self.name = f"{owner.prefix}.{name}" if owner.prefix else name
         self.held = owner.held
         REGISTRY.add(self)
+
+    @cached_property
+    def function(self) -> Callable[..., Any]:
+        """What it does."""
+        function = self._given.load() if isinstance(self._given, Late) else self._given
+        self.__doc__ = function.__doc__
+        return function
 
     def bind(self, domain: Domain[Any]) -> Any:
         """The callable for one domain object, kept there so that the next look-up is a plain attribute."""
@@ -324,11 +330,13 @@ class Do(msgspec.Struct, frozen=True):
 class Look(msgspec.Struct, frozen=True):
     """Read beforehand, to save the transaction; a fenced or keyed call does not, and gets None.
 
-    `read` gets the snapshot and the actor. `whole`: all its statements see one snapshot.
+    `read` gets the snapshot and the actor. `whole`: all its statements see one snapshot. `needed`: there is no
+    transaction to save, so every call reads, after a sweep if something is due.
     """
 
     read: Callable[[Snapshot, str], Any]
     whole: bool = False
+    needed: bool = False
 
 
 class Deadline(msgspec.Struct, frozen=True):
@@ -356,7 +364,11 @@ class ReadFile(msgspec.Struct, frozen=True):
     name: str
 
 
-Step = Do | Look | Deadline | Listen | Next | ReadFile
+class IsGuarded(msgspec.Struct, frozen=True):
+    """Ask whether one transaction must decide the call: it is fenced, keyed, or a part of a transaction."""
+
+
+Step = Do | Look | Deadline | Listen | Next | ReadFile | IsGuarded
 Steps = Generator[Step, Any, R]
 # How each kind of step is done: by threads, on an event loop, inside a transaction, over HTTP.
 Handlers = Mapping[type, Callable[[Any], Any]]

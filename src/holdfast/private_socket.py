@@ -22,6 +22,7 @@ SERVER_LOCK: Final = "server.lock"  # held by the process that serves the folder
 PATH: Final = "command"
 ANSWERED: Final = 200
 DECLINED: Final = 409  # the caller carries out the command itself: nothing was changed
+_NEVER: Final = float("inf")
 LONGEST: Final = 100  # bytes of an address; a socket's has at most 107, on some systems 103
 Piece = tuple[bytes, bytes]  # of an answer: a kind and its content
 OUT, ERROR, FORGET, COPY = b"o", b"e", b"f", b"c"  # print, print an error, forget a token, start a copy
@@ -34,6 +35,34 @@ def address(folder: str, name: str = SOCKET) -> tuple[str, int | None]:
         return path, None
     opened = os.open(folder, os.O_RDONLY | os.O_CLOEXEC)
     return f"/proc/self/fd/{opened}/{name}", opened
+
+
+def describe_silence(folder: str) -> tuple[str, str]:
+    """What a command says of a server that does not answer, and what to do about it."""
+    pid = _pid_of(folder)
+    if pid is None:
+        return "the server of this folder does not answer", "look for it: holdfast where"
+    if _is_stopped(pid):
+        return f"the server (pid {pid}) is stopped", f"let it continue (kill -CONT {pid}), or end it (kill -9 {pid})"
+    return f"the server (pid {pid}) does not answer", f"if it stays so, end it (kill {pid}) and start it again"
+
+
+def _pid_of(folder: str) -> int | None:
+    try:
+        with open(os.path.join(folder, SERVER_LOCK), encoding="utf-8", errors="replace") as file:
+            _, pid, *_ = file.read().split()  # pid 4711 at http://...
+            return int(pid)
+    except (OSError, ValueError):  # just started, or ended
+        return None
+
+
+def _is_stopped(pid: int) -> bool:
+    """Whether a process is stopped by a signal, where the system tells."""
+    try:
+        with open(f"/proc/{pid}/stat", encoding="utf-8", errors="replace") as file:
+            return file.read().rpartition(")")[2].split()[0] in ("T", "t")
+    except (OSError, IndexError):
+        return False
 
 
 class Request:
@@ -49,6 +78,7 @@ class Request:
         environ: dict[str, str],
         words: list[str],
         given: bytes,
+        until: float = _NEVER,
     ) -> None:
         self.version = version
         self.view = view  # of the file system
@@ -58,18 +88,19 @@ class Request:
         self.environ = environ
         self.words = words
         self.given = given  # on standard input
+        self.until = until  # the monotonic time after which its caller carries it out itself
 
     def encode(self) -> bytes:
         """As bytes: neither words nor the environment can contain NUL."""
         variables = [f"{name}={value}" for name, value in self.environ.items()]
-        parts = [self.version, self.view, self.folder, self.key, str(self.columns or "")]
+        parts = [self.version, self.view, self.folder, self.key, str(self.columns or ""), repr(self.until)]
         parts += [str(len(variables)), *variables, str(len(self.words)), *self.words]
         return "\0".join(parts).encode("utf-8", "surrogateescape") + b"\0" + self.given
 
     @classmethod
     def decode(cls, body: bytes) -> Request:
         """From bytes. Raises ValueError if they are no request."""
-        version, view, folder, key, width, count, *rest = body.split(b"\0")
+        version, view, folder, key, width, until, count, *rest = body.split(b"\0")
         variables, (many, *more) = rest[: int(count)], rest[int(count) :]
         words, given = more[: int(many)], more[int(many) :]
         if len(words) != int(many) or not given:
@@ -84,6 +115,7 @@ class Request:
             environ,
             [_text(each) for each in words],
             b"\0".join(given),
+            float(until),
         )
 
 

@@ -5,7 +5,9 @@ Every face reads it, so a fact about an operation stands in one place: on its li
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import threading
+from collections.abc import Callable, Mapping
+from importlib import import_module
 from typing import TYPE_CHECKING, Any, Final, Literal
 
 import msgspec
@@ -51,6 +53,28 @@ class Held(msgspec.Struct, frozen=True):
     fields: tuple[str, ...]
     holder: str = "holder"
     lookup: str = ""
+
+
+# Held while a domain, or a module that needs several, is loaded on first use. Without it two threads that import a
+# package and a module inside it wait for each other, and Python hands one of them a module that is not whole.
+LOADING: Final = threading.RLock()
+
+
+class Late:
+    """A module of functions for a table, loaded when one of them is first used: an agent starts us for every call."""
+
+    def __init__(self, module: str, name: str = "") -> None:
+        self._module = module
+        self._name = name
+
+    def __getattr__(self, name: str) -> Late:
+        return Late(self._module, name)
+
+    def load(self) -> Callable[..., Any]:
+        """The function."""
+        with LOADING:
+            function: Callable[..., Any] = getattr(import_module(self._module), self._name)
+        return function
 
 
 if TYPE_CHECKING:  # making it takes longer than all other classes here

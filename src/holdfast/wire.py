@@ -30,27 +30,45 @@ MAX_DEPTH: Final = 160  # of a request's body
 EXACT: Final = "args"  # in a query: all arguments as one JSON object, which tells 5 from "5"
 PYTHON_HINTS: Final = "hints=python"  # a preference of our own clients: hints name calls, and not addresses
 _STRING: Final = rb'(?s)"[^"\\]*+(?:\\.[^"\\]*+)*+"?'  # of JSON; the last may lack its end
+_PLAIN: Final = frozenset((str, int, bool, type(None), datetime))  # what JSON, or its encoder, carries as it is
 _encode = msgspec.json.Encoder().encode
 
 
 # --- values ----------------------------------------------------------------------------------------------------------
 
 
-_OBEYED: Final = (*range(0x7F, 0xA0), *range(0x2028, 0x202F), *range(0x2066, 0x206A))  # also separators and direction
-_CONTROLS: Final = {code: f"\\u{code:04x}" for code in _OBEYED}
+# Control characters, separators of lines and direction: JSON leaves them bare, a terminal or a reader of lines may obey
+# them. The second has them in UTF-8. Compiled when the first text needs it.
+_OBEYED: Final = "[\x7f-\x9f\u2028-\u202e\u2066-\u2069]"
+_OBEYED_BYTES: Final = rb"\x7f|\xc2[\x80-\x9f]|\xe2(?:\x80[\xa8-\xae]|\x81[\xa6-\xa9])"
+
+
+def json_bytes(value: Any) -> bytes:
+    """JSON on one line that no terminal obeys and no reader of lines splits, for every face.
+
+    JSON itself escapes only the control characters below U+0020.
+    """
+    encoded = _encode(value)
+    if encoded.isascii() and b"\x7f" not in encoded:
+        return encoded
+    return re.sub(_OBEYED_BYTES, lambda found: b"\\u%04x" % ord(found[0].decode()), encoded)
 
 
 def json_text(value: Any) -> str:
-    """JSON on one line that no terminal obeys and no reader of lines splits: control characters are escaped.
+    """The same as text; words that are not UTF-8, which an error may show, are escaped too."""
+    try:
+        return json_bytes(value).decode()
+    except UnicodeEncodeError:
+        from json import dumps
 
-    JSON itself escapes only those below U+0020.
-    """
-    return escape_controls(msgspec.json.encode(value).decode())
+        return dumps(value, separators=(",", ":"))
 
 
 def escape_controls(text: str) -> str:
-    """Escape the control characters that JSON leaves bare, which can only stand in its strings."""
-    return text if text.isascii() and "\x7f" not in text else text.translate(_CONTROLS)
+    """Escape the characters that JSON leaves bare and somebody may obey, which can only stand in its strings."""
+    if text.isascii() and "\x7f" not in text:
+        return text
+    return re.sub(_OBEYED, lambda found: f"\\u{ord(found[0]):04x}", text)
 
 
 def to_wire(value: object) -> Value:
@@ -69,9 +87,12 @@ def _wrap(item: Any) -> Any:
     kind = type(item)
     if kind is dict:
         dollar = "$" if _is_marked(item) else ""
-        return {f"{dollar}{key}" if dollar else key: _wrap(value) for key, value in item.items()}
+        return {
+            f"{dollar}{key}" if dollar else key: value if type(value) in _PLAIN else _wrap(value)
+            for key, value in item.items()
+        }
     if kind is list or kind is tuple:
-        return [_wrap(value) for value in item]
+        return [value if type(value) in _PLAIN else _wrap(value) for value in item]
     if kind is bytes:
         return {"$bytes": binascii.b2a_base64(item, newline=False).decode()}
     if kind is float and not math.isfinite(item):
@@ -294,6 +315,7 @@ def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 def _from_query(plan: Plan, query: bytes) -> dict[str, Any]:
     from urllib.parse import parse_qsl
 
+    check_escapes(query, "the query")
     found: dict[str, Any] = {}
     try:
         pairs = parse_qsl(query.decode("ascii"), keep_blank_values=True, errors="strict", max_num_fields=1000)
@@ -314,6 +336,16 @@ def _from_query(plan: Plan, query: bytes) -> dict[str, Any]:
     return given
 
 
+_BAD_ESCAPE: Final = re.compile(rb"%(?![0-9A-Fa-f]{2})")
+
+
+def check_escapes(given: bytes, what: str, error: type[errors.Invalid] = errors.Invalid) -> None:
+    """Raise Invalid for a percent sign that encodes nothing: left as it is, two spellings would mean one name."""
+    if b"%" in given and _BAD_ESCAPE.search(given):
+        message = f"{what} contains % without two hexadecimal digits after it"
+        raise error(message, hint="percent-encode it; the sign itself is %25")
+
+
 def take_from_query(query: bytes, name: str) -> tuple[str | None, bytes]:
     """A parameter of a query that is not an argument of the operation, and the query without it."""
     from urllib.parse import unquote_plus
@@ -324,6 +356,7 @@ def take_from_query(query: bytes, name: str) -> tuple[str | None, bytes]:
         return None, query
     if len(mine) > 1:
         raise errors.Invalid(f"duplicate parameter {name}")
+    check_escapes(mine[0], name)
     try:
         value = unquote_plus(mine[0].partition(b"=")[2].decode("ascii"), errors="strict")
     except UnicodeDecodeError as error:
@@ -376,7 +409,7 @@ def check_depth(body: bytes) -> None:
 
 def answer(op: Operation[..., Any], result: Any) -> bytes:
     """The result of an operation as JSON."""
-    return _encode(wired(result)) if plan_of(op.name).free else _encode(result)
+    return json_bytes(wired(result)) if plan_of(op.name).free else json_bytes(result)
 
 
 def failure(error: errors.HoldfastError, message: str, hint: str) -> bytes:
@@ -388,8 +421,8 @@ def failure(error: errors.HoldfastError, message: str, hint: str) -> bytes:
     own = {"error": message, "code": error.code, "hint": hint, "retryable": error.retryable}
     content = {**details, **own, "details": details}
     try:
-        return _encode(content)
+        return json_bytes(content)
     except UnicodeEncodeError:  # it quotes a text with a lone surrogate
         import json
 
-        return json.dumps(content, default=datetime.isoformat).encode()
+        return escape_controls(json.dumps(content, default=datetime.isoformat)).encode()

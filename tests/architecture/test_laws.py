@@ -144,8 +144,30 @@ def test_an_agent_that_claims_at_the_command_line_waits_for_no_heavy_module(tmp_
         ws.tasks.create("task")
     command = [sys.executable, "-c", code]
     done = subprocess.run(command, capture_output=True, text=True, check=True, env=environment, cwd=tmp_path)
-    unwanted = {*HEAVY, "json", "subprocess", "urllib", "holdfast.hints"}
+    late = {"decimal", "enum", "re._compiler", "uuid", "holdfast.hints", "holdfast.domains.cells"}
+    unwanted = {*HEAVY, *late, "json", "subprocess", "urllib"}
     assert unwanted.isdisjoint(done.stdout.split()), unwanted & set(done.stdout.split())
+
+
+def test_what_a_command_has_not_loaded_is_whole_once_it_is_used() -> None:
+    code = """
+import sys
+from holdfast.faces.cli import _import_msgspec
+_import_msgspec()
+missing = ["decimal", "enum", "uuid", "re._compiler", "typing_extensions", "msgspec.inspect"]
+assert not [name for name in missing if name in sys.modules], sys.modules.keys()
+import datetime, typing, msgspec, re
+Name = typing.Annotated[str, msgspec.Meta(pattern="^[a-z]+$")]
+assert msgspec.convert("ada", Name) == "ada" and typing.Pattern[str].__origin__ is re.Pattern
+assert sys.modules["re"].fullmatch is re.fullmatch and re.fullmatch("a+", "aa")[0] == "aa"
+import re._parser, decimal, enum, uuid, msgspec.inspect
+assert isinstance(re.compile("x"), re.Pattern) and isinstance(re.A, enum.Flag) and not hasattr(re, "none")
+assert decimal.Decimal("1.5") + 1 == decimal.Decimal("2.5") and uuid.uuid4().is_safe in uuid.SafeUUID
+assert msgspec.json.schema(int) == {"type": "integer"} and msgspec.inspect.type_info(int)
+assert datetime.datetime.strptime("2026", "%Y").year == 2026 and datetime.UTC
+assert msgspec.json.decode(b'"2026-11-17T07:00:00Z"', type=datetime.datetime).tzinfo == datetime.UTC
+"""
+    subprocess.run([sys.executable, "-c", code], check=True)
 
 
 def test_a_command_through_a_server_loads_next_to_nothing(tmp_path: Path) -> None:

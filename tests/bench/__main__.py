@@ -19,6 +19,7 @@ from tests.bench import (
     claims,
     cold,
     fairness,
+    fleet,
     get,
     growth,
     imports,
@@ -52,6 +53,7 @@ SUBJECTS = {
     "stashes": stashes.run,
     "streams": streams.run,
     "load": load.run,
+    "fleet": fleet.run,
 }
 
 

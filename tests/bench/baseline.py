@@ -27,7 +27,7 @@ SETTINGS: dict[str, object] = {
     "foreign_keys": 0,
     "wal_autocheckpoint": 1000,
 }
-HEADER = "SELECT oldest_writer, revision, stamp, (SELECT min(deadline) FROM leases) FROM meta WHERE id = 1"
+HEADER = "SELECT oldest_writer, revision, stamp, (SELECT min(deadline) FROM leases), workspace FROM meta WHERE id = 1"
 LOAD = "SELECT value, record, version, lease FROM cells WHERE run = ? AND cell = ?"
 UPDATE = (
     "UPDATE cells SET version = ?, revision = ?, updated = ?, size = ?, lease = ?, value = ? WHERE run = ? AND cell = ?"

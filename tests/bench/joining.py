@@ -34,7 +34,7 @@ def run(bench: Bench) -> list[Row]:
     log.snapshot_every = bench.count(log.snapshot_every, 20)
     with holdfast.open(bench.folder / "first", actor="first", log=log) as first:
         seconds = make_history(first, log, bench.count(IN_GROUPS, TASKS), bench.count(ENTRIES, 34))
-        bench.say(f"  {first.revision:,} revisions in {log.head().position:,} entries, made in {seconds:.0f} s")
+        bench.say(f"  {first.revision:,} revisions in {log.head():,} entries, made in {seconds:.0f} s")
         whole = without_snapshots(log)
         joins = [join(bench, first, log, number) for number in range(JOINS)]
     start = time.perf_counter()
@@ -42,7 +42,7 @@ def run(bench: Bench) -> list[Row]:
         slowest = time.perf_counter() - start
         bench.say(
             f"  {late.revision:,} revisions reached in {slowest:.2f} s without a snapshot, from"
-            f" {whole.head().position:,} entries; meanwhile nobody writes"
+            f" {whole.head():,} entries; meanwhile nobody writes"
         )
     return [
         Row("joining", "snapshot and tail, while writes go on", statistics.median(joins), "s", at_most=5.0),
@@ -64,7 +64,7 @@ def make_history(ws: Workspace, log: holdfast.MemoryLog, in_groups: int, end: in
 
     start = time.perf_counter()
     asyncio.run(by_tasks())
-    while (position := log.head().position) < end:
+    while (position := log.head()) < end:
         ws.cells.increment(RUN, f"lone-{position % 1024}")
     return time.perf_counter() - start
 
@@ -74,7 +74,7 @@ def without_snapshots(log: holdfast.MemoryLog) -> holdfast.MemoryLog:
     copy, previous = holdfast.MemoryLog(), ""
     for entry in entries(log):
         if not isinstance(entry, Snapshotted):
-            copy.append(to_bytes(msgspec.structs.replace(entry, previous=previous)), copy.head().position)
+            copy.append(to_bytes(msgspec.structs.replace(entry, previous=previous)), copy.head())
             previous = entry.id
     return copy
 
@@ -100,6 +100,6 @@ def join(bench: Bench, first: Workspace, log: holdfast.MemoryLog, number: int) -
 
 def newest_snapshot(log: holdfast.MemoryLog) -> tuple[int, int]:
     """Its bytes, and how many entries came after what it holds; 0 and all if there is none."""
-    end = log.head().position
+    end = log.head()
     found = [entry for entry in entries(log) if isinstance(entry, Snapshotted)]
     return (len(log.get(found[-1].blob)), end - found[-1].position) if found else (0, end)

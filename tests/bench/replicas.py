@@ -117,7 +117,7 @@ class Cluster:
         return Sample(*((b - a) / seconds for a, b in zip(before, after, strict=True)))
 
     def _count(self, done: Done) -> tuple[int, int, int, int]:
-        return sum(done.written), self.log.head().position, self.log.outrun, sum(done.refused)
+        return sum(done.written), self.log.head(), self.log.outrun, sum(done.refused)
 
 
 class Done(NamedTuple):

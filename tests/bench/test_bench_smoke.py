@@ -36,6 +36,7 @@ EXPECTED = {
     "stashes": 1,
     "load": 7,
     "streams": 4,
+    "fleet": 5,
 }
 
 

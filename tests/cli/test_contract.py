@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import json
 import re
+import sys
 from collections.abc import Callable
 from pathlib import Path
+from typing import Final
 
 import pytest
 
-from tests.cli.calling import Answer
+from tests.cli.calling import Answer, Shell
 
 Cli = Callable[..., Answer]
 HUGE = "9" * 30
@@ -548,3 +550,33 @@ def test_a_file_is_not_a_folder_to_make_a_workspace_in(made: Cli, tmp_path: Path
     answer = made("list", "--dir", str(tmp_path / "tasks.jsonl"))
     assert "is a file (--dir)" in answer.err
     assert "init" not in answer.err
+
+
+# --- Ctrl-C ----------------------------------------------------------------------------------------------------------
+
+_INTERRUPTED_AT: Final = """
+import os, runpy, signal, sys
+class Finder:
+    def find_spec(self, name, path=None, target=None):
+        if name == {name!r}:
+            sys.meta_path.remove(self)
+            os.kill(os.getpid(), signal.SIGINT)
+sys.meta_path.insert(0, Finder())
+sys.argv = ["holdfast", "list"]
+{before}
+runpy.run_module("holdfast", run_name="__main__")
+"""
+
+
+@pytest.mark.parametrize("name", ["holdfast.faces", "holdfast.faces.cli", "holdfast.faces.cli.relay", "msgspec"])
+def test_ctrl_c_while_a_command_is_loaded_ends_it_without_a_word(shell: Shell, name: str) -> None:
+    code = _INTERRUPTED_AT.format(name=name, before="")
+    assert shell.run([sys.executable, "-c", code]) == (130, "", "")
+
+
+def test_a_command_that_ignores_ctrl_c_goes_on(shell: Shell) -> None:
+    """As one in the background of a shell does."""
+    assert shell("init").code == 0
+    ignored = "signal.signal(signal.SIGINT, signal.SIG_IGN)"
+    code = _INTERRUPTED_AT.format(name="holdfast.faces.cli.relay", before=ignored)
+    assert shell.run([sys.executable, "-c", code]) == (0, "", "")

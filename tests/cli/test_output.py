@@ -310,3 +310,47 @@ def test_every_view_is_of_a_type_that_exists() -> None:
     known = [types, types.agents, types.cycles, types.stashes, types.tasks]
     names = {name for module in known for name, each in vars(module).items() if isinstance(each, type)}
     assert {*views._LINES, *views._RECORDS} <= names
+
+
+# --- a compacted past --------------------------------------------------------------------------------------------
+
+
+def test_a_compacted_past_is_told_beside_what_is_left_and_fails_no_command(made: Cli) -> None:
+    task = made("create", "task", "-q").id
+    for priority in "043":
+        made("update", task, "--priority", priority)
+        made("cell", "set", "run", "cell", priority)
+    stash = made("stash", "create", "notes", "--type", "context", "--value", '{"n": 1}', "-q").id
+    made("stash", "set", stash, '{"n": 2}')
+    assert json.loads(made("log", "--json").out).keys() == {"schema_version", "data"}
+    mark = len(made("event", "list", "-q").out.split())
+    assert made("event", "compact", str(mark + 1)).code == 0
+    commands = [f"history {task}", "cell history run cell", f"stash history {stash}", "event list", "log"]
+    words = f"holdfast: events up to revision {mark} were compacted: of these, this is what is left\n"
+    for command in (*commands, f"resume {task}", "log --summary"):
+        told = made(*command.split())
+        assert (told.code, told.err, "more: " in told.out) == (0, words, False), command
+        assert told.out, command
+    for command in (*commands, "log --summary"):
+        told = made(*command.split(), "--json")
+        assert (told.code, told.err, json.loads(told.out)["compacted"]) == (0, "", mark), command
+    assert made("resume", task, "--json").data["compacted"] == mark
+    cursor = json.loads(made("history", task, "--json").out)["cursor"]
+    gone = made("history", task, "--before", cursor, "--json")
+    assert (gone.code, gone.error["code"], gone.error["details"]) == (17, "COMPACTED", {"compacted": mark})
+    young = made("create", "young", "-q").id
+    assert [made(command, young).err for command in ("history", "resume", "show")] == ["", "", ""]
+    assert made("log", "--limit", "1").err == ""
+
+
+def test_a_thousand_warnings_of_an_import_are_shown_in_part_and_counted(made: Cli, tmp_path: Path) -> None:
+    file = tmp_path / "tasks.jsonl"
+    own = {"format": "holdfast.task/1", "title": "task", "mood": "good"}
+    lines = [json.dumps({**own, "id": f"a-{number}"}) for number in range(1000)]
+    file.write_text("\n".join(lines))
+    told = made("import", str(file), "--dry-run")
+    first, *warnings, rest = told.out.splitlines()
+    assert (told.code, first, len(warnings)) == (0, "would be created: 1000 tasks", 20)
+    assert all("warning" in line for line in warnings)
+    assert rest == "and 980 more warnings; --json has all"
+    assert len(made("import", str(file), "--dry-run", "--json").data["warnings"]) == 1000

@@ -13,6 +13,7 @@ import shutil
 import signal
 import socket
 import stat
+import time
 from collections import Counter
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -34,6 +35,7 @@ from holdfast.faces.http.listener import Settings, bind_private
 from holdfast.private_socket import DECLINED, SOCKET, Request
 from holdfast.route import Example
 from holdfast.workspace import Workspace
+from holdfast.workspace.context import CallerGoneError
 from tests.amounts import amount
 from tests.cli.calling import PATIENCE, Answer, Shell
 from tests.cli.test_cli_examples import CARE, Playground, is_plain
@@ -53,8 +55,8 @@ class Wire:
         self.lost = False
         self.statuses: list[int] = []
 
-    def exchange(self, _: object, body: bytes) -> tuple[int, bytes]:
-        done = carry_out(self.workspace, self.folder, body)
+    def exchange(self, request: Request) -> tuple[int, bytes]:
+        done = carry_out(self.workspace, self.folder, request.encode())
         self.statuses.append(DECLINED if done is None else 0 if self.lost else 200)
         return self.statuses[-1], done or b""
 
@@ -71,7 +73,7 @@ def wired(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[Path], Wire]]:
         return wires.setdefault(os.path.realpath(folder), Wire(folder))
 
     monkeypatch.setattr(relay, "connect", connect)
-    monkeypatch.setattr(relay, "_exchange", lambda connection, body: connection.exchange(connection, body))
+    monkeypatch.setattr(relay, "_exchange", lambda connection, request, *_: connection.exchange(request))
     yield wire
     for each in wires.values():
         each.workspace.close()
@@ -316,6 +318,54 @@ def test_a_lost_answer_is_settled_by_its_key(made: Call, wire: Wire) -> None:
     assert made("show", ids[1], "--json").data["claimed_by"] is None
 
 
+@pytest.mark.parametrize(
+    "line",
+    [
+        *("create BAD", "create x --tag BAD", "cell set r BAD 1", "claim BAD --actor a", "mail send BAD s b --actor a"),
+        *("stash create BAD --type context", "note hf-1 BAD", "next --actor BAD", "lock acquire BAD --actor a"),
+    ],
+)
+def test_words_that_are_not_utf_8_are_refused_with_the_same_words(made: Call, wire: Wire, line: str) -> None:
+    words = [word.replace("BAD", "x\udcff") for word in line.split()]
+    for more in ((), ("--json",)):
+        relayed, direct = made(*words, *more), made(*words, *more, "--direct")
+        assert relayed == direct
+        assert relayed.code == 1
+        assert "surrogate at position 1" in relayed.err
+    assert "surrogate at position 1" in relayed.error["error"]
+    assert wire.statuses == [200, 200]
+
+
+def test_what_changes_nothing_leaves_nothing_through_a_server_either(made: Call, wire: Wire) -> None:
+    """Its key would be a write, and a write makes an agent known."""
+    codes = {"next": 4, "lock release door": 0, "cell delete run cell": 0, "path release src/**": 0}
+    for number, (line, code) in enumerate(codes.items()):
+        for way in ((), ("--direct",)):
+            assert made(*line.split(), *way, "--actor", f"agent-{number}").code == code, line
+    assert made("agent", "list", "--json").data == []
+    assert len(wire.statuses) == len(codes) + 1
+    assert made("next", "--actor", "known", "--key", "k").code == 4
+    assert [agent["name"] for agent in made("agent", "list", "--json").data] == ["known"], (
+        "a key of the caller's is kept"
+    )
+
+
+def test_a_repeated_call_that_had_found_nothing_may_find_something_now(
+    made: Call, wire: Wire, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nobody has seen the first answer."""
+    carry = wire.exchange
+
+    def exchange(request: Request) -> tuple[int, bytes]:
+        found = carry(request)
+        wire.workspace.tasks.create("it comes meanwhile")
+        return found
+
+    monkeypatch.setattr(wire, "exchange", exchange)
+    wire.lost = True
+    assert made("next", "--actor", "a").code == 0
+
+
 def test_what_cannot_be_settled_is_an_unknown_outcome_with_its_key(
     made: Call, wire: Wire, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -386,6 +436,39 @@ def test_a_file_in_its_place_is_left_alone(tmp_path: Path) -> None:
     assert relay.connect(str(tmp_path)) is None
 
 
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can give a file to another user")
+def test_a_socket_of_another_user_is_not_used(made: Call, project: Path) -> None:
+    """Whoever may write to the folder could put one there, and have our commands and say what we forget."""
+    folder = project / ".holdfast"
+    bound = bind_private(folder)
+    assert bound is not None
+    with bound:
+        bound.listen()
+        found = relay_connect(str(folder))
+        assert found is not None
+        found.close()
+        os.chown(folder / SOCKET, 65534, 65534)
+        assert relay_connect(str(folder)) is None
+
+
+@pytest.mark.parametrize("path", ["../outside", "/outside", "held/../../outside", "outside", ""])
+def test_a_server_can_have_nothing_forgotten_but_tokens(tmp_path: Path, path: str) -> None:
+    outside = tmp_path / "outside"
+    outside.write_text("mine")
+    (tmp_path / ".holdfast" / "held").mkdir(parents=True)
+    (tmp_path / ".holdfast" / "outside").write_text("mine")
+    with pytest.raises(ValueError, match="no token"):
+        relay._obey(0, [(private_socket.FORGET, path.encode())], str(tmp_path / ".holdfast"))
+    assert outside.exists()
+    assert (tmp_path / ".holdfast" / "outside").exists()
+
+
+def test_a_server_whose_socket_was_removed_is_said_to_be_out_of_reach(served: Running, shell: Shell) -> None:
+    (served.folder / SOCKET).unlink()
+    assert shell("create", "x", "-q").id
+    assert "its socket server.sock is missing or cannot be opened; restart the server" in shell("where").out
+
+
 def test_the_private_socket_cannot_be_chosen_for_callers_with_tokens(tmp_path: Path) -> None:
     with pytest.raises(errors.Invalid, match="private socket"):
         Settings(folder=tmp_path, socket=tmp_path / SOCKET).check()
@@ -425,6 +508,7 @@ def test_where_and_doctor_say_whether_commands_go_through_a_server(
     assert str(served.process.pid) in through["server"]["address"]
     assert "commands go through it" in shell("where").out
     assert "commands go through it" in shell("doctor").out
+    assert "commands go through it, but not with --direct" in shell("where", "--direct").out
     served.end()
     left = shell("where", "--json").data
     assert left["server"] is None
@@ -468,3 +552,136 @@ def _work(shell: Shell, actor: str) -> list[str]:
 def _events(project: Path, op: str) -> int:
     with holdfast.open(project / ".holdfast", actor="judge") as workspace:
         return len([event for event in workspace.events.list(kinds=["task"], limit=1000) if event.op == op])
+
+
+def test_a_store_removed_under_a_server_is_reported_and_not_made_anew(served: Running, shell: Shell) -> None:
+    """A new store would be another than the one that the server has open."""
+    db, away = served.folder / "holdfast.db", served.folder / "away.db"
+    assert shell("create", "x", "-q").id
+    db.rename(away)
+    for words in (["where"], ["doctor"], ["create", "y"], ["create", "y", "--dir", str(served.folder)], ["init"]):
+        refused = shell(*words)
+        told = refused.out if words == ["doctor"] else refused.err
+        assert refused.code == (1 if words == ["doctor"] else 16), refused
+        assert "was removed or moved while a server runs on it" in told
+        assert str(served.process.pid) in told
+        assert "init" not in told
+    assert not db.exists()
+    away.rename(db)
+
+
+def test_a_moved_folder_says_that_its_server_has_lost_it_and_is_used_directly(
+    served: Running, shell: Shell, project: Path
+) -> None:
+    assert shell("create", "x", "-q").id
+    moved = served.folder.rename(project / "moved")
+    assert shell("create", "y", "-q", "--dir", str(moved)).id
+    assert len(shell("list", "--json", "--dir", str(moved)).data) == 2
+    for command in ("where", "doctor"):
+        told = shell(command, "--dir", str(moved)).out
+        assert "commands do not go through it: its store was removed, moved or replaced while it ran" in told
+        assert "restart the server" in told
+    moved.rename(served.folder)
+    assert shell("create", "z", "-q").id, "the server has given up what it had open: the command uses the store"
+    assert len(shell("list", "--json").data) == 3
+
+
+# --- a server that is stopped, or hangs ------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def stopped(served: Running) -> Iterator[Running]:
+    """A server that takes nothing: it is stopped."""
+    served.process.send_signal(signal.SIGSTOP)
+    _await_state(served.process.pid, "T")
+    yield served
+    served.process.send_signal(signal.SIGCONT)
+
+
+def _await_state(pid: int, state: str) -> None:
+    deadline = time.monotonic() + PATIENCE
+    while Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != state:
+        assert time.monotonic() < deadline
+
+
+_LINUX: Final = pytest.mark.skipif(not os.path.isdir("/proc/self"), reason="only /proc tells that a process is stopped")
+
+
+@_LINUX
+def test_a_stopped_server_is_passed_by_with_a_word_about_it(stopped: Running, shell: Shell) -> None:
+    pid = stopped.process.pid
+    made = shell("create", "x", "-q")
+    assert made.id
+    assert made.err == (
+        f"holdfast: the server (pid {pid}) is stopped\n"
+        f"  let it continue (kill -CONT {pid}), or end it (kill -9 {pid})\n"
+    )
+    note, refused = shell("claim", "nobody", "--json", "--actor", "a").err.splitlines()
+    assert json.loads(note)["note"] == f"the server (pid {pid}) is stopped"
+    assert json.loads(refused)["code"] == "TASK_NOT_FOUND"
+    assert shell("guard", "x.py").code == 0
+    where = shell("where", "--json").data["server"]
+    assert (where["used"], where["why"].partition(";")[0]) == (
+        False,
+        f"commands do not go through it: the server (pid {pid}) is stopped",
+    )
+    stopped.process.send_signal(signal.SIGCONT)
+    assert [task["id"] for task in shell("list", "--json").data] == [made.id], "what it was offered, it did not do"
+    assert shell("where", "--json").data["server"]["used"] is True
+
+
+def test_a_server_that_took_a_command_and_hangs_is_waited_for_with_a_word_about_it(
+    made: Call, project: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It has the command and does not answer: the store settles it by the key, and `guard` does not wait for long."""
+    monkeypatch.setattr(relay, "SILENCE", 0.01)
+    monkeypatch.setattr(relay, "TIMEOUT", 0.05)
+    monkeypatch.setattr(relay, "connect", relay_connect)
+    monkeypatch.setattr(relay, "_exchange", relay_exchange)
+    bound = bind_private(project / ".holdfast")
+    assert bound is not None
+    with bound, ThreadPoolExecutor(1) as other:
+        bound.listen()
+        for words, code in ((("create", "x"), 0), (("claim", "nobody", "--actor", "a"), 10)):
+            hanging = other.submit(_take, bound)
+            answer = made(*words)
+            assert (answer.code, answer.err.count("the server of this folder does not answer")) == (code, 1)
+            request = hanging.result(PATIENCE)
+            assert request.words == list(words)
+            with pytest.raises(CallerGoneError):  # now it is too late to begin
+                carry_out(holdfast.open(project / ".holdfast", actor="server"), project / ".holdfast", request.encode())
+    assert len(made("list", "--json").data) == 1
+
+
+def _take(bound: socket.socket) -> Request:
+    """Take a command and never answer."""
+    connection, _ = bound.accept()
+    with connection:
+        head = connection.recv(1 << 16)
+        connection.sendall(b"HTTP/1.1 100 Continue\r\n\r\n")
+        length = int(re.search(rb"content-length: (\d+)", head)[1])  # type: ignore[index]
+        body = b""
+        while len(body) < length:
+            body += connection.recv(1 << 16)
+        while connection.recv(1 << 16):
+            pass
+        return Request.decode(body)
+
+
+def test_a_write_that_its_caller_no_longer_waits_for_is_not_begun(
+    wire: Wire, made: Call, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It came in time and waited for its turn in the store: that is where it is decided."""
+    request = Request(holdfast.__version__, relay.view(), os.getcwd(), "k", None, relay._environment(), [], b"")
+    request.words = ["create", "late", "--actor", "a"]
+    request.until = time.monotonic() + PATIENCE
+    with monkeypatch.context() as later:
+        later.setattr("holdfast.workspace.context.monotonic", lambda: request.until)
+        with pytest.raises(CallerGoneError):
+            carry_out(wire.workspace, wire.folder, request.encode())
+    assert made("list", "--json").data == []
+    assert carry_out(wire.workspace, wire.folder, request.encode()) is not None
+    assert len(made("list", "--json").data) == 1
+
+
+relay_exchange: Final = relay._exchange

@@ -185,7 +185,11 @@ def test_f13_status_shows_on_one_screen_who_holds_what_and_what_is_unread(cli: C
     turn("signal", "ready", "--from", "bob")
     screen = cli("turn", "status").out
     assert len(screen.splitlines()) <= 24
-    for part in ("kiln at revision 5", "LOCK-ada-001  ada  MAILBOX.md, docs/README.md  0 revisions left", "ada: 1"):
+    for part in (
+        "kiln at revision 5",
+        "LOCK-ada-001  ada  MAILBOX.md, docs/README.md  stale with the next revision",
+        "ada: 1",
+    ):
         assert part in screen
     turn("signal", "yield", "--from", "bob")
     screen = cli("turn", "status").out
@@ -700,3 +704,28 @@ def test_f2_a_folder_without_write_permission_can_be_looked_at(turn: Cli, projec
         assert turn("lock", "WORKLOG.md", "--holder", "ada", "--reason", "x").code == 16
     finally:
         folder.chmod(0o700)
+
+
+@pytest.mark.parametrize("file", ["TURNFILE.yaml", "MAILBOX.json", "working-session/./MAILBOX.json"])
+def test_f3_a_file_that_the_commands_write_themselves_cannot_be_locked(turn: Cli, project: Path, file: str) -> None:
+    before = (project / "working-session" / "TURNFILE.yaml").read_bytes()
+    refused = turn("lock", file, "--holder", "ada", "--reason", "r")
+    assert (refused.code, refused.error["code"]) == (1, "INVALID")
+    assert "cannot be locked" in refused.error["error"]
+    assert (project / "working-session" / "TURNFILE.yaml").read_bytes() == before
+
+
+def test_f4_a_lock_in_its_last_revision_is_said_to_be_stale_with_the_next(cli: Cli, turn: Cli) -> None:
+    assert turn("lock", "WORKLOG.md", "--holder", "ada", "--reason", "r", "--lease-revs", "1").code == 0
+    assert "1 revision left" in cli("turn", "status").out
+    assert turn("lock", "MAILBOX.md", "--holder", "bob", "--reason", "r").code == 0
+    shown = cli("turn", "status").out
+    assert "stale with the next revision" in shown
+    assert "0 revisions left" not in shown
+
+
+@pytest.mark.parametrize("profile", ["turn", "all"])
+def test_mcp_says_at_once_that_there_are_no_turn_files(shell: Shell, profile: str) -> None:
+    words = ("mcp", "--profile", profile, "--turn-dir", "nope", "--actor", "ada")
+    assert shell("init").code == 0
+    assert "there is no TURNFILE.yaml in" in shell(*words).err

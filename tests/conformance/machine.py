@@ -258,11 +258,11 @@ class Machine(RuleBasedStateMachine):
         args = {"name": name, "holder": holder, "ttl": ttl, "token": self.token_for(name, token)}
         self.call("locks.refresh", args)
 
-    @step(name=lock, right=st.booleans(), run=run, cell=cell, value=value)
-    def fenced_set(self, name: str, right: bool, run: str, cell: str, value: Any) -> None:
+    @step(name=lock, right=st.booleans(), actor=holder, run=run, cell=cell, value=value)
+    def fenced_set(self, name: str, right: bool, actor: str, run: str, cell: str, value: Any) -> None:
         token = self.token_for(name, "right" if right else "wrong")
         assert token is not None
-        self.call("cells.set", {"run": run, "cell": cell, "value": value}, fence=(name, token))
+        self.call("cells.set", {"run": run, "cell": cell, "value": value}, actor, fence=(name, token))
 
     # --- several at once, and again ----------------------------------------------------------------------------------
 

@@ -15,6 +15,7 @@ from holdfast.testing import ManualClock
 from holdfast.types import (
     Cell,
     Condition,
+    DerivedActor,
     Event,
     Exists,
     Grant,
@@ -52,7 +53,7 @@ class Model(Ledger):
                     raise errors.Invalid()
                 return kept.answer
             if fence is not None:
-                self.locks_check(*fence)
+                self.check_fence(actor, *fence)
             answer = self.perform(op, args)
             if key:  # what is over is forgotten, also if the clock is put back later
                 if self.calm <= self.now - DAY:
@@ -330,6 +331,15 @@ class Model(Ledger):
         lock = self.state.locks.get(name)
         if lock is None or lock.token != token:
             raise errors.Fenced(current=lock.token if lock else None)
+
+    def check_fence(self, actor: str, name: str, token: int) -> None:
+        """C15: the lock is held with this token, and by the caller; one that chose no name is nobody else."""
+        self.locks_check(name, token)
+        if actor != (holder := self.holder_of(name)) and not isinstance(actor, DerivedActor):
+            raise errors.NotHolder(holder=holder)
+
+    def holder_of(self, name: str) -> str:
+        return self.state.locks[name].holder
 
     # --- txn and the clock -------------------------------------------------------------------------------------------
 

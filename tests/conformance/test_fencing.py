@@ -180,9 +180,22 @@ def test_c15_the_live_token_passes_as_often_as_it_is_used(world: World) -> None:
     assert fenced.cells.set("run", "cell", 4) == 4
 
 
-def test_c15_the_fence_is_the_lock_not_the_actor(world: World) -> None:
+def test_c15_the_token_of_a_fence_does_not_make_another_the_holder(world: World) -> None:
+    """It proves freshness, never identity. Who has chosen no name claims to be nobody else, so its token counts."""
     grant = world.open("a").locks.acquire("door")
-    assert world.open("b").using(fence=("door", grant.token)).cells.set("run", "cell", 1) == 1
+    fence = ("door", grant.token)
+    other = world.open("b")
+    with pytest.raises(errors.NotHolder, match="door is held by a, not by b") as refused:
+        other.using(fence=fence).cells.set("run", "cell", 1)
+    assert refused.value.holder == "a"
+    with pytest.raises(errors.NotHolder):
+        other.using(fence=fence).txn([], [Op("cells.set", {"run": "run", "cell": "cell", "value": 1})])
+    with pytest.raises(errors.Fenced):
+        other.using(fence=("door", grant.token + 1)).cells.set("run", "cell", 1)
+    assert other.cells.find("run", "cell") is None
+    assert other.locks.check("door", grant.token) is None, "anybody may ask"
+    assert other.using(actor="a", fence=fence).cells.set("run", "cell", 1) == 1
+    assert world.open(None).using(fence=fence).cells.set("run", "cell", 2) == 2
 
 
 @pytest.mark.parametrize("off", [-4096, -1, 1, 4096])
@@ -331,7 +344,7 @@ def test_c15_the_lock_of_a_cell_is_a_fence_too(world: World) -> None:
 def test_c15_a_fence_stays_when_more_of_the_context_is_given(world: World) -> None:
     ws = world.open()
     grant = ws.locks.acquire("door")
-    fenced = ws.using(fence=("door", grant.token)).using(actor="somebody").using(key="k")
+    fenced = ws.using(fence=("door", grant.token)).using(actor=ws.actor).using(key="k")
     assert fenced.cells.increment("run", "cell") == 1
     ws.locks.release("door")
     with pytest.raises(errors.Fenced):
@@ -498,7 +511,7 @@ def test_c15_of_writes_that_race_with_the_loss_of_their_lock_none_is_written_aft
         with pytest.raises(errors.Fenced):
             _for_ever(lambda: fenced.cells.increment("run", "cell"))
 
-    writers = [Background(partial(write, world.open(f"w{number}"))) for number in range(4)]
+    writers = [Background(partial(write, world.open("a"))) for _ in range(4)]
     heard(ws, "increment", ("run", "cell"), after, "cell")
     world.clock.advance(30)
     for writer in writers:

@@ -188,8 +188,8 @@ def test_a_repeated_acquire_that_waits_leaves_nobody_in_line(world: World) -> No
 
 
 def test_a_repeated_call_is_answered_whatever_became_of_its_fence(world: World) -> None:
-    ws = world.open()
-    grant = ws.locks.acquire("lock", "me")
+    ws = world.open("me")
+    grant = ws.locks.acquire("lock")
     fenced = ws.using(key="k", fence=("lock", grant.token))
     assert fenced.cells.increment("run", "count") == 1
     ws.locks.release("lock", "me")
@@ -256,20 +256,23 @@ def test_a_keyed_body_whose_answer_is_no_plain_data_happens_all_the_same_and_onc
 @callables
 def test_a_key_rolls_back_with_its_transaction(world: World) -> None:
     ws = world.open()
+    failing = [True]
     attempts = []
 
     def body(tx: Transaction) -> int:
         value = int(tx.cells.increment("run", "count"))
         attempts.append(value)
-        if len(attempts) == 1:
+        if failing:
             raise ValueError("not yet")
         return value
 
     with pytest.raises(ValueError, match="not yet"):
         ws.using(key="k").transact(body)
     assert keys(ws) == 0
+    failing.clear()
     assert [ws.using(key="k").transact(body) for _ in range(2)] == [1, 1]
-    assert attempts == [1, 1]
+    assert set(attempts) == {1}, "a body may run again where nodes share a log, but never on top of itself"
+    assert "local" not in world.capabilities or len(attempts) == 2
 
 
 @callables

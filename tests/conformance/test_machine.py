@@ -1,9 +1,12 @@
-"""The state machine against the plain model: thousands of steps, and every rule often enough to count."""
+"""The state machine against the plain model: thousands of steps, and every rule often enough to count.
+
+Each seed is a run of some thousand steps; `FIRST` and `SEEDS` choose other seeds.
+"""
 
 from __future__ import annotations
 
 import logging
-import random
+import os
 import tempfile
 from pathlib import Path
 
@@ -16,8 +19,9 @@ import holdfast
 from holdfast.domains.cell_history import find_cell
 from holdfast.kernel.tx import Snapshot
 from holdfast.testing import ManualClock
-from tests.amounts import amount
+from tests.amounts import amount, first_seed
 from tests.conformance.machine import FIRED, RULES, Machine
+from tests.long.ledger import record
 from tests.worlds.kinds import FileWorld, MemoryWorld, World
 
 STEPS = amount(3_000, 20_000)
@@ -25,6 +29,7 @@ LEAST = amount(30, 100)  # times that every rule fires
 FILE_STEPS = 1_000
 EXAMPLES = 20  # between two looks at the counts
 MOST_LOOKS = 60
+SEEDS = int(os.environ.get("SEEDS") or 0)  # of a slice; else until there are enough steps
 
 SETTINGS = settings(
     max_examples=EXAMPLES,
@@ -38,20 +43,22 @@ SETTINGS = settings(
 )
 
 
-def drive(kind: type[World], folder: Path, steps: int, least: int) -> None:
+def drive(kind: type[World], folder: Path, steps: int, least: int) -> range:
     """Run machines on fresh workspaces of a kind until there were enough steps and every rule fired often enough."""
 
     def make_world() -> World:
         return kind(Path(tempfile.mkdtemp(dir=folder)))
 
     FIRED.clear()
-    for _ in range(MOST_LOOKS):
+    first = first_seed()
+    for seed in range(first, first + (SEEDS or MOST_LOOKS)):
         machine = type("Machine", (Machine,), {"make_world": staticmethod(make_world)})
-        run_state_machine_as_test(seeded(random.getrandbits(32))(machine), settings=SETTINGS)
-        if FIRED.total() >= steps and min(FIRED[name] for name in RULES) >= least:
+        run_state_machine_as_test(seeded(seed)(machine), settings=SETTINGS)
+        if not SEEDS and FIRED.total() >= steps and min(FIRED[name] for name in RULES) >= least:
             break
     assert FIRED.total() >= steps
     assert min(FIRED[name] for name in RULES) >= least
+    return range(first, seed + 1)
 
 
 @pytest.fixture(autouse=True)
@@ -61,10 +68,11 @@ def quiet(caplog: pytest.LogCaptureFixture) -> None:
 
 
 @pytest.mark.early
-@pytest.mark.timeout(400)
+@pytest.mark.timeout(400 + 60 * SEEDS)
 def test_a_workspace_does_what_the_plain_model_does(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    drive(MemoryWorld, tmp_path, STEPS, LEAST)
+    seeds = drive(MemoryWorld, tmp_path, STEPS, LEAST)
     with capsys.disabled():
+        record("machines", seeds, FIRED.total(), 0, of_cells=FIRED.total())
         print(f"\nstate machine on memory: {FIRED.total()} steps, every rule at least {min(FIRED.values())} times")
         print("  " + ", ".join(f"{name} {FIRED[name]}" for name in RULES))
 

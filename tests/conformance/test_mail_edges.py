@@ -272,7 +272,7 @@ DAMAGES: dict[str, str] = {
     " AND agent = 'ann'": "has the statuses",
     "INSERT INTO deliveries VALUES (999, 'ann', 'unread', 1)": "delivered, but does not exist",
     f"UPDATE messages SET closed = 1 WHERE seq = {_ID}": "closed for some",
-    f"UPDATE messages SET version = version + 1 WHERE seq = {_ID}": "has version",
+    f"UPDATE messages SET version = version + 1 WHERE seq = {_ID}": "has the version",
     f"DELETE FROM messages WHERE seq = {_ID}": "does not exist",
     "UPDATE message_texts SET subject = 'forged' WHERE subject = 'first'": "differs from the log in its",
     "UPDATE message_texts SET body = 'forged' WHERE subject = 'first'": "differs from the log in its",

@@ -17,7 +17,7 @@ import pytest
 
 from holdfast import errors
 from holdfast.domains.paths.patterns import Detail
-from holdfast.kernel.store import FILE
+from holdfast.kernel.store_files import FILE
 from holdfast.types import Event, Exists, NotExists, Op, ValueEquals, VersionEquals
 from holdfast.types.agents import PathLock
 from holdfast.types.tasks import Task

@@ -1,8 +1,11 @@
-"""The state machine of tasks against the plain model: thousands of steps, and every rule often enough to count."""
+"""The state machine of tasks against the plain model: thousands of steps, and every rule often enough to count.
+
+Each seed is a run of some thousand steps; `FIRST` and `SEEDS` choose other seeds.
+"""
 
 from __future__ import annotations
 
-import random
+import os
 import tempfile
 from datetime import timedelta
 from pathlib import Path
@@ -17,9 +20,10 @@ from holdfast.kernel.engine import Engine
 from holdfast.testing import ManualClock
 from holdfast.workspace import Workspace
 from holdfast.workspace.context import Context
-from tests.amounts import amount
+from tests.amounts import amount, first_seed
 from tests.conformance.task_bench import DONE
 from tests.conformance.task_machine import FIRED, RULES, TaskMachine
+from tests.long.ledger import record
 from tests.worlds.kinds import MemoryWorld, World
 
 STEPS = amount(3_000, 20_000)
@@ -27,6 +31,7 @@ LEAST = amount(30, 100)  # times that every rule fires
 DONE_LEAST = amount(6, 30)  # times that every operation is not refused
 EXAMPLES = 20  # between two looks at the counts
 MOST_LOOKS = 40
+SEEDS = int(os.environ.get("SEEDS") or 0)  # of a slice; else until there are enough steps
 
 SETTINGS = settings(
     max_examples=EXAMPLES,
@@ -41,20 +46,22 @@ SETTINGS = settings(
 
 
 @pytest.mark.early
-@pytest.mark.timeout(600)
+@pytest.mark.timeout(600 + 60 * SEEDS)
 def test_t1_to_t14_tasks_do_what_the_plain_model_does(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     def make_world() -> World:
         return MemoryWorld(Path(tempfile.mkdtemp(dir=tmp_path)))
 
     FIRED.clear()
     DONE.clear()
-    for _ in range(MOST_LOOKS):
+    first = first_seed()
+    for seed in range(first, first + (SEEDS or MOST_LOOKS)):
         machine = type("TaskMachine", (TaskMachine,), {"make_world": staticmethod(make_world)})
-        run_state_machine_as_test(seeded(random.getrandbits(32))(machine), settings=SETTINGS)
+        run_state_machine_as_test(seeded(seed)(machine), settings=SETTINGS)
         often = min(FIRED[name] for name in RULES) >= LEAST and min(DONE.values()) >= DONE_LEAST
-        if FIRED.total() >= STEPS and often:
+        if not SEEDS and FIRED.total() >= STEPS and often:
             break
     with capsys.disabled():
+        record("machines", range(first, seed + 1), FIRED.total(), 0, of_tasks=FIRED.total())
         print(f"\nstate machine of tasks: {FIRED.total()} steps, every rule at least {min(FIRED.values())} times")
         print("  " + ", ".join(f"{name} {FIRED[name]}" for name in RULES))
         print("  not refused: " + ", ".join(f"{op} {count}" for op, count in sorted(DONE.items())))

@@ -18,7 +18,7 @@ from typing import NamedTuple
 
 import pytest
 
-from tests.worlds.kinds import KINDS
+from tests.worlds.kinds import KINDS, ReplicatedWorld
 
 ROOT = Path(__file__).resolve().parents[2]
 DOCUMENT = ROOT / "docs/guarantees.md"
@@ -95,7 +95,8 @@ def kinds_of(test: str, path: Path) -> str:
     marks = [mark for mark in getattr(function, "pytestmark", []) if mark.name == "capability"]
     needed = {mark.args[0] for mark in marks}
     shut_out = re.findall(r'if world\.kind == "(\w+)":\n +pytest\.skip', inspect.getsource(function))
-    names = {kind: kind.kind.split("-")[0] for kind in KINDS}  # two replicas or three: the promise is the same
+    # two replicas or three, of whatever log: the promise is the same
+    names = {kind: "replicated" if issubclass(kind, ReplicatedWorld) else kind.kind for kind in KINDS}
     kinds = dict.fromkeys(names[kind] for kind in KINDS if needed <= kind.capabilities and kind.kind not in shut_out)
     return "" if len(kinds) == len(set(names.values())) else ", ".join(kinds)
 

@@ -23,7 +23,7 @@ import pytest
 
 import holdfast
 from holdfast import errors
-from holdfast.kernel.store import FILE
+from holdfast.kernel.store_files import FILE
 from holdfast.types.cycles import CycleProblem
 from tests.conformance.test_cycles import PHASES, bring_to
 

@@ -21,7 +21,7 @@ import pytest
 import holdfast
 from holdfast import errors
 from holdfast.kernel import failpoints, migrations
-from holdfast.kernel.store import FILE
+from holdfast.kernel.store_files import FILE
 from holdfast.testing.crowd import LONG, finish, start
 from tests.e2e.failpoint_worker import COUNT, ROOT, RUN, Child, Told, call, ttl_at
 from tests.logs.nodes import eventually

@@ -35,7 +35,7 @@ def add_under_lock(ws: holdfast.Workspace, worker: str) -> list[int]:
     for _ in range(LOCKED):
         grant = ws.locks.acquire("sum", worker, wait=PATIENCE)
         value = ws.cells.get("sums", "locked").value
-        ws.using(fence=("sum", grant.token)).cells.set("sums", "locked", value + 1)
+        ws.using(actor=worker, fence=("sum", grant.token)).cells.set("sums", "locked", value + 1)
         assert ws.locks.release("sum", worker, token=grant.token)
         tokens.append(grant.token)
     return tokens

@@ -22,7 +22,7 @@ import pytest
 import holdfast
 from holdfast import errors
 from holdfast.kernel import failpoints
-from holdfast.kernel.store import FILE
+from holdfast.kernel.store_files import FILE
 from tests.logs.nodes import eventually
 
 ROOT = Path(__file__).parents[2]
@@ -210,6 +210,29 @@ def test_a_store_that_is_moved_or_replaced_is_left_alone(folder: Path, move: str
         else:
             with Agent(folder, "second") as second:
                 assert second("claim")[0] == "UNAVAILABLE"
+
+
+def test_a_folder_removed_under_an_open_workspace_is_named(folder: Path) -> None:
+    with holdfast.open(folder, actor="me") as ws:
+        shutil.rmtree(folder)
+        for call in (lambda: ws.tasks.claim_next("me"), lambda: ws.tasks.list()):
+            with pytest.raises(errors.Closed, match=f"the folder {folder} was removed or replaced") as caught:
+                call()
+            assert "restore a backup" in caught.value.hint
+    assert not folder.exists()
+
+
+def test_commits_of_a_removed_log_whose_process_is_killed_at_once_are_missed(folder: Path) -> None:
+    with Agent(folder, "first") as first:
+        claims = acknowledged(first, 5)
+        remove(folder, "both")
+        first.kill()
+    lost = ""
+    try:
+        assert not missing(folder, claims)  # it had saved them already
+    except errors.Corrupt as error:
+        lost = error.message
+    assert not lost or "lacks commits that it acknowledged" in lost
 
 
 @pytest.mark.parametrize("left", [[WAL], [SHM], [WAL, SHM]])

@@ -18,7 +18,7 @@ import apsw
 import pytest
 
 import holdfast
-from holdfast.kernel.store import FILE
+from holdfast.kernel.store_files import FILE
 from holdfast.testing.crowd import LONG
 from tests.e2e.failpoint_worker import ROOT
 from tests.e2e.task_kill_worker import LAST_WRITE, OPERATIONS, STATEMENT, WRITE, perform, prepare, watched

@@ -248,6 +248,24 @@ def the_token_of_what_another_holds(site: Site) -> Cells:
 
 
 @kind
+def the_fence_of_what_another_holds(site: Site) -> Cells:
+    """Around every write: who acts under another name than the holder is not passed by the holder's token."""
+    held = site.holdings
+    fences = {
+        "lock": f"{held['lock']['token']} {quote(held['lock']['name'])}",
+        "cell": f"{held['cell']['token']} {quote(held['cell']['run'])}/{quote(held['cell']['cell'])}",
+        "stash": f"{held['stash']['token']} {held['stash']['id']}",
+    }
+    free, bound = site.token("admin"), site.token("admin", actor=BOB)
+    for row in (row for row in site.rows if row.writes and row.space == MAIN):
+        for fence in fences.values() if row.op and row.op.name in ("cells.set", "txn") else (fences["lock"],):
+            request = row.request.having("X-Fence", fence)
+            for who in (BOB, STRANGER):
+                yield Cell(request.bearing(free).having("X-Agent-ID", who), 403, "NOT_HOLDER")
+            yield Cell(request.bearing(bound).having("X-Agent-ID"), 403, "NOT_HOLDER|FORBIDDEN")
+
+
+@kind
 def what_only_admins_may_say(site: Site) -> Cells:
     """`force`, and the arguments of which the table says so, in a call and inside a txn."""
     secrets = site.token("agent"), site.token("agent", actor=ACTOR)

@@ -9,6 +9,7 @@ from __future__ import annotations
 import shutil
 import threading
 from collections.abc import Callable, Iterable, Iterator
+from datetime import UTC, datetime, timedelta
 from itertools import product
 from pathlib import Path
 from typing import Any, Final, NamedTuple, cast
@@ -139,6 +140,7 @@ def _known(ws: Workspace, found: dict[str, dict[str, Any]]) -> dict[str, Any]:
     link = ws.links.create("scoped_to", ws.stashes.create("linked", "context").id, trail).id
     cycle = ws.cycles.start().cycle_id
     return {
+        **{"revision": ws.revision, "since": datetime.now(UTC) - timedelta(hours=1)},
         **{"run": "run", "cell": "cell", "version": 1, "text": "task", "path": "doc/a", "task": {"title": "task"}},
         **{"leases.id": found["leases.refresh"]["id"], "mail.id": found["mail.ack"]["id"], "paths.id": path},
         **{"tasks.id": task, "routes.id": task, "mail.task": task, "tasks.name": "release", "agents.name": "gone"},

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import re
 import shutil
 import subprocess
 import threading
@@ -224,6 +225,42 @@ def test_a_workspace_whose_folder_is_removed_harms_no_other_and_can_be_made_agai
         assert httpx.get(f"{server.url}/readyz", headers=own).status_code == 503
         assert 'holdfast_workspace_up{workspace=""} 0' in httpx.get(f"{server.url}/metrics", headers=own).text
         (tmp_path / "elsewhere.db").rename(tmp_path / "holdfast.db")
+
+
+@pytest.mark.parametrize("what", ["folder", "db"])
+def test_a_server_whose_files_are_gone_says_so_at_every_address(tmp_path: Path, what: str) -> None:
+    """Not that the token is unknown: nobody can know that any more."""
+    folder, away = tmp_path / "store", tmp_path / "away"
+    with serving(folder) as server:
+        own = {"authorization": f"Bearer {token_of(server)}", "x-agent-id": "ann"}
+        assert httpx.get(f"{server.url}/healthz").status_code == 200
+        gone = folder if what == "folder" else folder / "holdfast.db"
+        gone.rename(away)
+        asked = [httpx.get(f"{server.url}/{path}", headers=own) for path in ("healthz", "readyz")]
+        asked.append(httpx.post(f"{server.url}/api/tasks", json={"title": "x"}, headers=own))
+        for answer in asked:
+            assert (answer.status_code, answer.json()["code"]) == (503, "CLOSED"), answer.text
+            assert re.search("was removed", answer.json()["error"]), answer.text
+            assert "restart the server" in answer.json()["hint"]
+        away.rename(gone)
+
+
+def test_a_server_removes_its_own_socket_and_none_that_took_its_place(tmp_path: Path) -> None:
+    path = tmp_path / "store" / "server.sock"
+    with serving(tmp_path / "store"):
+        assert path.is_socket()
+    assert not path.exists()
+    with serving(tmp_path / "store"):
+        path.unlink()
+        path.write_text("mine")
+    assert path.read_text() == "mine"
+
+
+def test_a_folder_that_cannot_be_written_is_named_when_a_server_starts(tmp_path: Path) -> None:
+    (tmp_path / "token").mkdir()
+    done = subprocess.run(command(tmp_path, "--port", "0"), capture_output=True, text=True, timeout=PATIENCE)
+    assert done.returncode == errors.ReadOnly.exit_code
+    assert f"the server cannot write its token to {tmp_path}" in done.stderr
 
 
 def test_a_workspace_is_a_folder_of_the_server_and_no_way_to_another(tmp_path: Path) -> None:

@@ -42,6 +42,11 @@ CODINGS: Final = (
     "",
     "gzip",
 )
+ENCODED: Final = (
+    "gzip, chunked",
+    "deflate,chunked",
+    "identity, chunked",
+)  # whose end is clear, and whose content is not
 SIZES: Final = (b"zz", b"-1", b"+14", b"0x14", b"F" * 17, b" 14", b"14 ", b"", b"14;\n")
 CODED: Final = "Transfer-Encoding: chunked"
 UNCLEAR: Final[dict[str, tuple[tuple[str, ...], bytes]]] = {
@@ -80,6 +85,14 @@ def test_a_request_whose_end_is_not_clear_is_refused_with_all_that_follows(
     assert site.state() == before
     with capsys.disabled():
         print(f"\n  requests without a clear end: {len(UNCLEAR)}, all refused")
+
+
+def test_a_body_in_another_coding_is_refused_with_all_that_follows(site: Site) -> None:
+    before = site.state()
+    hidden = create(site, "Content-Length: 20") + BODY + last(site)
+    for coding in ENCODED:
+        assert site.client.statuses(create(site, f"Transfer-Encoding: {coding}") + CHUNKED + hidden) == [501], coding
+    assert site.state() == before
 
 
 def test_the_body_of_a_refused_request_is_not_the_next_request(site: Site) -> None:
@@ -135,7 +148,13 @@ def odd(site: Site) -> Iterator[tuple[str, bytes, set[int]]]:
     get, ours, theirs = "GET /api/revision HTTP/1.1", f"http://{site.host}/api/revision", f"http://{EVIL}/api/revision"
     yield "an absolute target", asked(f"GET {ours} HTTP/1.1"), {200}
     yield "an absolute target and a foreign Host", asked(f"GET {ours} HTTP/1.1", astray), {421}
-    yield "a foreign target", asked(f"GET {theirs} HTTP/1.1"), {200, 400, 421}
+    yield "a foreign target", asked(f"GET {theirs} HTTP/1.1"), {421}
+    yield "an absolute target without a path", asked(f"GET http://{site.host} HTTP/1.1"), {400}
+    yield "an absolute target of no Host", asked(f"GET {ours} HTTP/1.1", friend.partition("\r\n")[2]), {421}
+    yield "an absolute target of two Hosts", asked(f"GET {ours} HTTP/1.1", astray + f"Host: {site.host}\r\n"), {421}
+    yield "a target in capitals", asked(f"GET {ours.replace('http', 'HTTP')} HTTP/1.1"), {200}
+    yield "a foreign target with a query", asked(f"GET http://{EVIL}?x=/{site.host}/ HTTP/1.1"), {400, 421}
+    yield "another scheme", asked(f"GET {ours.replace('http', 'ftp')} HTTP/1.1"), {400}
     yield "a foreign target and Host", asked(f"GET {theirs} HTTP/1.1", astray), {421}
     inside = ours.replace("//", f"//x:{site.running.token}@")
     yield "a token in the target", asked(f"GET {inside} HTTP/1.1", nobody), {400, 401}
@@ -158,8 +177,23 @@ def odd(site: Site) -> Iterator[tuple[str, bytes, set[int]]]:
         yield method, asked(f"{method} /api/revision HTTP/1.1"), {405}
     yield "a tunnel", asked(f"CONNECT {EVIL}:443 HTTP/1.1"), {400, 405}
     yield "HTTP/1.0 without a Host", asked("GET /api/revision HTTP/1.0", ""), {421}
-    yield "HTTP/0.9", b"GET /api/revision\r\n\r\n", {400, 421}
-    yield "HTTP/2", b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n", {400}
+    yield "HTTP/0.9", b"GET /api/revision\r\n\r\n", {400, 505}
+    yield "HTTP/1.0", asked("GET /api/revision HTTP/1.0"), {200}
+    yield "HTTP/2", b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n", {400, 505}
+    for version in ("2.0", "0.9"):
+        yield f"HTTP/{version} in the line", asked(f"GET /api/revision HTTP/{version}"), {505}
+    for version in ("1.2", "1.10", "3.0", "1", "1.1.1", "11", ".1"):
+        yield f"HTTP/{version} in the line", asked(f"GET /api/revision HTTP/{version}"), {400, 505}
+    for coding in ("gzip, chunked", "deflate,chunked", "chunked , chunked", "identity, chunked", "gzip,\tChunked"):
+        yield (
+            f"coding {coding!r}",
+            asked("POST /api/tasks HTTP/1.1", friend, f"Transfer-Encoding: {coding}\r\n"),
+            {
+                400,
+                501,
+            },
+        )
+    yield "a coding in HTTP/1.0", asked("POST /api/tasks HTTP/1.0", friend, f"{CODED}\r\n") + CHUNKED, {400}
     yield "TLS", b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03", {400}
     socket = "Upgrade: websocket\r\nSec-WebSocket-Version: 13\r\nSec-WebSocket-Key: x3JJHMbDL1EzLkh9GBhXDw==\r\n"
     yield "a web socket", asked(get, friend, socket), {200, 400}

@@ -145,3 +145,19 @@ def test_tokens_that_are_not_utf_8_refuse_everybody_and_say_so(tmp_path: Path) -
         assert (answer.status, answer.code) == (500, "CORRUPT")
     finally:
         running.end()
+
+
+@pytest.mark.parametrize("escape", ["%zz", "%", "a%2", "%2g", "%%41", "100%"])
+def test_a_percent_sign_that_encodes_nothing_is_refused(server: Running, escape: str) -> None:
+    """Left as it is, it would be another spelling of %25zz, and two callers one agent, or two calls one."""
+    body = b'{"title":"x"}'
+    for name in ("X_Agent_ID", "Idempotency_Key", "X_At_Least"):
+        assert_refused(ask(server, "POST", "/api/tasks", body, **{name: escape}))
+    assert_refused(ask(server, "POST", "/api/tasks", body, X_Agent_ID=None, X_Agent_Derived=escape))
+    assert_refused(ask(server, "POST", "/api/tasks", body, X_Fence=f"42 {escape}"))
+    assert_refused(ask(server, "GET", f"/api/cells/{escape}/cell"), "INVALID_NAME")
+    assert_refused(ask(server, "GET", f"/api/tasks?tags={escape}"))
+    assert_refused(ask(server, "GET", f"/api/events?after=0&wait={escape}"))
+    encoded = escape.replace("%", "%25")
+    assert ask(server, "PUT", "/api/cells/run/percent", b'{"value":1}', X_Agent_ID=encoded).status == 200
+    assert ask(server, "GET", f"/api/tasks?tags={encoded}").status in (200, 400)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import signal
 import socket
 import subprocess
@@ -42,6 +43,16 @@ def test_a_second_server_on_a_folder_is_refused_with_pid_and_address_of_the_firs
     second = subprocess.run(again, capture_output=True, text=True, timeout=PATIENCE, check=False)
     assert second.returncode != 0
     assert f"pid {server.process.pid} at {server.url}" in second.stderr
+
+
+def test_a_second_server_is_refused_although_the_lock_files_of_the_first_were_removed(server: Running) -> None:
+    for path in server.folder.glob("*.lock"):
+        path.unlink()
+    again = command(server.folder, "--port", "0")
+    second = subprocess.run(again, capture_output=True, text=True, timeout=PATIENCE, check=False)
+    assert second.returncode != 0
+    assert "is served by a process whose server.lock somebody has removed" in second.stderr
+    assert httpx.get(f"{server.url}/healthz").status_code == 200
 
 
 def test_a_server_that_has_stopped_can_be_told_to_stop_again(tmp_path: Path) -> None:
@@ -329,3 +340,29 @@ def test_a_port_that_is_taken_is_told(tmp_path: Path) -> None:
         found = subprocess.run(started, capture_output=True, text=True, timeout=PATIENCE, check=False)
     assert found.returncode != 0
     assert "cannot listen" in found.stderr
+
+
+OBEYED = re.compile(r"[\x7f-\x9f\u2028-\u202e\u2066-\u2069]")  # what JSON leaves bare and a terminal or reader obeys
+NASTY = "größe \x7f\x80\x85\x9b2J\x9f\u2028\u202eback\u2066 日本"
+
+
+def test_c9_no_answer_event_or_error_has_a_bare_control_character(server: Running) -> None:
+    cells = {"value": NASTY}
+    answers = [
+        server.call("PUT", "/api/cells/run/cell", json=cells),
+        server.call("GET", "/api/cells/run/cell"),
+        server.call("GET", "/api/cells/run/cell/history"),
+        server.call("GET", "/api/events"),
+        server.call("GET", "/api/cells/run/none%C2%85%E2%80%AE"),
+        server.call("POST", "/api/cells/run/cell/init", json=cells),
+        server.call("GET", "/api/tasks/%E2%80%AE"),
+    ]
+    assert [answer.status_code for answer in answers] == [200, 200, 200, 200, 400, 409, 404]
+    assert not any(OBEYED.search(answer.content.decode()) for answer in answers)
+    assert answers[1].json()["value"] == answers[2].json()[0]["value"] == answers[5].json()["value"] == NASTY
+    assert "größe" in answers[1].content.decode()
+    headers = {"Authorization": f"Bearer {server.token}", "Accept": "text/event-stream"}
+    with httpx.stream("GET", f"{server.url}/api/events?after=0", headers=headers, timeout=PATIENCE) as stream:
+        line = next(line for line in stream.iter_lines() if line.startswith('data: {"revision'))
+    assert json.loads(line.removeprefix("data: "))["data"]["value"] == NASTY
+    assert not OBEYED.search(line)

@@ -21,7 +21,7 @@ from holdfast.clock import Signal
 from holdfast.kernel import failpoints
 from holdfast.kernel.engine import Engine
 from holdfast.kernel.journal import Journal
-from holdfast.kernel.store import FILE
+from holdfast.kernel.store_files import FILE
 from holdfast.replication.follower import is_shared
 from holdfast.replication.log import START, AnyEntry, Changes, CommitLog, MemoryLog, Trimmed, from_bytes, unseal
 from holdfast.replication.replica import Replica
@@ -33,6 +33,16 @@ from tests.worlds.contents import contents
 
 RUN = "run"
 _LOOK_AGAIN = 0.005
+LITTLE_PATIENCE = 0.1
+
+
+class LeapingClock(ManualClock):
+    """A clock on which waiting takes no time: it leaps to the deadline."""
+
+    def wait_until(self, deadline: int | None, signal: Signal) -> bool:
+        assert deadline is not None
+        self.advance(max(0, deadline - self.monotonic()) / 1e6)
+        return False
 
 
 class Nodes:
@@ -42,18 +52,27 @@ class Nodes:
         self.folder = folder
         self.clock = ManualClock()
         self.log: CommitLog = MemoryLog(clock=self.clock)
+        self.patience: float | None = None  # of nodes that are opened as users do
         self._open: list[holdfast.Workspace] = []
 
-    def open(self, name: str, log: CommitLog | None = None, clock: ManualClock | None = None) -> holdfast.Workspace:
+    def open(
+        self,
+        name: str,
+        log: CommitLog | None = None,
+        clock: ManualClock | None = None,
+        patience: float | None = None,
+    ) -> holdfast.Workspace:
         """A node as users open it."""
-        return self._keep(
-            holdfast.open(self.path(name), actor=name, clock=clock or self.clock, log=self.log if log is None else log)
-        )
+        log = self.log if log is None else log
+        clock = clock or self.clock
+        patience = self.patience if patience is None else patience
+        return self._keep(holdfast.open(self.path(name), actor=name, clock=clock, log=log, patience=patience))
 
     def engine(
         self, name: str, log: CommitLog | None = None, *, vfs: str | None = None, pulse: bool = True, **replica: Any
     ) -> holdfast.Workspace:
-        """A node with options of its engine, or of its replica (`snapshot_every`, `steps`, ...)."""
+        """A node with options of its engine or its replica (`snapshot_every`, `steps`, ...); it waits in no time."""
+        replica.setdefault("timer", LeapingClock())
         journal = Replica(self.log if log is None else log, self.clock, **replica)
         engine = Engine(self.path(name), clock=self.clock, journal=journal, vfs=vfs, pulse=pulse)
         return self._keep(holdfast.Workspace(engine, Context(name)))

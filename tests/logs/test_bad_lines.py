@@ -15,7 +15,7 @@ from holdfast import errors
 from holdfast.replication.log import MemoryLog
 from holdfast.testing.crowd import LONG, start, together
 from holdfast.testing.faulty_log import Fault, FaultyLog, Method
-from tests.logs.nodes import RUN, Nodes, Wire, assert_equal, entries, value
+from tests.logs.nodes import LITTLE_PATIENCE, RUN, Nodes, Wire, assert_equal, entries, value
 
 FAULTS: tuple[Fault, ...] = ("unreachable", "conflict", "request lost", "answer lost", "late", "twice")
 NOT_DONE = (errors.Unreachable, errors.Busy)
@@ -206,7 +206,7 @@ def test_an_opening_whose_migration_got_no_answer_is_unreachable_and_can_be_trie
     wire = Wire(nodes.log)
     wire.always("append", fault)
     with pytest.raises(errors.Unreachable):
-        nodes.open("bad", wire)
+        nodes.open("bad", wire, patience=LITTLE_PATIENCE)
     wire.heal()
     wire.deliver()
     bad = nodes.open("bad", wire)

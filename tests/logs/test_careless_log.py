@@ -9,9 +9,9 @@ import pytest
 from holdfast import errors
 from holdfast.kernel.batch import follow
 from holdfast.kernel.tx import SYSTEM
-from holdfast.replication.log import Head, MemoryLog
-from holdfast.testing.crowd import LONG, Line
-from tests.logs.nodes import RUN, Nodes, Wire, journal
+from holdfast.replication.log import MemoryLog
+from holdfast.testing.crowd import LONG, Line, start
+from tests.logs.nodes import RUN, Nodes, journal
 
 
 class Careless(MemoryLog):
@@ -29,7 +29,7 @@ class Careless(MemoryLog):
         self._strike("append")
         return position
 
-    def head(self) -> Head:
+    def head(self) -> int:
         self._strike("head")
         return super().head()
 
@@ -88,13 +88,16 @@ def test_a_snapshot_that_could_not_be_put_is_not_made_again_before_there_is_more
 
 
 def test_a_refusal_in_a_block_on_a_replica_that_is_behind_is_outrun_and_can_be_run_again(nodes: Nodes) -> None:
-    a, wire = nodes.engine("a", pulse=False), Wire(nodes.log)
-    b = nodes.engine("b", wire, pulse=False)
+    a, b = nodes.engine("a", pulse=False), nodes.engine("b", pulse=False)
     b.cells.set(RUN, "cell", "old")
-    assert a.cells.set(RUN, "cell", "new") == 2
-    wire.once("tail", "lagging")
-    with pytest.raises(errors.Outrun) as outrun, b.transaction() as tx:
-        tx.cells.cas(RUN, "cell", 2, "mine")
+
+    def block() -> None:
+        with b.transaction() as tx:
+            assert start(lambda: a.cells.set(RUN, "cell", "new")).result(LONG) == 2  # the block has begun before
+            tx.cells.cas(RUN, "cell", 2, "mine")
+
+    with pytest.raises(errors.Outrun) as outrun:
+        block()
     assert outrun.value.retryable
     with b.transaction() as tx:
         assert tx.cells.cas(RUN, "cell", 2, "mine") == 3

@@ -13,12 +13,13 @@ from holdfast import errors
 from holdfast.kernel.migrations import known
 from holdfast.testing.crowd import LONG, finish, start
 from holdfast.testing.faulty_log import Fault, Method
-from tests.logs.nodes import RUN, Nodes, Wire, assert_equal, entries, eventually, journal, value
+from tests.logs.nodes import LITTLE_PATIENCE, RUN, Nodes, Wire, assert_equal, entries, eventually, journal, value
 
 
 @pytest.fixture
 def wire(nodes: Nodes) -> Wire:
-    """The line of the node that is cut off."""
+    """The line of the node that is cut off; nobody waits long for it."""
+    nodes.patience = LITTLE_PATIENCE
     return Wire(nodes.log)
 
 
@@ -188,6 +189,7 @@ def test_a_new_replica_whose_line_is_cut_anywhere_on_the_way_can_be_made_later(n
             return "unreachable" if self.left < 0 else None
 
     wire = Failing(nodes.log)
+    nodes.patience = LITTLE_PATIENCE
     try:
         b = nodes.open("b", wire)
     except errors.Unreachable:

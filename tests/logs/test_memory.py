@@ -8,7 +8,7 @@ import pytest
 
 from holdfast import errors
 from holdfast.clock import Signal
-from holdfast.replication.log import MAX_ENTRY, Head, MemoryLog
+from holdfast.replication.log import MAX_ENTRY, MemoryLog
 from holdfast.testing import ManualClock
 from holdfast.testing.log_contract import *  # noqa: F403
 
@@ -22,10 +22,10 @@ def log() -> MemoryLog:
 def test_the_time_of_the_log_is_that_of_the_clock_it_was_given() -> None:
     clock = ManualClock()
     log = MemoryLog(clock=clock)
-    assert log.head() == Head(0, clock.wall())
+    assert (log.head(), log.time()) == (0, clock.wall())
     clock.advance(2.5)
     log.append(b"one", 0)
-    assert log.head() == Head(1, clock.wall())
+    assert (log.head(), log.time()) == (1, clock.wall())
 
 
 def test_the_greatest_size_of_an_entry_can_be_chosen() -> None:

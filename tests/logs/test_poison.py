@@ -8,7 +8,7 @@ import pytest
 
 import holdfast
 from holdfast import Workspace, errors
-from holdfast.kernel.store import FILE
+from holdfast.kernel.store_files import FILE
 from holdfast.replication.log import MemoryLog
 from holdfast.replication.replica import Replica
 from tests.logs.nodes import RUN, Nodes, assert_equal

@@ -264,7 +264,7 @@ def test_a_body_outrun_by_another_node_runs_again_and_what_it_did_before_does_no
 
 def test_calls_that_wait_in_line_on_one_node_are_one_entry_of_the_log(nodes: Nodes) -> None:
     a, b = nodes.stale("a"), nodes.stale("b")
-    before = nodes.log.head().position
+    before = nodes.log.head()
     with Line(a) as line:
         waiting = [line.queue(lambda: a.cells.increment(RUN, "cell")) for _ in range(20)]
         failing = line.queue(lambda: a.cells.cas(RUN, "cell", 99, 0))

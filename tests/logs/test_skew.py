@@ -5,10 +5,14 @@ The log has the clock of `nodes`, the node in question one of its own.
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from datetime import timedelta
+
 import pytest
 
 import holdfast
 from holdfast import errors
+from holdfast.replication.log import CommitLog, LogWrapper
 from holdfast.testing import ManualClock
 from holdfast.testing.crowd import LONG, start
 from tests.logs.nodes import RUN, Nodes, assert_equal, entries, value
@@ -171,3 +175,41 @@ def test_tokens_and_times_grow_over_nodes_whose_clocks_differ_a_little(nodes: No
     assert_equal(*members)
     times = [event.time for event in members[0].events.list(limit=1000)]
     assert times == sorted(times)
+
+
+class Asked(LogWrapper):
+    """A log that takes long to tell its time: something happens first, once."""
+
+    def __init__(self, log: CommitLog) -> None:
+        super().__init__(log)
+        self.first: Callable[[], None] | None = None
+
+    def time(self) -> int:
+        happens, self.first = self.first, None
+        if happens is not None:
+            happens()
+        return super().time()
+
+
+def test_a_clock_that_is_corrected_while_the_log_is_asked_writes_the_right_time(nodes: Nodes) -> None:
+    log, clock = Asked(nodes.log), ManualClock()
+    node = nodes.open("node", log=log, clock=clock)
+    node._engine.pulse.stop()
+    node.cells.set(RUN, "cell", 1)
+    right = node.events.list()[-1].time
+    clock.jump(3600)
+    log.first = lambda: clock.jump(-3600)
+    node.cells.set(RUN, "cell", 2)
+    assert node.events.list()[-1].time - right < timedelta(seconds=1)
+
+
+def test_a_clock_that_jumps_while_the_log_is_asked_does_not_write(nodes: Nodes) -> None:
+    log, clock = Asked(nodes.log), ManualClock()
+    node = nodes.open("node", log=log, clock=clock)
+    node._engine.pulse.stop()
+    node.cells.set(RUN, "cell", 1)
+    clock.advance(5)  # so that it asks again
+    nodes.clock.advance(5)
+    log.first = lambda: clock.jump(3600)
+    with pytest.raises(errors.ClockSkew):
+        node.cells.set(RUN, "cell", 2)

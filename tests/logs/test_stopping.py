@@ -9,7 +9,7 @@ import pytest
 
 import holdfast
 from holdfast import errors
-from holdfast.kernel.store import FILE
+from holdfast.kernel.store_files import FILE
 from holdfast.testing.crowd import LONG, start
 from tests.logs.nodes import RUN, Nodes, assert_equal, entries, value
 

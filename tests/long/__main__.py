@@ -2,6 +2,9 @@
 
 A second start skips the commands that passed for the same sources; `ARGS=--restart` runs all of them again.
 `ARGS="power"` picks commands whose name holds one of the words. A command that fails does not stop the others.
+
+The figures of a release come from programmes that run in slices: each has seeds of its own, and writes what it did to
+.long/slices.jsonl. `python -m tests.long.ledger .long/slices.jsonl` adds them to docs/reliability.md.
 """
 
 from __future__ import annotations
@@ -9,16 +12,19 @@ from __future__ import annotations
 import subprocess
 import sys
 import time
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import NamedTuple
 
 from tests.journal import ROOT, Journal, run, state_of
+from tests.long.ledger import LEDGER
 
 SECONDS = 3600
 JOURNAL = ROOT / ".long" / "passed.jsonl"
+SLICES = ROOT / ".long" / "slices.jsonl"
 RESTART = "--restart"
 PYTEST = ("-m", "pytest", "-p", "no:randomly")
 ALL = {"LONG": "1"}
+MACHINES = ("machine", "task_machine")
 
 
 class Step(NamedTuple):
@@ -29,11 +35,43 @@ class Step(NamedTuple):
     environment: Mapping[str, str]
 
 
+class Sliced(NamedTuple):
+    """A programme of the ledger: how many seeds make the figure of a release, and how many a slice has."""
+
+    name: str
+    command: tuple[str, ...]
+    seeds: int
+    slice: int
+    environment: Mapping[str, str] = {}
+
+    def steps(self) -> Iterator[Step]:
+        """Its slices."""
+        for first in range(0, self.seeds, self.slice):
+            count = min(self.slice, self.seeds - first)
+            own = {"FIRST": str(first), "SEEDS": str(count), LEDGER: str(SLICES)}
+            yield Step(f"{self.name}, seeds {first} to {first + count - 1}", self.command, {**self.environment, **own})
+
+
+FAST = ("-m", "pytest", "-q", "-s", "-n", "auto")
+SLICED = (
+    Sliced("kill", (*FAST, "tests/e2e/test_kill.py"), 10_000, 2_000),
+    Sliced("power", (*FAST, "-k", "acknowledged_commit", "tests/power/test_power_loss.py"), 13, 2, ALL),
+    Sliced("simulation", ("-m", "tests.simulation"), 5_000, 1_000),
+    Sliced(
+        "machines",
+        (*FAST, "-k", "plain_model_does and not file", *(f"tests/conformance/test_{it}.py" for it in MACHINES)),
+        110,
+        22,
+    ),
+    Sliced("mixed", ("-m", "tests.mixed"), 42, 6),
+    Sliced("generated", ("-m", "tests.http.schema_run", "--calls", "20000"), 1, 1),
+    Sliced("stores", (*FAST, "-k", "damage_goes", "tests/unit/test_damaged_stores.py"), 1_000, 1_000),
+    Sliced("backups", (*FAST, "-k", "damaged_backup", "tests/unit/test_damaged_stores.py"), 260, 260),
+)
 STEPS = (
+    *(step for programme in SLICED for step in programme.steps()),
     Step("every test on every kind", ("-m", "pytest", "-q", "-n", "auto", "tests/conformance"), ALL),
-    Step("1,000 seeds", ("-m", "pytest", "-q", "-n", "auto", "tests/simulation"), ALL),
-    Step("20,000 states after a loss of power", ("-m", "pytest", "-q", "-n", "auto", "tests/power"), ALL),
-    Step("20,000 calls of the server", ("-m", "tests.http.schema_run", "--calls", "20000"), {}),
+    Step("replicas after a loss of power", (*PYTEST, "-q", "tests/power/test_replica_power_loss.py"), ALL),
     Step("every race and every door", ("-m", "pytest", "-q", "-n", "auto", "tests/e2e", "tests/mcp"), ALL),
     Step("200 kills of the server", (*PYTEST, "tests/e2e/test_server_kill.py"), {"SERVER_KILL_CYCLES": "200"}),
     Step(
@@ -49,6 +87,7 @@ STEPS = (
 def main(words: list[str]) -> int:
     """Run every step that was asked for; 0 if each has passed."""
     journal = Journal(JOURNAL, state_of())
+    JOURNAL.parent.mkdir(exist_ok=True)
     if RESTART in words:
         journal.restart()
     words = [word for word in words if word != RESTART]

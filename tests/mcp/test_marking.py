@@ -167,3 +167,11 @@ def test_every_hint_of_turn_files_names_calls_and_a_client_gets_tools_instead() 
         assert set(re.findall(r"\bturn_[a-z_]+", told)) <= {tool.name for tool in TOOLS}, told
         rest = re.sub(r"holdfast turn init( --missing)?|: --turn-dir X$", "", told)  # what only a person can do
         assert not re.search(r"\bturn [a-z]|--[a-z]|turnfile\.(?!transact)", rest), told
+
+
+def test_c9_marked_text_has_no_bare_control_character() -> None:
+    value = {"größe": "\x7f\x80\x85\x9b2J\x9f\u2028\u202eback\u2066 日本"}
+    text = marked(value)
+    assert not re.search(r"[\x7f-\x9f\u2028-\u202e\u2066-\u2069]", text)
+    assert "größe" in text
+    assert unmarked(text) == value

@@ -52,6 +52,22 @@ async def test_nothing_ready_is_an_answer_and_no_error(ws: holdfast.Workspace) -
 
 
 @played
+async def test_a_compacted_past_is_told_beside_what_is_left(ws: holdfast.Workspace) -> None:
+    task = ws.tasks.create("task")
+    for priority in (1, 3, 0):
+        ws.tasks.update(task.id, priority=priority)
+    async with inside(ws) as agent:
+        assert "compacted" not in await agent.call("task_show", id=task.id)
+        ws.events.compact(5)
+        assert (await agent.call("task_show", id=task.id))["compacted"] == 4
+    async with inside(ws, "all") as agent:
+        left = await agent.call("tasks_history", id=task.id)
+        assert (len(left["result"]), left["cursor"], left["compacted"]) == (1, "4", 4)
+        assert (await agent.refusal("tasks_history", id=task.id, before=4)).code == "COMPACTED"
+        assert "compacted" not in await agent.call("tasks_list")
+
+
+@played
 async def test_an_update_is_all_or_nothing(ws: holdfast.Workspace) -> None:
     task = ws.tasks.create("first")
     async with inside(ws) as agent:

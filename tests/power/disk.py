@@ -4,7 +4,9 @@ Inside `recorded(folder)` a VFS of ours is SQLite's default, so that every conne
 also those that know nothing of it; `os.open`, `link`, `unlink`, `mkdir` and `fsync` are listened to as well. Everything
 is passed on to real files: locks and shared memory work as always. That SQLite syncs a folder is not assumed but seen,
 by the system call that opens it. Not on the tape are reads, `-shm` files, which no crash keeps, and the content of
-files that are written without SQLite, which nothing rests on. Close every connection before the end of the block.
+files that are written without SQLite, which nothing rests on; except the note of the last commit, which is never
+synced, so that it may be missing or older, but never newer than the store. Close every connection before the end of the
+block.
 """
 
 from __future__ import annotations
@@ -19,6 +21,8 @@ from pathlib import Path
 from typing import Any, Final, NamedTuple
 
 import apsw
+
+from holdfast.kernel.store_files import MARK
 
 NAME = "recording"
 FOLDER: Final = 0  # where the entry of a folder leads; files are numbered from 1
@@ -209,13 +213,23 @@ class _VFS(apsw.VFS):
 def _listening(tape: Tape) -> dict[str, Callable[..., Any]]:
     """The functions of `os` that change folders or sync, made to tell the tape."""
     real_open, real_link, real_unlink, real_mkdir, real_fsync = os.open, os.link, os.unlink, os.mkdir, os.fsync
+    real_pwrite = os.pwrite
+    marks: dict[int, int] = {}  # the file of a descriptor
 
     def open_(path: Any, flags: int, *args: Any, **kwargs: Any) -> int:
         descriptor = real_open(path, flags, *args, **kwargs)
         found = tape.relative(path) if flags & os.O_CREAT else None
+        marks.pop(descriptor, None)
         if found is not None:
-            tape.file_at(found)
+            file = tape.file_at(found)
+            if os.path.basename(found) == MARK:
+                marks[descriptor] = file
         return descriptor
+
+    def pwrite(descriptor: int, data: bytes, offset: int) -> int:
+        if descriptor in marks:
+            tape.add(Write(marks[descriptor], offset, bytes(data)))
+        return real_pwrite(descriptor, data, offset)
 
     def link(source: Any, target: Any, **kwargs: Any) -> None:
         real_link(source, target, **kwargs)
@@ -240,7 +254,7 @@ def _listening(tape: Tape) -> dict[str, Callable[..., Any]]:
         real_fsync(descriptor)
         tape.descriptor_synced(descriptor, before)
 
-    return {"open": open_, "link": link, "unlink": unlink, "mkdir": mkdir, "fsync": fsync}
+    return {"open": open_, "link": link, "unlink": unlink, "mkdir": mkdir, "fsync": fsync, "pwrite": pwrite}
 
 
 @contextmanager

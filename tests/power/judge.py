@@ -22,7 +22,8 @@ import msgspec
 import holdfast
 from holdfast.clock import Now
 from holdfast.kernel.maintenance import check
-from holdfast.kernel.store import FILE
+from holdfast.kernel.store import has_commit
+from holdfast.kernel.store_files import FILE, StoreFiles
 from holdfast.kernel.tx import Snapshot
 from holdfast.testing import ManualClock
 from holdfast.workspace.registry import CHECKERS
@@ -35,6 +36,9 @@ NOTHING = b""  # the picture of a store that is not there
 
 class Unsound(Exception):
     """A file or an answer that is not as it must be."""
+
+
+MISSED = "Unsound: the note of the last commit is of one that is not there"
 
 
 def picture(path: Path, *, without: str = "") -> bytes:
@@ -123,6 +127,8 @@ class Judge:
         try:
             present = self._others(files)
             promise = self._number(picture(store / FILE))
+            if _misses_a_commit(store):
+                raise Unsound(MISSED.removeprefix("Unsound: "))
             for path, (_, needed_from) in self._files.items():
                 if promise >= needed_from and path not in present:
                     raise Unsound(f"the store shows promise {promise}, and {path} is not there")
@@ -162,6 +168,17 @@ class Judge:
             after = ws.check()
         if report.problems or after.problems or after.revision != report.revision + 1:
             raise Unsound(f"the self-check says {report}, and after one more write {after}")
+
+
+def _misses_a_commit(folder: Path) -> bool:
+    mark = StoreFiles(str(folder)).marked() if (folder / FILE).exists() else None
+    if mark is None:
+        return False
+    connection = apsw.Connection(str(folder / FILE), flags=apsw.SQLITE_OPEN_READWRITE)
+    try:
+        return not has_commit(connection, mark)
+    finally:
+        connection.close()
 
 
 def _lay_out(files: Files, folder: Path) -> None:

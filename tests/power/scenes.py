@@ -2,18 +2,19 @@
 
 A scene prepares a folder unrecorded, then plays on a `Stage`: a recorded folder on which each call that returned is
 acknowledged before the next one is made. Between two acknowledgements there is one commit, or a step that leaves the
-content as it is (a checkpoint, a close); so the promises are all the pictures that a crash may show.
+content as it is (a checkpoint, a close); so the promises are all the pictures that a crash may show. A seed draws how
+large the values are and what else is written in between, so that each seed makes another recording.
 """
 
 from __future__ import annotations
 
 import asyncio
-import random
 import shutil
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
+from random import Random
 from typing import NamedTuple
 
 import pytest
@@ -22,7 +23,7 @@ import holdfast
 from holdfast import Exists, Op, Transaction, Workspace, errors
 from holdfast.kernel import migrations
 from holdfast.kernel.migrations import Migration
-from holdfast.kernel.store import FILE
+from holdfast.kernel.store_files import FILE
 from holdfast.testing import ManualClock
 from holdfast.testing.crowd import LONG, Line, finish
 from tests.amounts import amount
@@ -45,7 +46,8 @@ LOCKING = [Migration(KNOWN + 1, "CREATE TABLE extra (id INTEGER NOT NULL PRIMARY
 class Stage:
     """A recorded folder, its clock, and the promises made so far."""
 
-    def __init__(self, tape: Tape, first: bytes) -> None:
+    def __init__(self, tape: Tape, first: bytes, draw: Random) -> None:
+        self.draw = draw
         self.tape = tape
         self.root = Path(tape.root)
         self.store = self.root / STORE
@@ -79,21 +81,22 @@ class Scene(NamedTuple):
 
     name: str
     play: Callable[[Stage], None]
-    prepare: Callable[[Path], None]
+    prepare: Callable[[Path, Random], None]
     states: int  # different ones that are verified at least
     opened_every: int = 20  # of so many states one is opened as a workspace
     recover: Callable[[Path], None] = lambda _: None  # what a user would do before opening it again
     migrations: Sequence[Migration] = ()  # what the program knows beyond the schema of today
 
 
-def play(scene: Scene, root: Path) -> Stage:
+def play(scene: Scene, root: Path, seed: int) -> Stage:
     """Prepare and play a scene in a new folder."""
     root.mkdir()
-    scene.prepare(root)
+    draw = Random(f"{scene.name} {seed}")
+    scene.prepare(root, draw)
     copy = root.with_suffix(".copy")
     shutil.copytree(root, copy)
     with knowing(scene), recorded(root) as tape:
-        stage = Stage(tape, picture(copy / DATABASE))
+        stage = Stage(tape, picture(copy / DATABASE), draw)
         scene.play(stage)
     return stage
 
@@ -137,7 +140,7 @@ MOVES: tuple[Callable[[Workspace, int], object], ...] = (
     lambda ws, number: ws.locks.refresh("lock", ttl=120),  # a commit without an event
     lambda ws, number: ws.transact(partial(both, number=number)),
     lambda ws, number: ws.using(key=f"key-{number}").cells.increment(RUN, "once"),
-    lambda ws, number: ws.cells.set(RUN, "big", "x" * 9000),
+    lambda ws, number: ws.cells.set(RUN, "big", "x" * (9000 + number * 997 % 9000)),
     swap,
     lambda ws, number: ws.locks.release("lock"),
     lambda ws, number: ws.leases.create(100),
@@ -146,8 +149,12 @@ MOVES: tuple[Callable[[Workspace, int], object], ...] = (
 
 
 def perform(stage: Stage, ws: Workspace, moves: int, first: int = 0) -> None:
-    """So many calls, one after the other, each acknowledged."""
+    """So many calls, one after the other, each acknowledged; the seed draws others in between."""
     for number in range(first, first + moves):
+        if stage.draw.random() < 0.25:
+            text = "y" * stage.draw.choice((1, 100, 4000, stage.draw.randrange(20_000)))
+            ws.cells.set(RUN, f"drawn-{stage.draw.randrange(3)}", text)
+            stage.acknowledged()
         MOVES[number % len(MOVES)](ws, number)
         stage.acknowledged()
 
@@ -155,48 +162,48 @@ def perform(stage: Stage, ws: Workspace, moves: int, first: int = 0) -> None:
 # --- what is there before --------------------------------------------------------------------------------------------
 
 
-def no_folder(_: Path) -> None:
+def no_folder(_: Path, __: Random) -> None:
     """Nothing at all."""
 
 
-def empty(root: Path) -> None:
+def empty(root: Path, _: Random) -> None:
     """A folder for the store, and nothing in it."""
     (root / STORE).mkdir()
 
 
-def existing(root: Path) -> None:
+def existing(root: Path, _: Random) -> None:
     """A store with a little in it, closed."""
     with holdfast.open(root / STORE, actor="me", clock=ManualClock()) as ws:
         ws.cells.set(RUN, "cell-0", "old")
         ws.cells.set(RUN, "kept", "from before")
 
 
-def only_backup(root: Path) -> None:
+def only_backup(root: Path, draw: Random) -> None:
     """A backup, and no folder for the store."""
-    existing(root)
+    existing(root, draw)
     with holdfast.open(root / STORE, actor="me", clock=ManualClock()) as ws:
         ws.backup(root / BACKUP)
     shutil.rmtree(root / STORE)
 
 
-def backup_and_folder(root: Path) -> None:
+def backup_and_folder(root: Path, draw: Random) -> None:
     """A backup, and an empty folder to restore it into."""
-    only_backup(root)
-    empty(root)
+    only_backup(root, draw)
+    empty(root, draw)
 
 
-def crashed(root: Path) -> None:
+def crashed(root: Path, draw: Random) -> None:
     """A store whose power has failed before, in the middle of a commit."""
     before = root.with_suffix(".before")
     before.mkdir()
-    existing(before)
+    existing(before, draw)
     with recorded(before) as tape:
-        stage = Stage(tape, NOTHING)
+        stage = Stage(tape, NOTHING, draw)
         with stage.open() as ws:
             perform(stage, ws, 6)
-    torn = [crash for crash in crashes(tape, "before", random.randrange(10**6), 0) if crash.kind == "torn"]
-    empty(root)
-    for path, content in random.choice(torn).files.items():
+    torn = [crash for crash in crashes(tape, "before", draw.randrange(10**6), 0) if crash.kind == "torn"]
+    empty(root, draw)
+    for path, content in draw.choice(torn).files.items():
         (root / path).write_bytes(content)
 
 

@@ -7,6 +7,7 @@ again, without a word to the log. That the harness is not blind is shown with sy
 
 from __future__ import annotations
 
+import random
 from collections.abc import Callable
 from pathlib import Path
 from typing import NamedTuple
@@ -17,10 +18,11 @@ import holdfast
 from holdfast import Workspace
 from holdfast.kernel.store import Store
 from holdfast.kernel.tx import Row
+from tests.amounts import first_seed
 from tests.logs.nodes import Nodes, assert_equal, at, write
 from tests.power.disk import Tape, recorded
-from tests.power.judge import NOTHING, Finding, Judge, Unsound
-from tests.power.scenes import MOVES, SHARE, Stage, empty, grouped, part_of, perform
+from tests.power.judge import NOTHING, STORE, Finding, Judge, Unsound
+from tests.power.scenes import MOVES, SHARE, Stage, grouped, part_of, perform
 from tests.power.states import Crash, crashes
 from tests.power.test_power_loss import ram, seed, told
 from tests.worlds.contents import contents
@@ -35,7 +37,7 @@ class Node(Stage):
     """The recorded folder is a node; its log, and what other nodes there are, lie elsewhere."""
 
     def __init__(self, tape: Tape) -> None:
-        super().__init__(tape, NOTHING)
+        super().__init__(tape, NOTHING, random.Random(f"replica {first_seed()}"))
         self.nodes = Nodes(self.root.with_suffix(".others"))
         self.clock, self.log = self.nodes.clock, self.nodes.log
         self.whole: dict[str, list[Row]] = {}  # all that was acknowledged, in the end
@@ -141,7 +143,7 @@ LIVES = (
 
 def record(life: Life, root: Path) -> Node:
     root.mkdir()
-    empty(root)
+    (root / STORE).mkdir()
     with recorded(root) as tape:
         node = Node(tape)
         life.live(node)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import sys
 
+from tests.long.ledger import record
 from tests.simulation.campaign import Tally, campaign, try_seed
 from tests.simulation.run import Outcome
 
@@ -24,6 +25,14 @@ def main() -> int:
 
     tally = campaign(range(first, first + count), progress)
     print(tally)
+    record(
+        "simulation",
+        range(first, first + count),
+        tally.seeds,
+        len(tally.failures),
+        operations=tally.operations,
+        faults=tally.faults.total(),
+    )
     for seed, report in sorted(tally.failures.items()):
         print(f"\nseed {seed} (make sim SEED={seed}):\n{report}")
     return 1 if tally.failures or not count else 0

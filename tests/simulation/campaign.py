@@ -5,15 +5,11 @@ from __future__ import annotations
 import logging
 import multiprocessing
 import os
-import subprocess
 import traceback
 from collections import Counter
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
-from functools import cache
-from pathlib import Path
 
-from tests.amounts import LONG
 from tests.simulation.run import Outcome, play
 
 # Every kind of fault that a campaign must have met; a kind that never happens proves nothing.
@@ -38,20 +34,6 @@ KINDS = (
     "all clocks leap",
     "disk full",
 )
-
-
-def first_seed() -> int:
-    """Where CI begins: at SIM_FIRST, at 0 in the long run, or at a number that the commit draws."""
-    if os.environ.get("SIM_FIRST"):
-        return int(os.environ["SIM_FIRST"])
-    return 0 if LONG else _drawn()
-
-
-@cache
-def _drawn() -> int:
-    command = ["git", "rev-parse", "HEAD"]
-    commit = subprocess.run(command, cwd=Path(__file__).parent, capture_output=True, text=True, check=False).stdout
-    return int(commit[:8] or "0", 16)  # without a repository there is no commit
 
 
 @dataclass

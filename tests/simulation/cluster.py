@@ -13,11 +13,11 @@ from collections import Counter, deque
 from collections.abc import Callable
 from pathlib import Path
 
-from holdfast.clock import Clock
+from holdfast.clock import Clock, Signal
 from holdfast.ids import Ids
 from holdfast.kernel import failpoints
 from holdfast.kernel.engine import Engine
-from holdfast.kernel.store import FILE
+from holdfast.kernel.store_files import FILE
 from holdfast.replication.log import CommitLog, MemoryLog
 from holdfast.replication.replica import Replica
 from holdfast.testing.faulty_log import Fault, FaultyLog, Method
@@ -27,6 +27,7 @@ from tests.simulation.scheduler import Fibre, Killed, current, pause
 
 START = 1_700_000_000_000_000
 SNAPSHOT_EVERY = 25
+PATIENCE = 0.3  # virtual seconds that a write waits for the log
 CRASHES = ("kill", "power loss", "disk lost")
 BAD_LINE: dict[
     Method, tuple[tuple[Fault, ...], int]
@@ -34,6 +35,7 @@ BAD_LINE: dict[
     "append": (("conflict", "request lost", "answer lost", "late", "twice", "unreachable"), 90),
     "tail": (("lagging", "lagging", "repeated", "unreachable"), 90),
     "head": (("unreachable",), 20),
+    "time": (("unreachable",), 20),
     "put": (("unreachable",), 50),
     "get": (("unreachable",), 50),
     "trim": (("unreachable",), 50),
@@ -46,6 +48,7 @@ class Timeline:
     def __init__(self) -> None:
         self.now = START
         self.leaped = 0
+        self.ends = False  # time passes only for those that wait
 
     @property
     def shown(self) -> int:
@@ -69,6 +72,14 @@ class NodeClock(Clock):
 
     def max_sleep(self, deadline: int) -> float | None:
         raise AssertionError("nobody sleeps in a simulation")
+
+    def wait_until(self, deadline: int | None, signal: Signal) -> bool:
+        """For a node that waits for the log: let others run until it is time."""
+        assert deadline is not None
+        while (left := deadline - self.monotonic()) > 0:
+            self._timeline.now += left if self._timeline.ends else 0
+            pause()
+        return False
 
 
 class LogClock(NodeClock):
@@ -134,7 +145,14 @@ class Node:
         engine = Engine(
             self.folder,
             clock=self.clock,
-            journal=Replica(self.line, self.clock, snapshot_every=SNAPSHOT_EVERY, fair=False),
+            journal=Replica(
+                self.line,
+                self.clock,
+                snapshot_every=SNAPSHOT_EVERY,
+                fair=False,
+                patience=PATIENCE,
+                timer=self.clock,
+            ),
             ids=Ids(cluster.random.randbytes),
             pulse=False,
         )

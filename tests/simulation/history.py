@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from holdfast import errors
+from holdfast.types import DerivedActor
 
 # Refusals of the machinery, not of the operation: nothing happened.
 NOTHING_HAPPENED = (
@@ -33,6 +34,7 @@ class Asked:
     floor: int  # the newest revision acknowledged to anybody when it was asked
     begun: int  # when
     key: str | None = None
+    nameless: bool = False  # it chose no name, so the token of its fence alone decides
     attempts: int = 0
     # what the body saw when it ran last
     revision: int = 0
@@ -41,6 +43,11 @@ class Asked:
     ending: str = ""
     answer: Any = None
     error: errors.HoldfastError | None = None
+
+    @property
+    def caller(self) -> str:
+        """Who calls, as a workspace knows it."""
+        return DerivedActor(self.actor) if self.nameless else self.actor
 
 
 @dataclass

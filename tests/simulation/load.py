@@ -100,6 +100,8 @@ class Load:
             fence = None if keyed else self.workload.fence()
             key = actor if keyed else None
             asked = Asked(actor, node.name, op, args, fence, self.history.newest, self.cluster.timeline.now, key)
+            # Whoever writes a cell needs no name. The others of this world are none that holds a lock.
+            asked.nameless = fence is not None and op.startswith("cells.") and "lock" not in op
             self.history.asked.append(asked)
         else:
             return
@@ -182,7 +184,7 @@ class Load:
         assert workspace is not None
         self.largest_group = max(self.largest_group, len(group))
         node.on_death.append(lambda: self._lost(group))
-        calls = [QueuedCall(self._body(workspace, asked), asked.actor) for asked in group]
+        calls = [QueuedCall(self._body(workspace, asked), asked.caller) for asked in group]
         for asked in group:
             asked.attempts += 1
         engine = workspace._engine
@@ -196,7 +198,7 @@ class Load:
             self._hear(asked, call)
 
     def _body(self, workspace: Workspace, asked: Asked) -> Callable[..., Any]:
-        acting = workspace.using(actor=asked.actor, fence=asked.fence, key=asked.key)
+        acting = workspace.using(actor=asked.caller, fence=asked.fence, key=asked.key)
         if asked.key is not None:
             op = operation(asked.op)
             return acting._runner.guard(op, (), asked.args, lambda tx: op.function(tx, **asked.args))

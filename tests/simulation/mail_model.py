@@ -14,7 +14,7 @@ import msgspec
 
 from holdfast import errors
 from holdfast.testing import ManualClock
-from holdfast.types import Page, as_time
+from holdfast.types import DerivedActor, Page, as_time
 from holdfast.types.agents import Agent, MailStatus, MailType, Message, Role
 from holdfast.types.tasks import Task
 from tests.conformance.model_base import TaskRow
@@ -38,9 +38,9 @@ class MailModel(PathModel):
     # --- agents ------------------------------------------------------------------------------------------------------
 
     def transact(self, actor: str, body: Callable[[], Any]) -> Any:
-        """Who has changed something is known."""
-        result = super().transact(actor, body)
-        if len(self.events) > self._first and actor != "system":
+        """Who has changed something under a chosen name is known."""
+        result = super().transact(str(actor), body)
+        if len(self.events) > self._first and actor != "system" and not isinstance(actor, DerivedActor):
             self.state.actors.setdefault(actor, self.now)
         return result
 

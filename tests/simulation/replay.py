@@ -83,7 +83,7 @@ class ReplayModel(CycleModel):
 
         def body() -> Any:
             if asked.fence is not None:
-                self.locks_check(*asked.fence)
+                self.check_fence(asked.caller, *asked.fence)
             answer = self.perform(asked.op, asked.args)
             if len(self.events) == self._first and asked.op in SILENT:
                 self.cells_set("audit", "silent", asked.actor)
@@ -91,7 +91,7 @@ class ReplayModel(CycleModel):
 
         self.told = asked.answer if isinstance(asked.answer, Link) else None
         try:
-            return self.transact(asked.actor, body)
+            return self.transact(asked.caller, body)
         except errors.HoldfastError as error:
             return error
 

@@ -195,7 +195,7 @@ class Run:
     def _calm_down(self) -> None:
         """Mend everything, finish what was begun, and have every node catch up."""
         cluster = self.cluster
-        cluster.calm, cluster.crash_at = True, None
+        cluster.calm, cluster.crash_at, cluster.timeline.ends = True, None, True
         for node in cluster.nodes:
             node.line.cut, node.paused_until, node.clock.offset = False, 0, 0
             node.line.deliver()
@@ -239,7 +239,7 @@ class Run:
     def _judge(self) -> None:
         workspaces = [node.workspace for node in self.cluster.nodes if node.workspace is not None]
         assert len(workspaces) == NODES
-        assert self.truth.problems == []
+        assert self.truth.problems == [], self.truth.problems[:3]
         prints = {fingerprint(workspace) for workspace in workspaces}
         assert len(prints) == 1, "the replicas differ"
         assert workspaces[0].revision == self.truth.newest

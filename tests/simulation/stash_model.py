@@ -284,6 +284,10 @@ class StashModel(MailModel):
         elif row.lock.token != token:
             raise errors.Fenced(current=row.lock.token)
 
+    def holder_of(self, name: str) -> str:
+        row = self.state.stashes.get(name)
+        return super().holder_of(name) if row is None or row.lock is None else row.lock.holder
+
     # --- the end -----------------------------------------------------------------------------------------------------
 
     def stashes_delete(self, id: StashId) -> None:

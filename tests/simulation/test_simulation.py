@@ -1,7 +1,7 @@
 """The simulation in CI: seeds hold, every kind of fault was met, and a seed repeats itself exactly.
 
-CI plays 102 seeds, beginning at a number that the commit draws, so that each commit tries new ones; `SIM_FIRST` names
-another. The long run plays the first 1,000.
+CI plays 102 seeds, beginning at a number that the commit draws, so that each commit tries new ones; `FIRST` names
+another. `make long` plays 5,000 by `python -m tests.simulation`.
 """
 
 from __future__ import annotations
@@ -15,8 +15,8 @@ from pathlib import Path
 import pytest
 
 from holdfast.kernel import failpoints
-from tests.amounts import amount
-from tests.simulation.campaign import KINDS, Tally, first_seed
+from tests.amounts import amount, first_seed
+from tests.simulation.campaign import KINDS, Tally
 from tests.simulation.run import FAULTS, OPERATIONS, play
 from tests.simulation.workload import OPERATIONS as WORKLOAD
 
@@ -62,9 +62,9 @@ def test_seeds_hold(part: int, caplog: pytest.LogCaptureFixture, capsys: pytest.
 
 
 def test_the_first_seed_is_that_of_the_commit_or_the_one_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delenv("SIM_FIRST", raising=False)
+    monkeypatch.delenv("FIRST", raising=False)
     assert first_seed() == first_seed() >= 0
-    monkeypatch.setenv("SIM_FIRST", "17")
+    monkeypatch.setenv("FIRST", "17")
     assert first_seed() == 17
 
 

@@ -21,6 +21,13 @@ BUGS = [
         BUCKET,
     ),
     Bug(
+        "a corrupt entry of a bucket is not recovered from its earlier revisions",
+        "interchange/peer/view.py",
+        "        if older.value and not found.problems:\n            return older\n",
+        "        if older.value and not found.problems:\n            return None\n",
+        BUCKET,
+    ),
+    Bug(
         "a key that was deleted from a bucket is created again",
         "interchange/peer/sync.py",
         "key.dotted in self._view.entries.deleted",

@@ -11,12 +11,15 @@ WATCHES = ("tests/conformance/test_watch.py", "--kinds", "memory")
 ROUTES = ("tests/unit/test_route_files.py",)
 GROUP = ("tests/unit/test_group.py", "tests/conformance/test_transactions.py")
 DAMAGED = ("tests/unit/test_damaged_stores.py", "tests/unit/test_backup.py")
+DAMAGED_LOG = ("tests/e2e/test_damaged_log.py",)
 REMOVED = ("tests/e2e/test_removed_files.py",)
 MATRIX = ("tests/http/test_security_matrix.py",)
 PAGES = ("tests/conformance/test_pages.py", "--kinds", "memory")
 POWER = ("tests/power/test_power_loss.py", "-k", "one and caller")
 LOG = ("tests/conformance/test_events.py", "--kinds", "memory")
 
+MIXED = ("tests/mixed",)
+FIRST_USE = ("tests/unit/test_first_use.py",)
 RELAY = ("tests/cli/test_relay.py", "-k", "lost_answer")
 
 BUGS = [
@@ -28,11 +31,53 @@ BUGS = [
         RELAY,
     ),
     Bug(
+        "a server begins a write that its caller no longer waits for",
+        "workspace/context.py",
+        "        if context.until is not None and monotonic() >= context.until:",
+        "        if context.until is None and monotonic() < 0:",
+        ("tests/cli/test_relay.py", "-k", "longer_waits"),
+    ),
+    Bug(
+        "the token of another's lock passes its fence",
+        "workspace/context.py",
+        "    if tx.actor != holder and not",
+        "    if not holder and not",
+        ("tests/conformance/test_fencing.py", "--kinds", "memory"),
+    ),
+    Bug(
+        "a command through a server that found nothing makes its agent known",
+        "workspace/context.py",
+        "        if key is not None and (tx.dirty or not passing):",
+        "        if key is not None:",
+        ("tests/cli/test_relay.py", "-k", "leaves_nothing"),
+    ),
+    Bug(
         "a server forgets a token before its answer arrives",
         "faces/cli/commands/server.py",
         "        self._pieces.append((private_socket.FORGET,",
         "        super().forget(*thing)\n        self._pieces.append((private_socket.FORGET,",
         RELAY,
+    ),
+    Bug(
+        "threads load two domains at once",
+        "route.py",
+        "LOADING: Final = threading.RLock()",
+        "LOADING: Final = threading.Semaphore(1000)",
+        FIRST_USE,
+    ),
+    Bug(
+        "callers of all faces are answered before the commit",
+        "kernel/group.py",
+        "            batch = self.run(calls)\n",
+        "            batch = self.run(calls)\n            for call in calls[1:]:\n                call.answer()\n",
+        MIXED,
+    ),
+    Bug(
+        "a call repeated with its key happens twice",
+        "workspace/context.py",
+        "            if stored is not None:\n                return answers.decode(stored)\n",
+        "            if stored is not None and False:\n                return answers.decode(stored)\n",
+        MIXED,
     ),
     Bug(
         "ack before commit",
@@ -57,10 +102,25 @@ BUGS = [
     ),
     Bug(
         "a removed log is made anew under another process",
-        "kernel/store.py",
+        "kernel/store_files.py",
         "        if others is not None and others != _text(found):\n",
         "        if False and others is not None and others != _text(found):\n",
         REMOVED,
+    ),
+    Bug(
+        "commits that a damaged log lost are not missed",
+        "kernel/store.py",
+        "        if mark is not None and not has_commit(connection, mark):\n",
+        "        if False and mark is not None and not has_commit(connection, mark):\n",
+        DAMAGED_LOG,
+    ),
+    Bug(
+        "a commit is noted before it is on disk",
+        "kernel/batch.py",
+        '            self._connection.execute("COMMIT")\n',
+        "            self._writer.store.acknowledge(self._connection, self.revision, stamp)\n"
+        '            self._connection.execute("COMMIT")\n',
+        POWER,
     ),
     Bug(
         "a commit to a removed log is acknowledged",
@@ -81,6 +141,13 @@ BUGS = [
         "kernel/store.py",
         "                reserve_checksums(connection)\n",
         "                pass\n",
+        DAMAGED,
+    ),
+    Bug(
+        "what a damaged store breaks is not called damage",
+        "kernel/translation.py",
+        "        if not self._damage and not self._was_sound():\n",
+        "        if False and not self._damage and not self._was_sound():\n",
         DAMAGED,
     ),
     Bug(
@@ -219,9 +286,23 @@ BUGS = [
     Bug(
         "the history of a field is silent about what was compacted",
         "domains/tasks/queries.py",
-        "    if gap and not found:\n",
-        "    if gap and found is None:\n",
+        "    if found.compacted and not found:\n",
+        "    if found.compacted and found is None:\n",
         LOG,
+    ),
+    Bug(
+        "a history over a compacted past ends without a sign",
+        "kernel/events.py",
+        "oldest[0] > 1 and oldest[1] <= compacted else None",
+        "oldest[0] > 1 and oldest[1] < 0 else None",
+        ("tests/conformance/test_compacted.py", "--kinds", "memory"),
+    ),
+    Bug(
+        "resume does not say that events of the task are gone",
+        "domains/tasks/queries.py",
+        "        compacted=_gap(snapshot, task.id),\n",
+        "        compacted=None,\n",
+        ("tests/conformance/test_compacted.py", "--kinds", "memory"),
     ),
     Bug(
         "time runs backwards with the wall clock",

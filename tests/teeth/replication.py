@@ -6,6 +6,7 @@ from tests.teeth.bug import Bug
 
 SIMULATION = ("tests/simulation/test_simulation.py", "-k", "seeds_hold")
 LOGS = ("tests/logs",)
+PATIENCE = ("tests/logs/test_patience.py",)
 NODES = ("tests/conformance", "--kinds", "replicated-2,replicated-3")
 
 BUGS = [
@@ -80,6 +81,34 @@ BUGS = [
         SIMULATION,
     ),
     Bug(
+        "a late tail is looked at once",
+        "replication/log.py",
+        "            self._timer.wait_until(min(now + pause, self._deadline), self._signal)\n",
+        "            return\n",
+        PATIENCE,
+    ),
+    Bug(
+        "an outage is not waited for",
+        "replication/log.py",
+        "                if not self._outages:\n",
+        "                if True:\n",
+        PATIENCE,
+    ),
+    Bug(
+        "one low end condemns a log",
+        "replication/log.py",
+        "        if end >= seen:\n            break\n",
+        "        break\n",
+        PATIENCE,
+    ),
+    Bug(
+        "a cached entry without its blob is corrupt although there is a snapshot",
+        "replication/follower.py",
+        "                self._leap(patience)\n",
+        "",
+        PATIENCE,
+    ),
+    Bug(
         "a clock for each body",
         "kernel/batch.py",
         "            writer.ids,\n            self.now,\n",
@@ -90,7 +119,7 @@ BUGS = [
         "a snapshot without its position",
         "replication/snapshots.py",
         "        self.announcement = Announcement(place.position, row[0], ref)\n",
-        "        self.announcement = Announcement(self._log.head().position, row[0], ref)\n",
+        "        self.announcement = Announcement(self._log.head(), row[0], ref)\n",
         SIMULATION,
     ),
     Bug(
@@ -110,7 +139,7 @@ BUGS = [
     Bug(
         "a refusal may be stale",
         "replication/replica.py",
-        "        if self.end() != self._follower.place.position:\n",
+        "        if end != self._follower.place.position:\n",
         "        if False:\n",
         SIMULATION,
     ),

@@ -101,9 +101,10 @@ BUGS = [
     Bug(
         "a fence of two names passes for a lock that was granted with another token",
         "workspace/context.py",
-        """    check_fence(tx, known[0], token)
+        """    holder = check_fence(tx, known[0], token)
 """,
-        """    if known != meant:
+        """    holder = tx.actor
+    if known != meant:
         check_fence(tx, known[0], token)
 """,
         FENCES,

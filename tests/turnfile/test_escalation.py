@@ -75,6 +75,18 @@ def test_f6_the_note_of_a_question_names_a_lock_that_nobody_has(session: Session
     assert lock(session, MAILBOX, holder="bob").id == "LOCK-bob-002"
 
 
+def test_f7_a_question_that_makes_the_lock_stale_says_to_try_again(session: Session) -> None:
+    lock(session, WORKLOG)
+    write(session)
+    write(session)  # its last revision
+    with pytest.raises(Escalated, match="asks the maintainer") as refusal:
+        turnfile.transact(
+            [WORKLOG], "bob", "x", nothing, folder=session, wait=WaitPolicy(interval=1.0, pause=lambda _: None)
+        )
+    assert "is stale now: try again" in str(refusal.value.hint)
+    assert lock(session, WORKLOG, holder="bob").holder == "bob"
+
+
 def test_f7_what_was_asked_by_mail_is_not_asked_by_signal_too(session: Session) -> None:
     lock(session, WORKLOG, lease_revs=50)
     message = asked(session)

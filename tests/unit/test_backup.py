@@ -11,7 +11,8 @@ import pytest
 
 import holdfast
 from holdfast import Transaction, Workspace, errors
-from holdfast.kernel.store import FILE
+from holdfast.kernel.maintenance import sum_of
+from holdfast.kernel.store_files import FILE
 from holdfast.testing import ManualClock
 from holdfast.testing.crowd import LONG, finish, start, together
 
@@ -274,3 +275,46 @@ def test_a_backup_is_one_file_that_is_not_changed_by_restoring_it(
     holdfast.restore(backup, tmp_path / "new", clock=clock)
     assert backup.read_bytes() == before
     assert sorted(path.name for path in tmp_path.iterdir()) == ["backup", "backup.sha256", "new", "store"]
+
+
+@pytest.mark.parametrize(
+    "spoilt", [b"", b"\n", b"nonsense", b"\xff\xfe", b"0" * 63, b"0" * 65, b"g" * 64, b"x" * 10**6]
+)
+def test_a_sum_that_is_none_says_so_and_what_to_do(tmp_path: Path, spoilt: bytes) -> None:
+    backup = made_backup(tmp_path)
+    sum_of(backup).write_bytes(spoilt)
+    with pytest.raises(errors.Corrupt, match="does not begin with a SHA-256") as caught:
+        holdfast.restore(backup, tmp_path / "new")
+    assert "copy it again" in caught.value.hint
+    assert not (tmp_path / "new").exists()
+
+
+def test_a_sum_in_upper_case_is_the_same(tmp_path: Path) -> None:
+    backup = made_backup(tmp_path)
+    digest, name = sum_of(backup).read_text().split()
+    sum_of(backup).write_text(f"{digest.upper()} *{name}\r\n")
+    assert holdfast.restore(backup, tmp_path / "new") > 0
+
+
+@pytest.mark.parametrize("there", ["nothing", "the parent", "the folder", "a file in it"])
+def test_a_restore_that_fails_leaves_no_folder_behind(tmp_path: Path, there: str) -> None:
+    backup = made_backup(tmp_path)
+    data = bytearray(backup.read_bytes())
+    data[-100] ^= 1  # on its last page, which only the copy reads
+    backup.write_bytes(data)
+    folder = tmp_path / "parent" / "new"
+    if there != "nothing":
+        (folder if there != "the parent" else folder.parent).mkdir(parents=True)
+    if there == "a file in it":
+        (folder / "notes").write_text("mine")
+    before = sorted(path.relative_to(tmp_path).as_posix() for path in tmp_path.rglob("*"))
+    with pytest.raises(errors.Corrupt):
+        holdfast.restore(backup, folder, verify=False)
+    assert sorted(path.relative_to(tmp_path).as_posix() for path in tmp_path.rglob("*")) == before
+
+
+def made_backup(folder: Path) -> Path:
+    with holdfast.open(folder / "store", actor="me") as ws:
+        for number in range(20):
+            ws.cells.set("run", f"cell-{number}", "x" * 3000)
+        return ws.backup(folder / "backup")

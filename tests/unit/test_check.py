@@ -10,7 +10,7 @@ import pytest
 
 import holdfast
 from holdfast import Op, Workspace
-from holdfast.kernel.store import FILE
+from holdfast.kernel.store_files import FILE
 
 
 def test_a_store_that_sqlite_finds_broken_is_reported_and_not_read_further(tmp_path: Path) -> None:

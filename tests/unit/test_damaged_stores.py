@@ -1,14 +1,16 @@
 """Damage of every kind is found: bytes that changed on the disk, and rows that somebody altered with another program.
 
-A store with something of everything is copied, and each copy is damaged in one place that a seed draws. `check` must
-report it if any stored field differs, and neither `check` nor `doctor` may raise anything but a typed error. A damaged
-backup is not restored.
+A store with something of everything is copied, and each copy is damaged in one place that its number draws. `check`
+must report it if any stored field differs, and neither `check` nor `doctor` nor any other call may raise anything but a
+typed error. A damaged backup is not restored. `FIRST=1000 SEEDS=1000` damages other stores, and as many backups.
 """
 
 from __future__ import annotations
 
 import random
 import shutil
+from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -18,15 +20,20 @@ import pytest
 import holdfast
 from holdfast import errors
 from holdfast.faces.cli import main
-from holdfast.kernel.store import FILE
-from tests.amounts import amount
+from holdfast.kernel.store_files import FILE
+from holdfast.testing import ManualClock
+from tests.amounts import seeds
+from tests.long.ledger import record
 from tests.worlds.contents import contents
 
-STORES = amount(60, 1000)
-BACKUPS = amount(20, 200)
-SLICES = 10
+STORES = seeds(60, 1000)
+BACKUPS = seeds(20, 260)
+DOCTORED = seeds(6, 100)
+PARTS = 10
 # Kept for speed, and never answered: rows may be missing or stale.
 UNREAD = {"ready_tags", "ready_tags_tidied"}
+PAGE = 4096
+OLDER = "older"  # the file as it was before its last changes
 
 
 def furnish(ws: holdfast.Workspace) -> None:
@@ -59,9 +66,18 @@ def furnish(ws: holdfast.Workspace) -> None:
     ws.using(key="key-1").cells.set("run", "keyed", 1)
 
 
-@pytest.fixture
-def seed() -> int:
-    return random.randrange(10**6)
+def go_on(ws: holdfast.Workspace) -> None:
+    """Something new of everything."""
+    for number in range(12):
+        ws.cells.set("run", f"cell-{number}", -number)
+    for task in ws.tasks.list(status="open", limit=5):
+        ws.tasks.update(task.id, title=f"{task.title}, later", body="Another body. " * 20)
+    ws.tasks.create("the last task", tags=["b"])
+    ws.mail.send("ada", "the last subject", "the last body")
+    for stash in ws.stashes.list():
+        ws.stashes.set_value(stash.id, {"depth": 99}, stash.version)
+    ws.locks.release("deploy")
+    ws.agents.register("ada", program="q", model="n", can=["build"])
 
 
 @pytest.fixture(scope="module")
@@ -70,6 +86,9 @@ def sound(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("sound")
     with holdfast.open(folder / "store", actor="me") as ws:
         furnish(ws)
+    shutil.copy(folder / "store" / FILE, folder / "store" / OLDER)
+    with holdfast.open(folder / "store", actor="me") as ws:
+        go_on(ws)
         assert ws.check().ok
         ws.backup(folder / "backup")
     return folder
@@ -107,8 +126,33 @@ def zero(draw: random.Random, file: Path) -> None:
 def misplace(draw: random.Random, file: Path) -> None:
     """Write one page where another belongs."""
     data = bytearray(file.read_bytes())
-    source, target = (4096 * draw.randrange(1, len(data) // 4096) for _ in range(2))
-    data[target : target + 4096] = data[source : source + 4096]
+    source, target = (PAGE * draw.randrange(1, len(data) // PAGE) for _ in range(2))
+    data[target : target + PAGE] = data[source : source + PAGE]
+    file.write_bytes(data)
+
+
+def swap(draw: random.Random, file: Path) -> None:
+    """Write two pages each where the other belongs."""
+    data = bytearray(file.read_bytes())
+    one, other = (PAGE * draw.randrange(1, len(data) // PAGE) for _ in range(2))
+    data[one : one + PAGE], data[other : other + PAGE] = data[other : other + PAGE], data[one : one + PAGE]
+    file.write_bytes(data)
+
+
+def stale(draw: random.Random, file: Path) -> None:
+    """Lose the last write of a page."""
+    data, older = bytearray(file.read_bytes()), file.with_name(OLDER).read_bytes()
+    changed = [at for at in range(PAGE, len(older), PAGE) if older[at : at + PAGE] != data[at : at + PAGE]]
+    at = draw.choice(changed)
+    data[at : at + PAGE] = older[at : at + PAGE]
+    file.write_bytes(data)
+
+
+def blank(draw: random.Random, file: Path) -> None:
+    """Lose a page: it reads as zeros."""
+    data = bytearray(file.read_bytes())
+    at = PAGE * draw.randrange(1, len(data) // PAGE)
+    data[at : at + PAGE] = bytes(PAGE)
     file.write_bytes(data)
 
 
@@ -143,17 +187,20 @@ def changed(draw: random.Random, value: Any) -> Any:
     return f"{value or ''}x"
 
 
-DAMAGES = (flip, zero, misplace, alter)
+DAMAGES = (flip, zero, misplace, swap, stale, blank, alter)
 
 
-@pytest.mark.parametrize("part", range(SLICES))
-def test_no_damage_goes_unnoticed_and_none_crashes(sound: Path, tmp_path: Path, part: int, seed: int) -> None:
+@pytest.mark.timeout(60 + len(STORES))
+@pytest.mark.parametrize("part", range(PARTS))
+def test_no_damage_goes_unnoticed_and_none_crashes(
+    sound: Path, tmp_path: Path, part: int, capsys: pytest.CaptureFixture[str]
+) -> None:
     before = state(sound / "store")
-    unnoticed, crashed = [], []
-    for number in range(part, STORES, SLICES):
+    unnoticed, crashed, differing = [], [], 0
+    for number in STORES[part::PARTS]:
         folder = tmp_path / str(number)
         shutil.copytree(sound / "store", folder)
-        draw = random.Random(f"{seed} {number}")
+        draw = random.Random(f"store {number}")
         damage = draw.choice(DAMAGES)
         damage(draw, folder / FILE)
         try:
@@ -165,9 +212,105 @@ def test_no_damage_goes_unnoticed_and_none_crashes(sound: Path, tmp_path: Path, 
             crashed.append(f"{number} {damage.__name__}: {error!r}")
             continue
         after = state(folder)
+        differing += after != before
         if not found and after not in (before, None):  # None: whoever reads it is told
             unnoticed.append(f"{number} {damage.__name__}: {difference(before, after)}")
+        shutil.rmtree(folder)
+    wrong = len(unnoticed) + len(crashed)
+    with capsys.disabled():
+        record("stores", STORES, len(STORES[part::PARTS]), wrong, changed_what_is_read=differing)
     assert (unnoticed, crashed) == ([], [])
+
+
+def calls(ws: holdfast.Workspace, ids: dict[str, list[str]]) -> Iterator[Callable[[], object]]:
+    """Reads of everything, and a write in each domain."""
+    for id in ids["tasks"]:
+        yield from (partial(read, id) for read in (ws.tasks.get, ws.tasks.history, ws.tasks.resume, ws.tasks.explain))
+    for number in range(12):
+        yield from (partial(read, "run", f"cell-{number}") for read in (ws.cells.get, ws.cells.history))
+    for id in ids["stashes"]:
+        yield from (partial(read, id) for read in (ws.stashes.get, ws.stashes.history))
+    yield from (ws.tasks.list, ws.tasks.ready, ws.events.list, ws.agents.list, ws.locks.list, ws.paths.list)
+    yield from (ws.stashes.list, ws.trails.list, ws.links.list)
+    yield lambda: ws.cells.list("run")
+    yield lambda: ws.tasks.search("body")
+    yield lambda: ws.mail.inbox("ada")
+    yield lambda: ws.tasks.claim_next("me")
+    yield lambda: ws.tasks.create("one more")
+    yield lambda: ws.mail.send("ada", "one more", "text")
+    yield lambda: ws.cells.increment("run", "count")
+    yield lambda: ws.locks.acquire("one more", ttl=60)
+
+
+@pytest.mark.timeout(60 + len(STORES))
+@pytest.mark.parametrize("part", range(PARTS))
+def test_no_call_on_a_damaged_store_raises_an_untyped_error(sound: Path, tmp_path: Path, part: int) -> None:
+    with holdfast.open(sound / "store", actor="me") as ws:
+        ids = {"tasks": [task.id for task in ws.tasks.list()], "stashes": [stash.id for stash in ws.stashes.list()]}
+    raised = []
+    for number in STORES[part::PARTS]:
+        folder = tmp_path / str(number)
+        shutil.copytree(sound / "store", folder)
+        draw = random.Random(f"calls {number}")
+        damage = draw.choice((misplace, swap, stale))  # whose pages have right checksums
+        damage(draw, folder / FILE)
+        try:
+            ws = holdfast.open(folder, actor="me")
+        except errors.HoldfastError:
+            continue
+        for call in calls(ws, ids):
+            try:
+                call()
+            except errors.HoldfastError:
+                continue
+            except Exception as error:
+                raised.append(f"{number} {damage.__name__}: {error!r}")
+        ws.close()
+        shutil.rmtree(folder)
+    assert raised == []
+
+
+def test_a_task_that_is_only_in_the_log_is_corrupt(tmp_path: Path) -> None:
+    with holdfast.open(tmp_path / "store", actor="me") as ws:
+        lost, purged = (ws.tasks.create(title).id for title in ("lost", "purged"))
+        ws.tasks.delete(purged)
+        ws.tasks.purge(purged)
+        ws._engine.store.writer.execute("DELETE FROM tasks WHERE id = ?", (lost,))
+        with pytest.raises(errors.Corrupt, match=f"task {lost} is in the log, but not in the store"):
+            ws.tasks.get(lost)
+        for id in (purged, "hf-nope"):
+            with pytest.raises(errors.TaskNotFound):
+                ws.tasks.get(id)
+
+
+def test_an_error_of_a_users_function_stays_as_it_is(sound: Path, tmp_path: Path) -> None:
+    """Also where the store is damaged: it is not the cause."""
+    shutil.copytree(sound / "store", tmp_path / "store")
+    swap(random.Random(4), tmp_path / "store" / FILE)
+
+    def fail(*_: object) -> Any:
+        raise KeyError("mine")
+
+    with holdfast.open(tmp_path / "store", actor="me") as ws:
+        assert not ws.check().ok
+        with pytest.raises(KeyError, match="mine"):
+            ws.transact(fail)
+
+
+def test_an_error_of_ours_on_a_sound_store_is_not_called_damage(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with holdfast.open(tmp_path / "store", actor="me", clock=ManualClock()) as ws:
+        ws.agents.register("ada")
+        monkeypatch.setattr("holdfast.domains.agents.as_time", len)
+        for _ in range(2):
+            with pytest.raises(TypeError, match="has no len"):
+                ws.agents.list()
+        ws._engine.store.writer.execute("DELETE FROM records WHERE kind = 'agent'")
+        ws._engine.clock.advance(61)  # type: ignore[attr-defined]
+        with pytest.raises(errors.Corrupt, match="the store is damaged: the revision is 1") as caught:
+            ws.agents.list()
+        assert "restore the latest backup" in caught.value.hint
 
 
 def difference(before: Any, after: Any) -> Any:
@@ -179,25 +322,29 @@ def difference(before: Any, after: Any) -> Any:
     ][:2]
 
 
-def test_doctor_reports_damage_and_never_raises(sound: Path, tmp_path: Path, seed: int) -> None:
-    for number in range(amount(6, 100)):
+def test_doctor_reports_damage_and_never_raises(sound: Path, tmp_path: Path) -> None:
+    for number in DOCTORED:
         folder = tmp_path / str(number)
         shutil.copytree(sound / "store", folder)
-        draw = random.Random(f"doctor {seed} {number}")
+        draw = random.Random(f"doctor {number}")
         draw.choice(DAMAGES)(draw, folder / FILE)
         assert main(["doctor", "--dir", str(folder)]) in (0, 1)
 
 
-def test_a_damaged_backup_is_never_restored(sound: Path, tmp_path: Path, seed: int) -> None:
-    for number in range(BACKUPS):
+def test_a_damaged_backup_is_never_restored(sound: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    damaged = 0
+    for number in BACKUPS:
         copy = tmp_path / f"{number}.backup"
         shutil.copy(sound / "backup", copy)
         shutil.copy(sound / "backup.sha256", tmp_path / f"{copy.name}.sha256")
-        draw = random.Random(f"backup {seed} {number}")
+        draw = random.Random(f"backup {number}")
         whole = copy.read_bytes()
         draw.choice((flip, zero, misplace))(draw, copy)
         if copy.read_bytes() == whole:
             continue
+        damaged += 1
         with pytest.raises((errors.Corrupt, errors.Invalid)):
             holdfast.restore(copy, tmp_path / "new")
         assert not (tmp_path / "new" / FILE).exists()
+    with capsys.disabled():
+        record("backups", BACKUPS, damaged, 0, whole=len(BACKUPS) - damaged)

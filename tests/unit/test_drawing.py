@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.worlds.drawing import choose, draw
+from tests.worlds.drawing import ENGINES, choose, draw
 from tests.worlds.kinds import KINDS
 
 SUITE = Path(__file__).parents[1] / "conformance"
@@ -15,7 +15,8 @@ TEST = "tests/conformance/test_cells.py::test_something"
 
 
 def names(test: str, wanted: str, needed: list[str], seed: int) -> list[str]:
-    return [kind.kind for kind in draw(test, wanted, needed, seed)]
+    """The kinds without engines."""
+    return [kind.kind for kind in draw(test, wanted, needed, seed) if kind not in ENGINES]
 
 
 def test_a_test_about_order_runs_on_every_kind_and_three_nodes_stand_for_two() -> None:
@@ -33,6 +34,16 @@ def test_a_seed_draws_the_same_kinds_again_and_the_seeds_together_draw_all() -> 
     drawn = [names(TEST, "drawn", [], seed) for seed in range(50)]
     assert drawn == [names(TEST, "drawn", [], seed) for seed in range(50)]
     assert {kind for found in drawn for kind in found} == {"memory", "file", "processes", "replicated-3", "remote"}
+
+
+@pytest.mark.parametrize("wanted", ["every", "drawn"])
+def test_one_test_in_so_many_meets_an_engine_as_well(wanted: str) -> None:
+    met = [kind for number in range(1200) for kind in draw(f"{TEST}_{number}", wanted, [], 1) if kind in ENGINES]
+    assert 50 < len(met) < 200
+    assert set(met) == set(ENGINES)
+    again = [kind for number in range(1200) for kind in draw(f"{TEST}_{number}", wanted, [], 1) if kind in ENGINES]
+    assert again == met
+    assert not any(kind in ENGINES for n in range(99) for kind in draw(f"{TEST}_{n}", wanted, ["folder"], 1))
 
 
 def test_each_test_of_a_run_draws_for_itself() -> None:

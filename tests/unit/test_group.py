@@ -14,7 +14,8 @@ import pytest
 
 import holdfast
 from holdfast import Transaction, Workspace, errors
-from holdfast.kernel.batch import CAUTION
+from holdfast.kernel.batch import CAUTION, Call, nothing
+from holdfast.kernel.group import MAX_CALLS
 from holdfast.testing import ManualClock
 from holdfast.testing.crowd import LONG, Line, finish, start, together
 
@@ -52,6 +53,22 @@ def test_calls_that_wait_in_line_share_one_commit(ws: Workspace) -> None:
         calls = [line.queue(lambda n=number: set_cell(ws, f"cell-{n}")) for number in range(10)]  # type: ignore[misc]
     assert [call.result(LONG) for call in calls] == [1] * 10
     assert (len(commits), ws.revision) == (1, 10)
+
+
+def test_a_caller_that_leads_from_behind_more_calls_than_a_group_takes_runs_them_first(ws: Workspace) -> None:
+    class Left(Call):
+        """A call of a loop that has stopped."""
+
+        ready = False
+
+        def answer(self) -> None:
+            answered.append(self)
+
+    answered: list[Call] = []
+    waiting = [Left(nothing, "tester") for _ in range(MAX_CALLS + 1)]
+    ws._engine.group.queue(waiting)
+    assert set_cell(ws, "cell") == 1
+    assert answered == waiting
 
 
 def test_a_lone_read_only_body_costs_no_commit(ws: Workspace) -> None:

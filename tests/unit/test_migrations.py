@@ -11,7 +11,7 @@ import pytest
 import holdfast
 from holdfast import errors
 from holdfast.kernel import migrations
-from holdfast.kernel.store import FILE
+from holdfast.kernel.store_files import FILE
 from holdfast.testing import ManualClock
 from holdfast.testing.crowd import together
 

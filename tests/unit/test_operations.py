@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import inspect
-from typing import Any, get_args
+from typing import Any, get_args, get_origin, get_type_hints
 
 import msgspec
 import pytest
@@ -12,7 +12,7 @@ from holdfast.arguments import VOCABULARY
 from holdfast.domains.cells import Cells
 from holdfast.faces.mcp.profiles import CORE
 from holdfast.operation import REGISTRY
-from holdfast.schema import request_type, result_type, schemas
+from holdfast.schema import is_page, request_type, result_type, schemas
 
 TRAVELLING = sorted(name for name, op in REGISTRY.items() if not op.route.local and op.kind != "stream")
 # Signatures that others rely on (requirements/interfaces.md).
@@ -149,3 +149,83 @@ def test_every_word_of_the_vocabulary_is_used() -> None:
     used = {argument for name in REGISTRY for argument in parameters(name)}
     used |= {kind for op in REGISTRY.values() for kind in op.function.__annotations__.values()}
     assert VOCABULARY.keys() - used == set()
+
+
+# What an operation returns is one page (tests/conformance/test_pages.py), or what holds lists has a bound: for each
+# operation that returns a list without pages, and for each record with lists or values in it, what keeps it small.
+UNPAGED = {
+    "events.refusals": "two files of 1 MB, counted by actor and code",
+    "routes.check": "1,000 problems of each of two files",
+    "routes.reload": "1,000 problems of each of two files",
+    "cycles.validate": "1,000 problems",
+    "cycles.export": "a document, which is a value",
+}
+VALUE = "a value has at most max_value_bytes, 1 MiB"
+GIVEN = "as long as what was given, which a server bounds by its body"
+BOUNDS = {
+    "Activity": "1,000,000 numbers",
+    "Agent": "100 abilities",
+    "BulkResult": "10,000 tasks, as given",
+    "Cell": VALUE,
+    "CellChange": "two values",
+    "Cycle": VALUE,
+    "CycleComparison": "two documents",
+    "CyclePhase": VALUE,
+    "Event": "one change; a watch hands over 4 MiB at a time",
+    "FleetStatus": "1,000 entries of each list",
+    "ImportProblem": GIVEN,
+    "ImportReport": GIVEN,
+    "Loaded": "1,000 problems",
+    "LockState": "100 patterns, and 1,000 who wait",
+    "MailHit": "one message",
+    "Message": "10,000 recipients",
+    "PathLock": "100 patterns",
+    "Readiness": "five reasons",
+    "Reason": "1,000 ids",
+    "Recovery": "1,000 problems, and two documents",
+    "Resume": "its budget",
+    "ResumeEvent": "its budget",
+    "Resumption": "a document",
+    "RouteReport": "a rules file has at most 1 MiB",
+    "Stash": VALUE,
+    "Tally": "10,000 buckets",
+    "Task": "tags are given at once",
+    "TaskGraph": "50,000 tasks",
+    "TaskInTree": "as a task",
+    "TaskTemplate": "1,000 tasks",
+    "TemplateNode": "1,000 tasks",
+    "TxnResult": "32 MiB, else TooLarge",
+}
+
+
+def _holds_many(kind: Any) -> bool:
+    return get_origin(kind) in (list, tuple, dict) or kind in (Any, list, tuple, dict)
+
+
+def _records(kind: Any, seen: set[Any]) -> None:
+    """The structs in a type."""
+    if isinstance(kind, type) and issubclass(kind, msgspec.Struct):
+        if kind in seen:
+            return
+        seen.add(kind)
+        kinds = tuple(get_type_hints(kind).values())
+    else:
+        kinds = get_args(kind)
+    for each in kinds:
+        _records(each, seen)
+
+
+@pytest.mark.parametrize("name", sorted(REGISTRY))
+def test_c2_what_an_operation_returns_is_a_page_or_has_a_bound(name: str) -> None:
+    if is_page(name):
+        return
+    kind = result_type(name)
+    assert not _holds_many(kind) or name in UNPAGED, f"{name} returns {kind}: return a Page, or bound it"
+    records = set[Any]()
+    _records(kind, records)
+    large = {
+        each.__name__
+        for each in records
+        if any(_holds_many(part) for field in get_type_hints(each).values() for part in (field, *get_args(field)))
+    }
+    assert large <= {*BOUNDS}, f"what bounds {', '.join(large - {*BOUNDS})}?"

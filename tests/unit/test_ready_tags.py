@@ -52,6 +52,14 @@ def test_at_most_half_of_the_rows_of_a_round_ago_are_stale(ws: holdfast.Workspac
         assert rows <= before
 
 
+def test_what_cancelled_tasks_leave_is_tidied_as_well(ws: holdfast.Workspace) -> None:
+    made = create(ws)
+    before = counted(ws)[1]
+    for id in made:
+        ws.tasks.cancel(id)
+        assert counted(ws)[0] <= before // 2 + TAGS
+
+
 def test_a_claim_leaves_its_rows_and_a_claim_by_tag_deletes_what_it_steps_over(ws: holdfast.Workspace) -> None:
     first, second, third = (ws.tasks.create(title, tags=["web"]) for title in ("one", "two", "three"))
     ws.tasks.create("elsewhere", tags=["api"])

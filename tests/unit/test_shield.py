@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import _signal  # type: ignore[import-not-found]  # what the shield calls
 import signal
 import threading
 from collections.abc import Iterator
@@ -92,3 +93,40 @@ def test_other_threads_pass_without_touching_handlers(heard: list[str]) -> None:
     thread.start()
     thread.join()
     assert seen == [mine]
+
+
+def test_lowering_that_a_signal_interrupts_keeps_the_other_handlers(
+    heard: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    before, restored = signal.getsignal(signal.SIGINT), _signal.signal
+
+    def struck(number: int, handler: object) -> object:
+        """What a signal does whose handler is the first to be restored."""
+        if number == signal.SIGINT and handler is before:
+            monkeypatch.undo()
+            raise InterruptedError
+        return restored(number, handler)
+
+    with pytest.raises(InterruptedError), SHIELD:
+        monkeypatch.setattr(_signal, "signal", struck)
+    with SHIELD:
+        strike_and_note(heard)
+    assert heard == ["done", "signal"]
+    assert signal.getsignal(signal.SIGINT) is before
+
+
+def test_a_handler_that_is_changed_in_a_window_which_a_signal_ends_stays(heard: list[str]) -> None:
+    def handler(number: int, frame: FrameType | None) -> None:
+        raise InterruptedError
+
+    def change_and_strike() -> None:
+        with SHIELD.window():
+            signal.signal(signal.SIGUSR1, handler)
+        strike()
+        with SHIELD.window():
+            heard.append("window")
+
+    with pytest.raises(InterruptedError), SHIELD:
+        change_and_strike()
+    assert signal.getsignal(signal.SIGUSR1) is handler
+    assert heard == []

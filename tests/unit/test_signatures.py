@@ -28,7 +28,7 @@ DOMAINS = {
     *("agents", "cells", "clock", "cycles", "events", "leases", "links", "locks", "mail", "paths", "routes"),
     *("stashes", "tasks", "trails"),
 }
-ROOT = {"txn", "watch"}
+ROOT = {"activity", "status", "txn", "watch"}
 
 
 @pytest.fixture

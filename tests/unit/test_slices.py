@@ -8,7 +8,8 @@ import signal
 import subprocess
 import sys
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -16,10 +17,12 @@ import pytest
 
 import holdfast
 from holdfast import Workspace, errors
+from holdfast.domains.tasks import Tasks
 from holdfast.faces import cli
 from holdfast.faces.cli.commands.transfer import all_lines
 from holdfast.interchange import slices
 from holdfast.interchange.slices import import_stashes, import_tasks
+from holdfast.operation import Do, IsGuarded, drive
 from holdfast.testing import ManualClock
 from holdfast.types import Event, ImportReport
 from tests.amounts import amount
@@ -86,16 +89,71 @@ def test_t18_more_than_10_000_tasks_come_back_in_slices_that_let_others_in(ws: W
     assert (len(again.unchanged["tasks"]), again.created["tasks"], again.conflicts) == (count, [], [])
 
 
-def test_t18_one_call_takes_any_number_of_tasks_in_one_transaction(ws: Workspace) -> None:
-    assert len(ws.tasks.import_([own(f"t-{number}") for number in range(10_001)]).created["tasks"]) == 10_001
+def test_t18_one_call_takes_any_number_of_tasks_in_one_transaction_if_that_is_wanted(ws: Workspace) -> None:
+    lines = [own(f"t-{number}") for number in range(10_001)]
+    assert len(ws.tasks.import_(lines, atomic=True).created["tasks"]) == 10_001
     assert len(writes(ws)) == 1
+
+
+def test_t18_the_operation_itself_takes_slices_that_let_others_in(ws: Workspace, small: None) -> None:
+    lines = [own(f"t-{number}") for number in range(8)]
+
+    def beside_others(step: Do) -> Any:
+        ws.cells.increment("run", "others")
+        return ws._engine.submit(step.body, "bob")
+
+    report = drive(Tasks.import_.function(lines), {Do: beside_others, IsGuarded: lambda _: False})
+    assert len(report.created["tasks"]) == 8
+    assert ws.cells.get("run", "others").value == 6  # each slice is rehearsed
+    times = [event.revision for event in every(ws) if event.op == "create"]
+    between = [event.revision for event in ws.events.list(kinds=["cell"])]
+    assert [sum(first < other < last for other in between) for first, last in pairwise(sorted({*times}))] == [1, 1]
+
+
+def test_t18_a_call_of_the_library_is_in_slices_unless_one_transaction_has_to_decide(
+    ws: Workspace, small: None
+) -> None:
+    lines = {each: [own(f"{each}-{number}") for number in range(8)] for each in "abcdef"}
+    assert len(ws.tasks.import_(lines["a"]).created["tasks"]) == 8
+    assert ws.tasks.import_(lines["b"], dry_run=True).created == {"tasks": [f"b-{number}" for number in range(8)]}
+    assert sorted(writes(ws).values()) == [2, 3, 3]
+    grant = ws.locks.acquire("import", ttl=60)
+    ways: dict[str, Callable[[Any], ImportReport]] = {
+        "c": lambda given: ws.tasks.import_(given, atomic=True),
+        "d": lambda given: ws.using(key="k").tasks.import_(given),
+        "e": lambda given: ws.using(fence=("import", grant.token)).tasks.import_(given),
+        "f": lambda given: ws.transact(lambda tx: tx.tasks.import_(given)),
+    }
+    for name, call in ways.items():
+        before = {*writes(ws)}
+        assert len(call(lines[name]).created["tasks"]) == 8
+        assert [count for revision, count in writes(ws).items() if revision not in before] == [8], name
+    assert ws.using(key="k").tasks.import_(lines["d"]).created["tasks"] != []  # the first answer again
+
+
+def test_t18_a_bad_line_at_the_end_refuses_a_call_in_slices_before_anything_is_written(
+    ws: Workspace, small: None
+) -> None:
+    with pytest.raises(errors.Invalid):
+        ws.tasks.import_([*(own(f"t-{number}") for number in range(8)), "no line"])
+    assert writes(ws) == {}
+
+
+def test_s13_stashes_are_imported_in_slices_by_one_call(ws: Workspace, small: None) -> None:
+    with holdfast.open(":memory:", actor="ann") as source:
+        for number in range(8):
+            source.stashes.create(f"s-{number}", "counter")
+        tables = exported(source)
+    assert len(ws.stashes.import_(tables).created["stashes"]) == 8
+    revisions = {event.revision for event in ws.events.list(kinds=["stash"])}
+    assert len(revisions) > 1
 
 
 @pytest.mark.parametrize("seed", range(amount(12, 200)))
 def test_t18_slices_make_what_one_transaction_makes(ws: Workspace, small: None, seed: int) -> None:
     lines = tree(seed, 40)
     with holdfast.open(":memory:", actor="bob") as whole:
-        expected = whole.tasks.import_(lines)
+        expected = whole.tasks.import_(lines, atomic=True)
         rehearsed, report = import_tasks(ws, lines, dry_run=True), import_tasks(ws, lines)
         assert rehearsed.created == report.created == expected.created
         assert {id: fields(line) for id, line in lines_of(ws).items()} == {

@@ -12,7 +12,9 @@ import holdfast
 from holdfast import errors
 from holdfast.kernel import store as stores
 from holdfast.kernel.migrations import LAYOUT
-from holdfast.kernel.store import APPLICATION_ID, FILE, Store, check_sqlite, translate
+from holdfast.kernel.store import APPLICATION_ID, Store, check_sqlite
+from holdfast.kernel.store_files import FILE
+from holdfast.kernel.translation import translate
 
 DURABLE = {
     "journal_mode": "wal",

@@ -8,7 +8,7 @@ import apsw
 import pytest
 
 import holdfast
-from holdfast.kernel.store import FILE
+from holdfast.kernel.store_files import FILE
 
 BREAKS = {
     "UPDATE tasks SET waits = waits + 1 WHERE title = 'waits'": "counts its dependencies wrongly",
@@ -24,6 +24,8 @@ BREAKS = {
     "DELETE FROM tasks_fts_docsize WHERE id = 1": "is not in the search index",
     "INSERT INTO leases VALUES (99, 'task', 'me', 1, 9e15, 0)": "a lease belongs to a task without a holder",
     "INSERT INTO task_texts VALUES (77, 'stray', '', '')": "a text belongs to no task",
+    "INSERT INTO task_imports VALUES (77, 'beads', zeroblob(20), 1)": "not what an import keeps",
+    "INSERT INTO task_imports VALUES (1, 'table', 'tasks', 7)": "not what an import keeps",
     "INSERT INTO links VALUES ('related', 'x', 'y', 'z', 0)": "a link has a missing end",
     "DELETE FROM task_tags": "task_tags is wrong",
     "DELETE FROM ready_tags": "ready_tags is wrong",

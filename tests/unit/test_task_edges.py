@@ -61,9 +61,9 @@ def test_t13_history_below_what_was_compacted_is_not_a_silent_gap(ws: holdfast.W
     ws.cells.set("run", "cell", 1)
     ws.events.compact(before=ws.revision)
     assert [entry.version for entry in ws.tasks.history(task.id)] == [3]
-    with pytest.raises(errors.Compacted):
-        ws.tasks.history(task.id, before=3)
-    assert ws.tasks.history(task.id, before=1) == []
+    for before in (3, 1):
+        with pytest.raises(errors.Compacted):
+            ws.tasks.history(task.id, before=before)
     for bad in (0, "3", True, -1):
         with pytest.raises(errors.InvalidFilter):
             ws.tasks.history(task.id, before=bad)  # type: ignore[arg-type]

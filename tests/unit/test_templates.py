@@ -7,7 +7,7 @@ from pathlib import Path
 import apsw
 
 import holdfast
-from holdfast.kernel.store import FILE
+from holdfast.kernel.store_files import FILE
 from holdfast.replication.log import MemoryLog
 from holdfast.testing import ManualClock
 from tests.worlds.contents import contents

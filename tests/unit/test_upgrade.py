@@ -12,7 +12,7 @@ from holdfast import errors
 from holdfast.clock import SystemClock
 from holdfast.kernel import maintenance, migrations
 from holdfast.kernel.migrations import Migration
-from holdfast.kernel.store import FILE
+from holdfast.kernel.store_files import FILE
 from holdfast.testing import ManualClock
 
 KNOWN = migrations.known()

@@ -1,4 +1,4 @@
-"""Kinds of workspaces for the conformance suite: memory, file, several processes, and replicas of a log.
+"""Kinds of workspaces for the conformance suite: memory, file, several processes, replicas of a log, and a server.
 
 A `World` is one store. `world.open(actor)` gives another handle on it, as another agent would have; `world.clock` is
 its time, which stands still until advanced. `capabilities` says which forms the kind has: "callables" (bodies, and
@@ -10,6 +10,7 @@ own pace), "prompt" (a call that is awaited has begun when it first lets others 
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, ClassVar
@@ -18,6 +19,7 @@ import holdfast
 from holdfast import errors
 from holdfast.replication.log import CommitLog, MemoryLog
 from holdfast.testing.clock import ManualClock
+from holdfast.testing.faulty_log import TimedLog
 from holdfast.types import Report
 from holdfast.workspace import Workspace
 from holdfast.workspace.context import derive_actor
@@ -170,6 +172,32 @@ class ThreeNodesWorld(ReplicatedWorld):
     nodes = 3
 
 
+class PostgresWorld(ReplicatedWorld):
+    """Three nodes over a log in a real PostgreSQL; each reaches the server as a process of its own would."""
+
+    kind = "postgres"
+    nodes = 3
+
+    def begin(self) -> CommitLog:
+        from tests.worlds.postgres import shared_server
+
+        self._url = shared_server().url
+        self._name = os.urandom(8).hex()
+        self._clients: dict[int, CommitLog] = {}
+        log = self.connect(0)
+        copy_nodes(self.folder, log, self.nodes)
+        return log
+
+    def connect(self, number: int) -> CommitLog:
+        from holdfast.replication.postgres import PostgresLog
+
+        if number not in self._clients:
+            log = PostgresLog(f"{self._url}&application_name=node-{number}", self._name, create=True)
+            self._closers.insert(0, log.close)  # after its workspaces
+            self._clients[number] = TimedLog(log, self.clock)
+        return self._clients[number]
+
+
 class RemoteWorld(World):
     """A named workspace of a server on this machine, which the worlds of one process share; handles are clients."""
 
@@ -192,4 +220,12 @@ class RemoteWorld(World):
         return self._keep(connect(f"{self._server.url}/{self._name}", token=self._server.token, actor=actor))
 
 
-KINDS: tuple[type[World], ...] = (MemoryWorld, FileWorld, ProcessesWorld, TwoNodesWorld, ThreeNodesWorld, RemoteWorld)
+KINDS: tuple[type[World], ...] = (
+    MemoryWorld,
+    FileWorld,
+    ProcessesWorld,
+    TwoNodesWorld,
+    ThreeNodesWorld,
+    PostgresWorld,
+    RemoteWorld,
+)

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 import holdfast
-from holdfast.replication.log import MemoryLog
+from holdfast.replication.log import CommitLog, MemoryLog
 from holdfast.testing.clock import ManualClock
 
 
@@ -31,7 +31,7 @@ def copy_store(folder: Path) -> None:
     shutil.copytree(_store(os.getpid()), folder)
 
 
-def copy_nodes(folder: Path, log: MemoryLog, count: int) -> None:
+def copy_nodes(folder: Path, log: CommitLog, count: int) -> None:
     """Have nodes join a new log; their folders are called node-0, node-1 and so on."""
     template = _nodes(os.getpid(), count)
     for position, entry in enumerate(template.entries):

@@ -27,6 +27,7 @@ import holdfast
 from holdfast import Event, errors
 from holdfast.demo import agent
 from holdfast.demo.agent import STEPS, fenced_of, items_of, results_of
+from holdfast.workspace.watch import every
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -380,7 +381,7 @@ def _play(folder: Path, options: argparse.Namespace) -> int:
 
 def _summarize(ws: holdfast.Workspace, story: Story) -> bool:
     """Print the outcome; False if it is not the expected one."""
-    items = ws.cells.list(items_of(story.run))
+    items = [*every(ws.cells.list, run=items_of(story.run))]
     once = [item for item in items if len(ws.cells.history(results_of(story.run), item)) == 1]
     report = ws.check()
     print(f"\nitems done exactly once  {len(once)} of {len(items)}")

@@ -13,6 +13,7 @@ from typing import Any
 
 import holdfast
 from holdfast import errors
+from holdfast.workspace.watch import every
 
 TTL = 1.5  # seconds until a lock expires unless it is refreshed
 STEPS = 4
@@ -59,7 +60,7 @@ class Agent:
                 next(iter(self._ws.watch(after=seen, timeout=1.0)), None)
 
     def _unfinished(self) -> list[str]:
-        items = self._ws.cells.list(items_of(self._run))
+        items = every(self._ws.cells.list, run=items_of(self._run))
         left = [item for item in items if self._item(item).value["state"] != "done"]
         self._chance.shuffle(left)
         return left

@@ -14,11 +14,12 @@ import msgspec
 
 from holdfast import errors
 from holdfast.domains.locks import holder_of
+from holdfast.kernel.events import compare, pairs, pasts
 from holdfast.kernel.tx import Row, Snapshot, Tx, newest_version
 from holdfast.kernel.validate import check_flag, check_limit, check_name, page_bounds
 from holdfast.operation import Domain, Found, M, read, write
 from holdfast.route import example
-from holdfast.types import as_time
+from holdfast.types import Page, as_time
 from holdfast.types.agents import Agent, Role
 
 AGENT: Final = "agent"
@@ -115,16 +116,17 @@ def get(snapshot: Snapshot, name: str) -> Agent:
     return agent
 
 
-def list_agents(snapshot: Snapshot, prefix: str = "", limit: int = 1000, after: str = "") -> list[Agent]:
+def list_agents(snapshot: Snapshot, prefix: str = "", limit: int = 1000, after: str = "") -> Page[Agent]:
     """List the agents that registered or wrote, by name; `after` is the last name of the previous page."""
     check_limit(limit, 1000, "after")
     bounds, params = page_bounds("name", prefix, after)
-    rows = snapshot.all(
+    rows, more = snapshot.page(
         f"SELECT {_COLUMNS} FROM (SELECT name FROM agents WHERE true{bounds} UNION SELECT name FROM actors WHERE true"
-        f"{bounds} ORDER BY name LIMIT ?) n {_JOINS} ORDER BY n.name",
-        (*params, *params, limit),
+        f"{bounds} ORDER BY name LIMIT ?) n {_JOINS} ORDER BY n.name LIMIT ?",
+        (*params, *params, limit + 1),
+        limit,
     )
-    return [_agent(row) for row in rows]
+    return Page.of(map(_agent, rows), more, lambda agent: agent.name)
 
 
 # --- for other domains -----------------------------------------------------------------------------------------------
@@ -159,12 +161,17 @@ def probe(tx: Tx, name: str) -> Found | None:
 
 def check(snapshot: Snapshot) -> Iterator[str]:
     """Report registrations that differ from the log."""
-    for name, version, newest in snapshot.all(
-        "SELECT name, version, (SELECT max(version) FROM events e WHERE e.kind = 'agent' AND e.scope = ''"
-        " AND e.id = a.name) FROM agents a"
-    ):
-        if version != newest:
-            yield f"agent {name} has version {version}, but {newest} in the log"
+
+    def changes(data: dict[str, Any]) -> dict[str, tuple[Any, Any]]:
+        found = pairs(data)
+        if "can" in found:
+            found["can"] = (None, msgspec.json.encode(found["can"][1]).decode())
+        return found
+
+    columns = ("program", "model", "role", "can", "created", "version", "revision")
+    rows = "SELECT name, program, model, role, can, registered, version, revision FROM agents"
+    unsaid = {"program": "", "model": "", "role": "agent", "can": "[]"}
+    yield from compare(snapshot, AGENT, pasts(snapshot, AGENT, changes), rows, columns, unsaid)
 
 
 # --- checks of a registration ----------------------------------------------------------------------------------------

@@ -12,7 +12,17 @@ from typing import Any
 import msgspec
 
 from holdfast import errors
-from holdfast.kernel.events import Filter, gone, history_page, marks, previous, to_event
+from holdfast.kernel.events import (
+    Filter,
+    check_revision,
+    cut_below,
+    gone,
+    history_page,
+    marks,
+    newest_at,
+    previous,
+    to_event,
+)
 from holdfast.kernel.tx import Snapshot, Tx, newest_version
 from holdfast.kernel.validate import check_limit, check_name, page_bounds
 from holdfast.kernel.values import decode
@@ -110,37 +120,41 @@ def ttl(snapshot: Snapshot, run: str, cell: str) -> float | None:
     return None if row[4] is None else snapshot.left(row[4], row[5]) / 1e6
 
 
-def list_cells(snapshot: Snapshot, run: str, prefix: str = "", limit: int = 1000, after: str = "") -> list[str]:
+def list_cells(snapshot: Snapshot, run: str, prefix: str = "", limit: int = 1000, after: str = "") -> Page[str]:
     """List the names of the cells of a run in order; `after` is the last name of the previous page."""
     check_name(run, "run")
     check_limit(limit, MAX_PAGE, "after")
     bounds, params = page_bounds("cell", prefix, after)
-    rows = snapshot.all(f"SELECT cell FROM cells WHERE run = ?{bounds} ORDER BY cell LIMIT ?", (run, *params, limit))
-    return [name for (name,) in rows]
+    select = f"SELECT cell FROM cells WHERE run = ?{bounds} ORDER BY cell LIMIT ?"
+    rows, more = snapshot.page(select, (run, *params), limit)
+    return Page.of((name for (name,) in rows), more, str)
 
 
-def list_runs(snapshot: Snapshot, prefix: str = "", limit: int = 1000, after: str = "") -> list[str]:
+def list_runs(snapshot: Snapshot, prefix: str = "", limit: int = 1000, after: str = "") -> Page[str]:
     """List the names of the runs that have cells; `after` is the last name of the previous page."""
     check_limit(limit, MAX_PAGE, "after")
     bounds, params = page_bounds("run", prefix, after)
     # From one run to the next by the index, however many cells each has.
-    rows = snapshot.all(
+    rows, more = snapshot.page(
         f"WITH RECURSIVE found(run) AS (SELECT min(run) FROM cells WHERE true{bounds} UNION ALL"
         f" SELECT (SELECT min(run) FROM cells WHERE run > found.run{bounds}) FROM found WHERE found.run IS NOT NULL)"
         " SELECT run FROM found WHERE run IS NOT NULL LIMIT ?",
-        (*params, *params, limit),
+        (*params, *params),
+        limit,
     )
-    return [name for (name,) in rows]
+    return Page.of((name for (name,) in rows), more, str)
 
 
 def check(snapshot: Snapshot) -> Iterator[str]:
     """Report rows that differ from the newest event of their cell, and events without their row."""
     newest = (
-        "SELECT scope, id, version, revision, data, max(version) FROM events WHERE kind = 'cell' GROUP BY scope, id"
+        "SELECT scope, id, version, revision, time, data, max(version) FROM events WHERE kind = 'cell'"
+        " GROUP BY scope, id"
     )
     for run, cell in snapshot.all(
         f"SELECT c.run, c.cell FROM cells c LEFT JOIN ({newest}) e ON e.scope = c.run AND e.id = c.cell"
         " WHERE e.version IS NULL OR e.version <> c.version OR e.revision <> c.revision"
+        " OR e.time <> c.updated"
         " OR e.data IS NULL OR e.data <> CAST(? || c.value AS BLOB) OR c.size <> length(c.value)",
         (VALUE_MAP,),
     ):
@@ -183,7 +197,8 @@ def cell_history(
     if not rows and not newest_version(snapshot, CELL, run, cell):
         raise missing(run, cell)
     page = Page(_version(to_event(row)) for row in rows)
-    page.cursor = str(page[-1].version) if more else None
+    page.compacted = None if more or not rows else cut_below(snapshot, CELL, run, cell)
+    page.cursor = str(page[-1].version) if more or page.compacted else None
     return page
 
 
@@ -212,6 +227,21 @@ def at_version(snapshot: Snapshot, run: str, cell: str, version: int) -> Cell:
     if event is None and compacted and newest_version(snapshot, CELL, run, cell) > version:
         raise gone(compacted)
     raise errors.NotFound(f"cell {cell!r} in run {run!r} has no value at version {version}", run=run, cell=cell)
+
+
+def as_of(snapshot: Snapshot, run: str, cell: str, revision: int) -> Cell:
+    """Return the cell as it was at a revision.
+
+    Raises NotFound if it had no value then, Invalid for a revision to come, or Compacted.
+    """
+    check_cell(run, cell)
+    check_revision(snapshot, revision)
+    row = newest_at(snapshot, CELL, run, cell, revision)
+    event = None if row is None else to_event(row)
+    if event is None or _is_delete(event):
+        message = f"cell {cell!r} in run {run!r} had no value at revision {revision}"
+        raise errors.NotFound(message, run=run, cell=cell, revision=revision)
+    return Cell(event.data["value"], event.version, event.revision, event.time)
 
 
 def follow(

@@ -367,6 +367,15 @@ class Cells(Domain[M]):
         help="Delete a cell only if it is at the version you expect.",
         examples=(example("holdfast cell compare-and-delete run-1 status 1", _CELL),),
     )
+    as_of = read(
+        cell_history.as_of,
+        http="GET /api/cells/{run}/{cell}/as-of",
+        listing=True,
+        cli="cell as-of RUN CELL REVISION",
+        help="Read a cell as it was at a revision.",
+        examples=(example("holdfast cell as-of run-1 status 2", _CELL),),
+        arguments={"revision": "the revision, as `cell history` and `log` print it"},
+    )
     history = read(
         cell_history.cell_history,
         http="GET /api/cells/{run}/{cell}/history",

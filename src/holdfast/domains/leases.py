@@ -10,7 +10,7 @@ from holdfast.kernel.tx import Row, Snapshot, Tx, newest_version
 from holdfast.kernel.validate import check_limit, check_name, check_ttl
 from holdfast.operation import Domain, Found, M, read, write
 from holdfast.route import example
-from holdfast.types import Lease, as_time
+from holdfast.types import Lease, Page, as_time
 
 _COLUMNS = "id, holder, ttl, created, deadline"
 
@@ -68,15 +68,15 @@ def get_lease(snapshot: Snapshot, id: str) -> Lease:
     return _lease(row[:5])
 
 
-def list_leases(snapshot: Snapshot, limit: int = 1000, after: str = "") -> list[Lease]:
+def list_leases(snapshot: Snapshot, limit: int = 1000, after: str = "") -> Page[Lease]:
     """List live leases, oldest first; `after` is the last id of the previous page."""
     check_limit(limit, 1000, "after")
     if after != "":
         check_name(after, "after")
-    rows = snapshot.all(
-        f"SELECT {_COLUMNS} FROM leases WHERE kind = 'lease' AND id > ? ORDER BY id LIMIT ?", (after, limit)
+    rows, more = snapshot.page(
+        f"SELECT {_COLUMNS} FROM leases WHERE kind = 'lease' AND id > ? ORDER BY id LIMIT ?", (after,), limit
     )
-    return [_lease(row) for row in rows]
+    return Page.of(map(_lease, rows), more, lambda lease: lease.id)
 
 
 def require_lease(tx: Tx, id: str) -> None:

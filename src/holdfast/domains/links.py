@@ -8,6 +8,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import Any, Final
 
+import msgspec
+
 from holdfast import errors
 from holdfast.domains import link_types, trails
 from holdfast.domains.stashes import A_TRAIL, HITS, SCOPED, open_trail, rescope
@@ -20,7 +22,7 @@ from holdfast.kernel.tx import Row, Snapshot, Tx
 from holdfast.kernel.validate import check_id, check_limit
 from holdfast.operation import Domain, M, read, write
 from holdfast.route import example
-from holdfast.types import as_time
+from holdfast.types import Page, as_time
 from holdfast.types.stashes import Link, LinkType
 
 CHILD_OF: Final = "child_of"
@@ -103,7 +105,7 @@ def list_links(
     to_id: str | None = None,
     limit: int = 1000,
     after: str = "",
-) -> list[Link]:
+) -> Page[Link]:
     """List the links that match every filter, in the order of creation; `after` is the last id of the previous page."""
     check_limit(limit, 1000, "after")
     if link_type is not None:
@@ -116,10 +118,10 @@ def list_links(
             check_id(value, name)
     given = {name: value for name, value in wanted.items() if value is not None}
     where = "".join(f" AND {name} = ?" for name in given)
-    rows = snapshot.all(
-        f"SELECT {_COLUMNS} FROM links WHERE id > ?{where} ORDER BY id LIMIT ?", (after, *given.values(), limit)
+    rows, more = snapshot.page(
+        f"SELECT {_COLUMNS} FROM links WHERE id > ?{where} ORDER BY id LIMIT ?", (after, *given.values()), limit
     )
-    return [to_link(row) for row in rows]
+    return Page.of(map(to_link, rows), more, lambda link: link.id)
 
 
 def delete(tx: Tx, id: str) -> None:
@@ -143,7 +145,20 @@ def _check_type(link_type: Any) -> None:
 
 
 def check(snapshot: Snapshot) -> Iterator[str]:
-    """Report links to tasks that do not exist."""
+    """Report links that differ from the log, or name tasks that do not exist."""
+    for id, data, *row in snapshot.all(
+        "SELECT k.id, (SELECT data FROM log WHERE record = r.key AND op = 'create' ORDER BY version DESC LIMIT 1),"
+        " k.kind, k.source, k.target FROM links k JOIN records r ON r.kind = ? AND r.scope = '' AND r.id = k.id",
+        (link_types.LINK,),
+    ):
+        if data is not None and [*msgspec.msgpack.decode(data).values()] != row:
+            yield f"link {id} differs from the log"
+    for (id,) in snapshot.all(
+        "SELECT id FROM links WHERE kind IN (?, ?)"
+        " AND NOT EXISTS (SELECT 1 FROM records r WHERE r.kind = ? AND r.scope = '' AND r.id = links.id)",
+        (BELONGS_TO, SCOPED_TO, link_types.LINK),
+    ):
+        yield f"link {id} is in the store, but not in the log"
     for kind, column in ((BELONGS_TO, "source"), (CHILD_OF, "source"), (CHILD_OF, "target"), (BRANCHES_FROM, "target")):
         for id, end in snapshot.all(
             f"SELECT id, {column} FROM links WHERE kind = ?"

@@ -235,9 +235,14 @@ def _own(target: Target, row: Row | None, holder: str, token: int | None) -> Row
     if token is not None and row[2] != token:
         raise _other_token(target, row[2], token)
     if row[1] != holder:
-        hint = f"ask {row[1]} by mail, or wait until it is released or expires"
-        raise errors.NotHolder(f"{target} is held by {row[1]}, not by {holder}", hint=hint, holder=row[1])
+        raise not_holder(target, row[1], holder)
     return row
+
+
+def not_holder(target: Target, holder: str, other: str) -> errors.NotHolder:
+    """The error for a caller that does what only the holder may do."""
+    hint = f"ask {holder} by mail, or wait until it is released or expires"
+    return errors.NotHolder(f"{target} is held by {holder}, not by {other}", hint=hint, holder=holder)
 
 
 def free(tx: Tx, target: Target, row: Row, op: str, forced: bool = False, changed_by: str | None = None) -> None:
@@ -255,10 +260,12 @@ def end(tx: Tx, target: Target, row: Row, op: str, forced: bool = False) -> None
     emit_lock(tx, target, op, holder=[row[1], None], token=[row[2], None], **more)
 
 
-def check_fence(snapshot: Snapshot, target: Target, token: int) -> None:
-    """Raise Fenced unless the lock is held now, unexpired, with exactly this token."""
+def check_fence(snapshot: Snapshot, target: Target, token: int) -> str:
+    """Return the holder of a lock. Raises Fenced unless it is held now, unexpired, with exactly this token."""
     row = find(snapshot, target)
     refuse_other(target, None if row is None else row[2], token)
+    holder: str = row[1] if row is not None else ""
+    return holder
 
 
 def refuse_other(what: object, current: int | None, token: int) -> None:
@@ -435,10 +442,13 @@ def probe(tx: Tx, name: str) -> Found | None:
 
 def check(snapshot: Snapshot) -> Iterator[str]:
     """Report locks that are not held according to the log, missing leases, and tokens from the future."""
-    for kind, scope, name, op, token, bound, ceiling in snapshot.all(
-        "SELECT k.kind, k.scope, k.name,"
-        " (SELECT op FROM events e WHERE e.kind = k.kind AND e.scope = k.scope AND e.id = k.name"
-        "  AND op NOT IN ('wait', 'leave') ORDER BY version DESC LIMIT 1),"
+    last = (
+        "(SELECT {} FROM events e WHERE e.kind = k.kind AND e.scope = k.scope AND e.id = k.name"
+        " AND op NOT IN ('wait', 'leave') ORDER BY version DESC LIMIT 1)"
+    )
+    for kind, scope, name, holder, acquired, op, time, data, token, bound, ceiling in snapshot.all(
+        "SELECT k.kind, k.scope, k.name, k.holder, k.acquired,"
+        f" {last.format('op')}, {last.format('time')}, {last.format('data')},"
         " k.token, k.lease IS NULL"
         "  OR k.lease = (SELECT key FROM records WHERE kind = 'task' AND scope = '' AND id = k.task)"
         "  OR EXISTS (SELECT 1 FROM leases WHERE id = k.lease),"
@@ -447,6 +457,11 @@ def check(snapshot: Snapshot) -> Iterator[str]:
         what = f"{kind} {Target(kind, scope, name)}"
         if op != "acquire":
             yield f"{what} is held, but its last event is {op}"
+        else:
+            said = msgspec.msgpack.decode(data)
+            since = acquired if kind == "stash-lock" else time  # that of an imported one comes from elsewhere
+            if (holder, token, acquired) != (said["holder"][1], said["token"][1], since):
+                yield f"{what} is held by {holder} with token {token} since {acquired}, but not in the log"
         if not bound:
             yield f"{what} is bound to a lease that does not exist"
         if token // GRANTS_PER_REVISION > ceiling:
@@ -455,6 +470,11 @@ def check(snapshot: Snapshot) -> Iterator[str]:
         "SELECT ticket FROM waiters WHERE NOT EXISTS (SELECT 1 FROM leases WHERE id = ticket)"
     ):
         yield f"waiter {ticket} has no lease"
+    for name, task in snapshot.all(
+        "SELECT name, task FROM locks k WHERE task IS NOT NULL"
+        " AND NOT EXISTS (SELECT 1 FROM records r WHERE r.kind = 'task' AND r.scope = '' AND r.id = k.task)"
+    ):
+        yield f"lock {name} was taken for task {task}, which does not exist"
     for id, kind in snapshot.all(
         "SELECT id, kind FROM leases l WHERE (kind LIKE '%lock%' OR kind = 'path')"
         " AND NOT EXISTS (SELECT 1 FROM locks WHERE lease = l.id)"

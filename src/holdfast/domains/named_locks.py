@@ -10,7 +10,7 @@ from holdfast.kernel.tx import Snapshot, Tx
 from holdfast.kernel.validate import check_limit, page_bounds
 from holdfast.operation import Domain, M, Steps, procedure, read, write
 from holdfast.route import Held, example
-from holdfast.types import Grant
+from holdfast.types import Grant, Page
 
 
 def acquire(
@@ -51,15 +51,16 @@ def get_lock(snapshot: Snapshot, name: str) -> Grant:
     return grant
 
 
-def list_locks(snapshot: Snapshot, prefix: str = "", limit: int = 1000, after: str = "") -> list[Grant]:
+def list_locks(snapshot: Snapshot, prefix: str = "", limit: int = 1000, after: str = "") -> Page[Grant]:
     """List the held locks by name; `after` is the last name of the previous page."""
     check_limit(limit, 1000, "after")
     bounds, params = page_bounds("k.name", prefix, after)
-    rows = snapshot.all(
+    rows, more = snapshot.page(
         f"SELECT {locks.COLUMNS} FROM {locks.SOURCE} WHERE k.kind = ? AND k.scope = ''{bounds} ORDER BY k.name LIMIT ?",
-        (locks.LOCK, *params, limit),
+        (locks.LOCK, *params),
+        limit,
     )
-    return [locks.grant_of(row) for row in rows]
+    return Page.of(map(locks.grant_of, rows), more, lambda grant: grant.name)
 
 
 # What examples need.

@@ -311,6 +311,19 @@ def load(names: Sequence[str]) -> Steps[list[Loaded]]:
     ]
 
 
+MAX_PROBLEMS: Final = 1000
+
+
+def _bounded(problems: list[Problem]) -> list[Problem]:
+    """The first problems of a file, errors before warnings if there are too many, and how many more there are."""
+    if len(problems) <= MAX_PROBLEMS:
+        return problems
+    worst = sorted(problems, key=lambda problem: problem.severity)  # "error" comes first
+    rest = worst[MAX_PROBLEMS]
+    more = f"and {len(problems) - MAX_PROBLEMS} more problems"
+    return [*worst[:MAX_PROBLEMS], msgspec.structs.replace(rest, message=more)]
+
+
 class Draft(msgspec.Struct, frozen=True):
     """A file: its content and problems, and its path and text if it could be read."""
 
@@ -333,7 +346,7 @@ def _read(names: Sequence[str]) -> Steps[list[Draft]]:
         if found is not None:
             path, text = found
             content, problems = (read_config if name == CONFIG else read_rules)(text, FILES[name])
-            drafts.append(Draft(name, content, problems, path, text))
+            drafts.append(Draft(name, content, _bounded(problems), path, text))
     return drafts
 
 

@@ -19,15 +19,21 @@ from holdfast.domains.tasks.creation import check_note
 from holdfast.domains.tasks.rows import DAY
 from holdfast.domains.tasks.rows import require as require_task
 from holdfast.kernel import leases
-from holdfast.kernel.tx import Row, Snapshot, Tx, newest_version
+from holdfast.kernel.events import IMPORT, compare, pasts
+from holdfast.kernel.tx import Row, Snapshot, Tx
 from holdfast.kernel.validate import check_id, check_limit, check_name
 from holdfast.operation import Domain, Found, M, read, write
 from holdfast.route import example
-from holdfast.types import as_time
+from holdfast.types import Page, as_time
 from holdfast.types.stashes import Trail, TrailState
 
 BELONGS_TO: Final = "belongs_to"
 BRANCHES_FROM: Final = "branches_from"
+MAX_MEMBERS: Final = 10_000
+_MEMBERS: Final = (
+    "SELECT k.source FROM links k JOIN tasks t ON t.id = k.source"
+    " WHERE k.kind = ? AND k.target = ? AND k.source > ? AND t.deleted IS NULL ORDER BY k.source LIMIT ?"
+)
 _COLUMNS: Final = "id, name, state, created, updated, ended, version, revision, before"
 
 
@@ -66,7 +72,7 @@ def get(snapshot: Snapshot, id: str) -> Trail:
     return to_trail(_load(snapshot, id))
 
 
-def list_trails(snapshot: Snapshot, state: TrailState | None = None, limit: int = 1000, after: str = "") -> list[Trail]:
+def list_trails(snapshot: Snapshot, state: TrailState | None = None, limit: int = 1000, after: str = "") -> Page[Trail]:
     """List trails in the order of creation; `after` is the last id of the previous page."""
     check_limit(limit, 1000, "after")
     if state is not None and state not in (*rows.STEPS, *rows.ENDED):
@@ -76,10 +82,10 @@ def list_trails(snapshot: Snapshot, state: TrailState | None = None, limit: int 
     if after:
         check_id(after, "after")
     where, params = ("", ()) if state is None else (" AND state = ?", (state,))
-    found = snapshot.all(
-        f"SELECT {_COLUMNS} FROM trails WHERE id > ?{where} ORDER BY id LIMIT ?", (after, *params, limit)
+    found, more = snapshot.page(
+        f"SELECT {_COLUMNS} FROM trails WHERE id > ?{where} ORDER BY id LIMIT ?", (after, *params), limit
     )
-    return [to_trail(row) for row in found]
+    return Page.of(map(to_trail, found), more, lambda trail: trail.id)
 
 
 def set_state(tx: Tx, id: str, state: TrailState) -> Trail:
@@ -148,14 +154,18 @@ def remove(tx: Tx, trail: str, task: str) -> bool:
     return link_types.untie(tx, BELONGS_TO, require_task(tx, task, deleted=True).id, trail)
 
 
-def members(snapshot: Snapshot, id: str) -> list[str]:
-    """Return the ids of a trail's tasks, without deleted ones until they are restored."""
-    found = snapshot.all(
-        "SELECT k.source FROM links k JOIN tasks t ON t.id = k.source"
-        " WHERE k.kind = ? AND k.target = ? AND t.deleted IS NULL ORDER BY k.source",
-        (BELONGS_TO, _load(snapshot, id)[0]),
-    )
-    return [source for (source,) in found]
+def members(snapshot: Snapshot, id: str, limit: int = MAX_MEMBERS, after: str = "") -> Page[str]:
+    """List the ids of a trail's tasks, without deleted ones until they are restored; `after` is the last of a page."""
+    check_limit(limit, MAX_MEMBERS, "after")
+    if after != "":
+        check_id(after, "after")
+    found, more = snapshot.page(_MEMBERS, (BELONGS_TO, _load(snapshot, id)[0], after), limit)
+    return Page.of((source for (source,) in found), more, str)
+
+
+def _tasks_of(tx: Tx, id: str) -> list[str]:
+    """All of a trail's tasks."""
+    return [source for (source,) in tx.all(_MEMBERS, (BELONGS_TO, id, "", -1))]
 
 
 # --- its end ---------------------------------------------------------------------------------------------------------
@@ -185,7 +195,7 @@ def abandon(tx: Tx, id: str, reason: str | None = None) -> Trail:
         (rows.STASH_LOCK, id),
     ):
         raise locks.held(rows.lock_of(stash), holder, deadline)
-    going = members(tx, id)
+    going = _tasks_of(tx, id)
     for task in going:
         if require_task(tx, task, deleted=True).deleted is None:  # otherwise deleted with its parent
             changes.delete(tx, task, reason)
@@ -245,7 +255,7 @@ def delete(tx: Tx, id: str) -> None:
     """
     row = _load(tx, id)
     stashes = tx.all("SELECT 1 FROM stashes WHERE trail = ? AND deleted IS NULL", (id,))
-    tasks = members(tx, id)
+    tasks = _tasks_of(tx, id)
     if tasks or stashes:
         raise errors.Conflict(
             f"{len(tasks)} tasks and {len(stashes)} stashes belong to the trail {id}",
@@ -272,10 +282,15 @@ def probe(tx: Tx, id: str) -> Found | None:
 
 def check(snapshot: Snapshot) -> Iterator[str]:
     """Report trails that differ from the log, members of missing trails, and deleted stashes of a live trail."""
-    for id, version in snapshot.all("SELECT id, version FROM trails"):
-        newest = newest_version(snapshot, rows.TRAIL, "", id)
-        if version != newest:
-            yield f"trail {id} is at version {version}, the log at {newest}"
+    past = pasts(snapshot, rows.TRAIL)
+    columns = ("name", "state", "version", "revision", "created", "updated")
+    yield from compare(snapshot, rows.TRAIL, past, f"SELECT id, {', '.join(columns)} FROM trails", columns)
+    for id, state, before, ended in snapshot.all("SELECT id, state, before, ended FROM trails"):
+        step = past[id].fields.get("state") if id in past else None
+        was = step.old if step is not None and state == rows.ABANDONED else ""
+        since = step.time if step is not None and state in rows.ENDED else None
+        if step is not None and step.op != IMPORT and (before, ended) != (was, since):
+            yield f"trail {id} ended as {before!r} at {ended}, but as {was!r} at {since} in the log"
     for kind in (BELONGS_TO, rows.SCOPED_TO):
         for source, target in snapshot.all(
             "SELECT source, target FROM links WHERE kind = ? AND NOT EXISTS (SELECT 1 FROM trails WHERE id = target)",

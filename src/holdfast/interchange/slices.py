@@ -10,20 +10,25 @@ a circle, or that are deleted together, are in one slice, however large. What ca
 leaves a tree which the file deletes, goes in one transaction.
 
 Both use the operations of a workspace, so they work with any kind of it: a slice is small enough for a request to a
-server. Called by the commands, and for the same purpose by the import of cycles.
+server. Called by the commands, and for the same purpose by the import of cycles; the operations themselves take their
+lines through the same steps (`carry`), each a transaction.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
-from typing import Any, Final, NamedTuple, Protocol
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence, Set
+from functools import partial
+from typing import Any, Final, NamedTuple, Protocol, TypeVar
 
 import msgspec
 
 from holdfast import errors
 from holdfast.interchange.jsonl import file_of, refusal
+from holdfast.kernel.validate import check_flag
+from holdfast.operation import Do, Handlers, IsGuarded, Steps, drive
 from holdfast.types import ImportPart, ImportProblem, ImportReport
 
+R = TypeVar("R")
 LINES: Final = 500
 BYTES: Final = 3_500_000  # a server takes 4 MiB, and a call has more than its lines
 _IDS: Final = {
@@ -42,9 +47,12 @@ Tables = Mapping[str, Sequence[str]]
 class Call(Protocol):
     """One transaction of an import."""
 
-    def __call__(self, tables: Any, *, dry_run: bool, skip_bad: bool, part: ImportPart | None) -> ImportReport:
-        """Import some lines of some tables."""
+    def __call__(self, tables: Any, *, dry_run: bool, skip_bad: bool, part: ImportPart | None) -> Any:
+        """The step that imports some lines of some tables, and is answered with the report."""
         ...
+
+
+Reports = Generator[Any, ImportReport, R]
 
 
 def import_tasks(
@@ -52,11 +60,10 @@ def import_tasks(
 ) -> ImportReport:
     """`tasks.import_` in slices; `more` are its other arguments."""
 
-    def call(tables: Tables, **how: Any) -> ImportReport:
-        report: ImportReport = workspace.tasks.import_(tables["tasks"], **how, **more)
-        return report
+    def call(tables: Tables, **how: Any) -> Any:
+        return partial(workspace.tasks.import_, tables["tasks"], **how, **more, atomic=how["part"] is None)
 
-    return carry(call, {"tasks": lines}, dry_run, skip_bad)
+    return drive(carry(call, {"tasks": lines}, dry_run, skip_bad), _CALLS)
 
 
 def import_stashes(
@@ -64,38 +71,61 @@ def import_stashes(
 ) -> ImportReport:
     """`stashes.import_` in slices; `more` are its other arguments."""
 
-    def call(tables: Tables, **how: Any) -> ImportReport:
-        report: ImportReport = workspace.stashes.import_(tables, **how, **more)
-        return report
+    def call(tables: Tables, **how: Any) -> Any:
+        return partial(workspace.stashes.import_, tables, **how, **more, atomic=how["part"] is None)
 
-    return carry(call, tables, dry_run, skip_bad)
+    return drive(carry(call, tables, dry_run, skip_bad), _CALLS)
 
 
-def carry(call: Call, tables: Tables, dry_run: bool, skip_bad: bool) -> ImportReport:
+_CALLS: Final[Handlers] = {partial: lambda call: call()}
+
+
+def steps(
+    run: Callable[..., ImportReport], what: Any, dry_run: bool, skip_bad: bool, part: ImportPart | None, atomic: bool
+) -> Steps[ImportReport]:
+    """The transactions of `tasks.import_` or `stashes.import_`; `run` imports lines, or tables, in one of them."""
+    check_flag(atomic=atomic)
+
+    def call(tables: Any, *, dry_run: bool, skip_bad: bool, part: ImportPart | None) -> Do:
+        given = tables if isinstance(what, Mapping) else tables["tasks"]
+        return Do(lambda tx: run(tx, given, skip_bad=skip_bad, dry_run=dry_run, part=part), keyed=True)
+
+    tables = what if isinstance(what, Mapping) else {"tasks": what}
+    count = sum(len(lines) for lines in tables.values() if isinstance(lines, list | tuple))
+    whole = atomic or part is not None or count <= LINES or (yield IsGuarded())
+    report: ImportReport
+    if whole:
+        report = yield call(tables, dry_run=dry_run, skip_bad=skip_bad, part=part)
+    else:
+        report = yield from carry(call, tables, dry_run, skip_bad)
+    return report
+
+
+def carry(call: Call, tables: Tables, dry_run: bool, skip_bad: bool) -> Reports[ImportReport]:
     """Rehearse an import, then do it slice by slice; the report is that of all of them, in the order of the files."""
     together: set[str] = set()
     while True:
         file = _File(tables, together)
         if len(file.slices) == 1:
-            return call(tables, dry_run=dry_run, skip_bad=skip_bad, part=None)
-        rehearsal, problems = _rehearse(call, file, skip_bad)
+            return (yield call(tables, dry_run=dry_run, skip_bad=skip_bad, part=None))
+        rehearsal, problems = yield from _rehearse(call, file, skip_bad)
         if rehearsal is None:  # the problems may come from slicing: one transaction sees all
-            return _whole(call, tables, dry_run, problems)
+            return (yield from _whole(call, tables, dry_run, problems))
         left = {str(each.id) for each in rehearsal.conflicts if each.file == file_of("trails")} - together
         if not left:
             break
         together |= left  # a trail is updated with all that belongs to it
-    return rehearsal if dry_run else _write(call, file, skip_bad)
+    return rehearsal if dry_run else (yield from _write(call, file, skip_bad))
 
 
-def _rehearse(call: Call, file: _File, skip_bad: bool) -> tuple[ImportReport | None, list[ImportProblem]]:
+def _rehearse(call: Call, file: _File, skip_bad: bool) -> Reports[tuple[ImportReport | None, list[ImportProblem]]]:
     """A dry run of every slice: its report, or the problems of those that were refused."""
     reports, problems = list[ImportReport](), list[ImportProblem]()
     out: set[str] = set()  # what the slices before do not bring
     for each in file.slices:
         part = ImportPart(each.numbers, sorted(each.expect - out))
         try:
-            report = call(each.tables, dry_run=True, skip_bad=skip_bad, part=part)
+            report = yield call(each.tables, dry_run=True, skip_bad=skip_bad, part=part)
             reports.append(report)
             out |= {str(problem.id) for problem in report.skipped}
         except errors.Invalid as refused:
@@ -111,19 +141,19 @@ def problems_of(refused: errors.Invalid) -> list[ImportProblem]:
     return msgspec.convert(msgspec.to_builtins(found), list[ImportProblem])
 
 
-def _whole(call: Call, tables: Tables, dry_run: bool, problems: list[ImportProblem]) -> ImportReport:
+def _whole(call: Call, tables: Tables, dry_run: bool, problems: list[ImportProblem]) -> Reports[ImportReport]:
     """Import everything in one transaction; if no request can have it, raise Invalid with the problems of slices."""
     try:
-        return call(tables, dry_run=dry_run, skip_bad=False, part=None)
+        return (yield call(tables, dry_run=dry_run, skip_bad=False, part=None))
     except errors.TooLarge:
         raise refusal(problems) from None
 
 
-def _write(call: Call, file: _File, skip_bad: bool) -> ImportReport:
+def _write(call: Call, file: _File, skip_bad: bool) -> Reports[ImportReport]:
     reports = list[ImportReport]()
     for each in file.slices:
         try:
-            report = call(each.tables, dry_run=False, skip_bad=skip_bad, part=ImportPart(each.numbers))
+            report = yield call(each.tables, dry_run=False, skip_bad=skip_bad, part=ImportPart(each.numbers))
         except errors.HoldfastError as error:
             if reports:
                 error.message = f"{len(reports)} of {len(file.slices)} slices were imported, then: {error.message}"

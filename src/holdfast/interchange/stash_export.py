@@ -19,6 +19,7 @@ from holdfast.domains.stashes import MAX_EXPORT
 from holdfast.domains.stashes.rows import ABANDONED, COLUMNS, SOURCE, STASH, TRAIL, Stored, taken, to_entry, to_stash
 from holdfast.interchange import task_export
 from holdfast.interchange.jsonl import Time
+from holdfast.kernel.events import marks
 from holdfast.kernel.tx import Row, Snapshot
 from holdfast.kernel.validate import check_id, check_limit
 from holdfast.types import Page, as_time
@@ -111,6 +112,9 @@ def export(snapshot: Snapshot, table: TransferTable, after: str | None, limit: i
         rows, more = _entries(snapshot, after or "", limit)
         page = Page(_text(entry_line(to_entry(row))) for row in rows)
         page.cursor = f"{rows[-1][0]}/{rows[-1][1]}" if more else None
+        first = {row[0]: row[1] for row in reversed(rows) if row[0] != (after or "").partition("/")[0]}
+        if any(version > 1 for version in first.values()):
+            page.compacted = marks(snapshot)[1] or None
         return page
     columns, source, id, line_of = _SOURCES[table]
     rows, more = snapshot.page(

@@ -164,16 +164,16 @@ def told_of(snapshot: Snapshot, id: str) -> tuple[list[NoteLine], Any]:
 
     An imported note has the author and time of its file.
     """
-    notes, result = [], None
-    for row in reversed(events.history(snapshot, TASK, "", id, None, None)):
+    notes, results = [], list[Any]()
+    for row in events.history(snapshot, TASK, "", id):
         event = events.to_event(row)
-        if "result" in event.data:
-            result = event.data["result"][1]
+        if "result" in event.data and not results:
+            results.append(event.data["result"][1])
         if "note" in event.data:
             author = event.data.get("author", (None, {"by": event.actor}))[1]
             at = event.time if author.get("at") is None else datetime.fromisoformat(author["at"])
             notes.append(NoteLine(at, author.get("by"), event.data["note"]))
-    return notes, result
+    return notes[::-1], results[0] if results else None
 
 
 NO_FIELD: Final = "tasks have no such field"

@@ -23,17 +23,17 @@ from holdfast.kernel.failpoints import reach
 from holdfast.kernel.journal import Journal, LogMoved
 from holdfast.kernel.leases import BACKED_UP, doomed, sweep
 from holdfast.kernel.migrations import check_writer
-from holdfast.kernel.store import Store, translate
-from holdfast.kernel.tx import SYSTEM, GuardedTx, Snapshot, Tidy, Tx
+from holdfast.kernel.store import Store
+from holdfast.kernel.translation import Diagnosis, translate
+from holdfast.kernel.tx import STEPS_BETWEEN_LOOKS, SYSTEM, GuardedTx, Snapshot, Tidy, Tx
 from holdfast.types import DerivedActor
 
 _NAMED = 5  # in one line of the log
-_HEADER = "SELECT oldest_writer, revision, stamp, (SELECT min(deadline) FROM leases) FROM meta WHERE id = 1"
+_HEADER = "SELECT oldest_writer, revision, stamp, (SELECT min(deadline) FROM leases), workspace FROM meta WHERE id = 1"
 _CALM = "UPDATE meta SET calm = ? WHERE id = 1"
 _FOOTER = "UPDATE meta SET revision = ?, stamp = ? WHERE id = 1"
 
 
-_STEPS_BETWEEN_LOOKS = 20_000  # of SQLite's machine: well under a millisecond
 _PENDING: Any = object()
 CAUTION = 16  # groups that use a savepoint for each body, after a group that needed them
 
@@ -87,12 +87,21 @@ class Call:
 class Writer:
     """What a batch needs: the store, the time, the ids, and the journal of a replicated workspace."""
 
-    def __init__(self, store: Store, time: Now, ids: Ids, max_value_bytes: int, journal: Journal | None) -> None:
+    def __init__(
+        self,
+        store: Store,
+        time: Now,
+        ids: Ids,
+        max_value_bytes: int,
+        journal: Journal | None,
+        diagnosis: Diagnosis,
+    ) -> None:
         self.store = store
         self.journal = journal
         self.time = time
         self.ids = ids
         self.max_value_bytes = max_value_bytes
+        self.diagnosis = diagnosis
         self.actors = Actors()
         self.caution = 0  # groups yet to run with a savepoint for each body
         self.tx: Tx | None = None  # the newest one, which a forked child must not use
@@ -113,8 +122,11 @@ class Batch:
         self.committed = False
         self.in_doubt = False  # the log may have it: nothing of it may run again
 
-    def begin(self) -> None:
-        """Open the transaction and sweep. Raises a typed error and leaves nothing open if that fails."""
+    def begin(self, patience: float | None = None) -> None:
+        """Open the transaction and sweep. Raises a typed error and leaves nothing open if that fails.
+
+        `patience`: wait for SQLite's lock only so many seconds.
+        """
         reach("batch.begin")
         self._writer.store.check_kept()
         self.emitted = caught_up = self._journal is not None and self._journal.catch_up(self._asked)
@@ -123,17 +135,18 @@ class Batch:
         self.deadline: int | None = None
         self._notices: dict[str, list[str]] = {}
         self.dirty = self.swept = self._committing = False
-        self._execute_begin()
+        self._execute_begin(patience)
         try:
-            oldest_writer, self.revision, self._stamp, due = self._connection.execute(_HEADER).fetchone()  # type: ignore[misc]
+            header = self._connection.execute(_HEADER).fetchone()
+            oldest_writer, self.revision, self._stamp, due, self._workspace = header  # type: ignore[misc]
             check_writer(oldest_writer)
             self._began = self.revision
             time = self._writer.time
+            if self._journal is not None and self._writes:
+                self._journal.check_clock()  # before the time is read: it may wait, and a clock be corrected meanwhile
             self.now = time.read(self._stamp)
             time.warn_if_far_ahead(self.now)
             leaped = time.has_leaped(self._stamp, self.now)
-            if self._journal is not None and self._writes:
-                self._journal.check_clock()
             if due is not None and due <= self.now and self._writes and not leaped:
                 self._secure()
             if self._journal is not None and self._writes:
@@ -147,16 +160,33 @@ class Batch:
                 reach("batch.swept")
         except BaseException as error:
             self.rollback()
-            if isinstance(error, apsw.Error):
-                raise translate(error) from error
-            raise
+            found = self._as_ours(error)
+            if found is error:
+                raise
+            raise found from error
 
-    def _execute_begin(self) -> None:
+    def _as_ours(self, error: BaseException) -> BaseException:
+        """Translate an error of the engine, or one that a damaged store causes; return any other unchanged."""
+        found = self._writer.diagnosis.of(error) if isinstance(error, Exception) else error
+        if found is not error:
+            found.__cause__ = error
+        return found
+
+    def _execute_begin(self, patience: float | None = None) -> None:
+        store = self._writer.store
         try:
-            self._connection.execute("BEGIN IMMEDIATE")
+            if patience is None:
+                self._connection.execute("BEGIN IMMEDIATE")
+                return
+            self._connection.set_busy_timeout(int(patience * 1000))
+            try:
+                self._connection.execute("BEGIN IMMEDIATE")
+            finally:
+                self._connection.set_busy_timeout(store.busy_ms)
+        except apsw.BusyError as error:  # whoever has the lock does not have the turn: it is no writer of ours
+            raise store.files.locked("nothing was changed") from error
         except apsw.Error as error:
-            if not isinstance(error, apsw.BusyError):
-                self._writer.store.reopen_writer()
+            store.reopen_writer()
             raise translate(error) from error
 
     def _secure(self) -> None:
@@ -250,7 +280,7 @@ class Batch:
                 raise
             except BaseException as error:
                 tx.end()
-                call.error = as_ours(error)
+                call.error = self._as_ours(error)
                 if tx.dirty or self.finished:
                     self.rollback()  # a lone body needs no savepoint: taking it back is taking all back
             return []
@@ -288,7 +318,7 @@ class Batch:
                 raise
             except BaseException as error:
                 tx.end()
-                call.error = as_ours(error)
+                call.error = self._as_ours(error)
                 if self.finished:
                     return self._lost(calls, number)
                 if apart:
@@ -326,6 +356,7 @@ class Batch:
             self._connection.execute("COMMIT")
             self.committed = True
             self._writer.store.check_committed()
+            self._writer.store.acknowledge(self._workspace, self.revision, stamp)
             self._writer.time.read(stamp)
             self._writer.actors.remember(news)
             reach("batch.committed")
@@ -349,9 +380,12 @@ class Batch:
         try:
             for tidy, count in self._litter.items():
                 tidy(self.transaction(SYSTEM), count)
-        except BaseException:
+        except BaseException as error:
             self.rollback()
-            raise
+            found = self._as_ours(error)
+            if found is error:
+                raise
+            raise found from error
 
     def _append(self, journal: Journal) -> bool:
         self.in_doubt = True
@@ -394,7 +428,7 @@ class Batch:
     def break_off_when(self, late: Callable[[], bool] | None) -> None:
         """Interrupt running statements once `late` returns True; None removes that."""
         if self._writer.store.is_writer(self._connection):
-            self._connection.set_progress_handler(late, _STEPS_BETWEEN_LOOKS)
+            self._connection.set_progress_handler(late, STEPS_BETWEEN_LOOKS)
 
     @property
     def finished(self) -> bool:
@@ -422,16 +456,6 @@ def follow(_: Tx) -> None:
 def rolled_back() -> errors.Unavailable:
     """The error of a body under which the engine rolled back everything without a reason."""
     return errors.Unavailable("the engine rolled back the transaction; nothing was changed")
-
-
-def as_ours(error: BaseException) -> BaseException:
-    """Translate an engine error; return any other unchanged."""
-    if not isinstance(error, apsw.Error):
-        return error
-    ours = translate(error)
-    if ours is not error:
-        ours.__cause__ = error
-    return ours
 
 
 def fail(calls: Iterable[Call], error: BaseException) -> None:

@@ -28,7 +28,8 @@ from holdfast.kernel.journal import Journal
 from holdfast.kernel.leases import next_deadline, patience
 from holdfast.kernel.process_lock import Turns
 from holdfast.kernel.signals import SHIELD
-from holdfast.kernel.store import BEFORE_PURGE, NotReady, Store, connect_raw, system_error, translate, translated
+from holdfast.kernel.store import BEFORE_PURGE, Store, connect_raw
+from holdfast.kernel.translation import Diagnosis, NotReady, system_error, translated
 from holdfast.kernel.tx import SYSTEM, Snapshot
 from holdfast.kernel.validate import check_seconds, check_ttl
 from holdfast.kernel.values import MAX_VALUE_BYTES
@@ -45,7 +46,6 @@ CANNOT_WRITE = (
     errors.Unreachable,
     errors.OutcomeUnknown,  # of a sweep, whose outcome nobody waits for
 )
-MAX_CATCH_UPS = 50
 
 
 class Engine:
@@ -81,6 +81,7 @@ class Engine:
         )
         self.journal = journal
         self._pool: list[Snapshot] = []
+        self.diagnosis = Diagnosis(lambda: Snapshot(self.store.connect_reader(), self.time), self.clock)
         ids = ids or Ids()
         try:
             self.turns = Turns(self.folder)
@@ -97,7 +98,7 @@ class Engine:
             if isinstance(error, OSError):
                 raise system_error(error, f"the folder {self.folder} cannot be used") from error
             raise
-        writer = Writer(self.store, self.time, ids, max_value_bytes, journal)
+        writer = Writer(self.store, self.time, ids, max_value_bytes, journal, self.diagnosis)
         self.group = Group(writer, self.turns, busy_timeout, self._committed, self.refused)
         self.submit = self.group.submit
         self.hub = Hub(self.store, self.time)
@@ -203,8 +204,11 @@ class Engine:
         snapshot = self.borrow()
         try:
             return function(snapshot)
-        except apsw.Error as error:
-            raise translate(error) from error
+        except Exception as error:
+            found = self.diagnosis.of(error, snapshot)
+            if found is error:
+                raise
+            raise found from error
         finally:
             self.give_back(snapshot)
 
@@ -223,11 +227,13 @@ class Engine:
                 snapshot = Snapshot(store.connect_reader(), time)
             try:
                 return function(snapshot, *args, **kwargs)
-            except apsw.Error as error:
-                raise translate(error) from error
-            except TypeError:
-                check_arguments(args, kwargs)
-                raise
+            except Exception as error:
+                if isinstance(error, TypeError):
+                    check_arguments(args, kwargs)
+                found = self.diagnosis.of(error, snapshot)
+                if found is error:
+                    raise
+                raise found from error
             finally:
                 pool.append(snapshot)
                 if store.closed:
@@ -243,10 +249,12 @@ class Engine:
         if self.journal is None or (revision is not None and self.read(marks)[0] >= revision):
             return
         end = self.journal.end()
-        for _ in range(MAX_CATCH_UPS):
+        if self.journal.has_reached(end):
+            return
+        for _ in self.journal.looks():
+            self.follow()
             if self.journal.has_reached(end):
                 return
-            self.follow()
         raise errors.Behind("the log does not deliver all of its entries to this node")
 
     def read_snapshot(self, function: Callable[[Snapshot], Any]) -> Any:
@@ -301,6 +309,8 @@ class Engine:
             self._drain()
             self.store.close()
             self.turns.close()
+            if self.journal is not None:
+                self.journal.close()
             _open_engines.discard(self)
             self._cleanup()
 
@@ -355,10 +365,10 @@ def _temporary(engine: Engine) -> str:
 def _join(store: Store, turns: Turns, busy_timeout: float, journal: Journal, ids: Ids) -> None:
     """Make or open the replica of a log, one process at a time."""
     if not turns.take(busy_timeout):
-        raise errors.Busy("other processes kept the write lock while the replica had to catch up")
+        raise turns.missed("the workspace was not opened, because the replica had to catch up")
     try:
         with translated():
-            store.check_whole()
+            store.files.check_whole()
             _refuse_foreign(store.path)
             journal.open(store, ids)
     finally:
@@ -371,9 +381,9 @@ def _bring_up_to_date(store: Store, turns: Turns, busy_timeout: float, workspace
         if _is_current(store):
             return
         if not turns.take(busy_timeout):
-            raise errors.Busy("other processes kept the write lock while the workspace had to be made or migrated")
+            raise turns.missed("the workspace was not opened, because it had to be made or migrated")
         try:
-            store.check_whole()
+            store.files.check_whole()
             _refuse_foreign(store.path)
             migrations.migrate(store.create(), migrations.load(), workspace)
         finally:

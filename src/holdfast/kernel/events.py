@@ -7,9 +7,9 @@ transaction. Compaction is explicit, keeps each record's newest event below its 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import datetime
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgspec
 
@@ -26,6 +26,10 @@ _HISTORY = (
     f"SELECT {_COLUMNS} FROM events WHERE kind = ? AND scope = ? AND id = ? AND version < ?"
     " ORDER BY version DESC LIMIT ?"
 )
+_STORY = (
+    f"SELECT {_COLUMNS} FROM events WHERE kind = ? AND scope = ? AND id = ? AND version > ? ORDER BY version LIMIT ?"
+)
+_OLDEST = "SELECT version, revision FROM events WHERE kind = ? AND scope = ? AND id = ? ORDER BY version LIMIT 1"
 _decode = msgspec.msgpack.Decoder(dict[str, Any]).decode
 
 
@@ -117,6 +121,13 @@ def locate(snapshot: Snapshot, after: int | str | None) -> Position:
     return position
 
 
+def check_revision(snapshot: Snapshot, revision: int) -> None:
+    """Raise Invalid unless this is a revision up to the newest one, and Compacted below the mark of compaction."""
+    if type(revision) is not int or revision < 0:
+        raise errors.Invalid(f"revision must be a whole number from 0, not {revision!r}")
+    locate(snapshot, revision)
+
+
 def marks(snapshot: Snapshot) -> tuple[int, int]:
     """Return the current revision, and the revision up to which history may be compacted."""
     row = snapshot.one("SELECT revision, compacted FROM meta")
@@ -165,14 +176,13 @@ def previous(snapshot: Snapshot, kind: str, scope: str, id: str, version: int) -
     )
 
 
-def history(snapshot: Snapshot, kind: str, scope: str, id: str, before: int | None, limit: int | None) -> list[Row]:
-    """Return the record's events newest first, below version `before`. Raises Compacted if the next one is gone."""
-    rows = snapshot.all(
-        _HISTORY, (kind, scope, id, END_OF_REVISION if before is None else before, -1 if limit is None else limit)
+def newest_at(snapshot: Snapshot, kind: str, scope: str, id: str, revision: int) -> Row | None:
+    """The newest event of the record at or below a revision."""
+    return snapshot.one(
+        f"SELECT {_COLUMNS} FROM events WHERE kind = ? AND scope = ? AND id = ? AND revision <= ?"
+        " ORDER BY version DESC LIMIT 1",
+        (kind, scope, id, revision),
     )
-    if not rows:
-        _check_gone(snapshot, kind, scope, id, before)
-    return rows
 
 
 def history_page(
@@ -181,20 +191,47 @@ def history_page(
     """Return a page of the record's events newest first, and whether there are older ones. Raises Compacted."""
     start = END_OF_REVISION if before is None else before
     rows, more = snapshot.page(_HISTORY, (kind, scope, id, start), limit)
-    if not rows:
-        _check_gone(snapshot, kind, scope, id, before)
+    if not rows and before is not None and before > 1 and (compacted := cut_below(snapshot, kind, scope, id)):
+        raise gone(compacted)
     return rows, more
 
 
-def _check_gone(snapshot: Snapshot, kind: str, scope: str, id: str, before: int | None) -> None:
-    """Raise Compacted if the record had events below version `before`."""
-    if before is not None and before > 1:
-        compacted = marks(snapshot)[1]
-        oldest = snapshot.one(
-            "SELECT min(revision) FROM events WHERE kind = ? AND scope = ? AND id = ?", (kind, scope, id)
-        )
-        if oldest is not None and oldest[0] is not None and oldest[0] <= compacted:
-            raise gone(compacted)
+def history(
+    snapshot: Snapshot, kind: str, scope: str, id: str, before: int | None = None, at_once: int = MAX_PAGE
+) -> Iterator[Row]:
+    """Yield the record's events newest first, below version `before`, reading so many at once. Raises Compacted."""
+    more = True
+    while more:
+        rows, more = history_page(snapshot, kind, scope, id, before, at_once)
+        yield from rows
+        before = rows[-1][8] if rows else before
+
+
+def story_page(
+    snapshot: Snapshot, kind: str, scope: str, id: str, after: int | None, limit: int
+) -> tuple[list[Row], bool, int | None]:
+    """Return a page of the record's events oldest first, above version `after`, and whether there are newer ones.
+
+    The third is the mark, if the page begins with the oldest event and older ones were compacted. Raises Compacted if
+    they should come after `after`.
+    """
+    rows, more = snapshot.page(_STORY, (kind, scope, id, after or 0), limit)
+    compacted = cut_below(snapshot, kind, scope, id) if rows else None
+    if compacted is None or previous(snapshot, kind, scope, id, rows[0][8]):
+        return rows, more, None
+    if after is not None and after + 1 < rows[0][8]:
+        raise gone(compacted)
+    return rows, more, compacted if after is None else None
+
+
+def cut_below(snapshot: Snapshot, kind: str, scope: str, id: str) -> int | None:
+    """Return the mark, if compaction has taken the record's oldest events; None if all are left.
+
+    A cell of a run that was deleted and created again may begin above version 1: below the mark that looks the same.
+    """
+    compacted = marks(snapshot)[1]
+    oldest = compacted and snapshot.one(_OLDEST, (kind, scope, id))
+    return compacted if oldest and oldest[0] > 1 and oldest[1] <= compacted else None
 
 
 def list_events(
@@ -206,7 +243,10 @@ def list_events(
     after: int | str | None = None,
     limit: int = 100,
 ) -> Page[Event]:
-    """Return events in order, from `after` (a cursor) or `since` (a time); by default from the oldest kept."""
+    """Return events in order, from `after` (a cursor) or `since` (a time); by default from the oldest kept.
+
+    `compacted` of the page says up to which revision older ones are gone. Raises Compacted for an `after` below that.
+    """
     check_limit(limit, MAX_PAGE, "after an event")
     start = (marks(snapshot)[1], END_OF_REVISION) if after is None else locate(snapshot, after)
     if since is not None and not isinstance(since, datetime):
@@ -215,7 +255,18 @@ def list_events(
     rows, more = read_after(snapshot, start, wanted, limit)
     page = Page(to_event(row) for row in rows)
     page.cursor = page[-1].cursor if more else None
+    page.compacted = _missing(snapshot, wanted, start[0]) if after is None else None
     return page
+
+
+def _missing(snapshot: Snapshot, wanted: Filter, compacted: int) -> int | None:
+    """Return the mark, if the filter may select events at or below it."""
+    if not compacted or (wanted.record and not cut_below(snapshot, *wanted.record)):
+        return None
+    newest = snapshot.one(  # it is the newest of its record, so compaction has left it
+        "SELECT time FROM log WHERE revision <= ? ORDER BY revision DESC, position DESC LIMIT 1", (compacted,)
+    )
+    return compacted if newest is None or wanted.since is None or wanted.since <= newest[0] else None
 
 
 def make_filter(
@@ -283,3 +334,101 @@ def redact(tx: Tx, kind: str, scope: str, id: str) -> None:
         " AND record = (SELECT key FROM records WHERE kind = ? AND scope = ? AND id = ?)",
         (kind, scope, id),
     )
+
+
+# --- what `check` compares -------------------------------------------------------------------------------------------
+
+_PAST = (
+    "SELECT record, id, op, version, revision, time, data FROM log JOIN records ON key = record"
+    " WHERE kind = ? AND scope = '' ORDER BY record, version"
+)
+_ENDS = ("delete", "forget", "purge")  # an event without data ends a record too
+IMPORT = "import"  # by which a record gets times from elsewhere
+
+
+class Change(NamedTuple):
+    """The last change of a field."""
+
+    old: Any
+    new: Any
+    time: int
+    op: str
+
+
+class Past:
+    """What the log says of one record, from the last gap that compaction left, or since it was last made."""
+
+    def __init__(self) -> None:
+        self.op = ""
+        self.version = self.revision = self.updated = 0
+        self.created: int | None = None  # unknown after a gap, and of what was imported
+        self.ended = self.whole = True
+        self.fields: dict[str, Change] = {}
+
+    def add(
+        self, op: str, version: int, revision: int, time: int, changes: Mapping[str, tuple[Any, Any]] | None
+    ) -> None:
+        """Take in the next event; `changes` None: it has no data."""
+        gap = version != self.version + 1
+        if self.ended or gap:
+            self.fields, self.whole = {}, not gap
+            self.created = None if gap or op == IMPORT else time
+        self.ended = changes is None or op in _ENDS
+        self.op, self.version, self.revision, self.updated = op, version, revision, time
+        self.fields |= {name: Change(old, new, time, op) for name, (old, new) in (changes or {}).items()}
+
+    def expect(self, name: str, defaults: Mapping[str, Any]) -> tuple[Any] | None:
+        """What a column must have, None if the log does not say."""
+        match name:
+            case "version" | "revision":
+                return (getattr(self, name),)
+            case "updated":
+                return None if self.op == IMPORT else (self.updated,)
+            case "created":
+                return None if self.created is None else (self.created,)
+        if name in self.fields:
+            return (self.fields[name].new,)
+        return (defaults[name],) if self.whole and name in defaults else None
+
+
+def pairs(data: dict[str, Any]) -> dict[str, tuple[Any, Any]]:
+    """The changes of an event that has them as field -> [old, new]; a note is none."""
+    return {name: (each[0], each[1]) for name, each in data.items() if isinstance(each, list) and len(each) == 2}
+
+
+def pasts(
+    snapshot: Snapshot, kind: str, read: Callable[[dict[str, Any]], Mapping[str, tuple[Any, Any]]] = pairs
+) -> dict[str, Past]:
+    """What the log says of every record of a kind without scopes, by id."""
+    found: dict[str, Past] = {}
+    for _, id, op, version, revision, time, data in snapshot.all(_PAST, (kind,)):
+        found.setdefault(id, Past()).add(op, version, revision, time, None if data is None else read(_decode(data)))
+    return found
+
+
+def compare(
+    snapshot: Snapshot,
+    kind: str,
+    found: Mapping[str, Past],
+    rows: str,
+    columns: Sequence[str],
+    defaults: Mapping[str, Any] | None = None,
+) -> Iterator[str]:
+    """Report each column that differs from the log, and each record that only one of the two has.
+
+    `rows` selects the id and the columns: version, revision, created, updated, or fields of the events.
+    """
+    there = set()
+    for id, *values in snapshot.all(rows):
+        there.add(id)
+        past = found.get(id)
+        if past is None or past.ended:
+            yield f"{kind} {id} is in the store, but not in the log"
+            continue
+        for name, value in zip(columns, values, strict=True):
+            expected = past.expect(name, defaults or {})
+            if expected is not None and expected[0] != value:
+                yield f"{kind} {id} has the {name} {value!r:.100}, but {expected[0]!r:.100} in the log"
+    for id, past in found.items():
+        if id not in there and not past.ended:
+            yield f"{kind} {id} is in the log, but not in the store"

@@ -27,7 +27,6 @@ from holdfast.kernel.journal import LogMoved
 from holdfast.kernel.process_lock import Turns
 from holdfast.kernel.signals import SHIELD
 from holdfast.kernel.tx import GuardedTx, Tx
-from holdfast.types import as_time
 
 # (domain, thread) for each thread inside a transaction, over all handles of this process: a thread that waited for its
 # own transaction would wait for ever.
@@ -35,28 +34,35 @@ _inside: set[tuple[str, int]] = set()
 
 MAX_CALLS = 1024
 MAX_RUNS = 3
+LEAST_PATIENCE = 0.1  # seconds for SQLite's lock, however long the turn took
 MAX_OUTRUN = 500  # times that other nodes may be first before a group fails
 
 
 class SyncCall(Call):
-    """A call whose thread sleeps until the call is answered or given the lead."""
+    """A call whose thread sleeps until the call is answered or given the lead.
 
-    __slots__ = ("_signal",)
+    `signal` wakes it; a call that leads from the beginning needs none.
+    """
+
+    __slots__ = ("signal",)
 
     def __init__(self, body: Callable[[Tx], Any], actor: str) -> None:
         super().__init__(body, actor)
-        self._signal = Signal()
+        self.signal: Signal | None = None
 
     def lead(self) -> None:
-        self._signal.set()
+        if self.signal is not None:
+            self.signal.set()
 
     def answer(self) -> None:
-        self._signal.set()
+        if self.signal is not None:
+            self.signal.set()
 
     def wait(self) -> None:
         """Sleep until answered or given the lead."""
+        assert self.signal is not None
         with SHIELD.window():
-            self._signal.wait()
+            self.signal.wait()
 
 
 class Exclusive(SyncCall):
@@ -101,6 +107,8 @@ class Group:
                 self._queue.extendleft(reversed(take_over()))
                 self._led = False
             call.leads, self._led = not self._led, True
+            if not call.leads:
+                call.signal = Signal()
             self._queue.append(call)
 
     def queue(self, calls: Iterable[Call]) -> None:
@@ -155,6 +163,9 @@ class Group:
         """
         with self._mutex:
             self._queue.extendleft(reversed(list(again)))
+            if not self._queue:
+                self._led = False
+                return
             # A thread first: it waits for nothing else, and may be the very thread of a loop that could lead.
             threads = (call for call in self._queue if isinstance(call, SyncCall))
             heir = next(threads, None) or next((call for call in self._queue if call.ready), None)
@@ -193,9 +204,13 @@ class Group:
         self.enter()
         try:
             for _ in range(MAX_RUNS):
-                writes = any(call.body is not follow for call in calls)
-                batch = Batch(self.writer, any(call.asks for call in calls), writes)
-                batch.begin()
+                asked = writes = False
+                for call in calls:
+                    writes = writes or call.body is not follow
+                    if asked := call.asks:
+                        break
+                batch = Batch(self.writer, asked, writes)
+                batch.begin(self.patience)
                 try:
                     lost = batch.run(todo)
                 except BaseException:
@@ -275,23 +290,13 @@ class Group:
 
     def turn_missed(self) -> errors.Busy:
         """The error for a turn that did not come in time."""
-        holder = self.turns.holder()
-        if holder is None:
-            return errors.Busy(f"other processes kept the write lock for {self.busy_timeout:g} s; nothing was changed")
-        pid, actor, since, stopped = holder
-        hint = f"retry; if it never ends, look at process {pid}"
-        if stopped:
-            hint = (
-                f"it is stopped, and nobody can pass it: let it continue (kill -CONT {pid}), or end it (kill -9 {pid})"
-            )
-        return errors.Busy(
-            f"process {pid} ({actor}) has had the write lock since {as_time(since):%H:%M:%S} UTC; nothing was changed",
-            hint=hint,
-            pid=pid,
-            actor=actor,
-            since=as_time(since).isoformat(),
-            stopped=stopped,
-        )
+        return self.turns.missed("nothing was changed")
+
+    @property
+    def patience(self) -> float | None:
+        """The seconds that are left for SQLite's lock, if the turn took some of them; None: all of them."""
+        waited = self.turns.waited
+        return max(LEAST_PATIENCE, self.busy_timeout - waited) if waited else None
 
     # --- threads -----------------------------------------------------------------------------------------------------
 
@@ -366,6 +371,8 @@ class Group:
                     self._queue.extendleft(reversed(again))
             else:
                 own.leads = False
+                if own.pending:  # it was queued behind more than one group, and may have to wait
+                    own.signal = Signal()
                 self.pass_on(again)
         if batch is not None:
             self.committed(batch.emitted, batch.deadline)
@@ -397,7 +404,7 @@ def interactive(group: Group, actor: str, timeout: float) -> Iterator[GuardedTx]
 def _begin(group: Group) -> Batch:
     try:
         batch = Batch(group.writer)
-        batch.begin()
+        batch.begin(group.patience)
         return batch
     except BaseException:
         group.turns.give()

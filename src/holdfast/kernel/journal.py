@@ -7,6 +7,7 @@ appended. Everything here is called under the turn, by the leader of the group, 
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Protocol
 
 import apsw
@@ -57,7 +58,10 @@ class Journal(Protocol):
         """From any thread: whether there are entries to apply."""
 
     def end(self) -> int:
-        """From any thread: read the end of the log."""
+        """From any thread: read the end of the log, waiting for a log that cannot be reached as a write would."""
+
+    def looks(self) -> Iterable[None]:
+        """From any thread: yield at once, and again after each pause, as long as a caller waits for the log."""
 
     def has_reached(self, end: int) -> bool:
         """From any thread: whether this node has applied everything up to `end`."""
@@ -67,6 +71,9 @@ class Journal(Protocol):
 
     def maintain(self) -> None:
         """From a thread of its own, without the turn: long-running upkeep, such as a snapshot."""
+
+    def close(self) -> None:
+        """Called once the workspace is closed."""
 
     def enroll(self, waiter: Wakeable) -> None:
         """Wake `waiter` when the log moves."""

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from holdfast import errors
 from holdfast.clock import FAR_AHEAD, LEAP
 from holdfast.kernel.tx import Snapshot, Tx
 
@@ -114,7 +115,10 @@ def sweep(tx: Tx) -> bool:
 def next_deadline(snapshot: Snapshot) -> tuple[int | None, int]:
     """Return the earliest deadline, by index, and the stamp of the last commit."""
     row = snapshot.one("SELECT (SELECT min(deadline) FROM leases), stamp FROM meta")
-    assert row is not None
+    if row is None or type(row[1]) is not int or not isinstance(row[0], int | None):
+        raise errors.Corrupt(
+            f"the store is damaged: {row!r} is stored where the next deadline and the last commit belong"
+        )
     return row[0], row[1]
 
 

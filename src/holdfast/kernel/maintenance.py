@@ -17,7 +17,7 @@ from __future__ import annotations
 import os
 import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import closing, contextmanager
+from contextlib import closing, contextmanager, suppress
 from pathlib import Path
 
 import apsw
@@ -31,7 +31,9 @@ from holdfast.kernel.activity import report
 from holdfast.kernel.failpoints import reach
 from holdfast.kernel.journal import Journal
 from holdfast.kernel.process_lock import Turns
-from holdfast.kernel.store import BEFORE_PURGE, FILE, PARTS, Store, check_sqlite, connect_raw, translate, translated
+from holdfast.kernel.store import BEFORE_PURGE, Store, check_sqlite, connect_raw
+from holdfast.kernel.store_files import FILE, MARK, PARTS
+from holdfast.kernel.translation import translate, translated
 from holdfast.kernel.tx import Snapshot
 from holdfast.types import Report
 
@@ -109,7 +111,14 @@ def _verify(backup: Path) -> None:
             f"there is no {sum_of(backup).name} beside {backup}, so nobody can say whether it is whole",
             hint="put it there, or restore without it: verify=False",
         ) from None
-    if written.split(maxsplit=1)[:1] != [_digest(backup).encode()]:
+    first = written[:200].split(maxsplit=1)[:1]
+    digest = first[0].decode("ascii", "replace").lower() if first else ""
+    if len(digest) != 64 or digest.strip("0123456789abcdef"):
+        raise errors.Corrupt(
+            f"{sum_of(backup)} does not begin with a SHA-256, which has 64 digits from 0 to f",
+            hint="copy it again from where the backup was made, or restore without it: verify=False",
+        )
+    if digest != _digest(backup):
         raise errors.Corrupt(
             f"{backup} is damaged: its SHA-256 is not the one in {sum_of(backup).name}",
             hint="restore another backup, and keep this one",
@@ -216,15 +225,15 @@ def restore(
     try:
         if verify:
             _verify(source)
-        make_folder(folder)
-        hide_from_git(str(folder))
-        with _private_file(partial) as copy:
-            _copy(original, copy)
-            revision = _leap(copy, clock.wall())
-            if seed is not None:
-                seed(copy)
-        _publish(partial, folder / FILE)
-        return revision
+        with _new_folder(folder):
+            with _private_file(partial) as copy:
+                _copy(original, copy)
+                revision = _leap(copy, clock.wall())
+                if seed is not None:
+                    seed(copy)
+            (folder / MARK).unlink(missing_ok=True)  # of a store that was here: this one does not go on from it
+            _publish(partial, folder / FILE)
+            return revision
     except apsw.Error as error:
         raise translate(error) from error
     except OSError as error:
@@ -232,6 +241,25 @@ def restore(
     finally:
         original.close()
         partial.unlink(missing_ok=True)
+
+
+@contextmanager
+def _new_folder(folder: Path) -> Iterator[None]:
+    """Make the folder of a new store, and remove what was made of it if the block fails."""
+    missing = [path for path in (folder, *folder.absolute().parents) if not path.exists()]
+    found = [] if missing else os.listdir(folder)
+    make_folder(folder)
+    hide_from_git(str(folder))
+    try:
+        yield
+    except BaseException:
+        for left in {*os.listdir(folder)}.difference(found):
+            if left == ".gitignore" or left.endswith(".partial"):
+                (folder / left).unlink()
+        for path in missing:
+            with suppress(OSError):  # another process has put something there meanwhile
+                path.rmdir()
+        raise
 
 
 def _open_backup(source: Path) -> apsw.Connection:
@@ -384,7 +412,7 @@ def upgrade(
     store = Store(str(folder), durable=True, busy_timeout=BUSY_TIMEOUT, replica=journal is not None)
     with translated(), closing(Turns(str(folder))) as turns, closing(store):
         if not turns.take(BUSY_TIMEOUT):
-            raise errors.Busy("other processes kept the write lock")
+            raise turns.missed("nothing was upgraded")
         if journal is None:
             migrations.refuse_replica(store.writer)
         else:

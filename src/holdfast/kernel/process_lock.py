@@ -17,10 +17,15 @@ import contextlib
 import fcntl
 import os
 import threading
-from collections.abc import Callable
-from typing import TYPE_CHECKING, NamedTuple
+from collections.abc import Callable, Iterator, Sequence
+from typing import TYPE_CHECKING
 
+import msgspec
+
+from holdfast import errors
+from holdfast.clock import SystemClock
 from holdfast.kernel.signals import SHIELD
+from holdfast.types import as_time
 
 if TYPE_CHECKING:
     from queue import SimpleQueue
@@ -28,10 +33,11 @@ if TYPE_CHECKING:
 GATE = "gate.lock"
 TURN = "turn.lock"
 OPEN = "open.lock"
+_now = SystemClock().monotonic  # real time, also in tests with a clock of their own
 _RECORD = 256  # bytes that say who has the turn, or which files are open
 
 
-class Holder(NamedTuple):
+class Holder(msgspec.Struct, frozen=True):
     """The process that has the turn: who writes, since when (microseconds UTC), and whether it is stopped."""
 
     pid: int
@@ -49,6 +55,39 @@ def _is_stopped(pid: int) -> bool:
         return False
 
 
+def _advice(pid: int, stopped: bool) -> str:
+    if stopped:
+        return f"it is stopped, and nobody can pass it: let it continue (kill -CONT {pid}), or end it (kill -9 {pid})"
+    return f"retry; if it never ends, look at process {pid}"
+
+
+def locked(paths: Sequence[str], effect: str) -> errors.Busy:
+    """The error for files that another program has locked for SQLite, without the turn; it is named where possible."""
+    for pid in _lock_owners(paths):
+        return errors.Busy(
+            f"process {pid} has locked the database, such as a tool that has it open; {effect}",
+            hint=_advice(pid, stopped := _is_stopped(pid)),
+            pid=pid,
+            stopped=stopped,
+        )
+    return errors.Busy(f"another program has locked the database; {effect}")
+
+
+def _lock_owners(paths: Sequence[str]) -> Iterator[int]:
+    """The other processes that have locked a part of these files for themselves, where the system tells.
+
+    Asking the files would need them open, and closing them again would drop the locks of SQLite.
+    """
+    with contextlib.suppress(OSError):
+        inodes = {str(os.stat(path).st_ino) for path in paths if os.path.exists(path)}
+        with open("/proc/locks", encoding="ascii") as file:
+            for line in file:
+                _, kind, _, mode, pid, place, *_ = line.replace("->", "").split()
+                theirs = place.rpartition(":")[2] in inodes and int(pid) not in (0, os.getpid())  # 0: cannot be told
+                if theirs and (kind, mode) == ("POSIX", "WRITE"):
+                    yield int(pid)
+
+
 class Turns:
     """This process's place in the queue of writers. Only one thread, the leader, uses it at a time."""
 
@@ -56,6 +95,8 @@ class Turns:
         self._folder = folder
         self._jobs: SimpleQueue[Callable[[], None] | None] | None = None
         self.actor = ""  # who asks for the turn, for others who wait
+        self.waited = 0.0  # seconds, for the turn that was taken last
+        self._signed = ("", b"")  # the actor that signed last, and its record
         self._open()
 
     def _open(self) -> None:
@@ -75,11 +116,16 @@ class Turns:
         finally:
             fcntl.flock(self._gate, fcntl.LOCK_UN)
         self._sign(self._turn)
+        self.waited = 0.0
         return True
 
     def _sign(self, turn: int) -> None:
         """Write into the turn file whose turn it is; the file's time says since when."""
-        os.pwrite(turn, f"{os.getpid()} {self.actor}".encode()[:_RECORD].ljust(_RECORD), 0)
+        actor, record = self._signed
+        if not record or actor != self.actor:
+            record = f"{os.getpid()} {self.actor}".encode()[:_RECORD].ljust(_RECORD)
+            self._signed = (self.actor, record)
+        os.pwrite(turn, record, 0)
 
     def holder(self) -> Holder | None:
         """The process that took the turn last, None if the file does not name one."""
@@ -87,6 +133,22 @@ class Turns:
         if not pid.isdecimal():
             return None
         return Holder(int(pid), actor, os.fstat(self._turn).st_mtime_ns // 1000, _is_stopped(int(pid)))
+
+    def missed(self, effect: str) -> errors.Busy:
+        """The error for a turn that did not come in time: who has it, and what was not done because of that."""
+        holder = self.holder()
+        if holder is None:
+            return errors.Busy(f"other processes kept the write lock; {effect}")
+        pid, actor, since, stopped = holder.pid, holder.actor, holder.since, holder.stopped
+        name = f" ({actor})" if actor else ""
+        return errors.Busy(
+            f"process {pid}{name} has had the write lock since {as_time(since):%H:%M:%S} UTC; {effect}",
+            hint=_advice(pid, stopped),
+            pid=pid,
+            actor=actor,
+            since=as_time(since).isoformat(),
+            stopped=stopped,
+        )
 
     def take(self, timeout: float) -> bool:
         """Wait for the turn at most `timeout` seconds. False if it did not come."""
@@ -111,7 +173,7 @@ class Turns:
 
         Returns a function that stops waiting: True if it did, False if the turn was taken already.
         """
-        gate, turn = self._gate, self._turn
+        gate, turn, began = self._gate, self._turn, _now()
         decision = threading.Lock()  # acquired by whichever decides first: the helper with the turn, or `abandon`
 
         def wait() -> None:
@@ -120,6 +182,7 @@ class Turns:
             fcntl.flock(gate, fcntl.LOCK_UN)
             if decision.acquire(blocking=False):
                 self._sign(turn)
+                self.waited = (_now() - began) / 1e6
                 taken()
             else:
                 os.close(gate)

@@ -42,7 +42,9 @@ class Shield:
 
     def __init__(self) -> None:
         self._depth = 0
-        self._handlers: dict[int, Handler] = {}  # the original ones
+        self._found: list[Any] = []  # the handler of each signal when the shield was last raised
+        self._handlers: dict[int, Handler] = {}  # those of them that the shield replaces
+        self._raised = False
         self._noted: list[tuple[int, FrameType | None]] = []
 
     def __enter__(self) -> None:
@@ -81,17 +83,22 @@ class Shield:
             self._depth = depth
 
     def _raise(self) -> None:
-        for number in _SIGNALS:
-            handler = _signal.getsignal(number)
-            if callable(handler) and handler != self._note:
-                self._handlers[number] = handler
-                _signal.signal(number, self._note)
+        found = list(map(_signal.getsignal, _SIGNALS))
+        if found != self._found:
+            handlers = dict(zip(_SIGNALS, found, strict=True))
+            # One that is ours still was left by an interrupted change: its original is the one before.
+            handlers |= {number: self._handlers[number] for number in handlers if handlers[number] == self._note}
+            self._handlers = {number: handler for number, handler in handlers.items() if callable(handler)}
+            self._found = found
+        self._raised = True
+        for number in self._handlers:
+            _signal.signal(number, self._note)
 
     def _lower(self) -> None:
-        handlers, self._handlers = self._handlers, {}
-        for number in _SIGNALS:
-            if number in handlers:
-                _signal.signal(number, handlers[number])
+        if self._raised:
+            for number, handler in self._handlers.items():
+                _signal.signal(number, handler)
+            self._raised = False
         # Only now: until its own handler is restored, a signal may still be noted.
         while self._noted:
             number, frame = self._noted.pop(0)

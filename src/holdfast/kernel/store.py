@@ -1,14 +1,10 @@
-"""The SQLite file: connections with verified settings, and the engine's errors translated into ours.
+"""The SQLite file: connections with verified settings.
 
 One writer connection, used by the leader of the group, and a pool of reader connections. Every connection is verified
 to have the settings that the guarantees rest on. After a fork a store refuses every use in the child: SQLite
 connections do not survive it. Called by the engine; nothing else opens a connection to the file.
 
-The write-ahead log and its index are parts of the store that SQLite makes and removes by itself, with the first and the
-last connection of all processes. If somebody else removes or replaces one, or the file itself, connections continue on
-what has no name any more, and what comes later does not see their commits. So the identity of all three is recorded
-with the first connection of this process, and compared before and after each commit and by the pulse. They are only
-looked at by name: opening and closing a file outside SQLite would release the locks that SQLite has on it.
+The files and their identities are `store_files`.
 
 Each page of the file ends in a checksum, which SQLite's checksum VFS writes with the page and compares whenever it
 reads one: a byte that changed on the disk, or a row that another program altered, is Corrupt and never an answer.
@@ -16,22 +12,22 @@ reads one: a byte that changed on the disk, or a row that another program altere
 
 from __future__ import annotations
 
-import errno
 import os
-import re
 import threading
 import weakref
-from collections.abc import Callable, Iterator
-from contextlib import closing, contextmanager
+from collections.abc import Callable
+from contextlib import closing
 
 import apsw
 
 from holdfast import errors
+from holdfast.clock import RESET
 from holdfast.filesystem import sync
-from holdfast.kernel.process_lock import Presence, Turns
+from holdfast.kernel.process_lock import Turns
+from holdfast.kernel.store_files import Mark, StoreFiles, identity
+from holdfast.kernel.translation import NotReady, translate
+from holdfast.types import as_time
 
-FILE = "holdfast.db"
-PARTS = (FILE, f"{FILE}-wal", f"{FILE}-shm")
 BEFORE_PURGE = "before-purge-"  # what the names of backups begin with that are made before a purge
 APPLICATION_ID = 0x484F4C44  # "HOLD"
 _STATEMENT_CACHE = 256
@@ -42,18 +38,14 @@ _LOST_HINT = (
     "close it in every process that has it open, then open it again; restore a backup if the data is gone. Never remove"
     " or replace single files of a workspace"
 )
-_SPLIT_HINT = (
-    "end the processes that have it open in the ordinary way, so that they save what they acknowledged; then open it"
-    " again. Never remove or replace single files of a workspace"
+_LACKING_HINT = (
+    "keep a copy of the folder, and restore the latest backup into a new folder; or accept the loss and restore what is"
+    " left: holdfast.salvage(path, file) writes a backup of it"
 )
 
 # SQLite's shim that keeps checksums, a part of apsw. None: the default VFS, for tests with a disk of their own.
 CHECKSUMS: str | None = "cksmvfs"
 _RESERVED = 8  # bytes of a page for its checksum
-_SECOND = 1_000_000_000  # nanoseconds
-_TICK, _COARSE_TICK = _SECOND // 10, 5 * _SECOND  # more than one tick, with and without fractions of seconds
-
-Identity = tuple[int, int] | None
 
 
 def check_sqlite(version: str | None = None) -> None:
@@ -96,33 +88,33 @@ def reserve_checksums(connection: apsw.Connection) -> None:
     connection.file_control("main", apsw.SQLITE_FCNTL_RESERVE_BYTES, addressof(count))
 
 
-class NotReady(errors.IOFailed):
-    """The store does not exist yet, or is just being made."""
-
-
 class Store:
     """The connections of one process to one workspace file."""
 
     def __init__(
-        self, folder: str, *, durable: bool, busy_timeout: float, vfs: str | None = None, replica: bool = False
+        self,
+        folder: str,
+        *,
+        durable: bool,
+        busy_timeout: float,
+        vfs: str | None = None,
+        replica: bool = False,
+        salvage: bool = False,
     ) -> None:
         check_sqlite()
         self.folder = folder
         self.domain = folder  # the serial domain: a thread inside a transaction of it cannot begin another
-        self.path = os.path.join(folder, FILE)
+        self.files = StoreFiles(folder)
+        self.path = self.files.path
         self.closed = ""  # why no call is possible any more, if so
         self.broken: errors.HoldfastError | None = None  # why even reads would be wrong, if so; it can only be closed
         self.on_stop: Callable[[], None] = lambda: None
         self.lost = False  # its files were removed or replaced, and it is not closed yet
-        self._identity: Identity = None  # of the file, once it is there
-        self._parts = tuple(os.path.join(folder, part) for part in PARTS)
-        self._kept: tuple[Identity, ...] | None = None  # of all parts, while there are connections
-        self._calm: tuple[int, int, int] | None = None  # the folder, when its files were compared last
-        self._presence = Presence(folder)
         self._counting = threading.RLock()  # while connections come and go
         self._durable = durable
         self.replica = replica
-        self._busy_ms = int(busy_timeout * 1000)
+        self._salvage = salvage  # only read, also if commits are missing, and leave its files as they are
+        self.busy_ms = int(busy_timeout * 1000)
         self._vfs = vfs
         self._writer: apsw.Connection | None = None
         self._connections: weakref.WeakSet[apsw.Connection] = weakref.WeakSet()
@@ -156,8 +148,8 @@ class Store:
         if connection is not None:
             return connection
         with closing(Turns(self.folder)) as turns:
-            if not turns.take(self._busy_ms / 1000):
-                raise errors.Busy("other processes kept the write lock while the workspace had to be opened")
+            if not turns.take(self.busy_ms / 1000):
+                raise turns.missed("the workspace was not opened")
             try:
                 return self.connect(in_turn=True)
             finally:
@@ -165,55 +157,61 @@ class Store:
 
     def _join(self) -> apsw.Connection | None:
         """Open the first connection without the turn: on the files that are there, if they are the recorded ones."""
-        found = self._identify()
+        found = self.files.find()
         if None in found:
             return None
-        connection = self._open()
+        try:
+            connection = self._open_first()
+        except errors.Corrupt:
+            return None  # in the turn it is found out first whether somebody replaced the files
         # Present only once connected: SQLite may have removed the files meanwhile, with the last connection of others,
         # and a process that finds them missing must not take us for somebody who has them open.
-        if self._presence.join(_text(found)):
-            if self._identify() == found:
-                self._keep(found)
-                return self._verified(connection, self.check_kept)
-            self._presence.leave()
+        if self.files.join(found):
+            return self._verified(connection, self.check_kept)
         _give_up(connection)
         return None
 
     def _join_in_turn(self, create: bool) -> apsw.Connection:
-        self.check_whole()
+        self.files.check_whole()
         if create:
+            if not os.path.exists(self.path):
+                self.files.forget_mark()
             # Private to its owner, whatever the folder's mode; SQLite gives its other files the same mode.
             os.close(os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600))
             sync(self.folder)  # no power loss may keep the names of the other parts and not this one
-        connection = self._open(create)
-        found = self._identify()
-        if None in found or not self._presence.join_in_turn(_text(found)):
-            _give_up(connection)
-            raise self._split(found)
-        self._keep(found)
+        connection = self._verified(self._open_first(create), self.files.join_in_turn)
         return self._verified(connection, self.check_kept)
 
-    def _keep(self, found: tuple[Identity, ...]) -> None:
-        self._identity = self._identity or found[0]
-        self._kept = (self._identity, *found[1:])
-        self._calm = None
+    def _open_first(self, create: bool = False) -> apsw.Connection:
+        """Open the first connection, with which SQLite recovers the store; raise Corrupt if a commit is missing."""
+        # Before the store is read: others go on committing.
+        mark = self.files.marked() if self._is_marked and not self._salvage else None
+        connection = self._open(create)
+        if mark is not None and not has_commit(connection, mark):
+            _keep_log(connection)
+            _give_up(connection)
+            raise errors.Corrupt(
+                f"the store lacks commits that it acknowledged, up to revision {mark.revision} of"
+                f" {as_time(mark.stamp % RESET):%Y-%m-%d %H:%M:%S} UTC: its files were damaged, removed or replaced",
+                hint=_LACKING_HINT,
+            )
+        return connection
 
-    def check_whole(self) -> None:
-        """Before the first connection, in the turn: raise if a part of the store was removed or replaced."""
-        found = self._identify()
-        others = self._presence.recorded()
-        if others is not None and others != _text(found):
-            raise self._split(found)
-        if found[0] is None and any(found):
-            left = ", ".join(part for part, there in zip(PARTS, found, strict=True) if there)
-            raise errors.Corrupt(f"{self.path} is missing, but {left} is there: the store was removed in part")
+    @property
+    def _is_marked(self) -> bool:
+        """Whether each commit is noted: a replica has the log, and a store in memory does not outlive its process."""
+        return self._durable and not self.replica
 
-    def _split(self, found: tuple[Identity, ...]) -> errors.Unavailable:
-        missing = [part for part, there in zip(PARTS, found, strict=True) if there is None]
-        what = f"{' and '.join(missing)} in {self.folder} removed" if missing else f"files in {self.folder} replaced"
-        return errors.Unavailable(
-            f"other processes have the workspace open, but somebody has {what}", hint=_SPLIT_HINT, missing=missing
-        )
+    def acknowledge(self, workspace: str, revision: int, stamp: int) -> None:
+        """After a COMMIT: note it, so that its loss is found. A failure is logged: the older note is still true."""
+        if not self._is_marked:
+            return
+        try:
+            self.files.mark(Mark(workspace, revision, stamp))
+        except OSError as error:
+            import logging
+
+            logging.getLogger("holdfast").warning("the last commit could not be noted in %s: %s", self.folder, error)
 
     def _is_connected(self, besides: apsw.Connection | None = None) -> bool:
         return any(_is_open(connection) for connection in self._connections if connection is not besides)
@@ -227,7 +225,9 @@ class Store:
 
         def settle() -> None:
             self._connections.add(connection)
-            connection.set_busy_timeout(self._busy_ms)
+            connection.set_busy_timeout(self.busy_ms)
+            if self._salvage:
+                _keep_log(connection)
             if create and not self._vfs and CHECKSUMS and not os.path.getsize(self.path):
                 reserve_checksums(connection)
             for pragma, wanted in self._settings().items():
@@ -237,14 +237,15 @@ class Store:
 
         return self._verified(connection, settle)
 
-    @staticmethod
-    def _verified(connection: apsw.Connection, check: Callable[[], None]) -> apsw.Connection:
+    def _verified(self, connection: apsw.Connection, check: Callable[[], None]) -> apsw.Connection:
         """Return the connection, or close it if the check raises."""
         try:
             check()
             return connection
         except BaseException as error:
             _give_up(connection)
+            if isinstance(error, apsw.BusyError):
+                raise self.files.locked("the workspace was not opened") from error
             if isinstance(error, apsw.Error):
                 raise translate(error) from error
             raise
@@ -279,38 +280,20 @@ class Store:
     @property
     def is_lost(self) -> bool:
         """Whether a file of the store was removed or replaced."""
-        kept = self._kept
-        if kept is None:
-            return self._identity is not None and _identity(self.path) != self._identity
-        try:
-            folder = os.stat(self.folder)
-            seen = folder.st_dev, folder.st_ino, folder.st_ctime_ns
-            if seen == self._calm:  # no name in the folder has changed since all were compared
-                return False
-            log = os.stat(self._parts[1])
-        except (FileNotFoundError, NotADirectoryError):
-            return True
-        if self._identify() != kept:
-            return True
-        # What happens later in the same tick of the file system's clock would not show, so remember only a folder that
-        # changed some time ago. By that clock it is at least as late as the last commit.
-        tick = _TICK if seen[2] % _SECOND else _COARSE_TICK
-        self._calm = seen if log.st_mtime_ns - seen[2] > tick else None
-        return False
+        return self.files.are_lost
 
     def check_kept(self) -> None:
         """Close for good if a file was removed or replaced: writes to it would be lost."""
         if not self.closed and self.is_lost:
-            found = self._identify()
-            lost = [part for part, was, now in zip(PARTS, self._kept or (), found, strict=False) if was != now]
-            names = " and ".join(lost) if PARTS[0] not in lost else "the store's file"
             self.lost = True
-            self.closed = f"{names} was removed or replaced while the workspace was open"
+            self.closed = f"{self.files.describe_loss()} was removed or replaced while the workspace was open"
         if self.closed:
             raise self.refusal()
 
     def check_committed(self) -> None:
         """After a COMMIT: raise OutcomeUnknown if it may have gone to a file that nobody else will read."""
+        if not self.closed and not self.files.are_lost_meanwhile:
+            return
         try:
             self.check_kept()
         except errors.Closed as error:
@@ -321,13 +304,8 @@ class Store:
 
         Not if somebody made a new one: another program may be using the file with that.
         """
-        found, kept = self._identify(), self._kept
-        made = kept is None or any(now not in (was, None) for was, now in zip(kept, found, strict=True))
-        if not made and found[0] is not None and self._writer is not None:
+        if self.files.can_be_rescued and self._writer is not None:
             self._writer.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_PASSIVE)
-
-    def _identify(self) -> tuple[Identity, ...]:
-        return tuple(map(_identity, self._parts))
 
     def stop(self, error: errors.HoldfastError) -> None:
         """Stop: the store cannot be trusted any more. Every call, also a waiting one, raises this error."""
@@ -351,8 +329,7 @@ class Store:
             with self._counting:
                 if not self._is_connected(besides=writer):
                     # Before the connection: SQLite removes files with the last one, and we must not seem to have them.
-                    self._presence.leave()
-                    self._kept = None
+                    self.files.leave()
                 _give_up(writer)
 
     def refusal(self) -> errors.Closed:
@@ -368,7 +345,7 @@ class Store:
         """Refuse new connections and close the writer; each reader is closed by its user."""
         self.shut()
         self.reopen_writer()
-        self._presence.leave()
+        self.files.leave()
         self.lost = False
 
     def abandon(self) -> None:
@@ -376,8 +353,8 @@ class Store:
         from ctypes import py_object, pythonapi
 
         self.closed = _FORKED
-        self._presence.leave()
-        _inherited.add(_identity(self.path))
+        self.files.leave()
+        _inherited.add(identity(self.path))
         for connection in self._connections:
             pythonapi.Py_IncRef(py_object(connection))
         self._writer = None
@@ -396,6 +373,15 @@ def _give_up(connection: apsw.Connection) -> None:
         connection.close(True)
 
 
+def has_commit(connection: apsw.Connection, mark: Mark) -> bool:
+    """Whether a store has what was acknowledged. That of another store says nothing about this one."""
+    try:
+        row = connection.execute("SELECT workspace, revision, stamp FROM meta").fetchone()
+    except apsw.SQLError:  # no such table: the commit that made the store is missing too
+        return False
+    return row is not None and (row[0] != mark.workspace or (row[1] >= mark.revision and row[2] >= mark.stamp))
+
+
 def _is_open(connection: apsw.Connection) -> bool:
     try:
         connection.in_transaction  # noqa: B018
@@ -404,20 +390,8 @@ def _is_open(connection: apsw.Connection) -> bool:
     return True
 
 
-def _identity(path: str) -> Identity:
-    try:
-        found = os.stat(path)
-    except (FileNotFoundError, NotADirectoryError):
-        return None
-    return found.st_dev, found.st_ino
-
-
-def _text(found: tuple[Identity, ...]) -> str:
-    return " ".join("-" if each is None else f"{each[0]}:{each[1]}" for each in found)
-
-
 def _refuse_inherited(path: str) -> None:
-    if _inherited and (identity := _identity(path)) is not None and identity in _inherited:
+    if _inherited and (found := identity(path)) is not None and found in _inherited:
         raise errors.Unsupported(
             "the parent of this process had the workspace open when it forked, so file locks do not work here",
             hint=_FORK_HINT,
@@ -437,64 +411,12 @@ def _set(connection: apsw.Connection, pragma: str, wanted: object, *, fixed: boo
         raise errors.Unsupported(f"SQLite did not accept PRAGMA {pragma}={wanted}; it is {found!r}")
 
 
+def _keep_log(connection: apsw.Connection) -> None:
+    """Let the last close leave the write-ahead log as it is, so that whoever looks later finds the same."""
+    connection.config(apsw.SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 1)
+
+
 def _keep_plans(connection: apsw.Connection) -> None:
     """Let no bound value change a plan: otherwise SQLite prepares a statement with a bound LIMIT anew for each call."""
     if connection.config(apsw.SQLITE_DBCONFIG_ENABLE_QPSG, 1) != 1:
         raise errors.Unsupported("SQLite did not accept SQLITE_DBCONFIG_ENABLE_QPSG")
-
-
-def translate(error: apsw.Error) -> Exception:
-    """Return the Holdfast error for an engine error that is known to have changed nothing.
-
-    An error of any other type is a mistake in our own SQL, and is returned unchanged.
-    """
-    if isinstance(error, apsw.SQLError) and _lacks_table(str(error)):
-        return errors.Behind(
-            f"this store is older than this program: {error}",
-            hint="run holdfast upgrade, or call holdfast.upgrade(path); older programs can then no longer write to it",
-        )
-    if getattr(error, "extendedresult", 0) == apsw.SQLITE_IOERR_DATA:
-        return errors.Corrupt("the store is damaged: a page of its file does not have the checksum it was written with")
-    for kinds, ours in _TRANSLATIONS.items():
-        if isinstance(error, kinds):
-            return ours(f"{(ours.__doc__ or '').strip().rstrip('.')}: {error}")
-    return error
-
-
-@contextmanager
-def translated() -> Iterator[None]:
-    """Translate engine errors that the block raises. Not for the hottest paths, which do it themselves."""
-    try:
-        yield
-    except apsw.Error as error:
-        raise translate(error) from error
-
-
-def _lacks_table(message: str) -> bool:
-    """Whether a statement missed a table that this program knows: the store needs `upgrade`."""
-    from holdfast.kernel.migrations import load
-
-    found = re.fullmatch(r"no such table: (?:main\.)?(\w+)", message)
-    return found is not None and any(f" TABLE {found[1]} " in migration.sql for migration in load())
-
-
-def system_error(error: OSError, what: str) -> errors.HoldfastError:
-    """Return the Holdfast error for an operating system error."""
-    kind: type[errors.HoldfastError] = errors.IOFailed
-    if error.errno in (errno.ENOSPC, errno.EDQUOT):
-        kind = errors.DiskFull
-    elif error.errno in (errno.EACCES, errno.EPERM, errno.EROFS):
-        kind = errors.ReadOnly
-    return kind(f"{what}: {error.strerror or error}")
-
-
-_TRANSLATIONS: dict[tuple[type[apsw.Error], ...], type[errors.HoldfastError]] = {
-    (apsw.BusyError, apsw.LockedError): errors.Busy,
-    (apsw.FullError,): errors.DiskFull,
-    (apsw.ReadOnlyError, apsw.PermissionsError): errors.ReadOnly,
-    (apsw.CorruptError, apsw.NotADBError): errors.Corrupt,
-    (apsw.IOError,): errors.IOFailed,
-    (apsw.CantOpenError,): NotReady,
-    (apsw.InterruptError,): errors.Timeout,
-    (apsw.TooBigError,): errors.TooLarge,
-}

@@ -11,20 +11,24 @@ from __future__ import annotations
 
 import contextlib
 import threading
-from collections.abc import Callable, Iterator, Sequence
-from typing import Any
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Any, TypeVar
 
 import apsw
+import msgspec
 
 from holdfast import errors
 from holdfast.clock import Now
 from holdfast.ids import Ids
 from holdfast.kernel import activity
-from holdfast.kernel.store import translate
+from holdfast.kernel.translation import translate
 
 Row = tuple[Any, ...]
 PAGE_BYTES = 4 * 1024 * 1024  # of stored texts and values in one page
 GRANTS_PER_REVISION = 4096
+STEPS_BETWEEN_LOOKS = 20_000  # of SQLite's machine: well under a millisecond
+T = TypeVar("T")
+_json = msgspec.json.Encoder().encode
 SYSTEM = "system"
 
 _INSERT_EVENT = (
@@ -45,6 +49,20 @@ def weight(row: Row) -> int:
         elif type(each) is bytes:
             size += len(each)
     return size
+
+
+def fill(page: list[T], items: Iterable[T], limit: int) -> bool:
+    """Append items to a page until its limit or PAGE_BYTES of JSON; returns whether one is left over.
+
+    A page gets at least one item.
+    """
+    left = PAGE_BYTES
+    for item in items:
+        left -= len(_json(item))
+        if len(page) == limit or (page and left < 0):
+            return True
+        page.append(item)
+    return False
 
 
 class Snapshot:
@@ -95,6 +113,10 @@ class Snapshot:
     def is_held(self) -> bool:
         """Whether `hold` pins a commit, which may not be the newest."""
         return self._connection.in_transaction
+
+    def break_off_when(self, late: Callable[[], bool] | None) -> None:
+        """Interrupt running statements once `late` returns True; None removes that."""
+        self._connection.set_progress_handler(late, STEPS_BETWEEN_LOOKS)
 
     def report_progress(self, work: str, done: int, total: int | None = None) -> None:
         """Report the progress of long-running work to its listeners."""

@@ -132,6 +132,13 @@ _NEXT_PAGE: Final = {
 }
 
 
+def check_offset(offset: object) -> int:
+    """Return `offset` if it is an int of 0 or more. Raises InvalidFilter."""
+    if type(offset) is not int or not 0 <= offset < 2**63:
+        raise InvalidFilter(f"offset must be an int of 0 or more, not {offset!r}")
+    return offset
+
+
 def check_limit(
     limit: object,
     maximum: int,

@@ -9,7 +9,6 @@ Invariant: equal values of equal types give equal bytes, whatever the insertion 
 
 from __future__ import annotations
 
-import enum
 import sys
 from typing import Any, Final, TypeAlias
 
@@ -50,7 +49,7 @@ def decode(data: bytes) -> Value:
     """Return the value whose stored form is `data`. Raises Corrupt if `data` is not a form that `encode` makes."""
     try:
         return _unpack(data)  # type: ignore[no-any-return]
-    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+    except (msgspec.DecodeError, UnicodeDecodeError, TypeError) as error:
         raise Corrupt(f"a stored value cannot be read: {error}") from error
 
 
@@ -145,7 +144,6 @@ def is_text(text: str) -> bool:
 # --- errors, with the path to the value ------------------------------------------------------------------------------
 
 _HINTS: Final[tuple[tuple[type | tuple[type, ...], str], ...]] = (
-    (enum.Enum, "store its .value"),
     (tuple, "use a list"),
     ((set, frozenset), "use a list, sorted if the order has no meaning"),
     ((bytearray, memoryview), "use bytes(...)"),
@@ -161,7 +159,9 @@ _HINTS_BY_NAME: Final = {
 
 
 def _hint(value: object) -> str | None:
-    for types, hint in _HINTS:
+    from enum import Enum
+
+    for types, hint in ((Enum, "store its .value"), *_HINTS):
         if isinstance(value, types):
             return hint
     return _HINTS_BY_NAME.get(type(value).__name__)

@@ -21,7 +21,8 @@ from holdfast.clock import Now, Signal, Wakeable
 from holdfast.kernel.events import Filter, locate, marks, read_after, to_event
 from holdfast.kernel.journal import Journal
 from holdfast.kernel.leases import next_deadline
-from holdfast.kernel.store import Store, translate, translated
+from holdfast.kernel.store import Store
+from holdfast.kernel.translation import translate, translated
 from holdfast.kernel.tx import PAGE_BYTES, Row, Snapshot, weight
 from holdfast.types import END_OF_REVISION, Event, Position, to_cursor
 

@@ -194,8 +194,9 @@ def result_of(op: Operation[..., Any], response: httpx.Response) -> Any:
         return result
     page: Page[Any] = Page(result)
     page.cursor = response.headers.get("x-next-cursor")
-    total = response.headers.get("x-total-count")
+    total, compacted = response.headers.get("x-total-count"), response.headers.get("x-compacted")
     page.total = None if total is None else int(total)
+    page.compacted = None if compacted is None else int(compacted)
     return page
 
 

@@ -21,23 +21,24 @@ import apsw
 from holdfast import errors
 from holdfast.kernel import migrations, tx
 from holdfast.kernel.failpoints import reach
-from holdfast.kernel.store import Store, translate
+from holdfast.kernel.store import Store
+from holdfast.kernel.translation import translate
 from holdfast.replication.log import (
     START,
     AnyEntry,
     Changes,
     CommitLog,
     Migrated,
+    Patience,
     Snapshotted,
     Trimmed,
+    end_of,
     from_bytes,
     seal,
     unseal,
 )
 
 _LEVEL = 1  # of compression: most of the gain for little time
-_TRIES = 5
-_LOOKS = 50  # empty pages to accept from a log that has not delivered all entries
 _WRITE_VERSIONS = slice(18, 20)  # of the file format, in SQLite's header
 _ROLLBACK_JOURNAL = b"\x01\x01"  # a database in memory cannot be opened as a write-ahead log
 
@@ -205,11 +206,11 @@ def applied_after(place: Applied, position: int, entry: AnyEntry) -> Applied:
     return Applied(position, place.position, entry.id, place.entries + 1, place.snapshot)
 
 
-def join(log: CommitLog, connection: apsw.Connection, oldest: int) -> None:
+def join(log: CommitLog, connection: apsw.Connection, oldest: int, patience: Patience) -> None:
     """Install the log's newest snapshot, if any. Raises Corrupt if there is none and the history is trimmed."""
-    for _ in range(_TRIES):
+    for _ in patience.looks():
         try:
-            found = _newest(log, oldest)
+            found = newest_snapshot(log, oldest, patience)
             if found is None:
                 if oldest:
                     raise errors.Corrupt(f"the log starts at {oldest} and has no snapshot to start from")
@@ -227,20 +228,25 @@ def join(log: CommitLog, connection: apsw.Connection, oldest: int) -> None:
     raise errors.Unreachable("the log was trimmed repeatedly while this node tried to join")
 
 
-def _newest(log: CommitLog, oldest: int) -> Snapshotted | None:
-    """The newest snapshot between `oldest` and the end. Raises Unreachable if the log does not deliver that much."""
+def newest_snapshot(log: CommitLog, oldest: int, patience: Patience) -> Snapshotted | None:
+    """Return the newest snapshot between `oldest` and the end. Raises Unreachable if not all of that is delivered."""
     newest: Snapshotted | None = None
-    end, after, looks = log.head().position, oldest, 0
-    while after < end and looks < _LOOKS:
-        page = [(position, raw) for position, raw in log.tail(after) if position > after]
-        looks = 0 if page else looks + 1
-        for position, raw in page:
+    end, after = log.head(), oldest
+    while after < end:
+        for position, raw in _page(log, after, patience):
             entry = from_bytes(raw, position)
             newest = entry if isinstance(entry, Snapshotted) else newest
             after = position
-    if after < end:
-        raise errors.Unreachable("the log does not deliver all of its entries")
     return newest
+
+
+def _page(log: CommitLog, after: int, patience: Patience) -> list[tuple[int, bytes]]:
+    """The entries after a position, at least one: the log is known to have it."""
+    for _ in patience.looks():
+        page = [(position, raw) for position, raw in log.tail(after) if position > after]
+        if page:
+            return page
+    raise errors.Unreachable("the log does not deliver all of its entries")
 
 
 def serialize(connection: apsw.Connection) -> bytes:
@@ -301,32 +307,38 @@ class Follower:
         if self.workspace:
             self.store.domain = self.workspace
 
-    def check_same_log(self) -> None:
+    def check_same_log(self, patience: Patience) -> None:
         """Raise Corrupt unless the last applied entry is still in its place, as far as the log reaches back."""
-        end = self._log.head().position
+        end = end_of(self._log, self.place.position, patience)
         if end < self.place.position:
             what = f"the log ends at {end}, but this replica has followed it to {self.place.position}"
             if end == START:
                 hint = "this log is empty: check that it is the right one. A MemoryLog ends with its process"
                 raise errors.Corrupt(what, hint=hint)
             raise diverged(what)
+        if self.place.position == START:
+            return
         try:
-            page = self._log.tail(self.place.before) if self.place.position else ()
+            position, raw = _page(self._log, self.place.before, patience)[0]
         except Trimmed:
             return  # the next entry of the log names the one before it
-        for position, raw in page:
-            if position > self.place.before:
-                if (position, from_bytes(raw, position).id) != (self.place.position, self.place.entry):
-                    raise diverged(f"the entry at {self.place.position} of the log is not the one applied here")
-                return
+        if (position, from_bytes(raw, position).id) != (self.place.position, self.place.entry):
+            raise diverged(f"the entry at {self.place.position} of the log is not the one applied here")
 
     def news(self) -> list[tuple[int, bytes]]:
         """Return the new entries of the log, without repetitions."""
         here = self.place.position
         return [entry for entry in self._log.tail(here) if entry[0] > here]
 
-    def follow(self) -> None:
-        """Apply all entries that the log shows."""
+    def follow(self, patience: Patience, end: int = START) -> None:
+        """Apply all entries that the log shows. Raises Unreachable unless they reach to the `end` that is known."""
+        for _ in patience.looks():
+            self._follow(patience)
+            if self.place.position >= end:
+                return
+        raise errors.Unreachable("the log does not deliver all of its entries")
+
+    def _follow(self, patience: Patience) -> None:
         gone = 0
         for _ in range(_PAGES):
             try:
@@ -336,16 +348,28 @@ class Follower:
                 reach("log.fetched")
                 self._apply(page)
             except Trimmed as trimmed:
-                self.join(trimmed.oldest)
-            except KeyError as error:  # a blob was trimmed meanwhile: the next page raises Trimmed
+                self.join(patience, trimmed.oldest)
+            except KeyError as error:  # a blob was trimmed meanwhile, and the page came from before that
                 gone += 1
                 if gone == _BLOB_TRIES:
                     raise errors.Corrupt(f"the log has an entry, but not its blob {error}") from error
+                self._leap(patience)
 
-    def join(self, oldest: int = START) -> None:
+    def _leap(self, patience: Patience) -> None:
+        """Start from the newest snapshot if it is further than this node."""
+        oldest = here = self.place.position
+        try:
+            newest = newest_snapshot(self._log, here, patience)
+            if newest is None or newest.position <= here:
+                return
+        except Trimmed as trimmed:
+            oldest = trimmed.oldest
+        self.join(patience, oldest)
+
+    def join(self, patience: Patience, oldest: int = START) -> None:
         """Start from the newest snapshot, because this node is new or further behind than the log reaches back."""
         try:
-            join(self._log, self.store.writer, oldest)
+            join(self._log, self.store.writer, oldest, patience)
         except apsw.Error as error:
             self.store.reopen_writer()
             raise translate(error) from error

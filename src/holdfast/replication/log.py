@@ -18,23 +18,16 @@ import bisect
 import threading
 import weakref
 import zlib
-from collections.abc import Callable, Sequence
-from typing import NamedTuple, TypeVar
+from collections.abc import Callable, Iterator, Sequence
+from typing import TypeVar
 
 import msgspec
 
 from holdfast import errors
-from holdfast.clock import Clock, SystemClock, Wakeable
+from holdfast.clock import Clock, Signal, SystemClock, Wakeable
 from holdfast.kernel.journal import LogMoved
 
 START = 0
-
-
-class Head(NamedTuple):
-    """The end of the log, and the time of its clock (microseconds UTC)."""
-
-    position: int
-    time: int
 
 
 class LostAnswer(Exception):
@@ -53,7 +46,8 @@ class CommitLog:
     """A log of one workspace, as one client of it. Safe for use by several threads.
 
     Any method may raise `errors.Unreachable`: nothing happened. Any other exception not named here counts as
-    Unreachable too, or, from `append`, as LostAnswer.
+    Unreachable too, or, from `append`, as LostAnswer. A constructor needs no server: the first call connects, and a
+    call after an outage connects again. A call gives up by itself after a few seconds; who waits longer calls again.
 
     An acknowledged entry is durable: it is never lost or changed, and no entry comes after it that did not expect it.
     """
@@ -61,8 +55,12 @@ class CommitLog:
     max_entry: int  # bytes; larger data goes into a blob, and append raises ValueError for it
     snapshot_every: int = 10_000  # entries after which a snapshot is due
 
-    def head(self) -> Head:
+    def head(self) -> int:
         """Return the current end: every append acknowledged before this call is at or below it."""
+        raise NotImplementedError
+
+    def time(self) -> int:
+        """Return the time of the log's clock, in microseconds UTC. It is asked for every few seconds only."""
         raise NotImplementedError
 
     def append(self, entry: bytes, expected: int) -> int:
@@ -76,7 +74,8 @@ class CommitLog:
     def tail(self, after: int) -> Sequence[tuple[int, bytes]]:
         """Return a page of entries after a position, oldest first, without gaps; empty if there are none yet.
 
-        It may lag behind `head`, but not for ever. Raises Trimmed.
+        It may lag behind `head`, but not for ever. A cache may still show what others have trimmed, but not after
+        `get` has raised KeyError: that is how a node notices. Raises Trimmed.
         """
         raise NotImplementedError
 
@@ -85,7 +84,7 @@ class CommitLog:
         raise NotImplementedError
 
     def get(self, ref: str) -> bytes:
-        """Return a blob. Raises KeyError if it is gone."""
+        """Return a blob. Raises KeyError if it is gone; then the next `tail` asks the log itself."""
         raise NotImplementedError
 
     def trim(self, before: int) -> None:
@@ -189,16 +188,53 @@ R = TypeVar("R")
 _KNOWN = (errors.HoldfastError, LogMoved, LostAnswer, Trimmed)
 
 
-class ErrorMappingLog(CommitLog):
-    """Maps unexpected exceptions of an adapter to LostAnswer and Unreachable."""
+class LogWrapper(CommitLog):
+    """A log that passes every call on to another one: override what shall differ."""
 
     def __init__(self, log: CommitLog) -> None:
         self.max_entry = log.max_entry
         self.snapshot_every = log.snapshot_every
         self._log = log
 
-    def head(self) -> Head:
+    def head(self) -> int:
+        return self._log.head()
+
+    def time(self) -> int:
+        return self._log.time()
+
+    def append(self, entry: bytes, expected: int) -> int:
+        return self._log.append(entry, expected)
+
+    def tail(self, after: int) -> Sequence[tuple[int, bytes]]:
+        return self._log.tail(after)
+
+    def put(self, blob: bytes) -> str:
+        return self._log.put(blob)
+
+    def get(self, ref: str) -> bytes:
+        return self._log.get(ref)
+
+    def trim(self, before: int) -> None:
+        self._log.trim(before)
+
+    def enroll(self, waiter: Wakeable) -> None:
+        self._log.enroll(waiter)
+
+    def dismiss(self, waiter: Wakeable) -> None:
+        self._log.dismiss(waiter)
+
+    def close(self) -> None:
+        self._log.close()
+
+
+class ErrorMappingLog(LogWrapper):
+    """Maps unexpected exceptions of an adapter to LostAnswer and Unreachable."""
+
+    def head(self) -> int:
         return _reached(self._log.head)
+
+    def time(self) -> int:
+        return _reached(self._log.time)
 
     def append(self, entry: bytes, expected: int) -> int:
         return _reached(self._log.append, entry, expected, unknown=LostAnswer)
@@ -214,15 +250,6 @@ class ErrorMappingLog(CommitLog):
 
     def trim(self, before: int) -> None:
         _reached(self._log.trim, before)
-
-    def enroll(self, waiter: Wakeable) -> None:
-        self._log.enroll(waiter)
-
-    def dismiss(self, waiter: Wakeable) -> None:
-        self._log.dismiss(waiter)
-
-    def close(self) -> None:
-        self._log.close()
 
 
 def _reached(
@@ -259,9 +286,11 @@ class MemoryLog(CommitLog):
         self._puts = 0
         self._waiters: weakref.WeakSet[Wakeable] = weakref.WeakSet()
 
-    def head(self) -> Head:
-        with self._lock:
-            return Head(self._end, self._clock.wall())
+    def head(self) -> int:
+        return self._end
+
+    def time(self) -> int:
+        return self._clock.wall()
 
     def append(self, entry: bytes, expected: int) -> int:
         if len(entry) > self.max_entry:
@@ -318,21 +347,73 @@ class MemoryLog(CommitLog):
         return f"<MemoryLog {len(self._entries)} entries, end {self._end}>"
 
 
-_SENDS = 5
-_LOOKS = 10
+PATIENCE = 12.0
+_FIRST_PAUSE, _LONGEST_PAUSE = 1_000, 50_000
+_LOW_ENDS = 20  # to hear before a log is condemned
 
 
-def send(log: CommitLog, raw: bytes, id: str, expected: int) -> int:
+class Patience:
+    """How long a node waits for its log: one budget of real seconds for all the steps of one write.
+
+    It is spent on a tail that lags behind the end, on answers that were lost and, with `outages`, on a log that cannot
+    be reached. `signal` is set when the log may have moved, and shortens a pause.
+    """
+
+    def __init__(
+        self,
+        seconds: float = PATIENCE,
+        *,
+        timer: Clock | None = None,
+        signal: Signal | None = None,
+        outages: bool = True,
+    ) -> None:
+        self._timer = timer or SystemClock()
+        self._signal = signal or Signal()
+        self._outages = outages
+        self._deadline = self._timer.monotonic() + round(seconds * 1e6)
+
+    def looks(self) -> Iterator[None]:
+        """Yield at once, and again after each pause, while there is time. Pauses grow from 1 to 50 ms."""
+        pause = _FIRST_PAUSE
+        yield
+        while (now := self._timer.monotonic()) < self._deadline:
+            self._timer.wait_until(min(now + pause, self._deadline), self._signal)
+            pause = min(2 * pause, _LONGEST_PAUSE)
+            yield
+
+    def outlast(self, call: Callable[[], R]) -> R:
+        """Call until the log can be reached. Raises Unreachable when the time is over."""
+        for _ in self.looks():
+            try:
+                return call()
+            except errors.Unreachable as error:
+                unreachable = error
+                if not self._outages:
+                    break
+        raise unreachable
+
+
+def end_of(log: CommitLog, seen: int, patience: Patience) -> int:
+    """Return the end of the log; one below a position that was seen before is doubted, and asked for again."""
+    end = START
+    for _, _ in zip(range(_LOW_ENDS), patience.looks(), strict=False):
+        end = log.head()
+        if end >= seen:
+            break
+    return end
+
+
+def send(log: CommitLog, raw: bytes, id: str, expected: int, patience: Patience) -> int:
     """Append an entry and return its position. Raises LogMoved or Unreachable (not stored), or OutcomeUnknown.
 
     Repeating is safe: of all copies of an entry, and all entries of other nodes that expected the same end, at most one
     is ever appended. So it suffices to look at the first entry after the expected end.
     """
     in_doubt = False
-    for _ in range(_SENDS):
+    for _ in patience.looks():
         refused = False
         try:
-            return log.append(raw, expected)
+            return log.append(raw, expected) if in_doubt else patience.outlast(lambda: log.append(raw, expected))
         except LostAnswer:
             in_doubt = True
         except LogMoved:
@@ -341,10 +422,12 @@ def send(log: CommitLog, raw: bytes, id: str, expected: int) -> int:
             if not in_doubt:
                 raise
         try:
-            found = _find(log, id, expected)
-        except (errors.Unreachable, Trimmed):
+            found = _find(log, id, expected, patience)
+        except errors.Unreachable:
             in_doubt = True
             continue
+        except Trimmed:  # for good: nobody can look any more
+            break
         if found is not None:
             return found
         if refused and not in_doubt:
@@ -352,15 +435,15 @@ def send(log: CommitLog, raw: bytes, id: str, expected: int) -> int:
     raise errors.OutcomeUnknown("the log did not confirm whether it has the changes")
 
 
-def _find(log: CommitLog, id: str, expected: int) -> int | None:
+def _find(log: CommitLog, id: str, expected: int, patience: Patience) -> int | None:
     """The position of our entry, None if nothing was appended. Raises LogMoved if another node's entry is there."""
-    for _ in range(_LOOKS):
+    for _ in patience.looks():
         for position, raw in log.tail(expected):
             if position > expected:
                 if from_bytes(raw, position).id == id:
                     return position
                 raise LogMoved
-        end = log.head().position
+        end = end_of(log, expected, patience)
         if end == expected:
             return None
         if end < expected:

@@ -15,7 +15,7 @@ every few seconds, and at once when its wall clock and its monotonic clock disag
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import closing
 from typing import Any, TypeVar
 
@@ -29,15 +29,19 @@ from holdfast.kernel import migrations
 from holdfast.kernel.failpoints import reach
 from holdfast.kernel.journal import LogMoved
 from holdfast.kernel.store import Store
+from holdfast.kernel.validate import check_seconds
 from holdfast.replication import follower
 from holdfast.replication.follower import Applied, Follower, applied_after, digest, is_shared
 from holdfast.replication.log import (
+    PATIENCE,
+    START,
     AnyEntry,
     Changes,
     CommitLog,
     Entry,
     ErrorMappingLog,
     Migrated,
+    Patience,
     Snapshotted,
     Trimmed,
     seal,
@@ -94,6 +98,7 @@ class WriterFairness:
 ALLOWED = 1_000_000
 _ASK_EVERY = 5_000_000
 _JUMP = 100_000
+_ASKS = 5
 
 
 class Skew:
@@ -112,9 +117,16 @@ class Skew:
             if monotonic - when < _ASK_EVERY and abs(wall - monotonic - offset) < _JUMP:
                 return
         self._asked = None
-        time = self._log.head().time
-        # The log read its clock at some moment between these two.
-        ahead, behind = wall - time, time - self._clock.wall()
+        for _ in range(_ASKS):
+            wall, monotonic = self._clock.wall(), self._clock.monotonic()
+            time = self._log.time()
+            # The log read its clock at some moment between these two; a clock that jumped meanwhile tells nothing.
+            later = self._clock.wall()
+            ahead, behind = wall - time, time - later
+            if abs(later - self._clock.monotonic() - (wall - monotonic)) < _JUMP:
+                break
+        else:
+            raise errors.ClockSkew("this machine's clock jumps again and again; it may not write", skew=ahead / 1e6)
         if max(ahead, behind) > ALLOWED:
             seconds, side = max(ahead, behind) / 1e6, "ahead of" if ahead > behind else "behind"
             message = f"this machine's clock is {seconds:.1f} s {side} the log's; it may not write"
@@ -124,6 +136,7 @@ class Skew:
 
 _TRIES = 50
 _WAITS = 64
+_BACKGROUND = 1.0  # most seconds that a sweep, for which no caller waits, holds the turn
 
 E = TypeVar("E", bound=Entry)
 
@@ -139,8 +152,12 @@ class Replica:
         snapshot_every: int | None = None,
         fair: bool = True,
         steps: Sequence[migrations.Migration] | None = None,
+        patience: float = PATIENCE,
+        timer: Clock | None = None,
+        owns: bool = False,
     ) -> None:
         check_log(log)
+        check_seconds(patience, "patience")
         self._log = log = ErrorMappingLog(log)
         self._clock = clock or SystemClock()
         self._skew = Skew(log, self._clock)
@@ -151,7 +168,12 @@ class Replica:
         self._follower = Follower(log, self._steps, self._fairness.saw)
         self._snapshots = Snapshots(log, snapshot_every)
         self._settled = False  # the log is known to be the one of this replica
+        self._owns = owns  # the log is closed with this node
+        self._seconds = patience
+        self._timer = timer or SystemClock()  # real time: a log that is away does not know of tests
+        self._patience = self._patience_of(writing=True)  # of the write in progress
         self._outrun = False  # another node was first, and the log may not show its entry yet
+        self._known_end = START  # how far the log must show its entries before bodies run again
         self._next = Applied()  # the place after the pending commit
         self._session: apsw.Session | None = None
 
@@ -164,8 +186,9 @@ class Replica:
         store.create()
         self._follower.open(store)
         self._follower.check_schema()
+        self._patience = self._patience_of(writing=not self._follower.workspace)
         try:
-            self._settle()
+            self._patience.outlast(self._settle)
         except errors.Unreachable as error:
             if not self._follower.workspace:
                 raise
@@ -177,9 +200,9 @@ class Replica:
     def _settle(self) -> None:
         """Once, as soon as the log can be reached: check that it is ours, catch up and migrate."""
         if not self._follower.workspace:
-            self._follower.join()
-        self._follower.check_same_log()
-        self._follower.follow()
+            self._follower.join(self._patience)
+        self._follower.check_same_log(self._patience)
+        self._follower.follow(self._patience)
         self._follower.check_schema()
         try:
             self.migrate(lock_out=not self._follower.workspace)  # a new workspace has no other nodes
@@ -198,7 +221,7 @@ class Replica:
             try:
                 self._append_migration(todo[0])
             except LogMoved:
-                self._follower.follow()
+                self._follower.follow(self._patience)
                 lock_out &= schema > 0  # another node has made the workspace, perhaps with an older program
         raise errors.Busy("other nodes kept writing while the schema had to be migrated")
 
@@ -217,17 +240,26 @@ class Replica:
     def catch_up(self, writing: bool) -> bool:
         """Apply the entries of other nodes. True if there were any."""
         self._store.check_sound()
+        self._patience = self._patience_of(writing)
         self._follower.read_place()
         before = self._follower.place
-        if not self._settled:
-            self._settle()
-        self._follower.follow()
-        if self._snapshots.announcement is not None:
-            self._announce()
+        self._patience.outlast(self._follow)
         if writing and self._fair:
             self._give_way(before)
             self._fairness.begins()
         return self._follower.place != before
+
+    def _follow(self) -> None:
+        if not self._settled:
+            self._settle()
+        self._follower.follow(self._patience, self._known_end)
+        if self._snapshots.announcement is not None:
+            self._announce()
+
+    def _patience_of(self, writing: bool) -> Patience:
+        """How long to wait for the log: a caller waits for what it asked for, nobody for anything else."""
+        seconds = self._seconds if writing else min(self._seconds, _BACKGROUND)
+        return Patience(seconds, timer=self._timer, signal=self._signal, outages=writing)
 
     def _give_way(self, before: Applied) -> None:
         """Let nodes go first that have waited longer, and wait until the entry of a node that was first is visible."""
@@ -240,7 +272,7 @@ class Replica:
             if not self._signal.wait(self._fairness.max_wait):
                 self._fairness.forget_idle()
                 return
-            self._follower.follow()
+            self._patience.outlast(self._follow)
 
     def has_news(self) -> bool:
         try:
@@ -249,7 +281,10 @@ class Replica:
             return True
 
     def end(self) -> int:
-        return self._log.head().position
+        return Patience(self._seconds, timer=self._timer).outlast(self._log.head)
+
+    def looks(self) -> Iterator[None]:
+        return Patience(self._seconds, timer=self._timer).looks()
 
     def has_reached(self, end: int) -> bool:
         return self._follower.place.position >= end
@@ -257,7 +292,7 @@ class Replica:
     # --- writing -----------------------------------------------------------------------------------------------------
 
     def check_clock(self) -> None:
-        self._skew.check()
+        self._patience.outlast(self._skew.check)
 
     def record(self, connection: apsw.Connection) -> None:
         self._session = apsw.Session(connection, "main")
@@ -293,8 +328,9 @@ class Replica:
             self._session = None
 
     def confirm(self) -> None:
-        if self.end() != self._follower.place.position:
-            self._outrun = True
+        end = self._patience.outlast(self._log.head)
+        if end != self._follower.place.position:
+            self._outrun, self._known_end = True, end
             raise LogMoved
 
     def _entry(self, kind: type[E], **facts: Any) -> E:
@@ -306,8 +342,11 @@ class Replica:
         """Append an entry after this node's place, and write the new place; the caller commits."""
         raw, here = to_bytes(entry), self._follower.place
         if len(raw) > self._log.max_entry and isinstance(entry, Changes):
-            raw = to_bytes(msgspec.structs.replace(entry, changeset=b"", blob=self._log.put(seal(entry.changeset))))
-        self._next = applied_after(here, send(self._log, raw, entry.id, here.position), entry)
+            sealed = seal(entry.changeset)
+            blob = self._patience.outlast(lambda: self._log.put(sealed))
+            raw = to_bytes(msgspec.structs.replace(entry, changeset=b"", blob=blob))
+        position = send(self._log, raw, entry.id, here.position, self._patience)
+        self._next = applied_after(here, position, entry)
         follower.write_applied(connection, self._next)
 
     # --- upkeep ------------------------------------------------------------------------------------------------------
@@ -339,6 +378,10 @@ class Replica:
             self._snapshots.announcement = None
         reach("snapshot.announced")
         self._log.trim(before)
+
+    def close(self) -> None:
+        if self._owns:
+            self._log.close()
 
     def enroll(self, waiter: Wakeable) -> None:
         self._log.enroll(waiter)

@@ -27,9 +27,10 @@ from holdfast.kernel.failpoints import reach
 from holdfast.kernel.journal import LogMoved
 from holdfast.kernel.maintenance import backup
 from holdfast.kernel.process_lock import OPEN, Turns
-from holdfast.kernel.store import FILE, Store, connect_raw
+from holdfast.kernel.store import Store, connect_raw
+from holdfast.kernel.store_files import FILE
 from holdfast.replication.follower import Applied, applied_after, read_applied, serialize, write_applied
-from holdfast.replication.log import START, CommitLog, Snapshotted, Trimmed, from_bytes, send, to_bytes
+from holdfast.replication.log import START, CommitLog, Patience, Snapshotted, Trimmed, from_bytes, send, to_bytes
 
 
 class Announcement(NamedTuple):
@@ -78,7 +79,7 @@ _BUSY_TIMEOUT = 10.0
 
 def seeder(log: CommitLog) -> Callable[[apsw.Connection], None]:
     """Return a function that makes a restored store the first replica of an empty log."""
-    if log.head().position != START:
+    if log.head() != START:
         raise _taken()
     return lambda copy: _seed(log, copy)
 
@@ -92,7 +93,7 @@ def _seed(log: CommitLog, copy: apsw.Connection) -> None:
     node = ids.new(stamp % 2**53)
     entry = Snapshotted(ids.new(stamp % 2**53), "", node, workspace, START, revision, log.put(serialize(copy)))
     try:
-        position = send(log, to_bytes(entry), entry.id, START)
+        position = send(log, to_bytes(entry), entry.id, START, Patience())
     except LogMoved as moved:
         raise _taken() from moved
     write_applied(copy, applied_after(Applied(), position, entry))
@@ -172,7 +173,7 @@ def _move(source: Path, target: Path) -> None:
 def salvage(folder: Path, target: Path, clock: Clock) -> Path:
     """Write a backup of the store in a folder without opening it as a workspace; returns the backup's path."""
     if not (folder / FILE).is_file():
-        raise errors.NotFound(f"there is no replica in {folder}")
-    with closing(Store(str(folder), durable=True, busy_timeout=_BUSY_TIMEOUT, replica=True)) as store:
+        raise errors.NotFound(f"there is no workspace in {folder}")
+    with closing(Store(str(folder), durable=True, busy_timeout=_BUSY_TIMEOUT, replica=True, salvage=True)) as store:
         backup(store.open_writer(), target, clock.wall())
     return target

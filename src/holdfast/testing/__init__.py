@@ -1,8 +1,8 @@
 """For your own tests: a clock that stands still, a pytest fixture, and what a log adapter must pass.
 
 `ManualClock` stands still until it is moved. `plugin` gives pytest the fixture `workspace`. `log_contract` holds the
-tests that every log adapter must pass; `FaultyLog` wraps a log to fail as networks do. Names are loaded on first use,
-because pytest loads the plugin for every test run.
+tests that every log adapter must pass; `FaultyLog` wraps a log to fail as networks do, `TimedLog` gives it a clock
+of yours. Names are loaded on first use, because pytest loads the plugin for every test run.
 """
 
 from importlib import import_module
@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from holdfast.testing.clock import ManualClock
-    from holdfast.testing.faulty_log import FaultyLog
+    from holdfast.testing.faulty_log import FaultyLog, TimedLog
 
-__all__ = ["FaultyLog", "ManualClock"]
+__all__ = ["FaultyLog", "ManualClock", "TimedLog"]
 
-_HOMES = {"FaultyLog": "faulty_log", "ManualClock": "clock"}
+_HOMES = {"FaultyLog": "faulty_log", "ManualClock": "clock", "TimedLog": "faulty_log"}
 
 if not TYPE_CHECKING:  # a type checker sees the imports above, and complains about any other name
 

@@ -132,6 +132,8 @@ def escalate_lock(session: Session, lock: Lock, revision: int, sender: str) -> H
         f"do other work until turnfile.status(session) shows {lock.id} as stale or not at all, then try again;"
         f" or until the maintainer answers {asked}"
     )
+    if rules.is_stale(lock, session.read().revision):  # it was in its last revision
+        hint = f"the question made a revision, so {lock.id} is stale now: try again, and {asked} needs no answer"
     if lock.holder == sender:
         hint = (
             "the lock is in your own name: if the process that took it was killed,"

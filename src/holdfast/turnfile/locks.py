@@ -76,6 +76,12 @@ class _Blocked(Exception):
         self.revision = revision
 
 
+_NEVER_LOCKED: Final = {
+    TURNFILE: "every lock is a write to it",
+    PROJECTION: f"it is generated from {MAILBOX}",
+}
+
+
 def lock_request(
     session: Session, files: Iterable[str], holder: str, reason: str, lease_revs: int = DEFAULT_LEASE_REVS
 ) -> LockRequest:
@@ -93,6 +99,8 @@ def lock_request(
         raise Invalid(f"lease_revs is {lease_revs}", hint="use a number of revisions from 1 to 1000; the default is 2")
     agent_name(check_name("holder", holder), "holder")
     ledger = session.read()
+    for path in (path for path in paths if path in _NEVER_LOCKED):
+        raise Invalid(f"{path} cannot be locked: {_NEVER_LOCKED[path]}", hint="lock the file that you edit", path=path)
     missing = [path for path in paths if not session.folder.has(path)]
     for path in missing:
         if _PATTERN.search(path):

@@ -7,12 +7,13 @@ of the package is loaded with the domain that needs it.
 from __future__ import annotations
 
 import re
+from collections.abc import Callable, Iterable
 from datetime import UTC, datetime, timedelta
 from typing import Any, Final, Literal, TypeVar
 
 import msgspec
 
-from holdfast.errors import Invalid, InvalidFilter
+from holdfast.errors import Corrupt, Invalid, InvalidFilter
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _MICROSECOND = timedelta(microseconds=1)
@@ -22,8 +23,11 @@ END_OF_REVISION = 2**62
 
 
 def as_time(microseconds: int) -> datetime:
-    """An aware datetime from microseconds UTC, exactly."""
-    return _EPOCH + _MICROSECOND * microseconds
+    """An aware datetime from microseconds UTC, exactly. Raises Corrupt for any other value: it was stored as a time."""
+    try:
+        return _EPOCH + _MICROSECOND * microseconds
+    except (TypeError, OverflowError) as error:
+        raise Corrupt(f"the store is damaged: {microseconds!r:.100} is stored where a time belongs") from error
 
 
 def as_microseconds(time: datetime) -> int:
@@ -205,11 +209,22 @@ class Page(list[T]):
     offsets are numbers: `before=int(page.cursor)`.
 
     `total` is counted on request, up to 10,000; `more` is True if there are more than that.
+
+    `compacted`: the page reaches a past that was compacted, up to this revision. It has what is left; if it lists the
+    newest first, its cursor leads to Compacted.
     """
 
     cursor: str | None = None
+    compacted: int | None = None
     total: int | None = None
     more: bool = False
+
+    @classmethod
+    def of(cls, items: Iterable[T], more: bool, key: Callable[[T], object]) -> Page[T]:
+        """A page of these items; if there are more, the key of the last one is its cursor."""
+        page = cls(items)
+        page.cursor = str(key(page[-1])) if more else None
+        return page
 
 
 class Condition(msgspec.Struct, frozen=True, tag_field="if"):

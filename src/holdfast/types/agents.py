@@ -7,7 +7,7 @@ from typing import Literal
 
 import msgspec
 
-Role = Literal["agent", "maintainer", "observer"]
+Role = Literal["agent", "person", "maintainer", "observer"]
 
 
 class Agent(msgspec.Struct, frozen=True):

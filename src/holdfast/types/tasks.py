@@ -184,6 +184,7 @@ class Resume(msgspec.Struct, frozen=True):
 
     `last_holder` held the task before the current holder, and `ended` says how that claim ended. `locks` are held for
     the task now; `left` are the patterns that the last holder had locked. `omitted` counts what did not fit.
+    `compacted`: older events of the task are gone, up to this revision; notes are kept.
     """
 
     task: Task
@@ -196,6 +197,7 @@ class Resume(msgspec.Struct, frozen=True):
     messages: tuple[Message, ...]
     events: tuple[ResumeEvent, ...]
     omitted: dict[str, int]
+    compacted: int | None = None
 
 
 class Problem(msgspec.Struct, frozen=True):

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from holdfast import errors
 from holdfast.clock import Clock
+from holdfast.filesystem import recorded_log
 from holdfast.kernel.activity import listen
 from holdfast.kernel.engine import Engine
 from holdfast.kernel.events import marks
@@ -68,6 +69,7 @@ class Workspace(InContext[Sync], Closing):
         if self._context.key is not None:
             raise errors.Invalid("a block cannot be skipped, so it cannot have a key", hint="use ws.transact(body)")
         self._runner.reload_rules()
+        self._engine.reach(None)  # a block cannot run again, so on a replica it begins with all that was acknowledged
         with interactive(self._engine.group, self._context.actor, self._engine.transaction_timeout) as tx:
             surround(self._context, lambda _: None, "transaction", b"", PLAIN_ANSWERS)(tx)
             yield Transaction(tx)
@@ -171,33 +173,77 @@ def open_workspace(
     transaction_timeout: float = 5.0,
     vfs: str | None = None,
     log: CommitLog | None = None,
+    patience: float | None = None,
+    folder: str | os.PathLike[str] | None = None,
+    create: bool = False,
 ) -> Workspace:
     """Open the workspace in a folder, made on first use; ":memory:" is a private one for tests, gone on close.
 
-    With a `log` the folder is this node's replica of a workspace that other nodes share through the same log.
+    With a `log` the folder is this node's replica of a workspace that other nodes share through the same log. While
+    that cannot be reached a write waits for it, `patience` seconds (12 by default) at most, then raises Unreachable.
+
+    `open("postgresql://host/db?workspace=team-a", folder=".holdfast")` opens a log by its address, which the folder
+    records without secrets: from then on the folder is enough. With `create` a workspace that the log lacks is made.
     """
     if str(path).startswith(("http:/", "https:/", "unix:/")):  # a Path has one slash
         raise errors.Invalid(f"{path} is an address, not a folder", hint="use holdfast.connect(url)")
     context = check_context(Context(derive_actor() if actor is None else actor))
-    engine = Engine(
-        path,
-        clock=clock,
-        max_value_bytes=max_value_bytes,
-        busy_timeout=busy_timeout,
-        transaction_timeout=transaction_timeout,
-        vfs=vfs,
-        journal=None if log is None else replica_of(log, clock),
-    )
+    path, url = _by_address(path, folder, log)
+    owned = None
+    if url is not None:
+        from holdfast.replication import address
+
+        log = owned = address.connect(url, create=create)
+    try:
+        if owned is not None and folder is not None:
+            address.prepare(folder, str(url), owned, patience)
+        engine = Engine(
+            path,
+            clock=clock,
+            max_value_bytes=max_value_bytes,
+            busy_timeout=busy_timeout,
+            transaction_timeout=transaction_timeout,
+            vfs=vfs,
+            journal=None if log is None else replica_of(log, clock, patience, owns=owned is not None),
+        )
+    except BaseException:
+        if owned is not None:
+            owned.close()
+        raise
+    engine.diagnosis.checkers = CHECKERS
     workspace = Workspace(engine, context)
+    if url is not None:
+        address.record(engine.folder, url)
     workspace._runner.reload_rules()
     return workspace
+
+
+def _by_address(
+    path: str | os.PathLike[str], folder: str | os.PathLike[str] | None, log: CommitLog | None
+) -> tuple[str | os.PathLike[str], str | None]:
+    """The folder to open, and the address of its log: the one given, or the one that the folder records."""
+    if log is None and folder is None and ":/" not in str(path):
+        return path, recorded_log(path)
+    from holdfast.replication.address import EXAMPLE, is_address
+
+    if not is_address(path):
+        if folder is not None:
+            raise errors.Invalid("folder= goes with the address of a log", hint="holdfast.open(folder) opens a folder")
+        return path, None if log is not None else recorded_log(path)
+    if log is not None:
+        raise errors.Invalid("give the address of a log or log=, not both")
+    if folder is None:
+        hint = f'holdfast.open("{EXAMPLE}", folder=".holdfast")'
+        raise errors.Invalid("a log needs a folder for this node's replica", hint=hint)
+    return folder, str(path)
 
 
 open_workspace.__qualname__ = "holdfast.open"  # as Python names it in the error of a call with wrong arguments
 
 
-def replica_of(log: CommitLog, clock: Clock | None) -> Replica:
-    """This node's side of a log."""
+def replica_of(log: CommitLog, clock: Clock | None, patience: float | None = None, *, owns: bool = False) -> Replica:
+    """This node's side of a log, which it closes if it `owns` it."""
+    from holdfast.replication.log import PATIENCE
     from holdfast.replication.replica import Replica
 
-    return Replica(log, clock)
+    return Replica(log, clock, patience=PATIENCE if patience is None else patience, owns=owns)

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from holdfast.clock import Clock, SystemClock
+from holdfast.filesystem import recorded_log
 from holdfast.workspace import open_workspace, replica_of
 
 if TYPE_CHECKING:
@@ -20,8 +23,22 @@ def upgrade(path: str | os.PathLike[str], *, clock: Clock | None = None, log: Co
     """
     from holdfast.kernel import maintenance
 
-    journal = None if log is None else replica_of(log, clock)
-    return maintenance.upgrade(Path(path), clock or SystemClock(), journal=journal)
+    with _log_of(path, log) as log:
+        journal = None if log is None else replica_of(log, clock)
+        return maintenance.upgrade(Path(path), clock or SystemClock(), journal=journal)
+
+
+@contextmanager
+def _log_of(path: str | os.PathLike[str], log: CommitLog | None) -> Iterator[CommitLog | None]:
+    """The log that is given, or the one that the folder records, which is closed at the end."""
+    url = None if log is not None else recorded_log(path)
+    if url is None:
+        yield log
+        return
+    from holdfast.replication.address import connect
+
+    with closing(connect(url)) as log:
+        yield log
 
 
 def schema_of(path: str | os.PathLike[str]) -> tuple[int, int]:
@@ -62,26 +79,32 @@ def remove_backup(backup: str | os.PathLike[str]) -> None:
     maintenance.remove_backup(Path(backup))
 
 
-def rebuild(path: str | os.PathLike[str], *, log: CommitLog, clock: Clock | None = None) -> Path:
+def rebuild(path: str | os.PathLike[str], *, log: CommitLog | None = None, clock: Clock | None = None) -> Path:
     """Make a new replica from the log in the place of one that differs. Returns the path the old file has now.
 
-    The old one is set aside only once the new one is there.
+    The log is the one that the folder records, unless it is given. The old replica is set aside only once the new one
+    is there.
     """
     from holdfast.replication import snapshots
 
-    snapshots.check_log(log)
     folder = Path(path)
-    snapshots.check_belongs(folder, log)
-    fresh = snapshots.beside(folder)
-    try:
-        open_workspace(fresh, actor="rebuild", clock=clock, log=log).close()
-        return snapshots.replace(folder, fresh, clock or SystemClock())
-    finally:
-        snapshots.remove(fresh)
+    with _log_of(path, log) as log:
+        snapshots.check_log(log)
+        assert log is not None
+        snapshots.check_belongs(folder, log)
+        fresh = snapshots.beside(folder)
+        try:
+            open_workspace(fresh, actor="rebuild", clock=clock, log=log).close()
+            return snapshots.replace(folder, fresh, clock or SystemClock())
+        finally:
+            snapshots.remove(fresh)
 
 
 def salvage(path: str | os.PathLike[str], backup: str | os.PathLike[str], *, clock: Clock | None = None) -> Path:
-    """Write a backup of a replica that has stopped, as far as it had followed its log; `restore` takes it."""
+    """Write a backup of a store that cannot be opened as a workspace; `restore` takes it. Changes nothing.
+
+    A replica that has stopped: as far as it had followed its log. A store that lost commits: what is left of it.
+    """
     from holdfast.replication.snapshots import salvage as write
 
     return write(Path(path), Path(backup), clock or SystemClock())

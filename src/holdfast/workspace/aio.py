@@ -19,7 +19,7 @@ from holdfast.kernel.batch import nothing
 from holdfast.kernel.engine import CANNOT_WRITE
 from holdfast.kernel.loop import LoopLeader, LoopSignal, leader_of, next_event
 from holdfast.kernel.tx import SYSTEM
-from holdfast.operation import Async, Following, Next, Operation, drive_async
+from holdfast.operation import Async, Following, Look, Next, Operation, drive_async
 from holdfast.types import Report
 from holdfast.workspace import Workspace, with_context
 from holdfast.workspace.context import Context
@@ -74,6 +74,10 @@ class LoopRunner(Runner):
             return fetch(*args, **kwargs)
 
         return call if op.reloads_rules else fetch
+
+    def _look(self, step: Look) -> Any:
+        """In a thread if the read is needed: it may take a while."""
+        return asyncio.to_thread(super()._look, step) if step.needed else super()._look(step)
 
     def watch(self, following: Following[Any]) -> AsyncWatch[Any]:
         """An async iterator over events."""

@@ -12,20 +12,21 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from time import monotonic
 from typing import Any, Final, Literal, get_args
 
 import msgspec
 
 from holdfast import errors
-from holdfast.domains import cells, locks
-from holdfast.domains.locks import NOBODY, Target, check_fence, load
+from holdfast.domains import locks
+from holdfast.domains.locks import NOBODY, Target, check_fence, load, not_holder
 from holdfast.ids import is_uuid7
 from holdfast.kernel import events, idempotency
 from holdfast.kernel.tx import Snapshot, Tx, newest_version
 from holdfast.kernel.validate import check_name
 from holdfast.kernel.values import decode, encode
 from holdfast.operation import Operation, find_operation
-from holdfast.route import ANY, Role
+from holdfast.route import ANY, LOADING, Role
 from holdfast.types import DerivedActor, Op, TxnResult
 
 # What a fence names: a lock, the id of a lock stash, (run, cell), or (trail, name) of a lock stash, ("", name) if it is
@@ -36,13 +37,28 @@ Body = Callable[[Tx], Any]
 LATEST: Literal["latest"] = "latest"  # for at_least: whatever was acknowledged anywhere before the call
 
 
+class CallerGoneError(Exception):
+    """The caller waits no longer, and may have done by now what this write would do."""
+
+
+class PassingKey(str):
+    """A key that a call made for itself, in case it must be repeated before it has returned.
+
+    A call that changed nothing does not store it: whoever repeats it has not seen the answer, and it may as well happen
+    now. So calls that carry one leave no more behind than those without.
+    """
+
+    __slots__ = ()
+
+
 class Context(msgspec.Struct, frozen=True):
-    """The context of a call."""
+    """The context of a call. `until` is the monotonic time after which none of its writes may begin."""
 
     actor: str
     fence: Fence | None = None
     key: str | None = None
     at_least: int | Literal["latest"] | None = None
+    until: float | None = None
 
     def with_(self, **given: Any) -> Context:
         """The same, with the given fields replaced."""
@@ -71,7 +87,7 @@ def check_context(context: Context) -> Context:
     if context.actor in NOBODY:
         raise errors.Invalid(f"the actor cannot be {context.actor!r}", hint="choose another name")
     if context.key is not None:
-        check_name(context.key, "key")
+        check_name(str(context.key) if isinstance(context.key, PassingKey) else context.key, "key")
     if context.fence is not None:
         match context.fence:
             case (str() | (str() | None, str()), int() as token) if token is not True and token is not False:
@@ -102,7 +118,9 @@ def _targets(tx: Tx, name: FenceName) -> list[Target]:
     found = [locks.named(name)] if isinstance(name, str) else []
     if isinstance(name, str) and "/" not in name and not is_uuid7(name):
         return found
-    from holdfast.domains.stashes import rows  # only a fence by an id or by two names needs it
+    with LOADING:
+        from holdfast.domains import cells  # only a fence by an id or by two names needs them
+        from holdfast.domains.stashes import rows
 
     if isinstance(name, str) and "/" not in name:
         return [*found, rows.lock_of(name)]
@@ -114,6 +132,7 @@ def _targets(tx: Tx, name: FenceName) -> list[Target]:
 
 
 def _check_fence(tx: Tx, fence: Fence) -> None:
+    """Raise Fenced unless the lock is held with this token, NotHolder if the caller acts under another name."""
     name, token = fence
     targets = _targets(tx, name)
     held = [(target, row[2]) for target in targets if (row := load(tx, target)) is not None]
@@ -127,7 +146,9 @@ def _check_fence(tx: Tx, fence: Fence) -> None:
             " if the stash is global, or its id",
             current=None,
         )
-    check_fence(tx, known[0], token)
+    holder = check_fence(tx, known[0], token)
+    if tx.actor != holder and not isinstance(tx.actor, DerivedActor):  # who chose no name claims to be nobody else
+        raise not_holder(known[0], holder, tx.actor)
 
 
 def check_reached(snapshot: Snapshot, at_least: int | Literal["latest"] | None) -> None:
@@ -148,17 +169,22 @@ class Answers(msgspec.Struct, frozen=True):
 def surround(context: Context, body: Body, operation: str, digest: bytes, answers: Answers) -> Body:
     """The body with its context around it: look up the key, check the fence, run the body, store its result."""
 
+    passing = isinstance(context.key, PassingKey)
+    key = str(context.key) if passing else context.key
+
     def run(tx: Tx) -> Any:
-        if context.key is not None:
-            stored = idempotency.find(tx, operation, context.key, digest)
+        if context.until is not None and monotonic() >= context.until:  # here no other write can come between
+            raise CallerGoneError
+        if key is not None:
+            stored = idempotency.find(tx, operation, key, digest)
             if stored is not None:
                 return answers.decode(stored)
         check_reached(tx, context.at_least)
         if context.fence is not None:
             _check_fence(tx, context.fence)
         result = body(tx)
-        if context.key is not None:
-            idempotency.keep(tx, operation, context.key, digest, answers.encode(result))
+        if key is not None and (tx.dirty or not passing):
+            idempotency.keep(tx, operation, key, digest, answers.encode(result))
         return result
 
     return run
@@ -174,6 +200,8 @@ def digest_of(operation: Operation[..., Any], args: Sequence[Any], kwargs: dict[
     given = {name: value for name, value in bound.arguments.items() if not callable(value)}
     try:
         return idempotency.digest(given)
+    except UnicodeEncodeError:  # half of a surrogate pair, or a byte of the command line: the operation says where
+        return idempotency.digest(repr(sorted(given.items())))
     except (TypeError, ValueError, OverflowError, RecursionError) as error:
         raise errors.InvalidValue(f"the arguments of {operation.name} cannot be stored: {error}") from error
 

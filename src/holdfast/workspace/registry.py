@@ -11,11 +11,12 @@ from collections.abc import Callable, Iterable
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, Final
 
-from holdfast.domains import cell_history, cells, leases, locks, task_hooks
+from holdfast.domains import locks, task_hooks
 from holdfast.domains.locks import FREED, Target, end_lease
 from holdfast.kernel import leases as kernel_leases
 from holdfast.kernel.tx import Snapshot, Tx
 from holdfast.operation import Domain, Found
+from holdfast.route import LOADING
 
 if TYPE_CHECKING:
     from holdfast.types.agents import Message, PathLock
@@ -46,14 +47,22 @@ def load(domain: str | None = None) -> None:
     """Load a domain, "" for the workspace's own operations, None for all; an unknown name loads nothing."""
     homes = {"": _ROOT, **{name: module for name, (module, _) in DOMAINS.items()}}
     for name in homes if domain is None else homes.keys() & {domain}:
-        import_module(homes[name])
+        with LOADING:
+            import_module(homes[name])
 
 
 def domain_class(name: str) -> type[Domain[Any]]:
     """The class of a domain, loaded if need be."""
     module, cls = DOMAINS[name]
-    found: type[Domain[Any]] = getattr(import_module(module), cls)
+    with LOADING:
+        found: type[Domain[Any]] = getattr(import_module(module), cls)
     return found
+
+
+def _late(home: str) -> Any:
+    """A module of a domain that is loaded when first used."""
+    with LOADING:
+        return import_module(f"holdfast.domains.{home}")
 
 
 # --- what ends with a lease ------------------------------------------------------------------------------------------
@@ -65,29 +74,35 @@ _CLAIMS: Final = "tasks.claims"
 _LATE: Final = {"retention": "tasks.changes", "stash": "stashes", "trail": "trails"}
 
 
+def _end_cells(tx: Tx, lease: kernel_leases.Id, op: str) -> None:
+    _late("cells").end_lease(tx, lease, op)
+
+
 def _end_late_lease(tx: Tx, lease: kernel_leases.Id, op: str) -> None:
     home = _CLAIMS if isinstance(lease, int) else _LATE.get(lease.partition(":")[0])
     if home is not None:
-        import_module(f"holdfast.domains.{home}").end_lease(tx, lease, op)
+        _late(home).end_lease(tx, lease, op)
 
 
 def _stash_freed(tx: Tx, target: Target, op: str, changed_by: str | None) -> None:
-    from holdfast.domains.stashes import rows
+    with LOADING:
+        from holdfast.domains.stashes import rows
 
     rows.freed(tx, target, op, changed_by)
 
 
 def _path_freed(tx: Tx, target: Target, op: str, changed_by: str | None) -> None:
-    from holdfast.domains.paths import patterns
+    with LOADING:
+        from holdfast.domains.paths import patterns
 
     patterns.unindex(tx, target.name)
 
 
 def _doomed_of(home: str) -> kernel_leases.Doomed:
-    return lambda *args: import_module(f"holdfast.domains.{home}").doomed(*args)
+    return lambda *args: _late(home).doomed(*args)
 
 
-kernel_leases.wire(cells.end_lease, end_lease, _end_late_lease)
+kernel_leases.wire(_end_cells, end_lease, _end_late_lease)
 kernel_leases.wire_purge(_doomed_of("tasks.changes"), _doomed_of("trails"))
 FREED["stash-lock"] = _stash_freed
 FREED["path"] = _path_freed
@@ -99,22 +114,26 @@ class _TaskHooks:
     """Messages about a task, and the paths that are locked for it."""
 
     def messages(self, snapshot: Snapshot, task: str, limit: int) -> tuple[list[Message], int]:
-        from holdfast.domains.mail import messages
+        with LOADING:
+            from holdfast.domains.mail import messages
 
         return messages.newest_about(snapshot, task, limit)
 
     def open_messages(self, snapshot: Snapshot, task: str) -> list[str]:
-        from holdfast.domains.mail import messages
+        with LOADING:
+            from holdfast.domains.mail import messages
 
         return messages.open_about(snapshot, task)
 
     def locks(self, snapshot: Snapshot, task: str) -> list[PathLock]:
-        from holdfast.domains import paths
+        with LOADING:
+            from holdfast.domains import paths
 
         return paths.of_task(snapshot, task)
 
     def freed(self, snapshot: Snapshot, task: str, revision: int) -> list[str]:
-        from holdfast.domains import paths
+        with LOADING:
+            from holdfast.domains import paths
 
         return paths.freed(snapshot, task, revision)
 
@@ -128,7 +147,7 @@ Probe = Callable[..., Found | None]  # looks at one record: its key is a tuple s
 
 def _late_probe(module: str) -> Probe:
     """The probe of a domain that is loaded when first used."""
-    return lambda tx, id: import_module(f"holdfast.domains.{module}").probe(tx, id)
+    return lambda tx, id: _late(module).probe(tx, id)
 
 
 def _late_check(module: str, table: str) -> Callable[[Snapshot], Iterable[str]]:
@@ -137,17 +156,17 @@ def _late_check(module: str, table: str) -> Callable[[Snapshot], Iterable[str]]:
     def check(snapshot: Snapshot) -> Iterable[str]:
         if not snapshot.one("SELECT 1 FROM sqlite_schema WHERE type = 'table' AND name = ?", (table,)):
             return ()
-        found: Iterable[str] = import_module(f"holdfast.domains.{module}").check(snapshot)
+        found: Iterable[str] = _late(module).check(snapshot)
         return found
 
     return check
 
 
 PROBES: Final[dict[str, Probe]] = {
-    "cell": cells.probe,
-    "cell-lock": cells.probe_lock,
+    "cell": lambda tx, run, cell: _late("cells").probe(tx, run, cell),
+    "cell-lock": lambda tx, run, cell: _late("cells").probe_lock(tx, run, cell),
     "cycle": _late_probe("cycles"),
-    "lease": leases.probe,
+    "lease": _late_probe("leases"),
     "lock": locks.probe,
     "agent": _late_probe("agents"),
     "message": _late_probe("mail"),
@@ -157,9 +176,12 @@ PROBES: Final[dict[str, Probe]] = {
     "task": _late_probe("tasks"),
 }
 CHECKERS: Final = (
-    cell_history.check,
+    _late_check("cell_history", "cells"),
     locks.check,
-    *(_late_check(module, "messages") for module in ("tasks.check", "agents", "mail.messages", "paths")),
+    *(
+        _late_check(module, "messages")
+        for module in ("tasks.check", "tasks.templates", "routing.config", "agents", "mail.messages", "paths")
+    ),
     *(_late_check(module, "stashes") for module in ("stashes", "trails", "links")),
     _late_check("cycles", "cycles"),
 )

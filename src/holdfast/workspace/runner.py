@@ -26,7 +26,20 @@ from holdfast.filesystem import Signature, signature_of
 from holdfast.kernel.engine import Engine
 from holdfast.kernel.tx import Snapshot, Tx
 from holdfast.kernel.wake import Watcher
-from holdfast.operation import Deadline, Do, Following, Handlers, Listen, Look, Next, Operation, ReadFile, drive
+from holdfast.operation import (
+    Deadline,
+    Do,
+    Following,
+    Handlers,
+    IsGuarded,
+    Listen,
+    Look,
+    Next,
+    Operation,
+    ReadFile,
+    drive,
+)
+from holdfast.route import LOADING
 from holdfast.workspace.context import PLAIN_ANSWERS, Body, Context, check_reached, digest_of, surround, typed_answers
 from holdfast.workspace.watch import Watch, first_of, next_event
 
@@ -240,7 +253,8 @@ class Runner:
                     self.files.forget(name)  # the next call tries again
 
     def _reload(self, name: str) -> None:
-        from holdfast.domains import routes  # only a changed file needs it
+        with LOADING:
+            from holdfast.domains import routes  # only a changed file needs it
 
         found = read_file(self.engine.folder, FILES[name])
         if found is None or not self.engine.read(lambda snapshot: routes.is_news(snapshot, name, *found)):
@@ -262,6 +276,7 @@ class Runner:
             Listen: self._listen,
             Next: self._next,
             ReadFile: self._read_file,
+            IsGuarded: lambda _: self.context.fence is not None or self.context.key is not None,
         }
 
     def _do(self, step: Do) -> Any:
@@ -273,12 +288,20 @@ class Runner:
         return self.do(body, self.context.actor)
 
     def _look(self, step: Look) -> Any:
-        """Nothing on a replica, which may not know the newest."""
-        if not self.context.plain or self.engine.journal is not None:
+        """Nothing on a replica, which may not know the newest, unless the read is needed."""
+        actor, at_least = self.context.actor, self.context.at_least
+        if step.needed:
+            self.catch_up()
+            self.engine.sweep_if_due()
+        elif not self.context.plain or self.engine.journal is not None:
             return None
-        actor = self.context.actor
-        read = self.engine.read_snapshot if step.whole else self.engine.read
-        return read(lambda snapshot: step.read(snapshot, actor))
+
+        def read(snapshot: Snapshot) -> Any:
+            if step.needed:
+                check_reached(snapshot, at_least)
+            return step.read(snapshot, actor)
+
+        return (self.engine.read_snapshot if step.whole else self.engine.read)(read)
 
     def _deadline(self, step: Deadline) -> int:
         return self.engine.clock.monotonic() + round(step.seconds * 1e6)
@@ -345,6 +368,7 @@ class TransactionRunner:
             Do: lambda step: step.body(tx),
             Look: lambda step: step.read(tx, tx.actor),
             ReadFile: _cannot_read,
+            IsGuarded: lambda _: True,
             **dict.fromkeys((Deadline, Listen, Next), _cannot_wait),
         }
 

@@ -18,7 +18,8 @@ from holdfast.domains.events import follow
 from holdfast.kernel.signals import SHIELD
 from holdfast.kernel.tx import Tx
 from holdfast.kernel.values import encode
-from holdfast.operation import REGISTRY, Domain, M, Operation, Sync, find_operation, stream, write
+from holdfast.operation import REGISTRY, Domain, M, Operation, Sync, find_operation, procedure, stream, write
+from holdfast.route import Late
 from holdfast.types import (
     CONDITION_HINT,
     OPERATION_HINT,
@@ -37,6 +38,7 @@ from holdfast.workspace.registry import DOMAINS, PROBES, domain_class
 from holdfast.workspace.runner import TransactionRunner
 
 if TYPE_CHECKING:
+    from holdfast.domains import fleet as _fleet
     from holdfast.domains.agents import Agents
     from holdfast.domains.cells import Cells
     from holdfast.domains.cycles import Cycles
@@ -50,15 +52,22 @@ if TYPE_CHECKING:
     from holdfast.domains.stashes import Stashes
     from holdfast.domains.tasks import Tasks
     from holdfast.domains.trails import Trails
+else:
+    _fleet = Late("holdfast.domains.fleet")
 
 MAX_OPERATIONS: Final = 128
+MAX_RESULTS: Final = 32 * 1024 * 1024  # bytes: as many tasks with the longest bodies as a txn can write
+_packed = msgspec.msgpack.Encoder().encode
 R = TypeVar("R")
 
 # --- transactions as data --------------------------------------------------------------------------------------------
 
 
 def txn(tx: Tx, conditions: Sequence[Condition], then: Sequence[Op], otherwise: Sequence[Op] = ()) -> TxnResult:
-    """If every condition holds run `then`, else `otherwise`; atomically, at most 128 of all."""
+    """If every condition holds run `then`, else `otherwise`; atomically, at most 128 of all.
+
+    Raises TooLarge, and does nothing, if the results are more than 32 MiB.
+    """
     for given in (conditions, then, otherwise):
         if not isinstance(given, list | tuple):
             raise errors.Invalid(f"conditions and operations come in lists, not {type(given).__name__}")
@@ -68,7 +77,18 @@ def txn(tx: Tx, conditions: Sequence[Condition], then: Sequence[Op], otherwise: 
     planned = {id(op): _lookup(op) for op in (*then, *otherwise)}  # a mistake in either branch is a mistake
     succeeded = all(holds(tx, condition) for condition in conditions)
     runner = TransactionRunner(tx)
-    results = [runner.bind(planned[id(op)])(**op.args) for op in (then if succeeded else otherwise)]
+    results: list[Any] = []
+    left = MAX_RESULTS
+    for op in then if succeeded else otherwise:
+        result = runner.bind(planned[id(op)])(**op.args)
+        left -= len(_packed(result))
+        if left < 0:
+            raise errors.TooLarge(
+                f"the results of this txn exceed {MAX_RESULTS // 2**20} MiB, so nothing of it was done",
+                hint="read less in it: list fewer, or read before or after it",
+                limit=MAX_RESULTS,
+            )
+        results.append(result)
     return TxnResult(succeeded, results)
 
 
@@ -187,6 +207,30 @@ class Root(Domain[M]):
         },
     )
     watch = stream(follow, http="GET /api/events", cli="watch", mcp="watch")
+    status = procedure(
+        _fleet.status,
+        http="GET /api/status",
+        heavy=True,
+        looking=True,
+        cli="status",
+        help="Show the fleet: who works on what, what is stuck, what needs you.",
+        examples=("holdfast status", "holdfast status --json"),
+        arguments={"midnight": Meaning("when your day began, for what was closed today", "past")},
+    )
+    activity = procedure(
+        _fleet.activity,
+        http="GET /api/activity",
+        heavy=True,
+        looking=True,
+        cli="activity [SINCE]",
+        help="Count what happened to claims, by agent and time.",
+        examples=("holdfast activity 24h --bucket 1h", "holdfast activity 2h --json"),
+        arguments={
+            "since": Meaning("since this moment, or for such as 24h", "past"),
+            "until": Meaning("until this moment, or such as 1h ago", "past"),
+            "bucket": Meaning("how long each count goes: 5m, 1h", "seconds"),
+        },
+    )
 
     if TYPE_CHECKING:
         cells: Cells[M]

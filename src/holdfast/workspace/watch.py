@@ -1,18 +1,18 @@
-"""Watches: iterators over events as they come, for threads and for event loops.
+"""Watches: iterators over events as they come, for threads and for event loops; and over all pages of a list.
 
 A watch starts where the call that made it says, and misses nothing from there on. It ends at its timeout.
 """
 
 from __future__ import annotations
 
-from collections.abc import Generator
+from collections.abc import Callable, Generator, Iterator
 from typing import Any, Generic, Self, TypeVar
 
 from holdfast.clock import Signal, Wakeable
 from holdfast.kernel.engine import Engine
 from holdfast.kernel.validate import check_seconds
 from holdfast.kernel.wake import Watcher
-from holdfast.operation import Following, Next
+from holdfast.operation import Following, Next, operation_of
 from holdfast.types import Event
 
 E = TypeVar("E")
@@ -127,3 +127,15 @@ def first_of(watch: _Watch[E]) -> Generator[Next, Any, E | None]:
         return None if event is None else watch._item(event)
     finally:
         watch.close()
+
+
+def every(call: Callable[..., Any], **given: Any) -> Iterator[Any]:
+    """Yield all that an operation such as `ws.tasks.list` lists, page after page."""
+    types = operation_of(call).function.__annotations__
+    by = next(name for name in ("cursor", "after", "before", "offset") if name in types)
+    while True:
+        page = call(**given)
+        yield from page
+        if page.cursor is None:
+            return
+        given[by] = int(page.cursor) if types[by].startswith("int") else page.cursor

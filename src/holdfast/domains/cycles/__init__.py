@@ -135,12 +135,15 @@ def export(snapshot: Snapshot, key: str, sequence: int | None = None) -> dict[st
 
 
 def validate(snapshot: Snapshot, document: Any) -> list[CycleProblem]:
-    """Return all problems of a document; for a cycle of this workspace also steps that the log does not have."""
+    """Return the problems of a document; for a cycle of this workspace also steps that the log does not have.
+
+    If there are more than 1,000, the last says how many.
+    """
     wrong = rules.problems(document)
     if wrong:
         return wrong
     key = parse(document["cycle_id"])
-    return [*_unknown_steps(snapshot, key, document)]
+    return rules.bounded([*_unknown_steps(snapshot, key, document)])
 
 
 def _unknown_steps(snapshot: Snapshot, key: Key, document: Document) -> Iterator[CycleProblem]:

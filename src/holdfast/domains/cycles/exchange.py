@@ -21,6 +21,7 @@ from holdfast.domains.cycles.rules import LAST, Key, problems
 from holdfast.kernel.tx import Snapshot, Tx, newest_version
 from holdfast.kernel.validate import check_flag
 from holdfast.operation import Do, Steps
+from holdfast.route import LOADING
 from holdfast.types import ImportReport
 from holdfast.types.cycles import Cycle, CycleComparison, CycleProblem, Recovery
 
@@ -142,7 +143,8 @@ def import_(tx: Tx, entries: dict[str, Any], dry_run: bool = False, skip_bad: bo
     check_flag(skip_bad=skip_bad, dry_run=dry_run)
     if not isinstance(entries, Mapping) or not all(isinstance(key, str) for key in entries):
         raise errors.Invalid("entries is a dict of documents by their keys")
-    from holdfast.interchange import jsonl, peer  # only an import needs them
+    with LOADING:
+        from holdfast.interchange import jsonl, peer  # only an import needs them
 
     def work() -> ImportReport:
         found, reading = jsonl.Import("cycles", unit="entries"), peer.read(entries)

@@ -8,7 +8,6 @@ one, and it rejects what breaks a rule.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from itertools import islice
 from typing import Any, Final, get_args
 
 import msgspec
@@ -18,9 +17,9 @@ from holdfast.domains.cycles import rules
 from holdfast.domains.cycles.document import Document
 from holdfast.domains.cycles.rules import MAX_BYTES, ROOM, Key, problems
 from holdfast.kernel.events import previous
-from holdfast.kernel.tx import Row, Snapshot, Tx
+from holdfast.kernel.tx import Row, Snapshot, Tx, fill
 from holdfast.kernel.validate import check_limit
-from holdfast.types import END_OF_REVISION, as_time
+from holdfast.types import END_OF_REVISION, Page, as_time
 from holdfast.types.cycles import Cycle, CycleInfo, CycleProblem, ListedStatus
 
 CYCLE: Final = "cycle"
@@ -287,6 +286,13 @@ def check(snapshot: Snapshot) -> Iterator[str]:
             yield f"the current cycle of {prefix} is not recorded; its last one is {last}"
         elif current[prefix] < last:
             yield f"the current cycle of {prefix} is {current[prefix]}, but {last} exists"
+    for prefix, number, revision, newest in snapshot.all(
+        "SELECT prefix, number, revision, (SELECT max(e.revision) FROM events e"
+        " WHERE e.kind = ? AND e.scope = '' AND e.id = prefix || ':cycle:' || number) FROM cycles",
+        (CYCLE,),
+    ):
+        if newest is not None and revision != newest:
+            yield f"cycle {Key(prefix, number)} is of revision {revision}, but of {newest} in the log"
 
 
 def list_cycles(
@@ -296,7 +302,7 @@ def list_cycles(
     status: ListedStatus | None = None,
     limit: int = 100,
     after: str = "",
-) -> list[CycleInfo]:
+) -> Page[CycleInfo]:
     """List cycles by prefix and number, optionally of a spec or instruction; `after` is the last key of a page."""
     check_limit(limit, 1000, "after")
     if status is not None and status not in get_args(ListedStatus):
@@ -311,7 +317,10 @@ def list_cycles(
     )
     rows += [row for row in vanished(snapshot, prefix) if row[:2] > (start.prefix, start.number)]
     infos = (_info(snapshot, row) for row in sorted(rows))
-    return [*islice((info for info in infos if status in (None, info.status)), limit)]
+    page: Page[CycleInfo] = Page()
+    more = fill(page, (info for info in infos if status in (None, info.status)), limit)
+    page.cursor = page[-1].key if more else None
+    return page
 
 
 def _info(snapshot: Snapshot, row: Row) -> CycleInfo:

@@ -112,13 +112,23 @@ _FIELDS: Final[dict[type[msgspec.Struct], dict[str, bool]]] = {
 Problems = Iterator[CycleProblem]
 
 
+MAX_PROBLEMS: Final = 1000
+
+
 def problems(document: Any) -> list[CycleProblem]:
-    """Return all problems of a document."""
+    """Return the problems of a document; if it has more than 1,000, the last says how many."""
     if not isinstance(document, dict):
         return [CycleProblem("$", f"must be an object, not {type(document).__name__}")]
     found = [*_fields(document, "$", Cycle), *_storable(document)]
     found += [*_top(document), *_metadata(document), *_phases(document), *_history(document)]
-    return found if found else [*_agreement(document)]
+    return bounded(found or [*_agreement(document)])
+
+
+def bounded(found: list[CycleProblem]) -> list[CycleProblem]:
+    """The first problems, and how many more there are."""
+    if len(found) <= MAX_PROBLEMS:
+        return found
+    return [*found[:MAX_PROBLEMS], CycleProblem("$", f"and {len(found) - MAX_PROBLEMS} more problems")]
 
 
 def _fields(value: dict[str, Any], path: str, part: type[msgspec.Struct]) -> Problems:

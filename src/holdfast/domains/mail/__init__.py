@@ -16,7 +16,7 @@ from holdfast import errors
 from holdfast.domains import agents
 from holdfast.domains.locks import holder_of
 from holdfast.domains.mail import messages
-from holdfast.domains.mail.messages import MESSAGE, Stored, change, encode_names, require, status_of, to_message
+from holdfast.domains.mail.messages import ALL, MESSAGE, Stored, change, encode_names, require, status_of, to_message
 from holdfast.domains.tasks.creation import check_line, check_note, check_priority, check_text
 from holdfast.domains.tasks.rows import require as require_task
 from holdfast.kernel.tx import Tx, index_text
@@ -25,7 +25,6 @@ from holdfast.operation import Domain, Found, M, read, read_as, write
 from holdfast.route import example
 from holdfast.types.agents import MailStatus, MailType, Message
 
-ALL: Final = "*"
 TYPES: Final[tuple[MailType, ...]] = get_args(MailType)
 MAX_RECEIVERS: Final = 1000  # named
 MAX_KNOWN: Final = 10_000  # by "*"

@@ -13,9 +13,10 @@ from holdfast.domains.locks import name_of
 from holdfast.domains.tasks.queries import match_of
 from holdfast.domains.tasks.rows import find as find_task
 from holdfast.kernel import events
-from holdfast.kernel.tx import Row, Snapshot, Tx
-from holdfast.kernel.validate import check_limit, check_name
-from holdfast.types import Page, as_time
+from holdfast.kernel.events import compare, pasts
+from holdfast.kernel.tx import Row, Snapshot, Tx, fill
+from holdfast.kernel.validate import check_limit, check_name, check_offset
+from holdfast.types import END_OF_REVISION, Event, Page, as_time
 from holdfast.types.agents import MailHit, MailStatus, MailStep, MailType, Message
 
 MESSAGE: Final = "message"
@@ -25,6 +26,7 @@ COLUMNS: Final = (
 )
 SOURCE: Final = "messages m JOIN message_texts x ON x.seq = m.seq"
 _names = msgspec.json.Decoder(tuple[str, ...]).decode
+ALL: Final = "*"
 encode_names = msgspec.json.Encoder().encode
 
 
@@ -104,6 +106,7 @@ def change(tx: Tx, stored: Stored, op: str, data: dict[str, Any], closed: int | 
 
 
 MAX_PAGE: Final = 200
+MAX_HISTORY: Final = 10_000
 _WEIGHTS = "10.0, 1.0"  # a word in the subject counts more
 
 
@@ -187,9 +190,10 @@ def _select_page(snapshot: Snapshot, where: str, params: Sequence[Any], limit: i
 
 
 def _page(snapshot: Snapshot, rows: list[Row], more: bool) -> Page[Message]:
-    found = [Stored(*row) for row in rows]
-    page = Page(to_message(snapshot, stored) for stored in found)
-    page.cursor = str(found[-1].seq) if more else None
+    page: Page[Message] = Page()
+    # The status of each recipient, which is not in the row, counts too: it may have thousands.
+    more |= fill(page, (to_message(snapshot, Stored(*row)) for row in rows), len(rows))
+    page.cursor = str(rows[len(page) - 1][0]) if more else None
     return page
 
 
@@ -201,35 +205,51 @@ def _place(cursor: str | None, start: int) -> int:
     return int(cursor)
 
 
-def search(snapshot: Snapshot, text: str, agent: str | None = None, limit: int = 20) -> list[MailHit]:
+def search(snapshot: Snapshot, text: str, agent: str | None = None, limit: int = 20, offset: int = 0) -> Page[MailHit]:
     """Search messages that contain all words, best first; with `agent` only those it received or sent."""
-    check_limit(limit, 100, "")
+    check_limit(limit, 100, "offset")
+    check_offset(offset)
     where, params = "", [match_of(text)]
     if agent is not None:
         check_name(agent, "agent")
         where = " AND (m.sender = ? OR EXISTS (SELECT 1 FROM deliveries d WHERE d.message = m.seq AND d.agent = ?))"
         params += [agent, agent]
-    rows = snapshot.all(
+    rows, more = snapshot.page(
         f"SELECT snippet(messages_fts, -1, '**', '**', '…', 16), bm25(messages_fts, {_WEIGHTS}) AS score, {COLUMNS}"
         " FROM messages_fts f JOIN messages m ON m.seq = f.rowid JOIN message_texts x ON x.seq = m.seq"
-        f" WHERE messages_fts MATCH ?{where} ORDER BY score, m.seq LIMIT ?",
-        (*params, limit),
+        f" WHERE messages_fts MATCH ?{where} ORDER BY score, m.seq LIMIT ?, ?",
+        (*params, offset),
+        limit,
     )
-    return [MailHit(to_message(snapshot, Stored(*row[2:])), row[0], row[1]) for row in rows]
+    page: Page[MailHit] = Page()
+    hits = (MailHit(to_message(snapshot, Stored(*row[2:])), row[0], row[1]) for row in rows)
+    more |= fill(page, hits, limit)
+    page.cursor = str(offset + len(page)) if more else None
+    return page
 
 
-def history(snapshot: Snapshot, id: str) -> list[MailStep]:
-    """Return every step in the life of a message with its note, oldest first. Raises MessageNotFound."""
-    stored = require(snapshot, id)
-    steps = []
-    for row in reversed(events.history(snapshot, MESSAGE, "", stored.id, None, None)):
-        event = events.to_event(row)
-        said = event.data
-        status: MailStatus | None = "closed" if event.op == "close" else said["status"][1] if "status" in said else None
-        who: str = said["sender"] if event.op == "send" else said["agent"]
-        note = said.get("note")
-        steps.append(MailStep(id, event.op, who, event.actor, event.time, status, note, event.version, event.revision))
-    return steps
+def history(snapshot: Snapshot, id: str, limit: int = MAX_HISTORY, after: int | None = None) -> Page[MailStep]:
+    """Return the steps in the life of a message with their notes, oldest first, above version `after`.
+
+    Raises MessageNotFound, or Compacted for an `after` below what is left.
+    """
+    check_limit(limit, MAX_HISTORY, "after a version")
+    if after is not None and (type(after) is not int or not 0 <= after <= END_OF_REVISION):
+        raise errors.InvalidFilter(f"after must be a version, not {after!r}")
+    rows, more, compacted = events.story_page(snapshot, MESSAGE, "", require(snapshot, id).id, after, limit)
+    page = Page(_step(events.to_event(row)) for row in rows)
+    page.cursor = str(page[-1].version) if more else None
+    page.compacted = compacted
+    return page
+
+
+def _step(event: Event) -> MailStep:
+    said = event.data
+    status: MailStatus | None = "closed" if event.op == "close" else said["status"][1] if "status" in said else None
+    who: str = said["sender"] if event.op == "send" else said["agent"]
+    return MailStep(
+        event.id, event.op, who, event.actor, event.time, status, said.get("note"), event.version, event.revision
+    )
 
 
 # --- for tasks -------------------------------------------------------------------------------------------------------
@@ -237,9 +257,9 @@ def history(snapshot: Snapshot, id: str) -> list[MailStep]:
 
 def newest_about(snapshot: Snapshot, task: str, limit: int) -> tuple[list[Message], int]:
     """Return the last messages about a task, oldest first, and the number of all."""
-    found = select(snapshot, "m.task = ? ORDER BY m.seq DESC LIMIT ?", (task, limit))
+    found, _ = _select_page(snapshot, "m.task = ? ORDER BY m.seq DESC LIMIT ?", (task,), limit)
     row = snapshot.one("SELECT count(*) FROM messages WHERE task = ?", (task,))
-    return [to_message(snapshot, stored) for stored in reversed(found)], 0 if row is None else row[0]
+    return [to_message(snapshot, Stored(*each)) for each in reversed(found)], 0 if row is None else row[0]
 
 
 def open_about(snapshot: Snapshot, task: str) -> list[str]:
@@ -270,33 +290,42 @@ def check(snapshot: Snapshot) -> Iterator[str]:
     for problem, query in _PROBLEMS.items():
         for (id,) in snapshot.all(query):
             yield f"message {id} {problem}"
-    for seq, id, version, newest, *fields in snapshot.all(
-        "SELECT m.seq, id, version, (SELECT max(version) FROM events e WHERE e.kind = 'message' AND e.scope = ''"
-        " AND e.id = m.id), sender, thread, task, type, priority, ack, answers, subject, body"
+    columns = ("version", "revision", "created")
+    rows = "SELECT id, version, revision, sent FROM messages"
+    yield from compare(snapshot, MESSAGE, pasts(snapshot, MESSAGE), rows, columns)
+    for seq, id, closed, receiver, *fields in snapshot.all(
+        "SELECT m.seq, id, closed, receiver, sender, thread, task, type, priority, ack, answers, subject, body"
         " FROM messages m LEFT JOIN message_texts x ON x.seq = m.seq"
     ):
-        if version != newest:
-            yield f"message {id} has version {version}, but {newest} in the log"
-        yield from _check_steps(snapshot, seq, id, dict(zip(_FIELDS, fields, strict=True)))
+        yield from _check_steps(snapshot, seq, id, closed, receiver, dict(zip(_FIELDS, fields, strict=True)))
     counted = "SELECT agent, sum(status = 'unread') FROM deliveries GROUP BY agent"
     for agent, _ in snapshot.all(f"{counted} EXCEPT SELECT agent, unread FROM mailboxes"):
         yield f"the unread messages of {agent} are counted wrongly"
 
 
-def _check_steps(snapshot: Snapshot, seq: int, id: str, fields: dict[str, Any]) -> Iterator[str]:
+def _check_steps(
+    snapshot: Snapshot, seq: int, id: str, closed: int | None, receiver: str, fields: dict[str, Any]
+) -> Iterator[str]:
     """Compare a message with its events, if its first one is still in the log."""
-    logged: dict[str, str] | None = None
-    for op, data in snapshot.all(
-        "SELECT op, data FROM events WHERE kind = 'message' AND scope = '' AND id = ? ORDER BY version", (id,)
+    logged: dict[str, tuple[str, int]] | None = None
+    ended = None
+    for op, time, data in snapshot.all(
+        "SELECT op, time, data FROM events WHERE kind = 'message' AND scope = '' AND id = ? ORDER BY version", (id,)
     ):
         said = msgspec.msgpack.decode(data)
         if op == "send":
-            logged = dict.fromkeys(said["to"], "unread")
+            logged = dict.fromkeys(said["to"], ("unread", time))
             for name, value in fields.items():
                 if value != said[name]:
                     yield f"message {id} differs from the log in its {name}"
+            if receiver not in (encode_names((ALL,)).decode(), encode_names(said["to"]).decode()):
+                yield f"message {id} differs from the log in its recipients"
+        elif op == "close":
+            ended = time
+            logged = logged and dict.fromkeys(logged, ("closed", time))
         elif logged is not None:
-            logged = dict.fromkeys(logged, "closed") if op == "close" else logged | {said["agent"]: said["status"][1]}
-    stored: dict[str, str] = dict(snapshot.all("SELECT agent, status FROM deliveries WHERE message = ?", (seq,)))
-    if logged is not None and stored != logged:
+            logged |= {said["agent"]: (said["status"][1], time)}
+    steps = snapshot.all("SELECT agent, status, updated FROM deliveries WHERE message = ?", (seq,))
+    stored: dict[str, tuple[str, int]] = {agent: (status, updated) for agent, status, updated in steps}
+    if logged is not None and (stored, closed) != (logged, ended):
         yield f"message {id} has the statuses {stored}, but {logged} in the log"

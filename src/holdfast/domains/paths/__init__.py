@@ -24,11 +24,11 @@ from holdfast.domains.tasks.rows import require as require_task
 from holdfast.ids import is_uuid7
 from holdfast.kernel import leases
 from holdfast.kernel.events import Filter
-from holdfast.kernel.tx import Snapshot, Tx
+from holdfast.kernel.tx import Snapshot, Tx, fill
 from holdfast.kernel.validate import check_flag, check_limit, check_name, check_ttl
 from holdfast.operation import Domain, Found, M, Steps, procedure, read, read_as, write
 from holdfast.route import Held, example
-from holdfast.types import DerivedActor, as_time
+from holdfast.types import DerivedActor, Page, as_time
 from holdfast.types.agents import PathLock
 
 MAX_REASON = 500
@@ -300,7 +300,7 @@ def list_paths(
     task: str | None = None,
     limit: int = 1000,
     after: str = "",
-) -> list[PathLock]:
+) -> Page[PathLock]:
     """List the held locks by id, which is by age; only those that cover a path, of a holder, for a task."""
     check_limit(limit, 1000, "after")
     where, params = " AND k.name > ?", [after]
@@ -311,12 +311,17 @@ def list_paths(
             check_name(value, column)
             where += f" AND k.{column} = ?"
             params.append(value)
+    page: Page[PathLock] = Page()
     if path is None:
-        return select(snapshot, where, [*params, limit], " ORDER BY k.name LIMIT ?")
-    wanted = patterns.check_path(path)
-    near, prefixes = patterns.may_cover(wanted)
-    found = select(snapshot, where + near, [*params, *prefixes], " ORDER BY k.name")
-    return [lock for lock in found if any(patterns.covers(pattern, wanted) for pattern in lock.patterns)][:limit]
+        more = fill(page, select(snapshot, where, [*params, limit + 1], " ORDER BY k.name LIMIT ?"), limit)
+    else:
+        wanted = patterns.check_path(path)
+        near, prefixes = patterns.may_cover(wanted)
+        found = select(snapshot, where + near, [*params, *prefixes], " ORDER BY k.name")
+        covering = (lock for lock in found if any(patterns.covers(pattern, wanted) for pattern in lock.patterns))
+        more = fill(page, covering, limit)
+    page.cursor = page[-1].id if more else None
+    return page
 
 
 def check_path_for(snapshot: Snapshot, me: str, path: str, actor: str | None = None) -> PathLock | None:

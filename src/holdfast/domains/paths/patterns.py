@@ -145,7 +145,7 @@ def _characters_meet(one: str, other: str, _: _Work) -> bool:
 MAX_PATTERNS: Final = 100
 EVERYTHING: Final = "**"
 _BELOW: Final = "/**"
-_SET: Final = re.compile(r"(?<!\\)\[[^\[\]/\\]+\]")
+_SET: Final = r"(?<!\\)\[[^\[\]/\\]+\]"
 
 
 def check_patterns(patterns: Any) -> tuple[str, ...]:
@@ -193,7 +193,8 @@ def check_path(path: Any) -> str:
 
 
 def _normal(path: str, what: str) -> str:
-    if path.startswith(("/", "~")) or re.match(r"[A-Za-z]:[\\/]", path):
+    drive = path[:1].isascii() and path[:1].isalpha() and path[1:3] in (":/", ":\\")
+    if drive or path.startswith(("/", "~")):
         hint = "paths are relative to the root of the repository"
         raise errors.Invalid(f"the {what} {path!r} is absolute", hint=hint)
     parts = [part for part in path.split("/") if part not in ("", ".")]
@@ -237,12 +238,12 @@ def _readings(pattern: str) -> list[Segments]:
 def _globs(pattern: str) -> tuple[str, ...]:
     """The readings of a pattern as globs, with everything below: each `[id]` is a set, or a name with brackets."""
     plain = pattern + _BELOW
-    if not _SET.search(pattern):
+    if "[" not in pattern or not re.search(_SET, pattern):
         return (plain,)
-    either = _SET.sub(lambda found: f"{{{found[0]},{_escaped(found[0])}}}", pattern) + _BELOW
+    either = re.sub(_SET, lambda found: f"{{{found[0]},{_escaped(found[0])}}}", pattern) + _BELOW
     if globs.check(either) is None:
         return (either,)
-    names = _SET.sub(lambda found: _escaped(found[0]), pattern) + _BELOW  # too many to combine them all
+    names = re.sub(_SET, lambda found: _escaped(found[0]), pattern) + _BELOW  # too many to combine them all
     return (plain, names) if globs.check(names) is None else (plain,)
 
 

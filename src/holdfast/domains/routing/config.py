@@ -10,7 +10,7 @@ Parsed settings are cached by their digest.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any, Final
 
 import msgspec
@@ -18,6 +18,7 @@ import msgspec
 from holdfast.domains.routing import CONFIG, ROUTES
 from holdfast.domains.routing.rules import Rules
 from holdfast.domains.routing.yaml_lines import Findings, Node, Unreadable, close_to, parse, read_flag, read_name, show
+from holdfast.kernel.events import compare, pasts
 from holdfast.kernel.tx import Snapshot, Tx, newest_version
 from holdfast.kernel.validate import MAX_SECONDS
 from holdfast.types.tasks import Problem
@@ -239,3 +240,17 @@ def remember(tx: Tx, path: str, digest: bytes) -> None:
             " ON CONFLICT (path) DO UPDATE SET digest = excluded.digest",
             (path, digest),
         )
+
+
+def check(snapshot: Snapshot) -> Iterator[str]:
+    """Report documents that differ from the log, or have another content than their digest says."""
+    import hashlib
+
+    for name, kind in KIND.items():
+        past = pasts(snapshot, kind, lambda data: {"source": (None, data["source"])})
+        columns = ("version", "revision", "updated", "source")
+        rows = f"SELECT name, {', '.join(columns)} FROM documents WHERE name = '{name}'"
+        yield from compare(snapshot, kind, past, rows, columns)
+    for name, digest, content in snapshot.all("SELECT name, digest, content FROM documents"):
+        if name not in KIND or digest != hashlib.blake2b(content, digest_size=16).digest():
+            yield f"the document {name} is not what was loaded"

@@ -11,7 +11,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
+
+import msgspec
 
 from holdfast.errors import InvalidName
 from holdfast.kernel.validate import check_name
@@ -29,7 +31,7 @@ _INT: Final = r"[-+]?[0-9]{1,18}"
 _FLOAT: Final = r"[-+]?(\.[0-9]+|[0-9]+(\.[0-9]*)?)([eE][-+]?[0-9]+)?"
 
 
-class Node(NamedTuple):
+class Node(msgspec.Struct, frozen=True):
     """A value and its line: for a value in a mapping, the line of its key.
 
     It is None, a bool, int, float or str, a list of nodes, or a dict of them.
@@ -37,6 +39,9 @@ class Node(NamedTuple):
 
     value: Any
     line: int
+
+    def __iter__(self) -> Iterator[Any]:
+        return iter((self.value, self.line))
 
 
 class Unreadable(Exception):

@@ -8,6 +8,7 @@ writes changes made in memory (by `cupboard`): if two are based on the same vers
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from functools import partial
 from typing import Any, Final, Literal
 
 from holdfast import errors
@@ -15,11 +16,12 @@ from holdfast.domains import link_types, locks
 from holdfast.domains.stashes import rows
 from holdfast.domains.stashes.rows import StashId, Stored
 from holdfast.kernel import idempotency, leases
-from holdfast.kernel.events import redact
-from holdfast.kernel.tx import Snapshot, Tx, newest_version
-from holdfast.kernel.validate import check_id, check_limit, check_name, check_ttl
-from holdfast.operation import Domain, Found, M, procedure, read, write
-from holdfast.route import Held, example
+from holdfast.kernel.events import compare, pasts, redact
+from holdfast.kernel.tx import Snapshot, Tx
+from holdfast.kernel.validate import check_id, check_limit, check_name, check_offset, check_ttl
+from holdfast.kernel.values import encode
+from holdfast.operation import Domain, Found, M, Steps, procedure, read, write
+from holdfast.route import LOADING, Held, example
 from holdfast.types import ImportPart, ImportReport, Page
 from holdfast.types.stashes import Stash, StashType, TransferTable
 
@@ -207,8 +209,7 @@ def list_stashes(
 ) -> Page[Stash]:
     """List the stashes that match every filter, oldest first; `trail` is the id of a trail, "" for global stashes."""
     check_limit(limit, 1000, "offset")
-    if type(offset) is not int or not 0 <= offset < 2**63:
-        raise errors.InvalidFilter(f"offset must be an int of 0 or more, not {offset!r}")
+    check_offset(offset)
     if stash_type is not None:
         rows.check_type(stash_type)
     wanted = {"s.type": stash_type, "s.name": name, "s.trail": trail}
@@ -258,10 +259,7 @@ def probe(tx: Tx, id: str) -> Found | None:
 
 def check(snapshot: Snapshot) -> Iterator[str]:
     """Report stashes that differ from their history or their link, and locks without a stash."""
-    for id, version in snapshot.all("SELECT id, version FROM stashes"):
-        newest = newest_version(snapshot, rows.STASH, "", id)
-        if version != newest:
-            yield f"stash {id} is at version {version}, its history at {newest}"
+    yield from _check_rows(snapshot)
     for id, trail, linked in snapshot.all(
         "SELECT s.id, s.trail, coalesce((SELECT target FROM links WHERE kind = 'scoped_to' AND source = s.id), '')"
         " FROM stashes s"
@@ -275,35 +273,79 @@ def check(snapshot: Snapshot) -> Iterator[str]:
         yield f"the stash lock {id} is held, but it does not exist"
 
 
+def _check_rows(snapshot: Snapshot) -> Iterator[str]:
+    """Report stashes that differ from their history, have no lease that they name, or were deleted without a trail."""
+
+    def changes(data: dict[str, Any]) -> dict[str, tuple[Any, Any]]:
+        imported = {"imported": (None, True)} if "at" in data else {}  # its times come from elsewhere
+        return {"value": (None, encode(data["value"])), **imported}
+
+    past = pasts(snapshot, rows.STASH, changes)
+    columns = ("version", "revision")
+    yield from compare(snapshot, rows.STASH, past, "SELECT id, version, revision FROM stashes", columns)
+    for id, kind, value, created, updated in snapshot.all("SELECT id, type, value, created, updated FROM stashes"):
+        found = past.get(id)
+        if found is None or "value" not in found.fields:
+            continue
+        if value != (encode(None) if kind == rows.LOCK else found.fields["value"].new):
+            yield f"stash {id} has another value than in its history"
+        times = (found.created or created, found.updated)
+        if "imported" not in found.fields and (created, updated) != times:
+            yield f"stash {id} was made and changed at {(created, updated)}, but at {times} in its history"
+    for (id,) in snapshot.all(
+        "SELECT id FROM stashes s WHERE lease IS NOT NULL"
+        " AND NOT EXISTS (SELECT 1 FROM leases l WHERE l.id = s.lease AND l.kind = ? AND l.id = 'stash:' || s.id)",
+        (rows.STASH,),
+    ):
+        yield f"stash {id} is bound to a lease that does not exist"
+    for (id,) in snapshot.all(
+        "SELECT id FROM leases l WHERE kind = ? AND NOT EXISTS (SELECT 1 FROM stashes s WHERE s.lease = l.id)",
+        (rows.STASH,),
+    ):
+        yield f"lease {id} belongs to a stash that does not exist"
+    for id, kind in snapshot.all("SELECT id, type FROM stashes"):
+        if kind not in rows.TYPES:
+            yield f"stash {id} has the unknown type {kind!r}"
+    for (id,) in snapshot.all(
+        "SELECT s.id FROM stashes s JOIN trails t ON t.id = s.trail WHERE s.deleted IS NULL AND t.state = 'abandoned'"
+    ):
+        yield f"stash {id} was not deleted with its trail"
+
+
 def export(snapshot: Snapshot, table: TransferTable, after: str | None = None, limit: int = MAX_EXPORT) -> Page[str]:
     """Return a page of a table as JSON lines, with deleted records that can still be restored.
 
     Tables are crumbs, trails, links, stashes and stash_history. `after` is the cursor of the previous page: the id of
     its last line; for stash_history its STASH_ID/VERSION.
     """
-    from holdfast.interchange import stash_export
+    with LOADING:
+        from holdfast.interchange import stash_export
 
     return stash_export.export(snapshot, table, after, limit)
 
 
 def import_(
-    tx: Tx,
     tables: Mapping[str, Sequence[str]],
     dry_run: bool = False,
     skip_bad: bool = False,
     holder: str | None = None,
     part: ImportPart | None = None,
-) -> ImportReport:
+    atomic: bool = False,
+) -> Steps[ImportReport]:
     """Import tables as JSON lines, by name, with their ids, times, versions and history.
+
+    More than 500 lines are rehearsed, then imported in transactions of at most 500, between which others can write; if
+    one of these fails, importing again goes on. With `atomic`, a fence, a key or inside a transaction it is one.
 
     What changed in the file only is updated; what changed on both sides is left alone. A line that cannot be imported
     refuses all (Invalid, with `problems`); with `skip_bad` it is left out, and what needs it. A held lock stays held,
     with a token of this workspace; given a `holder`, locks of others are Forbidden. `part` tells what lines that are
     part of larger files need to know of the rest.
     """
-    from holdfast.interchange import stash_import
+    with LOADING:
+        from holdfast.interchange import slices, stash_import
 
-    return stash_import.import_(tx, tables, skip_bad, dry_run, holder, part)
+    return slices.steps(partial(stash_import.import_, holder=holder), tables, dry_run, skip_bad, part, atomic)
 
 
 # What examples need.
@@ -445,7 +487,7 @@ class Stashes(Domain[M]):
         examples=(example("holdfast stash history hits", HITS, "holdfast stash increment hits"),),
     )
     export = read(export, http="GET /api/stashes/export/{table}", heavy=True, listing=True, cli="stash export")
-    import_ = write(
+    import_ = procedure(
         import_,
         http="POST /api/stashes/import",
         heavy=True,

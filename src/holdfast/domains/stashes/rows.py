@@ -18,7 +18,7 @@ from holdfast.domains.locks import LockAttempt, Target, acquire_by
 from holdfast.domains.routing.config import settings_of
 from holdfast.domains.tasks.rows import DAY
 from holdfast.kernel import leases
-from holdfast.kernel.events import Filter, gone, marks
+from holdfast.kernel.events import Filter, gone, marks, story_page
 from holdfast.kernel.tx import Row, Snapshot, Tx
 from holdfast.kernel.validate import check_id, check_limit, check_name
 from holdfast.kernel.values import decode, encode
@@ -334,19 +334,15 @@ def purge_of(id: str) -> str:
 def history(snapshot: Snapshot, id: StashId, limit: int = MAX_HISTORY, after: int | None = None) -> Page[StashEntry]:
     """Return the saved changes of a stash, oldest first, above version `after`; of compacted ones what is left.
 
-    Raises NotFound.
+    Raises NotFound, or Compacted for an `after` below what is left.
     """
     check_limit(limit, MAX_HISTORY, "after a version")
     if after is not None and (type(after) is not int or not 0 <= after <= END_OF_REVISION):
         raise errors.InvalidFilter(f"after must be a version, not {after!r}")
-    rows, more = snapshot.page(
-        "SELECT id, version, op, time, data FROM events WHERE kind = ? AND scope = '' AND id = ? AND version > ?"
-        " AND data IS NOT NULL ORDER BY version LIMIT ?",
-        (STASH, require(snapshot, id).id, after or 0),
-        limit,
-    )
-    page = Page(to_entry(row) for row in rows)
+    rows, more, compacted = story_page(snapshot, STASH, "", require(snapshot, id).id, after, limit)
+    page = Page(to_entry((row[6], row[8], row[7], row[2], row[10])) for row in rows)
     page.cursor = str(page[-1].version) if more else None
+    page.compacted = compacted
     return page
 
 

@@ -7,17 +7,30 @@ the first call that needs it.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Final
+from functools import partial
+from typing import TYPE_CHECKING, Final
 
 from holdfast import errors
-from holdfast.domains.tasks import changes, claims, creation, queries, readiness, templates, transitions, tree
+from holdfast.domains.tasks import claims, creation, readiness, transitions
 from holdfast.domains.tasks.rows import find, require, to_task
 from holdfast.kernel.tx import Snapshot, Tx
 from holdfast.kernel.validate import check_flag
-from holdfast.operation import Domain, Found, M, procedure, read, write
-from holdfast.route import ANY, Alias, Held, example
+from holdfast.operation import Domain, Found, M, Steps, procedure, read, write
+from holdfast.route import ANY, LOADING, Alias, Held, Late, example
 from holdfast.types import ImportPart, ImportReport, Page
 from holdfast.types.tasks import ImportFormat, Side, Task, TemplateNode
+
+if TYPE_CHECKING:
+    from holdfast.domains.tasks import changes as _changes
+    from holdfast.domains.tasks import graph as _graph
+    from holdfast.domains.tasks import past as _past
+    from holdfast.domains.tasks import queries as _queries
+    from holdfast.domains.tasks import templates as _templates
+    from holdfast.domains.tasks import tree as _tree
+else:  # whoever claims and completes needs none of them
+    _changes, _graph, _past, _queries, _templates, _tree = (
+        Late(f"holdfast.domains.tasks.{name}") for name in ("changes", "graph", "past", "queries", "templates", "tree")
+    )
 
 _ONE = "/api/tasks/{id}"
 MAX_EXPORT: Final = 1000  # lines of a page
@@ -36,29 +49,31 @@ def export(
 
     Links to deleted tasks are included only if the deleted tasks are.
     """
-    from holdfast.interchange import task_export
+    with LOADING:
+        from holdfast.interchange import task_export
 
     return task_export.export(snapshot, after, limit, include_deleted)
 
 
 def import_(
-    tx: Tx,
     lines: Sequence[str],
     format: ImportFormat = "holdfast",
     prefer: Side = "ours",
     dry_run: bool = False,
     skip_bad: bool = False,
     part: ImportPart | None = None,
-) -> ImportReport:
-    """Import tasks from JSON lines, with their ids, in one transaction; the same lines again change nothing.
+    atomic: bool = False,
+) -> Steps[ImportReport]:
+    """Import tasks from JSON lines, with their ids; the same lines again change nothing.
 
-    A task that changed here and in the file is left alone, or with prefer="theirs" becomes what the file says. A line
-    that cannot be imported refuses all (Invalid, with `problems`); with `skip_bad` it is left out, and what needs it.
-    Claims are not imported. `part` tells what lines that are part of a larger file need to know of the rest.
+    More than 500 lines go in transactions of at most 500; with `atomic`, a fence, a key or in a transaction it is one.
+    A task changed here and in the file is left alone, or with prefer="theirs" becomes that of the file; no claims are
+    imported. A bad line refuses all (Invalid, with `problems`); `skip_bad` leaves it out. `part` is for slices.
     """
-    from holdfast.interchange import task_import
-
-    return task_import.import_(tx, lines, format, prefer, dry_run, skip_bad, part)
+    with LOADING:
+        from holdfast.interchange import slices
+        from holdfast.interchange.task_import import import_ as import_in
+    return slices.steps(partial(import_in, format=format, prefer=prefer), lines, dry_run, skip_bad, part, atomic)
 
 
 def probe(tx: Tx, id: str) -> Found | None:
@@ -112,7 +127,7 @@ class Tasks(Domain[M]):
         mcp="task_show",
     )
     list = read(
-        queries.list_tasks,
+        _queries.list_tasks,
         http="GET /api/tasks",
         listing=True,
         cli="list",
@@ -134,7 +149,7 @@ class Tasks(Domain[M]):
         mcp="task_list",
     )
     search = read(
-        queries.search,
+        _queries.search,
         http="GET /api/tasks/search",
         listing=True,
         cli="search TEXT...",
@@ -272,7 +287,7 @@ class Tasks(Domain[M]):
     )
 
     update = write(
-        changes.update,
+        _changes.update,
         http=f"PATCH {_ONE}",
         reloads_rules=True,
         cli="update",
@@ -284,7 +299,7 @@ class Tasks(Domain[M]):
         mcp="task_update",
     )
     note = write(
-        changes.note,
+        _changes.note,
         http=f"POST {_ONE}/note",
         cli="note ID TEXT...",
         help="Add a note to a task's history, where a search finds it.",
@@ -295,7 +310,7 @@ class Tasks(Domain[M]):
         mcp="task_update",
     )
     add_tags = write(
-        changes.add_tags,
+        _changes.add_tags,
         http=f"POST {_ONE}/tags",
         reloads_rules=True,
         cli="tag add ID TAGS...",
@@ -304,7 +319,7 @@ class Tasks(Domain[M]):
         mcp="task_update",
     )
     remove_tags = write(
-        changes.remove_tags,
+        _changes.remove_tags,
         http=f"DELETE {_ONE}/tags",
         cli="tag remove ID TAGS...",
         help="Remove tags from a task.",
@@ -312,7 +327,7 @@ class Tasks(Domain[M]):
         mcp="task_update",
     )
     set_tags = write(
-        changes.set_tags,
+        _changes.set_tags,
         http=f"PUT {_ONE}/tags",
         reloads_rules=True,
         cli="tag set ID [TAGS...]",
@@ -321,18 +336,18 @@ class Tasks(Domain[M]):
     )
 
     reparent = write(
-        tree.reparent,
+        _tree.reparent,
         http=f"POST {_ONE}/reparent",
         aliases=(Alias("new_parent_id", "parent_id"),),
         cli="reparent",
         help="Move a task and all below it under another one, or to the top.",
         examples=("holdfast reparent hf-3m9x hf-7k2q", "holdfast reparent hf-3m9x none"),
     )
-    subtree = read(tree.subtree, http=f"GET {_ONE}/subtree", cli="tree")
-    ancestors = read(tree.ancestors, http=f"GET {_ONE}/ancestors")
-    children = read(tree.children, http=f"GET {_ONE}/children")
+    subtree = read(_tree.subtree, http=f"GET {_ONE}/subtree", cli="tree")
+    ancestors = read(_tree.ancestors, http=f"GET {_ONE}/ancestors")
+    children = read(_tree.children, http=f"GET {_ONE}/children")
     depend = write(
-        tree.depend,
+        _tree.depend,
         http=f"POST {_ONE}/dependencies",
         cli="dep add",
         help="Let a task wait for another, or only refer to it.",
@@ -340,22 +355,41 @@ class Tasks(Domain[M]):
         mcp="task_update",
     )
     undepend = write(
-        tree.undepend,
+        _tree.undepend,
         http=f"DELETE {_ONE}/dependencies",
         cli="dep remove",
         help="Let a task wait for another no more.",
         examples=(example("holdfast dep remove hf-3m9x hf-7k2q", "holdfast dep add hf-3m9x hf-7k2q"),),
     )
     dependencies = read(
-        tree.dependencies,
+        _tree.dependencies,
         http=f"GET {_ONE}/dependencies",
         cli="dep list",
         help="List what a task waits for, and what waits for it.",
         examples=("holdfast dep list hf-3m9x",),
     )
 
+    graph = read(
+        _graph.graph,
+        http="GET /api/tasks/graph",
+        heavy=True,
+        listing=True,
+        cli="graph [ROOT]",
+        help="Show what waits for what: the longest chain, what holds up most.",
+        examples=(example("holdfast graph", "holdfast dep add hf-3m9x hf-7k2q"), "holdfast graph hf-7k2q --json"),
+        arguments={"root": "only the tasks around this one", "include_closed": "also closed tasks"},
+    )
+    as_of = read(
+        _past.as_of,
+        http=f"GET {_ONE}/as-of",
+        listing=True,
+        cli="as-of ID REVISION",
+        help="Show a task as it was at a revision.",
+        examples=(example("holdfast as-of hf-7k2q 2", _CLAIM),),
+        arguments={"revision": "the revision, as `history` and `log` print it"},
+    )
     history = read(
-        queries.history,
+        _queries.history,
         http=f"GET {_ONE}/history",
         listing=True,
         cli="history",
@@ -364,7 +398,7 @@ class Tasks(Domain[M]):
         mcp="task_show",
     )
     resume = read(
-        queries.resume,
+        _queries.resume,
         http=f"GET {_ONE}/resume",
         listing=True,
         cli="resume",
@@ -373,7 +407,7 @@ class Tasks(Domain[M]):
         mcp="task_show",
     )
     explain = read(
-        tree.explain,
+        _tree.explain,
         http=f"GET {_ONE}/explain",
         listing=True,
         cli="explain",
@@ -382,14 +416,14 @@ class Tasks(Domain[M]):
         mcp="task_show",
     )
     delete = write(
-        changes.delete,
+        _changes.delete,
         http=f"DELETE {_ONE}",
         cli="delete ID [REASON]",
         help="Delete a task and all below it; undelete brings them back.",
         examples=("holdfast delete hf-3m9x 'made by mistake'",),
     )
     restore = write(
-        changes.restore,
+        _changes.restore,
         http=f"POST {_ONE}/restore",
         cli="undelete",
         help="Bring back a deleted task, with what was deleted along with it.",
@@ -397,7 +431,7 @@ class Tasks(Domain[M]):
         mcp="task_update",
     )
     purge = write(
-        changes.purge,
+        _changes.purge,
         http=f"POST {_ONE}/purge",
         cli="purge",
         help="Remove a task and all below it for good, after a backup.",
@@ -406,13 +440,13 @@ class Tasks(Domain[M]):
         irreversible=True,
     )
     sweep_retention = procedure(
-        changes.sweep_retention, http="POST /api/tasks/sweep-retention", heavy=True, reloads_rules=True, role="admin"
+        _changes.sweep_retention, http="POST /api/tasks/sweep-retention", heavy=True, reloads_rules=True, role="admin"
     )
 
     export = read(export, http="GET /api/tasks/export", heavy=True, listing=True, cli="export")
-    import_ = write(import_, http="POST /api/tasks/import", heavy=True, reloads_rules=True, cli="import")
+    import_ = procedure(import_, http="POST /api/tasks/import", heavy=True, reloads_rules=True, cli="import")
     bulk = write(
-        changes.bulk,
+        _changes.bulk,
         http="POST /api/tasks/bulk",
         heavy=True,
         reloads_rules=True,
@@ -425,7 +459,7 @@ class Tasks(Domain[M]):
         shapes={"tasks": "tasks.create"},
     )
     set_template = write(
-        templates.set_template,
+        _templates.set_template,
         http="PUT /api/templates/{name}",
         reloads_rules=True,
         cli="template set",
@@ -434,7 +468,7 @@ class Tasks(Domain[M]):
         shapes={"tree": TemplateNode},
     )
     get_template = read(
-        templates.get_template,
+        _templates.get_template,
         http="GET /api/templates/{name}",
         plain=True,
         cli="template show",
@@ -442,14 +476,14 @@ class Tasks(Domain[M]):
         examples=(example("holdfast template show release", _TEMPLATE),),
     )
     delete_template = write(
-        templates.delete_template,
+        _templates.delete_template,
         http="DELETE /api/templates/{name}",
         cli="template delete",
         help="Forget a template; tasks made from it stay.",
         examples=(example("holdfast template delete release", _TEMPLATE),),
     )
     from_template = write(
-        templates.from_template,
+        _templates.from_template,
         http="POST /api/templates/{name}/tasks",
         reloads_rules=True,
         cli="template use NAME [VALUES...]",
@@ -457,7 +491,7 @@ class Tasks(Domain[M]):
         examples=(example("holdfast template use release version=1.2", _TEMPLATE),),
     )
     templates = read(
-        templates.list_templates,
+        _templates.list_templates,
         http="GET /api/templates",
         plain=True,
         cli="template list",

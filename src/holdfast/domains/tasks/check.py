@@ -14,12 +14,14 @@ PAGE = 1000
 _decode = msgspec.msgpack.Decoder(dict[str, Any]).decode
 _FIELDS = (
     *("status", "priority", "type", "parent_id", "deleted", "claimed_by", "token", "tags", "title"),
-    *("grimoire_hint", "grimoire", "body"),
+    *("grimoire_hint", "grimoire", "body", "created", "updated"),
 )
+# What a task has if its events never said otherwise.
+_UNSAID = {"deleted": False, "claimed_by": None, "token": None, "grimoire_hint": None, "grimoire": None, "body": ""}
 _PLAIN = (
-    "SELECT seq, id, version, revision, status, priority, type, (SELECT id FROM tasks WHERE seq = t.parent),"
+    "SELECT seq, id, version, revision, imported, status, priority, type, (SELECT id FROM tasks WHERE seq = t.parent),"
     " deleted IS NOT NULL, holder, token, tags, title, hint, grimoire,"
-    " (SELECT body FROM task_texts x WHERE x.seq = t.seq) FROM tasks t"
+    " (SELECT body FROM task_texts x WHERE x.seq = t.seq), created, updated FROM tasks t"
 )
 
 # Problem -> a query for the ids of tasks that have it.
@@ -50,6 +52,9 @@ _SOUND = {
 _STRAY = {
     "a lease belongs to a task without a holder": "SELECT id FROM leases l WHERE kind = 'task'"
     " AND NOT EXISTS (SELECT 1 FROM tasks t WHERE l.id = t.record AND t.holder = l.holder)",
+    "what a file said of a task is not what an import keeps": "SELECT seq FROM task_imports i WHERE"
+    " source NOT IN ('holdfast', 'beads') OR typeof(digest) <> 'blob' OR length(digest) <> 20"
+    " OR NOT EXISTS (SELECT 1 FROM tasks t WHERE t.seq = i.seq AND i.version BETWEEN 1 AND t.version)",
     "a text belongs to no task": "SELECT seq FROM task_texts WHERE seq NOT IN (SELECT seq FROM tasks)",
     "the search index has a row of no task": "SELECT id FROM tasks_fts_docsize WHERE id NOT IN (SELECT seq FROM tasks)",
     "a link has a missing end": "SELECT id FROM links WHERE kind IN ('depends_on', 'discovered_from', 'related')"
@@ -117,18 +122,23 @@ def _log(snapshot: Snapshot) -> Iterator[str]:
 
 
 def _replayed(snapshot: Snapshot, row: Row) -> Iterator[str]:
-    _, id, version, revision, *values = row
+    _, id, version, revision, imported, *values = row
     found = dict(zip(_FIELDS, values, strict=True))
     found["tags"] = msgspec.json.decode(found["tags"])
-    logged: dict[str, Any] = {}
+    logged: dict[str, Any] = dict(_UNSAID)
     newest = (0, 0)
-    for newest_version, newest_revision, data in snapshot.all(
-        "SELECT version, revision, data FROM events WHERE kind = 'task' AND scope = '' AND id = ? ORDER BY version",
+    for newest_version, newest_revision, time, data in snapshot.all(
+        "SELECT version, revision, time, data FROM events WHERE kind = 'task' AND scope = '' AND id = ?"
+        " ORDER BY version",
         (id,),
     ):
-        if newest_version != newest[0] + 1:
+        if newest_version == 1 and imported is None:
+            logged["created"] = time
+        elif newest_version != newest[0] + 1:
             logged = {}
         newest = (newest_version, newest_revision)
+        if imported is None:  # otherwise its times come from elsewhere
+            logged["updated"] = time
         if data is not None:
             logged |= {field: change[1] for field, change in _decode(data).items() if field in found}
     if newest != (version, revision):

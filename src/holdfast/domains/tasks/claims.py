@@ -176,15 +176,14 @@ def _lost(tx: Tx, task: Stored, agent: str) -> bool:
     """Whether the last claim of `agent` on the task expired or was taken by force."""
     before, passed = task.version + 1, False  # compaction keeps the end of the last claim, not of those before
     try:
-        while rows := history(tx, TASK, "", task.id, before, _PAGE):
-            for row in rows:
-                event = to_event(row)
-                was, _ = event.data.get("claimed_by", (None, None))
-                if passed and event.version != before - 1:
-                    return False  # compacted between
-                if was == agent:
-                    return event.op == "expire" or "forced" in event.data
-                before, passed = event.version, passed or was is not None
+        for row in history(tx, TASK, "", task.id, before, _PAGE):
+            event = to_event(row)
+            was, _ = event.data.get("claimed_by", (None, None))
+            if passed and event.version != before - 1:
+                return False  # compacted between
+            if was == agent:
+                return event.op == "expire" or "forced" in event.data
+            before, passed = event.version, passed or was is not None
     except errors.Compacted:
         return False  # too long ago to know
     return False

@@ -8,7 +8,7 @@ fit. Guarantee: the result as JSON is not longer than the budget.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from datetime import datetime
 from typing import Any, Final, TypeVar
 
@@ -23,8 +23,8 @@ from holdfast.domains.tasks.readiness import check_pattern, several
 from holdfast.domains.tasks.rows import COLUMNS, TASK, Stored, as_seen, find, missing, to_task
 from holdfast.domains.tasks.transitions import STATUSES
 from holdfast.kernel import events
-from holdfast.kernel.tx import PAGE_BYTES, Row, Snapshot, newest_version, weight
-from holdfast.kernel.validate import check_flag, check_limit, check_name
+from holdfast.kernel.tx import PAGE_BYTES, Snapshot, newest_version, weight
+from holdfast.kernel.validate import check_flag, check_limit, check_name, check_offset
 from holdfast.types import END_OF_REVISION, Event, Page, as_microseconds
 from holdfast.types.agents import Message
 from holdfast.types.tasks import (
@@ -43,18 +43,21 @@ MAX_WORDS: Final = 32
 _WEIGHTS = "10.0, 2.0, 1.0"  # a word in the title counts most, then the body, then the notes
 
 
-def search(snapshot: Snapshot, text: str, limit: int = 20, include_deleted: bool = False) -> list[Hit]:
+def search(snapshot: Snapshot, text: str, limit: int = 20, include_deleted: bool = False, offset: int = 0) -> Page[Hit]:
     """Search tasks that contain all words; `word*` matches prefixes, "in quotes" a phrase."""
-    check_limit(limit, 100, "")
+    check_limit(limit, 100, "offset")
+    check_offset(offset)
     check_flag(include_deleted=include_deleted)
     live = "" if include_deleted else " AND t.deleted IS NULL"
-    rows = snapshot.all(
+    rows, more = snapshot.page(
         f"SELECT snippet(tasks_fts, -1, '**', '**', '…', 16), bm25(tasks_fts, {_WEIGHTS}) AS score, {COLUMNS},"
         " (SELECT stamp FROM meta) FROM tasks_fts f JOIN tasks t ON t.seq = f.rowid"
-        f" WHERE tasks_fts MATCH ?{live} ORDER BY score, t.seq LIMIT ?",
-        (match_of(text), limit),
+        f" WHERE tasks_fts MATCH ?{live} ORDER BY score, t.seq LIMIT ?, ?",
+        (match_of(text), offset),
+        limit,
     )
-    return [Hit(to_task(as_seen(snapshot, row[2:])), row[0], row[1]) for row in rows]
+    hits = (Hit(to_task(as_seen(snapshot, row[2:])), row[0], row[1]) for row in rows)
+    return Page.of(hits, more, lambda _: offset + len(rows))
 
 
 def match_of(text: str) -> str:
@@ -270,8 +273,8 @@ def history(
 ) -> Page[HistoryEntry]:
     """Return the changes of a task, newest first, below version `before`; `field` and `since` filter them.
 
-    A page ends between versions, unless one alone has more changes than `limit`. Works for deleted tasks too. Raises
-    TaskNotFound, or Compacted if nothing is left of what is asked for.
+    A page ends between versions, unless one alone has more changes than `limit`. Works for deleted tasks too. If some
+    were compacted, the cursor of the last page leads to Compacted. Raises TaskNotFound, Compacted if nothing is left.
     """
     if field is not None:
         check_name(field, "field")
@@ -283,11 +286,10 @@ def history(
     if before is not None and (type(before) is not int or not 1 <= before <= END_OF_REVISION):
         raise errors.InvalidFilter(f"before must be a version (1 or more), not {before!r}")
     id = _exact(snapshot, id)
-    above = 1 + newest_version(snapshot, TASK, "", id)
-    above, gap = above if before is None else min(before, above), False
-    for row in _happened(snapshot, id, before):
-        gap, above = gap or row[8] < above - 1, row[8]
+    reached = 0  # the newest version that is too old
+    for row in events.history(snapshot, TASK, "", id, before):
         if oldest is not None and row[2] < oldest:
+            reached = row[8]
             break
         entries = [entry for entry in _entries(events.to_event(row)) if field is None or entry.field == field]
         left -= weight(row) if entries else 0
@@ -295,20 +297,22 @@ def history(
             found.cursor = str(found[-1].version)
             return found
         found += entries[:limit]
-    else:
-        gap = gap or above > 1
-    if gap and not found:
-        raise events.gone(events.marks(snapshot)[1])
+    found.compacted = _gap(snapshot, id, reached)
+    if found.compacted and not found:
+        raise events.gone(found.compacted)
+    found.cursor = str(found[-1].version) if found.compacted else None
     return found
 
 
-def _happened(snapshot: Snapshot, id: str, before: int | None) -> Iterator[Row]:
-    """The events of a task, newest first, read page by page."""
-    more = True
-    while more:
-        rows, more = events.history_page(snapshot, TASK, "", id, before, MAX_HISTORY)
-        yield from rows
-        before = rows[-1][8] if rows else before
+def _gap(snapshot: Snapshot, id: str, above: int = 0) -> int | None:
+    """The mark of compaction, if events of a task above a version are gone: it keeps some of the older ones."""
+    compacted = events.marks(snapshot)[1]
+    counted = compacted and snapshot.one(
+        "SELECT count(*), max(version) FROM log WHERE version > ?"
+        " AND record = (SELECT key FROM records WHERE kind = ? AND scope = '' AND id = ?)",
+        (above, TASK, id),
+    )
+    return compacted if counted and counted[1] and counted[0] < counted[1] - above else None
 
 
 def _exact(snapshot: Snapshot, id: str) -> str:
@@ -345,6 +349,7 @@ MIN_BUDGET: Final = 1024
 MAX_BUDGET: Final = 1_048_576
 _MESSAGES: Final = 500  # read at most; the others are only counted
 _LONG: Final = 200  # bytes; longer values are omitted from events
+_LEAST: Final = 64  # bytes of the shortest event
 _PARTS: Final = ("locks", "left", "notes", "messages", "events")
 _CUT: Final = "… (cut)"
 _size = msgspec.json.Encoder().encode
@@ -356,9 +361,29 @@ def resume(snapshot: Snapshot, id: str, budget: int = BUDGET) -> Resume:
     if type(budget) is not int or not MIN_BUDGET <= budget <= MAX_BUDGET:
         raise errors.Invalid(f"budget must be {MIN_BUDGET} to {MAX_BUDGET} bytes, not {budget!r}")
     task = find(snapshot, id)
-    happened = [events.to_event(row) for row in events.history(snapshot, TASK, "", task.id, None, None)]
-    end = next((event for event in happened if _ended(event)), None)
-    return _fit(snapshot, task, happened, end, budget)
+    return _fit(snapshot, task, _Past(snapshot, task.id, budget), budget)
+
+
+class _Past:
+    """What happened to a task, newest first: only as much as the budget may take is kept, the rest is counted."""
+
+    def __init__(self, snapshot: Snapshot, id: str, budget: int) -> None:
+        self.end: Event | None = None
+        self.notes: list[str] = []
+        self.events: list[ResumeEvent] = []
+        self.noted = self.happened = spent = 0
+        for row in events.history(snapshot, TASK, "", id):
+            event = events.to_event(row)
+            if self.end is None and _ended(event):
+                self.end = msgspec.structs.replace(event, data={"claimed_by": event.data["claimed_by"]})
+            if isinstance(note := event.data.get("note"), str):
+                self.noted += 1
+                if spent <= budget:
+                    self.notes.append(note)
+                    spent += min(len(note), budget // 4)  # of a longer one, no more is shown
+            self.happened += 1
+            if len(self.events) <= budget // _LEAST:
+                self.events.append(_event(event))
 
 
 def _ended(event: Event) -> str | None:
@@ -367,8 +392,8 @@ def _ended(event: Event) -> str | None:
     return was if now is None else None
 
 
-def _fit(snapshot: Snapshot, stored: Stored, happened: list[Event], end: Event | None, budget: int) -> Resume:
-    task = to_task(stored)
+def _fit(snapshot: Snapshot, stored: Stored, past: _Past, budget: int) -> Resume:
+    task, end = to_task(stored), past.end
     bare = Resume(
         task=msgspec.structs.replace(task, body=""),
         last_holder=None if end is None else _ended(end),
@@ -376,6 +401,7 @@ def _fit(snapshot: Snapshot, stored: Stored, happened: list[Event], end: Event |
         ended_at=None if end is None else end.time,
         **dict.fromkeys(_PARTS, ()),
         omitted=dict.fromkeys(("body", *_PARTS), 999_999_999),
+        compacted=_gap(snapshot, task.id),
     )
     room = _Room(budget - len(_size(bare)))
     if room.left < 0:
@@ -389,9 +415,9 @@ def _fit(snapshot: Snapshot, stored: Stored, happened: list[Event], end: Event |
     parts: dict[str, Sequence[Any]] = {
         "locks": room.items("locks", hooks.locks(snapshot, stored.id), whole // 5),
         "left": room.items("left", left, whole // 10),
-        "notes": room.newest("notes", [_short(event.data["note"], whole // 4) for event in happened if _noted(event)]),
+        "notes": room.newest("notes", [_short(note, whole // 4) for note in past.notes], past.noted),
         "messages": room.newest("messages", [_brief(message, whole // 8) for message in reversed(messages)], total),
-        "events": room.newest("events", [_event(event) for event in happened]),
+        "events": room.newest("events", past.events, past.happened),
     }
     task = msgspec.structs.replace(task, body=room.more(body, task.body))
     found = {name: tuple(items) for name, items in parts.items()}
@@ -458,10 +484,6 @@ def _short(text: str, most: int) -> str:
 
 def _brief(message: Message, most: int) -> Message:
     return msgspec.structs.replace(message, body=_short(message.body, most))
-
-
-def _noted(event: Event) -> bool:
-    return isinstance(event.data.get("note"), str)
 
 
 def _event(event: Event) -> ResumeEvent:

@@ -418,7 +418,8 @@ def tidy_tags(tx: Tx, litter: int) -> None:
     what they pass: so no more than that are of tasks that are not ready, and a slice changes few pages.
     """
     start = tx.one(_TIDIED)
-    assert start is not None
+    if start is None:
+        raise errors.Corrupt("the store is damaged: nothing says how far ready_tags is tidied")
     end = tx.one(_SLICE_END, (*start, 2 * litter - 1))
     if end is None:
         tx.run(_TIDY_REST, start)

@@ -17,8 +17,10 @@ from holdfast.domains.routing.config import Config, settings_of
 from holdfast.domains.tasks.creation import MAX_NOTE, Draft, Placed, check_draft, check_text, insert, require_parent
 from holdfast.domains.tasks.rows import require, to_task
 from holdfast.domains.tasks.tree import depend
+from holdfast.kernel.events import compare, pasts
 from holdfast.kernel.tx import Snapshot, Tx, newest_version
 from holdfast.kernel.validate import check_limit, check_name, page_bounds
+from holdfast.types import Page
 from holdfast.types.tasks import Task, TaskTemplate, TemplateNode
 
 TEMPLATE: Final = "template"
@@ -46,8 +48,26 @@ def set_template(
         " content = excluded.content",
         (name, version, tx.revision, tx.now, content),
     )
-    tx.emit(TEMPLATE, name, "set", version=version)
+    tx.emit(TEMPLATE, name, "set", version=version, data=msgspec.msgpack.encode({"digest": _digest(content)}))
     return template
+
+
+def _digest(content: bytes) -> str:
+    import hashlib  # only for a template that is stored or checked
+
+    return hashlib.blake2b(content, digest_size=16).hexdigest()
+
+
+def check(snapshot: Snapshot) -> Iterator[str]:
+    """Report templates that differ from the log, which has the digest of each."""
+    past = pasts(snapshot, TEMPLATE, lambda data: {"digest": (None, data["digest"])})
+    columns = ("version", "revision", "updated")
+    rows = "SELECT name, version, revision, updated FROM templates"
+    yield from compare(snapshot, TEMPLATE, past, rows, columns)
+    for name, content in snapshot.all("SELECT name, content FROM templates"):
+        digest = past[name].fields.get("digest") if name in past else None
+        if digest is not None and digest.new != _digest(content):
+            yield f"template {name} has another content than in the log"
 
 
 def get_template(snapshot: Snapshot, name: str) -> TaskTemplate:
@@ -60,12 +80,12 @@ def get_template(snapshot: Snapshot, name: str) -> TaskTemplate:
     return TaskTemplate(name, tree, parameters)
 
 
-def list_templates(snapshot: Snapshot, limit: int = 1000, after: str = "") -> list[str]:
+def list_templates(snapshot: Snapshot, limit: int = 1000, after: str = "") -> Page[str]:
     """List the names of templates in order; `after` is the last name of the previous page."""
     check_limit(limit, 1000, "after")
     bounds, params = page_bounds("name", "", after)
-    rows = snapshot.all(f"SELECT name FROM templates WHERE true{bounds} ORDER BY name LIMIT ?", (*params, limit))
-    return [name for (name,) in rows]
+    rows, more = snapshot.page(f"SELECT name FROM templates WHERE true{bounds} ORDER BY name LIMIT ?", params, limit)
+    return Page.of((name for (name,) in rows), more, str)
 
 
 def delete_template(tx: Tx, name: str) -> bool:

@@ -6,6 +6,7 @@ and `related` are only information.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Final, get_args
 
 import msgspec
@@ -15,19 +16,24 @@ from holdfast.domains import link_types
 from holdfast.domains.tasks import rows
 from holdfast.domains.tasks.claims import renew
 from holdfast.domains.tasks.creation import require_parent
+from holdfast.domains.tasks.queries import list_tasks
+from holdfast.domains.tasks.readiness import place_of
 from holdfast.domains.tasks.rows import Stored
-from holdfast.kernel.tx import Snapshot, Tx
-from holdfast.kernel.validate import check_limit
-from holdfast.types import as_time
+from holdfast.kernel.tx import Snapshot, Tx, fill
+from holdfast.kernel.validate import check_limit, check_offset
+from holdfast.types import Page, as_time
 from holdfast.types.tasks import LinkKind, Readiness, Reason, Task, TaskInTree, TaskLink
 
 MAX_TREE = 10_000
+MAX_IDS = 1000  # that a reason names; its text counts all
 
 _BELOW = (
     "WITH RECURSIVE below(seq, level) AS (SELECT ?, 0 UNION ALL"
     " SELECT c.seq, below.level + 1 FROM below JOIN tasks c ON c.parent = below.seq{live} LIMIT {limit})"
 )
 _LIVE = " AND c.deleted IS NULL"
+# In order, because its rows wait in a queue by level and seq: a page ends the walk, and nothing is sorted.
+_WALK = _BELOW.replace(" LIMIT {limit})", " ORDER BY 2, 1)").format(live=_LIVE)
 
 
 def below(snapshot: Snapshot, seq: int, *, deleted: bool = False) -> list[tuple[int, int]]:
@@ -36,34 +42,43 @@ def below(snapshot: Snapshot, seq: int, *, deleted: bool = False) -> list[tuple[
     return [(seq, level) for seq, level in snapshot.all(query, (seq,))]
 
 
-def subtree(snapshot: Snapshot, id: str, limit: int = MAX_TREE) -> list[TaskInTree]:
-    """Return the task and all its descendants with their depth below it; by level, then oldest first."""
-    check_limit(limit, MAX_TREE, "")
-    found = snapshot.all(
-        _BELOW.format(live=_LIVE, limit=limit)
-        + f" SELECT below.level, {rows.COLUMNS}, (SELECT stamp FROM meta) FROM below JOIN tasks t ON t.seq = below.seq"
-        " ORDER BY below.level, t.seq",
-        (rows.find(snapshot, id).seq,),
+def subtree(snapshot: Snapshot, id: str, limit: int = MAX_TREE, cursor: str | None = None) -> Page[TaskInTree]:
+    """List the task and all its descendants with their depth below it; by level, then oldest first."""
+    check_limit(limit, MAX_TREE, "cursor")
+    place = place_of(cursor, r"([0-9]{1,18})\.([0-9]{1,18})", "a tree", "pass the page's cursor unchanged")
+    found, more = snapshot.page(
+        f"{_WALK} SELECT below.level, {rows.COLUMNS}, (SELECT stamp FROM meta) FROM below"
+        " CROSS JOIN tasks t ON t.seq = below.seq WHERE (below.level, below.seq) > (?, ?) LIMIT ?",
+        (rows.find(snapshot, id).seq, *(place or (0, 0))),
+        limit,
     )
-    tasks = [(row[0], rows.to_task(rows.as_seen(snapshot, row[1:]))) for row in found]
-    return [TaskInTree(**msgspec.structs.asdict(task), relative_depth=level) for level, task in tasks]
+    tasks = [(row[0], rows.as_seen(snapshot, row[1:])) for row in found]
+    page = Page(TaskInTree(**msgspec.structs.asdict(rows.to_task(task)), relative_depth=at) for at, task in tasks)
+    page.cursor = f"{tasks[-1][0]}.{tasks[-1][1].seq}" if more else None
+    return page
 
 
-def ancestors(snapshot: Snapshot, id: str) -> list[Task]:
-    """Return the ancestors of a task, from its parent up to the root."""
-    found = []
-    parent = rows.find(snapshot, id).parent
-    while parent is not None:
-        (task,) = rows.seen(snapshot, "tasks t WHERE t.seq = ?", (parent,))
-        found.append(rows.to_task(task))
-        parent = task.parent
-    return found
+def ancestors(snapshot: Snapshot, id: str, limit: int = 1000, after: str = "") -> Page[Task]:
+    """List the ancestors of a task, from its parent up to the root; `after` is the last id of the previous page."""
+    check_limit(limit, 1000, "after")
+    page: Page[Task] = Page()
+    above = rows.find(snapshot, id)
+    if after != "":
+        above = rows.find(snapshot, after, deleted=True)
+    more = fill(page, _above(snapshot, above), limit)
+    page.cursor = page[-1].id if more else None
+    return page
 
 
-def children(snapshot: Snapshot, id: str) -> list[Task]:
-    """Return the tasks directly below a task, by priority, then oldest first."""
-    those = "tasks t WHERE t.parent = ? AND t.deleted IS NULL ORDER BY t.priority, t.seq"
-    return [rows.to_task(task) for task in rows.seen(snapshot, those, (rows.find(snapshot, id).seq,))]
+def _above(snapshot: Snapshot, task: Stored) -> Iterator[Task]:
+    while task.parent is not None:
+        (task,) = rows.seen(snapshot, "tasks t WHERE t.seq = ?", (task.parent,))
+        yield rows.to_task(task)
+
+
+def children(snapshot: Snapshot, id: str, limit: int = 1000, cursor: str | None = None) -> Page[Task]:
+    """List the tasks directly below a task, by priority, then oldest first."""
+    return list_tasks(snapshot, parent_id=rows.find(snapshot, id).id, limit=limit, cursor=cursor)
 
 
 def reparent(tx: Tx, id: str, parent_id: str | None) -> Task:
@@ -159,14 +174,19 @@ def _change(
     rows.change(tx, task, op, {}, more={kind: link})
 
 
-def dependencies(snapshot: Snapshot, id: str) -> list[TaskLink]:
-    """Return every link from and to a task."""
+def dependencies(snapshot: Snapshot, id: str, limit: int = MAX_TREE, offset: int = 0) -> Page[TaskLink]:
+    """List the links from and to a task."""
+    check_limit(limit, MAX_TREE, "offset")
+    check_offset(offset)
     id = rows.find(snapshot, id).id
     found = []
     for kind in KINDS:
         found += [TaskLink(kind, id, target) for target in link_types.targets(snapshot, kind, id)]
         found += [TaskLink(kind, source, id) for source in link_types.sources(snapshot, kind, id)]
-    return found
+    page: Page[TaskLink] = Page()
+    more = fill(page, found[offset:], limit)
+    page.cursor = str(offset + len(page)) if more else None
+    return page
 
 
 def unfinished(snapshot: Snapshot, id: str) -> list[str]:
@@ -193,7 +213,7 @@ def explain(snapshot: Snapshot, id: str) -> Readiness:
         reasons.append(Reason("status", f"it is {task.status}, not open"))
     waiting = unfinished(snapshot, task.id)
     if waiting:
-        reasons.append(Reason("dependencies", f"it waits for {_several(waiting)}", tuple(waiting)))
+        reasons.append(Reason("dependencies", f"it waits for {_several(waiting)}", tuple(waiting[:MAX_IDS])))
     working = snapshot.all(
         "SELECT id FROM tasks WHERE parent = ? AND deleted IS NULL AND status IN ('in_progress', 'pending_merge')"
         " ORDER BY seq",
@@ -201,7 +221,7 @@ def explain(snapshot: Snapshot, id: str) -> Readiness:
     )
     if working:
         active = tuple(id for (id,) in working)
-        reasons.append(Reason("children", f"its children {_several(active)} are being worked on", active))
+        reasons.append(Reason("children", f"its children {_several(active)} are being worked on", active[:MAX_IDS]))
     return Readiness(task.id, not reasons, tuple(reasons))
 
 

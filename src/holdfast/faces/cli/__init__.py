@@ -17,6 +17,7 @@ TYPE_CHECKING = False
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
+    from signal import SIGINT, default_int_handler, getsignal, signal
     from typing import Any, Final, NoReturn
 
     from holdfast.errors import HoldfastError
@@ -24,7 +25,11 @@ if TYPE_CHECKING:
     from holdfast.faces.cli.command import Command
     from holdfast.faces.cli.output import Screen
 
+else:
+    from _signal import SIGINT, default_int_handler, getsignal, signal  # `signal` itself makes enumerations of them
+
 _GARBAGE: Final = 200_000  # objects, before the collector looks for the first time
+_Module: Final = type(sys)  # `types` has it too, but is one more module
 _INSPECT: Final = "msgspec.inspect"
 _SCHEMAS: Final = "msgspec._json_schema"
 _HELP: Final = {"--help", "-h"}
@@ -39,7 +44,13 @@ def start() -> NoReturn:
     its output is written, so the process ends without tearing down what the system frees at once.
     """
     gc.set_threshold(_GARBAGE)
-    os._exit(main())
+    try:
+        if callable(getsignal(SIGINT)):  # else it is ignored, or ends the process
+            signal(SIGINT, default_int_handler)
+        code = main()
+    except KeyboardInterrupt:
+        code = INTERRUPTED
+    os._exit(code)
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -94,38 +105,77 @@ def _close_output() -> None:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
+class _Later(_Module):  # type: ignore[misc, valid-type]
+    """A module that is loaded when something is used that it has not been given."""
+
+    def __getattr__(self, name: str) -> Any:
+        from importlib import import_module
+
+        if sys.modules.get(self.__name__) is self:
+            del sys.modules[self.__name__]
+        loaded = import_module(self.__name__)
+        found = getattr(loaded, name)
+        self.__dict__.update(loaded.__dict__)
+        return found
+
+
 def _import_msgspec() -> None:
     """Import msgspec without what takes most of its time and gives a command nothing.
 
-    `typing_extensions`, of which it wants what `typing` has too; `platform`, which compiles nine regular expressions
-    before `uuid` asks it for the name of the system; and its own `inspect` and schemas, which are loaded when used.
+    `typing_extensions`, of which it wants what `typing` has too; `decimal`, `enum` and `uuid`, whose types no value of
+    ours has; its own `inspect` and schemas, which are loaded when used; and `re`, which most commands do without, and
+    of which `typing` wants two types. `datetime` comes as its C half, which is all of it since Python 3.12.
     """
     if "msgspec" in sys.modules:
         return
-    platform, inspect, schemas = (type(sys)(name) for name in ("platform", _INSPECT, _SCHEMAS))
-    platform.system = lambda: os.uname().sysname  # type: ignore[attr-defined]
-    for name in ("schema", "schema_components"):
-        setattr(schemas, name, _late(name))
-    without = {"platform": platform, "typing_extensions": None, _INSPECT: inspect, _SCHEMAS: schemas}  # None: absent
-    missing = {name: each for name, each in without.items() if name not in sys.modules}
-    sys.modules.update(missing)  # type: ignore[arg-type]
+    if "datetime" not in sys.modules and sys.version_info < (3, 12):
+        import _datetime  # type: ignore[import-not-found]
+
+        sys.modules["datetime"] = _datetime
+    without: dict[str, dict[str, Any]] = {
+        "decimal": {"Decimal": type("Decimal", (), {})},
+        "enum": {"EnumMeta": type("EnumMeta", (type,), {})},
+        "uuid": {"UUID": type("UUID", (), {}), "SafeUUID": type("SafeUUID", (), {"unknown": None})},
+        "typing_extensions": {},
+        _INSPECT: {},
+        _SCHEMAS: {name: _late(_SCHEMAS, name) for name in ("schema", "schema_components")},
+    }
+    absent = {name: _module(name, given) for name, given in without.items() if name not in sys.modules}
+    sys.modules.update(absent)
+    expressions = sys.modules.setdefault("re", _expressions())
     try:
         import msgspec
 
-        if getattr(msgspec, "inspect", None) is inspect:
-            del msgspec.inspect
+        del msgspec.inspect
     finally:
-        for name in missing:
+        for name in absent:
             del sys.modules[name]
+        if isinstance(expressions, _Later):
+            expressions.__dict__.pop("compile", None)  # what is used from now on loads it
 
 
-def _late(name: str) -> Callable[..., Any]:
-    """A function of msgspec's schemas, which loads them when it is called."""
+def _expressions() -> Any:
+    """The module `re` with its types, which a compiled expression has: here one that matches the empty text."""
+    import _sre  # type: ignore[import-not-found]
+
+    empty = _sre.compile("", 0, [1], 0, {}, ())
+    types = {"Pattern": type(empty), "Match": type(empty.match(""))}
+    return _module("re", {**types, "compile": _late("re", "compile")}, _Later)
+
+
+def _module(name: str, given: dict[str, Any], kind: Callable[[str], Any] = _Module) -> Any:
+    module = kind(name)
+    module.__dict__.update(given)
+    return module
+
+
+def _late(module: str, name: str) -> Callable[..., Any]:
+    """A function of a module that is loaded when the function is called."""
 
     def call(*args: Any, **kwargs: Any) -> Any:
         from importlib import import_module
 
-        return getattr(import_module(_SCHEMAS), name)(*args, **kwargs)
+        return getattr(import_module(module), name)(*args, **kwargs)
 
     return call
 
@@ -153,7 +203,7 @@ def _unsettled(error: HoldfastError, key: str) -> HoldfastError:
     if error.details.get("key") == key:  # with other arguments: a duration ends later now
         message = "the server stopped after it had carried this out, so the answer is lost"
         return OutcomeUnknown(message, hint="look at the result; it must not be repeated")
-    message = f"the server stopped before it answered, and the store cannot be asked: {error.message}"
+    message = f"the server took this command and did not answer, and the store cannot be asked: {error.message}"
     return OutcomeUnknown(message, hint=f"repeat it with --key {key}: if it was carried out, this is the answer")
 
 

@@ -39,7 +39,7 @@ GLOBAL: Final = (
     Argument(
         "fence",
         of="LOCK:TOKEN",
-        help="only while this lock is held with this token; of a cell RUN/CELL, of a stash TRAIL/NAME, /NAME or its id",
+        help="only while you hold this lock with this token; a cell is RUN/CELL, a stash TRAIL/NAME, /NAME or its id",
     ),
     Argument("at_least", of="REVISION", help="read nothing older than this, or latest"),
     Argument("direct", "flag", help="use the store itself, also if a server runs on the folder"),
@@ -79,12 +79,15 @@ class Session:
 
     @cached_property
     def place(self) -> location.Place:
-        """The workspace that is meant; NotFound if there is none."""
+        """The workspace that is meant; NotFound if there is none, Closed if it was removed under a server."""
         found = self.find_place()
-        if found is None:
-            from holdfast.faces.cli.commands.store import backups_of
+        if found is None or not found.exists:
+            from holdfast.faces.cli.commands.store import backups_of, check_unserved
 
-            raise location.missing(self.folder, len(backups_of(location.home(self.folder), self.environ)))
+            home = location.home(self.folder)
+            check_unserved(home if found is None else found.name)
+            if found is None:
+                raise location.missing(self.folder, len(backups_of(home, self.environ)))
         return found
 
     def find_place(self) -> location.Place | None:
@@ -147,7 +150,11 @@ class Session:
 
     def keyed(self, workspace: Any) -> Any:
         """The workspace for a write of this call."""
-        return workspace if self._key is None or self.given.get("key") is not None else workspace.using(key=self._key)
+        if self._key is None or self.given.get("key") is not None:
+            return workspace
+        from holdfast.workspace.context import PassingKey
+
+        return workspace.using(key=PassingKey(self._key))
 
     @property
     def may_repeat(self) -> bool:
@@ -217,6 +224,7 @@ def run(session: Session, op: Operation[..., Any], given: dict[str, Any]) -> Any
             if op.kind == "first" and result is None:
                 raise errors.Timeout("nothing happened in that time", hint="wait longer with --timeout")
             session.out.result(op, result)
+            tell_compacted(session, getattr(result, "compacted", None))
             if result is not None and result == 0:
                 tell(session, _nothing(session, op, arguments))
             if op.route.addressed:
@@ -244,13 +252,20 @@ def tell(session: Session, words: str) -> None:
         session.out.note(words)
 
 
+def tell_compacted(session: Session, compacted: int | None) -> None:
+    """Say that what was printed is not all that happened, if a part of the log is gone."""
+    if compacted is not None:
+        tell(session, f"events up to revision {compacted} were compacted: of these, this is what is left")
+
+
 def _unseen(workspace: Any, names: Sequence[str]) -> Iterator[str]:
     """Warn about recipients that have neither registered nor written: they may be mistyped."""
     for name in names:
         if name != "*" and name not in [agent.name for agent in workspace.agents.list(name, limit=1)]:
             from holdfast.turnfile.ledger import describe_unknown  # most names are known
+            from holdfast.workspace.watch import every
 
-            known = [agent.name for agent in workspace.agents.list()]
+            known = [agent.name for agent in every(workspace.agents.list)]
             yield describe_unknown(name, "has not been seen here", known)
 
 

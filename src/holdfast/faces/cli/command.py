@@ -58,6 +58,7 @@ _MODULES: Final = {
     "cycle": ("cycle export", "cycle import", "cycle old-keys", "cycle show", "cycle validate"),
     "demo": ("bench", "demo"),
     "doctor": ("doctor",),
+    "fleet": ("activity", "graph", "status"),
     "help": ("help", "completion", "schema"),
     "mcp": ("mcp",),
     "run": ("next", "run"),

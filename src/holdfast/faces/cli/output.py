@@ -1,7 +1,8 @@
 """Printing: JSON for programs, ids for scripts, short text for people; hints as shell commands; progress.
 
-JSON is `{"schema_version": 1, "data": ...}`, with `cursor` beside it if there is another page; a stream is such a line
-for each item. Text never passes control characters from others to the terminal.
+JSON is `{"schema_version": 1, "data": ...}`, with `cursor` beside it if there is another page, `compacted` if a part of
+the past is gone; a stream is such a line for each item. Text never passes control characters from others to the
+terminal.
 """
 
 from __future__ import annotations
@@ -102,20 +103,19 @@ class Output:
         self.result(op, item)
         self.stdout.flush()
 
-    def data(self, data: Any) -> None:
-        """Print JSON, whatever format was chosen."""
+    def data(self, data: Any, **beside: Any) -> None:
+        """Print JSON, whatever format was chosen; `beside` is what the envelope says of the data, unless it is None."""
         from holdfast.wire import json_text, wired
 
-        envelope = {"schema_version": SCHEMA_VERSION, "data": wired(data)}
-        for name in ("cursor", "total"):
-            if getattr(data, name, None) is not None and isinstance(data, list):
-                envelope[name] = getattr(data, name)
-        print(json_text(envelope), file=self.stdout)
+        if isinstance(data, list):
+            beside = {name: getattr(data, name, None) for name in ("cursor", "total", "compacted")}
+        known = {name: value for name, value in beside.items() if value is not None}
+        print(json_text({"schema_version": SCHEMA_VERSION, "data": wired(data), **known}), file=self.stdout)
 
-    def say(self, data: Any, *lines: str) -> None:
+    def say(self, data: Any, *lines: str, **beside: Any) -> None:
         """Print the result of a hand-written command: its data, or its lines."""
         if self.json:
-            self.data(data)
+            self.data(data, **beside)
         else:
             self.text(*(_ids(data) if self.quiet else lines))
 

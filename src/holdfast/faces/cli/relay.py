@@ -5,9 +5,10 @@ code that would run here, so it prints the same. The server declines what it mus
 processes, writing files), what comes from another version, and callers who see other files than it does: then the
 command does it itself, as it does when no server runs.
 
-Until the first byte is sent nothing has happened, so a server that cannot be reached is not missed. After that the
+A server that does not take a command within a second, because it is stopped, say, is not sent it. After it took one the
 outcome is settled by a key, which every write carries: repeated on the store it returns the first answer, or happens
-now, but never twice.
+now, but never twice. A command says until when it waits; the server begins no write after that, so an error that the
+store raises then is final too.
 
 This is what a relayed command loads, so it imports little that Python has not loaded anyway.
 """
@@ -16,6 +17,7 @@ from __future__ import annotations
 
 import os
 import sys
+from time import monotonic
 
 from holdfast.faces.cli import location
 from holdfast.private_socket import (
@@ -30,16 +32,20 @@ from holdfast.private_socket import (
     Request,
     address,
     decode_answer,
+    describe_silence,
 )
 
 TYPE_CHECKING = False
 
 if TYPE_CHECKING:
     from _socket import socket
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
     from typing import Final
 
-TIMEOUT: Final = 20.0  # seconds for an answer: more than a store waits for its turn
+TAKEN: Final = 1.0  # seconds for a server to take a command
+TIMEOUT: Final = 20.0  # seconds for an answer after that: more than a store waits for its turn
+HURRIED: Final = {"guard": 1.0}  # the same for commands whose callers have a deadline of their own
+SILENCE: Final = 2.0  # seconds until a command says what it waits for
 _VALUED: Final = ("--dir", "--url", "--actor", "--key", "--fence", "--at-least")  # options before a command
 _OWN: Final = {
     "--direct",
@@ -51,6 +57,13 @@ _DIRECT: Final = {
     *("backup", "bench", "completion", "demo", "doctor", "export", "help", "import", "init", "login", "mcp", "prime"),
     *("restore", "run", "schema", "serve", "setup", "token", "turn", "upgrade", "watch", "where"),
 }
+_HEAD: Final = (
+    f"POST /{PATH} HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\nexpect: 100-continue\r\n"
+    "content-length: %d\r\n\r\n"
+).encode()
+_CONTINUE: Final = b"HTTP/1.1 100 "
+_RESTART: Final = "restart the server"
+UNTAKEN: Final = -1  # in place of a status: nothing was sent
 _ENVIRONMENT: Final = ("HOME", "LOGNAME", "NO_COLOR", "TERM", "TZ", "USER", "XDG_STATE_HOME")
 _SECRET: Final = ("HOLDFAST_TOKEN", "HOLDFAST_TOKEN_FILE")
 
@@ -76,13 +89,16 @@ class Recorder:
 
 
 def view() -> str:
-    """Names the file system as this process sees it: paths mean the same to all that have the same view."""
+    """Names the files and the clock as this process sees them: paths and times mean the same to all that share it."""
     root = os.stat("/")
+    return f"{_namespace('mnt')} {_namespace('time')} {root.st_dev} {root.st_ino}"
+
+
+def _namespace(kind: str) -> str:
     try:
-        mounts = os.readlink("/proc/self/ns/mnt")
-    except OSError:  # not Linux: there is one view for all, but for a changed root
-        mounts = ""
-    return f"{mounts} {root.st_dev} {root.st_ino}"
+        return os.readlink(f"/proc/self/ns/{kind}")
+    except OSError:  # not Linux, or before it had such: there is one for all, but for a changed root
+        return ""
 
 
 def columns(is_terminal: bool) -> int | None:
@@ -131,30 +147,50 @@ def through_server(words: list[str]) -> tuple[int | None, str | None]:
         return None, None
     given = _take_input() if "--hook" in own else b""
     key = os.urandom(16).hex()
-    request = Request(_version(), view(), folder, key, columns(sys.stdout.isatty()), _environment(), words, given)
-    status, body = _exchange(connection, request.encode())
-    if status == DECLINED:
+    timeout = HURRIED.get(_command(words) or "", TIMEOUT)
+    until = monotonic() + TAKEN + timeout
+    width = columns(sys.stdout.isatty())
+    request = Request(_version(), view(), folder, key, width, _environment(), words, given, until)
+    status, body = _exchange(connection, request, lambda: _warn(place.folder or "", own))
+    if status in (DECLINED, UNTAKEN):
         return None, None
     return (None, key) if status != ANSWERED else (_obey(*decode_answer(body), place.folder or ""), None)
 
 
-def is_used(folder: str) -> bool:
-    """Whether the server of a folder carries out commands of this process; a command without words asks it."""
-    connection = connect(folder)
-    request = Request(_version(), view(), "", "", None, _environment(), [], b"")
-    return connection is not None and _exchange(connection, request.encode())[0] == ANSWERED
+def describe_use(folder: str) -> tuple[bool, str]:
+    """Whether the server of a folder carries out commands of this process, as words too; one without words asks it."""
+    connection, status, body = connect(folder), 0, b""
+    if connection is not None:
+        until = monotonic() + TAKEN + min(HURRIED.values())
+        request = Request(_version(), view(), "", "", None, _environment(), [], b"", until)
+        status, body = _exchange(connection, request)
+    if status == ANSWERED:
+        code, pieces = decode_answer(body)
+        reason = "".join(content.decode("utf-8", "replace") for _, content in pieces)
+        return code == 0, f"commands do not go through it: {reason}" if code else "commands go through it"
+    if connection is None:
+        return False, f"commands do not go through it: its socket {SOCKET} is missing or cannot be opened; {_RESTART}"
+    if status == DECLINED:
+        return False, "commands do not go through it: it is of another version, or in a container"
+    return False, "commands do not go through it: {}; {}".format(*describe_silence(folder))
 
 
 def connect(folder: str) -> socket | None:
-    """A connection to the server of a folder; None if there is none. What a killed server left behind is no server."""
-    if not os.path.exists(os.path.join(folder, SOCKET)):
+    """A connection to the server of a folder; None if there is none.
+
+    What a killed server left behind is no server, nor is what a user has put there who may write to the folder.
+    """
+    try:
+        if os.stat(os.path.join(folder, SOCKET)).st_uid not in (os.stat(folder).st_uid, os.geteuid()):
+            return None
+    except OSError:
         return None
     from _socket import AF_UNIX, SOCK_STREAM, socket  # `socket` itself takes half as long as starting Python
 
     path, opened = address(folder)
     connection = socket(AF_UNIX, SOCK_STREAM)
     try:
-        connection.settimeout(TIMEOUT)
+        connection.settimeout(TAKEN)
         connection.connect(path)
     except OSError:
         connection.close()
@@ -167,12 +203,18 @@ def connect(folder: str) -> socket | None:
 
 def _is_relayed(words: Sequence[str], own: Sequence[str]) -> bool:
     """Whether a server might carry this out: it decides."""
+    command = _command(words)
+    if command is None or command in _DIRECT or not _OWN.isdisjoint(own):
+        return False
+    return not any(word == "-" or word.endswith("=-") for word in words)  # which stand for standard input
+
+
+def _command(words: Sequence[str]) -> str | None:
+    """The word after the common options."""
     at = 0
     while at < len(words) and words[at].startswith("-"):
         at += 2 if words[at] in _VALUED else 1
-    if at >= len(words) or words[at] in _DIRECT or not _OWN.isdisjoint(own):
-        return False
-    return not any(word == "-" or word.endswith("=-") for word in words)  # which stand for standard input
+    return words[at] if at < len(words) else None
 
 
 def _version() -> str:
@@ -199,18 +241,52 @@ def _take_input() -> bytes:
     return content
 
 
-def _exchange(connection: socket, body: bytes) -> tuple[int, bytes]:
-    """Send a request; returns the status and the body of the response, 0 if none came, or not all of it."""
-    head = f"POST /{PATH} HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\ncontent-length: {len(body)}\r\n\r\n"
-    received = b""
+def _exchange(connection: socket, request: Request, warn: Callable[[], None] | None = None) -> tuple[int, bytes]:
+    """Have a request carried out; returns the status and the body of the response, 0 if none came, or not all of it.
+
+    UNTAKEN if the server did not want to have the body, or did not say so in time: then it was not sent.
+    """
+    body = request.encode()
     try:
-        connection.sendall(head.encode() + body)
-        while part := connection.recv(1 << 20):
-            received += part
-    except OSError as error:  # of which a timeout is one: a response that is not whole is none
-        del error
+        connection.settimeout(TAKEN)
+        connection.sendall(_HEAD % len(body))
+        if not connection.recv(1 << 16).startswith(_CONTINUE):
+            return UNTAKEN, b""
+    except OSError as error:
+        if isinstance(error, TimeoutError) and warn is not None:
+            warn()
+        connection.close()
+        return UNTAKEN, b""
+    try:
+        connection.settimeout(max(0.0, request.until - monotonic()))
+        connection.sendall(body)
+        return _response(_receive(connection, request.until, warn))
+    except OSError:  # of which a timeout is one: a response that is not whole is none
+        return 0, b""
     finally:
         connection.close()
+
+
+def _receive(connection: socket, until: float, warn: Callable[[], None] | None) -> bytes:
+    """All that the server sends until it closes the connection. Raises TimeoutError."""
+    received, said = b"", monotonic() + SILENCE
+    while True:
+        try:
+            connection.settimeout(max(0.0, min(said, until) - monotonic()))
+            part = connection.recv(1 << 20)
+        except (TimeoutError, BlockingIOError):
+            if warn is not None and monotonic() < until:
+                warn()
+            if monotonic() >= until:
+                raise
+            said = until
+        else:
+            if not part:
+                return received
+            received += part
+
+
+def _response(received: bytes) -> tuple[int, bytes]:
     headers, _, content = received.partition(b"\r\n\r\n")
     first, *lines = headers.lower().split(b"\r\n")
     lengths = [int(line[15:]) for line in lines if line.startswith(b"content-length:")]
@@ -218,11 +294,23 @@ def _exchange(connection: socket, body: bytes) -> tuple[int, bytes]:
     return (int(first[9:12]), content) if whole else (0, b"")
 
 
+def _warn(folder: str, own: Sequence[str]) -> None:
+    """Say why a command takes long, as a line of JSON if its caller reads JSON."""
+    words, hint = describe_silence(folder)
+    if "--json" in own or os.environ.get("HOLDFAST_JSON") not in (None, "", "0"):
+        from json import dumps
+
+        sys.stderr.write(dumps({"schema_version": 1, "note": words, "hint": hint}) + "\n")
+    else:
+        sys.stderr.write(f"holdfast: {words}\n  {hint}\n")
+    sys.stderr.flush()
+
+
 def _obey(code: int, pieces: Sequence[Piece], folder: str) -> int:
     """Do what is left to do: print, forget tokens, have the store copied; returns the exit code."""
     for kind, content in pieces:
         if kind == FORGET:
-            _forget(os.path.join(folder, content.decode("utf-8", "surrogateescape")))
+            _forget(folder, content.decode("utf-8", "surrogateescape"))
         elif kind == COPY:
             location.start_copying(folder, os.environ)
         else:
@@ -230,8 +318,11 @@ def _obey(code: int, pieces: Sequence[Piece], folder: str) -> int:
     return code
 
 
-def _forget(path: str) -> None:
+def _forget(folder: str, name: str) -> None:
+    """Forget a token. Raises ValueError for another file: a server has no say in those."""
+    if os.path.normpath(name) != name or not name.startswith("held/"):
+        raise ValueError(f"{name!r} is no token")
     try:
-        os.unlink(path)
+        os.unlink(os.path.join(folder, name))
     except FileNotFoundError:
         return

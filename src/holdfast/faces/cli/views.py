@@ -27,7 +27,6 @@ _COLOURS: Final = {"dim": "2", "bold": "1", "red": "31", "green": "32", "yellow"
 _STATUS: Final = {"open": "green", "in_progress": "cyan", "pending_merge": "yellow", "blocked": "red", "closed": "dim"}
 _WIDE: Final = 160  # characters of a value in a line that no terminal shows
 _LEAST: Final = 12  # columns that a title or value keeps
-_PART: Final = "([\x00\x01])([^\x00-\x02]*)\x02"  # what may be shortened: a title, a value
 _COLOUR: Final = r"\x1b\[\d*m"
 Paint = Callable[[str, str], str]
 
@@ -58,7 +57,7 @@ def _view(op: Operation[..., Any], result: Any, paint: Paint) -> list[str]:
 def _list(op: Operation[..., Any], items: Iterable[Any], paint: Paint) -> list[str]:
     lines = [_line(item, paint) for item in items]
     cursor = getattr(items, "cursor", None)
-    if cursor is None:
+    if cursor is None or (op.takes("before") and getattr(items, "compacted", None) is not None):  # the rest is gone
         return lines
     option = next((name for name in ("cursor", "after", "before", "offset") if op.takes(name)), "cursor")
     return [*lines, paint("dim", f"more: --{option} {cursor}")]
@@ -310,7 +309,7 @@ def _fitted(line: str, width: int | None) -> str:
     """A line without its marks, the marked parts shortened to the width, the last ones first."""
     if "\x02" not in line:
         return line
-    parts = re.split(_PART, line)  # text, mark, part, text, mark, part, ..., text
+    parts = _split(line)
     texts = parts[2::3]
     if width is None:
         texts = [text if mark == "\x00" else short(text, _WIDE) for mark, text in zip(parts[1::3], texts, strict=True)]
@@ -323,6 +322,16 @@ def _fitted(line: str, width: int | None) -> str:
     parts[2::3] = texts
     parts[1::3] = [""] * len(texts)
     return "".join(parts)
+
+
+def _split(line: str) -> list[str]:
+    """What may be shortened in a line, such as a title, and what is between: text, mark, part, ..., text."""
+    *marked, rest = line.split("\x02")
+    parts: list[str] = []
+    for each in marked:
+        at = max(each.rfind("\x00"), each.rfind("\x01"))
+        parts += each[:at], each[at], each[at + 1 :]
+    return [*parts, rest]
 
 
 def _cut(text: str, most: int) -> str:

@@ -34,7 +34,7 @@ from holdfast.faces.http.workspaces import ServedWorkspace, WorkspaceRegistry
 from holdfast.faces.mcp import http as mcp
 from holdfast.workspace import Workspace
 from holdfast.workspace.aio import while_serving
-from holdfast.workspace.context import check_role
+from holdfast.workspace.context import CallerGoneError, check_role
 
 LIVENESS: Final = "healthz"
 CarryOut = Callable[[Workspace, Path, bytes], bytes | None]
@@ -124,6 +124,8 @@ class App:
         find = self._find if len(request.path) <= _SHORT else self._locate
         place = find(request.method, request.path, streaming)
         if place.rest == [LIVENESS] and place.name is None:
+            if self.spaces.get(MAIN).workspace.is_lost:
+                raise auth.lost_store()
             self.reply(request, _ALIVE)
             return False
         hosts.check_origin(headers)
@@ -240,7 +242,10 @@ class App:
         """Carry out a command, in a thread: 409 if its sender must do that itself, and nothing was changed."""
         assert self._carry_out is not None
         workspace = self.spaces.get(MAIN).workspace
-        done = await asyncio.to_thread(self._carry_out, workspace, self.spaces.folder, request.body)
+        try:
+            done = await asyncio.to_thread(self._carry_out, workspace, self.spaces.folder, request.body)
+        except CallerGoneError:
+            raise errors.Timeout("this command was begun too late") from None
         status = private_socket.DECLINED if done is None else 200
         self.reply(request, Response(status, done or b"", _BINARY))
 
@@ -305,6 +310,8 @@ class App:
 
     def refuse(self, request: Request, error: errors.HoldfastError) -> None:
         """Answer with an error."""
+        if isinstance(error, errors.Closed):  # the hints of others are about opening it again
+            error = auth.lost_store(error.message)
         if request.started:  # the client sees that its response breaks off
             request.abort()
             return self._ended(request, error.status)

@@ -32,6 +32,7 @@ from holdfast.clock import SystemClock
 from holdfast.errors import Misdirected, NotJSON
 from holdfast.filesystem import Signature, signature_of, write_private
 from holdfast.ids import new_secret
+from holdfast.private_socket import SERVER_LOCK
 from holdfast.route import Role
 from holdfast.workspace.context import ROLES, Context, check_context
 
@@ -78,8 +79,9 @@ OWNER: Final = Token("owner", "", "admin")  # whoever may open the private socke
 class Tokens:
     """The tokens of one server."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, serves: bool = False) -> None:
         self._path = folder / FILE
+        self._serves = serves  # it has the lock of the folder
         self._seen: Signature | None = None
         self._by_digest: dict[str, Token] = {}
         self._by_secret: dict[str, Token] = {}  # those that have been used
@@ -153,6 +155,8 @@ class Tokens:
     def _look(self) -> None:
         """Read the file again if it has changed."""
         seen = signature_of(self._path)
+        if seen is None and self._serves and not (self._path.parent / SERVER_LOCK).exists():
+            raise lost_store()
         if seen != self._seen:
             self._by_digest = {token.digest: token for token in self._read()}
             self._by_secret = {}
@@ -179,6 +183,14 @@ class Tokens:
             write_private(self._path, msgspec.json.format(msgspec.json.encode(tokens)) + b"\n")
         finally:
             os.close(lock)
+
+
+LOST_HINT: Final = "put the folder back as it was, or restore a backup; then restart the server"
+
+
+def lost_store(message: str = "the folder of this server was removed or moved while it ran") -> errors.Closed:
+    """The error of a server whose files are gone. It cannot go on with others: what it has open is not them."""
+    return errors.Closed(message, hint=LOST_HINT)
 
 
 def digest(secret: str) -> str:

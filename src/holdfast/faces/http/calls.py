@@ -56,7 +56,7 @@ class Response(msgspec.Struct, frozen=True):
 
 def json_response(content: Any, status: int = 200) -> Response:
     """A response with JSON."""
-    return Response(status, msgspec.json.encode(content))
+    return Response(status, wire.json_bytes(content))
 
 
 def error_response(error: errors.HoldfastError, prefer: bytes = b"") -> Response:
@@ -193,7 +193,8 @@ def with_version(found: dict[str, str], route: Route, headers: Headers) -> dict[
 
 
 def decode(segment: str) -> str:
-    """A segment's text; InvalidName if it is not UTF-8."""
+    """A segment's text; InvalidName if it is not UTF-8, or not percent-encoded."""
+    wire.check_escapes(segment.encode("latin-1"), "the path", errors.InvalidName)
     try:
         return unquote_to_bytes(segment).decode()
     except UnicodeDecodeError as error:
@@ -256,10 +257,11 @@ def _text(name: bytes, given: bytes | None, error: type[errors.HoldfastError] = 
 
 
 def _decoded(name: bytes, given: bytes) -> str:
-    """The text of a percent-encoded header, or of a part of one; Invalid if it is not UTF-8."""
+    """The text of a percent-encoded header, or of a part of one; Invalid if it is none, or not UTF-8."""
     hint = "percent-encode the bytes of its UTF-8 form"
     if not given.isascii():
         raise errors.Invalid(f"the header {name.decode()} is not ASCII", hint=hint)
+    wire.check_escapes(given, f"the header {name.decode()}")
     try:
         return (unquote_to_bytes(given) if b"%" in given else given).decode()
     except UnicodeDecodeError as error:
@@ -301,7 +303,11 @@ def result_response(route: Route, result: Any, headers: Headers) -> Response:
         return _NO_CONTENT
     lines = JSON_LINES
     if isinstance(result, Page):
-        more = ((b"x-next-cursor", result.cursor), (b"x-total-count", result.total))
+        more = (
+            (b"x-next-cursor", result.cursor),
+            (b"x-total-count", result.total),
+            (b"x-compacted", result.compacted),
+        )
         lines = header_lines(JSON, *((name, str(value).encode()) for name, value in more if value is not None))
     elif isinstance(result, msgspec.Struct):
         version = getattr(result, "sequence", getattr(result, "version", None))

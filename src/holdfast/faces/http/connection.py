@@ -17,10 +17,10 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Final, NamedTuple, Protocol, cast
 
 import httptools
-import msgspec
 
 from holdfast.faces.http.auth import DUPLICATE, MAX_BODY
 from holdfast.faces.http.request import CLOSE, STATUS, Request
+from holdfast.wire import json_bytes
 
 if TYPE_CHECKING:
     from holdfast.faces.http.server import Connections, Listener
@@ -47,6 +47,13 @@ class Refusal(NamedTuple):
 
 
 _NOT_HTTP: Final = Refusal(400, "INVALID", "this is not a valid HTTP request", "send HTTP/1.1")
+_OTHER_VERSION: Final = Refusal(505, "UNSUPPORTED", "this version of HTTP is not spoken here", "send HTTP/1.1")
+_OTHER_CODING: Final = Refusal(
+    501,
+    "UNSUPPORTED",
+    "a body may be sent in chunks, and in no other transfer coding",
+    "send Transfer-Encoding: chunked",
+)
 _HEADERS_TOO_LARGE: Final = Refusal(
     431,
     "HEADERS_TOO_LARGE",
@@ -56,6 +63,17 @@ _HEADERS_TOO_LARGE: Final = Refusal(
 _HEADERS_LATE: Final = Refusal(408, "TIMEOUT", "the headers did not come in time", "send a request at once")
 _BODY_LATE: Final = Refusal(408, "TIMEOUT", "the body did not come in time", "send it at once, in smaller parts")
 _NO_ROOM: Final = Refusal(503, "UNAVAILABLE", "the server has no room for more connections", "close some, or try again")
+
+
+_CODING: Final = b"transfer-encoding"
+_CHUNKED: Final = b"chunked"
+
+
+def _wrong_with(version: str, headers: dict[bytes, bytes]) -> Refusal | None:
+    """What is wrong with a request that is not of HTTP/1.1: its version, or a coding that came after it."""
+    if version != "1.0":
+        return _OTHER_VERSION
+    return _NOT_HTTP if _CODING in headers else None
 
 
 class Application(Protocol):
@@ -229,11 +247,16 @@ class Connection(asyncio.Protocol):
     def on_headers_complete(self) -> None:
         """The head is complete: it is this request's turn, or it waits for its turn."""
         parser, headers = self._parser, self._headers
-        method = parser.get_method()
-        keep_alive = parser.should_keep_alive() and parser.get_http_version() != "1.0"
+        method, version = parser.get_method(), parser.get_http_version()
+        keep_alive = version == "1.1" and parser.should_keep_alive()
         request = Request(self, _METHODS.get(method) or method.decode("latin-1"), headers, keep_alive)
         if len(headers) + self._repeated > MAX_HEADER_COUNT:
             self._fail(_HEADERS_TOO_LARGE)
+        elif version != "1.1" and (wrong := _wrong_with(version, headers)) is not None:
+            self._fail(wrong)
+        elif (coding := headers.get(_CODING, _CHUNKED).lower()) != _CHUNKED:
+            ends = coding.rpartition(b",")[2].strip(b" \t") == _CHUNKED  # otherwise nobody knows where
+            self._fail(_OTHER_CODING if ends else _NOT_HTTP)
         if self._deaf:
             return
         url, self._url, self._headers, self._repeated = self._url, b"", {}, 0
@@ -368,7 +391,7 @@ class Connection(asyncio.Protocol):
 
     def _refuse(self, refusal: Refusal) -> None:
         """Send a refusal and close the connection."""
-        body = msgspec.json.encode(
+        body = json_bytes(
             {"error": refusal.error, "code": refusal.code, "hint": refusal.hint, "retryable": False, "details": {}}
         )
         lines = b"content-type: application/json\r\ncontent-length: %d\r\n" % len(body)

@@ -188,12 +188,23 @@ def _general(name: str) -> x509.GeneralName:
 
 
 class ServerLock:
-    """The lock that allows one server per folder."""
+    """The lock that allows one server per folder.
+
+    The file says who has it; the folder itself is locked too, which holds although somebody removes the file.
+    """
 
     def __init__(self, folder: Path) -> None:
         self._path = folder / private_socket.SERVER_LOCK
 
     def __enter__(self) -> ServerLock:
+        self._folder = os.open(self._path.parent, os.O_RDONLY | os.O_CLOEXEC)
+        try:
+            return self._lock_file()
+        except BaseException:
+            os.close(self._folder)
+            raise
+
+    def _lock_file(self) -> ServerLock:
         self._descriptor = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         try:
             fcntl.flock(self._descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -202,6 +213,13 @@ class ServerLock:
             os.close(self._descriptor)
             message = f"{self._path.parent} is served by {holder or 'another process'}"
             raise errors.Unavailable(message, hint="use that server, or stop it") from error
+        try:
+            fcntl.flock(self._folder, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError as error:
+            os.close(self._descriptor)
+            message = f"{self._path.parent} is served by a process whose {self._path.name} somebody has removed"
+            hint = "find that server and stop it, then start this one; never remove files of a workspace"
+            raise errors.Unavailable(message, hint=hint) from error
         os.ftruncate(self._descriptor, 0)
         return self
 
@@ -212,6 +230,7 @@ class ServerLock:
     def __exit__(self, *_: object) -> None:
         os.ftruncate(self._descriptor, 0)
         os.close(self._descriptor)
+        os.close(self._folder)
 
 
 def bind(settings: Settings) -> socket.socket:
@@ -253,6 +272,23 @@ def bind_private(folder: Path) -> socket.socket | None:
     finally:
         if opened is not None:
             os.close(opened)
+
+
+def identity_of(path: Path) -> tuple[int, int]:
+    """Tells a file from one that took its place."""
+    status = path.lstat()
+    return status.st_dev, status.st_ino
+
+
+def remove_socket(path: Path, made: tuple[int, int]) -> None:
+    """Remove the file of a socket that was closed; what others have put there meanwhile is left alone."""
+    try:
+        if identity_of(path) == made:
+            path.unlink()
+    except FileNotFoundError:
+        return
+    except OSError as error:  # the server has done its work
+        _log.warning("%s is left behind: %s", path, error.strerror or error)
 
 
 def _bind_path(path: Path) -> socket.socket:

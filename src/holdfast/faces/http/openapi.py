@@ -59,6 +59,7 @@ _SOME: Final[dict[str, tuple[str, dict[str, Any]]]] = {
 _VERSION: Final = {"description": "the version", "schema": {"type": "string", "pattern": '^"[0-9]+"$'}}
 _CURSOR: Final = {"description": "of the next page, if there is one", "schema": _TEXT}
 _TOTAL: Final = {"description": "if asked for", "schema": {"type": "integer", "minimum": 0, "maximum": 10000}}
+_COMPACTED: Final = {"description": "events up to this revision are gone; the page has what is left", "schema": _COUNT}
 _LATER: Final = {"Retry-After": {"description": "seconds, if trying again may help", "schema": _COUNT}}
 _TOKEN: Final = {"WWW-Authenticate": {"required": True, "schema": {"type": "string", "pattern": "^Bearer "}}}
 _REFUSED: Final = {401: _TOKEN, 409: _LATER, 429: _LATER, 503: _LATER}
@@ -297,7 +298,8 @@ def _statuses(routes: list[Route]) -> set[int]:
         names = plan_of(route.op.name).hints.keys()
         found |= {409} if route.op.writes or "token" in names else set()
         events = result_type(route.op.name) in (Event, list[Event])  # of which the log may have forgotten the oldest
-        found |= {410} if names & {"before", "version", "after_version"} or events else set()
+        story = plan_of(route.op.name).hints.get("after") == int | None  # of a record, oldest first
+        found |= {410} if names & {"before", "version", "after_version"} or events or story else set()
         found |= {415} if route.method not in _QUERIED and _others(route) else set()
         found |= {429} if route.op.kind == "stream" else set()
         found |= {410, 501} if route.op.route.nests else set()  # those of what it runs; a file is not read inside
@@ -308,7 +310,7 @@ def _answer_headers(route: Route) -> dict[str, Any]:
     name = route.op.name
     if is_page(name) or route.polled:
         more = {"X-Total-Count": _TOTAL} if "total" in plan_of(name).hints else {}
-        return {"X-Next-Cursor": _CURSOR, **more}
+        return {"X-Next-Cursor": _CURSOR, "X-Compacted": _COMPACTED, **more}
     kind = result_type(name)
     kinds = get_args(kind) if isinstance(kind, UnionType) else (kind,)
     structs = [each for each in kinds if isinstance(each, type) and issubclass(each, msgspec.Struct)]

@@ -20,14 +20,13 @@ from pathlib import Path
 from typing import Any, BinaryIO, Final
 from urllib.parse import unquote
 
-import msgspec
-
 from holdfast import errors
 from holdfast.clock import SystemClock
 from holdfast.faces.http.listener import Settings
 from holdfast.faces.http.request import Request
 from holdfast.faces.http.sse import Watchers
 from holdfast.faces.http.workspaces import ServedWorkspace, WorkspaceRegistry
+from holdfast.wire import json_bytes
 from holdfast.workspace.admin import remove_backup
 
 FLUSH: Final = 0.25  # seconds
@@ -79,7 +78,7 @@ class AccessLog:
 
     def _flush(self) -> None:
         assert self._file is not None
-        lines = [msgspec.json.encode(self._waiting.popleft()) + b"\n" for _ in range(len(self._waiting))]
+        lines = [json_bytes(self._waiting.popleft()) + b"\n" for _ in range(len(self._waiting))]
         self._file.write(b"".join(lines))
 
     def close(self) -> None:

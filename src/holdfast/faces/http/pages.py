@@ -11,7 +11,7 @@ import msgspec
 
 from holdfast import errors
 from holdfast.errors import MethodNotAllowed, NoRoute
-from holdfast.faces.http.auth import EVERY, MAIN, TICKET_SECONDS, Token
+from holdfast.faces.http.auth import EVERY, MAIN, TICKET_SECONDS, Token, lost_store
 from holdfast.faces.http.calls import Response, header_lines, json_response
 from holdfast.faces.http.workspaces import ServedWorkspace
 from holdfast.route import Role
@@ -91,7 +91,7 @@ def _ready(app: App) -> Response:
         raise errors.Unavailable("the server is stopping")
     workspace = app.spaces.get(MAIN).workspace
     if workspace.is_lost:
-        raise errors.Closed("the store was removed or replaced", hint="stop the server and check its folder")
+        raise lost_store("the store of this server was removed, moved or replaced while it ran")
     workspace.revision  # noqa: B018  # raises unless it can be read
     return json_response({"status": "ready"})
 

@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
+import re
 from http import HTTPStatus
 from typing import TYPE_CHECKING, Any, Final
 
 import httptools
 
-from holdfast.faces.http.auth import MAX_BODY
+from holdfast.faces.http.auth import DUPLICATE, MAX_BODY
 
 if TYPE_CHECKING:
     from holdfast.faces.http.auth import Token
     from holdfast.faces.http.connection import Connection, Refusal
 
 STATUS: Final = {each.value: b"HTTP/1.1 %d %b\r\n" % (each.value, each.phrase.encode()) for each in HTTPStatus}
+_SCHEMES: Final = (b"http", b"https")
+_AUTHORITY_END: Final = re.compile(rb"[/?#]")
 CLOSE: Final = b"connection: close\r\n\r\n"
 
 
@@ -60,10 +63,19 @@ class Request:
         self.actor: str | None = None
 
     def locate(self, target: bytes) -> None:
-        """Split its target. Raises an error of the parser if it is malformed."""
+        """Split its target. Raises an error of the parser if it is malformed.
+
+        A target may name the server (RFC 9112, 3.2.2). If it names another than Host, it counts as a second Host.
+        """
         if not target.startswith(b"/"):
             found = httptools.parse_url(target)
             self.path, self.query = found.path or b"\xff", found.query or b""
+            if found.host:
+                if found.schema.lower() not in _SCHEMES or found.userinfo:
+                    raise httptools.HttpParserInvalidURLError("the target is not an address of HTTP")
+                host, named = self.headers.get(b"host", b""), _AUTHORITY_END.split(target.partition(b"://")[2])[0]
+                if host.lower() != named.lower():
+                    self.headers[b"host"] = host + DUPLICATE + named
         else:
             if b"#" in target:
                 target = target.partition(b"#")[0]

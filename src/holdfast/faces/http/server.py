@@ -30,7 +30,17 @@ from holdfast import errors
 from holdfast.faces.http.app import App, CarryOut
 from holdfast.faces.http.auth import MAIN, Gate, Tokens
 from holdfast.faces.http.connection import Application, Connection
-from holdfast.faces.http.listener import ServerLock, Settings, bind, bind_private, certificate, check, host_in
+from holdfast.faces.http.listener import (
+    ServerLock,
+    Settings,
+    bind,
+    bind_private,
+    certificate,
+    check,
+    host_in,
+    identity_of,
+    remove_socket,
+)
 from holdfast.faces.http.workspaces import WorkspaceRegistry
 from holdfast.filesystem import hide_from_git
 from holdfast.private_socket import SERVER_LOCK, SOCKET
@@ -184,8 +194,12 @@ class Server:
             hide_from_git(str(settings.folder))
         except OSError as error:
             raise errors.Invalid(f"{settings.folder} is not a folder: {error.strerror}", hint="choose --dir") from error
-        self.tokens = Tokens(settings.folder)
-        self.tokens.make_first(first_start=not (settings.folder / SERVER_LOCK).exists())
+        self.tokens = Tokens(settings.folder, serves=True)
+        try:
+            self.tokens.make_first(first_start=not (settings.folder / SERVER_LOCK).exists())
+        except OSError as error:
+            message = f"the server cannot write its token to {settings.folder}: {error.strerror}"
+            raise errors.ReadOnly(message) from error
         self.certificate = self._certificate()
 
     @property
@@ -223,17 +237,19 @@ class Server:
         with ServerLock(self.settings.folder) as lock:
             self._bound = bind(self.settings)
             self._private = bind_private(self.settings.folder)
+            sockets = [self.settings.socket] if self.settings.socket is not None else []
+            sockets += [self.settings.folder / SOCKET] if self._private is not None else []
+            made = {path: identity_of(path) for path in sockets}
             try:
                 self.port = 0 if self.settings.socket is not None else self._bound.getsockname()[1]
                 lock.publish(self.url)
                 uvloop.run(self._serve())
             finally:
                 self._bound.close()
-                if self.settings.socket is not None:
-                    self.settings.socket.unlink(missing_ok=True)
                 if self._private is not None:
                     self._private.close()
-                    (self.settings.folder / SOCKET).unlink(missing_ok=True)
+                for path, identity in made.items():
+                    remove_socket(path, identity)
 
     def _hosts(self) -> Iterable[str]:
         if self.settings.socket is not None:

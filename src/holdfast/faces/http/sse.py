@@ -20,8 +20,6 @@ from contextlib import contextmanager
 from itertools import takewhile
 from typing import Any, Final, Literal
 
-import msgspec
-
 from holdfast import errors, wire
 from holdfast.clock import SystemClock
 from holdfast.errors import TooManyWatchers
@@ -68,7 +66,7 @@ def error_frame(failure: errors.HoldfastError) -> bytes:
 
 def progress_frame(content: Any) -> bytes:
     """Progress of long-running work; without an id, because it is not part of the log."""
-    return b"event: progress\ndata: " + msgspec.json.encode(content) + b"\n\n"
+    return b"event: progress\ndata: " + wire.json_bytes(content) + b"\n\n"
 
 
 HEARTBEAT: Final = 10_000_000  # microseconds

@@ -32,7 +32,7 @@ async def cell_get(
     """Read a shared value and its version."""
     if cell is None:
         names = await session.ws.cells.list(run, limit=CELLS_LISTED, after=cursor or "")
-        return {"cells": names, **filled(cursor=names[-1] if len(names) == CELLS_LISTED else None)}
+        return page("cells", names, names)
     found = await session.ws.cells.get(run, cell)
     value = wired(found.value)
     return {

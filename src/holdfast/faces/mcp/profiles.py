@@ -19,7 +19,7 @@ from holdfast import errors, wire
 from holdfast.faces.mcp import coordination, tasks
 from holdfast.faces.mcp.client import Session
 from holdfast.faces.mcp.coordination import TTL
-from holdfast.faces.mcp.tool import LONGEST, MARKS, ServerDefinition, Tool, brief, check_wait, tool
+from holdfast.faces.mcp.tool import LONGEST, MARKS, ServerDefinition, Tool, brief, check_wait, filled, tool
 from holdfast.operation import REGISTRY, Operation
 from holdfast.schema import is_page, schemas
 from holdfast.wire import wired
@@ -47,7 +47,8 @@ def _runner(op: Operation[..., Any]) -> Any:
         result = await op.on(session.ws)(**_bounded(op, read))
         if not is_page(op.name):
             return {"result": _short(result)}
-        return {"result": [_short(item) for item in result], "cursor": result.cursor}
+        rest = filled(compacted=result.compacted)  # the rest of the past, which no page has
+        return {"result": [_short(item) for item in result], "cursor": result.cursor, **rest}
 
     return run
 

@@ -193,6 +193,7 @@ def resumed(found: Resume) -> dict[str, Any]:
             for event in found.events
         ),
         omitted=found.omitted or None,
+        compacted=found.compacted,
     )
 
 

@@ -44,7 +44,12 @@ def marked(content: Any) -> str:
 
 
 def _json(content: Any) -> str:
-    return _encoded(content).replace("<", "\\u003c")
+    text = _encoded(content).replace("<", "\\u003c")
+    if text.isascii() and "\x7f" not in text:
+        return text
+    from holdfast.wire import escape_controls  # turn tools load nothing of a workspace for plain text
+
+    return escape_controls(text)
 
 
 def _encoded(content: Any) -> str:

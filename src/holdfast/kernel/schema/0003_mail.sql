@@ -5,7 +5,7 @@ CREATE TABLE agents (
     name       TEXT    NOT NULL PRIMARY KEY,
     program    TEXT    NOT NULL,
     model      TEXT    NOT NULL,
-    role       TEXT    NOT NULL,                -- 'agent', 'maintainer' or 'observer'
+    role       TEXT    NOT NULL,                -- 'agent', 'person', 'maintainer' or 'observer'
     can        TEXT    NOT NULL,                -- JSON list, sorted
     registered INTEGER NOT NULL,
     version    INTEGER NOT NULL,

@@ -18,7 +18,6 @@ from holdfast.faces.cli.args import Argument, Usage
 from holdfast.faces.cli.call import Session
 from holdfast.faces.cli.command import command
 from holdfast.faces.cli.output import printable, short
-from holdfast.hints import for_shell
 
 _MOST: Final = 20
 _WIDE: Final = 70  # characters of a title or subject
@@ -153,6 +152,8 @@ def guard(session: Session, given: dict[str, Any]) -> int:
         return 0 if hook is None else hook.answer("edit", "")
     refused = _refused(session, paths)
     if hook is not None:
+        from holdfast.hints import for_shell
+
         reasons = [f"{error.message} ({for_shell(error.hint, session.out.at)})" for error in refused]
         return hook.answer("edit", "\n".join(reasons), blocked=bool(reasons))
     for error in refused[:-1]:

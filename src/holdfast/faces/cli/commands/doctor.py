@@ -21,7 +21,7 @@ from holdfast.faces.cli.call import Session
 from holdfast.faces.cli.command import command
 from holdfast.faces.cli.commands.store import backups_of, server_of
 from holdfast.faces.cli.output import printable
-from holdfast.faces.cli.relay import is_used
+from holdfast.faces.cli.relay import describe_use
 from holdfast.types import DerivedActor
 from holdfast.workspace.context import derive_actor
 
@@ -196,7 +196,7 @@ def _exposed(session: Session) -> Iterator[Found]:
     if not address:
         yield "ok", "no server is running on it"
         return
-    used = f"{'commands go' if is_used(session.place.folder) else 'commands do not go'} through it"
+    _, used = describe_use(session.place.folder)
     if any(word in address for word in ("127.0.0.1", "localhost", "[::1]", "unix:")):
         yield "ok", f"served on this machine only, {address}; {used}"
     else:

@@ -39,6 +39,7 @@ def mcp(session: Session, given: dict[str, Any]) -> int:
             raise Usage(f"the profile {profile} has no tools for turn files", hint="omit it, or use --profile all")
         _actor(session)
         turn_dir = os.path.join(session.folder, turn_dir)
+        _check_turns(session, turn_dir)
     from holdfast.faces.mcp import serve_stdio
 
     with session.open(writing=True) as workspace:
@@ -54,8 +55,18 @@ def _serve_turns(session: Session, turn_dir: str | None) -> int:
     if session.given.get("dir") is not None:  # in every other profile, that is the workspace
         raise Usage("the profile turn has no workspace", hint="use --turn-dir FOLDER, or --profile all for both")
     actor = _actor(session)
-    serve_turns(session_of(session, {} if turn_dir is None else {"dir": turn_dir}).folder.path, actor)
+    folder = session_of(session, {} if turn_dir is None else {"dir": turn_dir}).folder.path
+    _check_turns(session, folder)
+    serve_turns(folder, actor)
     return 0
+
+
+def _check_turns(session: Session, folder: str) -> None:
+    """Say at once that there are no turn files: a client shows it, and the tools work as soon as there are some."""
+    if not os.path.exists(os.path.join(folder, "TURNFILE.yaml")):
+        session.out.note(
+            f"there is no TURNFILE.yaml in {folder}", "holdfast turn init begins a session; check --turn-dir"
+        )
 
 
 def _actor(session: Session) -> str:

@@ -11,6 +11,7 @@ import os
 import sys
 from contextlib import nullcontext
 from pathlib import Path
+from time import monotonic
 from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
@@ -21,10 +22,10 @@ from holdfast.faces.cli.args import Argument
 from holdfast.faces.cli.call import Session
 from holdfast.faces.cli.command import command
 from holdfast.faces.cli.credentials import Credentials, remember
-from holdfast.faces.http.auth import EVERY, FIRST_TOKEN, MAIN, Token, Tokens, check_space
+from holdfast.faces.http.auth import EVERY, FIRST_TOKEN, LOST_HINT, MAIN, Token, Tokens, check_space
 from holdfast.faces.http.listener import BACKUPS_KEPT, MAX_WATCHERS, PORT, Settings
 from holdfast.workspace import Workspace, with_context
-from holdfast.workspace.context import ROLES, Context, derive_actor
+from holdfast.workspace.context import ROLES, CallerGoneError, Context, derive_actor
 from holdfast.workspace.tokens import FileTokens
 
 if TYPE_CHECKING:
@@ -123,7 +124,7 @@ def _tries(server: Server, token: Path) -> list[str]:
 
 # --- commands of other processes -------------------------------------------------------------------------------------
 
-_BLOCKING: Final = ("wait", "staged")  # arguments for which a command waits, or starts a process
+_BLOCKING: Final = ("wait", "watch", "staged")  # arguments for which a command waits, or starts a process
 _SAME: Final = ("HOME", "TZ")  # what the system looks up in the environment of this process
 
 
@@ -132,20 +133,40 @@ class _DeclinedError(Exception):
 
 
 def carry_out(workspace: Workspace, folder: Path, body: bytes) -> bytes | None:
-    """Carry out the command of another process; None, and nothing is changed, if it must do that itself."""
+    """Carry out the command of another process; None, and nothing is changed, if it must do that itself.
+
+    Raises CallerGoneError if the caller waits no longer, and Closed if the files of the store were removed or moved:
+    the caller settles by the key of the command what has become of it.
+    """
     try:
         request = private_socket.Request.decode(body)
     except ValueError:  # of another version, which has another form
         return None
     same = all(request.environ.get(name) == os.environ.get(name) for name in _SAME)
-    if request.version != __version__ or request.view != relay.view() or not same or workspace.is_lost:
+    if request.version != __version__ or request.view != relay.view() or not same:
         return None
     if not request.words:  # the caller asks whether it would be served
-        return private_socket.encode_answer(0, [])
+        return _answer_whether(workspace)
+    if workspace.is_lost:
+        return None
+    if monotonic() >= request.until:
+        raise CallerGoneError
     try:
         return _answer(request, workspace, folder)
     except _DeclinedError:
         return None
+
+
+def _answer_whether(workspace: Workspace) -> bytes:
+    """Whether the store can be used, with the reason if not."""
+    try:
+        if workspace.is_lost:
+            raise errors.Closed("its store was removed, moved or replaced while it ran")
+        workspace.revision  # noqa: B018  # raises unless it can be read
+    except errors.Closed as error:
+        reason = f"{error.message}; {LOST_HINT}"
+        return private_socket.encode_answer(error.exit_code, [(private_socket.ERROR, reason.encode())])
+    return private_socket.encode_answer(0, [])
 
 
 def _answer(request: private_socket.Request, workspace: Workspace, folder: Path) -> bytes:
@@ -156,6 +177,8 @@ def _answer(request: private_socket.Request, workspace: Workspace, folder: Path)
         if not called.relayed or any(given.get(name) for name in _BLOCKING):
             raise _DeclinedError(called.name)
         code = called.run(_Relayed(request, common, streams, pieces, workspace, folder), given)
+    except errors.Closed:  # the caller can open it again
+        raise
     except errors.HoldfastError as error:
         print_error(error, request.words, request.environ, streams[1])
         code = error.exit_code
@@ -191,7 +214,8 @@ class _Relayed(Session):
     def open(self, writing: bool = False) -> Any:
         """The served workspace, in the context of this call; it stays open."""
         assert self.place.folder is not None
-        return nullcontext(with_context(self._workspace, Context(self._actor())).using(**self._context()))
+        context = Context(self._actor(), until=self._request.until)
+        return nullcontext(with_context(self._workspace, context).using(**self._context()))
 
     def _actor(self) -> str:
         return derive_actor(self.environ) if self.actor is None else self.actor

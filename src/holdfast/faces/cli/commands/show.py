@@ -6,6 +6,7 @@ from __future__ import annotations
 
 from collections import Counter, deque
 from collections.abc import Iterator
+from itertools import islice
 from typing import Any, Final
 
 import msgspec
@@ -14,13 +15,14 @@ from holdfast import errors
 from holdfast.domains.events import Events
 from holdfast.domains.tasks import Tasks
 from holdfast.faces.cli.args import Argument, Usage
-from holdfast.faces.cli.call import Session, perform, run, tell
+from holdfast.faces.cli.call import Session, perform, run, tell, tell_compacted
 from holdfast.faces.cli.command import Command, Run, command
 from holdfast.faces.cli.derive import arguments_of, derive
 from holdfast.faces.cli.output import printable
 from holdfast.faces.cli.views import view
 from holdfast.operation import Operation, operation
-from holdfast.types import EVENT_KINDS
+from holdfast.types import EVENT_KINDS, Page
+from holdfast.workspace.watch import every
 
 _NAMES: Final = {"depends_on": ("waits for", "needed by"), "related": ("related", "related")}
 
@@ -54,7 +56,7 @@ def _reasons(workspace: Any, task: Any) -> list[tuple[str, str]]:
 
 def _links(workspace: Any, task: Any) -> list[tuple[str, str]]:
     found: dict[str, list[str]] = {}
-    links = workspace.tasks.dependencies(task.id)
+    links = [*every(workspace.tasks.dependencies, id=task.id)]
     waits = links and {id for reason in workspace.tasks.explain(task.id).reasons for id in reason.ids}
     for link in links:
         from_here, to_here = _NAMES.get(link.kind, ("found in", "led to"))
@@ -66,7 +68,7 @@ def _links(workspace: Any, task: Any) -> list[tuple[str, str]]:
 
 
 def _locks(workspace: Any, task: Any) -> list[tuple[str, str]]:
-    return [("locked", " ".join(lock.patterns)) for lock in workspace.paths.list(task=task.id)]
+    return [("locked", " ".join(lock.patterns)) for lock in every(workspace.paths.list, task=task.id)]
 
 
 def undelete(session: Session, given: dict[str, Any]) -> int:
@@ -124,7 +126,6 @@ def _found(session: Session, op: Operation[..., Any], id: str, **more: Any) -> A
         return None
 
 
-_ROOTS: Final = 100
 _MOST: Final = 10_000
 
 
@@ -140,14 +141,20 @@ def tree(session: Session, given: dict[str, Any]) -> int:
     limit = given.get("limit", _MOST)
     _check_limit(limit)
     with session.open() as workspace:
-        if "id" in given:
-            found = workspace.tasks.subtree(**given)
-        else:
-            waiting = ["open", "in_progress", "pending_merge", "blocked"]
-            roots = [task for task in workspace.tasks.list(status=waiting, limit=1000) if task.parent_id is None]  # type: ignore[arg-type]  # words of ours
-            found = [task for root in roots[:_ROOTS] for task in workspace.tasks.subtree(root.id)]
+        roots = [given["id"]] if "id" in given else _roots(workspace)
+        tasks = (task for root in roots for task in every(workspace.tasks.subtree, id=root))
+        found = [*islice(tasks, limit + 1)]
     session.out.result(Tasks.subtree, found[:limit])
+    if len(found) > limit:
+        session.out.note(f"there are more than {limit} tasks", "" if limit == _MOST else "show more with --limit")
     return 0
+
+
+def _roots(workspace: Any) -> Iterator[str]:
+    """The ids of the trees that are not closed."""
+    waiting = ["open", "in_progress", "pending_merge", "blocked"]
+    for task in every(workspace.tasks.list, status=waiting, parent_id="none", limit=_PAGE):
+        yield task.id
 
 
 _PAGE: Final = 1000
@@ -175,24 +182,28 @@ def log(session: Session, given: dict[str, Any]) -> int:
     _check_limit(limit)
     since = given.get("since")
     with session.open() as workspace:
-        events = _events(workspace, {"kinds": given.get("kinds"), "actor": given.get("by"), "since": since})
+        wanted: dict[str, Any] = {"kinds": given.get("kinds"), "actor": given.get("by"), "since": since, "limit": _PAGE}
+        first = workspace.events.list(**wanted)
+        events = _events(workspace, wanted, first)
         if given.get("summary"):
             refused = workspace.events.refusals(since=since, actor=given.get("by"))
-            _summarize(session, events, refused)
+            compacted = first.compacted
+            _summarize(session, events, refused, compacted)
         else:
-            session.out.result(Events.list, list(deque(events, maxlen=limit)))
+            newest = Page(deque(events, maxlen=limit))
+            compacted = newest.compacted = first.compacted if newest[:1] == first[:1] else None
+            session.out.result(Events.list, newest)
+    tell_compacted(session, compacted)
     return 0
 
 
-def _events(workspace: Any, wanted: dict[str, Any]) -> Iterator[Any]:
-    page = workspace.events.list(**wanted, limit=_PAGE)
-    yield from page
-    while page.cursor is not None:
-        page = workspace.events.list(**wanted, after=page.cursor, limit=_PAGE)
-        yield from page
+def _events(workspace: Any, wanted: dict[str, Any], first: Page[Any]) -> Iterator[Any]:
+    yield from first
+    if first.cursor is not None:
+        yield from every(workspace.events.list, **wanted, after=first.cursor)
 
 
-def _summarize(session: Session, events: Iterator[Any], refused: list[Any]) -> None:
+def _summarize(session: Session, events: Iterator[Any], refused: list[Any], compacted: int | None) -> None:
     done: dict[str, Counter[str]] = {}
     for event in events:
         done.setdefault(event.actor, Counter())[f"{event.kind} {event.op}"] += 1
@@ -206,7 +217,7 @@ def _summarize(session: Session, events: Iterator[Any], refused: list[Any]) -> N
         lines.append(printable(name))
         lines += [f"  {count:>6}  {what}" for what, count in done.get(name, Counter()).most_common()]
         lines += [f"  {count:>6}  refused: {code}" for code, count in refusals.get(name, {}).items()]
-    session.out.say(told, *(lines or ["nothing happened"]))
+    session.out.say(told, *(lines or ["nothing happened"]), compacted=compacted)
 
 
 @command(

@@ -17,13 +17,13 @@ from typing import TYPE_CHECKING, Any, Final
 from holdfast import errors
 from holdfast.clock import SystemClock
 from holdfast.faces.cli import location
-from holdfast.faces.cli.args import Argument
+from holdfast.faces.cli.args import Argument, Usage
 from holdfast.faces.cli.call import Session
 from holdfast.faces.cli.command import command
 from holdfast.faces.cli.location import git_root, label, start_copying, state_folder
 from holdfast.faces.cli.output import bar, printable
-from holdfast.faces.cli.relay import is_used
-from holdfast.filesystem import make_folder, write_private
+from holdfast.faces.cli.relay import describe_use
+from holdfast.filesystem import make_folder, recorded_log, write_private
 from holdfast.private_socket import SERVER_LOCK
 from holdfast.types import DerivedActor, as_time
 from holdfast.workspace.context import derive_actor
@@ -184,6 +184,7 @@ def _last_revision(folder: str) -> int | None:
     "backup",
     Argument("file", word=True, help="the target; default: beside the rolling backups"),
     Argument("list", "flag", help="list the backups"),
+    Argument("damaged", "flag", help="what is left of a workspace that lost commits and cannot be opened"),
     Argument("rolling", "flag", help="called after writes: copy when writing pauses"),
 )
 def backup(session: Session, given: dict[str, Any]) -> int:
@@ -198,8 +199,13 @@ def backup(session: Session, given: dict[str, Any]) -> int:
     if given.get("list"):
         return _show(session, folder)
     target = os.path.abspath(given["file"]) if "file" in given else new_name(folder, session.environ, _ASKED_FOR)
-    with session.open_local() as workspace, bar("backup", workspace):
-        workspace.backup(target)
+    if given.get("damaged"):
+        from holdfast.workspace.admin import salvage
+
+        salvage(folder, target)
+    else:
+        with session.open_local() as workspace, bar("backup", workspace):
+            workspace.backup(target)
     session.out.say({"file": target, "bytes": os.path.getsize(target)}, target)
     return 0
 
@@ -267,8 +273,6 @@ def restore(session: Session, given: dict[str, Any]) -> int:
     try:
         revision = make(source, folder, verify=not given.get("unverified"))
     except errors.Invalid as error:
-        if "verify=False" in error.hint:
-            raise errors.Invalid(error.message, hint="put it there, or restore without it: --unverified") from error
         if not error.message.endswith("is not a backup of a workspace"):
             raise
         also = "; holdfast import reads an export" if source.endswith(".jsonl") else ""
@@ -322,7 +326,11 @@ def _show(session: Session, folder: str) -> int:
     return 0
 
 
-@command("init")
+@command(
+    "init",
+    Argument("log", of="URL", help="share it with other machines: postgresql://host/db?workspace=NAME"),
+    Argument("create", "flag", help="make the workspace in the log if it is not there"),
+)
 def init(session: Session, given: dict[str, Any]) -> int:
     """Make a workspace in this project.
 
@@ -341,8 +349,15 @@ def init(session: Session, given: dict[str, Any]) -> int:
         location.check_folder(named, "--dir" if session.given.get("dir") else "HOLDFAST_DIR")
     folder = os.path.abspath(os.path.expanduser(named)) if named else location.home(session.folder)
     found = location.has_store(folder)
+    if not found:
+        check_unserved(folder)
     known = [] if found else backups_of(folder, session.environ)
-    open_workspace(folder, actor=session.actor).close()
+    if given.get("log"):
+        open_workspace(given["log"], folder=folder, actor=session.actor, create=bool(given.get("create"))).close()
+    elif given.get("create"):
+        raise Usage("--create goes with --log", hint="holdfast init makes a workspace of this machine without it")
+    else:
+        open_workspace(folder, actor=session.actor).close()
     lines = [f"{'there is a workspace in' if found else 'made a workspace in'} {folder}"]
     at = session.out.place
     root = None if named else location.git_root(session.folder)
@@ -376,25 +391,22 @@ def where(session: Session, given: dict[str, Any]) -> int:
         known = backups_of(place.folder, session.environ)
         facts |= {"git_worktree": root, "backups": known}
         lines += [f"worktree   {root}"] if root else []
-        lines += _server_lines(place.folder, facts)
+        lines += _server_lines(place.folder, facts, bool(session.given.get("direct")))
+        facts["log"] = recorded_log(place.folder)
+        lines += [f"log        {facts['log']}"] if facts["log"] else []
         lines += [f"backups    {len(known)} in {os.path.dirname(known[-1])}"] if known else []
     session.out.say(facts, *lines)
     return 0
 
 
-def _server_lines(folder: str, facts: dict[str, Any]) -> list[str]:
+def _server_lines(folder: str, facts: dict[str, Any], direct: bool) -> list[str]:
     """The server that runs on a folder, and whether commands go through it."""
     address = server_of(folder)
-    used = bool(address) and is_used(folder)
-    facts["server"] = {"address": address, "used": used} if address else None
-    if not address:
-        return []
-    why = (
-        "commands go through it"
-        if used
-        else "commands do not go through it: it is of another version, or in a container"
-    )
-    return [f"server     {address}", f"           {why}"]
+    used, words = describe_use(folder) if address else (False, "")
+    if direct and used:
+        used, words = False, f"{words}, but not with --direct"
+    facts["server"] = {"address": address, "used": used, "why": words} if address else None
+    return [f"server     {address}", f"           {words}"] if address else []
 
 
 def server_of(folder: str) -> str:
@@ -404,12 +416,22 @@ def server_of(folder: str) -> str:
     try:
         with open(os.path.join(folder, SERVER_LOCK), encoding="utf-8") as file:
             fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
-    except FileNotFoundError:
+    except (FileNotFoundError, NotADirectoryError):
         return ""
     except BlockingIOError:
         with open(os.path.join(folder, SERVER_LOCK), encoding="utf-8") as file:
             return file.read().strip() or "somewhere"
     return ""
+
+
+def check_unserved(folder: str) -> None:
+    """Raise Closed if a server runs on a folder without a store: it has another open than would be made."""
+    address = server_of(folder)
+    if address:
+        raise errors.Closed(
+            f"the store in {folder} was removed or moved while a server runs on it ({address})",
+            hint="stop the server, put the files back or restore a backup (see holdfast restore), and start it again",
+        )
 
 
 def _why_actor(session: Session) -> str:

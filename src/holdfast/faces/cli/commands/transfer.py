@@ -16,7 +16,7 @@ from holdfast.faces.cli.args import Argument
 from holdfast.faces.cli.call import Session
 from holdfast.faces.cli.command import command
 from holdfast.faces.cli.commands.store import snapshot
-from holdfast.faces.cli.output import bar, printable
+from holdfast.faces.cli.output import MOST_PROBLEMS, bar, printable
 from holdfast.types import ImportProblem, Page, counted
 
 if TYPE_CHECKING:
@@ -129,7 +129,7 @@ def import_all(
     with before, session.open(writing=True) as workspace, bar("import", workspace):
 
         def call(**how: Any) -> Any:
-            return domain(workspace).import_(what, **how) if atomic else in_slices(workspace, what, **how)
+            return domain(workspace).import_(what, **how, atomic=True) if atomic else in_slices(workspace, what, **how)
 
         if bad and not given.get("skip_bad"):
             from holdfast.interchange.jsonl import refusal
@@ -222,10 +222,14 @@ def left_out(report: Any, unit: str = "lines") -> list[str]:
 
 
 def problem_lines(report: Any) -> Iterator[str]:
-    """Every conflict, what was skipped and every warning; of a conflict each difference."""
-    for problem in (*report.conflicts, *report.skipped, *report.warnings):
-        yield printable(str(problem))
-        yield from difference_lines(problem.differences)
+    """Conflicts, with their differences, what was skipped, and warnings: of each the first, and how many more."""
+    for name in ("conflicts", "skipped", "warnings"):
+        problems = getattr(report, name)
+        for problem in problems[:MOST_PROBLEMS]:
+            yield printable(str(problem))
+            yield from difference_lines(problem.differences)
+        if len(problems) > MOST_PROBLEMS:
+            yield f"and {len(problems) - MOST_PROBLEMS} more {name}; --json has all"
 
 
 def difference_lines(differences: dict[str, str]) -> Iterator[str]:

@@ -198,10 +198,13 @@ def _short(line: str) -> str:
     return line if len(line) <= width else f"{line[: width - 1]}…"
 
 
+_LAST: Final = "stale with the next revision"
+
+
 def _lock_line(holding: LockStatus, folder: str) -> str:
     lock, left = holding.lock, holding.revisions_left
     names = ", ".join(path.removeprefix(f"{os.path.basename(folder)}/") for path in lock.files)
-    how = "stale" if holding.stale else f"{left} revision{'' if left == 1 else 's'} left"
+    how = "stale" if holding.stale else f"{left} revision{'' if left == 1 else 's'} left" if left else _LAST
     how += f", preceded by {holding.beaten_by}" if holding.beaten_by else ""
     return f"{lock.id}  {lock.holder}  {names}  {how}  {lock.reason}".rstrip()
 

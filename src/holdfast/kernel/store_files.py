@@ -1,0 +1,218 @@
+"""The files of a store and their identities: whether connections are still on what others will open.
+
+The write-ahead log and its index are parts of the store that SQLite makes and removes by itself, with the first and the
+last connection of all processes. If somebody else removes or replaces one, or the file itself, connections continue on
+what has no name any more, and what comes later does not see their commits. So the identity of all three is recorded
+with the first connection of this process, and compared before and after each commit and by the pulse. They are only
+looked at by name: opening and closing a file outside SQLite would release the locks that SQLite has on it.
+
+After a crash SQLite reads the write-ahead log up to the first frame that is not as it was written, and takes that for
+the end: one changed byte drops every later commit, and a log that is gone drops all. So each commit is noted in a file
+beside the store before it is acknowledged, without a sync: it was on disk before, so the note never claims too much,
+and a process that is killed leaves the newest. A store that lacks what is noted is Corrupt.
+
+Used by the store; maintenance knows the names.
+"""
+
+from __future__ import annotations
+
+import os
+from binascii import crc32
+from typing import NamedTuple
+
+from holdfast import errors
+from holdfast.kernel.process_lock import Presence, locked
+
+FILE = "holdfast.db"
+PARTS = (FILE, f"{FILE}-wal", f"{FILE}-shm")
+MARK = "commit.mark"
+_MARK_BYTES = 128  # one sector at most, so that a loss of power leaves the old or the new one
+_SPLIT_HINT = (
+    "end the processes that have it open in the ordinary way, so that they save what they acknowledged; then open it"
+    " again. Never remove or replace single files of a workspace"
+)
+_SECOND = 1_000_000_000  # nanoseconds
+_TICK, _COARSE_TICK = _SECOND // 40, 5 * _SECOND  # more than one tick, with and without fractions of seconds
+
+Identity = tuple[int, int] | None
+Identities = tuple[Identity, ...]
+
+
+def identity(path: str) -> Identity:
+    """The device and inode that a name stands for, None if it stands for nothing."""
+    try:
+        found = os.stat(path)
+    except (FileNotFoundError, NotADirectoryError):
+        return None
+    return found.st_dev, found.st_ino
+
+
+class Mark(NamedTuple):
+    """The commit that was acknowledged last. Its stamp grows with each commit, its revision with most."""
+
+    workspace: str
+    revision: int
+    stamp: int
+
+
+class StoreFiles:
+    """The files that the connections of this process are on."""
+
+    def __init__(self, folder: str) -> None:
+        self.folder = folder
+        self.path = os.path.join(folder, FILE)
+        self._paths = tuple(os.path.join(folder, part) for part in PARTS)
+        self._first: Identity = None  # of the file, once it is there
+        self._kept: Identities | None = None  # of all parts, while there are connections
+        self._calm: tuple[int, int, int] | None = None  # the folder, when its files were compared last
+        self._descriptor: int | None = None  # of the folder, while there are connections
+        self._presence = Presence(folder)
+        self._mark: int | None = None  # the descriptor
+
+    def find(self) -> Identities:
+        """What the names stand for now."""
+        return tuple(map(identity, self._paths))
+
+    def locked(self, effect: str) -> errors.Busy:
+        """The error for files that another program has locked, and what was not done because of that."""
+        return locked(self._paths, effect)
+
+    # --- connections come and go -------------------------------------------------------------------------------------
+
+    def join(self, found: Identities) -> bool:
+        """Keep the files of a first connection, made without the turn. False: opening them needs the turn."""
+        if not self._presence.join(_text(found)):
+            return False
+        if self.find() != found:
+            self._presence.leave()
+            return False
+        self._keep(found)
+        return True
+
+    def join_in_turn(self) -> None:
+        """Keep the files of a first connection; raise if others have other files open. The caller has the turn."""
+        found = self.find()
+        if None in found or not self._presence.join_in_turn(_text(found)):
+            raise self._split(found)
+        self._keep(found)
+
+    def _keep(self, found: Identities) -> None:
+        self._first = self._first or found[0]
+        self._kept = (self._first, *found[1:])
+        self._calm = None
+        self._close_folder()
+        self._descriptor = os.open(self.folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+
+    def _close_folder(self) -> None:
+        descriptor, self._descriptor = self._descriptor, None
+        if descriptor is not None:
+            os.close(descriptor)
+
+    def leave(self) -> None:
+        """Keep nothing: the last connection is about to close, or belongs to the parent of this process."""
+        self._presence.leave()
+        self._close_folder()
+        self._kept = None
+        if self._mark is not None:
+            os.close(self._mark)
+            self._mark = None
+
+    def check_whole(self) -> None:
+        """Before the first connection, in the turn: raise if a part of the store was removed or replaced."""
+        found = self.find()
+        others = self._presence.recorded()
+        if others is not None and others != _text(found):
+            raise self._split(found)
+        if found[0] is None and any(found):
+            left = ", ".join(part for part, there in zip(PARTS, found, strict=True) if there)
+            raise errors.Corrupt(f"{self.path} is missing, but {left} is there: the store was removed in part")
+
+    def _split(self, found: Identities) -> errors.Unavailable:
+        missing = [part for part, there in zip(PARTS, found, strict=True) if there is None]
+        what = f"{' and '.join(missing)} in {self.folder} removed" if missing else f"files in {self.folder} replaced"
+        return errors.Unavailable(
+            f"other processes have the workspace open, but somebody has {what}", hint=_SPLIT_HINT, missing=missing
+        )
+
+    # --- while it is open --------------------------------------------------------------------------------------------
+
+    @property
+    def are_lost(self) -> bool:
+        """Whether a file of the store was removed or replaced."""
+        kept = self._kept
+        if kept is None:
+            return self._first is not None and identity(self.path) != self._first
+        try:
+            folder = os.stat(self.folder)
+            seen = _seen(folder)
+            if seen == self._calm:  # no name in the folder has changed since all were compared
+                return False
+            parts = [os.stat(path) for path in self._paths]
+        except (FileNotFoundError, NotADirectoryError):
+            return True
+        if tuple((part.st_dev, part.st_ino) for part in parts) != kept:
+            return True
+        # What happens later in the same tick of the file system's clock would not show, so remember only a folder that
+        # changed some time ago. By that clock it is at least as late as the last commit.
+        tick = _TICK if seen[2] % _SECOND else _COARSE_TICK
+        self._calm = seen if parts[1].st_mtime_ns - seen[2] > tick else None
+        return False
+
+    @property
+    def are_lost_meanwhile(self) -> bool:
+        """The same again, soon after `are_lost`.
+
+        Looks at the folder without its path, at half the cost: it does not see if a folder above was moved meanwhile,
+        with all files.
+        """
+        if self._descriptor is not None and _seen(os.fstat(self._descriptor)) == self._calm:
+            return False
+        return self.are_lost
+
+    def describe_loss(self) -> str:
+        """Say which files were removed or replaced."""
+        if identity(self.folder) is None:
+            return f"the folder {self.folder}"
+        lost = [part for part, was, now in zip(PARTS, self._kept or (), self.find(), strict=False) if was != now]
+        return " and ".join(lost) if lost and FILE not in lost else "the store's file"
+
+    @property
+    def can_be_rescued(self) -> bool:
+        """Whether the file is still there, and nobody made a new log, which another program may be using with it."""
+        found, kept = self.find(), self._kept
+        made = kept is None or any(now not in (was, None) for was, now in zip(kept, found, strict=True))
+        return not made and found[0] is not None
+
+    # --- what was acknowledged ---------------------------------------------------------------------------------------
+
+    def mark(self, mark: Mark) -> None:
+        """Note a commit that is on disk, before anybody hears of it."""
+        if self._mark is None:
+            self._mark = os.open(os.path.join(self.folder, MARK), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        text = " ".join(map(str, mark)).encode()
+        os.pwrite(self._mark, b"%s %08x" % (text, crc32(text)) + b" " * (_MARK_BYTES - len(text)), 0)
+
+    def marked(self) -> Mark | None:
+        """The commit that was noted last, None if nothing can be read: a loss of power may leave an empty file."""
+        try:
+            with open(os.path.join(self.folder, MARK), "rb") as file:
+                text, _, checksum = file.read().rstrip().rpartition(b" ")
+        except FileNotFoundError:
+            return None
+        if checksum != b"%08x" % crc32(text):
+            return None
+        workspace, revision, stamp = text.decode().rsplit(" ", 2)
+        return Mark(workspace, int(revision), int(stamp))
+
+    def forget_mark(self) -> None:
+        """Note nothing: a new store is being made here."""
+        if self.marked() is not None:
+            os.truncate(os.path.join(self.folder, MARK), 0)
+
+
+def _seen(folder: os.stat_result) -> tuple[int, int, int]:
+    return folder.st_dev, folder.st_ino, folder.st_ctime_ns
+
+
+def _text(found: Identities) -> str:
+    return " ".join("-" if each is None else f"{each[0]}:{each[1]}" for each in found)

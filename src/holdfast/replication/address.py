@@ -1,0 +1,114 @@
+"""Addresses of logs: `postgresql://host/db?workspace=team-a`, and the file in which a folder records its own.
+
+An address names the engine, where it runs and the workspace. What is recorded has no password: credentials come from
+the environment, a file or a service, as the engine's own client finds them (`PGPASSFILE`, `PGSERVICE`, ...). So a
+folder with a record can be opened by its path alone, by any command or server on this machine.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from typing import NamedTuple
+
+from holdfast import errors
+from holdfast.filesystem import LOG_URL, check_place, make_folder, recorded_log, write_private
+from holdfast.kernel.store_files import FILE as STORE
+from holdfast.replication.log import PATIENCE, CommitLog, ErrorMappingLog, Patience
+
+_ENGINES = {"postgresql": "postgres", "postgres": "postgres"}  # by scheme: the extra that has its client
+_SECRET = ("password", "sslpassword")
+EXAMPLE = "postgresql://host/db?workspace=team-a"
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,127}")
+
+
+class Address(NamedTuple):
+    """A log, as far as one may know: `conninfo` may have a password, `public` has none."""
+
+    engine: str
+    conninfo: str
+    workspace: str
+    public: str
+
+
+def is_address(path: object) -> bool:
+    """Whether this names a log, not a folder."""
+    scheme, colon, _ = str(path).partition(":/")  # a Path has one slash
+    return bool(colon) and scheme in _ENGINES
+
+
+def parse(url: str) -> Address:
+    """Return the parts of an address. Raises Invalid, and repeats no password."""
+    from urllib.parse import parse_qsl, quote, urlencode, urlsplit
+
+    parts = urlsplit(url)
+    if parts.scheme not in _ENGINES or not url.startswith(f"{parts.scheme}://"):
+        raise errors.Invalid("this is not the address of a log", hint=f"such as {EXAMPLE}")
+    given = parse_qsl(parts.query, keep_blank_values=True)
+    names = [value for name, value in given if name == "workspace"]
+    if len(names) != 1 or not _NAME.fullmatch(names[0]):
+        message = "the address of a log names one workspace: letters, digits, dots, dashes and underscores"
+        raise errors.Invalid(message, hint=f"such as {EXAMPLE}")
+    options = [(name, value) for name, value in given if name != "workspace"]
+    user, at, hosts = parts.netloc.rpartition("@")
+    netloc = f"{user.partition(':')[0]}{at}{hosts}"
+    shown = [(name, value) for name, value in given if name not in _SECRET]
+
+    def together(where: str, query: list[tuple[str, str]]) -> str:
+        said = urlencode(query, quote_via=quote, safe="/,:")
+        return f"{parts.scheme}://{where}{parts.path}{'?' if said else ''}{said}"
+
+    conninfo = together(parts.netloc, options)
+    return Address(_ENGINES[parts.scheme], conninfo, names[0], together(netloc, shown))
+
+
+def connect(url: str, *, create: bool = False) -> CommitLog:
+    """Return the log at an address; nothing is sent yet. With `create` a workspace that is not there is made."""
+    address = parse(url)
+    try:
+        from holdfast.replication.postgres import PostgresLog
+    except ImportError as error:
+        raise errors.Unsupported(
+            f"a log in PostgreSQL needs a package that is not installed: {error}",
+            hint=f"pip install 'holdfast[{address.engine}]'",
+        ) from error
+    return PostgresLog(address.conninfo, address.workspace, create=create)
+
+
+def prepare(folder: str | os.PathLike[str], url: str, log: CommitLog, patience: float | None) -> None:
+    """Record the log of a folder that has no store yet, once the log has the workspace: a folder never is half of it.
+
+    Without the record a later command would take what a failed first opening left for a workspace of its own.
+    """
+    check_recorded(folder, url)
+    if os.path.exists(os.path.join(folder, STORE)):
+        return
+    Patience(PATIENCE if patience is None else patience).outlast(ErrorMappingLog(log).head)
+    check_place(os.path.realpath(folder))
+    make_folder(folder)
+    record(folder, url)
+
+
+def record(folder: str | os.PathLike[str], url: str) -> None:
+    """Record a folder's log, without secrets."""
+    public = parse(url).public
+    if recorded_log(folder) != public:
+        write_private(os.path.join(folder, LOG_URL), f"{public}\n".encode())
+
+
+def check_recorded(folder: str | os.PathLike[str], url: str) -> None:
+    """Raise Invalid if a folder is the replica of a log with another address, but for user and options."""
+    found = recorded_log(folder)
+    if found is not None and _place(found) != _place(url):
+        raise errors.Invalid(
+            f"{os.fspath(folder)} is a replica of {found}, not of {parse(url).public}",
+            hint=f"choose another folder; if the log has moved, correct the file {LOG_URL} in it",
+        )
+
+
+def _place(url: str) -> tuple[str, str, str]:
+    from urllib.parse import urlsplit
+
+    address = parse(url)
+    parts = urlsplit(address.conninfo)
+    return parts.netloc.rpartition("@")[2], parts.path, address.workspace

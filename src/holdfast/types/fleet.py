@@ -1,0 +1,177 @@
+"""What people ask of a fleet: its status, its activity over time, the graph of its tasks. Loaded when first asked."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Literal
+
+import msgspec
+
+from holdfast.types import Refusal
+from holdfast.types.agents import Role
+from holdfast.types.cycles import CycleInfo
+from holdfast.types.tasks import TaskStatus, TaskType
+
+
+class GraphNode(msgspec.Struct, frozen=True):
+    """A task in a graph.
+
+    `depth` is the length of the longest chain of dependencies before it. `unblocks` counts the unfinished tasks that
+    wait for it, directly or through others. `slack` is how many tasks longer its chain could be before it is the
+    longest; None once it is closed. `critical`: it is part of a longest chain.
+    """
+
+    id: str
+    title: str
+    type: TaskType
+    status: TaskStatus
+    ready: bool
+    priority: int
+    parent_id: str | None
+    claimed_by: str | None
+    depth: int
+    unblocks: int
+    critical: bool
+    slack: int | None
+
+
+class GraphEdge(msgspec.Struct, frozen=True):
+    """`id` depends on `on`, or is a child of it."""
+
+    kind: Literal["depends", "parent"]
+    id: str
+    on: str
+
+
+class TaskGraph(msgspec.Struct, frozen=True):
+    """Tasks, their dependencies and what follows from them, at one revision.
+
+    `critical_path` is a longest chain of unfinished tasks, first the one that comes first; it is empty if none depends
+    on another. `tracks` are groups of unfinished tasks that can go on without each other, the largest first; a task
+    without dependencies belongs to none. `blockers` are the ten tasks that unblock most.
+    """
+
+    revision: int
+    nodes: tuple[GraphNode, ...]
+    edges: tuple[GraphEdge, ...]
+    critical_path: tuple[str, ...]
+    tracks: tuple[tuple[str, ...], ...]
+    blockers: tuple[str, ...]
+
+
+class Tally(msgspec.Struct, frozen=True):
+    """What happened to claims, a number for each bucket. `fenced` counts refusals on this machine alone."""
+
+    claimed: list[int]
+    completed: list[int]
+    released: list[int]
+    expired: list[int]
+    fenced: list[int]
+
+
+class Activity(msgspec.Struct, frozen=True):
+    """What the agents did between two moments, in buckets of so many seconds; the first begins at `since`.
+
+    `agents` has those that did anything.
+    """
+
+    revision: int
+    since: datetime
+    until: datetime
+    bucket: float
+    total: Tally
+    agents: dict[str, Tally]
+
+
+class TaskCounts(msgspec.Struct, frozen=True):
+    """How many tasks there are; an open one is ready or waiting. `closed_today`: and last changed since midnight."""
+
+    ready: int
+    waiting: int
+    in_progress: int
+    review: int
+    blocked: int
+    closed: int
+    closed_today: int
+
+
+class AgentState(msgspec.Struct, frozen=True):
+    """An agent and the task it works on: since when, and until when its claim lasts, None while it is parked.
+
+    `tasks` is how many it holds; the one shown ends first. `unacknowledged` is the mail that asks it for an
+    acknowledgement or an answer, and has not got one.
+    """
+
+    name: str
+    role: Role
+    program: str
+    seen_at: datetime | None
+    tasks: int
+    task: str | None
+    title: str | None
+    since: datetime | None
+    until: datetime | None
+    parked: bool
+    unread: int
+    unacknowledged: int
+
+
+class LockState(msgspec.Struct, frozen=True):
+    """A lock that is held, and who waits for it, in order. `patterns` are those of a path lock.
+
+    `until` is None if it has no end: it lasts until it is released, or as long as the claim on `task`.
+    """
+
+    kind: Literal["path", "lock", "cell-lock", "stash-lock"]
+    name: str
+    scope: str
+    patterns: tuple[str, ...]
+    holder: str
+    shared: bool
+    task: str | None
+    reason: str | None
+    since: datetime
+    until: datetime | None
+    waiters: tuple[str, ...]
+
+
+class ClaimEnd(msgspec.Struct, frozen=True):
+    """A claim that ends within two minutes, or expired within the last hour; `held_by` says who holds the task now."""
+
+    task: str
+    title: str
+    holder: str
+    at: datetime
+    expired: bool
+    held_by: str | None
+
+
+class Need(msgspec.Struct, frozen=True):
+    """What only a person can move: a task, a message or a lock. `holds_up` tasks wait for it, at most 1,000 counted."""
+
+    kind: Literal["blocked", "review", "escalation", "mail", "lock"]
+    id: str
+    title: str
+    reason: str | None
+    by: str | None
+    since: datetime
+    holds_up: int
+
+
+class FleetStatus(msgspec.Struct, frozen=True):
+    """The fleet at one revision: who works on what, what is stuck, what needs a person.
+
+    `needs_you` comes with what holds up most tasks first, then by age; `needs` counts all of them. `refusals` are those
+    of the last hour on this machine. Lists have at most 1,000 entries, `needs_you` 100.
+    """
+
+    revision: int
+    time: datetime
+    tasks: TaskCounts
+    agents: tuple[AgentState, ...]
+    locks: tuple[LockState, ...]
+    claims: tuple[ClaimEnd, ...]
+    cycles: tuple[CycleInfo, ...]
+    needs: int
+    needs_you: tuple[Need, ...]
+    refusals: tuple[Refusal, ...]

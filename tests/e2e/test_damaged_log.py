@@ -1,0 +1,179 @@
+"""A byte of the write-ahead log changes after a crash: no acknowledged commit is dropped in silence.
+
+SQLite takes the first frame with a wrong checksum for the end of what was written, and forgets the commits behind it.
+A process writes and is killed; copies of what it leaves are damaged in one place each, drawn by a seed. Opening one
+either shows everything that was acknowledged or raises Corrupt and changes nothing; a backup of what is left can be
+made on request.
+"""
+
+from __future__ import annotations
+
+import random
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import holdfast
+from holdfast import errors
+from holdfast.faces.cli import main
+from holdfast.kernel.store_files import FILE, MARK
+from tests.amounts import amount
+
+FLIPS = amount(60, 2000)
+WRITES = 60
+WAL = f"{FILE}-wal"
+WORKER = """
+import sys, holdfast
+ws = holdfast.open(sys.argv[1], actor="me")
+lock = ws.locks.acquire("deploy", ttl=86400)
+for number in range(int(sys.argv[2])):
+    ws.cells.increment("run", "count")
+    if number % 7 == 0:
+        ws.cells.set("run", f"cell-{number}", "x" * 9000)  # a commit of several pages
+    if number % 5 == 0:
+        ws.locks.refresh("deploy", ttl=86400 + number)  # one without an event
+    print(number + 1, flush=True)
+sys.stdin.read()
+"""
+
+
+def crashed(folder: Path, writes: int) -> int:
+    """Have a process write and kill it; returns how many increments it had acknowledged."""
+    command = [sys.executable, "-c", WORKER, str(folder), str(writes)]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        acknowledged = 0
+        for _ in range(writes):
+            acknowledged = int(process.stdout.readline())
+        process.kill()
+    return acknowledged
+
+
+@pytest.fixture(scope="module")
+def left(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """What a killed process leaves: some of it only in the write-ahead log."""
+    folder = tmp_path_factory.mktemp("crashed") / "store"
+    assert crashed(folder, WRITES) == WRITES
+    assert (folder / WAL).stat().st_size > 100 * 4096
+    return folder
+
+
+@pytest.fixture
+def folder(left: Path, tmp_path: Path) -> Path:
+    return shutil.copytree(left, tmp_path / "store")
+
+
+def count(folder: Path) -> int:
+    with holdfast.open(folder, actor="auditor") as ws:
+        assert ws.check().ok
+        return int(ws.cells.get("run", "count").value)
+
+
+def files(folder: Path) -> dict[str, bytes]:
+    return {name: (folder / name).read_bytes() for name in (FILE, WAL, MARK) if (folder / name).exists()}
+
+
+def flip(folder: Path, draw: random.Random) -> int:
+    """Change one bit of the log; returns where."""
+    data = bytearray((folder / WAL).read_bytes())
+    at = draw.choice((draw.randrange(32), draw.randrange(len(data)), len(data) - 1 - draw.randrange(5 * 4120)))
+    data[at] ^= 1 << draw.randrange(8)
+    (folder / WAL).write_bytes(data)
+    return at
+
+
+def test_a_log_that_is_whole_opens_with_everything(folder: Path) -> None:
+    assert count(folder) == WRITES
+
+
+def test_a_changed_byte_of_the_log_loses_nothing_or_is_corrupt(left: Path, tmp_path: Path) -> None:
+    seed = random.randrange(10**6)
+    found = {"whole": 0, "corrupt": 0}
+    for number in range(FLIPS):
+        folder = shutil.copytree(left, tmp_path / f"{number}")
+        at = flip(folder, random.Random(f"{seed} {number}"))
+        before = files(folder)
+        try:
+            assert count(folder) == WRITES, f"seed {seed}, damage {number} at byte {at}"
+            found["whole"] += 1
+        except errors.Corrupt:
+            found["corrupt"] += 1
+            assert files(folder) == before, "a damaged store was changed"
+        shutil.rmtree(folder)
+    assert found["corrupt"] > FLIPS // 2, found
+
+
+@pytest.mark.parametrize("size", [0, 31, 32 + 4120, 32 + 20 * 4120 + 7])
+def test_a_log_that_was_cut_is_corrupt(folder: Path, size: int) -> None:
+    with (folder / WAL).open("r+b") as file:
+        file.truncate(size)
+    with pytest.raises(errors.Corrupt, match="acknowledged"):
+        count(folder)
+
+
+def test_a_log_that_was_removed_after_a_crash_is_missed(folder: Path) -> None:
+    for name in (WAL, f"{FILE}-shm"):
+        (folder / name).unlink()
+    for _ in range(2):  # the refusal is not forgotten
+        with pytest.raises(errors.Corrupt, match="acknowledged"):
+            count(folder)
+
+
+def test_an_older_file_in_the_place_of_the_store_is_not_taken_for_it(tmp_path: Path) -> None:
+    """Its tokens would be granted a second time."""
+    folder = tmp_path / "store"
+    with holdfast.open(folder, actor="me") as ws:
+        ws.cells.increment("run", "count")
+    shutil.copy(folder / FILE, tmp_path / "older")
+    with holdfast.open(folder, actor="me") as ws:
+        ws.cells.increment("run", "count")
+    (folder / FILE).unlink()
+    shutil.move(tmp_path / "older", folder / FILE)
+    with pytest.raises(errors.Corrupt, match="acknowledged"):
+        holdfast.open(folder, actor="me")
+
+
+def test_a_new_store_in_the_folder_of_one_that_was_removed_is_not_measured_by_it(folder: Path) -> None:
+    for name in (FILE, WAL, f"{FILE}-shm"):
+        (folder / name).unlink()
+    with holdfast.open(folder, actor="me") as ws:
+        ws.cells.increment("run", "count")
+    assert count(folder) == 1
+
+
+def test_another_store_moved_into_the_folder_is_not_measured_by_the_first(folder: Path, tmp_path: Path) -> None:
+    with holdfast.open(tmp_path / "other", actor="me") as ws:
+        ws.cells.increment("run", "count")
+    for name in (FILE, WAL, f"{FILE}-shm"):
+        (folder / name).unlink()
+    shutil.move(tmp_path / "other" / FILE, folder / FILE)
+    assert count(folder) == 1
+
+
+@pytest.mark.parametrize("mark", [b"", b"\0" * 128, b"nonsense", b"\xff" * 200])
+def test_a_mark_that_cannot_be_read_says_nothing(folder: Path, mark: bytes) -> None:
+    (folder / MARK).write_bytes(mark)
+    assert count(folder) == WRITES
+
+
+def test_what_is_left_can_be_saved_and_no_token_is_granted_again(
+    folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    data = bytearray((folder / WAL).read_bytes())
+    data[len(data) // 2] ^= 1
+    (folder / WAL).write_bytes(data)
+    before = files(folder)
+    assert main(["--dir", str(folder), "list"]) == errors.Corrupt.exit_code
+    assert "holdfast backup --damaged FILE" in capsys.readouterr().err
+    holdfast.salvage(folder, tmp_path / "saved")
+    assert main(["--dir", str(folder), "backup", "--damaged", str(tmp_path / "again")]) == 0
+    assert files(folder) == before
+    for number, backup in enumerate(("saved", "again")):
+        holdfast.restore(tmp_path / backup, tmp_path / f"restored-{number}")
+        with holdfast.open(tmp_path / f"restored-{number}", actor="me") as ws:
+            assert 0 < ws.cells.get("run", "count").value < WRITES
+            assert ws.locks.acquire("other", ttl=60).token > 10**9 * 4096
+            assert ws.check().ok

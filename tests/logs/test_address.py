@@ -1,0 +1,145 @@
+"""A log opened by its address: who opens it closes it, its folder records it without secrets, and is then enough."""
+
+from __future__ import annotations
+
+import os
+import stat
+from pathlib import Path
+
+import pytest
+
+import holdfast
+from holdfast import errors
+from holdfast.faces.cli import main
+from holdfast.filesystem import LOG_URL, recorded_log
+from holdfast.replication.address import is_address, parse
+from holdfast.replication.postgres import Server
+from tests.logs.nodes import RUN
+from tests.worlds.postgres import shared_server
+
+
+@pytest.fixture
+def url() -> str:
+    """The address of a workspace that is not there yet."""
+    return f"{shared_server().url}&workspace=team-{os.urandom(6).hex()}"
+
+
+def test_an_address_has_an_engine_a_workspace_and_a_form_without_secrets() -> None:
+    url = "postgresql://me:s3cret@h1:5432,h2:5433/db?sslmode=verify-full&password=s3cret&workspace=team-a"
+    address = parse(url)
+    assert address.workspace == "team-a"
+    assert address.public == "postgresql://me@h1:5432,h2:5433/db?sslmode=verify-full&workspace=team-a"
+    assert address.conninfo == "postgresql://me:s3cret@h1:5432,h2:5433/db?sslmode=verify-full&password=s3cret"
+    assert parse(address.public).public == address.public
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        "postgresql://host/db",
+        "postgresql://host/db?workspace=",
+        "postgresql://host/db?workspace=a&workspace=b",
+        "postgresql://host/db?workspace=../a",
+        "postgresql:/host/db?workspace=a",
+    ],
+)
+def test_an_address_that_names_no_workspace_is_invalid(url: str, tmp_path: Path) -> None:
+    with pytest.raises(errors.Invalid, match=r"address of a log"):
+        holdfast.open(url, folder=tmp_path / "node")
+    assert not (tmp_path / "node").exists()
+
+
+def test_what_is_an_address_and_what_a_folder() -> None:
+    assert is_address("postgresql://host/db?workspace=a")
+    assert is_address("postgres://host/db?workspace=a")
+    assert not any(map(is_address, (".holdfast", "/tmp/postgresql", "https://host", Path("folder"))))
+
+
+def test_a_workspace_is_made_only_if_asked_and_joined_by_its_address(url: str, tmp_path: Path) -> None:
+    with pytest.raises(errors.NotFound, match="no workspace team-"):
+        holdfast.open(url, folder=tmp_path / "a", actor="ann", patience=0)
+    with holdfast.open(url, folder=tmp_path / "a", actor="ann", create=True) as a:
+        a.cells.set(RUN, "cell", 1)
+        with holdfast.open(url, folder=tmp_path / "b", actor="bob") as b:
+            assert b.cells.increment(RUN, "cell") == 2
+        assert a.using(at_least="latest").cells.get(RUN, "cell").value == 2
+    assert not Server._servers, "whoever opens a log by its address closes it"
+
+
+def test_the_folder_records_its_log_and_is_then_enough(url: str, tmp_path: Path) -> None:
+    with_secret = f"{url}&password=s3cret"
+    holdfast.open(with_secret, folder=tmp_path / "a", actor="ann", create=True).close()
+    assert recorded_log(tmp_path / "a") == parse(url).public
+    assert "s3cret" not in (tmp_path / "a" / LOG_URL).read_text()
+    assert stat.S_IMODE((tmp_path / "a" / LOG_URL).stat().st_mode) == 0o600
+    with holdfast.open(tmp_path / "a", actor="ann") as a, holdfast.open(url, folder=tmp_path / "b", actor="bob") as b:
+        a.cells.set(RUN, "cell", "by the folder alone")
+        assert b.using(at_least="latest").cells.get(RUN, "cell").value == "by the folder alone"
+    assert not Server._servers
+
+
+def test_a_replica_is_rebuilt_from_the_log_that_its_folder_records(url: str, tmp_path: Path) -> None:
+    with holdfast.open(url, folder=tmp_path / "a", actor="ann", create=True) as a:
+        a.cells.set(RUN, "cell", 1)
+    assert holdfast.rebuild(tmp_path / "a").exists()
+    with holdfast.open(tmp_path / "a", actor="ann") as a:
+        assert a.cells.increment(RUN, "cell") == 2
+    assert holdfast.upgrade(tmp_path / "a") > 0
+    assert not Server._servers
+
+
+def test_a_folder_of_another_log_is_refused_and_left_alone(url: str, tmp_path: Path) -> None:
+    holdfast.open(url, folder=tmp_path / "a", actor="ann", create=True).close()
+    with pytest.raises(errors.Invalid, match="is a replica of"):
+        holdfast.open(f"{url}-2", folder=tmp_path / "a", actor="ann", create=True)
+    assert recorded_log(tmp_path / "a") == parse(url).public
+
+
+def test_arguments_that_do_not_go_together_are_invalid(url: str, tmp_path: Path) -> None:
+    with pytest.raises(errors.Invalid, match="needs a folder"):
+        holdfast.open(url)
+    with pytest.raises(errors.Invalid, match="not both"):
+        holdfast.open(url, folder=tmp_path / "a", log=holdfast.MemoryLog())
+    with pytest.raises(errors.Invalid, match="goes with the address"):
+        holdfast.open(tmp_path / "a", folder=tmp_path / "b")
+
+
+def test_a_replica_is_read_while_its_engine_is_away_and_a_write_is_unreachable(url: str, tmp_path: Path) -> None:
+    with holdfast.open(url, folder=tmp_path / "a", actor="ann", create=True) as a:
+        a.cells.set(RUN, "cell", 1)
+    away = "postgresql://localhost:1/nothing?workspace=team"
+    (tmp_path / "a" / LOG_URL).write_text(away)
+    with holdfast.open(tmp_path / "a", actor="ann", patience=0.1) as a:
+        assert a.cells.get(RUN, "cell").value == 1
+        with pytest.raises(errors.Unreachable, match="localhost:1"):
+            a.cells.set(RUN, "cell", 2)
+        with pytest.raises(errors.Unreachable):
+            a.using(at_least="latest").cells.get(RUN, "cell")
+
+
+def test_commands_make_it_find_it_and_say_where_it_is(
+    url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    folders = [str(tmp_path / name) for name in ("a", "b")]
+    assert main(["init", "--dir", folders[0], "--log", url]) == errors.NotFound.exit_code
+    said = capsys.readouterr().err
+    assert "no workspace team-" in said
+    assert "--create" in said
+    assert not (tmp_path / "a").exists()
+    for folder in folders:
+        assert main(["init", "--dir", folder, "--log", url, "--create", "--actor", "ann"]) == 0
+    assert main(["create", "bake", "--dir", folders[0], "--actor", "ann"]) == 0
+    capsys.readouterr()
+    assert main(["list", "--dir", folders[1]]) == 0
+    assert "bake" in capsys.readouterr().out
+    assert main(["where", "--dir", folders[1]]) == 0
+    assert parse(url).public in capsys.readouterr().out
+    assert main(["init", "--dir", str(tmp_path / "c"), "--create"]) == 2
+
+
+def test_an_address_that_is_no_text_is_damage_and_not_a_folder_without_a_log(tmp_path: Path) -> None:
+    (tmp_path / LOG_URL).write_bytes(b"postgresql://host/\xff\n")
+    with pytest.raises(errors.Corrupt):
+        holdfast.open(tmp_path, actor="agent")
+    assert not (tmp_path / "holdfast.db").exists()
