@@ -203,6 +203,46 @@ def test_a_clock_that_is_corrected_while_the_log_is_asked_writes_the_right_time(
     assert node.events.list()[-1].time - right < timedelta(seconds=1)
 
 
+def test_a_wrong_clock_does_not_write_because_the_log_took_as_long_to_answer(nodes: Nodes) -> None:
+    log, clock = Asked(nodes.log), ManualClock()
+    node = nodes.open("node", log=log, clock=clock)
+    node._engine.pulse.stop()
+    node.cells.set(RUN, "cell", 1)
+    clock.jump(3600)
+
+    def an_hour_passes() -> None:
+        clock.advance(3600)
+        nodes.clock.advance(3600)
+
+    log.first = an_hour_passes
+    with pytest.raises(errors.ClockSkew) as caught:
+        node.cells.set(RUN, "cell", 2)
+    assert caught.value.skew == pytest.approx(3600)
+
+
+def test_a_log_that_always_takes_longer_than_a_second_cannot_confirm_a_clock(nodes: Nodes) -> None:
+    class Slow(LogWrapper):
+        def time(self) -> int:
+            time = super().time()
+            if slow:
+                clock.advance(1.5)
+                nodes.clock.advance(1.5)
+            return time
+
+    slow: list[bool] = []
+    clock = ManualClock()
+    node = nodes.open("node", log=Slow(nodes.log), clock=clock, patience=0.01)
+    node._engine.pulse.stop()
+    node.cells.set(RUN, "cell", 1)
+    clock.advance(5)  # so that it asks again
+    nodes.clock.advance(5)
+    slow.append(True)
+    with pytest.raises(errors.Unreachable, match="too long to compare"):
+        node.cells.set(RUN, "cell", 2)
+    slow.clear()
+    assert node.cells.set(RUN, "cell", 2) == 2
+
+
 def test_a_clock_that_jumps_while_the_log_is_asked_does_not_write(nodes: Nodes) -> None:
     log, clock = Asked(nodes.log), ManualClock()
     node = nodes.open("node", log=log, clock=clock)

@@ -172,6 +172,13 @@ BUGS = [
         SIMULATION,
     ),
     Bug(
+        "a slow answer of the log confirms a wrong clock",
+        "replication/replica.py",
+        "            if took <= ALLOWED and abs(later - wall - took) < _JUMP:\n",
+        "            if abs(later - wall - took) < _JUMP:\n",
+        LOGS,
+    ),
+    Bug(
         "the log is trimmed past its snapshot",
         "replication/replica.py",
         "        self._log.trim(before)\n",

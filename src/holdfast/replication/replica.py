@@ -120,12 +120,18 @@ class Skew:
         for _ in range(_ASKS):
             wall, monotonic = self._clock.wall(), self._clock.monotonic()
             time = self._log.time()
-            # The log read its clock at some moment between these two; a clock that jumped meanwhile tells nothing.
-            later = self._clock.wall()
+            # The log read its clock at some moment between these two: a long one says little, and a clock that jumped
+            # meanwhile says nothing.
+            later, took = self._clock.wall(), self._clock.monotonic() - monotonic
             ahead, behind = wall - time, time - later
-            if abs(later - self._clock.monotonic() - (wall - monotonic)) < _JUMP:
+            if took <= ALLOWED and abs(later - wall - took) < _JUMP:
                 break
         else:
+            if took > ALLOWED:
+                message = (
+                    f"the log takes {took / 1e6:.1f} s to answer, too long to compare this machine's clock with its"
+                )
+                raise errors.Unreachable(message)
             raise errors.ClockSkew("this machine's clock jumps again and again; it may not write", skew=ahead / 1e6)
         if max(ahead, behind) > ALLOWED:
             seconds, side = max(ahead, behind) / 1e6, "ahead of" if ahead > behind else "behind"
