@@ -46,6 +46,7 @@ EXCEPTIONS = {
     ("holdfast.faces.cli.commands.server", "holdfast.faces"): "serve and token start other faces",
     ("holdfast.faces.cli.commands.mcp", "holdfast.faces.mcp"): "it serves MCP",
     ("holdfast.faces.http.app", "holdfast.faces.mcp"): "a server mounts MCP",
+    ("holdfast.faces.http.pages", "holdfast.faces.web"): "a server serves the files of the page",
     ("holdfast.operation", "holdfast.workspace"): "types alone: what a stream returns",
     ("holdfast.__main__", "holdfast.faces.cli"): "`python -m holdfast`",
 }

@@ -29,6 +29,7 @@ from holdfast.faces.http.calls import PREFIX, SECURITY_HEADERS, Response, Route,
 from holdfast.faces.http.listener import Settings
 from holdfast.faces.http.operations import AccessLog, Metrics, Upkeep
 from holdfast.faces.http.request import Request
+from holdfast.faces.http.sessions import SESSION, Sessions
 from holdfast.faces.http.sse import Client, DirectStream, Watchers, resume_from
 from holdfast.faces.http.workspaces import ServedWorkspace, WorkspaceRegistry
 from holdfast.faces.mcp import http as mcp
@@ -69,6 +70,7 @@ class App:
         self.spaces = spaces
         self.tokens = tokens
         self.tickets = Tickets(tokens)
+        self.sessions = Sessions(settings.folder, tokens)
         self.routes = Routes()
         self.metrics = Metrics()
         self.watchers = Watchers(settings.max_watchers)
@@ -128,7 +130,14 @@ class App:
                 raise auth.lost_store()
             self.reply(request, _ALIVE)
             return False
+        if place.name is None and pages.is_public(request, place.rest):
+            self.reply(request, pages.public(request, place.rest))
+            return False
         hosts.check_origin(headers)
+        if place.name is None and pages.is_sign_in(request, place.rest):
+            request.place = place, None
+            pages.check_sign_in(headers)
+            return True
         if private and place.rest == [private_socket.PATH] and self._carry_out is not None:
             request.token = auth.OWNER
             request.connection.trust()
@@ -138,7 +147,8 @@ class App:
         if not request.connection.known:
             request.connection.trust()
         if place.name is None:
-            self.reply(request, pages.respond(self, place.rest, request.method, token))
+            own = pages.own(self, place.rest, request.method, token)
+            self.reply(request, own or pages.respond(self, place.rest, request.method, token))
             return False
         if token.workspace not in (EVERY, place.name):
             what = f"the workspace {place.name!r}" if place.name else "the main workspace"
@@ -175,7 +185,10 @@ class App:
             ticket, request.query = wire.take_from_query(request.query, TICKET)
             if ticket is not None:
                 return self.tickets.take(ticket, place.name)
-        token = self.tokens.find(auth.bearer(request.headers), look=not self._looked)
+        secret = auth.bearer(request.headers)
+        if secret.startswith(SESSION):
+            return self.sessions.find(secret)
+        token = self.tokens.find(secret, look=not self._looked)
         if not self._looked:  # for all requests that are served in this turn of the loop
             self._looked = True
             self.loop.call_soon(self._look_again)
@@ -196,6 +209,8 @@ class App:
             return self._spawn(request, self._serve_command(request))
         place, space = request.place
         try:
+            if space is None:
+                return self.reply(request, pages.sign_in(self, request))
             if request.body:
                 auth.check_json(request.headers)
             if place.route is not None:
@@ -262,7 +277,7 @@ class App:
         self, request: Request, route: Route, call: Callable[..., Any], given: dict[str, Any], space: ServedWorkspace
     ) -> None:
         assert request.token is not None
-        client = Client(request.token, self.tokens, self.stopping, request)
+        client = Client(request.token, self.sessions, self.stopping, request)
         with self.watchers.place(request.token, client):
             if not await client.serve(_stream(route, call, given, space, client)):
                 self.watchers.cut += 1
@@ -325,7 +340,7 @@ class App:
     def reply(self, request: Request, response: Response) -> None:
         """Send a response, compressed if that is worth it."""
         status, body, lines = response.status, response.body, response.lines
-        if len(body) > _COMPRESSED and b"gzip" in request.headers.get(b"accept-encoding", b""):
+        if len(body) > _COMPRESSED and not response.packed and b"gzip" in request.headers.get(b"accept-encoding", b""):
             body = gzip.compress(body, 1, mtime=0)
             lines += b"content-encoding: gzip\r\nvary: accept-encoding\r\n"
         if status != 204:

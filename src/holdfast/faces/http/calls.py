@@ -47,11 +47,12 @@ JSON_LINES: Final = header_lines(JSON)
 
 
 class Response(msgspec.Struct, frozen=True):
-    """A response that is sent whole; `lines` are its headers without its length."""
+    """A response that is sent whole; `lines` are its headers without its length. `packed`: do not compress it."""
 
     status: int
     body: bytes = b""
     lines: bytes = JSON_LINES
+    packed: bool = False
 
 
 def json_response(content: Any, status: int = 200) -> Response:

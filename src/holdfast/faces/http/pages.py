@@ -1,4 +1,9 @@
-"""What a server offers beside operations: readiness, metrics, the OpenAPI document and its page, `whoami`."""
+"""What a server offers beside operations: readiness, metrics, the OpenAPI document, `whoami`, the page under `/ui/`.
+
+The files of the page need no token and hold nothing of a workspace, and neither do `POST /ui/session`, which exchanges
+a ticket or a token for a session, and the redirect of a browser from `/`. With a token or a session: `GET /ui/session`
+says what it may see, `DELETE /ui/session` ends it, `POST /ui/ticket` gives a ticket for a link.
+"""
 
 from __future__ import annotations
 
@@ -11,8 +16,12 @@ import msgspec
 
 from holdfast import errors
 from holdfast.errors import MethodNotAllowed, NoRoute
-from holdfast.faces.http.auth import EVERY, MAIN, TICKET_SECONDS, Token, lost_store
+from holdfast.faces import web
+from holdfast.faces.http import auth
+from holdfast.faces.http.auth import EVERY, MAIN, TICKET_SECONDS, Headers, Token, lost_store
 from holdfast.faces.http.calls import Response, header_lines, json_response
+from holdfast.faces.http.request import Request
+from holdfast.faces.http.sessions import TICKET_TIME, SessionToken
 from holdfast.faces.http.workspaces import ServedWorkspace
 from holdfast.route import Role
 from holdfast.workspace.context import allows
@@ -145,3 +154,97 @@ with <code>error</code>, <code>code</code>, <code>hint</code> and <code>details<
 ROWS
 </tbody></table></body></html>
 """
+
+
+# --- the page --------------------------------------------------------------------------------------------------------
+
+SIGN_IN_BODY: Final = 4096  # bytes, from somebody who is not known yet
+_SESSION: Final = [web.PATH, "session"]
+_TICKET: Final = [web.PATH, "ticket"]
+
+
+class _Credentials(msgspec.Struct, forbid_unknown_fields=True):
+    """What a browser signs in with: one of the two."""
+
+    ticket: str | None = None
+    token: str | None = None
+
+
+def is_public(request: Request, segments: list[str]) -> bool:
+    """Whether anybody may have what is at this address."""
+    if request.method not in ("GET", "HEAD"):
+        return False
+    if segments == [""]:
+        return b"text/html" in request.headers.get(b"accept", b"") and b"authorization" not in request.headers
+    return segments[0] == web.PATH and segments not in (_SESSION, _TICKET)
+
+
+def public(request: Request, segments: list[str]) -> Response:
+    """A file of the page, or a redirect to it."""
+    if segments in ([""], [web.PATH]):
+        return Response(302, b"", header_lines((b"location", f"/{web.PATH}/".encode())))
+    asset = web.find(segments[1:], wants_page=b"text/html" in request.headers.get(b"accept", b""))
+    if asset is None:
+        raise NoRoute(f"there is nothing at /{'/'.join(segments)[:200]}")
+    lines = b"".join(b"%b: %b\r\n" % header for header in asset.headers) + b"vary: accept-encoding\r\n"
+    if b"gzip" in request.headers.get(b"accept-encoding", b""):
+        return Response(200, asset.packed, lines + b"content-encoding: gzip\r\n", packed=True)
+    return Response(200, asset.content, lines, packed=True)
+
+
+def is_sign_in(request: Request, segments: list[str]) -> bool:
+    """Whether a request wants a session."""
+    return request.method == "POST" and segments == _SESSION
+
+
+def check_sign_in(headers: Headers) -> None:
+    """Raise unless the body of somebody who is not known yet is short JSON."""
+    length = headers.get(b"content-length", b"")
+    if not length.isdigit() or int(length) > SIGN_IN_BODY:
+        raise errors.TooLarge(f"the body must have a Content-Length of at most {SIGN_IN_BODY}", limit=SIGN_IN_BODY)
+    auth.check_json(headers)
+
+
+def sign_in(app: App, request: Request) -> Response:
+    """Exchange a ticket or a token for a session."""
+    try:
+        given = msgspec.json.decode(request.body, type=_Credentials)
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        raise errors.Invalid('the body must be {"ticket": ...} or {"token": ...}') from error
+    if (given.ticket is None) == (given.token is None):
+        raise errors.Invalid("give either a ticket or a token")
+    if given.ticket is not None:
+        token, secret = app.sessions.redeem(given.ticket)
+    else:
+        token, secret = app.sessions.begin(app.tokens.find(given.token or ""))
+    return json_response({**_rights(app, token), "secret": secret}, status=201)
+
+
+def own(app: App, segments: list[str], method: str, token: Token) -> Response | None:
+    """The response to a request about the sender's own session; None if it is about something else."""
+    if segments == _TICKET and method == "POST":
+        parent = next((each for each in app.tokens.all() if each.id == token.id), None)
+        parent = parent or app.sessions.token_for_link()  # the owner has none
+        ticket = app.sessions.give_ticket(parent)
+        return json_response({"ticket": ticket, "expires_in": int(TICKET_TIME.total_seconds())}, status=201)
+    if segments == _SESSION and method in ("GET", "HEAD"):
+        return json_response(_rights(app, token))
+    if segments == _SESSION and method == "DELETE":
+        if not isinstance(token, SessionToken):
+            raise errors.Invalid("this is a token, not a session", hint="holdfast token revoke ends a token")
+        app.sessions.revoke(token.session)
+        return Response(204, b"", header_lines())
+    if segments[0] == web.PATH:
+        allowed = {tuple(_SESSION): "GET, POST, DELETE", tuple(_TICKET): "POST"}.get(tuple(segments), "GET")
+        raise MethodNotAllowed(f"{method} is not allowed here, use {allowed}", allowed=allowed)
+    return None
+
+
+def _rights(app: App, token: Token) -> dict[str, Any]:
+    """What a session may see, and until when."""
+    return {
+        "role": token.role,
+        "actor": token.actor,
+        "workspaces": app.spaces.names() if token.workspace == EVERY else [token.workspace],
+        "expires_at": token.expires_at if isinstance(token, SessionToken) else None,
+    }

@@ -23,9 +23,10 @@ from typing import Any, Final, Literal
 from holdfast import errors, wire
 from holdfast.clock import SystemClock
 from holdfast.errors import TooManyWatchers
-from holdfast.faces.http.auth import Headers, Token, Tokens
+from holdfast.faces.http.auth import Headers, Token
 from holdfast.faces.http.calls import header_lines
 from holdfast.faces.http.request import Request
+from holdfast.faces.http.sessions import Sessions
 from holdfast.operation import Operation, operation
 from holdfast.types import Event, Position, parse_cursor, to_cursor
 from holdfast.workspace.watch import AsyncWatch
@@ -138,9 +139,9 @@ class Watchers:
 class Client:
     """One client that watches: sends to it, and notices that it disconnects, does not read, or lost its token."""
 
-    def __init__(self, token: Token, tokens: Tokens, stopping: asyncio.Event, request: Request) -> None:
+    def __init__(self, token: Token, sessions: Sessions, stopping: asyncio.Event, request: Request) -> None:
         self._token = token
-        self._tokens = tokens
+        self._sessions = sessions
         self._stopping = stopping
         self._request = request
         self._task = asyncio.current_task()
@@ -200,7 +201,7 @@ class Client:
         if _now() - self._checked > TOKEN_CHECK_EVERY:
             self._checked = _now()
             try:
-                self._tokens.check(self._token)
+                self._sessions.check(self._token)
             except errors.HoldfastError as error:
                 await self.write(error_frame(error), more=False)
                 return True
