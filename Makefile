@@ -3,7 +3,8 @@
 PYTHON      ?= python3
 # Two workers more than there are cores: tests also wait for disks, processes and each other.
 WORKERS     ?= $(shell expr $$(getconf _NPROCESSORS_ONLN) + 2)
-PYTEST_ARGS ?= -n $(WORKERS)
+# Tests of a group run in one worker: those of the page share a server and a browser.
+PYTEST_ARGS ?= -n $(WORKERS) --dist loadgroup
 ARGS        ?=
 
 BIN      := .venv/bin
@@ -11,12 +12,15 @@ READY    := .venv/.ready
 COMPILED := .venv/.compiled
 
 .DEFAULT_GOAL := help
-.PHONY: help setup run demo test check fix bench teeth sim long house clean
+.PHONY: help setup browser run demo test check fix bench screenshots teeth sim long house clean
 
 help: ## Show this list
-	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "  make %-7s %s\n", $$1, $$2}' Makefile
+	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "  make %-11s %s\n", $$1, $$2}' Makefile
 
-setup: $(READY) ## Make .venv with everything the other targets need
+setup: $(READY) browser ## Make .venv with everything the other targets need, and install Chromium if it can
+
+browser:
+	@tests/web/browser.sh
 
 run: $(READY) ## Start the server on the workspace in .holdfast (ARGS go to `holdfast serve`)
 	@$(BIN)/holdfast serve $(ARGS)
@@ -24,7 +28,7 @@ run: $(READY) ## Start the server on the workspace in .holdfast (ARGS go to `hol
 demo: $(READY) ## Watch a fleet of agents share a workspace
 	@$(BIN)/holdfast demo $(ARGS)
 
-test: $(READY) ## Check, then run the tests on all cores (ARGS="-k name" picks some)
+test: $(READY) browser ## Check, then run the tests on all cores (ARGS="-k name" picks some)
 	@$(MAKE) --no-print-directory -j 2 check $(COMPILED)
 	$(BIN)/python -m pytest $(PYTEST_ARGS) $(ARGS)
 
@@ -39,6 +43,9 @@ fix: $(READY) ## Repair lint and formatting in place
 
 bench: $(READY) ## Run the benchmarks (ARGS go to them)
 	$(BIN)/python -m tests.bench $(ARGS)
+
+screenshots: $(READY) browser ## Photograph every view of the page into docs/images
+	$(BIN)/python -m tests.web.screenshots $(ARGS)
 
 teeth: $(READY) ## Break the source on purpose and see that the tests notice (goes on where it stopped)
 	$(BIN)/python -m tests.teeth $(ARGS)

@@ -1,0 +1,98 @@
+"""What the tests of the page share: a server on the workspace of the story, and people who are signed in to it."""
+
+from __future__ import annotations
+
+import json
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Any
+
+import httpx
+from playwright.sync_api import Browser, ConsoleMessage, Locator, Page, expect
+
+import holdfast
+from holdfast import errors
+from tests.http.running import Running
+from tests.web.seed import seed
+
+WIDE = (1440, 900)
+NARROW = (390, 844)
+PATIENCE = 15_000  # milliseconds
+expect.set_options(timeout=PATIENCE)
+
+
+class Person:
+    """A page on which somebody is signed in, and what went wrong on it."""
+
+    def __init__(self, page: Page, url: str) -> None:
+        self.page = page
+        self.url = url
+        self.errors: list[str] = []
+        page.on("pageerror", lambda error: self.errors.append(str(error)))
+        page.on("console", self._hear)
+
+    def _hear(self, message: ConsoleMessage) -> None:
+        # Chromium reports every refusal of the server as an error, though the page shows it.
+        if message.type == "error" and "Failed to load resource" not in message.text:
+            self.errors.append(message.text)
+
+    def open(self, view: str, *rest: str, query: str = "") -> Page:
+        """Open a view by its address."""
+        self.page.goto("/".join([f"{self.url}/ui/-/{view}", *rest]) + query)
+        return self.page
+
+    def find(self, selector: str, **given: Any) -> Locator:
+        return self.page.locator(selector, **given)
+
+    def sees(self, selector: str, text: str) -> None:
+        """Wait until an element shows a text."""
+        expect(self.page.locator(selector).first).to_contain_text(text)
+
+
+class Site:
+    """A server on the workspace of the story; `ids` are its tasks by their keys."""
+
+    def __init__(self, folder: Path, tasks: int = 400) -> None:
+        self.ids = seed(folder, tasks)
+        self.server = Running(folder)
+        self.url = self.server.url
+
+    def by(self, name: str) -> Any:
+        """The workspace as an agent has it."""
+        return holdfast.connect(self.url, token=self.server.token, actor=name)
+
+    @contextmanager
+    def person(
+        self, browser: Browser, name: str, token: str | None = None, size: tuple[int, int] = WIDE, dark: bool = False
+    ) -> Iterator[Person]:
+        """Somebody with a browser of their own, signed in; afterwards their page must have raised no error."""
+        answer = httpx.post(f"{self.url}/ui/session", json={"token": token or self.server.token}, timeout=60)
+        session = {**answer.raise_for_status().json(), "name": name}
+        context = browser.new_context(
+            viewport={"width": size[0], "height": size[1]}, color_scheme="dark" if dark else "light", locale="en-GB"
+        )
+        context.set_default_timeout(PATIENCE)
+        context.add_init_script(f"localStorage.setItem('holdfast.session', {json.dumps(json.dumps(session))})")
+        try:
+            person = Person(context.new_page(), self.url)
+            yield person
+            assert person.errors == []
+        finally:
+            context.close()
+
+    @contextmanager
+    def waiting(self, *waits: tuple[str, str]) -> Iterator[None]:
+        """Agents that wait in line, each (name, path or lock), until the block ends."""
+        threads = [threading.Thread(target=self._wait, args=wait, daemon=True) for wait in waits]
+        for thread in threads:
+            thread.start()
+        yield
+
+    def _wait(self, name: str, what: str) -> None:
+        with self.by(name) as ws, suppress(errors.HoldfastError):
+            (ws.paths.lock if "/" in what else ws.locks.acquire)(what, wait=60)
+
+    def end(self) -> None:
+        self.server.end()
