@@ -22,7 +22,8 @@ def git(root: Path, *arguments: str, **env: str) -> subprocess.CompletedProcess[
 @pytest.fixture
 def root(tmp_path: Path) -> Path:
     project = tmp_path / "project"
-    project.mkdir()
+    (project / ".holdfast").mkdir(parents=True)
+    (project / ".holdfast" / "holdfast.db").touch()  # the line asks for no more; the program is a stand-in
     assert git(project, "init", "-q").returncode == 0
     (project / "file").write_text("x\n")
     assert git(project, "add", "file").returncode == 0
@@ -31,7 +32,7 @@ def root(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def path(tmp_path: Path) -> str:
-    """A PATH whose first `holdfast` refuses to let anything be committed."""
+    """A PATH whose first `holdfast` refuses to let anything be committed; for where no file names another."""
     fake = tmp_path / "bin" / "holdfast"
     fake.parent.mkdir()
     fake.write_text('#!/bin/sh\necho "asked: $*" >&2\nexit 12\n')
@@ -48,6 +49,7 @@ def test_i7_a_commit_is_stopped_even_if_the_hook_that_was_there_exits_early(
         hook.write_text(theirs)
         hook.chmod(0o755)
     install("git", root)
+    (root / ".holdfast" / "program").unlink()
     refused = git(root, "commit", "-q", "-m", "x", PATH=path)
     assert refused.returncode != 0
     assert "asked: guard --staged" in refused.stderr
@@ -56,14 +58,27 @@ def test_i7_a_commit_is_stopped_even_if_the_hook_that_was_there_exits_early(
     assert git(root, "commit", "-q", "-m", "x", PATH=path).returncode == 0
 
 
-def test_i7_a_machine_without_holdfast_can_still_commit(root: Path, tmp_path: Path) -> None:
+def test_i22_a_commit_is_refused_if_holdfast_is_missing_unless_there_is_no_workspace_or_it_is_lenient(
+    root: Path, tmp_path: Path
+) -> None:
     install("git", root)
+    (root / ".holdfast" / "program").write_text("/nowhere/holdfast\n")
     bare = tmp_path / "bare"
     bare.mkdir()
     for name in ("git", "sh"):
         (bare / name).symlink_to(subprocess.check_output(["which", name], text=True).strip())
-    done = git(root, "commit", "-q", "-m", "x", PATH=str(bare))
-    assert done.returncode == 0, done.stderr
+    refused = git(root, "commit", "-q", "-m", "x", PATH=str(bare))
+    assert refused.returncode != 0
+    assert "no program holdfast was found" in refused.stderr
+    assert "holdfast setup git" in refused.stderr, "how to mend it"
+
+    (root / ".holdfast" / "holdfast.db").rename(tmp_path / "kept")
+    assert git(root, "commit", "-q", "-m", "x", PATH=str(bare)).returncode == 0
+    (tmp_path / "kept").rename(root / ".holdfast" / "holdfast.db")
+    install("git", root, lenient=True)
+    (root / ".holdfast" / "program").unlink()
+    passed = git(root, "commit", "-q", "--allow-empty", "-m", "y", PATH=str(bare))
+    assert (passed.returncode, "no program holdfast was found" in passed.stderr) == (0, True)
 
 
 def test_i7_hooks_that_the_project_keeps_elsewhere_are_found(root: Path) -> None:
@@ -78,6 +93,7 @@ def test_i7_a_linked_worktree_shares_the_hook(root: Path, tmp_path: Path, path: 
     assert git(root, "commit", "-q", "-m", "x").returncode == 0
     assert git(root, "worktree", "add", "-q", str(tmp_path / "other")).returncode == 0
     install("git", tmp_path / "other")
+    (root / ".holdfast" / "program").unlink()
     assert (root / ".git/hooks/pre-commit").exists()
     assert git(tmp_path / "other", "commit", "-q", "--allow-empty", "-m", "y", PATH=path).returncode != 0
 

@@ -148,7 +148,7 @@ def guard(session: Session, given: dict[str, Any]) -> int:
         if not paths:
             raise Usage("holdfast guard needs a PATH, or --staged", hint="holdfast help guard")
     place = session.find_place()
-    if place is None or not paths or (hook is not None and not place.exists):
+    if place is None or not paths or (hook is not None and not place.exists and not place.chosen):
         return 0 if hook is None else hook.answer("edit", "")
     refused = _refused(session, paths)
     if hook is not None:
@@ -163,9 +163,9 @@ def guard(session: Session, given: dict[str, Any]) -> int:
     return 0
 
 
-def _refused(session: Session, paths: list[str]) -> list[errors.Held]:
-    """Return an error for each path that another agent holds."""
-    found = []
+def _refused(session: Session, paths: list[str]) -> list[errors.HoldfastError]:
+    """Return an error for each path that another agent holds, or that is a file of the workspace itself."""
+    found: list[errors.HoldfastError] = []
     with session.open() as workspace:
         named = [session.in_project(path) for each in paths for path in (each, _real(session, each))]
         for relative in dict.fromkeys(named):
@@ -173,7 +173,9 @@ def _refused(session: Session, paths: list[str]) -> list[errors.Held]:
                 continue
             try:
                 workspace.paths.check(relative)
-            except errors.Held as error:
+                if location.FOLDER in relative.split("/"):
+                    raise errors.Forbidden(f"{relative} belongs to the workspace", hint="use holdfast's commands")
+            except (errors.Held, errors.Forbidden) as error:
                 found.append(error)
             except errors.InvalidName:  # such a path cannot be locked
                 continue
@@ -249,6 +251,7 @@ class _Hook:
     Argument("client", word=True, required=True, choices=(*CLIENTS, "git"), help="which"),
     Argument("check", "flag", help="only check whether all is in place; exit code 1 if not"),
     Argument("remove", "flag", help="remove it; every file is as it was before"),
+    Argument("lenient", "flag", help="let an edit pass with a warning if holdfast cannot run; else it is refused"),
     more="Clients: claude, codex, cursor, gemini; git adds a pre-commit hook that respects path locks.",
 )
 def setup(session: Session, given: dict[str, Any]) -> int:
@@ -258,16 +261,23 @@ def setup(session: Session, given: dict[str, Any]) -> int:
     """
     from pathlib import Path
 
-    from holdfast.faces.cli.setup.clients import check, install, remove
+    from holdfast.faces.cli.setup import clients
 
-    if given.get("check") and given.get("remove"):
-        raise Usage("--check and --remove exclude each other", hint="give one of them")
+    ways = [name for name in ("check", "remove", "lenient") if given.get(name)]
+    if len(ways) > 1:
+        raise Usage(f"--{ways[0]} and --{ways[1]} exclude each other", hint="give one of them")
     client, root = given["client"], Path(location.git_root(session.folder) or session.folder)
-    if given.get("check"):
-        problems = [each.what for each in check(client, root)]
+    if ways == ["check"]:
+        problems = [each.what for each in clients.check(client, root)]
         session.out.say(problems, *(problems or ["everything is in place"]))
         return 1 if problems else 0
-    changes = (remove if given.get("remove") else install)(client, root)
+    if ways == ["remove"]:
+        changes, todo = clients.remove(client, root), ""
+    else:
+        changes = clients.install(client, root, bool(ways))
+        todo = clients.left_to_do(client, root, changes)
     lines = [f"{change.what:<9} {change.path}" for change in changes]
     session.out.say([{"path": str(change.path), "what": change.what} for change in changes], *lines)
+    if todo:
+        session.out.note(todo)
     return 0

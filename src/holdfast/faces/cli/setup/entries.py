@@ -3,7 +3,7 @@
 `check` is strict (comments, trailing commas and NaN are rejected), so the scanner need not be: it reads one container
 at a time and never recurses.
 
-An entry is ours by its command: it begins with `holdfast ` and has `--hook CLIENT`. Containers that we make (the list,
+An entry is ours by its command: a line of `line` that has `--hook CLIENT`. Containers that we make (the list,
 `hooks`, the file) have a space after their bracket, and an entry put into an existing empty container has none: so
 `drop(put(text))` is `text` for any JSON object, whatever its formatting, and `put(put(text))` is `put(text)`.
 """
@@ -18,6 +18,7 @@ from typing import Any, Final, NoReturn
 
 from holdfast.errors import Invalid
 from holdfast.faces.cli.setup.files import newline_of
+from holdfast.faces.cli.setup.line import words_of
 
 SPACE: Final = " \t\r\n"
 _STRING: Final = re.compile(r'"(?:[^"\\]|\\.)*"')
@@ -226,7 +227,8 @@ class Entries:
 
     def _is_ours(self, value: Any) -> bool:
         command = value.get("command") if isinstance(value, dict) else None
-        return isinstance(command, str) and bool(re.match(rf"holdfast .*--hook {self.client}\b", command))
+        words = words_of(command) if isinstance(command, str) else None
+        return words is not None and bool(re.search(rf"--hook {self.client}\b", words))
 
     def _stale(self, text: str) -> _Found | None:
         """One of our entries that should not be there: for another event, a duplicate, or in a group of others."""

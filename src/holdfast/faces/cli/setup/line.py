@@ -1,0 +1,100 @@
+"""The line of `sh` that hooks run, which refuses if holdfast cannot decide; and the file that names the program.
+
+Clients take a hook that cannot be started, fails or is too slow for consent. So the line itself refuses an edit then:
+if the program is missing, ends with another exit code than a decision, or takes longer than DEADLINE seconds, which is
+less than the client waits. `--lenient` lets such an edit pass with a warning.
+
+Its text is the same on every machine: teams commit it, and clients trust a hook by its text. What differs, the path of
+the program, is in the file PROGRAM beside the store, which git ignores; then PATH is searched. It is run only if it
+belongs to the user.
+
+Where there is no workspace the line allows everything without starting anything. It searches as `location` does:
+HOLDFAST_DIR, HOLDFAST_URL, a store in the current folder, in the client's project folder, in those above, and for a
+linked worktree beside the git common directory. It is quoted with single quotes, so it contains none, and no doubled
+backslash: then every shell reads it alike.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import sys
+from pathlib import Path
+from typing import Final
+
+from holdfast.faces.cli.location import FOLDER, STORE, home
+from holdfast.filesystem import hide_from_git, make_folder, write_private
+
+DEADLINE: Final = 5  # seconds
+PROGRAM: Final = "program"
+
+# `at` looks at a folder that may hold a store, `up` at a folder, its git worktree and all above. The watchdog has no
+# output of the client open: some wait until it is closed. $0 is the word that says who is called: holdfast.
+_BODY: Final = f"""\
+bad=%d; w=$HOLDFAST_DIR$HOLDFAST_URL; p=; \
+at() {{ [ -e "$1/{STORE}" ] && w=1; [ -z "$p" ] && [ -O "$1/{PROGRAM}" ] && IFS= read -r p <"$1/{PROGRAM}"; }}; \
+up() {{ d=$1; while [ -n "$d" ]; do at "$d/{FOLDER}"; \
+if [ -f "$d/.git" ] && read -r _ g <"$d/.git"; then case $g in /*) ;; *) g=$d/$g;; esac; at "$g/{FOLDER}"; \
+if [ -f "$g/commondir" ] && read -r c <"$g/commondir"; then case $c in /*) ;; *) c=$g/$c;; esac; \
+at "$c/{FOLDER}"; at "$c/../{FOLDER}"; fi; fi; d=${{d%%/*}}; done; at "/{FOLDER}"; }}; \
+[ -z "$HOLDFAST_DIR" ] || {{ at "$HOLDFAST_DIR"; at "$HOLDFAST_DIR/{FOLDER}"; }}; \
+cd -P . 2>/dev/null; up "$PWD"; up "$CLAUDE_PROJECT_DIR"; up "$GEMINI_PROJECT_DIR"; \
+case $* in *cursor|*gemini) j="{{}}";; *) j=;; esac; \
+[ -n "$w" ] || {{ printf %%s "$j"; exit 0; }}; \
+[ -x "$p" ] || {{ p=; command -v holdfast >/dev/null && p=holdfast; }}; \
+if [ -z "$p" ]; then r="no program holdfast was found"; else \
+exec 3<&0; "$p" "$@" <&3 & k=$!; exec 3<&-; \
+( t() {{ kill $s; exit 0; }}; trap t TERM; sleep {DEADLINE} & s=$!; wait $s; kill -9 $k ) </dev/null >/dev/null 2>&1 & \
+t=$!; wait $k; r=$?; kill $t 2>/dev/null; \
+case "$* $r" in *" 0"|"guard --hook "*" 2"|*"--staged 12") exit $r;; \
+*" 137") r="it was killed, or took longer than {DEADLINE} s";; \
+*) r="it ended with exit code $r";; esac; fi; \
+m="holdfast $1 did not run: $r."; \
+case "$bad $1" in "2 guard") m="$m Refused, because nobody knows whether another agent has locked this.";; esac; \
+m="$m To mend it, run: holdfast setup ${{3:-git}}, with a holdfast that works; it writes {FOLDER}/{PROGRAM}. \
+holdfast setup ${{3:-git}} --check tries it."; \
+case "$bad $*" in "2 guard --hook cursor") \
+printf "{{\\"permission\\":\\"deny\\",\\"user_message\\":\\"%%s\\",\\"agent_message\\":\\"%%s\\"}}" "$m" "$m";; esac; \
+echo "$m" >&2; \
+case "$bad $*" in "1 guard --staged") exit 0;; *guard*) exit $bad;; *) exit 1;; esac"""
+_OURS: Final = re.compile(r"(?:holdfast|sh -c '[^']*' holdfast) (?P<words>[^']*)")
+
+
+def line(words: str, lenient: bool = False) -> str:
+    """Return the line that runs `holdfast WORDS`."""
+    return f"sh -c '{_BODY % (1 if lenient else 2)}' holdfast {words}"
+
+
+def words_of(command: str) -> str | None:
+    """Return the words that a line of ours, of this version or another, runs holdfast with; None if it is not ours."""
+    found = _OURS.fullmatch(command)
+    return found and found["words"]
+
+
+def program() -> str | None:
+    """Return the program that runs this very holdfast; None if it was not installed as one."""
+    beside = os.path.join(os.path.dirname(os.path.abspath(sys.executable)), "holdfast")
+    return beside if os.access(beside, os.X_OK) else shutil.which("holdfast")
+
+
+def write_program(root: Path) -> Path | None:
+    """Write the file that names the program, in the folder of the project's workspace; None if there is no program."""
+    found = program()
+    if found is None:
+        return None
+    folder = home(str(root))
+    make_folder(folder)
+    hide_from_git(folder)
+    path = os.path.join(folder, PROGRAM)
+    write_private(path, f"{found}\n".encode())
+    return Path(path)
+
+
+def remove_program(root: Path) -> None:
+    """Remove the file, and the folder if it was made for it alone."""
+    folder = Path(home(str(root)))
+    (folder / PROGRAM).unlink(missing_ok=True)
+    if folder.is_dir() and [path.name for path in folder.iterdir()] == [".gitignore"]:
+        (folder / ".gitignore").unlink()
+        folder.rmdir()
