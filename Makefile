@@ -22,8 +22,8 @@ setup: $(READY) browser ## Make .venv with everything the other targets need, an
 browser:
 	@tests/web/browser.sh
 
-run: $(READY) ## Start the server on the workspace in .holdfast (ARGS go to `holdfast serve`)
-	@$(BIN)/holdfast serve $(ARGS)
+run: $(READY) ## Start the server on the workspace in .holdfast and print a link to its page (ARGS go to `holdfast serve`)
+	@$(BIN)/holdfast serve --link $(ARGS)
 
 demo: $(READY) ## Watch a fleet of agents share a workspace
 	@$(BIN)/holdfast demo $(ARGS)

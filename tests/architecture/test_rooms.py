@@ -44,6 +44,7 @@ EXCEPTIONS = {
     ("holdfast.faces.cli.commands.stash", "holdfast.interchange"): "a folder is imported in slices, by several calls",
     ("holdfast.faces.cli.commands", "holdfast.domains"): "commands made by hand name operations: `Tasks.claim_next`",
     ("holdfast.faces.cli.commands.server", "holdfast.faces"): "serve and token start other faces",
+    ("holdfast.faces.cli.commands.page", "holdfast.faces.http"): "a link carries a ticket of the server",
     ("holdfast.faces.cli.commands.mcp", "holdfast.faces.mcp"): "it serves MCP",
     ("holdfast.faces.http.app", "holdfast.faces.mcp"): "a server mounts MCP",
     ("holdfast.faces.http.pages", "holdfast.faces.web"): "a server serves the files of the page",

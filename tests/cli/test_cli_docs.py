@@ -13,6 +13,7 @@ import subprocess
 from pathlib import Path
 from typing import Any, Final
 
+import httpx
 import jsonschema  # type: ignore[import-untyped]  # it has no types of its own
 import pytest
 
@@ -156,6 +157,9 @@ _ANSWERS: Final = {
     "token list": "holdfast token create >/dev/null; holdfast token list",
     "token revoke": "holdfast token create >/dev/null; holdfast token revoke $(holdfast token list | cut -d' ' -f1)",
     "login": "holdfast login URL --token-file .holdfast/token",
+    "ui": "holdfast ui --no-open",
+    "session list": "holdfast session list",
+    "session revoke": "holdfast session revoke --all",
     "bench": "holdfast bench --count 5",
     **_TURN_ANSWERS,
 }
@@ -181,9 +185,10 @@ def test_i7_the_table_of_answers_has_every_command_that_has_no_schema() -> None:
 @pytest.mark.parametrize("label", _ANSWERS)
 def test_i7_an_answer_that_has_no_schema_has_the_fields_of_the_document(playground: Playground, label: str) -> None:
     line = f"{_ANSWERS[label]} --json"
-    if label == "login":
+    if label in ("login", "ui", "session list"):
         server = Running(playground.store)
         try:
+            httpx.post(f"{server.url}/ui/session", json={"token": server.token}).raise_for_status()
             code, out, errors = playground.run(line.replace("URL", server.url))
         finally:
             server.end()

@@ -38,7 +38,7 @@ _TASKS: Final = {"hf-7k2q": "Write the parser", "hf-3m9x": "Test the parser"}
 
 
 # Commands that start a process or a server, or replace what this process has for signals and streams.
-_APART: Final = ("bench", "completion", "demo", "login", "mcp", "run", "serve", "setup", "turn transact", "watch")
+_APART: Final = ("bench", "completion", "demo", "login", "mcp", "run", "serve", "setup", "turn transact", "ui", "watch")
 _CALL: Final = re.compile(r"\$\((holdfast [^()|<>&;$]*)\)")
 _QUOTED: Final = re.compile(r"'[^']*'")
 _COMMENT: Final = re.compile(r"\s#.*$")
@@ -204,6 +204,7 @@ CARE: Final[dict[str, Callable[[Playground, str], tuple[int, str, str]]]] = {
     "serve": _until_it_listens,
     "mcp": _until_it_is_hung_up_on,
     "login": _with_a_server,
+    "ui": _with_a_server,
     "clock reset": _an_hour_ahead,
     "holdfast watch --for task.hf-7k2q --once --timeout 10m": _stirred,
     "holdfast cell watch run-1 status --timeout 10m": _stirred,

@@ -44,6 +44,7 @@ FILE: Final = "tokens.json"
 FIRST_TOKEN: Final = "token"  # the file with the token that a server makes on its first start
 
 
+_HOST: Final = re.compile(r"[a-z0-9.:\[\]-]+")
 _SPACE: Final = re.compile(r"[a-z0-9][a-z0-9._-]{0,63}")
 MAX_NOTE: Final = 200  # characters
 
@@ -218,8 +219,11 @@ class Gate:
         """Raise Misdirected unless the Host is on the list."""
         host = headers.get(b"host", b"").lower()
         if host not in self._hosts:
-            hint = "use the address that the server printed, or start it with --allow-host"
-            raise Misdirected(f"the Host {host.decode('latin-1')[:100]!r} is not one of this server's", hint=hint)
+            named = host.decode("latin-1")[:100]
+            hint = "use the address that the server printed"
+            if _HOST.fullmatch(named):  # such as a forwarded port
+                hint += f", or allow this one: holdfast serve --allow-host {named}"
+            raise Misdirected(f"the Host {named!r} is not one of this server's", hint=hint)
 
     def check_origin(self, headers: Headers) -> None:
         """Raise Forbidden for a request from a page of another site."""

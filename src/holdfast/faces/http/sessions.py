@@ -165,14 +165,15 @@ class Sessions:
 
     @contextmanager
     def _changing(self) -> Iterator[_File]:
-        """The content, written back at the end of the block without what has ended; one process at a time."""
+        """The content without what has expired, written back at the end of the block; one process at a time."""
         lock = os.open(self._path.with_suffix(".lock"), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         try:
             fcntl.flock(lock, fcntl.LOCK_EX)
             file, now = self._read(), datetime.now(UTC)
+            file.tickets = [each for each in file.tickets if each.expires_at > now]
+            file.sessions = [each for each in file.sessions if each.expires_at > now]
             yield file
-            file.tickets = [each for each in file.tickets if each.expires_at > now][-MOST:]
-            file.sessions = [each for each in file.sessions if each.expires_at > now][-MOST:]
+            file.tickets, file.sessions = file.tickets[-MOST:], file.sessions[-MOST:]
             write_private(self._path, msgspec.json.format(msgspec.json.encode(file)) + b"\n")
         finally:
             os.close(lock)

@@ -9,6 +9,7 @@ from __future__ import annotations
 import logging
 import os
 import sys
+from collections.abc import Callable
 from contextlib import nullcontext
 from pathlib import Path
 from time import monotonic
@@ -40,6 +41,7 @@ if TYPE_CHECKING:
     Argument("tls", choices=("auto",), help="auto: make a certificate, for clients to pin"),
     Argument("tls_cert", of="FILE", help="a certificate chain, PEM"),
     Argument("tls_key", of="FILE", help="its key, PEM"),
+    Argument("link", "flag", help="print a link to the web page first: it signs in once, for 10 minutes"),
     Argument("allow_hosts", "texts", of="HOST:PORT", help="another Host header to accept"),
     Argument("max_watchers", "int", help=f"watches under one token ({MAX_WATCHERS})"),
     Argument("access_log", of="FILE", help="a JSON line for every request; - is stderr"),
@@ -53,6 +55,16 @@ def serve(session: Session, given: dict[str, Any]) -> int:
 
     It prints where it listens, and returns 0 when it is stopped.
     """
+    make, tune = load_server()
+    link = given.pop("link", False)
+    server = make(_settings(server_folder(session), given), carry_out)
+    tune()
+    server.run(lambda: _announce(server, link))
+    return 0
+
+
+def load_server() -> tuple[type[Server], Callable[[], None]]:
+    """Load what serves, and what to call before: no other command needs it. It logs to standard error."""
     logging.basicConfig(format="%(asctime)s %(levelname)s %(name)s: %(message)s", level=logging.INFO)
     try:
         from holdfast.faces.http.server import Server, tune
@@ -60,10 +72,7 @@ def serve(session: Session, given: dict[str, Any]) -> int:
         raise errors.Unsupported(
             f"the server needs more packages: {error}", hint="pip install 'holdfast[server]'"
         ) from error
-    server = Server(_settings(server_folder(session), given), carry_out)
-    tune()
-    server.run(lambda: _announce(server))
-    return 0
+    return Server, tune
 
 
 def server_folder(session: Session) -> Path:
@@ -89,9 +98,12 @@ def _settings(folder: Path, given: dict[str, Any]) -> Settings:
 _PATHS = ("socket", "tls_cert", "tls_key", "access_log", "backup_folder")
 
 
-def _announce(server: Server) -> None:
+def _announce(server: Server, link: bool = False) -> None:
+    from holdfast.faces.cli.commands.page import link_to
+
     token = server.settings.folder / FIRST_TOKEN
-    lines = [f"listening on {server.url}"]
+    lines = [f"open {link_to(server)}", ""] if link and server.settings.socket is None else []
+    lines.append(f"listening on {server.url}")
     if token.exists():
         lines.append(f"the first token is in {token}; send it as Authorization: Bearer TOKEN")
     else:
