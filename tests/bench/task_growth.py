@@ -33,7 +33,7 @@ from tests.bench.task_rows import HITS, RARE, RARE_TASKS, WORDS, Plan, make_stor
 SELECT = "SELECT seq, id, status, priority, version, revision, tags, title FROM tasks WHERE id = ?"
 READS = ("bare", "ready", "first page", "middle page", "search")
 WRITES = ("claim_next", "claim_next by a rare tag", "claim_next in a transaction")
-FEWEST = 800  # tasks, at any scale: the tag, the words and five groups of claims need room
+FEWEST = 1200  # tasks, at any scale: the tag, the words and ten groups of claims need room
 CREATED, CALL = 100_000, 1000  # tasks made in bulk, and in each call
 
 
@@ -128,8 +128,9 @@ class Grown:
         self.ws.transact(lambda tx: self._within(tx, range(bench.count(200, 2))))
 
     def group_phase(self, bench: Bench) -> None:
-        """Claims by 64 tasks of an event loop."""
-        groups = bench.count(6)
+        """Claims by 64 tasks of an event loop, after a group that brings back what the other store's turn displaced."""
+        groups = bench.count(10)
+        by_tasks(self.ws, agents(GROUP))
         pages = self.ws._engine.store.writer.status
         written, start = pages(apsw.SQLITE_DBSTATUS_CACHE_WRITE)[0], time.process_time()
         by_tasks(self.ws, agents(groups * GROUP))
