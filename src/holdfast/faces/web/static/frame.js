@@ -1,9 +1,14 @@
 // The frame around the views: top bar, navigation, banner, keys and search.
 
-import { h, put, set, text } from './dom.js';
+import { ask } from './dialog.js';
+import { clip, h, keyed, put, set, text } from './dom.js';
 import { duration, exact, freeze, hourOf, number, ordinal, secondOf, tick } from './format.js';
+import { seg } from './api.js';
 import { icon, shape } from './shapes.js';
+import { createTask } from './task_acts.js';
+import { stateOfTask, wordOfStatus } from './told.js';
 
+const TABS = ['fleet', 'board', 'timeline', 'mail']; // at the foot of a narrow page; the others are under More
 const INPUTS = 'input, textarea, select, dialog, [contenteditable]';
 
 export class Frame {
@@ -30,10 +35,79 @@ export class Frame {
     const spot = h('select.workspace', { 'aria-label': 'workspace', on: { change: () => this.go(`/ui/${spot.value || '-'}/${this.views[0].name}`) } },
       spaces.map((name) => h('option', { value: name, selected: name === workspace }, name || 'main')));
     const name = session.role === 'read' ? null : session.actor ?? session.name;
-    const out = h('button.avatar', { title: `${name ?? 'reader'}, ${session.role}: sign out`, 'aria-label': 'sign out', on: { click: () => this.signOut() } }, (name ?? 'r').charAt(0).toUpperCase());
+    const out = h('button.avatar', { title: `${name ?? 'reader'}, ${session.role}`, 'aria-label': 'account', on: { click: () => this.person() } }, (name ?? 'r').charAt(0).toUpperCase());
     return h('header.top', null,
       h('a.brand', { href: this.href(this.views[0].name) }, icon('brand', 20), h('span', null, 'Holdfast')),
-      spot, h('span.search'), h('span.facts', null, this.revision, this.live, this.clock, out));
+      spot, this.search(), h('span.facts', null, this.revision, this.live, this.clock, out));
+  }
+
+  /** Search: tasks by text or id, agents by name. */
+  search() {
+    const list = h('div.search-list', { role: 'listbox', id: 'found', 'aria-label': 'found', hidden: true });
+    let asked = 0;
+    const look = async () => {
+      const words = input.value.trim(), number = ++asked;
+      list.hidden = !words;
+      if (!words) return;
+      const [hits, exactly] = await Promise.all([this.api.get('/tasks/search', { text: words, limit: 8 }).catch(() => []), /^\S+$/.test(words) ? this.api.get(`/tasks/${seg(words)}`).catch(() => null) : null]);
+      if (number !== asked) return;
+      const tasks = [...(exactly ? [exactly] : []), ...hits.map((hit) => hit.task ?? hit).filter((task) => task.id !== exactly?.id)];
+      const agents = (this.store.get('status')?.agents ?? []).filter((agent) => agent.name.includes(words.toLowerCase())).slice(0, 3);
+      const found = [...tasks.map((task) => ({ key: task.id, to: this.href('task', task.id), parts: [shape(stateOfTask(task), 14, wordOfStatus(task.status)), h('span.mono.ink-2', null, task.id), h('span.one', null, clip(task.title))] })),
+        ...agents.map((agent) => ({ key: `agent ${agent.name}`, to: agent.task ? this.href('task', agent.task) : `${this.href('log')}?actor=${encodeURIComponent(agent.name)}`, parts: [icon('fleet', 14), h('b', null, agent.name), h('span.ink-3.one', null, agent.title ?? 'no task')] }))];
+      keyed(list, found.length ? found : [{ key: 'none' }], (each) => each.key, (each) => (each.to ? h('a', { href: each.to, role: 'option', on: { click: () => { list.hidden = true; } } }, each.parts) : h('span.ink-3', { role: 'option', 'aria-disabled': 'true' }, 'nothing found')), () => {});
+    };
+    let timer = 0;
+    const input = h('input', { type: 'search', placeholder: 'Search tasks, agents', 'aria-label': 'search', autocomplete: 'off', role: 'combobox', 'aria-expanded': 'false', 'aria-controls': 'found', on: {
+      input: () => { clearTimeout(timer); timer = setTimeout(look, 120); },
+      focus: () => { if (input.value) look(); },
+      keydown: (event) => {
+        if (event.key === 'Escape') { list.hidden = true; input.blur(); }
+        if (event.key === 'ArrowDown') { event.preventDefault(); list.querySelector('a')?.focus(); }
+        if (event.key === 'Enter') list.querySelector('a')?.click();
+      },
+    } });
+    list.addEventListener('keydown', (event) => {
+      const next = { ArrowDown: 'nextElementSibling', ArrowUp: 'previousElementSibling' }[event.key];
+      if (next) { event.preventDefault(); (document.activeElement[next] ?? input).focus(); }
+      if (event.key === 'Escape') { list.hidden = true; input.focus(); }
+    });
+    this.searchInput = input;
+    const box = h('div.search', { role: 'search' }, h('span.search-box', null, shape('search'), input, h('kbd', null, '/')), list);
+    document.addEventListener('click', this.away = (event) => { if (!box.contains(event.target)) list.hidden = true; });
+    return box;
+  }
+
+  /** The list of keys. */
+  help() {
+    const row = ([key, words]) => h('div.row', null, h('kbd', null, key), h('span.push.small', null, words));
+    const dialog = h('dialog.help', { 'aria-label': 'keys' }, h('div.dialog-head', null, h('h2', null, 'Keys')),
+      h('div.dialog-body', null, [['/', 'search'], ['n', 'new task'], ['?', 'this list'], ...this.views.filter((view) => view.key).map((view) => [`g ${view.key}`, view.title.toLowerCase()]), ...(this.view?.keys ?? [])].map(row),
+        h('form', { method: 'dialog' }, h('button.large', null, 'Close'))));
+    dialog.addEventListener('close', () => dialog.remove());
+    document.body.append(dialog);
+    dialog.showModal();
+  }
+
+  /** The menu of the person: notifications, and signing out. */
+  person() {
+    const { session } = { session: this.store.get('session') };
+    const told = globalThis.Notification?.permission ?? 'denied';
+    const words = { granted: 'Notifications are on.', denied: 'Notifications are blocked by the browser.', default: 'Have the browser notify you when something new needs you?' }[told];
+    ask({ title: `Signed in as ${session.role === 'read' ? 'a reader' : session.actor ?? session.name}`, text: `Role ${session.role}, until ${exact(session.expires_at)}. ${words}`, verb: 'Sign out',
+      fields: told === 'default' ? [{ name: 'notify', label: 'Notifications', options: [['no', 'no'], ['yes', 'ask the browser, stay signed in']] }] : [],
+      act: async (given) => { if (given?.notify === 'yes') await Notification.requestPermission(); else await this.signOut(); } });
+  }
+
+  /** Notify, with leave, of what needs a person and did not before. */
+  notify(status) {
+    const ids = new Set(status.needs_you.map((need) => `${need.kind} ${need.id}`));
+    const fresh = this.known ? status.needs_you.filter((need) => !this.known.has(`${need.kind} ${need.id}`)) : [];
+    this.known = ids;
+    if (!fresh.length || globalThis.Notification?.permission !== 'granted') return;
+    const [first] = fresh;
+    const shown = new Notification(fresh.length > 1 ? `${fresh.length} things need you` : `${first.kind}: ${first.title}`, { body: first.reason ?? '', tag: `holdfast ${this.store.get('workspace')}` });
+    shown.onclick = () => { window.focus(); this.go(this.href(this.views[0].name)); };
   }
 
   link(view) {
@@ -46,18 +120,22 @@ export class Frame {
     const { session } = { session: this.store.get('session') };
     const who = session.role === 'read' ? 'read' : `${session.actor ?? session.name}, ${session.role}`;
     return h('nav.side', { 'aria-label': 'views' },
-      this.links.map(([, { element }]) => element),
+      this.links.map(([view, { element }]) => [view.name === 'server' && h('hr'), element]),
       h('div.side-foot', null, h('div', null, h('kbd', null, '?'), ' keys ', h('kbd', null, 'g b'), ' board'), h('div', null, who)));
   }
 
   tabs() {
-    return h('nav.tabs', { 'aria-label': 'views' }, this.views.filter((view) => view.icon).slice(0, 5).map((view) =>
-      h('a', { href: this.href(view.name), data: { view: view.name } }, icon(view.icon, 20), h('span', null, view.title))));
+    const shown = this.views.filter((view) => view.icon), first = TABS.map((name) => shown.find((view) => view.name === name)).filter(Boolean);
+    const tab = (view) => h('a', { href: this.href(view.name), data: { view: view.name } }, icon(view.icon, 20), h('span', null, view.title), h('span.count'));
+    const rest = shown.filter((view) => !first.includes(view));
+    const more = h('details.menu.more', null, h('summary', null, icon('more', 20), h('span', null, 'More')), h('div.menu-list', { on: { click: () => { more.open = false; } } }, rest.map(tab), h('button', { type: 'button', on: { click: () => this.person() } }, 'Account')));
+    return h('nav.tabs', { 'aria-label': 'views, narrow' }, first.map(tab), more);
   }
 
   /** Show a view. */
   show(view, opened) {
     this.opened = opened;
+    this.view = view;
     document.title = `${view.title} · Holdfast`;
     put(this.main, opened.element);
     for (const [each, { element }] of this.links) set(element, { 'aria-current': each === view ? 'page' : null });
@@ -85,6 +163,11 @@ export class Frame {
 
   counts() {
     const status = this.store.get('status');
+    this.notify(status);
+    for (const element of this.element.querySelectorAll('.tabs [data-view]')) {
+      const view = this.views.find((each) => each.name === element.dataset.view);
+      if (view.count) text(element.querySelector('.count'), view.count(status, this.store) || '');
+    }
     for (const [view, { count }] of this.links) if (view.count) text(count, view.count(status, this.store) || '');
   }
 
@@ -102,10 +185,20 @@ export class Frame {
       const view = this.views.find((each) => each.key === event.key);
       if (view) { event.preventDefault(); this.go(this.href(view.name)); }
     } else if (event.key === 'g') this.prefix = true;
+    else if (event.key === '/') { event.preventDefault(); this.searchInput.focus(); }
+    else if (event.key === '?') this.help();
+    else if (event.key === 'n' && this.store.get('session').role !== 'read') { event.preventDefault(); createTask(this.context()); }
     else if (this.opened?.key?.(event)) event.preventDefault();
   }
 
+  /** What acts of the frame need of a view's context. */
+  context() {
+    const session = this.store.get('session');
+    return { api: this.api, store: this.store, session: { role: session.role, name: session.actor ?? session.name }, go: (...to) => this.go(this.href(...to)) };
+  }
+
   close() {
+    document.removeEventListener('click', this.away);
     clearInterval(this.timer);
     for (const end of this.ends) end();
     document.removeEventListener('keydown', this.press);

@@ -1,0 +1,44 @@
+// Acts on what needs a person: the same dialogs wherever they are offered. Each returns a promise.
+
+import { seg } from './api.js';
+import { ask, notice } from './dialog.js';
+
+const who = (context) => `${context.session.name}, ${context.session.role}`;
+
+/** Call and say so if it is refused. */
+export async function attempt(work) {
+  try { return await work(); } catch (error) { notice(error.hint ? `${error.message}: ${error.hint}` : error.message, true); return undefined; }
+}
+
+const task = (id) => `/tasks/${seg(id)}`;
+
+export const approve = (context, id) => attempt(() => context.api.post(`${task(id)}/approve`));
+
+export const reject = (context, id, title) => ask({
+  title: `Reject ${id}?`, text: `${title} goes to blocked; its agent reads why.`, verb: 'Reject', as: who(context),
+  field: { label: 'What is missing', area: true, required: true }, act: (reason) => context.api.post(`${task(id)}/reject`, { reason }),
+});
+
+export const answer = (context, id, title, reason) => ask({
+  title: `Answer ${id}?`, text: `${title}: ${reason ? `“${reason}”. ` : ''}It becomes open again, with your answer as a note.`, verb: 'Answer',
+  as: who(context), field: { label: 'Answer', area: true, required: true }, act: (note) => context.api.post(`${task(id)}/unblock`, { note }),
+});
+
+export const closeTask = (context, id, title) => ask({
+  title: `Close ${id}?`, text: `${title} is done or not wanted; what waits for it becomes ready.`, verb: 'Close', as: who(context),
+  field: { label: 'Reason', required: true }, act: (reason) => context.api.post(`${task(id)}/close`, { reason }),
+});
+
+export const reply = (context, id, subject) => ask({
+  title: `Reply to “${subject}”?`, text: 'Your reply also acknowledges it.', verb: 'Reply', as: who(context), field: { label: 'Reply', area: true, required: true },
+  act: async (body) => {
+    const sent = await context.api.post(`/mail/${seg(id)}/reply`, { body });
+    await context.api.post(`/mail/${seg(id)}/ack`).catch((error) => { if (error.status !== 409 && error.status !== 403) throw error; });
+    return sent;
+  },
+});
+
+export const releaseLock = (context, name, holder) => ask({
+  title: `Release ${name} by force?`, text: `${holder} holds it without an end. Its late writes will be fenced; whoever waits gets it next.`,
+  verb: 'Release by force', force: true, as: who(context), act: () => context.api.post(`/locks/${seg(name)}/release`, { holder }),
+});
