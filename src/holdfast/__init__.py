@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from holdfast.types.tasks import Task
     from holdfast.workspace import Workspace
     from holdfast.workspace import open_workspace as open
-    from holdfast.workspace.admin import rebuild, restore, salvage, upgrade
+    from holdfast.workspace.admin import detach, rebuild, replicate, restore, salvage, upgrade
     from holdfast.workspace.aio import AsyncWorkspace
     from holdfast.workspace.transaction import Transaction
 
@@ -71,9 +71,11 @@ __all__ = [
     "VersionEquals",
     "Workspace",
     "connect",
+    "detach",
     "errors",
     "open",
     "rebuild",
+    "replicate",
     "restore",
     "salvage",
     "upgrade",
@@ -96,7 +98,7 @@ _HOMES = {
     "Transaction": "workspace.transaction",
     "Workspace": "workspace",
     "connect": "remote",
-    **dict.fromkeys(("rebuild", "restore", "salvage", "upgrade"), "workspace.admin"),
+    **dict.fromkeys(("detach", "rebuild", "replicate", "restore", "salvage", "upgrade"), "workspace.admin"),
 }
 
 

@@ -20,6 +20,14 @@ Signature = tuple[int, int, int]
 LOG_URL = "log.url"  # in a folder that is a replica: the address of its log, without secrets
 
 
+MOVE = "move.json"  # in a folder on its way to a log or from one: see replication.moves
+
+
+def is_moving(folder: str | os.PathLike[str]) -> bool:
+    """Whether a folder is on its way to a log or from one, and the process that moved it may have ended."""
+    return os.path.exists(os.path.join(folder, MOVE))
+
+
 def recorded_log(folder: str | os.PathLike[str]) -> str | None:
     """Return the address of the log that a folder is a replica of; None if it records none."""
     try:

@@ -11,6 +11,7 @@ import re
 import shutil
 import subprocess
 from pathlib import Path
+from shlex import quote
 from typing import Any, Final
 
 import httpx
@@ -25,7 +26,7 @@ from holdfast.faces.cli.commands.help import TOPICS, script
 from holdfast.faces.cli.commands.run import NOTHING
 from holdfast.faces.cli.examples import EXAMPLES, examples_of
 from tests.cli.calling import PATIENCE
-from tests.cli.test_cli_examples import Playground
+from tests.cli.test_cli_examples import Playground, new_log
 from tests.docs.generate import ROOT, error_classes, split
 from tests.docs.test_examples import NOT_RUN
 from tests.http.running import Running
@@ -144,6 +145,8 @@ _ANSWERS: Final = {
     "restore": "holdfast backup >/dev/null; holdfast restore",
     "restore BACKUP": "holdfast backup b >/dev/null; holdfast restore b --dir ../restored",
     "upgrade": "holdfast upgrade",
+    "replicate": "holdfast replicate {log} --create",
+    "detach": "holdfast replicate {log} --create >/dev/null; holdfast detach",
     "export FILE": "holdfast export tasks.jsonl",
     "cycle export": "holdfast cycle export --dir peer-state",
     "cycle old-keys": (
@@ -185,6 +188,8 @@ def test_i7_the_table_of_answers_has_every_command_that_has_no_schema() -> None:
 @pytest.mark.parametrize("label", _ANSWERS)
 def test_i7_an_answer_that_has_no_schema_has_the_fields_of_the_document(playground: Playground, label: str) -> None:
     line = f"{_ANSWERS[label]} --json"
+    if "{log}" in line:
+        line = line.replace("{log}", quote(new_log()))
     if label in ("login", "ui", "session list"):
         server = Running(playground.store)
         try:
@@ -264,7 +269,7 @@ def completed(*words: str) -> set[str]:
     ("words", "offered"),
     [
         ("cla", "claim"),
-        ("re", "ready reject release reopen reparent restore resume"),
+        ("re", "ready reject release reopen reparent replicate restore resume"),
         ("cell get", "get get-or-init"),
         ("mail in", "inbox"),
         ("turn ma", "mail"),

@@ -31,8 +31,10 @@ from holdfast.faces.cli.examples import examples_of
 from holdfast.route import Example
 from tests.cli.calling import PATIENCE, environment
 from tests.http.running import Running
+from tests.worlds.postgres import shared_server
 
 SERVER: Final = "http://127.0.0.1:4653"  # where examples think a server is
+LOG: Final = "postgresql://db.example.com/fleet?workspace=team-a"  # and a log
 _BEGUN: Final = "2026-01-01T00:00:00Z"
 _TASKS: Final = {"hf-7k2q": "Write the parser", "hf-3m9x": "Test the parser"}
 
@@ -187,6 +189,19 @@ def _with_a_server(ground: Playground, line: str) -> tuple[int, str, str]:
         server.end()
 
 
+def new_log() -> str:
+    """The address of a log, on a server of this process."""
+    return f"{shared_server().url}&workspace=team-{os.urandom(6).hex()}"
+
+
+def _with_a_log(ground: Playground, line: str) -> tuple[int, str, str]:
+    """It needs a database, or a workspace that is in one."""
+    log = new_log()
+    if "detach" in line:
+        holdfast.replicate(ground.store, log, create=True)
+    return ground.call(line.replace(LOG, log))
+
+
 def _an_hour_ahead(ground: Playground, line: str) -> tuple[int, str, str]:
     """It puts a workspace right that a wrong clock has brought out of time."""
 
@@ -205,6 +220,8 @@ CARE: Final[dict[str, Callable[[Playground, str], tuple[int, str, str]]]] = {
     "mcp": _until_it_is_hung_up_on,
     "login": _with_a_server,
     "ui": _with_a_server,
+    "replicate": _with_a_log,
+    "detach": _with_a_log,
     "clock reset": _an_hour_ahead,
     "holdfast watch --for task.hf-7k2q --once --timeout 10m": _stirred,
     "holdfast cell watch run-1 status --timeout 10m": _stirred,

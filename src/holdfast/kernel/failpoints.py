@@ -28,6 +28,11 @@ NAMES = (
     "snapshot.announced",  # nothing is trimmed yet
     "snapshot.fetched",  # a joining node has it, not installed
     "snapshot.installed",
+    "move.noted",  # this folder is to go to a log, or to leave one; the log does not know
+    "move.seeded",  # the log begins with the workspace, its folder is not yet a replica
+    "move.ended",  # the log has ended, its folder is still a replica
+    "move.stored",  # the store is what it shall be, its folder records the former state
+    "move.recorded",  # all is done, but the note is still there
 )
 
 hook: Callable[[str], None] | None = None

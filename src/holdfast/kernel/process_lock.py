@@ -63,7 +63,7 @@ def _advice(pid: int, stopped: bool) -> str:
 
 def locked(paths: Sequence[str], effect: str) -> errors.Busy:
     """The error for files that another program has locked for SQLite, without the turn; it is named where possible."""
-    for pid in _lock_owners(paths):
+    for pid in _lock_owners(paths, ("POSIX", "WRITE")):
         return errors.Busy(
             f"process {pid} has locked the database, such as a tool that has it open; {effect}",
             hint=_advice(pid, stopped := _is_stopped(pid)),
@@ -73,8 +73,8 @@ def locked(paths: Sequence[str], effect: str) -> errors.Busy:
     return errors.Busy(f"another program has locked the database; {effect}")
 
 
-def _lock_owners(paths: Sequence[str]) -> Iterator[int]:
-    """The other processes that have locked a part of these files for themselves, where the system tells.
+def _lock_owners(paths: Sequence[str], wanted: tuple[str, str]) -> Iterator[int]:
+    """The other processes that have a lock of this kind on these files, where the system tells.
 
     Asking the files would need them open, and closing them again would drop the locks of SQLite.
     """
@@ -84,7 +84,7 @@ def _lock_owners(paths: Sequence[str]) -> Iterator[int]:
             for line in file:
                 _, kind, _, mode, pid, place, *_ = line.replace("->", "").split()
                 theirs = place.rpartition(":")[2] in inodes and int(pid) not in (0, os.getpid())  # 0: cannot be told
-                if theirs and (kind, mode) == ("POSIX", "WRITE"):
+                if theirs and (kind, mode) == wanted:
                     yield int(pid)
 
 
@@ -265,6 +265,24 @@ class Presence:
             return None if _try_alone(descriptor) else _recorded(descriptor)
         finally:
             os.close(descriptor)
+
+    def check_alone(self) -> None:
+        """Raise Busy, naming them where the system tells, if others have the store open. The caller has the turn."""
+        if self.recorded() is None:
+            return
+        pids = sorted(_lock_owners([os.path.join(self._folder, OPEN)], ("FLOCK", "READ")))
+        who = "other processes have" if len(pids) != 1 else "another process has"
+        named = f": {', '.join(map(str, pids))}" if pids else ", or this one has it elsewhere"
+        raise errors.Busy(
+            f"{who} the workspace open{named}; nothing was changed",
+            hint="end them, servers too, and retry",
+            pids=pids,
+        )
+
+    def seclude(self) -> None:
+        """Let nobody join without the turn, which the caller has: what is recorded names no files."""
+        assert self._descriptor is not None
+        os.pwrite(self._descriptor, b"moving".ljust(_RECORD), 0)
 
     def _keep(self, descriptor: int) -> None:
         self.leave()

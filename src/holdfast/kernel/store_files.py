@@ -117,6 +117,14 @@ class StoreFiles:
             os.close(self._mark)
             self._mark = None
 
+    def check_alone(self) -> None:
+        """Before the first connection, in the turn: raise Busy if others have the store open."""
+        self._presence.check_alone()
+
+    def seclude(self) -> None:
+        """Let no other process open the store until the caller, which is alone and has the turn, closes it."""
+        self._presence.seclude()
+
     def check_whole(self) -> None:
         """Before the first connection, in the turn: raise if a part of the store was removed or replaced."""
         found = self.find()

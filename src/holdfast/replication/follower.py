@@ -28,6 +28,7 @@ from holdfast.replication.log import (
     AnyEntry,
     Changes,
     CommitLog,
+    Detached,
     Migrated,
     Patience,
     Snapshotted,
@@ -249,10 +250,12 @@ def _page(log: CommitLog, after: int, patience: Patience) -> list[tuple[int, byt
     raise errors.Unreachable("the log does not deliver all of its entries")
 
 
-def serialize(connection: apsw.Connection) -> bytes:
-    """Return what the connection sees as one blob."""
+def serialize(connection: apsw.Connection, place: Applied | None = None) -> bytes:
+    """Return what the connection sees as one blob; with `place`, as the replica of a log at that place."""
     with closing(apsw.Connection(":memory:")) as copy:
         _copy(connection, copy)
+        if place is not None:
+            write_applied(copy, place)
         image = bytearray(copy.serialize("main"))
     image[_WRITE_VERSIONS] = _ROLLBACK_JOURNAL
     return seal(bytes(image), _LEVEL)
@@ -289,12 +292,14 @@ class Follower:
         self._schema_version = -1  # SQLite's count of schema changes when the shapes were last checked
         self.place = Applied()
         self.workspace = ""  # its id, once it is known
+        self.leaving = ""  # the id of the entry with which this node itself ends the log
+        self.has_left = False  # and the log has that entry
 
     def open(self, store: Store) -> None:
         """Use an existing store. Raises Invalid if it is not a replica."""
         self.store = store
         if migrations.schema_of(store.writer) and read_applied(store.writer) is None:
-            hint = "make a replicated workspace from a backup: holdfast.restore(backup, folder, log=log)"
+            hint = "holdfast.replicate(folder, log) takes it to an empty log"
             raise errors.Invalid("this folder holds a workspace that is not a replica of a log", hint=hint)
         self.read_place()
 
@@ -343,7 +348,7 @@ class Follower:
         for _ in range(_PAGES):
             try:
                 page = self.news()
-                if not page:
+                if not page or self.has_left:
                     return
                 reach("log.fetched")
                 self._apply(page)
@@ -391,6 +396,8 @@ class Follower:
                     entry = from_bytes(raw, position)
                     if entry.previous != place.entry or (workspace and entry.workspace != workspace):
                         raise diverged(f"the entry after {place.position} of the log does not follow the one applied")
+                    if isinstance(entry, Detached):
+                        break
                     self._apply_one(connection, position, entry)
                     place, workspace = applied_after(place, position, entry), entry.workspace
                     self._saw(entry.node)
@@ -399,6 +406,19 @@ class Follower:
         except (errors.Corrupt, errors.Behind) as error:
             raise self._stop(error) from error
         self.place, self.workspace = place, workspace
+        if isinstance(entry, Detached):
+            self._end(entry)
+
+    def _end(self, entry: Detached) -> None:
+        """The log ends here: everything before it is applied."""
+        if entry.id != self.leaving:
+            raise self._stop(
+                errors.Closed(
+                    f"the workspace left this log at revision {entry.revision}, for {entry.folder}",
+                    hint="continue there; holdfast.salvage(path, file) writes a backup of this replica",
+                )
+            )
+        self.has_left = True
 
     def _apply_one(self, connection: apsw.Connection, position: int, entry: AnyEntry) -> None:
         try:

@@ -136,7 +136,14 @@ class Snapshotted(Entry, frozen=True, tag="snapshot", array_like=True):
     blob: str
 
 
-AnyEntry = Changes | Migrated | Snapshotted
+class Detached(Entry, frozen=True, tag="detached", array_like=True):
+    """The end of a log: the workspace goes on in one folder, and every other replica stops."""
+
+    revision: int
+    folder: str  # where it goes on, with the name of the machine
+
+
+AnyEntry = Changes | Migrated | Snapshotted | Detached
 
 _encode = msgspec.msgpack.Encoder().encode
 _decode = msgspec.msgpack.Decoder(AnyEntry).decode

@@ -38,6 +38,7 @@ from holdfast.replication.log import (
     AnyEntry,
     Changes,
     CommitLog,
+    Detached,
     Entry,
     ErrorMappingLog,
     Migrated,
@@ -187,11 +188,7 @@ class Replica:
 
     def open(self, store: Store, ids: Ids) -> None:
         """Make the replica, from a snapshot if there is one, or catch up. The first node makes the workspace."""
-        self._store, self._ids = store, ids
-        self.node = ids.new(self._clock.wall())
-        store.create()
-        self._follower.open(store)
-        self._follower.check_schema()
+        self.prepare(store, ids)
         self._patience = self._patience_of(writing=not self._follower.workspace)
         try:
             self._patience.outlast(self._settle)
@@ -202,6 +199,14 @@ class Replica:
 
             warning = "the log cannot be reached; this node answers reads from its replica: %s"
             logging.getLogger("holdfast").warning(warning, error)
+
+    def prepare(self, store: Store, ids: Ids) -> None:
+        """Read how far the store has followed the log, and ask the log for nothing yet."""
+        self._store, self._ids = store, ids
+        self.node = ids.new(self._clock.wall())
+        store.create()
+        self._follower.open(store)
+        self._follower.check_schema()
 
     def _settle(self) -> None:
         """Once, as soon as the log can be reached: check that it is ours, catch up and migrate."""
@@ -354,6 +359,26 @@ class Replica:
         position = send(self._log, raw, entry.id, here.position, self._patience)
         self._next = applied_after(here, position, entry)
         follower.write_applied(connection, self._next)
+
+    def leave(self, id: str, folder: str) -> None:
+        """End the log with an entry of this id, once this node has all of it; its store is no replica any more."""
+        self._patience = self._patience_of(writing=True)
+        self._follower.leaving = id
+        self._patience.outlast(self._settle)
+        for _ in range(_TRIES):
+            try:
+                with self._follower.transaction() as connection:
+                    if not self._follower.has_left:
+                        row = connection.execute("SELECT revision FROM meta").fetchone()
+                        assert row is not None
+                        entry = self._entry(Detached, revision=row[0], folder=folder)
+                        self._send(connection, msgspec.structs.replace(entry, id=id))
+                        reach("move.ended")
+                    connection.execute("DELETE FROM local_replica")
+                return
+            except LogMoved:
+                self._follower.follow(self._patience)
+        raise errors.Busy("other nodes kept writing to the log")
 
     # --- upkeep ------------------------------------------------------------------------------------------------------
 

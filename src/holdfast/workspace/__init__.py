@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from holdfast import errors
 from holdfast.clock import Clock
-from holdfast.filesystem import recorded_log
+from holdfast.filesystem import is_moving, recorded_log
 from holdfast.kernel.activity import listen
 from holdfast.kernel.engine import Engine
 from holdfast.kernel.events import marks
@@ -188,6 +188,10 @@ def open_workspace(
     if str(path).startswith(("http:/", "https:/", "unix:/")):  # a Path has one slash
         raise errors.Invalid(f"{path} is an address, not a folder", hint="use holdfast.connect(url)")
     context = check_context(Context(derive_actor() if actor is None else actor))
+    if is_moving(path if folder is None else folder):
+        from holdfast.replication.moves import finish
+
+        finish(path if folder is None else folder, log, patience, busy_timeout)
     path, url = _by_address(path, folder, log)
     owned = None
     if url is not None:
@@ -210,6 +214,9 @@ def open_workspace(
         if owned is not None:
             owned.close()
         raise
+    if log is None and (is_moving(engine.folder) or recorded_log(engine.folder) is not None):
+        engine.close()  # it went to a log while this process was about to open it
+        raise errors.Busy(f"{os.fspath(path)} has just been taken to a log", hint="open it again")
     engine.diagnosis.checkers = CHECKERS
     workspace = Workspace(engine, context)
     if url is not None:

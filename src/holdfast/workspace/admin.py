@@ -1,4 +1,4 @@
-"""Work on whole stores while no program has them open: upgrade, restore, rebuild and salvage."""
+"""Work on whole stores while no program has them open: upgrade, restore, rebuild, salvage, replicate and detach."""
 
 from __future__ import annotations
 
@@ -8,8 +8,9 @@ from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from holdfast import errors
 from holdfast.clock import Clock, SystemClock
-from holdfast.filesystem import recorded_log
+from holdfast.filesystem import is_moving, recorded_log
 from holdfast.workspace import open_workspace, replica_of
 
 if TYPE_CHECKING:
@@ -98,6 +99,62 @@ def rebuild(path: str | os.PathLike[str], *, log: CommitLog | None = None, clock
             return snapshots.replace(folder, fresh, clock or SystemClock())
         finally:
             snapshots.remove(fresh)
+
+
+def replicate(
+    path: str | os.PathLike[str],
+    log: str | CommitLog,
+    *,
+    create: bool = False,
+    clock: Clock | None = None,
+    patience: float | None = None,
+) -> int:
+    """Take the workspace in a folder to a log, which begins with it. Returns its revision, which stays as it is.
+
+    `log` is an address such as "postgresql://host/db?workspace=team-a", with `create` of a workspace that is made
+    there, or an empty CommitLog. A folder without a workspace joins the log instead. No other process may have the
+    folder open (Busy). A process that is killed leaves the folder as it was or as it shall be: opening it finds out.
+    """
+    from holdfast.replication import address, moves
+    from holdfast.replication.snapshots import check_log
+
+    if is_moving(path):
+        open_workspace(path, actor="replicate", clock=clock, log=None if isinstance(log, str) else log).close()
+    url = log if isinstance(log, str) else ""
+    if url:
+        address.check_recorded(path, url)
+        if recorded_log(path) is not None or not moves.has_store(path):
+            with open_workspace(url, folder=path, actor="replicate", create=create, patience=patience) as workspace:
+                return workspace.revision
+        log = address.connect(url, create=create)
+    check_log(log)
+    assert not isinstance(log, str)
+    try:
+        if not moves.has_store(path):
+            with open_workspace(path, actor="replicate", clock=clock, log=log) as workspace:
+                return workspace.revision
+        open_workspace(path, actor="replicate", clock=clock).close()  # it is sound, and has the newest schema
+        return moves.replicate(Path(path), log, url and address.parse(url).public, patience)
+    finally:
+        if url:
+            log.close()
+
+
+def detach(path: str | os.PathLike[str], *, log: CommitLog | None = None, patience: float | None = None) -> int:
+    """Take a workspace out of its log, into this folder alone. Returns its revision, which stays as it is.
+
+    The log is the one that the folder records, unless it is given. It ends: every other replica of it stops with
+    Closed. No other process may have the folder open (Busy). A process that is killed leaves the folder as it was or
+    as it shall be: opening it finds out.
+    """
+    from holdfast.replication import moves
+
+    if is_moving(path):
+        open_workspace(path, actor="detach", log=log, patience=patience).close()
+    with _log_of(path, log) as found:
+        if found is None:
+            raise errors.Invalid(f"{os.fspath(path)} is not a replica of a log", hint="there is nothing to detach")
+        return moves.detach(Path(path), found, recorded_log(path) or "", patience)
 
 
 def salvage(path: str | os.PathLike[str], backup: str | os.PathLike[str], *, clock: Clock | None = None) -> Path:

@@ -62,6 +62,7 @@ _MODULES: Final = {
     "help": ("help", "completion", "schema"),
     "mcp": ("mcp",),
     "page": ("session list", "session revoke", "ui"),
+    "nodes": ("detach", "replicate"),
     "run": ("next", "run"),
     "server": ("login", "serve", "token create", "token list", "token revoke"),
     "show": ("dep remove", "log", "show", "tag remove", "template delete", "tree", "undelete", "watch"),

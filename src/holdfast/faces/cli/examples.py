@@ -170,6 +170,8 @@ EXAMPLES: Final[dict[str, tuple[str | Example, ...]]] = {
         example("holdfast restore monday.backup --dir ../restored", "holdfast backup monday.backup"),
     ),
     "upgrade": ("holdfast upgrade",),
+    "replicate": ("holdfast replicate 'postgresql://db.example.com/fleet?workspace=team-a' --create",),
+    "detach": ("holdfast detach",),
     "serve": (
         "holdfast serve --port 0",
         "holdfast serve --port 0 --tls auto --backup-dir ../backups --backup-every 1h",

@@ -54,8 +54,22 @@ _OWN: Final = {
     "--version",
 }  # with these, and when reading standard input, a command is direct
 _DIRECT: Final = {
-    *("backup", "bench", "completion", "demo", "doctor", "export", "help", "import", "init", "login", "mcp", "prime"),
-    *("restore", "run", "schema", "serve", "setup", "token", "turn", "upgrade", "watch", "where"),
+    *(
+        "backup",
+        "bench",
+        "completion",
+        "demo",
+        "detach",
+        "doctor",
+        "export",
+        "help",
+        "import",
+        "init",
+        "login",
+        "mcp",
+        "prime",
+    ),
+    *("prime", "replicate", "restore", "run", "schema", "serve", "setup", "token", "turn", "upgrade", "watch", "where"),
 }
 _HEAD: Final = (
     f"POST /{PATH} HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\nexpect: 100-continue\r\n"

@@ -1,0 +1,64 @@
+"""`holdfast replicate` and `holdfast detach`: a workspace goes to a log that several machines share, and back."""
+
+from __future__ import annotations
+
+import os
+from typing import Any
+
+from holdfast import errors
+from holdfast.faces.cli import location
+from holdfast.faces.cli.args import Argument
+from holdfast.faces.cli.call import Session
+from holdfast.faces.cli.command import command
+from holdfast.faces.cli.commands.store import local_folder, server_of
+from holdfast.filesystem import recorded_log
+
+
+@command(
+    "replicate",
+    Argument("url", word=True, required=True, help="the log: postgresql://host/db?workspace=NAME"),
+    Argument("create", "flag", help="make the workspace in the log if it is not there"),
+)
+def replicate(session: Session, given: dict[str, Any]) -> int:
+    """Take the workspace to a log that other machines share.
+
+    The log begins with it: revisions, tokens and history stay. A folder without a workspace joins the log.
+    """
+    from holdfast.workspace.admin import replicate as take
+
+    found = session.find_place()
+    if found is not None and found.url is not None:
+        raise errors.Unsupported("a workspace goes to a log where it is stored, but a server was given")
+    folder = found.folder if found is not None and found.folder is not None else location.home(session.folder)
+    joined = not location.has_store(folder)
+    _check_unserved(folder)
+    revision = take(folder, given["url"], create=bool(given.get("create")))
+    log = recorded_log(folder)
+    done = "joined" if joined else "took the workspace to"
+    text = f"{done} {log}, at revision {revision}; this node's replica is in {folder}"
+    session.out.say({"folder": folder, "log": log, "revision": revision, "joined": joined}, text)
+    return 0
+
+
+@command("detach")
+def detach(session: Session, given: dict[str, Any]) -> int:
+    """Take the workspace out of its log, into this folder alone.
+
+    Revisions, tokens and history stay. The log ends, and its other replicas stop.
+    """
+    from holdfast.workspace.admin import detach as leave
+
+    folder = local_folder(session, "a workspace leaves its log where a replica is stored")
+    _check_unserved(folder)
+    log = recorded_log(folder)
+    revision = leave(folder)
+    text = f"{folder} is a workspace of its own, at revision {revision}; the log {log} has ended"
+    session.out.say({"folder": folder, "log": log, "revision": revision}, text)
+    return 0
+
+
+def _check_unserved(folder: str) -> None:
+    """Raise Busy, naming the server that runs on a folder."""
+    address = server_of(folder) if os.path.isdir(folder) else ""
+    if address:
+        raise errors.Busy(f"a server runs on {folder} ({address}); nothing was changed", hint="stop it, and retry")
