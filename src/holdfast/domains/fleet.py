@@ -166,7 +166,7 @@ def _claims(snapshot: Snapshot, held: list[Row], now: int) -> Iterator[ClaimEnd]
         "SELECT t.id, t.title, e.data, e.time, t.holder FROM log e CROSS JOIN records r ON r.key = e.record"
         " CROSS JOIN tasks t ON t.id = r.id WHERE e.seq >= ? AND e.op = 'expire' AND e.time >= ? AND r.kind = ?"
         " AND e.data IS NOT NULL ORDER BY e.seq DESC LIMIT ?",
-        (_first_since(snapshot, now - _LATELY), now - _LATELY, TASK, _MOST),
+        (first_since(snapshot, now - _LATELY), now - _LATELY, TASK, _MOST),
     )
     for id, title, data, time, holder in expired:
         yield ClaimEnd(id, title, _last_holder(data), as_time(time), True, holder)
@@ -244,12 +244,15 @@ def _stopped(snapshot: Snapshot, kind: Any, state: str) -> Iterator[Need]:
         " AND deleted IS NULL ORDER BY priority, seq LIMIT ?",
         (state, _MOST),
     ):
-        said = (to_event(row) for row in history_page(snapshot, TASK, "", id, None, 20)[0])
-        stop = next((event for event in said if "status" in event.data), None)
-        reason, by, since = (None, None, updated)
-        if stop is not None:
-            reason, by, since = stop.data.get("note"), stop.actor, as_microseconds(stop.time)
-        yield Need(kind, id, title, reason, by, as_time(since), _behind(snapshot, id))
+        reason, by, since = last_stop(snapshot, id)
+        yield Need(kind, id, title, reason, by, as_time(updated if since is None else since), behind(snapshot, id))
+
+
+def last_stop(snapshot: Snapshot, id: str) -> tuple[str | None, str | None, int | None]:
+    """What was said when a task last changed its status, by whom and when; None if the log has it no more."""
+    said = (to_event(row) for row in history_page(snapshot, TASK, "", id, None, 20)[0])
+    stop = next((event for event in said if "status" in event.data), None)
+    return (None, None, None) if stop is None else (stop.data.get("note"), stop.actor, as_microseconds(stop.time))
 
 
 _MAIL: Final = (
@@ -265,11 +268,11 @@ def _mail_to_people(snapshot: Snapshot) -> Iterator[Need]:
     """The messages to people that want an answer, or an acknowledgement."""
     for id, subject, sender, type, sent, task in snapshot.all(_MAIL, (_MOST,)):
         kind: Any = "escalation" if type in _ESCALATIONS else "mail"
-        held_up = 0 if task is None else 1 + _behind(snapshot, task)
+        held_up = 0 if task is None else 1 + behind(snapshot, task)
         yield Need(kind, id, subject, type, sender, as_time(sent), held_up)
 
 
-def _behind(snapshot: Snapshot, id: str) -> int:
+def behind(snapshot: Snapshot, id: str) -> int:
     """How many unfinished tasks wait for one, directly or through others; at most 1,000 are counted."""
     row = snapshot.one(
         "WITH RECURSIVE behind(id) AS (SELECT ?1 UNION SELECT k.source FROM behind CROSS JOIN links k"
@@ -330,7 +333,7 @@ def _activity(snapshot: Snapshot, start: int | None, end: int | None, bucket: in
     if not 0 < count <= _MOST_BUCKETS:
         hint = "since must be before until" if count <= 0 else f"a larger bucket: at most {_MOST_BUCKETS:,} are counted"
         raise errors.InvalidFilter(f"there would be {max(count, 0):,} buckets", hint=hint)
-    params = (start, bucket, _first_since(snapshot, start, whole=True), end)
+    params = (start, bucket, first_since(snapshot, start, whole=True), end)
     agents: dict[str, Tally] = {}
     counted = snapshot.all(_COUNT, params)
     lost = [(place, _last_holder(data), "expire", 1) for place, data in snapshot.all(_EXPIRED, params)]
@@ -355,7 +358,7 @@ def _zeros(count: int) -> Tally:
     return Tally(*([0] * count for _ in Tally.__struct_fields__))
 
 
-def _first_since(snapshot: Snapshot, time: int, whole: bool = False) -> int:
+def first_since(snapshot: Snapshot, time: int, whole: bool = False) -> int:
     """The place in the log from which on everything since a time is found; with `whole`, Compacted if some is gone.
 
     Times grow along the log, except where the clock was reset, so each part between two resets is searched by halves.

@@ -11,7 +11,7 @@ that died blocks nobody. The steps are written once, as generators, for threads 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from typing import Protocol, TypeVar
+from typing import Any, Protocol, TypeVar
 
 import msgspec
 
@@ -245,18 +245,28 @@ def not_holder(target: Target, holder: str, other: str) -> errors.NotHolder:
     return errors.NotHolder(f"{target} is held by {holder}, not by {other}", hint=hint, holder=holder)
 
 
-def free(tx: Tx, target: Target, row: Row, op: str, forced: bool = False, changed_by: str | None = None) -> None:
+def free(
+    tx: Tx,
+    target: Target,
+    row: Row,
+    op: str,
+    forced: bool = False,
+    changed_by: str | None = None,
+    reason: str | None = None,
+) -> None:
     """End a grant, and notify the domain whose record was locked."""
-    end(tx, target, row, op, forced)
+    end(tx, target, row, op, forced, reason)
     if target.kind in FREED:
         FREED[target.kind](tx, target, op, changed_by)
 
 
-def end(tx: Tx, target: Target, row: Row, op: str, forced: bool = False) -> None:
+def end(tx: Tx, target: Target, row: Row, op: str, forced: bool = False, reason: str | None = None) -> None:
     """End a grant without notifying the domain."""
     tx.run("DELETE FROM locks WHERE kind = ? AND scope = ? AND name = ?", target.key)
     leases.drop(tx, row[4], target.kind)
-    more: dict[str, list[object]] = {"forced": [False, True]} if forced else {}
+    more: dict[str, Any] = {"forced": [False, True]} if forced else {}
+    if reason is not None:
+        more["note"] = reason
     emit_lock(tx, target, op, holder=[row[1], None], token=[row[2], None], **more)
 
 

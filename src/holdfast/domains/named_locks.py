@@ -7,7 +7,7 @@ from typing import Final
 from holdfast import errors
 from holdfast.domains import locks
 from holdfast.kernel.tx import Snapshot, Tx
-from holdfast.kernel.validate import check_limit, page_bounds
+from holdfast.kernel.validate import check_flag, check_limit, page_bounds
 from holdfast.operation import Domain, M, Steps, procedure, read, write
 from holdfast.route import Held, example
 from holdfast.types import Grant, Page
@@ -20,9 +20,38 @@ def acquire(
     return locks.acquire_target(locks.named(name), holder, ttl, wait, lease)
 
 
-def release(tx: Tx, name: str, holder: str | None = None, token: int | None = None) -> bool:
-    """Release the lock; False if it was not held. Raises NotHolder, or Fenced for a wrong or lost token."""
-    return locks.release_target(tx, locks.named(name), holder, token)
+MAX_REASON: Final = 4096  # characters
+
+
+def check_force(force: bool, reason: str | None) -> None:
+    """Raise Invalid unless `force` is a flag and the reason a text that the log can keep."""
+    check_flag(force=force)
+    if reason is None:
+        return
+    if not isinstance(reason, str) or len(reason) > MAX_REASON or any("\ud800" <= char <= "\udfff" for char in reason):
+        raise errors.InvalidValue(f"a reason is a text of at most {MAX_REASON:,} characters")
+
+
+def release(
+    tx: Tx,
+    name: str,
+    holder: str | None = None,
+    token: int | None = None,
+    force: bool = False,
+    reason: str | None = None,
+) -> bool:
+    """Release the lock; False if it was not held. Raises NotHolder, or Fenced for a wrong or lost token.
+
+    `force` releases another's lock: late writes of its holder are refused, and the log keeps the `reason`.
+    """
+    check_force(force, reason)
+    target = locks.named(name)
+    if not force:
+        return locks.release_target(tx, target, holder, token)
+    row = locks.load(tx, target)
+    if row is not None:
+        locks.free(tx, target, row, "release", forced=True, reason=reason)
+    return row is not None
 
 
 def refresh(tx: Tx, name: str, holder: str | None = None, ttl: float | None = None, token: int | None = None) -> Grant:
@@ -86,8 +115,11 @@ class Locks(Domain[M]):
         release,
         http="POST /api/locks/{name}/release",
         cli="lock release",
-        help="Free your lock.",
-        examples=(example("holdfast lock release deploy", _LOCK),),
+        help="Free your lock, or by force another's.",
+        examples=(
+            example("holdfast lock release deploy", _LOCK),
+            example("holdfast lock release deploy --force --reason 'agent-2 is gone'", _HELD),
+        ),
         frees=True,
         nothing=("nobody holds {name}, so nothing was released",),
         mcp="lock",

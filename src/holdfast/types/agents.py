@@ -52,6 +52,21 @@ class Message(msgspec.Struct, frozen=True):
     revision: int
 
 
+class MailThread(msgspec.Struct, frozen=True):
+    """A thread: its first message, how many it has, when the last one was sent, and how many are unread by the caller.
+
+    `wants`: one of them asks the caller for an answer or an acknowledgement that it has not got.
+    """
+
+    thread: str
+    first: Message
+    messages: int
+    last_at: datetime
+    unread: int
+    wants: bool
+    closed: bool
+
+
 class MailHit(msgspec.Struct, frozen=True):
     """A message that a search found, with an excerpt that marks the matches with **."""
 

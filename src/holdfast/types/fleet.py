@@ -135,6 +135,62 @@ class LockState(msgspec.Struct, frozen=True):
     waiters: tuple[str, ...]
 
 
+class Card(msgspec.Struct, frozen=True):
+    """A task as a board shows it.
+
+    `waits_for` counts the tasks it depends on that are not done, `children` those below it. `reason` and `by` say why
+    it is blocked or what was done, and who said so; then `holds_up` counts the tasks that wait for it.
+    """
+
+    id: str
+    title: str
+    type: TaskType
+    priority: int
+    tags: tuple[str, ...]
+    holder: str | None
+    since: datetime | None
+    until: datetime | None
+    parked: bool
+    created_at: datetime
+    updated_at: datetime
+    waits_for: int
+    children: int
+    children_closed: int
+    reason: str | None
+    by: str | None
+    holds_up: int
+
+
+class Stretch(msgspec.Struct, frozen=True):
+    """A time during which an agent held something: a claim on a task, or a lock.
+
+    `end` None: it still holds it. `how` says how it ended. `since_before`: it began before the time asked for.
+    """
+
+    id: str
+    start: datetime
+    end: datetime | None
+    how: Literal["closed", "review", "blocked", "released", "expired"] | None
+    since_before: bool = False
+
+
+class Lane(msgspec.Struct, frozen=True):
+    """What an agent held, one after the other, and when it sent mail. `locks` are path locks and named locks."""
+
+    claims: list[Stretch]
+    locks: list[Stretch]
+    mail: list[datetime]
+
+
+class Timeline(msgspec.Struct, frozen=True):
+    """The agents between two moments, at one revision."""
+
+    revision: int
+    since: datetime
+    until: datetime
+    lanes: dict[str, Lane]
+
+
 class ClaimEnd(msgspec.Struct, frozen=True):
     """A claim that ends within two minutes, or expired within the last hour; `held_by` says who holds the task now."""
 

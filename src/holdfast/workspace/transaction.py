@@ -18,7 +18,7 @@ from holdfast.domains.events import follow
 from holdfast.kernel.signals import SHIELD
 from holdfast.kernel.tx import Tx
 from holdfast.kernel.values import encode
-from holdfast.operation import REGISTRY, Domain, M, Operation, Sync, find_operation, procedure, stream, write
+from holdfast.operation import REGISTRY, Domain, M, Operation, Sync, find_operation, procedure, read, stream, write
 from holdfast.route import Late
 from holdfast.types import (
     CONDITION_HINT,
@@ -38,6 +38,7 @@ from holdfast.workspace.registry import DOMAINS, PROBES, domain_class
 from holdfast.workspace.runner import TransactionRunner
 
 if TYPE_CHECKING:
+    from holdfast.domains import board as _board
     from holdfast.domains import fleet as _fleet
     from holdfast.domains.agents import Agents
     from holdfast.domains.cells import Cells
@@ -53,6 +54,7 @@ if TYPE_CHECKING:
     from holdfast.domains.tasks import Tasks
     from holdfast.domains.trails import Trails
 else:
+    _board = Late("holdfast.domains.board")
     _fleet = Late("holdfast.domains.fleet")
 
 MAX_OPERATIONS: Final = 128
@@ -229,6 +231,34 @@ class Root(Domain[M]):
             "since": Meaning("since this moment, or for such as 24h", "past"),
             "until": Meaning("until this moment, or such as 1h ago", "past"),
             "bucket": Meaning("how long each count goes: 5m, 1h", "seconds"),
+        },
+    )
+    board = read(
+        _board.board,
+        http="GET /api/board",
+        listing=True,
+        cli="board COLUMN",
+        help="List a column of the board, with what its cards show.",
+        examples=("holdfast board ready", "holdfast board blocked --json"),
+        arguments={
+            "column": "ready, waiting, in_progress, review, blocked or closed",
+            "holder": "held by this agent",
+            "text": "with these words",
+            "total": "also count them",
+            "type": "of this type",
+        },
+    )
+    timeline = read(
+        _board.timeline,
+        http="GET /api/timeline",
+        heavy=True,
+        listing=True,
+        cli="timeline [SINCE]",
+        help="Show what each agent held, and when.",
+        examples=("holdfast timeline 3h --json",),
+        arguments={
+            "since": Meaning("since this moment, or for such as 3h", "past"),
+            "until": Meaning("until this moment, or such as 1h ago", "past"),
         },
     )
 

@@ -337,6 +337,14 @@ class Mail(Domain[M]):
         examples=(example("holdfast mail sent --limit 5", _SENT),),
         private=True,
     )
+    threads = read_as(
+        messages.threads,
+        http="GET /api/mail/threads",
+        cli="mail threads",
+        help="List the threads, the newest first.",
+        examples=("holdfast mail threads", example("holdfast mail threads --box to", _MAIL)),
+        arguments={"box": "all (which it is unless said), to, sent or closed"},
+    )
     get = read(
         messages.get,
         http=f"GET {_ONE}",

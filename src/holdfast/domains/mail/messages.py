@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
-from typing import Any, Final
+from typing import Any, Final, Literal
 
 import msgspec
 
@@ -17,7 +17,7 @@ from holdfast.kernel.events import compare, pasts
 from holdfast.kernel.tx import Row, Snapshot, Tx, fill
 from holdfast.kernel.validate import check_limit, check_name, check_offset
 from holdfast.types import END_OF_REVISION, Event, Page, as_time
-from holdfast.types.agents import MailHit, MailStatus, MailStep, MailType, Message
+from holdfast.types.agents import MailHit, MailStatus, MailStep, MailThread, MailType, Message
 
 MESSAGE: Final = "message"
 COLUMNS: Final = (
@@ -168,6 +168,59 @@ def thread(snapshot: Snapshot, id: str, limit: int = MAX_PAGE, cursor: str | Non
         hint = "mail.inbox() lists your messages, with their threads"
         raise errors.MessageNotFound(f"there is no thread or message {id!r}", hint=hint, id=id)
     return _page(snapshot, found, more)
+
+
+Box = Literal["all", "to", "sent", "closed"]
+_RECEIVED: Final = " AND EXISTS (SELECT 1 FROM deliveries d WHERE d.message = n.seq AND d.agent = ?)"
+_BOXES: Final[
+    dict[str, tuple[str, int]]
+] = {  # a condition on one message of the thread, and how often it names the agent
+    "all": ("", 0),
+    "to": (_RECEIVED, 1),
+    "sent": (" AND n.sender = ?", 1),
+    "closed": (" AND n.closed IS NOT NULL", 0),
+}
+_UNREAD: Final = (
+    "SELECT count(*), coalesce(max(m.ack = 1 OR m.type IN ('request', 'decision-required', 'objection')), 0)"
+    " FROM messages m CROSS JOIN deliveries d ON d.message = m.seq AND d.agent = ? WHERE m.thread = ?"
+    " AND d.status = 'unread'"
+)
+
+
+def threads(
+    snapshot: Snapshot, me: str, box: Box = "all", agent: str | None = None, limit: int = 50, cursor: str | None = None
+) -> Page[MailThread]:
+    """List the threads, newest message first: all, those to an agent or sent by it, or those with a closed one.
+
+    `unread` and `wants` are those of the agent, by default the caller.
+    """
+    check_limit(limit, MAX_PAGE, "cursor")
+    if box not in _BOXES:
+        raise errors.InvalidFilter(f"{box!r} is not a box", hint=f"boxes: {', '.join(_BOXES)}")
+    condition, times = _BOXES[box]
+    who = name_of(me, agent, "agent") if times or agent is not None else me
+    rows, more = snapshot.page(
+        "SELECT m.seq, m.thread, m.sent FROM messages m WHERE NOT EXISTS (SELECT 1 FROM messages n WHERE n.thread ="
+        " m.thread AND n.seq > m.seq) AND EXISTS (SELECT 1 FROM messages n WHERE n.thread = m.thread"
+        f"{condition}) AND m.seq < ? ORDER BY m.seq DESC LIMIT ?",
+        (*([who] * times), _place(cursor, 2**62)),
+        limit,
+    )
+    page: Page[MailThread] = Page()
+    more |= fill(page, (_thread(snapshot, name, sent, who) for _, name, sent in rows), len(rows))
+    page.cursor = str(rows[len(page) - 1][0]) if more else None
+    return page
+
+
+def _thread(snapshot: Snapshot, name: str, last: int, who: str) -> MailThread:
+    (first,) = select(snapshot, "m.thread = ? ORDER BY m.seq LIMIT 1", (name,))
+    counts = snapshot.one("SELECT count(*), min(closed IS NOT NULL) FROM messages WHERE thread = ?", (name,))
+    unread = snapshot.one(_UNREAD, (who, name))
+    assert counts is not None
+    assert unread is not None
+    return MailThread(
+        name, to_message(snapshot, first), counts[0], as_time(last), unread[0], bool(unread[1]), bool(counts[1])
+    )
 
 
 def thread_of(snapshot: Snapshot, name: str, what: str) -> str:

@@ -15,6 +15,7 @@ import msgspec
 from holdfast import errors
 from holdfast.arguments import Meaning
 from holdfast.domains import locks
+from holdfast.domains.named_locks import check_force
 from holdfast.domains.paths import patterns
 from holdfast.domains.paths.patterns import PATH, Detail, check_patterns, clash, find, held, select, target_of
 from holdfast.domains.tasks.claims import authorise
@@ -184,24 +185,25 @@ def release(
     holder: str | None = None,
     token: int | None = None,
     force: bool = False,
+    reason: str | None = None,
 ) -> int:
     """Release one lock by its id or pattern, or all of the holder's, or those taken for a task; returns how many.
 
     A lock with several patterns is released by its id. Raises NotHolder for another's lock, unless `force`, which is
-    logged, and Fenced for a wrong or lost token.
+    logged with the `reason`, and Fenced for a wrong or lost token.
     """
-    check_flag(force=force)
+    check_force(force, reason)
     if id is None:
         if force and task is None and holder is None:
             raise errors.Invalid("force needs an id, a task or a holder", hint="say which locks to release")
-        return _release_all(tx, task, holder, token, force)
+        return _release_all(tx, task, holder, token, force, reason)
     if task is not None:
         raise errors.Invalid("give id or task, not both")
     if force and token is None:
         named = [lock for lock in _named(tx, id) if is_uuid7(id) or holder in (None, lock.holder)]
         found = _pick(named, None, id, entire=True)
         if found is not None:
-            _free(tx, found, forced=True)
+            _free(tx, found, True, reason)
         return int(found is not None)
     found = _pick(_named(tx, id), locks.holder_of(tx, holder), id, entire=True)
     return int(locks.release_target(tx, target_of(id if found is None else found.id), holder, token))
@@ -243,7 +245,9 @@ def _pick(named: list[PathLock], holder: str | None, name: str, entire: bool = F
     raise errors.Invalid(f"{len(ids)} path locks have the pattern {name!r}", hint=f"give one id: {whose}", ids=ids)
 
 
-def _release_all(tx: Tx, task: str | None, holder: str | None, token: int | None, force: bool) -> int:
+def _release_all(
+    tx: Tx, task: str | None, holder: str | None, token: int | None, force: bool, reason: str | None
+) -> int:
     if token is not None:
         raise errors.Invalid("a token belongs to one lock", hint="give its id too")
     where, params = "", []
@@ -255,15 +259,15 @@ def _release_all(tx: Tx, task: str | None, holder: str | None, token: int | None
     taken = select(tx, where, params)
     for found in taken:
         if force:
-            _free(tx, found, forced=True)
+            _free(tx, found, True, reason)
         else:
             locks.release_target(tx, target_of(found.id), found.holder, None)
     return len(taken)
 
 
-def _free(tx: Tx, found: PathLock, forced: bool = False) -> None:
+def _free(tx: Tx, found: PathLock, forced: bool = False, reason: str | None = None) -> None:
     target = target_of(found.id)
-    locks.free(tx, target, locks.require(tx, target), "release", forced=forced)
+    locks.free(tx, target, locks.require(tx, target), "release", forced=forced, reason=reason)
 
 
 def refresh(tx: Tx, id: str, holder: str | None = None, ttl: float | None = None, token: int | None = None) -> PathLock:
