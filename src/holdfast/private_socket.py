@@ -25,7 +25,8 @@ DECLINED: Final = 409  # the caller carries out the command itself: nothing was 
 _NEVER: Final = float("inf")
 LONGEST: Final = 100  # bytes of an address; a socket's has at most 107, on some systems 103
 Piece = tuple[bytes, bytes]  # of an answer: a kind and its content
-OUT, ERROR, FORGET, COPY = b"o", b"e", b"f", b"c"  # print, print an error, forget a token, start a copy
+# Print, print an error, forget a token, start a copy, record a hook of a client's session.
+OUT, ERROR, FORGET, COPY, HOOK = b"o", b"e", b"f", b"c", b"h"
 
 
 def address(folder: str, name: str = SOCKET) -> tuple[str, int | None]:

@@ -44,6 +44,7 @@ LAYERS = {
     "holdfast.clock": "ground",
     "holdfast.ids": "ground",
     "holdfast.filesystem": "ground",
+    "holdfast.client_sessions": "ground",
     "holdfast.private_socket": "ground",
     "holdfast": "package",
 }

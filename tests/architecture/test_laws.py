@@ -184,6 +184,7 @@ def test_a_command_through_a_server_loads_next_to_nothing(tmp_path: Path) -> Non
     added = set(done.stdout.split()) - set(before.stdout.split())
     ours = {
         "holdfast",
+        "holdfast.client_sessions",
         "holdfast.faces",
         "holdfast.faces.cli",
         "holdfast.faces.cli.location",

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import subprocess
+import tomllib
 from collections.abc import Callable
 from pathlib import Path
 
@@ -104,8 +105,9 @@ def test_i7_changes_say_what_became_of_each_file(root: Path) -> None:
     assert [(change.path, change.what) for change in install("claude", root)] == [
         (root / "CLAUDE.md", "changed"),
         (root / ".claude/settings.json", "made"),
+        (root / ".mcp.json", "made"),
     ]
-    assert [change.what for change in remove("claude", root)] == ["changed", "removed"]
+    assert [change.what for change in remove("claude", root)] == ["changed", "removed", "removed"]
 
 
 def test_i7_check_tells_missing_from_out_of_date_and_from_broken(root: Path) -> None:
@@ -178,7 +180,7 @@ def test_i7_a_file_that_cannot_be_edited_is_refused_and_no_other_is_touched(
             act("claude", root)
         assert caught.value.hint
         assert "settings.json" in caught.value.message
-    assert [said in problem.what for problem in check("claude", root)] == [False, True]
+    assert [said in problem.what for problem in check("claude", root)] == [False, True, False]
     assert tree(root) == before
     assert [path.read_bytes() for path in root.parent.glob("outside*")] == outside
 
@@ -229,8 +231,46 @@ def test_i7_a_disk_that_fails_leaves_the_old_files_and_no_other(root: Path, monk
 def test_i7_the_hooks_call_commands_that_their_client_is_named_to(root: Path) -> None:
     for client in ("claude", "codex", "cursor", "gemini"):
         for name, change in zip(CLIENTS[client].files, install(client, root), strict=True):
-            if name.endswith(".json"):
-                text = change.path.read_text()
-                assert text.count(f"holdfast prime --hook {client}") == 2
-                assert text.count(f"holdfast guard --hook {client}") == 1
-                assert len(json.loads(text)["hooks"]) == 3
+            if name.endswith(("hooks.json", "settings.json")):
+                hooks = json.loads(change.path.read_text())["hooks"]
+                text = json.dumps(hooks)
+                assert text.count(f"' holdfast guard --hook {client}") == 1
+                assert text.count(f"' holdfast prime --hook {client}") == len(hooks) - 1 >= 2
+
+
+@pytest.mark.parametrize("client", [name for name in CLIENT_NAMES if name != "git"])
+def test_i22_setup_registers_the_mcp_server_unless_it_is_not_wanted(root: Path, client: str) -> None:
+    install(client, root, mcp=False)
+    assert check(client, root) == [], "which is no fault"
+    assert not any("' 'mcp'" in text or '"mcp"' in text for text in texts(root))
+    install(client, root)
+    assert check(client, root) == []
+    (found,) = [text for text in texts(root) if '"holdfast", "mcp"]' in text or "'holdfast', 'mcp']" in text]
+    if client == "codex":
+        table = tomllib.loads(found)["mcp_servers"]["holdfast"]
+    else:
+        table = json.loads(found)["mcpServers"]["holdfast"]
+    assert (table["command"], table["args"][0], table["args"][2:]) == ("sh", "-c", ["holdfast", "mcp"])
+    remove(client, root)
+    assert tree(root) == {}
+    assert [path.name for path in root.iterdir()] == [".git"], "no folder is left either"
+
+
+def texts(root: Path) -> list[str]:
+    """The text of each file that setup wrote."""
+    return [content.decode() for content, _ in tree(root).values()]
+
+
+def test_i22_a_server_of_the_name_that_somebody_else_registered_is_left_alone(root: Path) -> None:
+    theirs = '{"mcpServers": {"holdfast": {"command": "holdfast", "args": ["mcp", "--actor", "me"]}}}'
+    (root / ".mcp.json").write_text(theirs)
+    install("claude", root)
+    assert check("claude", root) == []
+    assert (root / ".mcp.json").read_text() == theirs
+    remove("claude", root)
+    assert (root / ".mcp.json").read_text() == theirs
+    (root / ".codex").mkdir()
+    (root / ".codex" / "config.toml").write_text("[mcp_servers.holdfast]\ncommand = 'x'\n")
+    with pytest.raises(Invalid, match="mcp_servers"):
+        install("codex", root)
+    install("codex", root, mcp=False)

@@ -14,7 +14,6 @@ from holdfast.faces.cli.setup.hooks import (
     actor_of,
     answer,
     client_of,
-    environment,
     event_of,
     paths_of,
     session_of,
@@ -63,14 +62,10 @@ def test_i7_two_sessions_never_share_a_name_and_one_keeps_its_own(client: str) -
     assert actor_of(client, first, {}) != actor_of(client, second, {})
 
 
-def test_i7_a_name_given_at_the_start_is_kept_but_that_of_the_session_above_is_not() -> None:
+def test_i22_a_name_that_was_given_is_the_one_of_hooks_and_commands_alike() -> None:
     payload = {"session_id": "s-1"}
     assert actor_of("claude", payload, {"HOLDFAST_ACTOR": "reviewer"}) == "reviewer"
-    above = actor_of("codex", {"session_id": "s-0"}, {})
-    assert above
-    own = actor_of("claude", payload, {"HOLDFAST_ACTOR": above})
-    assert own == actor_of("claude", payload, {})
-    assert own != above
+    assert actor_of("claude", payload, {"HOLDFAST_ACTOR": ""}) == actor_of("claude", payload, {})
 
 
 def test_i7_cursor_is_one_agent_even_where_it_runs_the_hooks_of_claude_code() -> None:
@@ -109,18 +104,6 @@ def test_i7_a_payload_that_tells_nothing_names_nobody_and_no_file(client: str, p
 )
 def test_i7_the_files_of_an_edit_are_found(client: str, payload: dict[str, Any], paths: list[str]) -> None:
     assert paths_of(client, payload) == paths
-
-
-def test_i7_commands_of_claude_code_get_the_name_from_a_file_others_are_told() -> None:
-    told = environment("claude", "it's me; rm x", {"CLAUDE_ENV_FILE": "/e/env.sh"})
-    assert told is not None
-    file, line = told
-    assert file == "/e/env.sh"
-    shown = subprocess.run(["sh", "-c", line + 'printf %s "$HOLDFAST_ACTOR"'], capture_output=True, text=True)
-    assert shown.stdout == "it's me; rm x"
-    assert environment("claude", "a", {}) is None
-    assert environment("claude", "a", {"CLAUDE_ENV_FILE": ""}) is None
-    assert environment("codex", "a", {"CLAUDE_ENV_FILE": "/e/env.sh"}) is None
 
 
 @pytest.mark.parametrize("client", AGENTS)

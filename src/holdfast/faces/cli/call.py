@@ -16,7 +16,7 @@ from contextlib import AbstractContextManager, nullcontext
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Final
 
-from holdfast import errors
+from holdfast import client_sessions, errors
 from holdfast.faces.cli import location
 from holdfast.faces.cli.args import Argument, Usage
 from holdfast.faces.cli.output import Output, Screen, place_options
@@ -96,8 +96,14 @@ class Session:
 
     @property
     def actor(self) -> str | None:
-        """The actor, if a name was chosen."""
-        return self.given.get("actor") or self.environ.get("HOLDFAST_ACTOR") or None
+        """The actor, if a name was chosen, or recorded for the client's session that this call belongs to."""
+        return self.given.get("actor") or self.environ.get("HOLDFAST_ACTOR") or self.recorded
+
+    @cached_property
+    def recorded(self) -> str | None:
+        """The actor of the client's session that this process belongs to; None if there is none, or several."""
+        place = self.find_place()
+        return None if place is None else client_sessions.find_actor(location.private_folder(place, self.environ))
 
     def open(self, writing: bool = False) -> Workspace | RemoteWorkspace:
         """The workspace, in the context of this call. A folder that was named is made by the first write."""
@@ -161,6 +167,25 @@ class Session:
         """Whether a write of this call may return the answer of an earlier one."""
         return self._key is not None or self.given.get("key") is not None
 
+    @property
+    def several(self) -> str:
+        """The actors of the client's sessions that act at once, any of which may be the caller."""
+        place = self.find_place()
+        try:
+            if place is not None:
+                client_sessions.actor_for(location.private_folder(place, self.environ))
+        except client_sessions.Several as several:
+            return str(several)
+        return ""
+
+    def note_hook(self, hook: str, session: str, actor: str, event: str) -> None:
+        """Record a call by a client's hook, and which session its process belongs to."""
+        folder = location.private_folder(self.place, self.environ)
+        try:
+            client_sessions.record(folder, hook, session, actor, event)
+        except OSError as error:  # a read-only place: the guard still decides
+            self.out.note(f"the session could not be recorded: {error.strerror}", "give --actor where a name is needed")
+
     def input(self) -> bytes:
         """What is on standard input."""
         return sys.stdin.buffer.read()
@@ -192,11 +217,7 @@ class Session:
         """The tokens of what a holder has here."""
         from holdfast.workspace.tokens import FileTokens
 
-        place = self.place
-        if place.folder is not None:
-            return FileTokens(place.folder, holder)
-        server = location.label(place.name, is_url=True)
-        return FileTokens(os.path.join(location.state_folder(self.environ), "servers", server), holder)
+        return FileTokens(location.private_folder(self.place, self.environ), holder)
 
 
 def is_json(given: Mapping[str, Any], environ: Mapping[str, str]) -> bool:

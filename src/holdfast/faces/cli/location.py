@@ -207,6 +207,13 @@ def label(name: str, is_url: bool = False) -> str:
     return f"{project}-{sha256(os.fsencode(name)).hexdigest()[:12]}"
 
 
+def private_folder(place: Place, environ: Mapping[str, str]) -> str:
+    """Return where what a user keeps about a workspace lies: in its folder, or in the user's own for a server."""
+    if place.folder is not None:
+        return place.folder
+    return os.path.join(state_folder(environ), "servers", label(place.name, is_url=True))
+
+
 _DETACHED: Final = "import os; os.setsid(); os.chdir('/'); from holdfast.faces.cli import start; start()"
 
 

@@ -19,12 +19,14 @@ import os
 import sys
 from time import monotonic
 
+from holdfast import client_sessions
 from holdfast.faces.cli import location
 from holdfast.private_socket import (
     ANSWERED,
     COPY,
     DECLINED,
     FORGET,
+    HOOK,
     OUT,
     PATH,
     SOCKET,
@@ -164,7 +166,7 @@ def through_server(words: list[str]) -> tuple[int | None, str | None]:
     timeout = HURRIED.get(_command(words) or "", TIMEOUT)
     until = monotonic() + TAKEN + timeout
     width = columns(sys.stdout.isatty())
-    request = Request(_version(), view(), folder, key, width, _environment(), words, given, until)
+    request = Request(_version(), view(), folder, key, width, _named(own, place.folder or ""), words, given, until)
     status, body = _exchange(connection, request, lambda: _warn(place.folder or "", own))
     if status in (DECLINED, UNTAKEN):
         return None, None
@@ -246,6 +248,15 @@ def _environment() -> dict[str, str]:
     }
 
 
+def _named(own: Sequence[str], folder: str) -> dict[str, str]:
+    """The environment, with the name of the client's session that this process belongs to, if none was chosen."""
+    environment = _environment()
+    if environment.get("HOLDFAST_ACTOR") or "--hook" in own or value_of(own, "--actor"):
+        return environment
+    actor = client_sessions.find_actor(folder)
+    return environment if actor is None else {**environment, "HOLDFAST_ACTOR": actor}
+
+
 def _take_input() -> bytes:
     """Read standard input, and have it there again for a command that is carried out here after all."""
     from io import BytesIO, TextIOWrapper
@@ -325,6 +336,8 @@ def _obey(code: int, pieces: Sequence[Piece], folder: str) -> int:
     for kind, content in pieces:
         if kind == FORGET:
             _forget(folder, content.decode("utf-8", "surrogateescape"))
+        elif kind == HOOK:
+            client_sessions.record(folder, *content.decode("utf-8", "surrogateescape").split("\t"))
         elif kind == COPY:
             location.start_copying(folder, os.environ)
         else:

@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from importlib import import_module
 from types import ModuleType
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from holdfast import errors
 
@@ -36,17 +36,38 @@ def load_protocol() -> ModuleType:
         ) from error
 
 
-def serve_stdio(workspace: Workspace | RemoteWorkspace, profile: str = "core", turn_dir: str | None = None) -> None:
-    """Serve as the workspace's actor until the client closes the streams. Claims stay until they expire.
+def serve_stdio(
+    workspace: Workspace | RemoteWorkspace,
+    profile: str = "core",
+    turn_dir: str | None = None,
+    identify: Callable[[Any], str | None] | None = None,
+) -> None:
+    """Serve until the client closes the streams. Claims stay until they expire.
 
-    `turn_dir` is the folder of a working session; the profile `all` then has tools for its turn files.
+    `identify` returns the actor of a request, from its `_meta`; where it returns None, or is not given, the actor is
+    that of the workspace. `turn_dir` is the folder of a working session; the profile `all` then has tools for its turn
+    files.
     """
     from holdfast.faces.mcp.client import Session
     from holdfast.faces.mcp.profiles import WORKSPACE, tools_of
     from holdfast.workspace.tokens import MemoryTokens
 
     tools_of(profile)  # raises Invalid if there is none of this name
-    _serve(WORKSPACE, lambda: Session(workspace.aio, workspace.actor, profile, MemoryTokens(), turn_dir=turn_dir))
+
+    def callers() -> Callable[[Any], Caller]:
+        sessions: dict[str, Session] = {}  # each has the tokens of what its actor holds
+
+        def caller_of(context: Any) -> Session:
+            found = None if identify is None else identify(context.meta)
+            actor = workspace.actor if found is None else found
+            if actor not in sessions:
+                acting = workspace if found is None else workspace.using(actor=found)
+                sessions[actor] = Session(acting.aio, actor, profile, MemoryTokens(), turn_dir=turn_dir)
+            return sessions[actor]
+
+        return caller_of
+
+    _serve(WORKSPACE, callers)
 
 
 def serve_turns(turn_dir: str, actor: str) -> None:
@@ -54,15 +75,16 @@ def serve_turns(turn_dir: str, actor: str) -> None:
     from holdfast.faces.mcp.tool import Caller
     from holdfast.faces.mcp.turn_tools import TURNS
 
-    _serve(TURNS, lambda: Caller(actor, turn_dir))
+    caller = Caller(actor, turn_dir)
+    _serve(TURNS, lambda: lambda _: caller)
 
 
-def _serve(offer: ServerDefinition, caller: Callable[[], Caller]) -> None:
-    """Serve a caller, which is made once the loop runs."""
+def _serve(offer: ServerDefinition, callers: Callable[[], Callable[[Any], Caller]]) -> None:
+    """Serve the callers of requests; what finds them is made once the loop runs."""
     protocol = load_protocol()
 
     async def serve() -> None:
-        await protocol.over_stdio(offer, caller())
+        await protocol.over_stdio(offer, callers())
 
     with _interruptible():
         asyncio.run(serve())

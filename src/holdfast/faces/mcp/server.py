@@ -116,9 +116,9 @@ def _structured(error: errors.HoldfastError, offered: Collection[str]) -> dict[s
 # --- transports ------------------------------------------------------------------------------------------------------
 
 
-async def over_stdio(definition: ServerDefinition, caller: Caller) -> None:
+async def over_stdio(definition: ServerDefinition, caller_of: Callable[[Any], Caller]) -> None:
     """Serve the client at the other end of the standard streams until it closes them."""
-    server = build(definition, lambda _: caller)
+    server = build(definition, caller_of)
     async with stdio_server() as (incoming, outgoing):
         await server.run(incoming, outgoing, server.create_initialization_options())
 

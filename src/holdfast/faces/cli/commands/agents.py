@@ -34,7 +34,7 @@ _RULES: Final = """\
 - Never touch files in .holdfast.
 - `holdfast help` lists all; `--json` for programs.
 """
-_NAMELESS: Final = "You have no name yet: set HOLDFAST_ACTOR, or pass --actor NAME, different for every session."
+_NAMELESS: Final = "You have no name yet: pass --actor NAME to every call, different for every session."
 
 _Section = tuple[str, list[str], bool]  # a title, its lines, and whether there are more
 
@@ -58,7 +58,7 @@ def render(facts: dict[str, Any], budget: int, introduce: bool = False) -> str:
     actor = facts["actor"]
     name = _NAMELESS if actor is None else f"You are {actor}."
     if actor is not None and introduce:
-        name = f"You are {actor}: pass --actor {actor} to every call."
+        name = f"You are {actor}, in this shell and over MCP; where a call does not know it, pass --actor {actor}."
     sections = [("Yours now", [_task(task) for task in facts["claims"]], False), *_mail(facts)]
     sections.append(("Ready", [_task(task) for task in facts["ready"]], facts["more"]))
     for most in range(_MOST, -1, -1):
@@ -109,12 +109,11 @@ def prime(session: Session, given: dict[str, Any]) -> int:
         return 0 if hook is None else hook.answer("start", "")
     actor = session.actor
     if hook is not None:
-        actor = hook.actor(session)
-        session.given = {**session.given, "actor": actor}
+        actor = hook.begin(session, "prime")
 
     with session.open() as workspace:
         facts = gather(workspace, actor)
-    text = render(facts, given.get("budget", 2048), hook is not None and hook.introduces(session, actor))
+    text = render(facts, given.get("budget", 2048), introduce=hook is not None)
     if hook is not None:
         return hook.answer("start", text)
     session.out.say(facts, *text.splitlines())
@@ -138,7 +137,6 @@ def guard(session: Session, given: dict[str, Any]) -> int:
     """
     hook = _Hook(session, given["hook"]) if "hook" in given else None
     if hook is not None:
-        session.given = {**session.given, "actor": hook.actor(session)}
         paths = hook.paths()
         session.folder = os.path.dirname(paths[0]) if paths else session.folder  # wherever the client was started
     elif given.get("staged"):
@@ -150,6 +148,8 @@ def guard(session: Session, given: dict[str, Any]) -> int:
     place = session.find_place()
     if place is None or not paths or (hook is not None and not place.exists and not place.chosen):
         return 0 if hook is None else hook.answer("edit", "")
+    if hook is not None:
+        hook.begin(session, "guard")
     refused = _refused(session, paths)
     if hook is not None:
         from holdfast.hints import for_shell
@@ -215,25 +215,19 @@ class _Hook:
             raise errors.Invalid(f"--hook needs the client's JSON on standard input: {error}") from error
         self._client = hooks.client_of(client, self._payload)
 
-    def actor(self, session: Session) -> str | None:
-        """Return the name of the agent's session."""
-        return session.given.get("actor") or self._hooks.actor_of(self._client, self._payload, session.environ)
+    def begin(self, session: Session, command: str) -> str | None:
+        """Act as the client's session, and record that it called; returns its actor, None if it has no id."""
+        actor = session.given.get("actor") or self._hooks.actor_of(self._client, self._payload, session.environ)
+        session.given = {**session.given, "actor": actor}
+        id = self._hooks.session_of(self._client, self._payload)
+        if actor is not None and id is not None:
+            event = self._hooks.event_of(self._payload) or ""
+            session.note_hook(f"{self._client}-{command}", _field(id), _field(actor), event)
+        return str(actor) if actor is not None else None
 
     def paths(self) -> list[str]:
         """Return the files that are about to be edited."""
         return list(self._hooks.paths_of(self._client, self._payload))
-
-    def introduces(self, session: Session, actor: str | None) -> bool:
-        """Write the actor to the session's environment; True if the text must state it instead."""
-        if actor is None or self._hooks.event_of(self._payload) != "start":
-            return False
-        wanted = self._hooks.environment(self._client, actor, session.environ)
-        if wanted is None:
-            return True
-        file, line = wanted
-        with open(file, "a", encoding="utf-8") as target:
-            target.write(line)
-        return False
 
     def answer(self, event: Any, text: str, blocked: bool = False) -> int:
         """Print the answer in the client's format; returns its exit code."""
@@ -241,6 +235,11 @@ class _Hook:
         self._out.stdout.write(printed.stdout)
         self._out.stderr.write(printed.stderr)
         return int(printed.code)
+
+
+def _field(text: str) -> str:
+    """A text that fits into a line of fields."""
+    return " ".join(text.split())
 
 
 # --- setup -----------------------------------------------------------------------------------------------------------
@@ -252,6 +251,7 @@ class _Hook:
     Argument("check", "flag", help="only check whether all is in place; exit code 1 if not"),
     Argument("remove", "flag", help="remove it; every file is as it was before"),
     Argument("lenient", "flag", help="let an edit pass with a warning if holdfast cannot run; else it is refused"),
+    Argument("no_mcp", "flag", help="do not register the MCP server"),
     more="Clients: claude, codex, cursor, gemini; git adds a pre-commit hook that respects path locks.",
 )
 def setup(session: Session, given: dict[str, Any]) -> int:
@@ -268,16 +268,35 @@ def setup(session: Session, given: dict[str, Any]) -> int:
         raise Usage(f"--{ways[0]} and --{ways[1]} exclude each other", hint="give one of them")
     client, root = given["client"], Path(location.git_root(session.folder) or session.folder)
     if ways == ["check"]:
-        problems = [each.what for each in clients.check(client, root)]
-        session.out.say(problems, *(problems or ["everything is in place"]))
-        return 1 if problems else 0
+        return _check(session, client, root)
     if ways == ["remove"]:
         changes, todo = clients.remove(client, root), ""
     else:
-        changes = clients.install(client, root, bool(ways))
-        todo = clients.left_to_do(client, root, changes)
+        changes = clients.install(client, root, bool(ways), not given.get("no_mcp"))
+        todo = clients.left_to_do(client, changes)
     lines = [f"{change.what:<9} {change.path}" for change in changes]
     session.out.say([{"path": str(change.path), "what": change.what} for change in changes], *lines)
     if todo:
         session.out.note(todo)
     return 0
+
+
+def _check(session: Session, client: str, root: Any) -> int:
+    """Report what is not in place, whether the hooks work when they are run, and when the client ran them."""
+    from holdfast.faces.cli.setup import clients, probe
+
+    problems = [each.what for each in clients.check(client, root)]
+    place = session.find_place()
+    if place is None or not place.exists:
+        lines = [*(problems or ["everything is in place"]), "there is no workspace, so the hooks allow everything"]
+        session.out.say(problems, *lines, runs=[])
+        return 1 if problems else 0
+    if not problems:
+        problems = list(probe.try_hooks(client, root, session.environ))
+    runs = probe.last_runs(client, location.private_folder(place, session.environ))
+    if any("never ran" in run for run in runs):
+        runs.append(f"if {client} runs here, it ignores them: {clients.CLIENTS[client].trust}")
+    session.out.say(
+        problems, *(problems or ["everything is in place, and the guard refuses as it must"]), *runs, runs=runs
+    )
+    return 1 if problems else 0

@@ -222,5 +222,25 @@ def _rules(session: Session) -> Iterator[Found]:
         yield "ok", "configuration and routes have no problems"
 
 
+def _hooks(session: Session) -> Iterator[Found]:
+    """Whether the hooks of the clients that are set up here work, and ever ran."""
+    from pathlib import Path
+
+    from holdfast.faces.cli.setup import probe
+    from holdfast.faces.cli.setup.clients import CLIENTS
+
+    root = Path(location.git_root(session.folder) or session.folder)
+    for client in CLIENTS:
+        if not probe.is_installed(client, root):
+            continue
+        for problem in probe.try_hooks(client, root, session.environ):
+            yield "bad", f"{client}: {problem}", f"holdfast setup {client}"
+        for run in probe.last_runs(client, location.private_folder(session.place, session.environ)):
+            if "never ran" in run:
+                yield "note", run, f"if it is used here: {CLIENTS[client].trust}"
+            else:
+                yield "ok", run
+
+
 _ALWAYS: Final = (_workspace, _actor, _versions)
-_INSIDE: Final = (_permissions, _writable, _schema, _integrity, _clock, _stuck, _exposed, _backups, _rules)
+_INSIDE: Final = (_permissions, _writable, _schema, _integrity, _clock, _stuck, _exposed, _backups, _rules, _hooks)

@@ -5,12 +5,15 @@ Apart from the commands of the HTTP server, because turn files are served withou
 
 from __future__ import annotations
 
+import json
 import os
+from collections.abc import Callable
 from typing import Any
 
 from holdfast.faces.cli.args import Argument, Usage
 from holdfast.faces.cli.call import Session
 from holdfast.faces.cli.command import command
+from holdfast.faces.cli.location import private_folder
 
 
 @command(
@@ -42,9 +45,36 @@ def mcp(session: Session, given: dict[str, Any]) -> int:
         _check_turns(session, turn_dir)
     from holdfast.faces.mcp import serve_stdio
 
+    chosen = session.given.get("actor") or session.environ.get("HOLDFAST_ACTOR")
+    session.recorded = None  # who it is may change from call to call
     with session.open(writing=True) as workspace:
-        serve_stdio(workspace, profile, turn_dir)
+        serve_stdio(workspace, profile, turn_dir, None if chosen else _identify(session))
     return 0
+
+
+def _identify(session: Session) -> Callable[[Any], str | None]:
+    """The actor of a request, if none was named: by its `_meta`, which Codex sends, or else by the client's process."""
+    from holdfast.client_sessions import find_actor, session_actor
+
+    folder = private_folder(session.place, session.environ)
+
+    def identify(meta: Any) -> str | None:
+        id = codex_session(meta)
+        return find_actor(folder) if id is None else session_actor("codex", id)
+
+    return identify
+
+
+def codex_session(meta: Any) -> str | None:
+    """The session of Codex that made a request; None if its `_meta` names none. Sub-agents have their session's."""
+    told = meta.get("x-codex-turn-metadata") if isinstance(meta, dict) else None
+    if isinstance(told, str):
+        try:
+            told = json.loads(told)
+        except ValueError:
+            return None
+    found = [told.get(name) for name in ("session_id", "thread_id")] if isinstance(told, dict) else []
+    return next((id for id in found if isinstance(id, str) and id), None)
 
 
 def _serve_turns(session: Session, turn_dir: str | None) -> int:

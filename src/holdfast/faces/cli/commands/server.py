@@ -229,6 +229,16 @@ class _Relayed(Session):
         context = Context(self._actor(), until=self._request.until)
         return nullcontext(with_context(self._workspace, context).using(**self._context()))
 
+    @property
+    def recorded(self) -> str | None:
+        """The caller has looked: this process belongs to no client."""
+        return None
+
+    def note_hook(self, hook: str, session: str, actor: str, event: str) -> None:
+        """Have the caller record it, which is below the client."""
+        told = "\t".join((hook, session, actor, event))
+        self._pieces.append((private_socket.HOOK, told.encode("utf-8", "surrogateescape")))
+
     def _actor(self) -> str:
         return derive_actor(self.environ) if self.actor is None else self.actor
 

@@ -437,6 +437,10 @@ def check_unserved(folder: str) -> None:
 def _why_actor(session: Session) -> str:
     if session.given.get("actor"):
         return "--actor"
-    if session.actor:
+    if session.environ.get("HOLDFAST_ACTOR"):
         return "HOLDFAST_ACTOR"
+    if session.recorded:
+        return "recorded by the hooks of this client's session"
+    if several := session.several:
+        return f"derived, because several sessions of this client act at once ({several}): give --actor"
     return "derived from user and host; it may read, create and change, but not claim, lock or mail: see --actor"

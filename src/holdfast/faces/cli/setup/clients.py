@@ -23,9 +23,9 @@ from pathlib import Path
 from typing import Any, Final, Protocol
 
 from holdfast.errors import Invalid
-from holdfast.faces.cli.setup.entries import Entries
+from holdfast.faces.cli.setup.entries import Entries, McpServer
 from holdfast.faces.cli.setup.files import Block, Step, look, write
-from holdfast.faces.cli.setup.line import line, remove_program, write_program
+from holdfast.faces.cli.setup.line import line, remove_program, server, write_program
 
 _SHELL: Final = re.compile(r"#![ \t]*(?:\S*/)?(?:env[ \t]+(?:-S[ \t]+)?)?(?:\S*/)?(?:ba|da|k|z)?sh(?=\s|$)")
 
@@ -125,36 +125,74 @@ def _cursor(lenient: bool) -> Entries:
     return Entries("cursor", hooks, needs={"version": 1})
 
 
-def _clients(lenient: bool) -> Mapping[str, Client]:
+class Both:
+    """Two edits of one file, the second after the first."""
+
+    def __init__(self, first: Edit, second: Edit) -> None:
+        self._first = first
+        self._second = second
+
+    def put(self, old: str | None) -> str:
+        """Return the text with both parts in it."""
+        return self._second.put(self._first.put(old))
+
+    def drop(self, old: str) -> str | None:
+        """Return the text without both."""
+        left = self._second.drop(old)
+        return None if left is None else self._first.drop(left)
+
+
+class TomlBlock(Block):
+    """A block at the end of a TOML file: a table of its own."""
+
+    def put(self, old: str | None) -> str:
+        """Return the text with the block. Raises Invalid if somebody else has the table: there can be only one."""
+        header = self.body.partition("\n")[0]
+        if old is not None and header in (self.drop(old) or "").splitlines():
+            raise Invalid(f"it has {header} already", hint="remove that table, or use --no-mcp")
+        return super().put(old)
+
+
+# What the person must do before a client runs hooks of a project.
+_TRUST: Final = {
+    "claude": "start Claude Code in this folder, and accept that you trust it and its MCP server holdfast",
+    "codex": "start Codex in this folder, accept that you trust it, then /hooks and trust these hooks",
+    "cursor": "open this folder in Cursor, trust the workspace, and switch on the MCP server holdfast in its settings",
+    "gemini": "start Gemini CLI in this folder and trust it (/permissions), then accept its hooks",
+}
+
+
+def _clients(lenient: bool, mcp: bool) -> Mapping[str, Client]:
     claude = _grouped("claude", "PreCompact", "PreToolUse", "Edit|MultiEdit|Write|NotebookEdit", lenient)
     codex = _grouped("codex", "PreCompact", "PreToolUse", "apply_patch", lenient)
     # The timeouts of Gemini are milliseconds.
-    gemini = _grouped("gemini", "PreCompress", "BeforeTool", "write_file|replace", lenient, SECONDS * 1000)
+    gemini: Edit = _grouped("gemini", "PreCompress", "BeforeTool", "write_file|replace", lenient, SECONDS * 1000)
     pre_commit = ShellBlock(f"{line('guard --staged', lenient)} || exit $?", "# ", "", preamble="#!/bin/sh\n")
+    entry = McpServer(server())
     rule = Block(TEXT, preamble=_RULE)
-    return {
-        "claude": Client(
-            {"CLAUDE.md": Block(TEXT), ".claude/settings.json": claude},
-            "start Claude Code in this folder and accept that you trust it",
-        ),
-        "codex": Client(
-            {"AGENTS.md": Block(TEXT), ".codex/hooks.json": codex},
-            "start Codex in this folder, accept that you trust it, then /hooks and trust these hooks",
-        ),
-        "cursor": Client(
-            {".cursor/rules/holdfast.mdc": rule, ".cursor/hooks.json": _cursor(lenient)},
-            "open this folder in Cursor and trust the workspace",
-        ),
-        "gemini": Client(
-            {"GEMINI.md": Block(TEXT), ".gemini/settings.json": gemini},
-            "start Gemini CLI in this folder and trust it (/permissions), then accept its hooks",
-        ),
-        "git": Client({"pre-commit": pre_commit}, folder=hooks_folder, executable=True),
+    files: dict[str, dict[str, Edit]] = {
+        "claude": {"CLAUDE.md": Block(TEXT), ".claude/settings.json": claude},
+        "codex": {"AGENTS.md": Block(TEXT), ".codex/hooks.json": codex},
+        "cursor": {".cursor/rules/holdfast.mdc": rule, ".cursor/hooks.json": _cursor(lenient)},
+        "gemini": {"GEMINI.md": Block(TEXT), ".gemini/settings.json": Both(gemini, entry) if mcp else gemini},
     }
+    if mcp:
+        files["claude"][".mcp.json"] = entry
+        files["codex"][".codex/config.toml"] = _table()
+        files["cursor"][".cursor/mcp.json"] = entry
+    made = {client: Client(files[client], trust) for client, trust in _TRUST.items()}
+    return made | {"git": Client({"pre-commit": pre_commit}, folder=hooks_folder, executable=True)}
 
 
-CLIENTS: Final = _clients(lenient=False)
-LENIENT: Final = _clients(lenient=True)
+def _table() -> TomlBlock:
+    """The MCP server as Codex names it. A literal string of TOML has no escapes, and no single quote is in the line."""
+    made = server()
+    words = ", ".join(f"'{word}'" for word in made["args"])
+    return TomlBlock(f"[mcp_servers.holdfast]\ncommand = '{made['command']}'\nargs = [{words}]", "# ", "")
+
+
+_VARIANTS: Final = {(lenient, mcp): _clients(lenient, mcp) for lenient in (False, True) for mcp in (True, False)}
+CLIENTS: Final = _VARIANTS[False, True]
 
 
 @dataclass(frozen=True)
@@ -165,17 +203,21 @@ class Outcome:
     what: str
 
 
-def install(client: str, root: Path, lenient: bool = False) -> list[Outcome]:
+def install(client: str, root: Path, lenient: bool = False, mcp: bool = True) -> list[Outcome]:
     """Install what the client needs, or update it; what is in place is left alone."""
-    done = _carry_out([_put(place) for place in _places(client, root, lenient)])
+    done = _carry_out([_put(place) for place in _places(client, root, lenient, mcp)])
     write_program(root)
     return done
 
 
 def check(client: str, root: Path) -> list[Outcome]:
     """Return what `install` would change, or could not; empty if all is up to date. Writes nothing."""
-    pairs = zip(_places(client, root), _places(client, root, lenient=True), strict=True)
-    found = ((strict.path, _problem(strict) and _problem(lenient)) for strict, lenient in pairs)
+    found = [_problems(client, root, *variant) for variant in _VARIANTS]
+    return [] if [] in found else found[0]
+
+
+def _problems(client: str, root: Path, lenient: bool, mcp: bool) -> list[Outcome]:
+    found = ((place.path, _problem(place)) for place in _places(client, root, lenient, mcp))
     return [Outcome(path, problem) for path, problem in found if problem is not None]
 
 
@@ -232,10 +274,10 @@ class _Place:
     executable: bool
 
 
-def _places(client: str, root: Path, lenient: bool = False) -> list[_Place]:
+def _places(client: str, root: Path, lenient: bool = False, mcp: bool = True) -> list[_Place]:
     if client not in CLIENTS:
         raise Invalid(f"there is no client {client!r}", hint=f"setup knows {', '.join(CLIENTS)}")
-    chosen = (LENIENT if lenient else CLIENTS)[client]
+    chosen = _VARIANTS[lenient, mcp][client]
     folder = chosen.folder(root)
     return [_Place(folder / name, edit, (root, folder), chosen.executable) for name, edit in chosen.files.items()]
 
@@ -265,16 +307,13 @@ def _about(path: Path) -> Iterator[None]:
         raise Invalid(f"{path} cannot be edited: {error.message}", hint=error.hint) from error
 
 
-def left_to_do(client: str, root: Path, done: list[Outcome]) -> str:
+def left_to_do(client: str, done: list[Outcome]) -> str:
     """Return the one thing that the person must do after `install`: a client ignores hooks that it does not trust."""
-    trust = CLIENTS[client].trust
-    if not trust or all(each.what == "unchanged" for each in done if each.path.suffix == ".json"):
+    hooks = [each.what for each in done if each.path.name in ("hooks.json", "settings.json")]
+    if set(hooks) <= {"unchanged"}:
         return ""
-    again = any(each.what == "changed" for each in done if each.path.suffix == ".json")
-    why = "until then it ignores its hooks" + (
-        "; if it did before, trust it again: their text changed" if again else ""
-    )
-    return f"now {trust}; {why}"
+    again = "; if you did before, trust it again: the text has changed" if "changed" in hooks else ""
+    return f"now {CLIENTS[client].trust}: until then it ignores its hooks{again}"
 
 
 def _carry_out(steps: list[Step]) -> list[Outcome]:

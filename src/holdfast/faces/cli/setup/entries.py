@@ -1,4 +1,4 @@
-"""Our hooks in a JSON file that belongs to another program, edited as text so that no other byte changes.
+"""Our hooks and our MCP server in JSON files of other programs, edited as text so that no other byte changes.
 
 `check` is strict (comments, trailing commas and NaN are rejected), so the scanner need not be: it reads one container
 at a time and never recurses.
@@ -24,6 +24,9 @@ SPACE: Final = " \t\r\n"
 _STRING: Final = re.compile(r'"(?:[^"\\]|\\.)*"')
 _TOKEN: Final = re.compile(r'"(?:[^"\\]|\\.)*"|[\[\]{}]')
 _SCALAR: Final = re.compile(r"[^ \t\r\n,\]}]+")
+
+
+_Chain = tuple[tuple[int, int], ...]  # from the root down: the start of a container, the index of its item
 
 
 @dataclass(frozen=True)
@@ -240,16 +243,66 @@ class Entries:
         return None
 
     def _remove(self, text: str, found: _Found) -> str | None:
-        """Remove one entry with the containers that we made for it; None if the file is one of them."""
-        for level, (at, index) in reversed(list(enumerate(found.chain))):
-            there = items(text, at)
-            made = index == 0 and text[at + 1] in SPACE
-            others = {item.key: value_of(text, item) for item in there if item is not there[index]}
-            if level == 0 and made and others.items() <= self.needs.items():
-                return None
-            if len(there) > 1 or not made:
-                return take_out(text, there, index)
-        raise AssertionError("the root is taken out or not made")
+        """Remove one entry; None if the file is one that we made."""
+        return _take_out(text, found.chain, self.needs)
+
+
+def _take_out(text: str, chain: _Chain, needs: Mapping[str, Any]) -> str | None:
+    """Remove an item with the containers that we made for it; None if the file is one of them."""
+    for level, (at, index) in reversed(list(enumerate(chain))):
+        there = items(text, at)
+        made = index == 0 and text[at + 1] in SPACE
+        others = {item.key: value_of(text, item) for item in there if item is not there[index]}
+        if level == 0 and made and others.items() <= needs.items():
+            return None
+        if len(there) > 1 or not made:
+            return take_out(text, there, index)
+    raise AssertionError("the root is taken out or not made")
+
+
+_SERVERS: Final = "mcpServers"
+_NAME: Final = "holdfast"
+
+
+@dataclass(frozen=True)
+class McpServer:
+    """Our server in a client's JSON file of MCP servers. One of this name that somebody else wrote is left alone."""
+
+    wanted: Mapping[str, Any]
+
+    def put(self, old: str | None) -> str:
+        """Return the text with our server; None is a missing file."""
+        entry = f"{json.dumps(_NAME)}: {json.dumps(self.wanted)}"
+        if old is None:
+            layout = _Layout("  ", "\n", "")
+            return layout.made("{}", [f'"{_SERVERS}": {layout.made("{}", [entry], 1)}']) + "\n"
+        root = check(old)
+        servers = members(old, root, _SERVERS)
+        if not servers:
+            layout = _Layout.of(old, root)
+            return insert(old, root, f'"{_SERVERS}": {layout.made("{}", [entry])}')
+        if len(servers) > 1 or old[servers[0].value] != "{":
+            raise Invalid(f'its "{_SERVERS}" is not one object', hint="correct it by hand")
+        there = members(old, servers[0].value, _NAME)
+        if not there:
+            return insert(old, servers[0].value, entry)
+        if self._is_ours(value_of(old, there[0])) and value_of(old, there[0]) != self.wanted:
+            return old[: there[0].value] + json.dumps(self.wanted) + old[there[0].end :]
+        return old
+
+    def drop(self, old: str) -> str | None:
+        """Return the text without our server; None if we made the file and nothing was added."""
+        root = check(old)
+        for i, servers in enumerate(items(old, root)):
+            if servers.key == _SERVERS and old[servers.value] == "{":
+                for j, each in enumerate(items(old, servers.value)):
+                    if each.key == _NAME and self._is_ours(value_of(old, each)):
+                        return _take_out(old, ((root, i), (servers.value, j)), {})
+        return old
+
+    def _is_ours(self, value: Any) -> bool:
+        given = value.get("args") if isinstance(value, dict) else None
+        return isinstance(given, list) and given[2:] == self.wanted["args"][2:]
 
 
 @dataclass(frozen=True)
@@ -258,7 +311,7 @@ class _Found:
     value: Any
     start: int
     end: int
-    chain: tuple[tuple[int, int], ...]  # from the root down: the start of a container, the index of its item
+    chain: _Chain
 
 
 @dataclass(frozen=True)

@@ -15,10 +15,10 @@ from __future__ import annotations
 import json
 import os
 import re
-import shlex
 from collections.abc import Mapping
-from hashlib import sha256
 from typing import Any, Final, Literal, NamedTuple
+
+from holdfast.client_sessions import session_actor
 
 Event = Literal["start", "compact", "edit"]
 
@@ -31,7 +31,6 @@ _EVENTS: Final[Mapping[str, Event]] = {
 }
 _PATHS: Final = ("file_path", "notebook_path", "path", "target_file")
 _PATCHED: Final = re.compile(r"^[ \t]*\*\*\* (?:(?:Add|Update|Delete) File|Move to): (.+?)\s*$", re.MULTILINE)
-_DERIVED: Final = re.compile(r"(?:claude|codex|cursor|gemini)-[0-9a-f]{8}")
 
 
 class Answer(NamedTuple):
@@ -60,15 +59,9 @@ def session_of(client: str, payload: Any) -> str | None:
 
 
 def actor_of(client: str, payload: Any, environ: Mapping[str, str]) -> str | None:
-    """Return the session's name: the one it was started with, else a derived one; None if there is no session id.
-
-    A derived name in the environment belongs to the session that started this one, and is not inherited.
-    """
-    given = environ.get("HOLDFAST_ACTOR", "")
-    if given and not _DERIVED.fullmatch(given):
-        return given
+    """Return the session's name: HOLDFAST_ACTOR, which its commands heed too, else one made of its id; or None."""
     session = session_of(client, payload)
-    return f"{client}-{sha256(session.encode(errors='replace')).hexdigest()[:8]}" if session else None
+    return environ.get("HOLDFAST_ACTOR") or (session_actor(client, session) if session else None)
 
 
 def paths_of(client: str, payload: Any) -> list[str]:
@@ -81,15 +74,6 @@ def paths_of(client: str, payload: Any) -> list[str]:
     roots = payload.get("workspace_roots") if isinstance(payload, dict) else None
     folder = _text(payload, "cwd") or (str(roots[0]) if isinstance(roots, list) and roots else "")
     return list(dict.fromkeys(os.path.join(folder, path) for path in found))
-
-
-def environment(client: str, actor: str, environ: Mapping[str, str]) -> tuple[str, str] | None:
-    """Return a file and the line to append that sets HOLDFAST_ACTOR; None if only a text can state it.
-
-    Only Claude Code has such a file, and only for SessionStart; later hooks do not see what it sets.
-    """
-    file = environ.get("CLAUDE_ENV_FILE", "") if client == "claude" else ""
-    return (file, f"export HOLDFAST_ACTOR={shlex.quote(actor)}\n") if file else None
 
 
 def answer(client: str, event: Event, text: str, blocked: bool = False) -> Answer:

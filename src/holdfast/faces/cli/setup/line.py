@@ -21,7 +21,7 @@ import re
 import shutil
 import sys
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 from holdfast.faces.cli.location import FOLDER, STORE, home
 from holdfast.filesystem import hide_from_git, make_folder, write_private
@@ -29,20 +29,21 @@ from holdfast.filesystem import hide_from_git, make_folder, write_private
 DEADLINE: Final = 5  # seconds
 PROGRAM: Final = "program"
 
-# `at` looks at a folder that may hold a store, `up` at a folder, its git worktree and all above. The watchdog has no
-# output of the client open: some wait until it is closed. $0 is the word that says who is called: holdfast.
-_BODY: Final = f"""\
-bad=%d; w=$HOLDFAST_DIR$HOLDFAST_URL; p=; \
+# `at` looks at a folder that may hold a store, `up` at a folder, its git worktree and all above.
+_FIND: Final = f"""\
+w=$HOLDFAST_DIR$HOLDFAST_URL; p=; \
 at() {{ [ -e "$1/{STORE}" ] && w=1; [ -z "$p" ] && [ -O "$1/{PROGRAM}" ] && IFS= read -r p <"$1/{PROGRAM}"; }}; \
 up() {{ d=$1; while [ -n "$d" ]; do at "$d/{FOLDER}"; \
 if [ -f "$d/.git" ] && read -r _ g <"$d/.git"; then case $g in /*) ;; *) g=$d/$g;; esac; at "$g/{FOLDER}"; \
 if [ -f "$g/commondir" ] && read -r c <"$g/commondir"; then case $c in /*) ;; *) c=$g/$c;; esac; \
-at "$c/{FOLDER}"; at "$c/../{FOLDER}"; fi; fi; d=${{d%%/*}}; done; at "/{FOLDER}"; }}; \
+at "$c/{FOLDER}"; at "$c/../{FOLDER}"; fi; fi; d=${{d%/*}}; done; at "/{FOLDER}"; }}; \
 [ -z "$HOLDFAST_DIR" ] || {{ at "$HOLDFAST_DIR"; at "$HOLDFAST_DIR/{FOLDER}"; }}; \
 cd -P . 2>/dev/null; up "$PWD"; up "$CLAUDE_PROJECT_DIR"; up "$GEMINI_PROJECT_DIR"; \
+[ -x "$p" ] || {{ p=; command -v holdfast >/dev/null && p=holdfast; }}; """
+# The watchdog has no output of the client open: some wait until it is closed.
+_DECIDE: Final = f"""\
 case $* in *cursor|*gemini) j="{{}}";; *) j=;; esac; \
-[ -n "$w" ] || {{ printf %%s "$j"; exit 0; }}; \
-[ -x "$p" ] || {{ p=; command -v holdfast >/dev/null && p=holdfast; }}; \
+[ -n "$w" ] || {{ printf %s "$j"; exit 0; }}; \
 if [ -z "$p" ]; then r="no program holdfast was found"; else \
 exec 3<&0; "$p" "$@" <&3 & k=$!; exec 3<&-; \
 ( t() {{ kill $s; exit 0; }}; trap t TERM; sleep {DEADLINE} & s=$!; wait $s; kill -9 $k ) </dev/null >/dev/null 2>&1 & \
@@ -55,15 +56,23 @@ case "$bad $1" in "2 guard") m="$m Refused, because nobody knows whether another
 m="$m To mend it, run: holdfast setup ${{3:-git}}, with a holdfast that works; it writes {FOLDER}/{PROGRAM}. \
 holdfast setup ${{3:-git}} --check tries it."; \
 case "$bad $*" in "2 guard --hook cursor") \
-printf "{{\\"permission\\":\\"deny\\",\\"user_message\\":\\"%%s\\",\\"agent_message\\":\\"%%s\\"}}" "$m" "$m";; esac; \
+printf "{{\\"permission\\":\\"deny\\",\\"user_message\\":\\"%s\\",\\"agent_message\\":\\"%s\\"}}" "$m" "$m";; esac; \
 echo "$m" >&2; \
 case "$bad $*" in "1 guard --staged") exit 0;; *guard*) exit $bad;; *) exit 1;; esac"""
+_SERVE: Final = """\
+[ -n "$p" ] || { echo "no program holdfast was found; holdfast setup writes where it is" >&2; exit 127; }; \
+exec "$p" "$@\""""
 _OURS: Final = re.compile(r"(?:holdfast|sh -c '[^']*' holdfast) (?P<words>[^']*)")
 
 
 def line(words: str, lenient: bool = False) -> str:
     """Return the line that runs `holdfast WORDS`."""
-    return f"sh -c '{_BODY % (1 if lenient else 2)}' holdfast {words}"
+    return f"sh -c 'bad={1 if lenient else 2}; {_FIND}{_DECIDE}' holdfast {words}"
+
+
+def server() -> dict[str, Any]:
+    """Return the command and arguments by which a client starts the MCP server, the same on every machine."""
+    return {"command": "sh", "args": ["-c", _FIND + _SERVE, "holdfast", "mcp"]}
 
 
 def words_of(command: str) -> str | None:
