@@ -15,6 +15,7 @@ import apsw
 from holdfast.clock import Wakeable
 from holdfast.ids import Ids
 from holdfast.kernel.store import Store
+from holdfast.types import NodeState
 
 
 class LogMoved(Exception):
@@ -71,6 +72,9 @@ class Journal(Protocol):
 
     def maintain(self) -> None:
         """From a thread of its own, without the turn: long-running upkeep, such as a snapshot."""
+
+    def state(self, ask: bool) -> NodeState:
+        """From any thread: how this node is; with `ask` the log says where it ends, and how durable it is."""
 
     def close(self) -> None:
         """Called once the workspace is closed."""

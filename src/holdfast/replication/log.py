@@ -99,6 +99,10 @@ class CommitLog:
         """Undo `enroll`."""
         raise NotImplementedError
 
+    def durability(self) -> Sequence[str]:
+        """Return what may lose an acknowledged entry after all, each in words for an operator; nothing is the rule."""
+        return ()
+
     def close(self) -> None:
         """Release the resources of this object; the log itself stays. Called by the owner of the object."""
         raise NotImplementedError
@@ -230,8 +234,18 @@ class LogWrapper(CommitLog):
     def dismiss(self, waiter: Wakeable) -> None:
         self._log.dismiss(waiter)
 
+    def durability(self) -> Sequence[str]:
+        return self._log.durability()
+
     def close(self) -> None:
         self._log.close()
+
+
+def engine_of(log: CommitLog) -> str:
+    """The name of the engine that keeps a log."""
+    while isinstance(log, LogWrapper):
+        log = log._log
+    return type(log).__name__.removesuffix("Log").lower()
 
 
 class ErrorMappingLog(LogWrapper):
@@ -257,6 +271,9 @@ class ErrorMappingLog(LogWrapper):
 
     def trim(self, before: int) -> None:
         _reached(self._log.trim, before)
+
+    def durability(self) -> Sequence[str]:
+        return _reached(self._log.durability)
 
 
 def _reached(
@@ -373,7 +390,9 @@ class Patience:
         timer: Clock | None = None,
         signal: Signal | None = None,
         outages: bool = True,
+        paused: Callable[[int], None] = lambda microseconds: None,
     ) -> None:
+        self._paused = paused  # called after each pause
         self._timer = timer or SystemClock()
         self._signal = signal or Signal()
         self._outages = outages
@@ -385,6 +404,7 @@ class Patience:
         yield
         while (now := self._timer.monotonic()) < self._deadline:
             self._timer.wait_until(min(now + pause, self._deadline), self._signal)
+            self._paused(self._timer.monotonic() - now)
             pause = min(2 * pause, _LONGEST_PAUSE)
             yield
 

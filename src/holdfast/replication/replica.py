@@ -45,11 +45,13 @@ from holdfast.replication.log import (
     Patience,
     Snapshotted,
     Trimmed,
+    engine_of,
     seal,
     send,
     to_bytes,
 )
 from holdfast.replication.snapshots import Snapshots, check_log
+from holdfast.types import NodeState
 
 _REMEMBERED = 8  # entries whose writers are remembered
 _MIN_WAIT = 0.0005
@@ -183,6 +185,32 @@ class Replica:
         self._known_end = START  # how far the log must show its entries before bodies run again
         self._next = Applied()  # the place after the pending commit
         self._session: apsw.Session | None = None
+        self._current_at = self._timer.monotonic()  # when this node last had all that the log showed
+        self._appends = self._moved = self._paused = 0
+
+    def state(self, ask: bool) -> NodeState:
+        """From any thread: how this node is; with `ask` the log says where it ends, and how durable it is."""
+        end, doubts, away = None, list[str](), ""
+        if ask:
+            try:
+                end, doubts = self._log.head(), [*self._log.durability()]
+            except errors.Unreachable as error:
+                away = error.message
+        return NodeState(
+            node=self.node,
+            engine=engine_of(self._log),
+            position=self._follower.place.position,
+            end=end,
+            away=away,
+            doubts=doubts,
+            behind=(self._timer.monotonic() - self._current_at) / 1e6,
+            appends=self._appends,
+            moved=self._moved,
+            patience=self._paused / 1e6,
+        )
+
+    def _note_pause(self, microseconds: int) -> None:
+        self._paused += microseconds
 
     # --- opening -----------------------------------------------------------------------------------------------------
 
@@ -264,13 +292,14 @@ class Replica:
         if not self._settled:
             self._settle()
         self._follower.follow(self._patience, self._known_end)
+        self._current_at = self._timer.monotonic()
         if self._snapshots.announcement is not None:
             self._announce()
 
     def _patience_of(self, writing: bool) -> Patience:
         """How long to wait for the log: a caller waits for what it asked for, nobody for anything else."""
         seconds = self._seconds if writing else min(self._seconds, _BACKGROUND)
-        return Patience(seconds, timer=self._timer, signal=self._signal, outages=writing)
+        return Patience(seconds, timer=self._timer, signal=self._signal, outages=writing, paused=self._note_pause)
 
     def _give_way(self, before: Applied) -> None:
         """Let nodes go first that have waited longer, and wait until the entry of a node that was first is visible."""
@@ -287,15 +316,18 @@ class Replica:
 
     def has_news(self) -> bool:
         try:
-            return self._snapshots.announcement is not None or bool(self._follower.news())
+            if self._snapshots.announcement is not None or self._follower.news():
+                return True
         except Trimmed:
             return True
+        self._current_at = self._timer.monotonic()
+        return False
 
     def end(self) -> int:
-        return Patience(self._seconds, timer=self._timer).outlast(self._log.head)
+        return Patience(self._seconds, timer=self._timer, paused=self._note_pause).outlast(self._log.head)
 
     def looks(self) -> Iterator[None]:
-        return Patience(self._seconds, timer=self._timer).looks()
+        return Patience(self._seconds, timer=self._timer, paused=self._note_pause).looks()
 
     def has_reached(self, end: int) -> bool:
         return self._follower.place.position >= end
@@ -323,12 +355,14 @@ class Replica:
             self._send(connection, self._entry(Changes, revision=row[0], changeset=changeset))
         except LogMoved:
             self._outrun = True
+            self._moved += 1
             raise
         reach("log.appended")
         return True
 
     def appended(self) -> None:
         self.forget()
+        self._appends += 1
         self._follower.place = self._next
         self._snapshots.consider(self._next)
         self._fairness.wrote(self.node)
@@ -342,6 +376,7 @@ class Replica:
         end = self._patience.outlast(self._log.head)
         if end != self._follower.place.position:
             self._outrun, self._known_end = True, end
+            self._moved += 1
             raise LogMoved
 
     def _entry(self, kind: type[E], **facts: Any) -> E:

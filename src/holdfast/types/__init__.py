@@ -132,6 +132,26 @@ class Refusal(msgspec.Struct, frozen=True):
     last: datetime
 
 
+class NodeState(msgspec.Struct, frozen=True):
+    """A node of a replicated workspace: how far it has followed its log, and what it did since it was opened."""
+
+    node: str
+    engine: str
+    position: int  # in the log, of the last entry that is applied here
+    end: int | None  # of the log; None if it was not asked, or cannot be reached
+    away: str  # why it cannot be reached
+    doubts: list[str]  # what may lose an acknowledged commit, in words for an operator
+    behind: float  # seconds since this node last had everything that the log showed
+    appends: int  # groups of this node in the log
+    moved: int  # groups that ran again, because another node was first
+    patience: float  # seconds that calls waited for the log
+
+    @property
+    def lag(self) -> int | None:
+        """Positions from here to the end of the log; None if the end is not known."""
+        return None if self.end is None else max(0, self.end - self.position)
+
+
 class Report(msgspec.Struct, frozen=True):
     """The result of `ws.check()`. `problems` is empty for a sound store."""
 

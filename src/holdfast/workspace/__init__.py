@@ -21,7 +21,7 @@ from holdfast.kernel.events import marks
 from holdfast.kernel.leases import next_deadline
 from holdfast.kernel.values import MAX_VALUE_BYTES
 from holdfast.operation import Sync
-from holdfast.types import Progress, Report
+from holdfast.types import NodeState, Progress, Report
 from holdfast.workspace.context import PLAIN_ANSWERS, Context, check_context, derive_actor, surround
 from holdfast.workspace.registry import CHECKERS
 from holdfast.workspace.runner import Files, Runner
@@ -122,6 +122,14 @@ class Workspace(InContext[Sync], Closing):
     def reach(self) -> None:
         """On a replica: catch up with what `using(at_least=...)` asks for."""
         self._runner.catch_up()
+
+    def node_state(self, *, ask: bool = True) -> NodeState | None:
+        """How this node of a replicated workspace is; None for a workspace in a file.
+
+        With `ask`, the default, its log is asked where it ends and how durable it is. Without, nothing is sent.
+        """
+        journal = self._engine.journal
+        return None if journal is None else journal.state(ask)
 
     def checkpoint(self) -> None:
         """Bring the write-ahead log into the file now; SQLite also does so by itself, within somebody's commit."""

@@ -14,7 +14,7 @@ import logging
 import os
 from bisect import bisect_left
 from collections import Counter, deque
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, BinaryIO, Final
@@ -26,6 +26,7 @@ from holdfast.faces.http.listener import Settings
 from holdfast.faces.http.request import Request
 from holdfast.faces.http.sse import Watchers
 from holdfast.faces.http.workspaces import ServedWorkspace, WorkspaceRegistry
+from holdfast.types import NodeState
 from holdfast.wire import json_bytes
 from holdfast.workspace.admin import remove_backup
 
@@ -191,8 +192,13 @@ class Metrics:
         self._seconds += took
         return took
 
-    def lines(self, revisions: dict[str, int | None], watchers: Watchers, upkeep: Upkeep) -> Iterator[str]:
-        """All metrics in the text format; `revisions` by open workspace, None where it cannot be read."""
+    def lines(
+        self, revisions: dict[str, int | None], nodes: dict[str, NodeState], watchers: Watchers, upkeep: Upkeep
+    ) -> Iterator[str]:
+        """All metrics in the text format; `revisions` by open workspace, None where it cannot be read.
+
+        `nodes` are those of replicated workspaces.
+        """
         yield "# TYPE holdfast_requests_total counter"
         for (method, status), count in sorted(self._requests.items()):
             yield f'holdfast_requests_total{{method="{method}",status="{status}"}} {count}'
@@ -220,3 +226,17 @@ class Metrics:
         yield "# TYPE holdfast_workspace_up gauge"
         for name, revision in sorted(revisions.items()):
             yield f'holdfast_workspace_up{{workspace="{name}"}} {int(revision is not None)}'
+        for metric, kind, value in _OF_NODES if nodes else ():
+            yield f"# TYPE {metric} {kind}"
+            for name, node in sorted(nodes.items()):
+                yield f'{metric}{{workspace="{name}"}} {value(node)}'
+
+
+# By name: of which kind, and what of a node it is.
+_OF_NODES: Final[tuple[tuple[str, str, Callable[[NodeState], object]], ...]] = (
+    ("holdfast_log_lag_seconds", "gauge", lambda node: f"{node.behind:.3f}"),
+    ("holdfast_log_position", "gauge", lambda node: node.position),
+    ("holdfast_log_appends_total", "counter", lambda node: node.appends),
+    ("holdfast_log_moved_total", "counter", lambda node: node.moved),
+    ("holdfast_log_patience_seconds_total", "counter", lambda node: f"{node.patience:.3f}"),
+)

@@ -107,7 +107,9 @@ def _ready(app: App) -> Response:
 
 def _metrics(app: App) -> Response:
     revisions = {space.name: _revision(space) for space in app.spaces.open()}
-    text = "\n".join(app.metrics.lines(revisions, app.watchers, app.upkeep)) + "\n"
+    states = {space.name: space.workspace.node_state(ask=False) for space in app.spaces.open()}
+    nodes = {name: state for name, state in states.items() if state is not None}
+    text = "\n".join(app.metrics.lines(revisions, nodes, app.watchers, app.upkeep)) + "\n"
     return Response(200, text.encode(), header_lines((b"content-type", b"text/plain; version=0.0.4; charset=utf-8")))
 
 

@@ -19,9 +19,10 @@ from holdfast import errors
 from holdfast.faces.cli import location
 from holdfast.faces.cli.call import Session
 from holdfast.faces.cli.command import command
-from holdfast.faces.cli.commands.store import backups_of, server_of
+from holdfast.faces.cli.commands.store import backups_of, describe_node, server_of
 from holdfast.faces.cli.output import printable
 from holdfast.faces.cli.relay import describe_use
+from holdfast.filesystem import recorded_log
 from holdfast.types import DerivedActor
 from holdfast.workspace.context import derive_actor
 
@@ -213,6 +214,23 @@ def _backups(session: Session) -> Iterator[Found]:
         yield "note", "there is none outside the workspace", "make one: holdfast backup"
 
 
+def _log(session: Session) -> Iterator[Found]:
+    """Whether the log of a replicated workspace can be reached, and how durable it is."""
+    folder = session.place.folder
+    if folder is None or recorded_log(folder) is None:
+        return
+    with session.open_local() as workspace:
+        state = workspace.node_state()
+    assert state is not None
+    where, *doubts = describe_node(state)
+    if state.lag is None:
+        yield "bad", where, "check that the server of the log runs, and this machine's way to it; writes wait for it"
+        return
+    yield "ok", f"{where}; {doubts[0]}" if not state.doubts else where
+    for doubt in state.doubts:
+        yield "note", doubt, "see docs/engines.md"
+
+
 def _rules(session: Session) -> Iterator[Found]:
     with session.open() as workspace:
         problems = workspace.routes.check()
@@ -243,4 +261,7 @@ def _hooks(session: Session) -> Iterator[Found]:
 
 
 _ALWAYS: Final = (_workspace, _actor, _versions)
-_INSIDE: Final = (_permissions, _writable, _schema, _integrity, _clock, _stuck, _exposed, _backups, _rules, _hooks)
+_INSIDE: Final = (
+    *(_log, _permissions, _writable, _schema, _integrity, _clock, _stuck),
+    *(_exposed, _backups, _rules, _hooks),
+)

@@ -25,7 +25,7 @@ from holdfast.faces.cli.output import bar, printable
 from holdfast.faces.cli.relay import describe_use
 from holdfast.filesystem import make_folder, recorded_log, write_private
 from holdfast.private_socket import SERVER_LOCK
-from holdfast.types import DerivedActor, as_time
+from holdfast.types import DerivedActor, NodeState, as_time
 from holdfast.workspace.context import derive_actor
 
 if TYPE_CHECKING:
@@ -393,10 +393,35 @@ def where(session: Session, given: dict[str, Any]) -> int:
         lines += [f"worktree   {root}"] if root else []
         lines += _server_lines(place.folder, facts, bool(session.given.get("direct")))
         facts["log"] = recorded_log(place.folder)
-        lines += [f"log        {facts['log']}"] if facts["log"] else []
+        facts["node"] = None
+        if facts["log"]:
+            facts["node"], words = _node_of(session)
+            lines += [f"log        {facts['log']}", *(f"           {each}" for each in words)]
         lines += [f"backups    {len(known)} in {os.path.dirname(known[-1])}"] if known else []
     session.out.say(facts, *lines)
     return 0
+
+
+def _node_of(session: Session) -> tuple[dict[str, Any] | None, list[str]]:
+    """How this node of a replicated workspace is, as facts and in words; None if the replica cannot be opened."""
+    from msgspec.structs import asdict
+
+    try:
+        with session.open_local() as workspace:
+            state = workspace.node_state()
+    except errors.HoldfastError as error:
+        return None, [error.message]
+    assert state is not None
+    return {**asdict(state), "lag": state.lag}, describe_node(state)
+
+
+def describe_node(state: NodeState) -> list[str]:
+    """A node in words: where it is, and how durable its log is."""
+    at = f"{state.engine}, node {state.node} at position {state.position}"
+    if state.lag is None:
+        return [f"{at}; the log cannot be reached, reads go on: {state.away}"]
+    words = "up to date" if state.lag == 0 else f"{state.lag} behind the end of the log"
+    return [f"{at}, {words}", *(state.doubts or ["an acknowledged commit is on the disks of the log"])]
 
 
 def _server_lines(folder: str, facts: dict[str, Any], direct: bool) -> list[str]:
