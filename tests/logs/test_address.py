@@ -13,15 +13,30 @@ from holdfast import errors
 from holdfast.faces.cli import main
 from holdfast.filesystem import LOG_URL, recorded_log
 from holdfast.replication.address import is_address, parse
+from holdfast.replication.nats_connection import Connection
 from holdfast.replication.postgres import Server
 from tests.logs.nodes import RUN
+from tests.worlds import nats
 from tests.worlds.postgres import shared_server
 
 
-@pytest.fixture
-def url() -> str:
+@pytest.fixture(params=["postgres", "jetstream"])
+def url(request: pytest.FixtureRequest) -> str:
     """The address of a workspace that is not there yet."""
-    return f"{shared_server().url}&workspace=team-{os.urandom(6).hex()}"
+    name = f"team-{os.urandom(6).hex()}"
+    if request.param == "jetstream":
+        return f"{nats.shared_server().url}/{name}"
+    return f"{shared_server().url}&workspace={name}"
+
+
+def is_closed() -> bool:
+    """Whether no log of this process has a connection."""
+    return not Server._servers and not Connection._connections
+
+
+def with_secret(url: str) -> str:
+    """The same address with a password."""
+    return url.replace("nats://", "nats://me:s3cret@") if "nats:" in url else f"{url}&password=s3cret"
 
 
 def test_an_address_has_an_engine_a_workspace_and_a_form_without_secrets() -> None:
@@ -33,9 +48,23 @@ def test_an_address_has_an_engine_a_workspace_and_a_form_without_secrets() -> No
     assert parse(address.public).public == address.public
 
 
+def test_an_address_of_nats_has_its_workspace_as_the_path_and_no_user_at_all_in_public() -> None:
+    """What stands there without a password is a token."""
+    for login in ("me:s3cret", "s3cret"):
+        address = parse(f"nats://{login}@h1,h2:4333/team-a?stream=private")
+        assert (address.engine, address.workspace) == ("jetstream", "team-a")
+        assert address.conninfo == f"nats://{login}@h1,h2:4333?stream=private"
+        assert address.public == "nats://h1,h2:4333/team-a?stream=private"
+    assert parse(address.public).public == address.public
+
+
 @pytest.mark.parametrize(
     "url",
     [
+        "nats://host",
+        "nats://host/",
+        "nats://host/a/b",
+        "nats://host/?workspace=a",
         "postgresql://host/db",
         "postgresql://host/db?workspace=",
         "postgresql://host/db?workspace=a&workspace=b",
@@ -52,6 +81,7 @@ def test_an_address_that_names_no_workspace_is_invalid(url: str, tmp_path: Path)
 def test_what_is_an_address_and_what_a_folder() -> None:
     assert is_address("postgresql://host/db?workspace=a")
     assert is_address("postgres://host/db?workspace=a")
+    assert is_address("nats://host/a")
     assert not any(map(is_address, (".holdfast", "/tmp/postgresql", "https://host", Path("folder"))))
 
 
@@ -63,19 +93,18 @@ def test_a_workspace_is_made_only_if_asked_and_joined_by_its_address(url: str, t
         with holdfast.open(url, folder=tmp_path / "b", actor="bob") as b:
             assert b.cells.increment(RUN, "cell") == 2
         assert a.using(at_least="latest").cells.get(RUN, "cell").value == 2
-    assert not Server._servers, "whoever opens a log by its address closes it"
+    assert is_closed(), "whoever opens a log by its address closes it"
 
 
 def test_the_folder_records_its_log_and_is_then_enough(url: str, tmp_path: Path) -> None:
-    with_secret = f"{url}&password=s3cret"
-    holdfast.open(with_secret, folder=tmp_path / "a", actor="ann", create=True).close()
+    holdfast.open(with_secret(url), folder=tmp_path / "a", actor="ann", create=True).close()
     assert recorded_log(tmp_path / "a") == parse(url).public
     assert "s3cret" not in (tmp_path / "a" / LOG_URL).read_text()
     assert stat.S_IMODE((tmp_path / "a" / LOG_URL).stat().st_mode) == 0o600
     with holdfast.open(tmp_path / "a", actor="ann") as a, holdfast.open(url, folder=tmp_path / "b", actor="bob") as b:
         a.cells.set(RUN, "cell", "by the folder alone")
         assert b.using(at_least="latest").cells.get(RUN, "cell").value == "by the folder alone"
-    assert not Server._servers
+    assert is_closed()
 
 
 def test_a_replica_is_rebuilt_from_the_log_that_its_folder_records(url: str, tmp_path: Path) -> None:
@@ -85,7 +114,7 @@ def test_a_replica_is_rebuilt_from_the_log_that_its_folder_records(url: str, tmp
     with holdfast.open(tmp_path / "a", actor="ann") as a:
         assert a.cells.increment(RUN, "cell") == 2
     assert holdfast.upgrade(tmp_path / "a") > 0
-    assert not Server._servers
+    assert is_closed()
 
 
 def test_a_folder_of_another_log_is_refused_and_left_alone(url: str, tmp_path: Path) -> None:
@@ -107,7 +136,7 @@ def test_arguments_that_do_not_go_together_are_invalid(url: str, tmp_path: Path)
 def test_a_replica_is_read_while_its_engine_is_away_and_a_write_is_unreachable(url: str, tmp_path: Path) -> None:
     with holdfast.open(url, folder=tmp_path / "a", actor="ann", create=True) as a:
         a.cells.set(RUN, "cell", 1)
-    away = "postgresql://localhost:1/nothing?workspace=team"
+    away = "nats://localhost:1/team" if "nats:" in url else "postgresql://localhost:1/nothing?workspace=team"
     (tmp_path / "a" / LOG_URL).write_text(away)
     with holdfast.open(tmp_path / "a", actor="ann", patience=0.1) as a:
         assert a.cells.get(RUN, "cell").value == 1

@@ -12,12 +12,12 @@ from __future__ import annotations
 import random
 from collections.abc import Iterable, Sequence
 
-from tests.worlds.kinds import KINDS, FileWorld, PostgresWorld, RemoteWorld, TwoNodesWorld, World
+from tests.worlds.kinds import KINDS, EngineWorld, FileWorld, RemoteWorld, TwoNodesWorld, World
 
 EVERY, DRAWN, ALL = "every", "drawn", "all"
 ALWAYS: tuple[type[World], ...] = (FileWorld, RemoteWorld)
 ONLY_WITH_ALL: tuple[type[World], ...] = (TwoNodesWorld,)
-ENGINES: tuple[type[World], ...] = (PostgresWorld,)
+ENGINES: tuple[type[World], ...] = tuple(kind for kind in KINDS if issubclass(kind, EngineWorld))
 ONE_IN = 12  # tests of a run that meet an engine
 
 

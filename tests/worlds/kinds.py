@@ -13,11 +13,11 @@ from __future__ import annotations
 import os
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import holdfast
 from holdfast import errors
-from holdfast.replication.log import CommitLog, MemoryLog
+from holdfast.replication.log import CommitLog, MemoryLog, Patience
 from holdfast.testing.clock import ManualClock
 from holdfast.testing.faulty_log import TimedLog
 from holdfast.types import Report
@@ -26,6 +26,9 @@ from holdfast.workspace.context import derive_actor
 from tests.worlds.processes import ProcessPool, ProcessWorkspace
 from tests.worlds.rotating import RotatingWorkspace
 from tests.worlds.templates import copy_nodes, copy_store
+
+if TYPE_CHECKING:
+    from tests.worlds.nats import NatsCluster
 
 ACTOR = "tester"
 
@@ -172,30 +175,70 @@ class ThreeNodesWorld(ReplicatedWorld):
     nodes = 3
 
 
-class PostgresWorld(ReplicatedWorld):
-    """Three nodes over a log in a real PostgreSQL; each reaches the server as a process of its own would."""
+class EngineWorld(ReplicatedWorld):
+    """Three nodes over a log in a real engine; each reaches it as a process of its own would."""
 
-    kind = "postgres"
     nodes = 3
 
     def begin(self) -> CommitLog:
-        from tests.worlds.postgres import shared_server
-
-        self._url = shared_server().url
         self._name = os.urandom(8).hex()
         self._clients: dict[int, CommitLog] = {}
         log = self.connect(0)
+        Patience().outlast(log.head)
         copy_nodes(self.folder, log, self.nodes)
         return log
 
     def connect(self, number: int) -> CommitLog:
-        from holdfast.replication.postgres import PostgresLog
-
         if number not in self._clients:
-            log = PostgresLog(f"{self._url}&application_name=node-{number}", self._name, create=True)
+            log = self.client(number, self._name)
             self._closers.insert(0, log.close)  # after its workspaces
             self._clients[number] = TimedLog(log, self.clock)
         return self._clients[number]
+
+    def client(self, number: int, name: str) -> CommitLog:
+        """A client of the log, with connections of its own."""
+        raise NotImplementedError
+
+
+class PostgresWorld(EngineWorld):
+    """Three nodes over a log in PostgreSQL."""
+
+    kind = "postgres"
+
+    def client(self, number: int, name: str) -> CommitLog:
+        from holdfast.replication.postgres import PostgresLog
+        from tests.worlds.postgres import shared_server
+
+        return PostgresLog(f"{shared_server().url}&application_name=node-{number}", name, create=True)
+
+
+class JetStreamWorld(EngineWorld):
+    """Three nodes over a log on one NATS server."""
+
+    kind = "jetstream"
+
+    def client(self, number: int, name: str) -> CommitLog:
+        from holdfast.replication.jetstream import JetStreamLog
+
+        url = self.servers().url.replace("nats://", f"nats://node-{number}:any@")  # they ask nobody who they are
+        return JetStreamLog(f"{url}?sync=always", name, create=True)
+
+    def servers(self) -> NatsCluster:
+        """Where the log is."""
+        from tests.worlds.nats import shared_server
+
+        return shared_server()
+
+
+class JetStreamClusterWorld(JetStreamWorld):
+    """Three nodes over a log on three NATS servers, which answer what one alone never does."""
+
+    kind = "jetstream-3"
+
+    def servers(self) -> NatsCluster:
+        from tests.worlds.nats import shared_cluster
+
+        return shared_cluster()
 
 
 class RemoteWorld(World):
@@ -227,5 +270,7 @@ KINDS: tuple[type[World], ...] = (
     TwoNodesWorld,
     ThreeNodesWorld,
     PostgresWorld,
+    JetStreamWorld,
+    JetStreamClusterWorld,
     RemoteWorld,
 )

@@ -10,12 +10,16 @@ import os
 import shutil
 import tempfile
 from collections.abc import Sequence
+from contextlib import closing
 from functools import cache
 from pathlib import Path
 from typing import NamedTuple
 
+import apsw
+
 import holdfast
-from holdfast.replication.log import CommitLog, MemoryLog
+from holdfast.kernel.store_files import FILE
+from holdfast.replication.log import START, CommitLog, MemoryLog
 from holdfast.testing.clock import ManualClock
 
 
@@ -34,9 +38,15 @@ def copy_store(folder: Path) -> None:
 def copy_nodes(folder: Path, log: CommitLog, count: int) -> None:
     """Have nodes join a new log; their folders are called node-0, node-1 and so on."""
     template = _nodes(os.getpid(), count)
-    for position, entry in enumerate(template.entries):
-        log.append(entry, position)
+    positions = [START]
+    for entry in template.entries:
+        positions.append(log.append(entry, positions[-1]))
     shutil.copytree(template.folder, folder, dirs_exist_ok=True)
+    if positions != list(range(len(positions))):  # as an engine counts that has more than entries
+        for number in range(count):
+            with closing(apsw.Connection(str(folder / f"node-{number}" / FILE))) as store:
+                place = "UPDATE local_replica SET position = ?, before = ?"
+                store.execute(place, (positions[-1], positions[-2]))
 
 
 @cache

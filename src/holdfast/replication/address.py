@@ -1,14 +1,16 @@
-"""Addresses of logs: `postgresql://host/db?workspace=team-a`, and the file in which a folder records its own.
+"""Addresses of logs, and the file in which a folder records its own.
 
-An address names the engine, where it runs and the workspace. What is recorded has no password: credentials come from
-the environment, a file or a service, as the engine's own client finds them (`PGPASSFILE`, `PGSERVICE`, ...). So a
-folder with a record can be opened by its path alone, by any command or server on this machine.
+An address names the engine, where it runs and the workspace: `postgresql://host/db?workspace=team-a` or
+`nats://h1,h2,h3/team-a`. What is recorded has no secrets: credentials come from the environment, a file or a service,
+as the engine's own client finds them (`PGPASSFILE`, `PGSERVICE`, `NATS_CREDS`, ...). So a folder with a record can be
+opened by its path alone, by any command or server on this machine.
 """
 
 from __future__ import annotations
 
 import os
 import re
+from collections.abc import Callable
 from typing import NamedTuple
 
 from holdfast import errors
@@ -16,9 +18,11 @@ from holdfast.filesystem import LOG_URL, check_place, make_folder, recorded_log,
 from holdfast.kernel.store_files import FILE as STORE
 from holdfast.replication.log import PATIENCE, CommitLog, ErrorMappingLog, Patience
 
-_ENGINES = {"postgresql": "postgres", "postgres": "postgres"}  # by scheme: the extra that has its client
+# by scheme: the extra that has its client
+_ENGINES = {"postgresql": "postgres", "postgres": "postgres", "nats": "jetstream", "tls": "jetstream"}
 _SECRET = ("password", "sslpassword")
 EXAMPLE = "postgresql://host/db?workspace=team-a"
+_EXAMPLES = f"such as {EXAMPLE} or nats://h1,h2,h3/team-a"
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,127}")
 
 
@@ -43,36 +47,43 @@ def parse(url: str) -> Address:
 
     parts = urlsplit(url)
     if parts.scheme not in _ENGINES or not url.startswith(f"{parts.scheme}://"):
-        raise errors.Invalid("this is not the address of a log", hint=f"such as {EXAMPLE}")
+        raise errors.Invalid("this is not the address of a log", hint=_EXAMPLES)
+    engine = _ENGINES[parts.scheme]
     given = parse_qsl(parts.query, keep_blank_values=True)
-    names = [value for name, value in given if name == "workspace"]
+    user, at, hosts = parts.netloc.rpartition("@")
+    if engine == "jetstream":  # the workspace is the path, and a user without a password is a token
+        names, options, path, public = [parts.path[1:]], given, "", hosts
+    else:
+        names = [value for name, value in given if name == "workspace"]
+        options = [(name, value) for name, value in given if name != "workspace"]
+        path, public = parts.path, f"{user.partition(':')[0]}{at}{hosts}"
     if len(names) != 1 or not _NAME.fullmatch(names[0]):
         message = "the address of a log names one workspace: letters, digits, dots, dashes and underscores"
-        raise errors.Invalid(message, hint=f"such as {EXAMPLE}")
-    options = [(name, value) for name, value in given if name != "workspace"]
-    user, at, hosts = parts.netloc.rpartition("@")
-    netloc = f"{user.partition(':')[0]}{at}{hosts}"
+        raise errors.Invalid(message, hint=_EXAMPLES)
     shown = [(name, value) for name, value in given if name not in _SECRET]
 
-    def together(where: str, query: list[tuple[str, str]]) -> str:
+    def together(where: str, path: str, query: list[tuple[str, str]]) -> str:
         said = urlencode(query, quote_via=quote, safe="/,:")
-        return f"{parts.scheme}://{where}{parts.path}{'?' if said else ''}{said}"
+        return f"{parts.scheme}://{where}{path}{'?' if said else ''}{said}"
 
-    conninfo = together(parts.netloc, options)
-    return Address(_ENGINES[parts.scheme], conninfo, names[0], together(netloc, shown))
+    return Address(engine, together(parts.netloc, path, options), names[0], together(public, parts.path, shown))
 
 
 def connect(url: str, *, create: bool = False) -> CommitLog:
     """Return the log at an address; nothing is sent yet. With `create` a workspace that is not there is made."""
     address = parse(url)
+    kind: Callable[..., CommitLog]
     try:
-        from holdfast.replication.postgres import PostgresLog
+        if address.engine == "jetstream":
+            from holdfast.replication.jetstream import JetStreamLog as kind
+        else:
+            from holdfast.replication.postgres import PostgresLog as kind
     except ImportError as error:
         raise errors.Unsupported(
-            f"a log in PostgreSQL needs a package that is not installed: {error}",
+            f"a log at {address.public} needs a package that is not installed: {error}",
             hint=f"pip install 'holdfast[{address.engine}]'",
         ) from error
-    return PostgresLog(address.conninfo, address.workspace, create=create)
+    return kind(address.conninfo, address.workspace, create=create)
 
 
 def prepare(folder: str | os.PathLike[str], url: str, log: CommitLog, patience: float | None) -> None:

@@ -328,7 +328,11 @@ def _show(session: Session, folder: str) -> int:
 
 @command(
     "init",
-    Argument("log", of="URL", help="share it with other machines: postgresql://host/db?workspace=NAME"),
+    Argument(
+        "log",
+        of="URL",
+        help="share it with other machines: postgresql://host/db?workspace=NAME or nats://h1,h2,h3/NAME",
+    ),
     Argument("create", "flag", help="make the workspace in the log if it is not there"),
 )
 def init(session: Session, given: dict[str, Any]) -> int:

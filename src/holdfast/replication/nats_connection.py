@@ -1,0 +1,430 @@
+"""NATS servers as the logs of a process reach them: requests, answers in several parts, subscriptions, and streams.
+
+nats-py runs on an event loop in a thread of its own; callers wait in theirs. All logs of a process with one address
+share a `Connection`. It connects at the first call and again after an outage, to any of the servers that the address
+names, and then wakes every log. A call that fails before it is sent raises Unreachable; one that is cut off, or gets no
+answer for a few seconds, may have arrived: it raises what the caller chose for that.
+
+A workspace lies in one of 16 streams, by a hash of its name, so that several servers lead a share of them each; or in
+one that its address names, which can have rights of its own.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import itertools
+import os
+import re
+import threading
+import weakref
+from collections.abc import Coroutine, Iterator, Sequence
+from typing import Any, Final, NamedTuple, Protocol, TypeVar
+from urllib.parse import parse_qsl, unquote, urlsplit
+
+import msgspec
+import nats.errors
+from nats.aio.client import Client
+from nats.aio.msg import Msg
+
+from holdfast import errors
+
+_ANSWER = 3.0  # seconds for which an answer is waited for
+_CONNECT = 2.0  # for which each server may take to greet
+_RECONNECT = 0.25
+_PING = 1  # seconds between pings; a server that misses two is left
+_NO_RESPONDERS = "503"
+SHARDS = 16
+REPLICAS = 3
+_OPTIONS: Final = ("stream", "replicas", "monitor", "sync")
+R = TypeVar("R")
+
+
+class Message(NamedTuple):
+    """What a server sent."""
+
+    headers: dict[str, str]
+    data: bytes
+
+    @property
+    def status(self) -> str | None:
+        """The code of an answer that is no message, such as the end of a batch."""
+        return self.headers.get("Status")
+
+
+class Request(NamedTuple):
+    """What is sent; the answer to a `batch` has messages, and ends with a status."""
+
+    subject: str
+    payload: bytes
+    headers: dict[str, str] | None = None
+    batch: bool = False
+
+
+class Listener(Protocol):
+    """A log that hears what is published on its subject."""
+
+    @property
+    def news_subject(self) -> str:
+        """Where the entries of its workspace are published again."""
+
+    def hear(self, message: Message) -> None:
+        """Called in the thread of the loop, which must not wait."""
+
+    def wake(self) -> None:
+        """The connection is there again: news may have been missed."""
+
+
+class _Lost(Exception):
+    """A request was sent and not answered."""
+
+
+class _Call:
+    def __init__(self, batch: bool, done: asyncio.Future[list[Message]]) -> None:
+        self.batch = batch
+        self.done = done
+        self.messages: list[Message] = []
+
+
+class Connection:
+    """The servers of one address as this process reaches them."""
+
+    _connections: dict[tuple[int, str], Connection] = {}  # noqa: RUF012  (one of each process: a child has its own)
+    _all = threading.Lock()
+
+    @classmethod
+    def of(cls, url: str) -> Connection:
+        """Return the one for an address, which the log gives back with `release`."""
+        with cls._all:
+            key = (os.getpid(), url)
+            found = cls._connections.get(key) or cls._connections.setdefault(key, cls(url, key))
+            found._users += 1
+            return found
+
+    def __init__(self, url: str, key: tuple[int, str]) -> None:
+        parts = urlsplit(url)
+        user, _, hosts = parts.netloc.rpartition("@")
+        self.hosts = [host for host in hosts.split(",") if host]
+        if not self.hosts:
+            raise errors.Invalid("the address of a log names no server", hint="such as nats://h1,h2,h3/team-a")
+        self._servers = [f"{parts.scheme}://{host}" for host in self.hosts]
+        name, colon, password = user.partition(":")
+        self._login = {"user": unquote(name), "password": unquote(password)} if colon else {"token": unquote(name)}
+        self._login = {name: value for name, value in self._login.items() if value}
+        self.address = f"{parts.scheme}://{hosts}"
+        self._first = os.getpid()
+        self._key = key
+        self._users = 0
+        self._lock = threading.Lock()
+        self._logs: weakref.WeakSet[Listener] = weakref.WeakSet()
+        self._heard: weakref.WeakKeyDictionary[Listener, Any] = weakref.WeakKeyDictionary()  # subscriptions
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._thread: threading.Thread | None = None
+        self._calls: dict[str, _Call] = {}
+        self._tokens = itertools.count()
+        self._closed = False
+        self._complaint = ""  # such as missing rights, which no answer tells
+        self.clustered = False  # as the last server said
+
+    # --- calls -------------------------------------------------------------------------------------------------------
+
+    def ask(self, request: Request, lost: type[Exception] = errors.Unreachable) -> Message:
+        """Return the answer to one request."""
+        return self.ask_all([request], lost)[0][0]
+
+    def ask_all(
+        self, requests: Sequence[Request], lost: type[Exception] = errors.Unreachable
+    ) -> Sequence[Sequence[Message]]:
+        """Return the answers to requests that are sent together; the last message of a batch has a status."""
+        try:
+            answers = self._run(self._ask_all(requests))
+        except _Lost as error:
+            raise lost(f"{self.address}: {error}") from None
+        if any(answer[0].status == _NO_RESPONDERS for answer in answers):
+            raise errors.Unreachable(f"{self.address}: no server answers for JetStream, or the stream has no leader")
+        return answers
+
+    def _run(self, work: Coroutine[Any, Any, R]) -> R:
+        with self._lock:
+            if self._closed:
+                work.close()
+                raise errors.Unreachable(f"the connection to {self.address} is closed")
+            loop = self._loop or self._start()
+            running = asyncio.run_coroutine_threadsafe(work, loop)
+        return running.result()
+
+    async def _ask_all(self, requests: Sequence[Request]) -> list[list[Message]]:
+        client = await asyncio.shield(self._connected)
+        if isinstance(client, errors.Unreachable):
+            raise errors.Unreachable(client.message)
+        tokens = [str(next(self._tokens)) for _ in requests]
+        calls = [_Call(request.batch, asyncio.get_running_loop().create_future()) for request in requests]
+        self._calls.update(zip(tokens, calls, strict=True))
+        try:
+            for token, request in zip(tokens, requests, strict=True):
+                reply = f"{self._inbox}.{token}"
+                await client.publish(request.subject, request.payload, reply=reply, headers=request.headers)
+            async with asyncio.timeout(_ANSWER):
+                return [await call.done for call in calls]
+        except (TimeoutError, nats.errors.Error, OSError) as error:
+            raise _Lost(f"{str(error) or 'no answer'}{self._complaint}") from None
+        finally:
+            for token in tokens:
+                self._calls.pop(token, None)
+
+    async def _answered(self, raw: Msg) -> None:
+        call = self._calls.get(raw.subject.rpartition(".")[2])
+        if call is None or call.done.done():
+            return
+        message = _message(raw)
+        call.messages.append(message)
+        if not call.batch or message.status is not None:
+            call.done.set_result(call.messages)
+
+    # --- the connection ----------------------------------------------------------------------------------------------
+
+    def _start(self) -> asyncio.AbstractEventLoop:
+        """Start the thread; called under the lock."""
+        loop = self._loop = asyncio.new_event_loop()
+        self._connected: asyncio.Future[Client | errors.Unreachable] = loop.create_future()
+        self._down = asyncio.Event()
+        self._thread = threading.Thread(target=self._serve, args=(loop,), name="holdfast-nats", daemon=True)
+        self._thread.start()
+        return loop
+
+    def _serve(self, loop: asyncio.AbstractEventLoop) -> None:
+        asyncio.set_event_loop(loop)
+        try:
+            loop.run_until_complete(self._keep())
+            rest = asyncio.all_tasks(loop)
+            for task in rest:
+                task.cancel()
+            loop.run_until_complete(asyncio.gather(*rest, return_exceptions=True))
+        finally:
+            loop.close()
+
+    async def _keep(self) -> None:
+        """Connect, and again whenever the connection is lost, until the last log is closed."""
+        loop = asyncio.get_running_loop()
+        while not self._closed:
+            client: Client | None = None
+            try:
+                client = await self._connect()
+                for log in list(self._logs):
+                    await self._subscribe(client, log)
+            except (nats.errors.Error, OSError, TimeoutError, ValueError, ImportError) as error:
+                if client is not None:
+                    await client.close()
+                self._connected.set_result(errors.Unreachable(f"{self.address}: {self._say(error)}"))
+                await asyncio.sleep(0 if self._closed else _RECONNECT)
+                self._connected = loop.create_future()
+                continue
+            self._connected.set_result(client)
+            for log in list(self._logs):
+                log.wake()
+            if not self._closed:  # it is set before the event is
+                await self._down.wait()
+            self._connected = loop.create_future()
+            self._heard.clear()
+            for call in self._calls.values():
+                if not call.done.done():
+                    call.done.set_exception(nats.errors.ConnectionClosedError())
+            await client.close()
+        self._connected.set_result(errors.Unreachable(f"the connection to {self.address} is closed"))
+
+    async def _connect(self) -> Client:
+        error: Exception = nats.errors.NoServersError()
+        self._first = (self._first + 1) % len(self._servers)  # processes differ, and the one that was left comes last
+        for server in self._servers[self._first :] + self._servers[: self._first]:
+            client, greeted = Client(), False
+
+            async def complain(complaint: Exception) -> None:
+                if not greeted:  # noqa: B023  (nats-py would try this server again and again)
+                    raise complaint
+                self._complaint = f"; the server says: {self._say(complaint)}"
+
+            self._down.clear()
+            try:
+                async with asyncio.timeout(2 * _CONNECT):
+                    await client.connect(
+                        server,
+                        name="holdfast",
+                        allow_reconnect=False,
+                        connect_timeout=int(_CONNECT),
+                        ping_interval=_PING,
+                        error_cb=complain,
+                        closed_cb=self._lost,
+                        **_credentials(self._login),
+                    )
+                greeted, self._complaint = True, ""
+                self._inbox = client.new_inbox()
+                await client.subscribe(f"{self._inbox}.*", cb=self._answered)
+                self.clustered = bool(client._server_info.get("cluster"))
+                return client
+            except (nats.errors.Error, OSError, TimeoutError) as failed:
+                error = failed
+                await client.close()
+        raise error
+
+    async def _lost(self) -> None:
+        self._down.set()
+
+    def _say(self, error: Exception) -> str:
+        """What an error says, in one line and without credentials."""
+        text = " ".join(str(error).split()) or type(error).__name__
+        for secret in self._login.values():
+            text = text.replace(secret, "***")
+        return text
+
+    # --- news --------------------------------------------------------------------------------------------------------
+
+    def listen(self, log: Listener) -> None:
+        """Let a log hear what is published on its subject, from now on and after each outage."""
+        if log not in self._logs:
+            self._logs.add(log)
+            self._run(self._listen(log))
+
+    def listens(self, log: Listener) -> bool:
+        """Whether a log hears what is published now."""
+        return log in self._heard
+
+    async def _listen(self, log: Listener) -> None:
+        if self._connected.done() and isinstance(client := self._connected.result(), Client):
+            try:
+                await self._subscribe(client, log)
+            except (nats.errors.Error, OSError):
+                return  # connecting again subscribes
+
+    async def _subscribe(self, client: Client, log: Listener) -> None:
+        if log in self._heard:
+            return
+        known = weakref.ref(log)
+
+        async def hear(raw: Msg) -> None:
+            if (listener := known()) is not None:
+                listener.hear(_message(raw))
+
+        self._heard[log] = await client.subscribe(log.news_subject, cb=hear)
+
+    async def _unsubscribe(self, log: Listener) -> None:
+        subscription = self._heard.pop(log, None)
+        if subscription is not None:
+            try:
+                await subscription.unsubscribe()
+            except nats.errors.Error:
+                return  # the connection is gone, and its subscriptions with it
+
+    # --- the end -----------------------------------------------------------------------------------------------------
+
+    def release(self, log: Listener) -> None:
+        """A log is closed; the last one closes the connection."""
+        with self._all, self._lock:
+            self._users -= 1
+            last, loop, thread = not self._users, self._loop, self._thread
+            if last:
+                self._closed = True
+                self._connections.pop(self._key, None)
+        self._logs.discard(log)
+        if loop is None or thread is None:
+            return
+        if not last:
+            self._run(self._unsubscribe(log))
+            return
+        loop.call_soon_threadsafe(self._down.set)
+        thread.join()
+
+
+def _message(raw: Msg) -> Message:
+    return Message({str(name): value for name, value in (raw.headers or {}).items()}, raw.data)
+
+
+def _credentials(login: dict[str, str]) -> dict[str, Any]:
+    """How to log in and to encrypt: as the address says, else as the environment does, by the names of NATS's tools."""
+    environ = os.environ
+    found: dict[str, Any] = dict(login)
+    if not found:
+        if environ.get("NATS_CREDS"):
+            found["user_credentials"] = environ["NATS_CREDS"]
+        elif environ.get("NATS_NKEY"):
+            found["nkeys_seed"] = environ["NATS_NKEY"]
+        elif environ.get("NATS_USER"):
+            found |= {"user": environ["NATS_USER"], "password": environ.get("NATS_PASSWORD", "")}
+        elif environ.get("NATS_TOKEN"):
+            found["token"] = environ["NATS_TOKEN"]
+    if environ.get("NATS_CA") or environ.get("NATS_CERT"):
+        import ssl
+
+        found["tls"] = context = ssl.create_default_context(cafile=environ.get("NATS_CA"))
+        if environ.get("NATS_CERT"):
+            context.load_cert_chain(environ["NATS_CERT"], environ.get("NATS_KEY"))
+    return found
+
+
+def configuration(name: str, replicas: int) -> dict[str, Any]:
+    """The configuration of a stream for workspaces: nothing is ever discarded, entries are published again."""
+    news = {"src": f"holdfast.{name}.*.e", "dest": f"holdfast-news.{name}.{{{{wildcard(1)}}}}"}
+    return {
+        "name": name,
+        "subjects": [f"holdfast.{name}.>"],
+        "storage": "file",
+        "retention": "limits",
+        "discard": "new",
+        "num_replicas": replicas,
+        "allow_direct": True,
+        "allow_rollup_hdrs": True,
+        "republish": news,
+    }
+
+
+def shard_of(workspace: str) -> str:
+    """The stream that has a workspace if its address names none."""
+    number = int.from_bytes(hashlib.blake2b(workspace.encode(), digest_size=2).digest(), "big") % SHARDS
+    return f"HOLDFAST-{number:02}"
+
+
+def read_options(url: str) -> dict[str, str]:
+    """The options of an address. Raises Invalid."""
+    found = dict(parse_qsl(urlsplit(url).query, keep_blank_values=True))
+    wrong = [name for name in found if name not in _OPTIONS]
+    wrong += [name for name in ("replicas", "monitor") if not found.get(name, "1").isdecimal()]
+    if not re.fullmatch(r"[A-Za-z0-9_-]{1,64}", found.get("stream", "x")):
+        wrong.append("stream")
+    if found.get("sync", "always") != "always":
+        wrong.append("sync")
+    if wrong:
+        hint = "there are stream=NAME, replicas=NUMBER, monitor=PORT and sync=always"
+        raise errors.Invalid(f"options that the address of a NATS log does not have: {', '.join(wrong)}", hint=hint)
+    return found
+
+
+def syncs(host: str, port: int) -> str | bool:
+    """Whether a server syncs every write, as its monitoring says, or why that is not known."""
+    from urllib.request import urlopen
+
+    try:
+        with urlopen(f"http://{host}:{port}/varz", timeout=2) as answer:
+            found = msgspec.json.decode(answer.read())
+    except (OSError, ValueError, msgspec.DecodeError) as error:
+        return f"does not say on port {port} whether it syncs every write: {error}"
+    return bool(found.get("jetstream", {}).get("config", {}).get("sync_always"))
+
+
+def doubts(connection: Connection, stream: str, replicas: int, options: dict[str, str]) -> Iterator[str]:
+    """What may lose an entry that a stream has acknowledged, in words."""
+    if connection.clustered and replicas < REPLICAS:
+        yield (
+            f"the stream {stream} has {replicas} of {REPLICAS} replicas: a lost disk loses acknowledged writes."
+            f" nats stream edit {stream} --replicas {REPLICAS} changes it"
+        )
+    if options.get("sync") == "always":
+        return
+    if "monitor" not in options:
+        yield (
+            "whether the servers sync every write is not known. Set jetstream { sync_interval: always } on each, and"
+            " add monitor=PORT to the address to have it checked, or sync=always to say that it is so"
+        )
+        return
+    for host in connection.hosts:
+        synced = syncs(host.rpartition(":")[0] or host, int(options["monitor"]))
+        if synced is not True:
+            yield f"the server {host} {synced or 'does not sync every write: a power loss loses acknowledged ones'}"
