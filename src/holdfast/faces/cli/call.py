@@ -196,7 +196,7 @@ class Session:
         if folder is not None and location.git_root(os.path.dirname(folder)) is not None:
             from holdfast.faces.cli.commands.store import after_write
 
-            after_write(folder, self.environ)
+            after_write(self, folder)
 
     def in_project(self, path: str) -> str | None:
         """A path as all worktrees of the project call it, from its root; None if it lies outside.

@@ -128,6 +128,14 @@ class Output:
         """Say on standard error what a person should know beside the result, and what to do."""
         print(f"holdfast: {printable(words)}", *filter(None, [hint]), sep="\n  ", file=self.stderr)
 
+    def warn(self, words: str, hint: str) -> None:
+        """The same, as a line of JSON for a program."""
+        if not self.json:
+            return self.note(words, hint)
+        from holdfast.wire import json_text
+
+        print(json_text({"schema_version": SCHEMA_VERSION, "note": words, "hint": hint}), file=self.stderr)
+
     def error(self, error: HoldfastError) -> None:
         """Print an error, on standard error."""
         print(error_json(error, self.at) if self.json else error_text(error, self.at), file=self.stderr)

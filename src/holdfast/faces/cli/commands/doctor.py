@@ -19,7 +19,7 @@ from holdfast import errors
 from holdfast.faces.cli import location
 from holdfast.faces.cli.call import Session
 from holdfast.faces.cli.command import command
-from holdfast.faces.cli.commands.store import backups_of, describe_node, server_of
+from holdfast.faces.cli.commands.store import backups_of, copy_problem, describe_node, server_of
 from holdfast.faces.cli.output import printable
 from holdfast.faces.cli.relay import describe_use
 from holdfast.filesystem import recorded_log
@@ -208,6 +208,12 @@ def _backups(session: Session) -> Iterator[Found]:
     if session.place.folder is None:
         return
     known = backups_of(session.place.folder, session.environ)
+    if problem := copy_problem(session.place.folder, session.environ):
+        yield (
+            "note",
+            f"no new one is kept outside the tree: {problem}",
+            "work outside the sandbox, or: holdfast backup FILE",
+        )
     if known:
         yield "ok", f"{len(known)}, the newest is {known[-1]}"
     else:

@@ -5,9 +5,11 @@ from __future__ import annotations
 import sys
 from typing import TYPE_CHECKING, Any, Final
 
+import msgspec
+
 from holdfast import errors
 from holdfast.domains.tasks import Tasks
-from holdfast.faces.cli.args import Argument
+from holdfast.faces.cli.args import Argument, Usage
 from holdfast.faces.cli.call import Session, call
 from holdfast.faces.cli.command import Command, command
 from holdfast.faces.cli.derive import arguments_of
@@ -52,17 +54,28 @@ def _wait(session: Session, workspace: Any, arguments: dict[str, Any], wait: flo
 
 
 TTL: Final = 60.0
+_ASKED_TO_END: Final = {129, 130, 131, 143}  # by SIGHUP, SIGINT, SIGQUIT, SIGTERM, as a shell reports them
 GRACE: Final = 10.0  # seconds that a command has to end when its claim is lost
+
+
+FAILURES: Final = 3  # of a task in one loop, before it is blocked instead of released
+_CHOICE: Final = tuple(each for each in arguments_of(Tasks.claim_next) if each.name not in _OF_THE_CLAIM)
+_MOST: Final = 65_536  # bytes of a task in the environment: systems limit it
 
 
 @command(
     "run",
-    Argument("task", of="ID", required=True, help="the task; it is claimed if need be"),
+    Argument("task", of="ID", help="the task; it is claimed if need be"),
+    Argument("next", "flag", help="claim the best ready task instead, and complete or release it by the exit code"),
+    Argument("loop", "flag", help="with --next: take the next one, until none is ready"),
+    *_CHOICE,
+    _WAIT,
     Argument("ttl", "seconds", help=f"how long the claim outlives a crash ({TTL:g})"),
     Argument("done", "flag", help="complete it if the command succeeds, release it if it fails"),
     Argument("command", "texts", word=True, rest=True, required=True, of="-- COMMAND", help="the command to run"),
-    more="A command whose claim is lost is terminated; the exit code is then that of the refusal. If the command cannot"
-    " be started, the task is as it was before.",
+    more="The command has HOLDFAST_TASK, HOLDFAST_TASK_TITLE, HOLDFAST_TASK_JSON, HOLDFAST_ACTOR and HOLDFAST_DIR in"
+    " its environment. A command whose claim is lost is terminated; the exit code is then that of the refusal. If the"
+    " command cannot be started, the task is as it was before. A task that fails three times in a loop is blocked.",
 )
 def run(session: Session, given: dict[str, Any]) -> int:
     """Run a command and keep the claim on a task alive while it lives.
@@ -72,18 +85,65 @@ def run(session: Session, given: dict[str, Any]) -> int:
     With `done` the task is completed if the command succeeds, and released if it fails. A command whose claim is lost
     is terminated, then killed: the exit code is that of the refusal. One that cannot be started changes nothing: a
     claim from before is kept, and one that this call took is released.
+
+    With `next` the task is the best ready one, and `done` is implied; with `loop` others follow. Nothing is lost if
+    this process or the command is killed: the claim expires, and the task is ready again.
     """
-    command = given["command"]
-    ttl = given.get("ttl", TTL)
+    _check(given)
     with session.open(writing=True) as workspace:
+        if given.get("next"):
+            return _take(session, workspace, given)
         before = workspace.tasks.get(given["task"])
-        task = _claim(session, workspace, before, given["task"], ttl)
-        with _Ending() as ending:
-            code = _run(session, workspace, before, task, command, ttl, ending)
-        if given.get("done") and _is_ours(workspace, task):
-            _finish(session, workspace, task, code)
+        task = _claim(session, workspace, before, given["task"], given.get("ttl", TTL))
+        code = _work(session, workspace, given, before, task)
     session.wrote()
     return code
+
+
+def _check(given: dict[str, Any]) -> None:
+    if ("task" in given) == bool(given.get("next")):
+        raise Usage("holdfast run needs --task ID or --next, and not both", hint="holdfast help run")
+    if not given.get("next"):
+        wrong = [each.option for each in (*_CHOICE, _WAIT) if each.name in given] + ["--loop"] * bool(given.get("loop"))
+        if wrong:
+            raise Usage(f"{wrong[0]} needs --next", hint="it chooses among the ready tasks")
+
+
+def _work(session: Session, workspace: Any, given: dict[str, Any], before: Any, task: Any, block: bool = False) -> int:
+    """Run the command for a task that is claimed, and end it by the exit code if that is wanted; the exit code."""
+    with _Ending() as ending:
+        code = _run(session, workspace, before, task, given["command"], given.get("ttl", TTL), ending)
+    if (given.get("done") or given.get("next")) and _is_ours(workspace, task):
+        _finish(session, workspace, task, code, block)
+    return code
+
+
+def _take(session: Session, workspace: Any, given: dict[str, Any]) -> int:
+    """Work on the best ready task; in a loop until none is ready, or this process is asked to end."""
+    chosen = {"ttl": TTL} | {name: given[name] for name in ("ttl", *(each.name for each in _CHOICE)) if name in given}
+    failures: dict[str, int] = {}
+    code = NOTHING
+    while (task := _next(session, workspace, chosen, given.get("wait"))) is not None:
+        before = msgspec.structs.replace(task, claimed_by=None)
+        failed = failures.get(task.id, 0)
+        try:
+            code = _work(session, workspace, given, before, task, block=failed + 1 >= FAILURES)
+        except (errors.Fenced, errors.Forbidden) as error:  # the claim was lost: the task is another's
+            if not given.get("loop"):
+                raise
+            session.out.error(error)
+            code = error.exit_code
+        session.wrote()
+        if code:
+            failures[task.id] = failed + 1
+        if not given.get("loop") or code in _ASKED_TO_END:
+            return code
+    return 0 if failures or code == 0 else NOTHING
+
+
+def _next(session: Session, workspace: Any, chosen: dict[str, Any], wait: float | None) -> Any:
+    task = call(session, workspace, Tasks.claim_next, dict(chosen))
+    return _wait(session, workspace, dict(chosen), wait) if task is None and wait is not None else task
 
 
 class _Ending:
@@ -158,7 +218,13 @@ def _undo(session: Session, workspace: Any, before: Any, task: Any, ttl: float) 
 def _start(command: list[str], session: Session, task: Any) -> subprocess.Popen[bytes]:
     import subprocess  # here, because `holdfast next` does not need it
 
+    from holdfast.wire import json_text, wired
+
+    whole = json_text(wired(task))
+    if len(whole.encode()) > _MOST:
+        whole = json_text({name: value for name, value in wired(task).items() if name != "body"})
     more = {"HOLDFAST_TASK": task.id, "HOLDFAST_ACTOR": task.claimed_by}
+    more |= {"HOLDFAST_TASK_TITLE": task.title, "HOLDFAST_TASK_JSON": whole}
     if session.place.folder is not None:
         more["HOLDFAST_DIR"] = session.place.folder
     try:
@@ -212,13 +278,15 @@ def _end(process: subprocess.Popen[bytes]) -> None:
         process.wait()
 
 
-def _finish(session: Session, workspace: Any, task: Any, code: int) -> None:
+def _finish(session: Session, workspace: Any, task: Any, code: int, block: bool = False) -> None:
     if code == 0:
         call(session, workspace, Tasks.complete, {"id": task.id})
+        return
+    how = f"with {code}" if code <= 128 or code > 128 + 64 else f"by signal {code - 128}"
+    if block and code not in _ASKED_TO_END:
+        why = f"the command ended {how}, as the {FAILURES - 1} times before"
+        call(session, workspace, Tasks.block, {"id": task.id, "reason": why})
     else:
-        from signal import Signals
-
-        how = f"with {code}" if code < 128 else f"by {Signals(code - 128).name}"
         call(session, workspace, Tasks.release, {"id": task.id, "reason": f"the command ended {how}"})
 
 

@@ -40,6 +40,8 @@ SHARE: Final = 100  # after a copy of n seconds, the next one comes n * SHARE se
 RAREST: Final = 600.0  # but this many seconds at the latest
 LIFE: Final = 3600.0  # seconds; then another process continues
 _LOCK: Final = "copying"
+_WARNED: Final = "copy-warned"  # in the store's folder: when it was said last that no copy can be made
+_DAY: Final = 86_400.0  # seconds
 _LISTED: Final = "`holdfast restore` without a file lists the backups"
 _ASKED_FOR: Final = ".manual.backup"  # ends the name of a backup that a user made: no rotation removes it
 _clock = SystemClock()
@@ -53,22 +55,47 @@ def folder_of(store: str, environ: Mapping[str, str]) -> str:
 def backups_of(store: str, environ: Mapping[str, str]) -> list[str]:
     """Return the backups of a workspace, oldest first."""
     folder = folder_of(store, environ)
-    with suppress(FileNotFoundError):
+    with suppress(FileNotFoundError, NotADirectoryError):
         return sorted(os.path.join(folder, name) for name in os.listdir(folder) if name.endswith(".backup"))
     return []
 
 
-def after_write(store: str, environ: Mapping[str, str]) -> None:
-    """Start a copy soon, if `git clean` could remove the store and no copy is under way."""
-    if needs_copying(store, environ):
-        start_copying(store, environ)
+def after_write(session: Session, store: str) -> None:
+    """Start a copy soon, if `git clean` could remove the store and no copy is under way.
+
+    The write is committed: where no copy can be made, in a sandbox say, this warns once a day, and raises nothing.
+    """
+    if needs_copying(store, session.environ):
+        start_copying(store, session.environ)
+    elif _is_rolling(store, session.environ) and (problem := copy_problem(store, session.environ)):
+        warned = os.path.join(store, _WARNED)
+        with suppress(OSError):  # where not even that can be noted, it warns again
+            if os.path.exists(warned) and _clock.wall() / 1e6 - os.stat(warned).st_mtime < _DAY:
+                return
+            write_private(warned, b"")
+        hint = "the change itself is stored; holdfast backup FILE copies it to where you may write"
+        session.out.warn(f"no backup is kept outside the tree: {problem}", hint)
 
 
 def needs_copying(store: str, environ: Mapping[str, str]) -> bool:
-    """Whether `git clean` could remove the store, and no process copies it."""
-    if environ.get("HOLDFAST_ROLLING") == "0" or git_root(os.path.dirname(store)) is None:
+    """Whether `git clean` could remove the store, a copy can be made, and no process makes one."""
+    if not _is_rolling(store, environ) or copy_problem(store, environ):
         return False
     return not _is_running(folder_of(store, environ))
+
+
+def _is_rolling(store: str, environ: Mapping[str, str]) -> bool:
+    return environ.get("HOLDFAST_ROLLING") != "0" and git_root(os.path.dirname(store)) is not None
+
+
+def copy_problem(store: str, environ: Mapping[str, str]) -> str:
+    """Why no copy can be written outside the tree; empty if one can."""
+    folder = folder_of(store, environ)
+    while not os.path.lexists(folder):
+        folder = os.path.dirname(folder)
+    if not os.path.isdir(folder):
+        return f"{folder} is not a folder"
+    return "" if os.access(folder, os.W_OK | os.X_OK) else f"{folder} cannot be written from here"
 
 
 def _is_running(folder: str) -> bool:

@@ -1,0 +1,76 @@
+"""Sandboxes (issue 22): what was committed is reported as done, reads work where files can be read, writes say why not.
+
+A sandbox is a mount namespace in which folders are read-only, made with bubblewrap or unshare: file modes mean nothing
+to root. Where neither can make one these tests are skipped, but for those that need none.
+"""
+
+from __future__ import annotations
+
+import json
+import shutil
+import subprocess
+from functools import cache
+from pathlib import Path
+
+import pytest
+
+from tests.cli.calling import HOLDFAST, Answer, Shell
+
+
+def confined(read_only: Path, command: list[str]) -> list[str]:
+    """The command in a place where a folder is read-only."""
+    if shutil.which("bwrap"):
+        return ["bwrap", "--dev-bind", "/", "/", "--ro-bind", str(read_only), str(read_only), "--", *command]
+    script = 'mount --bind "$1" "$1" && mount -o remount,ro,bind "$1" && shift && cd "$PWD" && exec "$@"'
+    return ["unshare", "-m", "sh", "-c", script, "sh", str(read_only), *command]
+
+
+@cache
+def can_confine() -> bool:
+    done = subprocess.run(confined(Path("/usr"), ["touch", "/usr/holdfast-probe"]), capture_output=True, text=True)
+    return "Read-only" in done.stderr
+
+
+@pytest.fixture
+def sandbox() -> None:
+    if not can_confine():
+        pytest.skip("neither bwrap nor unshare can make a read-only folder here")
+
+
+@pytest.fixture
+def rolled(shell: Shell, repository: Path) -> Shell:
+    """A project in git with a workspace, whose writes are copied to the user's state folder."""
+    on = Shell(shell.folder, {name: value for name, value in shell.environ.items() if name != "HOLDFAST_ROLLING"})
+    assert on("init").code == 0
+    return on
+
+
+def check_told_once(shell: Shell, call: object) -> None:
+    """A write is done, told as one object, with a warning the first time and none the second."""
+    assert callable(call)
+    first: Answer = call("create", "one", "--json")
+    assert first.code == 0, first
+    assert first.data["title"] == "one"
+    (warning,) = map(json.loads, first.err.splitlines())
+    assert "no backup is kept outside the tree" in warning["note"]
+    second: Answer = call("create", "two")
+    assert (second.code, second.err) == (0, "")
+    assert [each["title"] for each in shell("list", "--json").data] == ["one", "two"], "each was made once"
+
+
+def test_i22_a_write_whose_copy_cannot_be_made_is_done(rolled: Shell, tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    elsewhere = rolled.with_(XDG_STATE_HOME=str(tmp_path / "file" / "state"))
+    check_told_once(rolled, elsewhere)
+    assert "no new one is kept outside the tree" in elsewhere("doctor").out
+
+
+@pytest.mark.usefixtures("sandbox")
+def test_i22_a_write_in_a_sandbox_that_may_only_write_to_the_project_is_done(rolled: Shell, tmp_path: Path) -> None:
+    state = Path(rolled.environ["XDG_STATE_HOME"])
+    state.mkdir(exist_ok=True)
+
+    def call(*words: str) -> Answer:
+        return rolled.run(confined(state, [*HOLDFAST, *words]))
+
+    check_told_once(rolled, call)
