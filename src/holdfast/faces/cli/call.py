@@ -125,7 +125,14 @@ class Session:
 
         if not place.exists:
             self.out.note(f"there was no workspace in {place.folder}, so it is made")
-        workspace = open_workspace(place.folder, actor=self.actor)
+        try:
+            workspace = open_workspace(place.folder, actor=self.actor)
+        except errors.ReadOnly as error:
+            error.hint = (
+                "if this is a sandbox, two ways remain: the MCP tools of holdfast, which run outside of it, or that"
+                f" {place.folder} becomes one of its writable roots (in Codex: sandbox_workspace_write.writable_roots)"
+            )
+            raise
         return workspace.using(**self._context())
 
     def _connect(self, url: str) -> RemoteWorkspace:

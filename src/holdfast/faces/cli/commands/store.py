@@ -41,7 +41,6 @@ RAREST: Final = 600.0  # but this many seconds at the latest
 LIFE: Final = 3600.0  # seconds; then another process continues
 _LOCK: Final = "copying"
 _WARNED: Final = "copy-warned"  # in the store's folder: when it was said last that no copy can be made
-_DAY: Final = 86_400.0  # seconds
 _LISTED: Final = "`holdfast restore` without a file lists the backups"
 _ASKED_FOR: Final = ".manual.backup"  # ends the name of a backup that a user made: no rotation removes it
 _clock = SystemClock()
@@ -70,7 +69,7 @@ def after_write(session: Session, store: str) -> None:
     elif _is_rolling(store, session.environ) and (problem := copy_problem(store, session.environ)):
         warned = os.path.join(store, _WARNED)
         with suppress(OSError):  # where not even that can be noted, it warns again
-            if os.path.exists(warned) and _clock.wall() / 1e6 - os.stat(warned).st_mtime < _DAY:
+            if os.path.exists(warned) and _clock.wall() / 1e6 - os.stat(warned).st_mtime < 86_400:
                 return
             write_private(warned, b"")
         hint = "the change itself is stored; holdfast backup FILE copies it to where you may write"
@@ -79,9 +78,8 @@ def after_write(session: Session, store: str) -> None:
 
 def needs_copying(store: str, environ: Mapping[str, str]) -> bool:
     """Whether `git clean` could remove the store, a copy can be made, and no process makes one."""
-    if not _is_rolling(store, environ) or copy_problem(store, environ):
-        return False
-    return not _is_running(folder_of(store, environ))
+    possible = _is_rolling(store, environ) and not copy_problem(store, environ)
+    return possible and not _is_running(folder_of(store, environ))
 
 
 def _is_rolling(store: str, environ: Mapping[str, str]) -> bool:
@@ -93,9 +91,8 @@ def copy_problem(store: str, environ: Mapping[str, str]) -> str:
     folder = folder_of(store, environ)
     while not os.path.lexists(folder):
         folder = os.path.dirname(folder)
-    if not os.path.isdir(folder):
-        return f"{folder} is not a folder"
-    return "" if os.access(folder, os.W_OK | os.X_OK) else f"{folder} cannot be written from here"
+    usable = os.path.isdir(folder) and os.access(folder, os.W_OK | os.X_OK)
+    return "" if usable else f"{folder} cannot be written from here"
 
 
 def _is_running(folder: str) -> bool:
