@@ -58,10 +58,13 @@ class Site:
         self.ids = seed(folder, tasks)
         self.server = Running(folder)
         self.url = self.server.url
+        self._handles: dict[str, Any] = {}
 
     def by(self, name: str) -> Any:
         """The workspace as an agent has it."""
-        return holdfast.connect(self.url, token=self.server.token, actor=name)
+        if name not in self._handles:
+            self._handles[name] = holdfast.connect(self.url, token=self.server.token, actor=name)
+        return self._handles[name]
 
     @contextmanager
     def person(
@@ -91,8 +94,10 @@ class Site:
         yield
 
     def _wait(self, name: str, what: str) -> None:
-        with self.by(name) as ws, suppress(errors.HoldfastError):
+        with holdfast.connect(self.url, token=self.server.token, actor=name) as ws, suppress(errors.HoldfastError):
             (ws.paths.lock if "/" in what else ws.locks.acquire)(what, wait=60)
 
     def end(self) -> None:
+        for handle in self._handles.values():
+            handle.close()
         self.server.end()

@@ -40,5 +40,6 @@ export const reply = (context, id, subject) => ask({
 
 export const releaseLock = (context, name, holder) => ask({
   title: `Release ${name} by force?`, text: `${holder} holds it without an end. Its late writes will be fenced; whoever waits gets it next.`,
-  verb: 'Release by force', force: true, as: who(context), act: () => context.api.post(`/locks/${seg(name)}/release`, { holder }),
+  verb: 'Release by force', force: true, as: who(context), field: { label: 'Reason, kept in the log', required: true },
+  act: (reason) => context.api.post(`/locks/${seg(name)}/release`, { force: true, reason }),
 });

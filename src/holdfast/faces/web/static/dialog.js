@@ -45,7 +45,10 @@ export function ask({ title, text, verb, force = false, as = '', field = null, f
 }
 
 function input({ value = '', area = false, required = false, options = null, type = 'text', placeholder = '' }) {
-  if (options) return h('select', { value }, options.map((each) => h('option', { value: each[0] ?? each, selected: (each[0] ?? each) === value }, each[1] ?? each)));
+  if (options) {
+    const pairs = options.map((each) => (Array.isArray(each) ? each : [each, each]));
+    return h('select', null, pairs.map(([one, words]) => h('option', { value: one, selected: one === value }, words)));
+  }
   return h(area ? 'textarea' : 'input', { value, required, placeholder, ...(area ? { rows: 6 } : { type, autocomplete: 'off' }) });
 }
 

@@ -37,7 +37,7 @@ export class Frame {
     const name = session.role === 'read' ? null : session.actor ?? session.name;
     const out = h('button.avatar', { title: `${name ?? 'reader'}, ${session.role}`, 'aria-label': 'account', on: { click: () => this.person() } }, (name ?? 'r').charAt(0).toUpperCase());
     return h('header.top', null,
-      h('a.brand', { href: this.href(this.views[0].name) }, icon('brand', 20), h('span', null, 'Holdfast')),
+      h('a.brand', { href: this.href(this.views[0].name), 'aria-label': 'Holdfast' }, icon('brand', 20), h('span', null, 'Holdfast')),
       spot, this.search(), h('span.facts', null, this.revision, this.live, this.clock, out));
   }
 

@@ -39,7 +39,7 @@ const reason = (verb, what, text, address, force = false, extra = {}) => (contex
 const release = reason('Release', 'Reason', 'It becomes open again, and others can claim it.', 'release');
 const force = reason('Release', 'Reason, kept in the log', 'Its holder loses it; late writes of the holder will be fenced.', 'release', true, { force: true });
 const block = reason('Block', 'Why nobody can go on', 'It waits until somebody unblocks it; the reason is shown to people.', 'block');
-const cancel = reason('Cancel', 'Reason', 'It ends without being done.', 'cancel');
+const cancel = reason('Cancel', 'Reason', 'It is closed without being done.', 'cancel');
 const reopen = reason('Reopen', 'Reason', 'It becomes open again.', 'reopen');
 
 const done = (context, task) => ask({
@@ -47,11 +47,14 @@ const done = (context, task) => ask({
   act: (summary) => context.api.post(`${path(task)}/complete`, { summary: summary || null }),
 });
 
-const edit = (context, task) => ask({
-  title: `Edit ${task.id}?`, text: `version ${task.version}; refused if somebody changed it meanwhile`, verb: 'Save', as: who(context),
-  fields: [{ name: 'title', label: 'Title', value: task.title, required: true }, { name: 'body', label: 'Body, Markdown', value: task.body, area: true }, { name: 'priority', label: 'Priority', options: ['0', '1', '2', '3', '4'], value: String(task.priority) }, { name: 'type', label: 'Type', options: [...new Set([...TYPES, task.type])], value: task.type }],
-  act: ({ title, body, priority, type }) => context.api.patch(path(task), { title, body, priority: Number(priority), type, expected: task.version }),
-});
+const edit = async (context, shown) => {
+  const task = await context.api.get(path(shown)); // what is on the screen may be a moment old
+  return ask({
+    title: `Edit ${task.id}?`, text: `version ${task.version}; refused if somebody changes it meanwhile`, verb: 'Save', as: who(context),
+    fields: [{ name: 'title', label: 'Title', value: task.title, required: true }, { name: 'body', label: 'Body, Markdown', value: task.body, area: true }, { name: 'priority', label: 'Priority', options: ['0', '1', '2', '3', '4'], value: String(task.priority) }, { name: 'type', label: 'Type', options: [...new Set([...TYPES, task.type])], value: task.type }],
+    act: ({ title, body, priority, type }) => context.api.patch(path(task), { title, body, priority: Number(priority), type, expected: task.version }),
+  });
+};
 
 const tag = (context, task) => ask({
   title: `Tags of ${task.id}?`, verb: 'Save', as: who(context), field: { label: 'Tags, with spaces between', value: task.tags.join(' ') },
@@ -83,9 +86,9 @@ export function actsOf(context, task) {
     open && named('assign', 'assign', assign),
     named('tag', 'tags', tag, { more: true }),
     named('child', 'new task below', (c, t) => createTask(c, t.id), { more: true }),
-    (open || (held && mine)) && named('block', 'block', block, { key: 'x', more: true }),
-    (open || blocked) && named('close', 'close', (c, t) => closeTask(c, t.id, t.title), { more: true }),
-    (open || blocked || (held && mine)) && named('cancel', 'cancel', cancel, { more: true }),
+    held && mine && named('block', 'block', block, { key: 'x', more: true }),
+    blocked && named('close', 'close', (c, t) => closeTask(c, t.id, t.title), { more: true }),
+    (open || blocked) && named('cancel', 'cancel', cancel, { more: true }),
     held && !mine && context.can('admin') && named('force', 'force release', force, { kind: 'force' }),
   ];
   return fit.filter(Boolean);

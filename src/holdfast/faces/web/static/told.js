@@ -7,6 +7,7 @@ import { markdown } from './markdown.js';
 import { shape, stateOf } from './shapes.js';
 
 export const KINDS = ['task', 'message', 'path', 'lock', 'cell', 'run', 'cell-lock', 'lease', 'stash', 'stash-lock', 'trail', 'link', 'cycle', 'agent', 'template', 'route', 'config', 'clock', 'log'];
+const UUID = /^[0-9a-f]{8}-[0-9a-f-]{27}$/;
 const HIDDEN = new Set(['token', 'note', 'status', 'claimed_by', 'grimoire', 'deadline', 'result']);
 const DONE = {
   create: 'made it', claim: 'claimed it', release: 'released it', expire: 'let the claim expire', complete: 'completed it', note: 'noted', block: 'blocked it',
@@ -52,15 +53,18 @@ export function diffBlock(before, after) {
 export function tell(event, link, about = null) {
   const { op, kind, data, actor, id } = event;
   const own = about !== null && id === about;
-  const named = own ? null : h('a.mono', { href: link(kind, id), class: 'ink-2' }, clip([event.scope, id].filter(Boolean).join('/'), 60));
+  const whole = [event.scope, id].filter(Boolean).join('/');
+  const named = own ? null : h('a.mono', { href: link(kind, id), class: 'ink-2', title: whole }, UUID.test(whole) ? `${whole.slice(0, 4)}…${whole.slice(-6)}` : clip(whole, 60));
   const verb = kind === 'task' ? DONE[op] ?? op.replaceAll('_', ' ') : op.replaceAll('_', ' ');
   const words = own || kind !== 'task' ? verb : verb.replace(/\bit\b/, '');
   const head = [h('b', null, data?.author ?? actor), ' ', kind === 'task' ? words : `${kind} ${words}`, named && [' ', named]];
   const body = [];
   if (event.redacted) return { shape: 'note', head: [...head, h('span.ink-3', null, ' (redacted)')], body: null };
+  if (kind === 'message' && op === 'send') return letter(event, link);
   const status = data?.status;
   if (Array.isArray(status) && status[0]) head.push(': ', stateWord(status[0]), ' → ', stateWord(status[1]));
   for (const [field, value] of Object.entries(data ?? {})) {
+    if (value === null || (Array.isArray(value) && value.length === 2 && empty(value[0]) && empty(value[1]))) continue;
     if (HIDDEN.has(field) || field === 'author' || (op === 'create' && kind === 'task' && field !== 'parent_id')) continue;
     if (kind === 'task' && op === 'create') head.push(' below ', h('a.mono.ink-2', { href: link('task', value[1]) }, value[1]));
     else if (!Array.isArray(value) || value.length !== 2) head.push(` ${field.replaceAll('_', ' ')} `, h('span.ink-2', null, shown(value)));
@@ -70,6 +74,15 @@ export function tell(event, link, about = null) {
   }
   if (typeof data?.note === 'string' && data.note) body.push(h('div.md', null, markdown(data.note)));
   return { shape: kind === 'task' ? SHAPES[op] ?? 'note' : KIND_SHAPES[kind] ?? 'note', head, body: body.length ? body : null };
+}
+
+const empty = (value) => value === null || value === undefined || value === false;
+
+/** A message that was sent: to whom, about what. */
+function letter({ actor, id, data }, link) {
+  const plain = (value) => (Array.isArray(value) && value.length === 2 && value[0] === null ? value[1] : value);
+  const to = [data.to].flat().filter(Boolean).join(', ');
+  return { shape: 'mail', head: [h('b', null, plain(data.sender) ?? actor), ' wrote to ', h('b', null, to), ': ', h('a', { href: link('message', id) }, clip(String(plain(data.subject) ?? ''), 200))], body: plain(data.body) ? [h('div.md.ink-2', null, markdown(clip(String(plain(data.body)), 2000)))] : null };
 }
 
 const stateWord = (status) => stateOf(stateOfTask({ status }), wordOfStatus(status), 12).lastChild.cloneNode(true);

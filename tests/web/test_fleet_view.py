@@ -1,0 +1,193 @@
+"""W3, W7, W11: what a person sees and does on Fleet, on a task and in the log."""
+
+from __future__ import annotations
+
+import re
+
+from playwright.sync_api import expect
+
+from tests.web.site import Person, Site
+
+
+def test_w3_fleet_answers_who_works_on_what_what_is_stuck_and_what_needs_me(maya: Person, site: Site) -> None:
+    page = maya.open("fleet")
+    needs = page.get_by_role("table", name="Needs you")
+    expect(needs).to_contain_text("no access to the registry: the token of ci-bot ended yesterday")
+    kinds = needs.locator("tbody tr .what").all_inner_texts()
+    assert {"blocked", "review", "mail", "lock"} <= set(kinds)
+    agents = page.get_by_role("table", name="Agents")
+    ada = agents.locator("tr", has=page.locator("b", has_text=re.compile("^ada$")))
+    expect(ada).to_contain_text("move the lexer")
+    expect(ada).to_contain_text("in progress")
+    expect(ada.locator(".time-left")).to_contain_text("min")
+    expect(ada.locator("time").first).to_have_attribute("title", re.compile(r"\d{4}, \d\d:\d\d:\d\d"))
+    expect(agents.locator("tr.trouble", has_text="ira")).to_contain_text("late write was refused")
+    expect(agents.locator("tr", has_text="eli")).to_contain_text("no end")
+    expect(page.locator(".moving")).to_contain_text("closed in the last hour")
+    expect(page.get_by_role("region", name="Stuck")).to_contain_text("this machine")
+    assert "maya" not in agents.inner_text(), "a person is not a row of the fleet"
+
+
+def test_w3_what_needs_me_is_done_from_its_row(maya: Person, site: Site) -> None:
+    ws = site.by("fay")
+    asked = ws.tasks.create("which grammar is meant")
+    ws.tasks.claim(asked.id)
+    ws.tasks.block(asked.id, reason="is it the old grammar?")
+    shown = ws.tasks.create("draw the railroad")
+    ws.tasks.claim(shown.id)
+    ws.tasks.complete(shown.id, review=True)
+    page = maya.open("fleet")
+    expect(page.locator("[data-need]").first).to_be_visible()
+    more = page.locator(".fleet button.quiet")
+    if more.is_visible():
+        more.click()
+    page.get_by_role("button", name=f"answer {asked.id}").click()
+    dialog = page.get_by_role("dialog")
+    expect(dialog).to_contain_text("is it the old grammar?")
+    dialog.get_by_label("Answer").fill("No, the new one.")
+    dialog.get_by_role("button", name="Answer").click()
+    expect(page.locator(f"[data-need={asked.id}]")).to_have_count(0)
+    assert ws.tasks.get(asked.id).status == "open"
+    page.get_by_role("button", name=f"approve {shown.id}").click()
+    expect(page.locator(f"[data-need={shown.id}]")).to_have_count(0)
+    assert ws.tasks.get(shown.id).status == "closed"
+
+
+def test_w3_a_claim_shows_up_by_itself_and_the_count_with_it(maya: Person, site: Site) -> None:
+    page = maya.open("fleet")
+    ready = page.locator(".count-box").first.locator("b")
+    expect(ready).not_to_have_text("")
+    before = int(ready.inner_text())
+    made = [site.by("noa").tasks.create(f"a new task {number}") for number in range(3)]
+    expect(ready).to_have_text(str(before + 3))
+    site.by("noa").tasks.claim(made[0].id)
+    expect(page.get_by_role("table", name="Agents").locator("tr", has_text="noa")).to_contain_text("a new task 0")
+    site.by("noa").tasks.release(made[0].id)
+    for task in made:
+        site.by("noa").tasks.cancel(task.id)
+
+
+def test_w7_a_task_tells_everything_and_a_person_takes_it_through_its_life(maya: Person, site: Site) -> None:
+    ws = site.by("ada")
+    first = ws.tasks.create("read the grammar")
+    task = ws.tasks.create(
+        "write the tests", "# Plan\n\n- `one`\n- **two** and <b>three</b>\n\n![x](https://example.com/i.png)"
+    )
+    ws.tasks.depend(task.id, first.id)
+    ws.tasks.create("below it", parent_id=task.id)
+    page = maya.open("task", task.id)
+    body = page.locator(".md").first
+    expect(body.locator("li")).to_have_count(2)
+    expect(body.locator("code")).to_have_text("one")
+    expect(body).to_contain_text("<b>three</b>")
+    assert page.locator("img").count() == 0
+    assert body.locator("a").get_attribute("href") == "https://example.com/i.png"
+    rail = page.get_by_role("complementary", name="what is true now")
+    for words in ("Waits for", first.id, "Children", "below it", "Route", "Not ready"):
+        expect(rail).to_contain_text(words)
+    ws.tasks.cancel(first.id)
+    expect(rail).to_contain_text("nothing more, 1 of 1 closed")
+
+    def act(name: str) -> None:
+        page.locator(f"[data-name={name}]").click()
+
+    def save(name: str) -> None:
+        page.get_by_role("dialog").get_by_role("button", name=name, exact=True).click()
+
+    page.get_by_label("note").fill("See **this** first.")
+    page.get_by_role("button", name="add note").click()
+    expect(page.locator(".event").first.locator("strong")).to_have_text("this")
+    act("edit")
+    page.get_by_role("dialog").get_by_label("Body, Markdown").fill("# Plan\n\nshorter")
+    page.get_by_role("dialog").get_by_label("Priority").select_option("0")
+    save("Save")
+    expect(page.locator(".event").first.locator(".diff .added")).to_contain_text("shorter")
+    expect(page.locator(".event").first).to_contain_text("P2 → P0")
+    act("claim")
+    expect(page.get_by_role("dialog")).to_contain_text("is yours until")
+    save("Claim")
+    expect(page.locator(".task-facts")).to_contain_text("held by maya")
+    act("release")
+    save("Release")
+    expect(page.locator(".task-facts")).to_contain_text("ready")
+    page.locator(".task-title summary").click()
+    act("tag")
+    page.get_by_role("dialog").get_by_label("Tags").fill("backend parser")
+    save("Save")
+    expect(page.locator(".task-facts .chip")).to_have_text(["backend", "parser"])
+    act("claim")
+    save("Claim")
+    expect(page.locator(".task-facts")).to_contain_text("held by maya")
+    act("block")
+    page.get_by_role("dialog").get_by_label("Why nobody can go on").fill("no grammar")
+    save("Block")
+    expect(page.locator(".task-facts")).to_contain_text("blocked")
+    act("answer")
+    page.get_by_role("dialog").get_by_label("Answer").fill("here it is")
+    save("Answer")
+    act("claim")
+    save("Claim")
+    act("done")
+    save("Complete")
+    expect(page.locator(".task-facts")).to_contain_text("closed")
+    act("reopen")
+    save("Reopen")
+    expect(page.locator(".task-facts")).to_contain_text("ready")
+    assert "token" not in page.content(), "a page never shows a claim's token"
+    page.get_by_role("button", name="Resume packet").click()
+    expect(page.locator("pre")).to_contain_text('"title": "write the tests"')
+    assert "token" not in page.locator("pre").inner_text()
+
+
+def test_w7_a_refused_act_says_why_and_the_dialog_stays(maya: Person, site: Site) -> None:
+    task = site.by("ada").tasks.create("contested")
+    page = maya.open("task", task.id)
+    page.locator("[data-name=edit]").click()
+    page.get_by_role("dialog").get_by_label("Title").fill("mine")
+    site.by("ben").tasks.update(task.id, title="somebody else's")
+    page.get_by_role("dialog").get_by_role("button", name="Save").click()
+    expect(page.get_by_role("dialog").get_by_role("alert")).to_contain_text("version")
+    page.keyboard.press("Escape")
+    expect(page.locator("h1")).to_have_text("somebody else's")
+
+
+def test_w7_an_admin_releases_by_force_with_a_reason(maya: Person, site: Site) -> None:
+    ws = site.by("gus")
+    task = ws.tasks.create("held by somebody who is gone")
+    ws.tasks.claim(task.id)
+    page = maya.open("task", task.id)
+    page.get_by_role("button", name="force release").click()
+    page.get_by_role("dialog").get_by_label("Reason, kept in the log").fill("the machine was rebuilt")
+    page.get_by_role("dialog").get_by_role("button", name="Release by force").click()
+    expect(page.locator(".task-facts")).to_contain_text("ready")
+    expect(page.locator(".event").first).to_contain_text("the machine was rebuilt")
+
+
+def test_w7_a_task_that_does_not_exist_says_so(maya: Person) -> None:
+    page = maya.open("task", "hf-none")
+    expect(page.get_by_role("alert").first).to_contain_text("hf-none")
+
+
+def test_w11_the_log_is_live_filtered_and_jumps_to_a_revision(maya: Person, site: Site) -> None:
+    page = maya.open("log")
+    expect(page.locator(".event").first).to_be_visible()
+    made = site.by("noa").tasks.create("a task for the log")
+    expect(page.locator(".event").first).to_contain_text(made.id)
+    page.get_by_label("actor").fill("noa")
+    page.get_by_label("actor").press("Enter")
+    expect(page.locator(".event").first).to_contain_text(made.id)
+    assert set(page.locator(".event .event-head > b:first-child").all_inner_texts()) == {"noa"}
+    assert "actor=noa" in page.url
+    site.by("ben").cells.set("run-9", "x", 1)
+    site.by("noa").cells.set("run-9", "y", 2)
+    expect(page.locator(".event").first).to_contain_text("run-9/y")
+    page.get_by_label("actor").fill("")
+    page.get_by_label("actor").press("Enter")
+    page.get_by_label("kind").select_option("cell")
+    expect(page.locator(".event", has_text="run-9/x")).to_be_visible()
+    page.get_by_label("jump to a revision").fill("20")
+    page.get_by_label("jump to a revision").press("Enter")
+    page.get_by_label("kind").select_option("")
+    expect(page.locator(".event").first).to_have_attribute("data-revision", "20")
+    page.get_by_role("button", name="back to live").click()
+    expect(page.locator(".event", has_text="run-9/y")).to_be_visible()
