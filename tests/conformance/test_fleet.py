@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 import threading
 from collections.abc import Callable
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import msgspec
@@ -309,10 +309,15 @@ def test_g3_what_cannot_be_counted_is_refused(world: World) -> None:
         (now, now - timedelta(hours=1), 60),
         (now - timedelta(days=400), now, 1),
         (now, None, 0),
+        (None, None, 1e300),
+        (None, None, 40_000_000_000),
+        (None, datetime.min.replace(tzinfo=UTC), 60),
         ("yesterday", None, 60),
     ):
         with pytest.raises(errors.Invalid):
             ws.activity(since, until, bucket)
+    with pytest.raises(errors.Invalid):
+        ws.timeline(until=datetime.min.replace(tzinfo=UTC))
 
 
 def test_g3_a_compacted_past_is_said_to_be_gone(world: World) -> None:

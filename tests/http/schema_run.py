@@ -524,7 +524,7 @@ def _play(seed: int, calls: int) -> int:
         for each, times in found.most_common(40):
             print(f"{times} x {each}")
     print(f"{time.monotonic() - started:.0f} s")
-    ways = {way: sum(target.ways[way] for target in made.targets) for way in WAYS}
+    ways = {f"{way}_calls": sum(target.ways[way] for target in made.targets) for way in WAYS}
     record("generated", range(seed, seed + 1), calls, made.faults.total(), operations=len(made.targets), **ways)
     return 1 if made.faults else 0
 

@@ -49,6 +49,25 @@ WRONG: Final[dict[str, Any]] = {
 }
 
 
+def test_c2_every_call_that_a_compacted_past_refuses_says_so_in_the_document(server: Running, tmp_path: Path) -> None:
+    paths = json.loads(document())["paths"]
+    with holdfast.open(tmp_path / "store", actor=ACTOR) as ws:
+        task = ws.tasks.create("a task")
+        for value in range(3):
+            ws.cells.set("run", "cell", value)
+        ws.events.compact(ws.revision)
+    for path, query in (
+        ("/api/activity", ""),
+        ("/api/timeline", ""),
+        ("/api/tasks/{id}/as-of", "?revision=1"),
+        ("/api/cells/{run}/{cell}/as-of", "?revision=1"),
+        ("/api/cells/{run}/{cell}/history", "?before=2"),
+    ):
+        answer = server.call("GET", path.format(id=task.id, run="run", cell="cell") + query, server.token)
+        assert answer.status_code == 410, (path, answer.text)
+        assert "410" in paths[path]["get"]["responses"], path
+
+
 @pytest.mark.early
 @pytest.mark.timeout(600)
 def test_every_operation_answers_as_the_document_says(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

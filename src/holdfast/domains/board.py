@@ -13,13 +13,13 @@ from typing import Any, Final, Literal, get_args
 import msgspec
 
 from holdfast import errors
-from holdfast.domains.fleet import behind, first_since, last_stop
+from holdfast.domains.fleet import behind, first_since, last_stop, time_span
 from holdfast.domains.tasks.creation import check_priority, check_tag, check_type
 from holdfast.domains.tasks.queries import MAX_TOTAL, Walk, match_of
 from holdfast.domains.tasks.readiness import place_of, read
 from holdfast.kernel.tx import Row, Snapshot
 from holdfast.kernel.validate import check_flag, check_limit, check_name
-from holdfast.types import Page, as_microseconds, as_time
+from holdfast.types import Page, as_time
 from holdfast.types.fleet import Card, Lane, Stretch, Timeline
 from holdfast.types.tasks import TaskType
 
@@ -150,12 +150,7 @@ def timeline(snapshot: Snapshot, since: datetime | None = None, until: datetime 
 
     Raises Compacted if the log does not reach back to `since`, and TooLarge for more than 200,000 events.
     """
-    row = snapshot.one("SELECT revision, stamp FROM meta")
-    assert row is not None
-    end = 1 - snapshot.left(0, row[1]) if until is None else _moment(until, "until")
-    start = end - _HOUR if since is None else _moment(since, "since")
-    if start >= end:
-        raise errors.InvalidFilter("since must be before until")
+    revision, start, end = time_span(snapshot, since, until, _HOUR)
     rows = snapshot.all(_EVENTS, (first_since(snapshot, start, whole=True), start, end))
     if len(rows) > _MOST:
         raise errors.TooLarge(f"there are more than {_MOST:,} events in that time", hint="ask for a shorter time")
@@ -163,13 +158,7 @@ def timeline(snapshot: Snapshot, since: datetime | None = None, until: datetime 
     for event in rows:
         lanes.add(*event)
     lanes.close(snapshot, end)
-    return Timeline(row[0], as_time(start), as_time(end), dict(sorted(lanes.found.items())))
-
-
-def _moment(given: object, what: str) -> int:
-    if not isinstance(given, datetime):
-        raise errors.InvalidFilter(f"{what} must be a datetime, not {type(given).__name__}")
-    return as_microseconds(given)
+    return Timeline(revision, as_time(start), as_time(end), dict(sorted(lanes.found.items())))
 
 
 class _Lanes:

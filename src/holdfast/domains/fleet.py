@@ -288,6 +288,8 @@ def behind(snapshot: Snapshot, id: str) -> int:
 _OPS: Final = {"claim": "claimed", "complete": "completed", "release": "released", "expire": "expired"}
 _FENCED: Final = errors.Fenced.code
 _MOST_BUCKETS: Final = 10_000
+_LONGEST_BUCKET: Final = 366 * 86_400
+_FIRST_TIME: Final = as_microseconds(datetime.min.replace(tzinfo=UTC))
 _MOST_NUMBERS: Final = 1_000_000
 _COUNT: Final = (
     "SELECT (time - ?1) / ?2, actor, op, count(*) FROM log WHERE seq >= ?3 AND time >= ?1 AND time < ?4"
@@ -305,13 +307,9 @@ def activity(since: datetime | None = None, until: datetime | None = None, bucke
 
     An expired claim counts for the agent that held it. Raises Compacted if the log does not reach back to `since`.
     """
-    for what, given in (("since", since), ("until", until)):
-        if given is not None and not isinstance(given, datetime):
-            raise errors.InvalidFilter(f"{what} must be a datetime, not {type(given).__name__}")
-    if isinstance(bucket, bool) or not isinstance(bucket, int | float) or not bucket >= 1:
-        raise errors.InvalidFilter(f"bucket must be 1 second or more, not {bucket!r}")
-    first, last = (None if given is None else as_microseconds(given) for given in (since, until))
-    read = partial(_activity, start=first, end=last, bucket=round(bucket * 1e6))
+    if isinstance(bucket, bool) or not isinstance(bucket, int | float) or not 1 <= bucket <= _LONGEST_BUCKET:
+        raise errors.InvalidFilter(f"bucket must be from 1 second to {_LONGEST_BUCKET} (a year), not {bucket!r}")
+    read = partial(_activity, since=since, until=until, bucket=round(bucket * 1e6))
     found: Activity = yield Look(lambda snapshot, _: read(snapshot), whole=True, needed=True)
     start = as_microseconds(found.since)
     for name in (refused.OLDER, refused.FILE):
@@ -324,15 +322,29 @@ def activity(since: datetime | None = None, until: datetime | None = None, bucke
     return found
 
 
-def _activity(snapshot: Snapshot, start: int | None, end: int | None, bucket: int) -> Activity:
+def time_span(snapshot: Snapshot, since: datetime | None, until: datetime | None, length: int) -> tuple[int, int, int]:
+    """Return the revision, and a span of time: until now, and for `length` microseconds, if nothing else is given."""
     row = snapshot.one("SELECT revision, stamp FROM meta")
     assert row is not None
-    end = 1 - snapshot.left(0, row[1]) if end is None else end
-    start = end - _DAY if start is None else start
+    end = 1 - snapshot.left(0, row[1]) if until is None else _moment(until, "until")
+    start = max(end - length, _FIRST_TIME) if since is None else _moment(since, "since")
+    if start >= end:
+        raise errors.InvalidFilter("since must be before until")
+    return row[0], start, end
+
+
+def _moment(given: object, what: str) -> int:
+    if not isinstance(given, datetime):
+        raise errors.InvalidFilter(f"{what} must be a datetime, not {type(given).__name__}")
+    return as_microseconds(given)
+
+
+def _activity(snapshot: Snapshot, since: datetime | None, until: datetime | None, bucket: int) -> Activity:
+    revision, start, end = time_span(snapshot, since, until, _DAY)
     count = -((start - end) // bucket)
-    if not 0 < count <= _MOST_BUCKETS:
-        hint = "since must be before until" if count <= 0 else f"a larger bucket: at most {_MOST_BUCKETS:,} are counted"
-        raise errors.InvalidFilter(f"there would be {max(count, 0):,} buckets", hint=hint)
+    if count > _MOST_BUCKETS:
+        hint = f"a larger bucket: at most {_MOST_BUCKETS:,} are counted"
+        raise errors.InvalidFilter(f"there would be {count:,} buckets", hint=hint)
     params = (start, bucket, first_since(snapshot, start, whole=True), end)
     agents: dict[str, Tally] = {}
     counted = snapshot.all(_COUNT, params)
@@ -345,7 +357,7 @@ def _activity(snapshot: Snapshot, start: int | None, end: int | None, bucket: in
     for place, name, op, number in (*counted, *lost):
         for tally in (_tally(agents, name, count), total):
             getattr(tally, _OPS[op])[place] += number
-    return Activity(row[0], as_time(start), as_time(end), bucket / 1e6, total, dict(sorted(agents.items())))
+    return Activity(revision, as_time(start), as_time(end), bucket / 1e6, total, dict(sorted(agents.items())))
 
 
 def _tally(agents: dict[str, Tally], name: str, count: int) -> Tally:

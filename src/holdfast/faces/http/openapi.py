@@ -22,7 +22,7 @@ from holdfast.faces.http.pages import EXTRAS
 from holdfast.operation import Operation, operation
 from holdfast.route import Role
 from holdfast.schema import NAME, Shapes, argument_types, is_page, parameters, result_type
-from holdfast.types import Event, Report
+from holdfast.types import Report
 from holdfast.wire import EXACT, plan_of
 
 _QUERIED: Final = ("GET", "DELETE")
@@ -297,9 +297,7 @@ def _statuses(routes: list[Route]) -> set[int]:
     for route in routes:
         names = plan_of(route.op.name).hints.keys()
         found |= {409} if route.op.writes or "token" in names else set()
-        events = result_type(route.op.name) in (Event, list[Event])  # of which the log may have forgotten the oldest
-        story = plan_of(route.op.name).hints.get("after") == int | None  # of a record, oldest first
-        found |= {410} if names & {"before", "version", "after_version"} or events or story else set()
+        found |= {410} if route.op.kind == "stream" or "Compacted" in (route.op.__doc__ or "") else set()
         found |= {415} if route.method not in _QUERIED and _others(route) else set()
         found |= {429} if route.op.kind == "stream" else set()
         found |= {410, 501} if route.op.route.nests else set()  # those of what it runs; a file is not read inside
