@@ -12,7 +12,7 @@ READY    := .venv/.ready
 COMPILED := .venv/.compiled
 
 .DEFAULT_GOAL := help
-.PHONY: help setup browser run demo test check fix bench screenshots teeth sim long house clean
+.PHONY: help setup browser run demo test check fix bench screenshots teeth sim faults long house clean
 
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "  make %-11s %s\n", $$1, $$2}' Makefile
@@ -52,6 +52,9 @@ teeth: $(READY) ## Break the source on purpose and see that the tests notice (go
 
 sim: $(READY) ## Attack a simulated cluster (SEED=7 shows one run, SEEDS=20000 tries many)
 	@SEED=$(SEED) SEEDS=$(SEEDS) FIRST=$(FIRST) $(BIN)/python -m tests.simulation
+
+faults: $(READY) ## Kill, pause and cut off real engines under three nodes that write (ARGS=postgres or jetstream)
+	$(BIN)/python -m tests.faults $(ARGS)
 
 long: $(READY) ## What is too long for `test`: every kind, and the figures of a release in slices (goes on where it stopped)
 	$(BIN)/python -m tests.long $(ARGS)

@@ -72,6 +72,7 @@ STEPS = (
     *(step for programme in SLICED for step in programme.steps()),
     Step("every test on every kind", ("-m", "pytest", "-q", "-n", "auto", "tests/conformance"), ALL),
     Step("replicas after a loss of power", (*PYTEST, "-q", "tests/power/test_replica_power_loss.py"), ALL),
+    Step("faults of the engines", ("-m", "tests.faults"), ALL),
     Step("every race and every door", ("-m", "pytest", "-q", "-n", "auto", "tests/e2e", "tests/mcp"), ALL),
     Step("200 kills of the server", (*PYTEST, "tests/e2e/test_server_kill.py"), {"SERVER_KILL_CYCLES": "200"}),
     Step(

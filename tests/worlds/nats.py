@@ -104,10 +104,11 @@ class NatsCluster:
         *,
         sync: str = "always",
         settings: str = "",
+        ports: Sequence[int] | None = None,
         routes: Sequence[Sequence[int]] | None = None,
     ) -> None:
         self.folder = Path(tempfile.mkdtemp(prefix="hf-nats-"))
-        own = free_ports(count)  # where each hears of the others
+        own = ports or free_ports(count)  # where each hears of the others
         self.servers: list[NatsServer] = []
         for number in range(count):
             name = f"n{number}"
@@ -115,12 +116,13 @@ class NatsCluster:
             if count > 1:
                 to = own if routes is None else routes[number]
                 peers = ", ".join(f'"nats://127.0.0.1:{port}"' for port in to)
+                # With routes of its own a server must not find the others by itself: it hears of a closed port.
+                only = "" if routes is None else ', advertise: "127.0.0.1:1"'
                 words += (
-                    f"\ncluster {{ name: holdfast, host: 127.0.0.1, port: {own[number]}, no_advertise: true,"
+                    f"\ncluster {{ name: holdfast, host: 127.0.0.1, port: {own[number]}{only}, no_advertise: true,"
                     f" pool_size: -1, routes: [{peers}] }}"
                 )
             self.servers.append(NatsServer(self.folder, name, words))
-        self.cluster_ports = own
         self.start()
 
     @property

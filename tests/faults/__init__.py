@@ -1,0 +1,1 @@
+"""Faults of real engines under a fleet that writes: `make faults`."""
