@@ -226,7 +226,7 @@ def test_w2_roles_hold_for_sessions_and_other_workspaces_stay_closed(sites_serve
     assert (session["actor"], session["workspaces"]) == ("ada", ["elsewhere"])
     assert code_of(server.call("GET", "/api/tasks", token=session["secret"]))[0] == 403
     ticket = server.call("POST", "/ui/ticket", token=session["secret"]).json()["ticket"]
-    assert sign_in(server, ticket=ticket).json()["actor"] == "ada", "a link has the rights of who made it"
+    assert sign_in(server, ticket=ticket).json()["actor"] == "ada", "a link has the rights of its maker"
 
 
 def test_w2_signed_out_nothing_of_a_workspace_is_shown(sites_server: Running) -> None:

@@ -147,8 +147,8 @@ def test_w13_a_thousand_changes_at_once_are_shown_and_the_page_stays_small(
 
 def test_w13_something_new_that_needs_you_is_notified_with_leave(mortal: Mortal, browser: BrowserContext) -> None:
     browser.add_init_script(
-        "window.told = []; window.Notification = class { static permission = 'granted';"
-        " constructor(title, more) { window.told.push([title, more.body]); } };"
+        "window.shown = []; window.Notification = class { static permission = 'granted';"
+        " constructor(title, more) { window.shown.push([title, more.body]); } };"
     )
     page = browser.new_page()
     page.goto(f"{mortal.url}/ui/-/fleet")
@@ -158,4 +158,4 @@ def test_w13_something_new_that_needs_you_is_notified_with_leave(mortal: Mortal,
         ws.tasks.claim(task.id)
         ws.tasks.block(task.id, reason="no access")
     expect(page.locator("table").first).to_contain_text("no access")
-    assert page.evaluate("window.told") == [["blocked: deploy the preview", "no access"]]
+    assert page.evaluate("window.shown") == [["blocked: deploy the preview", "no access"]]
