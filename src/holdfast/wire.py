@@ -336,12 +336,12 @@ def _from_query(plan: Plan, query: bytes) -> dict[str, Any]:
     return given
 
 
-_BAD_ESCAPE: Final = re.compile(rb"%(?![0-9A-Fa-f]{2})")
+_BAD_ESCAPE: Final = rb"%(?![0-9A-Fa-f]{2})"
 
 
 def check_escapes(given: bytes, what: str, error: type[errors.Invalid] = errors.Invalid) -> None:
     """Raise Invalid for a percent sign that encodes nothing: left as it is, two spellings would mean one name."""
-    if b"%" in given and _BAD_ESCAPE.search(given):
+    if b"%" in given and re.search(_BAD_ESCAPE, given):
         message = f"{what} contains % without two hexadecimal digits after it"
         raise error(message, hint="percent-encode it; the sign itself is %25")
 

@@ -13,8 +13,8 @@ from typing import Any, Final, get_args
 import msgspec
 
 from holdfast import errors
-from holdfast.domains.locks import holder_of
 from holdfast.kernel.events import compare, pairs, pasts
+from holdfast.kernel.leases import holder_of
 from holdfast.kernel.tx import Row, Snapshot, Tx, newest_version
 from holdfast.kernel.validate import check_flag, check_limit, check_name, page_bounds
 from holdfast.operation import Domain, Found, M, read, write

@@ -10,7 +10,7 @@ that died blocks nobody. The steps are written once, as generators, for threads 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import Any, Protocol, TypeVar
 
 import msgspec
@@ -19,14 +19,14 @@ from holdfast import errors
 from holdfast.domains.leases import require_lease
 from holdfast.kernel import leases
 from holdfast.kernel.events import Filter
-from holdfast.kernel.tx import GRANTS_PER_REVISION, SYSTEM, Row, Snapshot, Tx
+from holdfast.kernel.leases import FREED, holder_of
+from holdfast.kernel.tx import GRANTS_PER_REVISION, Row, Snapshot, Tx
 from holdfast.kernel.validate import check_name, check_seconds, check_ttl
 from holdfast.kernel.wake import Watcher
 from holdfast.operation import Deadline, Do, Found, Listen, Next, Steps
-from holdfast.types import DerivedActor, Grant, as_time
+from holdfast.types import Grant, as_time
 
 WAITER = "lock-waiter"
-NOBODY = (SYSTEM, "*")  # the workspace itself, and all agents
 COLUMNS = "k.name, k.holder, k.token, k.acquired, k.lease, l.deadline, k.scope"
 SOURCE = "locks k LEFT JOIN leases l ON l.id = k.lease"
 _ONE = f"FROM {SOURCE} WHERE k.kind = ? AND k.scope = ? AND k.name = ?"
@@ -47,31 +47,6 @@ class Target(msgspec.Struct, frozen=True):
     @property
     def key(self) -> tuple[str, str, str]:
         return self.kind, self.scope, self.name
-
-
-# By kind: what a domain does when a lock of one of its records is released or expires. Wired by the registry.
-FREED: dict[str, Callable[[Tx, Target, str, str | None], None]] = {}
-
-
-def holder_of(tx: Tx, holder: str | None, what: str = "holder") -> str:
-    """Return the holder: as given, or the actor unless it was only derived."""
-    name = name_of(tx.actor, holder, what)
-    tx.saw(name)
-    return name
-
-
-def name_of(actor: str, given: str | None, what: str) -> str:
-    """Return a name: as given, or the actor. Raises InvalidHolder for a derived actor: two agents may share it."""
-    if given is None:
-        if isinstance(actor, DerivedActor):
-            source = "is derived from user and host" if "@" in actor else "is only the name of the token"
-            message = f"this needs the name of the {what}: {actor!r} {source}, and two agents could share it"
-            raise errors.InvalidHolder(message)
-        return actor
-    check_name(given, what)
-    if given in NOBODY:
-        raise errors.InvalidName(f"{given!r} cannot be a {what}", hint="choose another name", what=what)
-    return given
 
 
 def grant_of(row: Row) -> Grant:
@@ -257,7 +232,7 @@ def free(
     """End a grant, and notify the domain whose record was locked."""
     end(tx, target, row, op, forced, reason)
     if target.kind in FREED:
-        FREED[target.kind](tx, target, op, changed_by)
+        FREED[target.kind](tx, target.name, op, changed_by)
 
 
 def end(tx: Tx, target: Target, row: Row, op: str, forced: bool = False, reason: str | None = None) -> None:

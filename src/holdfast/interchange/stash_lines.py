@@ -30,6 +30,7 @@ from holdfast.interchange.stash_export import (
     stash_line,
 )
 from holdfast.kernel import leases
+from holdfast.kernel.leases import NOBODY
 from holdfast.kernel.tx import Row, Tx, newest_version
 from holdfast.kernel.validate import check_id, check_name
 from holdfast.kernel.values import decode, encode
@@ -118,7 +119,7 @@ def _held(value: Any) -> dict[str, str]:
     if not isinstance(value, dict) or value.keys() != {"holder", "acquired_at"}:
         raise errors.InvalidValue("the value of a lock is null, or has holder and acquired_at", hint="")
     check_name(value["holder"], "holder")
-    if value["holder"] in locks.NOBODY:
+    if value["holder"] in NOBODY:
         raise errors.InvalidHolder(f"{value['holder']!r} cannot hold a lock")
     acquired = msgspec.convert(value["acquired_at"], Time)
     return rows.held_value(value["holder"], jsonl.micros(acquired, "acquired_at"))

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import datetime
-from typing import Any, NamedTuple
+from typing import Any
 
 import msgspec
 
@@ -346,7 +346,7 @@ _ENDS = ("delete", "forget", "purge")  # an event without data ends a record too
 IMPORT = "import"  # by which a record gets times from elsewhere
 
 
-class Change(NamedTuple):
+class Change(msgspec.Struct, frozen=True):
     """The last change of a field."""
 
     old: Any

@@ -12,10 +12,13 @@ from collections.abc import Callable
 
 from holdfast import errors
 from holdfast.clock import FAR_AHEAD, LEAP
-from holdfast.kernel.tx import Snapshot, Tx
+from holdfast.kernel.tx import SYSTEM, Snapshot, Tx
+from holdfast.kernel.validate import check_name
+from holdfast.types import DerivedActor
 
 LEASE = "lease"  # a lease made by a user; any other kind is private to one record of that kind
 SWEEP_SIZE = 256
+NOBODY = (SYSTEM, "*")  # the workspace itself, and all agents
 
 # What a domain does when a lease ends: remove the records bound to it and emit `op` for each.
 Id = int | str
@@ -27,6 +30,10 @@ def wire(*enders: Ender) -> None:
     """Register the functions to call when a lease ends; called once by the workspace, which knows all domains."""
     _enders[:] = enders
 
+
+# By kind of lock: what a domain does when the lock of a record, by its name, is released or expires. Wired like `wire`.
+Freed = Callable[[Tx, str, str, str | None], None]
+FREED: dict[str, Freed] = {}
 
 # The newest of the deletions whose records a sweep at this time would remove for good; None if there is none.
 Doomed = Callable[[Snapshot, int, int], int | None]
@@ -130,3 +137,27 @@ def shift(tx: Tx, by: int) -> None:
 def _expect(tx: Tx, deadline: int) -> None:
     if tx.deadline is None or deadline < tx.deadline:
         tx.deadline = deadline
+
+
+# --- holders ---------------------------------------------------------------------------------------------------------
+
+
+def holder_of(tx: Tx, holder: str | None, what: str = "holder") -> str:
+    """Return the holder: as given, or the actor unless it was only derived."""
+    name = name_of(tx.actor, holder, what)
+    tx.saw(name)
+    return name
+
+
+def name_of(actor: str, given: str | None, what: str) -> str:
+    """Return a name: as given, or the actor. Raises InvalidHolder for a derived actor: two agents may share it."""
+    if given is None:
+        if isinstance(actor, DerivedActor):
+            source = "is derived from user and host" if "@" in actor else "is only the name of the token"
+            message = f"this needs the name of the {what}: {actor!r} {source}, and two agents could share it"
+            raise errors.InvalidHolder(message)
+        return actor
+    check_name(given, what)
+    if given in NOBODY:
+        raise errors.InvalidName(f"{given!r} cannot be a {what}", hint="choose another name", what=what)
+    return given

@@ -18,7 +18,8 @@ from __future__ import annotations
 
 import os
 from binascii import crc32
-from typing import NamedTuple
+
+import msgspec
 
 from holdfast import errors
 from holdfast.kernel.process_lock import Presence, locked
@@ -47,7 +48,7 @@ def identity(path: str) -> Identity:
     return found.st_dev, found.st_ino
 
 
-class Mark(NamedTuple):
+class Mark(msgspec.Struct, frozen=True):
     """The commit that was acknowledged last. Its stamp grows with each commit, its revision with most."""
 
     workspace: str
@@ -197,7 +198,7 @@ class StoreFiles:
         """Note a commit that is on disk, before anybody hears of it."""
         if self._mark is None:
             self._mark = os.open(os.path.join(self.folder, MARK), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-        text = " ".join(map(str, mark)).encode()
+        text = b"%s %d %d" % (mark.workspace.encode(), mark.revision, mark.stamp)
         os.pwrite(self._mark, b"%s %08x" % (text, crc32(text)) + b" " * (_MARK_BYTES - len(text)), 0)
 
     def marked(self) -> Mark | None:

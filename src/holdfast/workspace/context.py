@@ -13,21 +13,23 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from time import monotonic
-from typing import Any, Final, Literal, get_args
+from typing import TYPE_CHECKING, Any, Final, Literal, get_args
 
 import msgspec
 
 from holdfast import errors
-from holdfast.domains import locks
-from holdfast.domains.locks import NOBODY, Target, check_fence, load, not_holder
 from holdfast.ids import is_uuid7
 from holdfast.kernel import events, idempotency
+from holdfast.kernel.leases import NOBODY
 from holdfast.kernel.tx import Snapshot, Tx, newest_version
 from holdfast.kernel.validate import check_name
 from holdfast.kernel.values import decode, encode
 from holdfast.operation import Operation, find_operation
 from holdfast.route import ANY, LOADING, Role
 from holdfast.types import DerivedActor, Op, TxnResult
+
+if TYPE_CHECKING:
+    from holdfast.domains.locks import Target
 
 # What a fence names: a lock, the id of a lock stash, (run, cell), or (trail, name) of a lock stash, ("", name) if it is
 # global. As one text the two are joined by a slash.
@@ -115,11 +117,14 @@ def _check_fenced(name: FenceName) -> None:
 
 def _targets(tx: Tx, name: FenceName) -> list[Target]:
     """The locks that a fence may mean. No two grants share a token, so only one of them can pass."""
+    with LOADING:
+        from holdfast.domains import locks  # here and below: only a call with a fence needs them
+
     found = [locks.named(name)] if isinstance(name, str) else []
     if isinstance(name, str) and "/" not in name and not is_uuid7(name):
         return found
     with LOADING:
-        from holdfast.domains import cells  # only a fence by an id or by two names needs them
+        from holdfast.domains import cells  # only a fence by an id or by two names
         from holdfast.domains.stashes import rows
 
     if isinstance(name, str) and "/" not in name:
@@ -133,9 +138,12 @@ def _targets(tx: Tx, name: FenceName) -> list[Target]:
 
 def _check_fence(tx: Tx, fence: Fence) -> None:
     """Raise Fenced unless the lock is held with this token, NotHolder if the caller acts under another name."""
+    with LOADING:
+        from holdfast.domains import locks
+
     name, token = fence
     targets = _targets(tx, name)
-    held = [(target, row[2]) for target in targets if (row := load(tx, target)) is not None]
+    held = [(target, row[2]) for target in targets if (row := locks.load(tx, target)) is not None]
     meant = [target for target, current in held if current == token] or [target for target, _ in held]
     known = meant or [target for target in targets if newest_version(tx, *target.key)]
     if not known:
@@ -146,9 +154,9 @@ def _check_fence(tx: Tx, fence: Fence) -> None:
             " if the stash is global, or its id",
             current=None,
         )
-    holder = check_fence(tx, known[0], token)
+    holder = locks.check_fence(tx, known[0], token)
     if tx.actor != holder and not isinstance(tx.actor, DerivedActor):  # who chose no name claims to be nobody else
-        raise not_holder(known[0], holder, tx.actor)
+        raise locks.not_holder(known[0], holder, tx.actor)
 
 
 def check_reached(snapshot: Snapshot, at_least: int | Literal["latest"] | None) -> None:

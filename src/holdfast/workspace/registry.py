@@ -11,8 +11,7 @@ from collections.abc import Callable, Iterable
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, Final
 
-from holdfast.domains import locks, task_hooks
-from holdfast.domains.locks import FREED, Target, end_lease
+from holdfast.domains import task_hooks
 from holdfast.kernel import leases as kernel_leases
 from holdfast.kernel.tx import Snapshot, Tx
 from holdfast.operation import Domain, Found
@@ -78,34 +77,37 @@ def _end_cells(tx: Tx, lease: kernel_leases.Id, op: str) -> None:
     _late("cells").end_lease(tx, lease, op)
 
 
+def _end_locks(tx: Tx, lease: kernel_leases.Id, op: str) -> None:
+    _late("locks").end_lease(tx, lease, op)
+
+
 def _end_late_lease(tx: Tx, lease: kernel_leases.Id, op: str) -> None:
     home = _CLAIMS if isinstance(lease, int) else _LATE.get(lease.partition(":")[0])
     if home is not None:
         _late(home).end_lease(tx, lease, op)
 
 
-def _stash_freed(tx: Tx, target: Target, op: str, changed_by: str | None) -> None:
+def _stash_freed(tx: Tx, name: str, op: str, changed_by: str | None) -> None:
     with LOADING:
         from holdfast.domains.stashes import rows
 
-    rows.freed(tx, target, op, changed_by)
+    rows.freed(tx, name, op, changed_by)
 
 
-def _path_freed(tx: Tx, target: Target, op: str, changed_by: str | None) -> None:
+def _path_freed(tx: Tx, name: str, op: str, changed_by: str | None) -> None:
     with LOADING:
         from holdfast.domains.paths import patterns
 
-    patterns.unindex(tx, target.name)
+    patterns.unindex(tx, name)
 
 
 def _doomed_of(home: str) -> kernel_leases.Doomed:
     return lambda *args: _late(home).doomed(*args)
 
 
-kernel_leases.wire(_end_cells, end_lease, _end_late_lease)
+kernel_leases.wire(_end_cells, _end_locks, _end_late_lease)
 kernel_leases.wire_purge(_doomed_of("tasks.changes"), _doomed_of("trails"))
-FREED["stash-lock"] = _stash_freed
-FREED["path"] = _path_freed
+kernel_leases.FREED.update({"stash-lock": _stash_freed, "path": _path_freed})
 
 # --- what tasks ask mail and paths -----------------------------------------------------------------------------------
 
@@ -167,7 +169,7 @@ PROBES: Final[dict[str, Probe]] = {
     "cell-lock": lambda tx, run, cell: _late("cells").probe_lock(tx, run, cell),
     "cycle": _late_probe("cycles"),
     "lease": _late_probe("leases"),
-    "lock": locks.probe,
+    "lock": _late_probe("locks"),
     "agent": _late_probe("agents"),
     "message": _late_probe("mail"),
     "path": _late_probe("paths"),
@@ -177,7 +179,7 @@ PROBES: Final[dict[str, Probe]] = {
 }
 CHECKERS: Final = (
     _late_check("cell_history", "cells"),
-    locks.check,
+    _late_check("locks", "locks"),
     *(
         _late_check(module, "messages")
         for module in ("tasks.check", "tasks.templates", "routing.config", "agents", "mail.messages", "paths")

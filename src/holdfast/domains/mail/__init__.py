@@ -14,11 +14,11 @@ import msgspec
 
 from holdfast import errors
 from holdfast.domains import agents
-from holdfast.domains.locks import holder_of
 from holdfast.domains.mail import messages
 from holdfast.domains.mail.messages import ALL, MESSAGE, Stored, change, encode_names, require, status_of, to_message
 from holdfast.domains.tasks.creation import check_line, check_note, check_priority, check_text
 from holdfast.domains.tasks.rows import require as require_task
+from holdfast.kernel.leases import holder_of
 from holdfast.kernel.tx import Tx, index_text
 from holdfast.kernel.validate import check_flag, check_name
 from holdfast.operation import Domain, Found, M, read, read_as, write

@@ -9,11 +9,11 @@ from typing import Any, Final, Literal
 import msgspec
 
 from holdfast import errors
-from holdfast.domains.locks import name_of
 from holdfast.domains.tasks.queries import match_of
 from holdfast.domains.tasks.rows import find as find_task
 from holdfast.kernel import events
 from holdfast.kernel.events import compare, pasts
+from holdfast.kernel.leases import name_of
 from holdfast.kernel.tx import Row, Snapshot, Tx, fill
 from holdfast.kernel.validate import check_limit, check_name, check_offset
 from holdfast.types import END_OF_REVISION, Event, Page, as_time

@@ -25,6 +25,7 @@ from holdfast.domains.tasks.rows import require as require_task
 from holdfast.ids import is_uuid7
 from holdfast.kernel import leases
 from holdfast.kernel.events import Filter
+from holdfast.kernel.leases import holder_of
 from holdfast.kernel.tx import Snapshot, Tx, fill
 from holdfast.kernel.validate import check_flag, check_limit, check_name, check_ttl
 from holdfast.operation import Domain, Found, M, Steps, procedure, read, read_as, write
@@ -68,7 +69,7 @@ class _PathAttempt:
         self._fresh: PathLock | None = None
 
     def __call__(self, tx: Tx) -> PathLock:
-        holder = locks.holder_of(tx, self._holder)
+        holder = holder_of(tx, self._holder)
         micros = None if self._ttl is None else check_ttl(self._ttl)
         task = None if self._wanted.task is None else _claimed(tx, self._wanted.task, holder)
         again = self._again(tx, holder, task)
@@ -205,7 +206,7 @@ def release(
         if found is not None:
             _free(tx, found, True, reason)
         return int(found is not None)
-    found = _pick(_named(tx, id), locks.holder_of(tx, holder), id, entire=True)
+    found = _pick(_named(tx, id), holder_of(tx, holder), id, entire=True)
     return int(locks.release_target(tx, target_of(id if found is None else found.id), holder, token))
 
 
@@ -255,7 +256,7 @@ def _release_all(
         where, params = " AND k.task = ?", [require_task(tx, task, deleted=True).id]
     if not force or holder is not None or task is None:
         where += " AND k.holder = ?"
-        params.append(locks.holder_of(tx, holder))
+        params.append(holder_of(tx, holder))
     taken = select(tx, where, params)
     for found in taken:
         if force:
@@ -272,7 +273,7 @@ def _free(tx: Tx, found: PathLock, forced: bool = False, reason: str | None = No
 
 def refresh(tx: Tx, id: str, holder: str | None = None, ttl: float | None = None, token: int | None = None) -> PathLock:
     """Renew a lock by id or pattern, by default for as long as before. Raises Fenced if it was lost, or NotHolder."""
-    who = locks.holder_of(tx, holder)
+    who = holder_of(tx, holder)
     found = _pick(_named(tx, id), who, id)
     if found is None and not is_uuid7(id):
         hint = (

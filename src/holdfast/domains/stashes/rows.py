@@ -432,9 +432,9 @@ class _Attempt(LockAttempt):
         return grant
 
 
-def freed(tx: Tx, target: Target, op: str, changed_by: str | None) -> None:
+def freed(tx: Tx, id: str, op: str, changed_by: str | None) -> None:
     """Add a version to the stash whose lock was released or has expired."""
-    stored = find(tx, target.name)
+    stored = find(tx, id)
     if stored is not None:
         write(tx, stored.id, op, stored.version + 1, None, changed_by)
 

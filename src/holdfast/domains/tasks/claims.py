@@ -11,8 +11,6 @@ from datetime import datetime
 from typing import Any
 
 from holdfast import errors
-from holdfast.domains import agents
-from holdfast.domains.locks import holder_of
 from holdfast.domains.routing.config import Settings, settings_of
 from holdfast.domains.routing.rules import Decision, Subject, decide
 from holdfast.domains.tasks import transitions
@@ -21,10 +19,12 @@ from holdfast.domains.tasks.rows import NO_CLAIM, TASK, Stored, by_record, chang
 from holdfast.domains.tasks.transitions import ask_holder, check_closable, check_step, illegal, opened
 from holdfast.kernel import leases
 from holdfast.kernel.events import history, to_event
+from holdfast.kernel.leases import holder_of
 from holdfast.kernel.tx import Snapshot, Tx
 from holdfast.kernel.validate import check_flag, check_seconds, check_ttl
 from holdfast.kernel.values import encode
 from holdfast.operation import Do, Steps
+from holdfast.route import LOADING
 from holdfast.types import DerivedActor, as_microseconds, as_time
 from holdfast.types.tasks import Task, TaskStatus
 
@@ -55,6 +55,24 @@ def _assigned(snapshot: Snapshot, parent: int) -> str | None:
     return None if row is None else row[0]
 
 
+def check_abilities(can: Any) -> frozenset[str] | None:
+    """Return the abilities that a call gives, None if it gives none. Raises Invalid."""
+    if can is None:
+        return None
+    with LOADING:
+        from holdfast.domains import agents  # here and below: few calls ask for them
+
+    return agents.check_abilities(can)
+
+
+def registered_abilities(snapshot: Snapshot, agent: str) -> frozenset[str] | None:
+    """Return the abilities that an agent registered, None if unspecified."""
+    with LOADING:
+        from holdfast.domains import agents
+
+    return agents.abilities(snapshot, agent)
+
+
 _PAGE = 100
 
 # --- taking ----------------------------------------------------------------------------------------------------------
@@ -70,7 +88,7 @@ def claim(
     """
     agent = holder_of(tx, agent, "agent")
     micros = None if ttl is None else check_ttl(ttl)
-    abilities = None if can is None else agents.check_abilities(can)
+    abilities = check_abilities(can)
     task = require(tx, id)
     if task.holder is not None:
         raise already_claimed(task, agent)
@@ -79,7 +97,7 @@ def claim(
         raise errors.InvalidStatus(message, hint=opened(task), id=id, status=task.status)
     settings = settings_of(tx)
     if abilities is None and settings.rules.has_needs:
-        abilities = agents.abilities(tx, agent)
+        abilities = registered_abilities(tx, agent)
     return take(tx, task, agent, micros, abilities, settings)
 
 

@@ -19,14 +19,12 @@ from typing import Any
 import msgspec
 
 from holdfast import errors
-from holdfast.domains import agents
-from holdfast.domains.locks import holder_of, name_of
 from holdfast.domains.routing import globs
 from holdfast.domains.routing.config import Settings, settings_of
-from holdfast.domains.tasks.claims import route, take
+from holdfast.domains.tasks.claims import check_abilities, registered_abilities, route, take
 from holdfast.domains.tasks.creation import check_priority, check_tags, check_type
 from holdfast.domains.tasks.rows import COLUMNS, READY, READY_COLUMNS, Stored, find, to_task
-from holdfast.kernel.leases import next_deadline
+from holdfast.kernel.leases import holder_of, name_of, next_deadline
 from holdfast.kernel.tx import PAGE_BYTES, Row, Snapshot, Tx
 from holdfast.kernel.validate import check_limit, check_name, check_ttl
 from holdfast.operation import Do, Look, Steps
@@ -148,8 +146,7 @@ def _wanted(
         checked, pattern = tuple(sorted({*checked, globs.literal_prefix(pattern)})), None  # an index knows it
     types = tuple(check_type(each) for each in several(type))
     priorities = tuple(check_priority(each) for each in several(priority))
-    able = None if can is None else agents.check_abilities(can)
-    return Wanted(checked, pattern, types, priorities, parent_id, able)
+    return Wanted(checked, pattern, types, priorities, parent_id, check_abilities(can))
 
 
 # --- looking ---------------------------------------------------------------------------------------------------------
@@ -302,7 +299,7 @@ def _as_registered(snapshot: Snapshot, wanted: Wanted, agent: str, settings: Set
     """Use the abilities that the agent registered if it gives none."""
     if wanted.can is not None or not settings.rules.has_needs:
         return wanted
-    can = agents.abilities(snapshot, agent)
+    can = registered_abilities(snapshot, agent)
     return wanted if can is None else msgspec.structs.replace(wanted, can=can)
 
 

@@ -14,11 +14,12 @@ from typing import Any, Final
 import msgspec
 
 from holdfast import errors
-from holdfast.domains import link_types, locks
+from holdfast.domains import link_types
 from holdfast.domains.routing.config import settings_of
 from holdfast.kernel import leases
 from holdfast.kernel.tx import SYSTEM, Row, Snapshot, Tx, index_text, unindex_text
 from holdfast.kernel.validate import after_prefix, check_name
+from holdfast.route import LOADING
 from holdfast.types import as_time
 from holdfast.types.tasks import Origin, Task, TaskStatus, TaskType
 
@@ -282,6 +283,9 @@ def change(
     follow(tx, task, new)
     tx.emit_of(task.record, op, version, _encode(data) if data else None)
     if task.holder is not None and new.holder != task.holder:
+        with LOADING:
+            from holdfast.domains import locks  # a claim that begins needs none
+
         locks.end_claim(tx, task.id, "expire" if op == "expire" else "release")
     return new
 
