@@ -214,7 +214,7 @@ asyncio.run(main())
 @pytest.mark.parametrize("how", ["closed", "just left"])
 def test_nothing_is_left_open_when_a_loop_ends(ws: holdfast.RemoteWorkspace, tmp_path: Path, how: str) -> None:
     """No warning of any kind, whatever is under way."""
-    url, token = ws._wire.address.url, (tmp_path / "token").read_text().strip()
+    url, token = ws._wire.nodes.urls[0], (tmp_path / "token").read_text().strip()
     started = [sys.executable, "-W", "error", "-c", SCRIPT, url, token, how]
     found = subprocess.run(started, capture_output=True, text=True, timeout=PATIENCE, check=False)
     assert (found.returncode, found.stderr) == (0, "")

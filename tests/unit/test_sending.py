@@ -9,7 +9,9 @@ import pytest
 
 from holdfast import errors
 from holdfast.operation import operation
-from holdfast.remote.protocol import ATTEMPTS, RESUMES, Pause, Resuming, Send, calling, request_of
+from holdfast.remote.nodes import Address, Nodes, Sent
+from holdfast.remote.protocol import ATTEMPTS, Elsewhere, Pause, Send, calling, request_of
+from holdfast.remote.stream import RESUMES, Resuming
 from holdfast.workspace.context import Context
 
 ANN = Context("ann")
@@ -30,6 +32,9 @@ def play(name: str, args: tuple[Any, ...], context: Context, *answers: Any) -> t
             if isinstance(step, Pause):
                 assert 0 < step.seconds < 5
                 step = steps.send(None)
+                continue
+            if isinstance(step, Elsewhere):
+                step = steps.send(1)
                 continue
             assert isinstance(step, Send)
             sent += 1
@@ -121,3 +126,88 @@ def test_a_watch_resumes_behind_the_last_whole_event_it_heard() -> None:
         hear(watch, 'event: error\ndata: {"error": "gone", "code": "COMPACTED", "details": {}}\n\n')
     assert hear(watch, "event: end\ndata: {}\n\n") == []
     assert watch.over
+
+
+# --- several nodes ---------------------------------------------------------------------------------------------------
+
+TWO = ("http://127.0.0.1:1", "http://127.0.0.1:2")
+
+
+def at_two_nodes(name: str, args: tuple[Any, ...], *answers: Any) -> tuple[Any, list[str | None]]:
+    """Give these answers to a client of two nodes; the result or the error, and the key of each request."""
+    steps = calling(operation(name), args, {}, ANN)
+    told, keys = iter(answers), []
+    try:
+        step = next(steps)
+        while True:
+            if not isinstance(step, Send):
+                step = steps.send(2 if isinstance(step, Elsewhere) else None)
+                continue
+            keys.append(step.headers.get("idempotency-key"))
+            answer = next(told)
+            step = steps.throw(answer) if isinstance(answer, Exception) else steps.send(answer)
+    except StopIteration as stop:
+        return stop.value, keys
+    except errors.HoldfastError as error:
+        return type(error), keys
+
+
+def refusal(code: str, status: int = 503) -> httpx.Response:
+    return answer(b'{"error": "no", "code": "%s", "hint": "", "details": {}}' % code.encode(), status)
+
+
+def test_a_write_to_several_nodes_has_a_key_of_its_own_and_is_sent_until_one_has_done_it() -> None:
+    result, keys = at_two_nodes(*SET, LOST, refusal("UNREACHABLE"), refusal("OUTCOME_UNKNOWN"), answer(b"3"))
+    assert result == 3
+    assert len(keys) == 4
+    assert len(set(keys)) == 1
+    assert keys[0] is not None
+    again = at_two_nodes(*SET, answer(b"4"))[1]
+    assert again != keys[:1], "another write has another key"
+
+
+def test_what_every_node_would_refuse_is_not_sent_to_another() -> None:
+    for code, status, error in (("HELD", 409, errors.Held), ("BUSY", 503, errors.Busy)):
+        result, keys = at_two_nodes(*SET, refusal(code, status))
+        assert (result, len(keys)) == (error, 1)
+
+
+def asks_for_everything(nodes: Nodes, name: str = "cells.get") -> tuple[Sent, bool]:
+    """The next request of a client: where it goes, and whether it asks for all that was acknowledged."""
+    op = operation(name)
+    given = {"run": "r", "cell": "c"} | ({"value": 1} if op.writes else {})
+    sent, request = nodes.request(Send(request_of(op, given), {}))
+    return sent, request["headers"].get("x-at-least") == "latest"
+
+
+def test_reads_ask_a_new_node_for_everything_until_it_has_shown_it() -> None:
+    nodes = Nodes([Address(url, "t", 1.0, True) for url in TWO])
+    first, asks = asks_for_everything(nodes)
+    assert asks
+    nodes.answered(first)
+    assert asks_for_everything(nodes)[1] is False
+    nodes.leave(0)
+    second, asks = asks_for_everything(nodes)
+    assert (second.node, asks) == (1, True)
+    nodes.leave(0)
+    assert asks_for_everything(nodes)[0].node == 1, "it was left already"
+    write, _ = asks_for_everything(nodes, "cells.set")
+    nodes.answered(write)
+    assert asks_for_everything(nodes)[1] is False, "a write has seen everything before it"
+
+
+def test_an_answer_of_a_node_that_was_left_makes_reads_ask_again() -> None:
+    nodes = Nodes([Address(url, "t", 1.0, True) for url in TWO])
+    late, _ = asks_for_everything(nodes)
+    nodes.leave(0)
+    asked, _ = asks_for_everything(nodes)
+    nodes.answered(late)
+    nodes.answered(asked)
+    assert asks_for_everything(nodes)[1] is True, "it was asked before the late answer came"
+
+
+def test_one_server_is_never_asked_for_more_than_the_caller_wants() -> None:
+    nodes = Nodes([Address(TWO[0], "t", 1.0, True)])
+    assert asks_for_everything(nodes)[1] is False
+    nodes.leave(0)
+    assert asks_for_everything(nodes)[0].node == 0

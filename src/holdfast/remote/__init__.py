@@ -3,34 +3,32 @@
 A function of a cell's value (`cells.transition`) runs here, in a loop of compare-and-swap. A body cannot travel, so
 `transact` and `transaction` are Unsupported; `txn` can.
 A call is tried again only where that is safe: reads, and writes that carry an idempotency key. A watch that loses its
-connection resumes by itself behind the last event it gave, without gap or repeat.
+connection resumes by itself behind the last event it gave, without gap or repeat. With several servers, nodes of one
+log, both go on at another node.
 """
 
 from __future__ import annotations
 
-import os
-import re
-import ssl
 import time
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Iterator, Sequence
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Final, Generic, NoReturn, TypeVar
 from weakref import WeakKeyDictionary
 
 from holdfast import errors
-from holdfast.kernel.validate import check_ttl
 from holdfast.operation import Handlers, Sync, drive
+from holdfast.remote.nodes import Address, Nodes, Sent
 from holdfast.remote.protocol import (
+    Elsewhere,
     Pause,
     RemoteRunner,
-    Resuming,
     Send,
     Steps,
-    check_events,
-    failure,
     no_backup,
     no_block,
     no_function,
 )
+from holdfast.remote.stream import Resuming, allow_silence, check_events
 from holdfast.types import Report
 from holdfast.workspace.context import Context, check_context, derive_actor
 from holdfast.workspace.transaction import InContext
@@ -44,81 +42,32 @@ if TYPE_CHECKING:  # of httpx too, which the extra `remote` installs: who does n
     from holdfast.remote.aio import AsyncRemoteWorkspace, AsyncWire
 
 
-_UNIX: Final = "unix://"
-_SILENCE: Final = 35.0  # seconds without even a bookmark, after which a connection counts as lost
 R = TypeVar("R")
 E = TypeVar("E")
 
 
-class Address:
-    """Where a server is, and how to reach it: for clients that block and clients that await."""
-
-    def __init__(self, url: str, token: str | None, timeout: float, verify: str | bool) -> None:
-        if not isinstance(url, str) or not re.match(r"https?://[^/]|unix:///", url):
-            raise errors.Invalid(
-                f"{url!r} is not the address of a server",
-                hint="http://host:port, with /NAME for a named workspace, or unix:///path",
-            )
-        if url.startswith("http:") and not _is_here(url):
-            raise errors.Invalid(
-                f"{url} would send the token over the network in the clear",
-                hint="use https:// (holdfast serve --tls auto), or a tunnel: ssh -L 4653:127.0.0.1:4653 HOST, then"
-                " http://127.0.0.1:4653",
-            )
-        check_ttl(timeout, "timeout")
-        self.url = url
-        self.timeout = timeout
-        self._token = _checked(_token() if token is None else token)
-        self._verify = _trust(url, verify)
-
-    def options(self, transport: type[httpx.HTTPTransport] | type[httpx.AsyncHTTPTransport]) -> dict[str, Any]:
-        """The arguments of a client of httpx."""
-        from httpx import Limits
-
-        path = self.url.removeprefix(_UNIX)
-        by_socket = self.url.startswith(_UNIX)
-        # Each watch has a connection of its own. A server keeps an idle one for longer than we do.
-        limits = Limits(max_connections=None, max_keepalive_connections=32, keepalive_expiry=30)
-        return {
-            "base_url": "http://localhost" if by_socket else self.url.rstrip("/"),
-            "transport": transport(verify=self._verify, limits=limits, uds=path if by_socket else None),
-            "timeout": self.timeout,
-            "headers": {"authorization": f"Bearer {self._token}"},
-        }
-
-    def request(self, step: Send) -> dict[str, Any]:
-        """The arguments of a request. It waits for a response as long as the call itself may wait, and some more."""
-        from httpx import Timeout
-
-        request, wait = step.request, step.request.wait
-        return {
-            "method": request.method,
-            "url": request.path,
-            "params": tuple(request.query),
-            "content": request.body,
-            "headers": step.headers,
-            "timeout": Timeout(self.timeout, read=None if wait is None else self.timeout + wait),
-        }
+_NODE: Final = "holdfast.node"  # in the extensions of a response: which one sent it
 
 
 class Wire:
-    """The connections to one server."""
+    """The connections to one server, or to several nodes."""
 
     awaits: Final = False
 
-    def __init__(self, address: Address) -> None:
+    def __init__(self, nodes: Nodes) -> None:
         from httpx import Client, HTTPTransport
 
-        self.address = address
-        self._client = Client(**address.options(HTTPTransport))
-        self._handlers: Handlers = {Send: self._send, Pause: self._pause}
+        self.nodes = nodes
+        self._clients = [Client(**address.options(HTTPTransport)) for address in nodes.addresses]
+        self._handlers: Handlers = {Send: self._send, Pause: self._pause, Elsewhere: self._leave}
 
     def close(self) -> None:
         """Close them."""
-        self._client.close()
+        for client in self._clients:
+            client.close()
 
     def _check_open(self) -> None:
-        if self._client.is_closed:
+        if self._clients[0].is_closed:
             raise errors.Closed("this workspace is closed")
 
     def drive(self, steps: Steps[R]) -> R:
@@ -128,9 +77,15 @@ class Wire:
     def _pause(self, step: Pause) -> None:
         time.sleep(step.seconds)
 
+    def _leave(self, step: Elsewhere) -> int:
+        return leave(self.nodes, step)
+
     def _send(self, step: Send) -> httpx.Response:
         self._check_open()
-        return self._client.request(**self.address.request(step))
+        sent, request = self.nodes.request(step)
+        with leaving(self.nodes, sent.node):
+            response = self._clients[sent.node].request(**request)
+        return signed(self.nodes, sent, response)
 
     def watch(self, resuming: Resuming) -> RemoteWatch[Any]:
         """An iterator over events."""
@@ -140,14 +95,15 @@ class Wire:
         """Events as they come, after a first None once it is connected; resumes by itself."""
         from httpx import TransportError
 
-        begun = False
+        begun, resuming.nodes = False, len(self.nodes)
         while True:
             self._check_open()
-            broken: TransportError | None = None
+            broken: Exception | None = None
+            sent, request = self.nodes.request(resuming.step(), watch=True)
             try:
-                with self._client.stream(**self.address.request(resuming.step())) as answer:
+                with self._clients[sent.node].stream(**request) as answer:
                     if not answer.is_success:
-                        raise failure(answer.read(), answer.status_code)
+                        raise NodeRefused(resuming.refused(answer.read(), answer.status_code))
                     check_events(answer)
                     allow_silence(answer)
                     for line in answer.iter_lines():
@@ -158,65 +114,41 @@ class Wire:
                         yield from events
                         if resuming.over:
                             return
-            except TransportError as error:
+            except (TransportError, NodeRefused) as error:
                 broken = error
+            self.nodes.leave(sent.node)
             time.sleep(resuming.broke(broken))
 
 
-def allow_silence(answer: httpx.Response) -> None:
-    """Let a watch that is connected be silent for as long as a server ever is."""
-    answer.request.extensions["timeout"]["read"] = _SILENCE
+class NodeRefused(Exception):
+    """A node cannot watch, and another may."""
 
 
-def _is_here(url: str) -> bool:
-    """Whether an address leads to this machine."""
-    from ipaddress import ip_address
-    from urllib.parse import urlsplit
+def leave(nodes: Nodes, step: Elsewhere) -> int:
+    """Leave the node that sent a response, if there is one; returns how many nodes there are."""
+    if step.response is not None:
+        nodes.leave(step.response.extensions[_NODE])
+    return len(nodes)
+
+
+@contextmanager
+def leaving(nodes: Nodes, node: int) -> Iterator[None]:
+    """Leave a node if the connection to it breaks."""
+    from httpx import TransportError
 
     try:
-        host = urlsplit(url).hostname or ""
-        return host == "localhost" or ip_address(host).is_loopback
-    except ValueError:
-        return False
+        yield
+    except TransportError:
+        nodes.leave(node)
+        raise
 
 
-def _trust(url: str, verify: str | bool) -> ssl.SSLContext | bool:
-    """The certificates that are trusted."""
-    if isinstance(verify, str):  # servers that show this certificate, and no others
-        try:
-            return ssl.create_default_context(cafile=verify)
-        except OSError as error:  # of which ssl.SSLError is one
-            raise errors.Invalid(
-                f"{verify} cannot be used as a certificate: {error}",
-                hint="verify= is a PEM file, such as DIR/tls/cert.pem",
-            ) from error
-    if url.startswith("https:"):
-        return verify
-    # No certificate is shown: loading the usual ones would take longer than most calls. None is trusted, if one came.
-    return ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
-
-
-def _checked(token: object) -> str:
-    """A token without the line end of its file. A message never repeats what is not a token."""
-    text = token.strip() if isinstance(token, str) else ""
-    if not text or not text.isascii() or not text.isprintable() or " " in text:
-        raise errors.Unauthorized("this is not a token", hint="a token is one word, as holdfast token create shows it")
-    return text
-
-
-def _token() -> str:
-    """The token from the environment; Unauthorized if there is none."""
-    given = os.environ.get("HOLDFAST_TOKEN")
-    file = os.environ.get("HOLDFAST_TOKEN_FILE")
-    if given:
-        return given
-    if file:
-        try:
-            with open(file, encoding="utf-8") as opened:
-                return opened.read()
-        except (OSError, UnicodeDecodeError) as error:
-            raise errors.Unauthorized(f"HOLDFAST_TOKEN_FILE {file} cannot be read: {error}") from error
-    raise errors.Unauthorized("no token was given", hint=f"{errors.SEND_TOKEN}, or set HOLDFAST_TOKEN")
+def signed(nodes: Nodes, sent: Sent, response: httpx.Response) -> httpx.Response:
+    """The response of a node, which says which one sent it."""
+    response.extensions[_NODE] = sent.node
+    if response.is_success and len(nodes) > 1:
+        nodes.answered(sent)
+    return response
 
 
 class RemoteWorkspace(InContext[Sync], Closing):
@@ -242,7 +174,7 @@ class RemoteWorkspace(InContext[Sync], Closing):
         loop = running_loop()
         wire = self._loops.get(loop)
         if wire is None:
-            wire = self._loops[loop] = AsyncWire(self._wire.address, loop, lambda: self._loops.pop(loop, None))
+            wire = self._loops[loop] = AsyncWire(self._wire.nodes, loop, lambda: self._loops.pop(loop, None))
         return AsyncRemoteWorkspace(wire, self._context)
 
     @property
@@ -283,7 +215,8 @@ class RemoteWorkspace(InContext[Sync], Closing):
         self._wire.close()
 
     def __repr__(self) -> str:
-        return f"<RemoteWorkspace {self._wire.address.url!r} actor={self.actor!r}>"
+        urls = self._wire.nodes.urls
+        return f"<RemoteWorkspace {urls[0] if len(urls) == 1 else urls!r} actor={self.actor!r}>"
 
 
 class RemoteWatch(Closing, Generic[E]):
@@ -306,12 +239,19 @@ class RemoteWatch(Closing, Generic[E]):
 
 
 def connect(
-    url: str, *, token: str | None = None, actor: str | None = None, timeout: float = 30.0, verify: str | bool = True
+    url: str | Sequence[str],
+    *,
+    token: str | Sequence[str] | None = None,
+    actor: str | None = None,
+    timeout: float = 30.0,
+    verify: str | bool | Sequence[str] = True,
 ) -> RemoteWorkspace:
     """The workspace behind a server: `http://host:port`, `.../NAME` for a named one, `unix:///path` for a socket.
 
-    The token is given, or in HOLDFAST_TOKEN, or in the file that HOLDFAST_TOKEN_FILE names. `verify` is the server's
-    certificate if it made its own. Raises Unsupported if the extra `remote` is not installed.
+    With several, which are nodes of one log, a client that loses its node goes on at the next: its reads never go
+    backwards, its writes happen once, its watches resume. The token is given, for all or for each, or in
+    HOLDFAST_TOKEN, or in the file that HOLDFAST_TOKEN_FILE names. `verify` is the certificate of a server that made
+    its own, or one for each. Raises Unsupported if the extra `remote` is not installed.
     """
     try:
         import httpx  # noqa: F401
@@ -320,4 +260,15 @@ def connect(
             f"a remote workspace needs a package that is not installed: {error}", hint="pip install 'holdfast[remote]'"
         ) from error
     context = check_context(Context(derive_actor() if actor is None else actor))
-    return RemoteWorkspace(Wire(Address(url, token, timeout, verify)), context)
+    urls = [url] if isinstance(url, str) or not isinstance(url, Sequence) else list(url)
+    tokens = [token] * len(urls) if token is None or isinstance(token, str) else list(token)
+    trusted = [verify] * len(urls) if isinstance(verify, str | bool) else list(verify)
+    if not urls or len(set(urls)) < len(urls) or len(tokens) != len(urls) or len(trusted) != len(urls):
+        raise errors.Invalid(
+            f"{len(urls)} addresses, {len(set(urls))} different ones, {len(tokens)} tokens and {len(trusted)}"
+            " certificates do not go together",
+            hint="name each server once, and give one token or certificate for all or one for each",
+        )
+    each = zip(urls, tokens, trusted, strict=True)
+    addresses = [Address(where, own, timeout, trust) for where, own, trust in each]
+    return RemoteWorkspace(Wire(Nodes(addresses)), context)

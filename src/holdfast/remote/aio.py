@@ -14,19 +14,19 @@ from typing import TYPE_CHECKING, Any, Final, Generic, NoReturn, TypeVar
 
 from holdfast import errors
 from holdfast.operation import Async, Handlers, drive_async
-from holdfast.remote import Address, allow_silence
+from holdfast.remote import NodeRefused, leave, leaving, signed
+from holdfast.remote.nodes import Nodes
 from holdfast.remote.protocol import (
+    Elsewhere,
     Pause,
     RemoteRunner,
-    Resuming,
     Send,
     Steps,
-    check_events,
-    failure,
     no_backup,
     no_block,
     no_function,
 )
+from holdfast.remote.stream import Resuming, allow_silence, check_events
 from holdfast.types import Report
 from holdfast.workspace.context import Context
 from holdfast.workspace.transaction import InContext
@@ -41,17 +41,17 @@ E = TypeVar("E")
 
 
 class AsyncWire:
-    """The connections of one event loop to one server."""
+    """The connections of one event loop to one server, or to several nodes."""
 
     awaits: Final = True
 
-    def __init__(self, address: Address, loop: asyncio.AbstractEventLoop, forget: Callable[[], object]) -> None:
+    def __init__(self, nodes: Nodes, loop: asyncio.AbstractEventLoop, forget: Callable[[], object]) -> None:
         from httpx import AsyncClient, AsyncHTTPTransport
 
-        self.address = address
+        self.nodes = nodes
         self._loop = weakref.ref(loop)  # which is not kept: it knows us, and ends when its owner drops it
-        self._client = AsyncClient(**address.options(AsyncHTTPTransport))
-        self._handlers: Handlers = {Send: self._send, Pause: self._pause}
+        self._clients = [AsyncClient(**address.options(AsyncHTTPTransport)) for address in nodes.addresses]
+        self._handlers: Handlers = {Send: self._send, Pause: self._pause, Elsewhere: self._leave}
         self._forget = forget
         self._keeper: AsyncGenerator[None, None] | None = None
         self._closed = False
@@ -84,9 +84,18 @@ class AsyncWire:
 
     async def _send(self, step: Send) -> httpx.Response:
         if step.request.wait != 0.0:  # it may wait for one that comes after it
-            return await self._client.request(**self.address.request(step))
+            return await self._request(step)
         async with self._room:
-            return await self._client.request(**self.address.request(step))
+            return await self._request(step)
+
+    async def _request(self, step: Send) -> httpx.Response:
+        sent, request = self.nodes.request(step)
+        with leaving(self.nodes, sent.node):
+            response = await self._clients[sent.node].request(**request)
+        return signed(self.nodes, sent, response)
+
+    async def _leave(self, step: Elsewhere) -> int:
+        return leave(self.nodes, step)
 
     def watch(self, resuming: Resuming) -> AsyncRemoteWatch[Any]:
         """An async iterator over events."""
@@ -118,12 +127,14 @@ class AsyncWire:
         from httpx import TransportError
 
         await self.keep()
+        resuming.nodes = len(self.nodes)
         while True:
-            broken: TransportError | None = None
+            broken: Exception | None = None
+            sent, request = self.nodes.request(resuming.step(), watch=True)
             try:
-                async with self._client.stream(**self.address.request(resuming.step())) as answer:
+                async with self._clients[sent.node].stream(**request) as answer:
                     if not answer.is_success:
-                        raise failure(await answer.aread(), answer.status_code)
+                        raise NodeRefused(resuming.refused(await answer.aread(), answer.status_code))
                     check_events(answer)
                     allow_silence(answer)
                     async for line in answer.aiter_lines():
@@ -135,8 +146,9 @@ class AsyncWire:
                             await events.put(event)
                         if resuming.over:
                             return
-            except TransportError as error:
+            except (TransportError, NodeRefused) as error:
                 broken = error
+            self.nodes.leave(sent.node)
             await asyncio.sleep(resuming.broke(broken))
 
     async def keep(self) -> None:
@@ -150,7 +162,11 @@ class AsyncWire:
             yield
         finally:
             self._forget()
-            await self._client.aclose()
+            await self._close_clients()
+
+    async def _close_clients(self) -> None:
+        for client in self._clients:
+            await client.aclose()
 
     async def close(self) -> None:
         """Close them; watches end."""
@@ -159,7 +175,7 @@ class AsyncWire:
             task.cancel()
         if self._keeper is not None:
             await self._keeper.aclose()
-        await self._client.aclose()
+        await self._close_clients()
 
 
 class AsyncRemoteWorkspace(InContext[Async]):

@@ -1,8 +1,7 @@
 """Calls as requests, responses as types and errors, and retries: the same for threads and event loops.
 
 A call is tried again where that is safe: a read, or a write that carries an idempotency key; five times in all. A
-watch that loses its connection resumes after the last event it returned, without gap or repeat, and gives up after
-30 attempts in a row without a response.
+client of several nodes tries each of them so often, and gives every write a key: done once, whichever node did it.
 """
 
 from __future__ import annotations
@@ -13,6 +12,7 @@ import re
 from collections.abc import Callable, Generator
 from copy import deepcopy
 from datetime import datetime
+from secrets import token_hex
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 from urllib.parse import quote
 
@@ -241,9 +241,8 @@ def _detail(name: str, value: Any) -> Any:
 
 ATTEMPTS: Final = 5
 PAUSE: Final = 0.05  # seconds before the second attempt; three times as long before each one after it
-RESUMES: Final = 30  # in a row, without a response between them: about a minute
 
-_HINT: Final = "start holdfast serve there, or correct the address"
+SERVE_THERE: Final = "start holdfast serve there, or correct the address"
 R = TypeVar("R")
 
 
@@ -260,7 +259,13 @@ class Pause(msgspec.Struct, frozen=True):
     seconds: float
 
 
-Steps = Generator[Send | Pause, Any, R]
+class Elsewhere(msgspec.Struct, frozen=True):
+    """Return how many nodes there are; leave the one that sent a response, if there is one."""
+
+    response: Any = None
+
+
+Steps = Generator[Send | Pause | Elsewhere, Any, R]
 
 
 class RemoteRunner:
@@ -275,7 +280,9 @@ class RemoteRunner:
         """The operation as a call."""
         wire, context = self._wire, self._context
         if op.kind == "stream":
-            return lambda *args, **kwargs: wire.watch(Resuming(op, args, kwargs, context))
+            from holdfast.remote.stream import Resuming as resuming
+
+            return lambda *args, **kwargs: wire.watch(resuming(op, args, kwargs, context))
         if op.name in _MODIFYING:
             return lambda *args, **kwargs: wire.drive(_MODIFYING[op.name](op, args, kwargs, context))
         if op.route.http is None:
@@ -306,7 +313,7 @@ def calling(op: Operation[..., Any], args: Args, kwargs: Kwargs, context: Contex
         result = result_of(op, response)
         return typed_txn(result, given) if op.name == "txn" else result
     except (msgspec.DecodeError, ValueError) as error:  # of which msgspec.ValidationError is one
-        raise _not_ours(response, changes=op.writes) from error
+        raise not_ours(response, changes=op.writes) from error
 
 
 def _get_or_init(op: Operation[..., Any], args: Args, kwargs: Kwargs, context: Context) -> Steps[Cell]:
@@ -374,10 +381,10 @@ def _asking(what: str, context: Context) -> Steps[dict[str, Any]]:
         found = msgspec.json.decode(response.content, type=dict[str, Any])
         return {name: found[name] for name in _PROPERTIES[what]}
     except (msgspec.DecodeError, ValueError, KeyError) as error:
-        raise _not_ours(response) from error
+        raise not_ours(response) from error
 
 
-def _not_ours(response: httpx.Response, changes: bool = False) -> errors.HoldfastError:
+def not_ours(response: httpx.Response, changes: bool = False) -> errors.HoldfastError:
     """The error for a success that no server of ours sends: a page of a proxy, or JSON of something else."""
     kind = response.headers.get("content-type", "no content type").partition(";")[0][:80]
     message = f"the answer ({response.status_code}, {kind}) is not one of Holdfast's"
@@ -387,17 +394,14 @@ def _not_ours(response: httpx.Response, changes: bool = False) -> errors.Holdfas
     return errors.Unavailable(message, hint=_NOT_OURS)
 
 
-def check_events(response: httpx.Response) -> None:
-    """Raise Unavailable unless a watch is answered by events."""
-    if not response.headers.get("content-type", "").startswith("text/event-stream"):
-        raise _not_ours(response)
-
-
 def sending(request: Request, context: Context) -> Steps[httpx.Response]:
-    """Send a request, and retry it if that is safe."""
+    """Send a request, and retry it if that is safe, at another node if there are several."""
     from httpx import TransportError
 
-    attempts = ATTEMPTS if request.safe or context.key is not None else 1
+    nodes: int = yield Elsewhere()
+    if nodes > 1 and not request.safe and context.key is None:
+        context = msgspec.structs.replace(context, key=f"auto-{token_hex(16)}")
+    attempts = ATTEMPTS * nodes if request.safe or context.key is not None else 1
     sent: TransportError | None = None  # the trouble after which it may have happened
     for attempt in range(attempts):
         try:
@@ -407,15 +411,26 @@ def sending(request: Request, context: Context) -> Steps[httpx.Response]:
                 sent = error
             if attempt == attempts - 1 or _is_distrust(error):
                 raise _lost(request, sent or error) from error
-            yield Pause(PAUSE * 3**attempt)
-            continue
-        if response.is_success:
-            return response
-        refusal = failure(response.content, response.status_code)
-        if type(refusal) is not errors.Unavailable or not request.safe or attempt == attempts - 1:
-            raise refusal
-        yield Pause(PAUSE * 3**attempt)  # it stops, and another may take its place
+        else:
+            if response.is_success:
+                return response
+            refusal = failure(response.content, response.status_code)
+            again = is_of_node(refusal) if nodes > 1 else type(refusal) is errors.Unavailable and request.safe
+            if not again or attempt == attempts - 1:
+                raise refusal
+            yield Elsewhere(response)
+        if (attempt + 1) % nodes == 0:  # every node had its chance
+            yield Pause(PAUSE * 3 ** (attempt // nodes))  # one that stops may be replaced
     raise AssertionError("not reached")
+
+
+_OF_NODE: Final = (errors.Unreachable, errors.Closed, errors.ClockSkew, errors.Behind, errors.Corrupt)
+
+
+def is_of_node(refusal: errors.HoldfastError) -> bool:
+    """Whether an error is about the node that raised it, so that another may do what was asked."""
+    unknown = isinstance(refusal, errors.OutcomeUnknown)  # settled by the key of the call
+    return isinstance(refusal, _OF_NODE) or unknown or type(refusal) is errors.Unavailable
 
 
 def _never_sent(error: httpx.TransportError) -> bool:
@@ -433,67 +448,8 @@ def _lost(request: Request, error: httpx.TransportError) -> errors.HoldfastError
     """The error for a call without a response: a write that was sent may have happened."""
     reason = str(error) or type(error).__name__
     if request.safe or _never_sent(error):
-        hint = "pass verify=, the server's own certificate" if _is_distrust(error) else _HINT
+        hint = "pass verify=, the server's own certificate" if _is_distrust(error) else SERVE_THERE
         return errors.Unreachable(f"the server cannot be reached: {reason}", hint=hint)
     return errors.OutcomeUnknown(
         f"the connection broke before the answer came: {reason}", hint="repeat it with the same idempotency key"
     )
-
-
-class Resuming:
-    """One watch over as many connections as it takes."""
-
-    def __init__(self, op: Operation[..., Any], args: Args, kwargs: Kwargs, context: Context) -> None:
-        op.check_arguments(args, kwargs)
-        self._op = op
-        self.request = request_of(op, named_arguments(op, args, kwargs))
-        self._headers = headers_of(self.request, context) | {"accept": "text/event-stream"}
-        self._last: str | None = None
-        self._failures = 0
-        self.connected = False  # it has been heard of; from then on nothing is missed
-        self.over = False
-        self._name = self._id = ""
-        self._data: list[str] = []
-
-    def step(self) -> Send:
-        """The next request: it resumes behind the last event."""
-        self._name, self._id, self._data = "", "", []
-        resumed = {} if self._last is None else {"last-event-id": self._last}
-        return Send(self.request, self._headers | resumed)
-
-    def heard(self, line: str) -> list[Any]:
-        """Take in a line and return the events that it completes."""
-        if line:
-            self._gather(line)
-            return []
-        name, id, data = self._name, self._id, "\n".join(self._data)
-        self._name, self._id, self._data = "", "", []
-        if not data:
-            return []
-        self.connected = True
-        self._failures = 0
-        self._last = id or self._last
-        if name == "error":
-            raise failure(data.encode(), 500)
-        self.over = name == "end"
-        if name:
-            return []
-        return [item_of(self._op, data.encode())]
-
-    def _gather(self, line: str) -> None:
-        field, _, value = line.partition(":")
-        value = value.removeprefix(" ")
-        if field == "event":
-            self._name = value
-        elif field == "id":
-            self._id = value
-        elif field == "data":
-            self._data.append(value)
-
-    def broke(self, error: httpx.TransportError | None) -> float:
-        """The connection has ended: return the seconds to wait before the next, or raise Unreachable to give up."""
-        self._failures += 1
-        if self._failures > RESUMES or not self.connected:
-            reason = "it ends every connection" if error is None else str(error) or type(error).__name__
-            raise errors.Unreachable(f"the server cannot be reached: {reason}", hint=_HINT) from error
-        return float(min(0.05 * 2**self._failures, 2.0))

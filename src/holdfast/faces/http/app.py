@@ -17,10 +17,12 @@ import asyncio
 import gzip
 import logging
 from collections.abc import Awaitable, Callable, Coroutine, MutableMapping
-from functools import lru_cache
+from functools import lru_cache, partial
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 from urllib.parse import unquote
+
+import msgspec
 
 from holdfast import errors, private_socket, wire
 from holdfast.faces.http import auth, calls, pages
@@ -35,7 +37,7 @@ from holdfast.faces.http.workspaces import ServedWorkspace, WorkspaceRegistry
 from holdfast.faces.mcp import http as mcp
 from holdfast.workspace import Workspace
 from holdfast.workspace.aio import while_serving
-from holdfast.workspace.context import CallerGoneError, check_role
+from holdfast.workspace.context import LATEST, CallerGoneError, check_role
 
 LIVENESS: Final = "healthz"
 CarryOut = Callable[[Workspace, Path, bytes], bytes | None]
@@ -243,7 +245,13 @@ class App:
         call = op.on(handle)
         if op.kind == "stream":
             resume_from(op, headers, given)
-            return self._spawn(request, self._serve_stream(request, route, call, given, space))
+            stream = partial(self._serve_stream, request, route, given=given, space=space)
+            if context.at_least != LATEST:
+                return self._spawn(request, stream(call))
+            # Here and not in the call, which runs on the loop: it may wait for the log.
+            reached = asyncio.to_thread(space.in_thread(context).reach)
+            plain = space.handle(msgspec.structs.replace(context, at_least=None))
+            return self._spawn(request, stream(op.on(plain), after=reached))
         if wait is not None:
             polled = calls.poll(handle, given, calls.check_wait(wait))
             waiting = while_serving(op, polled, self.stopping, request.left())
@@ -274,9 +282,17 @@ class App:
         self.reply(request, await extra(self, space, request.token))
 
     async def _serve_stream(
-        self, request: Request, route: Route, call: Callable[..., Any], given: dict[str, Any], space: ServedWorkspace
+        self,
+        request: Request,
+        route: Route,
+        call: Callable[..., Any],
+        given: dict[str, Any],
+        space: ServedWorkspace,
+        after: Awaitable[None] | None = None,
     ) -> None:
         assert request.token is not None
+        if after is not None:
+            await after
         client = Client(request.token, self.sessions, self.stopping, request)
         with self.watchers.place(request.token, client):
             if not await client.serve(_stream(route, call, given, space, client)):
