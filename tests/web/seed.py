@@ -73,7 +73,7 @@ RELEASE: Final = (
 
 # Minutes before now at which an agent has finished what lies behind it, and who holds what: since, and minutes left.
 BUSY_UNTIL: Final = dict(
-    zip(AGENTS, (47, 9, 42, 31, 74, 46, 190, 146, 141, 9, 33, 63), strict=True),
+    zip(AGENTS, (47, 9, 42, 31, 74, 46, 190, 146, 141, 9, 33, 61), strict=True),
 )
 HELD: Final = (
     ("hana", "page", 140, 25),
@@ -97,7 +97,7 @@ class Story:
         self._chance = random.Random(24)
         self._tasks = tasks
         self._steps: list[tuple[float, int, Callable[[], object]]] = []
-        self.ws: Any = holdfast.open(folder, actor="planner", clock=self._clock)
+        self.ws: Any = holdfast.open(folder, actor=PERSON, clock=self._clock)
         self.ids: dict[str, str] = {}
 
     def by(self, name: str) -> Any:
@@ -115,6 +115,7 @@ class Story:
         for part in (self._past, self._mail, self._today):
             part()
         self.at(90, self._state)
+        self.at(183, self._failed_cycle)
         self.at(34, self._cycles)
         now = -STARTED / 60
         for minutes, _, step in sorted(self._steps):
@@ -210,6 +211,13 @@ class Story:
         for name, key, minutes, left in HELD:
             self._hold(name, key, minutes, left)
         self.at(72, lambda: self.by("eli").tasks.park(ids["port"]))
+        for name, key, minutes in (
+            ("lou", "flag", 58),
+            ("cyd", "importer", 40),
+            ("ada", "parser", 44),
+            ("cyd", "preview", 22),
+        ):
+            self.at(minutes, partial(self.by(name).tasks.claim, ids[key], ttl=2 * HALF_HOUR))
         self.at(41, lambda: self._finish("lou", "flag", "one file, 3 lines"))
         self.at(26, lambda: self._stop("cyd", "importer", "which calendar is meant, and is there a sample?"))
         self.at(21, lambda: self._finish("ada", "parser", "it parses all of corpus/, 412 tests pass"))
@@ -230,18 +238,16 @@ class Story:
         self.at(minutes, lambda: self.by(name).tasks.claim(self.ids[key], ttl=60 * (minutes + left)))
 
     def _finish(self, name: str, key: str, summary: str) -> None:
-        self.by(name).tasks.claim(self.ids[key], ttl=HALF_HOUR)
         self.by(name).tasks.complete(self.ids[key], summary=summary, review=True)
 
     def _stop(self, name: str, key: str, reason: str) -> None:
-        self.by(name).tasks.claim(self.ids[key], ttl=HALF_HOUR)
         self.by(name).tasks.block(self.ids[key], reason=reason)
 
     def _mail(self) -> None:
         for minutes, sender, to, subject, body in (
             (660, "lou", ["*"], "nightly bench: 3 % slower", ""),
             (300, PERSON, ["*"], "Backups go to the second disk from now on", ""),
-            (153, "gus", ["*"], "The half that works", "The form is split, the saving is not."),
+            (181, "gus", ["*"], "The half that works", "The form is split, the saving is not."),
             (120, "ben", ["*"], "I take the crash on an empty file", ""),
             (110, "ada", ["*"], "Corpus is green again", "412 of 412"),
         ):
@@ -279,6 +285,8 @@ class Story:
         self.by("hana").cycles.complete_phase(cycle, "plan", {"steps": 5})
         self.by("kit").cycles.start_phase(cycle, "execute")
         self.by("kit").cycles.add_error(cycle, "execute", "the second factor has no test")
+
+    def _failed_cycle(self) -> None:
         other = self.by("gus").cycles.start(instruction="tidy-docs").cycle_id
         self.by("gus").cycles.start_phase(other, "plan")
         self.by("gus").cycles.fail_phase(other, "plan", "no access")

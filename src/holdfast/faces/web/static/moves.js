@@ -1,0 +1,58 @@
+// Which column a card can go to, what that does, and how it is asked for. Pure but for the calls that a move makes.
+
+import { seg } from './api.js';
+import { ask } from './dialog.js';
+import { hourOf, now } from './format.js';
+
+const TTL = 1800; // seconds of a claim from the board
+const as = (context) => `${context.session.name}, ${context.session.role}`;
+const reason = (label, required = true) => ({ label, required });
+
+// from -> to: the operation, what the drop says, and the dialog before it (none: at once). `body(value)` is sent.
+const MOVES = {
+  open: {
+    in_progress: { op: 'claim', says: (context) => `Drop to claim as ${context.session.name}, until ${hourOf(now() + TTL * 1000)}`, verb: 'Claim',
+      text: (card) => `${card.title} is yours until ${hourOf(now() + TTL * 1000)}, unless you finish or release it before.`, body: () => ({ ttl: TTL }) },
+    closed: { op: 'cancel', says: () => 'Drop to close, asks for a reason', verb: 'Close', text: () => 'It ends without being done; what waits for it goes on waiting.', field: reason('Reason'), body: (given) => ({ reason: given }) },
+  },
+  in_progress: {
+    open: { op: 'release', says: () => 'Drop to release', verb: null, body: () => ({}) },
+    review: { op: 'complete', says: () => 'Drop to complete, for review', verb: null, body: () => ({ review: true }) },
+    blocked: { op: 'block', says: () => 'Drop to block, asks for a reason', verb: 'Block', text: () => 'It waits until a person moves it.', field: reason('Why nobody can go on'), body: (given) => ({ reason: given }) },
+    closed: { op: 'complete', says: () => 'Drop to complete', verb: null, body: () => ({ review: false }) },
+  },
+  review: {
+    closed: { op: 'approve', says: () => 'Drop to approve', verb: null, body: () => ({}) },
+    blocked: { op: 'reject', says: () => 'Drop to reject, asks for a reason', verb: 'Reject', text: (card) => `${card.by ?? 'Its agent'} reads why.`, field: reason('What is missing'), body: (given) => ({ reason: given }) },
+  },
+  blocked: {
+    open: { op: 'unblock', says: () => 'Drop to open it again', verb: 'Unblock', text: () => 'Your answer is kept as a note.', field: reason('Answer', false), body: (given) => ({ note: given || null }) },
+    closed: { op: 'close', says: () => 'Drop to close, asks for a reason', verb: 'Close', text: () => 'It is done or not wanted; what waits for it becomes ready.', field: reason('Reason'), body: (given) => ({ reason: given }) },
+  },
+  closed: {
+    open: { op: 'reopen', says: () => 'Drop to reopen, asks for a reason', verb: 'Reopen', text: () => 'It becomes open again.', field: reason('Reason', false), body: (given) => ({ reason: given || null }) },
+  },
+};
+
+/** What a drop on a column does, or null if it is no target. */
+export const moveOf = (from, to) => MOVES[from]?.[to] ?? null;
+/** The columns that a card can go to. */
+export const targetsOf = (from) => Object.keys(MOVES[from] ?? {});
+
+/** Move a card: ask if the move asks, then call. Raises what the server refuses; undefined if it was cancelled. */
+export async function move(context, card, from, to) {
+  const found = moveOf(from, to);
+  const foreign = from === 'in_progress' && card.holder !== context.session.name; // refused at once, so nothing is asked
+  let value = '';
+  if (found.verb && !foreign) {
+    value = await ask({ title: `${found.verb} ${card.id}?`, text: found.text(card), verb: found.verb, as: as(context), field: found.field ?? null, act: (given) => given ?? {} });
+    if (value === undefined) return undefined;
+  }
+  return context.api.post(`/tasks/${seg(card.id)}/${found.op}`, found.body(typeof value === 'string' ? value : ''));
+}
+
+/** Take a task from its holder, with a reason. */
+export const force = (context, card) => ask({
+  title: `Release ${card.id} by force?`, text: `${card.holder} loses it; its late writes will be fenced.`, verb: 'Release by force', force: true, as: as(context),
+  field: { label: 'Reason, kept in the log', required: true }, act: (given) => context.api.post(`/tasks/${seg(card.id)}/release`, { force: true, reason: given }),
+});

@@ -1,0 +1,250 @@
+// Board: a column per status, open split into ready and waiting; cards move by dragging, by keys or by a menu.
+
+import { explain } from '../api.js';
+import { ask } from '../dialog.js';
+import { clip, h, keyed, put, text } from '../dom.js';
+import { age, duration, now, number, timeLeft } from '../format.js';
+import { listKeys } from '../lists.js';
+import { force, move, moveOf, targetsOf } from '../moves.js';
+import { COLOURS, shape, wordOf } from '../shapes.js';
+import { paced } from '../store.js';
+
+const FIRST = { ready: 4 }; // cards of the group that shares a column with another
+const PAGE = 40; // cards that a group shows at first, and adds
+const MOST = 1000;
+const SOON = 120_000;
+const COLUMNS = [['open', 'Open', ['ready', 'waiting']], ['in_progress', 'In progress', ['in_progress']], ['review', 'Review', ['review']], ['blocked', 'Blocked', ['blocked']], ['closed', 'Closed', ['closed']]];
+const COLUMN_OF = Object.fromEntries(COLUMNS.flatMap(([name, , groups]) => groups.map((group) => [group, name])));
+const NAMES = Object.fromEntries(COLUMNS.map(([name, words]) => [name, words.toLowerCase()]));
+const KEYS = { c: { open: 'in_progress' }, r: { in_progress: 'open', blocked: 'open', closed: 'open' }, x: { in_progress: 'blocked', review: 'blocked' }, d: { open: 'closed', in_progress: 'closed', review: 'closed', blocked: 'closed' } };
+const TYPES = ['task', 'feature', 'bug', 'epic', 'chore'];
+
+class Board {
+  constructor(context) {
+    this.context = context;
+    this.refusals = new Map(); // task id -> {words, error}
+    this.groups = new Map(COLUMNS.flatMap(([, , groups]) => groups).map((name) => [name, this.group(name)]));
+    this.filters = this.filterBar();
+    this.total = h('span.hint');
+    this.hint = h('p.hint.board-hint');
+    const fresh = h('button.primary', { data: { act: '' }, on: { click: () => { this.show('open'); this.fresh.focus(); } } }, shape('plus', 12), 'New task');
+    this.tabs = h('div.board-tabs', { role: 'tablist', 'aria-label': 'columns' });
+    this.columns = new Map(COLUMNS.map(([name, words, groups]) => [name, this.column(name, words, groups)]));
+    this.element = h('div.view.board', null,
+      h('div.view-head', null, h('h1', null, 'Board'), this.total, h('span.line.filters.push', null, this.filters), context.can('agent') && fresh),
+      this.hint, this.tabs, h('div.columns', null, [...this.columns.values()].map((each) => each.element)));
+    this.loading = paced(() => this.load());
+    this.end = context.store.on('status', () => this.draw());
+    this.show(context.query.get('column') ?? 'in_progress');
+    this.say();
+    this.loading.ask();
+  }
+
+  group(name) {
+    const cards = h('div.cards', { data: { group: name } });
+    const more = h('button.quiet.more', { hidden: true, on: { click: () => this.more(name) } });
+    const head = ['ready', 'waiting'].includes(name) ? h('h3.group-head', { class: `c-${COLOURS[name]}` }, shape(name, 12), wordOf(name), h('span.num')) : null;
+    return { name, cards: [], cursor: null, total: null, wanted: FIRST[name] ?? PAGE, head, more, list: cards };
+  }
+
+  column(name, words, groups) {
+    const count = h('span.num'), says = h('p.drop-says', { hidden: true });
+    const element = h('section.column', { 'aria-label': words, data: { column: name }, on: {
+      dragover: (event) => { if (this.drag && moveOf(this.drag.from, name)) event.preventDefault(); },
+      drop: (event) => { event.preventDefault(); if (this.drag && moveOf(this.drag.from, name)) this.go(this.drag.card, this.drag.from, name); },
+    } }, h('h2.column-head', { class: name === 'open' ? '' : `c-${COLOURS[name]}` }, name !== 'open' && shape(name), words, count), says);
+    if (name === 'open' && this.context.can('agent')) {
+      this.fresh = h('input', { 'aria-label': 'New task', placeholder: 'New task, Enter to create', data: { act: '' }, on: { keydown: (event) => { if (event.key === 'Enter') this.create(); } } });
+      element.append(h('label.new-card', null, shape('plus', 12), this.fresh));
+    }
+    const body = h('div.column-body', { tabindex: -1 }, groups.map((group) => [this.groups.get(group).head, this.groups.get(group).list, this.groups.get(group).more].filter(Boolean)));
+    element.append(body);
+    return { element, count, says };
+  }
+
+  filterBar() {
+    const { query } = this.context, status = this.context.store.get('status');
+    this.filter = Object.fromEntries(['text', 'tag', 'type', 'priority', 'holder'].map((name) => [name, query.get(name) ?? '']));
+    let timer = 0;
+    const input = h('input', { type: 'search', 'aria-label': 'Filter by text', placeholder: 'Filter by text', value: this.filter.text, on: { input: () => { clearTimeout(timer); timer = setTimeout(() => this.narrow('text', input.value.trim()), 200); } } });
+    const select = (name, choices) => {
+      const each = h('select', { 'aria-label': name, on: { change: () => this.narrow(name, each.value) } });
+      each.fill = (given) => put(each, h('option', { value: '' }, name), [...new Set([...given, this.filter[name]].filter(Boolean))].map((value) => h('option', { value, selected: value === this.filter[name] }, name === 'priority' ? `P${value}` : value)));
+      each.fill(choices);
+      return each;
+    };
+    this.tag = select('tag', []);
+    return [input, this.tag, select('type', TYPES), select('priority', ['0', '1', '2', '3', '4']), select('holder', (status?.agents ?? []).map((agent) => agent.name))];
+  }
+
+  narrow(name, value) {
+    this.filter[name] = value;
+    for (const group of this.groups.values()) group.wanted = FIRST[group.name] ?? PAGE;
+    this.context.setQuery(this.filter);
+    this.loading.ask();
+  }
+
+  /** What is asked for: words that the search can find, the last one as a beginning. */
+  asked() {
+    const { text: words, ...rest } = this.filter;
+    const plain = words.replace(/["*]/g, ' ').trim();
+    return { ...Object.fromEntries(Object.entries(rest).map(([name, value]) => [name, value || null])), text: /[\p{L}\p{N}]/u.test(plain) ? `${plain}*` : null };
+  }
+
+  get narrowed() { return Object.values(this.asked()).some((value) => value !== null); }
+
+  async load(only = [...this.groups.keys()]) {
+    const asked = this.asked(), total = this.narrowed ? true : null;
+    try {
+      await Promise.all(only.map(async (name) => {
+        const group = this.groups.get(name);
+        const page = await this.context.api.page('/board', { column: name, ...asked, limit: Math.min(MOST, group.wanted), total }, { signal: this.context.signal });
+        Object.assign(group, { cards: page.data, cursor: page.cursor, total: page.total });
+      }));
+    } catch (error) { if (error.name !== 'AbortError' && error.code !== 'UNREACHABLE') put(this.hint, explain(error)); return; }
+    this.draw();
+  }
+
+  async more(name) {
+    const group = this.groups.get(name);
+    const page = await this.context.api.page('/board', { column: name, ...this.asked(), limit: PAGE, cursor: group.cursor }, { signal: this.context.signal });
+    const known = new Set(group.cards.map((card) => card.id));
+    group.cards.push(...page.data.filter((card) => !known.has(card.id)));
+    group.wanted = Math.min(MOST, group.cards.length);
+    group.cursor = page.cursor;
+    this.draw();
+  }
+
+  counts() {
+    const tasks = this.context.store.get('status')?.tasks;
+    return Object.fromEntries([...this.groups].map(([name, group]) => [name, this.narrowed ? group.total ?? group.cards.length : tasks?.[name] ?? group.cards.length]));
+  }
+
+  draw() {
+    if (this.drag) return; // cards stay where they are while one is on its way
+    const counts = this.counts(), tags = new Set(), status = this.context.store.get('status');
+    const of = ([name, , groups]) => groups.reduce((sum, group) => sum + counts[group], 0);
+    text(this.total, `${number(COLUMNS.reduce((sum, column) => sum + of(column), 0))} tasks`);
+    for (const column of COLUMNS) {
+      const today = column[0] === 'closed' && !this.narrowed && status ? `, today ${number(status.tasks.closed_today)}` : '';
+      text(this.columns.get(column[0]).count, number(of(column)) + today);
+    }
+    put(this.tabs, COLUMNS.map(([name, words, groups]) => h('button', { role: 'tab', 'aria-selected': String(name === this.shown), on: { click: () => this.show(name) } }, shape(name === 'open' ? 'ready' : name), words, h('span.num', null, number(of([name, words, groups]))))));
+    for (const group of this.groups.values()) {
+      for (const card of group.cards) for (const tag of card.tags) tags.add(tag);
+      const items = group.cards.map((card) => ({ ...card, refusal: this.refusals.get(card.id)?.words ?? null }));
+      const ends = (card) => (card.until && Date.parse(card.until) - now() <= SOON ? 0 : 1);
+      if (group.name === 'in_progress') items.sort((a, b) => ends(a) - ends(b) || a.priority - b.priority);
+      keyed(group.list, items, (card) => card.id, (card) => this.card(card, group.name));
+      if (group.head) text(group.head.lastChild, number(counts[group.name]));
+      const rest = Math.max(0, counts[group.name] - group.cards.length);
+      group.more.hidden = !group.cursor;
+      text(group.more, rest ? `${number(rest)} more` : 'more');
+    }
+    this.tag.fill([...tags].sort());
+  }
+
+  card(card, group) {
+    const from = COLUMN_OF[group], { context } = this;
+    const state = group === 'in_progress' && card.parked ? 'parked' : group;
+    const act = (words, to, kind) => h('button', { type: 'button', class: kind, data: { act: '' }, 'aria-label': `${words} ${card.id}`, on: { click: () => this.go(card, from, to) } }, words);
+    const element = h('article.card', { tabindex: -1, draggable: context.can('agent') ? 'true' : null, 'aria-label': `${card.id} ${clip(card.title, 80)}`, data: { id: card.id, column: from }, on: {
+      dragstart: (event) => this.take(event, card, from), dragend: () => this.letGo(),
+      pointerdown: (event) => { if (!event.target.closest('.refusal button')) this.touch(card.id); },
+    } },
+    h('div.card-top', null, shape(state, 14, wordOf(state)), h('a.mono.ink-2', { href: context.href('task', card.id) }, card.id), h('span.priority', { class: `p${card.priority}` }, `P${card.priority}`)),
+    h('p.card-title', { title: clip(card.title, 1000) }, clip(card.title, 200)),
+    h('div.card-facts', null, card.tags.slice(0, 3).map((tag) => h('span.chip', null, h('span.one', null, clip(tag, 24)))),
+      card.children > 0 && h('span', null, `children ${card.children_closed}/${card.children}`), card.waits_for > 0 && h('span', null, `waits for ${card.waits_for}`),
+      !card.holder && h('span.push', null, age(card.since ?? (group === 'closed' ? card.updated_at : card.created_at)))),
+    card.holder && h('div.card-holder', null, h('span.initial', { 'aria-hidden': 'true' }, card.holder.charAt(0).toUpperCase()), h('span.one', null, card.holder), h('span.push', null, timeLeft(card.since, card.until, { wide: 40 }))),
+    group === 'blocked' && card.reason && h('p.note-amber', null, clip(card.reason, 400)),
+    ['blocked', 'review'].includes(group) && card.by && h('div.card-by', null, 'by ', h('b', null, card.by), card.holds_up > 0 && [', holds up ', h('b', null, card.holds_up)]),
+    group === 'review' && context.can('agent') && h('div.card-acts', null, act('approve', 'closed', 'act'), act('reject', 'blocked', '')),
+    context.can('agent') && h('div.card-move', null, h('button', { type: 'button', data: { act: '' }, 'aria-label': `move ${card.id}`, on: { click: () => this.menu(card, from) } }, 'move…')),
+    card.refusal && this.refusal(card));
+    return element;
+  }
+
+  /** Why a move was refused, at the card. */
+  refusal(card) {
+    const { error } = this.refusals.get(card.id);
+    const may = this.context.can('admin') && card.holder && error.status === 403;
+    return h('div.note-red.refusal', { role: 'alert' }, shape('trouble', 12), h('div', null, `Refused: ${card.refusal}`,
+      may && h('button.force', { type: 'button', data: { act: '' }, on: { click: () => { this.touch(card.id); force(this.context, card); } } }, 'force release…')));
+  }
+
+  touch(id) { if (this.refusals.delete(id)) queueMicrotask(() => this.draw()); }
+  take(event, card, from) {
+    event.dataTransfer.setData('text/plain', card.id);
+    event.dataTransfer.effectAllowed = 'move';
+    this.drag = { card, from };
+    setTimeout(() => this.say(), 0); // a card that changes while its picture is taken is not dragged
+  }
+
+  letGo() { this.drag = null; this.say(); this.draw(); }
+  /** What can be done, or where the card on its way can go. */
+  say() {
+    const { drag } = this;
+    for (const [name, { element, says }] of this.columns) {
+      const found = drag && moveOf(drag.from, name);
+      element.classList.toggle('target', Boolean(found));
+      element.classList.toggle('no-target', Boolean(drag) && !found && name !== drag.from);
+      says.hidden = !found;
+      if (found) text(says, found.says(this.context));
+    }
+    if (drag) put(this.hint, 'Moving ', h('b', null, drag.card.id), `. From ${NAMES[drag.from]} it can go to ${targetsOf(drag.from).map((name) => NAMES[name]).join(' or ')}. `, h('kbd', null, 'Esc'), ' puts it back');
+    else put(this.hint, this.context.can('agent') && ['Drag a card, or focus it with ', h('kbd', null, 'j'), ' ', h('kbd', null, 'k'), ' and press ', [['c', 'claim'], ['r', 'release'], ['x', 'block'], ['d', 'done'], ['m', 'move']].map(([key, words]) => [h('kbd', null, key), ` ${words} `])]);
+  }
+
+  /** Move a card; a refusal is shown at it, and it goes back by staying where it is. */
+  async go(card, from, to) {
+    this.letGo();
+    this.refusals.delete(card.id);
+    try { await move(this.context, card, from, to); } catch (error) { this.refusals.set(card.id, { words: this.why(error, card, to), error }); }
+    this.loading.ask();
+    this.draw();
+    this.element.querySelector(`[data-id="${CSS.escape(card.id)}"]`)?.focus();
+  }
+
+  why(error, card, to) {
+    if (error.status === 403 && card.holder) return `${card.holder} holds it${card.until ? ` for ${duration((Date.parse(card.until) - now()) / 1000)} more` : ''}. Only the holder moves it to ${NAMES[to]}.`;
+    return explain(error);
+  }
+
+  async menu(card, from) {
+    const to = await ask({ title: `Move ${card.id}?`, text: clip(card.title, 200), verb: 'Move', field: { label: 'To', options: targetsOf(from).map((name) => [name, NAMES[name]]), value: targetsOf(from)[0] }, act: (given) => given });
+    if (to) await this.go(card, from, to);
+  }
+
+  async create() {
+    const title = this.fresh.value.trim();
+    if (!title) return;
+    try { await this.context.api.post('/tasks', { title }); this.fresh.value = ''; } catch (error) { put(this.hint, explain(error)); }
+  }
+
+  show(name) {
+    this.shown = this.columns.has(name) ? name : 'in_progress';
+    for (const [each, { element }] of this.columns) element.classList.toggle('shown', each === this.shown);
+    this.draw();
+  }
+
+  key(event) {
+    const element = document.activeElement?.closest?.('.card');
+    const card = element && [...this.groups.values()].flatMap((group) => group.cards).find((each) => each.id === element.dataset.id);
+    if (card && this.context.can('agent')) {
+      const from = element.dataset.column, to = KEYS[event.key]?.[from];
+      if (to) { this.go(card, from, to); return true; }
+      if (event.key === 'm') { this.menu(card, from); return true; }
+    }
+    return listKeys(this.element, '.card', event);
+  }
+}
+
+export const view = {
+  name: 'board', title: 'Board', icon: 'board', key: 'b', keys: [['j k', 'from card to card'], ['c', 'claim'], ['r', 'release or reopen'], ['x', 'block or reject'], ['d', 'done, approve or close'], ['m', 'move to another column'], ['Enter', 'open']],
+  open(context) {
+    const board = new Board(context);
+    return { element: board.element, update: ({ events, reload }) => { if (reload || events.some((event) => event.kind === 'task')) board.loading.ask(); }, key: (event) => board.key(event), close: () => { board.loading.close(); board.end(); } };
+  },
+};

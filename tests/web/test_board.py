@@ -1,0 +1,147 @@
+"""The board in a real browser: drag, keys, refusals, filters, pages (W4)."""
+
+from __future__ import annotations
+
+import re
+
+from playwright.sync_api import Browser, Locator, expect
+
+from tests.web.site import NARROW, Person, Site
+
+
+def card(person: Person, id: str, column: str | None = None) -> Locator:
+    """The card of a task, in a column if one is named."""
+    place = "" if column is None else f'[data-column="{column}"] '
+    return person.find(f'{place}.card[data-id="{id}"]')
+
+
+def answer(person: Person, verb: str, words: str = "") -> None:
+    """Fill the dialog that is open, and act."""
+    dialog = person.find("dialog")
+    if words:
+        dialog.locator("input, textarea").first.fill(words)
+    dialog.get_by_role("button", name=verb, exact=True).click()
+    expect(dialog).to_have_count(0)
+
+
+def make(site: Site, title: str, holder: str | None = None) -> str:
+    """A task of priority 0, so that it is on the first page; claimed if somebody is named."""
+    with site.by(holder or "maya") as ws:
+        id: str = ws.tasks.create(title, priority=0).id
+        if holder:
+            ws.tasks.claim(id, ttl=900)
+        return id
+
+
+def test_w4_a_card_is_dragged_to_claim_it_and_a_dialog_says_until_when(site: Site, maya: Person) -> None:
+    id = make(site, "drag me")
+    maya.open("board")
+    source, target = card(maya, id, "open"), maya.find('.column[data-column="in_progress"]')
+    source.hover()
+    maya.page.mouse.down()
+    target.hover()
+    target.hover()
+    expect(target).to_have_class(re.compile(r"\btarget"))
+    expect(maya.find('.column[data-column="review"]')).to_have_class(re.compile("no-target"))
+    maya.sees(".board-hint", f"Moving {id}. From open it can go to in progress or closed.")
+    maya.page.mouse.up()
+    maya.sees("dialog", "is yours until")
+    answer(maya, "Claim")
+    expect(card(maya, id, "in_progress")).to_contain_text("maya")
+    card(maya, id).focus()
+    maya.page.keyboard.press("r")
+    expect(card(maya, id, "open")).to_be_visible()
+
+
+def test_w4_a_refusal_is_shown_at_the_card_and_only_an_admin_forces(
+    site: Site, maya: Person, chromium: Browser
+) -> None:
+    id = make(site, "held by zoe", "zoe")
+    maya.open("board")
+    card(maya, id, "in_progress").drag_to(maya.find('.column[data-column="review"]'))
+    expect(card(maya, id, "in_progress")).to_contain_text("Only the holder moves it to review.")
+    card(maya, id).get_by_role("button", name="force release…").click()
+    answer(maya, "Release by force", "zoe is gone")
+    expect(card(maya, id, "open")).to_be_visible()
+    with site.by("maya") as ws:
+        assert ws.tasks.get(id).claimed_by is None
+        assert "zoe is gone" in {entry.note for entry in ws.tasks.history(id)}
+
+
+def test_w4_every_step_by_keys_alone(site: Site, maya: Person) -> None:
+    maya.open("board")
+    fresh = maya.page.get_by_label("New task", exact=True)
+    fresh.fill("by keys alone")
+    fresh.press("Enter")
+    with site.by("maya") as ws:
+        found = ws.watch(kinds=["task"], after=0, timeout=10)
+        id = next(event.id for event in found if event.data.get("title", ["", ""])[1] == "by keys alone")
+        ws.tasks.update(id, priority=0)
+    steps = (
+        ("c", "Claim", "", "in_progress"),
+        ("x", "Block", "no key", "blocked"),
+        ("r", "Unblock", "here it is", "open"),
+        ("d", "Close", "not wanted", "closed"),
+        ("r", "Reopen", "wanted again", "open"),
+        ("c", "Claim", "", "in_progress"),
+        ("d", "", "", "closed"),
+    )
+    column = "open"
+    for key, verb, words, after in steps:
+        expect(card(maya, id, column)).to_be_visible()
+        card(maya, id).focus()
+        maya.page.keyboard.press(key)
+        if verb:
+            answer(maya, verb, words)
+        expect(card(maya, id, after)).to_be_visible()
+        column = after
+
+
+def test_w4_reviews_are_approved_and_rejected_on_their_cards(site: Site, maya: Person) -> None:
+    first, second = make(site, "good work", "zoe"), make(site, "bad work", "zoe")
+    with site.by("zoe") as zoe:
+        for id in (first, second):
+            zoe.tasks.complete(id, summary="done", review=True)
+    maya.open("board")
+    card(maya, first, "review").get_by_role("button", name="approve").click()
+    expect(card(maya, first, "closed")).to_be_visible()
+    card(maya, second, "review").get_by_role("button", name="reject").click()
+    answer(maya, "Reject", "tests are missing")
+    expect(card(maya, second, "blocked")).to_contain_text("tests are missing")
+
+
+def test_w4_columns_come_page_by_page_and_filters_are_in_the_address(site: Site, maya: Person) -> None:
+    maya.open("board")
+    closed = maya.find('.column[data-column="closed"] .card')
+    expect(closed).to_have_count(40)
+    maya.find('.column[data-column="closed"] .more').click()
+    expect(closed).to_have_count(80)
+    maya.page.get_by_label("Filter by text").fill("smoke tes")
+    expect(maya.find(".card")).to_have_count(1)
+    maya.sees(".card", "smoke test the preview")
+    assert "text=smoke" in maya.page.url
+    maya.page.reload()
+    expect(maya.find(".card")).to_have_count(1)
+
+
+def test_w4_what_others_do_shows_by_itself(site: Site, maya: Person) -> None:
+    maya.open("board")
+    expect(maya.find(".card").first).to_be_visible()
+    id = make(site, "somebody else made this")
+    expect(card(maya, id, "open")).to_contain_text("somebody else made this")
+    with site.by("zoe") as zoe:
+        zoe.tasks.claim(id)
+    expect(card(maya, id, "in_progress")).to_contain_text("zoe")
+
+
+def test_w4_narrow_there_is_one_column_at_a_time_and_a_menu_moves_a_card(site: Site, chromium: Browser) -> None:
+    id = make(site, "on a small screen")
+    with site.person(chromium, "maya", size=NARROW) as maya:
+        maya.open("board")
+        expect(maya.find(".column:visible")).to_have_count(1)
+        maya.page.get_by_role("tab", name="Open").click()
+        card(maya, id, "open").get_by_role("button", name=f"move {id}").click()
+        maya.page.get_by_role("button", name="Move", exact=True).click()
+        answer(maya, "Claim")
+        maya.page.get_by_role("tab", name="In progress").click()
+        expect(card(maya, id, "in_progress")).to_contain_text("maya")

@@ -1,0 +1,90 @@
+"""The pure modules of the page, table-tested inside Chromium (W14)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from playwright.sync_api import Browser
+
+from holdfast.faces.web import digest
+from tests.web.site import Site
+
+
+@pytest.fixture(scope="module")
+def module(site: Site, chromium: Browser) -> Iterator[Any]:
+    """A function that runs an expression over a module of the page: `m` is the module, `a` the argument."""
+    with site.person(chromium, "maya") as maya:
+        page = maya.open("log")
+
+        def run(name: str, expression: str, argument: Any = None) -> Any:
+            load = f"const m = await import('/ui/{digest()}/{name}')"
+            return page.evaluate(f"async (a) => {{ {load}; return {expression}; }}", argument)
+
+        yield run
+
+
+def graph(*edges: str) -> dict[str, Any]:
+    """Nodes and edges of words such as "ab": a comes before b."""
+    return {
+        "nodes": [{"id": id} for id in sorted(set("".join(edges)))],
+        "edges": [{"from": e[0], "to": e[1]} for e in edges],
+    }
+
+
+@pytest.mark.parametrize(
+    ("edges", "expected"),
+    [
+        (["ab", "bc"], {"a": 0, "b": 1, "c": 2}),
+        (["ab", "bc", "ac", "dc"], {"a": 0, "b": 1, "c": 2, "d": 0}),
+        (["ab", "ba"], {"a": 1, "b": 0}),
+    ],
+)
+def test_w14_a_node_stands_behind_the_longest_chain_before_it(module: Any, edges: list[str], expected: Any) -> None:
+    assert module("layout.js", "Object.fromEntries(m.layers(a.nodes, a.edges))", graph(*edges)) == expected
+
+
+def test_w14_nodes_of_a_layout_do_not_overlap_and_edges_lead_to_the_right(module: Any) -> None:
+    given = graph(*(f"{a}{b}" for a, b in zip("aabbcdeffghij", "bcdefgfghijkk", strict=True)))
+    found = module("layout.js", "m.layout(a.nodes, a.edges)", given)
+    nodes = {node["id"]: node for node in found["nodes"]}
+    for one in nodes.values():
+        for other in nodes.values():
+            assert one is other or one["x"] != other["x"] or abs(one["y"] - other["y"]) >= 58, (one, other)
+    assert all(nodes[edge["from"]]["x"] < nodes[edge["to"]]["x"] for edge in found["edges"])
+    assert len(found["edges"]) == len(given["edges"])
+    assert found["height"] >= max(node["y"] for node in nodes.values()) + 58
+
+
+def test_w14_a_folded_subtree_is_one_node_with_the_edges_of_all(module: Any) -> None:
+    given = graph("ab", "bc", "cd", "be") | {"parent": [["b", "p"], ["c", "p"], ["e", "b"]]}
+    given["nodes"].append({"id": "p"})
+    call = "(({nodes, edges, hidden}) => ({ids: nodes.map((n) => n.id), edges: edges.map((e) => e.from + e.to), "
+    call += "hidden: [...hidden]}))(m.fold(a.nodes, a.edges, new Map(a.parent), new Set(['p'])))"
+    assert module("layout.js", call, given) == {"ids": ["a", "d", "p"], "edges": ["ap", "pd"], "hidden": [["p", 3]]}
+
+
+@pytest.mark.parametrize(
+    ("values", "expected"),
+    [([], []), ([0], [[0, 29, 1]]), ([1, 4], [[0, 22.5, 7.5], [10, 0, 30]])],
+)
+def test_w14_bars_fill_the_height(module: Any, values: list[int], expected: list[list[float]]) -> None:
+    assert module("chart.js", "m.bars(a, 20, 30).map((b) => [b.x, b.y, b.height])", values) == expected
+
+
+def test_w14_ticks_are_round_and_few(module: Any) -> None:
+    assert module("chart.js", "m.ticks(1000, 61000, 8)") == [10000, 20000, 30000, 40000, 50000, 60000]
+    for span in (60, 900, 3600, 10_800, 86_400, 604_800):
+        found = module("chart.js", "m.ticks(0, a * 1000, 8)", span)
+        assert 2 <= len(found) <= 9, span
+
+
+def test_w14_short_stretches_share_a_bar_and_what_runs_is_open(module: Any) -> None:
+    many = [{"id": f"t{n}", "start": n, "end": n + 1, "how": "closed"} for n in range(0, 1000, 2)]
+    many[7]["how"] = "expired"
+    found = module("chart.js", "m.spans(a, 0, 1000, 100)", many)
+    assert len(found) == 1
+    assert (len(found[0]["items"]), found[0]["how"]) == (500, "expired")
+    (held,) = module("chart.js", "m.spans(a, 0, 1000, 100)", [{"id": "t", "start": -5, "end": None, "how": None}])
+    assert (held["x"], held["width"], held["open"], held["before"]) == (0, 100, True, True)

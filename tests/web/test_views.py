@@ -1,0 +1,187 @@
+"""Graph, timeline, mail, locks and state in a real browser, each as a person uses it (W5, W6, W8, W9, W10)."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+from axe_playwright_python.sync_playwright import Axe  # type: ignore[import-untyped]
+from playwright.sync_api import Browser, expect
+
+from tests.web.site import NARROW, WIDE, Person, Site
+
+VIEWS = ("board", "graph", "timeline", "mail", "locks", "state")
+
+
+# --- W5 --------------------------------------------------------------------------------------------------------------
+
+
+def test_w5_the_graph_shows_the_critical_path_and_who_holds_what(site: Site, maya: Person) -> None:
+    maya.open("graph", site.ids["release"])
+    expect(maya.find(".node")).to_have_count(27)
+    expect(maya.find(".node.on-path")).not_to_have_count(0)
+    expect(maya.find(f'.node[data-id="{site.ids["lexer"]}"]')).to_contain_text("ada")
+    expect(maya.find("path.edge.critical")).not_to_have_count(0)
+    maya.sees(".graph-rail", "Critical path")
+    maya.find(f'.node[data-id="{site.ids["sign"]}"]').click()
+    expect(maya.page).to_have_url(re.compile(f"task/{site.ids['sign']}$"))
+    maya.page.go_back()
+    expect(maya.find(".node")).to_have_count(27)
+
+
+def test_w5_it_zooms_folds_and_saves(site: Site, maya: Person) -> None:
+    maya.open("graph", site.ids["release"], query="?tree=1")
+    expect(maya.find(".node")).to_have_count(28)
+    maya.page.get_by_role("button", name="zoom in").click()
+    before = maya.find(".percent").inner_text()
+    maya.page.keyboard.press("-")
+    assert maya.find(".percent").inner_text() != before
+    maya.page.get_by_role("button", name=f"fold {site.ids['release']}").click()
+    expect(maya.find(".node")).to_have_count(1)
+    maya.sees(".node", "+ 27 folded")
+    maya.page.get_by_role("button", name=f"unfold {site.ids['release']}").click()
+    with maya.page.expect_download() as saving:
+        maya.page.get_by_role("button", name="save SVG").click()
+    text = saving.value.path().read_text()
+    assert text.startswith("<svg")
+    assert "sign the release" in text
+
+
+# --- W6 --------------------------------------------------------------------------------------------------------------
+
+
+def test_w6_lanes_show_claims_by_how_they_ended_and_follow_now(site: Site, maya: Person) -> None:
+    maya.open("timeline")
+    lane = maya.find('.lane[data-agent="gus"]')
+    expect(lane.locator(".claim-bar.how-expired")).to_have_count(1)
+    expect(lane.locator(".endless-lock")).to_have_count(1)
+    hana = maya.find(f'.lane[data-agent="hana"] .claim-bar[data-task="{site.ids["page"]}"]')
+    hana.hover()
+    maya.sees(".hover-card", "split the settings page")
+    maya.sees(".hover-card", "still has it")
+    with site.by("mia") as mia:
+        task = mia.tasks.create("a short one")
+        mia.tasks.claim(task.id)
+    expect(maya.find('.lane[data-agent="mia"] .claim-bar.how-held')).to_have_count(1)
+    with site.by("mia") as mia:
+        mia.tasks.complete(task.id, review=False)
+    maya.page.get_by_role("button", name="1 min", exact=True).click()
+    expect(maya.find('.lane[data-agent="mia"] .claim-bar.how-closed')).to_have_count(1)
+    assert "span=60" in maya.page.url
+    maya.page.get_by_role("button", name="earlier").click()
+    maya.page.get_by_role("button", name="follow now").click()
+    maya.page.get_by_role("button", name="1 w", exact=True).click()
+    expect(maya.find('.lane[data-agent="ada"] .claim-bar')).not_to_have_count(0)
+
+
+# --- W8 --------------------------------------------------------------------------------------------------------------
+
+
+def test_w8_a_person_reads_replies_and_acknowledges(site: Site, maya: Person) -> None:
+    with site.by("nia") as nia:
+        asked = nia.mail.send(["maya"], "May I **merge**?", "See `main`.", type="decision-required", ack=True)
+    maya.open("mail", asked.thread)
+    maya.sees(".thread-head h2", "May I **merge**?")
+    expect(maya.find(".letter code")).to_have_text("main")
+    with site.by("nia") as nia:
+        assert nia.mail.get(asked.id).status["maya"] == "unread", "reading acknowledges nothing"
+    maya.page.get_by_label("Your reply").fill("Yes, **do**.")
+    maya.page.keyboard.press("Control+Enter")
+    expect(maya.find(".letter")).to_have_count(2)
+    maya.sees(".letter-step", "maya")
+    expect(maya.find(".letter strong")).to_have_text("do")
+    with site.by("nia") as nia:
+        assert nia.mail.get(asked.id).status["maya"] == "acknowledged"
+        assert [message.body for message in nia.mail.thread(asked.id)][-1] == "Yes, **do**."
+
+
+def test_w8_a_person_writes_and_finds(site: Site, maya: Person) -> None:
+    maya.open("mail")
+    expect(maya.find(".thread-row").first).to_be_visible()
+    maya.page.keyboard.press("w")
+    maya.page.get_by_label("To").select_option("ada")
+    maya.page.get_by_label("Subject", exact=True).fill("About the lexer")
+    maya.page.get_by_label("Text, Markdown").fill("Keep it small.")
+    maya.page.get_by_role("button", name="Send").click()
+    maya.sees(".thread-head h2", "About the lexer")
+    maya.page.get_by_label("Subject or body").fill("proxy")
+    expect(maya.find(".thread-row")).to_have_count(1)
+    maya.sees(".thread-row", "Which port on the test machine?")
+
+
+# --- W9 --------------------------------------------------------------------------------------------------------------
+
+
+def test_w9_locks_are_a_tree_with_lines_of_waiters_and_force_asks_for_a_reason(site: Site, maya: Person) -> None:
+    with site.by("oda") as oda:
+        lock = oda.paths.lock(["lib/codec/**"], ttl=900)
+        oda.locks.acquire("release-train")
+    with site.waiting(("pia", "lib/codec/a.py"), ("quin", "release-train")):
+        maya.open("locks")
+        row = maya.find(f'tr[data-lock="{lock.id}"]')
+        expect(row).to_contain_text("codec/**")
+        expect(row.locator(".chip")).to_have_text("1pia")
+        maya.page.get_by_role("button", name="fold lib/").click()
+        expect(row).to_have_count(0)
+        maya.page.get_by_role("button", name="unfold lib/").click()
+        maya.page.get_by_label("Who covers this path?").fill("lib/codec/deep/x.py")
+        expect(maya.find("tr[data-lock]")).to_have_count(1)
+        maya.page.get_by_label("Who covers this path?").fill("")
+        maya.find('tr[data-lock="release-train"]').click()
+        maya.sees(".locks-side", "quin")
+        maya.find(".locks-side .panel").first.get_by_role("button", name="force release…").click()
+        maya.sees("dialog", "quin gets it next.")
+        maya.page.get_by_label("Reason, kept in the log").fill("oda is gone")
+        maya.page.get_by_role("button", name="Release by force").click()
+        expect(maya.find('tr[data-lock="release-train"]')).to_contain_text("quin")
+    with site.by("maya") as ws:
+        released = [event for event in ws.events.list(kinds=["lock"], after=0, limit=1000) if event.op == "release"]
+        assert released[-1].data["note"] == "oda is gone"
+        ws.locks.release("release-train", force=True)
+
+
+# --- W10 -------------------------------------------------------------------------------------------------------------
+
+
+def test_w10_cells_have_versions_diffs_and_cycles_their_phases(site: Site, maya: Person) -> None:
+    maya.open("state", "cell", "run-7", "build")
+    maya.sees("pre.code", '"commit": "a09f3d2"')
+    maya.page.keyboard.press("d")
+    expect(maya.find(".code .added")).to_have_count(1)
+    maya.find(".version").nth(3).click()
+    maya.sees(".detail-foot", "lies between")
+    maya.page.keyboard.press("h")
+    expect(maya.find(".state-detail tbody tr")).to_have_count(6)
+    expect(maya.find(".phase-in_progress")).to_contain_text("the second factor has no test")
+    with site.by("ada") as ada:
+        ada.cells.set("run-7", "build", {"commit": "fresh"})
+    expect(maya.find(".state-detail tbody tr")).to_have_count(7)
+    maya.page.get_by_role("link", name="config").click()
+    maya.sees(".state-detail", "-O2")
+    maya.page.get_by_role("link", name="peer:spec:login:cycle:1").click()
+    maya.sees("pre.code", "current_phase")
+
+
+# --- W15 -------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("dark", [False, True], ids=["light", "dark"])
+def test_w15_axe_finds_nothing_serious_in_any_of_them(site: Site, chromium: Browser, dark: bool) -> None:
+    found: list[str] = []
+    with site.person(chromium, "maya", dark=dark) as maya:
+        for size in (WIDE, NARROW):
+            maya.page.set_viewport_size({"width": size[0], "height": size[1]})
+            for view in VIEWS:
+                maya.open(view)
+                expect(maya.find("main .view")).to_be_visible()
+                expect(
+                    maya.find(".card, .node, .claim-bar, .thread-row, tr[data-lock], .tree-row").first
+                ).to_be_attached()
+                results = Axe().run(maya.page).response["violations"]
+                found += [
+                    f"{view} {size[0]}: {each['id']}: {node['html'][:160]} {node['any'][:1]}"
+                    for each in results
+                    if each["impact"] in ("serious", "critical")
+                    for node in each["nodes"][:2]
+                ]
+    assert found == []
