@@ -32,6 +32,7 @@ from tests.bench import (
     stashes,
     streams,
     task_growth,
+    ui,
     watch,
 )
 from tests.bench.measure import Bench, Row, sync_rate
@@ -54,6 +55,7 @@ SUBJECTS = {
     "streams": streams.run,
     "load": load.run,
     "fleet": fleet.run,
+    "ui": ui.run,
 }
 
 

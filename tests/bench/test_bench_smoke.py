@@ -18,6 +18,7 @@ from tests.bench.load_generator import Generator
 from tests.bench.measure import Bench, Row
 from tests.bench.task_growth import Raw, specs
 from tests.bench.task_rows import HITS, RARE, RARE_TASKS, WORDS, Plan, make_store
+from tests.web.browser import MISSING, find_browser
 
 EXPECTED = {
     "increments": 3,
@@ -37,10 +38,14 @@ EXPECTED = {
     "load": 7,
     "streams": 4,
     "fleet": 5,
+    "ui": 9,
 }
 
 
-@pytest.mark.parametrize("name", SUBJECTS)
+BROWSER = pytest.param("ui", marks=pytest.mark.skipif(find_browser() is None, reason=MISSING))
+
+
+@pytest.mark.parametrize("name", [*(name for name in SUBJECTS if name != "ui"), BROWSER])
 def test_every_subject_yields_its_rows_with_positive_figures(name: str, tmp_path: Path) -> None:
     said: list[str] = []
     rows = SUBJECTS[name](Bench(tmp_path, 0.005, said.append))

@@ -89,7 +89,7 @@ HELD: Final = (
 
 
 class Story:
-    """The workspace while its story is told: what is to happen is noted with its time, then happens in order."""
+    """The workspace, and what is to happen in it: each step is noted with its time, then they run in order."""
 
     def __init__(self, folder: Path, tasks: int) -> None:
         self._clock = ManualClock()

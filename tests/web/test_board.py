@@ -53,9 +53,7 @@ def test_w4_a_card_is_dragged_to_claim_it_and_a_dialog_says_until_when(site: Sit
     expect(card(maya, id, "open")).to_be_visible()
 
 
-def test_w4_a_refusal_is_shown_at_the_card_and_only_an_admin_forces(
-    site: Site, maya: Person, chromium: Browser
-) -> None:
+def test_w4_a_refusal_is_shown_at_the_card_and_an_admin_forces_with_a_reason(site: Site, maya: Person) -> None:
     id = make(site, "held by zoe", "zoe")
     maya.open("board")
     card(maya, id, "in_progress").drag_to(maya.find('.column[data-column="review"]'))
