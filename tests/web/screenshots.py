@@ -28,6 +28,8 @@ VIEWS = {
     "log": (("log",), ".event"),
 }
 
+NARROW_SIGNS = {"mail": ".thread-row"}  # a narrow screen shows the list first
+
 
 def main(names: Sequence[str]) -> int:
     """Photograph the views that are named, or all; returns the exit code."""
@@ -53,6 +55,7 @@ def photograph(site: Site, browser: Browser, size: tuple[int, int], dark: bool, 
         for name in names:
             address, sign = VIEWS[name]
             person.open(*(part.format(**site.ids) for part in address))
+            sign = NARROW_SIGNS.get(name, sign) if size == NARROW else sign
             expect(person.find(sign).first).to_be_attached()
             person.page.evaluate("document.fonts.ready")
             file = IMAGES / f"{name}-{'dark' if dark else 'light'}{'' if size == WIDE else '-390'}.png"

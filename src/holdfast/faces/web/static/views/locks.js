@@ -147,7 +147,7 @@ class Locks {
 const middle = (path, most) => (path.length > most ? `${path.slice(0, 10)}…${path.slice(11 - most)}` : path);
 
 export const view = {
-  name: 'locks', title: 'Locks', icon: 'locks', key: 'l', keys: [['j k', 'from lock to lock'], ['Enter', 'open its task']],
+  name: 'locks', title: 'Locks', icon: 'locks', key: 'k', keys: [['j k', 'from lock to lock'], ['Enter', 'open its task']],
   open(context) {
     const locks = new Locks(context);
     return { element: locks.element, key: (event) => listKeys(locks.element, 'tbody tr', event), update: ({ events, reload }) => { if (reload || events.some((event) => event.kind === 'lease')) locks.loading.ask(); }, close: () => { locks.end(); locks.loading.close(); locks.covering.close(); } };
