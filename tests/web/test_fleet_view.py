@@ -191,3 +191,17 @@ def test_w11_the_log_is_live_filtered_and_jumps_to_a_revision(maya: Person, site
     expect(page.locator(".event").first).to_have_attribute("data-revision", "20")
     page.get_by_role("button", name="back to live").click()
     expect(page.locator(".event", has_text="run-9/y")).to_be_visible()
+
+
+def test_w12_the_server_shows_health_and_requests_and_switches_between_workspaces(maya: Person, site: Site) -> None:
+    (site.server.folder / "workspaces" / "team-b").mkdir(parents=True, exist_ok=True)
+    page = maya.open("server")
+    expect(page.locator(".counts")).to_contain_text("answers")
+    expect(page.locator(".counts")).to_contain_text("requests a second")
+    expect(page.get_by_text("holdfast_requests_total")).to_be_visible()
+    page.reload()
+    page.get_by_label("workspace").select_option("team-b")
+    expect(page).to_have_url(f"{site.url}/ui/team-b/fleet")
+    expect(page.get_by_text("Nothing needs you.")).to_be_visible()
+    page.go_back()
+    expect(page.get_by_role("heading", name="Server")).to_be_visible()
