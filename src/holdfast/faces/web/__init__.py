@@ -2,7 +2,8 @@
 
 Everything but the start page is served under `/ui/DIGEST/`, where DIGEST is one hash over all files, and may be kept by
 the browser for ever. The files are the same for everybody and hold nothing of a workspace: the page gets that by
-calling operations, as any client does. Nothing is loaded from elsewhere.
+calling operations, as any client does. Nothing is loaded from elsewhere. Scripts are sent without their comment lines
+and indentation, which are for readers of the source; no string of theirs is longer than a line.
 """
 
 from __future__ import annotations
@@ -60,6 +61,8 @@ def _assets() -> dict[str, Asset]:
 def _asset(path: Path) -> Asset:
     content = path.read_bytes()
     keep = b"public, max-age=31536000, immutable"
+    if path.suffix == ".js":
+        content = lean(content)
     if path.name == START:
         content, keep = content.replace(_PLACEHOLDER, digest().encode()), b"no-cache"
     headers = (
@@ -71,6 +74,12 @@ def _asset(path: Path) -> Asset:
         (b"cross-origin-opener-policy", b"same-origin"),
     )
     return Asset(content, gzip.compress(content, 9, mtime=0), headers)
+
+
+def lean(script: bytes) -> bytes:
+    """A script without its comment lines and indentation."""
+    lines = [line.strip() for line in script.split(b"\n")]
+    return b"\n".join(line for line in lines if line and not line.startswith((b"//", b"/**", b"* ", b"*/"))) + b"\n"
 
 
 def find(segments: list[str], wants_page: bool) -> Asset | None:

@@ -42,7 +42,7 @@ export function markdown(text) {
   const take = (test) => { const found = []; while (at < lines.length && test(lines[at])) found.push(lines[at++]); return found; };
   while (at < lines.length) {
     const line = lines[at];
-    const fence = /^(```+|~~~+)/.exec(line);
+    const fence = /^(\x60{3,}|~~~+)/.exec(line);
     if (!line.trim()) at += 1;
     else if (fence) {
       at += 1;
@@ -55,7 +55,7 @@ export function markdown(text) {
     else if (/^\s*\d+[.)] /.test(line)) blocks.push(h('ol', null, take((each) => /^\s*\d+[.)] /.test(each)).map((each) => h('li', null, inline(each.replace(/^\s*\d+[.)] /, ''))))));
     else if (/^> ?/.test(line)) blocks.push(h('blockquote', null, markdown(take((each) => /^> ?/.test(each)).map((each) => each.replace(/^> ?/, '')).join('\n'))));
     else {
-      const words = take((each) => each.trim() && !/^(```|~~~|#{1,6} |\s*[-*+] |\s*\d+[.)] |> ?)/.test(each));
+      const words = take((each) => each.trim() && !/^(\x60{3}|~~~|#{1,6} |\s*[-*+] |\s*\d+[.)] |> ?)/.test(each));
       blocks.push(h('p', null, words.map((each, n) => [n > 0 && h('br'), inline(each)])));
     }
   }
