@@ -21,7 +21,6 @@ from holdfast.clock import SystemClock
 from holdfast.faces.web import files
 from holdfast.testing import ManualClock
 from tests.bench.measure import Bench, Row
-from tests.http.running import Running
 from tests.web.browser import MISSING, find_browser, launch
 from tests.web.site import Site
 
@@ -47,15 +46,6 @@ LONG = """() => {
   const note = (list) => { for (const each of list.getEntries()) longest = Math.max(longest, each.duration); };
   new PerformanceObserver(note).observe({ type: 'longtask' });
 }"""
-
-
-class Stage(Site):
-    """A server on a folder that is already filled."""
-
-    def __init__(self, folder: Path) -> None:
-        self.ids = {}
-        self.server = Running(folder)
-        self.url = self.server.url
 
 
 def run(bench: Bench) -> list[Row]:
@@ -118,7 +108,7 @@ def live(bench: Bench, browser: Browser) -> list[Row]:
 
 
 def _listen(site: Site, seconds: float) -> None:
-    with site.by("listener") as ws, ws.watch(timeout=seconds) as watch:
+    with holdfast.connect(site.url, token=site.server.token, actor="x") as ws, ws.watch(timeout=seconds) as watch:
         for _ in watch:
             pass
 
@@ -180,7 +170,7 @@ def first_view(bench: Bench, browser: Browser) -> list[Row]:
     with holdfast.open(folder, actor="ada") as ws:
         for start in range(0, count, 500):
             ws.tasks.bulk("create", tasks=[{"title": f"task {start + n}"} for n in range(min(500, count - start))])
-    site = Stage(folder)
+    site = Site(folder, tasks=0)
     rows = []
     try:
         with site.person(browser, "maya") as maya:
@@ -211,7 +201,7 @@ def graph(bench: Bench, browser: Browser) -> list[Row]:
         for number in range(1, count):
             for other in {chance.randrange(max(0, number - 40), number) for _ in range(2)}:
                 ws.tasks.depend(ids[number], ids[other])
-    site = Stage(folder)
+    site = Site(folder, tasks=0)
     try:
         with site.person(browser, "maya") as maya:
             maya.open("graph", "all").wait_for_selector(".node")
@@ -236,7 +226,7 @@ def timeline(bench: Bench, browser: Browser) -> list[Row]:
             who.tasks.claim(task.id)
             clock.advance(86_000 / count)
             who.tasks.complete(task.id, review=False)
-    site = Stage(folder)
+    site = Site(folder, tasks=0)
     try:
         with site.person(browser, "maya") as maya:
             maya.open("timeline", query="?span=86400").wait_for_selector(".claim-bar")

@@ -52,10 +52,10 @@ class Person:
 
 
 class Site:
-    """A server on the workspace of the story; `ids` are its tasks by their keys."""
+    """A server on the workspace of the story; `ids` are its tasks by their keys. Without tasks, as the folder is."""
 
     def __init__(self, folder: Path, tasks: int = 400) -> None:
-        self.ids = seed(folder, tasks)
+        self.ids = seed(folder, tasks) if tasks else {}
         self.server = Running(folder)
         self.url = self.server.url
         self._handles: dict[str, Any] = {}

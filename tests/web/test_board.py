@@ -26,11 +26,11 @@ def answer(person: Person, verb: str, words: str = "") -> None:
 
 def make(site: Site, title: str, holder: str | None = None) -> str:
     """A task of priority 0, so that it is on the first page; claimed if somebody is named."""
-    with site.by(holder or "maya") as ws:
-        id: str = ws.tasks.create(title, priority=0).id
-        if holder:
-            ws.tasks.claim(id, ttl=900)
-        return id
+    ws = site.by(holder or "maya")
+    id: str = ws.tasks.create(title, priority=0).id
+    if holder:
+        ws.tasks.claim(id, ttl=900)
+    return id
 
 
 def test_w4_a_card_is_dragged_to_claim_it_and_a_dialog_says_until_when(site: Site, maya: Person) -> None:
@@ -61,9 +61,9 @@ def test_w4_a_refusal_is_shown_at_the_card_and_an_admin_forces_with_a_reason(sit
     card(maya, id).get_by_role("button", name="force release…").click()
     answer(maya, "Release by force", "zoe is gone")
     expect(card(maya, id, "open")).to_be_visible()
-    with site.by("maya") as ws:
-        assert ws.tasks.get(id).claimed_by is None
-        assert "zoe is gone" in {entry.note for entry in ws.tasks.history(id)}
+    ws = site.by("maya")
+    assert ws.tasks.get(id).claimed_by is None
+    assert "zoe is gone" in {entry.note for entry in ws.tasks.history(id)}
 
 
 def test_w4_every_step_by_keys_alone(site: Site, maya: Person) -> None:
@@ -71,10 +71,10 @@ def test_w4_every_step_by_keys_alone(site: Site, maya: Person) -> None:
     fresh = maya.page.get_by_label("New task", exact=True)
     fresh.fill("by keys alone")
     fresh.press("Enter")
-    with site.by("maya") as ws:
-        found = ws.watch(kinds=["task"], after=0, timeout=10)
-        id = next(event.id for event in found if event.data.get("title", ["", ""])[1] == "by keys alone")
-        ws.tasks.update(id, priority=0)
+    ws = site.by("maya")
+    found = ws.watch(kinds=["task"], after=0, timeout=10)
+    id = next(event.id for event in found if event.data.get("title", ["", ""])[1] == "by keys alone")
+    ws.tasks.update(id, priority=0)
     steps = (
         ("c", "Claim", "", "in_progress"),
         ("x", "Block", "no key", "blocked"),
@@ -97,9 +97,9 @@ def test_w4_every_step_by_keys_alone(site: Site, maya: Person) -> None:
 
 def test_w4_reviews_are_approved_and_rejected_on_their_cards(site: Site, maya: Person) -> None:
     first, second = make(site, "good work", "zoe"), make(site, "bad work", "zoe")
-    with site.by("zoe") as zoe:
-        for id in (first, second):
-            zoe.tasks.complete(id, summary="done", review=True)
+    zoe = site.by("zoe")
+    for id in (first, second):
+        zoe.tasks.complete(id, summary="done", review=True)
     maya.open("board")
     card(maya, first, "review").get_by_role("button", name="approve").click()
     expect(card(maya, first, "closed")).to_be_visible()
@@ -127,8 +127,8 @@ def test_w4_what_others_do_shows_by_itself(site: Site, maya: Person) -> None:
     expect(maya.find(".card").first).to_be_visible()
     id = make(site, "somebody else made this")
     expect(card(maya, id, "open")).to_contain_text("somebody else made this")
-    with site.by("zoe") as zoe:
-        zoe.tasks.claim(id)
+    zoe = site.by("zoe")
+    zoe.tasks.claim(id)
     expect(card(maya, id, "in_progress")).to_contain_text("zoe")
 
 

@@ -59,12 +59,11 @@ def test_w6_lanes_show_claims_by_how_they_ended_and_follow_now(site: Site, maya:
     hana.hover()
     maya.sees(".hover-card", "split the settings page")
     maya.sees(".hover-card", "still has it")
-    with site.by("mia") as mia:
-        task = mia.tasks.create("a short one")
-        mia.tasks.claim(task.id)
+    mia = site.by("mia")
+    task = mia.tasks.create("a short one")
+    mia.tasks.claim(task.id)
     expect(maya.find('.lane[data-agent="mia"] .claim-bar.how-held')).to_have_count(1)
-    with site.by("mia") as mia:
-        mia.tasks.complete(task.id, review=False)
+    mia.tasks.complete(task.id, review=False)
     maya.page.get_by_role("button", name="1 min", exact=True).click()
     expect(maya.find('.lane[data-agent="mia"] .claim-bar.how-closed')).to_have_count(1)
     assert "span=60" in maya.page.url
@@ -78,21 +77,19 @@ def test_w6_lanes_show_claims_by_how_they_ended_and_follow_now(site: Site, maya:
 
 
 def test_w8_a_person_reads_replies_and_acknowledges(site: Site, maya: Person) -> None:
-    with site.by("nia") as nia:
-        asked = nia.mail.send(["maya"], "May I **merge**?", "See `main`.", type="decision-required", ack=True)
+    nia = site.by("nia")
+    asked = nia.mail.send(["maya"], "May I **merge**?", "See `main`.", type="decision-required", ack=True)
     maya.open("mail", asked.thread)
     maya.sees(".thread-head h2", "May I **merge**?")
     expect(maya.find(".letter code")).to_have_text("main")
-    with site.by("nia") as nia:
-        assert nia.mail.get(asked.id).status["maya"] == "unread", "reading acknowledges nothing"
+    assert nia.mail.get(asked.id).status["maya"] == "unread", "reading acknowledges nothing"
     maya.page.get_by_label("Your reply").fill("Yes, **do**.")
     maya.page.keyboard.press("Control+Enter")
     expect(maya.find(".letter")).to_have_count(2)
     maya.sees(".letter-step", "maya")
     expect(maya.find(".letter strong")).to_have_text("do")
-    with site.by("nia") as nia:
-        assert nia.mail.get(asked.id).status["maya"] == "acknowledged"
-        assert [message.body for message in nia.mail.thread(asked.id)][-1] == "Yes, **do**."
+    assert nia.mail.get(asked.id).status["maya"] == "acknowledged"
+    assert [message.body for message in nia.mail.thread(asked.id)][-1] == "Yes, **do**."
 
 
 def test_w8_a_person_writes_and_finds(site: Site, maya: Person) -> None:
@@ -113,9 +110,9 @@ def test_w8_a_person_writes_and_finds(site: Site, maya: Person) -> None:
 
 
 def test_w9_locks_are_a_tree_with_lines_of_waiters_and_force_asks_for_a_reason(site: Site, maya: Person) -> None:
-    with site.by("oda") as oda:
-        lock = oda.paths.lock(["lib/codec/**"], ttl=900)
-        oda.locks.acquire("release-train")
+    oda = site.by("oda")
+    lock = oda.paths.lock(["lib/codec/**"], ttl=900)
+    oda.locks.acquire("release-train")
     with site.waiting(("pia", "lib/codec/a.py"), ("quin", "release-train")):
         maya.open("locks")
         row = maya.find(f'tr[data-lock="{lock.id}"]')
@@ -134,10 +131,10 @@ def test_w9_locks_are_a_tree_with_lines_of_waiters_and_force_asks_for_a_reason(s
         maya.page.get_by_label("Reason, kept in the log").fill("oda is gone")
         maya.page.get_by_role("button", name="Release by force").click()
         expect(maya.find('tr[data-lock="release-train"]')).to_contain_text("quin")
-    with site.by("maya") as ws:
-        released = [event for event in ws.events.list(kinds=["lock"], after=0, limit=1000) if event.op == "release"]
-        assert released[-1].data["note"] == "oda is gone"
-        ws.locks.release("release-train", force=True)
+    ws = site.by("maya")
+    released = [event for event in ws.events.list(kinds=["lock"], after=0, limit=1000) if event.op == "release"]
+    assert released[-1].data["note"] == "oda is gone"
+    ws.locks.release("release-train", force=True)
 
 
 # --- W10 -------------------------------------------------------------------------------------------------------------
@@ -153,8 +150,8 @@ def test_w10_cells_have_versions_diffs_and_cycles_their_phases(site: Site, maya:
     maya.page.keyboard.press("h")
     expect(maya.find(".state-detail tbody tr")).to_have_count(6)
     expect(maya.find(".phase-in_progress")).to_contain_text("the second factor has no test")
-    with site.by("ada") as ada:
-        ada.cells.set("run-7", "build", {"commit": "fresh"})
+    ada = site.by("ada")
+    ada.cells.set("run-7", "build", {"commit": "fresh"})
     expect(maya.find(".state-detail tbody tr")).to_have_count(7)
     maya.page.get_by_role("link", name="config").click()
     maya.sees(".state-detail", "-O2")
