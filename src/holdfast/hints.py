@@ -57,6 +57,7 @@ _LIST: Final = re.compile(r"\b([a-z][a-z_]*)=(\[[\"{][^\]]*\]|\{\"[^}]*\})")
 # The turn command for each call of `holdfast.turnfile`.
 TURN_COMMANDS: Final = {
     **{"init": "init", "restore": "init --missing", "status": "status", "check": "check"},
+    **{"tidy": "tidy", "mail.verify": "mail verify"},
     **{"acquire": "lock", "unlock": "unlock", "renew_all": "renew", "clear_stale": "clear", "override": "override"},
     **{"tasks.claim": "tasks claim", "mail.messages": "mail list", "mail.export": "mail export"},
 }

@@ -107,6 +107,9 @@ _TURN_ANSWERS: Final = {
     "turn init --missing": f"{_TURN}; holdfast turn init --missing",
     "turn status": f"{_TURN}; holdfast turn status",
     "turn check": f"{_TURN}; holdfast turn check",
+    "turn mail verify": f"{_TURN}; echo x > f; holdfast turn mail send --from bob --to agent-1 --subject s --attach f;"
+    " holdfast turn mail verify $(sed -n 's/### //p' working-session/MAILBOX.md)",
+    "turn tidy": f"{_TURN}; holdfast turn tidy --actor ada",
     "turn lint": f"{_TURN}; holdfast turn lint",
     "turn lock": _TURN_LOCK,
     "turn renew": f"{_TURN_LOCK} >/dev/null; holdfast turn renew LOCK-agent-1-001",

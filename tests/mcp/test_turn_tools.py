@@ -29,9 +29,9 @@ from tests.mcp.clients import Agent, Refused, inside, over_stdio, played
 from tests.mcp.test_profiles import BYTES_PER_TOKEN, ROOT
 
 TOOLS = {
-    *("turn_status", "turn_check", "turn_read", "turn_edit", "turn_task", "turn_signal"),
+    *("turn_status", "turn_check", "turn_tidy", "turn_read", "turn_edit", "turn_task", "turn_signal"),
     *("turn_lock", "turn_renew", "turn_unlock", "turn_clear", "turn_override"),
-    *("turn_mail_send", "turn_mail_list", "turn_mail_step"),
+    *("turn_mail_send", "turn_mail_list", "turn_mail_verify", "turn_mail_step"),
 }
 
 

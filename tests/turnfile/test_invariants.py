@@ -220,12 +220,18 @@ def test_f10_a_worklog_without_a_status_block_or_with_a_lost_section_is_warned_a
         ("question-open", "| the near one |", "| none |", "OQ-R01"),
         ("question-open", "| the near one |", "|  |", "OQ-R01"),
         ("question-resolved", "| active | none |", "|  | the far one |", "OQ-001"),
+        ("question-resolved", "| active | none |", "| open | the far one |", "OQ-001"),
     ],
 )
 def test_f10_each_breach_of_the_questions_is_found_with_its_line(rule: str, old: str, new: str, where: str) -> None:
     text = QUESTIONS.replace(old, new, 1)
     (problem,) = check(text, "OPEN_QUESTIONS.md")
     assert (problem.rule, problem.level, problem.line) == (rule, "error", line_of(text, where))
+
+
+def test_f10_a_question_with_an_unknown_status_is_warned_about() -> None:
+    (problem,) = check(QUESTIONS.replace("| active | none |", "| pondered | none |"), "OPEN_QUESTIONS.md")
+    assert (problem.level, problem.rule) == ("warning", "question-status")
 
 
 def test_f10_files_that_have_no_invariants_are_not_looked_at() -> None:

@@ -11,7 +11,7 @@ from holdfast.turnfile.model import Problem
 from tests.turnfile.ledgers import RISING, TIDY
 from tests.turnfile.mailboxes import SAMPLES
 
-LOCK = 'locks:\n  k:\n    files: ["MAILBOX.md"]\n    holder: "%s"\n    acquired_rev: %d\n'
+LOCK = 'locks:\n  k:\n    files: ["MAILBOX.md"]\n    holder: "%s"\n    acquired_rev: %d\n    reason: "x"\n'
 
 
 def rules(text: str) -> set[tuple[str, str]]:
@@ -88,6 +88,13 @@ def test_f4_a_lock_at_its_last_revision_is_not_stale() -> None:
     assert rules(TIDY.replace("locks: {}\n", LOCK % ("ada", 5))) == set()
 
 
+def test_f13_a_lock_without_a_reason_is_found_and_the_time_of_its_acquisition_is_known() -> None:
+    lock = LOCK.replace('    reason: "x"\n', "") % ("ada", 5)
+    assert rules(TIDY.replace("locks: {}\n", lock)) == {("error", "lock-reason")}
+    timed = LOCK % ("ada", 5) + '    acquired_at: "2026-03-01T12:00:00Z"\n'
+    assert rules(TIDY.replace("locks: {}\n", timed)) == set()
+
+
 def test_f13_a_problem_reads_like_a_compilers() -> None:
     assert str(Problem("TURNFILE.yaml", 3, "error", "schema", "x is missing")) == (
         "TURNFILE.yaml:3: error: x is missing [schema]"
@@ -102,6 +109,7 @@ def test_f13_real_files_have_no_errors() -> None:
 
 def test_f13_a_part_of_a_ledger_is_linted_as_of_the_highest_revision_it_speaks_of() -> None:
     entry = '  {id}:\n    files: ["working-session/MAILBOX.md"]\n    holder: "{holder}"\n    acquired_rev: {rev}\n'
+    entry += '    reason: "x"\n'
     part = (
         "# quoted\nlocks:\n" + entry.format(id="old", holder="ada", rev=4) + entry.format(id="new", holder="?", rev=9)
     )
@@ -110,7 +118,7 @@ def test_f13_a_part_of_a_ledger_is_linted_as_of_the_highest_revision_it_speaks_o
         (1, "schema"),  # the revision
         (3, "lock-stale"),
         (5, "unknown-holder"),
-        (9, "unknown-holder"),
+        (10, "unknown-holder"),
     ]
     with pytest.raises(Invalid, match="revision is missing"):  # it is nothing to work with
         read(part)

@@ -29,6 +29,30 @@ def test_f6_a_hunk_is_applied_where_its_lines_stand() -> None:
     assert applied("new\n" * 5 + TEXT, PATCH) == "new\n" * 5 + after  # they have moved
 
 
+def test_f6_a_hunk_that_adds_lines_at_the_end_fits_there_alone_and_only_once() -> None:
+    text = "- a\n- b\n- c\n\n## Older\n\n- a\n- b\n- c\n"
+    patch = "--- a/x\n+++ b/x\n@@ -7,3 +7,4 @@\n - a\n - b\n - c\n+- d\n"
+    after = applied(text, patch)
+    assert after == text + "- d\n"
+    with pytest.raises(Invalid, match="does not fit x"):
+        applied(after, patch)  # the same lines are higher up, but not at the end
+    with pytest.raises(Invalid, match="does not fit x"):
+        applied("- new\n" + text + "- more\n", patch)
+    first = "--- a/x\n+++ b/x\n@@ -1,2 +1,3 @@\n+- z\n - a\n - b\n"
+    with pytest.raises(Invalid, match="does not fit x"):
+        applied(applied(text, first), first)
+
+
+def test_f6_a_patch_that_is_applied_already_or_fits_twice_is_refused() -> None:
+    patch = "--- a/x\n+++ b/x\n@@ -2,2 +2,3 @@\n a\n+new\n b\n"
+    after = applied("top\na\nb\nend\na\nb\n", patch)
+    assert after == "top\na\nnew\nb\nend\na\nb\n"
+    with pytest.raises(Invalid, match="already applied to x, at line 2"):
+        applied(after, patch)
+    with pytest.raises(Invalid, match="several places: lines 4, 7"):
+        applied("x\nx\nx\na\nb\nend\na\nb\n", patch)
+
+
 @pytest.mark.parametrize("text", ["", TEXT.replace("line 11\n", "line eleven\n"), TEXT.replace("\n", "\r\n")])
 def test_f6_a_hunk_is_never_bent_to_fit(text: str) -> None:
     with pytest.raises(Invalid, match="does not fit x"):

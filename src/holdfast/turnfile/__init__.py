@@ -34,15 +34,16 @@ if TYPE_CHECKING:
     )
     from holdfast.turnfile.mail import Mail, MailResult
     from holdfast.turnfile.model import Agent, Completion, Lock, Problem, Signal, Task, Turnfile
+    from holdfast.turnfile.repairs import Repair, TidyResult, tidy
     from holdfast.turnfile.report import Status, check, status
     from holdfast.turnfile.session import Session
     from holdfast.turnfile.skeleton import init, restore
     from holdfast.turnfile.transactions import Transaction, transact, transaction
 
 __all__ = ["Agent", "Completion", "Ledger", "Lock", "Problem", "Session", "Signal", "Status", "Task", "Turnfile"]
-__all__ += ["LockRequest", "Mail", "MailResult", "OverrideResult", "Transaction", "WaitPolicy"]
+__all__ += ["LockRequest", "Mail", "MailResult", "OverrideResult", "Repair", "TidyResult", "Transaction", "WaitPolicy"]
 __all__ += ["acquire", "clear_stale", "lock_request", "override", "release", "renew_all", "unlock", "unlock_all"]
-__all__ += ["check", "init", "lint", "restore", "status", "transact", "transaction"]
+__all__ += ["check", "init", "lint", "restore", "status", "tidy", "transact", "transaction"]
 
 _MODULES = ("mail", "tasks")
 # The module that each name is loaded from.
@@ -54,6 +55,7 @@ _HOMES = {
     **dict.fromkeys(("Mail", "MailResult"), "mail"),
     **dict.fromkeys(("Status", "check", "status"), "report"),
     **dict.fromkeys(("init", "restore"), "skeleton"),
+    **dict.fromkeys(("Repair", "TidyResult", "tidy"), "repairs"),
     **{"Ledger": "ledger", "Session": "session", "lint": "ledger.rules"},
 }
 

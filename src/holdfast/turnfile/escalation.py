@@ -63,7 +63,7 @@ def lock_question(lock: Lock, revision: int, sender: str) -> Question:
         options=(
             f"Keep the lock: {holder} finishes and releases it; {sender} keeps waiting.",
             f"Ask {holder} to release it now, and to start its edit again later.",
-            f"Override it (`turn override {id}`): {holder} loses it, and its unfinished edit is refused.",
+            f"Override it (`turn override {id}@{lock.acquired_rev}`): {holder} loses it, and its edit is refused.",
         ),
         recommended=2,
         if_delayed=f"{sender} stays blocked; the revision has not moved over two checks.",
@@ -98,7 +98,13 @@ def _flat(text: str) -> str:
 
 
 def with_question(
-    text: str, question: Question, sender: str, date: str, *others: str, maintainers: Sequence[str] = ()
+    text: str,
+    question: Question,
+    sender: str,
+    date: str,
+    *others: str,
+    maintainers: Sequence[str] = (),
+    everyone: Sequence[str] = (),
 ) -> tuple[str, str]:
     """Add a question to a mailbox; returns the mailbox and the id of the message.
 
@@ -111,7 +117,7 @@ def with_question(
                 return text, card.id
     words, due = question.body, question.response_by
     draft = Draft(sender, MAINTAINER, question.subject, date, "decision-required", "P0", words, due)
-    return compose(text, draft, *others, maintainers=maintainers)
+    return compose(text, draft, *others, maintainers=maintainers, everyone=everyone)
 
 
 def escalate_lock(session: Session, lock: Lock, revision: int, sender: str) -> Held:
@@ -212,10 +218,11 @@ def _ask_by_mail(session: Session, sender: str, question: Question, released: Lo
                 return None
             used = session.folder.read(ARCHIVE) or ""  # whose ids are not given again
             maintainers = ledger.turnfile.maintainers
-            text, message = with_question(mailbox, question, sender, session.today(), used, maintainers=maintainers)
+            names = {"maintainers": maintainers, "everyone": ledger.turnfile.everyone}
+            text, message = with_question(mailbox, question, sender, session.today(), used, **names)
             if busy and text != mailbox:
                 return None
-            texts, _ = validate_edits({MAILBOX: text}, now, workspace, session.timestamp())
+            texts, _ = validate_edits({MAILBOX: text}, now, workspace, session.timestamp(), ledger.turnfile.everyone)
             if texts:
                 lock_id = rules.next_lock_id(sender, ledger.turnfile)
                 after, _ = after.with_agent(sender).with_completion_note(lock_id, sender, [MAILBOX])

@@ -136,6 +136,17 @@ class Folder:
         except UnicodeDecodeError as error:
             raise Invalid(f"{path} is not UTF-8 at byte {error.start}", hint="save it as UTF-8", path=path) from error
 
+    def digest(self, path: str) -> str | None:
+        """The SHA-256 of a file of any size and content; None if it does not exist."""
+        try:
+            with self.parent(path) as (here, name), os_errors(path), _opened(name, _READ, here) as file:
+                if not stat.S_ISREG(os.fstat(file).st_mode):
+                    raise _not_regular(path, os.fstat(file).st_mode)
+                with open(file, "rb", closefd=False) as content:
+                    return hashlib.file_digest(content, "sha256").hexdigest()
+        except NotFound:
+            return None
+
     def has(self, path: str) -> bool:
         """Whether the file exists. Raises Invalid if the path is not a regular file."""
         try:

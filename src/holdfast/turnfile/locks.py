@@ -131,6 +131,7 @@ def acquire(
     """
     seen: int | None = None
     checks = max(1, wait.checks) if wait is not None else 1
+    _yield_beaten(session, request)
     for left in range(checks - 1, -1, -1):
         try:
             return _take(session, request, ready)
@@ -148,6 +149,16 @@ def acquire(
     raise _held_error(found.lock, found.revision, request.holder)
 
 
+def _yield_beaten(session: Session, request: LockRequest) -> None:
+    """Remove the holder's own locks on these files that another lock precedes: the loser yields, then waits."""
+    ledger = session.read()
+    workspace = session.workspace(ledger)
+    for lock in rules.blocking(ledger.turnfile.locks, request.files, ledger.revision, workspace):
+        mine = lock.holder == request.holder and not lock.transaction
+        if mine and rules.beaten_by(lock, ledger.turnfile.locks, ledger.revision, workspace) is not None:
+            session.drop(lock)
+
+
 def release(session: Session, lock_id: str, holder: str) -> Ledger:
     """Remove the holder's own lock. Raises NotFound or NotHolder."""
 
@@ -160,7 +171,7 @@ def release(session: Session, lock_id: str, holder: str) -> Ledger:
 def renew_all(session: Session, lock_ids: Sequence[str], holder: str) -> list[Lock]:
     """Restart the leases of the holder's own locks in one write, so that none ages another: all of them, or none.
 
-    Raises Held if another valid lock covers one of their files.
+    Raises Held if another valid lock covers one of their files; a lock that the other one precedes is removed.
     """
 
     def change(ledger: Ledger) -> Ledger:
@@ -168,6 +179,12 @@ def renew_all(session: Session, lock_ids: Sequence[str], holder: str) -> list[Lo
             ledger = renewed(session, ledger, get_own_lock(ledger, lock_id, holder))
         return ledger
 
+    before = session.read()
+    for lock in (get_own_lock(before, lock_id, holder) for lock_id in lock_ids):
+        first = rules.beaten_by(lock, before.turnfile.locks, before.revision, session.workspace(before))
+        if first is not None:
+            session.drop(lock)
+            raise _held_error(first, before.revision, holder)
     after = session.write(change, holder)
     return [get_own_lock(after, lock_id, holder) for lock_id in lock_ids]
 
@@ -283,11 +300,23 @@ def _held_error(lock: Lock, revision: int, wanted_by: str, covered: bool = False
 
 
 def get_lock(ledger: Ledger, lock_id: str) -> Lock:
-    """A lock by its id. Raises NotFound."""
+    """A lock by its id, or by id and revision: `LOCK-ada-001@7` is the one acquired at revision 7. Raises NotFound.
+
+    An id may be used again, by other tools at least; the revision says which lock is meant.
+    """
     lock = ledger.turnfile.lock(lock_id)
+    hint = "turnfile.status(session) lists the locks"
+    if lock is not None:
+        return lock
+    id, _, revision = lock_id.rpartition("@")
+    lock = ledger.turnfile.lock(id) if revision.isdecimal() else None
     if lock is None:
-        hint = "turnfile.status(session) lists the locks"
         raise NotFound(f"there is no lock {lock_id!r}", hint=hint, lock_id=lock_id)
+    if lock.acquired_rev != int(revision):
+        words = (
+            f"{id} is not the lock of revision {revision} any more: {lock.holder} acquired it at {lock.acquired_rev}"
+        )
+        raise NotFound(words, hint=hint, lock_id=lock_id)
     return lock
 
 
@@ -323,7 +352,7 @@ def unlock(session: Session, lock_id: str, holder: str) -> Completion:
         checked = [path for path in (MAILBOX, WORKLOG, QUESTIONS) if path in files]
         now = {path: session.folder.read(path) for path in with_projection(checked)}
         there = {path: text for path, text in now.items() if text is not None}
-        problems = [problem for problem in check(there) if problem.file in files]
+        problems = [problem for problem in check(there, None, ledger.turnfile.everyone) if problem.file in files]
         texts: dict[str, str] = {}
         if MAILBOX in files and MAILBOX in there:
             fresh = render_projection(there[MAILBOX], now[PROJECTION], session.workspace(ledger), session.timestamp())
@@ -390,9 +419,10 @@ def override(session: Session, lock_id: str, reason: str, actor: str, *, take: b
         now, unread = _read(session, lock, workspace)
         texts = {WORKLOG: note_override(now[WORKLOG] or "# Worklog\n", lock, revision, actor, reason, session.today())}
         if (mail := now.get(MAILBOX)) is not None:
-            texts[MAILBOX] = projection.refresh(mailbox.parse(mail)).text
+            texts[MAILBOX] = projection.refresh(mailbox.parse(mail), ledger.turnfile.everyone).text
             if PROJECTION in now:
                 texts[PROJECTION] = render_projection(texts[MAILBOX], now[PROJECTION], workspace, session.timestamp())
+        lock_id = lock.id
         after = ledger.without_locks(lock_id)
         mine = None
         if take:
@@ -413,7 +443,9 @@ def override(session: Session, lock_id: str, reason: str, actor: str, *, take: b
     names = new_names(ledger, actor) if take else unknown_names(ledger, actor)
     there = {path: text for path, text in {**now, **texts}.items() if text is not None}
     locked = [Problem(WORKLOG, 1, "warning", "locked", _busy_log_warning(each)) for each in busy]
-    return OverrideResult(lock, mine, tuple(changed), revision, (*names, *locked, *unread, *check(there)))
+    return OverrideResult(
+        lock, mine, tuple(changed), revision, (*names, *locked, *unread, *check(there, None, ledger.turnfile.everyone))
+    )
 
 
 def _read(session: Session, lock: Lock, workspace: str) -> tuple[dict[str, str | None], list[Problem]]:

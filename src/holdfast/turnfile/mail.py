@@ -8,8 +8,8 @@ the faces.
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Sequence
-from typing import Any, Final
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, Final, Literal
 
 import msgspec
 
@@ -19,6 +19,7 @@ from holdfast.turnfile.files import Folder
 from holdfast.turnfile.ledger import Ledger, unknown_names
 from holdfast.turnfile.locks import WaitPolicy
 from holdfast.turnfile.mailbox import Mailbox, parse, projection, steps
+from holdfast.turnfile.mailbox.cards import Payload
 from holdfast.turnfile.mailbox.draft import Draft, agent_name, compose
 from holdfast.turnfile.mailbox.markdown import newline_of
 from holdfast.turnfile.model import ARCHIVE, MAILBOX, Completion, Problem
@@ -29,6 +30,7 @@ Change = Callable[[Transaction], tuple[str, str]]
 """Edits the mailbox; returns the id of the message and its status."""
 
 _ARCHIVE_HEAD: Final = "# Mailbox Archive"
+_LIST: Final = "turnfile.mail.messages(session) lists the open messages"
 
 
 class MailResult(msgspec.Struct, frozen=True):
@@ -69,18 +71,29 @@ class Mail:
         type: str = "request",
         priority: str = "P1",
         response_by: str = "",
+        files: Sequence[str] = (),
     ) -> MailResult:
-        """Send a message; its id is the next of the day. Unknown receivers are warnings."""
+        """Send a message; its id is the next of the day. Unknown receivers are warnings.
+
+        `files` of the project are handed over with it: the card has their digests and the revision of the ledger, and
+        `verify` compares. Raises NotFound for one that does not exist.
+        """
         draft = Draft(self.actor, to, subject, self.session.today(), type, priority, body, response_by)
+        draft = msgspec.structs.replace(draft, payload=_payload(self.session, files))
 
         def body_(edit: Transaction) -> tuple[str, str]:
-            maintainers = edit.ledger.turnfile.maintainers
-            text, id = compose(_text(edit), draft, archive(self.session), maintainers=maintainers)
+            people = edit.ledger.turnfile
+            used = archive(self.session)
+            names = {"maintainers": people.maintainers, "everyone": people.everyone}
+            text, id = compose(_text(edit), draft, used, **names)
             edit.write(MAILBOX, text)
+            doubts[:] = _clock_warning(text, id)
             return id, "unread"
 
-        unknown = unknown_names(self.session.read(), *to.split(","))
-        return self._transact(f"send mail to {to}", body_, warnings=unknown)
+        doubts: list[Problem] = []
+        warnings = [*unknown_names(self.session.read(), *to.split(",")), *_decision_warning(draft)]
+        sent = self._transact(f"send mail to {to}", body_, warnings=warnings)
+        return msgspec.structs.replace(sent, completion=_warned(sent.completion, doubts))
 
     def reply(
         self,
@@ -150,18 +163,46 @@ class Mail:
             under=self._under,
             rehearse=True,
         )
-        completion = msgspec.structs.replace(completion, warnings=(*completion.warnings, *warnings))
+        completion = _warned(completion, warnings)
         id, status = completion.result
         return MailResult(id, status, completion)
 
     def _as(self, ledger: Ledger) -> steps.Actor:
-        return steps.Actor(self.actor, self.session.today(), ledger.turnfile.maintainers)
+        return steps.Actor(self.actor, self.session.today(), ledger.turnfile.maintainers, ledger.turnfile.everyone)
+
+
+def _warned(completion: Completion, warnings: Sequence[Problem]) -> Completion:
+    return msgspec.structs.replace(completion, warnings=(*completion.warnings, *warnings))
+
+
+def _clock_warning(text: str, id: str) -> Iterator[Problem]:
+    """Warn about a new card with cards of a later day: this machine's clock may be behind, and nobody looks there."""
+    box = parse(text)
+    newest = max(box.cards, key=lambda card: card.order)
+    if newest.id != id:
+        words = f"{id} is below {newest.id}, which is of a later day: is the clock of this machine behind?"
+        yield Problem(MAILBOX, box.card(id).line, "warning", "clock-behind", words)
+
+
+_PARTS: Final = ("decision needed", "options", "recommended", "if delayed")
+
+
+def _decision_warning(draft: Draft) -> Iterator[Problem]:
+    """Warn about a decision-required message that does not say what to decide between."""
+    said = draft.body.lower()
+    missing = [part for part in _PARTS if part not in said] if draft.type == "decision-required" else []
+    if missing:
+        words = f"a decision-required message names {', '.join(_PARTS)}; this one lacks {', '.join(missing)}"
+        yield Problem(MAILBOX, 1, "warning", "decision", words)
 
 
 def messages(folder: SessionLike, actor: str | None = None, status: str | None = None) -> list[dict[str, Any]]:
     """The open messages as data: all, or those from and to one agent."""
     session, box = _mailbox(folder)
-    who = steps.Actor(actor, session.today(), session.read().turnfile.maintainers) if actor is not None else None
+    people = session.read().turnfile
+    who = None
+    if actor is not None:
+        who = steps.Actor(actor, session.today(), people.maintainers, people.everyone)
     return [projection.message(card) for card in steps.open_cards(box, who, status)]
 
 
@@ -173,9 +214,55 @@ def message(folder: SessionLike, id: str) -> dict[str, Any]:
         return projection.message(card)
     closed = [row for row in projection.project(box)["closed_summary"] if row["id"] == id]
     if not closed:
-        hint = "turnfile.mail.messages(session) lists the open messages"
-        raise MessageNotFound(f"{id} is not in the mailbox", hint=hint, id=id)
+        raise MessageNotFound(f"{id} is not in the mailbox", hint=_LIST, id=id)
     return {"id": id, "status": "closed", "fields": closed[0]}
+
+
+class PayloadState(msgspec.Struct, frozen=True):
+    """A file of a handoff now: `same`, `changed` or `missing` since the message was sent at that revision."""
+
+    path: str
+    state: Literal["same", "changed", "missing"]
+    sha256: str
+    now: str | None
+    revision: int
+
+
+def verify(folder: SessionLike, id: str) -> list[PayloadState]:
+    """What has become of the files that a message carries. Raises MessageNotFound, or Invalid if it carries none."""
+    session, box = _mailbox(folder)
+    card = box.find(id) or parse(archive(session)).find(id)
+    if card is None:
+        raise MessageNotFound(f"{id} is not in the mailbox", hint=_LIST, id=id)
+    if not card.payload:
+        raise Invalid(f"{id} carries no files", hint="attach files when you send the message", id=id)
+    project = _project(session)
+    found = []
+    for each in card.payload:
+        now = project.digest(each.path)
+        state: Literal["same", "changed", "missing"] = "same" if now == each.sha256 else "changed" if now else "missing"
+        found.append(PayloadState(each.path, state, each.sha256, now, each.revision))
+    return found
+
+
+def _payload(session: Session, files: Sequence[str]) -> tuple[Payload, ...]:
+    """The digests of files of the project, named from its root, from the session's folder, or by absolute path."""
+    project, revision = _project(session), session.read().revision
+    found = []
+    for name in [files] if isinstance(files, str) else files:
+        path = os.path.relpath(name, project.path) if os.path.isabs(name) else os.path.normpath(name)
+        if path.startswith("..") or not path.isprintable() or len(path) > 400:
+            hint = f"name files below {project.path}"
+            raise Invalid(f"{name!r} is not a file of the project", hint=hint, path=name)
+        sha256 = project.digest(path)
+        if sha256 is None:
+            raise NotFound(f"there is no file {path} in {project.path}", hint="name it from there", path=path)
+        found.append(Payload(path, sha256, revision))
+    return tuple(found)
+
+
+def _project(session: Session) -> Folder:
+    return Folder(os.path.dirname(session.folder.path))
 
 
 def export(source: str | os.PathLike[str], target: str | os.PathLike[str]) -> bool:

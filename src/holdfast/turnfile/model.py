@@ -27,6 +27,8 @@ TURNFILE: Final = "TURNFILE.yaml"
 MAILBOX: Final = "MAILBOX.md"
 PROJECTION: Final = "MAILBOX.json"
 ARCHIVE: Final = "MAILBOX_ARCHIVE.md"
+TIDY_LOG: Final = "TIDY_LOG.md"
+SIGNAL_ARCHIVE: Final = "TURNFILE_ARCHIVE.yaml"
 WORKLOG: Final = "WORKLOG.md"
 QUESTIONS: Final = "OPEN_QUESTIONS.md"
 CHECKED: Final = (TURNFILE, MAILBOX, PROJECTION, WORKLOG, QUESTIONS)  # against each other
@@ -153,6 +155,11 @@ class Turnfile(msgspec.Struct, frozen=True):
         """The names of the maintainers."""
         agents = (agent.id for agent in self.agents if agent.role == "maintainer")
         return tuple(name for name in (self.maintainer.id, *agents) if name)
+
+    @property
+    def everyone(self) -> tuple[str, ...]:
+        """Whom a message to `all` means: the agents."""
+        return tuple(agent.id for agent in self.agents)
 
     @property
     def people(self) -> tuple[str, ...]:

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 
 import msgspec
 
-from holdfast.errors import Invalid, NotFound
+from holdfast.errors import Invalid, NotFound, TooLarge
 from holdfast.turnfile import invariants, mailbox
 from holdfast.turnfile.ledger import Ledger, rules
 from holdfast.turnfile.ledger.rules import lint
@@ -60,7 +60,7 @@ def status(session: Session) -> Status:
     ledger = session.ledger(texts[TURNFILE]) if TURNFILE in texts else session.read()
     turnfile = ledger.turnfile
     mail = texts.get(MAILBOX)
-    inboxes = projection.inboxes(mailbox.parse(mail).cards) if mail is not None else {}
+    inboxes = projection.inboxes(mailbox.parse(mail).cards, turnfile.everyone) if mail is not None else {}
     return Status(
         folder=session.folder.path,
         project=turnfile.project,
@@ -87,7 +87,7 @@ def _texts(session: Session) -> tuple[dict[str, str | None], list[Problem]]:
     """The texts of the files at one moment, and a problem for each file that cannot be read."""
     try:
         return session.texts(CHECKED), []
-    except Invalid:
+    except (Invalid, TooLarge):
         texts: dict[str, str | None] = {}
         found = []
         for path in CHECKED:
@@ -95,6 +95,8 @@ def _texts(session: Session) -> tuple[dict[str, str | None], list[Problem]]:
                 texts |= session.texts([path])
             except Invalid as error:
                 found.append(Problem(path, 1, "error", "unreadable", error.message))
+            except TooLarge as error:
+                found.append(Problem(path, 1, "error", "too-large", f"{error.message}; it is not checked"))
         return texts, found
 
 
@@ -118,7 +120,21 @@ def _problems(session: Session, texts: dict[str, str | None], unreadable: list[P
         missing.append(Problem(PROJECTION, 1, "warning", "missing", words))
     # A stale lock is an error of the invariants and a warning of lint: report the error alone.
     found = [problem for problem in lint(there.get(TURNFILE, "")) if problem.rule not in ("lock-stale", "unreadable")]
-    return sorted([*missing, *invariants.check(there), *(found if TURNFILE in there else [])])
+    return sorted(
+        [
+            *missing,
+            *invariants.check(there, None, _everyone(session, there.get(TURNFILE))),
+            *(found if TURNFILE in there else []),
+        ]
+    )
+
+
+def _everyone(session: Session, text: str | None) -> tuple[str, ...]:
+    """The agents of the ledger; nobody if it cannot be read."""
+    try:
+        return session.ledger(text).turnfile.everyone
+    except (Invalid, NotFound):  # another rule reports it
+        return ()
 
 
 def _missing_registry_files(session: Session, text: str | None) -> Iterator[Problem]:

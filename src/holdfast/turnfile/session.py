@@ -12,6 +12,7 @@ command runs. Everything in this package that touches files goes through here.
 from __future__ import annotations
 
 import contextlib
+import itertools
 import os
 import posixpath
 import time
@@ -23,7 +24,7 @@ from typing import Final, Literal
 from holdfast.errors import FileChanged, Invalid, NotFound, ReadOnly
 from holdfast.turnfile import files
 from holdfast.turnfile.files import Folder, is_internal
-from holdfast.turnfile.ledger import Ledger, check_name, read, rules
+from holdfast.turnfile.ledger import Ledger, archived_signals, check_name, read, rules
 from holdfast.turnfile.ledger.sections import REGISTRY_KEY
 from holdfast.turnfile.model import (
     FOLDER,
@@ -31,6 +32,7 @@ from holdfast.turnfile.model import (
     MAILBOX,
     PROJECTION,
     QUESTIONS,
+    SIGNAL_ARCHIVE,
     TURNFILE,
     WORKLOG,
     Lock,
@@ -94,6 +96,7 @@ REPAIR_LEDGER: Final = (
     f" or restore {TURNFILE} from version control"
 )
 
+_FULL_ARCHIVE: Final = 4 * 1024 * 1024
 _TRIES: Final = 5
 _LOOK: Final = 0.02  # seconds between two checks of the ledger
 
@@ -266,7 +269,26 @@ class Session:
         for path in texts:
             if self.folder.read(path) != before[path]:
                 raise file_changed(path)
-        files.replace(self.folder, texts, before)
+        shelved = self._shelved_signals(texts.get(TURNFILE), before.get(TURNFILE))
+        now = {path: self.folder.read(path) or "" for path in shelved}
+        texts = {**texts, **{path: now[path] + text for path, text in shelved.items()}}
+        files.replace(self.folder, texts, {**before, **{path: text or None for path, text in now.items()}})
+
+    def _shelved_signals(self, text: str | None, before: str | None) -> dict[str, str]:
+        """What a write of the ledger adds to the archive of signals: those that the ledger no longer has.
+
+        The ledger is an audit trail: a note leaves it only in the replacement that archives it. A full archive is
+        followed by another one with the next number.
+        """
+        if text is None or before is None:
+            return {}
+        left = set(self.ledger(before).turnfile.signals) - set(read(text).turnfile.signals)
+        for number in itertools.count(1) if left else ():
+            path = SIGNAL_ARCHIVE if number == 1 else SIGNAL_ARCHIVE.replace(".", f"_{number}.")
+            signature = self.folder.signature(path)
+            if signature is None or signature[1] < _FULL_ARCHIVE:
+                return {path: archived_signals(sorted(left, key=lambda one: (one.rev, one.id)), new=not signature)}
+        return {}
 
     # --- dates for the files: no decision depends on them ------------------------------------------------------------
 

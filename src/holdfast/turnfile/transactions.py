@@ -83,7 +83,8 @@ class Transaction:
         if any(now[path] != before for path, before in self._before.items()):
             return  # the body runs again under the lock, and is checked there
         workspace = self.session.workspace(self.ledger)
-        texts, warnings = validate_edits(self._edits, now, workspace, self.session.timestamp())
+        everyone = self.ledger.turnfile.everyone
+        texts, warnings = validate_edits(self._edits, now, workspace, self.session.timestamp(), everyone)
         if not texts:
             raise NothingToWrite(Completion(None, (), self.ledger.revision, None, tuple(warnings), self._result))
 
@@ -108,7 +109,8 @@ class Transaction:
                 if session.folder.read(path) != before:
                     raise file_changed(path)
             now = {path: session.folder.read(path) for path in with_projection(self._before)}
-            texts, warnings = validate_edits(self._edits, now, session.workspace(ledger), session.timestamp())
+            everyone, workspace = ledger.turnfile.everyone, session.workspace(ledger)
+            texts, warnings = validate_edits(self._edits, now, workspace, session.timestamp(), everyone)
             after, signal = self._released(ledger, lock, [path for path in texts if path != PROJECTION])
             reach("targets.checked")
             if after is not ledger:
@@ -285,6 +287,8 @@ def _own_lock(session: Session, ledger: Ledger, lock_id: str, holder: str, neede
     missing = set(needed) - rules.files_of(lock, session.workspace(ledger))
     if missing:
         raise NotHolder(f"{lock_id} does not cover {', '.join(sorted(missing))}", lock_id=lock_id)
+    if verify(session, ledger, lock) is not None:
+        session.drop(lock)  # the loser yields
     return _first(session, ledger, lock)
 
 

@@ -1,21 +1,36 @@
-"""WORKLOG.md and OPEN_QUESTIONS.md, parsed as far as their invariants need; an override is logged in the worklog.
+"""WORKLOG.md and OPEN_QUESTIONS.md, parsed as far as their invariants need, and repaired; overrides are logged here.
 
 Pure. The status block is the lines above the first section: `Now Working (agent): …`, `Maintainer Focus: …`, `Next
 Review Checkpoint: …`. The section of a question gives its state; a status column, if there is one, must agree. Edits
-replace spans, so every other byte stays. Called by `invariants` and `locks`.
+replace spans, so every other byte stays. Called by `invariants`, `locks` and `repairs`.
 """
 
 from __future__ import annotations
 
 import itertools
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Final, Literal
 
 import msgspec
 
+from holdfast.turnfile.mailbox.cards import fold
 from holdfast.turnfile.mailbox.draft import one_line
-from holdfast.turnfile.mailbox.markdown import Line, Table, key_of, lines_of, newline_of, sections_of, table_in
+from holdfast.turnfile.mailbox.markdown import (
+    Edit,
+    Line,
+    Row,
+    Table,
+    apply,
+    fill,
+    key_of,
+    lines_of,
+    newline_of,
+    row_text,
+    sections_of,
+    table_in,
+)
+from holdfast.turnfile.mailbox.projection import NOTHING
 from holdfast.turnfile.model import Lock
 
 _STATUS: Final = re.compile(r"(Now Working \(([^()]{1,80})\)|Maintainer Focus|Next Review Checkpoint):[ \t]*(.*)")
@@ -85,6 +100,45 @@ def parse_worklog(text: str) -> Worklog:
     return Worklog(tuple(status), decisions, tuple(sessions))
 
 
+_IDLE: Final = ("idle", "none", "nothing", "n/a", "-", "—", "offline")
+_WORKING: Final = ("in progress", "in_progress", "in-progress", "active", "ongoing", "wip")
+
+
+def idle_workers(log: Worklog) -> Iterator[tuple[StatusLine, Entry]]:
+    """Status lines that say idle although the agent's newest entry of the latest session is in progress."""
+    working = {fold(line.agent): line for line in log.status if line.agent}
+    newest = {fold(entry.owner or entry.agent): entry for entry in (log.latest.entries if log.latest else ())}
+    for agent, entry in newest.items():
+        line = working.get(agent)
+        if line and entry.status.lower().startswith(_WORKING) and line.value.lower().startswith(_IDLE):
+            yield line, entry
+
+
+Notes = list[tuple[int, str]]
+"""What a repair did: line and words."""
+
+
+def repair_worklog(text: str) -> tuple[str, Notes]:
+    """The worklog with a status block that agrees with its latest session; and what was done."""
+    log, lines = parse_worklog(text), lines_of(text)
+    stale = {line.line for line, _ in idle_workers(log)}
+    edits: list[Edit] = []
+    done: Notes = []
+    seen: set[str] = set()
+    for status in log.status:
+        line = lines[status.line - 1]
+        if fold(status.name) in seen:
+            done.append((status.line, f"removed the second `{status.name}`"))
+            edits.append(Edit(line.start, line.after, ""))
+            continue
+        seen.add(fold(status.name))
+        value = "in progress" if status.line in stale else "none" if not status.value else status.value
+        if value != status.value:
+            done.append((status.line, f"`{status.name}` is {value}"))
+            edits.append(Edit(line.start, line.end, f"{status.name}: {value}"))
+    return apply(text, edits), done
+
+
 def note_override(text: str, lock: Lock, revision: int, actor: str, reason: str, date: str = "") -> str:
     """Log an override (lock, revision, actor, reason) at the end of the latest session."""
     log = parse_worklog(text)
@@ -136,6 +190,7 @@ STATES: Final[dict[str, State]] = {
     **dict.fromkeys(("resolved", "closed", "answered", "done", "decided"), "resolved"),
 }
 _SECTION: Final = re.compile(r"##[ \t]+(Active|Open|Deferred|Resolved|Closed)\b", re.IGNORECASE)
+_UNRESOLVED: Final = (*NOTHING, "pending", "open", "tbd")
 
 
 class Question(msgspec.Struct, frozen=True):
@@ -146,18 +201,99 @@ class Question(msgspec.Struct, frozen=True):
     state: State
     status: str | None
     resolution: str | None
+    table: Table
+    row: Row
+
+    @property
+    def said(self) -> State | None:
+        """The state that its status cell names; None for no known word."""
+        words = (self.status or "").lower().split()
+        return STATES.get(words[0].strip(".,;:()*`")) if words else None
+
+    @property
+    def resolved(self) -> bool:
+        """Whether it has a resolution."""
+        return fold(self.resolution or "") not in _UNRESOLVED
 
 
 def parse_questions(text: str) -> list[Question]:
     """Parse the questions of a file, in order; accepts any text."""
     found: list[Question] = []
+    for state, table in _tables(text):
+        for row in table.rows if table else ():
+            status = table.value(row, "status") if table and "status" in table.columns else None
+            resolution = table.value(row, "resolution") if table and "resolution" in table.columns else None
+            id = table.value(row, "id") if table else ""
+            found.append(Question(id, row.line.number, state, status, resolution, table, row))
+    return found
+
+
+def _tables(text: str) -> Iterator[tuple[State, Table]]:
     for section in sections_of(lines_of(text), "## "):
         heading, table = _SECTION.match(section[0].text), table_in(section)
-        if heading is None or table is None:
-            continue
-        state = STATES[heading[1].lower()]
-        for row in table.rows:
-            status = table.value(row, "status") if "status" in table.columns else None
-            resolution = table.value(row, "resolution") if "resolution" in table.columns else None
-            found.append(Question(table.value(row, "id"), row.line.number, state, status, resolution))
-    return found
+        if heading is not None and table is not None:
+            yield STATES[heading[1].lower()], table
+
+
+def repair_questions(text: str) -> tuple[str, Notes]:
+    """The questions with unique ids, each in the section of its state; and what was done."""
+    done: Notes = []
+    for _ in range(3 * len(parse_questions(text)) + 1):  # a question needs at most its id, its place and its resolution
+        found = parse_questions(text)
+        edits = next((edits for question in found if (edits := _repair(text, question, found, done))), None)
+        if edits is None:
+            break
+        text = apply(text, edits)
+    return text, done
+
+
+def _repair(text: str, question: Question, found: Sequence[Question], done: Notes) -> list[Edit]:
+    """The edits that settle the first thing wrong with a question; none if it is in order."""
+    id, line = question.id, question.row.line
+    same = [other for other in found if other.id == id]
+    cells = {name: question.table.cell(question.row, name) for name in ("id", "status", "resolution")}
+    if not id or (same[0] is not question and not _repeats(question, same)):
+        numbers = [int(match[1]) for other in found if (match := re.fullmatch(r"OQ-([0-9]{1,6})", other.id))]
+        new = f"OQ-{max(numbers, default=0) + 1:03d}"
+        done.append((line.number, f"{id or 'a question without an id'} is now {new}"))
+        return [fill(cells["id"], new)] if cells["id"] else []
+    if _repeats(question, same):
+        done.append((line.number, f"removed {id} from the section {question.state}: it is there twice, or resolved"))
+        return [Edit(line.start, line.after, "")]
+    settled = question.said == "resolved" or (question.state == "active" and question.said in (None, "active"))
+    if question.state != "resolved" and question.resolved and settled:
+        done.append((line.number, f"moved {id} to the section resolved"))
+        return [Edit(line.start, line.after, ""), _resolve(text, question)]
+    if question.said not in (None, question.state) and cells["status"]:
+        done.append((line.number, f"the status of {id} is {question.state}, as its section says"))
+        return [fill(cells["status"], question.state)]
+    if question.state == "resolved" and question.resolution is not None and not question.resolved:
+        done.append((line.number, f"the resolution of {id} is not recorded"))
+        if cells["resolution"]:
+            return [fill(cells["resolution"], "not recorded")]
+        values = [question.table.value(question.row, name) or "not recorded" for name in question.table.columns]
+        return [Edit(line.start, line.end, row_text(values))]
+    return []
+
+
+def _repeats(question: Question, same: Sequence[Question]) -> bool:
+    """Whether another row says the same, or says how the question was resolved."""
+    earlier = [other for other in same if other.line < question.line]
+    if any(other.row.line.text == question.row.line.text for other in earlier):
+        return True
+    return question.state != "resolved" and any(other.state == "resolved" for other in same)
+
+
+def _resolve(text: str, question: Question) -> Edit:
+    """Add a question to the resolved ones."""
+    nl = newline_of(text)
+    table = next((table for state, table in _tables(text) if state == "resolved"), None)
+    columns = table.columns if table else ("id", "question", "resolution")
+    said = {name: question.table.value(question.row, name) for name in question.table.columns} | {"status": "resolved"}
+    row = row_text(said.get(name) or "none" for name in columns) + nl
+    if table is not None:
+        lead = "" if text[: table.end].endswith("\n") else nl
+        return Edit(table.end, table.end, lead + row)
+    lead = "" if not text or text.endswith("\n") else nl
+    lines = ("", "## Resolved", "", row_text(("ID", "Question", "Resolution")), "|----|----------|------------|", row)
+    return Edit(len(text), len(text), lead + nl.join(lines))

@@ -70,13 +70,20 @@ _MODULES: Final = {
     "store": ("init", "where", "backup", "restore", "upgrade"),
     "transfer": ("export", "import"),
     "turn": (
-        *("turn init", "turn status", "turn check", "turn lint", "turn signal"),
+        *("turn init", "turn status", "turn check", "turn tidy", "turn lint", "turn signal"),
         *("turn tasks list", "turn tasks add", "turn tasks claim", "turn tasks done"),
     ),
     "turn_edit": ("turn edit", "turn transact"),
     "turn_locks": ("turn lock", "turn unlock", "turn renew", "turn clear", "turn override"),
     "turn_mail": (
-        *("turn mail send", "turn mail list", "turn mail show", "turn mail reply", "turn mail export"),
+        *(
+            "turn mail send",
+            "turn mail list",
+            "turn mail show",
+            "turn mail verify",
+            "turn mail reply",
+            "turn mail export",
+        ),
         *("turn mail ack", "turn mail action", "turn mail block", "turn mail close"),
     ),
 }

@@ -88,6 +88,10 @@ EXAMPLES: Final[dict[str, tuple[str | Example, ...]]] = {
         example("holdfast turn check", _NEW),
         "holdfast turn check --dir elsewhere  # exit code 2: there is no ledger",
     ),
+    "turn tidy": (
+        example("holdfast turn tidy --dry-run --actor ada", _NEW),
+        example("holdfast turn tidy --actor ada", _NEW),
+    ),
     "turn lint": (
         example("holdfast turn lint", _NEW),
         example("holdfast turn lint working-session/TURNFILE.yaml", _NEW),
@@ -141,6 +145,14 @@ EXAMPLES: Final[dict[str, tuple[str | Example, ...]]] = {
     ),
     "turn mail list": (example("holdfast turn mail list --actor ada", *_TURN_MAIL),),
     "turn mail show": (example(f"holdfast turn mail show {_ID}", *_TURN_MAIL),),
+    "turn mail verify": (
+        example(
+            "holdfast turn mail verify $(cat id)",
+            _NEW,
+            "echo green > glaze.txt",
+            "holdfast turn mail send --from bob --to ada --subject Glaze --attach glaze.txt -q > id",
+        ),
+    ),
     "turn mail reply": (example(f"holdfast turn mail reply {_ID} --body 'Take green.' --actor ada", *_TURN_MAIL),),
     "turn mail ack": (example(f"holdfast turn mail ack {_ID} --actor ada", *_TURN_MAIL),),
     "turn mail action": (example(f"holdfast turn mail action {_ID} 'it is green' --actor ada", *_TURN_MAIL),),

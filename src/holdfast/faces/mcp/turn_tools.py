@@ -67,6 +67,23 @@ async def turn_check(session: Caller) -> Any:
     return {"errors": sum(each.level == "error" for each in problems), "problems": first(problems)}
 
 
+async def turn_tidy(
+    session: Caller, dry_run: Annotated[bool, "only say what would be done"] = False, wait: Wait = None
+) -> Any:
+    """Repair order, sections, duplicates, tables and MAILBOX.json. No line is lost."""
+
+    def do(folder: turnfile.Session, actor: str, wait: turnfile.WaitPolicy | None) -> turnfile.TidyResult:
+        return turnfile.tidy(folder, actor, dry_run=dry_run, wait=wait)
+
+    done = await run_waiting(session, do, wait)
+    return {
+        "repairs": first([str(each) for each in done.repairs]),
+        "files": list(done.files),
+        "revision": done.revision,
+        "problems": first(done.problems),
+    }
+
+
 async def turn_lock(
     session: Caller,
     files: Annotated[list[str], "such as MAILBOX.md"],
@@ -123,7 +140,7 @@ async def turn_clear(session: Caller, lock: Annotated[str | None, "its id; defau
 
 async def turn_override(
     session: Caller,
-    lock: Annotated[str, "its id"],
+    lock: Annotated[str, "its id, or id@revision: the one acquired then"],
     reason: Annotated[str, "starts with P0 and says what is at stake"],
     take: Annotated[bool, "take a lock on the same files"] = False,
 ) -> Any:
@@ -154,9 +171,12 @@ async def turn_mail_send(
     reply_to: Annotated[str | None, "message id"] = None,
     type: Literal["notify", "request", "decision-required", "objection", "handoff-ready"] | None = None,
     priority: Literal["P0", "P1", "P2"] = "P1",
+    files: Annotated[list[str] | None, "files of the project to hand over by digest, from its root"] = None,
     wait: Wait = None,
 ) -> Any:
     """Send a message in MAILBOX.md, or reply to one."""
+    if reply_to is not None and files:
+        raise errors.Invalid("a reply carries no files", hint="send a message to hand files over")
     if reply_to is None and (not to or not subject):
         raise errors.Invalid("a message needs `to` and `subject`", hint="or `reply_to`, the id of a message")
 
@@ -164,7 +184,7 @@ async def turn_mail_send(
         more: dict[str, Any] = {"body": body, "priority": priority, **filled(type=type)}
         if reply_to is not None:
             return mail.reply(reply_to, subject=subject or "", **more)
-        return mail.send(to or "", subject or "", **more)
+        return mail.send(to or "", subject or "", files=files or (), **more)
 
     return await _change_mail(session, send, wait)
 
@@ -182,6 +202,12 @@ async def turn_mail_list(
     messages = await asyncio.to_thread(lambda: mailing.messages(files_of(session), who))
     shown = [{**each, "body": cut(each["body"], LONG)} for each in messages[: turn_session.MOST]]
     return {"messages": shown, **filled(more=len(messages) - len(shown) or None)}
+
+
+async def turn_mail_verify(session: Caller, id: str) -> Any:
+    """What has become of the files that a message carries: same, changed or missing."""
+    found = await asyncio.to_thread(lambda: mailing.verify(files_of(session), id))
+    return {"same": all(each.state == "same" for each in found), "files": msgspec.to_builtins(found)}
 
 
 async def turn_mail_step(
@@ -384,6 +410,7 @@ INSTRUCTIONS: Final = (
 TOOLS: Final[tuple[Tool, ...]] = (
     tool(turn_status, reads=True),
     tool(turn_check, reads=True),
+    tool(turn_tidy),
     tool(turn_read, reads=True),
     tool(turn_edit),
     tool(turn_lock),
@@ -395,6 +422,7 @@ TOOLS: Final[tuple[Tool, ...]] = (
     tool(turn_signal),
     tool(turn_mail_send),
     tool(turn_mail_list, reads=True),
+    tool(turn_mail_verify, reads=True),
     tool(turn_mail_step),
 )
 FIXED: Final = {"turn": "Locks, open tasks, unread mail, problems."}

@@ -4,10 +4,10 @@ Pure. A `Ledger` is a text together with its contents. Its methods return anothe
 something changed: comments, order, quoting, unknown keys and line ends stay byte for byte. `read` refuses, with the
 line, whatever it cannot be sure to understand; merely unknown words are left to `lint`.
 
-Also here: the header comments with revision and author, the signals that writes leave (completion notes are compacted,
-so that the ledger does not grow for ever; other signals are never removed), and warnings about names. Below are
-`yaml_tree` (where each value is in the text), `yaml_edit` (changes of single values), `sections` and `rules` (lint,
-and which lock wins). Imported by every module that touches the session's files.
+Also here: the header comments with revision and author, the signals that writes leave (completion notes are compacted
+into an archive, so that the ledger does not grow for ever; other signals are never removed), and warnings about names.
+Below are `yaml_tree` (where each value is in the text), `yaml_edit` (changes of single values), `sections` and `rules`
+(lint, and which lock wins). Imported by every module that touches the session's files.
 """
 
 from __future__ import annotations
@@ -229,6 +229,14 @@ def _old_notes(signals: Sequence[Signal], holder: str) -> list[str]:
     notes.sort(key=lambda note: (note.rev, note.id), reverse=True)
     last = {holder: ""} | {note.sender: note.id for note in reversed(notes) if note.sender != holder}
     return [note.id for note in notes[KEPT_NOTES - 1 :] if note.id not in last.values()]
+
+
+_ARCHIVE_HEAD: Final = "# Signals that left TURNFILE.yaml, in the order in which they left.\n"
+
+
+def archived_signals(signals: Sequence[Signal], *, new: bool) -> str:
+    """The text that an archive of signals gets for some of them; `new`: it begins the archive."""
+    return (_ARCHIVE_HEAD if new else "") + yaml_edit.dump([msgspec.to_builtins(signal) for signal in signals])
 
 
 EVERYBODY: Final = ("all", "everyone")

@@ -110,7 +110,7 @@ def next_lock_id(holder: str, turnfile: Turnfile) -> str:
 
 MAX_DEPTH: Final = 6
 
-_SECTIONS: Final = ("turnfile", "agents", "maintainer", "coordination", "locks", "turn_queue", "messages")
+SECTIONS: Final = ("turnfile", "agents", "maintainer", "coordination", "locks", "turn_queue", "messages")
 _KEYS: Final = {
     ("turnfile",): "version project workspace",
     ("agents", "*"): "role status current_task last_seen session_id instances",
@@ -118,18 +118,18 @@ _KEYS: Final = {
     ("coordination",): "revision active_phase active_step tasks conflict",
     ("coordination", "tasks", "*"): "description owner status priority depends_on created_by created_rev claim_rev"
     " completed_rev notes",
-    ("locks", "*"): "files holder acquired_rev lease_revs reason",
+    ("locks", "*"): "files holder acquired_rev acquired_at lease_revs reason",
     ("turn_queue", "*"): "agent action requested_rev priority",
     ("messages", "*"): "id from to signal rev detail",
 }
-_NEEDED: Final = {
+NEEDED: Final = {
     ("turnfile",): "version project workspace",
     ("agents", "*"): "role status",
     ("maintainer",): "id",
     ("coordination", "tasks", "*"): "description status",
     ("messages", "*"): "id from to signal rev",
 }
-_OLDER: Final = {"not_started": "pending"}  # of task statuses
+OLDER: Final = {"not_started": "pending"}  # of task statuses
 
 _Found = tuple[int, Level, str, str]
 
@@ -163,26 +163,27 @@ def _form(ledger: Ledger) -> Iterator[_Found]:
 
 
 def _keys(ledger: Ledger) -> Iterator[_Found]:
-    for section in _SECTIONS:
+    for section in SECTIONS:
         if section not in ledger.tree.entries:
             yield 1, "error", "schema", f"the section {section} is missing"
     for section, entry in ledger.tree.entries.items():
-        if section not in _SECTIONS and not section.startswith("x-"):
+        if section not in SECTIONS and not section.startswith("x-"):
             yield entry.key.line, "warning", "unknown-key", f"the section {section} is unknown"
     for pattern, words in _KEYS.items():
-        for path in _matches(ledger, pattern):
+        for path in matches(ledger, pattern):
             node = ledger.tree.find(path)
             name = ".".join(str(step) for step in path)
             there = {} if node is None else node.entries
             for key, entry in there.items():
                 if key not in words.split() and not key.startswith("x-"):
                     yield entry.key.line, "warning", "unknown-key", f"{name}.{key} is not known"
-            for key in _NEEDED.get(pattern, "").split():
+            for key in NEEDED.get(pattern, "").split():
                 if key not in there or there[key].value.plain() is None:
                     yield ledger.line(*path), "error", "schema", f"{name}.{key} is missing"
 
 
-def _matches(ledger: Ledger, pattern: tuple[str, ...]) -> list[tuple[str | int, ...]]:
+def matches(ledger: Ledger, pattern: tuple[str, ...]) -> list[tuple[str | int, ...]]:
+    """The paths of the mappings that a pattern names; its last step may be `*`."""
     if pattern[-1] != "*":
         node = ledger.tree.find(pattern)
         return [pattern] if node is not None and node.kind == "map" else []
@@ -208,8 +209,8 @@ def _words(ledger: Ledger) -> Iterator[_Found]:
     for where, word, known in checks:
         if word in get_args(known) or (not word and where[0] == "messages"):  # another rule reports a missing one
             continue
-        level: Level = "warning" if word in _OLDER else "error"
-        more = f"; it is read as {_OLDER[word]}" if word in _OLDER else ""
+        level: Level = "warning" if word in OLDER else "error"
+        more = f"; it is read as {OLDER[word]}" if word in OLDER else ""
         words = f"{where[-1]} {word!r} is not one of {', '.join(get_args(known))}{more}"
         yield ledger.line(*where), level, "unknown-word", words
 
@@ -273,6 +274,8 @@ def _locks(ledger: Ledger) -> Iterator[_Found]:
             at = ledger.line("locks", lock.id, "acquired_rev")
             words = f"acquired_rev {lock.acquired_rev} of {lock.id} is after the current revision {ledger.revision}"
             yield at, "error", "future-revision", words
+        if not lock.reason.strip():
+            yield line, "error", "lock-reason", f"{lock.id}, held by {lock.holder}, gives no reason"
         if is_stale(lock, ledger.revision):
             words = "is stale: renew it, or clear it with turnfile.clear_stale(session, actor)"
             yield line, "warning", "lock-stale", f"{lock.id}, held by {lock.holder}, {words}"

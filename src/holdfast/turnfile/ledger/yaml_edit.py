@@ -266,6 +266,11 @@ def _lines(value: Any, indent: int) -> list[str]:
     return lines
 
 
+def dump(values: Sequence[dict[str, Any]]) -> str:
+    """A list of mappings as YAML."""
+    return "".join(f"{line}\n" for line in _lines(list(values), 0))
+
+
 def _flow(value: Any) -> str:
     if isinstance(value, dict):
         return "{" + ", ".join(f"{_key(key)}: {_flow(item)}" for key, item in value.items()) + "}"

@@ -54,6 +54,8 @@ class Mailbox(msgspec.Struct, frozen=True):
     queue: Table | None
     closed: Table | None
     cards: tuple[Card, ...]
+    outside: tuple[Card, ...] = ()  # cards in other sections than that for cards
+    repeated: tuple[Line, ...] = ()  # headings of sections that come a second time
 
     @property
     def newline(self) -> str:
@@ -62,7 +64,9 @@ class Mailbox(msgspec.Struct, frozen=True):
 
     @property
     def rising(self) -> bool:
-        """Whether the oldest card comes first, as in v0."""
+        """Whether the oldest card comes first, as in v0; not if the heading promises the newest first."""
+        if "active" in self.sections and "newest first" in self.sections["active"].heading.text.lower():
+            return False
         if len(self.cards) > 1:
             return self.cards[0].order < self.cards[-1].order
         return "active" not in self.sections
@@ -71,7 +75,8 @@ class Mailbox(msgspec.Struct, frozen=True):
     def ids(self) -> set[str]:
         """The ids in use: of cards, of the queue and of the closed summary. Prose only mentions ids."""
         tables = (table for table in (self.queue, self.closed) if table is not None)
-        return {card.id for card in self.cards} | {table.value(row, "id") for table in tables for row in table.rows}
+        cards = (*self.cards, *self.outside)
+        return {card.id for card in cards} | {table.value(row, "id") for table in tables for row in table.rows}
 
     def find(self, id: str) -> Card | None:
         """The card with that id, or None."""
@@ -82,7 +87,7 @@ class Mailbox(msgspec.Struct, frozen=True):
         cards = [card for card in self.cards if card.id == id]
         if len(cards) > 1:
             lines = ", ".join(str(card.line) for card in cards)
-            hint = "change one of the ids"
+            hint = "turnfile.tidy(session, actor) archives a copy, and gives any other card an id of its own"
             raise errors.Invalid(f"{id} is the id of several cards (lines {lines})", hint=hint, id=id)
         if not cards:
             closed = self.closed
@@ -101,33 +106,63 @@ class Mailbox(msgspec.Struct, frozen=True):
 def parse(text: str) -> Mailbox:
     """Parse a mailbox; accepts any text."""
     lines = lines_of(text)
-    places = _places(lines)
+    places, repeated = _places(lines)
     ends = [*(at for at, _ in places[1:]), len(lines)]
     sections = {
         key: Section(lines[at], tuple(lines[at + 1 : end])) for (at, key), end in zip(places, ends, strict=False)
     }
+    outside: list[Card] = []
     if "active" in sections:
         cards, first = cards_in(sections["active"].lines), len(text)
+        head = lines[: places[0][0]]
+        others = [section.lines for key, section in sections.items() if key != "active"]
+        outside = [card for part in (head, *others) for card in cards_in(_below_table(part)) if card.fields]
+        inside = range(sections["active"].heading.start, sections["active"].end)
+        repeated = [line for line in repeated if line.start not in inside]  # a message may quote a mailbox
     else:  # v0: cards anywhere above the closed summary, and the tables before the cards
         cards = cards_in(lines[: sections["closed"].heading.number - 1] if "closed" in sections else lines)
         first = cards[0].start if cards else len(text)
+        repeated = []
     tables: dict[str, Table | None] = {}
     for key in ("snapshot", "queue", "closed"):
         below = sections[key].lines if key in sections else ()
         tables[key] = table_in([line for line in below if line.start < first or key == "closed"])
-    return Mailbox(text, tuple(lines), tuple(_metadata(lines)), sections, **tables, cards=tuple(cards))
+    return Mailbox(
+        text,
+        tuple(lines),
+        tuple(_metadata(lines)),
+        sections,
+        **tables,
+        cards=tuple(cards),
+        outside=tuple(outside),
+        repeated=tuple(repeated),
+    )
 
 
-def _places(lines: Sequence[Line]) -> list[tuple[int, str]]:
-    """Where sections start. Of duplicate sections the first counts, of closed summaries the last; others are text."""
+def _below_table(lines: Sequence[Line]) -> Sequence[Line]:
+    """The lines after the first table, which would else belong to a card above it."""
+    table = table_in(lines)
+    return lines if table is None else [line for line in lines if line.start >= table.end]
+
+
+def _places(lines: Sequence[Line]) -> tuple[list[tuple[int, str]], list[Line]]:
+    """Where sections start, and the headings that do not count.
+
+    Of duplicate sections the first counts, of closed summaries the last.
+    """
     found: dict[str, int] = {}
+    repeated = []
     for at, line in enumerate(lines):
         if line.hidden or not line.text.startswith("## "):
             continue
         key = next((key for key, heading in _SECTIONS.items() if heading.fullmatch(line.text)), None)
-        if key and (key == "closed" or key not in found):
+        if key == "closed" or (key and key not in found):
+            if key in found:
+                repeated.append(lines[found[key]])
             found[key] = at
-    return sorted((at, key) for key, at in found.items())
+        elif key:
+            repeated.append(line)
+    return sorted((at, key) for key, at in found.items()), repeated
 
 
 def _metadata(lines: Sequence[Line]) -> list[Field]:
@@ -154,7 +189,7 @@ def insert_card(box: Mailbox, id: str, text: str) -> Edit:
     if box.cards:
         return _at(box, box.cards[-1].end, box.newline + rule + text)
     if "active" not in box.sections:
-        hint = "add that heading below the open queue"
+        hint = "turnfile.tidy(session, actor) adds the sections that are missing"
         raise errors.Invalid("the mailbox has no section `## Active Messages`", hint=hint)
     return _at(box, box.sections["active"].end, box.newline + rule + text)
 

@@ -109,12 +109,13 @@ Dialect = Literal["table", "bold", "plain"]
 
 ID: Final = re.compile(r"MSG-([0-9]{8})-([0-9]{3,9})")
 OPEN: Final = ("unread", "acknowledged", "actioned", "blocked", "deferred")
+DECISIONS: Final = ("approved", "rejected", "deferred", "needs-revision")
 TERMINAL: Final = ("closed", "resolved", "superseded", "withdrawn", "abandoned")
 KNOWN: Final = frozenset(
     [
         *("message_id", "from", "to", "date", "type", "priority", "status", "subject", "closure_owner"),
         *("review_scope", "response_needed_by", "mode", "related", "revision_token", "thread"),
-        *("in_reply_to", "disposition", "retained"),
+        *("in_reply_to", "disposition", "retained", "formerly", "payload"),
     ]
 )
 
@@ -122,6 +123,17 @@ _HEADING: Final = re.compile(r"###[ \t]+(MSG-[A-Za-z0-9-]+)(.*)")
 _BOLD: Final = re.compile(r"\*\*([^*:]{1,60})(?::\*\*|\*\*:)[ \t]*(.*)")
 _PLAIN: Final = re.compile(r"([A-Z][A-Za-z][A-Za-z -]{0,40}):(?:[ \t]+(.*))?")
 ARROW: Final = re.compile(r"->|→")
+
+
+# How far a receiver is with a message; a card says how far the last of them is.
+PROGRESS: Final = ("unread", "acknowledged", "blocked", "actioned")
+_ACK: Final = re.compile(r"(.{1,80}?)[ \t]{0,2}[—–|,:-]?[ \t]{0,2}[0-9]{4}-[0-9]{2}-[0-9]{2}\b(.*)", re.DOTALL)
+ALL: Final = ("all", "everyone")
+
+
+def fold(name: str) -> str:
+    """A name for comparison: `Codex`, `codex` and `` `codex` `` are the same."""
+    return name.strip().strip("`").strip().casefold()
 
 
 class Field(msgspec.Struct, frozen=True):
@@ -140,6 +152,20 @@ class Field(msgspec.Struct, frozen=True):
             return fill(Cell(self.start, self.end, self.value), value)
         glued = self.start == self.end and not self.line.text.endswith((" ", "\t"))
         return Edit(self.start, self.end, f" {value}" if glued else value)
+
+
+_PAYLOAD: Final = re.compile(r"(\S.{0,400}?) sha256:([0-9a-f]{64}) at revision ([0-9]{1,18})")
+
+
+class Payload(msgspec.Struct, frozen=True):
+    """A file that a message hands over: its path in the project, its SHA-256, and the revision of the ledger then."""
+
+    path: str
+    sha256: str
+    revision: int
+
+    def __str__(self) -> str:
+        return f"{self.path} sha256:{self.sha256} at revision {self.revision}"
 
 
 class Card(msgspec.Struct, frozen=True):
@@ -202,10 +228,49 @@ class Card(msgspec.Struct, frozen=True):
         """The receivers' names."""
         return tuple(name.strip() for name in self.receiver.split(",") if name.strip())
 
+    def addressees(self, everyone: Sequence[str] = ()) -> tuple[str, ...]:
+        """The receivers; for `all`, everyone but the sender, if they are known."""
+        if fold(self.receiver) in ALL and everyone:
+            return tuple(name for name in everyone if fold(name) != fold(self.sender))
+        return self.receivers
+
+    def states(self, everyone: Sequence[str] = ()) -> dict[str, str]:
+        """The status for each receiver: of several, what their own Ack lines say.
+
+        Without an Ack line of any of them the card's status counts for all.
+        """
+        names = self.addressees(everyone)
+        said = self.acknowledged if len(names) > 1 and is_known(self.status) else {}
+        if not any(fold(name) in said for name in names):
+            return dict.fromkeys(names, self.status)
+        return {name: said.get(fold(name), "unread") for name in names}
+
+    def least(self, everyone: Sequence[str] = ()) -> str:
+        """The least advanced status of its receivers, which is what its own should be."""
+        return least_of(self.states(everyone).values()) or self.status
+
+    @property
+    def acknowledged(self) -> dict[str, str]:
+        """The newest status in the Ack lines, by folded name."""
+        found = {}
+        for entry in self.entries("ack"):
+            if signed := _ACK.match(entry):
+                words = re.findall(r"[a-z]+", signed[2].lower())
+                word = next((word for word in words if word in PROGRESS or word in TERMINAL), "acknowledged")
+                if word not in TERMINAL:
+                    found[fold(signed[1])] = word
+        return found
+
     @property
     def order(self) -> tuple[str, int]:
         """The sort key: older cards first."""
         return order_of(self.id)
+
+    @property
+    def payload(self) -> tuple[Payload, ...]:
+        """The files that the message carries, with their digests; what cannot be read as one is left out."""
+        found = (_PAYLOAD.fullmatch(field.value) for field in self.fields if field.key == "payload")
+        return tuple(Payload(match[1], match[2], int(match[3])) for match in found if match)
 
     def entries(self, key: str) -> tuple[str, ...]:
         """The entries of its blocks of that name."""
@@ -214,6 +279,16 @@ class Card(msgspec.Struct, frozen=True):
     def _route(self) -> str:
         said = [field.value for field in self.fields if field.key == "from"]
         return next((value for value in said if ARROW.search(value)), self.get("from"))
+
+
+def is_known(status: str) -> bool:
+    """Whether a status is one that a receiver can have."""
+    return status in PROGRESS
+
+
+def least_of(statuses: Iterable[str]) -> str:
+    """The least advanced of some statuses, or an empty string."""
+    return min((one for one in statuses if is_known(one)), key=PROGRESS.index, default="")
 
 
 def status_word(text: str) -> str:

@@ -17,9 +17,9 @@ import msgspec
 
 from holdfast import errors
 from holdfast.turnfile.mailbox import Mailbox, insert_card, parse
-from holdfast.turnfile.mailbox.cards import Card, Dialect, cards_in, field_text, numbers_of
+from holdfast.turnfile.mailbox.cards import DECISIONS, Card, Dialect, Payload, cards_in, field_text, fold, numbers_of
 from holdfast.turnfile.mailbox.markdown import key_of, lines_of, unclosed
-from holdfast.turnfile.mailbox.projection import fold, refresh
+from holdfast.turnfile.mailbox.projection import refresh
 from holdfast.turnfile.model import Priority, next_number
 
 MAINTAINER: Final = "Maintainer"
@@ -43,6 +43,7 @@ class Draft(msgspec.Struct, frozen=True):
     response_by: str = ""
     in_reply_to: str = ""
     disposition: str = ""
+    payload: tuple[Payload, ...] = ()
 
 
 def next_id(date: str, text: str, *others: str) -> str:
@@ -53,11 +54,13 @@ def next_id(date: str, text: str, *others: str) -> str:
     return f"MSG-{day}-{next_number(taken):03d}"
 
 
-def compose(text: str, draft: Draft, *others: str, maintainers: Sequence[str] = ()) -> tuple[str, str]:
+def compose(
+    text: str, draft: Draft, *others: str, maintainers: Sequence[str] = (), everyone: Sequence[str] = ()
+) -> tuple[str, str]:
     """Add a new unread card, and refresh snapshot and queue; returns the mailbox and the card's id.
 
     `others` are further texts with cards, such as the archive; `maintainers` are the maintainers' names besides
-    `Maintainer`. Raises Invalid for contents that would not be parsed back the same.
+    `Maintainer`, `everyone` is whom `all` means. Raises Invalid for contents that would not be parsed back the same.
     """
     box = parse(text)
     draft = _checked(box, draft, maintainers)
@@ -79,7 +82,7 @@ def compose(text: str, draft: Draft, *others: str, maintainers: Sequence[str] = 
             hint="put lines that look like parts of a mailbox (`### MSG-…`, `## Closed Summary`, `**Ack:** …`, a `---`"
             " at the end) into a closed code fence, or behind a `>`",
         )
-    return refresh(after).text, id
+    return refresh(after, everyone).text, id
 
 
 def others_unchanged(before: Mailbox, after: Mailbox, id: str) -> bool:
@@ -137,6 +140,9 @@ def _checked(box: Mailbox, draft: Draft, maintainers: Sequence[str]) -> Draft:
         raise errors.InvalidPriority(f"{draft.priority!r} is not a priority", hint=hint)
     if draft.type not in TYPES:
         raise errors.InvalidType(f"{draft.type!r} is not a message type", hint=f"types are {', '.join(TYPES)}")
+    if draft.disposition and draft.disposition not in DECISIONS:
+        hint = f"dispositions of a reply are {', '.join(DECISIONS)}"
+        raise errors.InvalidValue(f"{draft.disposition!r} is not a disposition", hint=hint)
     body = draft.body.replace("\r\n", "\n").replace("\r", "\n").strip("\n").rstrip()
     if _CONTROL.search(body.replace("\n", "").replace("\t", "")):
         raise errors.InvalidValue("the body has control characters", hint="use text and line breaks only")
@@ -172,6 +178,7 @@ def _fields(draft: Draft, id: str, dialect: Dialect) -> list[tuple[str, str]]:
     fields += [("Type", draft.type), ("Priority", draft.priority), ("Status", "unread"), ("Subject", draft.subject)]
     fields += [("Closure owner", draft.sender), ("Response needed by", draft.response_by)]
     fields += [("In reply to", draft.in_reply_to), ("Disposition", draft.disposition)]
+    fields += [("Payload", str(each)) for each in draft.payload]
     return [(label, value) for label, value in fields if value]
 
 

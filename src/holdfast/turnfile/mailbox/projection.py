@@ -8,17 +8,17 @@ by content, not by time or folder. Called by `draft`, `steps`, `invariants`, `ma
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Any, Final
 
 import msgspec
 
 from holdfast.turnfile.mailbox import Mailbox, insert_row, parse
-from holdfast.turnfile.mailbox.cards import ARROW, OPEN, Card, order_of, status_word
+from holdfast.turnfile.mailbox.cards import ARROW, OPEN, Card, fold, order_of, status_word
 from holdfast.turnfile.mailbox.markdown import Edit, Row, Table, fill, row_text
 
 NOTHING: Final = ("none", "", "-", "—", "n/a")
-_ALIASES: Final = {"pri": "priority", "message_id": "id", "message": "id", "due": "response_needed_by"}
+ALIASES: Final = {"pri": "priority", "message_id": "id", "message": "id", "due": "response_needed_by"}
 
 
 class Inbox(msgspec.Struct, frozen=True):
@@ -29,16 +29,12 @@ class Inbox(msgspec.Struct, frozen=True):
     oldest: Card
 
 
-def fold(name: str) -> str:
-    """A name for comparison: `Codex`, `codex` and `` `codex` `` are the same."""
-    return name.strip().strip("`").strip().casefold()
-
-
-def inboxes(cards: Iterable[Card]) -> dict[str, Inbox]:
-    """The unread messages of each agent, by folded name, in the order of the cards."""
+def inboxes(cards: Iterable[Card], everyone: Sequence[str] = ()) -> dict[str, Inbox]:
+    """The unread messages of each agent, by folded name, in the order of the cards; `everyone` is whom `all` means."""
     found: dict[str, Inbox] = {}
     for card in cards:
-        for name in card.receivers if card.status == "unread" else ():
+        states = card.states(everyone) if is_open(card) else {}
+        for name in (name for name, state in states.items() if state == "unread"):
             before = found.get(fold(name), Inbox(name, 0, card))
             oldest = min(before.oldest, card, key=lambda card: card.order)
             found[fold(name)] = Inbox(before.agent, before.unread + 1, oldest)
@@ -52,7 +48,7 @@ def is_open(card: Card) -> bool:
 
 def column(card: Card, name: str) -> str:
     """A card's value in a column of the queue; empty if the card has none."""
-    name = _ALIASES.get(name, name)
+    name = ALIASES.get(name, name)
     route = f"{card.sender} -> {card.receiver}"
     known = {"id": card.id, "from_to": route, "from": card.sender, "to": card.receiver, "status": card.status}
     return known[name] if name in known else card.get(name)
@@ -65,19 +61,75 @@ def same_value(name: str, one: str, other: str) -> bool:
     return [part.strip() for part in ARROW.split(one)] == [part.strip() for part in ARROW.split(other)]
 
 
-def refresh(box: Mailbox) -> Mailbox:
-    """The mailbox with snapshot and queue made to match the cards."""
-    return box.edited([*_snapshot(box), *_queue(box)])
+def drifted(key: str, said: str, value: str) -> bool:
+    """Whether a cell of the queue says something else than its card; a subject may be shortened by hand."""
+    said, value = " ".join(said.split()).casefold(), " ".join(value.split()).casefold()
+    if not value or said == value:
+        return False
+    short = said.rstrip(".… ")
+    return not (key == "subject" and short and value.startswith(short))
 
 
-def _snapshot(box: Mailbox) -> list[Edit]:
+def refresh(box: Mailbox, everyone: Sequence[str] = ()) -> Mailbox:
+    """The mailbox with snapshot and queue made to match the cards; a missing table is added."""
+    box = with_table(with_table(box, "snapshot"), "queue")
+    return box.edited([*_snapshot(box, everyone), *_queue(box)])
+
+
+# Heading, columns and key column of each table.
+_TABLES: Final = {
+    "snapshot": ("## Inbox Snapshot", ("Agent", "Unread", "Oldest unread", "Needs response by"), "agent"),
+    "queue": ("## Open Queue (Newest First)", ("ID", "From -> To", "Priority", "Subject"), "id"),
+    "closed": ("## Closed Summary (Newest First)", ("ID", "Date", "From -> To", "Final status", "Outcome"), "id"),
+}
+
+
+def with_table(box: Mailbox, key: str) -> Mailbox:
+    """The mailbox with the table of a section, and with the section.
+
+    v0, which has no sections, stays as it is, and so does a file in which the new table would become part of a card. A
+    table without its key column cannot be read: a new one is put above it.
+    """
+    heading, columns, name = _TABLES[key]
+    table: Table | None = getattr(box, key)
+    if table is not None and name in table.columns:
+        return box
+    if key not in box.sections and key != "closed" and "active" not in box.sections:
+        return box
+    nl = box.newline
+    new = f"{nl}{row_text(columns)}{nl}|{'|'.join('-' * (len(column) + 2) for column in columns)}|{nl}"
+    if key in box.sections:
+        place = box.sections[key].heading.after
+    else:
+        before = box.sections["active"].heading if key != "closed" else None
+        if key == "snapshot" and "queue" in box.sections:
+            before = min(before or box.lines[0], box.sections["queue"].heading, key=lambda line: line.start)
+        place = before.start if before else len(box.text)
+        new = f"{'' if before else nl}{heading}{nl}{new}{nl if before else ''}"
+    lead = "" if not place or box.text[:place].endswith("\n") else nl
+    after = box.edited([Edit(place, place, lead + new)])
+    return after if _same_cards(box, after) else box
+
+
+def _same_cards(one: Mailbox, other: Mailbox) -> bool:
+    texts = ([box.text[card.start : card.end].rstrip() for card in box.cards] for box in (one, other))
+    return next(texts) == next(texts)
+
+
+def _snapshot(box: Mailbox, everyone: Sequence[str]) -> list[Edit]:
     table = box.snapshot
     if table is None or "agent" not in table.columns:
         return []
-    due = inboxes(box.cards)
+    due = inboxes(box.cards, everyone)
     edits: list[Edit] = []
+    seen: set[str] = set()
     for row in table.rows:
-        inbox = due.pop(fold(table.value(row, "agent")), None)
+        agent = fold(table.value(row, "agent"))
+        if agent in seen:
+            edits.append(Edit(row.line.start, row.line.after, ""))
+            continue
+        seen.add(agent)
+        inbox = due.pop(agent, None)
         edits += _change(table, row, _inbox_row(table, row, inbox))
     for inbox in due.values():
         due_by = inbox.oldest.get("response_needed_by") or "none"
@@ -108,16 +160,17 @@ def _queue(box: Mailbox) -> list[Edit]:
     table = box.queue
     if table is None or "id" not in table.columns:
         return []
-    waiting = {card.id: card for card in box.cards if is_open(card)}
+    waiting = {card.id: card for card in reversed(box.cards) if is_open(card)}
     edits: list[Edit] = []
     for row in table.rows:
         card = waiting.pop(table.value(row, "id"), None)
         if card is None:
             edits.append(Edit(row.line.start, row.line.after, ""))
             continue
-        # A subject that was shortened by hand stays.
-        said = {name: column(card, name) for name in table.columns if name != "subject" or not table.value(row, name)}
+        said = {name: column(card, name) for name in table.columns}
         was = {name: table.value(row, name) for name in said}
+        if not drifted("subject", was.get("subject", ""), card.get("subject")):
+            said.pop("subject", None)
         wanted = {name: said[name] for name in said if said[name] and not same_value(name, was[name], said[name])}
         edits += _change(table, row, wanted)
     for card in sorted(waiting.values(), key=lambda card: card.order, reverse=True):
@@ -196,6 +249,7 @@ def message(card: Card) -> dict[str, Any]:
         "body": card.body,
         "ack": list(card.entries("ack")),
         "reply": list(card.entries("reply")),
+        **({"payload": msgspec.to_builtins(card.payload)} if card.payload else {}),
     }
 
 

@@ -14,10 +14,10 @@ import msgspec
 
 from holdfast import errors
 from holdfast.turnfile.mailbox import Mailbox, add_entry, insert_row, parse, remove_card, set_field
-from holdfast.turnfile.mailbox.cards import OPEN, TERMINAL, Card
+from holdfast.turnfile.mailbox.cards import ALL, OPEN, TERMINAL, Card, fold, is_known, least_of
 from holdfast.turnfile.mailbox.draft import Draft, check_date, compose, one_line, others_unchanged, spelled
 from holdfast.turnfile.mailbox.markdown import Edit, row_text
-from holdfast.turnfile.mailbox.projection import column, fold, refresh
+from holdfast.turnfile.mailbox.projection import column, refresh, with_table
 
 Operation = Literal["ack", "action", "block"]
 Disposition = Literal["closed", "resolved", "superseded", "withdrawn", "abandoned"]
@@ -28,15 +28,18 @@ STEPS: Final[dict[str, tuple[tuple[str, ...], str]]] = {
     "action": (("unread", "acknowledged", "blocked"), "actioned"),
     "block": (("acknowledged",), "blocked"),
 }
-_CLOSED_HEAD: Final = ("ID", "Date", "From -> To", "Final status", "Outcome")
 
 
 class Actor(msgspec.Struct, frozen=True):
-    """The actor of a step, and the date; `maintainers` are the maintainers' names besides `Maintainer`."""
+    """The actor of a step, and the date.
+
+    `maintainers` are the maintainers' names besides `Maintainer`, `everyone` is whom a message to `all` means.
+    """
 
     name: str
     date: str
     maintainers: tuple[str, ...] = ()
+    everyone: tuple[str, ...] = ()
 
     @property
     def maintains(self) -> bool:
@@ -68,11 +71,13 @@ def step(text: str, id: str, operation: Operation, actor: Actor, note: str = "")
     if not actor.among(card.receivers) and not _is_to_all(card, actor):
         message = f"{id} was sent to {card.receiver or 'nobody'}, not to {actor.name}"
         raise errors.NotRecipient(message, id=id, receiver=card.receiver)
-    if card.status not in sources:
-        raise _illegal(card, operation, " or ".join(sources))
+    mine, states = _own_states(card, actor)
+    if not all(state in sources for state in mine.values()):
+        raise _illegal(card, operation, " or ".join(sources), mine)
     if operation == "block" and not note.strip():
         raise errors.InvalidValue("a blocked message needs a note", hint="name the dependency in the note", id=id)
-    return refresh(_marked(box, card, target, target, actor, note)).text
+    status = least_of({**states, **dict.fromkeys(mine, target)}.values()) if len(states) > 1 else target
+    return refresh(_marked(box, card, status, target, actor, note, mine), actor.everyone).text
 
 
 def close(
@@ -88,12 +93,12 @@ def close(
     if keep.strip():
         reason = one_line(keep, "reason to keep it")
         kept = marked.edited(set_field(marked, marked.card(id), "retained", "Retained", reason))
-        return Closed(refresh(_harmless(box, kept, id)).text, "")
+        return Closed(refresh(_harmless(box, kept, id), actor.everyone).text, "")
     card = marked.card(id)
     left = marked.text[card.start : card.end]
-    after = _with_closed_table(marked.edited([remove_card(marked, card)]))
+    after = with_table(marked.edited([remove_card(marked, card)]), "closed")
     after = _harmless(box, after.edited([_closed_row(after, card, actor, note, disposition)]), id)
-    return Closed(refresh(after).text, left)
+    return Closed(refresh(after, actor.everyone).text, left)
 
 
 def reply(text: str, id: str, actor: Actor, draft: Draft, *others: str) -> tuple[str, str]:
@@ -111,8 +116,9 @@ def reply(text: str, id: str, actor: Actor, draft: Draft, *others: str) -> tuple
     subject = card.get("subject") or id
     subject = draft.subject or (subject if subject.lower().startswith("re:") else f"Re: {subject}")
     draft = msgspec.structs.replace(draft, receiver=receiver, subject=subject, in_reply_to=id)
-    text, new = compose(text, draft, *others, maintainers=actor.maintainers)
-    if card.status == "unread" and not mine and (actor.among(card.receivers) or _is_to_all(card, actor)):
+    text, new = compose(text, draft, *others, maintainers=actor.maintainers, everyone=actor.everyone)
+    received = not mine and (actor.among(card.receivers) or _is_to_all(card, actor))
+    if received and "unread" in _own_states(card, actor)[0].values():
         text = step(text, id, "ack", actor, f"answered in {new}")
     return text, new
 
@@ -125,12 +131,28 @@ def open_cards(box: Mailbox, actor: Actor | None = None, status: str | None = No
         card
         for card in box.cards
         if (actor is None or actor.among([card.sender, *card.receivers]) or _is_to_all(card, actor))
-        and (card.status not in TERMINAL if status is None else card.status == status)
+        and (card.status not in TERMINAL if status is None else status in _statuses(card, actor))
     ]
 
 
+def _own_states(card: Card, actor: Actor) -> tuple[dict[str, str], dict[str, str]]:
+    """The status of a message for the actor, by the name it was sent to; and for every receiver."""
+    states = card.states(actor.everyone)
+    mine = {name: state for name, state in states.items() if actor.among([name])}
+    if not mine:  # of a message to all, to somebody whom the ledger does not list
+        mine = {actor.name: card.acknowledged.get(fold(actor.name), "unread" if len(states) > 1 else card.status)}
+    return mine, states
+
+
+def _statuses(card: Card, actor: Actor | None) -> set[str]:
+    """The statuses of a card: its own, or for one of several receivers theirs."""
+    if actor is None or not is_known(card.status) or not (actor.among(card.receivers) or _is_to_all(card, actor)):
+        return {card.status}
+    return set(_own_states(card, actor)[0].values())
+
+
 def _is_to_all(card: Card, actor: Actor) -> bool:
-    return fold(card.receiver) in ("all", "everyone") and not actor.among([card.sender])
+    return fold(card.receiver) in ALL and not actor.among([card.sender])
 
 
 def _may_close(card: Card, actor: Actor, disposition: str) -> None:
@@ -154,21 +176,28 @@ def _may_close(card: Card, actor: Actor, disposition: str) -> None:
         raise errors.Forbidden(f"only the maintainer can abandon {card.id}", id=card.id)
 
 
-def _illegal(card: Card, operation: str, needs: str) -> errors.InvalidTransition:
-    is_ = card.status or "without a status"
+def _illegal(card: Card, operation: str, needs: str, mine: dict[str, str] | None = None) -> errors.InvalidTransition:
+    is_ = (next(iter(mine.values())) if mine else card.status) or "without a status"
     return errors.InvalidTransition(
         f"cannot {operation} {card.id}: it is {is_}, not {needs}",
         hint="acknowledge or action an unread or blocked message; action or block an acknowledged one; a closed message"
         " stays closed",
         id=card.id,
-        status=card.status,
+        status=is_,
     )
 
 
-def _marked(box: Mailbox, card: Card, status: str, word: str, actor: Actor, note: str) -> Mailbox:
-    """The mailbox with a card's status changed, and an Ack line with actor, date and note."""
+def _marked(
+    box: Mailbox, card: Card, status: str, word: str, actor: Actor, note: str, names: Collection[str] = ()
+) -> Mailbox:
+    """The mailbox with a card's status changed, and an Ack line with actor, date and note.
+
+    `names` are those under which the actor received it; of a message to several, the Ack line has that name.
+    """
     note = one_line(note, "note", empty=True)
     name = spelled(box, one_line(actor.name, "actor"))
+    if len(card.addressees(actor.everyone)) > 1 and names:
+        name = spelled(box, next(iter(names)))
     entry = f"{name} — {check_date(actor.date)} — {word}{f': {note}' if note else '.'}"
     edits = [*set_field(box, card, "status", "Status", status), add_entry(box, card, "ack", "Ack", entry)]
     after = _harmless(box, box.edited(edits), card.id)
@@ -186,19 +215,6 @@ def _harmless(before: Mailbox, after: Mailbox, id: str) -> Mailbox:
     return after
 
 
-def _with_closed_table(box: Mailbox) -> Mailbox:
-    if box.closed is not None:
-        return box
-    nl = box.newline
-    table = nl + row_text(_CLOSED_HEAD) + nl + "|----|------|------------|--------------|---------|" + nl
-    if "closed" in box.sections:
-        place = box.sections["closed"].heading.after
-    else:
-        place, table = len(box.text), f"{nl}## Closed Summary (Newest First){nl}{table}"
-    lead = "" if not place or box.text[:place].endswith("\n") else nl
-    return box.edited([Edit(place, place, lead + table)])
-
-
 def _closed_row(box: Mailbox, card: Card, actor: Actor, note: str, disposition: str) -> Edit:
     table = box.closed
     if table is None:
@@ -210,4 +226,7 @@ def _closed_row(box: Mailbox, card: Card, actor: Actor, note: str, disposition: 
         "closed_by": spelled(box, actor.name),
     }
     values = [said.get(name) or column(card, name) or "none" for name in table.columns]
+    there = next((row.line for row in table.rows if table.value(row, "id") == card.id), None)
+    if there is not None:  # somebody added the row and left the card open
+        return Edit(there.start, there.end, row_text(values))
     return insert_row(box, table, 0, values)

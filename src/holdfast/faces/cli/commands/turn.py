@@ -1,4 +1,4 @@
-"""`holdfast turn init`, `status`, `check`, `lint`, `tasks` and `signal`; and what all turn commands share.
+"""`holdfast turn init`, `status`, `check`, `tidy`, `lint`, `tasks` and `signal`; and what all turn commands share.
 
 They work on the files of a working session alone: no workspace is looked for, opened or imported. `check` and `lint`
 exit with 0 if there are no errors, 1 if there are, and 2 if the ledger cannot be read.
@@ -231,6 +231,26 @@ def check(session: Session, given: dict[str, Any]) -> int:
         return FATAL
     fatal = any(p.file == TURNFILE and p.rule in ("missing", "unreadable") for p in problems)
     return _report(session, problems, fatal)
+
+
+@command(
+    "turn tidy",
+    Argument("dry_run", "flag", help="only print what would be done"),
+    *WAITING,
+    more="No line is lost: cards go to MAILBOX_ARCHIVE.md, every other old line to TIDY_LOG.md. The exit code is 1 if"
+    " errors are left that a person must decide.",
+)
+def tidy(session: Session, given: dict[str, Any]) -> int:
+    """Repair order, sections, duplicates, tables and MAILBOX.json."""
+    waiting, dry = wait_policy(given), bool(given.pop("dry_run", False))
+    files, actor = session_and_actor(session, given, "actor")
+    done = turnfile.tidy(files, actor, dry_run=dry, wait=waiting)
+    done = msgspec.structs.replace(done, problems=tuple(problems_data(session, done.problems)))
+    would = "would write" if dry else "wrote"
+    last = f"{would} {', '.join(done.files)}, revision {done.revision}" if done.files else "all is in order"
+    lines = [*map(str, done.repairs), *map(str, done.problems), last]
+    session.out.say({**msgspec.to_builtins(done), "dry_run": dry}, *map(printable, lines))
+    return ERRORS if any(problem.level == "error" for problem in done.problems) else 0
 
 
 @command(

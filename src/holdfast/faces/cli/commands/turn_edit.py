@@ -5,7 +5,8 @@ and completion note, or not at all. If a file changes in the meantime, the edit 
 patch or a person's changes are applied to the current text. What a person typed is never lost: if it cannot be
 written, the copies stay and the error names their folder.
 
-A hunk of a patch fits where all its old lines are, at the line that it names or nearest to it, never approximately; a
+A hunk of a patch fits where all its old lines are, at the line that it names or at the only other place, never
+approximately; one that adds lines at the end of a file fits at the end alone, so that it cannot be applied twice. A
 patch applies as a whole or not at all. If it names two files, as `diff -u WORKLOG.md new.md` does, it changes the first
 if that is a file of the session, else the second.
 """
@@ -21,7 +22,7 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Callable, Sequence
-from typing import Any, Final
+from typing import Any, Final, Literal
 
 import msgspec
 
@@ -46,6 +47,7 @@ class Hunk(msgspec.Struct, frozen=True):
     old: tuple[str, ...]
     new: tuple[str, ...]
     line: int = 0  # of the patch
+    adds: Literal["end", "beginning", ""] = ""  # it only adds lines, with nothing below or above them
 
 
 Choice = Callable[[str, str, int], str]  # of the file that is meant, from the old name, the new one and a line
@@ -79,12 +81,16 @@ def parse(patch: str, choose: Choice = lambda old, new, line: new) -> dict[str, 
     return found
 
 
-def apply_patch(text: str, hunks: Sequence[Hunk], path: str) -> str:
-    """Apply all hunks to a text. Raises Invalid for one that does not fit."""
+def apply_patch(text: str, hunks: Sequence[Hunk], path: str, *, strict: bool = True) -> str:
+    """Apply all hunks to a text. Raises Invalid for one that does not fit, or is applied already.
+
+    Without `strict`, for the edit of a person whose text has changed since, the nearest of several places counts.
+    """
     lines = _lines(text)
     shift, floor = 0, 0
     for hunk in hunks:
-        place = _place(lines, hunk, hunk.start + shift, floor)
+        wanted = hunk.start + shift
+        place = _strict_place(lines, hunk, wanted, floor, path) if strict else _place(lines, hunk, wanted, floor)
         if place is None:
             which = f"{hunk.start + 1}, from line {hunk.line} of the patch," if hunk.line else f"{hunk.start + 1}"
             message = f"the patch does not fit {path}: its old lines at line {which} are not there"
@@ -107,11 +113,34 @@ def hunks_between(before: str, after: str) -> list[Hunk]:
 
 def _place(lines: list[str], hunk: Hunk, wanted: int, floor: int) -> int | None:
     """Where the old lines are, nearest to the wanted line; None if nowhere."""
-    size = len(hunk.old)
-    if not size:  # it only adds lines, so there is nothing to find
+    if not hunk.old:  # it only adds lines, so there is nothing to find
         return min(max(wanted, floor), len(lines))
-    places = [at for at in range(floor, len(lines) - size + 1) if tuple(lines[at : at + size]) == hunk.old]
-    return min(places, key=lambda at: (abs(at - wanted), at), default=None)
+    return min(_places(lines, hunk, floor), key=lambda at: (abs(at - wanted), at), default=None)
+
+
+def _strict_place(lines: list[str], hunk: Hunk, wanted: int, floor: int, path: str) -> int | None:
+    """Where the old lines are, if there is no doubt about it; None if nowhere."""
+    size = len(hunk.old)
+    if hunk.adds == "end":
+        last = len(lines) - size
+        return last if floor <= last and tuple(lines[last:]) == hunk.old and (size or not lines) else None
+    if hunk.adds == "beginning":
+        return 0 if not floor and tuple(lines[:size]) == hunk.old else None
+    places = _places(lines, hunk, floor)
+    if wanted not in places and tuple(lines[wanted : wanted + len(hunk.new)]) == hunk.new:
+        message = f"the patch is already applied to {path}, at line {wanted + 1}"
+        raise Invalid(message, hint="nothing was written", path=path, line=wanted + 1)
+    if wanted not in places and len(places) > 1:
+        where = ", ".join(str(at + 1) for at in places[:5])
+        message = f"the patch fits {path} in several places: lines {where}"
+        raise Invalid(message, hint="make a new patch from the current file", path=path, line=places[0] + 1)
+    return wanted if wanted in places else next(iter(places), None)
+
+
+def _places(lines: list[str], hunk: Hunk, floor: int) -> list[int]:
+    """All places of the old lines."""
+    size = len(hunk.old)
+    return [at for at in range(floor, len(lines) - size + 1) if tuple(lines[at : at + size]) == hunk.old]
 
 
 def _lines(text: str) -> list[str]:
@@ -129,6 +158,7 @@ def _hunk(lines: list[str], at: int, match: re.Match[str]) -> tuple[Hunk, int]:
     start = int(match[1]) - (1 if old_size else 0)
     old: list[str] = []
     new: list[str] = []
+    marks = ""
     while len(old) < old_size or len(new) < new_size:
         line = lines[at] if at < len(lines) else ""
         mark, content = line[:1], line[1:]
@@ -137,6 +167,7 @@ def _hunk(lines: list[str], at: int, match: re.Match[str]) -> tuple[Hunk, int]:
         if mark not in (" ", "-", "+") or not content:
             raise Invalid(f"line {at + 1}: the hunk ends too early", line=at + 1)
         at += 1
+        marks += mark
         if at < len(lines) and lines[at].startswith("\\"):  # No newline at end of file
             content = content.rstrip("\r\n")
             at += 1
@@ -146,7 +177,10 @@ def _hunk(lines: list[str], at: int, match: re.Match[str]) -> tuple[Hunk, int]:
             new.append(content)
     if (len(old), len(new)) != (old_size, new_size):
         raise Invalid(f"line {begin}: the hunk's line counts are wrong", line=begin)
-    return Hunk(max(start, 0), tuple(old), tuple(new), begin), at
+    adds: Literal["end", "beginning", ""] = ""
+    if "-" not in marks:
+        adds = "end" if marks.endswith("+") else "beginning" if marks.startswith("+") else ""
+    return Hunk(max(start, 0), tuple(old), tuple(new), begin, adds), at
 
 
 Edit = Callable[[turnfile.Transaction], None]
@@ -381,7 +415,7 @@ class _Editor:
             return
         for name, hunks in self._changes.items():
             if hunks:
-                transaction.write(name, apply_patch(transaction.read(name) or "", hunks, name))
+                transaction.write(name, apply_patch(transaction.read(name) or "", hunks, name, strict=False))
 
     def keep(self) -> None:
         """Print where the copies are, if the person changed them."""

@@ -101,7 +101,7 @@ def renew(session: Session, given: dict[str, Any]) -> int:
 
 @command(
     "turn clear",
-    Argument("locks", "texts", word=True, rest=True, help="their ids (default: all stale locks)"),
+    Argument("locks", "texts", word=True, rest=True, help="their ids, or ID@REV (default: all stale locks)"),
     turn.DIR,
 )
 def clear(session: Session, given: dict[str, Any]) -> int:
@@ -115,7 +115,7 @@ def clear(session: Session, given: dict[str, Any]) -> int:
 
 @command(
     "turn override",
-    Argument("lock", word=True, required=True, help="its id"),
+    Argument("lock", word=True, required=True, help="its id, or ID@REV: the one acquired at that revision"),
     Argument("reason", required=True, help="starts with P0 and says what is at stake"),
     Argument("take", "flag", help="take a lock on the same files"),
     turn.DIR,

@@ -6,6 +6,8 @@ import os
 import sys
 from typing import Any, Final, get_args
 
+import msgspec
+
 from holdfast.faces.cli.args import Argument, Usage
 from holdfast.faces.cli.call import Session
 from holdfast.faces.cli.command import command
@@ -50,12 +52,15 @@ def _report(session: Session, mailed: MailResult, verb: str | None = None) -> in
     Argument("type", help=f"{_TYPES} (request)"),
     _PRIORITY,
     Argument("response_by", of="WHEN", help="when a response is needed"),
+    Argument("files", "texts", "--attach", of="FILE", help="hand a file over, by its digest; repeatable"),
     *turn.WAITING,
 )
 def send(session: Session, given: dict[str, Any]) -> int:
     """Send a message to an agent, to several, or to the maintainer."""
     mail = _mail(session, given, "from")
     _warn_of_empty_body(given)
+    if "files" in given:
+        given["files"] = [os.path.abspath(os.path.join(session.folder, name)) for name in given["files"]]
     return _report(session, mail.send(given.pop("to"), given.pop("subject"), **given), "sent")
 
 
@@ -131,6 +136,17 @@ def show(session: Session, given: dict[str, Any]) -> int:
     blocks = [part for part in (printable_lines(found.get("body") or ""), acks) if part]
     session.out.say(found, *map(printable, lines), *(line for block in blocks for line in ("", *block)))
     return 0
+
+
+@command(
+    "turn mail verify", _ID, turn.DIR, more="The exit code is 1 if a file has changed or is missing since it was sent."
+)
+def verify(session: Session, given: dict[str, Any]) -> int:
+    """Say what has become of the files that a message carries."""
+    found = mail.verify(turn.session_of(session, given), given["id"])
+    lines = [f"{each.path}: {each.state} since revision {each.revision}" for each in found]
+    session.out.say(msgspec.to_builtins(found), *map(printable, lines))
+    return int(any(each.state != "same" for each in found))
 
 
 def _line(message: dict[str, Any]) -> str:

@@ -1,0 +1,173 @@
+"""Tidying: repair what `check` finds wrong in a session's files.
+
+The ledger is repaired by one write, the other files by one transaction with its lock, so a file that somebody else
+holds is waited for. Guarantee: no line is lost. Cards that leave the mailbox go to MAILBOX_ARCHIVE.md; every other line
+that changed or went is kept in TIDY_LOG.md as it was, below the list of what was done. What cannot be repaired is left,
+and reported. Called by the faces.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections import Counter
+from collections.abc import Iterable
+from typing import Final
+
+import msgspec
+
+from holdfast.errors import HoldfastError
+from holdfast.turnfile import report
+from holdfast.turnfile.ledger.correction import corrected
+from holdfast.turnfile.locks import WaitPolicy
+from holdfast.turnfile.mail import archived, export
+from holdfast.turnfile.mailbox import projection
+from holdfast.turnfile.mailbox.repair import repair
+from holdfast.turnfile.model import ARCHIVE, MAILBOX, PROJECTION, QUESTIONS, TIDY_LOG, TURNFILE, WORKLOG, Problem
+from holdfast.turnfile.session import Session
+from holdfast.turnfile.transactions import Transaction, transact
+from holdfast.turnfile.worklog import repair_questions, repair_worklog
+
+_LOG_HEAD: Final = "# Tidy log\n"
+_NUL: Final = "�"  # what stands for a byte that is not text
+
+
+class Repair(msgspec.Struct, frozen=True):
+    """One repair: the file, the line where it was needed, and what was done."""
+
+    file: str
+    line: int
+    what: str
+
+    def __str__(self) -> str:
+        return f"{self.file}:{self.line}: {self.what}"
+
+
+class TidyResult(msgspec.Struct, frozen=True):
+    """The result of tidying: the repairs, the files written, the revision, and the problems that are left."""
+
+    repairs: tuple[Repair, ...]
+    files: tuple[str, ...]
+    revision: int
+    problems: tuple[Problem, ...]
+
+
+def tidy(
+    session: Session,
+    actor: str,
+    *,
+    dry_run: bool = False,
+    wait: WaitPolicy | None = WaitPolicy(),  # noqa: B008 - frozen
+) -> TidyResult:
+    """Repair a session's files; with `dry_run`, only say what would be done. Raises Held or Escalated."""
+    before = session.read()
+    after, notes = corrected(before)
+    repairs = [Repair(TURNFILE, *note) for note in notes]
+    if notes and not dry_run:
+        session.write(lambda ledger: corrected(ledger)[0], actor)
+    gone = {TURNFILE: _lost(before.text, [after.text])} if notes else {}
+    texts = _readable(session)
+    wanted, found = _repaired(texts, session.today(), after.turnfile.everyone)
+    repairs += found
+    written = [TURNFILE] if notes else []
+    if found or notes:
+        written += [*wanted, TIDY_LOG]
+    if (found or notes) and not dry_run:
+
+        def body(edit: Transaction) -> None:
+            now = {path: edit.read(path) for path in (*_sources(wanted), TIDY_LOG)}
+            new, done = _repaired(now, session.today(), edit.ledger.turnfile.everyone)
+            lost = {**gone, **{path: _lost(now[path] or "", _kept(path, new)) for path in new if path != ARCHIVE}}
+            for path, text in new.items():
+                edit.write(path, text)
+            shown = [*(one for one in repairs if one.file == TURNFILE), *done]
+            edit.write(TIDY_LOG, (now[TIDY_LOG] or _LOG_HEAD) + _entry(session.today(), actor, shown, lost))
+
+        transact([*_sources(wanted), TIDY_LOG], actor, "tidy", body, folder=session, wait=wait, rehearse=True)
+    if MAILBOX not in wanted and _is_stale(session):
+        repairs.append(Repair(PROJECTION, 1, f"made it again from {MAILBOX}"))
+        written.append(PROJECTION)
+        if not dry_run:
+            export(*(os.path.join(session.folder.path, path) for path in (MAILBOX, PROJECTION)))
+    problems = () if dry_run else tuple(report.check(session))
+    return TidyResult(tuple(repairs), tuple(dict.fromkeys(written)), session.read().revision, problems)
+
+
+def _readable(session: Session) -> dict[str, str | None]:
+    """The texts of the files to repair; a file that cannot be read is left out, and `check` reports it."""
+    texts: dict[str, str | None] = {}
+    for path in (MAILBOX, ARCHIVE, WORKLOG, QUESTIONS):
+        try:
+            texts |= session.texts([path])
+        except HoldfastError:
+            continue
+    return texts
+
+
+def _sources(wanted: Iterable[str]) -> list[str]:
+    """The files to read for some files to write: the ids of the archive count for the mailbox."""
+    return list(dict.fromkeys([*wanted, *([ARCHIVE] if MAILBOX in wanted else [])]))
+
+
+def _repaired(
+    texts: dict[str, str | None], today: str, everyone: tuple[str, ...]
+) -> tuple[dict[str, str], list[Repair]]:
+    """The new texts of the files that need a repair, and the repairs."""
+    new: dict[str, str] = {}
+    repairs: list[Repair] = []
+    for path, text in texts.items():
+        if text is None or path not in (MAILBOX, WORKLOG, QUESTIONS):
+            continue
+        plain = text.replace("\0", _NUL)
+        done = [(plain[: plain.index(_NUL)].count("\n") + 1, "replaced NUL bytes")] if plain != text else []
+        if path == MAILBOX:
+            mended = repair(plain, texts.get(ARCHIVE) or "", today, everyone)
+            after, done = mended.text, [*done, *mended.done]
+            if mended.archived:
+                shelf = texts.get(ARCHIVE)
+                for card in mended.archived:
+                    shelf = archived(shelf, card)
+                new[ARCHIVE] = shelf or ""
+        else:
+            after, notes = repair_worklog(plain) if path == WORKLOG else repair_questions(plain)
+            done += notes
+        if after != text:
+            new[path] = after
+            repairs += [Repair(path, *note) for note in done]
+    return new, repairs
+
+
+def _kept(path: str, new: dict[str, str]) -> list[str]:
+    """The texts in which a line of a file may still be."""
+    return [new[path], *([new[ARCHIVE]] if path == MAILBOX and ARCHIVE in new else [])]
+
+
+def _lost(before: str, after: list[str]) -> list[str]:
+    """The lines that are in none of the new texts as often as they were."""
+    left = Counter(line for text in after for line in text.splitlines())
+    lost = []
+    for line in before.splitlines():
+        left[line] -= 1
+        if left[line] < 0 and line.strip():
+            lost.append(line)
+    return lost
+
+
+def _entry(date: str, actor: str, repairs: list[Repair], lost: dict[str, list[str]]) -> str:
+    """An entry of the log: what was done, and the lines that changed or went, as they were."""
+    lines = ["", f"## {date}, {actor}", "", *(f"- {repair}" for repair in repairs)]
+    marks = [mark for old in lost.values() for line in old for mark in re.findall(r"`{3,}", line)]
+    fence = "`" * (max(map(len, marks), default=3) + 1)
+    for path, old in lost.items():
+        if old:
+            lines += ["", f"{path} had these lines:", "", f"{fence}text", *old, fence]
+    return "\n".join([*lines, ""])
+
+
+def _is_stale(session: Session) -> bool:
+    try:
+        texts = session.texts([MAILBOX, PROJECTION])
+    except HoldfastError:
+        return False
+    mail, projected = texts[MAILBOX], texts[PROJECTION]
+    return mail is not None and (projected is None or projection.is_stale(mail, projected))

@@ -1,0 +1,138 @@
+"""F10: old disorder refuses nothing, no edit makes a finding worse, and `tidy` leaves order and loses no line."""
+
+from __future__ import annotations
+
+import random
+from collections import Counter
+from pathlib import Path
+
+import pytest
+
+from holdfast import errors, turnfile
+from holdfast.turnfile import Session
+from holdfast.turnfile.mail import Mail
+from holdfast.turnfile.mailbox import parse
+from holdfast.turnfile.model import ARCHIVE, MAILBOX, QUESTIONS, TIDY_LOG, TURNFILE, WORKLOG
+from tests.amounts import seeds
+from tests.turnfile import disorder
+from tests.turnfile.mailboxes import BOLD
+from tests.turnfile.sessions import day, new_session, text_of
+
+HEADER = ("# Last modified", "# Modified by", "  revision:")  # which every write changes
+FILES = (TURNFILE, MAILBOX, ARCHIVE, WORKLOG, QUESTIONS, TIDY_LOG)
+
+
+def planted_session(folder: Path, texts: dict[str, str]) -> Session:
+    here = folder / "working-session"
+    here.mkdir(parents=True)
+    for path, text in texts.items():
+        (here / path).write_bytes(text.encode())
+    return Session(here, now=day)
+
+
+def errors_of(session: Session) -> list[str]:
+    return [str(problem) for problem in turnfile.check(session) if problem.level == "error"]
+
+
+def everything(session: Session) -> Counter[str]:
+    return Counter(line for text in session.texts(FILES).values() for line in (text or "").splitlines() if line.strip())
+
+
+def append(edit: turnfile.Transaction, text: str) -> None:
+    edit.write(WORKLOG, (edit.read(WORKLOG) or "") + text)
+
+
+def write(session: Session, path: str, text: str) -> turnfile.Completion:
+    return turnfile.transact([path], "ada", "x", lambda edit: edit.write(path, text), folder=session)
+
+
+def try_everything(session: Session, where: object) -> None:
+    """Send, answer, close and edit: each works, or names the one thing in its way."""
+    found = len(errors_of(session))
+    sent = Mail(session, "ada", wait=None).send("bob", "after the disorder", body="text")
+    Mail(session, "bob", wait=None).ack(sent.id)
+    refusals: list[errors.HoldfastError] = []
+    for card in parse(text_of(session, MAILBOX)).cards:
+        for name, step in ((card.receivers[0] if card.receivers else "sam", "action"), (card.sender or "sam", "close")):
+            mail = Mail(session, name, wait=None)
+            try:
+                mail.close(card.id) if step == "close" else mail.action(card.id)
+            except errors.HoldfastError as refused:
+                refusals.append(refused)
+    own = (errors.InvalidTransition, errors.NotRecipient, errors.NotSender, errors.MessageNotFound)  # not its step
+    others = [each for each in refusals if not isinstance(each, own)]
+    assert [each for each in others if "several cards" not in each.message] == [], where
+    turnfile.transact([WORKLOG], "bob", "log it", lambda edit: append(edit, "\n- logged\n"), folder=session, wait=None)
+    assert len(errors_of(session)) <= found, where
+
+
+@pytest.mark.early
+def test_f10_planted_disorder_refuses_nothing_and_is_tidied_without_losing_a_line(tmp_path: Path) -> None:
+    for seed in seeds(12, 1000):
+        disorder_is_tidied(seed, tmp_path / str(seed))
+
+
+def disorder_is_tidied(seed: int, folder: Path) -> None:
+    rng = random.Random(seed)
+    texts = dict(rng.choice(disorder.bases()))
+    where = (seed, disorder.plant(rng, texts))
+    session = planted_session(folder, texts)
+    if rng.random() < 0.5:
+        try_everything(session, where)
+    before, revision = everything(session), session.read().revision
+    dry = turnfile.tidy(session, "ada", dry_run=True)
+    assert (everything(session), session.read().revision) == (before, revision), where
+    done = turnfile.tidy(session, "ada", wait=None)
+    assert done.repairs == dry.repairs, where
+    assert errors_of(session) == [], (where, done.repairs)
+    header = Counter({line: count for line, count in before.items() if line.startswith(HEADER)})
+    assert before - everything(session) - header == Counter(), where
+    assert turnfile.tidy(session, "ada", wait=None).repairs == (), where
+
+
+@pytest.mark.parametrize("kind", disorder.KINDS, ids=lambda kind: kind.__name__)
+def test_f10_each_kind_of_disorder_can_be_planted_and_is_found(kind: disorder.Plant, tmp_path: Path) -> None:
+    for number, base in enumerate(disorder.bases()[:4]):
+        texts = dict(base)
+        session = planted_session(tmp_path / f"{number}-before", texts)
+        turnfile.tidy(session, "ada", wait=None)
+        assert errors_of(session) == []
+        if not kind(random.Random(2), texts):
+            continue
+        session = planted_session(tmp_path / str(number), texts)
+        turnfile.check(session)
+        assert turnfile.tidy(session, "ada", wait=None).repairs, (kind, number)
+        return
+    pytest.fail("no session has a place for it")
+
+
+def test_f10_an_edit_that_repairs_one_of_two_things_is_written(tmp_path: Path) -> None:
+    session = new_session(tmp_path)
+    path = Path(session.folder.path, MAILBOX)
+    both = BOLD.replace("| 1      |", "| 7      |").replace("### MSG-20260302-002", "### MSG-20260302-001")
+    path.write_text(both)
+    mended = both.replace("| 7      |", "| 1      |")
+    done = write(session, MAILBOX, mended)
+    assert [problem.rule for problem in done.warnings] == ["disorder"]
+    with pytest.raises(errors.Invalid, match="would break"):
+        write(session, MAILBOX, both)
+
+
+def test_f10_an_emptied_worklog_and_a_nul_byte_are_refused(tmp_path: Path) -> None:
+    session = new_session(tmp_path)
+    for text, rule in (("", "emptied"), (" \n", "emptied"), (text_of(session, WORKLOG) + "\0\n", "nul")):
+        with pytest.raises(errors.Invalid) as refused:
+            write(session, WORKLOG, text)
+        assert [problem.rule for problem in refused.value.problems] == [rule]
+
+
+def test_f10_a_mailbox_without_sections_is_an_error_of_its_own_that_tidy_repairs(tmp_path: Path) -> None:
+    session = new_session(tmp_path)
+    Path(session.folder.path, MAILBOX).write_text("# Mailbox\n\nnotes\n")
+    assert [problem.rule for problem in turnfile.check(session) if problem.file == MAILBOX] == ["no-sections"]
+    with pytest.raises(errors.Invalid, match="no section `## Active Messages`"):
+        Mail(session, "ada").send("bob", "x")
+    turnfile.tidy(session, "ada")
+    assert turnfile.check(session) == []
+    Mail(session, "ada").send("bob", "x")
+    assert turnfile.check(session) == []
