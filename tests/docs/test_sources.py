@@ -1,0 +1,32 @@
+"""docs/sources.md names for each statement of the source documents a test that exists."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+ROWS = [
+    [cell.strip() for cell in line.strip("|").split("|")]
+    for line in (ROOT / "docs/sources.md").read_text().splitlines()
+    if line.startswith("| ") and not line.startswith("| section ")
+]
+
+
+def test_every_test_that_the_sources_name_exists() -> None:
+    defined = {
+        name
+        for path in (ROOT / "tests").rglob("test_*.py")
+        for name in re.findall(r"^(?:async )?def (test_\w+)\(", path.read_text(), re.MULTILINE)
+    }
+    named = {name for row in ROWS for name in re.findall(r"`(test_\w+)`", row[3])}
+    assert len(named) > 50
+    assert named - defined == set()
+
+
+@pytest.mark.parametrize("row", ROWS, ids=lambda row: f"{row[0]} {row[1]}"[:40])
+def test_every_statement_says_how_it_is_met_and_what_shows_it(row: list[str]) -> None:
+    assert len(row) == 5, row
+    assert all(row[:4]), row
