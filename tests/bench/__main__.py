@@ -18,6 +18,7 @@ import apsw
 from tests.bench import (
     claims,
     cold,
+    engines,
     fairness,
     fleet,
     get,
@@ -47,6 +48,7 @@ SUBJECTS = {
     "growth": growth.run,
     "replicas": replicas.run,
     "joining": joining.run,
+    "engines": engines.run,
     "claims": claims.run,
     "task_growth": task_growth.run,
     "routing": routing.run,

@@ -30,6 +30,7 @@ EXPECTED = {
     "growth": 8,
     "replicas": 14,
     "joining": 2,
+    "engines": 14,
     "claims": 5,
     "task_growth": 17,
     "routing": 2,

@@ -167,6 +167,13 @@ def test_a_stream_that_is_not_made_for_workspaces_is_refused(server: NatsCluster
         log.close()
 
 
+def test_more_replicas_than_servers_are_not_made_fewer(server: NatsCluster) -> None:
+    log = JetStreamLog(f"{server.url}?replicas=3", "w", create=True)
+    with pytest.raises(errors.Unreachable, match="3 replicas"):
+        log.head()
+    log.close()
+
+
 @pytest.mark.parametrize("option", ["nonsense=1", "replicas=many", "sync=never", "stream=a.b", "monitor=x"])
 def test_an_option_that_does_not_exist_is_invalid(option: str) -> None:
     with pytest.raises(errors.Invalid, match=option.partition("=")[0]):

@@ -7,6 +7,7 @@ from tests.teeth.bug import Bug
 SIMULATION = ("tests/simulation/test_simulation.py", "-k", "seeds_hold")
 LOGS = ("tests/logs",)
 PATIENCE = ("tests/logs/test_patience.py",)
+JETSTREAM = ("tests/logs/test_jetstream.py",)
 NODES = ("tests/conformance", "--kinds", "replicated-2,replicated-3")
 
 BUGS = [
@@ -206,5 +207,19 @@ BUGS = [
         "        if batch.in_doubt:\n",
         "        if False:\n",
         LOGS,
+    ),
+    Bug(
+        "a leader that was cut off is asked for the end",
+        "replication/jetstream.py",
+        "        end = self._head_of_one() if self._replicas == 1 else self._head_of_many()\n",
+        "        end = self._head_of_one()\n",
+        JETSTREAM,
+    ),
+    Bug(
+        "a trim deletes the last entry of a stream",
+        "replication/jetstream.py",
+        'filter=f"{self._subject}.>", seq=before)',
+        'filter=f"{self._subject}.>", seq=before + 1)',
+        JETSTREAM,
     ),
 ]

@@ -80,9 +80,11 @@ class NatsServer:
             self.process = None
 
     def send(self, what: signal.Signals) -> None:
-        """Pause it with SIGSTOP, let it go on with SIGCONT."""
+        """Pause it with SIGSTOP, let it go on with SIGCONT; on a busy machine it takes a while until it stands still."""
         assert self.process is not None
         self.process.send_signal(what)
+        if what == signal.SIGSTOP:
+            os.waitid(os.P_PID, self.process.pid, os.WSTOPPED)
 
     def ask(self, path: str) -> dict[str, object]:
         """What its monitoring says; nothing if it does not answer."""

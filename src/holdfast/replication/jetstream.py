@@ -60,8 +60,8 @@ _IMPOSSIBLE = 2**63 - 1
 _EXPECTED: Final = "Nats-Expected-Last-Subject-Sequence"
 _WRONG_LAST, _UNDECIDED = 10071, 10164  # of a publish: another message is the last, or is about to be
 _NO_MESSAGE, _NO_STREAM, _STREAM_EXISTS = 10037, 10059, 10058
-_UNAVAILABLE: Final = (10008, 10023, 10005)  # of a cluster that is not ready, or lacks servers
-_ENDED: Final = "204"
+_UNPLACED: Final = (10005, 10023, 10074)  # too few servers, or no cluster
+_WHOLE: Final = ("204", "404")  # the end of a batch, and an empty one
 _told: set[str] = set()  # warnings of this process
 
 
@@ -118,6 +118,8 @@ class JetStreamLog(CommitLog):
 
     def tail(self, after: int) -> Sequence[tuple[int, bytes]]:
         connection, now, asked = self._open(), self._clock.monotonic(), self._asked
+        if after < self._trimmed:
+            raise Trimmed(self._trimmed)
         if asked is not None and now - asked < _LOOK_ANYWAY and connection.listens(self):
             page = list(self._chain(after))
             if page or after >= self._end:
@@ -299,17 +301,17 @@ class JetStreamLog(CommitLog):
 
     def _message(self, **query: object) -> Any:
         try:
-            return self._api(f"STREAM.MSG.GET.{self.stream}", **query)["message"]
-        except _Refused as refused:
-            if refused.code == _NO_MESSAGE:
-                return None
-            raise
+            return self._api(f"STREAM.MSG.GET.{self.stream}", _NO_MESSAGE, **query)["message"]
+        except _Refused:
+            return None
 
     def _batch(self, **query: object) -> list[Message]:
         """Messages of any replica."""
         request = Request(f"$JS.API.DIRECT.GET.{self.stream}", msgspec.json.encode(query), batch=True)
-        (messages,) = self._open().ask_all([request])
-        return [message for message in messages if message.status is None]
+        ((*messages, end),) = self._open().ask_all([request])
+        if end.status not in _WHOLE:
+            raise errors.Unreachable(f"{self._open().address}: {end.headers.get('Description', end.status)}")
+        return messages
 
     # --- writing -----------------------------------------------------------------------------------------------------
 
@@ -355,9 +357,7 @@ class JetStreamLog(CommitLog):
         connection = self._open()
         try:
             info = self._info()
-        except _Refused as refused:
-            if refused.code != _NO_STREAM:
-                raise
+        except _Refused:
             if not self._create:
                 raise self._unknown() from None
             info = self._make_stream()
@@ -380,19 +380,18 @@ class JetStreamLog(CommitLog):
         )
 
     def _info(self) -> Any:
-        return self._api(f"STREAM.INFO.{self.stream}")
+        return self._api(f"STREAM.INFO.{self.stream}", _NO_STREAM)
 
     def _make_stream(self) -> Any:
         replicas = self._wanted or (REPLICAS if self._open().clustered else 1)
+        codes = (_STREAM_EXISTS, *_UNPLACED)
         try:
-            return self._api(f"STREAM.CREATE.{self.stream}", **configuration(self.stream, replicas))
+            return self._api(f"STREAM.CREATE.{self.stream}", *codes, **configuration(self.stream, replicas))
         except _Refused as refused:
             if refused.code == _STREAM_EXISTS:
                 return self._info()
-            if refused.code in _UNAVAILABLE:
-                message = f"{self._open().address} cannot place {replicas} replicas now: {refused.message}"
-                raise errors.Unreachable(message, hint="start the other servers, or add replicas=1") from None
-            raise errors.Invalid(f"{self._open().address}: {refused.message}", hint="make the stream by hand") from None
+            message = f"{self._open().address} cannot place {replicas} replicas: {refused.message}"
+            raise errors.Unreachable(message, hint="start the other servers, or add replicas=1") from None
 
     def _check_stream(self, found: dict[str, Any]) -> None:
         """Raise Invalid unless a stream can hold workspaces: somebody else may have made it."""
@@ -405,9 +404,16 @@ class JetStreamLog(CommitLog):
                 hint="name another with ?stream=NAME; create=True makes it",
             )
 
-    def _api(self, subject: str, **query: object) -> Any:
+    def _api(self, subject: str, *known: int, **query: object) -> Any:
+        """The answer of JetStream's API. An error with a `known` code is _Refused, others are Unreachable."""
         payload = msgspec.json.encode(query) if query else b""
-        return _json(self._open().ask(Request(f"$JS.API.{subject}", payload)), self._open())
+        connection = self._open()
+        try:
+            return _json(connection.ask(Request(f"$JS.API.{subject}", payload)), connection)
+        except _Refused as refused:
+            if refused.code in known:
+                raise
+            raise errors.Unreachable(f"{connection.address}: {refused.message}") from None
 
     def __repr__(self) -> str:
         return f"<JetStreamLog {self.name} in {self._connection.address if self._connection else 'nothing: closed'}>"

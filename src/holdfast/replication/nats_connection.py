@@ -32,7 +32,7 @@ from holdfast import errors
 _ANSWER = 3.0  # seconds for which an answer is waited for
 _CONNECT = 2.0  # for which each server may take to greet
 _RECONNECT = 0.25
-_PING = 1  # seconds between pings; a server that misses two is left
+_PING = 2  # seconds between pings; a server that misses two is left
 _NO_RESPONDERS = "503"
 SHARDS = 16
 REPLICAS = 3
