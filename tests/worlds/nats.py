@@ -80,7 +80,7 @@ class NatsServer:
             self.process = None
 
     def send(self, what: signal.Signals) -> None:
-        """Pause it with SIGSTOP, let it go on with SIGCONT; on a busy machine it takes a while until it stands still."""
+        """Pause it with SIGSTOP, let it go on with SIGCONT. On a busy machine it stands still only later."""
         assert self.process is not None
         self.process.send_signal(what)
         if what == signal.SIGSTOP:
