@@ -53,6 +53,7 @@ _PARTS = 8  # of a blob that are on their way at once
 _LOOK_ANYWAY = 2_000_000  # microseconds for which silence is believed to mean no news
 _CACHED, _CACHED_BYTES = 1000, 4 * 1024 * 1024
 _FROM_LEADER = 20  # entries to read one by one where a replica is behind
+_SHORTLY = 0.02  # seconds until an entry that was first is published again
 _TRIES = 10
 _PAUSE = 2_000  # microseconds, growing, before a replica that is behind is asked again
 _IMPOSSIBLE = 2**63 - 1
@@ -92,6 +93,7 @@ class JetStreamLog(CommitLog):
         self._heard_bytes = 0
         self._waiters: weakref.WeakSet[Wakeable] = weakref.WeakSet()
         self._lock = threading.Lock()
+        self._news = threading.Condition(self._lock)
         self._finding = threading.Lock()
 
     # --- the waist ---------------------------------------------------------------------------------------------------
@@ -204,6 +206,7 @@ class JetStreamLog(CommitLog):
                 self._heard_bytes -= len(self._heard.pop(next(iter(self._heard)))[1])
             self._end = max(self._end, position)
             waiters = list(self._waiters)
+            self._news.notify_all()
         for waiter in waiters:
             waiter.set()
 
@@ -328,10 +331,18 @@ class JetStreamLog(CommitLog):
                 raise lost(refused.message) from refused
             number = re.search(r"(\d+)$", refused.message) if refused.code == _WRONG_LAST else None
             end = None if number is None else int(number[1])
-            if subject == self._entries:
+            if subject == self._entries and expected is not None:
                 self._end = max(self._end, end or START)
-                self.hint()
+                if not self._hears_of(expected):
+                    self.hint()
             raise _Moved(end) from refused
+
+    def _hears_of(self, before: int) -> bool:
+        """Whether the entry after a position was published again, or is so shortly: then nobody need ask for it."""
+        if before == _IMPOSSIBLE or not self._open().listens(self):
+            return False
+        with self._news:
+            return self._news.wait_for(lambda: before in self._heard, _SHORTLY)
 
     def _parts(self, ref: str) -> list[str]:
         count = ref.rpartition("-")[2]
