@@ -8,7 +8,8 @@
     ├─ Forbidden 403       NotHolder NotClaimOwner NotRecipient NotSender NotCapable
     ├─ NotFound 404        TaskNotFound MessageNotFound ParentNotFound TableNotFound
     ├─ Conflict 409        VersionMismatch CycleConflict Exists Outrun FileChanged DuplicateName Held Escalated
-    │                      AlreadyClaimed InvalidStatus TaskActive HasActiveChildren OpenThreads Fenced AlreadyAttached
+    │                      AlreadyClaimed Assigned InvalidStatus TaskActive HasActiveChildren OpenChildren OpenThreads
+    │                      Fenced AlreadyAttached
     ├─ Compacted 410
     ├─ TooLarge 413
     ├─ Corrupt 500
@@ -264,6 +265,10 @@ class AlreadyClaimed(Conflict, code="ALREADY_CLAIMED", exit_code=12):
     """Another agent has claimed the task; carries `holder` and `since`."""
 
 
+class Assigned(Conflict, code="ASSIGNED", exit_code=12):
+    """The task is assigned to another agent, which alone may claim it; carries `assigned_to`."""
+
+
 class InvalidStatus(Conflict, code="INVALID_STATUS", exit_code=11):
     """The task's status does not allow this."""
 
@@ -274,6 +279,10 @@ class TaskActive(Conflict, code="TASK_ACTIVE"):
 
 class HasActiveChildren(Conflict, code="HAS_ACTIVE_CHILDREN"):
     """A descendant of the task is being worked on."""
+
+
+class OpenChildren(Conflict, code="OPEN_CHILDREN", exit_code=11):
+    """The task has children that are not finished; carries their ids as `children`."""
 
 
 class OpenThreads(Conflict, code="OPEN_THREADS"):

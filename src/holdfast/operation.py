@@ -457,10 +457,14 @@ def read(
 
 
 def read_as(
-    function: Callable[Concatenate[Snapshot, str, P], R], *, listing: bool = False, **declared: Unpack[Declared]
+    function: Callable[Concatenate[Snapshot, str, P], R],
+    *,
+    listing: bool = False,
+    reloads_rules: bool = False,
+    **declared: Unpack[Declared],
 ) -> Call[P, R]:
     """A read whose result depends on the actor: the function gets it too."""
-    return Call("read", function, Route(**declared), listing=listing, personal=True)
+    return Call("read", function, Route(**declared), listing=listing, personal=True, reloads_rules=reloads_rules)
 
 
 def write(

@@ -19,14 +19,15 @@ from tests.bench.baseline import EVENT, FOOTER, HEADER, apply
 
 TTL = 1_800_000_000
 GRIMOIRE = "implement-bead"
-DOCUMENTS = "SELECT name, digest FROM documents ORDER BY name"
+DOCUMENTS = "SELECT name, digest FROM documents UNION ALL SELECT '', parents FROM meta ORDER BY 1"
 BEST = (
-    "SELECT t.seq, t.record, t.id, 'open', t.priority, 0, 0, t.type, t.parent, t.depth, t.version, t.revision,"
-    " t.created, t.updated, NULL, NULL, NULL, NULL, NULL, NULL, 0, t.hint, t.grimoire, t.review, t.tags, t.title,"
-    " (SELECT body FROM task_texts WHERE seq = t.seq), (SELECT id FROM tasks WHERE seq = t.parent), NULL,"
-    " t.imported, t.origin"
+    "SELECT t.seq, t.record, t.id, 'open', t.priority, 0, 0, t.children, t.ended, t.type, t.parent, t.depth, t.version,"
+    " t.revision, t.created, t.updated, NULL, NULL, NULL, NULL, NULL, NULL, 0, t.hint, t.grimoire, t.review,"
+    " t.tags, t.title, (SELECT body FROM task_texts WHERE seq = t.seq), (SELECT id FROM tasks WHERE seq = t.parent),"
+    " NULL, NULL, NULL, t.refs, t.imported, t.origin, EXISTS (SELECT 1 FROM tasks o INDEXED BY tasks_ready_assigned"
+    " WHERE o.assignee IS NOT NULL AND o.status = 'open' AND o.waits = 0 AND o.busy = 0 AND o.deleted IS NULL)"
     " FROM tasks t INDEXED BY tasks_ready WHERE t.status = 'open' AND t.waits = 0 AND t.busy = 0"
-    " AND t.deleted IS NULL ORDER BY t.priority, t.seq LIMIT ?"
+    " AND t.deleted IS NULL AND t.assignee IS NULL ORDER BY t.priority, t.seq LIMIT ?"
 )
 LEASE = "INSERT INTO leases (id, kind, holder, ttl, deadline, created) VALUES (?, ?, ?, ?, ?, ?)"
 CLAIM = (
@@ -41,14 +42,14 @@ SLICE = (
 TIDY = (
     "DELETE FROM ready_tags WHERE (tag, priority, seq) > (?, ?, ?) AND {}NOT EXISTS (SELECT 1 FROM tasks t"
     " INDEXED BY tasks_ready WHERE t.priority = ready_tags.priority AND t.seq = ready_tags.seq"
-    " AND t.status = 'open' AND t.waits = 0 AND t.busy = 0 AND t.deleted IS NULL)"
+    " AND t.status = 'open' AND t.waits = 0 AND t.busy = 0 AND t.deleted IS NULL AND t.assignee IS NULL)"
 )
 TIDY_SLICE, TIDY_REST = TIDY.format("(tag, priority, seq) <= (?, ?, ?) AND "), TIDY.format("")
 GO_ON = "UPDATE ready_tags_tidied SET tag = ?, priority = ?, seq = ? WHERE id = 1"
 LEAN = (
     "UPDATE tasks SET status = 'in_progress', holder = ?, claimed = ?, version = version + 1, revision = ?, updated = ?"
     " WHERE seq = (SELECT seq FROM tasks WHERE status = 'open' AND waits = 0 AND busy = 0 AND deleted IS NULL"
-    " ORDER BY priority, seq LIMIT 1) RETURNING record, version"
+    " AND assignee IS NULL ORDER BY priority, seq LIMIT 1) RETURNING record, version"
 )
 _encode = msgspec.msgpack.Encoder().encode
 _tags = msgspec.json.Decoder(tuple[str, ...]).decode

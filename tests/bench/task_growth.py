@@ -227,7 +227,7 @@ def specs(plan: Plan, numbers: range) -> list[dict[str, Any]]:
 class Raw:
     """A connection with our settings that writes rows by table."""
 
-    FOUND = "INSERT INTO tasks_fts (rowid, title, body, notes) VALUES (?, ?, ?, '')"
+    FOUND = "INSERT INTO tasks_fts (rowid, title, body, notes, refs) VALUES (?, ?, ?, '', '')"
 
     def __init__(self, path: str) -> None:
         self._connection = apsw.Connection(path)

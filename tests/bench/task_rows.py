@@ -31,11 +31,11 @@ _VOCABULARY = [
 ]
 _CHUNK = 10_000
 TASK = (
-    "INSERT INTO tasks (seq, record, id, status, priority, waits, busy, type, parent, depth, version, revision,"
-    " created, updated, parked, hint, review, tags, title)"
-    " VALUES (?, ?, ?, ?, ?, ?, 0, 'task', NULL, 0, ?, ?, ?, ?, 0, NULL, 0, ?, ?)"
+    "INSERT INTO tasks (seq, record, id, status, priority, waits, busy, children, ended, type, parent, depth,"
+    " version, revision, created, updated, parked, hint, review, tags, title)"
+    " VALUES (?, ?, ?, ?, ?, ?, 0, 0, 0, 'task', NULL, 0, ?, ?, ?, ?, 0, NULL, 0, ?, ?)"
 )
-TEXT = "INSERT INTO task_texts (seq, title, body, notes) VALUES (?, ?, ?, '')"
+TEXT = "INSERT INTO task_texts (seq, title, body, notes, refs) VALUES (?, ?, ?, '', '')"
 TAG = "INSERT INTO task_tags (tag, priority, seq) VALUES (?, ?, ?)"
 READY_TAG = "INSERT INTO ready_tags (tag, priority, seq) VALUES (?, ?, ?)"
 RECORD = "INSERT INTO records (key, kind, scope, id) VALUES (?, 'task', '', ?)"

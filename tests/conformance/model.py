@@ -80,8 +80,13 @@ class Model(Ledger):
             self.transact("system", body)
 
     def place_of(self, lease: LeaseRow) -> int:
-        """Of leases that end at the same moment, claims come first, in the order in which their tasks were made."""
+        """Of leases that end at the same moment, those of tasks come first.
+
+        Deferrals begin with the youngest task, claims follow from the oldest on.
+        """
         made = list(self.state.tasks)
+        if lease.defers:
+            return -1 - made.index(lease.defers)
         return made.index(lease.task) if lease.task else len(made)
 
     # --- cells -------------------------------------------------------------------------------------------------------

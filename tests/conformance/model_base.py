@@ -50,6 +50,7 @@ class LeaseRow:
     deadline: int
     created: int
     task: str = ""  # the one whose claim it is
+    defers: str = ""  # the task that waits for its end
 
     @property
     def user(self) -> bool:
@@ -114,6 +115,7 @@ class TaskRow:
     token: int | None = None
     ttl: int | None = None
     parked: bool = False
+    assigned_to: str | None = None
 
 
 @dataclass

@@ -31,7 +31,7 @@ TAKEN_BACK = "taken back"  # a transaction that fails after it has claimed a tas
 # What an error must say of its cause, as far as it has it.
 FACTS = (
     *("id", "parent_id", "holder", "since", "current", "expected", "version", "value", "status", "current_status"),
-    *("requested_status", "valid_transitions", "active_children"),
+    *("requested_status", "valid_transitions", "active_children", "children", "assigned_to"),
 )
 
 
@@ -208,7 +208,8 @@ class TaskBench(RuleBasedStateMachine):
 
     @invariant()
     def ready_agrees(self) -> None:
-        assert self.ws.tasks.ready(limit=1000) == self.model.tasks_ready()
+        for agent in ("ann", "bob"):
+            assert self.ws.tasks.ready(limit=1000, agent=agent) == self.model.tasks_ready(agent=agent)
         for row in self.model.state.tasks.values():
             if row.claimed_by is not None and row.token is not None:
                 self.claims[row.id] = (row.claimed_by, row.token)

@@ -28,6 +28,7 @@ FIELDS = (
     "parent_id",
     "tags",
     "grimoire_hint",
+    "assigned_to",
     "grimoire",
     "claimed_by",
     "token",
@@ -47,6 +48,8 @@ NO_CLAIM: dict[str, Any] = {"claimed_by": None, "claimed": None, "token": None, 
 
 class TaskLedger(Model):
     """The model of the other domains, and the rows of tasks."""
+
+    strict = True  # parents wait for their children
 
     def __init__(self, clock: ManualClock) -> None:
         super().__init__(clock)
@@ -107,6 +110,7 @@ class TaskLedger(Model):
         """A task as its readers see it."""
         row = self.as_seen(row)
         lease = self.lease_on(row.id) if row.claimed_by is not None else None
+        wait = self.deferral_of(row.id)
         return Task(
             id=row.id,
             title=row.title,
@@ -128,24 +132,51 @@ class TaskLedger(Model):
             revision=row.revision,
             token=row.token,
             deadline=None if lease is None else as_time(lease.deadline),
+            children=len(children := self._children(row.id)),
+            children_done=sum(child.status == "closed" for child in children),
+            assigned_to=row.assigned_to,
+            deferred_until=None if wait is None or wait.deadline <= self.time() else as_time(wait.deadline),
         )
+
+    def warned(self, row: TaskRow) -> Task:
+        """The same of a child that was added or opened."""
+        shown = self.shown(row)
+        finished = row.status == "closed" or row.deleted is not None
+        if row.parent_id is None or finished or self.state.tasks[row.parent_id].status != "closed":
+            return shown
+        return msgspec.structs.replace(shown, warnings=(f"its parent {row.parent_id} is closed, and stays closed",))
+
+    def deferral_of(self, id: str) -> LeaseRow | None:
+        """What a deferred task waits for."""
+        return next((lease for lease in self.state.leases if lease.defers == id), None)
 
     def _unfinished(self, id: str) -> list[str]:
         """What the task waits for: neither done nor given up."""
         targets = [self.state.tasks[target] for target in self._linked(id)]
         return [row.id for row in targets if row.status != "closed" and row.deleted is None]
 
-    def ready_rows(self) -> list[TaskRow]:
-        """What claim_next may take, best first."""
-        found = [
-            row
-            for row in self.state.tasks.values()
-            if row.status == "open"
-            and row.deleted is None
-            and not self._unfinished(row.id)
-            and not any(child.status in ACTIVE for child in self._children(row.id))
-        ]
+    def awaited(self, id: str) -> list[str]:
+        """The children that a task waits for."""
+        children = self._children(id)
+        return [child.id for child in children if child.status in ACTIVE or (self.strict and child.status != "closed")]
+
+    def startable(self, row: TaskRow) -> bool:
+        """Whether its assignee, or everybody, may begin it."""
+        waits = self._unfinished(row.id) or self.deferral_of(row.id) or self.awaited(row.id)
+        return row.status == "open" and row.deleted is None and not waits
+
+    def ready_rows(self, agent: str | None = None) -> list[TaskRow]:
+        """What claim_next may take for an agent, best first."""
+        rows = self.state.tasks.values()
+        found = [row for row in rows if self.startable(row) and row.assigned_to in (None, agent or self.actor)]
         return sorted(found, key=lambda row: (row.priority, row.number))
+
+    def refuse_open_children(self, row: TaskRow, force: bool) -> dict[str, Any]:
+        """What a strict parent says before it ends."""
+        children = self.awaited(row.id) if self.strict else []
+        if children and not force:
+            raise errors.OpenChildren(id=row.id, children=children)
+        return {"open_children": [None, children]} if children else {}
 
     def log(self) -> list[Event]:
         """The events as they are told now: of what was purged only that it was."""
@@ -165,19 +196,34 @@ class TaskLedger(Model):
         """One event, with old and new of every field that changed."""
         values: dict[str, Any] = {"version": row.version + 1, "revision": self.revision + 1, "updated": self.now}
         new = dataclasses.replace(row, **values, **fields)
+        parent = None if row.parent_id is None else self.state.tasks[row.parent_id]
+        waited = parent is not None and not self.startable(parent)
         self.state.tasks[row.id] = new
+        wait = self.deferral_of(row.id)
+        if wait is not None and (new.status not in ("open", "blocked") or new.deleted is not None):
+            more = {**(more or {}), **self.end_deferral(wait)}
         old, after = fields_of(row), fields_of(new)
         data = {name: [old[name], after[name]] for name in FIELDS if old[name] != after[name]}
         if (row.deleted is None) != (new.deleted is None):
             data["deleted"] = [row.deleted is not None, new.deleted is not None]
+        if self.strict and waited and parent is not None and {"status", "deleted"} & {*data} and self.startable(parent):
+            data["parent_ready"] = [None, parent.id]
         self.emit("task", "", row.id, op, data | (more or {}) | ({} if note is None else {"note": note}), new.version)
         return new
 
-    def _step(self, id: str, op: str, source: TaskStatus, target: TaskStatus, note: str | None) -> Task:
+    def end_deferral(self, wait: LeaseRow, at: int | None = None) -> dict[str, Any]:
+        """The wait is over; what the event says of it."""
+        self._drop(wait)
+        return {"deferred_until": [as_time(wait.deadline if at is None else at).isoformat(), None]}
+
+    def _step(
+        self, id: str, op: str, source: TaskStatus, target: TaskStatus, note: str | None, force: bool = False
+    ) -> TaskRow:
         row = self._task(id)
         if row.status != source:
             raise self._illegal(row, target)
-        return self.shown(self._change(row, op, note, status=target))
+        more = self.refuse_open_children(row, force) if target == "closed" else {}
+        return self._change(row, op, note, more, status=target)
 
     @staticmethod
     def _illegal(row: TaskRow, target: TaskStatus) -> errors.InvalidTransition:
@@ -207,6 +253,9 @@ class TaskLedger(Model):
         super()._finish(lease, op)
         if lease.task:
             self._let_go(self.state.tasks[lease.task], op, "open")
+        if lease.defers:
+            over = {"deferred_until": [as_time(self.now).isoformat(), None]}
+            self._change(self.state.tasks[lease.defers], "due", more=over)
 
     @staticmethod
     def _already_claimed(row: TaskRow) -> errors.AlreadyClaimed:

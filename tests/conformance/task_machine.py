@@ -34,6 +34,7 @@ priority = st.integers(0, 4)
 ttl = st.sampled_from((None, 5, 20.5, 60))
 token = st.sampled_from(("none", "none", "none", "right", "right", "wrong"))
 note = st.sampled_from((None, "a note"))
+seldom = st.sampled_from((False, False, True))
 link = st.sampled_from(("depends_on", "depends_on", "depends_on", "related", "discovered_from"))
 # Of what is asked in a crowd, most are claims; one of them is taken back after it has written.
 crowd_op = st.sampled_from(
@@ -84,10 +85,10 @@ class TaskMachine(TaskBench):
 
     # --- claims ------------------------------------------------------------------------------------------------------
 
-    @step(which=which, agent=agent, ttl=ttl)
-    def claim(self, which: int, agent: str, ttl: float | None) -> None:
+    @step(which=which, agent=agent, ttl=ttl, force=seldom)
+    def claim(self, which: int, agent: str, ttl: float | None, force: bool) -> None:
         id = self.some(which, lambda row: row.status == "open" and row.deleted is None)
-        self.call("tasks.claim", {"id": id, "agent": agent, "ttl": ttl})
+        self.call("tasks.claim", {"id": id, "agent": agent, "ttl": ttl, "force": force})
 
     @step(agent=agent, ttl=ttl)
     def claim_next(self, agent: str, ttl: float | None) -> None:
@@ -118,11 +119,11 @@ class TaskMachine(TaskBench):
     def release(self, which: int, agent: str, token: str, force: bool) -> None:
         self.call("tasks.release", {**self.claim_args(which, agent, token), "force": force})
 
-    @step(which=which, agent=agent, token=token, review=st.sampled_from((None, True, False)), note=note)
-    def complete(self, which: int, agent: str, token: str, review: bool | None, note: str | None) -> None:
+    @step(which=which, agent=agent, token=token, review=st.sampled_from((None, True, False)), note=note, force=seldom)
+    def complete(self, which: int, agent: str, token: str, review: bool | None, note: str | None, force: bool) -> None:
         result = {"n": which} if which % 3 else None
         args = {**self.claim_args(which, agent, token), "review": review, "summary": note, "result": result}
-        self.call("tasks.complete", args)
+        self.call("tasks.complete", {**args, "force": force})
 
     @step(which=which, agent=agent, token=token, note=note)
     def block(self, which: int, agent: str, token: str, note: str | None) -> None:
@@ -138,21 +139,35 @@ class TaskMachine(TaskBench):
     def unblock(self, which: int, note: str | None) -> None:
         self.call("tasks.unblock", {"id": self.some_in(which, "blocked"), "note": note})
 
-    @step(which=which, note=note)
-    def approve(self, which: int, note: str | None) -> None:
-        self.call("tasks.approve", {"id": self.some_in(which, "pending_merge"), "note": note})
+    @step(which=which, note=note, force=seldom)
+    def approve(self, which: int, note: str | None, force: bool) -> None:
+        self.call("tasks.approve", {"id": self.some_in(which, "pending_merge"), "note": note, "force": force})
 
     @step(which=which, note=note)
     def reject(self, which: int, note: str | None) -> None:
         self.call("tasks.reject", {"id": self.some_in(which, "pending_merge"), "reason": note})
 
-    @step(which=which, note=note)
-    def close(self, which: int, note: str | None) -> None:
-        self.call("tasks.close", {"id": self.some_in(which, "blocked"), "reason": note})
+    @step(which=which, actor=agent, note=note, force=seldom)
+    def close(self, which: int, actor: str, note: str | None, force: bool) -> None:
+        id = self.some_in(which, "blocked") if which % 3 else self.some(which)
+        self.call("tasks.close", {"id": id, "reason": note, "force": force}, actor)
 
-    @step(which=which, note=note)
-    def cancel(self, which: int, note: str | None) -> None:
-        self.call("tasks.cancel", {"id": self.some(which, lambda row: row.status == "open"), "reason": note})
+    @step(which=which, note=note, force=seldom, cascade=st.booleans())
+    def cancel(self, which: int, note: str | None, force: bool, cascade: bool) -> None:
+        id = self.some(which, lambda row: row.status == "open")
+        self.call("tasks.cancel", {"id": id, "reason": note, "force": force, "cascade": cascade})
+
+    # --- who and when ------------------------------------------------------------------------------------------------
+
+    @step(which=which, assignee=st.sampled_from((None, *AGENTS)))
+    def assign(self, which: int, assignee: str | None) -> None:
+        self.call("tasks.assign", {"id": self.some(which), "assignee": assignee})
+
+    @step(which=which, seconds=st.sampled_from((None, 1, 4, 30, -1)))
+    def defer(self, which: int, seconds: float | None) -> None:
+        until = None if seconds is None else as_time(self.model.time()) + timedelta(seconds=seconds)
+        id = self.some(which, lambda row: row.status in ("open", "blocked") and row.deleted is None)
+        self.call("tasks.defer", {"id": id, "until": until})
 
     @step(which=which, note=note)
     def reopen(self, which: int, note: str | None) -> None:

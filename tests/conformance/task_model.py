@@ -13,9 +13,9 @@ from datetime import datetime
 from typing import Any
 
 from holdfast import errors
-from holdfast.types import Condition, ValueEquals, VersionEquals, as_microseconds
+from holdfast.types import Condition, ValueEquals, VersionEquals, as_microseconds, as_time
 from holdfast.types.tasks import LinkKind, Task, TaskStatus, TaskType
-from tests.conformance.model_base import TaskRow
+from tests.conformance.model_base import LeaseRow, TaskRow
 from tests.conformance.task_ledger import ACTIVE, fields_of
 from tests.conformance.task_reading import TaskReading, clean_tags
 
@@ -34,6 +34,7 @@ class TaskModel(TaskReading):
         parent_id: str | None = None,
         tags: Sequence[str] = (),
         grimoire_hint: str | None = None,
+        assigned_to: str | None = None,
     ) -> Task:
         kept = clean_tags(tags)
         self._parent(parent_id)
@@ -50,6 +51,7 @@ class TaskModel(TaskReading):
             parent_id=parent_id,
             tags=kept,
             grimoire_hint=grimoire_hint,
+            assigned_to=assigned_to,
             created=self.now,
             updated=self.now,
             version=1,
@@ -58,7 +60,7 @@ class TaskModel(TaskReading):
         self.state.tasks[row.id] = row
         data = {name: [None, value] for name, value in fields_of(row).items() if value not in (None, "", [])}
         self.emit("task", "", row.id, "create", data, 1)
-        return self.shown(row)
+        return self.warned(row)
 
     def tasks_update(self, id: str, expected: int | None = None, token: int | None = None, **fields: Any) -> Task:
         before = self.shown(self._task(id))
@@ -96,18 +98,43 @@ class TaskModel(TaskReading):
 
     # --- claims ------------------------------------------------------------------------------------------------------
 
-    def tasks_claim(self, id: str, agent: str, ttl: float | None = None) -> Task:
+    def tasks_assign(self, id: str, assignee: str | None) -> Task:
+        row = self._to_edit(id)
+        return self.shown(row if assignee == row.assigned_to else self._change(row, "assign", assigned_to=assignee))
+
+    def tasks_defer(self, id: str, until: datetime | None) -> Task:
+        row, wait = self._task(id), self.deferral_of(id)
+        if row.status not in ("open", "blocked"):
+            raise errors.InvalidStatus(id=id, status=row.status)
+        end = None if until is None else as_microseconds(until)
+        if end is not None and end <= self.now:
+            raise errors.Invalid()
+        if end == (None if wait is None else wait.deadline):
+            return self.shown(row)
+        times = [None if wait is None else as_time(wait.deadline).isoformat(), None]
+        self._drop(wait)
+        if end is not None:
+            self.state.leases.append(LeaseRow("", "system", end - self.now, end, self.now, defers=id))
+            times[1] = as_time(end).isoformat()
+        return self.shown(self._change(row, "defer", more={"deferred_until": times}))
+
+    def tasks_claim(self, id: str, agent: str, ttl: float | None = None, force: bool = False) -> Task:
         row = self._task(id)
         if row.claimed_by is not None:
             raise self._already_claimed(row)
         if row.status != "open":
             raise errors.InvalidStatus(id=id, status=row.status)
+        if row.assigned_to not in (None, agent) and not force:
+            raise errors.Assigned(id=id, assigned_to=row.assigned_to)
+        wait = self.deferral_of(id)
+        if wait is not None:
+            row = self._change(row, "undefer", more=self.end_deferral(wait))
         return self._give(row, agent, ttl)
 
     def tasks_claim_next(
         self, agent: str, tags: Sequence[str] = (), type: TaskType | None = None, ttl: float | None = None
     ) -> Task | None:
-        fits = self._fitting(tags, type)
+        fits = self._fitting(tags, type, agent)
         return self._give(fits[0], agent, ttl) if fits else None
 
     def tasks_reclaim(self, id: str, agent: str) -> Task:
@@ -159,11 +186,13 @@ class TaskModel(TaskReading):
         summary: str | None = None,
         review: bool | None = None,
         token: int | None = None,
+        force: bool = False,
     ) -> Task:
         row = self._task(id)
         target: TaskStatus = "pending_merge" if review else "closed"
         self._own_claim(row, agent, token, target)
-        more = {} if result is None else {"result": [None, result]}
+        over = self.refuse_open_children(row, force)
+        more = over if result is None else {"result": [None, result], **over}
         return self._let_go(row, "complete", target, summary, **more)
 
     def tasks_block(self, id: str, agent: str, reason: str | None = None, token: int | None = None) -> Task:
@@ -183,27 +212,53 @@ class TaskModel(TaskReading):
     # --- steps that need no claim ------------------------------------------------------------------------------------
 
     def tasks_unblock(self, id: str, note: str | None = None) -> Task:
-        return self._step(id, "unblock", "blocked", "open", note)
+        return self.shown(self._step(id, "unblock", "blocked", "open", note))
 
-    def tasks_approve(self, id: str, note: str | None = None) -> Task:
-        return self._step(id, "approve", "pending_merge", "closed", note)
+    def tasks_approve(self, id: str, note: str | None = None, force: bool = False) -> Task:
+        return self.shown(self._step(id, "approve", "pending_merge", "closed", note, force))
 
     def tasks_reject(self, id: str, reason: str | None = None) -> Task:
-        return self._step(id, "reject", "pending_merge", "blocked", reason)
+        return self.shown(self._step(id, "reject", "pending_merge", "blocked", reason))
 
-    def tasks_close(self, id: str, reason: str | None = None) -> Task:
-        return self._step(id, "close", "blocked", "closed", reason)
+    def tasks_close(self, id: str, reason: str | None = None, force: bool = False) -> Task:
+        """Whatever leads to the end, for everybody; nothing stays held."""
+        row = self._task(id)
+        if row.status == "closed":
+            raise self._illegal(row, "closed")
+        foreign = row.claimed_by not in (None, self.actor)
+        if foreign and not force:
+            raise errors.NotClaimOwner(id=id, holder=row.claimed_by)
+        more = {"forced": [False, True]} if foreign else {}
+        more |= self.refuse_open_children(row, force)
+        if row.status == "open":
+            token = (self.revision + 1) * 4096 + self._grants
+            self._grants += 1
+            fields: dict[str, Any] = {"claimed_by": self.actor, "claimed": self.now, "token": token}
+            fields["grimoire"] = row.grimoire_hint or "implement-bead"
+            row = self._change(row, "claim", status="in_progress", **fields)
+        op = {"in_progress": "complete", "pending_merge": "approve", "blocked": "close"}[row.status]
+        return self._let_go(row, op, "closed", reason, **more)
 
     def tasks_reopen(self, id: str, reason: str | None = None) -> Task:
-        return self._step(id, "reopen", "closed", "open", reason)
+        return self.warned(self._step(id, "reopen", "closed", "open", reason))
 
-    def tasks_cancel(self, id: str, reason: str | None = None) -> Task:
+    def tasks_cancel(self, id: str, reason: str | None = None, force: bool = False, cascade: bool = False) -> Task:
         row = self._task(id)
+        if row.status not in ("open", "blocked"):
+            raise self._illegal(row, "closed")
+        if cascade:
+            below = [(one, level) for one, level in self._family(row)[1:] if one.status != "closed"]
+            active = [one.id for one, _ in sorted(below, key=_deepest_first) if one.status in ACTIVE]
+            if active:
+                raise errors.HasActiveChildren(id=id, active_children=active)
+            for one, _ in sorted(below, key=_deepest_first):
+                self._cancel(one, reason, {})
+        return self.shown(self._cancel(row, reason, self.refuse_open_children(row, force)))
+
+    def _cancel(self, row: TaskRow, reason: str | None, more: dict[str, Any]) -> TaskRow:
         if row.status == "open":
             row = self._change(row, "cancel", status="in_progress")
-        elif row.status != "blocked":
-            raise self._illegal(row, "closed")
-        return self.shown(self._change(row, "cancel", reason, status="closed"))
+        return self._change(row, "cancel", reason, more, status="closed")
 
     # --- tree and links ----------------------------------------------------------------------------------------------
 
@@ -216,7 +271,7 @@ class TaskModel(TaskReading):
             if row in above:
                 path = [one.id for one in above[: above.index(row) + 1]]
                 raise errors.WouldCreateCycle(id=id, path=path[::-1])
-        return self.shown(row if parent_id == row.parent_id else self._change(row, "reparent", parent_id=parent_id))
+        return self.warned(row if parent_id == row.parent_id else self._change(row, "reparent", parent_id=parent_id))
 
     def tasks_depend(self, id: str, on: str, kind: LinkKind = "depends_on") -> Task:
         row, _ = self._to_edit(id), self._task(on)
@@ -283,6 +338,7 @@ class TaskModel(TaskReading):
         for one in reversed(family):
             if one.status != "closed" and one.deleted is None:
                 one = self._change(one, "delete", deleted=self.now)
+            self._drop(self.deferral_of(one.id))
             del self.state.tasks[one.id]
             for link in [link for link in self.state.links if one.id in link[1:]]:
                 del self.state.links[link]
@@ -302,6 +358,10 @@ class TaskModel(TaskReading):
             case ValueEquals(value=wanted):
                 return row is not None and row.status == wanted
         raise AssertionError(condition)
+
+
+def _deepest_first(found: tuple[TaskRow, int]) -> tuple[int, int]:
+    return -found[1], found[0].number
 
 
 def _some(tags: Sequence[str]) -> tuple[str, ...]:

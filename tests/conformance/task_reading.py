@@ -19,7 +19,7 @@ from holdfast.types.tasks import (
     TaskType,
 )
 from tests.conformance.model_base import TaskRow
-from tests.conformance.task_ledger import ACTIVE, TaskLedger
+from tests.conformance.task_ledger import TaskLedger
 
 KINDS: tuple[LinkKind, ...] = ("depends_on", "discovered_from", "related")
 
@@ -30,8 +30,10 @@ class TaskReading(TaskLedger):
     def tasks_get(self, id: str, include_deleted: bool = False) -> Task:
         return self.shown(self._task(id, include_deleted))
 
-    def tasks_ready(self, tags: Sequence[str] = (), type: TaskType | None = None) -> list[Task]:
-        return [self.shown(row) for row in self._fitting(tags, type)]
+    def tasks_ready(
+        self, tags: Sequence[str] = (), type: TaskType | None = None, agent: str | None = None
+    ) -> list[Task]:
+        return [self.shown(row) for row in self._fitting(tags, type, agent)]
 
     def tasks_list(self, status: TaskStatus | None = None, include_deleted: bool = False) -> list[Task]:
         rows = sorted(self.state.tasks.values(), key=lambda row: (row.priority, row.number))
@@ -49,7 +51,7 @@ class TaskReading(TaskLedger):
     def tasks_ancestors(self, id: str) -> list[Task]:
         return [self.shown(row) for row in self._above(self._task(id))]
 
-    def tasks_explain(self, id: str) -> Readiness:
+    def tasks_explain(self, id: str, agent: str | None = None) -> Readiness:
         """Without the words. Of others, as for a list, it knows what the last sweep left."""
         row = self.as_seen(self._task(id, deleted=True))
         reasons = [Reason("deleted", "")] if row.deleted is not None else []
@@ -60,9 +62,13 @@ class TaskReading(TaskLedger):
         waiting = tuple(self._unfinished(id))
         if waiting:
             reasons.append(Reason("dependencies", "", waiting))
-        busy = tuple(child.id for child in self._children(id) if child.status in ACTIVE)
+        if self.deferral_of(id):
+            reasons.append(Reason("deferred", ""))
+        busy = tuple(self.awaited(id))
         if busy:
             reasons.append(Reason("children", "", busy))
+        if row.assigned_to not in (None, agent or self.actor):
+            reasons.append(Reason("assigned", ""))
         return Readiness(id, not reasons, tuple(reasons))
 
     def tasks_history(self, id: str) -> list[HistoryEntry]:
@@ -94,11 +100,11 @@ class TaskReading(TaskLedger):
             for source, target in [link[1:]]
         ]
 
-    def _fitting(self, tags: Sequence[str], type: TaskType | None) -> list[TaskRow]:
+    def _fitting(self, tags: Sequence[str], type: TaskType | None, agent: str | None = None) -> list[TaskRow]:
         wanted = clean_tags(tags)
         return [
             row
-            for row in self.ready_rows()
+            for row in self.ready_rows(agent)
             if all(tag in row.tags for tag in wanted) and (type is None or row.type == type)
         ]
 

@@ -285,7 +285,9 @@ def test_t8_what_is_not_ready_is_neither_listed_nor_taken_by_claim_next_and_expl
 
 
 def test_t8_a_task_is_ready_in_the_same_transaction_that_ends_what_it_waited_for(world: World) -> None:
+    """With independent parents, as the tasks document has it to the letter."""
     ws = world.open()
+    lay_down(world, ws, "config.yaml", "parents: independent\n")
     parent, before = ws.tasks.create("parent", priority=3), ws.tasks.create("before")
     after = ws.tasks.create("after", priority=0)
     child = ws.tasks.create("child", priority=4, parent_id=parent.id)
@@ -304,6 +306,7 @@ def test_t8_a_task_is_ready_in_the_same_transaction_that_ends_what_it_waited_for
 
 def test_t8_explain_does_not_name_a_child_whose_claim_is_past_its_deadline(world: World) -> None:
     ws = world.open()
+    lay_down(world, ws, "config.yaml", "parents: independent\n")
     parent = ws.tasks.create("parent")
     child = ws.tasks.create("child", parent_id=parent.id)
     for _ in range(10):  # whoever sweeps may be faster

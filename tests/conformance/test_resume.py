@@ -14,7 +14,7 @@ import msgspec
 import pytest
 
 from holdfast import Op, errors
-from holdfast.domains.tasks.queries import BUDGET, MAX_BUDGET, MIN_BUDGET
+from holdfast.domains.tasks.resume import BUDGET, MAX_BUDGET, MIN_BUDGET
 from holdfast.testing.crowd import LONG, start
 from holdfast.types.agents import Message, PathLock
 from holdfast.types.tasks import Resume, Task

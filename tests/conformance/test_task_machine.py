@@ -95,6 +95,8 @@ def test_t6_a_claim_that_is_parked_until_a_time_is_not_stale_before_it() -> None
 def test_t8_explain_sees_no_claim_of_a_child_that_is_past_its_deadline(tmp_path: Path) -> None:
     """On a node that cannot sweep just now: whoever reads the child sees it open."""
     clock = ManualClock()
+    (tmp_path / "store").mkdir()
+    (tmp_path / "store" / "config.yaml").write_text("parents: independent\n")
     with Workspace(Engine(tmp_path / "store", clock=clock, pulse=False), Context("ann")) as ws:
         parent = ws.tasks.create("parent")
         child = ws.tasks.create("child", parent_id=parent.id)

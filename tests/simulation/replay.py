@@ -27,7 +27,16 @@ from tests.simulation.truth import Truth
 
 _DETAILS = (
     *("expected", "version", "value", "holder", "current"),
-    *("since", "status", "current_status", "requested_status", "parent_id", "active_children"),
+    *(
+        "since",
+        "status",
+        "current_status",
+        "requested_status",
+        "parent_id",
+        "active_children",
+        "children",
+        "assigned_to",
+    ),
     *("sender", "lock", "pattern", "shared", "state"),
 )
 

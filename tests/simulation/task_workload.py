@@ -118,6 +118,9 @@ OPERATIONS: dict[str, tuple[int, Maker]] = {
     "tasks.block": (2, TaskClients.claimed),
     "tasks.unblock": (1, lambda t: {"id": t.id_in("blocked")}),
     "tasks.approve": (1, lambda t: {"id": t.id_in("pending_merge")}),
+    "tasks.close": (2, lambda t: {"id": t.id(), "force": t.chance.random() < 0.2}),
+    "tasks.cancel": (1, lambda t: {"id": t.id(), "cascade": t.chance.random() < 0.5}),
+    "tasks.assign": (1, lambda t: {"id": t.id(), "assignee": t.maybe(t.chance.choice(AGENTS), 0.5)}),
     "tasks.reopen": (1, lambda t: {"id": t.id_in("closed")}),
     "tasks.note": (1, lambda t: {"id": t.id(), "text": str(t.value())}),
     "tasks.update": (3, TaskClients.update),
@@ -129,6 +132,8 @@ OPERATIONS: dict[str, tuple[int, Maker]] = {
 }
 READS: dict[str, Maker] = {
     "tasks.get": lambda t: {"id": t.id()},
-    "tasks.explain": lambda t: {"id": t.id()},
-    "tasks.ready": lambda t: {"tags": [t.chance.choice(TAGS)]} if t.chance.random() < 0.5 else {},
+    "tasks.explain": lambda t: {"id": t.id(), "agent": t.chance.choice(AGENTS)},
+    "tasks.ready": lambda t: (
+        {"agent": t.chance.choice(AGENTS), **({"tags": [t.chance.choice(TAGS)]} if t.chance.random() < 0.5 else {})}
+    ),
 }

@@ -241,8 +241,8 @@ BUGS = [
     Bug(
         "rules loaded by a transaction that failed stay in force for its group",
         "domains/routing/config.py",
-        "    tx.memo[_MEMO] = None",
-        "    tx.memo.pop(_MEMO, None)",
+        "    tx.memo[_MEMO] = None  # for",
+        "    tx.memo.pop(_MEMO, None)  # for",
         ROUTES,
     ),
     Bug(
@@ -299,8 +299,8 @@ BUGS = [
     ),
     Bug(
         "resume does not say that events of the task are gone",
-        "domains/tasks/queries.py",
-        "        compacted=_gap(snapshot, task.id),\n",
+        "domains/tasks/resume.py",
+        "        compacted=gap(snapshot, task.id),\n",
         "        compacted=None,\n",
         ("tests/conformance/test_compacted.py", "--kinds", "memory"),
     ),

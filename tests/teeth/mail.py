@@ -173,7 +173,7 @@ BUGS = [
     # --- resume
     Bug(
         "a resume ignores the budget",
-        "domains/tasks/queries.py",
+        "domains/tasks/resume.py",
         """            if self.omitted.get(name) or size > self.left or most < 0:
 """,
         """            if self.omitted.get(name):

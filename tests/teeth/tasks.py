@@ -16,6 +16,7 @@ NODES = ("tests/conformance/test_tasks.py", "--kinds", "replicated-2,replicated-
 IMPORTS = ("tests/unit/test_task_import.py",)
 SLICES = ("tests/unit/test_slices.py",)
 LEAPS = ("tests/conformance/test_leaps.py", "--kinds", "memory")
+PARENTS = ("tests/conformance/test_parents.py", "--kinds", "memory")
 
 BUGS = [
     Bug(
@@ -35,7 +36,7 @@ BUGS = [
     Bug(
         "a claim that is written out lets a parent go on",
         "domains/tasks/rows.py",
-        """    if task.parent is not None:
+        """    if task.parent is not None and not settings_of(tx).strict:
         adjust(tx, task.parent, busy=1)
     tx.emit_of""",
         """    tx.emit_of""",
@@ -80,7 +81,7 @@ BUGS = [
     Bug(
         "a parent that was read ahead is claimed together with its child",
         "domains/tasks/readiness.py",
-        """    if best.parent is None:  #""",
+        """    if best.parent is None or settings.strict:  #""",
         """    if True:  #""",
         AHEAD,
     ),
@@ -166,15 +167,13 @@ BUGS = [
     Bug(
         "a claim by tag takes a task that is not ready",
         "domains/tasks/readiness.py",
-        """ON t.seq = g.seq WHERE g.tag = ? AND {READY}\"
-""",
-        """ON t.seq = g.seq WHERE g.tag = ?\"
-""",
+        """    f" WHERE g.tag = ? AND {READY} ORDER""",
+        """    f" WHERE g.tag = ? ORDER""",
         CLAIMS,
     ),
     Bug(
         "tidying up takes the tags of ready tasks",
-        "domains/tasks/rows.py",
+        "domains/tasks/tags.py",
         """AND {} NOT EXISTS\"
 """,
         """AND {} EXISTS\"
@@ -192,7 +191,7 @@ BUGS = [
     ),
     Bug(
         "what cancelled tasks leave among the ready tags stays there",
-        "domains/tasks/rows.py",
+        "domains/tasks/tags.py",
         """            tx.leave(len(new.tag_list), tidy_tags)
 """,
         """            pass
@@ -220,11 +219,37 @@ BUGS = [
     Bug(
         "a reparented active task is counted twice",
         "domains/tasks/tree.py",
-        """        for other, by in ((task.parent, -1), (new, 1)):
+        """        rows.count_child(tx, task.parent, task, None)
 """,
-        """        for other, by in ((new, 1),):
+        """        pass
 """,
         RECORDS,
+    ),
+    Bug(
+        "a strict parent ends before its children",
+        "domains/tasks/transitions.py",
+        """    if not settings.strict or not task.busy:
+""",
+        """    if True:
+""",
+        PARENTS,
+    ),
+    Bug(
+        "an assigned task is ready for everybody",
+        "domains/tasks/tags.py",
+        """READY: Final = f"{STARTABLE} AND t.assignee IS NULL"
+""",
+        """READY: Final = STARTABLE
+""",
+        PARENTS,
+    ),
+    Bug(
+        "a deferral outlives its task",
+        "domains/tasks/rows.py",
+        """    leases.drop(tx, deferral(task), DEFER)
+""",
+        "",
+        PARENTS,
     ),
     Bug(
         "blocked can be completed",

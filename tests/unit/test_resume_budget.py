@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 
 import holdfast
 from holdfast import errors
-from holdfast.domains.tasks.queries import MAX_BUDGET, MIN_BUDGET
+from holdfast.domains.tasks.resume import MAX_BUDGET, MIN_BUDGET
 from holdfast.testing import ManualClock
 from tests.conformance.test_resume import AWKWARD, CUT, Facts, assert_right, facts_of, size_of
 

@@ -17,6 +17,7 @@ from holdfast.domains.fleet import behind, first_since, last_stop, time_span
 from holdfast.domains.tasks.creation import check_priority, check_tag, check_type
 from holdfast.domains.tasks.queries import MAX_TOTAL, Walk, match_of
 from holdfast.domains.tasks.readiness import place_of, read
+from holdfast.domains.tasks.tags import READY, STARTABLE
 from holdfast.kernel.tx import Row, Snapshot
 from holdfast.kernel.validate import check_flag, check_limit, check_name
 from holdfast.types import Page, as_time
@@ -25,9 +26,11 @@ from holdfast.types.tasks import TaskType
 
 Column = Literal["ready", "waiting", "in_progress", "review", "blocked", "closed"]
 _FREE: Final = "t.holder IS NULL AND t.status ="
-# By column: the index that has its order, and its condition. All but the closed ones go by priority.
+_RESERVED: Final = ("tasks_ready_reserved", f"{STARTABLE} AND t.assignee IS NOT NULL")
+# By column: the index that has its order, and its condition. All but the closed ones go by priority. What is ready for
+# one agent alone is merged with what is ready for all.
 _COLUMNS: Final[dict[str, tuple[str, str]]] = {
-    "ready": ("tasks_ready", "t.status = 'open' AND t.waits = 0 AND t.busy = 0"),
+    "ready": ("tasks_ready", READY),
     "waiting": ("tasks_status", f"{_FREE} 'open' AND NOT (t.waits = 0 AND t.busy = 0)"),
     "in_progress": ("tasks_held", "t.holder IS NOT NULL"),
     "review": ("tasks_status", f"{_FREE} 'pending_merge'"),
@@ -37,7 +40,7 @@ _COLUMNS: Final[dict[str, tuple[str, str]]] = {
 _STOPPED: Final = ("review", "blocked")
 _FIELDS: Final = (
     "t.seq, t.id, t.title, t.type, t.priority, t.tags, t.holder, t.claimed, l.deadline, t.parked, t.created, t.updated,"
-    " t.waits, (SELECT stamp FROM meta)"
+    " t.waits, t.assignee, (SELECT stamp FROM meta)"
 )
 _CHILDREN: Final = (
     "SELECT count(*), coalesce(sum(status = 'closed'), 0) FROM tasks WHERE parent = ? AND deleted IS NULL"
@@ -64,26 +67,36 @@ def board(
         raise errors.InvalidFilter(f"{column!r} is not a column", hint=f"columns: {', '.join(get_args(Column))}")
     check_limit(limit, 1000, "cursor")
     check_flag(total=total)
-    index, condition = _COLUMNS[column]
-    walk = Walk(source=f"tasks t INDEXED BY {index}")
-    walk.add(f"{condition} AND t.deleted IS NULL")
-    _narrow(walk, text, tag, type, priority, holder)
+    walks = []
+    for index, condition in (_COLUMNS[column], *((_RESERVED,) if column == "ready" else ())):
+        walks.append(Walk(source=f"tasks t INDEXED BY {index}"))
+        walks[-1].add(f"{condition} AND t.deleted IS NULL")
+        _narrow(walks[-1], text, tag, type, priority, holder)
     page: Page[Card] = Page()
     if total:
-        row = snapshot.one(f"SELECT count(*) FROM (SELECT 1 {walk.text} LIMIT {MAX_TOTAL + 1})", walk.params)
-        count = 0 if row is None else row[0]
+        count = sum(_count(snapshot, walk) for walk in walks)
         page.total, page.more = min(count, MAX_TOTAL), count > MAX_TOTAL
     key, backwards = ("t.updated", True) if column == "closed" else ("t.priority", False)
     place = place_of(
         cursor, rf"{column}\.([0-9]{{1,18}})\.([0-9]{{1,18}})", f"the column {column}", "pass it unchanged"
     )
-    walk.source += " LEFT JOIN leases l ON l.id = t.record"
-    rows = list(read(snapshot, f"SELECT {_FIELDS} {walk.text}", walk.params, key, "t.seq", limit + 1, place, backwards))
+    rows: list[Row] = []
+    for walk in walks:
+        walk.source += " LEFT JOIN leases l ON l.id = t.record"
+        select = f"SELECT {_FIELDS} {walk.text}"
+        rows += read(snapshot, select, walk.params, key, "t.seq", limit + 1, place, backwards)
+    if len(walks) > 1:
+        rows.sort(key=lambda row: (row[4], row[0]))
     page += [_card(snapshot, row, column) for row in rows[:limit]]
     if len(rows) > limit:
         last = rows[limit - 1]
         page.cursor = f"{column}.{last[11 if column == 'closed' else 4]}.{last[0]}"
     return page
+
+
+def _count(snapshot: Snapshot, walk: Walk) -> int:
+    row = snapshot.one(f"SELECT count(*) FROM (SELECT 1 {walk.text} LIMIT {MAX_TOTAL + 1})", walk.params)
+    return 0 if row is None else int(row[0])
 
 
 def _narrow(
@@ -104,7 +117,7 @@ def _narrow(
 
 
 def _card(snapshot: Snapshot, row: Row, column: str) -> Card:
-    seq, id, title, type, priority, tags, holder, claimed, deadline, parked, created, updated, waits, _ = row
+    seq, id, title, type, priority, tags, holder, claimed, deadline, parked, created, updated, waits, assignee, _ = row
     children = snapshot.one(_CHILDREN, (seq,)) or (0, 0)
     reason, by, since = last_stop(snapshot, id) if column in _STOPPED else (None, None, None)
     return Card(
@@ -125,6 +138,7 @@ def _card(snapshot: Snapshot, row: Row, column: str) -> Card:
         reason=reason,
         by=by,
         holds_up=behind(snapshot, id) if column in _STOPPED else 0,
+        assigned_to=assignee,
     )
 
 

@@ -82,8 +82,9 @@ def _status(snapshot: Snapshot, midnight: int | None) -> FleetStatus:
 _DAY: Final = 86_400_000_000
 _COUNTS: Final = (
     "SELECT (SELECT count(*) FROM tasks INDEXED BY tasks_ready WHERE status = 'open' AND waits = 0 AND busy = 0"
-    " AND deleted IS NULL), (SELECT count(*) FROM tasks INDEXED BY tasks_closed WHERE status = 'closed'"
-    " AND deleted IS NULL AND updated >= ?)"
+    " AND deleted IS NULL AND assignee IS NULL) + (SELECT count(*) FROM tasks INDEXED BY tasks_ready_assigned"
+    " WHERE status = 'open' AND waits = 0 AND busy = 0 AND deleted IS NULL AND assignee IS NOT NULL),"
+    " (SELECT count(*) FROM tasks INDEXED BY tasks_closed WHERE status = 'closed' AND deleted IS NULL AND updated >= ?)"
 )
 # By index alone: the few that are deleted are counted apart.
 _BY_STATUS: Final = "SELECT status, count(*) FROM tasks INDEXED BY tasks_status WHERE holder IS NULL GROUP BY status"

@@ -24,6 +24,7 @@ from holdfast.domains.routing.rules import BUILT_IN_DEFAULT, PRIORITIES, Matcher
 from holdfast.domains.routing.yaml_lines import Findings, Node, close_to, quote, read_flag, read_name, show
 from holdfast.domains.tasks.claims import subject_of
 from holdfast.domains.tasks.creation import check_body, check_hint, check_priority, check_tags, check_type
+from holdfast.domains.tasks.readiness import rebuild
 from holdfast.domains.tasks.rows import find
 from holdfast.kernel.tx import Snapshot, Tx
 from holdfast.operation import Do, Domain, M, ReadFile, Steps, procedure, read
@@ -362,6 +363,8 @@ def _store(tx: Tx, draft: Draft) -> bool:
     if draft.content is None or (mistakes and tx.one("SELECT 1 FROM documents WHERE name = ?", (draft.name,))):
         return False
     store(tx, draft.name, draft.content, draft.text)
+    if isinstance(draft.content, Config) and draft.content.parents is not None:
+        rebuild(tx, draft.content.parents)
     return True
 
 

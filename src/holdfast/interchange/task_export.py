@@ -18,9 +18,10 @@ import msgspec
 
 from holdfast import errors
 from holdfast.domains.routing.config import Config
-from holdfast.domains.tasks import MAX_EXPORT
-from holdfast.domains.tasks.creation import Draft, check_draft, check_note
+from holdfast.domains.tasks.creation import Draft, check_assignee, check_draft, check_note
+from holdfast.domains.tasks.details import check_ref, stored_refs
 from holdfast.domains.tasks.rows import COLUMNS, TASK, Stored, as_seen, missing, to_task
+from holdfast.domains.tasks.sets import MAX_EXPORT
 from holdfast.domains.tasks.transitions import STATUSES
 from holdfast.domains.tasks.tree import KINDS
 from holdfast.interchange.jsonl import Place, Time, moment
@@ -29,7 +30,7 @@ from holdfast.kernel.tx import PAGE_BYTES, Snapshot
 from holdfast.kernel.validate import check_flag, check_limit, check_name
 from holdfast.kernel.values import MAX_VALUE_BYTES, encode
 from holdfast.types import Page
-from holdfast.types.tasks import LinkKind, Task, TaskStatus, TaskType
+from holdfast.types.tasks import LinkKind, Ref, Task, TaskStatus, TaskType
 from holdfast.wire import escape_controls
 
 FORMAT: Final = "holdfast.task/1"
@@ -72,6 +73,9 @@ class TaskLine(msgspec.Struct, frozen=True):
     claimed_at: Time | None = None
     grimoire_hint: str | None = None
     grimoire: str | None = None
+    assigned_to: str | None = None
+    deferred_until: Time | None = None
+    refs: tuple[Ref, ...] = ()
     created_at: Time | None = None
     updated_at: Time | None = None
     deleted_at: Time | None = None
@@ -204,6 +208,7 @@ class Record(msgspec.Struct):
     deleted: int | None = None
     deleted_with: str | None = None
     extra: dict[str, Any] = msgspec.field(default_factory=dict)
+    deferred: int | None = None
     claim: tuple[str, str] | None = None
     notes: list[Note] = msgspec.field(default_factory=list)
     warnings: list[str] = msgspec.field(default_factory=list)
@@ -261,7 +266,13 @@ def read_own(raw: dict[str, Any], config: Config) -> Record:
         updated=moment(line.updated_at, "updated_at"),
         deleted=moment(line.deleted_at, "deleted_at"),
         deleted_with=None if line.deleted_at is None else line.deleted_with or line.id,
-        extra={"hint": line.grimoire_hint, "grimoire": line.grimoire},
+        extra={
+            "hint": line.grimoire_hint,
+            "grimoire": line.grimoire,
+            "assignee": check_assignee(line.assigned_to),
+            "refs": stored_refs([check_ref(ref.value, ref.kind) for ref in line.refs]),
+        },
+        deferred=moment(line.deferred_until, "deferred_until"),
     )
     if record.status == "pending_merge" and record.deleted is not None:
         raise errors.Invalid("a task that is pending merge cannot be deleted")

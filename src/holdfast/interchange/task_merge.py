@@ -17,7 +17,8 @@ import msgspec
 
 from holdfast.domains import link_types
 from holdfast.domains.tasks.creation import stored_tags
-from holdfast.domains.tasks.rows import DEPENDS_ON, Stored, adjust, by_seq, change, require, write_texts
+from holdfast.domains.tasks.details import set_deferral, text_of
+from holdfast.domains.tasks.rows import DEPENDS_ON, WAITING, Stored, adjust, by_seq, change, require, write_texts
 from holdfast.domains.tasks.transitions import STEPS
 from holdfast.domains.tasks.tree import KINDS
 from holdfast.interchange.jsonl import Import
@@ -27,6 +28,7 @@ from holdfast.types import as_microseconds, as_time
 from holdfast.types.tasks import LinkKind, TaskStatus
 
 OP: Final = "import"
+_NAMES: Final = {"hint": "grimoire_hint", "created": "created_at", "assignee": "assigned_to"}
 
 
 # --- differences -----------------------------------------------------------------------------------------------
@@ -44,7 +46,7 @@ class Changes(msgspec.Struct):
     @property
     def fields(self) -> list[str]:
         """The names of the fields that differ."""
-        columns = {{"hint": "grimoire_hint", "created": "created_at"}.get(name, name) for name in self.columns}
+        columns = {_NAMES.get(name, name) for name in self.columns}
         rest = {"parent_id": self.parent, "status": self.status, "notes": bool(self.notes)}
         return sorted({*columns, *self.more, *(name for name, differs in rest.items() if differs)})
 
@@ -67,6 +69,8 @@ def differences(tx: Tx, task: Stored, record: Record) -> Changes:
         more["body"] = (task.body, draft.body)
     if "tags" in columns:
         more["tags"] = (task.tag_list, draft.tags)
+    if "refs" in columns:
+        more["refs"] = tuple([] if refs is None else msgspec.json.decode(refs) for refs in (task.refs, columns["refs"]))
     if not held and ("deleted" in columns or _deleted_with(tx, task) != record.deleted_with):
         more["deleted"] = (task.deleted is not None, record.deleted is not None)
     for kind in KINDS:
@@ -131,6 +135,8 @@ def merge(tx: Tx, seq: int, record: Record) -> Stored:
     texts = {"title": columns["title"]} if "title" in columns else {}
     if "body" in more:
         texts["body"] = record.draft.body
+    if "refs" in more:
+        texts["refs"] = text_of(more["refs"][1])
     if texts:
         write_texts(tx, seq, **texts)
     task = by_seq(tx, seq)  # the links have changed it
@@ -142,6 +148,10 @@ def merge(tx: Tx, seq: int, record: Record) -> Stored:
         more["updated_at"] = tuple(as_time(time).isoformat() for time in (task.updated, record.updated or 0))
     if columns or more:
         task = change(tx, task, OP, columns, more=more, updated=record.updated)
+    if record.deferred is not None and record.deferred > tx.now and task.status in WAITING and task.deleted is None:
+        task = by_seq(tx, seq)
+        if task.deferred != record.deferred:
+            set_deferral(tx, task, record.deferred, OP, record.updated)
     known = {"imported_by": str(tx.actor), **(record.origin or past)}
     tx.run(
         "UPDATE tasks SET imported = ?, origin = ? WHERE seq = ?", (tx.now, msgspec.json.encode(known).decode(), seq)

@@ -447,7 +447,7 @@ def _ended(*_: Any) -> Any:
 
 
 # Indexed table (its key is `seq`) -> its index and the indexed columns.
-INDEXES = {"message_texts": ("messages_fts", "subject, body"), "task_texts": ("tasks_fts", "title, body, notes")}
+INDEXES = {"message_texts": ("messages_fts", "subject, body"), "task_texts": ("tasks_fts", "title, body, notes, refs")}
 _INDEX_NEW = {
     table: f"INSERT INTO {index} (rowid, {columns}) VALUES (?{', ?' * (columns.count(',') + 1)})"
     for table, (index, columns) in INDEXES.items()

@@ -138,7 +138,8 @@ class LockState(msgspec.Struct, frozen=True):
 class Card(msgspec.Struct, frozen=True):
     """A task as a board shows it.
 
-    `waits_for` counts the tasks it depends on that are not done, `children` those below it. `reason` and `by` say why
+    `waits_for` counts the unfinished tasks it depends on (and 1 while it is deferred), `children` those below it.
+    A task in the column ready with `assigned_to` is ready for that agent alone. `reason` and `by` say why
     it is blocked or what was done, and who said so; then `holds_up` counts the tasks that wait for it.
     """
 
@@ -159,6 +160,7 @@ class Card(msgspec.Struct, frozen=True):
     reason: str | None
     by: str | None
     holds_up: int
+    assigned_to: str | None = None
 
 
 class Stretch(msgspec.Struct, frozen=True):

@@ -14,6 +14,7 @@ TaskStatus = Literal["open", "in_progress", "pending_merge", "blocked", "closed"
 LinkKind = Literal["depends_on", "discovered_from", "related"]
 ImportFormat = Literal["holdfast", "beads"]
 Side = Literal["ours", "theirs"]
+RefKind = Literal["branch", "commit", "pull_request", "url"]
 
 
 class Origin(msgspec.Struct, frozen=True):
@@ -33,8 +34,23 @@ class Author(msgspec.Struct, frozen=True):
     at: datetime | None = None
 
 
+class Ref(msgspec.Struct, frozen=True):
+    """What a task refers to outside of the workspace."""
+
+    kind: RefKind
+    value: str
+
+    def __str__(self) -> str:
+        return f"{self.kind} {self.value}"
+
+
 class Task(msgspec.Struct, frozen=True):
-    """A task. `token` and `deadline` are those of the claim, if the claim can expire. `origin`: it was imported."""
+    """A task. `token` and `deadline` are those of the claim, if the claim can expire. `origin`: it was imported.
+
+    `children` counts the tasks directly below it, `children_done` those of them that are closed. `assigned_to` is the
+    agent that alone may claim it; before `deferred_until` it is not ready. `warnings` are about the call that returned
+    it.
+    """
 
     id: str
     title: str
@@ -57,6 +73,12 @@ class Task(msgspec.Struct, frozen=True):
     token: int | None = None
     deadline: datetime | None = None
     origin: Origin | None = None
+    children: int = 0
+    children_done: int = 0
+    assigned_to: str | None = None
+    deferred_until: datetime | None = None
+    refs: tuple[Ref, ...] = ()
+    warnings: tuple[str, ...] = ()
 
 
 class TaskInTree(Task, frozen=True, kw_only=True):
@@ -103,7 +125,7 @@ class Hit(msgspec.Struct, frozen=True):
 class Reason(msgspec.Struct, frozen=True):
     """Why a task is not ready: a stable code, a text, and the tasks it waits for."""
 
-    code: Literal["status", "claimed", "deleted", "dependencies", "children"]
+    code: Literal["status", "claimed", "deleted", "dependencies", "children", "assigned", "deferred"]
     text: str
     ids: tuple[str, ...] = ()
 

@@ -67,9 +67,10 @@ def _late(home: str) -> Any:
 # --- what ends with a lease ------------------------------------------------------------------------------------------
 
 
-# Where the leases end that a domain keeps which is loaded when first used: a claim's, whose id is a number, and others
-# by how their ids begin.
+# Where the leases end that a domain keeps which is loaded when first used: those of tasks, whose ids are numbers (a
+# claim's above 0, a deferral's below), and others by how their ids begin.
 _CLAIMS: Final = "tasks.claims"
+_DEFERRALS: Final = "tasks.details"
 _LATE: Final = {"retention": "tasks.changes", "stash": "stashes", "trail": "trails"}
 
 
@@ -82,7 +83,10 @@ def _end_locks(tx: Tx, lease: kernel_leases.Id, op: str) -> None:
 
 
 def _end_late_lease(tx: Tx, lease: kernel_leases.Id, op: str) -> None:
-    home = _CLAIMS if isinstance(lease, int) else _LATE.get(lease.partition(":")[0])
+    if isinstance(lease, int):
+        home: str | None = _CLAIMS if lease > 0 else _DEFERRALS
+    else:
+        home = _LATE.get(lease.partition(":")[0])
     if home is not None:
         _late(home).end_lease(tx, lease, op)
 

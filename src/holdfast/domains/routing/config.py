@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator
-from typing import Any, Final
+from typing import Any, Final, Literal, get_args
 
 import msgspec
 
@@ -29,6 +29,9 @@ _MAX_LIMIT: Final = 1_000_000_000
 _DURATION: Final = r"(?:(\d{1,9})d)?(?:(\d{1,9})h)?(?:(\d{1,9})m)?(?:(\d{1,9})s)?"
 
 
+Parents = Literal["strict", "independent"]
+
+
 class Config(msgspec.Struct, frozen=True):
     """The settings. `claim_timeout` is in microseconds; days that are None mean never."""
 
@@ -41,6 +44,7 @@ class Config(msgspec.Struct, frozen=True):
     max_title: int = 500  # characters
     max_body: int = 262_144  # bytes of UTF-8
     max_tags: int = 64  # of a task
+    parents: Parents | None = None  # None: as the workspace has it
 
 
 def read_config(text: str, file: str) -> tuple[Config | None, list[Problem]]:
@@ -101,6 +105,13 @@ def _prefix(found: Findings, what: str, node: Node) -> str | None:
     return None
 
 
+def _parents(found: Findings, what: str, node: Node) -> str | None:
+    if node.value in get_args(Parents):
+        return str(node.value)
+    found.error(node.line, f"{what} must be strict or independent, not {show(node.value)}")
+    return None
+
+
 def _duration(found: Findings, what: str, node: Node) -> int:
     """Microseconds from `1h30m` or a number of seconds."""
     seconds: float = 0
@@ -134,6 +145,7 @@ def _limit(found: Findings, what: str, node: Node) -> int:
 
 _KEYS: Final[dict[str, Callable[[Findings, str, Node], Any]]] = {
     "prefix": _prefix,
+    "parents": _parents,
     "claim_timeout": _duration,
     "default_grimoire": read_name,
     "task_store.retention_days": _days,
@@ -161,14 +173,15 @@ _MEMO = "settings"
 
 
 class Settings(msgspec.Struct, frozen=True):
-    """The settings that a transaction reads."""
+    """The settings that a transaction reads. `strict`: a task waits for all its children, and ends after them."""
 
     config: Config
     rules: Rules
+    strict: bool = True
 
 
 _DEFAULT: Final = Settings(Config(), Rules(()))
-_known: dict[tuple[tuple[str, bytes], ...], Settings] = {(): _DEFAULT}
+_known: dict[tuple[tuple[str, bytes | str], ...], Settings] = {}
 
 
 def settings_of(snapshot: Snapshot) -> Settings:
@@ -182,8 +195,11 @@ def settings_of(snapshot: Snapshot) -> Settings:
     return found
 
 
+_DIGESTS: Final = "SELECT name, digest FROM documents UNION ALL SELECT '', parents FROM meta ORDER BY 1"
+
+
 def _find(snapshot: Snapshot) -> Settings:
-    digests = tuple(snapshot.all("SELECT name, digest FROM documents ORDER BY name"))
+    digests = tuple(snapshot.all(_DIGESTS))
     known = _known.get(digests)
     if known is None:
         known = _load(snapshot)
@@ -202,7 +218,7 @@ def _load(snapshot: Snapshot) -> Settings:
     rules: Rules = found.get(ROUTES, _DEFAULT.rules)
     if config.default_grimoire is not None:
         rules = msgspec.structs.replace(rules, default=config.default_grimoire)
-    return Settings(config, rules)
+    return Settings(config, rules, snapshot.one("SELECT parents FROM meta") == ("strict",))
 
 
 def store(tx: Tx, name: str, content: Config | Rules, source: str) -> bool:
@@ -224,6 +240,12 @@ def store(tx: Tx, name: str, content: Config | Rules, source: str) -> bool:
     )
     tx.emit(KIND[name], name, "load", version=version, data=msgspec.msgpack.encode({"source": source}))
     return True
+
+
+def set_parents(tx: Tx, parents: Parents) -> None:
+    """Keep in the workspace whether tasks wait for all their children; the caller counts them anew."""
+    tx.run("UPDATE meta SET parents = ? WHERE id = 1", (parents,))
+    tx.memo[_MEMO] = None
 
 
 def remembered(snapshot: Snapshot, path: str) -> bytes | None:

@@ -1,79 +1,44 @@
 """`ws.tasks`: work that exactly one agent does at a time. This module is the table of operations.
 
-Every change of a task goes through `rows`. Import and export as JSON lines live in `interchange`, which is loaded by
-the first call that needs it.
+Every change of a task goes through `rows`. What is done to many tasks at once is in `sets`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from holdfast import errors
+from holdfast.arguments import Meaning
 from holdfast.domains.tasks import claims, creation, readiness, transitions
 from holdfast.domains.tasks.rows import find, require, to_task
+from holdfast.domains.tasks.sets import TaskSets
 from holdfast.kernel.tx import Snapshot, Tx
 from holdfast.kernel.validate import check_flag
-from holdfast.operation import Domain, Found, M, Steps, procedure, read, write
-from holdfast.route import ANY, LOADING, Alias, Held, Late, example
-from holdfast.types import ImportPart, ImportReport, Page
-from holdfast.types.tasks import ImportFormat, Side, Task, TemplateNode
+from holdfast.operation import Found, M, procedure, read, read_as, write
+from holdfast.route import ANY, Alias, Held, Late, example
+from holdfast.types.tasks import Task
 
 if TYPE_CHECKING:
     from holdfast.domains.tasks import changes as _changes
+    from holdfast.domains.tasks import details as _details
     from holdfast.domains.tasks import graph as _graph
     from holdfast.domains.tasks import past as _past
     from holdfast.domains.tasks import queries as _queries
-    from holdfast.domains.tasks import templates as _templates
+    from holdfast.domains.tasks import resume as _resume
     from holdfast.domains.tasks import tree as _tree
 else:  # whoever claims and completes needs none of them
-    _changes, _graph, _past, _queries, _templates, _tree = (
-        Late(f"holdfast.domains.tasks.{name}") for name in ("changes", "graph", "past", "queries", "templates", "tree")
+    _changes, _details, _graph, _past, _queries, _resume, _tree = (
+        Late(f"holdfast.domains.tasks.{name}")
+        for name in ("changes", "details", "graph", "past", "queries", "resume", "tree")
     )
 
 _ONE = "/api/tasks/{id}"
-MAX_EXPORT: Final = 1000  # lines of a page
 
 
 def get(snapshot: Snapshot, id: str, include_deleted: bool = False) -> Task:
     """Return a task by its id, or by any unambiguous prefix of it. Raises TaskNotFound, or InvalidID."""
     check_flag(include_deleted=include_deleted)
     return to_task(find(snapshot, id, deleted=include_deleted))
-
-
-def export(
-    snapshot: Snapshot, after: str | None = None, limit: int = MAX_EXPORT, include_deleted: bool = False
-) -> Page[str]:
-    """Return a page of tasks as JSON lines in the order of creation; `after` is the cursor of the page before: an id.
-
-    Links to deleted tasks are included only if the deleted tasks are.
-    """
-    with LOADING:
-        from holdfast.interchange import task_export
-
-    return task_export.export(snapshot, after, limit, include_deleted)
-
-
-def import_(
-    lines: Sequence[str],
-    format: ImportFormat = "holdfast",
-    prefer: Side = "ours",
-    dry_run: bool = False,
-    skip_bad: bool = False,
-    part: ImportPart | None = None,
-    atomic: bool = False,
-) -> Steps[ImportReport]:
-    """Import tasks from JSON lines, with their ids; the same lines again change nothing.
-
-    More than 500 lines go in transactions of at most 500; with `atomic`, a fence, a key or in a transaction it is one.
-    A task changed here and in the file is left alone, or with prefer="theirs" becomes that of the file; no claims are
-    imported. A bad line refuses all (Invalid, with `problems`); `skip_bad` leaves it out. `part` is for slices.
-    """
-    with LOADING:
-        from holdfast.interchange import slices
-        from holdfast.interchange.task_import import import_ as import_in
-    return slices.steps(partial(import_in, format=format, prefer=prefer), lines, dry_run, skip_bad, part, atomic)
 
 
 def probe(tx: Tx, id: str) -> Found | None:
@@ -90,17 +55,16 @@ _CLAIM: Final = "holdfast claim hf-7k2q"
 _BLOCKED: Final = (_CLAIM, "holdfast block hf-7k2q 'no grammar yet'")
 _REVIEWED: Final = (_CLAIM, "holdfast done hf-7k2q --review")
 _CLOSED: Final = (_CLAIM, "holdfast done hf-7k2q --no-review")
-_TEMPLATE: Final = (
-    """holdfast template set release '{"title": "Release {version}", "children": [{"title": "Tag {version}"}]}'"""
-    """ --parameters '{"version": null}'"""
-)
+_REF: Final[dict[str, Meaning | str]] = {
+    "value": Meaning("a name, a hash or an address", "text"),
+    "kind": "branch, commit, pull_request or url; else guessed from the value",
+}
 _NOTES: Final = "echo 'Comments begin with a hash.' > notes.md"
 
 
-class Tasks(Domain[M]):
+class Tasks(TaskSets[M]):
     """`ws.tasks`."""
 
-    prefix = "tasks"
     held = Held("task", ("id",), ("id",), holder="claimed_by")
     create = write(
         creation.create,
@@ -113,7 +77,9 @@ class Tasks(Domain[M]):
             "holdfast create 'Write the lexer' --priority 1 --tag core",
             example("holdfast create 'Handle comments' --parent hf-7k2q --body - < notes.md", _NOTES),
             "id=$(holdfast create 'The build is broken' --type bug -q)",
+            "holdfast create 'Test the lexer' --depends-on hf-7k2q --assign agent-2",
         ),
+        arguments={"assigned_to": Meaning("the agent who alone may claim it", option="--assign")},
         creates=True,
         mcp="task_create",
     )
@@ -138,7 +104,7 @@ class Tasks(Domain[M]):
         ),
         mcp="task_list",
     )
-    ready = read(
+    ready = read_as(
         readiness.ready,
         http="GET /api/tasks/ready",
         listing=True,
@@ -163,6 +129,7 @@ class Tasks(Domain[M]):
         reloads_rules=True,
         cli="claim",
         help="Claim a task by its id; exit code 12 if somebody has it.",
+        arguments={"force": "although it is assigned to somebody else"},
         examples=(_CLAIM, "holdfast claim hf-7k2q --ttl 2h"),
         grants=True,
         mcp="task_claim",
@@ -217,6 +184,7 @@ class Tasks(Domain[M]):
         aliases=(Alias("skip_review", "review", opposite=True),),
         cli="done ID [SUMMARY]",
         help="Finish your task: it is closed, or waits for approval.",
+        arguments={"force": "although children of it are not finished"},
         examples=(
             example("holdfast done hf-7k2q 'parses every sample'", _CLAIM),
             example("""holdfast done hf-7k2q --review --result '{"commit": "1a2b3c4"}'""", _CLAIM),
@@ -246,6 +214,7 @@ class Tasks(Domain[M]):
         http=f"POST {_ONE}/approve",
         cli="approve ID [NOTE]",
         help="Close a task that was done and waited for approval.",
+        arguments={"force": "although children of it are not finished"},
         examples=(example("holdfast approve hf-7k2q 'merged'", *_REVIEWED),),
         mcp="task_update step=approve",
     )
@@ -258,11 +227,14 @@ class Tasks(Domain[M]):
         mcp="task_update step=reject",
     )
     close = write(
-        transitions.close,
+        claims.close,
         http=f"POST {_ONE}/close",
+        reloads_rules=True,
         cli="close ID [REASON]",
-        help="Close a blocked task for good.",
-        examples=(example("holdfast close hf-7k2q 'nobody needs it any more'", *_BLOCKED),),
+        help="Close a task that nobody else holds, whatever its status.",
+        examples=("holdfast close hf-7k2q 'done by hand'", example("holdfast close hf-7k2q", *_BLOCKED)),
+        frees=True,
+        arguments={"force": "although somebody else holds it, or children of it are not finished"},
         mcp="task_update step=close",
     )
     cancel = write(
@@ -270,7 +242,11 @@ class Tasks(Domain[M]):
         http=f"POST {_ONE}/cancel",
         cli="cancel ID [REASON]",
         help="Close a task that nobody works on, such as a duplicate.",
-        examples=("holdfast cancel hf-3m9x 'duplicate of hf-7k2q'",),
+        examples=("holdfast cancel hf-3m9x 'duplicate of hf-7k2q'", "holdfast cancel hf-7k2q --cascade"),
+        arguments={
+            "force": "although children of it are not finished",
+            "cascade": "cancel also what is unfinished below it",
+        },
         mcp="task_update step=cancel",
     )
     reopen = write(
@@ -333,6 +309,45 @@ class Tasks(Domain[M]):
         cli="tag set ID [TAGS...]",
         help="Replace all tags of a task.",
         examples=("holdfast tag set hf-7k2q core urgent",),
+    )
+
+    assign = write(
+        _details.assign,
+        http=f"PUT {_ONE}/assignee",
+        cli="assign ID ASSIGNEE",
+        help="Let an agent alone claim a task.",
+        examples=("holdfast assign hf-7k2q agent-2",),
+        arguments={"assignee": "who is to do it"},
+    )
+    unassign = write(
+        _details.unassign,
+        http=f"DELETE {_ONE}/assignee",
+        cli="unassign",
+        help="Let everybody claim a task again.",
+        examples=(example("holdfast unassign hf-7k2q", "holdfast assign hf-7k2q agent-2"),),
+    )
+    defer = write(
+        _details.defer,
+        http=f"POST {_ONE}/defer",
+        cli="defer ID UNTIL",
+        help="Let a task wait until a time; none ends the wait.",
+        examples=("holdfast defer hf-7k2q 2d", example("holdfast defer hf-7k2q none", "holdfast defer hf-7k2q 2d")),
+    )
+    add_ref = write(
+        _details.add_ref,
+        http=f"POST {_ONE}/refs",
+        cli="ref add ID VALUE",
+        help="Note a branch, commit, pull request or address on a task.",
+        examples=("holdfast ref add hf-7k2q parser/lexer", "holdfast ref add hf-7k2q 1a2b3c4 --kind commit"),
+        arguments=_REF,
+    )
+    remove_ref = write(
+        _details.remove_ref,
+        http=f"DELETE {_ONE}/refs",
+        cli="ref remove ID VALUE",
+        help="Remove a reference from a task.",
+        examples=(example("holdfast ref remove hf-7k2q parser/lexer", "holdfast ref add hf-7k2q parser/lexer"),),
+        arguments=_REF,
     )
 
     reparent = write(
@@ -398,7 +413,7 @@ class Tasks(Domain[M]):
         mcp="task_show",
     )
     resume = read(
-        _queries.resume,
+        _resume.resume,
         http=f"GET {_ONE}/resume",
         listing=True,
         cli="resume",
@@ -406,7 +421,7 @@ class Tasks(Domain[M]):
         examples=("holdfast resume hf-7k2q", "holdfast resume hf-7k2q --budget 2000 --json"),
         mcp="task_show",
     )
-    explain = read(
+    explain = read_as(
         _tree.explain,
         http=f"GET {_ONE}/explain",
         listing=True,
@@ -438,63 +453,4 @@ class Tasks(Domain[M]):
         examples=("holdfast purge hf-3m9x",),
         role="admin",
         irreversible=True,
-    )
-    sweep_retention = procedure(
-        _changes.sweep_retention, http="POST /api/tasks/sweep-retention", heavy=True, reloads_rules=True, role="admin"
-    )
-
-    export = read(export, http="GET /api/tasks/export", heavy=True, listing=True, cli="export")
-    import_ = procedure(import_, http="POST /api/tasks/import", heavy=True, reloads_rules=True, cli="import")
-    bulk = write(
-        _changes.bulk,
-        http="POST /api/tasks/bulk",
-        heavy=True,
-        reloads_rules=True,
-        cli="bulk ACTION [TASK_IDS...]",
-        help="Do the same to many tasks, or create many; tell what became of each.",
-        examples=(
-            "holdfast bulk add_tags hf-7k2q hf-3m9x --tag core --tag parser",
-            """holdfast bulk create --tasks '[{"title": "One"}, {"title": "Two"}]' --atomic""",
-        ),
-        shapes={"tasks": "tasks.create"},
-    )
-    set_template = write(
-        _templates.set_template,
-        http="PUT /api/templates/{name}",
-        reloads_rules=True,
-        cli="template set",
-        help="Keep a tree of tasks as a template.",
-        examples=(_TEMPLATE,),
-        shapes={"tree": TemplateNode},
-    )
-    get_template = read(
-        _templates.get_template,
-        http="GET /api/templates/{name}",
-        plain=True,
-        cli="template show",
-        help="Show a template.",
-        examples=(example("holdfast template show release", _TEMPLATE),),
-    )
-    delete_template = write(
-        _templates.delete_template,
-        http="DELETE /api/templates/{name}",
-        cli="template delete",
-        help="Forget a template; tasks made from it stay.",
-        examples=(example("holdfast template delete release", _TEMPLATE),),
-    )
-    from_template = write(
-        _templates.from_template,
-        http="POST /api/templates/{name}/tasks",
-        reloads_rules=True,
-        cli="template use NAME [VALUES...]",
-        help="Make the tasks of a template; all of them, or none.",
-        examples=(example("holdfast template use release version=1.2", _TEMPLATE),),
-    )
-    templates = read(
-        _templates.list_templates,
-        http="GET /api/templates",
-        plain=True,
-        cli="template list",
-        help="List the templates.",
-        examples=("holdfast template list",),
     )

@@ -14,8 +14,9 @@ from typing import Any, Final, Literal
 from holdfast import errors
 from holdfast.domains import link_types
 from holdfast.domains.routing.config import Config, settings_of
-from holdfast.domains.tasks import creation, rows, transitions
+from holdfast.domains.tasks import claims, creation, rows, transitions
 from holdfast.domains.tasks.claims import authorise, renew
+from holdfast.domains.tasks.tags import index_tags
 from holdfast.domains.tasks.tree import below
 from holdfast.kernel import idempotency, leases
 from holdfast.kernel.events import redact
@@ -211,9 +212,12 @@ def erase(tx: Tx, task: rows.Stored) -> None:
         remove(tx, task, task.seq)
         task = rows.by_seq(tx, task.seq)
     unindex_text(tx.run, "task_texts", task.seq)
-    rows.index_tags(tx, task, None)
+    index_tags(tx, task, None)
+    leases.drop(tx, rows.deferral(task), rows.DEFER)
     for table in ("task_texts", "task_imports", "tasks"):
         tx.run(f"DELETE FROM {table} WHERE seq = ?", (task.seq,))
+    if task.parent is not None:
+        rows.count_child(tx, task.parent, task, None)
     link_types.forget(tx, task.id, link_types.TYPES)
     redact(tx, rows.TASK, "", task.id)
     tx.emit_of(task.record, "purge", task.version + 1, None)
@@ -222,7 +226,7 @@ def erase(tx: Tx, task: rows.Stored) -> None:
 Action = Literal["create", "add_tags", "remove_tags", "set_priority", "close", "cancel", "delete"]
 MAX_BULK: Final = 10_000
 _REFUSED: Final = (errors.Invalid, errors.NotFound, errors.Conflict, errors.Forbidden, errors.TooLarge)
-_FIELDS: Final = {"title", "body", "type", "priority", "parent_id", "tags", "grimoire_hint"}
+_FIELDS: Final = {"title", "body", "type", "priority", "parent_id", "tags", "grimoire_hint", "assigned_to"}
 
 
 def bulk(
@@ -237,8 +241,7 @@ def bulk(
 ) -> BulkResult:
     """Apply one action to many tasks, or create many; returns the outcome of each.
 
-    A task that fails does not affect the others; with `atomic` it undoes all, and raises. `close` closes blocked tasks,
-    `cancel` open and blocked ones.
+    A task that fails does not affect the others; with `atomic` it undoes all, and raises.
     """
     check_flag(atomic=atomic)
     items: Sequence[Any] = tasks if action == "create" else task_ids
@@ -277,7 +280,7 @@ def _action(action: Action, tags: Sequence[str], priority: int | None, reason: s
                 raise errors.InvalidPriority("set_priority needs a priority", hint="pass priority=0 to 4")
             return lambda tx, id: update(tx, id, priority=priority).id
         case "close":
-            return lambda tx, id: transitions.close(tx, id, reason).id
+            return lambda tx, id: claims.close(tx, id, reason).id
         case "cancel":
             return lambda tx, id: transitions.cancel(tx, id, reason).id
         case "delete":
@@ -315,8 +318,8 @@ def _draft(tx: Tx, spec: Any, config: Config) -> creation.Placed:
     if unknown or "title" not in spec:
         problem = f"unknown fields: {', '.join(sorted(unknown))}" if unknown else "title is missing"
         raise errors.Invalid(f"the task cannot be created: {problem}", hint=f"fields: {', '.join(sorted(_FIELDS))}")
-    given = {name: value for name, value in spec.items() if name not in ("parent_id", "grimoire_hint")}
-    draft = creation.check_draft(config, **given, hint=spec.get("grimoire_hint"))
+    given = {name: value for name, value in spec.items() if name not in ("parent_id", "grimoire_hint", "assigned_to")}
+    draft = creation.check_draft(config, **given, hint=spec.get("grimoire_hint"), assignee=spec.get("assigned_to"))
     return creation.Placed(draft, creation.require_parent(tx, spec.get("parent_id")))
 
 

@@ -7,30 +7,40 @@ from typing import Any
 
 import msgspec
 
-from holdfast.domains.tasks.rows import READY
+from holdfast.domains.tasks.tags import READY
 from holdfast.kernel.tx import Row, Snapshot
 
 PAGE = 1000
 _decode = msgspec.msgpack.Decoder(dict[str, Any]).decode
 _FIELDS = (
     *("status", "priority", "type", "parent_id", "deleted", "claimed_by", "token", "tags", "title"),
-    *("grimoire_hint", "grimoire", "body", "created", "updated"),
+    *("grimoire_hint", "grimoire", "body", "assigned_to", "refs", "created", "updated"),
 )
 # What a task has if its events never said otherwise.
-_UNSAID = {"deleted": False, "claimed_by": None, "token": None, "grimoire_hint": None, "grimoire": None, "body": ""}
+_UNSAID: dict[str, Any] = {
+    **dict.fromkeys(("claimed_by", "token", "grimoire_hint", "grimoire", "assigned_to")),
+    **{"deleted": False, "body": "", "refs": []},
+}
 _PLAIN = (
     "SELECT seq, id, version, revision, imported, status, priority, type, (SELECT id FROM tasks WHERE seq = t.parent),"
     " deleted IS NOT NULL, holder, token, tags, title, hint, grimoire,"
-    " (SELECT body FROM task_texts x WHERE x.seq = t.seq), created, updated FROM tasks t"
+    " (SELECT body FROM task_texts x WHERE x.seq = t.seq), assignee, coalesce(refs, '[]'), created, updated"
+    " FROM tasks t"
 )
 
 # Problem -> a query for the ids of tasks that have it.
 _SOUND = {
     "counts its dependencies wrongly": "SELECT id FROM tasks t WHERE waits <> (SELECT count(*) FROM links k"
     " JOIN tasks o ON o.id = k.target WHERE k.kind = 'depends_on' AND k.source = t.id"
-    " AND o.status <> 'closed' AND o.deleted IS NULL)",
-    "counts its active children wrongly": "SELECT id FROM tasks t WHERE busy <> (SELECT count(*) FROM tasks c"
-    " WHERE c.parent = t.seq AND c.status IN ('in_progress', 'pending_merge'))",
+    " AND o.status <> 'closed' AND o.deleted IS NULL)"
+    " + EXISTS (SELECT 1 FROM leases l WHERE l.id = -t.record)",
+    "counts the children it waits for wrongly": "SELECT id FROM tasks t WHERE busy <> (SELECT count(*) FROM tasks c"
+    " WHERE c.parent = t.seq AND c.deleted IS NULL AND CASE (SELECT parents FROM meta) WHEN 'strict'"
+    " THEN c.status <> 'closed' ELSE c.status IN ('in_progress', 'pending_merge') END)",
+    "counts its children wrongly": "SELECT id FROM tasks t WHERE (children, ended) <> (SELECT count(*),"
+    " count(*) FILTER (WHERE c.status = 'closed') FROM tasks c WHERE c.parent = t.seq AND c.deleted IS NULL)",
+    "has other references in its text": "SELECT t.id FROM tasks t LEFT JOIN task_texts x USING (seq) WHERE x.refs"
+    " IS NOT coalesce((SELECT group_concat(j.value ->> 1, char(10)) FROM json_each(t.refs) j), '')",
     "has a parent that does not exist": "SELECT id FROM tasks t WHERE parent IS NOT NULL"
     " AND NOT EXISTS (SELECT 1 FROM tasks p WHERE p.seq = t.parent)",
     "has a wrong depth": "SELECT t.id FROM tasks t LEFT JOIN tasks p ON p.seq = t.parent"
@@ -50,6 +60,8 @@ _SOUND = {
     " WHERE d.id IS NULL",
 }
 _STRAY = {
+    "a timer defers no task that waits": "SELECT id FROM leases l WHERE kind = 'defer' AND NOT EXISTS (SELECT 1"
+    " FROM tasks t WHERE l.id = -t.record AND t.deleted IS NULL AND t.status IN ('open', 'blocked'))",
     "a lease belongs to a task without a holder": "SELECT id FROM leases l WHERE kind = 'task'"
     " AND NOT EXISTS (SELECT 1 FROM tasks t WHERE l.id = t.record AND t.holder = l.holder)",
     "what a file said of a task is not what an import keeps": "SELECT seq FROM task_imports i WHERE"
@@ -124,7 +136,7 @@ def _log(snapshot: Snapshot) -> Iterator[str]:
 def _replayed(snapshot: Snapshot, row: Row) -> Iterator[str]:
     _, id, version, revision, imported, *values = row
     found = dict(zip(_FIELDS, values, strict=True))
-    found["tags"] = msgspec.json.decode(found["tags"])
+    found["tags"], found["refs"] = msgspec.json.decode(found["tags"]), msgspec.json.decode(found["refs"])
     logged: dict[str, Any] = dict(_UNSAID)
     newest = (0, 0)
     for newest_version, newest_revision, time, data in snapshot.all(

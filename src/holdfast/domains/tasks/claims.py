@@ -15,8 +15,25 @@ from holdfast.domains.routing.config import Settings, settings_of
 from holdfast.domains.routing.rules import Decision, Subject, decide
 from holdfast.domains.tasks import transitions
 from holdfast.domains.tasks.creation import check_note
-from holdfast.domains.tasks.rows import NO_CLAIM, TASK, Stored, by_record, change, require, start_claim, to_task
-from holdfast.domains.tasks.transitions import ask_holder, check_closable, check_step, illegal, opened
+from holdfast.domains.tasks.rows import (
+    NO_CLAIM,
+    TASK,
+    Stored,
+    by_record,
+    change,
+    end_deferral,
+    require,
+    start_claim,
+    to_task,
+)
+from holdfast.domains.tasks.transitions import (
+    ask_holder,
+    check_children,
+    check_closable,
+    check_step,
+    illegal,
+    opened,
+)
 from holdfast.kernel import leases
 from holdfast.kernel.events import history, to_event
 from holdfast.kernel.leases import holder_of
@@ -79,9 +96,16 @@ _PAGE = 100
 
 
 def claim(
-    tx: Tx, id: str, agent: str | None = None, ttl: float | None = None, can: Sequence[str] | None = None
+    tx: Tx,
+    id: str,
+    agent: str | None = None,
+    ttl: float | None = None,
+    can: Sequence[str] | None = None,
+    force: bool = False,
 ) -> Task:
     """Claim an open task; exactly one caller wins. Raises AlreadyClaimed, or InvalidStatus if it is not open.
+
+    Raises Assigned if it is another agent's, unless forced, which is logged. A deferral ends.
 
     The claim expires after `ttl` seconds (default: `claim_timeout`) without a heartbeat or another write of its holder.
     `can` lists the agent's abilities, by default those it registered. Raises NotCapable if the route needs more.
@@ -95,6 +119,14 @@ def claim(
     if task.status != "open":
         message = f"task {id} is {task.status}, not open"
         raise errors.InvalidStatus(message, hint=opened(task), id=id, status=task.status)
+    check_flag(force=force)
+    if task.assignee not in (None, agent) and not force:
+        message = f"task {id} is assigned to {task.assignee}"
+        hint = f"claim another one: tasks.claim_next(); or ask {task.assignee}, or whoever assigned it"
+        raise errors.Assigned(message, hint=hint, id=id, assigned_to=task.assignee)
+    if task.deferred is not None:
+        columns, more = end_deferral(tx, task, {})
+        task = change(tx, task, "undefer", columns, more=more)
     settings = settings_of(tx)
     if abilities is None and settings.rules.has_needs:
         abilities = registered_abilities(tx, agent)
@@ -235,7 +267,7 @@ def park(tx: Tx, id: str, until: datetime | None = None, agent: str | None = Non
     task = require(tx, id)
     authorise(tx, task, agent, token, "park")
     assert task.holder is not None
-    left = None if until is None else _time_left(tx, until)
+    left = None if until is None else time_left(tx, until)
     leases.drop(tx, task.record, TASK)
     if left is not None:
         leases.start_as(tx, task.record, TASK, task.holder, left)
@@ -244,7 +276,8 @@ def park(tx: Tx, id: str, until: datetime | None = None, agent: str | None = Non
     return to_task(require(tx, id))
 
 
-def _time_left(tx: Tx, until: datetime) -> int:
+def time_left(tx: Tx, until: datetime) -> int:
+    """Return the microseconds until a time. Raises Invalid if it has passed."""
     if not isinstance(until, datetime):
         raise errors.Invalid(f"until must be a datetime, or None for no end, not {until!r}")
     left = as_microseconds(until) - tx.now
@@ -285,8 +318,12 @@ def complete(
     summary: str | None = None,
     review: bool | None = None,
     token: int | None = None,
+    force: bool = False,
 ) -> Task:
-    """Complete one's task: closed, or pending merge if it needs a review (None: as its route says). Raises Fenced."""
+    """Complete one's task: closed, or pending merge if it needs a review (None: as its route says). Raises Fenced.
+
+    Raises OpenChildren if it has unfinished children, unless forced.
+    """
     if review is not None and type(review) is not bool:
         raise errors.Invalid(f"review must be True, False or None (as the route says), not {review!r}")
     if result is not None:
@@ -296,9 +333,41 @@ def complete(
     check_note(summary, "summary")
     target: TaskStatus = "pending_merge" if (task.review if review is None else review) else "closed"
     authorise(tx, task, agent, token, "complete", target)
+    over = check_children(tx, task, "complete", force)
     if target == "closed":
         check_closable(tx, task.id)
-    return _end(tx, task, "complete", target, more, summary)
+    return _end(tx, task, "complete", target, {**(more or {}), **over}, summary)
+
+
+def close(tx: Tx, id: str, reason: str | None = None, force: bool = False) -> Task:
+    """Close an unfinished task that nobody else holds, whatever its status, by the steps that lead there.
+
+    An open one is claimed in passing and completed; where its route wants a review, it then waits for that. One that
+    waits for it is approved. Nothing stays held. Raises NotClaimOwner if another agent holds it, and OpenChildren, both
+    unless forced.
+    """
+    check_flag(force=force)
+    check_note(reason, "reason")
+    task = require(tx, id)
+    if task.status == "closed":
+        raise illegal(task, "close", "closed", tx.actor)
+    actor = str(tx.actor)
+    more = {"forced": (False, True)} if task.holder not in (None, actor) else {}
+    if more and not force:
+        message = f"task {id} is held by {task.holder}"
+        raise errors.NotClaimOwner(message, hint=ask_holder(task), id=id, holder=task.holder, claimed_by=task.holder)
+    more |= check_children(tx, task, "close", force)
+    if task.status == "open":
+        decision = route(tx, task, settings_of(tx))
+        passing = {"status": "in_progress", "holder": actor, "claimed": tx.now, "token": tx.new_token()}
+        task = change(
+            tx, task, "claim", {**passing, "grimoire": decision.grimoire, "review": int(decision.require_review)}
+        )
+    target: TaskStatus = "pending_merge" if task.status == "in_progress" and task.review else "closed"
+    if target == "closed":
+        check_closable(tx, id)
+    op = {"in_progress": "complete", "pending_merge": "approve", "blocked": "close"}[task.status]
+    return _end(tx, task, op, target, more, reason)
 
 
 def block(tx: Tx, id: str, agent: str | None = None, reason: str | None = None, token: int | None = None) -> Task:
@@ -378,7 +447,7 @@ def set_status(
         case "blocked", "open":
             return transitions.unblock(tx, id, reason)
         case "blocked", "closed":
-            return transitions.close(tx, id, reason)
+            return close(tx, id, reason)
     if task.status == status:
         return to_task(task)
     raise transitions.illegal(task, "set_status", status, tx.actor if agent is None else agent)

@@ -10,9 +10,10 @@ import msgspec
 
 from holdfast import errors
 from holdfast.domains.routing.config import Config, settings_of
-from holdfast.domains.tasks.rows import NO_CLAIM, TASK, Stored, new_record, require, to_task
+from holdfast.domains.tasks.rows import NO_CLAIM, TASK, Stored, adjust, require, warned
 from holdfast.kernel.tx import Tx, index_new_text
 from holdfast.kernel.validate import check_name
+from holdfast.route import LOADING
 from holdfast.types.tasks import Task, TaskType
 
 MAX_NOTE: Final = 65_536
@@ -101,11 +102,33 @@ def create(
     parent_id: str | None = None,
     tags: Sequence[str] = (),
     grimoire_hint: str | None = None,
+    assigned_to: str | None = None,
+    depends_on: Sequence[str] = (),
+    blocks: Sequence[str] = (),
 ) -> Task:
-    """Create an open task, under a parent if given; its id is short. Raises ParentNotFound, or Invalid."""
+    """Create an open task, under a parent if given; its id is short. Raises ParentNotFound, or Invalid.
+
+    It depends on the tasks `depends_on`, and those that it `blocks` depend on it.
+    """
     config = settings_of(tx).config
-    draft = check_draft(config, title, body, type, priority, tags, grimoire_hint)
-    return to_task(insert(tx, Placed(draft, require_parent(tx, parent_id)), config))
+    draft = check_draft(config, title, body, type, priority, tags, grimoire_hint, assigned_to)
+    task = insert(tx, Placed(draft, require_parent(tx, parent_id)), config)
+    if depends_on or blocks:
+        with LOADING:
+            from holdfast.domains.tasks.tree import depend
+        for other in check_ids(depends_on, "depends_on"):
+            depend(tx, task.id, other)
+        for other in check_ids(blocks, "blocks"):
+            depend(tx, other, task.id)
+        task = require(tx, task.id)
+    return warned(tx, task)
+
+
+def check_ids(ids: Sequence[str], what: str) -> Sequence[str]:
+    """Return a list of ids. Raises InvalidValue for anything else."""
+    if isinstance(ids, str) or not isinstance(ids, Sequence):
+        raise errors.InvalidValue(f"{what} must be a list of ids, not {ids!r}", hint='such as ["hf-7k2q"]')
+    return ids
 
 
 class Draft(msgspec.Struct, frozen=True):
@@ -117,6 +140,7 @@ class Draft(msgspec.Struct, frozen=True):
     priority: int
     tags: tuple[str, ...]
     hint: str | None
+    assignee: str | None = None
 
 
 def check_draft(
@@ -127,6 +151,7 @@ def check_draft(
     priority: int = 2,
     tags: Sequence[str] = (),
     hint: str | None = None,
+    assignee: str | None = None,
 ) -> Draft:
     """Return a checked draft. Raises Invalid."""
     return Draft(
@@ -136,6 +161,7 @@ def check_draft(
         check_priority(priority),
         check_tags(tags, config.max_tags),
         check_hint(hint),
+        check_assignee(assignee),
     )
 
 
@@ -156,7 +182,7 @@ def insert(tx: Tx, placed: Placed, config: Config) -> Stored:
 
 _columns_of = attrgetter(
     *("seq", "record", "id", "priority", "type", "parent", "depth", "revision", "created", "updated"),
-    *("hint", "tags", "title"),
+    *("hint", "tags", "title", "assignee"),
 )
 
 
@@ -169,20 +195,49 @@ def insert_all(tx: Tx, drafts: Sequence[Placed], config: Config) -> list[Stored]
         id, record = _as_given(tx, draft.id) if draft.id else new_record(tx, config.prefix, number)
         tasks.append(_open(tx, draft, id, number, record))
     tx.many(
-        "INSERT INTO tasks (seq, record, id, status, priority, waits, busy, type, parent, depth, version, revision,"
-        " created, updated, parked, hint, review, tags, title)"
-        " VALUES (?, ?, ?, 'open', ?, 0, 0, ?, ?, ?, 1, ?, ?, ?, 0, ?, 0, ?, ?)",
+        "INSERT INTO tasks (seq, record, id, status, priority, waits, busy, children, ended, type, parent, depth,"
+        " version, revision, created, updated, parked, hint, review, tags, title, assignee)"
+        " VALUES (?, ?, ?, 'open', ?, 0, 0, 0, 0, ?, ?, ?, 1, ?, ?, ?, 0, ?, 0, ?, ?, ?)",
         [_columns_of(task) for task in tasks],
     )
-    texts = [(task.seq, task.title, task.body, "") for task in tasks]
-    tx.many("INSERT INTO task_texts (seq, title, body, notes) VALUES (?, ?, ?, ?)", texts)
+    texts = [(task.seq, task.title, task.body, "", "") for task in tasks]
+    tx.many("INSERT INTO task_texts (seq, title, body, notes, refs) VALUES (?, ?, ?, ?, ?)", texts)
     index_new_text(tx.many, "task_texts", texts)
-    tags = [(tag, task.priority, task.seq) for task in tasks for tag in task.tag_list]
-    for table in ("task_tags", "ready_tags"):  # a new task is ready
+    for table, tagged in (("task_tags", tasks), ("ready_tags", [task for task in tasks if task.ready])):
+        tags = [(tag, task.priority, task.seq) for task in tagged for tag in task.tag_list]
         if tags:
             tx.many(f"INSERT INTO {table} (tag, priority, seq) VALUES (?, ?, ?)", tags)
     tx.emit_all("create", [(task.record, 1, _encode(_made(task))) for task in tasks])
+    _count_children(tx, tasks)
     return tasks
+
+
+def _count_children(tx: Tx, tasks: list[Stored]) -> None:
+    """Have parents count their new children, each parent once."""
+    added: dict[int, int] = {}
+    for task in tasks:
+        if task.parent is not None:
+            added[task.parent] = added.get(task.parent, 0) + 1
+    for parent, number in added.items():
+        adjust(tx, parent, busy=number if settings_of(tx).strict else 0, children=number)
+
+
+_SHORT = "0123456789abcdefghjkmnpqrstvwxyz"  # Crockford's 32: no two look alike
+
+
+def new_record(tx: Tx, prefix: str, count: int) -> tuple[str, int]:
+    """Return an id that no task here has or had, as short as `count` tasks allow, and its key in the log."""
+    length = 4
+    while 32**length < 64 * count:
+        length += 1
+    for attempt in range(64):
+        bits = int(tx.new_id().replace("-", "")[-15:], 16)
+        size = length + attempt // 16
+        id = f"{prefix}-{''.join(_SHORT[bits >> 5 * place & 31] for place in range(size))}"
+        key = tx.new_record(TASK, id)
+        if key is not None:
+            return id, key
+    raise errors.Unavailable("no unused task id was found")
 
 
 def _as_given(tx: Tx, id: str) -> tuple[str, int]:
@@ -194,7 +249,8 @@ def _as_given(tx: Tx, id: str) -> tuple[str, int]:
 
 # The columns that are the same in all new tasks: open, waiting for nothing, live, unclaimed and not routed yet.
 _NEW: Final[dict[str, Any]] = {
-    **{"status": "open", "waits": 0, "busy": 0, "version": 1, "deleted": None, "deletion": None},
+    **{"status": "open", "waits": 0, "busy": 0, "children": 0, "ended": 0},
+    **{"version": 1, "deleted": None, "deletion": None},
     **{**NO_CLAIM, "deadline": None, "grimoire": None, "review": 0},
 }
 
@@ -217,6 +273,7 @@ def _open(tx: Tx, placed: Placed, id: str, seq: int, record: int) -> Stored:
         tags=stored_tags(draft.tags),
         title=draft.title,
         body=draft.body,
+        assignee=draft.assignee,
         parent_id=None if parent is None else parent.id,
     )
 
@@ -225,7 +282,7 @@ def _made(task: Stored) -> dict[str, Any]:
     """The data of a creation's event: every field that was given."""
     given: dict[str, Any] = {"status": task.status, "title": task.title, "body": task.body or None, "type": task.type}
     given |= {"priority": task.priority, "parent_id": task.parent_id}
-    given |= {"tags": task.tag_list or None, "grimoire_hint": task.hint}
+    given |= {"tags": task.tag_list or None, "grimoire_hint": task.hint, "assigned_to": task.assignee}
     return {field: (None, value) for field, value in given.items() if value is not None}
 
 
@@ -267,6 +324,13 @@ def check_priority(priority: int) -> int:
     if type(priority) is not int or priority not in PRIORITIES:
         raise errors.InvalidPriority(f"priority must be a number from 0 (critical) to 4 (backlog), not {priority!r}")
     return priority
+
+
+def check_assignee(assignee: str | None) -> str | None:
+    """Return the name of an agent, or None. Raises InvalidName."""
+    if assignee is not None:
+        check_name(assignee, "assigned_to")
+    return assignee
 
 
 def check_hint(hint: str | None) -> str | None:

@@ -18,15 +18,15 @@ from holdfast.kernel import events
 from holdfast.kernel.tx import Snapshot, newest_version
 from holdfast.kernel.validate import check_name
 from holdfast.types import Event
-from holdfast.types.tasks import Task
+from holdfast.types.tasks import Ref, Task
 
 _PAGE: Final = 1000
-_FIELDS: Final = ("title", "body", "type", "status", "priority", "parent_id", "tags", "claimed_by")
-_WALKED: Final = frozenset((*_FIELDS, "grimoire_hint", "grimoire", "deleted"))
+_FIELDS: Final = ("title", "body", "type", "status", "priority", "parent_id", "tags", "claimed_by", "assigned_to")
+_WALKED: Final = frozenset((*_FIELDS, "grimoire_hint", "grimoire", "deleted", "refs", "deferred_until"))
 
 
 def as_of(snapshot: Snapshot, id: str, revision: int) -> Task:
-    """Return a task as it was at a revision, without its token and its deadline.
+    """Return a task as it was at a revision, without its token, its deadline and the counts of its children.
 
     Raises TaskNotFound if it did not exist then, or was purged since; Invalid for a revision to come; Compacted.
     """
@@ -40,6 +40,11 @@ def as_of(snapshot: Snapshot, id: str, revision: int) -> Task:
     known: dict[str, Any] = {name: past[name] for name in (*_FIELDS, "grimoire_hint", "grimoire") if name in past}
     if "tags" in known:
         known["tags"] = tuple(known["tags"] or ())
+    if "refs" in past:
+        known["refs"] = tuple(Ref(*pair) for pair in past["refs"] or ())
+    if "deferred_until" in past:
+        at = past["deferred_until"]
+        known["deferred_until"] = None if at is None else datetime.fromisoformat(at)
     if "body" in known:
         known["body"] = known["body"] or ""
     holder = known.get("claimed_by", seen.claimed_by)
@@ -56,6 +61,8 @@ def as_of(snapshot: Snapshot, id: str, revision: int) -> Task:
         revision=then.revision,
         token=None,
         deadline=None,
+        children=0,
+        children_done=0,
         origin=seen.origin if seen.origin is not None and seen.origin.imported_at <= then.time else None,
     )
 

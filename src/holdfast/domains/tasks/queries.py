@@ -1,46 +1,33 @@
-"""Reading tasks: lists, searches, history, and what the next agent needs to continue one (`resume`).
+"""Reading tasks: lists, searches and history.
 
 A cursor names the last task of its page by its sort key, so pages neither skip nor repeat tasks that stay unchanged
-while others write. What `resume` returns is ordered by importance: the
-task, how the last claim ended and what it left locked, then notes, messages and events, newest first, as long as they
-fit. Guarantee: the result as JSON is not longer than the budget.
+while others write.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from datetime import datetime
-from typing import Any, Final, TypeVar
+from typing import Any, Final
 
 import msgspec
 
 from holdfast import errors
-from holdfast.domains import task_hooks
 from holdfast.domains.routing import globs
 from holdfast.domains.tasks import readiness
 from holdfast.domains.tasks.creation import check_priority, check_tag, check_type
 from holdfast.domains.tasks.readiness import check_pattern, several
-from holdfast.domains.tasks.rows import COLUMNS, TASK, Stored, as_seen, find, missing, to_task
+from holdfast.domains.tasks.rows import COLUMNS, TASK, as_seen, find, missing, to_task
 from holdfast.domains.tasks.transitions import STATUSES
 from holdfast.kernel import events
 from holdfast.kernel.tx import PAGE_BYTES, Snapshot, newest_version, weight
 from holdfast.kernel.validate import check_flag, check_limit, check_name, check_offset
 from holdfast.types import END_OF_REVISION, Event, Page, as_microseconds
-from holdfast.types.agents import Message
-from holdfast.types.tasks import (
-    Author,
-    HistoryEntry,
-    Hit,
-    Resume,
-    ResumeEvent,
-    Task,
-    TaskStatus,
-    TaskType,
-)
+from holdfast.types.tasks import Author, HistoryEntry, Hit, Task, TaskStatus, TaskType
 
 MAX_QUERY: Final = 1000
 MAX_WORDS: Final = 32
-_WEIGHTS = "10.0, 2.0, 1.0"  # a word in the title counts most, then the body, then the notes
+_WEIGHTS = "10.0, 2.0, 1.0, 1.0"  # a word in the title counts most, then the body, then notes and references
 
 
 def search(snapshot: Snapshot, text: str, limit: int = 20, include_deleted: bool = False, offset: int = 0) -> Page[Hit]:
@@ -141,8 +128,9 @@ def list_tasks(
     limit: int = 100,
     cursor: str | None = None,
     total: bool = False,
+    assigned_to: str | None = None,
 ) -> Page[Task]:
-    """List the tasks that match every filter; `parent_id` and `claimed_by` may be "none".
+    """List the tasks that match every filter; `parent_id`, `claimed_by` and `assigned_to` may be "none".
 
     Sorted by `priority` (then oldest), `created` or `updated`, with a minus in reverse. `cursor` is that of the
     previous page; `total=True` counts, up to 10,000.
@@ -167,12 +155,15 @@ def list_tasks(
     if claimed_by is not None:
         check_name(claimed_by, "claimed_by")
         walk.equal("t.holder", None if claimed_by == NONE else claimed_by)
+    if assigned_to is not None:
+        check_name(assigned_to, "assigned_to")
+        walk.equal("t.assignee", None if assigned_to == NONE else assigned_to)
     if text is not None:
         walk.add("t.seq IN (SELECT rowid FROM tasks_fts WHERE tasks_fts MATCH ?)", match_of(text))
     if not include_deleted:
         walk.add("t.deleted IS NULL")
     if tag is None and text is None:
-        _choose_index(walk, name, {*several(status)}, claimed_by, parent_id)
+        _choose_index(walk, name, {*several(status)}, claimed_by, parent_id, assigned_to)
     page: Page[Task] = Page()
     if total:
         row = snapshot.one(f"SELECT count(*) FROM (SELECT 1 {walk.text} LIMIT {MAX_TOTAL + 1})", walk.params)
@@ -203,7 +194,9 @@ _HELD: Final = "t.seq IN (SELECT seq FROM tasks INDEXED BY tasks_held WHERE hold
 _REST: Final = "SELECT seq FROM tasks INDEXED BY tasks_status WHERE holder IS NULL AND status IN ({}))"
 
 
-def _choose_index(walk: Walk, sort: str, statuses: set[Any], claimed_by: str | None, parent_id: str | None) -> None:
+def _choose_index(
+    walk: Walk, sort: str, statuses: set[Any], claimed_by: str | None, parent_id: str | None, assigned_to: str | None
+) -> None:
     """Choose the index of the walk: the one that narrows most and, if possible, has the order already.
 
     A task is in progress if somebody holds it: those have an index of their own.
@@ -212,6 +205,8 @@ def _choose_index(walk: Walk, sort: str, statuses: set[Any], claimed_by: str | N
         walk.source += " INDEXED BY tasks_held"
     elif parent_id is not None and parent_id != NONE:
         walk.source += " INDEXED BY tasks_parent"
+    elif assigned_to is not None and assigned_to != NONE:
+        walk.source += " INDEXED BY tasks_assigned"
     elif statuses == {"in_progress"}:
         walk.source += " INDEXED BY tasks_held"
         walk.add("t.holder IS NOT NULL")
@@ -297,14 +292,14 @@ def history(
             found.cursor = str(found[-1].version)
             return found
         found += entries[:limit]
-    found.compacted = _gap(snapshot, id, reached)
+    found.compacted = gap(snapshot, id, reached)
     if found.compacted and not found:
         raise events.gone(found.compacted)
     found.cursor = str(found[-1].version) if found.compacted else None
     return found
 
 
-def _gap(snapshot: Snapshot, id: str, above: int = 0) -> int | None:
+def gap(snapshot: Snapshot, id: str, above: int = 0) -> int | None:
     """The mark of compaction, if events of a task above a version are gone: it keeps some of the older ones."""
     compacted = events.marks(snapshot)[1]
     counted = compacted and snapshot.one(
@@ -328,7 +323,7 @@ def _exact(snapshot: Snapshot, id: str) -> str:
 def _entries(event: Event) -> list[HistoryEntry]:
     """An event as entries: one per field, one for a bare note, one for a step without fields (a purge)."""
     data = dict(event.data)
-    note, author = data.pop("note", None), _author(data.pop("author", None))
+    note, author = data.pop("note", None), author_of(data.pop("author", None))
     if not data:
         data = {"note": (None, note)} if note is not None else {event.op: (None, None)}
     return [
@@ -339,161 +334,6 @@ def _entries(event: Event) -> list[HistoryEntry]:
     ]
 
 
-def _author(change: Any) -> Author | None:
+def author_of(change: Any) -> Author | None:
     """The author of an imported note."""
     return None if change is None else msgspec.convert(change[1], Author)
-
-
-BUDGET: Final = 8192
-MIN_BUDGET: Final = 1024
-MAX_BUDGET: Final = 1_048_576
-_MESSAGES: Final = 500  # read at most; the others are only counted
-_LONG: Final = 200  # bytes; longer values are omitted from events
-_LEAST: Final = 64  # bytes of the shortest event
-_PARTS: Final = ("locks", "left", "notes", "messages", "events")
-_CUT: Final = "… (cut)"
-_size = msgspec.json.Encoder().encode
-T = TypeVar("T")
-
-
-def resume(snapshot: Snapshot, id: str, budget: int = BUDGET) -> Resume:
-    """Return where work on a task stopped: last holder, locks, notes, messages, events; in `budget` bytes of JSON."""
-    if type(budget) is not int or not MIN_BUDGET <= budget <= MAX_BUDGET:
-        raise errors.Invalid(f"budget must be {MIN_BUDGET} to {MAX_BUDGET} bytes, not {budget!r}")
-    task = find(snapshot, id)
-    return _fit(snapshot, task, _Past(snapshot, task.id, budget), budget)
-
-
-class _Past:
-    """What happened to a task, newest first: only as much as the budget may take is kept, the rest is counted."""
-
-    def __init__(self, snapshot: Snapshot, id: str, budget: int) -> None:
-        self.end: Event | None = None
-        self.notes: list[str] = []
-        self.events: list[ResumeEvent] = []
-        self.noted = self.happened = spent = 0
-        for row in events.history(snapshot, TASK, "", id):
-            event = events.to_event(row)
-            if self.end is None and _ended(event):
-                self.end = msgspec.structs.replace(event, data={"claimed_by": event.data["claimed_by"]})
-            if isinstance(note := event.data.get("note"), str):
-                self.noted += 1
-                if spent <= budget:
-                    self.notes.append(note)
-                    spent += min(len(note), budget // 4)  # of a longer one, no more is shown
-            self.happened += 1
-            if len(self.events) <= budget // _LEAST:
-                self.events.append(_event(event))
-
-
-def _ended(event: Event) -> str | None:
-    """The agent whose claim an event ended."""
-    was, now = event.data.get("claimed_by", (None, None))
-    return was if now is None else None
-
-
-def _fit(snapshot: Snapshot, stored: Stored, past: _Past, budget: int) -> Resume:
-    task, end = to_task(stored), past.end
-    bare = Resume(
-        task=msgspec.structs.replace(task, body=""),
-        last_holder=None if end is None else _ended(end),
-        ended=None if end is None else end.op,
-        ended_at=None if end is None else end.time,
-        **dict.fromkeys(_PARTS, ()),
-        omitted=dict.fromkeys(("body", *_PARTS), 999_999_999),
-        compacted=_gap(snapshot, task.id),
-    )
-    room = _Room(budget - len(_size(bare)))
-    if room.left < 0:
-        hint = f"give a budget of at least {budget - room.left}"
-        raise errors.Invalid(f"the task alone takes {budget - room.left} bytes", hint=hint)
-    hooks = task_hooks.ask()
-    left = [] if end is None else hooks.freed(snapshot, stored.id, end.revision)
-    messages, total = hooks.messages(snapshot, stored.id, _MESSAGES)
-    whole = room.left
-    body = room.text(task.body, whole * 2 // 5)
-    parts: dict[str, Sequence[Any]] = {
-        "locks": room.items("locks", hooks.locks(snapshot, stored.id), whole // 5),
-        "left": room.items("left", left, whole // 10),
-        "notes": room.newest("notes", [_short(note, whole // 4) for note in past.notes], past.noted),
-        "messages": room.newest("messages", [_brief(message, whole // 8) for message in reversed(messages)], total),
-        "events": room.newest("events", past.events, past.happened),
-    }
-    task = msgspec.structs.replace(task, body=room.more(body, task.body))
-    found = {name: tuple(items) for name, items in parts.items()}
-    return msgspec.structs.replace(bare, task=task, omitted=room.omitted, **found)
-
-
-class _Room:
-    """The bytes that are left, and the counts of what did not fit."""
-
-    def __init__(self, left: int) -> None:
-        self.left = left
-        self.omitted: dict[str, int] = {}
-
-    def text(self, text: str, most: int) -> str:
-        """Return a text, cut if it is longer than its share."""
-        kept = _short(text, most)
-        self.left -= len(_size(kept)) - 2
-        if kept != text:
-            self.omitted["body"] = len(text.encode()) - len(kept.encode()) + len(_CUT.encode())
-        return kept
-
-    def more(self, kept: str, text: str) -> str:
-        """Give the remaining room to the text that was cut."""
-        if kept == text:
-            return kept
-        self.left += len(_size(kept)) - 2
-        self.omitted.pop("body")
-        return self.text(text, self.left)
-
-    def items(self, name: str, found: Iterable[T], most: int = MAX_BUDGET) -> list[T]:
-        """Return as many items as fit, in order, into the room left and into a share of it."""
-        kept: list[T] = []
-        for item in found:
-            size = len(_size(item)) + 1
-            most -= size
-            if self.omitted.get(name) or size > self.left or most < 0:
-                self.omitted[name] = self.omitted.get(name, 0) + 1
-            else:
-                self.left -= size
-                kept.append(item)
-        return kept
-
-    def newest(self, name: str, found: Iterable[T], total: int = 0) -> list[T]:
-        """Return as many of the newest items as fit, oldest first; `total` counts also those not in `found`."""
-        kept = self.items(name, found)[::-1]
-        if total > len(kept):
-            self.omitted[name] = total - len(kept)
-        return kept
-
-
-def _short(text: str, most: int) -> str:
-    """Cut a text to a number of bytes of JSON."""
-    if len(_size(text)) - 2 <= most:
-        return text
-    low, high = 0, min(len(text), most)
-    while low < high:
-        middle = (low + high + 1) // 2
-        if len(_size(text[:middle] + _CUT)) - 2 <= most:
-            low = middle
-        else:
-            high = middle - 1
-    return text[:low] + _CUT
-
-
-def _brief(message: Message, most: int) -> Message:
-    return msgspec.structs.replace(message, body=_short(message.body, most))
-
-
-def _event(event: Event) -> ResumeEvent:
-    changes = {
-        field: value
-        for field, value in event.data.items()
-        if field not in ("note", "author") and len(_size(value)) <= _LONG
-    }
-    note = event.data.get("note")
-    author = _author(event.data.get("author"))
-    return ResumeEvent(
-        event.op, event.actor, event.time, changes, None if note is None else _short(note, _LONG), author
-    )

@@ -1,5 +1,8 @@
 """Which task comes next: the best ready one that matches, by priority, then oldest.
 
+A task that is assigned is ready for its assignee alone, and has an index of its own: its entries are merged with those
+that are ready for everybody.
+
 Without filters, or with one tag, it is the first entry of an index. Other filters (globs, several tags, abilities) look
 for a candidate in a snapshot, page by page, so that no writer waits for the search; the transaction claims it, or one
 that follows it if others were first. The result is None only if no ready task matches.
@@ -13,6 +16,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
+from heapq import merge
 from itertools import chain, repeat
 from typing import Any
 
@@ -20,10 +24,11 @@ import msgspec
 
 from holdfast import errors
 from holdfast.domains.routing import globs
-from holdfast.domains.routing.config import Settings, settings_of
+from holdfast.domains.routing.config import Parents, Settings, set_parents, settings_of
 from holdfast.domains.tasks.claims import check_abilities, registered_abilities, route, take
 from holdfast.domains.tasks.creation import check_priority, check_tags, check_type
-from holdfast.domains.tasks.rows import COLUMNS, READY, READY_COLUMNS, Stored, find, to_task
+from holdfast.domains.tasks.rows import COLUMNS, READY_COLUMNS, Stored, find, to_task
+from holdfast.domains.tasks.tags import READY, STARTABLE
 from holdfast.kernel.leases import holder_of, name_of, next_deadline
 from holdfast.kernel.tx import PAGE_BYTES, Row, Snapshot, Tx
 from holdfast.kernel.validate import check_limit, check_name, check_ttl
@@ -78,10 +83,23 @@ def read(
 PAGE = 200
 _FIRST_PAGES = (4, 32)  # most searches end here
 ROUNDS = 100  # attempts to claim a candidate before others do; after that the search runs in the transaction
-_BEST = f"SELECT {READY_COLUMNS} FROM tasks t INDEXED BY tasks_ready WHERE {READY} ORDER BY t.priority, t.seq LIMIT ?"
+# Whether anything at all is assigned and ready, which is rare: one look at the beginning of an index.
+_OTHERS = (
+    "EXISTS (SELECT 1 FROM tasks o INDEXED BY tasks_ready_assigned"
+    f" WHERE o.assignee IS NOT NULL AND {STARTABLE.replace('t.', 'o.')})"
+)
+_BEST = (
+    f"SELECT {READY_COLUMNS}, {_OTHERS} FROM tasks t INDEXED BY tasks_ready WHERE {READY}"
+    " ORDER BY t.priority, t.seq LIMIT ?"
+)
+_OWN = (
+    f"SELECT {COLUMNS} FROM tasks t INDEXED BY tasks_ready_assigned WHERE t.assignee = ? AND {STARTABLE}"
+    "{} ORDER BY t.priority, t.seq LIMIT 1"
+)
+_WITH_TAG = " AND EXISTS (SELECT 1 FROM task_tags WHERE tag = ? AND priority = t.priority AND seq = t.seq)"
 _BEST_TAGGED = (
-    f"SELECT {READY_COLUMNS} FROM ready_tags g CROSS JOIN tasks t ON t.seq = g.seq WHERE g.tag = ? AND {READY}"
-    " ORDER BY g.priority, g.seq LIMIT ?"
+    f"SELECT {READY_COLUMNS}, {_OTHERS} FROM ready_tags g CROSS JOIN tasks t ON t.seq = g.seq"
+    f" WHERE g.tag = ? AND {READY} ORDER BY g.priority, g.seq LIMIT ?"
 )
 _AHEAD = 64  # tasks that are read at once for the claims of a group
 _STEPPED_OVER = "DELETE FROM ready_tags WHERE tag = ? AND (priority, seq) < (?, ?)"
@@ -153,11 +171,33 @@ def _wanted(
 
 
 def candidates(
-    snapshot: Snapshot, wanted: Wanted, settings: Settings, after: Place | None = None, pages: Sequence[int] = ()
+    snapshot: Snapshot,
+    wanted: Wanted,
+    settings: Settings,
+    agent: str,
+    after: Place | None = None,
+    pages: Sequence[int] = (),
 ) -> Iterator[Stored]:
-    """Yield the matching ready tasks, best first, after a place; read page by page, all or only so many rows each."""
-    select, params, at = _query(snapshot, wanted)
+    """Yield the matching tasks that are ready for an agent, best first, after a place.
+
+    They are read page by page, all or only so many rows each.
+    """
     fits = _fits(snapshot, wanted, settings)
+    found = [
+        _walk(snapshot, query, fits, after, pages)
+        for query in (_query(snapshot, wanted), _own(snapshot, wanted, agent))
+    ]
+    return merge(*found, key=lambda task: (task.priority, task.seq))
+
+
+def _walk(
+    snapshot: Snapshot,
+    query: tuple[str, list[Any], str],
+    fits: Callable[[Stored], bool],
+    after: Place | None,
+    pages: Sequence[int],
+) -> Iterator[Stored]:
+    select, params, at = query
     for size in pages or chain(_FIRST_PAGES, repeat(PAGE)):
         rows = list(read(snapshot, select, params, f"{at}.priority", f"{at}.seq", size, after))
         for row in rows:
@@ -184,6 +224,18 @@ def _query(snapshot: Snapshot, wanted: Wanted) -> tuple[str, list[Any], str]:
     else:
         source, at = "tasks t INDEXED BY tasks_ready", "t"
         where.append(READY)
+    return _select(snapshot, wanted, source, at, where, params)
+
+
+def _own(snapshot: Snapshot, wanted: Wanted, agent: str) -> tuple[str, list[Any], str]:
+    """The walk along what is assigned to an agent."""
+    where = ["t.assignee = ?", STARTABLE + _WITH_TAG * len(wanted.tags)]
+    return _select(snapshot, wanted, "tasks t INDEXED BY tasks_ready_assigned", "t", where, [agent, *wanted.tags])
+
+
+def _select(
+    snapshot: Snapshot, wanted: Wanted, source: str, at: str, where: list[str], params: list[Any]
+) -> tuple[str, list[Any], str]:
     for column, values in (("t.type", wanted.types), (f"{at}.priority", wanted.priorities)):
         if values:
             where.append(f"{column} IN ({', '.join('?' * len(values))})")
@@ -215,6 +267,7 @@ def _fits(snapshot: Snapshot, wanted: Wanted, settings: Settings) -> Callable[[S
 
 def ready(
     snapshot: Snapshot,
+    actor: str,
     limit: int = 100,
     tags: Sequence[str] | None = None,
     can: Sequence[str] | None = None,
@@ -223,14 +276,17 @@ def ready(
     priority: int | Sequence[int] | None = None,
     parent_id: str | None = None,
     cursor: str | None = None,
+    agent: str | None = None,
 ) -> Page[Task]:
-    """List the tasks that `claim_next` would claim, best first, with the same filters."""
+    """List the tasks that `claim_next` would claim for an agent, best first, with the same filters."""
     check_limit(limit, 1000, "cursor")
     wanted = _wanted(tags, tag_pattern, type, priority, parent_id, can)
+    if agent is not None:
+        check_name(agent, "agent")
     after = place_of(cursor, r"([0-4])\.([0-9]{1,18})", "ready", "pass the page's cursor unchanged")
     page: Page[Task] = Page()
     left, last = PAGE_BYTES, None
-    for task in candidates(snapshot, wanted, settings_of(snapshot), after):
+    for task in candidates(snapshot, wanted, settings_of(snapshot), actor if agent is None else agent, after):
         left -= len(task.body.encode())
         if last is not None and (len(page) == limit or left < 0):
             page.cursor = f"{last.priority}.{last.seq}"
@@ -281,7 +337,7 @@ def _look(snapshot: Snapshot, actor: str, agent: str | None, wanted: Wanted) -> 
     if due is not None and snapshot.is_past(due, stamp):
         return None
     settings = settings_of(snapshot)
-    best = next(candidates(snapshot, _as_registered(snapshot, wanted, agent, settings), settings), None)
+    best = next(candidates(snapshot, _as_registered(snapshot, wanted, agent, settings), settings, agent), None)
     return () if best is None else (best.priority, best.seq)
 
 
@@ -291,7 +347,7 @@ def _take_from(tx: Tx, place: Place, agent: str | None, ttl: int | None, wanted:
     settings = settings_of(tx)
     wanted = _as_registered(tx, wanted, agent, settings)
     priority, seq = place
-    best = next(candidates(tx, wanted, settings, (priority, seq - 1), _FIRST_PAGES), None)
+    best = next(candidates(tx, wanted, settings, agent, (priority, seq - 1), _FIRST_PAGES), None)
     return None if best is None else take(tx, best, agent, ttl, None, settings)
 
 
@@ -313,7 +369,7 @@ def _take_best(tx: Tx, agent: str | None, ttl: int | None, wanted: Wanted) -> Ta
     settings = settings_of(tx)
     wanted = _as_registered(tx, wanted, agent, settings)
     if not wanted.indexed:
-        best = next(candidates(tx, wanted, settings), None)
+        best = next(candidates(tx, wanted, settings, agent), None)
         return None if best is None else take(tx, best, agent, ttl, None, settings)
     tags = wanted.tags
     key = f"ready {tags[0]}" if tags else "ready"
@@ -324,14 +380,35 @@ def _take_best(tx: Tx, agent: str | None, ttl: int | None, wanted: Wanted) -> Ta
         if not tx.events:
             size = min(size, tx.to_come + 1)
         rows = tx.all(_BEST_TAGGED if tags else _BEST, (*tags, size))
+        rows.reverse()
+    if not rows or rows[-1][-1]:
+        own = tx.one(_OWN.format(_WITH_TAG if tags else ""), (agent, *tags))
+        if own is not None and (not rows or (own[4], own[0]) < (rows[-1][4], rows[-1][0])):
+            return take(tx, Stored(*own), agent, ttl, None, settings)
         if not rows:
             return None
-        rows.reverse()
-    best = Stored(*rows[-1])
+    best = Stored(*rows[-1][:-1])
     if tags and fresh:
         tx.run(_STEPPED_OVER, (*tags, best.priority, best.seq))
     task = take(tx, best, agent, ttl, None, settings)
     rows.pop()
-    if best.parent is None:  # otherwise the parent, which must wait from now on, may be one of them
+    if best.parent is None or settings.strict:  # otherwise the parent, which must wait now, may be one of them
         tx.keep_ahead(key, (size, rows))
     return task
+
+
+def rebuild(tx: Tx, parents: Parents) -> None:
+    """Have all tasks wait for their children in another way, from this transaction on; nothing if it is the same."""
+    strict = parents == "strict"
+    if settings_of(tx).strict == strict:
+        return
+    set_parents(tx, parents)
+    active = (
+        "(SELECT count(*) FROM tasks c WHERE c.parent = tasks.seq AND c.status IN ('in_progress', 'pending_merge'))"
+    )
+    tx.run(f"UPDATE tasks SET busy = {'children - ended' if strict else active} WHERE children > 0")
+    tx.run("DELETE FROM ready_tags")
+    tx.run(
+        "INSERT INTO ready_tags (tag, priority, seq) SELECT j.value, t.priority, t.seq"
+        f" FROM tasks t INDEXED BY tasks_ready, json_each(t.tags) j WHERE {READY} ORDER BY 1, 2, 3"
+    )

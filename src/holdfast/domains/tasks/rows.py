@@ -16,31 +16,34 @@ import msgspec
 from holdfast import errors
 from holdfast.domains import link_types
 from holdfast.domains.routing.config import settings_of
+from holdfast.domains.tasks.tags import index_tags, tidy_tags
 from holdfast.kernel import leases
 from holdfast.kernel.tx import SYSTEM, Row, Snapshot, Tx, index_text, unindex_text
 from holdfast.kernel.validate import after_prefix, check_name
 from holdfast.route import LOADING
 from holdfast.types import as_time
-from holdfast.types.tasks import Origin, Task, TaskStatus, TaskType
+from holdfast.types.tasks import Origin, Ref, Task, TaskStatus, TaskType
 
 TASK: Final = "task"
 DEPENDS_ON: Final = "depends_on"
 ACTIVE: Final = ("in_progress", "pending_merge")
-READY: Final = "t.status = 'open' AND t.waits = 0 AND t.busy = 0 AND t.deleted IS NULL"
 
+DEFER: Final = "defer"
+_DEFERRED: Final = "CASE WHEN t.waits > 0 THEN (SELECT deadline FROM leases WHERE id = -t.record) END"
 COLUMNS: Final = (
-    "t.seq, t.record, t.id, t.status, t.priority, t.waits, t.busy, t.type, t.parent, t.depth, t.version, t.revision,"
-    " t.created, t.updated, t.deleted, t.deletion, t.holder, t.claimed, t.token, t.ttl, t.parked, t.hint, t.grimoire,"
-    " t.review, t.tags, t.title, (SELECT body FROM task_texts WHERE seq = t.seq),"
+    "t.seq, t.record, t.id, t.status, t.priority, t.waits, t.busy, t.children, t.ended, t.type, t.parent, t.depth,"
+    " t.version, t.revision, t.created, t.updated, t.deleted, t.deletion, t.holder, t.claimed, t.token, t.ttl,"
+    " t.parked, t.hint, t.grimoire, t.review, t.tags, t.title, (SELECT body FROM task_texts WHERE seq = t.seq),"
     " (SELECT id FROM tasks WHERE seq = t.parent),"
-    " (SELECT deadline FROM leases WHERE id = t.record AND t.holder IS NOT NULL), t.imported, t.origin"
+    " (SELECT deadline FROM leases WHERE id = t.record AND t.holder IS NOT NULL), t.assignee,"
+    f" {_DEFERRED}, t.refs, t.imported, t.origin"
 )
 # The same of ready tasks: what is alike in all of them is not read.
 READY_COLUMNS: Final = (
-    "t.seq, t.record, t.id, 'open', t.priority, 0, 0, t.type, t.parent, t.depth, t.version, t.revision, t.created,"
-    " t.updated, NULL, NULL, NULL, NULL, NULL, NULL, 0, t.hint, t.grimoire, t.review, t.tags, t.title,"
-    " (SELECT body FROM task_texts WHERE seq = t.seq), (SELECT id FROM tasks WHERE seq = t.parent), NULL,"
-    " t.imported, t.origin"
+    "t.seq, t.record, t.id, 'open', t.priority, 0, 0, t.children, t.ended, t.type, t.parent, t.depth, t.version,"
+    " t.revision, t.created, t.updated, NULL, NULL, NULL, NULL, NULL, NULL, 0, t.hint, t.grimoire, t.review,"
+    " t.tags, t.title, (SELECT body FROM task_texts WHERE seq = t.seq), (SELECT id FROM tasks WHERE seq = t.parent),"
+    " NULL, NULL, NULL, t.refs, t.imported, t.origin"
 )
 _BY_ID: Final = f"SELECT {COLUMNS} FROM tasks t WHERE t.id = ?"
 _BY_ID_AND_STAMP: Final = f"SELECT {COLUMNS}, (SELECT stamp FROM meta) FROM tasks t WHERE t.id = ?"
@@ -48,7 +51,7 @@ _BY_ID_AND_STAMP: Final = f"SELECT {COLUMNS}, (SELECT stamp FROM meta) FROM task
 # The columns whose changes are recorded in history, with their names there.
 _HISTORY: Final = {
     **{name: name for name in ("status", "priority", "type", "token", "grimoire", "title")},
-    **{"holder": "claimed_by", "hint": "grimoire_hint"},
+    **{"holder": "claimed_by", "hint": "grimoire_hint", "assignee": "assigned_to"},
 }
 _CLAIM: Final = (
     "UPDATE tasks SET status = 'in_progress', holder = ?1, claimed = ?2, token = ?3, ttl = ?4, grimoire = ?5,"
@@ -69,6 +72,8 @@ class Stored(msgspec.Struct, frozen=True):
     priority: int
     waits: int
     busy: int
+    children: int
+    ended: int
     type: TaskType
     parent: int | None
     depth: int
@@ -91,13 +96,21 @@ class Stored(msgspec.Struct, frozen=True):
     body: str
     parent_id: str | None
     deadline: int | None
+    assignee: str | None = None
+    deferred: int | None = None
+    refs: str | None = None
     imported: int | None = None
     origin: str | None = None
 
     @property
-    def ready(self) -> bool:
-        """Whether `claim_next` may claim it."""
+    def startable(self) -> bool:
+        """Whether it is ready, for its assignee or for everybody."""
         return self.status == "open" and not self.waits and not self.busy and self.deleted is None
+
+    @property
+    def ready(self) -> bool:
+        """Whether `claim_next` may claim it for anybody."""
+        return self.startable and self.assignee is None
 
     @property
     def active(self) -> bool:
@@ -108,6 +121,11 @@ class Stored(msgspec.Struct, frozen=True):
     def finished(self) -> bool:
         """Whether its dependents need not wait: it is closed or deleted."""
         return self.status == "closed" or self.deleted is not None
+
+    def counts(self, strict: bool) -> tuple[int, int, int]:
+        """What its parent counts of it: whether it must wait for it, whether it is there, whether it is done."""
+        there, done = self.deleted is None, self.deleted is None and self.status == "closed"
+        return (there and not done) if strict else self.active, there, done
 
     @property
     def tag_list(self) -> tuple[str, ...]:
@@ -141,7 +159,17 @@ def to_task(task: Stored) -> Task:
         task.token,
         None if task.deadline is None else as_time(task.deadline),
         None if task.imported is None else origin_of(task),
+        task.children,
+        task.ended,
+        task.assignee,
+        None if task.deferred is None else as_time(task.deferred),
+        () if task.refs is None else refs_of(task.refs),
     )
+
+
+def refs_of(stored: str) -> tuple[Ref, ...]:
+    """Return references from the form in which the row of a task stores them."""
+    return tuple(Ref(*pair) for pair in msgspec.json.decode(stored))
 
 
 _origin = msgspec.json.Decoder(dict[str, Any]).decode
@@ -203,8 +231,10 @@ def find(snapshot: Snapshot, id: str, *, deleted: bool = False) -> Stored:
 
 
 def as_seen(snapshot: Snapshot, row: Row) -> Stored:
-    """Return a row of COLUMNS and the stamp as a reader sees it: without an expired claim."""
+    """Return a row of COLUMNS and the stamp as a reader sees it: without a claim or a deferral that has ended."""
     task = Stored(*row[:-1])
+    if task.deferred is not None and snapshot.is_past(task.deferred, row[-1]):
+        task = msgspec.structs.replace(task, deferred=None, waits=task.waits - 1)
     if task.deadline is None or not snapshot.is_past(task.deadline, row[-1]):
         return task
     return msgspec.structs.replace(task, status="open", **NO_CLAIM, deadline=None)
@@ -262,6 +292,9 @@ def change(
     `more` are changes that are not in the columns (a text, a link), as field -> [old, new]. `updated` replaces the
     time, for an import; `deadline` is that of the claim, for the result.
     """
+    deferred = task.deferred
+    if deferred is not None and ("deleted" in columns or columns.get("status", "open") not in WAITING):
+        deferred, columns, more = None, *end_deferral(tx, task, columns, more)
     data: dict[str, Any] = {}
     for name, value in columns.items():
         field = _HISTORY.get(name)
@@ -278,9 +311,11 @@ def change(
     names = tuple(columns)
     tx.run(_updates.get(names) or _update_of(names), (*columns.values(), version, tx.revision, time, task.seq))
     new = msgspec.structs.replace(
-        task, **columns, version=version, revision=tx.revision, updated=time, deadline=deadline
+        task, **columns, version=version, revision=tx.revision, updated=time, deadline=deadline, deferred=deferred
     )
-    follow(tx, task, new)
+    freed = follow(tx, task, new)
+    if freed is not None:
+        data["parent_ready"] = (None, freed)
     tx.emit_of(task.record, op, version, _encode(data) if data else None)
     if task.holder is not None and new.holder != task.holder:
         with LOADING:
@@ -304,7 +339,7 @@ def start_claim(tx: Tx, task: Stored, agent: str, ttl: int, grimoire: str, revie
     tags = task.tag_list
     if tags and task.ready:
         tx.leave(len(tags), tidy_tags)
-    if task.parent is not None:
+    if task.parent is not None and not settings_of(tx).strict:
         adjust(tx, task.parent, busy=1)
     tx.emit_of(task.record, "claim", version, _encode(data))
     time = as_time(now)
@@ -330,6 +365,11 @@ def start_claim(tx: Tx, task: Stored, agent: str, ttl: int, grimoire: str, revie
         token,
         as_time(now + ttl),
         None if task.imported is None else origin_of(task),
+        task.children,
+        task.ended,
+        task.assignee,
+        None,
+        () if task.refs is None else refs_of(task.refs),
     )
 
 
@@ -339,17 +379,54 @@ def _update_of(names: tuple[str, ...]) -> str:
     return sql
 
 
-def follow(tx: Tx, old: Stored, new: Stored) -> None:
-    """Update the counters of other tasks and the tags of ready tasks after a change of one."""
+def follow(tx: Tx, old: Stored, new: Stored) -> str | None:
+    """Update the counters of other tasks and the tags of ready tasks after a change of one.
+
+    Returns the id of its parent if that is strict and ready now.
+    """
     if old.ready != new.ready or old.priority != new.priority or old.tags != new.tags:
         index_tags(tx, old, new)
-    if old.active != new.active and new.parent is not None:
-        adjust(tx, new.parent, busy=1 if new.active else -1)
+    freed = None
+    if new.parent is not None and (old.status != new.status or old.deleted != new.deleted):
+        freed = count_child(tx, new.parent, old, new)
     if old.finished != new.finished:
         if new.finished:
             plan_retention(tx)
         for dependent in link_types.sources(tx, DEPENDS_ON, new.id):
-            adjust(tx, require(tx, dependent, deleted=True).seq, waits=-1 if new.finished else 1)
+            ready = adjust(tx, require(tx, dependent, deleted=True).seq, waits=-1 if new.finished else 1)
+            if ready is not None and ready == new.parent_id and settings_of(tx).strict:
+                freed = ready
+    return freed
+
+
+def awaited_children(snapshot: Snapshot, seq: int, strict: bool) -> list[str]:
+    """Return the ids of the children that a task must wait for."""
+    state = "status <> 'closed'" if strict else "status IN ('in_progress', 'pending_merge')"
+    found = snapshot.all(f"SELECT id FROM tasks WHERE parent = ? AND deleted IS NULL AND {state} ORDER BY seq", (seq,))
+    return [id for (id,) in found]
+
+
+def warned(tx: Tx, task: Stored) -> Task:
+    """Return the public form of a child that was added or opened, with a warning if its parent is closed."""
+    shown = to_task(task)
+    if task.parent is None or task.finished or by_seq(tx, task.parent).status != "closed":
+        return shown
+    return msgspec.structs.replace(shown, warnings=(f"its parent {task.parent_id} is closed, and stays closed",))
+
+
+def count_child(tx: Tx, parent: int, old: Stored | None, new: Stored | None) -> str | None:
+    """Count a child anew from its old to its new state, None for a child that was not there or is not any more.
+
+    Returns the parent's id if it waited for this child alone and is strict.
+    """
+    strict = settings_of(tx).strict
+    before = (0, 0, 0) if old is None else old.counts(strict)
+    after = (0, 0, 0) if new is None else new.counts(strict)
+    if before == after:
+        return None
+    busy, children, ended = (now - then for then, now in zip(before, after, strict=True))
+    freed = adjust(tx, parent, busy=busy, children=children, ended=ended)
+    return freed if strict else None
 
 
 RETENTION: Final = "retention"
@@ -362,74 +439,43 @@ def plan_retention(tx: Tx, after: int = DAY) -> None:
         leases.start(tx, RETENTION, SYSTEM, after, RETENTION)
 
 
-def adjust(tx: Tx, seq: int, *, waits: int = 0, busy: int = 0) -> None:
-    """Adjust the counts of what a task waits for; its version stays, because no field of it changed."""
+def adjust(tx: Tx, seq: int, *, waits: int = 0, busy: int = 0, children: int = 0, ended: int = 0) -> str | None:
+    """Adjust what a task counts of others; its version stays, because no field of it changed.
+
+    Returns its id if it is ready now and was not before.
+    """
     old = by_seq(tx, seq)
-    new = msgspec.structs.replace(old, waits=old.waits + waits, busy=old.busy + busy)
-    tx.run("UPDATE tasks SET waits = ?, busy = ? WHERE seq = ?", (new.waits, new.busy, seq))
+    new = msgspec.structs.replace(
+        old,
+        waits=old.waits + waits,
+        busy=old.busy + busy,
+        children=old.children + children,
+        ended=old.ended + ended,
+    )
+    tx.run(
+        "UPDATE tasks SET waits = ?, busy = ?, children = ?, ended = ? WHERE seq = ?",
+        (new.waits, new.busy, new.children, new.ended, seq),
+    )
     if old.ready != new.ready:
         index_tags(tx, old, new)
+    return new.id if new.startable and not old.startable else None
 
 
-def index_tags(tx: Tx, old: Stored | None, new: Stored | None) -> None:
-    """Update the two tables of tags from an old to a new state of a task; None is a task that does not exist.
-
-    A task that is ready no more leaves its rows in `ready_tags` for `tidy_tags`.
-    """
-    same = old is not None and new is not None and old.tags == new.tags and old.priority == new.priority
-    if same and new is not None and not new.ready:  # as every claim does
-        if new.tags != "[]":
-            tx.leave(len(new.tag_list), tidy_tags)
-        return
-    after = _entries(new)
-    before = after if same else _entries(old)
-    for entry in sorted(before - after):
-        for table in ("task_tags", "ready_tags"):
-            tx.run(f"DELETE FROM {table} WHERE tag = ? AND priority = ? AND seq = ?", entry)
-    for entry in sorted(after - before):
-        tx.run("INSERT INTO task_tags (tag, priority, seq) VALUES (?, ?, ?)", entry)
-    if new is not None and new.ready:
-        for entry in sorted(after):
-            tx.run("INSERT OR IGNORE INTO ready_tags (tag, priority, seq) VALUES (?, ?, ?)", entry)
-    elif old is not None and old.ready and after:
-        tx.leave(len(before & after), tidy_tags)
+WAITING: Final = ("open", "blocked")  # what can be deferred
 
 
-def _entries(task: Stored | None) -> set[tuple[str, int, int]]:
-    if task is None or task.tags == "[]":
-        return set()
-    return {(tag, task.priority, task.seq) for tag in task.tag_list}
+def deferral(task: Stored) -> int:
+    """The id of the lease that ends a deferral; that of a claim is the key itself."""
+    return -task.record
 
 
-_TIDIED: Final = "SELECT tag, priority, seq FROM ready_tags_tidied"
-_SLICE_END: Final = (
-    "SELECT tag, priority, seq FROM ready_tags WHERE (tag, priority, seq) > (?, ?, ?)"
-    " ORDER BY tag, priority, seq LIMIT 1 OFFSET ?"
-)
-_TIDY: Final = (
-    "DELETE FROM ready_tags WHERE (tag, priority, seq) > (?, ?, ?) AND {} NOT EXISTS"
-    " (SELECT 1 FROM tasks t INDEXED BY tasks_ready"
-    f" WHERE t.priority = ready_tags.priority AND t.seq = ready_tags.seq AND {READY})"
-)
-_TIDY_SLICE: Final = _TIDY.format("(tag, priority, seq) <= (?, ?, ?) AND")
-_TIDY_REST: Final = _TIDY.format("")
-
-
-def tidy_tags(tx: Tx, litter: int) -> None:
-    """Delete the rows of tasks that are not ready from a slice of `ready_tags`, twice as long as what was left there.
-
-    The slices go round the table in the order of its keys. While they go round once, rows are left for at most half of
-    what they pass: so no more than that are of tasks that are not ready, and a slice changes few pages.
-    """
-    start = tx.one(_TIDIED)
-    if start is None:
-        raise errors.Corrupt("the store is damaged: nothing says how far ready_tags is tidied")
-    end = tx.one(_SLICE_END, (*start, 2 * litter - 1))
-    if end is None:
-        tx.run(_TIDY_REST, start)
-    else:
-        tx.run(_TIDY_SLICE, (*start, *end))
-    tx.run("UPDATE ready_tags_tidied SET tag = ?, priority = ?, seq = ? WHERE id = 1", end or ("", 0, 0))
+def end_deferral(
+    tx: Tx, task: Stored, columns: dict[str, Any], more: dict[str, Any] | None = None
+) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Stop the timer of a deferred task, and return a change that says so too: it has begun, is over or is due."""
+    leases.drop(tx, deferral(task), DEFER)
+    ended = {"deferred_until": (as_time(task.deferred or tx.now).isoformat(), None)}
+    return {**columns, "waits": task.waits - 1}, {**(more or {}), **ended}
 
 
 def write_texts(tx: Tx, seq: int, **texts: str) -> None:
@@ -438,21 +484,3 @@ def write_texts(tx: Tx, seq: int, **texts: str) -> None:
     values = ", ".join(f"{name} = ?" for name in texts)
     tx.run(f"UPDATE task_texts SET {values} WHERE seq = ?", (*texts.values(), seq))
     index_text(tx.run, "task_texts", seq)
-
-
-_SHORT = "0123456789abcdefghjkmnpqrstvwxyz"  # Crockford's 32: no two look alike
-
-
-def new_record(tx: Tx, prefix: str, count: int) -> tuple[str, int]:
-    """Return an id that no task here has or had, as short as `count` tasks allow, and its key in the log."""
-    length = 4
-    while 32**length < 64 * count:
-        length += 1
-    for attempt in range(64):
-        bits = int(tx.new_id().replace("-", "")[-15:], 16)
-        size = length + attempt // 16
-        id = f"{prefix}-{''.join(_SHORT[bits >> 5 * place & 31] for place in range(size))}"
-        key = tx.new_record(TASK, id)
-        if key is not None:
-            return id, key
-    raise errors.Unavailable("no unused task id was found")

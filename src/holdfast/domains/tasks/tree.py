@@ -13,6 +13,7 @@ import msgspec
 
 from holdfast import errors
 from holdfast.domains import link_types
+from holdfast.domains.routing.config import settings_of
 from holdfast.domains.tasks import rows
 from holdfast.domains.tasks.claims import renew
 from holdfast.domains.tasks.creation import require_parent
@@ -90,7 +91,7 @@ def reparent(tx: Tx, id: str, parent_id: str | None) -> Task:
         _refuse_cycle(tx, task, parent)
     if parent_id != task.parent_id:
         move(tx, task, parent, "reparent")
-    return rows.to_task(rows.require(tx, id))
+    return rows.warned(tx, rows.require(tx, id))
 
 
 def move(tx: Tx, task: Stored, parent: Stored | None, op: str, updated: int | None = None) -> None:
@@ -102,10 +103,10 @@ def move(tx: Tx, task: Stored, parent: Stored | None, op: str, updated: int | No
     rows.change(tx, task, op, {"parent": new, "depth": depth}, more=more, updated=updated)
     for seq, level in descendants[1:]:
         tx.run("UPDATE tasks SET depth = ? WHERE seq = ?", (depth + level, seq))
-    if task.active:
-        for other, by in ((task.parent, -1), (new, 1)):
-            if other is not None:
-                rows.adjust(tx, other, busy=by)
+    if task.parent is not None:
+        rows.count_child(tx, task.parent, task, None)
+    if new is not None:
+        rows.count_child(tx, new, None, task)
 
 
 def _refuse_cycle(tx: Tx, task: Stored, parent: Stored) -> None:
@@ -199,8 +200,8 @@ def unfinished(snapshot: Snapshot, id: str) -> list[str]:
     return [other for (other,) in found]
 
 
-def explain(snapshot: Snapshot, id: str) -> Readiness:
-    """Return whether `claim_next` would consider the task, and all reasons if not. Raises TaskNotFound."""
+def explain(snapshot: Snapshot, actor: str, id: str, agent: str | None = None) -> Readiness:
+    """Return whether `claim_next` of an agent would consider the task, and all reasons if not. Raises TaskNotFound."""
     task = rows.find(snapshot, id, deleted=True)
     reasons: list[Reason] = []
     if task.deleted is not None:
@@ -214,14 +215,15 @@ def explain(snapshot: Snapshot, id: str) -> Readiness:
     waiting = unfinished(snapshot, task.id)
     if waiting:
         reasons.append(Reason("dependencies", f"it waits for {_several(waiting)}", tuple(waiting[:MAX_IDS])))
-    working = snapshot.all(
-        "SELECT id FROM tasks WHERE parent = ? AND deleted IS NULL AND status IN ('in_progress', 'pending_merge')"
-        " ORDER BY seq",
-        (task.seq,),
-    )
-    if working:
-        active = tuple(id for (id,) in working)
-        reasons.append(Reason("children", f"its children {_several(active)} are being worked on", active[:MAX_IDS]))
+    if task.deferred is not None:
+        reasons.append(Reason("deferred", f"it is deferred until {as_time(task.deferred).isoformat()}"))
+    strict = settings_of(snapshot).strict
+    awaited = rows.awaited_children(snapshot, task.seq, strict)
+    if awaited:
+        state = "are not finished" if strict else "are being worked on"
+        reasons.append(Reason("children", f"its children {_several(awaited)} {state}", tuple(awaited[:MAX_IDS])))
+    if task.assignee not in (None, actor if agent is None else agent):
+        reasons.append(Reason("assigned", f"it is assigned to {task.assignee}, who alone may claim it"))
     return Readiness(task.id, not reasons, tuple(reasons))
 
 

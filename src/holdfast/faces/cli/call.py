@@ -255,6 +255,8 @@ def run(session: Session, op: Operation[..., Any], given: dict[str, Any]) -> Any
             tell_compacted(session, getattr(result, "compacted", None))
             if result is not None and result == 0:
                 tell(session, _nothing(session, op, arguments))
+            for warning in getattr(result, "warnings", ()) if op.name.startswith("tasks.") else ():
+                session.out.note(str(warning))
             if op.route.addressed:
                 for warning in _unseen(workspace, result.to):
                     session.out.note(warning)

@@ -90,9 +90,10 @@ class Output:
         else:
             from holdfast.faces.cli.views import view
 
-            self.text(*view(op, result, self.colour, self._width()))
+            self.text(*view(op, result, self.colour, self.width))
 
-    def _width(self) -> int | None:
+    @property
+    def width(self) -> int | None:
         """The columns of the terminal that shows standard output; None if there is none."""
         if isinstance(self.stdout, Recorder):
             return self.stdout.columns

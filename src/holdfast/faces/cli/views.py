@@ -7,7 +7,7 @@ into a line: its title or value is shortened.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, Final
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from holdfast.types.agents import Agent, MailStep, Message, PathLock
     from holdfast.types.cycles import Cycle, Resumption
     from holdfast.types.stashes import Stash, StashEntry
-    from holdfast.types.tasks import HistoryEntry, Origin, Task
+    from holdfast.types.tasks import HistoryEntry, Origin, Task, TaskInTree
 
 _COLOURS: Final = {"dim": "2", "bold": "1", "red": "31", "green": "32", "yellow": "33", "cyan": "36"}
 _STATUS: Final = {"open": "green", "in_progress": "cyan", "pending_merge": "yellow", "blocked": "red", "closed": "dim"}
@@ -108,17 +108,43 @@ def _fields(item: msgspec.Struct) -> list[str]:
 
 
 def _task_line(task: Task, paint: Paint) -> str:
-    indent = "  " * task.relative_depth if hasattr(task, "relative_depth") else ""
     status = paint(_STATUS[task.status], f"{task.status:<11}")
-    parts = [f"{indent}{paint('bold', task.id)}", f"P{task.priority}", status, _title(task.title)]
+    parts = [paint("bold", task.id), f"P{task.priority}", status, _title(task.title)]
     if task.type != "task":
         parts.append(paint("dim", f"({task.type})"))
     parts += [paint("dim", f"#{printable(tag)}") for tag in task.tags]
+    if task.children:
+        parts.append(paint("dim", f"{task.children_done}/{task.children}"))
     if task.claimed_by:
         parts.append(paint("cyan", f"@{printable(task.claimed_by)}"))
+    elif task.assigned_to:
+        parts.append(paint("yellow", f"for {printable(task.assigned_to)}"))
+    if task.deferred_until:
+        parts.append(paint("dim", f"deferred until {moment(task.deferred_until)}"))
     if task.deleted_at:
         parts.append(paint("red", "deleted"))
     return "  ".join(parts)
+
+
+def tree_lines(
+    tasks: Sequence[TaskInTree], waits: dict[str, list[str]], colour: bool, width: int | None = None
+) -> list[str]:
+    """Trees of tasks with connectors, each with what it waits for; a parent comes before all below it."""
+    paint = painter(colour)
+    below: dict[str | None, list[TaskInTree]] = {}
+    for task in tasks:
+        below.setdefault(task.parent_id if task.relative_depth else None, []).append(task)
+    lines: list[str] = []
+    left = [(task, "", "") for task in reversed(below.get(None, ()))]
+    while left:
+        task, before, after = left.pop()
+        marks = "".join(f"  {paint('yellow', f'waits for {id}')}" for id in waits.get(task.id, ()))
+        lines.append(_fitted(f"{before}{_task_line(task, paint)}{marks}", width))
+        children = below.get(task.id, [])
+        steps = [("├─ ", "│  ")] * (len(children) - 1) + [("└─ ", "   ")]
+        drawn = [(child, f"{after}{step}", f"{after}{on}") for child, (step, on) in zip(children, steps, strict=False)]
+        left += reversed(drawn)
+    return lines
 
 
 def _deed(op: Operation[..., Any], task: Task, paint: Paint) -> str:
@@ -145,8 +171,12 @@ def task_lines(task: Task, paint: Paint) -> list[str]:
     fields = {
         "parent": task.parent_id,
         "workflow": task.grimoire or task.grimoire_hint,
+        "children": f"{task.children_done} of {task.children} closed" if task.children else None,
+        "assigned": task.assigned_to,
+        "deferred": None if task.deferred_until is None else f"until {moment(task.deferred_until)}",
         "claimed": None if task.claimed_at is None else f"{task.claimed_by} since {moment(task.claimed_at)}",
         "until": None if task.deadline is None else f"{moment(task.deadline)} (token {task.token})",
+        "refers to": ", ".join(map(str, task.refs)) or None,
         "created": moment(task.created_at),
         "origin": None if task.origin is None else _origin(task.origin),
         "updated": f"{moment(task.updated_at)} (version {task.version}, revision {task.revision})",

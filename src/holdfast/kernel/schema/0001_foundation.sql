@@ -13,7 +13,8 @@ CREATE TABLE meta (
     revision      INTEGER NOT NULL,             -- of the last transaction that emitted an event
     stamp         INTEGER NOT NULL,             -- of the last commit: resets of the clock x 2^53 + its time
     compacted     INTEGER NOT NULL,             -- history at or below this revision may be gone
-    calm          INTEGER NOT NULL              -- when time last leaped by more than a day that nobody witnessed
+    calm          INTEGER NOT NULL,             -- when time last leaped by more than a day that nobody witnessed
+    parents       TEXT    NOT NULL              -- 'strict': a task waits for its children; 'independent': only for busy ones
 );
 
 CREATE TABLE local_replica (                    -- one row in the replica of a log, none elsewhere; see holdfast.logs

@@ -1,7 +1,8 @@
 -- Tasks with their texts, tags and links; documents (configuration, routing rules); templates; what was imported.
 --
 -- What readiness depends on is kept on the task and changed in the same transaction: `waits` counts its unfinished
--- dependencies, `busy` its children in progress or pending merge. A claim is a lease whose id is `record`.
+-- dependencies, and 1 more while a lease defers it; `busy` counts the children it waits for: by `parents` of meta, all that are
+-- unfinished, or those in progress or pending merge. A claim is a lease whose id is `record`.
 -- oldest writer: 2
 
 CREATE TABLE tasks (
@@ -12,6 +13,8 @@ CREATE TABLE tasks (
     priority INTEGER NOT NULL,
     waits    INTEGER NOT NULL,
     busy     INTEGER NOT NULL,
+    children INTEGER NOT NULL,                  -- how many it has, without deleted ones
+    ended    INTEGER NOT NULL,                  -- how many of those are closed
     type     TEXT    NOT NULL,
     parent   INTEGER,                           -- the seq of another task
     depth    INTEGER NOT NULL,
@@ -31,10 +34,18 @@ CREATE TABLE tasks (
     review   INTEGER NOT NULL,                  -- 1: that route wants a review before closing
     tags     TEXT    NOT NULL,                  -- JSON list, sorted
     title    TEXT    NOT NULL,
+    assignee TEXT,                              -- the agent that alone may claim it
+    refs     TEXT,                              -- JSON list of [kind, value]: branches, commits, pull requests, addresses
     imported INTEGER,                           -- when, last; retention counts from then
     origin   TEXT                               -- JSON: who imported it, and what the file says of its past
 );
-CREATE INDEX tasks_ready ON tasks (priority, seq) WHERE status = 'open' AND waits = 0 AND busy = 0 AND deleted IS NULL;
+CREATE INDEX tasks_ready ON tasks (priority, seq)
+    WHERE status = 'open' AND waits = 0 AND busy = 0 AND deleted IS NULL AND assignee IS NULL;
+CREATE INDEX tasks_ready_assigned ON tasks (assignee, priority, seq)
+    WHERE status = 'open' AND waits = 0 AND busy = 0 AND deleted IS NULL AND assignee IS NOT NULL;
+CREATE INDEX tasks_ready_reserved ON tasks (priority, seq)
+    WHERE status = 'open' AND waits = 0 AND busy = 0 AND deleted IS NULL AND assignee IS NOT NULL;
+CREATE INDEX tasks_assigned ON tasks (assignee, priority, seq) WHERE assignee IS NOT NULL;
 CREATE INDEX tasks_priority ON tasks (priority, seq);
 CREATE INDEX tasks_status ON tasks (status, priority, seq) WHERE holder IS NULL;
 CREATE INDEX tasks_updated ON tasks (updated, seq);
@@ -49,10 +60,11 @@ CREATE TABLE task_texts (                       -- what a search looks through; 
     seq   INTEGER NOT NULL PRIMARY KEY,
     title TEXT    NOT NULL,
     body  TEXT    NOT NULL,
-    notes TEXT    NOT NULL
+    notes TEXT    NOT NULL,
+    refs  TEXT    NOT NULL
 );
 CREATE VIRTUAL TABLE tasks_fts USING fts5 (
-    title, body, notes, content = 'task_texts', content_rowid = 'seq', tokenize = 'unicode61 remove_diacritics 2'
+    title, body, notes, refs, content = 'task_texts', content_rowid = 'seq', tokenize = 'unicode61 remove_diacritics 2'
 );
 INSERT INTO tasks_fts (tasks_fts, rank) VALUES ('secure-delete', 1);  -- what is purged is not found in the file either
 

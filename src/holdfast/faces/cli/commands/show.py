@@ -1,4 +1,4 @@
-"""`holdfast show`, `tree`, `log` and `watch`: looking at tasks and at what happens. `undelete`, `dep
+"""`holdfast show`, `tree` and `log`: looking at tasks and at what happens. `undelete`, `dep
 remove` and `tag remove` look before they act, to say so if they change nothing; `template delete` says so too.
 """
 
@@ -14,13 +14,13 @@ import msgspec
 from holdfast import errors
 from holdfast.domains.events import Events
 from holdfast.domains.tasks import Tasks
-from holdfast.faces.cli.args import Argument, Usage
+from holdfast.faces.cli.args import Argument
 from holdfast.faces.cli.call import Session, perform, run, tell, tell_compacted
 from holdfast.faces.cli.command import Command, Run, command
 from holdfast.faces.cli.derive import arguments_of, derive
 from holdfast.faces.cli.output import printable
-from holdfast.faces.cli.views import view
-from holdfast.operation import Operation, operation
+from holdfast.faces.cli.views import tree_lines, view
+from holdfast.operation import Operation
 from holdfast.types import EVENT_KINDS, Page
 from holdfast.workspace.watch import every
 
@@ -137,24 +137,48 @@ _MOST: Final = 10_000
     relayed=True,
 )
 def tree(session: Session, given: dict[str, Any]) -> int:
-    """Show a task and all below it; without an id, every tree that is not closed."""
+    """Show a task and all below it; without an id, every tree in which something is unfinished."""
     limit = given.get("limit", _MOST)
     _check_limit(limit)
     with session.open() as workspace:
         roots = [given["id"]] if "id" in given else _roots(workspace)
         tasks = (task for root in roots for task in every(workspace.tasks.subtree, id=root))
         found = [*islice(tasks, limit + 1)]
-    session.out.result(Tasks.subtree, found[:limit])
+        shown = found[:limit]
+        waits = {} if session.out.json or session.out.quiet else _waits(workspace, given.get("id"))
+    if session.out.json or session.out.quiet:
+        session.out.result(Tasks.subtree, shown)
+    else:
+        session.out.text(*tree_lines(shown, waits, session.out.colour, session.out.width))
     if len(found) > limit:
         session.out.note(f"there are more than {limit} tasks", "" if limit == _MOST else "show more with --limit")
     return 0
 
 
-def _roots(workspace: Any) -> Iterator[str]:
-    """The ids of the trees that are not closed."""
+def _roots(workspace: Any) -> list[str]:
+    """The ids of the trees in which something is unfinished, though their root may be closed."""
     waiting = ["open", "in_progress", "pending_merge", "blocked"]
-    for task in every(workspace.tasks.list, status=waiting, parent_id="none", limit=_PAGE):
-        yield task.id
+    tasks = {task.id: task for task in every(workspace.tasks.list, status=waiting, limit=_PAGE)}
+    roots: dict[str, None] = {}
+    for task in tasks.values():
+        if task.parent_id is None:
+            roots[task.id] = None
+        elif task.parent_id not in tasks:
+            roots[[*every(workspace.tasks.ancestors, id=task.id)][-1].id] = None
+    return [*roots]
+
+
+def _waits(workspace: Any, root: str | None) -> dict[str, list[str]]:
+    """What each unfinished task waits for; nothing if there are too many to say."""
+    found: dict[str, list[str]] = {}
+    try:
+        graph = workspace.tasks.graph(root)
+    except errors.TooLarge:
+        return {}
+    for edge in graph.edges:
+        if edge.kind == "depends":
+            found.setdefault(edge.id, []).append(edge.on)
+    return found
 
 
 _PAGE: Final = 1000
@@ -218,49 +242,6 @@ def _summarize(session: Session, events: Iterator[Any], refused: list[Any], comp
         lines += [f"  {count:>6}  {what}" for what, count in done.get(name, Counter()).most_common()]
         lines += [f"  {count:>6}  refused: {code}" for code, count in refusals.get(name, {}).items()]
     session.out.say(told, *(lines or ["nothing happened"]), compacted=compacted)
-
-
-@command(
-    "watch",
-    Argument("thing", option="--for", of="KIND.NAME", help="one thing: task.hf-7k2q, lock.deploy, cell.RUN/NAME"),
-    Argument("kinds", "texts", choices=EVENT_KINDS, help="of this kind alone; may be repeated"),
-    Argument("after", of="REVISION", help="also what came after this revision or cursor"),
-    Argument("once", "flag", help="end with the first event"),
-    Argument("timeout", "seconds", help="end after so long; exit code 3 if nothing came"),
-    op=operation("watch"),
-    more="A change of a field is [old, new].",
-)
-def watch(session: Session, given: dict[str, Any]) -> int:
-    """Wait until something happens, and print it.
-
-    With `once`, only the first event. Raises Timeout if the time was over before one came.
-    """
-    wanted = _wanted(given)
-    seen = 0
-    with (
-        session.open() as workspace,
-        workspace.watch(after=given.get("after"), timeout=given.get("timeout"), **wanted) as events,
-    ):
-        for event in events:
-            seen += 1
-            session.out.line(operation("watch"), event)
-            if given.get("once"):
-                return 0
-    if not seen:
-        raise errors.Timeout(f"nothing happened in {given['timeout']:g} s", hint="wait longer with --timeout")
-    return 0
-
-
-def _wanted(given: dict[str, Any]) -> dict[str, Any]:
-    """What is listened to: kinds, and with --for one thing, `task.hf-7k2q` or `cell.RUN/NAME`."""
-    kinds = list(given.get("kinds", ()))
-    if "thing" not in given:
-        return {"kinds": kinds or None}
-    kind, dot, name = given["thing"].partition(".")
-    if not dot or not name or kind not in EVENT_KINDS:
-        raise Usage(f"--for is KIND.NAME, not {given['thing']!r}", hint=f"kinds are {', '.join(EVENT_KINDS)}")
-    run, slash, cell = name.partition("/")
-    return {"kinds": [kind], "id": (run, cell) if kind == "cell" and slash else name}
 
 
 show_task: Final = Command("show", Tasks.get.route.help, arguments_of(Tasks.get), show, op=Tasks.get, relayed=True)

@@ -1,0 +1,130 @@
+"""Operations on many tasks at once: export and import, bulk, templates, retention.
+
+Import and export as JSON lines live in `interchange`, which is loaded by the first call that needs it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import partial
+from typing import TYPE_CHECKING, Final
+
+from holdfast.kernel.tx import Snapshot
+from holdfast.operation import Domain, M, Steps, procedure, read, write
+from holdfast.route import LOADING, Late, example
+from holdfast.types import ImportPart, ImportReport, Page
+from holdfast.types.tasks import ImportFormat, Side, TemplateNode
+
+if TYPE_CHECKING:
+    from holdfast.domains.tasks import changes as _changes
+    from holdfast.domains.tasks import templates as _templates
+else:  # whoever claims and completes needs none of them
+    _changes, _templates = (Late(f"holdfast.domains.tasks.{name}") for name in ("changes", "templates"))
+
+MAX_EXPORT: Final = 1000  # lines of a page
+
+
+def export(
+    snapshot: Snapshot, after: str | None = None, limit: int = MAX_EXPORT, include_deleted: bool = False
+) -> Page[str]:
+    """Return a page of tasks as JSON lines in the order of creation; `after` is the cursor of the page before: an id.
+
+    Links to deleted tasks are included only if the deleted tasks are.
+    """
+    with LOADING:
+        from holdfast.interchange import task_export
+
+    return task_export.export(snapshot, after, limit, include_deleted)
+
+
+def import_(
+    lines: Sequence[str],
+    format: ImportFormat = "holdfast",
+    prefer: Side = "ours",
+    dry_run: bool = False,
+    skip_bad: bool = False,
+    part: ImportPart | None = None,
+    atomic: bool = False,
+) -> Steps[ImportReport]:
+    """Import tasks from JSON lines, with their ids; the same lines again change nothing.
+
+    More than 500 lines go in transactions of at most 500; with `atomic`, a fence, a key or in a transaction it is one.
+    A task changed here and in the file is left alone, or with prefer="theirs" becomes that of the file; no claims are
+    imported. A bad line refuses all (Invalid, with `problems`); `skip_bad` leaves it out. `part` is for slices.
+    """
+    with LOADING:
+        from holdfast.interchange import slices
+        from holdfast.interchange.task_import import import_ as import_in
+    return slices.steps(partial(import_in, format=format, prefer=prefer), lines, dry_run, skip_bad, part, atomic)
+
+
+# What examples need.
+_TEMPLATE: Final = (
+    """holdfast template set release '{"title": "Release {version}", "children": [{"title": "Tag {version}"}]}'"""
+    """ --parameters '{"version": null}'"""
+)
+
+
+class TaskSets(Domain[M]):
+    """The part of `ws.tasks` that is about many tasks."""
+
+    prefix = "tasks"
+    sweep_retention = procedure(
+        _changes.sweep_retention, http="POST /api/tasks/sweep-retention", heavy=True, reloads_rules=True, role="admin"
+    )
+
+    export = read(export, http="GET /api/tasks/export", heavy=True, listing=True, cli="export")
+    import_ = procedure(import_, http="POST /api/tasks/import", heavy=True, reloads_rules=True, cli="import")
+    bulk = write(
+        _changes.bulk,
+        http="POST /api/tasks/bulk",
+        heavy=True,
+        reloads_rules=True,
+        cli="bulk ACTION [TASK_IDS...]",
+        help="Do the same to many tasks, or create many; tell what became of each.",
+        examples=(
+            "holdfast bulk add_tags hf-7k2q hf-3m9x --tag core --tag parser",
+            """holdfast bulk create --tasks '[{"title": "One"}, {"title": "Two"}]' --atomic""",
+        ),
+        shapes={"tasks": "tasks.create"},
+    )
+    set_template = write(
+        _templates.set_template,
+        http="PUT /api/templates/{name}",
+        reloads_rules=True,
+        cli="template set",
+        help="Keep a tree of tasks as a template.",
+        examples=(_TEMPLATE,),
+        shapes={"tree": TemplateNode},
+    )
+    get_template = read(
+        _templates.get_template,
+        http="GET /api/templates/{name}",
+        plain=True,
+        cli="template show",
+        help="Show a template.",
+        examples=(example("holdfast template show release", _TEMPLATE),),
+    )
+    delete_template = write(
+        _templates.delete_template,
+        http="DELETE /api/templates/{name}",
+        cli="template delete",
+        help="Forget a template; tasks made from it stay.",
+        examples=(example("holdfast template delete release", _TEMPLATE),),
+    )
+    from_template = write(
+        _templates.from_template,
+        http="POST /api/templates/{name}/tasks",
+        reloads_rules=True,
+        cli="template use NAME [VALUES...]",
+        help="Make the tasks of a template; all of them, or none.",
+        examples=(example("holdfast template use release version=1.2", _TEMPLATE),),
+    )
+    templates = read(
+        _templates.list_templates,
+        http="GET /api/templates",
+        plain=True,
+        cli="template list",
+        help="List the templates.",
+        examples=("holdfast template list",),
+    )
