@@ -18,7 +18,7 @@ from playwright.sync_api import Browser, CDPSession, Page
 
 import holdfast
 from holdfast.clock import SystemClock
-from holdfast.faces.web import files
+from holdfast.faces.web import FOLDER, digest, files, find
 from holdfast.testing import ManualClock
 from tests.bench.measure import Bench, Row
 from tests.web.browser import MISSING, find_browser, launch
@@ -53,7 +53,8 @@ def run(bench: Bench) -> list[Row]:
     if find_browser() is None:
         bench.say(MISSING)
         return []
-    size = sum(path.stat().st_size for path in files() if path.suffix == ".js") / 1024
+    names = [path.relative_to(FOLDER).as_posix() for path in files() if path.suffix == ".js"]
+    size = sum(len(asset.content) for name in names if (asset := find([digest(), *name.split("/")], False))) / 1024
     rows = [Row(NAME, "JavaScript, unpacked", size, "KB", at_most=200)]
     with launch("--enable-precise-memory-info", "--js-flags=--expose-gc") as browser:
         for part in (live, flood, first_view, graph, timeline):

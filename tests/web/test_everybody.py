@@ -172,6 +172,11 @@ def test_w16_hostile_text_is_shown_as_text_and_nothing_runs(maya: Person, poison
         page = maya.open(view)
         expect(page.locator("main")).to_contain_text("<script>window.ran = 1</script>")
         harmless(page, view)
+    signs = {"board": ".card", "graph": ".node", "timeline": ".lane[data-agent]", "mail": ".letter"}
+    for view, sign in {**signs, "locks": "tr[data-lock]", "state": ".state-detail tbody tr"}.items():
+        page = maya.open(view)
+        expect(page.locator(sign).first).to_be_attached()
+        harmless(page, view)
 
 
 def harmless(page: Page, what: str) -> None:
