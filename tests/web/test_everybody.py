@@ -115,13 +115,13 @@ def test_w15_the_whole_flow_by_keyboard(maya: Person, site: Site) -> None:
 
 
 def test_w15_nothing_is_wider_than_a_screen_of_360_pixels(site: Site, chromium: Browser) -> None:
+    others = [("board",), ("graph",), ("timeline",), ("mail",), ("locks",), ("state",)]
+    places = "[document.documentElement, document.querySelector('main')]"
     with site.person(chromium, "maya", size=(360, 740)) as person:
-        for address in views(site):
+        for address in [*views(site), *others]:
             page = person.open(*address)
-            expect(page.locator("main time").first).to_be_attached()
-            wide = page.evaluate(
-                "Math.max(document.documentElement.scrollWidth, document.querySelector('main').scrollWidth)"
-            )
+            expect(page.locator("main :is(time, .counts b, .card, svg text, tr, .row)").first).to_be_attached()
+            wide = page.evaluate(f"Math.max(...{places}.map(each => each.scrollWidth))")
             assert wide <= 360, address
 
 
