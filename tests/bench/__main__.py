@@ -30,6 +30,7 @@ from tests.bench import (
     mail,
     replicas,
     routing,
+    scale,
     stashes,
     streams,
     task_growth,
@@ -58,6 +59,7 @@ SUBJECTS = {
     "load": load.run,
     "fleet": fleet.run,
     "ui": ui.run,
+    "scale": scale.run,
 }
 
 

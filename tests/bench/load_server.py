@@ -44,6 +44,11 @@ class Served:
             raise
 
     @property
+    def pid(self) -> int:
+        """Its process id."""
+        return self._process.pid
+
+    @property
     def memory(self) -> int:
         """What it has in memory, in bytes (RSS)."""
         found = re.search(r"^VmRSS:\s+(\d+) kB$", self._read("status"), re.MULTILINE)

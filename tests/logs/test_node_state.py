@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 import os
 import re
+import subprocess
+import sys
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -16,6 +18,7 @@ from holdfast.faces.cli import main
 from holdfast.filesystem import LOG_URL
 from holdfast.replication import log as log_module
 from holdfast.replication.log import CommitLog, LogWrapper, MemoryLog
+from holdfast.testing.crowd import LONG
 from tests.http.running import Running
 from tests.logs.nodes import RUN, Nodes, Wire, at, eventually, once
 from tests.worlds.postgres import shared_server
@@ -140,3 +143,28 @@ def test_n3_metrics_have_lag_appends_moved_and_the_patience_that_was_spent(url: 
         eventually(lambda: metric("holdfast_log_lag_seconds") < 5)
     finally:
         server.end()
+
+
+def test_n4_commands_on_a_replica_go_through_its_server_and_say_so(url: str, tmp_path: Path) -> None:
+    """Each would otherwise connect to the engine and catch up."""
+    folder = tmp_path / "a"
+    holdfast.open(url, folder=folder, actor="ann", create=True).close()
+
+    def call(*words: str) -> tuple[int, str, str]:
+        command = [sys.executable, "-m", "holdfast", *words, "--dir", str(folder), "--actor", "ann"]
+        done = subprocess.run(command, capture_output=True, text=True, timeout=LONG, check=False, cwd=tmp_path)
+        return done.returncode, done.stdout, done.stderr
+
+    server = Running(folder)
+    try:
+        code, id, said = call("create", "bake", "-q", "-v")
+        assert (code, said) == (0, "carried out by the server of this folder\n")
+        code, found, said = call("show", id.strip(), "-v", "--direct", "-q")
+        assert (code, found, said) == (0, id, "carried out here, on the store itself\n")
+        assert call("ready", "-q")[2] == "", "only with -v"
+        code, _, said = call("ready", "-v", "--json")
+        assert json.loads(said) == {"schema_version": 1, "note": "carried out by the server of this folder"}
+    finally:
+        server.end()
+    code, found, said = call("ready", "-q", "-v")
+    assert (code, found, said) == (0, id, "carried out here, on the store itself\n")

@@ -11,7 +11,7 @@ import os
 import sys
 from io import TextIOWrapper
 
-from holdfast.faces.cli.relay import through_server, value_of
+from holdfast.faces.cli.relay import say_where, through_server, value_of
 
 TYPE_CHECKING = False
 
@@ -63,6 +63,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     try:
         try:
             code, key = through_server(arguments)
+            say_where(arguments, here=code is None, repeated=key is not None)
             if code is None:
                 code = _run(arguments, key)
         finally:

@@ -43,6 +43,7 @@ GLOBAL: Final = (
     ),
     Argument("at_least", of="REVISION", help="read nothing older than this, or latest"),
     Argument("direct", "flag", help="use the store itself, also if a server runs on the folder"),
+    Argument("verbose", "flag", short="-v", help="say whether a server carries it out, or this process"),
     Argument("help", "flag", short="-h", help="show what a command takes"),
 )
 

@@ -173,6 +173,22 @@ def through_server(words: list[str]) -> tuple[int | None, str | None]:
     return (None, key) if status != ANSWERED else (_obey(*decode_answer(body), place.folder or ""), None)
 
 
+def say_where(words: list[str], *, here: bool, repeated: bool) -> None:
+    """With -v: say where a command is carried out."""
+    own = words[: words.index("--")] if "--" in words else words
+    if not {"-v", "--verbose"} & {*own}:
+        return
+    if repeated:
+        text = "the server took it and did not answer: repeated here, under the same key"
+    else:
+        text = "carried out here, on the store itself" if here else "carried out by the server of this folder"
+    if "--json" in own or os.environ.get("HOLDFAST_JSON") not in (None, "", "0"):
+        from json import dumps
+
+        text = dumps({"schema_version": 1, "note": text})
+    sys.stderr.write(f"{text}\n")
+
+
 def describe_use(folder: str) -> tuple[bool, str]:
     """Whether the server of a folder carries out commands of this process, as words too; one without words asks it."""
     connection, status, body = connect(folder), 0, b""
