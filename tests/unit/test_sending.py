@@ -9,7 +9,7 @@ import pytest
 
 from holdfast import errors
 from holdfast.operation import operation
-from holdfast.remote.nodes import Address, Nodes, Sent
+from holdfast.remote.failover import Address, Nodes, Sent
 from holdfast.remote.protocol import ATTEMPTS, Elsewhere, Pause, Send, calling, request_of
 from holdfast.remote.stream import RESUMES, Resuming
 from holdfast.workspace.context import Context

@@ -17,7 +17,7 @@ from weakref import WeakKeyDictionary
 
 from holdfast import errors
 from holdfast.operation import Handlers, Sync, drive
-from holdfast.remote.nodes import Address, Nodes, Sent
+from holdfast.remote.failover import Address, Nodes, Sent
 from holdfast.remote.protocol import (
     Elsewhere,
     Pause,

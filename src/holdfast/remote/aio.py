@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Final, Generic, NoReturn, TypeVar
 from holdfast import errors
 from holdfast.operation import Async, Handlers, drive_async
 from holdfast.remote import NodeRefused, leave, leaving, signed
-from holdfast.remote.nodes import Nodes
+from holdfast.remote.failover import Nodes
 from holdfast.remote.protocol import (
     Elsewhere,
     Pause,
