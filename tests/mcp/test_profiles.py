@@ -78,7 +78,7 @@ def test_the_profile_all_is_the_table_of_operations() -> None:
 async def test_the_profile_all_does_what_the_operations_do(ws: holdfast.Workspace) -> None:
     async with inside(ws, "all") as agent:
         task = (await agent.call("tasks_create", title="work", tags=["x"]))["result"]
-        assert task == msgspec.to_builtins(ws.tasks.get(task["id"])) | {"tags": ["x"]}
+        assert task == msgspec.to_builtins(ws.tasks.get(task["id"])) | {"tags": ["x"], "refs": [], "warnings": []}
         claimed = (await agent.call("tasks_claim_next", tags=["x"]))["result"]
         assert claimed["claimed_by"] == "ann"
         page = await agent.call("tasks_list", limit=1)
