@@ -10,6 +10,7 @@ import random
 import statistics
 import threading
 import time
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +23,7 @@ from holdfast.faces.web import FOLDER, digest, files, find
 from holdfast.testing import ManualClock
 from tests.bench.measure import Bench, Row
 from tests.web.browser import MISSING, find_browser, launch
+from tests.web.seed import AGENTS
 from tests.web.site import Site
 
 NAME = "ui"
@@ -214,6 +216,18 @@ def graph(bench: Bench, browser: Browser) -> list[Row]:
     ]
 
 
+def _begin(tx: Any) -> list[str]:
+    ids = [tx.tasks.create(f"task of {name}").id for name in AGENTS]
+    for id, name in zip(ids, AGENTS, strict=True):
+        tx.tasks.claim(id, agent=name, ttl=86_000)
+    return ids
+
+
+def _complete(tx: Any, ids: list[str]) -> None:
+    for id, name in zip(ids, AGENTS, strict=True):
+        tx.tasks.complete(id, agent=name, review=False)
+
+
 def timeline(bench: Bench, browser: Browser) -> list[Row]:
     """A day with many events."""
     folder = bench.folder / "timeline"
@@ -221,12 +235,10 @@ def timeline(bench: Bench, browser: Browser) -> list[Row]:
     clock = ManualClock()
     clock.jump((SystemClock().wall() - clock.wall()) / 1e6 - 86_000)
     with holdfast.open(folder, actor="ada", clock=clock) as ws:
-        for number in range(count):
-            who = ws.using(actor=f"agent-{number % 12}")
-            task = who.tasks.create(f"task {number}")
-            who.tasks.claim(task.id)
-            clock.advance(86_000 / count)
-            who.tasks.complete(task.id, review=False)
+        for _ in range(0, count, len(AGENTS)):
+            ids = ws.transact(_begin)
+            clock.advance(86_000 * len(AGENTS) / count)
+            ws.transact(partial(_complete, ids=ids))
     site = Site(folder, tasks=0)
     try:
         with site.person(browser, "maya") as maya:
