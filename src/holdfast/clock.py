@@ -109,6 +109,10 @@ class Now:
 
     def read(self, stamp: int) -> int:
         """Return the current time, given the stamp in the current snapshot."""
+        return max(self.clock.wall(), self.witness(stamp))
+
+    def witness(self, stamp: int) -> int:
+        """Count monotonic time from this stamp on, if it is the newest; return what the time is by it."""
         newest, offset, _ = self._anchor
         monotonic = self.clock.monotonic()
         if stamp > newest:
@@ -116,7 +120,7 @@ class Now:
             seen = stamp % RESET - monotonic
             offset = max(offset, seen) if stamp // RESET == newest // RESET else seen
             self._anchor = (stamp, offset, monotonic)
-        return max(self.clock.wall(), monotonic + offset)
+        return monotonic + offset
 
     def ahead(self, stamp: int) -> int:
         """How far the workspace's time runs ahead of the wall clock."""

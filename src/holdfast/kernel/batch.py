@@ -357,7 +357,7 @@ class Batch:
             self.committed = True
             self._writer.store.check_committed()
             self._writer.store.acknowledge(self._workspace, self.revision, stamp)
-            self._writer.time.read(stamp)
+            self._writer.time.witness(stamp)
             self._writer.actors.remember(news)
             reach("batch.committed")
         except (apsw.FullError, apsw.BusyError) as error:

@@ -207,7 +207,7 @@ class Store:
         if not self._is_marked:
             return
         try:
-            self.files.mark(Mark(workspace, revision, stamp))
+            self.files.mark(workspace, revision, stamp)
         except OSError as error:
             import logging
 

@@ -194,12 +194,12 @@ class StoreFiles:
 
     # --- what was acknowledged ---------------------------------------------------------------------------------------
 
-    def mark(self, mark: Mark) -> None:
+    def mark(self, workspace: str, revision: int, stamp: int) -> None:
         """Note a commit that is on disk, before anybody hears of it."""
         if self._mark is None:
             self._mark = os.open(os.path.join(self.folder, MARK), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-        text = b"%s %d %d" % (mark.workspace.encode(), mark.revision, mark.stamp)
-        os.pwrite(self._mark, b"%s %08x" % (text, crc32(text)) + b" " * (_MARK_BYTES - len(text)), 0)
+        text = b"%s %d %d" % (workspace.encode(), revision, stamp)
+        os.pwrite(self._mark, (b"%s %08x" % (text, crc32(text))).ljust(_MARK_BYTES), 0)
 
     def marked(self) -> Mark | None:
         """The commit that was noted last, None if nothing can be read: a loss of power may leave an empty file."""
