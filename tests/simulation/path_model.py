@@ -87,6 +87,8 @@ class PathModel(TaskModel):
     ) -> PathLock:
         if task is not None:
             self._own_claim(self._task(task), holder, None, None)
+        elif ttl is None:
+            ttl = 3600.0  # the setting path_lock_timeout
         wanted = tuple(sorted({*patterns}))
         for row in self.state.paths.values():
             if (row.holder, row.patterns, row.shared, row.task) == (holder, wanted, shared, task):
@@ -107,7 +109,7 @@ class PathModel(TaskModel):
         return self.shown_path(row)
 
     def _run_on(self, row: PathRow, ttl: float | None) -> None:
-        """The later end wins, and that of the claim, or none, is the latest."""
+        """The later end wins, and that of the claim is the latest."""
         if ttl is None:
             self._drop(row.lease)
             row.lease = None

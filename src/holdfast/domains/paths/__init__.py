@@ -18,6 +18,7 @@ from holdfast.domains import locks
 from holdfast.domains.named_locks import check_force
 from holdfast.domains.paths import patterns
 from holdfast.domains.paths.patterns import PATH, Detail, check_patterns, clash, find, held, select, target_of
+from holdfast.domains.routing.config import settings_of
 from holdfast.domains.tasks.claims import authorise
 from holdfast.domains.tasks.creation import check_line
 from holdfast.domains.tasks.rows import Stored
@@ -49,7 +50,7 @@ def lock(
     """Lock paths and globs, and everything below them, waiting for up to `wait` seconds. Raises Held.
 
     `shared` locks may overlap each other. For a `task` that the holder has claimed, the lock ends with the claim at the
-    latest; otherwise after `ttl` seconds, or when it is released.
+    latest; otherwise after `ttl` seconds, by default `path_lock_timeout` of the settings (1 h), or when it is released.
     """
     check_flag(shared=shared)
     why = None if reason is None else check_line(reason, "reason", MAX_REASON)
@@ -72,6 +73,8 @@ class _PathAttempt:
         holder = holder_of(tx, self._holder)
         micros = None if self._ttl is None else check_ttl(self._ttl)
         task = None if self._wanted.task is None else _claimed(tx, self._wanted.task, holder)
+        if micros is None and task is None:
+            micros = settings_of(tx).config.path_lock_timeout
         again = self._again(tx, holder, task)
         if again is not None:
             locks.forget_ticket(tx, self._ticket)
@@ -111,7 +114,7 @@ def _claimed(tx: Tx, id: str, holder: str) -> Stored:
 
 
 def _run_on(tx: Tx, lock: PathLock, micros: int | None) -> PathLock:
-    """Locking again keeps the token; the later end wins, and without a ttl it does not expire."""
+    """Locking again keeps the token; the later end wins, and without a ttl that of the claim it is taken for."""
     bound = locks.require(tx, target_of(lock.id))[4]
     claim = _claim_lease(tx, lock.task)
     if bound is not None and bound != claim:

@@ -33,7 +33,7 @@ Parents = Literal["strict", "independent"]
 
 
 class Config(msgspec.Struct, frozen=True):
-    """The settings. `claim_timeout` is in microseconds; days that are None mean never."""
+    """The settings. The two timeouts are in microseconds; days that are None mean never."""
 
     prefix: str = "hf"
     claim_timeout: int = 30 * 60 * _SECOND
@@ -45,6 +45,7 @@ class Config(msgspec.Struct, frozen=True):
     max_body: int = 262_144  # bytes of UTF-8
     max_tags: int = 64  # of a task
     parents: Parents | None = None  # None: as the workspace has it
+    path_lock_timeout: int = 60 * 60 * _SECOND
 
 
 def read_config(text: str, file: str) -> tuple[Config | None, list[Problem]]:
@@ -147,6 +148,7 @@ _KEYS: Final[dict[str, Callable[[Findings, str, Node], Any]]] = {
     "prefix": _prefix,
     "parents": _parents,
     "claim_timeout": _duration,
+    "path_lock_timeout": _duration,
     "default_grimoire": read_name,
     "task_store.retention_days": _days,
     "task_store.soft_delete_days": _days,

@@ -7,17 +7,21 @@ and print in its format. Outside a workspace both are silent and allow everythin
 from __future__ import annotations
 
 import os
+from contextlib import suppress
 from typing import Any, Final
 
 import msgspec
 
-from holdfast import errors
+from holdfast import client_sessions, errors
+from holdfast.clock import SystemClock
 from holdfast.errors import Invalid
 from holdfast.faces.cli import location
 from holdfast.faces.cli.args import Argument, Usage
 from holdfast.faces.cli.call import Session
 from holdfast.faces.cli.command import command
 from holdfast.faces.cli.output import printable, short
+from holdfast.filesystem import write_private
+from holdfast.types import Op
 
 _MOST: Final = 20
 _WIDE: Final = 70  # characters of a title or subject
@@ -110,6 +114,8 @@ def prime(session: Session, given: dict[str, Any]) -> int:
     actor = session.actor
     if hook is not None:
         actor = hook.begin(session, "prime")
+        if hook.event == "prompt":
+            return hook.answer("prompt", _attend(session, actor, at_once=True))
 
     with session.open() as workspace:
         facts = gather(workspace, actor)
@@ -148,14 +154,13 @@ def guard(session: Session, given: dict[str, Any]) -> int:
     place = session.find_place()
     if place is None or not paths or (hook is not None and not place.exists and not place.chosen):
         return 0 if hook is None else hook.answer("edit", "")
-    if hook is not None:
-        hook.begin(session, "guard")
+    actor = None if hook is None else hook.begin(session, "guard")
     refused = _refused(session, paths)
     if hook is not None:
         from holdfast.hints import for_shell
 
         reasons = [f"{error.message} ({for_shell(error.hint, session.out.at)})" for error in refused]
-        return hook.answer("edit", "\n".join(reasons), blocked=bool(reasons))
+        return hook.answer("edit", "\n".join(reasons) or _attend(session, actor), blocked=bool(reasons))
     for error in refused[:-1]:
         session.out.error(error)
     if refused:
@@ -201,6 +206,89 @@ def _staged(session: Session) -> list[str]:
     return [os.path.join(root, os.fsdecode(name)) for name in done.stdout.split(b"\0") if name]
 
 
+# --- what a session's hooks do besides -------------------------------------------------------------------------------
+
+FRESH: Final = 30.0  # seconds in which nothing is renewed again, and no edit asks for news
+_NEWS: Final = 400  # bytes
+
+
+class _Known(msgspec.Struct):
+    """What a session knows already: the claims it had, and the mail that was reported to it."""
+
+    claims: list[str] = []
+    mail: list[str] = []
+
+
+def _attend(session: Session, actor: str | None, at_once: bool = False) -> str:
+    """Renew what the session holds, in one commit, and return what is new for it; at most once in FRESH seconds.
+
+    With `at_once` the news are asked for anyway. Nothing that fails here stops an edit.
+    """
+    if actor is None:
+        return ""
+    folder = os.path.join(location.private_folder(session.place, session.environ), client_sessions.FOLDER)
+    path = os.path.join(folder, f".news.{actor.replace('/', '%2F')}")
+    fresh = os.path.exists(path) and SystemClock().wall() / 1e6 - os.stat(path).st_mtime < FRESH
+    if fresh and not at_once:
+        return ""
+    try:
+        with open(path, "rb") as file:
+            known = msgspec.json.decode(file.read(), type=_Known)
+    except (OSError, msgspec.DecodeError):
+        known = _Known()
+    try:
+        with session.open(writing=True) as workspace:
+            claims = list(workspace.tasks.list(claimed_by=actor, limit=_MOST))
+            if not fresh:
+                _renew(workspace, actor, claims)
+            lost = [task for id in known.claims if (task := _lost(workspace, id, actor)) is not None]
+            mail = [each for each in workspace.mail.inbox(actor, unread=True, limit=_MOST) if each.id not in known.mail]
+    except errors.HoldfastError as error:
+        return f"holdfast: your claims were not renewed: {error.message}"
+    told = _Known([task.id for task in claims], [*known.mail, *(each.id for each in mail)][-100:])
+    if not fresh or told != known:
+        with suppress(OSError):  # a read-only place: it is told again
+            os.makedirs(folder, mode=0o700, exist_ok=True)
+            write_private(path, msgspec.json.encode(told))
+    return _news(lost, mail, claims if at_once else [])
+
+
+def _renew(workspace: Any, actor: str, claims: list[Any]) -> None:
+    """Renew claims and path locks that end, in one commit; those for a task live as long as its claim."""
+    from holdfast.domains.paths import Paths  # once in a while, and not for every edit
+    from holdfast.domains.tasks import Tasks
+
+    steps = [Op(Tasks.heartbeat.name, {"id": task.id}) for task in claims if task.deadline is not None]
+    locks = workspace.paths.list(holder=actor, limit=_MOST)
+    steps += [Op(Paths.refresh.name, {"id": lock.id}) for lock in locks if lock.task is None]
+    if steps:
+        workspace.txn([], steps)
+
+
+def _lost(workspace: Any, id: str, actor: str) -> Any:
+    """The task, if the session held it and lost it: another has claimed it, or the claim expired."""
+    task = workspace.tasks.get(id)
+    if task.claimed_by == actor:
+        return None
+    ended = [event.op for event in workspace.tasks.history(id) if event.op in _ENDINGS]
+    return task if task.claimed_by is not None or ended[-1:] == ["expire"] else None
+
+
+_ENDINGS: Final = ("expire", "release", "complete", "block", "park", "close", "cancel")
+
+
+def _news(lost: list[Any], mail: list[Any], claims: list[Any]) -> str:
+    """The news as text, cut to what a prompt can bear."""
+    lines = [f"Holdfast: you lost the claim on {task.id}: stop that work, and look with holdfast show" for task in lost]
+    if mail:
+        senders = ", ".join(dict.fromkeys(printable(each.sender) for each in mail))
+        lines.append(f"Holdfast: {len(mail)} new message(s), from {senders}: holdfast mail inbox")
+    if claims:
+        held = ", ".join(f"{task.id} ({short(printable(task.title), 40)})" for task in claims)
+        lines.append(f"Holdfast: you hold {held}; end with holdfast done, block or release")
+    return "\n".join(lines).encode()[:_NEWS].decode(errors="ignore")
+
+
 class _Hook:
     """A call by an agent client, with the JSON on standard input."""
 
@@ -224,6 +312,11 @@ class _Hook:
             event = self._hooks.event_of(self._payload) or ""
             session.note_hook(f"{self._client}-{command}", _field(id), _field(actor), event)
         return str(actor) if actor is not None else None
+
+    @property
+    def event(self) -> str | None:
+        """What is about to happen."""
+        return self._hooks.event_of(self._payload)
 
     def paths(self) -> list[str]:
         """Return the files that are about to be edited."""

@@ -169,6 +169,7 @@ def _stuck(session: Session) -> Iterator[Found]:
         claims = workspace.tasks.list(status="in_progress", limit=_LOOKED_AT)
         locks = workspace.locks.list(limit=_LOOKED_AT)
         stashes = workspace.stashes.list(stash_type="lock", limit=_LOOKED_AT)
+        paths = workspace.paths.list(limit=_LOOKED_AT)
 
     held: list[tuple[str, Any, datetime | None, str]]
     held = [(task.id, task.claimed_by, task.deadline, f"release {task.id} --force") for task in claims]
@@ -184,6 +185,12 @@ def _stuck(session: Session) -> Iterator[Found]:
             found = True
             text = f"{what} is held by {holder}, not seen for an hour, and does not expire"
             yield "note", text, f"ask the holder; if it is gone: holdfast {release}"
+    for each in paths:
+        last = seen.get(each.holder)
+        if last is None or now - last > _UNSEEN:
+            found = True
+            text = f"{', '.join(each.patterns)} is locked by {each.holder}, not seen for an hour"
+            yield "note", text, f"ask the holder; if it is gone: holdfast path release {each.id} --force"
     if not found:
         yield "ok", "no claim or lock is held by an agent that is gone"
 

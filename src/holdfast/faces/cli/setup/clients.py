@@ -105,7 +105,9 @@ class Client:
     executable: bool = False
 
 
-def _grouped(client: str, compact: str, edit: str, tools: str, lenient: bool, timeout: int = SECONDS) -> Entries:
+def _grouped(
+    client: str, prompt: str, compact: str, edit: str, tools: str, lenient: bool, timeout: int = SECONDS
+) -> Entries:
     """Return the hooks of a client that groups them by matcher."""
 
     def group(words: str, **more: str) -> dict[str, Any]:
@@ -163,10 +165,14 @@ _TRUST: Final = {
 
 
 def _clients(lenient: bool, mcp: bool) -> Mapping[str, Client]:
-    claude = _grouped("claude", "PreCompact", "PreToolUse", "Edit|MultiEdit|Write|NotebookEdit", lenient)
-    codex = _grouped("codex", "PreCompact", "PreToolUse", "apply_patch", lenient)
+    claude = _grouped(
+        "claude", "UserPromptSubmit", "PreCompact", "PreToolUse", "Edit|MultiEdit|Write|NotebookEdit", lenient
+    )
+    codex = _grouped("codex", "UserPromptSubmit", "PreCompact", "PreToolUse", "apply_patch", lenient)
     # The timeouts of Gemini are milliseconds.
-    gemini: Edit = _grouped("gemini", "PreCompress", "BeforeTool", "write_file|replace", lenient, SECONDS * 1000)
+    gemini: Edit = _grouped(
+        "gemini", "BeforeAgent", "PreCompress", "BeforeTool", "write_file|replace", lenient, SECONDS * 1000
+    )
     pre_commit = ShellBlock(f"{line('guard --staged', lenient)} || exit $?", "# ", "", preamble="#!/bin/sh\n")
     entry = McpServer(server())
     rule = Block(TEXT, preamble=_RULE)

@@ -6,8 +6,9 @@
     gemini   SessionStart             PreCompress: unheard           BeforeTool, exit 2 and stderr
     cursor   sessionStart             preCompact: unheard            preToolUse, exit 0 and JSON
 
-Claude Code and Codex run SessionStart again after a compaction. With any exit code but 0 and 2 a hook has failed, and
-the client continues. Called by `holdfast prime --hook` and `holdfast guard --hook`.
+Before a prompt of the person (UserPromptSubmit, BeforeAgent of Gemini) the agent hears what is new; Cursor has no such
+hook. Claude Code and Codex run SessionStart again after a compaction. With any exit code but 0 and 2 a hook has failed,
+and the client continues. Called by `holdfast prime --hook` and `holdfast guard --hook`.
 """
 
 from __future__ import annotations
@@ -20,12 +21,14 @@ from typing import Any, Final, Literal, NamedTuple
 
 from holdfast.client_sessions import session_actor
 
-Event = Literal["start", "compact", "edit"]
+Event = Literal["start", "compact", "edit", "prompt"]
 
 _EVENTS: Final[Mapping[str, Event]] = {
     "sessionstart": "start",
     "precompact": "compact",
     "precompress": "compact",
+    "userpromptsubmit": "prompt",
+    "beforeagent": "prompt",
     "pretooluse": "edit",
     "beforetool": "edit",
 }
@@ -81,7 +84,9 @@ def answer(client: str, event: Event, text: str, blocked: bool = False) -> Answe
     nothing = "{}" if client in ("cursor", "gemini") else ""  # these two always expect JSON
     if event == "edit":
         if not blocked:
-            return Answer(nothing, "", 0)
+            # Only Claude Code reads what a hook says about an edit that it allows.
+            heard = client == "claude" and text.strip()
+            return Answer(_context("PreToolUse", text) if heard else nothing, "", 0)
         reason = text.strip() or "another agent has locked this path"
         if client == "cursor":
             denied = {"permission": "deny", "user_message": reason, "agent_message": reason}
@@ -93,8 +98,12 @@ def answer(client: str, event: Event, text: str, blocked: bool = False) -> Answe
         return Answer(f"Keep in the summary:\n{text}", "", 0) if client == "claude" else Answer(nothing, "", 0)
     if client == "cursor":
         return Answer(json.dumps({"additional_context": text}), "", 0)
-    context = {"hookSpecificOutput": {"hookEventName": "SessionStart", "additionalContext": text}}
-    return Answer(json.dumps(context), "", 0)
+    names = {"prompt": "BeforeAgent" if client == "gemini" else "UserPromptSubmit"}
+    return Answer(_context(names.get(event, "SessionStart"), text), "", 0)
+
+
+def _context(event: str, text: str) -> str:
+    return json.dumps({"hookSpecificOutput": {"hookEventName": event, "additionalContext": text}})
 
 
 def _text(payload: Any, key: str) -> str | None:

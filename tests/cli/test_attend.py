@@ -1,0 +1,129 @@
+"""What a session's hooks do besides (issue 22): renew what it holds, and say what is new, once and briefly."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Callable
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import holdfast
+from holdfast.client_sessions import session_actor
+from holdfast.clock import SystemClock
+from holdfast.faces.cli.commands.agents import FRESH
+from holdfast.testing import ManualClock
+from tests.cli.calling import Answer
+
+Cli = Callable[..., Answer]
+ME = session_actor("claude", "s")
+
+
+def hook(cli: Cli, event: str, client: str = "claude", **more: Any) -> Answer:
+    """A hook of the session."""
+    command = "guard" if event == "PreToolUse" else "prime"
+    told = {"hook_event_name": event, "session_id": "s", "tool_name": "Write", **more}
+    done = cli(command, "--hook", client, stdin=json.dumps(told))
+    assert done.code == 0, done
+    return done
+
+
+def edit(cli: Cli, project: Path) -> str:
+    """The hook before an edit; what it tells the agent."""
+    return heard(hook(cli, "PreToolUse", tool_input={"file_path": str(project / "x")}))
+
+
+def heard(done: Answer) -> str:
+    return str(json.loads(done.out)["hookSpecificOutput"]["additionalContext"]) if done.out else ""
+
+
+def prompt(cli: Cli) -> str:
+    """The hook before a prompt; what it tells the agent."""
+    return heard(hook(cli, "UserPromptSubmit"))
+
+
+def let_time_pass(project: Path) -> None:
+    """What the session was told is no longer fresh."""
+    (stamp,) = (project / ".holdfast" / "sessions").glob(".news.*")
+    then = stamp.stat().st_mtime - FRESH
+    os.utime(stamp, (then, then))
+
+
+def ends(cli: Cli, task: str) -> datetime:
+    return datetime.fromisoformat(cli("show", task, "--json").data["deadline"])
+
+
+def test_i22_an_edit_renews_claims_and_path_locks_in_one_commit_and_not_while_fresh(made: Cli, project: Path) -> None:
+    task = made("create", "x", "-q").id
+    made("claim", task, "--ttl", "600", "--actor", ME)
+    made("path", "lock", "docs/**", "--ttl", "600", "--actor", ME)
+    made("path", "lock", "src/**", "--task", task, "--actor", ME)
+
+    def locks() -> list[datetime]:
+        return [datetime.fromisoformat(each["expires_at"]) for each in made("path", "list", "--json").data]
+
+    first, held = ends(made, task), locks()
+    assert edit(made, project) == ""
+    renewed = ends(made, task)
+    assert renewed > first
+    assert all(after > before for before, after in zip(held, locks(), strict=True))
+    edit(made, project)
+    prompt(made)
+    assert ends(made, task) == renewed, "one commit in 30 s at most"
+    let_time_pass(project)
+    prompt(made)
+    assert ends(made, task) > renewed
+
+
+def test_i22_mail_is_reported_once_at_the_next_prompt_or_edit(made: Cli, project: Path) -> None:
+    made("agent", "register", ME)
+    made("mail", "send", ME, "first", "x", "--actor", "bob")
+    assert "1 new message(s), from bob" in prompt(made)
+    assert prompt(made) == ""
+    made("mail", "send", ME, "second", "x", "--actor", "eve")
+    let_time_pass(project)
+    assert "from eve" in edit(made, project)
+    let_time_pass(project)
+    assert edit(made, project) == ""
+
+
+def test_i22_a_lost_claim_is_reported_once_and_one_that_was_given_back_is_not(made: Cli, project: Path) -> None:
+    lost, given_back = made("create", "x", "-q").id, made("create", "y", "-q").id
+    for task in (lost, given_back):
+        made("claim", task, "--actor", ME)
+    told = prompt(made)
+    assert f"you hold {lost} (x), {given_back} (y)" in told, "what is held is recalled"
+    made("release", lost, "--force", "--actor", "boss")
+    made("claim", lost, "--actor", "b")
+    made("release", given_back, "--actor", ME)
+    assert f"you lost the claim on {lost}" in (told := prompt(made))
+    assert given_back not in told
+    assert prompt(made) == ""
+
+
+def test_i22_news_fit_into_400_bytes(made: Cli) -> None:
+    for number in range(15):
+        task = made("create", f"𝔘{number} " + "long " * 30, "-q").id
+        made("claim", task, "--actor", ME)
+        made("mail", "send", ME, "s" * 200, "x", "--actor", f"sender-{number}-" + "n" * 40)
+    assert 200 < len(prompt(made).encode()) <= 400
+
+
+@pytest.mark.parametrize(("client", "event"), [("codex", "UserPromptSubmit"), ("gemini", "BeforeAgent")])
+def test_i22_the_prompt_hooks_of_other_clients_are_answered_in_their_form(made: Cli, client: str, event: str) -> None:
+    task = made("create", "x", "-q").id
+    made("claim", task, "--actor", session_actor(client, "s"))
+    told = json.loads(hook(made, event, client).out)["hookSpecificOutput"]
+    assert (told["hookEventName"], task in told["additionalContext"]) == (event, True)
+
+
+def test_i22_doctor_lists_path_locks_of_agents_that_were_not_seen_for_long(made: Cli, project: Path) -> None:
+    clock = ManualClock()
+    clock.jump(SystemClock().wall() / 1e6 - clock.wall() / 1e6 - 7200)
+    with holdfast.open(project / "old", actor="gone", clock=clock) as workspace:
+        workspace.paths.lock("src/**", ttl=86_400)
+    told = made("doctor", "--dir", str(project / "old")).out
+    assert "src/** is locked by gone, not seen for an hour" in told
