@@ -65,15 +65,21 @@ class PostgresServer:
         """Start it, and return when it accepts connections."""
         options = [f"-c{setting}" for setting in ("listen_addresses=", *self._settings)]
         command = [str(self._binaries / "postgres"), "-D", str(self._data), "-k", str(self.folder), *options]
-        with open(self.folder / "server.log", "ab") as log:
-            self._process = subprocess.Popen(command, stdout=log, stderr=log, cwd=self.folder, **self._as)  # type: ignore[call-overload]
+        self._launch(command)
         deadline = time.monotonic() + _READY
         ready = [str(self._binaries / "pg_isready"), "-q", "-h", str(self.folder), "-U", USER]
         while subprocess.run(ready, check=False).returncode != 0:
             assert self._process is not None
-            assert self._process.poll() is None, (self.folder / "server.log").read_text()
+            if self._process.poll() is not None:
+                said = (self.folder / "server.log").read_text()[-2000:]
+                assert "pre-existing shared memory block" in said, said
+                self._launch(command)  # the children of one that was killed had not ended yet
             assert time.monotonic() < deadline, "PostgreSQL does not start"
             time.sleep(_LOOK_AGAIN)
+
+    def _launch(self, command: list[str]) -> None:
+        with open(self.folder / "server.log", "ab") as log:
+            self._process = subprocess.Popen(command, stdout=log, stderr=log, cwd=self.folder, **self._as)  # type: ignore[call-overload]
 
     def stop(self, how: signal.Signals = signal.SIGINT) -> None:
         """Stop it by its process id: SIGINT is a fast shutdown, SIGQUIT and SIGKILL are crashes."""
