@@ -66,8 +66,8 @@ def drifted(key: str, said: str, value: str) -> bool:
     said, value = " ".join(said.split()).casefold(), " ".join(value.split()).casefold()
     if not value or said == value:
         return False
-    short = said.rstrip(".… ")
-    return not (key == "subject" and short and value.startswith(short))
+    short = said.rstrip(".… ")  # by its beginning, or to some of its words
+    return not (key == "subject" and short and (value.startswith(short) or {*short.split()} <= {*value.split()}))
 
 
 def refresh(box: Mailbox, everyone: Sequence[str] = ()) -> Mailbox:
