@@ -307,7 +307,7 @@ BUGS = [
     Bug(
         "time runs backwards with the wall clock",
         "clock.py",
-        "        return max(self.clock.wall(), monotonic + offset)\n",
+        "        return max(self.clock.wall(), self.witness(stamp))\n",
         "        return self.clock.wall()\n",
     ),
     Bug(

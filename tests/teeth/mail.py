@@ -135,7 +135,7 @@ BUGS = [
     # --- agents
     Bug(
         "a derived actor may claim, lock and mail",
-        "domains/locks.py",
+        "kernel/leases.py",
         """        if isinstance(actor, DerivedActor):
             source""",
         """        if not actor:

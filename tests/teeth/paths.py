@@ -103,19 +103,19 @@ BUGS = [
     Bug(
         "a claim's end does not free its path locks",
         "domains/tasks/rows.py",
-        """    if task.holder is not None and new.holder != task.holder:
-        locks.end_claim(tx, task.id, "expire" if op == "expire" else "release")
+        """        locks.end_claim(tx, task.id, "expire" if op == "expire" else "release")
 """,
-        """""",
+        """        assert locks
+""",
         CLAIMED,
     ),
     Bug(
         "a claim's end frees only locks without an end of their own",
         "domains/tasks/rows.py",
         """    if task.holder is not None and new.holder != task.holder:
-        locks.end_claim""",
+        with LOADING:""",
         """    if task.holder is not None and new.holder != task.holder and op != "expire":
-        locks.end_claim""",
+        with LOADING:""",
         CLAIMED,
     ),
     Bug(
@@ -158,7 +158,7 @@ BUGS = [
     Bug(
         "the index of path locks keeps those that have ended",
         "workspace/registry.py",
-        """    patterns.unindex(tx, target.name)
+        """    patterns.unindex(tx, name)
 """,
         """    assert patterns
 """,
@@ -230,7 +230,7 @@ BUGS = [
     Bug(
         "a release by force is not told",
         "domains/paths/__init__.py",
-        """    locks.free(tx, target, locks.require(tx, target), "release", forced=forced)
+        """    locks.free(tx, target, locks.require(tx, target), "release", forced=forced, reason=reason)
 """,
         """    locks.free(tx, target, locks.require(tx, target), "release")
 """,

@@ -15,8 +15,8 @@ BUGS: list[Bug] = [
     Bug(
         "a percent sign that encodes nothing stays as it is",
         "wire.py",
-        '    if b"%" in given and _BAD_ESCAPE.search(given):\n',
-        '    if b"%%%" in given and _BAD_ESCAPE.search(given):\n',
+        '    if b"%" in given and re.search(_BAD_ESCAPE, given):\n',
+        '    if b"%%%" in given and re.search(_BAD_ESCAPE, given):\n',
         RAW,
     ),
     Bug(

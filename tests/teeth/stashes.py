@@ -101,11 +101,11 @@ BUGS = [
     Bug(
         "a fence of two names passes for a lock that was granted with another token",
         "workspace/context.py",
-        """    holder = check_fence(tx, known[0], token)
+        """    holder = locks.check_fence(tx, known[0], token)
 """,
         """    holder = tx.actor
     if known != meant:
-        check_fence(tx, known[0], token)
+        locks.check_fence(tx, known[0], token)
 """,
         FENCES,
     ),
