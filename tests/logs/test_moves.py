@@ -25,6 +25,7 @@ from holdfast.testing.crowd import LONG
 from tests.e2e.failpoint_worker import ROOT
 from tests.http.running import Running
 from tests.logs.nodes import RUN, Wire, assert_equal, at, entries
+from tests.worlds import nats
 from tests.worlds.postgres import shared_server
 
 PLACES = [name for name in failpoints.NAMES if name.startswith("move.")]
@@ -95,6 +96,20 @@ def test_n2_a_workspace_goes_to_a_log_and_back_and_keeps_revisions_tokens_and_hi
     with pytest.raises(errors.Closed, match=r"left this log at revision .* for .*store"):
         holdfast.open(tmp_path / "b", actor="bob")
     assert not Server._servers
+
+
+def test_n2_a_workspace_goes_to_jetstream_and_back(folder: Path, tmp_path: Path) -> None:
+    url = f"{nats.shared_server().url}/moved-{os.urandom(6).hex()}?sync=always"
+    with holdfast.open(folder, actor="ann") as ws:
+        before = ws.revision
+    assert holdfast.replicate(folder, url, create=True) == before
+    with holdfast.open(url, folder=tmp_path / "b", actor="bob") as b:
+        goes_on(b)
+    assert holdfast.detach(folder) == before + 1
+    with holdfast.open(folder, actor="ann") as ws:
+        goes_on(ws)
+    with pytest.raises(errors.Closed, match="left this log"):
+        holdfast.open(tmp_path / "b", actor="bob")
 
 
 def test_n2_an_unknown_workspace_is_made_only_if_asked_and_the_folder_stays_as_it_was(folder: Path, url: str) -> None:

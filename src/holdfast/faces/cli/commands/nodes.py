@@ -16,7 +16,9 @@ from holdfast.filesystem import recorded_log
 
 @command(
     "replicate",
-    Argument("url", word=True, required=True, help="the log: postgresql://host/db?workspace=NAME"),
+    Argument(
+        "url", word=True, required=True, help="the log: postgresql://host/db?workspace=NAME or nats://h1,h2,h3/NAME"
+    ),
     Argument("create", "flag", help="make the workspace in the log if it is not there"),
 )
 def replicate(session: Session, given: dict[str, Any]) -> int:
