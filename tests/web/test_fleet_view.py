@@ -74,7 +74,7 @@ def test_w7_a_task_tells_everything_and_a_person_takes_it_through_its_life(maya:
         "write the tests", "# Plan\n\n- `one`\n- **two** and <b>three</b>\n\n![x](https://example.com/i.png)"
     )
     ws.tasks.depend(task.id, first.id)
-    ws.tasks.create("below it", parent_id=task.id)
+    child = ws.tasks.create("below it", parent_id=task.id)
     page = maya.open("task", task.id)
     body = page.locator(".md").first
     expect(body.locator("li")).to_have_count(2)
@@ -85,6 +85,7 @@ def test_w7_a_task_tells_everything_and_a_person_takes_it_through_its_life(maya:
     rail = page.get_by_role("complementary", name="what is true now")
     for words in ("Waits for", first.id, "Children", "below it", "Route", "Not ready"):
         expect(rail).to_contain_text(words)
+    ws.tasks.cancel(child.id)  # a task waits for those below it, too
     ws.tasks.cancel(first.id)
     expect(rail).to_contain_text("nothing more, 1 of 1 closed")
 
@@ -110,6 +111,10 @@ def test_w7_a_task_tells_everything_and_a_person_takes_it_through_its_life(maya:
     act("release")
     save("Release")
     expect(page.locator(".task-facts")).to_contain_text("ready")
+    act("assign")
+    page.get_by_role("dialog").get_by_label("Agent").select_option("maya")
+    save("Assign")
+    expect(page.locator(".event").first).to_contain_text("assign")
     page.locator(".task-title summary").click()
     act("tag")
     page.get_by_role("dialog").get_by_label("Tags").fill("backend parser")

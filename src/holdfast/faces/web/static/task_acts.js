@@ -27,8 +27,8 @@ const claim = (context, task) => ask({
 });
 
 const assign = (context, task) => ask({
-  title: `Assign ${task.id}?`, text: 'It is claimed in the name of the agent, for half an hour; the agent must go on with it before that ends.', verb: 'Assign', as: who(context),
-  field: { label: 'Agent', required: true, options: (context.store.get('status')?.agents ?? []).map((agent) => agent.name) }, act: (agent) => context.api.post(`${path(task)}/claim`, { agent, ttl: TTL }),
+  title: `Assign ${task.id}?`, text: 'Only this agent can claim it then.', verb: 'Assign', as: who(context),
+  field: { label: 'Agent', options: (context.store.get('status')?.agents ?? []).map((agent) => agent.name) }, act: (assignee) => context.api.put(`${path(task)}/assignee`, { assignee }),
 });
 
 const reason = (verb, what, text, address, force = false, extra = {}) => (context, task) => ask({
