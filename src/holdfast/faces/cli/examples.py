@@ -72,7 +72,7 @@ EXAMPLES: Final[dict[str, tuple[str | Example, ...]]] = {
     ),
     "run": (
         example("holdfast run --task hf-7k2q --done -- make test", "printf 'test:\\n\\techo passed\\n' > Makefile"),
-        "holdfast run --next --loop --tag backend -- sh -c 'echo working on $HOLDFAST_TASK'",
+        "holdfast run --next --loop -- sh -c 'echo working on $HOLDFAST_TASK'",
     ),
     "guard": (
         example("holdfast guard src/parser/rules.py && echo 'next rule' >> src/parser/rules.py", "mkdir -p src/parser"),
