@@ -119,6 +119,20 @@ def test_t7_a_child_under_a_closed_parent_is_allowed_with_a_warning(world: World
     assert ws.tasks.get(epic).status == "closed"
 
 
+def test_t9_a_child_that_waits_for_its_own_parent_is_warned_of(world: World) -> None:
+    ws: Any = world.open("ann")
+    epic, one, _ = family(ws)
+    other = ws.tasks.create("other").id
+    assert ws.tasks.depend(one, other).warnings == ()
+    warning = f"it waits for {epic}, which is above it and waits for it: neither becomes ready"
+    assert ws.tasks.depend(one, epic).warnings == (warning,)
+    ws.tasks.undepend(one, epic)
+    ws.tasks.depend(other, epic)
+    assert ws.tasks.depend(one, other).warnings == (warning,)
+    set_parents(world, ws, "independent")
+    assert ws.tasks.depend(one, other).warnings == ()
+
+
 @pytest.mark.kinds("drawn")
 def test_t18_an_import_is_not_refused_by_open_children(world: World) -> None:
     ws: Any = world.open("ann")

@@ -135,7 +135,10 @@ def _check_kind(kind: LinkKind) -> None:
 
 
 def depend(tx: Tx, id: str, on: str, kind: LinkKind = "depends_on") -> Task:
-    """Make a task depend on another, or only link them by `kind`. Raises WouldCreateCycle."""
+    """Make a task depend on another, or only link them by `kind`. Raises WouldCreateCycle.
+
+    Warns if it waits for a task above it, which is strict about its children: neither becomes ready.
+    """
     _check_kind(kind)
     task, other = rows.require(tx, id), rows.require(tx, on)
     renew(tx, task)
@@ -152,7 +155,24 @@ def depend(tx: Tx, id: str, on: str, kind: LinkKind = "depends_on") -> Task:
             raise errors.WouldCreateCycle(message, hint=hint, id=id, path=around)
     if link_types.add(tx, kind, id, on):
         _change(tx, task, other, "depend", kind, (None, on), waits=1)
-    return rows.to_task(rows.require(tx, id))
+    shown = rows.to_task(rows.require(tx, id))
+    above = _awaited_above(tx, task, on) if kind == rows.DEPENDS_ON and not task.finished else None
+    if above is None:
+        return shown
+    warning = f"it waits for {above}, which is above it and waits for it: neither becomes ready"
+    return msgspec.structs.replace(shown, warnings=(*shown.warnings, warning))
+
+
+def _awaited_above(tx: Tx, task: Stored, on: str) -> str | None:
+    """Return the unfinished task above one that a dependency leads to, if parents wait for their children."""
+    if task.parent is None or not settings_of(tx).strict:
+        return None
+    above: Stored | None = rows.by_seq(tx, task.parent)
+    while above is not None:
+        if not above.finished and (above.id == on or link_types.path(tx, rows.DEPENDS_ON, on, above.id) is not None):
+            return above.id
+        above = None if above.parent is None else rows.by_seq(tx, above.parent)
+    return None
 
 
 def undepend(tx: Tx, id: str, on: str, kind: LinkKind = "depends_on") -> Task:
