@@ -6,7 +6,7 @@ import { duration, exact, freeze, hourOf, number, ordinal, secondOf, tick } from
 import { seg } from './api.js';
 import { icon, shape } from './shapes.js';
 import { createTask } from './task_acts.js';
-import { stateOfTask, wordOfStatus } from './told.js';
+import { stateOfTask, wordOfStatus } from './sentences.js';
 
 const TABS = ['fleet', 'board', 'timeline', 'mail']; // at the foot of a narrow page; the others are under More
 const INPUTS = 'input, textarea, select, dialog, [contenteditable]';

@@ -6,7 +6,7 @@ import { age, duration, exact, now, number, timeLeft } from '../format.js';
 import { flash, listKeys, segments, table } from '../lists.js';
 import { shape, stateOf } from '../shapes.js';
 import { command } from '../sign_in.js';
-import { isPerson, lines, nameOf, standing } from '../standing.js';
+import { isPerson, lines, nameOf, standing } from '../agents.js';
 import { paced } from '../store.js';
 
 const SHOWN = matchMedia('(max-width: 820px)').matches ? 4 : 8; // needs at first

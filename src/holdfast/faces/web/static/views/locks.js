@@ -6,7 +6,7 @@ import { clip, h, keyed, put } from '../dom.js';
 import { age, duration, hourOf, now, timeLeft } from '../format.js';
 import { listKeys, segments, table } from '../lists.js';
 import { shape } from '../shapes.js';
-import { nameOf } from '../standing.js';
+import { nameOf } from '../agents.js';
 import { paced } from '../store.js';
 
 const HEADS = (first) => [[first, '', 260], ['Holder', '', 56], ['Task', '', 78], ['Mode', '', 80], ['Since', 'right', 70], ['Ends in', '', 176], ['Waiting in line', '']];

@@ -4,7 +4,7 @@ import { explain } from '../api.js';
 import { h, keyed, put } from '../dom.js';
 import { number } from '../format.js';
 import { listKeys } from '../lists.js';
-import { eventRow, KINDS } from '../told.js';
+import { eventRow, KINDS } from '../sentences.js';
 
 const MOST = 300; // rows on the screen
 const LIMIT = 1000; // events of an answer

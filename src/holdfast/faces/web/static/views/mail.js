@@ -8,7 +8,7 @@ import { listKeys, segments } from '../lists.js';
 import { inline, markdown } from '../markdown.js';
 import { shape, wordOf } from '../shapes.js';
 import { paced } from '../store.js';
-import { stateOfTask } from '../told.js';
+import { stateOfTask } from '../sentences.js';
 
 const BOXES = [['to', 'to me'], ['all', 'all'], ['sent', 'sent'], ['closed', 'closed']];
 const TYPES = ['notify', 'request', 'decision-required', 'objection', 'handoff-ready'];

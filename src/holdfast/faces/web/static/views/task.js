@@ -8,7 +8,7 @@ import { markdown } from '../markdown.js';
 import { shape, stateOf } from '../shapes.js';
 import { paced } from '../store.js';
 import { actsOf, note } from '../task_acts.js';
-import { eventRow, sortOf, stateOfTask, wordOfStatus } from '../told.js';
+import { eventRow, sortOf, stateOfTask, wordOfStatus } from '../sentences.js';
 
 const EVENTS = 1000; // of a history, at most
 const NEAR = 12; // tasks of a list in the rail

@@ -6,7 +6,7 @@ import { clip, h, keyed, put, svg, text } from '../dom.js';
 import { duration, exact, hourOf, now, secondOf } from '../format.js';
 import { listKeys, segments } from '../lists.js';
 import { shape, wordOf } from '../shapes.js';
-import { isPerson, lines, nameOf, standing } from '../standing.js';
+import { isPerson, lines, nameOf, standing } from '../agents.js';
 import { paced } from '../store.js';
 
 const SPANS = [['60', '1 min'], ['900', '15 min'], ['3600', '1 h'], ['10800', '3 h'], ['86400', '1 d'], ['604800', '1 w']];
