@@ -114,7 +114,7 @@ def test_nothing_is_the_word_none_at_a_shell_and_null_in_json() -> None:
 
 
 LIMITED = sorted(name for name, op in REGISTRY.items() if op.takes("limit"))
-SAMPLES = {"run": "r", "cell": "c", "text": "x", "table": "crumbs"}
+SAMPLES = {"column": "ready", "run": "r", "cell": "c", "text": "x", "table": "crumbs"}
 
 
 @pytest.mark.parametrize("name", LIMITED)

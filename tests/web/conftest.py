@@ -1,6 +1,7 @@
 """A real server on a workspace with a story, and one Chromium, for all tests of the page.
 
-The tests run in one worker: it starts one server and one browser. Each test has a browser context of its own, and fails
+The tests run in one worker: it starts one server, and a browser for each module. (While Playwright runs, an event loop
+runs in its thread, so it must have ended before tests of other rooms run there.) Each test has a browser context of its own, and fails
 if the page raised an error or broke its Content-Security-Policy.
 """
 
@@ -26,9 +27,9 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             item.add_marker(pytest.mark.xdist_group("web"))
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def chromium() -> Iterator[Browser]:
-    """One browser; where CI=true a missing one is a failure."""
+    """A browser; where CI=true a missing one is a failure."""
     if find_browser() is None:
         (pytest.fail if os.environ.get("CI") == "true" else pytest.skip)(MISSING)
     with launch() as browser:
