@@ -107,8 +107,7 @@ _TURN_ANSWERS: Final = {
     "turn init --missing": f"{_TURN}; holdfast turn init --missing",
     "turn status": f"{_TURN}; holdfast turn status",
     "turn check": f"{_TURN}; holdfast turn check",
-    "turn mail verify": f"{_TURN}; echo x > f; holdfast turn mail send --from bob --to agent-1 --subject s --attach f;"
-    " holdfast turn mail verify $(sed -n 's/### //p' working-session/MAILBOX.md)",
+    "turn mail verify": f"echo x > f; {_TURN_SENT} --attach f >/dev/null; holdfast turn mail verify {_TURN_ID}",
     "turn tidy": f"{_TURN}; holdfast turn tidy --actor ada",
     "turn lint": f"{_TURN}; holdfast turn lint",
     "turn lock": _TURN_LOCK,
@@ -272,7 +271,7 @@ def completed(*words: str) -> set[str]:
     ("words", "offered"),
     [
         ("cla", "claim"),
-        ("re", "ready reject release reopen reparent replicate restore resume"),
+        ("re", "ready ref reject release reopen reparent replicate restore resume"),
         ("cell get", "get get-or-init"),
         ("mail in", "inbox"),
         ("turn ma", "mail"),

@@ -12,6 +12,8 @@ from collections.abc import Sequence
 from datetime import datetime
 from typing import Any
 
+import msgspec
+
 from holdfast import errors
 from holdfast.types import Condition, ValueEquals, VersionEquals, as_microseconds, as_time
 from holdfast.types.tasks import LinkKind, Task, TaskStatus, TaskType
@@ -281,7 +283,14 @@ class TaskModel(TaskReading):
         if (kind, id, on) not in self.state.links:
             self.state.links[kind, id, on] = None
             row = self._change(row, "depend", more={kind: [None, on]})
-        return self.shown(row)
+        shown, above = self.shown(row), row.parent_id
+        while kind == "depends_on" and self.strict and row.status != "closed" and above is not None:
+            parent = self.state.tasks[above]
+            if parent.status != "closed" and parent.deleted is None and self._way(on, above):
+                warning = f"it waits for {above}, which is above it and waits for it: neither becomes ready"
+                return msgspec.structs.replace(shown, warnings=(warning,))
+            above = parent.parent_id
+        return shown
 
     def _way(self, start: str, end: str) -> list[str]:
         """A shortest way along dependencies; empty if there is none."""

@@ -1,8 +1,8 @@
 """A real server on a workspace with a story, and one Chromium, for all tests of the page.
 
 The tests run in one worker: it starts one server, and a browser for each module. (While Playwright runs, an event loop
-runs in its thread, so it must have ended before tests of other rooms run there.) Each test has a browser context of its own, and fails
-if the page raised an error or broke its Content-Security-Policy.
+runs in its thread, so it must have ended before tests of other rooms run there.) Each test has a browser context of its
+own, and fails if the page raised an error or broke its Content-Security-Policy.
 """
 
 from __future__ import annotations
