@@ -30,6 +30,21 @@ def ws(tmp_path: Path, clock: ManualClock) -> Iterator[Workspace]:
         yield workspace
 
 
+def test_a_store_larger_than_a_page_cache_is_backed_up_while_its_pages_are_in_the_write_ahead_log(
+    tmp_path: Path,
+) -> None:
+    text = "x" * 16_000
+    with holdfast.open(tmp_path / "store", actor="ann") as ws:
+        for number in range(200):
+            ws.cells.set("run", f"cell-{number}", text)
+        ws.backup(tmp_path / "one.backup")
+        assert ws.check().problems == []
+    holdfast.restore(tmp_path / "one.backup", tmp_path / "restored")
+    with holdfast.open(tmp_path / "restored", actor="ann") as again:
+        assert again.check().problems == []
+        assert all(again.cells.get("run", f"cell-{number}").value == text for number in range(200))
+
+
 def test_a_restored_workspace_has_everything_and_goes_on_counting(
     ws: Workspace, tmp_path: Path, clock: ManualClock
 ) -> None:

@@ -31,7 +31,7 @@ from holdfast.kernel.activity import report
 from holdfast.kernel.failpoints import reach
 from holdfast.kernel.journal import Journal
 from holdfast.kernel.process_lock import Turns
-from holdfast.kernel.store import BEFORE_PURGE, Store, check_sqlite, connect_raw
+from holdfast.kernel.store import BEFORE_PURGE, Store, check_sqlite, connect_raw, reserve_checksums
 from holdfast.kernel.store_files import FILE, MARK, PARTS
 from holdfast.kernel.translation import translate, translated
 from holdfast.kernel.tx import Snapshot
@@ -140,6 +140,10 @@ def _private_file(path: Path) -> Iterator[apsw.Connection]:
     path.unlink(missing_ok=True)
     os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600))
     with closing(connect_raw(str(path), apsw.SQLITE_OPEN_READWRITE)) as connection:
+        # The checksums of a file begin with its first page, which a copy writes last: pages that its cache could not
+        # keep until then would go to the disk with those that they had in a write-ahead log, which are none.
+        reserve_checksums(connection)
+        connection.execute("PRAGMA user_version = 1")
         yield connection
 
 
