@@ -117,7 +117,7 @@ def test_t16_what_was_retired_together_is_restored_together(world: World) -> Non
     below = [ws.tasks.create(f"{n}", parent_id=top).id for n in range(3)]
     deep = ws.tasks.create("deep", parent_id=below[0]).id
     lone = ws.tasks.create("lone", parent_id=other).id
-    for id in (*below, deep, lone):
+    for id in (deep, *below, lone):
         ws.tasks.cancel(id)
     live(world, ws, 31)
     assert there(ws) == ["(top)", "other", "(0)", "(1)", "(2)", "(deep)", "(lone)"]

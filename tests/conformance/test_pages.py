@@ -114,6 +114,7 @@ def _small(ws: Workspace) -> None:
         ws.trails.create(f"trail {number}")
         ws.trails.add(trail, other)
         ws.cycles.start(spec=f"spec-{number}")
+        ws.mail.send("bob", f"subject {number}")
 
 
 Call = Callable[[Workspace, Any], Page[Any]]  # of a workspace and the cursor of the page before
@@ -166,6 +167,8 @@ LISTS: Final[dict[str, tuple[Callable[[Workspace], None], int, Call]]] = {
     "mail.inbox": (_mail, TEXTS, lambda ws, at: ws.mail.inbox("bob", limit=200, cursor=at)),
     "mail.sent": (_mail, TEXTS, lambda ws, at: ws.mail.sent(limit=200, cursor=at)),
     "mail.thread": (_mail, TEXTS, lambda ws, at: ws.mail.thread("talk", cursor=at)),
+    "mail.threads": (_small, FEW, lambda ws, at: ws.mail.threads(limit=2, cursor=at)),
+    "board": (_small, FEW, lambda ws, at: ws.board("ready", limit=2, cursor=at)),
     "mail.about": (_mail, TEXTS, lambda ws, at: ws.mail.about(ws.tasks.list()[0].id, cursor=at)),
     "mail.search": (_mail, TEXTS, lambda ws, at: ws.mail.search("long", limit=100, offset=int(at or 0))),
     "mail.history": (

@@ -181,6 +181,17 @@ def test_t3_close_takes_the_steps_in_between_for_every_actor_and_holds_nothing(w
 
 
 @pytest.mark.kinds("drawn")
+def test_t5_close_with_the_token_of_an_earlier_claim_is_fenced(world: World) -> None:
+    ws: Any = world.open("ann")
+    id = ws.tasks.create("a task").id
+    first = ws.tasks.claim(id)
+    ws.tasks.release(id)
+    second = ws.tasks.claim(id)
+    with pytest.raises(errors.Fenced):
+        ws.tasks.close(id, token=first.token)
+    assert ws.tasks.close(id, token=second.token).status == "closed"
+
+
 def test_t3_close_waits_for_a_review_where_the_route_wants_one_and_then_approves(world: World) -> None:
     ws: Any = world.open("ann")
     assert ws.revision >= 0

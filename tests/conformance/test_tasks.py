@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from holdfast import errors
-from holdfast.domains.tasks import rows
+from holdfast.domains.tasks import creation
 from holdfast.types.tasks import HistoryEntry
 from tests.worlds.kinds import World
 
@@ -186,7 +186,7 @@ def test_t2_ids_grow_when_the_short_ones_are_used_and_none_returns_even_after_a_
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     ws = world.open()
-    monkeypatch.setattr(rows, "_SHORT", "0" * 16 + "1" * 16)  # 16 ids of four characters
+    monkeypatch.setattr(creation, "_SHORT", "0" * 16 + "1" * 16)  # 16 ids of four characters
     ids = []
     for number in range(40):
         ids.append(ws.tasks.create("Task").id)

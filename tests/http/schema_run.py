@@ -228,6 +228,8 @@ GUIDES: Final[dict[str, Callable[[World], dict[str, Any]]]] = {
     **dict.fromkeys(("tasks.restore", "tasks.purge"), lambda w: w.task("delete")),
     "tasks.reopen": lambda w: w.task("cancel"),
     "tasks.undepend": lambda w: w.task("depend"),
+    "tasks.defer": lambda w: {**w.task(), "until": (datetime.now(UTC) + timedelta(days=2)).isoformat()},
+    **dict.fromkeys(("tasks.add_ref", "tasks.remove_ref"), lambda w: {**w.task(), "value": "main", "kind": "branch"}),
     "mail.send": lambda w: {"to": [OTHER], "subject": w.new("subject")},
     "mail.block": lambda w: w.mail("ack"),
     "mail.close": lambda w: {**w.mail(), "agent": OTHER},

@@ -175,6 +175,7 @@ BOUNDS = {
     "FleetStatus": "1,000 entries of each list",
     "ImportProblem": GIVEN,
     "ImportReport": GIVEN,
+    "Lane": "200,000 events of a timeline",
     "Loaded": "1,000 problems",
     "LockState": "100 patterns, and 1,000 who wait",
     "MailHit": "one message",
@@ -194,6 +195,7 @@ BOUNDS = {
     "TaskInTree": "as a task",
     "TaskTemplate": "1,000 tasks",
     "TemplateNode": "1,000 tasks",
+    "Timeline": "200,000 events",
     "TxnResult": "32 MiB, else TooLarge",
 }
 

@@ -28,7 +28,7 @@ DOMAINS = {
     *("agents", "cells", "clock", "cycles", "events", "leases", "links", "locks", "mail", "paths", "routes"),
     *("stashes", "tasks", "trails"),
 }
-ROOT = {"activity", "status", "txn", "watch"}
+ROOT = {"activity", "board", "status", "timeline", "txn", "watch"}
 
 
 @pytest.fixture
@@ -135,7 +135,7 @@ def test_what_a_framework_reads_of_a_call_is_true(ws: Workspace, remote: RemoteW
 
 def test_dir_lists_what_can_be_called_and_nothing_else(ws: Workspace, remote: RemoteWorkspace) -> None:
     both = {"actor", "aio", "backup", "check", "clock_ahead", "close", "revision", "transact", "transaction", "using"}
-    own = {"checkpoint", "is_lost", "progress", "reach"}
+    own = {"checkpoint", "is_lost", "node_state", "progress", "reach"}
     assert set(dir(ws)) == DOMAINS | ROOT | both | own
     assert set(dir(remote)) == DOMAINS | ROOT | both
     assert set(inside(ws, dir)) == DOMAINS | ROOT | {"actor", "now", "revision"}

@@ -339,16 +339,18 @@ def complete(
     return _end(tx, task, "complete", target, {**(more or {}), **over}, summary)
 
 
-def close(tx: Tx, id: str, reason: str | None = None, force: bool = False) -> Task:
+def close(tx: Tx, id: str, reason: str | None = None, force: bool = False, token: int | None = None) -> Task:
     """Close an unfinished task that nobody else holds, whatever its status, by the steps that lead there.
 
     An open one is claimed in passing and completed; where its route wants a review, it then waits for that. One that
     waits for it is approved. Nothing stays held. Raises NotClaimOwner if another agent holds it, and OpenChildren, both
-    unless forced.
+    unless forced; Fenced for the token of another claim than the one that holds it.
     """
     check_flag(force=force)
     check_note(reason, "reason")
     task = require(tx, id)
+    if token is not None and task.holder is not None:
+        check_token(task, token)
     if task.status == "closed":
         raise illegal(task, "close", "closed", tx.actor)
     actor = str(tx.actor)
