@@ -108,7 +108,7 @@ def arguments(ws: Workspace) -> dict[str, dict[str, Any]]:
     found = {name: case.call(called, ready[case.prepare]) for name, case in cases.items() if name in ops}
     found["tasks.release_stale_claims"] = {}  # with an age it is for admins
     found["tasks.import_"] = {"lines": ['{"format": "holdfast.task/1", "id": "hf-new", "title": "imported"}']}
-    known = _known(ws, found) | {"column": "ready", "tasks.value": "a-branch", "tasks.until": "2100-01-01T00:00:00Z"}
+    known = _known(ws, found) | {"column": "ready"}
     for name, op in ops.items():
         if name not in found:
             needed = [each.name for each in parameters(op) if each.default is each.empty]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from datetime import UTC, datetime
 from typing import Any, NamedTuple
 
 from holdfast import Op, Task, Workspace
@@ -88,6 +89,11 @@ TASKS: dict[str, Case] = {
     "tasks.update": Case(lambda ws, task: ws.tasks.update(task.id, title="new"), _task),
     "tasks.note": Case(lambda ws, task: ws.tasks.note(task.id, "a note"), _task),
     "tasks.add_tags": Case(lambda ws, task: ws.tasks.add_tags(task.id, ["new"]), _task),
+    "tasks.assign": Case(lambda ws, task: ws.tasks.assign(task.id, "bob"), _task),
+    "tasks.unassign": Case(lambda ws, task: ws.tasks.unassign(task.id), _task),
+    "tasks.defer": Case(lambda ws, task: ws.tasks.defer(task.id, datetime(2100, 1, 1, tzinfo=UTC)), _task),
+    "tasks.add_ref": Case(lambda ws, task: ws.tasks.add_ref(task.id, "a-branch"), _task),
+    "tasks.remove_ref": Case(lambda ws, task: ws.tasks.remove_ref(task.id, "a-branch"), _task),
     "tasks.remove_tags": Case(lambda ws, task: ws.tasks.remove_tags(task.id, ["old"]), _task),
     "tasks.set_tags": Case(lambda ws, task: ws.tasks.set_tags(task.id, []), _task),
     "tasks.reparent": Case(lambda ws, ids: ws.tasks.reparent(*ids), _two),
