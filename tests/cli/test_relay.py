@@ -116,7 +116,10 @@ def masked(ground: Playground, answer: tuple[int, str, str]) -> tuple[int, str, 
     return code, mask(out), mask(err)
 
 
-_AGO: Final = ("holdfast park hf-7k2q 2h",)  # durations: repeated, they end later, so an answer that is lost stays lost
+_AGO: Final = (
+    "holdfast park hf-7k2q 2h",
+    "holdfast defer hf-7k2q 2d",
+)  # durations: repeated, they end later, so an answer that is lost stays lost
 
 
 @pytest.mark.parametrize("example", _RELAYED, ids=[example.line for example in _RELAYED])

@@ -24,7 +24,9 @@ def test_the_package_can_be_looked_at_without_httpx() -> None:
     assert printed("print(all(hasattr(holdfast, name) for name in holdfast.__all__))") == "True"
     assert printed("from holdfast import *; print(connect.__name__)") == "connect"
     assert printed("import inspect; print(len(inspect.getmembers(holdfast)) > len(holdfast.__all__))") == "True"
-    assert "connect(url: 'str'" in printed("import pydoc; print(pydoc.plain(pydoc.render_doc(holdfast)))")
+    assert "connect(url: 'str | Sequence[str]'" in printed(
+        "import pydoc; print(pydoc.plain(pydoc.render_doc(holdfast)))"
+    )
 
 
 def test_a_call_that_needs_httpx_says_what_to_install() -> None:

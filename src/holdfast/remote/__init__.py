@@ -260,15 +260,19 @@ def connect(
             f"a remote workspace needs a package that is not installed: {error}", hint="pip install 'holdfast[remote]'"
         ) from error
     context = check_context(Context(derive_actor() if actor is None else actor))
-    urls = [url] if isinstance(url, str) or not isinstance(url, Sequence) else list(url)
-    tokens = [token] * len(urls) if token is None or isinstance(token, str) else list(token)
-    trusted = [verify] * len(urls) if isinstance(verify, str | bool) else list(verify)
-    if not urls or len(set(urls)) < len(urls) or len(tokens) != len(urls) or len(trusted) != len(urls):
+    urls = _for_each(url, 1)
+    tokens, trusted = _for_each(token, len(urls)), _for_each(verify, len(urls))
+    if not urls or len({*map(str, urls)}) < len(urls) or len(tokens) != len(urls) or len(trusted) != len(urls):
         raise errors.Invalid(
-            f"{len(urls)} addresses, {len(set(urls))} different ones, {len(tokens)} tokens and {len(trusted)}"
+            f"{len(urls)} addresses, {len({*map(str, urls)})} different ones, {len(tokens)} tokens and {len(trusted)}"
             " certificates do not go together",
             hint="name each server once, and give one token or certificate for all or one for each",
         )
     each = zip(urls, tokens, trusted, strict=True)
     addresses = [Address(where, own, timeout, trust) for where, own, trust in each]
     return RemoteWorkspace(Wire(Nodes(addresses)), context)
+
+
+def _for_each(given: Any, count: int) -> list[Any]:
+    """What was given for each server, or for all."""
+    return list(given) if isinstance(given, list | tuple) else [given] * count
