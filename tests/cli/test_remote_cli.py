@@ -38,8 +38,9 @@ def remote(cli: Cli, server: Running, monkeypatch: pytest.MonkeyPatch) -> Cli:
 
 
 def test_a_day_of_work_is_the_same_on_a_server(remote: Cli, project: Path) -> None:
-    first = remote("create", "first", "--tag", "backend", "-p", "1", "-q").id
-    second = remote("create", "second", "--parent", first, "-q").id
+    top = remote("create", "top", "-q").id
+    first = remote("create", "first", "--parent", top, "--tag", "backend", "-p", "1", "-q").id
+    second = remote("create", "second", "--parent", top, "-q").id
     remote("dep", "add", second, first)
     assert remote("ready", "-q").id == first
     assert remote("next", "--actor", "a", "-q").id == first
@@ -67,7 +68,7 @@ def test_a_day_of_work_is_the_same_on_a_server(remote: Cli, project: Path) -> No
     assert remote("guard", "src/x", "--actor", "b").code == 12
     assert remote("guard", "src/x", "--actor", "a").code == 0
     assert first in remote("search", "first", "-q").out
-    assert second in remote("tree", first, "-q").out
+    assert second in remote("tree", top, "-q").out
     assert "You are a" in remote("prime", "--actor", "a").out
     assert list(project.iterdir()) == [], "nothing is left in the project"
 
