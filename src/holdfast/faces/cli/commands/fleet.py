@@ -72,7 +72,7 @@ def _draw(session: Session, found: Any, again: bool = False) -> None:
 
 def _lines(found: Any, paint: Any) -> Iterator[str]:
     counts = found.tasks
-    ready, today = paint("green", f"{counts.ready} ready"), f"{counts.closed_today} closed today, {counts.closed} in all"
+    ready, today = paint("green", f"{counts.ready} ready"), f"{counts.closed_today} closed today"
     held = f"{counts.in_progress} in progress  {counts.review} in review  {counts.blocked} blocked"
     yield f"{ready}  {counts.waiting} waiting  {held}  {today}"
     yield from _section("needs you", [_need(need, found.time, paint) for need in found.needs_you], found.needs)
