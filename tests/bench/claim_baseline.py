@@ -19,7 +19,7 @@ from tests.bench.baseline import EVENT, FOOTER, HEADER, apply
 
 TTL = 1_800_000_000
 GRIMOIRE = "implement-bead"
-DOCUMENTS = "SELECT name, digest FROM documents UNION ALL SELECT '', parents FROM meta ORDER BY 1"
+DOCUMENTS = "SELECT '', parents FROM meta UNION ALL SELECT name, digest FROM documents"
 BEST = (
     "SELECT t.seq, t.record, t.id, 'open', t.priority, 0, 0, t.children, t.ended, t.type, t.parent, t.depth, t.version,"
     " t.revision, t.created, t.updated, NULL, NULL, NULL, NULL, NULL, NULL, 0, t.hint, t.grimoire, t.review,"
@@ -129,7 +129,7 @@ class Claimer:
     def _claim(self, row: Any, agent: str, revision: int, now: int) -> int:
         """Claim a task; returns how many rows of `ready_tags` are left behind."""
         execute = self._execute
-        seq, record, version, token = row[0], row[1], row[10] + 1, revision * 4096
+        seq, record, version, token = row[0], row[1], row[12] + 1, revision * 4096
         execute(LEASE, (record, "task", agent, TTL, now + TTL, now))
         execute(CLAIM, (agent, now, token, TTL, GRIMOIRE, 0, version, revision, seq))
         data = _encode(
@@ -141,7 +141,7 @@ class Claimer:
             }
         )
         execute(EVENT, (revision, 0, now, "bench", record, "claim", version, data))
-        return len(_tags(row[24]))
+        return len(_tags(row[26]))
 
     def close(self) -> None:
         """Close the connection."""

@@ -39,6 +39,7 @@ EXPECTED = {
     "load": 7,
     "streams": 4,
     "fleet": 5,
+    "scale": 6,
     "ui": 9,
 }
 

@@ -197,7 +197,7 @@ def settings_of(snapshot: Snapshot) -> Settings:
     return found
 
 
-_DIGESTS: Final = "SELECT name, digest FROM documents UNION ALL SELECT '', parents FROM meta ORDER BY 1"
+_DIGESTS: Final = "SELECT '', parents FROM meta UNION ALL SELECT name, digest FROM documents"
 
 
 def _find(snapshot: Snapshot) -> Settings:
