@@ -4,7 +4,7 @@ PYTHON      ?= python3
 # Two workers more than there are cores: tests also wait for disks, processes and each other.
 WORKERS     ?= $(shell expr $$(getconf _NPROCESSORS_ONLN) + 2)
 # Tests of a group run in one worker: those of the page share a server and a browser.
-PYTEST_ARGS ?= -n $(WORKERS) --dist loadgroup
+PYTEST_ARGS ?= -n $(WORKERS) --ignore=tests/web
 ARGS        ?=
 
 BIN      := .venv/bin
@@ -12,7 +12,7 @@ READY    := .venv/.ready
 COMPILED := .venv/.compiled
 
 .DEFAULT_GOAL := help
-.PHONY: help setup browser run demo test check fix bench screenshots teeth sim faults long house clean
+.PHONY: help setup browser run demo test web check fix bench screenshots teeth sim faults long house clean
 
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "  make %-11s %s\n", $$1, $$2}' Makefile
@@ -31,6 +31,9 @@ demo: $(READY) ## Watch a fleet of agents share a workspace
 test: $(READY) browser ## Check, then run the tests on all cores (ARGS="-k name" picks some)
 	@$(MAKE) --no-print-directory -j 2 check $(COMPILED)
 	$(BIN)/python -m pytest $(PYTEST_ARGS) $(ARGS)
+
+web: $(READY) browser ## Test the page in a real browser (ARGS="-k name" picks some)
+	$(BIN)/python -m pytest tests/web $(ARGS)
 
 check: $(READY) ## Lint, formatting and types; changes no file
 	$(BIN)/ruff check .

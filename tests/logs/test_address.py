@@ -29,9 +29,19 @@ def url(request: pytest.FixtureRequest) -> str:
     return f"{shared_server().url}&workspace={name}"
 
 
+_before: set[tuple[int, str]] = set()
+
+
+@pytest.fixture(autouse=True)
+def others() -> None:
+    """Worlds of other tests in this process may keep theirs."""
+    _before.clear()
+    _before.update(Server._servers, Connection._connections)
+
+
 def is_closed() -> bool:
-    """Whether no log of this process has a connection."""
-    return not Server._servers and not Connection._connections
+    """Whether no log that this test opened has a connection."""
+    return {*Server._servers, *Connection._connections} <= _before
 
 
 def with_secret(url: str) -> str:

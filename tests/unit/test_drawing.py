@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.worlds.drawing import ENGINES, choose, draw
+from tests.worlds.drawing import DRAWN_ENGINES, choose, draw
 from tests.worlds.kinds import KINDS
 
 SUITE = Path(__file__).parents[1] / "conformance"
@@ -16,7 +16,7 @@ TEST = "tests/conformance/test_cells.py::test_something"
 
 def names(test: str, wanted: str, needed: list[str], seed: int) -> list[str]:
     """The kinds without engines."""
-    return [kind.kind for kind in draw(test, wanted, needed, seed) if kind not in ENGINES]
+    return [kind.kind for kind in draw(test, wanted, needed, seed) if kind not in DRAWN_ENGINES]
 
 
 def test_a_test_about_order_runs_on_every_kind_and_three_nodes_stand_for_two() -> None:
@@ -38,12 +38,14 @@ def test_a_seed_draws_the_same_kinds_again_and_the_seeds_together_draw_all() -> 
 
 @pytest.mark.parametrize("wanted", ["every", "drawn"])
 def test_one_test_in_so_many_meets_an_engine_as_well(wanted: str) -> None:
-    met = [kind for number in range(1200) for kind in draw(f"{TEST}_{number}", wanted, [], 1) if kind in ENGINES]
+    met = [kind for number in range(1200) for kind in draw(f"{TEST}_{number}", wanted, [], 1) if kind in DRAWN_ENGINES]
     assert 50 < len(met) < 200
-    assert set(met) == set(ENGINES)
-    again = [kind for number in range(1200) for kind in draw(f"{TEST}_{number}", wanted, [], 1) if kind in ENGINES]
+    assert set(met) == set(DRAWN_ENGINES)
+    again = [
+        kind for number in range(1200) for kind in draw(f"{TEST}_{number}", wanted, [], 1) if kind in DRAWN_ENGINES
+    ]
     assert again == met
-    assert not any(kind in ENGINES for n in range(99) for kind in draw(f"{TEST}_{n}", wanted, ["folder"], 1))
+    assert not any(kind in DRAWN_ENGINES for n in range(99) for kind in draw(f"{TEST}_{n}", wanted, ["folder"], 1))
 
 
 def test_each_test_of_a_run_draws_for_itself() -> None:
