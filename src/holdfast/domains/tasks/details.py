@@ -93,8 +93,7 @@ def add_ref(tx: Tx, id: str, value: str, kind: RefKind | None = None) -> Task:
 
 def remove_ref(tx: Tx, id: str, value: str, kind: RefKind | None = None) -> Task:
     """Remove a reference from a task, of any kind if none is given; nothing if it has none."""
-    if kind is not None:
-        _check_kind(kind)
+    value = check_ref(value, kind)[1]
     task = rows.require(tx, id)
     renew(tx, task)
     refs = _refs(task)
