@@ -280,9 +280,9 @@ class TaskMachine(TaskBench):
 
     @step(which=which, op=st.sampled_from(("children", "subtree", "ancestors", "dependencies", "history", "explain")))
     def look_around(self, which: int, op: str) -> None:
-        id = self.some(which)
-        assert told(lambda: invoke(self.ws, f"tasks.{op}", {"id": id})) == told(
-            lambda: self.model.perform(f"tasks.{op}", {"id": id})
+        args = {"id": self.some(which), **({"agent": "ann"} if op == "explain" else {})}  # the model has no own caller
+        assert told(lambda: invoke(self.ws, f"tasks.{op}", args)) == told(
+            lambda: self.model.perform(f"tasks.{op}", args)
         )
 
     @step(which=which, deleted=st.booleans())
